@@ -1,0 +1,191 @@
+// A loaded model: from a version directory to scores.  This is the whole interface of the engine to the daemon and the
+// tools.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_MODEL_H_
+#define ULFD_ENGINE_RUNTIME_MODEL_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/tensor/tensor.h"
+
+namespace ulfd::engine {
+
+// A graph input.
+struct InputInfo {
+  std::string name;  // "mid.ids", "mask", "comm"
+  DType dtype = DType::kFloat32;
+  // What is known of its shape; guesses from its use where nothing states it (see `stated`).
+  Shape shape;
+  Level level = Level::kUnknown;
+  // Whether shape and level follow from the graph or the manifest rather than from a guess.
+  bool stated = false;
+  // Read by some layer.  An input that no layer reads may be left out of a request.
+  bool used = false;
+  // Index into ModelInfo::features for f.ids, f.values and f.segments; -1 for a dense input.
+  int feature = -1;
+};
+
+// A sparse feature: the three inputs f.ids [n] int64, f.values [n] float32, f.segments [rows] int32 (ids per row).
+struct FeatureInfo {
+  std::string name;  // "mid"
+  Level level = Level::kUnknown;
+  int ids = -1, values = -1, segments = -1;  // Indices into ModelInfo::inputs.
+  std::vector<int> tables;                   // Indices into ModelInfo::tables.
+};
+
+struct OutputInfo {
+  std::string name;
+  Shape shape;
+  Level level = Level::kUnknown;
+};
+
+struct TableInfo {
+  std::string name;
+  int64_t rows = 0, dim = 0, bytes = 0;
+};
+
+struct WeightInfo {
+  std::string name;
+  std::vector<int64_t> dims;
+};
+
+// One layer as it stands in the file, for `ulf inspect`.
+struct LayerInfo {
+  int index = 0;  // In the file, from 0.
+  std::string name, type, parameters;
+  std::vector<std::string> bottoms, tops;
+  std::vector<Shape> top_shapes;
+  std::vector<Level> top_levels;
+  std::vector<WeightInfo> weights;
+};
+
+struct ModelInfo {
+  std::string name;     // As given in LoadOptions.
+  int64_t version = 0;  // As given in LoadOptions.
+  std::string graph_file, weights_file, weights_format;
+  std::string content_hash;  // Hex; of everything that was read.
+  std::vector<InputInfo> inputs;  // In the order of the graph.
+  std::vector<FeatureInfo> features;
+  std::vector<OutputInfo> outputs;
+  std::vector<TableInfo> tables;
+  std::vector<LayerInfo> layers;
+  std::vector<std::string> notices;
+  int64_t weight_bytes = 0, table_bytes = 0;
+  int64_t memory_bytes = 0;  // Everything the model holds.
+  // Whether the proof holds that every ad's rows are independent, so that a request may be cut into tiles of ads.
+  bool row_separable = false;
+};
+
+struct LoadOptions {
+  std::string directory;   // A version directory, such as models/din/1.
+  std::string name;        // For messages; default: the name of the directory above.
+  int64_t version = 0;     // For messages; default: the name of the directory if that is a number.
+};
+
+// An input of a request, under its ULF name.  `data` is borrowed until Run returns.
+struct NamedTensor {
+  absl::string_view name;
+  Tensor tensor;
+};
+
+// What one Run did.  Unit: nanoseconds.
+struct RunStats {
+  int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
+  std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
+  // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in total.  Filled only with
+  // RunOptions::count_layers.
+  struct LayerCount {
+    int64_t runs = 0, rows = 0;
+  };
+  std::vector<LayerCount> layers;
+};
+
+struct RunOptions {
+  // Keeps every tensor of the graph, not only the outputs; RunResult::tensors then has them under their last names.
+  bool keep_all = false;
+  bool count_layers = false;
+  // Rows per tile of ads; 0: chosen by the plan.  For tests.
+  int64_t tile_rows = 0;
+  // Polled between stages and tiles; true ends the run with CANCELLED.
+  const std::function<bool()>* stop = nullptr;
+};
+
+// Results, valid until the next Run with the same Workspace.
+struct RunResult {
+  std::vector<Tensor> outputs;  // Per ModelInfo::outputs.
+  std::vector<NamedTensor> tensors;  // With keep_all.
+  RunStats stats;
+};
+
+// Scratch memory of one worker: arenas and shapes, reused from call to call and across models; bounded by what the largest
+// request needs.  Not thread-safe.
+class Workspace {
+ public:
+  Workspace();
+  ~Workspace();
+  Workspace(Workspace&&) noexcept;
+  Workspace& operator=(Workspace&&) noexcept;
+  // Memory held now.
+  int64_t bytes() const;
+  // Gives memory back, keeping at most `keep_bytes`.
+  void Trim(int64_t keep_bytes);
+
+ private:
+  friend class Model;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Immutable after Load; any number of threads may Run it, each with a workspace of its own.
+class Model {
+ public:
+  // Reads, checks and prepares everything in the directory.  Slow; errors name layer, tensor, file and line, what was found
+  // and what was wanted, prefixed with `model "NAME" vVERSION: `.
+  static absl::StatusOr<std::unique_ptr<const Model>> Load(const LoadOptions& options);
+  ~Model();
+
+  const ModelInfo& info() const;
+  // -1 if there is none of that name.
+  int FindInput(absl::string_view name) const;
+  int FindOutput(absl::string_view name) const;
+  int FindFeature(absl::string_view name) const;
+
+  // Scores one user against the ads of `inputs`, in any order, each at most once.  numpy semantics decide on row counts that no
+  // level is proved for.  `f.values` and `f.segments` may be left out: all values 1; one id per row for an ad feature,
+  // all ids in one row for a user feature.  INVALID_ARGUMENT names the input and what was wanted.  Fills `result`, whose
+  // capacity is reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
+  absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options, Workspace& workspace,
+                   RunResult& result) const;
+
+  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published and to see that
+  // shapes and values come out (NaN or infinity on an all-default request is reported by the caller from `result`).
+  absl::Status RunWarmup(int64_t ads, Workspace& workspace, RunResult& result) const;
+
+ private:
+  Model();
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// The parts of a version directory, as far as they can be told without reading the files.
+struct DirectoryState {
+  bool complete = false;      // _SUCCESS exists, or everything that the graph names is there.
+  bool has_success = false;
+  std::string missing;        // Not complete: what is missing.
+  // Changes when any file that the model reads changes (names, sizes, modification times, inodes).
+  std::string fingerprint;
+};
+// Looks at a version directory.  NOT_FOUND if it does not exist.
+absl::StatusOr<DirectoryState> InspectDirectory(const std::string& directory);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_MODEL_H_
