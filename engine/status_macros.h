@@ -1,5 +1,5 @@
-// RETURN_IF_ERROR and ASSIGN_OR_RETURN: the only macros of the code base (Debian's Abseil ships none).
-// SPDX-License-Identifier: Apache-2.0
+// RETURN_IF_ERROR and ASSIGN_OR_RETURN: the only macros of the code base (Debian's Abseil ships
+// none). SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_STATUS_MACROS_H_
 #define ULFD_ENGINE_STATUS_MACROS_H_
 
@@ -8,17 +8,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define RETURN_IF_ERROR(expr)                          \
-  do {                                                 \
+#define RETURN_IF_ERROR(expr)                                                   \
+  do {                                                                          \
     if (absl::Status status_macro_status = (expr); !status_macro_status.ok()) { \
-      return status_macro_status;                      \
-    }                                                  \
+      return status_macro_status;                                               \
+    }                                                                           \
   } while (false)
 
 #define ULFD_STATUS_CONCAT_INNER(a, b) a##b
 #define ULFD_STATUS_CONCAT(a, b) ULFD_STATUS_CONCAT_INNER(a, b)
-#define ULFD_ASSIGN_OR_RETURN_IMPL(statusor, lhs, expr) \
-  auto statusor = (expr);                               \
+#define ULFD_ASSIGN_OR_RETURN_IMPL(statusor, lhs, expr)    \
+  auto statusor = (expr);                                  \
   if (!statusor.ok()) return std::move(statusor).status(); \
   lhs = *std::move(statusor)
 

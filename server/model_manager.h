@@ -1,10 +1,12 @@
-// The model manager: watches the repository, loads what is wanted, publishes it atomically, frees what is not.
+// The model manager: watches the repository, loads what is wanted, publishes it atomically, frees
+// what is not.
 //
-// The source of truth is the directory tree; the manager alone decides what is loaded.  No load, check or free ever runs on a
-// calling thread: loads run on the manager's loader thread, frees on its reaper thread (a ModelHandle dropped elsewhere only
-// queues the model).  There is no spontaneous unloading: a version that serves goes on serving until its replacement is
-// published or its directory is gone for good and the policy no longer wants it.
-// SPDX-License-Identifier: Apache-2.0
+// The source of truth is the directory tree; the manager alone decides what is loaded.  No load,
+// check or free ever runs on a calling thread: loads run on the manager's loader thread, frees on
+// its reaper thread (a ModelHandle dropped elsewhere only queues the model).  There is no
+// spontaneous unloading: a version that serves goes on serving until its replacement is published
+// or its directory is gone for good and the policy no longer wants it. SPDX-License-Identifier:
+// Apache-2.0
 #ifndef ULFD_SERVER_MODEL_MANAGER_H_
 #define ULFD_SERVER_MODEL_MANAGER_H_
 
@@ -32,7 +34,8 @@ struct ServedModel {
   int64_t generation = 0;  // Which publication of the whole server put it in place; never reused.
   std::chrono::system_clock::time_point published_at;
 };
-// Keeps a model alive during a request.  Dropping the last handle never frees on the dropping thread.
+// Keeps a model alive during a request.  Dropping the last handle never frees on the dropping
+// thread.
 using ModelHandle = std::shared_ptr<const ServedModel>;
 
 // Which model a request wants; at most one of version and label is set.
@@ -44,8 +47,8 @@ struct ModelChoice {
 
 // Which versions of a model are wanted.
 struct VersionPolicy {
-  int latest = 1;                  // The highest n versions, if `specific` is empty.
-  std::vector<int64_t> specific;   // Exactly these.
+  int latest = 1;                 // The highest n versions, if `specific` is empty.
+  std::vector<int64_t> specific;  // Exactly these.
 };
 
 struct ModelConfig {
@@ -53,20 +56,25 @@ struct ModelConfig {
   std::string base_path;  // Holds the version directories.
   VersionPolicy policy;
   std::map<std::string, int64_t> labels;  // label -> version
-  bool required = true;   // Ready() waits for it.
+  bool required = true;                   // Ready() waits for it.
 };
 
 struct ModelManagerOptions {
-  // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty: only `models`.
+  // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty:
+  // only `models`.
   std::string repository;
   std::vector<ModelConfig> models;
   VersionPolicy default_policy;
   std::chrono::milliseconds poll_interval{1000};  // < 0: never; the tests step by hand with Poll().
-  bool use_inotify = true;                        // Wakes the poll early.  Polling goes on either way.
-  std::chrono::milliseconds settle_time{2000};    // See InspectDirectory; without _SUCCESS nothing may have changed for that long.
-  std::chrono::milliseconds retry_backoff{1000};  // After an I/O error; doubles up to a minute.  Bad content is not retried until it changes.
-  // Injected for tests; defaults: engine::Model::Load plus a warm-up call, engine::InspectDirectory, the steady clock.
-  std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)> load;
+  bool use_inotify = true;  // Wakes the poll early.  Polling goes on either way.
+  std::chrono::milliseconds settle_time{
+      2000};  // See InspectDirectory; without _SUCCESS nothing may have changed for that long.
+  std::chrono::milliseconds retry_backoff{1000};  // After an I/O error; doubles up to a minute. Bad
+                                                  // content is not retried until it changes.
+  // Injected for tests; defaults: engine::Model::Load plus a warm-up call,
+  // engine::InspectDirectory, the steady clock.
+  std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)>
+      load;
   std::function<std::chrono::steady_clock::time_point()> now;
 };
 
@@ -75,7 +83,8 @@ enum class VersionState { kWaiting, kLoading, kServing, kFailed, kUnloading };
 struct VersionStatus {
   int64_t version = 0;
   VersionState state = VersionState::kWaiting;
-  std::string error;  // Why the newest content is not served; clipped to 1 KiB on the wire by the service.
+  std::string
+      error;  // Why the newest content is not served; clipped to 1 KiB on the wire by the service.
   ModelHandle serving;  // Null if no content of this version is published.
   std::vector<std::string> labels;
 };
@@ -87,42 +96,50 @@ struct ModelStatus {
   std::vector<VersionStatus> versions;  // Ascending.
 };
 
-// What the manager reports as it happens; called from the loader and reaper threads, never with a lock held.
+// What the manager reports as it happens; called from the loader and reaper threads, never with a
+// lock held.
 class ModelObserver {
  public:
   virtual ~ModelObserver() = default;
   virtual void OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) {}
-  // reason: "parse", "weights", "table", "sums", "warmup", "io", ... a bounded set for a metric label; error: the whole text.
-  virtual void OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason, const absl::Status& error) {}
+  // reason: "parse", "weights", "table", "sums", "warmup", "io", ... a bounded set for a metric
+  // label; error: the whole text.
+  virtual void OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
+                            const absl::Status& error) {}
   virtual void OnUnloaded(const std::string& name, int64_t version, int64_t generation) {}
-  // After every publication and at the end of the first poll: whether each model can be called, and the whole.
+  // After every publication and at the end of the first poll: whether each model can be called, and
+  // the whole.
   virtual void OnReadinessChanged() {}
 };
 
 class ModelManager {
  public:
-  // NOT_FOUND / INVALID_ARGUMENT if the repository or a base_path does not exist, a name repeats, a label names a version that the
-  // policy excludes.  Does not load anything yet.
-  static absl::StatusOr<std::unique_ptr<ModelManager>> Create(ModelManagerOptions options, ModelObserver* observer);
+  // NOT_FOUND / INVALID_ARGUMENT if the repository or a base_path does not exist, a name repeats, a
+  // label names a version that the policy excludes.  Does not load anything yet.
+  static absl::StatusOr<std::unique_ptr<ModelManager>> Create(ModelManagerOptions options,
+                                                              ModelObserver* observer);
   // Stops the threads; handles that are still held stay valid until dropped.
   virtual ~ModelManager() = default;
 
   // Starts the threads (none if poll_interval < 0).
   virtual void Start() = 0;
-  // One step by hand: looks at the repository, loads what is due, publishes, unloads.  Only without threads.
+  // One step by hand: looks at the repository, loads what is due, publishes, unloads.  Only without
+  // threads.
   virtual void Poll() = 0;
-  // Looks at the repository now instead of at the next poll and returns when everything that was due is loaded or refused, or at the
-  // deadline.
+  // Looks at the repository now instead of at the next poll and returns when everything that was
+  // due is loaded or refused, or at the deadline.
   virtual absl::Status PollNow(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // The model that a request wants.  Any thread; takes no lock that a load holds.  NOT_FOUND names what is unknown (model, version,
-  // label) and what exists; UNAVAILABLE if the model is known but nothing of it is published yet.
+  // The model that a request wants.  Any thread; takes no lock that a load holds.  NOT_FOUND names
+  // what is unknown (model, version, label) and what exists; UNAVAILABLE if the model is known but
+  // nothing of it is published yet.
   virtual absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const = 0;
   // Every model and version known, sorted.
   virtual std::vector<ModelStatus> List() const = 0;
   // Labels that name this version of the model.
   virtual std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const = 0;
-  // True once every required model has a published version, and from then on.  False while a repository holds no model at all.
+  // True once every required model has a published version, and from then on.  False while a
+  // repository holds no model at all.
   virtual bool Ready() const = 0;
   // Publications so far.
   virtual int64_t generation() const = 0;

@@ -23,9 +23,8 @@ struct TableOptions {
 class EmbeddingTable {
  public:
   // Reads an XDL text table: lines "id,v0,...,v(d-1)"; the first line gives d.
-  static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> LoadText(const std::string& name,
-                                                                        const std::string& path,
-                                                                        const TableOptions& options);
+  static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> LoadText(
+      const std::string& name, const std::string& path, const TableOptions& options);
 
   // The row of `id`, dim() floats, or nullptr if the table lacks it.
   const float* Find(int64_t id) const;

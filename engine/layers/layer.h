@@ -1,9 +1,9 @@
 // The layer contract: how a layer type is described, loaded, inferred, lowered, prepared and run.
 //
-// Life of a layer: Parse (typed parameters, everything validated) -> Infer (the only place where shapes and levels are
-// computed: at load with symbolic dimensions, on a request with numbers) -> Lower (composite types) or Prepare (weights
-// laid out for speed) -> Run (const, shared by all workers, no locks).
-// SPDX-License-Identifier: Apache-2.0
+// Life of a layer: Parse (typed parameters, everything validated) -> Infer (the only place where
+// shapes and levels are computed: at load with symbolic dimensions, on a request with numbers) ->
+// Lower (composite types) or Prepare (weights laid out for speed) -> Run (const, shared by all
+// workers, no locks). SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_LAYER_H_
 #define ULFD_ENGINE_LAYERS_LAYER_H_
 
@@ -19,7 +19,6 @@
 #include "engine/embedding/table.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/weights.h"
-
 #include "proto/embedding.pb.h"
 #include "proto/ulf.pb.h"
 
@@ -31,12 +30,13 @@ struct RunCounters {
   std::vector<int64_t> missing_ids;
 };
 
-// What a kernel gets.  Inputs and outputs have the concrete shapes that Infer gave; outputs and scratch are not zeroed.
-// An output never overlaps an input, except where Kernel::IsView() (then Run is not called).
+// What a kernel gets.  Inputs and outputs have the concrete shapes that Infer gave; outputs and
+// scratch are not zeroed. An output never overlaps an input, except where Kernel::IsView() (then
+// Run is not called).
 struct RunContext {
   absl::Span<const Tensor> in;
   absl::Span<Tensor> out;
-  void* scratch = nullptr;  // Kernel::ScratchBytes() bytes, 64-byte aligned.
+  void* scratch = nullptr;          // Kernel::ScratchBytes() bytes, 64-byte aligned.
   RunCounters* counters = nullptr;  // Never null while a kernel runs.
 };
 
@@ -46,7 +46,8 @@ class Kernel {
   virtual ~Kernel() = default;
   // Scratch that Run needs for these inputs.
   virtual size_t ScratchBytes(absl::Span<const Tensor> in) const { return 0; }
-  // True: output 0 is input 0 under another shape; the executor shares the memory and does not call Run.
+  // True: output 0 is input 0 under another shape; the executor shares the memory and does not call
+  // Run.
   virtual bool IsView() const { return false; }
   // REQUIRES: the calling thread has one OpenMP thread (see engine/tensor/onednn.h).
   virtual absl::Status Run(RunContext& ctx) const = 0;
@@ -54,14 +55,16 @@ class Kernel {
 
 class Layer;
 
-// Where a composite layer puts the primitive layers it is made of.  Implemented by the graph (layers never include it).
+// Where a composite layer puts the primitive layers it is made of.  Implemented by the graph
+// (layers never include it).
 class LoweringSink {
  public:
   using Value = int;
   virtual ~LoweringSink() = default;
   // Input i of the layer being lowered.
   virtual Value Input(int i) = 0;
-  // Adds a primitive layer with one output.  `suffix` is appended to the composite layer's name in messages.
+  // Adds a primitive layer with one output.  `suffix` is appended to the composite layer's name in
+  // messages.
   virtual Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
                     absl::Span<const Value> inputs) = 0;
   // Output i of the layer being lowered.
@@ -72,18 +75,21 @@ class LoweringSink {
 class Layer {
  public:
   virtual ~Layer() = default;
-  // Shapes, types and levels of the outputs.  Works on symbolic and on concrete shapes alike; the caller guarantees that
-  // every input is ranked (an input of unknown rank makes the outputs unknown without a call) and that the arity is
-  // right.  Must not accept what Run cannot do: a concrete shape that passes Infer runs.
+  // Shapes, types and levels of the outputs.  Works on symbolic and on concrete shapes alike; the
+  // caller guarantees that every input is ranked (an input of unknown rank makes the outputs
+  // unknown without a call) and that the arity is right.  Must not accept what Run cannot do: a
+  // concrete shape that passes Infer runs.
   virtual absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const = 0;
-  // For inputs of the graph that nothing describes: fills in what this layer would expect of its inputs (their dtype,
-  // rank, widths, level).  Only a guess for metadata and warm-up calls; leaves alone what it cannot tell.
+  // For inputs of the graph that nothing describes: fills in what this layer would expect of its
+  // inputs (their dtype, rank, widths, level).  Only a guess for metadata and warm-up calls; leaves
+  // alone what it cannot tell.
   virtual void SuggestInputs(absl::Span<TensorSpec> in) const {}
   // Composite types only: expresses the layer through others.
   virtual absl::Status Lower(LoweringSink& sink);
   // Primitive types only: makes the kernel.  `in` are the specs known at load.
   virtual absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const;
-  // Parameters and weights for people: "transpose=true bias_term=true weight=[128, 264]".  May be empty.
+  // Parameters and weights for people: "transpose=true bias_term=true weight=[128, 264]".  May be
+  // empty.
   virtual std::string Describe() const { return ""; }
 };
 
@@ -107,11 +113,11 @@ class ModelResources {
 // Everything that Parse may look at.
 struct ParseContext {
   const ulf::LayerParameter& param;
-  LayerWeights weights;       // Valid for the life of the model.
+  LayerWeights weights;  // Valid for the life of the model.
   ModelResources& resources;
-  Notices& notices;           // Without the layer's name; the graph adds it.
-  bool guide_eps = false;     // eps_defaults GUIDE: bn and dice without an explicit eps use 0.01.
-  bool trunc_all = false;     // Truncation applies to sum and avg, too.
+  Notices& notices;        // Without the layer's name; the graph adds it.
+  bool guide_eps = false;  // eps_defaults GUIDE: bn and dice without an explicit eps use 0.01.
+  bool trunc_all = false;  // Truncation applies to sum and avg, too.
 };
 using ParseFn = absl::StatusOr<std::unique_ptr<Layer>>(const ParseContext& ctx);
 
@@ -123,11 +129,11 @@ struct Arity {
 
 // One row per layer type; the loader, the docs and the tests are driven from it.
 struct LayerType {
-  absl::string_view name;       // ulf.LayerParameter.type
-  absl::string_view summary;    // One line for `ulf inspect --types` and the docs.
+  absl::string_view name;     // ulf.LayerParameter.type
+  absl::string_view summary;  // One line for `ulf inspect --types` and the docs.
   Arity inputs, outputs, weights;
-  int param_field = 0;          // Field number of the only *_param message it may carry; 0: none.
-  bool composite = false;       // true: Lower is implemented; false: Prepare is.
+  int param_field = 0;     // Field number of the only *_param message it may carry; 0: none.
+  bool composite = false;  // true: Lower is implemented; false: Prepare is.
   ParseFn* parse = nullptr;
 };
 

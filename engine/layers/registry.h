@@ -12,15 +12,18 @@
 
 namespace ulfd::engine {
 
-// All rows, sorted by name.  input_layer is not among them: it is part of the graph, not a computation.
+// All rows, sorted by name.  input_layer is not among them: it is part of the graph, not a
+// computation.
 const std::vector<const LayerType*>& AllLayerTypes();
 
-// The row of `type`.  Accepts the layer guide's spellings rehshape_layer and reduce_layer and adds a notice.  Errors: an
-// unknown type (the text names the nearest known one), multiply_concat_sum_layer (no published definition).
+// The row of `type`.  Accepts the layer guide's spellings rehshape_layer and reduce_layer and adds
+// a notice.  Errors: an unknown type (the text names the nearest known one),
+// multiply_concat_sum_layer (no published definition).
 absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& notices);
 
-// FindLayerType, then the checks common to all types (number of bottoms, tops and weights; no *_param message of another
-// type), then the type's Parse.  Errors do not name the layer: the caller does.
+// FindLayerType, then the checks common to all types (number of bottoms, tops and weights; no
+// *_param message of another type), then the type's Parse.  Errors do not name the layer: the
+// caller does.
 absl::StatusOr<std::unique_ptr<Layer>> ParseLayer(const ParseContext& ctx);
 
 }  // namespace ulfd::engine

@@ -1,6 +1,5 @@
-// A loaded model: from a version directory to scores.  This is the whole interface of the engine to the daemon and the
-// tools.
-// SPDX-License-Identifier: Apache-2.0
+// A loaded model: from a version directory to scores.  This is the whole interface of the engine to
+// the daemon and the tools. SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_MODEL_H_
 #define ULFD_ENGINE_RUNTIME_MODEL_H_
 
@@ -33,7 +32,8 @@ struct InputInfo {
   int feature = -1;
 };
 
-// A sparse feature: the three inputs f.ids [n] int64, f.values [n] float32, f.segments [rows] int32 (ids per row).
+// A sparse feature: the three inputs f.ids [n] int64, f.values [n] float32, f.segments [rows] int32
+// (ids per row).
 struct FeatureInfo {
   std::string name;  // "mid"
   Level level = Level::kUnknown;
@@ -71,7 +71,7 @@ struct ModelInfo {
   std::string name;     // As given in LoadOptions.
   int64_t version = 0;  // As given in LoadOptions.
   std::string graph_file, weights_file, weights_format;
-  std::string content_hash;  // Hex; of everything that was read.
+  std::string content_hash;       // Hex; of everything that was read.
   std::vector<InputInfo> inputs;  // In the order of the graph.
   std::vector<FeatureInfo> features;
   std::vector<OutputInfo> outputs;
@@ -80,14 +80,15 @@ struct ModelInfo {
   std::vector<std::string> notices;
   int64_t weight_bytes = 0, table_bytes = 0;
   int64_t memory_bytes = 0;  // Everything the model holds.
-  // Whether the proof holds that every ad's rows are independent, so that a request may be cut into tiles of ads.
+  // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
+  // tiles of ads.
   bool row_separable = false;
 };
 
 struct LoadOptions {
-  std::string directory;   // A version directory, such as models/din/1.
-  std::string name;        // For messages; default: the name of the directory above.
-  int64_t version = 0;     // For messages; default: the name of the directory if that is a number.
+  std::string directory;  // A version directory, such as models/din/1.
+  std::string name;       // For messages; default: the name of the directory above.
+  int64_t version = 0;    // For messages; default: the name of the directory if that is a number.
 };
 
 // An input of a request, under its ULF name.  `data` is borrowed until Run returns.
@@ -100,8 +101,8 @@ struct NamedTensor {
 struct RunStats {
   int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
   std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
-  // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in total.  Filled only with
-  // RunOptions::count_layers.
+  // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in
+  // total.  Filled only with RunOptions::count_layers.
   struct LayerCount {
     int64_t runs = 0, rows = 0;
   };
@@ -109,7 +110,8 @@ struct RunStats {
 };
 
 struct RunOptions {
-  // Keeps every tensor of the graph, not only the outputs; RunResult::tensors then has them under their last names.
+  // Keeps every tensor of the graph, not only the outputs; RunResult::tensors then has them under
+  // their last names.
   bool keep_all = false;
   bool count_layers = false;
   // Rows per tile of ads; 0: chosen by the plan.  For tests.
@@ -120,13 +122,13 @@ struct RunOptions {
 
 // Results, valid until the next Run with the same Workspace.
 struct RunResult {
-  std::vector<Tensor> outputs;  // Per ModelInfo::outputs.
+  std::vector<Tensor> outputs;       // Per ModelInfo::outputs.
   std::vector<NamedTensor> tensors;  // With keep_all.
   RunStats stats;
 };
 
-// Scratch memory of one worker: arenas and shapes, reused from call to call and across models; bounded by what the largest
-// request needs.  Not thread-safe.
+// Scratch memory of one worker: arenas and shapes, reused from call to call and across models;
+// bounded by what the largest request needs.  Not thread-safe.
 class Workspace {
  public:
   Workspace();
@@ -147,8 +149,8 @@ class Workspace {
 // Immutable after Load; any number of threads may Run it, each with a workspace of its own.
 class Model {
  public:
-  // Reads, checks and prepares everything in the directory.  Slow; errors name layer, tensor, file and line, what was found
-  // and what was wanted, prefixed with `model "NAME" vVERSION: `.
+  // Reads, checks and prepares everything in the directory.  Slow; errors name layer, tensor, file
+  // and line, what was found and what was wanted, prefixed with `model "NAME" vVERSION: `.
   static absl::StatusOr<std::unique_ptr<const Model>> Load(const LoadOptions& options);
   ~Model();
 
@@ -158,15 +160,17 @@ class Model {
   int FindOutput(absl::string_view name) const;
   int FindFeature(absl::string_view name) const;
 
-  // Scores one user against the ads of `inputs`, in any order, each at most once.  numpy semantics decide on row counts that no
-  // level is proved for.  `f.values` and `f.segments` may be left out: all values 1; one id per row for an ad feature,
-  // all ids in one row for a user feature.  INVALID_ARGUMENT names the input and what was wanted.  Fills `result`, whose
-  // capacity is reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
-  absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options, Workspace& workspace,
-                   RunResult& result) const;
+  // Scores one user against the ads of `inputs`, in any order, each at most once.  numpy semantics
+  // decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:
+  // all values 1; one id per row for an ad feature, all ids in one row for a user feature.
+  // INVALID_ARGUMENT names the input and what was wanted.  Fills `result`, whose capacity is
+  // reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
+  absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
+                   Workspace& workspace, RunResult& result) const;
 
-  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published and to see that
-  // shapes and values come out (NaN or infinity on an all-default request is reported by the caller from `result`).
+  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published
+  // and to see that shapes and values come out (NaN or infinity on an all-default request is
+  // reported by the caller from `result`).
   absl::Status RunWarmup(int64_t ads, Workspace& workspace, RunResult& result) const;
 
  private:
@@ -177,9 +181,9 @@ class Model {
 
 // The parts of a version directory, as far as they can be told without reading the files.
 struct DirectoryState {
-  bool complete = false;      // _SUCCESS exists, or everything that the graph names is there.
+  bool complete = false;  // _SUCCESS exists, or everything that the graph names is there.
   bool has_success = false;
-  std::string missing;        // Not complete: what is missing.
+  std::string missing;  // Not complete: what is missing.
   // Changes when any file that the model reads changes (names, sizes, modification times, inodes).
   std::string fingerprint;
 };

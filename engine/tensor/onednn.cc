@@ -30,8 +30,8 @@ absl::Status Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
         dnnl::sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
                     accumulate ? 1.0f : 0.0f, c, ldc);
     if (status == dnnl::status::success) return absl::OkStatus();
-    return absl::InternalError(absl::StrCat("oneDNN sgemm ", m, "x", n, "x", k, ": status ",
-                                            static_cast<int>(status)));
+    return absl::InternalError(
+        absl::StrCat("oneDNN sgemm ", m, "x", n, "x", k, ": status ", static_cast<int>(status)));
   } catch (const dnnl::error& e) {
     return absl::InternalError(absl::StrCat("oneDNN sgemm: ", e.message));
   }

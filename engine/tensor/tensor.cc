@@ -88,9 +88,7 @@ std::optional<Dim> Divide(Dim a, Dim b) {
   return Dim::Unknown();
 }
 
-bool CouldBeEqual(Dim a, Dim b) {
-  return !a.IsConst() || !b.IsConst() || a.value() == b.value();
-}
+bool CouldBeEqual(Dim a, Dim b) { return !a.IsConst() || !b.IsConst() || a.value() == b.value(); }
 
 std::optional<Dim> Broadcast(Dim a, Dim b) {
   if (a == b) return a;
@@ -139,8 +137,8 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
     const std::optional<Dim> d =
         Broadcast(ia < 0 ? Dim::Of(1) : a[ia], ib < 0 ? Dim::Of(1) : b[ib]);
     if (!d.has_value()) {
-      return absl::InvalidArgumentError(absl::StrCat("shapes ", a.ToString(), " and ",
-                                                     b.ToString(), " do not broadcast"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("shapes ", a.ToString(), " and ", b.ToString(), " do not broadcast"));
     }
     dims[i] = *d;
   }

@@ -1,5 +1,5 @@
-// Shapes, levels and tensor views: what layers say about tensors at load time and what kernels get at run time.
-// SPDX-License-Identifier: Apache-2.0
+// Shapes, levels and tensor views: what layers say about tensors at load time and what kernels get
+// at run time. SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_TENSOR_H_
 #define ULFD_ENGINE_TENSOR_TENSOR_H_
 
@@ -23,8 +23,8 @@ size_t SizeOf(DType dtype);
 // "float32", "int32", "int64".
 absl::string_view Name(DType dtype);
 
-// To whom the rows (the leading dimension) of a tensor belong.  A lattice, in this order: what is computed from tensors
-// of several levels has at least the highest of them.
+// To whom the rows (the leading dimension) of a tensor belong.  A lattice, in this order: what is
+// computed from tensors of several levels has at least the highest of them.
 enum class Level : uint8_t {
   kConstant,  // No rows that depend on the request.
   kUser,      // One row per user.
@@ -35,8 +35,8 @@ enum class Level : uint8_t {
 absl::string_view Name(Level level);  // "constant", "user", "ad", "unknown".
 inline Level Join(Level a, Level b) { return a < b ? b : a; }
 
-// One dimension at load time: a number, a multiple of the number of users or of ads, or unknown.  At run time every
-// dimension is a number, and the same Infer functions work on those.
+// One dimension at load time: a number, a multiple of the number of users or of ads, or unknown. At
+// run time every dimension is a number, and the same Infer functions work on those.
 class Dim {
  public:
   constexpr Dim() = default;  // Unknown.
@@ -67,11 +67,13 @@ class Dim {
 
 // The product; unknown where it has no form (users * ads) unless a factor is the constant 0.
 Dim Multiply(Dim a, Dim b);
-// a / b if that is exact and has a form.  nullopt: provably not divisible.  Unknown: cannot be told at load.
+// a / b if that is exact and has a form.  nullopt: provably not divisible.  Unknown: cannot be told
+// at load.
 std::optional<Dim> Divide(Dim a, Dim b);
 // False only if the two provably differ on every request (two numbers that differ).
 bool CouldBeEqual(Dim a, Dim b);
-// numpy broadcasting of one dimension: a number 1 gives way, users give way to ads.  nullopt: provably incompatible.
+// numpy broadcasting of one dimension: a number 1 gives way, users give way to ads.  nullopt:
+// provably incompatible.
 std::optional<Dim> Broadcast(Dim a, Dim b);
 
 // Dimensions of a tensor, or "any rank" where even the rank is unknown at load.
@@ -104,7 +106,8 @@ class Shape {
   Dims dims_;
 };
 
-// numpy broadcasting of two shapes.  Error text names both shapes ("shapes [2, 3] and [2, 2] do not broadcast").
+// numpy broadcasting of two shapes.  Error text names both shapes ("shapes [2, 3] and [2, 2] do not
+// broadcast").
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
 
 // What is known of a tensor without its values.
@@ -115,12 +118,13 @@ struct TensorSpec {
 };
 using TensorSpecs = absl::InlinedVector<TensorSpec, 2>;
 
-// The level of a tensor of shape `shape` computed from `inputs`: user or ad only if the rows are still the leading
-// dimension and nowhere else; constant only if every input is; unknown if rows were merged, moved or summed away.
+// The level of a tensor of shape `shape` computed from `inputs`: user or ad only if the rows are
+// still the leading dimension and nowhere else; constant only if every input is; unknown if rows
+// were merged, moved or summed away.
 Level LevelOf(const Shape& shape, absl::Span<const TensorSpec> inputs);
 
-// A tensor at run time: borrowed memory, row-major without gaps.  64-byte aligned if it was made by the executor, of any
-// alignment if it is an input of the request.
+// A tensor at run time: borrowed memory, row-major without gaps.  64-byte aligned if it was made by
+// the executor, of any alignment if it is an input of the request.
 using TensorDims = absl::InlinedVector<int64_t, 4>;
 struct Tensor {
   DType dtype = DType::kFloat32;

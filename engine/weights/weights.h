@@ -1,5 +1,5 @@
-// The weights of a model: read from any of the four file formats, matched to layers by name or by arg_names.
-// SPDX-License-Identifier: Apache-2.0
+// The weights of a model: read from any of the four file formats, matched to layers by name or by
+// arg_names. SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_WEIGHTS_WEIGHTS_H_
 #define ULFD_ENGINE_WEIGHTS_WEIGHTS_H_
 
@@ -11,7 +11,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-
 #include "proto/ulf.pb.h"
 
 namespace ulfd::engine {
@@ -31,17 +30,20 @@ class WeightFile {
  public:
   virtual ~WeightFile() = default;
 
-  // Reads `path`; the format (npz, MXNet NDArray list, ulf.NetWeightsParameter binary or text) is recognised by
-  // content.  float16, float64, int32 and int64 arrays are converted to float32.  Errors name the file and, inside it,
-  // the array or layer, what was found and what was wanted; truncated or oversized files are errors, never crashes.
+  // Reads `path`; the format (npz, MXNet NDArray list, ulf.NetWeightsParameter binary or text) is
+  // recognised by content.  float16, float64, int32 and int64 arrays are converted to float32.
+  // Errors name the file and, inside it, the array or layer, what was found and what was wanted;
+  // truncated or oversized files are errors, never crashes.
   static absl::StatusOr<std::unique_ptr<const WeightFile>> Read(const std::string& path);
   // No weights at all, for graphs that need none.
   static std::unique_ptr<const WeightFile> Empty();
 
-  // The weights of each layer of `net`, by index: for files with names (npz, NDArray list) those that the layer's
-  // arg_names list; for NetWeightsParameter those of the layer's name.  Errors: an arg_name that the file lacks,
-  // weights of a layer that `net` lacks, a layer given twice.  The spans stay valid as long as this object.
-  virtual absl::StatusOr<std::vector<std::vector<Weight>>> Match(const ulf::NetParameter& net) const = 0;
+  // The weights of each layer of `net`, by index: for files with names (npz, NDArray list) those
+  // that the layer's arg_names list; for NetWeightsParameter those of the layer's name.  Errors: an
+  // arg_name that the file lacks, weights of a layer that `net` lacks, a layer given twice.  The
+  // spans stay valid as long as this object.
+  virtual absl::StatusOr<std::vector<std::vector<Weight>>> Match(
+      const ulf::NetParameter& net) const = 0;
 
   // Array data, in bytes.
   virtual int64_t bytes() const = 0;
