@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/runtime/model_directory.h"
 #include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {
@@ -178,17 +179,6 @@ class Model {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-// The parts of a version directory, as far as they can be told without reading the files.
-struct DirectoryState {
-  bool complete = false;  // _SUCCESS exists, or everything that the graph names is there.
-  bool has_success = false;
-  std::string missing;  // Not complete: what is missing.
-  // Changes when any file that the model reads changes (names, sizes, modification times, inodes).
-  std::string fingerprint;
-};
-// Looks at a version directory.  NOT_FOUND if it does not exist.
-absl::StatusOr<DirectoryState> InspectDirectory(const std::string& directory);
 
 }  // namespace ulfd::engine
 

@@ -1,0 +1,309 @@
+// Finds and checks the files of a version directory.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/model_directory.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "engine/status_macros.h"
+#include "engine/weights/proto_file.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ulfd::model::v1::ModelManifest;
+
+constexpr absl::string_view kGraphNames = "graph_ulf.txt, net-parameter-conf, *.ulf";
+constexpr absl::string_view kWeightsNames[] = {"weights.pb", "dnn-model-dat", "dense.npz",
+                                               "dense.txt"};
+// Types whose weights are no option; see ulf.proto.
+constexpr absl::string_view kTypesWithWeights[] = {"inner_product_layer", "inner_product_layer_ex",
+                                                   "prelu_layer",         "bn_layer",
+                                                   "dice_layer",          "gru_layer"};
+
+struct CloseDirectory {
+  void operator()(DIR* dir) const { closedir(dir); }
+};
+
+// OK if `path` is a regular file.
+absl::Status WantFile(const std::string& path, absl::string_view what) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT || errno == ENOTDIR) {
+      return absl::NotFoundError(absl::StrCat(what, ": ", path, " does not exist"));
+    }
+    return absl::ErrnoToStatus(errno, absl::StrCat(what, ": cannot stat ", path));
+  }
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", path, " is not a regular file"));
+  }
+  return absl::OkStatus();
+}
+
+bool IsFile(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+// Names of the regular files in `path`, sorted.
+absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& path) {
+  std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
+  if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* entry = readdir(dir.get());
+    if (entry == nullptr) break;
+    if (IsFile(absl::StrCat(path, "/", entry->d_name))) names.push_back(entry->d_name);
+  }
+  if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// The one candidate; "" if there is none.
+absl::StatusOr<std::string> OnlyOne(const std::vector<std::string>& candidates,
+                                    absl::string_view directory, absl::string_view field) {
+  if (candidates.empty()) return std::string();
+  if (candidates.size() == 1) return absl::StrCat(directory, "/", candidates[0]);
+  return absl::InvalidArgumentError(absl::StrCat(
+      directory, " holds ", candidates.size(), " files that may be the ", field, ": ",
+      absl::StrJoin(candidates, ", "), "; want one, or `", field, ": \"...\"` in ", kManifestFile));
+}
+
+// Field `field` of each element of a repeated field: not empty, no repetition.
+template <typename Elements, typename Key>
+absl::Status WantDistinct(const Elements& elements, absl::string_view field, Key key) {
+  std::set<std::string> seen;
+  for (const auto& element : elements) {
+    const std::string& name = key(element);
+    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(field, ": empty"));
+    if (!seen.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(field, ": \"", name, "\" is given twice"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool IsSha256(const std::string& text) {
+  return text.size() == 64 && absl::c_all_of(text, [](char c) {
+           return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f');
+         });
+}
+
+// What can be said of a manifest without the graph.
+absl::Status CheckManifest(const std::string& directory, const ModelManifest& manifest) {
+  RETURN_IF_ERROR(WantDistinct(manifest.outputs(), "outputs",
+                               [](const std::string& name) -> const std::string& { return name; }));
+  RETURN_IF_ERROR(WantDistinct(
+      manifest.inputs(), "inputs.name",
+      [](const model::v1::InputConfig& input) -> const std::string& { return input.name(); }));
+  RETURN_IF_ERROR(WantDistinct(
+      manifest.tables(), "tables.name",
+      [](const model::v1::TableConfig& table) -> const std::string& { return table.name(); }));
+  RETURN_IF_ERROR(
+      WantDistinct(manifest.sums(), "sums.path",
+                   [](const model::v1::FileSum& sum) -> const std::string& { return sum.path(); }));
+  for (const model::v1::InputConfig& input : manifest.inputs()) {
+    for (const int64_t size : input.row_shape()) {
+      if (size > 0) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "inputs \"", input.name(), "\": row_shape holds ", size, ", want positive dimensions"));
+    }
+  }
+  for (const model::v1::FileSum& sum : manifest.sums()) {
+    RETURN_IF_ERROR(PathWithin(directory, directory, sum.path(), "sums.path").status());
+    if (IsSha256(sum.sha256())) continue;
+    return absl::InvalidArgumentError(absl::StrCat("sums \"", sum.path(), "\": sha256 is \"",
+                                                   sum.sha256(),
+                                                   "\", want 64 lower-case hexadecimal digits"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelManifest> ReadManifest(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/", kManifestFile);
+  ModelManifest manifest;
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return manifest;
+  RETURN_IF_ERROR(WantFile(path, "manifest"));
+  RETURN_IF_ERROR(ReadProtoFile(path, ProtoFormat::kText, manifest).status());
+  if (absl::Status status = CheckManifest(directory, manifest); !status.ok()) {
+    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  }
+  return manifest;
+}
+
+// The file that the manifest's field names, which must exist.
+absl::StatusOr<std::string> ManifestFile(const std::string& directory, const std::string& name,
+                                         absl::string_view field) {
+  const std::string what = absl::StrCat(directory, "/", kManifestFile, ": ", field);
+  ASSIGN_OR_RETURN(std::string path, PathWithin(directory, directory, name, what));
+  RETURN_IF_ERROR(WantFile(path, what));
+  return path;
+}
+
+bool NeedsWeights(const ulf::NetParameter& net) {
+  return absl::c_any_of(net.layer_params(), [](const ulf::LayerParameter& layer) {
+    return layer.arg_names_size() > 0 || layer.input_param().param_size() > 0 ||
+           absl::c_linear_search(kTypesWithWeights, layer.type());
+  });
+}
+
+// OK if everything is there that graph, configurations and manifest name.
+absl::Status CheckComplete(const std::string& path) {
+  ASSIGN_OR_RETURN(const ModelDirectory directory, OpenModelDirectory(path));
+  ASSIGN_OR_RETURN(const ulf::NetParameter net, ReadGraph(directory));
+  if (directory.weights_path.empty() && NeedsWeights(net)) {
+    return absl::NotFoundError(
+        absl::StrCat("weights: none of ", absl::StrJoin(kWeightsNames, ", "), " exists in ", path));
+  }
+  ASSIGN_OR_RETURN(const std::vector<EmbeddingConfFile> confs, ReadEmbeddingConfs(directory, net));
+  for (const EmbeddingConfFile& conf : confs) {
+    for (const TableFile& table : conf.tables) {
+      RETURN_IF_ERROR(
+          WantFile(table.path, absl::StrCat(conf.path, ": table \"", table.name, "\"")));
+    }
+  }
+  for (const model::v1::FileSum& sum : directory.manifest.sums()) {
+    RETURN_IF_ERROR(ManifestFile(path, sum.path(), "sums.path").status());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view base,
+                                       absl::string_view name, absl::string_view what) {
+  if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": the path is empty"));
+  if (absl::StartsWith(name, "/")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": \"", name, "\" is an absolute path, want one relative to ", base));
+  }
+  // How deep below root the path stands after each of its parts.
+  absl::ConsumePrefix(&base, root);
+  int depth = 0;
+  for (const absl::string_view part :
+       absl::StrSplit(absl::StrCat(base, "/", name), '/', absl::SkipEmpty())) {
+    if (part == ".") continue;
+    depth += part == ".." ? -1 : 1;
+    if (depth < 0) {
+      return absl::InvalidArgumentError(absl::StrCat(what, ": \"", name, "\" leaves ", root));
+    }
+  }
+  if (absl::StrContains(name, absl::string_view("\0", 1))) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": the path holds a zero byte"));
+  }
+  return absl::StrCat(root, base, "/", name);
+}
+
+absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
+  ModelDirectory directory;
+  directory.path = path;
+  while (directory.path.size() > 1 && directory.path.back() == '/') directory.path.pop_back();
+  struct stat info;
+  if (stat(directory.path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", directory.path));
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory.path, " is not a directory, want a version directory"));
+  }
+  ASSIGN_OR_RETURN(directory.manifest, ReadManifest(directory.path));
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, ListFiles(directory.path));
+
+  if (!directory.manifest.graph().empty()) {
+    ASSIGN_OR_RETURN(directory.graph_path,
+                     ManifestFile(directory.path, directory.manifest.graph(), "graph"));
+  } else {
+    std::vector<std::string> candidates;
+    for (const std::string& name : files) {
+      if (name == "graph_ulf.txt" || name == "net-parameter-conf" || absl::EndsWith(name, ".ulf")) {
+        candidates.push_back(name);
+      }
+    }
+    ASSIGN_OR_RETURN(directory.graph_path, OnlyOne(candidates, directory.path, "graph"));
+    if (directory.graph_path.empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("graph: none of ", kGraphNames, " exists in ", directory.path));
+    }
+  }
+
+  if (!directory.manifest.weights().empty()) {
+    ASSIGN_OR_RETURN(directory.weights_path,
+                     ManifestFile(directory.path, directory.manifest.weights(), "weights"));
+  } else {
+    std::vector<std::string> candidates;
+    for (const std::string& name : files) {
+      if (absl::c_linear_search(kWeightsNames, name)) candidates.push_back(name);
+    }
+    ASSIGN_OR_RETURN(directory.weights_path, OnlyOne(candidates, directory.path, "weights"));
+  }
+  return directory;
+}
+
+absl::StatusOr<ulf::NetParameter> ReadGraph(const ModelDirectory& directory) {
+  ulf::NetParameter net;
+  RETURN_IF_ERROR(ReadProtoFile(directory.graph_path, ProtoFormat::kDetect, net).status());
+  if (net.layer_params_size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(directory.graph_path, ": the graph has no layers"));
+  }
+  return net;
+}
+
+absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDirectory& directory,
+                                                                  const ulf::NetParameter& net) {
+  std::vector<EmbeddingConfFile> confs;
+  const std::string base = directory.graph_path.substr(0, directory.graph_path.rfind('/'));
+  for (int i = 0; i < net.layer_params_size(); ++i) {
+    const ulf::LayerParameter& layer = net.layer_params(i);
+    if (!layer.has_embedding_param()) continue;
+    const std::string& name = layer.embedding_param().embedding_conf_path();
+    if (absl::c_any_of(confs, [&](const EmbeddingConfFile& c) { return c.name == name; })) continue;
+    const std::string what = absl::StrCat(directory.graph_path, ": layer ", i, " \"", layer.name(),
+                                          "\" (", layer.type(), "): embedding_conf_path");
+    EmbeddingConfFile conf;
+    conf.name = name;
+    ASSIGN_OR_RETURN(conf.path, PathWithin(directory.path, base, name, what));
+    RETURN_IF_ERROR(WantFile(conf.path, what));
+    RETURN_IF_ERROR(ReadProtoFile(conf.path, ProtoFormat::kText, conf.config).status());
+    std::set<std::string> seen;
+    for (const blaze::EmbeddingFeatureGroupConfig& group : conf.config.feature_group_config()) {
+      if (!seen.insert(group.table_name()).second) continue;
+      ASSIGN_OR_RETURN(std::string path,
+                       PathWithin(directory.path, base, group.table_name(),
+                                  absl::StrCat(conf.path, ": feature_group \"",
+                                               group.feature_group(), "\": table_name")));
+      conf.tables.push_back({group.table_name(), std::move(path)});
+    }
+    confs.push_back(std::move(conf));
+  }
+  return confs;
+}
+
+absl::StatusOr<DirectoryState> InspectDirectory(const std::string& path) {
+  ASSIGN_OR_RETURN(DirectoryState state, FingerprintDirectory(path));
+  state.complete = true;
+  if (state.has_success) return state;
+  if (const absl::Status status = CheckComplete(path); !status.ok()) {
+    state.complete = false;
+    state.missing = std::string(status.message());
+  }
+  return state;
+}
+
+}  // namespace ulfd::engine
