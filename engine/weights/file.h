@@ -1,0 +1,54 @@
+// Reading files with errors that name them: whole, or chunk by chunk.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_WEIGHTS_FILE_H_
+#define ULFD_ENGINE_WEIGHTS_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ulfd::engine {
+
+// An open file that is read from start to end.  Files are read, never mapped: a mapped file that
+// somebody truncates while a model loads would kill the process with SIGBUS.
+class InputFile {
+ public:
+  // NOT_FOUND if there is no such file; INVALID_ARGUMENT for a directory or another non-file.
+  static absl::StatusOr<InputFile> Open(const std::string& path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
+
+  // Reads up to `size` bytes, fewer only at the end of the file; returns how many.
+  absl::StatusOr<size_t> Read(char* to, size_t size);
+  // Reads the last `size` bytes, or all of a shorter file; returns how many.  Leaves the position
+  // of Read alone.
+  absl::StatusOr<size_t> ReadTail(char* to, size_t size) const;
+  // Size when the file was opened, in bytes.
+  int64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  InputFile(std::string path, int fd, int64_t size);
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+// The whole content.  Errors: those of InputFile, and RESOURCE_EXHAUSTED above `max_bytes`.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = INT64_MAX);
+
+// `status` with "PREFIX: " before its text; OK stays OK.
+absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
+
+// At most 40 bytes of `text`, with anything unprintable escaped, in quotes: for quoting a file's
+// content in a message.
+std::string Quote(absl::string_view text);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_WEIGHTS_FILE_H_

@@ -1,0 +1,366 @@
+// The .npy array format: headers parsed and written, element types converted.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/npy.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+
+namespace ulfd::engine {
+
+static_assert(std::endian::native == std::endian::little, "arrays are kept little-endian");
+
+namespace {
+
+constexpr absl::string_view kMagic = "\x93NUMPY";
+// numpy itself refuses longer headers; a shape of 32 dimensions needs less than 1 KiB.
+constexpr size_t kMaxTextBytes = 1 << 16;
+constexpr size_t kMaxDims = 32;  // numpy's own limit.
+
+struct TypeName {
+  NpyType type;
+  absl::string_view descr;  // Without the byte order.
+  absl::string_view name;
+  size_t size;
+};
+constexpr TypeName kTypes[] = {
+    {NpyType::kFloat16, "f2", "float16", 2}, {NpyType::kFloat32, "f4", "float32", 4},
+    {NpyType::kFloat64, "f8", "float64", 8}, {NpyType::kInt8, "i1", "int8", 1},
+    {NpyType::kUint8, "u1", "uint8", 1},     {NpyType::kInt32, "i4", "int32", 4},
+    {NpyType::kInt64, "i8", "int64", 8},
+};
+
+const TypeName& Row(NpyType type) { return kTypes[static_cast<size_t>(type)]; }
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1f;
+  const uint32_t fraction = half & 0x3ff;
+  if (exponent == 0) {  // Zero or subnormal: fraction * 2^-24 is exact in float32.
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+  }
+  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
+  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
+}
+
+template <typename T>
+T Load(const char* bytes, size_t i) {
+  T value;
+  std::memcpy(&value, bytes + i * sizeof(T), sizeof(T));
+  return value;
+}
+
+template <typename From, typename To>
+void Convert(const char* bytes, std::vector<To>& to) {
+  for (size_t i = 0; i < to.size(); ++i) to[i] = static_cast<To>(Load<From>(bytes, i));
+}
+
+// int64 of a float: truncated toward zero, saturated, NaN to 0 (a plain cast would be undefined).
+int64_t Truncate(double value) {
+  if (!(value == value)) return 0;
+  if (value >= 0x1p63) return INT64_MAX;
+  if (value < -0x1p63) return INT64_MIN;
+  return static_cast<int64_t>(value);
+}
+
+// Reads the Python literals that a header is made of.
+class Reader {
+ public:
+  explicit Reader(absl::string_view text) : rest_(text) {}
+
+  // Skips white space; then consumes `token` if it comes next.
+  bool Take(absl::string_view token) {
+    rest_ = absl::StripLeadingAsciiWhitespace(rest_);
+    if (!absl::StartsWith(rest_, token)) return false;
+    rest_.remove_prefix(token.size());
+    return true;
+  }
+  // A quoted string without escapes.
+  bool String(absl::string_view& value) {
+    for (const char quote : {'\'', '"'}) {
+      if (!Take(absl::string_view(&quote, 1))) continue;
+      const size_t end = rest_.find(quote);
+      if (end == absl::string_view::npos) return false;
+      value = rest_.substr(0, end);
+      rest_.remove_prefix(end + 1);
+      return true;
+    }
+    return false;
+  }
+  bool Integer(int64_t& value) {
+    rest_ = absl::StripLeadingAsciiWhitespace(rest_);
+    const size_t end = std::min(rest_.find_first_not_of("-+0123456789"), rest_.size());
+    if (!absl::SimpleAtoi(rest_.substr(0, end), &value)) return false;
+    rest_.remove_prefix(end);
+    if (absl::StartsWith(rest_, "L")) rest_.remove_prefix(1);  // Written by Python 2.
+    return true;
+  }
+  absl::string_view rest() const { return rest_; }
+
+ private:
+  absl::string_view rest_;
+};
+
+absl::Status BadHeader(absl::string_view what, absl::string_view at) {
+  return absl::InvalidArgumentError(absl::StrCat("npy header: ", what, " at ", Quote(at)));
+}
+
+absl::StatusOr<NpyType> ParseDescr(Reader& reader) {
+  absl::string_view descr;
+  const absl::string_view at = reader.rest();
+  if (reader.Take("[")) {
+    return absl::InvalidArgumentError("structured arrays are not supported, want one number type");
+  }
+  if (!reader.String(descr)) return BadHeader("want a quoted type", at);
+  if (absl::StrContains(descr, "O")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("type ", Quote(descr), " (Python objects) is not supported"));
+  }
+  if (absl::StartsWith(descr, ">")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("type ", Quote(descr), " is big-endian, want little-endian"));
+  }
+  for (const TypeName& row : kTypes) {
+    if (descr == absl::StrCat(row.size == 1 ? "|" : "<", row.descr)) return row.type;
+    if (row.size == 1 && descr == absl::StrCat("<", row.descr)) return row.type;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "type ", Quote(descr), " is not supported, want <f2, <f4, <f8, |i1, |u1, <i4 or <i8"));
+}
+
+absl::Status ParseShape(Reader& reader, std::vector<int64_t>& dims) {
+  const absl::string_view at = reader.rest();
+  if (!reader.Take("(")) return BadHeader("want a shape", at);
+  while (!reader.Take(")")) {
+    int64_t dim = 0;
+    if (!reader.Integer(dim)) return BadHeader("want a dimension", reader.rest());
+    dims.push_back(dim);
+    if (dims.size() > kMaxDims) return BadHeader("more than 32 dimensions", at);
+    if (!reader.Take(",")) {
+      if (!reader.Take(")")) return BadHeader("want , or )", reader.rest());
+      break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+size_t SizeOf(NpyType type) { return Row(type).size; }
+absl::string_view Name(NpyType type) { return Row(type).name; }
+
+absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type) {
+  constexpr int64_t kMax = int64_t{1} << 62;
+  int64_t bytes = static_cast<int64_t>(SizeOf(type));
+  bool empty = false;
+  for (const int64_t dim : dims) {
+    const bool negative = dim < 0;
+    empty = empty || dim == 0;
+    if (negative || (dim > 0 && bytes > kMax / dim)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape [", absl::StrJoin(dims, ", "), "] ",
+                       negative ? "has a negative dimension" : "is too large"));
+    }
+    if (dim > 0) bytes *= dim;
+  }
+  return empty ? 0 : bytes;
+}
+
+std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count) {
+  std::vector<float> values(count);
+  switch (type) {
+    case NpyType::kFloat16:
+      for (size_t i = 0; i < count; ++i) values[i] = HalfToFloat(Load<uint16_t>(bytes, i));
+      break;
+    case NpyType::kFloat32:
+      if (count > 0) std::memcpy(values.data(), bytes, count * sizeof(float));
+      break;
+    case NpyType::kFloat64:
+      Convert<double>(bytes, values);
+      break;
+    case NpyType::kInt8:
+      Convert<int8_t>(bytes, values);
+      break;
+    case NpyType::kUint8:
+      Convert<uint8_t>(bytes, values);
+      break;
+    case NpyType::kInt32:
+      Convert<int32_t>(bytes, values);
+      break;
+    case NpyType::kInt64:
+      Convert<int64_t>(bytes, values);
+      break;
+  }
+  return values;
+}
+
+int64_t NpyArray::elements() const {
+  int64_t n = 1;
+  for (const int64_t dim : dims) n *= dim;
+  return n;
+}
+
+std::vector<float> NpyArray::ToFloat32() const {
+  return engine::ToFloat32(type, bytes.data(), bytes.size() / SizeOf(type));
+}
+
+std::vector<int64_t> NpyArray::ToInt64() const {
+  std::vector<int64_t> values(bytes.size() / SizeOf(type));
+  switch (type) {
+    case NpyType::kFloat16:
+    case NpyType::kFloat32: {
+      const std::vector<float> floats = ToFloat32();
+      std::transform(floats.begin(), floats.end(), values.begin(), Truncate);
+      break;
+    }
+    case NpyType::kFloat64:
+      for (size_t i = 0; i < values.size(); ++i) {
+        values[i] = Truncate(Load<double>(bytes.data(), i));
+      }
+      break;
+    case NpyType::kInt8:
+      Convert<int8_t>(bytes.data(), values);
+      break;
+    case NpyType::kUint8:
+      Convert<uint8_t>(bytes.data(), values);
+      break;
+    case NpyType::kInt32:
+      Convert<int32_t>(bytes.data(), values);
+      break;
+    case NpyType::kInt64:
+      Convert<int64_t>(bytes.data(), values);
+      break;
+  }
+  return values;
+}
+
+namespace {
+
+template <typename T>
+NpyArray MakeArray(NpyType type, std::vector<int64_t> dims, const T* data) {
+  NpyArray array;
+  array.type = type;
+  array.dims = std::move(dims);
+  array.bytes.assign(reinterpret_cast<const char*>(data),
+                     static_cast<size_t>(array.elements()) * sizeof(T));
+  return array;
+}
+
+}  // namespace
+
+NpyArray NpyArray::FromFloat32(std::vector<int64_t> dims, const float* data) {
+  return MakeArray(NpyType::kFloat32, std::move(dims), data);
+}
+NpyArray NpyArray::FromInt32(std::vector<int64_t> dims, const int32_t* data) {
+  return MakeArray(NpyType::kInt32, std::move(dims), data);
+}
+NpyArray NpyArray::FromInt64(std::vector<int64_t> dims, const int64_t* data) {
+  return MakeArray(NpyType::kInt64, std::move(dims), data);
+}
+
+absl::StatusOr<NpyTextRange> FindNpyText(absl::string_view prefix) {
+  if (prefix.size() < kNpyPrefixBytes || !absl::StartsWith(prefix, kMagic)) {
+    return absl::InvalidArgumentError("not a .npy array (no magic string)");
+  }
+  const int major = static_cast<unsigned char>(prefix[6]);
+  const int minor = static_cast<unsigned char>(prefix[7]);
+  if (major < 1 || major > 3 || minor != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("npy version ", major, ".", minor, ", want 1.0, 2.0 or 3.0"));
+  }
+  const size_t begin = major == 1 ? 10 : 12;
+  const size_t length =
+      major == 1 ? Load<uint16_t>(prefix.data() + 8, 0) : Load<uint32_t>(prefix.data() + 8, 0);
+  if (length > kMaxTextBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("npy header of ", length, " bytes, want at most ", kMaxTextBytes));
+  }
+  if (begin + length < kNpyPrefixBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("npy header of ", length, " bytes"));
+  }
+  return NpyTextRange{begin, begin + length};
+}
+
+absl::StatusOr<NpyHeader> ParseNpyText(absl::string_view text) {
+  NpyHeader header;
+  Reader reader(text);
+  bool has_descr = false, has_order = false, has_shape = false;
+  if (!reader.Take("{")) return BadHeader("want {", reader.rest());
+  while (!reader.Take("}")) {
+    absl::string_view key;
+    const absl::string_view at = reader.rest();
+    if (!reader.String(key) || !reader.Take(":")) return BadHeader("want a key", at);
+    if (key == "descr" && !std::exchange(has_descr, true)) {
+      ASSIGN_OR_RETURN(header.type, ParseDescr(reader));
+    } else if (key == "fortran_order" && !std::exchange(has_order, true)) {
+      header.fortran_order = reader.Take("True");
+      if (!header.fortran_order && !reader.Take("False")) {
+        return BadHeader("want True or False", reader.rest());
+      }
+    } else if (key == "shape" && !std::exchange(has_shape, true)) {
+      RETURN_IF_ERROR(ParseShape(reader, header.dims));
+    } else {
+      return BadHeader("unknown or repeated key", at);
+    }
+    if (!reader.Take(",")) {
+      if (!reader.Take("}")) return BadHeader("want , or }", reader.rest());
+      break;
+    }
+  }
+  if (!absl::StripAsciiWhitespace(reader.rest()).empty()) {
+    return BadHeader("text after the header", reader.rest());
+  }
+  if (!has_descr || !has_order || !has_shape) {
+    return BadHeader("descr, fortran_order or shape is missing", text);
+  }
+  return header;
+}
+
+std::string MakeNpyHeader(NpyType type, absl::Span<const int64_t> dims) {
+  const TypeName& row = Row(type);
+  std::string text = absl::StrCat("{'descr': '", row.size == 1 ? "|" : "<", row.descr,
+                                  "', 'fortran_order': False, 'shape': (",
+                                  absl::StrJoin(dims, ", "), dims.size() == 1 ? ",), }" : "), }");
+  const size_t unpadded = 10 + text.size() + 1;
+  text.append((64 - unpadded % 64) % 64, ' ');
+  text.push_back('\n');
+  const auto length = static_cast<uint16_t>(text.size());
+  std::string header = absl::StrCat(kMagic, absl::string_view("\x01\x00", 2));
+  header.append(reinterpret_cast<const char*>(&length), sizeof(length));
+  return header + text;
+}
+
+std::string TransposeFortran(const std::string& bytes, absl::Span<const int64_t> dims,
+                             size_t size) {
+  const size_t count = bytes.size() / size;
+  std::string to(bytes.size(), '\0');
+  std::vector<int64_t> index(dims.size(),
+                             0);  // Counts in Fortran order: the first dimension fastest.
+  std::vector<size_t> strides(dims.size(), 1);
+  for (size_t d = dims.size(); d > 1; --d) {
+    strides[d - 2] = strides[d - 1] * static_cast<size_t>(dims[d - 1]);
+  }
+  size_t at = 0;
+  for (size_t i = 0; i < count; ++i) {
+    std::memcpy(&to[at * size], &bytes[i * size], size);
+    for (size_t d = 0; d < dims.size(); ++d) {
+      at += strides[d];
+      if (++index[d] < dims[d]) break;
+      at -= strides[d] * static_cast<size_t>(dims[d]);
+      index[d] = 0;
+    }
+  }
+  return to;
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,59 @@
+// The .npy array format: headers parsed and written, element types converted.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_WEIGHTS_NPY_H_
+#define ULFD_ENGINE_WEIGHTS_NPY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/weights/npz.h"
+
+namespace ulfd::engine {
+
+// Bytes per element.
+size_t SizeOf(NpyType type);
+// numpy's names: "float16", "int64", ...
+absl::string_view Name(NpyType type);
+
+// Bytes of an array of these dimensions.  INVALID_ARGUMENT for a negative dimension or more than
+// 2^62 bytes, also where a dimension of 0 makes the product harmless.
+absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type);
+
+// Elements converted to float32; `bytes` is little-endian and holds `count` elements.
+std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count);
+
+// What stands before the elements.
+struct NpyHeader {
+  NpyType type = NpyType::kFloat32;
+  bool fortran_order = false;
+  std::vector<int64_t> dims;
+};
+
+// Magic, version and length field; together with the text they make the header.
+inline constexpr size_t kNpyPrefixBytes = 12;
+// From the first kNpyPrefixBytes of a file (versions 1.0, 2.0 and 3.0): where the text begins and
+// where it ends.
+struct NpyTextRange {
+  size_t begin = 0, end = 0;
+};
+absl::StatusOr<NpyTextRange> FindNpyText(absl::string_view prefix);
+
+// Parses the text, a Python dict with the keys descr, fortran_order and shape.  Big-endian, object,
+// structured, string and bool arrays are refused by name.
+absl::StatusOr<NpyHeader> ParseNpyText(absl::string_view text);
+
+// A version 1.0 header, padded to a multiple of 64 bytes as numpy does.
+std::string MakeNpyHeader(NpyType type, absl::Span<const int64_t> dims);
+
+// Fortran order to row-major.
+std::string TransposeFortran(const std::string& bytes, absl::Span<const int64_t> dims, size_t size);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_WEIGHTS_NPY_H_

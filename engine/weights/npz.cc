@@ -1,0 +1,278 @@
+// NumPy .npz files: zip archives of .npy arrays, read and written.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/npz.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+#include "engine/weights/npy.h"
+
+namespace ulfd::engine {
+namespace {
+
+struct ZipDiscard {
+  void operator()(zip_t* zip) const { zip_discard(zip); }
+};
+struct ZipFileClose {
+  void operator()(zip_file_t* file) const { zip_fclose(file); }
+};
+using ZipPtr = std::unique_ptr<zip_t, ZipDiscard>;
+using ZipFilePtr = std::unique_ptr<zip_file_t, ZipFileClose>;
+
+std::string ErrorText(int code) {
+  zip_error_t error;
+  zip_error_init_with_code(&error, code);
+  std::string text = zip_error_strerror(&error);
+  zip_error_fini(&error);
+  return text;
+}
+
+constexpr absl::string_view kSuffix = ".npy";
+constexpr size_t kEndRecordBytes = 22;
+
+// libzip looks for the archive's end record anywhere in the last 64 KiB; we want it at the very
+// end, so that a file with something appended, or cut within a trailing comment, is not taken for a
+// whole one.
+absl::Status CheckEndRecord(absl::string_view tail) {
+  for (size_t at = tail.size(); at-- > 0;) {
+    if (tail.size() - at < kEndRecordBytes || !absl::StartsWith(tail.substr(at), "PK\x05\x06")) {
+      continue;
+    }
+    uint16_t comment = 0;
+    std::memcpy(&comment, tail.data() + at + 20, sizeof(comment));
+    if (at + kEndRecordBytes + comment == tail.size()) return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "no zip end record at the end of the file: it is truncated, or something was appended");
+}
+
+// One member of the archive while it is read.
+class Member {
+ public:
+  Member(zip_t* zip, uint64_t index, const zip_stat_t& stat)
+      : file_(zip_fopen_index(zip, index, ZIP_FL_UNCHANGED)), zip_(zip), left_(stat.size) {}
+
+  bool ok() const { return file_ != nullptr; }
+  std::string OpenError() const { return zip_strerror(zip_); }
+  // Bytes that the archive says are still to come.
+  uint64_t left() const { return left_; }
+
+  // Appends exactly `size` bytes.  Memory grows with what is really there, not with what the
+  // archive claims.
+  absl::Status Append(uint64_t size, std::string& to) {
+    constexpr uint64_t kStep = uint64_t{16} << 20;
+    if (size > left_) {
+      return absl::InvalidArgumentError(absl::StrCat(left_, " bytes left, want ", size));
+    }
+    while (size > 0) {
+      const uint64_t step = std::min(size, kStep);
+      const size_t before = to.size();
+      to.resize(before + step);
+      const zip_int64_t got = zip_fread(file_.get(), &to[before], step);
+      if (got <= 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("cannot be unpacked: ", got == 0 ? "ends early" : ReadError()));
+      }
+      to.resize(before + static_cast<size_t>(got));
+      size -= static_cast<uint64_t>(got);
+      left_ -= static_cast<uint64_t>(got);
+    }
+    return absl::OkStatus();
+  }
+
+  // Nothing may follow; reading to the end makes libzip compare the checksum.
+  absl::Status Finish() {
+    char extra = 0;
+    const zip_int64_t got = zip_fread(file_.get(), &extra, 1);
+    if (got == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot be unpacked: ", got > 0 ? "longer than the archive says" : ReadError()));
+  }
+
+ private:
+  std::string ReadError() { return zip_file_strerror(file_.get()); }
+  ZipFilePtr file_;
+  zip_t* zip_;
+  uint64_t left_;
+};
+
+absl::Status CheckStat(const zip_stat_t& stat, int64_t file_bytes) {
+  constexpr uint64_t kNeeded =
+      ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+  if ((stat.valid & kNeeded) != kNeeded) return absl::InvalidArgumentError("no size recorded");
+  if (stat.encryption_method != ZIP_EM_NONE) return absl::InvalidArgumentError("is encrypted");
+  if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("compression method ", stat.comp_method, ", want 0 (stored) or 8 (deflated)"));
+  }
+  if (stat.comp_size > static_cast<uint64_t>(file_bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("claims ", stat.comp_size, " packed bytes in a file of ", file_bytes));
+  }
+  // deflate cannot do better than 1032:1.
+  const uint64_t most =
+      stat.comp_method == ZIP_CM_STORE ? stat.comp_size : stat.comp_size * 1032 + 1032;
+  if (stat.size > most) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("claims ", stat.size, " bytes packed into ", stat.comp_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<NpyArray> ReadMember(zip_t* zip, uint64_t index, const zip_stat_t& stat) {
+  Member member(zip, index, stat);
+  if (!member.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot be unpacked: ", member.OpenError()));
+  }
+  std::string head;
+  RETURN_IF_ERROR(Annotate(member.Append(kNpyPrefixBytes, head), "npy header"));
+  ASSIGN_OR_RETURN(const NpyTextRange range, FindNpyText(head));
+  RETURN_IF_ERROR(Annotate(member.Append(range.end - kNpyPrefixBytes, head), "npy header"));
+  ASSIGN_OR_RETURN(NpyHeader header, ParseNpyText(absl::string_view(head).substr(
+                                         range.begin, range.end - range.begin)));
+  ASSIGN_OR_RETURN(const int64_t bytes, ArrayBytes(header.dims, header.type));
+  if (static_cast<uint64_t>(bytes) != member.left()) {
+    return absl::InvalidArgumentError(absl::StrCat(member.left(), " bytes of data, want ", bytes,
+                                                   " for ", Name(header.type), " [",
+                                                   absl::StrJoin(header.dims, ", "), "]"));
+  }
+  NpyArray array;
+  array.type = header.type;
+  array.dims = std::move(header.dims);
+  if (stat.comp_method == ZIP_CM_STORE) array.bytes.reserve(static_cast<size_t>(bytes));
+  RETURN_IF_ERROR(member.Append(static_cast<uint64_t>(bytes), array.bytes));
+  RETURN_IF_ERROR(member.Finish());
+  if (header.fortran_order && array.dims.size() > 1) {
+    array.bytes = TransposeFortran(array.bytes, array.dims, SizeOf(array.type));
+  }
+  return array;
+}
+
+absl::StatusOr<NpzArrays> ReadArchive(zip_t* zip, int64_t file_bytes) {
+  NpzArrays arrays;
+  const zip_int64_t count = zip_get_num_entries(zip, ZIP_FL_UNCHANGED);
+  for (zip_int64_t i = 0; i < count; ++i) {
+    zip_stat_t stat;
+    zip_stat_init(&stat);
+    const auto index = static_cast<uint64_t>(i);
+    if (zip_stat_index(zip, index, ZIP_FL_UNCHANGED, &stat) != 0 || stat.name == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("member ", i, ": ", zip_strerror(zip)));
+    }
+    const absl::string_view member = stat.name;
+    if (!absl::EndsWith(member, kSuffix)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("member ", Quote(member), ": want a name that ends in .npy"));
+    }
+    std::string name =
+        absl::StrReplaceAll(member.substr(0, member.size() - kSuffix.size()), {{"%2F", "/"}});
+    const std::string prefix = absl::StrCat("array \"", name, "\"");
+    RETURN_IF_ERROR(Annotate(CheckStat(stat, file_bytes), prefix));
+    if (arrays.contains(name)) {
+      return absl::InvalidArgumentError(absl::StrCat(prefix, ": occurs twice"));
+    }
+    absl::StatusOr<NpyArray> array = ReadMember(zip, index, stat);
+    if (!array.ok()) return Annotate(array.status(), prefix);
+    arrays.emplace(std::move(name), *std::move(array));
+  }
+  return arrays;
+}
+
+absl::Status AddMembers(zip_t* zip, const NpzArrays& arrays, std::vector<std::string>& contents) {
+  for (const auto& [name, array] : arrays) {
+    ASSIGN_OR_RETURN(const int64_t want, ArrayBytes(array.dims, array.type));
+    if (static_cast<size_t>(want) != array.bytes.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("array \"", name, "\": ", array.bytes.size(), " bytes, want ", want));
+    }
+    contents.push_back(absl::StrCat(MakeNpyHeader(array.type, array.dims), array.bytes));
+    zip_source_t* source =
+        zip_source_buffer(zip, contents.back().data(), contents.back().size(), 0);
+    const std::string member = absl::StrCat(absl::StrReplaceAll(name, {{"/", "%2F"}}), kSuffix);
+    const zip_int64_t index =
+        source == nullptr ? -1 : zip_file_add(zip, member.c_str(), source, ZIP_FL_ENC_UTF_8);
+    if (index < 0) {
+      if (source != nullptr) zip_source_free(source);
+      return absl::InternalError(absl::StrCat("array \"", name, "\": ", zip_strerror(zip)));
+    }
+    // Stored, and dated 1980 as numpy does: equal arrays make equal files.
+    const auto at = static_cast<uint64_t>(index);
+    if (zip_set_file_compression(zip, at, ZIP_CM_STORE, 0) != 0 ||
+        zip_file_set_dostime(zip, at, 0, 0x21, 0) != 0) {
+      return absl::InternalError(absl::StrCat("array \"", name, "\": ", zip_strerror(zip)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Flushes the file to disk, so that the rename after it never publishes an empty one.
+absl::Status Sync(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  const int failed = fsync(fd) != 0 ? errno : 0;
+  close(fd);
+  return failed != 0 ? absl::ErrnoToStatus(failed, path) : absl::OkStatus();
+}
+
+absl::Status WriteArchive(const std::string& path, const NpzArrays& arrays) {
+  int code = 0;
+  ZipPtr zip(zip_open(path.c_str(), ZIP_CREATE | ZIP_EXCL, &code));
+  if (zip == nullptr) return absl::UnknownError(ErrorText(code));
+  std::vector<std::string> contents;  // Read by zip_close.
+  contents.reserve(arrays.size());
+  RETURN_IF_ERROR(AddMembers(zip.get(), arrays, contents));
+  if (zip_close(zip.get()) != 0) return absl::UnknownError(zip_strerror(zip.get()));
+  zip.release();  // Freed by zip_close.
+  return Sync(path);
+}
+
+}  // namespace
+
+absl::StatusOr<NpzArrays> ReadNpz(const std::string& path) {
+  int64_t size = 0;
+  {
+    ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+    size = file.size();
+    std::string tail;
+    tail.resize(kEndRecordBytes + 0xffff);
+    ASSIGN_OR_RETURN(const size_t got, file.ReadTail(tail.data(), tail.size()));
+    RETURN_IF_ERROR(Annotate(CheckEndRecord(absl::string_view(tail.data(), got)), path));
+  }
+  int code = 0;
+  const ZipPtr zip(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  if (zip == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a zip archive: ", ErrorText(code)));
+  }
+  absl::StatusOr<NpzArrays> arrays = ReadArchive(zip.get(), size);
+  if (!arrays.ok()) return Annotate(arrays.status(), path);
+  return arrays;
+}
+
+absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
+  if (arrays.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no arrays to write"));
+  }
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
+  std::remove(temporary.c_str());  // Left by a process of the same id that was killed.
+  absl::Status status = WriteArchive(temporary, arrays);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = absl::ErrnoToStatus(errno, "rename");
+  }
+  if (!status.ok()) std::remove(temporary.c_str());
+  return Annotate(status, path);
+}
+
+}  // namespace ulfd::engine

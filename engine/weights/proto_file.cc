@@ -1,0 +1,199 @@
+// Protobuf messages read from text or binary files, with errors that say where.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/proto_file.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/unknown_field_set.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+
+namespace ulfd::engine {
+namespace {
+
+namespace pb = google::protobuf;
+
+// protobuf keeps sizes in int.
+constexpr int64_t kMaxBytes = std::numeric_limits<int>::max();
+
+// Keeps the first error; those after it are mostly its echo.
+class FirstError final : public pb::io::ErrorCollector {
+ public:
+  void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
+    if (!text_.empty()) return;
+    text_ = line < 0 ? message : absl::StrCat(line + 1, ":", column + 1, ": ", message);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+// "SOURCE:LINE:COLUMN" of the message that holds the field `path`
+// ("layer_params[3].concat_param.dim").
+std::string Locate(absl::string_view source, const std::string& path,
+                   const pb::Descriptor* descriptor, pb::TextFormat::ParseInfoTree* tree) {
+  pb::TextFormat::ParseLocation found;
+  const std::vector<std::string> steps = absl::StrSplit(path, '.');
+  for (size_t i = 0; i + 1 < steps.size() && tree != nullptr && descriptor != nullptr; ++i) {
+    const std::vector<std::string> parts = absl::StrSplit(steps[i], absl::ByAnyChar("[]"));
+    const pb::FieldDescriptor* field = descriptor->FindFieldByName(parts[0]);
+    if (field == nullptr) break;
+    int index = 0;
+    if (field->is_repeated() && (parts.size() < 2 || !absl::SimpleAtoi(parts[1], &index))) break;
+    if (!field->is_repeated()) index = -1;
+    found = tree->GetLocation(field, index);
+    tree = tree->GetTreeForNested(field, index);
+    descriptor = field->message_type();
+  }
+  if (found.line < 0) return std::string(source);
+  return absl::StrCat(source, ":", found.line + 1, ":", found.column + 1);
+}
+
+std::string MissingField(const pb::Message& message, const std::string& path) {
+  return absl::StrCat("required field ", path, " of ", message.GetTypeName(), " is missing");
+}
+
+// The path of the first field that the schema lacks ("layer_params[3].field 7"); empty if there is
+// none.
+std::string FindUnknownField(const pb::Message& message) {
+  const pb::Reflection& reflection = *message.GetReflection();
+  const pb::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
+  if (!unknown.empty()) return absl::StrCat("field ", unknown.field(0).number());
+  std::vector<const pb::FieldDescriptor*> fields;
+  reflection.ListFields(message, &fields);
+  for (const pb::FieldDescriptor* field : fields) {
+    if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE) continue;
+    const bool repeated = field->is_repeated();
+    const int n = repeated ? reflection.FieldSize(message, field) : 1;
+    for (int i = 0; i < n; ++i) {
+      const std::string inner =
+          FindUnknownField(repeated ? reflection.GetRepeatedMessage(message, field, i)
+                                    : reflection.GetMessage(message, field));
+      if (inner.empty()) continue;
+      return absl::StrCat(field->name(), repeated ? absl::StrCat("[", i, "]") : "", ".", inner);
+    }
+  }
+  return "";
+}
+
+// Says where broken wire format breaks, as far as its outermost fields tell.
+std::string DescribeBreak(absl::string_view bytes, const pb::Descriptor& descriptor) {
+  pb::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                              static_cast<int>(bytes.size()));
+  std::map<int, int> seen;
+  while (in.CurrentPosition() < static_cast<int>(bytes.size())) {
+    const int at = in.CurrentPosition();
+    const uint32_t tag = in.ReadTag();
+    const int number = pb::internal::WireFormatLite::GetTagFieldNumber(tag);
+    const pb::FieldDescriptor* field = descriptor.FindFieldByNumber(number);
+    const std::string name = field == nullptr
+                                 ? absl::StrCat("field ", number)
+                                 : absl::StrCat(field->name(), "[", seen[number]++, "]");
+    if (tag == 0) return absl::StrCat("no field begins at byte ", at);
+    uint32_t length = 0;
+    if (pb::internal::WireFormatLite::GetTagWireType(tag) ==
+        pb::internal::WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
+      if (!in.ReadVarint32(&length)) return absl::StrCat("no length of ", name, " at byte ", at);
+      const int64_t left = static_cast<int64_t>(bytes.size()) - in.CurrentPosition();
+      if (length > left) {
+        return absl::StrCat(name, " at byte ", at, " has ", length, " bytes, ", left, " are left");
+      }
+      if (!in.Skip(static_cast<int>(length))) break;
+    } else if (!pb::internal::WireFormatLite::SkipField(&in, tag)) {
+      return absl::StrCat(name, " at byte ", at, " is broken");
+    }
+  }
+  return "a field inside is broken";
+}
+
+}  // namespace
+
+ProtoFormat DetectProtoFormat(absl::string_view content) {
+  for (const char c : content) {
+    const auto byte = static_cast<unsigned char>(c);
+    const bool space = c == '\n' || c == '\r' || c == '\t' || c == '\v' || c == '\f';
+    if ((byte < 0x20 && !space) || byte == 0x7f) return ProtoFormat::kBinary;
+  }
+  return ProtoFormat::kText;
+}
+
+absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
+                            pb::Message& message) {
+  if (static_cast<int64_t>(text.size()) > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        source, ": ", text.size(), " bytes of protobuf text, want at most ", kMaxBytes));
+  }
+  if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // Byte order mark.
+  FirstError errors;
+  pb::TextFormat::ParseInfoTree locations;
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&locations);
+  parser.AllowPartialMessage(true);  // Missing fields are reported below, with a position.
+  parser.SetRecursionLimit(100);
+  pb::io::ArrayInputStream in(text.data(), static_cast<int>(text.size()));
+  if (!parser.Parse(&in, &message)) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ":", errors.text()));
+  }
+  std::vector<std::string> missing;
+  message.FindInitializationErrors(&missing);
+  if (missing.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(Locate(source, missing[0], message.GetDescriptor(), &locations), ": ",
+                   MissingField(message, missing[0])));
+}
+
+absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
+                              pb::Message& message) {
+  const std::string prefix = absl::StrCat(source, ": binary ", message.GetTypeName(), ": ");
+  if (static_cast<int64_t>(bytes.size()) > kMaxBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(prefix, bytes.size(), " bytes, want at most ", kMaxBytes));
+  }
+  pb::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
+                              static_cast<int>(bytes.size()));
+  in.SetTotalBytesLimit(static_cast<int>(kMaxBytes));
+  if (!message.ParsePartialFromCodedStream(&in) || !in.ConsumedEntireMessage()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        prefix, "truncated or broken: ", DescribeBreak(bytes, *message.GetDescriptor())));
+  }
+  if (const std::string unknown = FindUnknownField(message); !unknown.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, "unknown ", unknown));
+  }
+  std::vector<std::string> missing;
+  message.FindInitializationErrors(&missing);
+  if (missing.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(prefix, MissingField(message, missing[0])));
+}
+
+absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_view source,
+                                       ProtoFormat format, pb::Message& message) {
+  if (format == ProtoFormat::kDetect) format = DetectProtoFormat(content);
+  RETURN_IF_ERROR(format == ProtoFormat::kText ? ParseTextProto(content, source, message)
+                                               : ParseBinaryProto(content, source, message));
+  return format;
+}
+
+absl::StatusOr<ProtoFormat> ReadProtoFile(const std::string& path, ProtoFormat format,
+                                          pb::Message& message) {
+  ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  return ParseProto(content, path, format, message);
+}
+
+}  // namespace ulfd::engine
