@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
 #include "engine/weights/proto_file.h"
 
@@ -37,6 +38,11 @@ constexpr absl::string_view kTypesWithWeights[] = {"inner_product_layer", "inner
 struct CloseDirectory {
   void operator()(DIR* dir) const { closedir(dir); }
 };
+
+// The reason of bad content; a file that cannot be read keeps "io".
+absl::Status ContentReason(absl::Status status, LoadReason reason) {
+  return IsContentError(status) ? WithLoadReason(std::move(status), reason) : status;
+}
 
 // OK if `path` is a regular file.
 absl::Status WantFile(const std::string& path, absl::string_view what) {
@@ -140,9 +146,11 @@ absl::StatusOr<ModelManifest> ReadManifest(const std::string& directory) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return manifest;
   RETURN_IF_ERROR(WantFile(path, "manifest"));
-  RETURN_IF_ERROR(ReadProtoFile(path, ProtoFormat::kText, manifest).status());
-  if (absl::Status status = CheckManifest(directory, manifest); !status.ok()) {
-    return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+  RETURN_IF_ERROR(ContentReason(ReadProtoFile(path, ProtoFormat::kText, manifest).status(),
+                                LoadReason::kManifest));
+  if (const absl::Status status = CheckManifest(directory, manifest); !status.ok()) {
+    return ContentReason(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())),
+                         LoadReason::kManifest);
   }
   return manifest;
 }
@@ -257,10 +265,12 @@ absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
 
 absl::StatusOr<ulf::NetParameter> ReadGraph(const ModelDirectory& directory) {
   ulf::NetParameter net;
-  RETURN_IF_ERROR(ReadProtoFile(directory.graph_path, ProtoFormat::kDetect, net).status());
+  RETURN_IF_ERROR(ContentReason(
+      ReadProtoFile(directory.graph_path, ProtoFormat::kDetect, net).status(), LoadReason::kParse));
   if (net.layer_params_size() == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(directory.graph_path, ": the graph has no layers"));
+    return WithLoadReason(
+        absl::InvalidArgumentError(absl::StrCat(directory.graph_path, ": the graph has no layers")),
+        LoadReason::kParse);
   }
   return net;
 }
@@ -280,7 +290,8 @@ absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDir
     conf.name = name;
     ASSIGN_OR_RETURN(conf.path, PathWithin(directory.path, base, name, what));
     RETURN_IF_ERROR(WantFile(conf.path, what));
-    RETURN_IF_ERROR(ReadProtoFile(conf.path, ProtoFormat::kText, conf.config).status());
+    RETURN_IF_ERROR(ContentReason(
+        ReadProtoFile(conf.path, ProtoFormat::kText, conf.config).status(), LoadReason::kParse));
     std::set<std::string> seen;
     for (const blaze::EmbeddingFeatureGroupConfig& group : conf.config.feature_group_config()) {
       if (!seen.insert(group.table_name()).second) continue;
