@@ -17,7 +17,9 @@ set(rungs engine/tensor engine/weights engine/embedding engine/layers engine/gra
 set(may_engine "${base}")
 set(may_engine_tensor "${base}|engine/tensor/.*")
 set(may_engine_weights "${may_engine_tensor}|engine/weights/.*|${graph_protos}")
-set(may_engine_embedding "${may_engine_tensor}|engine/embedding/.*|${graph_protos}")
+# Embedding reads its files with the two readers of weights, and knows nothing else of weights.
+set(may_engine_embedding
+  "${may_engine_tensor}|engine/embedding/.*|engine/weights/(file|proto_file)\\.h|${graph_protos}")
 set(may_engine_layers "${may_engine_weights}|engine/embedding/.*|engine/layers/.*")
 set(may_engine_graph "${may_engine_layers}|engine/graph/.*")
 set(may_engine_runtime "${may_engine_graph}|engine/runtime/.*")

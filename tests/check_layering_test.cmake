@@ -24,6 +24,7 @@ endfunction()
 
 expect("" engine/layers/a.cc "#include \"engine/weights/npz.h\"")
 expect("" engine/layers/a.cc "#include \"engine/embedding/table.h\"")
+expect("" engine/embedding/a.cc "#include \"engine/weights/proto_file.h\"")
 expect("" engine/weights/a.cc "#include \"proto/ulf.pb.h\"")
 expect("" engine/runtime/a.cc "#include \"engine/graph/graph.h\"")
 expect("" server/a.cc "#include \"engine/runtime/model.h\"")
