@@ -1,0 +1,119 @@
+// Shapes, types and levels of every value of a graph.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/graph/inference.h"
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+bool IsUnstatedInput(const Graph& graph, const GraphSpecs& specs, ValueId id) {
+  return graph.values[id].kind == Value::Kind::kInput && !specs[id].shape.ranked();
+}
+
+// Asks every layer that reads an undescribed input what it would expect there; the first answer stays.
+// only_type: "" for all layers.
+void Suggest(const Graph& graph, absl::string_view only_type, const GraphSpecs& known,
+             GraphSpecs& specs) {
+  std::vector<TensorSpec> inputs;
+  for (const Node& node : graph.nodes) {
+    if (!only_type.empty() && node.type != only_type) continue;
+    bool wanted = false;
+    inputs.clear();
+    for (ValueId id : node.inputs) {
+      inputs.push_back(known[id]);
+      wanted |= IsUnstatedInput(graph, specs, id);
+    }
+    if (!wanted) continue;
+    node.layer->SuggestInputs(absl::MakeSpan(inputs));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ValueId id = node.inputs[i];
+      if (IsUnstatedInput(graph, specs, id) && inputs[i].shape.ranked()) {
+        specs[id].shape = inputs[i].shape;
+        specs[id].level = inputs[i].level;
+      }
+    }
+  }
+}
+
+Dim RowsOf(Level level) {
+  if (level == Level::kUser) return Dim::Users();
+  if (level == Level::kAd) return Dim::Ads();
+  return Dim::Unknown();
+}
+
+}  // namespace
+
+GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> statements) {
+  GraphSpecs specs(graph.values.size());
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const Value& value = graph.values[i];
+    specs[i].dtype = value.dtype;
+    if (value.kind == Value::Kind::kConstant) {
+      specs[i].shape = Shape::Of(value.constant_dims);
+      specs[i].level = Level::kConstant;
+    }
+  }
+  for (const InputStatement& statement : statements) {
+    if (statement.row_shape.empty()) continue;
+    TensorSpec& spec = specs[statement.input];
+    Shape::Dims dims = {RowsOf(statement.level)};
+    for (int64_t d : statement.row_shape) dims.push_back(Dim::Of(d));
+    spec.shape = Shape(std::move(dims));
+    spec.level = statement.level;
+  }
+  Suggest(graph, "embedding_layer", specs, specs);
+  return specs;
+}
+
+GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
+                          absl::Span<const InputStatement> statements) {
+  GraphSpecs specs = stated;
+  Suggest(graph, "", stated, specs);
+  for (const InputStatement& statement : statements) {
+    TensorSpec& spec = specs[statement.input];
+    if (statement.level == Level::kUnknown || !statement.row_shape.empty()) continue;
+    spec.level = statement.level;
+    if (spec.shape.ranked() && spec.shape.rank() > 0) spec.shape[0] = RowsOf(statement.level);
+  }
+  return specs;
+}
+
+absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs) {
+  absl::InlinedVector<TensorSpec, 8> inputs;
+  bool ranked = true;
+  for (ValueId id : node.inputs) {
+    inputs.push_back(specs[id]);
+    ranked &= specs[id].shape.ranked();
+  }
+  if (!ranked) {
+    for (ValueId id : node.outputs) specs[id] = TensorSpec{};
+    return absl::OkStatus();
+  }
+  absl::StatusOr<TensorSpecs> outputs = node.layer->Infer(inputs);
+  if (!outputs.ok()) {
+    std::string text = absl::StrCat(node.Label(), ": ", outputs.status().message());
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      absl::StrAppend(&text, i == 0 ? "; input " : ", input ", i, " is \"",
+                      graph.values[node.inputs[i]].name, "\" ", inputs[i].shape.ToString());
+    }
+    return absl::Status(outputs.status().code(), text);
+  }
+  if (outputs->size() != node.outputs.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(node.Label(), ": names ", node.outputs.size(),
+                                                   " tops, makes ", outputs->size()));
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    specs[node.outputs[i]] = std::move((*outputs)[i]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InferGraph(const Graph& graph, GraphSpecs& specs) {
+  for (const Node& node : graph.nodes) RETURN_IF_ERROR(InferNode(graph, node, specs));
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine

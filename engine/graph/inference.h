@@ -1,0 +1,42 @@
+// Shapes, types and levels of every value of a graph.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_GRAPH_INFERENCE_H_
+#define ULFD_ENGINE_GRAPH_INFERENCE_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/graph/graph.h"
+
+namespace ulfd::engine {
+
+using GraphSpecs = std::vector<TensorSpec>;  // Per value of the graph.
+
+// What is known of one input of the graph from outside: the manifest.
+struct InputStatement {
+  ValueId input = kNoValue;
+  Level level = Level::kUnknown;
+  std::vector<int64_t> row_shape;  // Dimensions after the rows; empty: not stated.
+};
+
+// Specs of the inputs and constants that follow from the graph alone: an embedding layer states its own inputs, the manifest
+// dense ones; everything else has any rank and no level.
+GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> statements);
+
+// Fills in guesses for the inputs that nothing states, from the layers that read them (Layer::SuggestInputs).
+// A level that `statements` fixes holds for the guess, too.
+GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
+                          absl::Span<const InputStatement> statements);
+
+// Infers every computed value, in order, from the specs of the inputs and constants.  Errors name the layer and its
+// inputs with their shapes.
+absl::Status InferGraph(const Graph& graph, GraphSpecs& specs);
+
+// Infers one node.  An input of unknown rank makes the outputs unknown.
+absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_GRAPH_INFERENCE_H_

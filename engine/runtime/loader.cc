@@ -1,0 +1,257 @@
+// A version directory -> everything that a model consists of.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/loader.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/graph/passes.h"
+#include "engine/graph/ulf_loader.h"
+#include "engine/runtime/model_directory.h"
+#include "engine/runtime/resources.h"
+#include "engine/status_macros.h"
+#include "engine/weights/digest.h"
+#include "engine/weights/proto_file.h"
+
+#include "proto/embedding.pb.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+namespace pb = ulfd::model::v1;
+
+absl::Status CheckSums(const ModelDirectory& directory) {
+  for (const pb::FileSum& sum : directory.manifest.sums()) {
+    ASSIGN_OR_RETURN(const std::string path,
+                     PathInDirectory(directory.path, sum.path(), "manifest: sums.path"));
+    ASSIGN_OR_RETURN(const std::string found, Sha256OfFile(path));
+    if (found != sum.sha256()) {
+      return absl::DataLossError(
+          absl::StrCat(path, ": sha256 is ", found, ", the manifest says ", sum.sha256()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+ValueId FindInputValue(const Graph& graph, absl::string_view name) {
+  for (ValueId id : graph.inputs) {
+    if (graph.values[id].name == name) return id;
+  }
+  return kNoValue;
+}
+
+absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& manifest,
+                                                       const Graph& graph) {
+  std::vector<InputStatement> statements;
+  for (const pb::InputConfig& config : manifest.inputs()) {
+    InputStatement statement{.input = FindInputValue(graph, config.name())};
+    if (statement.input == kNoValue) {
+      return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
+                                                     "\", which is no input of the graph"));
+    }
+    for (const Node& node : graph.nodes) {
+      if (node.type != "embedding_layer") continue;
+      if (std::find(node.inputs.begin(), node.inputs.end(), statement.input) != node.inputs.end()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("manifest: inputs names \"", config.name(),
+                         "\", whose level embedding_param.level of ", node.Label(), " states"));
+      }
+    }
+    if (config.level() == pb::INPUT_LEVEL_USER) statement.level = Level::kUser;
+    if (config.level() == pb::INPUT_LEVEL_AD) statement.level = Level::kAd;
+    for (int64_t d : config.row_shape()) {
+      if (d < 1) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "manifest: inputs \"", config.name(), "\": row_shape has ", d, ", want at least 1"));
+      }
+      statement.row_shape.push_back(d);
+    }
+    statements.push_back(std::move(statement));
+  }
+  return statements;
+}
+
+// Inputs and features, from the graph before lowering.
+void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpecs& specs,
+                    Executable& executable, ModelInfo& info) {
+  std::vector<int> embedding_readers(graph.values.size(), 0), readers(graph.values.size(), 0);
+  for (const Node& node : graph.nodes) {
+    for (ValueId id : node.inputs) {
+      ++readers[id];
+      if (node.type == "embedding_layer") ++embedding_readers[id];
+    }
+  }
+  absl::flat_hash_map<ValueId, int> index;
+  for (ValueId id : graph.inputs) {
+    index[id] = static_cast<int>(info.inputs.size());
+    info.inputs.push_back({.name = graph.values[id].name,
+                           .dtype = graph.values[id].dtype,
+                           .shape = specs[id].shape,
+                           .level = specs[id].level,
+                           .stated = stated[id].shape.ranked(),
+                           .used = readers[id] > 0});
+    executable.input_values.push_back(id);
+  }
+  executable.free_length.assign(info.inputs.size(), false);
+  const auto only_embedded = [&](ValueId id) {
+    return graph.values[id].kind == Value::Kind::kInput && readers[id] == embedding_readers[id];
+  };
+  for (const Node& node : graph.nodes) {
+    if (node.type != "embedding_layer") continue;
+    for (size_t i = 0; i + 2 < node.inputs.size(); i += 3) {
+      const ValueId ids = node.inputs[i], values = node.inputs[i + 1],
+                    segments = node.inputs[i + 2];
+      if (!only_embedded(ids) || !only_embedded(values) || !only_embedded(segments)) continue;
+      if (info.inputs[index[ids]].feature >= 0) continue;
+      const std::string& name = graph.values[ids].name;
+      const int feature = static_cast<int>(info.features.size());
+      info.features.push_back({.name = name.substr(0, name.size() - 4),  // Without ".ids".
+                               .level = specs[segments].level,
+                               .ids = index[ids],
+                               .values = index[values],
+                               .segments = index[segments]});
+      for (ValueId id : {ids, values, segments}) info.inputs[index[id]].feature = feature;
+      executable.free_length[index[ids]] = executable.free_length[index[values]] = true;
+    }
+  }
+}
+
+// Which tables each feature reads.
+absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& resources,
+                                   ModelInfo& info) {
+  for (const ulf::LayerParameter& layer : net.layer_params()) {
+    if (layer.type() != "embedding_layer") continue;
+    ASSIGN_OR_RETURN(const blaze::EmbeddingConfig* conf,
+                     resources.EmbeddingConf(layer.embedding_param().embedding_conf_path()));
+    for (const blaze::EmbeddingFeatureGroupConfig& group : conf->feature_group_config()) {
+      const std::string ids = absl::StrCat(group.feature_group(), ".ids");
+      if (std::find(layer.bottom().begin(), layer.bottom().end(), ids) == layer.bottom().end()) {
+        continue;
+      }
+      for (FeatureInfo& feature : info.features) {
+        if (feature.name != group.feature_group()) continue;
+        ASSIGN_OR_RETURN(const ModelResources::TableRef table,
+                         resources.Table(group.table_name()));
+        if (std::find(feature.tables.begin(), feature.tables.end(), table.index) ==
+            feature.tables.end()) {
+          feature.tables.push_back(table.index);
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void DescribeLayers(const ulf::NetParameter& net, const Graph& graph, const GraphSpecs& specs,
+                    const std::vector<std::vector<Weight>>& weights, ModelInfo& info) {
+  for (int i = 0; i < net.layer_params_size(); ++i) {
+    const ulf::LayerParameter& param = net.layer_params(i);
+    LayerInfo layer{.index = i, .name = param.name(), .type = param.type()};
+    layer.bottoms.assign(param.bottom().begin(), param.bottom().end());
+    layer.tops.assign(param.top().begin(), param.top().end());
+    for (const Weight& weight : weights[i]) {
+      layer.weights.push_back({weight.name, {weight.dims.begin(), weight.dims.end()}});
+    }
+    info.layers.push_back(std::move(layer));
+  }
+  for (const Node& node : graph.nodes) {
+    LayerInfo& layer = info.layers[node.file_index];
+    layer.parameters = node.layer->Describe();
+    for (ValueId id : node.outputs) {
+      layer.top_shapes.push_back(specs[id].shape);
+      layer.top_levels.push_back(specs[id].level);
+    }
+  }
+}
+
+void AddWeightNotices(const WeightFile& weights, ModelInfo& info) {
+  const std::vector<std::string> arrays = weights.NonFiniteArrays();
+  if (!arrays.empty()) {
+    info.notices.push_back(
+        absl::StrCat("weights hold NaN or infinity: ", absl::StrJoin(arrays, ", ")));
+  }
+}
+
+// Every table that the manifest configures must be read by a layer: a misspelt name would silently change scores.
+absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo& info) {
+  for (const pb::TableConfig& config : manifest.tables()) {
+    const bool known =
+        std::any_of(info.tables.begin(), info.tables.end(),
+                    [&](const TableInfo& table) { return table.name == config.name(); });
+    if (!known) {
+      return absl::InvalidArgumentError(absl::StrCat("manifest: tables names \"", config.name(),
+                                                     "\", which no embedding layer reads"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
+  auto model = std::make_unique<LoadedModel>();
+  ModelInfo& info = model->info;
+  ASSIGN_OR_RETURN(const ModelDirectory directory, OpenModelDirectory(options.directory));
+  RETURN_IF_ERROR(CheckSums(directory));
+
+  ContentHasher hasher;
+  ulf::NetParameter net;
+  RETURN_IF_ERROR(ReadProtoFile(directory.graph_path, ProtoFormat::kDetect, net).status());
+  RETURN_IF_ERROR(hasher.AddFile(directory.graph_path));
+  info.graph_file = directory.graph_path;
+  if (directory.weights_path.empty()) {
+    model->weights = WeightFile::Empty();
+  } else {
+    ASSIGN_OR_RETURN(model->weights, WeightFile::Read(directory.weights_path));
+    RETURN_IF_ERROR(hasher.AddFile(directory.weights_path));
+  }
+  info.weights_file = directory.weights_path;
+  info.weights_format = model->weights->format();
+  info.weight_bytes = model->weights->bytes();
+  ASSIGN_OR_RETURN(const std::vector<std::vector<Weight>> weights, model->weights->Match(net));
+
+  FileResources resources(directory.path, directory.manifest, hasher);
+  GraphOptions graph_options{
+      .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
+      .trunc_all = directory.manifest.trunc_all()};
+  graph_options.outputs.assign(directory.manifest.outputs().begin(),
+                               directory.manifest.outputs().end());
+  ASSIGN_OR_RETURN(Graph graph, BuildGraph(net, weights, graph_options, resources, info.notices));
+  ASSIGN_OR_RETURN(const std::vector<InputStatement> statements,
+                   Statements(directory.manifest, graph));
+
+  const GraphSpecs stated = StatedSpecs(graph, statements);
+  GraphSpecs strict = stated;
+  RETURN_IF_ERROR(InferGraph(graph, strict));
+  GraphSpecs specs = SuggestedSpecs(graph, stated, statements);
+  if (!InferGraph(graph, specs).ok()) specs = strict;
+  DescribeInputs(graph, stated, specs, model->executable, info);
+  DescribeLayers(net, graph, specs, weights, info);
+  RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
+  for (const NamedValue& output : graph.outputs) {
+    info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
+  }
+
+  RETURN_IF_ERROR(RunPasses(graph));
+  ASSIGN_OR_RETURN(model->executable.plan, MakePlan(std::move(graph), statements));
+  model->executable.info = &info;
+  model->executable.token = std::make_shared<int>(0);
+  info.row_separable = model->executable.plan->separable;
+
+  info.tables = resources.TableInfos();
+  info.table_bytes = resources.table_bytes();
+  RETURN_IF_ERROR(CheckTableNames(directory.manifest, info));
+  for (std::string& notice : resources.TableNotices()) info.notices.push_back(std::move(notice));
+  AddWeightNotices(*model->weights, info);
+  model->tables = resources.TakeTables();
+  info.content_hash = hasher.Hex();
+  info.memory_bytes = info.weight_bytes + info.table_bytes;
+  return model;
+}
+
+}  // namespace ulfd::engine

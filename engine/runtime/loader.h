@@ -1,0 +1,30 @@
+// A version directory -> everything that a model consists of.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_LOADER_H_
+#define ULFD_ENGINE_RUNTIME_LOADER_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/embedding/table.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/model.h"
+#include "engine/weights/weights.h"
+
+namespace ulfd::engine {
+
+// In the order of dependence: later members point into earlier ones.
+struct LoadedModel {
+  ModelInfo info;
+  std::unique_ptr<const WeightFile> weights;
+  std::vector<std::unique_ptr<const EmbeddingTable>> tables;
+  Executable executable;
+};
+
+// See Model::Load; errors do not name the model.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_LOADER_H_

@@ -1,0 +1,150 @@
+// A loaded model: the interface of the engine to the daemon and the tools.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/model.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/loader.h"
+#include "engine/runtime/workspace.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+struct Model::Impl {
+  std::unique_ptr<LoadedModel> loaded;
+  absl::flat_hash_map<std::string, int> inputs, outputs, features;
+};
+
+Workspace::Workspace() : impl_(std::make_unique<Impl>()) {}
+Workspace::~Workspace() = default;
+Workspace::Workspace(Workspace&&) noexcept = default;
+Workspace& Workspace::operator=(Workspace&&) noexcept = default;
+
+int64_t Workspace::bytes() const {
+  return impl_->user.bytes() + impl_->ads.bytes() + impl_->scratch.bytes() +
+         impl_->outputs.bytes();
+}
+
+void Workspace::Trim(int64_t keep_bytes) {
+  for (Arena* arena : {&impl_->ads, &impl_->user, &impl_->scratch, &impl_->outputs}) {
+    if (bytes() > keep_bytes) arena->Release();
+  }
+}
+
+Model::Model() : impl_(std::make_unique<Impl>()) {}
+Model::~Model() = default;
+
+namespace {
+
+// Name and version for messages, from the path where they are not given.
+void SetIdentity(const LoadOptions& options, ModelInfo& info) {
+  std::error_code ignored;
+  std::filesystem::path path = std::filesystem::absolute(options.directory, ignored);
+  if (path.filename().empty()) path = path.parent_path();
+  info.name = options.name.empty() ? path.parent_path().filename().string() : options.name;
+  info.version = options.version;
+  if (info.version == 0 && !absl::SimpleAtoi(path.filename().string(), &info.version)) {
+    info.version = 0;
+  }
+}
+
+std::string Prefix(const ModelInfo& info) {
+  return absl::StrCat("model \"", info.name, "\" v", info.version, ": ");
+}
+
+absl::Status WithPrefix(const ModelInfo& info, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(Prefix(info), status.message()));
+}
+
+template <typename Items>
+absl::flat_hash_map<std::string, int> IndexByName(const Items& items) {
+  absl::flat_hash_map<std::string, int> index;
+  for (size_t i = 0; i < items.size(); ++i) index.emplace(items[i].name, static_cast<int>(i));
+  return index;
+}
+
+int Find(const absl::flat_hash_map<std::string, int>& index, absl::string_view name) {
+  const auto it = index.find(name);
+  return it == index.end() ? -1 : it->second;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& options) {
+  absl::StatusOr<std::unique_ptr<LoadedModel>> loaded = LoadModel(options);
+  if (!loaded.ok()) {
+    ModelInfo identity;
+    SetIdentity(options, identity);
+    return WithPrefix(identity, loaded.status());
+  }
+  std::unique_ptr<Model> model(new Model());
+  SetIdentity(options, (*loaded)->info);
+  model->impl_->loaded = *std::move(loaded);
+  const ModelInfo& info = model->info();
+  model->impl_->inputs = IndexByName(info.inputs);
+  model->impl_->outputs = IndexByName(info.outputs);
+  model->impl_->features = IndexByName(info.features);
+  return std::unique_ptr<const Model>(std::move(model));
+}
+
+const ModelInfo& Model::info() const { return impl_->loaded->info; }
+int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
+int Model::FindOutput(absl::string_view name) const { return Find(impl_->outputs, name); }
+int Model::FindFeature(absl::string_view name) const { return Find(impl_->features, name); }
+
+absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
+                        Workspace& workspace, RunResult& result) const {
+  Workspace::Impl& ws = *workspace.impl_;
+  ws.given.assign(info().inputs.size(), nullptr);
+  for (const NamedTensor& input : inputs) {
+    const int index = FindInput(input.name);
+    absl::Status status;
+    if (index < 0) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("input \"", input.name, "\" is not an input of the graph"));
+    } else if (ws.given[index] != nullptr) {
+      status =
+          absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is given twice"));
+    } else if (input.tensor.dtype != info().inputs[index].dtype) {
+      status = absl::InvalidArgumentError(
+          absl::StrCat("input \"", input.name, "\" is ", Name(input.tensor.dtype), ", want ",
+                       Name(info().inputs[index].dtype)));
+    }
+    if (!status.ok()) return WithPrefix(info(), status);
+    ws.given[index] = &input.tensor;
+  }
+  const absl::Status status = Execute(impl_->loaded->executable, options, ws, result);
+  return status.ok() ? status : WithPrefix(info(), status);
+}
+
+absl::Status Model::RunWarmup(int64_t ads, Workspace& workspace, RunResult& result) const {
+  std::vector<std::vector<char>> buffers;
+  std::vector<NamedTensor> inputs;
+  buffers.reserve(info().inputs.size());
+  for (const InputInfo& input : info().inputs) {
+    if (!input.used) continue;
+    Tensor tensor{.dtype = input.dtype};
+    if (input.feature >= 0) {
+      const FeatureInfo& feature = info().features[input.feature];
+      if (input.name != info().inputs[feature.ids].name) continue;  // Defaults do for the others.
+      tensor.dims = {feature.level == Level::kUser ? 1 : ads};
+    } else {
+      if (!input.shape.ranked()) return absl::OkStatus();  // Nothing can be made up.
+      for (Dim d : input.shape.dims()) {
+        if (d.IsUnknown() && &d != &input.shape.dims()[0]) return absl::OkStatus();
+        tensor.dims.push_back(d.IsUnknown() ? ads : Resolve(d, ads));
+      }
+    }
+    buffers.emplace_back(tensor.bytes(), '\0');
+    tensor.data = buffers.back().data();
+    inputs.push_back({input.name, tensor});
+  }
+  return Run(inputs, RunOptions{}, workspace, result);
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,65 @@
+// What is decided at load about running a graph: the order of its steps, the cut between the user's part and the ads' part, and
+// how many ads make a tile.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_PLAN_H_
+#define ULFD_ENGINE_RUNTIME_PLAN_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/inference.h"
+
+namespace ulfd::engine {
+
+// One kernel call.
+struct Step {
+  const Node* node = nullptr;
+  std::unique_ptr<Kernel> kernel;
+  bool view = false;       // Output 0 shares input 0's memory; nothing runs.
+  bool embedding = false;  // Counted as lookup time.
+};
+
+// Immutable after MakePlan.  Steps [0, user_steps) depend on nothing of the ads and run once per request; the others run once per
+// tile of ads if the plan is separable, once per request otherwise.
+struct Plan {
+  Graph graph;
+  GraphSpecs specs;  // With guesses for undescribed inputs, if those are consistent.
+  std::vector<Step> steps;
+  int user_steps = 0;
+  // Every value is proved constant, user level or ad level (assuming that a request's inputs have the shapes in `specs`): each ad's
+  // rows depend on no other ad's.
+  bool separable = false;
+  // Every shape that a step makes is a function of the number of ads alone.
+  bool shapes_known = false;
+  int64_t tile_rows = 0;  // Ads per tile.
+};
+
+// Takes the graph, after all passes.  `statements` is what the manifest says of dense inputs.
+absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
+                                                     absl::Span<const InputStatement> statements);
+
+// `dim` for a request of one user and `ads` ads.  REQUIRES: not unknown.
+int64_t Resolve(Dim dim, int64_t ads);
+
+// Offsets of values in an arena such that values that are alive together do not overlap.
+struct ArenaLayout {
+  std::vector<int64_t> offsets;  // Per value; -1: not in this arena.
+  int64_t bytes = 0;
+};
+
+// Lays out what steps [begin, end) make.  bytes: per value.  Values that `keep` marks stay alive to the end.
+// reuse: false gives every value memory of its own.
+ArenaLayout LayOut(const Plan& plan, int begin, int end, absl::Span<const int64_t> bytes,
+                   const std::vector<bool>& keep, bool reuse);
+
+// The value whose memory each value uses (itself, unless a view made it).
+std::vector<ValueId> StorageRoots(const Plan& plan);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_PLAN_H_

@@ -1,0 +1,92 @@
+// The files that layers ask for while a model loads.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/resources.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/embedding/config.h"
+#include "engine/runtime/model_directory.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace pb = ulfd::model::v1;
+
+FileResources::FileResources(std::string directory, const pb::ModelManifest& manifest,
+                             ContentHasher& hasher)
+    : directory_(std::move(directory)), manifest_(manifest), hasher_(hasher) {}
+
+absl::StatusOr<const blaze::EmbeddingConfig*> FileResources::EmbeddingConf(
+    const std::string& path) {
+  auto it = confs_.find(path);
+  if (it == confs_.end()) {
+    ASSIGN_OR_RETURN(const std::string full,
+                     PathInDirectory(directory_, path, "embedding_conf_path"));
+    ASSIGN_OR_RETURN(blaze::EmbeddingConfig conf, ReadEmbeddingConfig(full));
+    RETURN_IF_ERROR(hasher_.AddFile(full));
+    it = confs_.emplace(path, std::make_unique<blaze::EmbeddingConfig>(std::move(conf))).first;
+  }
+  return it->second.get();
+}
+
+absl::StatusOr<TableOptions> FileResources::OptionsOf(const std::string& name) const {
+  TableOptions options;
+  for (const pb::TableConfig& config : manifest_.tables()) {
+    if (config.name() != name) continue;
+    switch (config.missing_keys()) {
+      case pb::MISSING_KEY_POLICY_DEFAULT_ROW:
+        options.missing_keys = MissingKeys::kDefaultRow;
+        break;
+      case pb::MISSING_KEY_POLICY_ERROR:
+        options.missing_keys = MissingKeys::kError;
+        break;
+      default:
+        options.missing_keys = MissingKeys::kZero;
+    }
+    options.default_id = config.default_id();
+    options.skip_bad_lines = config.bad_lines() == pb::BAD_LINE_POLICY_SKIP;
+  }
+  return options;
+}
+
+absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string& name) {
+  const auto it = table_index_.find(name);
+  if (it != table_index_.end()) return TableRef{tables_[it->second].get(), it->second};
+  ASSIGN_OR_RETURN(const std::string full, PathInDirectory(directory_, name, "table_name"));
+  ASSIGN_OR_RETURN(const TableOptions options, OptionsOf(name));
+  ASSIGN_OR_RETURN(std::unique_ptr<const EmbeddingTable> table,
+                   EmbeddingTable::LoadText(name, full, options));
+  RETURN_IF_ERROR(hasher_.AddFile(full));
+  const int index = static_cast<int>(tables_.size());
+  tables_.push_back(std::move(table));
+  table_index_.emplace(name, index);
+  return TableRef{tables_.back().get(), index};
+}
+
+std::vector<TableInfo> FileResources::TableInfos() const {
+  std::vector<TableInfo> infos;
+  for (const auto& table : tables_) {
+    infos.push_back({table->name(), table->rows(), table->dim(), table->bytes()});
+  }
+  return infos;
+}
+
+int64_t FileResources::table_bytes() const {
+  int64_t bytes = 0;
+  for (const auto& table : tables_) bytes += table->bytes();
+  return bytes;
+}
+
+Notices FileResources::TableNotices() const {
+  Notices notices;
+  for (const auto& table : tables_) {
+    if (table->skipped_lines() > 0) {
+      notices.push_back(absl::StrCat("table \"", table->name(), "\": ", table->skipped_lines(),
+                                     " bad or duplicate lines skipped"));
+    }
+  }
+  return notices;
+}
+
+}  // namespace ulfd::engine

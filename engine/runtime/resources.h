@@ -1,0 +1,50 @@
+// The files that layers ask for while a model loads: embedding configurations and tables, each read once.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_RESOURCES_H_
+#define ULFD_ENGINE_RUNTIME_RESOURCES_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "engine/layers/layer.h"
+#include "engine/runtime/model.h"
+#include "engine/weights/digest.h"
+
+#include "proto/model_manifest.pb.h"
+
+namespace ulfd::engine {
+
+class FileResources final : public ModelResources {
+ public:
+  // `directory`: where confs and tables lie.  Everything that is read is added to `hasher`.
+  FileResources(std::string directory, const ulfd::model::v1::ModelManifest& manifest,
+                ContentHasher& hasher);
+
+  absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override;
+  absl::StatusOr<TableRef> Table(const std::string& name) override;
+
+  std::vector<TableInfo> TableInfos() const;
+  int64_t table_bytes() const;
+  // Lines skipped, tables that the manifest names and no layer reads.
+  Notices TableNotices() const;
+  // The tables, which the model keeps.
+  std::vector<std::unique_ptr<const EmbeddingTable>> TakeTables() { return std::move(tables_); }
+
+ private:
+  absl::StatusOr<TableOptions> OptionsOf(const std::string& name) const;
+
+  const std::string directory_;
+  const ulfd::model::v1::ModelManifest& manifest_;
+  ContentHasher& hasher_;
+  absl::flat_hash_map<std::string, std::unique_ptr<blaze::EmbeddingConfig>> confs_;
+  absl::flat_hash_map<std::string, int> table_index_;
+  std::vector<std::unique_ptr<const EmbeddingTable>> tables_;
+};
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_RESOURCES_H_

@@ -1,0 +1,51 @@
+// A whole graph with inputs and expected outputs, as data: read from JSON, written out as a model directory, compared.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TESTS_TESTING_GRAPH_CASE_H_
+#define ULFD_TESTS_TESTING_GRAPH_CASE_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/runtime/model.h"
+
+namespace ulfd::testing {
+
+// An array of a case; `values` as doubles whatever the type.
+struct CaseArray {
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+};
+
+struct GraphCase {
+  std::string name, graph, weights_text, must_refuse;
+  std::map<std::string, std::string> confs, tables;
+  std::map<std::string, CaseArray> inputs, expected;
+};
+
+// Reads a file that tests/make_random_graphs.py wrote (or one of the same form).  Throws on a file that it cannot read.
+std::vector<GraphCase> ReadGraphCases(const std::string& path);
+
+// Writes the case as a version directory below `base` and returns its path.
+std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& base);
+
+// Inputs in the engine's types; the tensors point into this object.
+class CaseInputs {
+ public:
+  explicit CaseInputs(const std::map<std::string, CaseArray>& arrays);
+  const std::vector<engine::NamedTensor>& tensors() const { return tensors_; }
+
+ private:
+  std::map<std::string, std::vector<char>> buffers_;
+  std::vector<engine::NamedTensor> tensors_;
+};
+
+// The largest |found - wanted| / max(1, largest |wanted|); infinity where one is NaN or infinite and the other is not the
+// same, or where the shapes differ.
+double Error(const engine::Tensor& found, const CaseArray& wanted);
+
+}  // namespace ulfd::testing
+
+#endif  // ULFD_TESTS_TESTING_GRAPH_CASE_H_
