@@ -30,9 +30,10 @@ struct Value {
 
 // A layer of the graph.
 struct Node {
-  int file_index = 0;  // Position in NetParameter.layer_params; several nodes share it after lowering.
-  std::string name;    // LayerParameter.name, plus a suffix after lowering.
-  std::string type;    // The row's name (aliases resolved).
+  int file_index =
+      0;  // Position in NetParameter.layer_params; several nodes share it after lowering.
+  std::string name;  // LayerParameter.name, plus a suffix after lowering.
+  std::string type;  // The row's name (aliases resolved).
   bool composite = false;
   std::unique_ptr<Layer> layer;
   std::vector<ValueId> inputs, outputs;
@@ -46,13 +47,15 @@ struct NamedValue {
   ValueId value = kNoValue;
 };
 
-// What a graph is made of.  Nodes stand in an order in which every value is computed before it is read.
+// What a graph is made of.  Nodes stand in an order in which every value is computed before it is
+// read.
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;
-  std::vector<ValueId> inputs;       // In the order of the file.
-  std::vector<NamedValue> outputs;   // Sorted by name, or as the manifest says.
-  std::vector<NamedValue> tensors;   // The last value of every name that a layer makes, in the order of the file.
+  std::vector<ValueId> inputs;      // In the order of the file.
+  std::vector<NamedValue> outputs;  // Sorted by name, or as the manifest says.
+  std::vector<NamedValue>
+      tensors;  // The last value of every name that a layer makes, in the order of the file.
 
   ValueId AddValue(Value value) {
     values.push_back(std::move(value));

@@ -13,8 +13,8 @@ bool IsUnstatedInput(const Graph& graph, const GraphSpecs& specs, ValueId id) {
   return graph.values[id].kind == Value::Kind::kInput && !specs[id].shape.ranked();
 }
 
-// Asks every layer that reads an undescribed input what it would expect there; the first answer stays.
-// only_type: "" for all layers.
+// Asks every layer that reads an undescribed input what it would expect there; the first answer
+// stays. only_type: "" for all layers.
 void Suggest(const Graph& graph, absl::string_view only_type, const GraphSpecs& known,
              GraphSpecs& specs) {
   std::vector<TensorSpec> inputs;

@@ -21,17 +21,17 @@ struct InputStatement {
   std::vector<int64_t> row_shape;  // Dimensions after the rows; empty: not stated.
 };
 
-// Specs of the inputs and constants that follow from the graph alone: an embedding layer states its own inputs, the manifest
-// dense ones; everything else has any rank and no level.
+// Specs of the inputs and constants that follow from the graph alone: an embedding layer states its
+// own inputs, the manifest dense ones; everything else has any rank and no level.
 GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> statements);
 
-// Fills in guesses for the inputs that nothing states, from the layers that read them (Layer::SuggestInputs).
-// A level that `statements` fixes holds for the guess, too.
+// Fills in guesses for the inputs that nothing states, from the layers that read them
+// (Layer::SuggestInputs). A level that `statements` fixes holds for the guess, too.
 GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
                           absl::Span<const InputStatement> statements);
 
-// Infers every computed value, in order, from the specs of the inputs and constants.  Errors name the layer and its
-// inputs with their shapes.
+// Infers every computed value, in order, from the specs of the inputs and constants.  Errors name
+// the layer and its inputs with their shapes.
 absl::Status InferGraph(const Graph& graph, GraphSpecs& specs);
 
 // Infers one node.  An input of unknown rank makes the outputs unknown.

@@ -10,8 +10,8 @@ namespace ulfd::engine {
 
 namespace {
 
-// Lowers one composite node into `nodes`.  The node's outputs keep their value ids: a primitive's value that becomes an output
-// is renamed to the output's id at the end.
+// Lowers one composite node into `nodes`.  The node's outputs keep their value ids: a primitive's
+// value that becomes an output is renamed to the output's id at the end.
 class NodeSink final : public LoweringSink {
  public:
   NodeSink(const Node& composite, Graph& graph, std::vector<Node>& nodes)
@@ -21,8 +21,7 @@ class NodeSink final : public LoweringSink {
 
   Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
             absl::Span<const Value> inputs) override {
-    const ValueId output =
-        graph_.AddValue({.name = absl::StrCat(composite_.name, "/", suffix)});
+    const ValueId output = graph_.AddValue({.name = absl::StrCat(composite_.name, "/", suffix)});
     Node node{.file_index = composite_.file_index,
               .name = absl::StrCat(composite_.name, "/", suffix),
               .type = composite_.type,

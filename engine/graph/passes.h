@@ -1,7 +1,7 @@
 // The ordered list of rewrites between loading a graph and planning it.
 //
-// lower -> optimise -> plan: today the list has one member, lowering.  An optimising pass is a function of the same form in a
-// file of its own, added to kPasses in passes.cc.
+// lower -> optimise -> plan: today the list has one member, lowering.  An optimising pass is a
+// function of the same form in a file of its own, added to kPasses in passes.cc.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_GRAPH_PASSES_H_
 #define ULFD_ENGINE_GRAPH_PASSES_H_

@@ -113,8 +113,7 @@ class Builder {
                                .trunc_all = options_.trunc_all};
     ASSIGN_OR_RETURN(node.layer, ParseLayer(context));
     for (const std::string& notice : notices) {
-      notices_.push_back(
-          absl::StrCat(LayerLabel(index, param.name(), param.type()), ": ", notice));
+      notices_.push_back(absl::StrCat(LayerLabel(index, param.name(), param.type()), ": ", notice));
     }
     for (const std::string& top : param.top()) {
       const ValueId id = graph_.AddValue({.name = top});
@@ -127,7 +126,8 @@ class Builder {
     return absl::OkStatus();
   }
 
-  // A forward reference is an error, not a reason to sort: the order of a file is part of its meaning (in-place layers).
+  // A forward reference is an error, not a reason to sort: the order of a file is part of its
+  // meaning (in-place layers).
   absl::Status UndefinedBottom(int index, const std::string& bottom) const {
     for (int i = index; i < net_.layer_params_size(); ++i) {
       const ulf::LayerParameter& later = net_.layer_params(i);

@@ -10,7 +10,6 @@
 #include "engine/graph/graph.h"
 #include "engine/layers/layer.h"
 #include "engine/weights/weights.h"
-
 #include "proto/ulf.pb.h"
 
 namespace ulfd::engine {
@@ -21,15 +20,17 @@ struct GraphOptions {
   bool trunc_all = false;
 };
 
-// Builds the graph in the order of the file.  Errors name the layer by index, name and type: an unknown layer type, a
-// wrong arity, a bottom that nothing before it makes (and whether a later layer does), a weight problem, a parameter out
-// of range.  `weights` has one entry per layer (WeightFile::Match) and must outlive the graph.
+// Builds the graph in the order of the file.  Errors name the layer by index, name and type: an
+// unknown layer type, a wrong arity, a bottom that nothing before it makes (and whether a later
+// layer does), a weight problem, a parameter out of range.  `weights` has one entry per layer
+// (WeightFile::Match) and must outlive the graph.
 absl::StatusOr<Graph> BuildGraph(const ulf::NetParameter& net,
                                  const std::vector<std::vector<Weight>>& weights,
                                  const GraphOptions& options, ModelResources& resources,
                                  Notices& notices);
 
-// The type of a graph input by its name: `.ids` int64; `.segments` and `mask` int32; all others float32.
+// The type of a graph input by its name: `.ids` int64; `.segments` and `mask` int32; all others
+// float32.
 DType InputDType(absl::string_view name);
 
 // `layer 12 "fc1" (inner_product_layer)`.

@@ -26,7 +26,7 @@ bool IsAdLevel(const Plan& plan, ValueId id) { return plan.specs[id].level == Le
 // One run: the request's inputs, then the user's part, then the ads' part tile by tile.
 class Execution {
  public:
-  Execution(const Executable& executable, const RunOptions& options, Workspace::Impl& ws,
+  Execution(const Executable& executable, const RunOptions& options, WorkspaceState& ws,
             RunResult& result)
       : exe_(executable),
         plan_(*executable.plan),
@@ -74,7 +74,8 @@ class Execution {
  private:
   const InputInfo& input(size_t i) const { return exe_.info->inputs[i]; }
 
-  // Fills in the defaults (all values 1, one id per row) and checks what does not depend on the graph.
+  // Fills in the defaults (all values 1, one id per row) and checks what does not depend on the
+  // graph.
   absl::Status FillInputs() {
     const size_t n = exe_.info->inputs.size();
     ws_.inputs.assign(n, Tensor{});
@@ -105,10 +106,9 @@ class Execution {
     ws_.inputs[feature.values] = {DType::kFloat32, {count}, nullptr};
     if (const Tensor* values = ws_.given[feature.values]; values != nullptr) {
       if (values->elements() != count) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", input(feature.values).name, "\": ", values->elements(),
-                         " values, want ", count, ", one per id of \"", input(feature.ids).name,
-                         "\""));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "input \"", input(feature.values).name, "\": ", values->elements(), " values, want ",
+            count, ", one per id of \"", input(feature.ids).name, "\""));
       }
       // An empty array has no address of its own, and nothing to read either.
       if (count > 0) ws_.inputs[feature.values].data = values->data;
@@ -148,7 +148,8 @@ class Execution {
     return absl::OkStatus();
   }
 
-  // The number of ads if every input has the shape that the plan expects; otherwise nothing, and numpy's rules decide.
+  // The number of ads if every input has the shape that the plan expects; otherwise nothing, and
+  // numpy's rules decide.
   std::optional<int64_t> MatchSpecs() const {
     int64_t ads = -1;
     for (size_t i = 0; i < ws_.inputs.size(); ++i) {
@@ -205,7 +206,7 @@ class Execution {
     binding.model = exe_.token;
     RETURN_IF_ERROR(ResolveDims(rows, binding));
     PlaceValues(binding);
-    while (ws_.bindings.size() >= Workspace::Impl::kMaxBindings) ws_.bindings.pop_back();
+    while (ws_.bindings.size() >= WorkspaceState::kMaxBindings) ws_.bindings.pop_back();
     ws_.bindings.push_front(std::move(binding));
     Reserve(ws_.bindings.front());
     return &ws_.bindings.front();
@@ -466,7 +467,7 @@ class Execution {
   const Plan& plan_;
   const Graph& graph_;
   const RunOptions& options_;
-  Workspace::Impl& ws_;
+  WorkspaceState& ws_;
   RunResult& result_;
   std::optional<int64_t> ads_;
 };
@@ -489,7 +490,7 @@ void Arena::Release() {
 }
 
 absl::Status Execute(const Executable& executable, const RunOptions& options,
-                     Workspace::Impl& workspace, RunResult& result) {
+                     WorkspaceState& workspace, RunResult& result) {
   return Execution(executable, options, workspace, result).Run();
 }
 

@@ -17,14 +17,15 @@ namespace ulfd::engine {
 struct Executable {
   std::unique_ptr<const Plan> plan;
   const ModelInfo* info = nullptr;
-  std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their length is no part of any shape.
+  std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
+                                  // length is no part of any shape.
   std::vector<ValueId> input_values;  // Per input.
   std::shared_ptr<const void> token;  // Alive as long as the model.
 };
 
 // See Model::Run.  `given`: per input of the model, nullptr where the request gives nothing.
 absl::Status Execute(const Executable& executable, const RunOptions& options,
-                     Workspace::Impl& workspace, RunResult& result);
+                     WorkspaceState& workspace, RunResult& result);
 
 }  // namespace ulfd::engine
 

@@ -15,8 +15,6 @@
 #include "engine/runtime/resources.h"
 #include "engine/status_macros.h"
 #include "engine/weights/digest.h"
-#include "engine/weights/proto_file.h"
-
 #include "proto/embedding.pb.h"
 
 namespace ulfd::engine {
@@ -28,7 +26,7 @@ namespace pb = ulfd::model::v1;
 absl::Status CheckSums(const ModelDirectory& directory) {
   for (const pb::FileSum& sum : directory.manifest.sums()) {
     ASSIGN_OR_RETURN(const std::string path,
-                     PathInDirectory(directory.path, sum.path(), "manifest: sums.path"));
+                     PathWithin(directory.path, directory.path, sum.path(), "manifest: sums.path"));
     ASSIGN_OR_RETURN(const std::string found, Sha256OfFile(path));
     if (found != sum.sha256()) {
       return absl::DataLossError(
@@ -57,9 +55,9 @@ absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& 
     for (const Node& node : graph.nodes) {
       if (node.type != "embedding_layer") continue;
       if (std::find(node.inputs.begin(), node.inputs.end(), statement.input) != node.inputs.end()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("manifest: inputs names \"", config.name(),
-                         "\", whose level embedding_param.level of ", node.Label(), " states"));
+        return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
+                                                       "\", whose level embedding_param.level of ",
+                                                       node.Label(), " states"));
       }
     }
     if (config.level() == pb::INPUT_LEVEL_USER) statement.level = Level::kUser;
@@ -135,8 +133,7 @@ absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& 
       }
       for (FeatureInfo& feature : info.features) {
         if (feature.name != group.feature_group()) continue;
-        ASSIGN_OR_RETURN(const ModelResources::TableRef table,
-                         resources.Table(group.table_name()));
+        ASSIGN_OR_RETURN(const ModelResources::TableRef table, resources.Table(group.table_name()));
         if (std::find(feature.tables.begin(), feature.tables.end(), table.index) ==
             feature.tables.end()) {
           feature.tables.push_back(table.index);
@@ -177,7 +174,8 @@ void AddWeightNotices(const WeightFile& weights, ModelInfo& info) {
   }
 }
 
-// Every table that the manifest configures must be read by a layer: a misspelt name would silently change scores.
+// Every table that the manifest configures must be read by a layer: a misspelt name would silently
+// change scores.
 absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo& info) {
   for (const pb::TableConfig& config : manifest.tables()) {
     const bool known =
@@ -200,8 +198,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(CheckSums(directory));
 
   ContentHasher hasher;
-  ulf::NetParameter net;
-  RETURN_IF_ERROR(ReadProtoFile(directory.graph_path, ProtoFormat::kDetect, net).status());
+  ASSIGN_OR_RETURN(const ulf::NetParameter net, ReadGraph(directory));
   RETURN_IF_ERROR(hasher.AddFile(directory.graph_path));
   info.graph_file = directory.graph_path;
   if (directory.weights_path.empty()) {
@@ -215,7 +212,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   info.weight_bytes = model->weights->bytes();
   ASSIGN_OR_RETURN(const std::vector<std::vector<Weight>> weights, model->weights->Match(net));
 
-  FileResources resources(directory.path, directory.manifest, hasher);
+  FileResources resources(directory, hasher);
   GraphOptions graph_options{
       .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
       .trunc_all = directory.manifest.trunc_all()};

@@ -20,18 +20,18 @@ struct Model::Impl {
   absl::flat_hash_map<std::string, int> inputs, outputs, features;
 };
 
-Workspace::Workspace() : impl_(std::make_unique<Impl>()) {}
+Workspace::Workspace() : state_(std::make_unique<WorkspaceState>()) {}
 Workspace::~Workspace() = default;
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 
 int64_t Workspace::bytes() const {
-  return impl_->user.bytes() + impl_->ads.bytes() + impl_->scratch.bytes() +
-         impl_->outputs.bytes();
+  return state_->user.bytes() + state_->ads.bytes() + state_->scratch.bytes() +
+         state_->outputs.bytes();
 }
 
 void Workspace::Trim(int64_t keep_bytes) {
-  for (Arena* arena : {&impl_->ads, &impl_->user, &impl_->scratch, &impl_->outputs}) {
+  for (Arena* arena : {&state_->ads, &state_->user, &state_->scratch, &state_->outputs}) {
     if (bytes() > keep_bytes) arena->Release();
   }
 }
@@ -99,7 +99,7 @@ int Model::FindFeature(absl::string_view name) const { return Find(impl_->featur
 
 absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                         Workspace& workspace, RunResult& result) const {
-  Workspace::Impl& ws = *workspace.impl_;
+  WorkspaceState& ws = *workspace.state_;
   ws.given.assign(info().inputs.size(), nullptr);
   for (const NamedTensor& input : inputs) {
     const int index = FindInput(input.name);
@@ -111,9 +111,9 @@ absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& 
       status =
           absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is given twice"));
     } else if (input.tensor.dtype != info().inputs[index].dtype) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("input \"", input.name, "\" is ", Name(input.tensor.dtype), ", want ",
-                       Name(info().inputs[index].dtype)));
+      status = absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is ",
+                                                       Name(input.tensor.dtype), ", want ",
+                                                       Name(info().inputs[index].dtype)));
     }
     if (!status.ok()) return WithPrefix(info(), status);
     ws.given[index] = &input.tensor;

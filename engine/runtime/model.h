@@ -128,6 +128,8 @@ struct RunResult {
   RunStats stats;
 };
 
+struct WorkspaceState;  // engine/runtime/workspace.h
+
 // Scratch memory of one worker: arenas and shapes, reused from call to call and across models;
 // bounded by what the largest request needs.  Not thread-safe.
 class Workspace {
@@ -143,8 +145,7 @@ class Workspace {
 
  private:
   friend class Model;
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<WorkspaceState> state_;
 };
 
 // Immutable after Load; any number of threads may Run it, each with a workspace of its own.

@@ -191,7 +191,8 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
     Level joined = Level::kConstant;
     for (ValueId id : node->inputs) joined = Join(joined, specs[id].level);
     for (ValueId id : node->outputs) {
-      // An output below its inputs (a feature read at both levels, say) is a contradiction: nothing is proved then.
+      // An output below its inputs (a feature read at both levels, say) is a contradiction: nothing
+      // is proved then.
       const bool proved = specs[id].level != Level::kUnknown &&
                           (joined != Level::kAd || specs[id].level == Level::kAd);
       plan->separable &= proved;

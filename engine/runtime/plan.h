@@ -1,6 +1,5 @@
-// What is decided at load about running a graph: the order of its steps, the cut between the user's part and the ads' part, and
-// how many ads make a tile.
-// SPDX-License-Identifier: Apache-2.0
+// What is decided at load about running a graph: the order of its steps, the cut between the user's
+// part and the ads' part, and how many ads make a tile. SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_PLAN_H_
 #define ULFD_ENGINE_RUNTIME_PLAN_H_
 
@@ -24,15 +23,16 @@ struct Step {
   bool embedding = false;  // Counted as lookup time.
 };
 
-// Immutable after MakePlan.  Steps [0, user_steps) depend on nothing of the ads and run once per request; the others run once per
-// tile of ads if the plan is separable, once per request otherwise.
+// Immutable after MakePlan.  Steps [0, user_steps) depend on nothing of the ads and run once per
+// request; the others run once per tile of ads if the plan is separable, once per request
+// otherwise.
 struct Plan {
   Graph graph;
   GraphSpecs specs;  // With guesses for undescribed inputs, if those are consistent.
   std::vector<Step> steps;
   int user_steps = 0;
-  // Every value is proved constant, user level or ad level (assuming that a request's inputs have the shapes in `specs`): each ad's
-  // rows depend on no other ad's.
+  // Every value is proved constant, user level or ad level (assuming that a request's inputs have
+  // the shapes in `specs`): each ad's rows depend on no other ad's.
   bool separable = false;
   // Every shape that a step makes is a function of the number of ads alone.
   bool shapes_known = false;
@@ -52,8 +52,8 @@ struct ArenaLayout {
   int64_t bytes = 0;
 };
 
-// Lays out what steps [begin, end) make.  bytes: per value.  Values that `keep` marks stay alive to the end.
-// reuse: false gives every value memory of its own.
+// Lays out what steps [begin, end) make.  bytes: per value.  Values that `keep` marks stay alive to
+// the end. reuse: false gives every value memory of its own.
 ArenaLayout LayOut(const Plan& plan, int begin, int end, absl::Span<const int64_t> bytes,
                    const std::vector<bool>& keep, bool reuse);
 

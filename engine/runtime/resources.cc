@@ -2,28 +2,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/resources.h"
 
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/config.h"
-#include "engine/runtime/model_directory.h"
 #include "engine/status_macros.h"
 
 namespace ulfd::engine {
 
 namespace pb = ulfd::model::v1;
 
-FileResources::FileResources(std::string directory, const pb::ModelManifest& manifest,
-                             ContentHasher& hasher)
-    : directory_(std::move(directory)), manifest_(manifest), hasher_(hasher) {}
+FileResources::FileResources(const ModelDirectory& directory, ContentHasher& hasher)
+    : root_(directory.path),
+      graph_directory_(std::filesystem::path(directory.graph_path).parent_path().string()),
+      manifest_(directory.manifest),
+      hasher_(hasher) {}
 
 absl::StatusOr<const blaze::EmbeddingConfig*> FileResources::EmbeddingConf(
     const std::string& path) {
   auto it = confs_.find(path);
   if (it == confs_.end()) {
     ASSIGN_OR_RETURN(const std::string full,
-                     PathInDirectory(directory_, path, "embedding_conf_path"));
-    ASSIGN_OR_RETURN(blaze::EmbeddingConfig conf, ReadEmbeddingConfig(full));
+                     PathWithin(root_, graph_directory_, path, "embedding_conf_path"));
+    ASSIGN_OR_RETURN(blaze::EmbeddingConfig conf, LoadEmbeddingConfig(full));
     RETURN_IF_ERROR(hasher_.AddFile(full));
     it = confs_.emplace(path, std::make_unique<blaze::EmbeddingConfig>(std::move(conf))).first;
   }
@@ -53,7 +55,7 @@ absl::StatusOr<TableOptions> FileResources::OptionsOf(const std::string& name) c
 absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string& name) {
   const auto it = table_index_.find(name);
   if (it != table_index_.end()) return TableRef{tables_[it->second].get(), it->second};
-  ASSIGN_OR_RETURN(const std::string full, PathInDirectory(directory_, name, "table_name"));
+  ASSIGN_OR_RETURN(const std::string full, PathWithin(root_, graph_directory_, name, "table_name"));
   ASSIGN_OR_RETURN(const TableOptions options, OptionsOf(name));
   ASSIGN_OR_RETURN(std::unique_ptr<const EmbeddingTable> table,
                    EmbeddingTable::LoadText(name, full, options));

@@ -1,5 +1,5 @@
-// The files that layers ask for while a model loads: embedding configurations and tables, each read once.
-// SPDX-License-Identifier: Apache-2.0
+// The files that layers ask for while a model loads: embedding configurations and tables, each read
+// once. SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_RESOURCES_H_
 #define ULFD_ENGINE_RUNTIME_RESOURCES_H_
 
@@ -12,17 +12,17 @@
 #include "absl/status/statusor.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
+#include "engine/runtime/model_directory.h"
 #include "engine/weights/digest.h"
-
 #include "proto/model_manifest.pb.h"
 
 namespace ulfd::engine {
 
 class FileResources final : public ModelResources {
  public:
-  // `directory`: where confs and tables lie.  Everything that is read is added to `hasher`.
-  FileResources(std::string directory, const ulfd::model::v1::ModelManifest& manifest,
-                ContentHasher& hasher);
+  // Confs and tables lie beside the graph.  Everything that is read is added to `hasher`.  Both
+  // must outlive this object.
+  FileResources(const ModelDirectory& directory, ContentHasher& hasher);
 
   absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override;
   absl::StatusOr<TableRef> Table(const std::string& name) override;
@@ -37,7 +37,7 @@ class FileResources final : public ModelResources {
  private:
   absl::StatusOr<TableOptions> OptionsOf(const std::string& name) const;
 
-  const std::string directory_;
+  const std::string root_, graph_directory_;
   const ulfd::model::v1::ModelManifest& manifest_;
   ContentHasher& hasher_;
   absl::flat_hash_map<std::string, std::unique_ptr<blaze::EmbeddingConfig>> confs_;

@@ -30,7 +30,8 @@ class Arena {
   int64_t bytes_ = 0;
 };
 
-// A plan with numbers: concrete shapes of every value for one kind of request, and where each value lies.
+// A plan with numbers: concrete shapes of every value for one kind of request, and where each value
+// lies.
 struct Binding {
   std::vector<int64_t> key;
   std::weak_ptr<const void> model;  // Whose plan; expired once the model is gone.
@@ -44,18 +45,19 @@ struct Binding {
   std::vector<StepTensors> steps;
 };
 
-struct Workspace::Impl {
-  // Enough for a few models with their usual tile and tail sizes; the least recently used goes first.
+struct WorkspaceState {
+  // Enough for a few models with their usual tile and tail sizes; the least recently used goes
+  // first.
   static constexpr size_t kMaxBindings = 32;
 
   Arena user, ads, scratch, outputs;
   std::list<Binding> bindings;  // Most recently used first.
   RunCounters counters;
-  std::vector<const Tensor*> given;        // Per input of the model: what the request gave.
-  std::vector<Tensor> inputs;              // Per input: after defaults are filled in.
+  std::vector<const Tensor*> given;            // Per input of the model: what the request gave.
+  std::vector<Tensor> inputs;                  // Per input: after defaults are filled in.
   std::vector<std::vector<int32_t>> segments;  // Per input: made-up segments.
-  std::vector<int64_t> id_offset;          // Per input (ids and values): first element of the tile.
-  std::vector<void*> data;                 // Per value: where it lies in this tile.
+  std::vector<int64_t> id_offset;  // Per input (ids and values): first element of the tile.
+  std::vector<void*> data;         // Per value: where it lies in this tile.
   std::vector<int64_t> key;
 };
 

@@ -105,7 +105,8 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
   const std::filesystem::path directory = std::filesystem::path(base) / graph_case.name / "1";
   std::filesystem::create_directories(directory);
   WriteFile(directory / "graph_ulf.txt", graph_case.graph);
-  if (!graph_case.weights_text.empty()) WriteFile(directory / "weights.pb", graph_case.weights_text);
+  if (!graph_case.weights_text.empty())
+    WriteFile(directory / "weights.pb", graph_case.weights_text);
   for (const auto& [name, text] : graph_case.confs) WriteFile(directory / name, text);
   for (const auto& [name, text] : graph_case.tables) WriteFile(directory / name, text);
   return directory.string();
@@ -130,11 +131,11 @@ CaseInputs::CaseInputs(const std::map<std::string, CaseArray>& arrays) {
   }
 }
 
-double Error(const engine::Tensor& found, const CaseArray& wanted) {
+double Error(const engine::Tensor& found, const CaseArray& wanted, double min_scale) {
   if (!std::equal(found.dims.begin(), found.dims.end(), wanted.shape.begin(), wanted.shape.end())) {
     return kInfinity;
   }
-  double scale = 1, error = 0;
+  double scale = min_scale, error = 0;
   for (double w : wanted.values) scale = std::isfinite(w) ? std::max(scale, std::abs(w)) : scale;
   for (size_t i = 0; i < wanted.values.size(); ++i) {
     const double w = wanted.values[i], f = ValueAt(found, i);

@@ -1,5 +1,5 @@
-// A whole graph with inputs and expected outputs, as data: read from JSON, written out as a model directory, compared.
-// SPDX-License-Identifier: Apache-2.0
+// A whole graph with inputs and expected outputs, as data: read from JSON, written out as a model
+// directory, compared. SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_GRAPH_CASE_H_
 #define ULFD_TESTS_TESTING_GRAPH_CASE_H_
 
@@ -25,7 +25,8 @@ struct GraphCase {
   std::map<std::string, CaseArray> inputs, expected;
 };
 
-// Reads a file that tests/make_random_graphs.py wrote (or one of the same form).  Throws on a file that it cannot read.
+// Reads a file that tests/make_random_graphs.py wrote (or one of the same form).  Throws on a file
+// that it cannot read.
 std::vector<GraphCase> ReadGraphCases(const std::string& path);
 
 // Writes the case as a version directory below `base` and returns its path.
@@ -42,9 +43,9 @@ class CaseInputs {
   std::vector<engine::NamedTensor> tensors_;
 };
 
-// The largest |found - wanted| / max(1, largest |wanted|); infinity where one is NaN or infinite and the other is not the
-// same, or where the shapes differ.
-double Error(const engine::Tensor& found, const CaseArray& wanted);
+// The largest |found - wanted| / max(min_scale, largest |wanted|); infinity where one is NaN or
+// infinite and the other is not the same, or where the shapes differ.
+double Error(const engine::Tensor& found, const CaseArray& wanted, double min_scale = 1);
 
 }  // namespace ulfd::testing
 

@@ -1,0 +1,291 @@
+// Loading and running whole models: what is computed once, what is refused and with which words.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/model.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include "engine/tensor/onednn.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/graph_case.h"
+
+namespace ulfd::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ulfd::testing::CaseInputs;
+
+// Two FCs: one on the user, one on user and ad together.
+constexpr char kGraph[] = R"(
+layer_params { type: "input_layer" top: "u.ids" top: "u.values" top: "u.segments"
+               top: "a.ids" top: "a.values" top: "a.segments" }
+layer_params { name: "user" type: "embedding_layer" bottom: "u.ids" bottom: "u.values" bottom: "u.segments"
+               top: "u" embedding_param { embedding_conf_path: "user.conf" level: 1 } }
+layer_params { name: "ad" type: "embedding_layer" bottom: "a.ids" bottom: "a.values" bottom: "a.segments"
+               top: "a" embedding_param { embedding_conf_path: "ad.conf" level: 0 } }
+layer_params { name: "tower" type: "inner_product_layer" bottom: "u" top: "tower" }
+layer_params { name: "fuse" type: "fuse_layer" bottom: "tower" bottom: "a" top: "fused" }
+layer_params { name: "fc" type: "inner_product_layer" bottom: "fused" top: "score" }
+)";
+constexpr char kWeights[] = R"(
+layer_weights_params { name: "tower" blob_datas { shape: 2 shape: 2 data: [1, 2, 3, 4] }
+                       blob_datas { shape: 2 data: [0, 1] } }
+layer_weights_params { name: "fc" blob_datas { shape: 4 shape: 1 data: [1, 1, 1, 1] }
+                       blob_datas { shape: 1 data: [0.5] } }
+)";
+
+std::string Conf(const std::string& feature) {
+  return "feature_group_config { feature_group: \"" + feature +
+         "\" table_name: \"t\" dim: 2 } block_config { embedding_block_config_item { "
+         "feature_group: \"" +
+         feature + "\" } }";
+}
+
+class ModelTest : public ::testing::Test {
+ protected:
+  ModelTest() : base_(::testing::TempDir() + "/model_test_" + std::to_string(getpid())) {
+    UseOneThread();
+    case_.name = "rank";
+    case_.graph = kGraph;
+    case_.weights_text = kWeights;
+    case_.confs = {{"user.conf", Conf("u")}, {"ad.conf", Conf("a")}};
+    case_.tables = {{"t", "1,1,2\n2,10,20\n-3,100,200\n"}};
+  }
+  ~ModelTest() override { fs::remove_all(base_); }
+
+  absl::StatusOr<std::unique_ptr<const Model>> Load() {
+    fs::remove_all(base_);
+    directory_ = ulfd::testing::WriteModelDirectory(case_, base_);
+    for (const auto& [name, text] : files_) std::ofstream(directory_ + "/" + name) << text;
+    return Model::Load({.directory = directory_});
+  }
+  // The error of loading after `from` in the graph is replaced by `to`.
+  std::string LoadError(const std::string& from, const std::string& to) {
+    const size_t at = case_.graph.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    case_.graph.replace(at, from.size(), to);
+    const auto model = Load();
+    EXPECT_FALSE(model.ok()) << "loads";
+    return std::string(model.status().message());
+  }
+
+  ulfd::testing::GraphCase case_;
+  std::map<std::string, std::string> files_;
+  std::string base_, directory_;
+};
+
+std::map<std::string, ulfd::testing::CaseArray> Request() {
+  return {{"u.ids", {"int64", {2}, {1, 2}}}, {"a.ids", {"int64", {3}, {1, -3, 77}}}};
+}
+
+TEST_F(ModelTest, ComputesTheUserOnceAndFillsInDefaults) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE((*model)->info().row_separable);
+  Workspace workspace;
+  RunResult result;
+  const CaseInputs inputs(Request());
+  ASSERT_TRUE((*model)
+                  ->Run(inputs.tensors(), {.count_layers = true, .tile_rows = 2}, workspace, result)
+                  .ok());
+  // u = [11, 22]; tower = [11+66, 22+88+1] = [77, 111]; score = 77 + 111 + a + 0.5.
+  ASSERT_EQ(result.outputs.size(), 1u);
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[3, 1]");
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[0], 191.5f);
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[1], 488.5f);
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[2], 188.5f);
+  EXPECT_EQ(result.stats.layers[1].runs, 1);  // user embedding
+  EXPECT_EQ(result.stats.layers[3].rows, 1);  // tower
+  EXPECT_EQ(result.stats.layers[5].runs, 2);  // fc: tiles of 2 and 1
+  EXPECT_EQ(result.stats.layers[5].rows, 3);
+  EXPECT_EQ(result.stats.missing_ids, std::vector<int64_t>{1});
+}
+
+TEST_F(ModelTest, DescribesItself) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const ModelInfo& info = (*model)->info();
+  EXPECT_EQ(info.name, "rank");
+  EXPECT_EQ(info.version, 1);
+  ASSERT_EQ(info.features.size(), 2u);
+  EXPECT_EQ(info.features[0].name, "u");
+  EXPECT_EQ(info.features[0].level, Level::kUser);
+  EXPECT_EQ(info.features[1].level, Level::kAd);
+  EXPECT_EQ(info.features[1].tables, std::vector<int>{0});
+  ASSERT_EQ(info.outputs.size(), 1u);
+  EXPECT_EQ(info.outputs[0].shape.ToString(), "[ads, 1]");
+  EXPECT_EQ(info.outputs[0].level, Level::kAd);
+  EXPECT_EQ(info.inputs[0].dtype, DType::kInt64);
+  EXPECT_EQ(info.inputs[2].shape.ToString(), "[users]");
+  EXPECT_EQ(info.layers.size(), 6u);
+  EXPECT_EQ(info.layers[3].top_shapes[0].ToString(), "[users, 2]");
+  EXPECT_EQ(info.content_hash.size(), 32u);
+}
+
+TEST_F(ModelTest, EmptyBatchGivesEmptyOutput) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto request = Request();
+  request["a.ids"] = {"int64", {0}, {}};
+  const CaseInputs inputs(request);
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {}, workspace, result).ok());
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[0, 1]");
+}
+
+TEST_F(ModelTest, StopEndsTheRunBetweenTiles) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const CaseInputs inputs(Request());
+  Workspace workspace;
+  RunResult result;
+  int polls = 0;
+  const std::function<bool()> stop = [&] { return ++polls > 6; };
+  const absl::Status status = (*model)->Run(
+      inputs.tensors(), {.count_layers = true, .tile_rows = 1, .stop = &stop}, workspace, result);
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_LT(result.stats.layers[5].rows, 3);
+}
+
+TEST_F(ModelTest, RefusesBadInputsByName) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const auto error = [&](std::map<std::string, ulfd::testing::CaseArray> request) {
+    const CaseInputs inputs(request);
+    const absl::Status status = (*model)->Run(inputs.tensors(), {}, workspace, result);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  auto request = Request();
+  request.erase("a.ids");
+  EXPECT_EQ(error(request), "model \"rank\" v1: input \"a.ids\" is missing");
+  request = Request();
+  request["b.ids"] = {"int64", {1}, {1}};
+  EXPECT_EQ(error(request), "model \"rank\" v1: input \"b.ids\" is not an input of the graph");
+  request = Request();
+  request["a.ids"].dtype = "float32";
+  EXPECT_EQ(error(request), "model \"rank\" v1: input \"a.ids\" is float32, want int64");
+  request = Request();
+  request["a.values"] = {"float32", {2}, {1, 1}};
+  EXPECT_EQ(error(request),
+            "model \"rank\" v1: input \"a.values\": 2 values, want 3, one per id of \"a.ids\"");
+  request = Request();
+  request["a.segments"] = {"int32", {2}, {1, 1}};
+  EXPECT_EQ(error(request),
+            "model \"rank\" v1: input \"a.segments\": rows add up to 2 ids, want 3, the length of "
+            "\"a.ids\"");
+  request = Request();
+  request["a.segments"] = {"int32", {2}, {4, -1}};
+  EXPECT_EQ(error(request),
+            "model \"rank\" v1: input \"a.segments\": row 1 has -1 ids, want 0 or more");
+}
+
+TEST_F(ModelTest, RefusesBadGraphsByLayer) {
+  EXPECT_EQ(LoadError("bottom: \"tower\" bottom: \"a\"", "bottom: \"score\" bottom: \"a\""),
+            "model \"rank\" v1: layer 4 \"fuse\" (fuse_layer): reads \"score\", which only layer 5 "
+            "\"fc\" (inner_product_layer) makes; a layer reads what stands before it");
+  case_.graph = kGraph;
+  EXPECT_EQ(LoadError("bottom: \"tower\" bottom: \"a\"", "bottom: \"towel\" bottom: \"a\""),
+            "model \"rank\" v1: layer 4 \"fuse\" (fuse_layer): reads \"towel\", which no layer "
+            "makes and no input declares");
+  case_.graph = kGraph;
+  EXPECT_THAT(
+      LoadError("\"fc\" type: \"inner_product_layer\"", "\"fc\" type: \"inner_produkt_layer\""),
+      HasSubstr("layer 5 \"fc\" (inner_produkt_layer): "));
+  case_.graph = kGraph;
+  case_.weights_text = kWeights;
+  const size_t at = case_.weights_text.find("shape: 4 shape: 1");
+  case_.weights_text.replace(at, 17, "shape: 2 shape: 2");
+  const auto model = Load();
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("model \"rank\" v1: layer 5 \"fc\" (inner_product_layer): "));
+  EXPECT_THAT(std::string(model.status().message()), HasSubstr("\"fused\" [ads, 4]"));
+}
+
+TEST_F(ModelTest, ManifestChoosesOutputsAndIsChecked) {
+  files_["model.textproto"] = "outputs: \"fused\" outputs: \"tower\"";
+  auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ((*model)->info().outputs[0].name, "fused");
+  EXPECT_EQ((*model)->info().outputs[1].shape.ToString(), "[users, 2]");
+  const CaseInputs inputs(Request());
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {.tile_rows = 1}, workspace, result).ok());
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[3, 4]");
+  EXPECT_EQ(ToString(result.outputs[1].dims), "[1, 2]");
+  EXPECT_FLOAT_EQ(result.outputs[1].f32()[1], 111);
+
+  const std::map<std::string, std::string> errors = {
+      {"outputs: \"nothing\"", "manifest: outputs names \"nothing\", which no layer makes"},
+      {"inputs { name: \"x\" }", "manifest: inputs names \"x\", which is no input of the graph"},
+      {"tables { name: \"s\" }", "manifest: tables names \"s\", which no embedding layer reads"},
+      {"inputs { name: \"a.ids\" level: INPUT_LEVEL_USER }",
+       "whose level embedding_param.level of"},
+      {"sums { path: \"t\" sha256: \"" + std::string(64, '0') + "\" }", "the manifest says 000"}};
+  for (const auto& [manifest, text] : errors) {
+    files_["model.textproto"] = manifest;
+    model = Load();
+    EXPECT_FALSE(model.ok()) << manifest;
+    EXPECT_THAT(std::string(model.status().message()), HasSubstr(text));
+  }
+}
+
+TEST_F(ModelTest, MissingKeyPolicies) {
+  files_["model.textproto"] =
+      "tables { name: \"t\" missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW default_id: 2 }";
+  auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const CaseInputs inputs(Request());
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {}, workspace, result).ok());
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[2], 218.5f);  // 188.5 + 10 + 20
+  EXPECT_EQ(result.stats.missing_ids, std::vector<int64_t>{1});
+
+  files_["model.textproto"] = "tables { name: \"t\" missing_keys: MISSING_KEY_POLICY_ERROR }";
+  model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const absl::Status status = (*model)->Run(inputs.tensors(), {}, workspace, result);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("77"));
+}
+
+TEST_F(ModelTest, WorkspaceServesSeveralModelsAndStaysBounded) {
+  const auto first = Load();
+  ASSERT_TRUE(first.ok()) << first.status();
+  Workspace workspace;
+  RunResult result;
+  const CaseInputs inputs(Request());
+  for (int i = 0; i < 100; ++i) {
+    const auto other = Load();  // Freed at the end of the loop: a new one may get its address.
+    ASSERT_TRUE(other.ok()) << other.status();
+    for (const Model* model : {first->get(), other->get()}) {
+      ASSERT_TRUE(model->Run(inputs.tensors(), {}, workspace, result).ok());
+      EXPECT_FLOAT_EQ(result.outputs[0].f32()[0], 191.5f);
+    }
+  }
+  EXPECT_LT(workspace.bytes(), 1 << 20);
+  workspace.Trim(0);
+  EXPECT_EQ(workspace.bytes(), 0);
+  ASSERT_TRUE((*first)->Run(inputs.tensors(), {}, workspace, result).ok());
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[0], 191.5f);
+}
+
+TEST_F(ModelTest, WarmupRuns) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->RunWarmup(5, workspace, result).ok());
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[5, 1]");
+}
+
+}  // namespace
+}  // namespace ulfd::engine
