@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 
@@ -22,10 +23,7 @@ constexpr Pass kPasses[] = {
 
 absl::Status RunPasses(Graph& graph) {
   for (const Pass& pass : kPasses) {
-    const absl::Status status = pass.run(graph);
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat("pass ", pass.name, ": ", status.message()));
-    }
+    RETURN_IF_ERROR(Annotate(pass.run(graph), absl::StrCat("pass ", pass.name)));
   }
   return absl::OkStatus();
 }

@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/layers/registry.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 
@@ -45,10 +46,7 @@ class Builder {
       const ulf::LayerParameter& param = net_.layer_params(i);
       const absl::Status status =
           param.type() == "input_layer" ? AddInputs(i, param) : AddLayer(i, param);
-      if (!status.ok()) {
-        return absl::Status(status.code(), absl::StrCat(LayerLabel(i, param.name(), param.type()),
-                                                        ": ", status.message()));
-      }
+      RETURN_IF_ERROR(Annotate(status, LayerLabel(i, param.name(), param.type())));
     }
     for (const std::string& name : made_) graph_.tensors.push_back({name, current_.at(name)});
     RETURN_IF_ERROR(SetOutputs());

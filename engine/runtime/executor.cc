@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 
@@ -401,9 +402,7 @@ class Execution {
     const int64_t start = step.embedding ? NowNs() : 0;
     const absl::Status status = step.kernel->Run(context);
     if (step.embedding) result_.stats.embed_ns += NowNs() - start;
-    if (!status.ok()) {
-      return absl::Status(status.code(), absl::StrCat(step.node->Label(), ": ", status.message()));
-    }
+    if (!status.ok()) return Annotate(status, step.node->Label());
     if (options_.count_layers) {
       RunStats::LayerCount& count = result_.stats.layers[step.node->file_index];
       ++count.runs;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "engine/graph/passes.h"
 #include "engine/graph/ulf_loader.h"
+#include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/resources.h"
 #include "engine/status_macros.h"
@@ -189,28 +190,37 @@ absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo&
   return absl::OkStatus();
 }
 
+// The reason stays with the first error found: later steps only see what earlier ones let pass.
+template <typename T>
+absl::StatusOr<T> Because(LoadReason reason, absl::StatusOr<T> result) {
+  if (result.ok()) return result;
+  return WithLoadReason(std::move(result).status(), reason);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
   auto model = std::make_unique<LoadedModel>();
   ModelInfo& info = model->info;
   ASSIGN_OR_RETURN(const ModelDirectory directory, OpenModelDirectory(options.directory));
-  RETURN_IF_ERROR(CheckSums(directory));
+  RETURN_IF_ERROR(WithLoadReason(CheckSums(directory), LoadReason::kSums));
 
   ContentHasher hasher;
-  ASSIGN_OR_RETURN(const ulf::NetParameter net, ReadGraph(directory));
+  ASSIGN_OR_RETURN(const ulf::NetParameter net, Because(LoadReason::kParse, ReadGraph(directory)));
   RETURN_IF_ERROR(hasher.AddFile(directory.graph_path));
   info.graph_file = directory.graph_path;
   if (directory.weights_path.empty()) {
     model->weights = WeightFile::Empty();
   } else {
-    ASSIGN_OR_RETURN(model->weights, WeightFile::Read(directory.weights_path));
+    ASSIGN_OR_RETURN(model->weights,
+                     Because(LoadReason::kWeights, WeightFile::Read(directory.weights_path)));
     RETURN_IF_ERROR(hasher.AddFile(directory.weights_path));
   }
   info.weights_file = directory.weights_path;
   info.weights_format = model->weights->format();
   info.weight_bytes = model->weights->bytes();
-  ASSIGN_OR_RETURN(const std::vector<std::vector<Weight>> weights, model->weights->Match(net));
+  ASSIGN_OR_RETURN(const std::vector<std::vector<Weight>> weights,
+                   Because(LoadReason::kWeights, model->weights->Match(net)));
 
   FileResources resources(directory, hasher);
   GraphOptions graph_options{
@@ -218,13 +228,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
       .trunc_all = directory.manifest.trunc_all()};
   graph_options.outputs.assign(directory.manifest.outputs().begin(),
                                directory.manifest.outputs().end());
-  ASSIGN_OR_RETURN(Graph graph, BuildGraph(net, weights, graph_options, resources, info.notices));
+  ASSIGN_OR_RETURN(Graph graph, Because(LoadReason::kGraph, BuildGraph(net, weights, graph_options,
+                                                                       resources, info.notices)));
   ASSIGN_OR_RETURN(const std::vector<InputStatement> statements,
-                   Statements(directory.manifest, graph));
+                   Because(LoadReason::kManifest, Statements(directory.manifest, graph)));
 
   const GraphSpecs stated = StatedSpecs(graph, statements);
   GraphSpecs strict = stated;
-  RETURN_IF_ERROR(InferGraph(graph, strict));
+  RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
   GraphSpecs specs = SuggestedSpecs(graph, stated, statements);
   if (!InferGraph(graph, specs).ok()) specs = strict;
   DescribeInputs(graph, stated, specs, model->executable, info);
@@ -235,14 +246,15 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   }
 
   RETURN_IF_ERROR(RunPasses(graph));
-  ASSIGN_OR_RETURN(model->executable.plan, MakePlan(std::move(graph), statements));
+  ASSIGN_OR_RETURN(model->executable.plan,
+                   Because(LoadReason::kGraph, MakePlan(std::move(graph), statements)));
   model->executable.info = &info;
   model->executable.token = std::make_shared<int>(0);
   info.row_separable = model->executable.plan->separable;
 
   info.tables = resources.TableInfos();
   info.table_bytes = resources.table_bytes();
-  RETURN_IF_ERROR(CheckTableNames(directory.manifest, info));
+  RETURN_IF_ERROR(WithLoadReason(CheckTableNames(directory.manifest, info), LoadReason::kManifest));
   for (std::string& notice : resources.TableNotices()) info.notices.push_back(std::move(notice));
   AddWeightNotices(*model->weights, info);
   model->tables = resources.TakeTables();

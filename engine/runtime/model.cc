@@ -12,6 +12,7 @@
 #include "engine/runtime/loader.h"
 #include "engine/runtime/workspace.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 
@@ -54,11 +55,11 @@ void SetIdentity(const LoadOptions& options, ModelInfo& info) {
 }
 
 std::string Prefix(const ModelInfo& info) {
-  return absl::StrCat("model \"", info.name, "\" v", info.version, ": ");
+  return absl::StrCat("model \"", info.name, "\" v", info.version);
 }
 
 absl::Status WithPrefix(const ModelInfo& info, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(Prefix(info), status.message()));
+  return Annotate(status, Prefix(info));
 }
 
 template <typename Items>

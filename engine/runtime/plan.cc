@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 
@@ -181,10 +182,7 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
     std::vector<TensorSpec> inputs;
     for (ValueId id : node->inputs) inputs.push_back(strict[id]);
     absl::StatusOr<std::unique_ptr<Kernel>> kernel = node->layer->Prepare(inputs);
-    if (!kernel.ok()) {
-      return absl::Status(kernel.status().code(),
-                          absl::StrCat(node->Label(), ": ", kernel.status().message()));
-    }
+    if (!kernel.ok()) return Annotate(kernel.status(), node->Label());
     step.kernel = *std::move(kernel);
     step.view = step.kernel->IsView();
     step.embedding = node->type == "embedding_layer";

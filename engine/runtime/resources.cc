@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/config.h"
+#include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
 
 namespace ulfd::engine {
@@ -25,9 +26,10 @@ absl::StatusOr<const blaze::EmbeddingConfig*> FileResources::EmbeddingConf(
   if (it == confs_.end()) {
     ASSIGN_OR_RETURN(const std::string full,
                      PathWithin(root_, graph_directory_, path, "embedding_conf_path"));
-    ASSIGN_OR_RETURN(blaze::EmbeddingConfig conf, LoadEmbeddingConfig(full));
+    absl::StatusOr<blaze::EmbeddingConfig> conf = LoadEmbeddingConfig(full);
+    if (!conf.ok()) return WithLoadReason(std::move(conf).status(), LoadReason::kParse);
     RETURN_IF_ERROR(hasher_.AddFile(full));
-    it = confs_.emplace(path, std::make_unique<blaze::EmbeddingConfig>(std::move(conf))).first;
+    it = confs_.emplace(path, std::make_unique<blaze::EmbeddingConfig>(*std::move(conf))).first;
   }
   return it->second.get();
 }
@@ -57,8 +59,10 @@ absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string&
   if (it != table_index_.end()) return TableRef{tables_[it->second].get(), it->second};
   ASSIGN_OR_RETURN(const std::string full, PathWithin(root_, graph_directory_, name, "table_name"));
   ASSIGN_OR_RETURN(const TableOptions options, OptionsOf(name));
-  ASSIGN_OR_RETURN(std::unique_ptr<const EmbeddingTable> table,
-                   EmbeddingTable::LoadText(name, full, options));
+  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> loaded =
+      EmbeddingTable::LoadText(name, full, options);
+  if (!loaded.ok()) return WithLoadReason(std::move(loaded).status(), LoadReason::kTable);
+  std::unique_ptr<const EmbeddingTable> table = *std::move(loaded);
   RETURN_IF_ERROR(hasher_.AddFile(full));
   const int index = static_cast<int>(tables_.size());
   tables_.push_back(std::move(table));

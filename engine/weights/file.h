@@ -42,7 +42,7 @@ class InputFile {
 // The whole content.  Errors: those of InputFile, and RESOURCE_EXHAUSTED above `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = INT64_MAX);
 
-// `status` with "PREFIX: " before its text; OK stays OK.
+// `status` with "PREFIX: " before its text, payloads kept; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 
 // At most 40 bytes of `text`, with anything unprintable escaped, in quotes: for quoting a file's
