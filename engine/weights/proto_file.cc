@@ -37,6 +37,7 @@ class FirstError final : public pb::io::ErrorCollector {
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     if (!text_.empty()) return;
     text_ = line < 0 ? message : absl::StrCat(line + 1, ":", column + 1, ": ", message);
+    if (absl::EndsWith(text_, "got: ")) text_ += "end of file";
   }
   const std::string& text() const { return text_; }
 

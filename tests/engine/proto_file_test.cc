@@ -1,0 +1,138 @@
+// Text and binary protobuf files: what is accepted, and where errors point.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/weights/proto_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "proto/embedding.pb.h"
+#include "proto/ulf.pb.h"
+#include "tests/testing/temp_dir.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string TextError(absl::string_view text) {
+  ulf::NetParameter net;
+  return std::string(ParseTextProto(text, "g.txt", net).message());
+}
+
+std::string BinaryError(absl::string_view bytes) {
+  ulf::NetParameter net;
+  return std::string(ParseBinaryProto(bytes, "g.ulf", net).message());
+}
+
+TEST(ParseTextProto, AcceptsWhatRealGraphsContain) {
+  ulf::NetParameter net;
+  const absl::Status status = ParseTextProto(
+      "# exported\n"
+      "layer_params : { type: 'bn_layer' bn_param : { eps: 1e-3 } }\r\n"
+      "layer_params {\n"
+      "  type: \"inner_product_layer\"\n"
+      "  inner_product_param { transpose: True, bias_term: False }\n"
+      "}\n"
+      "layer_params { reshape_param { shape: [0, -1] shape: 18 } }\n",
+      "g.txt", net);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_FLOAT_EQ(net.layer_params(0).bn_param().eps(), 1e-3f);
+  EXPECT_TRUE(net.layer_params(1).inner_product_param().transpose());
+  EXPECT_FALSE(net.layer_params(1).inner_product_param().bias_term());
+  EXPECT_EQ(net.layer_params(2).reshape_param().shape_size(), 3);
+}
+
+TEST(ParseTextProto, SkipsAByteOrderMark) {
+  EXPECT_EQ(TextError("\xef\xbb\xbflayer_params {}"), "");
+}
+
+TEST(ParseTextProto, ErrorsHaveLineAndColumn) {
+  EXPECT_EQ(TextError("layer_params {\n  nmae: \"a\"\n}\n"),
+            "g.txt:2:7: Message type \"ulf.LayerParameter\" has no field named \"nmae\".");
+  EXPECT_EQ(TextError("layer_params { name: 7 }"), "g.txt:1:22: Expected string, got: 7");
+  EXPECT_EQ(TextError("layer_params {\n  bn_param { eps: 0.1 }\n"),
+            "g.txt:3:1: Expected identifier, got: end of file");
+  EXPECT_EQ(TextError("layer_params { name: \"a\" name: \"b\" }"),
+            "g.txt:1:30: Non-repeated field \"name\" is specified multiple times.");
+}
+
+TEST(ParseTextProto, NamesMissingRequiredFieldsAndWhere) {
+  EXPECT_EQ(TextError("layer_params { name: \"a\" }\n"
+                      "layer_params {\n  concat_param { }\n}\n"),
+            "g.txt:3:3: required field layer_params[1].concat_param.dim of ulf.NetParameter is "
+            "missing");
+}
+
+TEST(ParseTextProto, RefusesUnknownEnumValues) {
+  blaze::EmbeddingConfig config;
+  const absl::Status status = ParseTextProto(
+      "block_config { embedding_block_config_item { feature_group: 'f'\n trunc_direction: kLeft } "
+      "}",
+      "e.conf", config);
+  EXPECT_EQ(std::string(status.message()),
+            "e.conf:2:25: Unknown enumeration value of \"kLeft\" for field \"trunc_direction\".");
+}
+
+TEST(ParseBinaryProto, SaysWhereATruncatedFileEnds) {
+  ulf::NetParameter net;
+  net.add_layer_params()->set_name("abc");
+  net.add_layer_params()->set_name("defgh");
+  const std::string bytes = net.SerializeAsString();
+  EXPECT_EQ(BinaryError(bytes), "");
+  EXPECT_EQ(BinaryError(bytes.substr(0, bytes.size() - 2)),
+            "g.ulf: binary ulf.NetParameter: truncated or broken: layer_params[1] at byte 7 has 7 "
+            "bytes, 5 are left");
+}
+
+TEST(ParseBinaryProto, RefusesUnknownFields) {
+  ulf::NetParameter net;
+  net.add_layer_params();
+  auto* layer = net.add_layer_params();
+  layer->GetReflection()->MutableUnknownFields(layer)->AddVarint(900, 1);
+  EXPECT_EQ(BinaryError(net.SerializeAsString()),
+            "g.ulf: binary ulf.NetParameter: unknown layer_params[1].field 900");
+}
+
+TEST(ParseBinaryProto, NamesMissingRequiredFields) {
+  ulf::NetParameter net;
+  net.add_layer_params()->mutable_embedding_param();
+  EXPECT_EQ(BinaryError(net.SerializePartialAsString()),
+            "g.ulf: binary ulf.NetParameter: required field "
+            "layer_params[0].embedding_param.embedding_conf_path of ulf.NetParameter is missing");
+}
+
+TEST(DetectProtoFormat, TellsTextFromBinary) {
+  ulf::NetParameter net;
+  net.add_layer_params()->set_type("relu_layer");
+  EXPECT_EQ(DetectProtoFormat(net.SerializeAsString()), ProtoFormat::kBinary);
+  EXPECT_EQ(DetectProtoFormat(net.DebugString()), ProtoFormat::kText);
+  EXPECT_EQ(DetectProtoFormat("\r\n\t# caf\xc3\xa9\n"), ProtoFormat::kText);
+  EXPECT_EQ(DetectProtoFormat(""), ProtoFormat::kText);
+}
+
+TEST(ReadProtoFile, ReadsBothFormats) {
+  const TempDir dir;
+  ulf::NetParameter net, read;
+  net.add_layer_params()->set_type("relu_layer");
+  EXPECT_EQ(*ReadProtoFile(dir.Write("a", net.SerializeAsString()), ProtoFormat::kDetect, read),
+            ProtoFormat::kBinary);
+  EXPECT_EQ(read.DebugString(), net.DebugString());
+  EXPECT_EQ(*ReadProtoFile(dir.Write("b", net.DebugString()), ProtoFormat::kDetect, read),
+            ProtoFormat::kText);
+  EXPECT_EQ(read.DebugString(), net.DebugString());
+}
+
+TEST(ReadProtoFile, NamesAFileThatIsNotThere) {
+  const TempDir dir;
+  ulf::NetParameter net;
+  const absl::Status missing = ReadProtoFile(dir.File("none"), ProtoFormat::kText, net).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr(dir.File("none")));
+  EXPECT_EQ(ReadProtoFile(dir.path(), ProtoFormat::kText, net).status().message(),
+            dir.path() + ": not a regular file");
+}
+
+}  // namespace
+}  // namespace ulfd::engine
