@@ -53,26 +53,33 @@ struct VersionPolicy {
 
 struct ModelConfig {
   std::string name;
-  std::string base_path;  // Holds the version directories.
+  // Holds the version directories.  Empty: the repository's directory of that name.
+  std::string base_path;
   VersionPolicy policy;
-  std::map<std::string, int64_t> labels;  // label -> version
-  bool required = true;                   // Ready() waits for it.
+  // label -> version.  A labelled version is wanted in addition to those of the policy.  "stable"
+  // is what requests without version and label get; without it they get the highest version that
+  // serves.
+  std::map<std::string, int64_t> labels;
+  bool required = true;  // Ready() waits for it.
 };
 
 struct ModelManagerOptions {
-  // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty:
-  // only `models`.
+  // Every subdirectory is a model (required for Ready() once it holds a version directory), except
+  // where `models` has an entry of the same name.  Empty: only `models`.
   std::string repository;
   std::vector<ModelConfig> models;
   VersionPolicy default_policy;
   std::chrono::milliseconds poll_interval{1000};  // < 0: never; the tests step by hand with Poll().
   bool use_inotify = true;  // Wakes the poll early.  Polling goes on either way.
-  std::chrono::milliseconds settle_time{
-      2000};  // See InspectDirectory; without _SUCCESS nothing may have changed for that long.
-  std::chrono::milliseconds retry_backoff{1000};  // After an I/O error; doubles up to a minute. Bad
-                                                  // content is not retried until it changes.
-  // Injected for tests; defaults: engine::Model::Load plus a warm-up call,
-  // engine::InspectDirectory, the steady clock.
+  // For how long nothing in a version directory may have changed before it is loaded without
+  // _SUCCESS (version_watch.h has the rules), and for how long a model or version must be gone
+  // before that counts.
+  std::chrono::milliseconds settle_time{2000};
+  // After an I/O error; doubles up to a minute.  Bad content is not retried until it changes
+  // (engine::IsContentError says which codes are which).
+  std::chrono::milliseconds retry_backoff{1000};
+  // Injected for tests; defaults: engine::Model::Load plus warm-up calls with 1 and 64 ads, the
+  // steady clock.
   std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)>
       load;
   std::function<std::chrono::steady_clock::time_point()> now;
@@ -96,20 +103,23 @@ struct ModelStatus {
   std::vector<VersionStatus> versions;  // Ascending.
 };
 
-// What the manager reports as it happens; called from the loader and reaper threads, never with a
-// lock held.
+// What the manager reports as it happens; called from the poll, loader and reaper threads (or from
+// Poll), possibly at the same time, never with a lock held.  Must outlive the manager.
 class ModelObserver {
  public:
   virtual ~ModelObserver() = default;
   virtual void OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) {}
-  // reason: "parse", "weights", "table", "sums", "warmup", "io", ... a bounded set for a metric
-  // label; error: the whole text.
+  // reason: a word of engine::LoadReason, for a metric label; error: the whole text.
   virtual void OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
                             const absl::Status& error) {}
+  // One published content is gone: withdrawn or replaced, dropped by its last request, and freed.
   virtual void OnUnloaded(const std::string& name, int64_t version, int64_t generation) {}
-  // After every publication and at the end of the first poll: whether each model can be called, and
-  // the whole.
+  // After every publication, when a model goes away, and at the end of the first poll: whether each
+  // model can be called, and the whole.
   virtual void OnReadinessChanged() {}
+  // Something an operator should read that stops nothing.  `name` is empty and `version` 0 if it
+  // concerns the repository.
+  virtual void OnNotice(const std::string& name, int64_t version, const std::string& notice) {}
 };
 
 class ModelManager {
@@ -118,7 +128,8 @@ class ModelManager {
   // label names a version that the policy excludes.  Does not load anything yet.
   static absl::StatusOr<std::unique_ptr<ModelManager>> Create(ModelManagerOptions options,
                                                               ModelObserver* observer);
-  // Stops the threads; handles that are still held stay valid until dropped.
+  // Stops the threads (waits for the load that runs); handles that are still held stay valid until
+  // dropped, and whoever drops the last one then frees the model.
   virtual ~ModelManager() = default;
 
   // Starts the threads (none if poll_interval < 0).
@@ -127,7 +138,8 @@ class ModelManager {
   // threads.
   virtual void Poll() = 0;
   // Looks at the repository now instead of at the next poll and returns when everything that was
-  // due is loaded or refused, or at the deadline.
+  // due is loaded or refused, or with DEADLINE_EXCEEDED at the deadline, naming what is not.
+  // Content that has to settle first is not due.  Any thread; without threads it is Poll.
   virtual absl::Status PollNow(std::chrono::steady_clock::time_point deadline) = 0;
 
   // The model that a request wants.  Any thread; takes no lock that a load holds.  NOT_FOUND names
@@ -138,8 +150,8 @@ class ModelManager {
   virtual std::vector<ModelStatus> List() const = 0;
   // Labels that name this version of the model.
   virtual std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const = 0;
-  // True once every required model has a published version, and from then on.  False while a
-  // repository holds no model at all.
+  // True once every required model could be called (without version and label), and from then on.
+  // False before the first look, and while a repository holds no model at all.
   virtual bool Ready() const = 0;
   // Publications so far.
   virtual int64_t generation() const = 0;

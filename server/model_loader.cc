@@ -1,0 +1,51 @@
+// Load and warm-up.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/model_loader.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/load_reason.h"
+#include "engine/status_macros.h"
+#include "engine/tensor/onednn.h"
+
+namespace ulfd::server {
+namespace {
+
+constexpr int64_t kWarmUpAds[] = {1, 64};
+
+bool IsFinite(const engine::Tensor& tensor) {
+  if (tensor.dtype != engine::DType::kFloat32) return true;
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    if (!std::isfinite(tensor.f32()[i])) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
+    const engine::LoadOptions& options, std::vector<std::string>& notices) {
+  engine::UseOneThread();
+  ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, engine::Model::Load(options));
+  engine::Workspace workspace;
+  engine::RunResult result;
+  for (const int64_t ads : kWarmUpAds) {
+    if (const absl::Status status = model->RunWarmup(ads, workspace, result); !status.ok()) {
+      return engine::WithLoadReason(
+          absl::Status(status.code(), absl::StrCat(status.message(), " (in a made-up request of ",
+                                                   ads, " ads before publication)")),
+          engine::LoadReason::kWarmup);
+    }
+    for (size_t i = 0; i < result.outputs.size(); ++i) {
+      if (IsFinite(result.outputs[i])) continue;
+      notices.push_back(absl::StrCat("output \"", model->info().outputs[i].name,
+                                     "\" holds NaN or infinity for a made-up request of ", ads,
+                                     " ads"));
+    }
+  }
+  return model;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,23 @@
+// How the manager loads a model by default: engine::Model::Load, then warm-up calls.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_MODEL_LOADER_H_
+#define ULFD_SERVER_MODEL_LOADER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/runtime/model.h"
+
+namespace ulfd::server {
+
+// Loads and runs a made-up request of 1 and of 64 ads, which touches weights and code before the
+// first real request does and shows that scores come out.  Not finite ones are a notice, not an
+// error: a made-up request may well divide by zero. Errors carry a LoadReason.
+absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
+    const engine::LoadOptions& options, std::vector<std::string>& notices);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_MODEL_LOADER_H_

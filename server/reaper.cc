@@ -1,0 +1,121 @@
+// The reaper's queue and thread.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/reaper.h"
+
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+#include "absl/base/attributes.h"
+#include "engine/tensor/mutex.h"
+#include "server/thread_priority.h"
+
+// Present in glibc, respectively only when jemalloc is linked.
+extern "C" {
+ABSL_ATTRIBUTE_WEAK int malloc_trim(size_t pad);
+ABSL_ATTRIBUTE_WEAK int mallctl(const char* name, void* old_value, size_t* old_size, void* value,
+                                size_t size);
+}
+
+namespace ulfd::server {
+namespace {
+
+// Gives the memory of a freed model back to the system: glibc keeps it otherwise, and the next load
+// adds its own on top.
+void ReleaseMemory() {
+  if (mallctl == nullptr && malloc_trim != nullptr) malloc_trim(0);
+}
+
+}  // namespace
+
+struct Reaper::State {
+  // One model, allocated with the handle so that queueing it needs no memory.
+  struct Node {
+    std::unique_ptr<const ServedModel> model;
+    Node* next = nullptr;
+  };
+
+  // Takes the model over from its last handle.
+  void Retire(Node* node) {
+    {
+      MutexLock lock(mu);
+      if (!stopped) {
+        node->next = queue;
+        queue = node;
+        ++queued;
+        wake.NotifyOne();
+        return;
+      }
+    }
+    delete node;
+  }
+
+  void Run() {
+    MakeBackgroundThread("ulfd-reaper");
+    while (true) {
+      Node* batch = nullptr;
+      {
+        MutexLock lock(mu);
+        while (queue == nullptr && !stopped) wake.Wait(mu);
+        if (queue == nullptr) return;
+        batch = std::exchange(queue, nullptr);
+      }
+      const int64_t count = FreeAll(batch);
+      ReleaseMemory();
+      MutexLock lock(mu);
+      freed += count;
+      idle.NotifyAll();
+    }
+  }
+
+  int64_t FreeAll(Node* batch) {
+    int64_t count = 0;
+    while (batch != nullptr) {
+      Node* next = batch->next;
+      const std::string name = batch->model->name;
+      const int64_t version = batch->model->version, generation = batch->model->generation;
+      delete batch;
+      on_freed(name, version, generation);
+      batch = next;
+      ++count;
+    }
+    return count;
+  }
+
+  OnFreed on_freed;  // Only used by the thread, which ends before the reaper does.
+  Mutex mu;
+  CondVar wake, idle;
+  Node* queue ABSL_GUARDED_BY(mu) = nullptr;
+  int64_t queued ABSL_GUARDED_BY(mu) = 0;
+  int64_t freed ABSL_GUARDED_BY(mu) = 0;
+  bool stopped ABSL_GUARDED_BY(mu) = false;
+  std::thread thread;
+};
+
+Reaper::Reaper(OnFreed on_freed) : state_(std::make_shared<State>()) {
+  state_->on_freed = std::move(on_freed);
+  state_->thread = std::thread([state = state_.get()] { state->Run(); });
+}
+
+Reaper::~Reaper() {
+  {
+    MutexLock lock(state_->mu);
+    state_->stopped = true;
+    state_->wake.NotifyAll();
+  }
+  state_->thread.join();
+}
+
+ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
+  auto* node = new State::Node{std::move(model)};
+  return ModelHandle(node->model.get(),
+                     [node, state = state_](const ServedModel*) { state->Retire(node); });
+}
+
+void Reaper::WaitIdle() {
+  MutexLock lock(state_->mu);
+  const int64_t target = state_->queued;
+  while (state_->freed < target) state_->idle.Wait(state_->mu);
+}
+
+}  // namespace ulfd::server
