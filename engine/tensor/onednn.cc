@@ -5,7 +5,10 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "oneapi/dnnl/dnnl.hpp"
@@ -30,10 +33,106 @@ absl::Status Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int6
         dnnl::sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
                     accumulate ? 1.0f : 0.0f, c, ldc);
     if (status == dnnl::status::success) return absl::OkStatus();
-    return absl::InternalError(
-        absl::StrCat("oneDNN sgemm ", m, "x", n, "x", k, ": status ", static_cast<int>(status)));
+    return absl::InternalError(absl::StrCat("oneDNN sgemm ", m, "x", n, "x", k, " with strides ",
+                                            lda, ", ", ldb, ", ", ldc, ": status ",
+                                            static_cast<int>(status)));
   } catch (const dnnl::error& e) {
     return absl::InternalError(absl::StrCat("oneDNN sgemm: ", e.message));
+  }
+}
+
+namespace {
+
+dnnl::algorithm AlgorithmOf(Eltwise::Function function) {
+  switch (function) {
+    case Eltwise::Function::kSigmoid:
+      return dnnl::algorithm::eltwise_logistic;
+    case Eltwise::Function::kTanh:
+      return dnnl::algorithm::eltwise_tanh;
+    case Eltwise::Function::kExp:
+      break;
+  }
+  return dnnl::algorithm::eltwise_exp;
+}
+
+class EltwisePrimitives final : public Eltwise {
+ public:
+  // Throws dnnl::error.
+  explicit EltwisePrimitives(Function function)
+      : restore_nan_(function == Function::kExp), engine_(dnnl::engine::kind::cpu, 0) {
+    for (int64_t size : kSizes) {
+      const dnnl::memory::desc desc({size}, dnnl::memory::data_type::f32,
+                                    dnnl::memory::format_tag::a);
+      const dnnl::eltwise_forward::desc op(dnnl::prop_kind::forward_inference,
+                                           AlgorithmOf(function), desc, 0.0f, 0.0f);
+      steps_.push_back(
+          {size, desc, dnnl::eltwise_forward(dnnl::eltwise_forward::primitive_desc(op, engine_))});
+    }
+  }
+
+  absl::Status Run(const float* x, float* y, int64_t n) const override {
+    assert(UsesOneThread());
+    assert(!restore_nan_ || x != y);
+    try {
+      dnnl::stream stream(engine_);
+      const float* from = x;
+      float* to = y;
+      int64_t left = n;
+      for (const Step& step : steps_) {
+        if (left < step.size) continue;
+        Execute(step, stream, from, to, left / step.size);
+        const int64_t done = left - left % step.size;
+        from += done;
+        to += done;
+        left -= done;
+      }
+      if (left > 0) {
+        std::array<float, kSizes.back()> tail{};
+        std::copy_n(from, left, tail.data());
+        Execute(steps_.back(), stream, tail.data(), tail.data(), 1);
+        std::copy_n(tail.data(), left, to);
+      }
+    } catch (const dnnl::error& e) {
+      return absl::InternalError(absl::StrCat("oneDNN eltwise: ", e.message));
+    }
+    // oneDNN's exp turns NaN into infinity.
+    for (int64_t i = 0; restore_nan_ && i < n; ++i) y[i] = x[i] == x[i] ? y[i] : x[i];
+    return absl::OkStatus();
+  }
+
+ private:
+  // Largest first; the last one is the buffer for what is left over.
+  static constexpr std::array<int64_t, 4> kSizes = {8192, 1024, 128, 16};
+
+  struct Step {
+    int64_t size;
+    dnnl::memory::desc desc;
+    dnnl::eltwise_forward primitive;
+  };
+
+  void Execute(const Step& step, dnnl::stream& stream, const float* x, float* y,
+               int64_t count) const {
+    dnnl::memory src(step.desc, engine_, const_cast<float*>(x));
+    dnnl::memory dst(step.desc, engine_, y);
+    for (int64_t i = 0; i < count; ++i) {
+      src.set_data_handle(const_cast<float*>(x + i * step.size));
+      dst.set_data_handle(y + i * step.size);
+      step.primitive.execute(stream, {{DNNL_ARG_SRC, src}, {DNNL_ARG_DST, dst}});
+    }
+  }
+
+  const bool restore_nan_;
+  const dnnl::engine engine_;
+  std::vector<Step> steps_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Eltwise>> Eltwise::Create(Function function) {
+  try {
+    return std::unique_ptr<const Eltwise>(new EltwisePrimitives(function));
+  } catch (const dnnl::error& e) {
+    return absl::InternalError(absl::StrCat("oneDNN eltwise: ", e.message));
   }
 }
 

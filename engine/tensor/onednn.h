@@ -4,8 +4,10 @@
 #define ULFD_ENGINE_TENSOR_ONEDNN_H_
 
 #include <cstdint>
+#include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace ulfd::engine {
 
@@ -17,11 +19,33 @@ void UseOneThread();
 bool UsesOneThread();
 
 // Row-major C[m, n] = A x B (+ C if accumulate), where A is [m, k], or [k, m] if transpose_a, and
-// likewise B; ld* are row strides in floats.  Any size may be 0 (k = 0 gives zeros).  REQUIRES:
+// likewise B; ld* are row strides in floats, at least the number of columns stored.  Any size may
+// be 0 (k = 0 gives zeros).  INTERNAL if a stride is too small or oneDNN fails.  REQUIRES:
 // UsesOneThread().
 absl::Status Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
                   const float* a, int64_t lda, const float* b, int64_t ldb, bool accumulate,
                   float* c, int64_t ldc);
+
+// An elementwise function, made once and run on any number of elements.  Immutable; any thread may
+// Run it.
+//
+// oneDNN 2.6 has no run-time sizes for this primitive, so it is made for a few fixed sizes that add
+// up to any other; the last few elements go through a small buffer.
+class Eltwise {
+ public:
+  enum class Function : uint8_t {
+    kSigmoid,  // 1 / (1 + exp(-x)); 0 and 1 at the infinities.
+    kTanh,
+    kExp,  // 0 for x below -87.3, infinity above 88.7.
+  };
+  // Slow (about 0.1 ms per size the first time).
+  static absl::StatusOr<std::unique_ptr<const Eltwise>> Create(Function function);
+  virtual ~Eltwise() = default;
+  // y[i] = f(x[i]) for i < n, any alignment, within 1e-6 of the exact value (kExp: relative).  NaN
+  // gives NaN.  y may be x, except for kExp (whose NaNs are put back from x).  REQUIRES:
+  // UsesOneThread().
+  virtual absl::Status Run(const float* x, float* y, int64_t n) const = 0;
+};
 
 }  // namespace ulfd::engine
 
