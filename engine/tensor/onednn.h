@@ -1,5 +1,6 @@
-// The one place that talks to oneDNN: GEMM and elementwise functions, OpenMP threads, and the only
-// catch of dnnl::error. SPDX-License-Identifier: Apache-2.0
+// The one place that talks to oneDNN: GEMM, elementwise functions, OpenMP threads.  dnnl::error
+// stops here.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_ONEDNN_H_
 #define ULFD_ENGINE_TENSOR_ONEDNN_H_
 

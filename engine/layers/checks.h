@@ -1,0 +1,79 @@
+// Checks that several layer types share, with one wording for all.  Messages start with what is
+// wrong ("input 1: ...", `weight 2 "var": ...`) and say what was found and what was wanted; the
+// caller adds the layer's name.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_LAYERS_CHECKS_H_
+#define ULFD_ENGINE_LAYERS_CHECKS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/layers/layer.h"
+#include "engine/tensor/tensor.h"
+
+namespace ulfd::engine {
+
+// "input 1: shape [2, 3], want WANTED", as an error.
+absl::Status BadInput(int index, const TensorSpec& spec, absl::string_view wanted);
+// Every input is float32: "input 1: int32, want float32".
+absl::Status WantFloat32(absl::Span<const TensorSpec> in);
+// All inputs have the type of the first: "input 2: int32, want float32 like input 0".
+absl::Status WantOneType(absl::Span<const TensorSpec> in);
+// The rank of input `index` is within [min, max]: "input 0: shape [2], want rank 2 or 3".
+absl::Status WantRank(absl::Span<const TensorSpec> in, int index, int min, int max);
+// `axis` exists in input 0: "softmax_param.dim: 3, want 0 to 1 for input 0: shape [2, 3]".
+absl::Status WantAxis(absl::string_view field, int64_t axis, const TensorSpec& spec);
+
+// One spec for tensors that must agree (nothing is repeated): a number beats an unknown.  nullopt:
+// they differ for sure.
+std::optional<Dim> Same(Dim a, Dim b);
+// The sum; unknown where it has no form.
+Dim Sum(Dim a, Dim b);
+
+// `spec` as one of several operands that numpy aligns at the last dimension: a user's single row
+// that comes to lie behind another leading dimension of `rank` is a plain 1 there.  ([users, E]
+// beside [ads, 1, E] reads as [1, E].)
+Shape AlignUserRow(const TensorSpec& spec, int rank);
+// Shape and level of an elementwise function of `in` with numpy broadcasting; dtype float32.
+absl::StatusOr<TensorSpec> InferBroadcast(absl::Span<const TensorSpec> in);
+
+// `weight 2 "var"`, or `weight 2` where the file has no names.
+std::string WeightLabel(LayerWeights weights, int index);
+// `weight 2 "var": shape [64], want WANTED`, as an error.
+absl::Status BadWeight(LayerWeights weights, int index, absl::string_view wanted);
+// "[128, 2]"
+std::string ShapeText(const Weight& weight);
+// The weight as a matrix: leading dimensions of 1 beyond two are dropped.
+absl::StatusOr<Weight> WantMatrix(LayerWeights weights, int index);
+
+// The eps of bn and dice: what the file sets, or the default with a notice.  `field` is "bn_param"
+// or "dice_param".
+absl::StatusOr<float> EpsOf(const ParseContext& ctx, absl::string_view field, bool is_set,
+                            float eps);
+
+// For Layer::SuggestInputs: fills in what `spec` leaves open, if the ranks agree.
+void Suggest(TensorSpec& spec, const Shape& shape, Level level);
+
+// Parameters that repeat along the flattened input (index modulo size): prelu, bn and dice.
+struct CyclicParams {
+  int64_t period = 0;                      // Common period of all of them.
+  int64_t block = 0;                       // A multiple of the period; length of each vector below.
+  std::vector<std::vector<float>> values;  // Per weight.
+};
+// Errors: an empty weight.
+absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights);
+// The output of a function of input 0 and of parameters with that period.  Refuses an input that
+// they do not divide.
+absl::StatusOr<TensorSpec> InferCyclic(const TensorSpec& in, const CyclicParams& params);
+// Suggests [?, period].
+void SuggestCyclic(TensorSpec& spec, const CyclicParams& params);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_LAYERS_CHECKS_H_

@@ -1,0 +1,24 @@
+// The tables of layer types, one per family (embedding.h has one more).  registry.cc lists them; the
+// linker cannot drop what is named there.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_LAYERS_FAMILIES_H_
+#define ULFD_ENGINE_LAYERS_FAMILIES_H_
+
+#include "absl/types/span.h"
+#include "engine/layers/layer.h"
+
+namespace ulfd::engine {
+
+absl::Span<const LayerType>
+ActivationLayers();  // activation.cc: relu prelu sigmoid tanh dice softmax
+absl::Span<const LayerType> ArithmeticLayers();  // arithmetic.cc: add sub multiply div where sum
+absl::Span<const LayerType> MatmulLayers();      // matmul.cc: inner_product inner_product_layer_ex
+absl::Span<const LayerType> BatchDotLayers();    // batchdot.cc: batchdot
+absl::Span<const LayerType> NormLayers();        // norm.cc: bn
+absl::Span<const LayerType> RecurrentLayers();   // recurrent.cc: gru
+absl::Span<const LayerType> ShapeLayers();       // shape.cc: reshape concat slice broadcast_to
+absl::Span<const LayerType> SourceLayers();      // source.cc: constant fuse
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_LAYERS_FAMILIES_H_

@@ -1,0 +1,240 @@
+// Recurrent layers: gru.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/families.h"
+#include "engine/layers/matmul.h"
+#include "engine/layers/multiversion.h"
+#include "engine/status_macros.h"
+#include "engine/tensor/onednn.h"
+
+namespace ulfd::engine {
+namespace {
+
+// ----------------------------------------------------------------------------------------
+// gru_recurrence
+
+// Per row: gates[0, 2n) = x-part + h-part + both biases, for the sigmoid.
+ULFD_MULTIVERSION void AddGates(const float* pre, const float* recurrent, const float* bias,
+                                float* __restrict gates, int64_t n) {
+  for (int64_t j = 0; j < 2 * n; ++j) gates[j] = pre[j] + recurrent[j] + bias[j];
+}
+
+// Per row: candidate = x-part + its bias + r * (h-part + its bias), for the tanh.
+ULFD_MULTIVERSION void AddCandidate(const float* pre, const float* recurrent, const float* i_bias,
+                                    const float* h_bias, const float* reset,
+                                    float* __restrict candidate, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    candidate[j] = pre[j] + i_bias[j] + reset[j] * (recurrent[j] + h_bias[j]);
+  }
+}
+
+ULFD_MULTIVERSION void UpdateState(const float* candidate, const float* update, float* __restrict h,
+                                   int64_t n) {
+  for (int64_t j = 0; j < n; ++j) h[j] = candidate[j] + update[j] * (h[j] - candidate[j]);
+}
+
+class GruRecurrenceKernel final : public Kernel {
+ public:
+  GruRecurrenceKernel(const Weight& h2h, absl::Span<const float> h_bias,
+                      absl::Span<const float> i_bias, std::unique_ptr<const Eltwise> sigmoid,
+                      std::unique_ptr<const Eltwise> tanh)
+      : n_(h2h.dims[0]),
+        h2h_(h2h.data),
+        gate_bias_(h_bias.begin(), h_bias.begin() + 2 * n_),
+        h_bias_(h_bias.begin() + 2 * n_, h_bias.end()),
+        i_bias_(i_bias.begin() + 2 * n_, i_bias.end()),
+        sigmoid_(std::move(sigmoid)),
+        tanh_(std::move(tanh)) {
+    for (int64_t j = 0; j < 2 * n_; ++j) gate_bias_[j] += i_bias[j];
+  }
+
+  // Per row: state n, h * h2h 3n, gates 2n, candidate n; and a flag.
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    return static_cast<size_t>(RowsOf(in[0])) * (7 * n_ * sizeof(float) + 1);
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const int64_t rows = RowsOf(ctx.in[0]);
+    const int64_t steps = ctx.in[0].dims[ctx.in[0].rank() - 2];
+    float* h = static_cast<float*>(ctx.scratch);
+    float* recurrent = h + rows * n_;
+    float* gates = recurrent + rows * 3 * n_;
+    float* candidate = gates + rows * 2 * n_;
+    char* started = reinterpret_cast<char*>(candidate + rows * n_);
+    std::fill_n(h, rows * n_, 0.0f);
+    std::fill_n(started, rows, 0);
+    for (int64_t t = 0; t < steps; ++t) {
+      const float* pre = ctx.in[0].f32() + t * 3 * n_;
+      float* y = ctx.out[0].f32() + t * n_;
+      const int64_t pre_row = steps * 3 * n_;
+      bool any = false;
+      for (int64_t b = 0; b < rows; ++b) {
+        const float* first = pre + b * pre_row;
+        // NaN starts a row, too.
+        started[b] = started[b] || std::any_of(first, first + n_, [](float v) { return v != 0; });
+        any = any || started[b];
+      }
+      if (any) {
+        RETURN_IF_ERROR(Gemm(false, false, rows, 3 * n_, n_, h, n_, h2h_.data(), 3 * n_, false,
+                             recurrent, 3 * n_));
+        RETURN_IF_ERROR(Step(pre, pre_row, rows, recurrent, gates, candidate, started, h));
+      }
+      for (int64_t b = 0; b < rows; ++b) std::copy_n(h + b * n_, n_, y + b * steps * n_);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static int64_t RowsOf(const Tensor& pre) { return pre.rank() == 3 ? pre.dims[0] : 1; }
+
+  // One step of all rows.  Rows that have not started are computed, too (their state is finite),
+  // but keep h = 0.
+  absl::Status Step(const float* pre, int64_t pre_row, int64_t rows, const float* recurrent,
+                    float* gates, float* candidate, const char* started, float* h) const {
+    for (int64_t b = 0; b < rows; ++b) {
+      AddGates(pre + b * pre_row, recurrent + b * 3 * n_, gate_bias_.data(), gates + b * 2 * n_,
+               n_);
+    }
+    RETURN_IF_ERROR(sigmoid_->Run(gates, gates, rows * 2 * n_));
+    for (int64_t b = 0; b < rows; ++b) {
+      AddCandidate(pre + b * pre_row + 2 * n_, recurrent + b * 3 * n_ + 2 * n_, i_bias_.data(),
+                   h_bias_.data(), gates + b * 2 * n_, candidate + b * n_, n_);
+    }
+    RETURN_IF_ERROR(tanh_->Run(candidate, candidate, rows * n_));
+    for (int64_t b = 0; b < rows; ++b) {
+      if (started[b]) UpdateState(candidate + b * n_, gates + b * 2 * n_ + n_, h + b * n_, n_);
+    }
+    return absl::OkStatus();
+  }
+
+  const int64_t n_;
+  const absl::Span<const float> h2h_;         // [n, 3n].
+  std::vector<float> gate_bias_;              // Both biases of reset and update, [2n].
+  const std::vector<float> h_bias_, i_bias_;  // Of the candidate, [n].
+  const std::unique_ptr<const Eltwise> sigmoid_, tanh_;
+};
+
+// gru_recurrence (primitive, not a type of the format): the steps of a GRU over i = x * i2h.
+//   g = h*h2h + bh;  r = sig(i_r + bi_r + g_r);  z = sig(i_z + bi_z + g_z);  c = tanh(i_c + bi_c +
+//   r*g_c) h' = c + z*(h - c), h0 = 0.  Leading steps whose i has only zeros in its first n values
+//   are padding: they give zeros and leave h at 0.
+// oneDNN's lbr_gru has this cell, but not this rule: how many leading steps are padding differs
+// from row to row, each row then starts from h = 0 as if it were shorter, and its primitive has
+// neither lengths per row nor sizes known only at run time (a primitive per pair of row and step
+// counts would have to be made).  The GEMM per step covers all rows. Input   0 i [batch, steps, 3n]
+// or [steps, 3n] f32. Output  0 [batch, steps, n] (batch 1 for rank 2), every step.
+class GruRecurrence final : public Layer {
+ public:
+  GruRecurrence(Weight h2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias)
+      : h2h_(std::move(h2h)), h_bias_(h_bias), i_bias_(i_bias) {}
+
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
+    TensorSpec out = in[0];
+    if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
+    if (!CouldBeEqual(out.shape[2], Dim::Of(3 * h2h_.dims[0]))) {
+      return BadInput(0, in[0], absl::StrCat("last dimension ", 3 * h2h_.dims[0]));
+    }
+    out.shape[2] = Dim::Of(h2h_.dims[0]);
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
+                     Eltwise::Create(Eltwise::Function::kSigmoid));
+    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> tanh,
+                     Eltwise::Create(Eltwise::Function::kTanh));
+    return std::unique_ptr<Kernel>(
+        new GruRecurrenceKernel(h2h_, h_bias_, i_bias_, std::move(sigmoid), std::move(tanh)));
+  }
+  std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
+
+ private:
+  const Weight h2h_;
+  const absl::Span<const float> h_bias_, i_bias_;
+};
+
+// ---------------------------------------------------------------------------------------- gru
+
+// gru_layer: h over the steps of x; see gru_recurrence for the formulas.  Composite: inner_product
+// x * i2h over all steps at once, then gru_recurrence. Input   0 x [batch, steps, n] or [steps, n]
+// (one batch) f32, any level. Weights 0 h2h [n, 3n], 1 i2h [n, 3n], 2 h2h bias, 3 i2h bias, 3n
+// values each; gates in the order reset, update,
+//         candidate.
+// Output  0 [batch, steps, n], the state after every step; level of x (unknown for rank 2: rows
+// become steps). Params  none. Errors  InvalidArgument for another type or rank, an input whose
+// width is not n, misshapen weights. Source  seeds/000; x-deeplearning blaze/operator/op/gru_op.
+class Gru final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    ASSIGN_OR_RETURN(Weight h2h, WantMatrix(ctx.weights, 0));
+    const int64_t n = h2h.dims[0];
+    if (n == 0 || h2h.dims[1] != 3 * n) {
+      return BadWeight(ctx.weights, 0, "[n, 3*n] (h2h: reset, update, candidate)");
+    }
+    ASSIGN_OR_RETURN(Weight i2h, WantMatrix(ctx.weights, 1));
+    if (i2h.dims[0] != n || i2h.dims[1] != 3 * n) {
+      return BadWeight(ctx.weights, 1, absl::StrCat("[", n, ", ", 3 * n, "] (i2h) like weight 0"));
+    }
+    for (int i = 2; i < 4; ++i) {
+      if (static_cast<int64_t>(ctx.weights[i].data.size()) != 3 * n) {
+        return BadWeight(ctx.weights, i, absl::StrCat(3 * n, " values"));
+      }
+    }
+    return std::unique_ptr<Layer>(
+        new Gru(std::move(h2h), std::move(i2h), ctx.weights[2].data, ctx.weights[3].data));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
+    const int64_t n = h2h_.dims[0];
+    TensorSpec out = in[0];
+    if (!CouldBeEqual(out.shape[out.shape.rank() - 1], Dim::Of(n))) {
+      return BadInput(0, in[0], absl::StrCat("last dimension ", n, " (the hidden width)"));
+    }
+    if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
+    out.shape[2] = Dim::Of(n);
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(h2h_.dims[0])}), Level::kUnknown);
+  }
+  absl::Status Lower(LoweringSink& sink) override {
+    const LoweringSink::Value pre = sink.Add("i2h", MakeInnerProduct(i2h_), {sink.Input(0)});
+    const LoweringSink::Value steps =
+        sink.Add("recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_), {pre});
+    sink.Output(0, steps);
+    return absl::OkStatus();
+  }
+  std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
+
+ private:
+  Gru(Weight h2h, Weight i2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias)
+      : h2h_(std::move(h2h)), i2h_(std::move(i2h)), h_bias_(h_bias), i_bias_(i_bias) {}
+  const Weight h2h_, i2h_;
+  const absl::Span<const float> h_bias_, i_bias_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "gru_layer",
+     .summary = "gated recurrent unit over the steps of x",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .weights = {4, 4},
+     .composite = true,
+     .parse = &Gru::Parse},
+};
+
+}  // namespace
+
+absl::Span<const LayerType> RecurrentLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

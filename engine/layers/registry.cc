@@ -1,0 +1,133 @@
+// Every layer type that the engine knows, and the checks that all of them share.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/registry.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/layers/embedding.h"
+#include "engine/layers/families.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+namespace {
+
+std::vector<const LayerType*> SortedTypes() {
+  std::vector<const LayerType*> types;
+  for (absl::Span<const LayerType> family :
+       {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
+        NormLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers()}) {
+    for (const LayerType& type : family) types.push_back(&type);
+  }
+  std::sort(types.begin(), types.end(),
+            [](const LayerType* a, const LayerType* b) { return a->name < b->name; });
+  return types;
+}
+
+// Single-character edits between a and b.
+int EditDistance(absl::string_view a, absl::string_view b) {
+  std::vector<int> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    int diagonal = row[0];
+    row[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const int replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+absl::Status UnknownType(absl::string_view type) {
+  if (type.empty()) return absl::InvalidArgumentError("the layer has no type");
+  const LayerType* nearest = nullptr;
+  int best = 0;
+  for (const LayerType* candidate : AllLayerTypes()) {
+    const int distance = EditDistance(type, candidate->name);
+    if (nearest == nullptr || distance < best) {
+      nearest = candidate;
+      best = distance;
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "unknown layer type \"", type, "\" (the nearest known one is ", nearest->name, ")"));
+}
+
+// "2 bottoms, want 1", "0 weights, want 1 to 2", "0 tops, want at least 1".
+absl::Status WantCount(int found, absl::string_view noun, const Arity& arity) {
+  if (found >= arity.min && found <= arity.max) return absl::OkStatus();
+  std::string wanted = absl::StrCat(arity.min);
+  if (arity.max >= Arity::kAny) {
+    wanted = absl::StrCat("at least ", arity.min);
+  } else if (arity.max > arity.min) {
+    absl::StrAppend(&wanted, " to ", arity.max);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(found, " ", noun, found == 1 ? "" : "s", ", want ", wanted));
+}
+
+// The layer carries no *_param message but its own type's.
+absl::Status WantOwnParamOnly(const ulf::LayerParameter& param, const LayerType& type) {
+  constexpr int kFirstParamField = 101;
+  const google::protobuf::Descriptor* descriptor = ulf::LayerParameter::descriptor();
+  const google::protobuf::Reflection* reflection = ulf::LayerParameter::GetReflection();
+  const google::protobuf::FieldDescriptor* own =
+      type.param_field == 0 ? nullptr : descriptor->FindFieldByNumber(type.param_field);
+  for (int i = 0; i < descriptor->field_count(); ++i) {
+    const google::protobuf::FieldDescriptor* field = descriptor->field(i);
+    if (field->number() < kFirstParamField || field == own || !reflection->HasField(param, field)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("has a ", field->name(), ", but ", type.name, " takes ",
+                     own == nullptr ? "no *_param message" : absl::StrCat("only ", own->name())));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const std::vector<const LayerType*>& AllLayerTypes() {
+  static const auto& types = *new std::vector<const LayerType*>(SortedTypes());
+  return types;
+}
+
+absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& notices) {
+  struct Alias {
+    absl::string_view found, meant;
+  };
+  // Spellings of the layer guide's examples.
+  constexpr Alias kAliases[] = {{"rehshape_layer", "reshape_layer"}, {"reduce_layer", "sum_layer"}};
+  if (type == "multiply_concat_sum_layer") {
+    return absl::InvalidArgumentError(
+        "multiply_concat_sum_layer is not supported: the published format names it without a "
+        "definition");
+  }
+  absl::string_view name = type;
+  for (const Alias& alias : kAliases) {
+    if (type != alias.found) continue;
+    name = alias.meant;
+    notices.push_back(absl::StrCat("type \"", type, "\" is read as ", name));
+  }
+  const auto& types = AllLayerTypes();
+  const auto it = std::lower_bound(
+      types.begin(), types.end(), name,
+      [](const LayerType* row, absl::string_view wanted) { return row->name < wanted; });
+  if (it == types.end() || (*it)->name != name) return UnknownType(type);
+  return *it;
+}
+
+absl::StatusOr<std::unique_ptr<Layer>> ParseLayer(const ParseContext& ctx) {
+  ASSIGN_OR_RETURN(const LayerType* type, FindLayerType(ctx.param.type(), ctx.notices));
+  RETURN_IF_ERROR(WantOwnParamOnly(ctx.param, *type));
+  RETURN_IF_ERROR(WantCount(ctx.param.bottom_size(), "bottom", type->inputs));
+  RETURN_IF_ERROR(WantCount(ctx.param.top_size(), "top", type->outputs));
+  RETURN_IF_ERROR(WantCount(static_cast<int>(ctx.weights.size()), "weight", type->weights));
+  return type->parse(ctx);
+}
+
+}  // namespace ulfd::engine
