@@ -1,5 +1,5 @@
-// The tables of layer types, one per family (embedding.h has one more).  registry.cc lists them; the
-// linker cannot drop what is named there.
+// The tables of layer types, one per family; registry.cc lists them, so the linker keeps them.
+// embedding.h has one more.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_FAMILIES_H_
 #define ULFD_ENGINE_LAYERS_FAMILIES_H_
