@@ -129,14 +129,16 @@ class Fuse final : public Layer {
     RETURN_IF_ERROR(WantOneType(in));
     for (int i = 0; i < 2; ++i) RETURN_IF_ERROR(WantRank(in, i, 2, 2));
     const Dim common = in[common_].shape[0];
-    if (common.IsAds() || !CouldBeEqual(common, Dim::Of(1))) {
+    if (!CouldBeEqual(common, Dim::Of(1))) {
       return BadInput(common_, in[common_], "1 row (fuse_param.common_input_index names it)");
     }
     Dim rows = in[1 - common_].shape[0];
     if (rows == Dim::Of(1) && common.IsUsers()) rows = common;
     TensorSpec out{in[0].dtype, Shape({rows, Sum(in[0].shape[1], in[1].shape[1])}),
                    Level::kUnknown};
-    out.level = LevelOf(out.shape, in);
+    // Exports leave embedding_param.level at 0 for user features, too, so that the common input may look like the ads'.
+    // It has one row all the same, but then nothing is known of whose rows these are.
+    if (!common.IsAds()) out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
