@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/inference.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
 
@@ -68,6 +70,32 @@ GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> stat
   return specs;
 }
 
+namespace {
+
+// Values of which a layer says that they have the user's one row (fuse's common input, a literal
+// leading 1), and everything that those are computed from.
+std::vector<bool> UserValues(const Graph& graph) {
+  std::vector<bool> user(graph.values.size(), false);
+  std::vector<TensorSpec> inputs;
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(),
+                                    [&](ValueId id) { return user[id]; });
+    inputs.assign(node->inputs.size(), TensorSpec{});
+    node->layer->SuggestInputs(absl::MakeSpan(inputs));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (needed || inputs[i].level == Level::kUser) user[node->inputs[i]] = true;
+    }
+  }
+  return user;
+}
+
+void SetLevel(Level level, TensorSpec& spec) {
+  spec.level = level;
+  if (spec.shape.rank() > 0 && spec.shape[0].IsUnknown()) spec.shape[0] = RowsOf(level);
+}
+
+}  // namespace
+
 GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
                           absl::Span<const InputStatement> statements) {
   GraphSpecs specs = stated;
@@ -77,6 +105,28 @@ GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
     if (statement.level == Level::kUnknown || !statement.row_shape.empty()) continue;
     spec.level = statement.level;
     if (spec.shape.ranked() && spec.shape.rank() > 0) spec.shape[0] = RowsOf(statement.level);
+  }
+  const std::vector<bool> user = UserValues(graph);
+  std::vector<bool> free_length(graph.values.size(), false);
+  for (const Node& node : graph.nodes) {
+    if (node.type != "embedding_layer") continue;
+    for (size_t i = 0; i + 2 < node.inputs.size(); i += 3) {
+      free_length[node.inputs[i]] = free_length[node.inputs[i + 1]] = true;
+      // Ids and values go with their segments.
+      const bool of_user = user[node.inputs[i + 2]];
+      for (size_t part = 0; part < 3; ++part) {
+        TensorSpec& spec = specs[node.inputs[i + part]];
+        if (spec.level != Level::kUnknown) continue;
+        const Level level = of_user ? Level::kUser : Level::kAd;
+        if (part == 2) SetLevel(level, spec);
+        spec.level = level;
+      }
+    }
+  }
+  for (ValueId id : graph.inputs) {
+    if (specs[id].level != Level::kUnknown || !specs[id].shape.ranked() || free_length[id])
+      continue;
+    SetLevel(user[id] ? Level::kUser : Level::kAd, specs[id]);
   }
   return specs;
 }

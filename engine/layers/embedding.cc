@@ -41,7 +41,11 @@ struct Plan {
   std::vector<int64_t> widths;    // Per block.
 };
 
-Dim RowsOf(Level level) { return level == Level::kUser ? Dim::Users() : Dim::Ads(); }
+// Unknown for a level that nothing states.
+Dim RowsOf(Level level) {
+  if (level == Level::kUser) return Dim::Users();
+  return level == Level::kAd ? Dim::Ads() : Dim::Unknown();
+}
 
 std::string Named(const Feature& feature, int part) {
   return absl::StrCat("input \"", feature.name, kSuffixes[part], "\"");
@@ -95,7 +99,8 @@ class EmbeddingKernel final : public Kernel {
 // segments [rows] int32, ids
 //         per row; called <feature>.ids, <feature>.values, <feature>.segments.
 // Output  b block b of the configuration, [rows, columns of its items], level user or ad.
-// Params  embedding_param.embedding_conf_path; .level: 1 one row (the user's), 0 one row per ad.
+// Params  embedding_param.embedding_conf_path; .level: 1 one row (the user's), 0 one row per ad;
+//         left out, as in real exports: whatever the layers behind it and the request say.
 // Errors  A feature of a block without inputs; a table of another dim than configured; rows that
 // differ within a block;
 //         on requests, segments that do not sum to the ids, ids unknown to a table whose policy is
@@ -142,8 +147,10 @@ absl::StatusOr<std::unique_ptr<Layer>> Embedding::Parse(const ParseContext& ctx)
     return absl::InvalidArgumentError(absl::StrCat(ctx.param.top_size(), " tops, want ", blocks,
                                                    ", one per block_config of ", path));
   }
-  std::unique_ptr<Embedding> layer(
-      new Embedding(param.level() == 1 ? Level::kUser : Level::kAd, path));
+  std::unique_ptr<Embedding> layer(new Embedding(!param.has_level()   ? Level::kUnknown
+                                                 : param.level() == 1 ? Level::kUser
+                                                                      : Level::kAd,
+                                                 path));
   RETURN_IF_ERROR(layer->AddFeatures(ctx.param));
   for (int b = 0; b < blocks; ++b) {
     RETURN_IF_ERROR(Annotate(layer->AddBlock(*config, b, ctx.trunc_all),
@@ -260,10 +267,14 @@ absl::Status Embedding::CheckFeature(const Feature& feature,
 // before it.
 absl::Status Embedding::AddRows(const Feature& feature, const TensorSpec& segments,
                                 TensorSpec& block) const {
-  // Stated otherwise elsewhere: the rows are then whatever the request says.
-  if (segments.level < Level::kUnknown && segments.level > Level::kConstant &&
-      segments.level != level_) {
+  const bool first = block.level == Level::kConstant;
+  if (level_ == Level::kUnknown && first) {
+    block.level = segments.level;
+  } else if (segments.level < Level::kUnknown && segments.level > Level::kConstant &&
+             segments.level != block.level) {
+    // Stated otherwise elsewhere: the rows are then whatever the request says.
     block.level = Level::kUnknown;
+    if (!block.shape[0].IsConst()) block.shape[0] = Dim::Unknown();
   }
   const Dim rows = segments.shape.ranked() ? segments.shape[0] : Dim::Unknown();
   if (!CouldBeEqual(rows, block.shape[0])) {
@@ -278,7 +289,9 @@ absl::Status Embedding::AddRows(const Feature& feature, const TensorSpec& segmen
 absl::StatusOr<TensorSpecs> Embedding::Infer(absl::Span<const TensorSpec> in) const {
   TensorSpecs out;
   for (const int64_t width : plan_.widths) {
-    out.push_back(TensorSpec{DType::kFloat32, Shape({Dim::Unknown(), Dim::Of(width)}), level_});
+    // Constant: no feature yet.
+    const Level level = level_ == Level::kUnknown ? Level::kConstant : level_;
+    out.push_back(TensorSpec{DType::kFloat32, Shape({Dim::Unknown(), Dim::Of(width)}), level});
   }
   for (const Feature& feature : plan_.features) {
     RETURN_IF_ERROR(CheckFeature(feature, in));
@@ -288,6 +301,7 @@ absl::StatusOr<TensorSpecs> Embedding::Infer(absl::Span<const TensorSpec> in) co
     }
   }
   for (TensorSpec& block : out) {
+    if (block.level == Level::kConstant) block.level = Level::kUnknown;
     if (block.shape[0].IsUnknown() && block.level == level_) block.shape[0] = RowsOf(level_);
   }
   return out;

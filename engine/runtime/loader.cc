@@ -92,7 +92,7 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
                            .dtype = graph.values[id].dtype,
                            .shape = specs[id].shape,
                            .level = specs[id].level,
-                           .stated = stated[id].shape.ranked(),
+                           .stated = stated[id].level != Level::kUnknown,
                            .used = readers[id] > 0});
     executable.input_values.push_back(id);
   }

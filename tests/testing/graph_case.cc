@@ -115,7 +115,8 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
 CaseInputs::CaseInputs(const std::map<std::string, CaseArray>& arrays) {
   for (const auto& [name, array] : arrays) {
     engine::Tensor tensor;
-    std::vector<char>& buffer = buffers_[name];
+    const auto at = buffers_.try_emplace(name).first;  // The tensor's name points here.
+    std::vector<char>& buffer = at->second;
     if (array.dtype == "int64") {
       tensor.dtype = engine::DType::kInt64;
       buffer = ToBytes<int64_t>(array.values);
@@ -127,7 +128,7 @@ CaseInputs::CaseInputs(const std::map<std::string, CaseArray>& arrays) {
     }
     tensor.dims.assign(array.shape.begin(), array.shape.end());
     tensor.data = buffer.data();
-    tensors_.push_back({name, tensor});
+    tensors_.push_back({at->first, tensor});
   }
 }
 
