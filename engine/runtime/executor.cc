@@ -394,7 +394,10 @@ class Execution {
     for (size_t o = 0; o < tensors.out.size(); ++o) {
       tensors.out[o].data = ws_.data[step.node->outputs[o]];
     }
-    if (step.embedding) SetIdLengths(step, tensors, begin, rows);
+    if (step.embedding) {
+      SetIdLengths(step, tensors, begin, rows);
+      ws_.scratch.Reserve(static_cast<int64_t>(step.kernel->ScratchBytes(tensors.in)));
+    }
     RunContext context{.in = tensors.in,
                        .out = absl::MakeSpan(tensors.out),
                        .scratch = ws_.scratch.data(),

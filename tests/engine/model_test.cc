@@ -199,8 +199,9 @@ TEST_F(ModelTest, RefusesBadGraphsByLayer) {
       HasSubstr("layer 5 \"fc\" (inner_produkt_layer): "));
   case_.graph = kGraph;
   case_.weights_text = kWeights;
-  const size_t at = case_.weights_text.find("shape: 4 shape: 1");
-  case_.weights_text.replace(at, 17, "shape: 2 shape: 2");
+  const std::string four = "shape: 4 shape: 1 data: [1, 1, 1, 1]";
+  case_.weights_text.replace(case_.weights_text.find(four), four.size(),
+                             "shape: 2 shape: 1 data: [1, 1]");
   const auto model = Load();
   ASSERT_FALSE(model.ok());
   EXPECT_THAT(std::string(model.status().message()),
