@@ -286,7 +286,16 @@ class SliceRows final : public Layer {
       }
       pieces.push_back(std::move(piece));
     }
-    return Join(std::move(pieces), p.concat_dim());
+    int concat_dim = p.concat_dim();
+    if (concat_dim > 0 && concat_dim == static_cast<int>(pieces[0].shape.size())) {
+      // The layer guide's own example counts the rows, too; no other reading of it has a meaning.
+      --concat_dim;
+      ctx.notices.push_back(absl::StrCat("slice_param.concat_dim ", p.concat_dim(),
+                                         " is beyond a piece's dimensions; read as axis ",
+                                         p.concat_dim(),
+                                         " of the result, like the guide's example"));
+    }
+    return Join(std::move(pieces), concat_dim);
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     if (in[0].shape.rank() == 0) return BadInput(0, in[0], "rank 1 or more");
