@@ -49,6 +49,8 @@ class Kernel {
   // True: output 0 is input 0 under another shape; the executor shares the memory and does not call
   // Run.
   virtual bool IsView() const { return false; }
+  // Memory that the kernel holds beside the model's weights (copies laid out for speed).
+  virtual int64_t bytes() const { return 0; }
   // REQUIRES: the calling thread has one OpenMP thread (see engine/tensor/onednn.h).
   virtual absl::Status Run(RunContext& ctx) const = 0;
 };

@@ -58,6 +58,8 @@ class PackedMatrix {
   PackedMatrix& operator=(const PackedMatrix&) = delete;
 
   int64_t n() const { return n_; }
+  // Of the copy, if there is one.
+  int64_t bytes() const { return static_cast<int64_t>(owned_.size() * sizeof(float)); }
   // y[rows, n] = x[rows, k] * this (+ y).
   absl::Status Multiply(const float* x, int64_t rows, bool accumulate, float* y) const {
     return Gemm(false, false, rows, n_, k_, x, k_, data_, ld_, accumulate, y, n_);
@@ -147,6 +149,7 @@ class InnerProductKernel final : public Kernel {
  public:
   InnerProductKernel(const Matrix& matrix, const Bias& bias) : matrix_(matrix), bias_(bias) {}
 
+  int64_t bytes() const override { return matrix_.bytes(); }
   // A single row that a bias of several rows repeats is multiplied once, aside.
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
     if (!Expands(in[0])) return 0;
@@ -230,6 +233,7 @@ class InnerProductExKernel final : public Kernel {
   InnerProductExKernel(const Matrix& a, const Matrix& b, const Bias& bias)
       : matrices_{PackedMatrix(a), PackedMatrix(b)}, bias_(bias) {}
 
+  int64_t bytes() const override { return matrices_[0].bytes() + matrices_[1].bytes(); }
   // The product of a single row that several rows share.
   size_t ScratchBytes(absl::Span<const Tensor>) const override {
     return static_cast<size_t>(matrices_[0].n()) * sizeof(float);

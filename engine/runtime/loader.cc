@@ -260,6 +260,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   model->tables = resources.TakeTables();
   info.content_hash = hasher.Hex();
   info.memory_bytes = info.weight_bytes + info.table_bytes;
+  for (const Step& step : model->executable.plan->steps) info.memory_bytes += step.kernel->bytes();
   return model;
 }
 
