@@ -49,6 +49,9 @@ absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 // content in a message.
 std::string Quote(absl::string_view text);
 
+// Whether `text` is valid UTF-8.  Names from files end up in messages and replies, which must be.
+bool IsUtf8(absl::string_view text);
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_WEIGHTS_FILE_H_

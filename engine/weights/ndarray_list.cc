@@ -150,6 +150,9 @@ absl::StatusOr<NpzArrays> ParseNdarrayList(absl::string_view content) {
     absl::string_view bytes;
     RETURN_IF_ERROR(cursor.Get(what, length));
     RETURN_IF_ERROR(cursor.Take(what, length, bytes));
+    if (!IsUtf8(bytes)) {
+      return absl::InvalidArgumentError(absl::StrCat(what, ": ", Quote(bytes), " is not UTF-8"));
+    }
     if (!by_name.emplace(CutPrefix(bytes), std::move(arrays[i])).second) {
       return absl::InvalidArgumentError(absl::StrCat("array ", Quote(bytes), ": occurs twice"));
     }

@@ -173,6 +173,10 @@ absl::StatusOr<NpzArrays> ReadArchive(zip_t* zip, int64_t file_bytes) {
       return absl::InvalidArgumentError(absl::StrCat("member ", i, ": ", zip_strerror(zip)));
     }
     const absl::string_view member = stat.name;
+    if (!IsUtf8(member)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("member ", Quote(member), ": want a name in UTF-8"));
+    }
     if (!absl::EndsWith(member, kSuffix)) {
       return absl::InvalidArgumentError(
           absl::StrCat("member ", Quote(member), ": want a name that ends in .npy"));

@@ -7,6 +7,7 @@
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <google/protobuf/message.h>
+#include <google/protobuf/stubs/logging.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/unknown_field_set.h>
 #include <google/protobuf/wire_format_lite.h>
@@ -70,25 +71,45 @@ std::string MissingField(const pb::Message& message, const std::string& path) {
   return absl::StrCat("required field ", path, " of ", message.GetTypeName(), " is missing");
 }
 
-// The path of the first field that the schema lacks ("layer_params[3].field 7"); empty if there is
-// none.
-std::string FindUnknownField(const pb::Message& message) {
+std::string FindBadField(const pb::Message& message);
+
+// FindBadField within the values of one field of `message`.
+std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* field) {
+  const pb::Reflection& reflection = *message.GetReflection();
+  const bool repeated = field->is_repeated();
+  const int n = repeated ? reflection.FieldSize(message, field) : 1;
+  for (int i = 0; i < n; ++i) {
+    const std::string name = repeated ? absl::StrCat(field->name(), "[", i, "]") : field->name();
+    if (field->type() == pb::FieldDescriptor::TYPE_STRING) {
+      std::string scratch;
+      const std::string& text =
+          repeated ? reflection.GetRepeatedStringReference(message, field, i, &scratch)
+                   : reflection.GetStringReference(message, field, &scratch);
+      if (!IsUtf8(text)) return absl::StrCat(name, " ", Quote(text), " is not UTF-8");
+      continue;
+    }
+    const std::string inner =
+        FindBadField(repeated ? reflection.GetRepeatedMessage(message, field, i)
+                              : reflection.GetMessage(message, field));
+    if (!inner.empty()) return absl::StrCat(name, ".", inner);
+  }
+  return "";
+}
+
+// The path of the first field that the schema lacks ("layer_params[3].field 7 is unknown") or
+// string that is not UTF-8, and so could not be sent on in a reply; empty if there is none.
+std::string FindBadField(const pb::Message& message) {
   const pb::Reflection& reflection = *message.GetReflection();
   const pb::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
-  if (!unknown.empty()) return absl::StrCat("field ", unknown.field(0).number());
+  if (!unknown.empty()) return absl::StrCat("field ", unknown.field(0).number(), " is unknown");
   std::vector<const pb::FieldDescriptor*> fields;
   reflection.ListFields(message, &fields);
   for (const pb::FieldDescriptor* field : fields) {
-    if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE) continue;
-    const bool repeated = field->is_repeated();
-    const int n = repeated ? reflection.FieldSize(message, field) : 1;
-    for (int i = 0; i < n; ++i) {
-      const std::string inner =
-          FindUnknownField(repeated ? reflection.GetRepeatedMessage(message, field, i)
-                                    : reflection.GetMessage(message, field));
-      if (inner.empty()) continue;
-      return absl::StrCat(field->name(), repeated ? absl::StrCat("[", i, "]") : "", ".", inner);
+    if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE &&
+        field->type() != pb::FieldDescriptor::TYPE_STRING) {
+      continue;
     }
+    if (std::string bad = FindBadValue(message, field); !bad.empty()) return bad;
   }
   return "";
 }
@@ -141,6 +162,7 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
         source, ": ", text.size(), " bytes of protobuf text, want at most ", kMaxBytes));
   }
   if (absl::StartsWith(text, "\xef\xbb\xbf")) text.remove_prefix(3);  // Byte order mark.
+  const pb::LogSilencer silencer;  // What is wrong is in the status.
   FirstError errors;
   pb::TextFormat::ParseInfoTree locations;
   pb::TextFormat::Parser parser;
@@ -151,6 +173,9 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
   pb::io::ArrayInputStream in(text.data(), static_cast<int>(text.size()));
   if (!parser.Parse(&in, &message)) {
     return absl::InvalidArgumentError(absl::StrCat(source, ":", errors.text()));
+  }
+  if (const std::string bad = FindBadField(message); !bad.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", bad));
   }
   std::vector<std::string> missing;
   message.FindInitializationErrors(&missing);
@@ -167,6 +192,7 @@ absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
     return absl::InvalidArgumentError(
         absl::StrCat(prefix, bytes.size(), " bytes, want at most ", kMaxBytes));
   }
+  const pb::LogSilencer silencer;  // What is wrong is in the status.
   pb::io::CodedInputStream in(reinterpret_cast<const uint8_t*>(bytes.data()),
                               static_cast<int>(bytes.size()));
   in.SetTotalBytesLimit(static_cast<int>(kMaxBytes));
@@ -174,8 +200,8 @@ absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
     return absl::InvalidArgumentError(absl::StrCat(
         prefix, "truncated or broken: ", DescribeBreak(bytes, *message.GetDescriptor())));
   }
-  if (const std::string unknown = FindUnknownField(message); !unknown.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(prefix, "unknown ", unknown));
+  if (const std::string bad = FindBadField(message); !bad.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(prefix, bad));
   }
   std::vector<std::string> missing;
   message.FindInitializationErrors(&missing);

@@ -92,7 +92,21 @@ TEST(ParseBinaryProto, RefusesUnknownFields) {
   auto* layer = net.add_layer_params();
   layer->GetReflection()->MutableUnknownFields(layer)->AddVarint(900, 1);
   EXPECT_EQ(BinaryError(net.SerializeAsString()),
-            "g.ulf: binary ulf.NetParameter: unknown layer_params[1].field 900");
+            "g.ulf: binary ulf.NetParameter: layer_params[1].field 900 is unknown");
+}
+
+TEST(ParseProto, RefusesTextThatIsNotUtf8) {
+  EXPECT_EQ(TextError("layer_params { name: \"caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x99\x82\" }"), "");
+  for (const char* bad : {"\xff", "\xc3", "\xc0\xaf", "\xed\xa0\x80", "\xf4\x90\x80\x80",
+                          "\xe2\x82x", "\x80", "\xe0\x80\x80", "\xf0\x80\x80\x80"}) {
+    ulf::NetParameter net;
+    net.add_layer_params()->add_bottom(bad);
+    EXPECT_THAT(BinaryError(net.SerializeAsString()),
+                HasSubstr("NetParameter: layer_params[0].bottom[0] \""))
+        << bad;
+  }
+  EXPECT_EQ(TextError("layer_params { name: \"a\\377\" }"),
+            "g.txt: layer_params[0].name \"a\\xff\" is not UTF-8");
 }
 
 TEST(ParseBinaryProto, NamesMissingRequiredFields) {

@@ -160,6 +160,8 @@ TEST_F(WeightsTest, RefusesBrokenNdarrayLists) {
             ": NDArray list: array 0 of 1: storage 1, want 0 (dense)");
   EXPECT_EQ(ReadError(List({{"arg:w", Array({1}, 0, "abcd")}, {"w", Array({1}, 0, "abcd")}})),
             ": NDArray list: array \"w\": occurs twice");
+  EXPECT_EQ(ReadError(List({{"w\xff", Array({1}, 0, "abcd")}})),
+            ": NDArray list: name of array 0: \"w\\xff\" is not UTF-8");
   std::string many = good;
   many[16] = '\x7f';
   EXPECT_EQ(ReadError(many), ": NDArray list: claims 127 arrays in 81 bytes");
