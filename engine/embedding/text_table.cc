@@ -73,7 +73,8 @@ class TextTableLoader {
 
   absl::Status ReadLines() {
     ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path_));
-    std::vector<char> buffer(kChunkBytes);
+    // One byte more than a small file tells whether it grew.
+    std::vector<char> buffer(std::min(kChunkBytes, static_cast<size_t>(file.size()) + 1));
     size_t begin = 0, end = 0;
     int64_t total = 0;
     bool at_end = false;
