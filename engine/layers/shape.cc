@@ -75,7 +75,7 @@ class Reshape final : public Layer {
                              in[0].level == Level::kUser;
       if (sizes_[i] == 0 || user_rows) {
         if (i >= static_cast<int>(left.size())) {
-          return Mismatch(in[0], absl::StrCat("place ", i, " of the input"));
+          return Mismatch(in[0], absl::StrCat("a dimension at place ", i));
         }
         dims[i] = std::exchange(left[i], Dim::Of(1));
       } else if (sizes_[i] == -1) {

@@ -136,8 +136,9 @@ class Fuse final : public Layer {
     if (rows == Dim::Of(1) && common.IsUsers()) rows = common;
     TensorSpec out{in[0].dtype, Shape({rows, Sum(in[0].shape[1], in[1].shape[1])}),
                    Level::kUnknown};
-    // Exports leave embedding_param.level at 0 for user features, too, so that the common input may look like the ads'.
-    // It has one row all the same, but then nothing is known of whose rows these are.
+    // Exports leave embedding_param.level at 0 for user features, too, so that the common input may
+    // look like the ads'. It has one row all the same, but then nothing is known of whose rows
+    // these are.
     if (!common.IsAds()) out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }

@@ -1,0 +1,156 @@
+// The table of layer types and the checks that all types share, by exact text.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/registry.h"
+
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class NoFiles final : public ModelResources {
+ public:
+  absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override {
+    return absl::NotFoundError(path);
+  }
+  absl::StatusOr<TableRef> Table(const std::string& name) override {
+    return absl::NotFoundError(name);
+  }
+};
+
+// The message of parsing `text` with `weights` vectors of two values as weights; "" if it parses.
+std::string ParseError(const std::string& text, int weights = 0) {
+  ulf::LayerParameter param;
+  if (!google::protobuf::TextFormat::ParseFromString(text, &param)) return "text does not parse";
+  const std::vector<float> values = {1, 2};
+  std::vector<Weight> blobs(weights);
+  for (Weight& w : blobs) {
+    w.dims = {2};
+    w.data = values;
+  }
+  NoFiles files;
+  Notices notices;
+  const auto layer =
+      ParseLayer({.param = param, .weights = blobs, .resources = files, .notices = notices});
+  EXPECT_TRUE(layer.ok() || layer.status().code() == absl::StatusCode::kInvalidArgument);
+  return std::string(layer.status().message());
+}
+
+TEST(Registry, HasEveryTypeOfTheGuideOnce) {
+  std::vector<std::string> names;
+  for (const LayerType* type : AllLayerTypes()) names.emplace_back(type->name);
+  EXPECT_THAT(
+      names,
+      ElementsAre("add_layer", "batchdot_layer", "bn_layer", "broadcast_to_layer", "concat_layer",
+                  "constant_layer", "dice_layer", "div_layer", "embedding_layer", "fuse_layer",
+                  "gru_layer", "inner_product_layer", "inner_product_layer_ex", "multiply_layer",
+                  "prelu_layer", "relu_layer", "reshape_layer", "sigmoid_layer", "slice_layer",
+                  "softmax_layer", "sub_layer", "sum_layer", "tanh_layer", "where_layer"));
+}
+
+TEST(Registry, RowsAreComplete) {
+  for (const LayerType* type : AllLayerTypes()) {
+    EXPECT_FALSE(type->summary.empty()) << type->name;
+    EXPECT_NE(type->parse, nullptr) << type->name;
+    EXPECT_GE(type->outputs.min, 1) << type->name;
+    EXPECT_LE(type->inputs.min, type->inputs.max) << type->name;
+    EXPECT_LE(type->weights.min, type->weights.max) << type->name;
+    if (type->param_field != 0) {
+      const auto* field = ulf::LayerParameter::descriptor()->FindFieldByNumber(type->param_field);
+      ASSERT_NE(field, nullptr) << type->name;
+      EXPECT_NE(field->message_type(), nullptr) << type->name;
+    }
+  }
+}
+
+TEST(Registry, FindsTypesByNameWithoutNotice) {
+  for (const LayerType* type : AllLayerTypes()) {
+    Notices notices;
+    const auto found = FindLayerType(type->name, notices);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, type);
+    EXPECT_THAT(notices, IsEmpty());
+  }
+}
+
+TEST(Registry, ReadsTheGuidesSpellingsWithANotice) {
+  Notices notices;
+  auto found = FindLayerType("rehshape_layer", notices);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ((*found)->name, "reshape_layer");
+  found = FindLayerType("reduce_layer", notices);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ((*found)->name, "sum_layer");
+  EXPECT_THAT(notices, ElementsAre("type \"rehshape_layer\" is read as reshape_layer",
+                                   "type \"reduce_layer\" is read as sum_layer"));
+}
+
+TEST(Registry, RefusesUnknownTypes) {
+  EXPECT_EQ(ParseError("type: 'sigmod_layer'"),
+            "unknown layer type \"sigmod_layer\" (the nearest known one is sigmoid_layer)");
+  EXPECT_EQ(ParseError("type: 'Softmax_layer'"),
+            "unknown layer type \"Softmax_layer\" (the nearest known one is softmax_layer)");
+  EXPECT_EQ(ParseError("type: 'inner_product_layerex'"),
+            "unknown layer type \"inner_product_layerex\" (the nearest known one is "
+            "inner_product_layer_ex)");
+  EXPECT_EQ(ParseError("name: 'x'"), "the layer has no type");
+  EXPECT_EQ(ParseError("type: 'multiply_concat_sum_layer'"),
+            "multiply_concat_sum_layer is not supported: the published format names it without a "
+            "definition");
+  // Part of the graph, not a computation.
+  EXPECT_EQ(ParseError("type: 'input_layer'").substr(0, 32), "unknown layer type \"input_layer\"");
+}
+
+TEST(Registry, ChecksTheNumberOfBottomsTopsAndWeights) {
+  EXPECT_EQ(ParseError("type: 'relu_layer' bottom: 'x' top: 'y'"), "");
+  EXPECT_EQ(ParseError("type: 'relu_layer' top: 'y'"), "0 bottoms, want 1");
+  EXPECT_EQ(ParseError("type: 'relu_layer' bottom: 'x'"), "0 tops, want 1");
+  EXPECT_EQ(ParseError("type: 'div_layer' bottom: 'x' top: 'y'"), "1 bottom, want 2");
+  EXPECT_EQ(ParseError("type: 'broadcast_to_layer' bottom: 'a' bottom: 'b' bottom: 'c' top: 'y'"),
+            "3 bottoms, want 1 to 2");
+  EXPECT_EQ(ParseError("type: 'concat_layer' top: 'y'"), "0 bottoms, want at least 1");
+  EXPECT_EQ(ParseError("type: 'relu_layer' bottom: 'x' top: 'y'", 1), "1 weight, want 0");
+  EXPECT_EQ(ParseError("type: 'inner_product_layer' bottom: 'x' top: 'y'", 3),
+            "3 weights, want 1 to 2");
+}
+
+// Every message that a layer may carry, under every type that must not carry it.
+TEST(Registry, RefusesParametersOfOtherTypes) {
+  EXPECT_EQ(
+      ParseError("type: 'add_layer' bottom: 'a' bottom: 'b' top: 'y' concat_param { dim: 1 }"),
+      "has a concat_param, but add_layer takes no *_param message");
+  EXPECT_EQ(ParseError("type: 'bn_layer' bottom: 'a' top: 'y' bn_param { } dice_param { }", 4),
+            "has a dice_param, but bn_layer takes only bn_param");
+  const auto* descriptor = ulf::LayerParameter::descriptor();
+  int messages = 0;
+  for (const LayerType* type : AllLayerTypes()) {
+    for (int i = 0; i < descriptor->field_count(); ++i) {
+      const auto* field = descriptor->field(i);
+      if (field->message_type() == nullptr || field->number() == type->param_field) continue;
+      ulf::LayerParameter param;
+      param.set_type(std::string(type->name));
+      param.GetReflection()->MutableMessage(&param, field);
+      NoFiles files;
+      Notices notices;
+      const auto layer = ParseLayer({.param = param, .resources = files, .notices = notices});
+      EXPECT_THAT(std::string(layer.status().message()),
+                  ::testing::StartsWith("has a " + field->name() + ", but "))
+          << type->name;
+      ++messages;
+    }
+  }
+  EXPECT_GT(messages, 300);
+}
+
+}  // namespace
+}  // namespace ulfd::engine
