@@ -1,5 +1,6 @@
 // RETURN_IF_ERROR and ASSIGN_OR_RETURN: the only macros of the code base (Debian's Abseil ships
-// none). SPDX-License-Identifier: Apache-2.0
+// none).
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_STATUS_MACROS_H_
 #define ULFD_ENGINE_STATUS_MACROS_H_
 

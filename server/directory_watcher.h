@@ -1,5 +1,6 @@
 // Wakes the repository's poll when something in a directory changes (inotify).  Only ever a hint:
-// the poll finds every change by itself, a little later. SPDX-License-Identifier: Apache-2.0
+// the poll finds every change by itself, a little later.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_DIRECTORY_WATCHER_H_
 #define ULFD_SERVER_DIRECTORY_WATCHER_H_
 

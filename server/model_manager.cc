@@ -2,7 +2,8 @@
 //
 // What blocks on what: mu_ guards the bookkeeping and is held for short computations only, never
 // during I/O, a load, or a call of the observer.  snapshot_mu_ guards one pointer.  Find takes only
-// snapshot_mu_.  Order: mu_ before snapshot_mu_. SPDX-License-Identifier: Apache-2.0
+// snapshot_mu_.  Order: mu_ before snapshot_mu_.
+// SPDX-License-Identifier: Apache-2.0
 #include "server/model_manager.h"
 
 #include <sys/stat.h>

@@ -5,8 +5,8 @@
 // check or free ever runs on a calling thread: loads run on the manager's loader thread, frees on
 // its reaper thread (a ModelHandle dropped elsewhere only queues the model).  There is no
 // spontaneous unloading: a version that serves goes on serving until its replacement is published
-// or its directory is gone for good and the policy no longer wants it. SPDX-License-Identifier:
-// Apache-2.0
+// or its directory is gone for good and the policy no longer wants it.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_MODEL_MANAGER_H_
 #define ULFD_SERVER_MODEL_MANAGER_H_
 

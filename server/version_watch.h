@@ -1,6 +1,7 @@
 // One version directory over time: whether it has settled, whether its content is served, refused
 // or worth a load.  Pure state, no I/O, no thread: the manager feeds it what it saw and asks what
-// to do. SPDX-License-Identifier: Apache-2.0
+// to do.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_VERSION_WATCH_H_
 #define ULFD_SERVER_VERSION_WATCH_H_
 

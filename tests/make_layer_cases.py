@@ -54,7 +54,7 @@ class Cases:
         return f32(*shape, rng=self.rng)
 
     def add(self, name, layer_type, inputs=(), param='', weights=(), error='', notices=(), guide_eps=False,
-            tolerance=0, source='seeds/000', ours_only=False, arg_names=(), tops=1, bottoms=None, alias='',
+            tolerance=0, source='ULF guide', ours_only=False, arg_names=(), tops=1, bottoms=None, alias='',
             confs=(), tables=(), expected=None):
         """One case.  `expected` replaces the reference's outputs where those are not what the format says."""
         bottoms = ['x%d' % i for i in range(len(inputs))] if bottoms is None else bottoms
@@ -387,7 +387,7 @@ def shapes(c):
     x = f(2, 8)
     c.add('slice_of_the_guide_counts_the_rows', t, [x],
           'slice_param { concat_dim: 2 slices { offset: 0 shape: 2 shape: 1 } slices { offset: 4 shape: 2 shape: 2 } }',
-          source='seeds/000: its own example, which the reference refuses',
+          source='ULF guide: its own example, which the reference refuses',
           expected=[np.concatenate([x[:, 0:2].reshape(2, 2, 1), x[:, 4:8].reshape(2, 2, 2)], axis=2)],
           notices=['slice_param.concat_dim 2 is beyond a piece\'s dimensions; read as axis 2 of the result, like the '
                    'guide\'s example'])

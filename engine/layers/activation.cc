@@ -33,10 +33,12 @@ class ReluKernel final : public Kernel {
 };
 
 // relu_layer: y = max(x, 0).
-// Input   0 x f32, any shape and level.           Weights none.
-// Output  0 shape and level of x.                 Params  none.
+// Input   0 x f32, any shape and level.
+// Weights none.
+// Output  0 shape and level of x.
+// Params  none.
 // Errors  InvalidArgument for another type.
-// Source  seeds/000; x-deeplearning blaze/operator/op/relu_op.
+// Source  ULF guide; x-deeplearning blaze/operator/op/relu_op.
 class Relu final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
@@ -67,10 +69,12 @@ class EltwiseKernel final : public Kernel {
 };
 
 // sigmoid_layer: y = 1 / (1 + exp(-x)).  tanh_layer: y = tanh(x).
-// Input   0 x f32, any shape and level.           Weights none.
-// Output  0 shape and level of x.                 Params  none.
+// Input   0 x f32, any shape and level.
+// Weights none.
+// Output  0 shape and level of x.
+// Params  none.
 // Errors  InvalidArgument for another type.
-// Source  seeds/000; x-deeplearning blaze/operator/op/{sigmoid,tanh}_op.
+// Source  ULF guide; x-deeplearning blaze/operator/op/{sigmoid,tanh}_op.
 template <Eltwise::Function kFunction>
 class Smooth final : public Layer {
  public:
@@ -112,10 +116,12 @@ class PreluKernel final : public Kernel {
 };
 
 // prelu_layer: y = x > 0 ? x : slope * x.
-// Input   0 x f32, any shape.   Weights 0 slope, any shape; it repeats along the flattened x, whose
-// size it divides. Output  0 shape of x; level of x if the slope fits the rows. Params  none.
+// Input   0 x f32, any shape.
+// Weights 0 slope, any shape; it repeats along the flattened x, whose size it divides.
+// Output  0 shape of x; level of x if the slope fits the rows.
+// Params  none.
 // Errors  InvalidArgument if the slope is empty or does not divide x.
-// Source  seeds/000; x-deeplearning blaze/operator/op/prelu_op (index modulo size).
+// Source  ULF guide; x-deeplearning blaze/operator/op/prelu_op (index modulo size).
 class Prelu final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -180,11 +186,13 @@ class DiceKernel final : public Kernel {
 };
 
 // dice_layer: y = p*x + (1-p)*gamma*x,  p = sigmoid((x - mean) / sqrt(var + eps)).
-// Input   0 x f32, any shape.   Weights 0 gamma, 1 mean, 2 var; they repeat along the flattened x,
-// whose size they divide. Output  0 shape of x; level of x if the parameters fit the rows. Params
-// dice_param.eps, default 1e-8 (eps_defaults GUIDE: 0.01), >= 0. Errors  InvalidArgument if a
-// parameter is empty or does not divide x, or eps is negative. Source  arXiv:1706.06978; seeds/000;
-// x-deeplearning blaze/operator/op/dice_op (which ignores eps; we do not).
+// Input   0 x f32, any shape.
+// Weights 0 gamma, 1 mean, 2 var; they repeat along the flattened x, whose size they divide.
+// Output  0 shape of x; level of x if the parameters fit the rows.
+// Params  dice_param.eps, default 1e-8 (eps_defaults GUIDE: 0.01), >= 0.
+// Errors  InvalidArgument if a parameter is empty or does not divide x, or eps is negative.
+// Source  arXiv:1706.06978; ULF guide; x-deeplearning blaze/operator/op/dice_op (which ignores eps;
+//         we do not).
 class Dice final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -303,11 +311,12 @@ class SoftmaxKernel final : public Kernel {
 };
 
 // softmax_layer: y = exp(x - max) / sum(exp(x - max)) along one axis.
-// Input   0 x f32, any rank above the axis.       Weights none.
+// Input   0 x f32, any rank above the axis.
+// Weights none.
 // Output  0 shape of x; level of x, unknown if the axis is 0 (rows depend on each other).
-// Params  softmax_param.dim, default 1.  softmax_param.use_bias has no effect on inference.
+// Params  softmax_param.dim, default 1. softmax_param.use_bias has no effect on inference.
 // Errors  InvalidArgument for another type, an axis that x lacks, or an axis of length 0.
-// Source  seeds/000; x-deeplearning blaze/operator/op/softmax_op.
+// Source  ULF guide; x-deeplearning blaze/operator/op/softmax_op.
 class Softmax final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -85,11 +85,13 @@ class BinaryKernel final : public Kernel {
 };
 
 // add_layer, sub_layer, multiply_layer, div_layer: y = a op b.
-// Input   0 a, 1 b, f32, any rank, any level; numpy broadcasting both ways.      Weights none.
-// Output  0 the broadcast shape; level of the higher input if its rows lead.     Params  none.
-// Errors  InvalidArgument for a type other than float32 and for shapes that do not broadcast.  x /
-// 0 is IEEE. Source  seeds/000 (layer guide); x-deeplearning
-// blaze/operator/op/{add,sub,mul,div}_op.
+// Input   0 a, 1 b, f32, any rank, any level; numpy broadcasting both ways.
+// Weights none.
+// Output  0 the broadcast shape; level of the higher input if its rows lead.
+// Params  none.
+// Errors  InvalidArgument for a type other than float32 and for shapes that do not broadcast. x / 0
+//         is IEEE.
+// Source  ULF guide; x-deeplearning blaze/operator/op/{add,sub,mul,div}_op.
 template <BinaryRunFn* kRun>
 class Binary final : public Layer {
  public:
@@ -162,10 +164,12 @@ class WhereKernel final : public Kernel {
 };
 
 // where_layer: y = cond > 0 ? a : b.
-// Input   0 cond int32 or int64, 1 a f32, 2 b f32, any rank; numpy broadcasting.  Weights none.
-// Output  0 the broadcast shape, f32; level of the highest input if its rows lead.  Params  none.
+// Input   0 cond int32 or int64, 1 a f32, 2 b f32, any rank; numpy broadcasting.
+// Weights none.
+// Output  0 the broadcast shape, f32; level of the highest input if its rows lead.
+// Params  none.
 // Errors  InvalidArgument for other types and for shapes that do not broadcast.
-// Source  seeds/000; x-deeplearning blaze/operator/op/where_op.
+// Source  ULF guide; x-deeplearning blaze/operator/op/where_op.
 class Where final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
@@ -239,11 +243,14 @@ class SumKernel final : public Kernel {
 };
 
 // sum_layer: y = sum of x along one axis, which is dropped.
-// Input   0 x f32, any rank above the axis.       Weights none.
+// Input   0 x f32, any rank above the axis.
+// Weights none.
 // Output  0 shape without the axis; level of x, unknown if the axis is 0 (rows are summed away).
 // Params  sum_param.dim, default 1; of several only the first counts (a notice), an empty list is
-// refused. Errors  InvalidArgument for another type and an axis that x lacks. Source  seeds/000
-// (there also spelt reduce_layer); x-deeplearning blaze/operator/op/reduce_sum_op.
+//         refused.
+// Errors  InvalidArgument for another type and an axis that x lacks.
+// Source  ULF guide (there also spelt reduce_layer); x-deeplearning
+//         blaze/operator/op/reduce_sum_op.
 class SumAxis final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

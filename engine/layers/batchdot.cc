@@ -127,13 +127,15 @@ class BatchDotKernel final : public Kernel {
 
 // batchdot_layer: y[i] = a[i] * b[i] (matrix product), each operand transposed if asked for.
 // Input   0 a [..., M, K], 1 b [..., K, N], f32, rank 2 or more; a [n, m] counts as [n, m, 1], b
-// [n, k] as [n, 1, k],
-//         before transposition.  Leading dimensions broadcast.                     Weights none.
+//         [n, k] as [n, 1, k], before transposition. Leading dimensions broadcast.
+// Weights none.
 // Output  0 [..., M, N], at least rank 3; level of the higher input.
 // Params  batch_dot_param.transpose_a, default false; batch_dot_param.transpose_b, default true,
-// also without the message. Errors  InvalidArgument for another type or rank, K that differs,
-// leading dimensions that do not broadcast. Source  seeds/000; x-deeplearning
-// blaze/operator/op/batchdot_op (which leaves its operands reshaped; we do not).
+//         also without the message.
+// Errors  InvalidArgument for another type or rank, K that differs, leading dimensions that do not
+//         broadcast.
+// Source  ULF guide; x-deeplearning blaze/operator/op/batchdot_op (which leaves its operands
+//         reshaped; we do not).
 class BatchDot final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

@@ -3,7 +3,8 @@
 // Life of a layer: Parse (typed parameters, everything validated) -> Infer (the only place where
 // shapes and levels are computed: at load with symbolic dimensions, on a request with numbers) ->
 // Lower (composite types) or Prepare (weights laid out for speed) -> Run (const, shared by all
-// workers, no locks). SPDX-License-Identifier: Apache-2.0
+// workers, no locks).
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_LAYER_H_
 #define ULFD_ENGINE_LAYERS_LAYER_H_
 

@@ -53,13 +53,14 @@ class BnKernel final : public Kernel {
 // The mean is subtracted first, never folded into beta: real models (tdm_dnn) have means of 5e5
 // whose product with gamma / sqrt(var) would cancel against x's and leave nothing of a float.
 // oneDNN's batch normalisation normalises over axis 1 only and wants all parameters of that length,
-// so it does not fit the repeating ones. Input   0 x f32, any shape.   Weights 0 beta, 1 gamma, 2
-// mean, 3 var; they repeat along the flattened x, whose size
-//                               they divide (usually: one value per element of the last dimension).
+// so it does not fit the repeating ones.
+// Input   0 x f32, any shape.
+// Weights 0 beta, 1 gamma, 2 mean, 3 var; they repeat along the flattened x, whose size they divide
+//         (usually: one value per element of the last dimension).
 // Output  0 shape of x; level of x if the parameters fit the rows.
 // Params  bn_param.eps, default 0.001 (eps_defaults GUIDE: 0.01), >= 0.
 // Errors  InvalidArgument if a parameter is empty or does not divide x, or eps is negative.
-// Source  seeds/000; x-deeplearning blaze/operator/op/batch_normalization_op.
+// Source  ULF guide; x-deeplearning blaze/operator/op/batch_normalization_op.
 class Bn final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

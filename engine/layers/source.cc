@@ -30,11 +30,13 @@ class ConstantKernel final : public Kernel {
 };
 
 // constant_layer: a tensor that is part of the graph.
-// Input   none; one bottom, as in the layer guide's example, is ignored with a notice.    Weights
-// none. Output  0 the blob's shape, f32, level constant. Params  constant_param.blob_data: shape
-// and data. Errors  InvalidArgument if the message is absent, a size is negative or the number of
-// values differs from the shape. Source  seeds/000; x-deeplearning
-// blaze/operator/op/constant_fill_op.
+// Input   none; one bottom, as in the layer guide's example, is ignored with a notice.
+// Weights none.
+// Output  0 the blob's shape, f32, level constant.
+// Params  constant_param.blob_data: shape and data.
+// Errors  InvalidArgument if the message is absent, a size is negative or the number of values
+//         differs from the shape.
+// Source  ULF guide; x-deeplearning blaze/operator/op/constant_fill_op.
 class Constant final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
@@ -100,13 +102,14 @@ class FuseKernel final : public Kernel {
 };
 
 // fuse_layer: two inputs side by side, the one row of the common input repeated.
-// Input   0, 1: one is the common one, [1, a]; the other is [N, b]; one type.             Weights
-// none. Output  0 [N, a + b], columns in the order of the inputs; level of the other input. Params
-// fuse_param.common_input_index: which input is the common one, default 0 without the message; of
-// several values
-//         only the first counts (a notice), an empty list is refused.
+// Input   0, 1: one is the common one, [1, a]; the other is [N, b]; one type.
+// Weights none.
+// Output  0 [N, a + b], columns in the order of the inputs; level of the other input.
+// Params  fuse_param.common_input_index: which input is the common one, default 0 without the
+//         message; of several values only the first counts (a notice), an empty list is refused.
 // Errors  InvalidArgument for ranks other than 2, types that differ, a common input of more than 1
-// row. Source  seeds/000; x-deeplearning blaze/operator/op/fused_op.
+//         row.
+// Source  ULF guide; x-deeplearning blaze/operator/op/fused_op.
 class Fuse final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {

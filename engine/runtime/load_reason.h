@@ -1,5 +1,6 @@
 // Why a load failed, as one of a bounded set of words: fit for a metric's label, which a message is
-// not. SPDX-License-Identifier: Apache-2.0
+// not.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_LOAD_REASON_H_
 #define ULFD_ENGINE_RUNTIME_LOAD_REASON_H_
 

@@ -1,5 +1,6 @@
 // A loaded model: from a version directory to scores.  This is the whole interface of the engine to
-// the daemon and the tools. SPDX-License-Identifier: Apache-2.0
+// the daemon and the tools.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_MODEL_H_
 #define ULFD_ENGINE_RUNTIME_MODEL_H_
 

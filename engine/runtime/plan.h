@@ -1,5 +1,6 @@
 // What is decided at load about running a graph: the order of its steps, the cut between the user's
-// part and the ads' part, and how many ads make a tile. SPDX-License-Identifier: Apache-2.0
+// part and the ads' part, and how many ads make a tile.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_PLAN_H_
 #define ULFD_ENGINE_RUNTIME_PLAN_H_
 

@@ -1,5 +1,6 @@
 // The files that layers ask for while a model loads: embedding configurations and tables, each read
-// once. SPDX-License-Identifier: Apache-2.0
+// once.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_RESOURCES_H_
 #define ULFD_ENGINE_RUNTIME_RESOURCES_H_
 

@@ -1,6 +1,6 @@
 // An annotated std::mutex: visible to clang's -Wthread-safety and to ThreadSanitizer (Debian's
-// absl::Mutex is not to the latter, std::mutex not to the former). SPDX-License-Identifier:
-// Apache-2.0
+// absl::Mutex is not to the latter, std::mutex not to the former).
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_MUTEX_H_
 #define ULFD_ENGINE_TENSOR_MUTEX_H_
 

@@ -1,5 +1,6 @@
 // Shapes, levels and tensor views: what layers say about tensors at load time and what kernels get
-// at run time. SPDX-License-Identifier: Apache-2.0
+// at run time.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_TENSOR_H_
 #define ULFD_ENGINE_TENSOR_TENSOR_H_
 

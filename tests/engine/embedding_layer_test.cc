@@ -1,5 +1,6 @@
 // embedding_layer from its text to its outputs: blocks of several features, every refusal, requests
-// that lie. SPDX-License-Identifier: Apache-2.0
+// that lie.
+// SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Whole graphs against the float64 reference: committed random graphs, those that a generator made
 // just now (ULFD_GRAPH_CASES, a file), and the reference's own cases beside the checkout where they
-// are there. SPDX-License-Identifier: Apache-2.0
+// are there.
+// SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <filesystem>
 

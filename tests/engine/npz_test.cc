@@ -1,5 +1,6 @@
 // npz archives and .npy headers: round trips, hand-made files, and every way in which they can be
-// broken. SPDX-License-Identifier: Apache-2.0
+// broken.
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/npz.h"
 
 #include <gmock/gmock.h>

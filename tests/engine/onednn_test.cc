@@ -1,5 +1,6 @@
 // oneDNN as the engine uses it: GEMM against a naive loop, elementwise functions against double,
-// and the thread settings with which OpenMP would leave output unwritten. SPDX-License-Identifier:
+// and the thread settings with which OpenMP would leave output unwritten.
+// SPDX-License-Identifier: Apache-2.0
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-License-Identifier: Apache-2.0
 // Apache-2.0

@@ -1,5 +1,6 @@
 // EmbeddingTable and its index: what the parser accepts, where it points when it does not, lookups
-// at scale. SPDX-License-Identifier: Apache-2.0
+// at scale.
+// SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table.h"
 
 #include <gmock/gmock.h>

@@ -1,5 +1,6 @@
 // inotify behind DirectoryWatcher: every change that the manager cares for wakes it, also after a
-// directory was replaced. SPDX-License-Identifier: Apache-2.0
+// directory was replaced.
+// SPDX-License-Identifier: Apache-2.0
 #include "server/directory_watcher.h"
 
 #include <fcntl.h>

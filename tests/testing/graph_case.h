@@ -1,5 +1,6 @@
 // A whole graph with inputs and expected outputs, as data: read from JSON, written out as a model
-// directory, compared. SPDX-License-Identifier: Apache-2.0
+// directory, compared.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_GRAPH_CASE_H_
 #define ULFD_TESTS_TESTING_GRAPH_CASE_H_
 

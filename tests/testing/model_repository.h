@@ -1,5 +1,6 @@
 // A model repository on disk, an observer that records, and a clock that stands still: for tests of
-// the model manager. SPDX-License-Identifier: Apache-2.0
+// the model manager.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_MODEL_REPOSITORY_H_
 #define ULFD_TESTS_TESTING_MODEL_REPOSITORY_H_
 
