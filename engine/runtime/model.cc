@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/model.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
@@ -74,6 +75,14 @@ int Find(const absl::flat_hash_map<std::string, int>& index, absl::string_view n
   return it == index.end() ? -1 : it->second;
 }
 
+// Whether a table of the feature refuses ids that it lacks.
+bool HasStrictTable(const FeatureInfo& feature,
+                    const std::vector<std::unique_ptr<const EmbeddingTable>>& tables) {
+  return std::any_of(feature.tables.begin(), feature.tables.end(), [&](int table) {
+    return tables[table]->missing_keys() == MissingKeys::kError;
+  });
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& options) {
@@ -126,14 +135,22 @@ absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& 
 absl::Status Model::RunWarmup(int64_t ads, Workspace& workspace, RunResult& result) const {
   std::vector<std::vector<char>> buffers;
   std::vector<NamedTensor> inputs;
-  buffers.reserve(info().inputs.size());
+  buffers.reserve(2 * info().inputs.size());
   for (const InputInfo& input : info().inputs) {
     if (!input.used) continue;
     Tensor tensor{.dtype = input.dtype};
     if (input.feature >= 0) {
       const FeatureInfo& feature = info().features[input.feature];
       if (input.name != info().inputs[feature.ids].name) continue;  // Defaults do for the others.
-      tensor.dims = {feature.level == Level::kUser ? 1 : ads};
+      const int64_t rows = feature.level == Level::kUser ? 1 : ads;
+      tensor.dims = {rows};
+      // The made-up id 0 is an error to a table that must have every id: no ids at all, then.
+      if (HasStrictTable(feature, impl_->loaded->tables)) {
+        tensor.dims = {0};
+        buffers.emplace_back(rows * sizeof(int32_t), '\0');
+        inputs.push_back({info().inputs[feature.segments].name,
+                          {.dtype = DType::kInt32, .dims = {rows}, .data = buffers.back().data()}});
+      }
     } else {
       if (!input.shape.ranked()) return absl::OkStatus();  // Nothing can be made up.
       for (Dim d : input.shape.dims()) {

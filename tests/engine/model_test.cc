@@ -288,5 +288,16 @@ TEST_F(ModelTest, WarmupRuns) {
   EXPECT_EQ(ToString(result.outputs[0].dims), "[5, 1]");
 }
 
+TEST_F(ModelTest, WarmupAsksNoStrictTableForMadeUpIds) {
+  files_["model.textproto"] = "tables { name: \"t\" missing_keys: MISSING_KEY_POLICY_ERROR }";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const absl::Status status = (*model)->RunWarmup(5, workspace, result);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[5, 1]");
+}
+
 }  // namespace
 }  // namespace ulfd::engine

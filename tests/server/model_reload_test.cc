@@ -62,7 +62,7 @@ class ModelReloadTest : public ::testing::Test {
     manager_ = *std::move(manager);
     manager_->Start();
   }
-  absl::Status PollNow() { return manager_->PollNow(steady_clock::now() + seconds(60)); }
+  absl::Status PollNow() { return manager_->PollNow(steady_clock::now() + seconds(300)); }
 
   ModelRepository repository_;
   RecordingObserver observer_;
