@@ -1,0 +1,88 @@
+// The machine's floating-point peak.
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/fma_peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+
+#include "benchmark/benchmark.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace ulfd::bench {
+namespace {
+
+constexpr int kChains =
+    12;  // Independent sums: latency times throughput of today's FMA units, with room.
+constexpr int64_t kSteps = 200000;
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) float RunAvx512() {
+  __m512 sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = _mm512_set1_ps(static_cast<float>(i));
+  const __m512 a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(0.001f);
+  for (int64_t step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm512_fmadd_ps(sum[i], a, b);
+  }
+  __m512 total = sum[0];
+  for (int i = 1; i < kChains; ++i) total = _mm512_add_ps(total, sum[i]);
+  return _mm512_cvtss_f32(total);
+}
+
+__attribute__((target("avx2,fma"))) float RunAvx2() {
+  __m256 sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = _mm256_set1_ps(static_cast<float>(i));
+  const __m256 a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(0.001f);
+  for (int64_t step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sum[i] = _mm256_fmadd_ps(sum[i], a, b);
+  }
+  __m256 total = sum[0];
+  for (int i = 1; i < kChains; ++i) total = _mm256_add_ps(total, sum[i]);
+  return _mm256_cvtss_f32(total);
+}
+#endif
+
+float RunPlain() {
+  float sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = static_cast<float>(i);
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (float& s : sum) s = s * 0.999f + 0.001f;
+  }
+  float total = 0;
+  for (const float s : sum) total += s;
+  return total;
+}
+
+struct Kernel {
+  float (*run)();
+  int lanes;
+};
+
+Kernel Widest() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) return {RunAvx512, 16};
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {RunAvx2, 8};
+#endif
+  return {RunPlain, 1};
+}
+
+}  // namespace
+
+double MeasureFmaPeakGflops() {
+  const Kernel kernel = Widest();
+  double best_seconds = 1e9;
+  for (int round = 0; round < 8; ++round) {  // The best: others may have been disturbed.
+    const auto begin = std::chrono::steady_clock::now();
+    benchmark::DoNotOptimize(kernel.run());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    best_seconds = std::min(best_seconds, took.count());
+  }
+  return 2.0 * kChains * kSteps * kernel.lanes / best_seconds / 1e9;
+}
+
+}  // namespace ulfd::bench

@@ -1,0 +1,15 @@
+// The machine's floating-point peak, measured beside each benchmark: absolute times say little without it, because a
+// shared machine drifts by a third within minutes.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TESTS_BENCH_FMA_PEAK_H_
+#define ULFD_TESTS_BENCH_FMA_PEAK_H_
+
+namespace ulfd::bench {
+
+// GFLOP/s that one thread reaches with independent fused multiply-adds on registers, with the widest instructions that
+// both this CPU and this program know (AVX-512, AVX2, or plain code).  Takes about 10 ms.
+double MeasureFmaPeakGflops();
+
+}  // namespace ulfd::bench
+
+#endif  // ULFD_TESTS_BENCH_FMA_PEAK_H_

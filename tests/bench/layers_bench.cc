@@ -1,0 +1,172 @@
+// Each layer type alone, as a model of one layer (one more where a layer has no input of its own).
+// SPDX-License-Identifier: Apache-2.0
+//
+// The time holds what Model::Run does around the layer: checking the inputs and copying the outputs out.
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/layers/registry.h"
+#include "tests/bench/model_bench.h"
+#include "tests/bench/scratch_model.h"
+
+namespace ulfd::bench {
+namespace {
+
+constexpr int64_t kWidth = 200;  // Columns of a layer in the tower.
+constexpr int64_t kSteps = 50;   // History.
+constexpr int64_t kDim = 32;     // Embedding.
+
+using Build = std::function<void(ScratchModel&)>;
+
+// Two inputs: the ads' [ads, 1, kDim] and the user's history [1, kSteps, kDim].
+Build Broadcasting(const std::string& type) {
+  return [type](ScratchModel& model) {
+    model.Input("ad", {1, kDim});
+    model.Input("history", {kSteps, kDim}, /*user=*/true);
+    model.Layer(type, {"ad", "history"}, "y");
+  };
+}
+
+Build OneInput(const std::string& type, const std::string& param = "", int vectors = 0) {
+  return [=](ScratchModel& model) {
+    model.Input("x", {kWidth});
+    const std::vector<int32_t> v = {static_cast<int32_t>(kWidth)};
+    switch (vectors) {
+      case 0:
+        return model.Layer(type, {"x"}, "y", param);
+      case 1:
+        return model.Layer(type, {"x"}, "y", param, {v});
+      case 3:
+        return model.Layer(type, {"x"}, "y", param, {v, v, v});
+      default:
+        return model.Layer(type, {"x"}, "y", param, {v, v, v, v});
+    }
+  };
+}
+
+void History(ScratchModel& model, const std::string& type, const std::string& param) {
+  model.Input("x", {kSteps, kDim});
+  model.Layer(type, {"x"}, "y", param);
+}
+
+void AddMatrixCases(std::map<std::string, Build>& cases) {
+  cases["inner_product_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kWidth});
+    m.Layer("inner_product_layer", {"x"}, "y", "", {{kWidth, kWidth}, {kWidth}});
+  };
+  cases["inner_product_layer_ex"] = [](ScratchModel& m) {
+    m.Input("user", {kWidth}, /*user=*/true);
+    m.Input("ad", {kWidth});
+    m.Layer("inner_product_layer_ex", {"user", "ad"}, "y", "",
+            {{kWidth, kWidth}, {kWidth, kWidth}, {kWidth}});
+  };
+  cases["batchdot_layer"] = [](ScratchModel& m) {
+    m.Input("weight", {kSteps, 1});
+    m.Input("history", {kSteps, kDim}, /*user=*/true);
+    m.Layer("batchdot_layer", {"weight", "history"}, "y",
+            "batch_dot_param { transpose_a: true transpose_b: false }");
+  };
+  cases["gru_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kSteps, kDim});
+    m.Layer("gru_layer", {"x"}, "y", "",
+            {{kDim, 3 * kDim}, {kDim, 3 * kDim}, {3 * kDim}, {3 * kDim}});
+  };
+}
+
+void AddShapeCases(std::map<std::string, Build>& cases) {
+  cases["broadcast_to_layer"] = [](ScratchModel& m) {
+    m.Input("history", {kSteps, kDim}, /*user=*/true);
+    m.Input("like", {kSteps, kDim});
+    m.Layer("broadcast_to_layer", {"history", "like"}, "y");
+  };
+  cases["concat_layer"] = [](ScratchModel& m) {
+    m.Input("a", {kWidth});
+    m.Input("b", {kWidth});
+    m.Layer("concat_layer", {"a", "b"}, "y", "concat_param { dim: 1 }");
+  };
+  cases["fuse_layer"] = [](ScratchModel& m) {
+    m.Input("user", {kWidth}, /*user=*/true);
+    m.Input("ad", {kWidth});
+    m.Layer("fuse_layer", {"user", "ad"}, "y", "fuse_param { common_input_index: 0 }");
+  };
+  cases["reshape_layer"] = [](ScratchModel& m) {
+    History(m, "reshape_layer", absl::StrCat("reshape_param { shape: -1 shape: ", kDim, " }"));
+  };
+  cases["slice_layer"] = [](ScratchModel& m) {
+    History(m, "slice_layer",
+            absl::StrCat("slice_param { concat_dim: 0 slices { offset: 64 shape: ", kDim, " } }"));
+  };
+  cases["sum_layer"] = [](ScratchModel& m) { History(m, "sum_layer", "sum_param { dim: 1 }"); };
+  cases["softmax_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kSteps, 1});
+    m.Layer("softmax_layer", {"x"}, "y", "softmax_param { dim: 1 }");
+  };
+  cases["constant_layer"] = [](ScratchModel& m) {  // Read by an addition: alone it does nothing.
+    std::string data;
+    for (int64_t i = 0; i < kWidth; ++i) absl::StrAppend(&data, " data: 0.5");
+    m.Input("x", {kWidth});
+    m.Layer("constant_layer", {}, "c",
+            absl::StrCat("constant_param { blob_data { shape: 1 shape: ", kWidth, data, " } }"));
+    m.Layer("add_layer", {"x", "c"}, "y");
+  };
+  cases["where_layer"] = [](ScratchModel& m) {  // The one int32 input is called "mask".
+    m.Input("mask", {kSteps, 1}, /*user=*/true);
+    m.Input("x", {kSteps, kDim});
+    m.Input("otherwise", {kSteps, kDim}, /*user=*/true);
+    m.Layer("where_layer", {"mask", "x", "otherwise"}, "y");
+  };
+}
+
+std::map<std::string, Build> Cases() {
+  std::map<std::string, Build> cases;
+  for (const char* type : {"add_layer", "sub_layer", "multiply_layer", "div_layer"}) {
+    cases[type] = Broadcasting(type);
+  }
+  for (const char* type : {"relu_layer", "sigmoid_layer", "tanh_layer"}) {
+    cases[type] = OneInput(type);
+  }
+  cases["prelu_layer"] = OneInput("prelu_layer", "", 1);
+  cases["dice_layer"] = OneInput("dice_layer", "dice_param { eps: 1e-8 }", 3);
+  cases["bn_layer"] = OneInput("bn_layer", "bn_param { eps: 0.001 }", 4);
+  AddMatrixCases(cases);
+  AddShapeCases(cases);
+  cases["embedding_layer"] = [](ScratchModel& m) {
+    m.Feature("ad", kDim, 10000);
+    m.Embedding({"ad"}, {"y"}, "udf_type: 0", /*user=*/false);
+  };
+  return cases;
+}
+
+int Main(int argc, char** argv) {
+  const TempDirectory scratch;
+  const std::map<std::string, Build> cases = Cases();
+  for (const engine::LayerType* type : engine::AllLayerTypes()) {
+    if (cases.count(std::string(type->name)) != 0) continue;
+    std::fprintf(stderr, "layers_bench: no case for %s\n", std::string(type->name).c_str());
+    return 1;
+  }
+  std::vector<std::unique_ptr<const engine::Model>> models;
+  for (const auto& [name, build] : cases) {
+    ScratchModel model;
+    build(model);
+    auto loaded = model.Load(absl::StrCat(scratch.path(), "/", name, "/1"));
+    if (!loaded.ok()) {
+      std::fprintf(stderr, "layers_bench: %s: %s\n", name.c_str(),
+                   loaded.status().ToString().c_str());
+      return 1;
+    }
+    models.push_back(*std::move(loaded));
+    RegisterModel(name, *models.back(), {.table_rows = 10000});
+  }
+  return RunAll(argc, argv);
+}
+
+}  // namespace
+}  // namespace ulfd::bench
+
+int main(int argc, char** argv) { return ulfd::bench::Main(argc, argv); }
