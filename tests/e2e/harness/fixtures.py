@@ -1,0 +1,88 @@
+"""Repositories of models that several tests serve.
+SPDX-License-Identifier: Apache-2.0
+"""
+import functools
+import glob
+import os
+import unittest
+
+import numpy as np
+
+from harness import env, modelfiles
+from harness.clients import Client
+from harness.daemon import FAST, Daemon
+from harness.shop import Shop
+from harness.small import heavy_files, stamp_files
+
+# Exports beside the repository: which of their inputs belong to the user.
+SHARED_USERS = {
+    "din": {"uid", "mid_list", "cat_list", "mask"},
+    "tdm_dnn": {f"item_{i}" for i in range(1, 70)},
+}
+
+
+@functools.lru_cache(maxsize=None)
+def shop():
+    return Shop()
+
+
+def add_shop(repository, stated=True):
+    modelfiles.write_version(os.path.join(repository, "shop", "1"), shop().files(stated))
+
+
+def add_stamp(repository, stamp, version=1, name="stamp"):
+    modelfiles.write_version(os.path.join(repository, name, str(version)), stamp_files(stamp))
+
+
+def add_heavy(repository):
+    modelfiles.write_version(os.path.join(repository, "heavy", "1"), heavy_files())
+
+
+def add_shared(repository, name):
+    """Links the export itself, unmodified."""
+    os.makedirs(os.path.join(repository, name))
+    os.symlink(os.path.join(env.shared_model(name), "1"), os.path.join(repository, name, "1"))
+
+
+def shared_cases(name):
+    """[(case, inputs, expected)], and the tolerance."""
+    folder = os.path.join(env.shared_model(name), "cases")
+    with open(os.path.join(folder, "tolerance"), encoding="utf-8") as file:
+        tolerance = float(file.read())
+    cases = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.in.npz"))):
+        case = os.path.basename(path)[:-len(".in.npz")]
+        with np.load(path) as inputs, np.load(path.replace(".in.", ".expected.")) as expected:
+            cases.append((case, dict(inputs), dict(expected)))
+    return cases, tolerance
+
+
+class DaemonTest(unittest.TestCase):
+    """One daemon per class; its end must be an orderly one, whatever the tests did to it."""
+
+    CONFIG = FAST
+    FLAGS = ()
+    WAIT_READY = True
+
+    @classmethod
+    def fill(cls, repository):
+        raise NotImplementedError
+
+    @classmethod
+    def setUpClass(cls):
+        cls.repository = os.path.join(env.scratch(cls.__name__), "models")
+        os.makedirs(cls.repository)
+        cls.fill(cls.repository)
+        cls.daemon = Daemon(cls.repository, config=cls.CONFIG, flags=cls.FLAGS,
+                            wait_ready=cls.WAIT_READY, name=cls.__name__)
+        cls.client = Client(cls.daemon)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.daemon.stop()
+
+    def assert_close(self, found, expected, tolerance, text=""):
+        self.assertEqual(found.shape, expected.shape, text)
+        worst = np.max(np.abs(found - expected)) if expected.size else 0
+        self.assertTrue(worst <= tolerance, f"{text}: {worst} apart, want at most {tolerance}")
