@@ -1,0 +1,171 @@
+"""Starting: flags, configuration, ports, repository.
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import socket
+import subprocess
+import unittest
+
+import grpc
+
+from harness import env
+from harness.clients import Client, outputs_of, predict_request
+from harness.daemon import FAST, Daemon, StartFailed
+from harness.fixtures import add_stamp
+from harness.small import stamp_inputs
+
+
+class StartupTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = env.scratch("StartupTest")
+        cls.models = os.path.join(cls.work, "models")
+        os.makedirs(cls.models)
+        add_stamp(cls.models, 1)
+
+    def run_ulfd(self, *args):
+        done = subprocess.run([env.program("ulfd"), *args], capture_output=True, text=True,
+                              check=False, cwd=self.work, timeout=30 * env.SLOWNESS,
+                              stdin=subprocess.DEVNULL)
+        return done.returncode, done.stdout + done.stderr
+
+    def config(self, text):
+        path = os.path.join(self.work, "server.textproto")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def refuse(self, args, *texts):
+        """Ends at once with an error that holds `texts`."""
+        with self.subTest(args=args):
+            code, text = self.run_ulfd(*args)
+            self.assertNotEqual(code, 0, text)
+            self.assertGreater(code, 0, f"died of a signal\n{text}")
+            for wanted in texts:
+                self.assertIn(wanted, text)
+
+    def test_wrong_flags(self):
+        models = f"--model_repository={self.models}"
+        self.refuse([models, "--grpc_prot=1"], "grpc_prot")
+        self.refuse([models, "--grpc_port=eighty"], "grpc_port", "eighty")
+        self.refuse([models, "--grpc_port=70000"], "grpc_port", "70000")
+        self.refuse([models, "--grpc_port"], "grpc_port")
+        self.refuse([models, "--workers=-1"], "workers", "-1")
+        self.refuse([models, "stray"], "stray")
+        self.refuse([models, models], "model_repository")
+        self.refuse([models, "--grpc_address=nowhere", "--grpc_port=0", "--http_port=0"], "nowhere")
+        self.refuse([], "model_repository")
+
+    def test_wrong_configuration(self):
+        models = f'model_repository: "{self.models}"\n'
+        for text, *wanted in (
+                (models + "grpc_prot: 1\n", ":2:", "grpc_prot"),
+                (models + "limits {\n  max_ads: 10\n  max_adz: 5\n}\n", ":4:", "max_adz"),
+                (models + "grpc_port: many\n", ":2:"),
+                (models + "grpc_port: 70000\n", ":2:", "70000"),
+                (models + "limits { max_ads: 0 }\n", ":2:", "max_ads"),
+                (models + "limits { max_ads: 10\n", ":3:"),
+                (models + 'models { name: "a" } models { name: "a" }\n', '"a"'),
+                (models + 'models { name: "../a" }\n', "../a"),
+                (models + 'logging { level: "loud" }\n', ":2:", "loud"),
+                (models + 'models { name: "a" version_policy { specific { versions: 1 } } '
+                 'labels { key: "x" value: 2 } }\n', '"x"'),
+        ):
+            path = self.config(text)
+            self.refuse([f"--config={path}", "--grpc_port=0", "--http_port=0"], *wanted)
+            self.refuse([f"--config={path}", "--check_config"], *wanted)
+        self.refuse([f"--config={self.config(models + 'grpc_prot: 1')}"], "server.textproto:2:")
+        self.refuse(["--config=/nowhere/x.textproto"], "/nowhere/x.textproto")
+
+    def test_check_config(self):
+        path = self.config(f'model_repository: "{self.models}"\n' + FAST)
+        code, text = self.run_ulfd(f"--config={path}", "--check_config")
+        self.assertEqual(code, 0, text)
+        shipped = os.path.join(env.ROOT, "config", "server.textproto")
+        code, text = self.run_ulfd(f"--config={shipped}", "--check_config",
+                                   f"--model_repository={self.models}")
+        self.assertEqual(code, 0, text)
+
+    def test_help_and_version(self):
+        code, text = self.run_ulfd("--help")
+        self.assertEqual(code, 0)
+        for flag in ("--model_repository", "--config", "--grpc_port", "--http_port", "--port_file",
+                     "--check_config"):
+            self.assertIn(flag, text)
+        code, text = self.run_ulfd("--version")
+        self.assertEqual(code, 0)
+        self.assertRegex(text, r"\d+\.\d+\.\d+")
+
+    def test_missing_repository(self):
+        self.refuse(["--model_repository=/nowhere/models", "--grpc_port=0", "--http_port=0"],
+                    "/nowhere/models")
+        file = os.path.join(self.work, "file")
+        with open(file, "w", encoding="utf-8"):
+            pass
+        self.refuse([f"--model_repository={file}", "--grpc_port=0", "--http_port=0"], file)
+
+    def test_missing_base_path(self):
+        path = self.config('models { name: "a" base_path: "/nowhere/a" }\n')
+        self.refuse([f"--config={path}", "--grpc_port=0", "--http_port=0"], "/nowhere/a")
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            for name, other in (("grpc", "http"), ("http", "grpc")):
+                self.refuse([f"--model_repository={self.models}", f"--{name}_address=127.0.0.1",
+                             f"--{name}_port={port}", f"--{other}_address=127.0.0.1",
+                             f"--{other}_port=0"], str(port))
+
+    def test_port_of_another_daemon(self):
+        with Daemon(self.models) as first:
+            for name in ("grpc", "http"):
+                port = getattr(first, f"{name}_port")
+                with self.subTest(name), self.assertRaises(StartFailed) as caught:
+                    self.start_on(name, port)
+                self.assertIn(str(port), caught.exception.log)
+                self.assertGreater(caught.exception.code, 0)
+            with Client(first) as client:
+                client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+
+    def start_on(self, name, port):
+        other = {"grpc": "http", "http": "grpc"}[name]
+        code, text = self.run_ulfd(f"--model_repository={self.models}",
+                                   f"--{name}_address=127.0.0.1", f"--{name}_port={port}",
+                                   f"--{other}_address=127.0.0.1", f"--{other}_port=0")
+        raise StartFailed(code, text)
+
+    def test_flags_win_over_the_file(self):
+        config = 'model_repository: "/nowhere/models"\ngrpc_port: 1\n' + FAST
+        with Daemon(self.models, config=config) as daemon, Client(daemon) as client:
+            reply = client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+            self.assertEqual(outputs_of(reply)["score"].tolist(), [[2.0]])
+
+    def test_base_path_outside_the_repository(self):
+        elsewhere = env.scratch("elsewhere")
+        add_stamp(elsewhere, 5, name="export")
+        config = FAST + f'models {{ name: "moved" base_path: "{elsewhere}/export" }}\n'
+        with Daemon(None, config=config) as daemon, Client(daemon) as client:
+            reply = client.predict(predict_request("moved", stamp_inputs([1]), ()))
+            self.assertEqual(outputs_of(reply)["score"].tolist(), [[10.0]])
+            with self.assertRaises(grpc.RpcError) as caught:
+                client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+
+    def test_json_log(self):
+        with Daemon(self.models, flags=["--log_format=json"]) as daemon:
+            lines = [line for line in daemon.log().splitlines() if line]
+            self.assertTrue(lines)
+            for line in lines:
+                self.assertIsInstance(json.loads(line), dict, line)
+
+    def test_hostile_openmp_settings(self):
+        """Debian's oneDNN would leave outputs unwritten with these, if nobody cared."""
+        for name, value in (("OMP_THREAD_LIMIT", "1"), ("OMP_DYNAMIC", "true"),
+                            ("OMP_NUM_THREADS", "8")):
+            with self.subTest(name), Daemon(self.models, environment={name: value}) as daemon, \
+                    Client(daemon) as client:
+                reply = client.predict(predict_request("stamp", stamp_inputs([1, 2]), ()))
+                self.assertEqual(outputs_of(reply)["score"].tolist(), [[2.0], [3.0]])
