@@ -1,0 +1,218 @@
+"""/metrics as promtool and a real Prometheus see it.
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+import urllib.parse
+import urllib.request
+
+import grpc
+
+from harness import env
+from harness.clients import predict_request
+from harness.daemon import wait_for
+from harness.fixtures import DaemonTest, add_shop, add_stamp, shop
+from harness.metrics import scrape
+from harness.shop import USER
+from harness.small import stamp_files, stamp_inputs
+from harness.modelfiles import write_version
+
+# What a dashboard may rely on.
+COUNTERS = ["ulfd_requests_total", "ulfd_candidates_total", "ulfd_shed_total",
+            "ulfd_cancelled_total", "ulfd_worker_busy_seconds_total",
+            "ulfd_model_load_failures_total", "ulfd_embedding_missing_keys_total",
+            "ulfd_score_nonfinite_total", "process_cpu_seconds_total"]
+GAUGES = ["ulfd_queue_rows", "ulfd_inflight_requests", "ulfd_model_generation", "ulfd_model_info",
+          "ulfd_model_memory_bytes", "ulfd_build_info", "process_resident_memory_bytes",
+          "process_open_fds", "process_start_time_seconds"]
+HISTOGRAMS = ["ulfd_request_duration_seconds", "ulfd_stage_duration_seconds",
+              "ulfd_candidates_per_request", "ulfd_model_load_duration_seconds"]
+
+
+class MetricsTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        add_shop(repository)
+        add_stamp(repository, 1)
+        files = stamp_files(1)
+        files["graph_ulf.txt"] = files["graph_ulf.txt"].replace("inner_product_layer", "no_layer")
+        write_version(os.path.join(repository, "stamp", "2"), files)
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for ads in (1, 7, 200):
+            cls.client.predict(predict_request("shop", shop().inputs(ads, seed=ads), USER))
+        cls.client.predict(predict_request("stamp", stamp_inputs([1, 2, 900]), ()))
+        for model in ("shop", "nobody"):
+            try:
+                cls.client.predict(predict_request(model, stamp_inputs([1]), ()))
+            except grpc.RpcError:
+                pass
+        wait_for(lambda: scrape(cls.daemon).sum("ulfd_model_load_failures_total"), "a failed load")
+        cls.first = scrape(cls.daemon)
+
+    def test_names_of_every_family(self):
+        found = scrape(self.daemon).names()
+        for name in COUNTERS + GAUGES:
+            self.assertIn(name, found)
+        for name in HISTOGRAMS:
+            self.assertLessEqual({name + "_bucket", name + "_sum", name + "_count"}, found)
+
+    def test_values(self):
+        found = self.first  # After the calls above, and no others.
+        ok = {"model": "shop", "version": "1", "code": "OK"}
+        self.assertEqual(found.sum("ulfd_requests_total", **ok), 3)
+        self.assertEqual(found.sum("ulfd_requests_total", model="shop", code="INVALID_ARGUMENT"), 1)
+        self.assertEqual(found.sum("ulfd_requests_total", code="NOT_FOUND"), 1)
+        self.assertEqual(found.sum("ulfd_candidates_total", model="shop"), 208)
+        self.assertEqual(found.sum("ulfd_candidates_per_request_count", model="shop"), 3)
+        self.assertEqual(found.sum("ulfd_candidates_per_request_sum", model="shop"), 208)
+        self.assertGreaterEqual(found.sum("ulfd_request_duration_seconds_count", model="shop"), 3)
+        for stage in ("decode", "queue", "user", "embed", "dense", "encode"):
+            self.assertGreaterEqual(
+                found.sum("ulfd_stage_duration_seconds_count", model="shop", stage=stage), 3, stage)
+        self.assertEqual(found.sum("ulfd_model_info", model="shop", version="1"), 1)
+        self.assertGreater(found.sum("ulfd_model_memory_bytes", model="shop", version="1"), 10000)
+        self.assertEqual(found.sum("ulfd_inflight_requests"), 0)
+        self.assertEqual(found.sum("ulfd_queue_rows"), 0)
+        self.assertEqual(found.sum("ulfd_build_info"), 1)
+        self.assertGreaterEqual(found.sum("ulfd_model_generation"), 2)
+        self.assertEqual(found.sum("ulfd_model_load_failures_total"), 1)
+        self.assertGreater(found.sum("ulfd_worker_busy_seconds_total"), 0)
+
+    def test_missing_keys_are_counted_by_table(self):
+        arrays = shop().inputs(50, seed=6)
+        missing = shop().missing_ids(arrays)
+        self.assertTrue(all(n > 0 for n in missing.values()), missing)
+        before = scrape(self.daemon)
+        self.client.predict(predict_request("stamp", stamp_inputs([900, 901, 3]), ()))
+        reply = self.client.predict(predict_request("shop", arrays, USER))
+        after = scrape(self.daemon)
+
+        def grown(table):
+            name = "ulfd_embedding_missing_keys_total"
+            return after.sum(name, table=table) - before.sum(name, table=table)
+
+        self.assertEqual(reply.missing_ids, sum(missing.values()))
+        self.assertEqual(grown("items"), 2)
+        for table, n in missing.items():
+            self.assertEqual(grown(table), n, table)
+
+    def test_a_request_cannot_make_labels(self):
+        before = len(scrape(self.daemon).samples)
+        for i in range(50):
+            with self.assertRaises(grpc.RpcError):
+                self.client.predict(predict_request(f"made_up_{i}", stamp_inputs([1]), ()))
+        _, text = self.daemon.http("/metrics")
+        self.assertNotIn("made_up", text)
+        self.assertLessEqual(len(scrape(self.daemon).samples), before + 1)
+
+    def test_promtool(self):
+        if shutil.which("promtool") is None:
+            self.skipTest("no promtool")
+        _, text = self.daemon.http("/metrics")
+        done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True,
+                              text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+
+class PrometheusTest(DaemonTest):
+    """Debian's Prometheus scrapes the daemon; what it stored is asked for over its HTTP API."""
+
+    @classmethod
+    def setUpClass(cls):
+        if shutil.which("prometheus") is None:
+            raise unittest.SkipTest("no prometheus")
+        super().setUpClass()
+        cls.server = None
+        try:
+            cls.start_prometheus()
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def fill(cls, repository):
+        add_shop(repository)
+
+    @classmethod
+    def start_prometheus(cls):
+        work = env.scratch("prometheus")
+        config = os.path.join(work, "prometheus.yml")
+        with open(config, "w", encoding="utf-8") as file:
+            file.write("global: {scrape_interval: 500ms}\n"
+                       "scrape_configs:\n"
+                       "  - job_name: ulfd\n"
+                       f"    static_configs: [{{targets: ['127.0.0.1:{cls.daemon.http_port}']}}]\n")
+        cls.log = os.path.join(work, "log")
+        with open(cls.log, "w", encoding="utf-8") as log:
+            cls.server = subprocess.Popen(
+                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={work}/data",
+                 "--web.listen-address=127.0.0.1:0"], stdout=log, stderr=log, cwd=work)
+        cls.port = wait_for(cls.listening_port, "port of Prometheus", 60)
+
+    @classmethod
+    def listening_port(cls):
+        """Prometheus took any free port: the kernel knows which."""
+        if cls.server.poll() is not None:
+            with open(cls.log, encoding="utf-8") as log:
+                raise AssertionError("Prometheus ended:\n" + log.read())
+        folder = f"/proc/{cls.server.pid}/fd"
+        inodes = set()
+        for fd in os.listdir(folder):
+            try:
+                found = re.match(r"socket:\[(\d+)\]", os.readlink(os.path.join(folder, fd)))
+            except FileNotFoundError:
+                continue
+            if found:
+                inodes.add(found.group(1))
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            with open(table, encoding="utf-8") as file:
+                for row in [line.split() for line in file][1:]:
+                    if row[3] == "0A" and row[9] in inodes:  # 0A: listens.
+                        return int(row[1].rpartition(":")[2], 16)
+        return None
+
+    @classmethod
+    def tearDownClass(cls):
+        if cls.server is not None:
+            cls.server.terminate()
+            cls.server.wait(30)
+        super().tearDownClass()
+
+    def query(self, expression):
+        url = (f"http://127.0.0.1:{self.port}/api/v1/query?" +
+               urllib.parse.urlencode({"query": expression}))
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            answer = json.load(reply)
+        self.assertEqual(answer["status"], "success")
+        return answer["data"]["result"]
+
+    def value(self, expression):
+        result = self.query(expression)
+        return float(result[0]["value"][1]) if result else None
+
+    def test_scraping(self):
+        wait_for(lambda: self.value("up{job='ulfd'}") == 1, "a first scrape", 30)
+        calls = 40
+        for i in range(calls):
+            self.client.predict(predict_request("shop", shop().inputs(10, seed=i), USER))
+        requests = 'ulfd_requests_total{model="shop",version="1",code="OK"}'
+        wait_for(lambda: self.value(requests) == calls, "the calls in Prometheus", 20)
+        self.assertEqual(self.value('ulfd_candidates_total{model="shop"}'), 10 * calls)
+        for name in COUNTERS + GAUGES:
+            if name not in ("ulfd_model_load_failures_total",):  # No failure yet, no series.
+                self.assertTrue(self.query(name), name)
+        # What a dashboard computes.
+        p99 = ('histogram_quantile(0.99, sum by (le) '
+               '(ulfd_request_duration_seconds_bucket{model="shop"}))')
+        self.assertTrue(0 < self.value(p99) < 2 * env.SLOWNESS)
+        mean = 'ulfd_candidates_per_request_sum{model="shop"} / ulfd_candidates_per_request_count'
+        self.assertEqual(self.value(mean), 10)
+        wait_for(lambda: (self.value('rate(ulfd_requests_total{model="shop",code="OK"}[20s])') or 0)
+                 > 0, "a rate", 20)
