@@ -1,0 +1,260 @@
+// The configuration file: text proto -> Options, every error with its place.
+// SPDX-License-Identifier: Apache-2.0
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/tokenizer.h>
+#include <google/protobuf/text_format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "proto/server_config.pb.h"
+#include "server/options.h"
+#include "server/setting_names.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace pb = google::protobuf;
+namespace config = ulfd::config::v1;
+using Tree = pb::TextFormat::ParseInfoTree;
+using std::chrono::milliseconds;
+
+// Errors of one file, each "SOURCE:LINE:COLUMN: message".
+class Errors final : public pb::io::ErrorCollector {
+ public:
+  explicit Errors(absl::string_view source) : source_(source) {}
+  void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
+    errors_.push_back(line < 0
+                          ? absl::StrCat(source_, ": ", message)
+                          : absl::StrCat(source_, ":", line + 1, ":", column + 1, ": ", message));
+  }
+  bool empty() const { return errors_.empty(); }
+  absl::Status ToStatus() const {
+    if (errors_.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrJoin(errors_, "\n"));
+  }
+
+ private:
+  const std::string source_;
+  std::vector<std::string> errors_;
+};
+
+// Reads the fields of one message; a field that is absent leaves its target alone.
+class Reader {
+ public:
+  Reader(const pb::Message& message, const Tree* tree, Errors& errors)
+      : message_(message), tree_(tree), errors_(errors) {}
+
+  bool Has(const char* name) const {
+    return message_.GetReflection()->HasField(message_, Field(name));
+  }
+  void Complain(const char* name, const std::string& text, int index = -1) const {
+    pb::TextFormat::ParseLocation at;
+    if (tree_ != nullptr) at = tree_->GetLocation(Field(name), index);
+    errors_.AddError(at.line, at.column, absl::StrCat(name, ": ", text));
+  }
+  void Int(const char* name, int min, int max, int& target, bool zero_too = false) const {
+    if (!Has(name)) return;
+    const int value = message_.GetReflection()->GetInt32(message_, Field(name));
+    if ((value < min || value > max) && !(zero_too && value == 0)) {
+      Complain(name, absl::StrCat(value, ", want ", zero_too ? "0 or " : "", min, "..", max));
+      return;
+    }
+    target = value;
+  }
+  void Milliseconds(const char* name, int min, int max, milliseconds& target,
+                    bool zero_too = false) const {
+    int value = static_cast<int>(target.count());
+    Int(name, min, max, value, zero_too);
+    target = milliseconds(value);
+  }
+  void Bool(const char* name, bool& target) const {
+    if (Has(name)) target = message_.GetReflection()->GetBool(message_, Field(name));
+  }
+  void Text(const char* name, std::string& target) const {
+    if (Has(name)) target = message_.GetReflection()->GetString(message_, Field(name));
+  }
+  // An address that may not be empty.
+  void Address(const char* name, std::string& target) const {
+    Text(name, target);
+    if (Has(name) && target.empty()) Complain(name, "empty, want an IP address");
+  }
+  template <typename T>
+  void Word(const char* name, absl::StatusOr<T> (*parse)(absl::string_view), T& target) const {
+    if (!Has(name)) return;
+    const auto value = parse(message_.GetReflection()->GetString(message_, Field(name)));
+    if (value.ok()) {
+      target = *value;
+    } else {
+      Complain(name, std::string(value.status().message()));
+    }
+  }
+  Reader Sub(const char* name, const pb::Message& sub, int index = -1) const {
+    return Reader(sub, tree_ == nullptr ? nullptr : tree_->GetTreeForNested(Field(name), index),
+                  errors_);
+  }
+
+ private:
+  const pb::FieldDescriptor* Field(const char* name) const {
+    return message_.GetDescriptor()->FindFieldByName(name);
+  }
+  const pb::Message& message_;
+  const Tree* const tree_;
+  Errors& errors_;
+};
+
+VersionPolicy ReadPolicy(const config::VersionPolicy& policy, const Reader& reader) {
+  VersionPolicy result;
+  if (policy.has_latest()) {
+    const Reader latest = reader.Sub("latest", policy.latest());
+    if (latest.Has("count")) {
+      latest.Int("count", 1, 100, result.latest);
+    } else {
+      reader.Complain("latest", "no count, want 1..100");
+    }
+  } else if (policy.has_specific()) {
+    const Reader specific = reader.Sub("specific", policy.specific());
+    const auto& versions = policy.specific().versions();
+    result.specific.assign(versions.begin(), versions.end());
+    if (versions.empty()) reader.Complain("specific", "no versions, want at least one");
+    for (int i = 0; i < versions.size(); ++i) {
+      if (versions[i] < 1) {
+        specific.Complain("versions", absl::StrCat(versions[i], ", want a positive number"), i);
+      } else if (std::count(versions.begin(), versions.begin() + i, versions[i]) > 0) {
+        specific.Complain("versions", absl::StrCat(versions[i], " is given twice"), i);
+      }
+    }
+  }
+  return result;
+}
+
+bool IsModelName(absl::string_view name) {
+  const auto ok = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
+  return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), ok);
+}
+
+ModelConfig ReadModel(const config::ModelConfig& model, const Reader& reader,
+                      const VersionPolicy& default_policy) {
+  ModelConfig result;
+  result.name = model.name();
+  result.base_path = model.base_path();
+  result.policy = default_policy;
+  reader.Bool("required", result.required);
+  if (model.has_version_policy()) {
+    result.policy =
+        ReadPolicy(model.version_policy(), reader.Sub("version_policy", model.version_policy()));
+  }
+  int index = 0;
+  for (const auto& [label, version] : model.labels()) {
+    if (label.empty() || version < 1) {
+      reader.Complain(
+          "labels",
+          absl::StrCat("\"", label, "\": ", version, ", want a name and a positive version"),
+          index);
+    }
+    ++index;
+    result.labels[label] = version;
+  }
+  return result;
+}
+
+void ReadModels(const config::ServerConfig& file, const Reader& reader, Options& options) {
+  if (file.has_default_version_policy()) {
+    options.default_version_policy =
+        ReadPolicy(file.default_version_policy(),
+                   reader.Sub("default_version_policy", file.default_version_policy()));
+  }
+  std::set<std::string> names;
+  for (int i = 0; i < file.models_size(); ++i) {
+    const config::ModelConfig& model = file.models(i);
+    if (!IsModelName(model.name())) {
+      reader.Complain(
+          "models",
+          absl::StrCat("name \"", model.name(), "\", want letters, digits, \"_\", \"-\" and \".\""),
+          i);
+    } else if (!names.insert(model.name()).second) {
+      reader.Complain("models", absl::StrCat("model \"", model.name(), "\" is given twice"), i);
+    }
+    options.models.push_back(
+        ReadModel(model, reader.Sub("models", model, i), options.default_version_policy));
+  }
+}
+
+void ReadWatch(const Reader& reader, Options& options) {
+  reader.Milliseconds("poll_interval_ms", 10, 3600000, options.poll_interval);
+  reader.Milliseconds("settle_time_ms", 0, 3600000, options.settle_time);
+  reader.Bool("use_inotify", options.use_inotify);
+  reader.Milliseconds("retry_backoff_ms", 10, 60000, options.retry_backoff);
+}
+
+void ReadLimits(const Reader& reader, Options& options) {
+  reader.Int("max_ads", 1, 100000, options.max_ads);
+  reader.Int("max_ids_per_request", 1, 100000000, options.max_ids_per_request);
+  reader.Int("max_message_bytes", 1024, 1 << 30, options.max_message_bytes);
+  reader.Int("max_queued_requests", 1, 1000000, options.max_queued_requests);
+  reader.Int("max_queued_rows", 1, 1000000000, options.max_queued_rows);
+}
+
+void ReadConnections(const Reader& reader, Options& options) {
+  constexpr bool kZeroToo = true;
+  reader.Milliseconds("max_age_ms", 1000, 86400000, options.max_connection_age, kZeroToo);
+  reader.Milliseconds("max_age_grace_ms", 0, 3600000, options.max_connection_age_grace);
+  reader.Milliseconds("keepalive_time_ms", 1000, 86400000, options.keepalive_time);
+  reader.Milliseconds("keepalive_timeout_ms", 100, 3600000, options.keepalive_timeout);
+  reader.Milliseconds("min_client_ping_interval_ms", 0, 3600000, options.min_client_ping_interval);
+}
+
+}  // namespace
+
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view word) {
+  if (word == "debug") return LogLevel::kDebug;
+  if (word == "info") return LogLevel::kInfo;
+  if (word == "warning") return LogLevel::kWarning;
+  if (word == "error") return LogLevel::kError;
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", word, "\", want debug, info, warning or error"));
+}
+
+absl::StatusOr<LogFormat> ParseLogFormat(absl::string_view word) {
+  if (word == "text") return LogFormat::kText;
+  if (word == "json") return LogFormat::kJson;
+  return absl::InvalidArgumentError(absl::StrCat("\"", word, "\", want text or json"));
+}
+
+absl::Status ReadConfig(absl::string_view text, absl::string_view source, Options& options) {
+  config::ServerConfig file;
+  Errors errors(source);
+  Tree tree;
+  pb::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&errors);
+  parser.WriteLocationsTo(&tree);
+  parser.AllowCaseInsensitiveField(false);
+  if (!parser.ParseFromString(std::string(text), &file)) return errors.ToStatus();
+
+  const Reader reader(file, &tree, errors);
+  reader.Text("model_repository", options.model_repository);
+  ReadModels(file, reader, options);
+  ReadWatch(reader.Sub("watch", file.watch()), options);
+  reader.Address("grpc_address", options.grpc_address);
+  reader.Int("grpc_port", 0, 65535, options.grpc_port);
+  reader.Address("http_address", options.http_address);
+  reader.Int("http_port", 0, 65535, options.http_port);
+  reader.Text("admin_address", options.admin_address);
+  reader.Int("workers", 0, 1024, options.workers);
+  ReadLimits(reader.Sub("limits", file.limits()), options);
+  ReadConnections(reader.Sub("connections", file.connections()), options);
+  const Reader shutdown = reader.Sub("shutdown", file.shutdown());
+  shutdown.Milliseconds("drain_delay_ms", 0, 600000, options.drain_delay);
+  shutdown.Milliseconds("drain_timeout_ms", 0, 3600000, options.drain_timeout);
+  const Reader logging = reader.Sub("logging", file.logging());
+  logging.Word("level", &ParseLogLevel, options.log_level);
+  logging.Word("format", &ParseLogFormat, options.log_format);
+  return errors.ToStatus();
+}
+
+}  // namespace ulfd::server

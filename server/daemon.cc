@@ -1,0 +1,211 @@
+// Start, drain and stop.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/daemon.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "server/metrics_page.h"
+#include "server/scheduler/cpu_count.h"
+
+namespace ulfd::server {
+namespace {
+
+using std::chrono::milliseconds;
+
+int WorkerCount(const Options& options) {
+  return options.workers > 0 ? options.workers : UsableCpuCount();
+}
+
+// "127.0.0.1:8502", "[::1]:8502"
+absl::Status SplitAddress(const std::string& text, std::string& address, int& port) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0 ||
+      !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("admin_address: \"", text, "\", want ADDRESS:PORT"));
+  }
+  address = text.substr(0, colon);
+  return absl::OkStatus();
+}
+
+HttpReply YesOrNo(bool yes, const char* what) {
+  return yes ? HttpReply{.body = "ok\n"} : HttpReply{.code = 503, .body = absl::StrCat(what, "\n")};
+}
+
+}  // namespace
+
+Daemon::Daemon(const Options& options)
+    : options_(options),
+      logger_(options.log_level, options.log_format),
+      metrics_(WorkerCount(options)),
+      events_(logger_, metrics_) {}
+
+absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
+  auto daemon = std::unique_ptr<Daemon>(new Daemon(options));
+  RETURN_IF_ERROR(daemon->Start());
+  return daemon;
+}
+
+absl::Status Daemon::Start() {
+  ASSIGN_OR_RETURN(models_, ModelManager::Create(ManagerOptions(options_), &events_));
+  WorkerPoolOptions pool;
+  pool.workers = WorkerCount(options_);
+  pool.max_queued_requests = options_.max_queued_requests;
+  pool.max_queued_rows = options_.max_queued_rows;
+  ASSIGN_OR_RETURN(pool_, WorkerPool::Create(pool, clock_));
+  readiness_ = std::make_unique<Readiness>(*models_);
+  report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
+                                           options_.max_queued_requests, options_.max_queued_rows);
+  context_ = std::unique_ptr<ServingContext>(
+      new ServingContext{*models_,
+                         *pool_,
+                         metrics_,
+                         logger_,
+                         clock_,
+                         {.max_ads = options_.max_ads, .max_ids = options_.max_ids_per_request},
+                         abandon_});
+  RETURN_IF_ERROR(StartHttp());
+  RETURN_IF_ERROR(StartGrpc());
+  RETURN_IF_ERROR(WritePortFile());
+  logger_.Info("listening", {{"grpc_port", grpc_port()},
+                             {"http_port", http_port()},
+                             {"admin_port", admin_port()},
+                             {"workers", pool.workers},
+                             {"version", ThisBuild().version}});
+  models_->Start();
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::StartHttp() {
+  std::map<std::string, HttpServer::Page> pages;
+  pages["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
+  pages["/readyz"] = [this] {
+    return YesOrNo(readiness_->ServerReady(),
+                   readiness_->draining() ? "draining" : "not every required model is loaded");
+  };
+  pages["/metrics"] = [this] {
+    return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                     .body = MetricsPage(metrics_, *models_, *pool_)};
+  };
+  pages["/statusz"] = [this] {
+    return HttpReply{.content_type = "application/json", .body = report_->Json()};
+  };
+  ASSIGN_OR_RETURN(http_,
+                   HttpServer::Create(options_.http_address, options_.http_port, std::move(pages)));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::StartGrpc() {
+  EnableReflection();
+  prediction_ = std::make_unique<PredictionService>(*context_);
+  open_inference_ =
+      std::make_unique<OpenInferenceService>(*context_, *readiness_, ThisBuild().version);
+  std::vector<std::string> names = {ulfd::v1::PredictionService::service_full_name(),
+                                    inference::GRPCInferenceService::service_full_name()};
+  if (!options_.admin_address.empty()) {
+    names.push_back(ulfd::admin::v1::AdminService::service_full_name());
+  }
+  health_ = std::make_unique<HealthService>(*models_, *readiness_, std::move(names));
+  events_.set_health(health_.get());
+  if (!options_.admin_address.empty()) {
+    std::string address;
+    int port = 0;
+    RETURN_IF_ERROR(SplitAddress(options_.admin_address, address, port));
+    admin_ = std::make_unique<AdminService>(*models_, *report_, clock_);
+    ASSIGN_OR_RETURN(admin_grpc_, Listen(address, port, options_, {admin_.get()}));
+  }
+  ASSIGN_OR_RETURN(grpc_, Listen(options_.grpc_address, options_.grpc_port, options_,
+                                 {prediction_.get(), open_inference_.get(), health_.get()}));
+  return absl::OkStatus();
+}
+
+absl::Status Daemon::WritePortFile() const {
+  if (options_.port_file.empty()) return absl::OkStatus();
+  // Whoever waits for the file must never read half of it.
+  const std::string temporary = absl::StrCat(options_.port_file, ".", getpid(), ".tmp");
+  std::string text = absl::StrCat("grpc_port: ", grpc_port(), "\nhttp_port: ", http_port(), "\n");
+  if (admin_ != nullptr) absl::StrAppend(&text, "admin_port: ", admin_port(), "\n");
+  std::ofstream file(temporary, std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file || std::rename(temporary.c_str(), options_.port_file.c_str()) != 0) {
+    const std::string why = std::strerror(errno);
+    std::remove(temporary.c_str());
+    return absl::UnavailableError(
+        absl::StrCat("cannot write the port file ", options_.port_file, ": ", why));
+  }
+  return absl::OkStatus();
+}
+
+void Daemon::PollSoon() {
+  logger_.Info("looking at the repository on request");
+  // The deadline has passed already: the look is asked for, not awaited.
+  const absl::Status status = models_->PollNow(clock_.Now());
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
+    logger_.Error("cannot look at the repository", {{"error", status.ToString()}});
+  }
+}
+
+void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
+  logger_.Info("draining", {{"delay_ms", static_cast<int64_t>(options_.drain_delay.count())}});
+  readiness_->StartDraining();
+  health_->Refresh();
+  bool hurried = hurry(options_.drain_delay);
+  logger_.Info("taking no more calls");
+  health_->EndWatches();  // Open streams would hold up the shutdown.
+  if (admin_ != nullptr) admin_->Stop();
+  abandon_.store(hurried);
+  const auto until = std::chrono::system_clock::now() + options_.drain_timeout;
+  std::atomic<bool> done{false};
+  // Shutdown blocks until every call has ended; meanwhile somebody may want to hurry.
+  std::thread shutdown([&] {
+    if (admin_grpc_.server != nullptr) admin_grpc_.server->Shutdown(until);
+    grpc_.server->Shutdown(until);
+    done.store(true);
+  });
+  while (!done.load()) {
+    if (hurry(milliseconds(20))) abandon_.store(hurried = true);
+  }
+  shutdown.join();
+  pool_->Drain();
+  logger_.Info("drained", {{"hurried", hurried ? 1 : 0}});
+}
+
+Daemon::~Daemon() {
+  // Servers first, even where Start failed half-way: nothing may call into what is being destroyed.
+  const auto now = std::chrono::system_clock::now();
+  if (health_ != nullptr) health_->EndWatches();
+  if (admin_ != nullptr) admin_->Stop();
+  if (grpc_.server != nullptr) grpc_.server->Shutdown(now);
+  if (admin_grpc_.server != nullptr) admin_grpc_.server->Shutdown(now);
+  grpc_.server.reset();
+  admin_grpc_.server.reset();
+  http_.reset();
+  admin_.reset();
+  // The manager's threads may be telling the health service something: they end before it does.
+  // Workers hold models, so they go first.
+  events_.set_health(nullptr);
+  pool_.reset();
+  models_.reset();
+}
+
+absl::Status CheckRepository(const Options& options) {
+  ModelObserver nobody;
+  return ModelManager::Create(ManagerOptions(options), &nobody).status();
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,91 @@
+// Daemon: owns everything that serves, from the log to the ports, and takes it down in order.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_DAEMON_H_
+#define ULFD_SERVER_DAEMON_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/admin_service.h"
+#include "server/grpc_listener.h"
+#include "server/health_service.h"
+#include "server/http_server.h"
+#include "server/logging.h"
+#include "server/metrics.h"
+#include "server/model_events.h"
+#include "server/model_manager.h"
+#include "server/open_inference_service.h"
+#include "server/options.h"
+#include "server/prediction_service.h"
+#include "server/readiness.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/worker_pool.h"
+#include "server/score_call.h"
+#include "server/status_report.h"
+
+namespace ulfd::server {
+
+class Daemon {
+ public:
+  // Listens on all ports, writes the port file and starts to load models; calls are answered from
+  // then on, with UNAVAILABLE until their model is loaded.  Errors: a repository that does not
+  // exist, a port in use, a port file that cannot be written. Threads are started in here: block
+  // the signals that somebody waits for first.
+  static absl::StatusOr<std::unique_ptr<Daemon>> Create(const Options& options);
+  // REQUIRES: Drain has returned, or nobody calls any more.
+  ~Daemon();
+
+  int grpc_port() const { return grpc_.port; }
+  int http_port() const { return http_->port(); }
+  int admin_port() const { return admin_grpc_.port; }
+
+  // Looks at the repository soon; does not wait.
+  void PollSoon();
+
+  // Says "not serving", keeps answering for drain_delay, then takes no more calls and returns when
+  // those under way have ended, at the latest after drain_timeout.  `hurry(t)` waits for up to t
+  // and returns true if somebody wants it to go faster: no more delay, and calls under way end with
+  // UNAVAILABLE at their next check.
+  void Drain(const std::function<bool(std::chrono::milliseconds)>& hurry);
+
+ private:
+  explicit Daemon(const Options& options);
+  absl::Status Start();
+  absl::Status StartHttp();
+  absl::Status StartGrpc();
+  absl::Status WritePortFile() const;
+
+  // In the order of construction; each uses what stands above it, and destruction goes the other
+  // way.
+  const Options options_;
+  const SteadyClock clock_;
+  std::atomic<bool> abandon_{false};
+  Logger logger_;
+  Metrics metrics_;
+  ModelEvents events_;
+  std::unique_ptr<ModelManager> models_;  // Its threads report to events_.
+  std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.
+  std::unique_ptr<Readiness> readiness_;
+  std::unique_ptr<StatusReport> report_;
+  std::unique_ptr<ServingContext> context_;
+  std::unique_ptr<HealthService> health_;
+  std::unique_ptr<PredictionService> prediction_;
+  std::unique_ptr<OpenInferenceService> open_inference_;
+  std::unique_ptr<AdminService> admin_;  // Null without admin_address.
+  std::unique_ptr<HttpServer> http_;     // Its pages read everything above.
+  GrpcListener admin_grpc_;
+  GrpcListener grpc_;  // Last: it calls the services, and waits for its calls.
+};
+
+// Checks what Daemon::Create would find wrong before it listens: that the repository is there and
+// makes sense.
+absl::Status CheckRepository(const Options& options);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_DAEMON_H_

@@ -1,0 +1,63 @@
+// grpc.health.v1.Health with Check and Watch, on our own copy of its proto so that reflection can
+// describe it.
+//
+// Known names: "" (the server), the full name of each service, "model/<name>" for each model that
+// the manager knows. SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_HEALTH_SERVICE_H_
+#define ULFD_SERVER_HEALTH_SERVICE_H_
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/tensor/mutex.h"
+#include "proto/health.grpc.pb.h"
+#include "server/readiness.h"
+
+namespace ulfd::server {
+
+class HealthService final : public grpc::health::v1::Health::CallbackService {
+ public:
+  using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
+  // More watches than that are refused with RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxWatches = 1000;
+
+  // `services`: full names whose health is that of the server.
+  HealthService(const ModelManager& models, const Readiness& readiness,
+                std::vector<std::string> services);
+
+  // Looks again and tells the watchers what changed.  Any thread.
+  void Refresh();
+  // Ends every watch, now and from now on: the server cannot shut down while a stream is open.
+  void EndWatches();
+
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
+                                  const grpc::health::v1::HealthCheckRequest* request,
+                                  grpc::health::v1::HealthCheckResponse* response) override;
+  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
+      grpc::CallbackServerContext* call,
+      const grpc::health::v1::HealthCheckRequest* request) override;
+
+ private:
+  class Watcher;
+  std::map<std::string, ServingStatus> Look() const;
+  ServingStatus StatusOf(const std::string& service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Remove(Watcher* watcher);
+
+  const ModelManager& models_;
+  const Readiness& readiness_;
+  const std::vector<std::string> services_;
+
+  Mutex refresh_mu_;  // One Refresh at a time, so that an older look never overtakes a newer one.
+                      // Before mu_.
+  mutable Mutex mu_;  // Before a watcher's own.
+  std::map<std::string, ServingStatus> statuses_ ABSL_GUARDED_BY(mu_);
+  std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_HEALTH_SERVICE_H_

@@ -1,0 +1,72 @@
+// ulfd: the daemon.
+// SPDX-License-Identifier: Apache-2.0
+#include <csignal>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "server/daemon.h"
+#include "server/options.h"
+
+namespace {
+
+using std::chrono::milliseconds;
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "ulfd: %s\n", std::string(status.message()).c_str());
+  if (code == 2) std::fprintf(stderr, "ulfd: --help lists the flags\n");
+  return code;
+}
+
+// Waits for one of `signals`, at most that long; 0: none came.
+int WaitForSignal(const sigset_t& signals, milliseconds at_most) {
+  const timespec timeout{.tv_sec = at_most.count() / 1000,
+                         .tv_nsec = (at_most.count() % 1000) * 1000000};
+  const int signal = sigtimedwait(&signals, nullptr, &timeout);
+  return signal > 0 ? signal : 0;
+}
+
+int Serve(const ulfd::server::Options& options, const sigset_t& signals) {
+  auto daemon = ulfd::server::Daemon::Create(options);
+  if (!daemon.ok()) return Fail(daemon.status(), 1);
+  int signal = 0;
+  while (sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
+    if (signal == SIGHUP) (*daemon)->PollSoon();
+  }
+  sigset_t enders = signals;
+  sigdelset(&enders, SIGHUP);
+  (*daemon)->Drain([&](milliseconds t) { return WaitForSignal(enders, t) != 0; });
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Before there is any other thread, so that all inherit it: signals wait for sigwait.
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);  // A caller that went away is an error of one write, not our end.
+
+  const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
+  if (!flags.ok()) return Fail(flags.status(), 2);
+  if (flags->help) {
+    std::fputs(ulfd::server::HelpText().c_str(), stdout);
+    return 0;
+  }
+  if (flags->version) {
+    const ulfd::server::BuildFacts build = ulfd::server::ThisBuild();
+    std::printf("ulfd %s (%s)\n", build.version.c_str(), build.build.c_str());
+    return 0;
+  }
+  const auto options = ulfd::server::LoadOptions(*flags);
+  if (!options.ok()) return Fail(options.status(), 1);
+  if (flags->check_config) {
+    const absl::Status checked = ulfd::server::CheckRepository(*options);
+    if (!checked.ok()) return Fail(checked, 1);
+    std::printf("ulfd: the configuration is good\n");
+    return 0;
+  }
+  return Serve(*options, signals);
+}

@@ -1,0 +1,99 @@
+// KServe v2.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/open_inference_service.h"
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "server/grpc_call.h"
+#include "server/open_inference_codec.h"
+
+namespace ulfd::server {
+namespace {
+
+class InferCall : public ScoreCall {
+ public:
+  InferCall(const ServingContext& context, TimePoint deadline,
+            const inference::ModelInferRequest& request, inference::ModelInferResponse& response)
+      : ScoreCall(context, deadline), request_(request), response_(response) {}
+
+ protected:
+  int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
+  absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
+                      DecodedRequest& decoded) override {
+    return DecodeInfer(request_, model, limits, decoded);
+  }
+  absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
+                      const engine::RunResult& result) override {
+    EncodeInfer(request_, decoded, info, result, response_);
+    return absl::OkStatus();
+  }
+  void AddTimes(const CallTimes&) override {}  // The protocol has no place for them.
+  const std::string& request_id() const override { return request_.id(); }
+
+ private:
+  const inference::ModelInferRequest& request_;
+  inference::ModelInferResponse& response_;
+};
+
+absl::Status Describe(const ModelManager& models, const inference::ModelMetadataRequest& request,
+                      inference::ModelMetadataResponse& response) {
+  ASSIGN_OR_RETURN(const ModelChoice choice, ChoiceOf(request.name(), request.version()));
+  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
+  DescribeModel(handle->model->info(), response);
+  for (const ModelStatus& model : models.List()) {
+    if (model.name != request.name()) continue;
+    for (const VersionStatus& version : model.versions) {
+      if (version.serving != nullptr) response.add_versions(absl::StrCat(version.version));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* OpenInferenceService::ServerLive(
+    grpc::CallbackServerContext* call, const inference::ServerLiveRequest*,
+    inference::ServerLiveResponse* response) {
+  response->set_live(true);
+  return Answer(call, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::ServerReady(
+    grpc::CallbackServerContext* call, const inference::ServerReadyRequest*,
+    inference::ServerReadyResponse* response) {
+  response->set_ready(readiness_.ServerReady());
+  return Answer(call, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::ModelReady(
+    grpc::CallbackServerContext* call, const inference::ModelReadyRequest* request,
+    inference::ModelReadyResponse* response) {
+  const auto choice = ChoiceOf(request->name(), request->version());
+  if (choice.ok()) response->set_ready(readiness_.ModelReady(*choice));
+  return Answer(call, choice.status());
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(
+    grpc::CallbackServerContext* call, const inference::ServerMetadataRequest*,
+    inference::ServerMetadataResponse* response) {
+  response->set_name("ulfd");
+  response->set_version(server_version_);
+  return Answer(call, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(
+    grpc::CallbackServerContext* call, const inference::ModelMetadataRequest* request,
+    inference::ModelMetadataResponse* response) {
+  return Answer(call, Describe(context_.models, *request, *response));
+}
+
+grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
+    grpc::CallbackServerContext* call, const inference::ModelInferRequest* request,
+    inference::ModelInferResponse* response) {
+  auto* reactor = new ScoreReactor<InferCall>(context_, DeadlineOf(*call, context_.clock.Now()),
+                                              *request, *response);
+  reactor->Start(ChoiceOf(request->model_name(), request->model_version()));
+  return reactor;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,211 @@
+// The command line, and the checks over all options together.  The configuration file:
+// config_file.cc. SPDX-License-Identifier: Apache-2.0
+#include "server/options.h"
+
+#include <fstream>
+#include <functional>
+#include <set>
+#include <sstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "engine/status_macros.h"
+#include "server/setting_names.h"
+
+namespace ulfd::server {
+namespace {
+
+absl::Status SetText(std::optional<std::string>& target, const std::string& value) {
+  target = value;
+  return absl::OkStatus();
+}
+
+absl::Status SetInt(std::optional<int>& target, const std::string& value, int min, int max) {
+  int number = 0;
+  if (!absl::SimpleAtoi(value, &number) || number < min || number > max) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", value, "\", want a number in ", min, "..", max));
+  }
+  target = number;
+  return absl::OkStatus();
+}
+
+// One flag.  `value` is the placeholder in the help text; empty: a switch.
+struct FlagRow {
+  absl::string_view name, value, help;
+  std::function<absl::Status(Flags&, const std::string&)> set;
+};
+
+std::vector<FlagRow> FlagTable() {
+  return {
+      {"model_repository", "DIR", "serve every model of DIR/<model>/<version>/",
+       [](Flags& f, const std::string& v) { return SetText(f.model_repository, v); }},
+      {"config", "FILE", "text-proto ServerConfig; flags win over it",
+       [](Flags& f, const std::string& v) { return SetText(f.config, v); }},
+      {"grpc_address", "IP", "address of the gRPC port (default 0.0.0.0)",
+       [](Flags& f, const std::string& v) { return SetText(f.grpc_address, v); }},
+      {"grpc_port", "N", "0: any free port (default 8500)",
+       [](Flags& f, const std::string& v) { return SetInt(f.grpc_port, v, 0, 65535); }},
+      {"http_address", "IP", "address of the HTTP port (default 0.0.0.0)",
+       [](Flags& f, const std::string& v) { return SetText(f.http_address, v); }},
+      {"http_port", "N", "/metrics /healthz /readyz /statusz; 0: any free port (default 8501)",
+       [](Flags& f, const std::string& v) { return SetInt(f.http_port, v, 0, 65535); }},
+      {"admin_address", "IP:N", "serve the AdminService there (default: off)",
+       [](Flags& f, const std::string& v) { return SetText(f.admin_address, v); }},
+      {"workers", "N", "threads that score; 0: from CPU quota and affinity (default 0)",
+       [](Flags& f, const std::string& v) { return SetInt(f.workers, v, 0, 1024); }},
+      {"log_level", "LEVEL", "debug, info, warning or error (default info)",
+       [](Flags& f, const std::string& v) -> absl::Status {
+         ASSIGN_OR_RETURN(f.log_level, ParseLogLevel(v));
+         return absl::OkStatus();
+       }},
+      {"log_format", "FORMAT", "text or json (default text)",
+       [](Flags& f, const std::string& v) -> absl::Status {
+         ASSIGN_OR_RETURN(f.log_format, ParseLogFormat(v));
+         return absl::OkStatus();
+       }},
+      {"port_file", "FILE", "write grpc_port and http_port there once both listen",
+       [](Flags& f, const std::string& v) { return SetText(f.port_file, v); }},
+      {"check_config", "", "check configuration and repository, then exit",
+       [](Flags& f, const std::string&) {
+         f.check_config = true;
+         return absl::OkStatus();
+       }},
+      {"version", "", "print the version and exit",
+       [](Flags& f, const std::string&) {
+         f.version = true;
+         return absl::OkStatus();
+       }},
+      {"help", "", "print this text and exit",
+       [](Flags& f, const std::string&) {
+         f.help = true;
+         return absl::OkStatus();
+       }},
+  };
+}
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    return absl::NotFoundError(absl::StrCat(path, ": cannot read the configuration file"));
+  }
+  return text.str();
+}
+
+template <typename T>
+void Override(const std::optional<T>& flag, T& option) {
+  if (flag) option = *flag;
+}
+
+absl::Status CheckAll(Options& options) {
+  if (options.model_repository.empty() && options.models.empty()) {
+    return absl::InvalidArgumentError(
+        "nothing to serve: want --model_repository=DIR, or model_repository or models in the "
+        "configuration");
+  }
+  for (ModelConfig& model : options.models) {
+    if (!model.base_path.empty()) continue;
+    if (options.model_repository.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "model \"", model.name, "\": no base_path, and no model_repository to find it in"));
+    }
+    model.base_path = absl::StrCat(options.model_repository, "/", model.name);
+  }
+  if (options.max_queued_rows < options.max_ads) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "limits.max_queued_rows: ", options.max_queued_rows, " is less than limits.max_ads, ",
+        options.max_ads, ": the largest request could never wait"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args) {
+  const std::vector<FlagRow> table = FlagTable();
+  Flags flags;
+  std::set<absl::string_view> seen;
+  for (size_t i = 0; i < args.size(); ++i) {
+    absl::string_view arg = args[i];
+    if (!absl::ConsumePrefix(&arg, "--")) {
+      return absl::InvalidArgumentError(absl::StrCat("stray argument \"", args[i], "\""));
+    }
+    const size_t equals = arg.find('=');
+    const absl::string_view name = arg.substr(0, equals);
+    const FlagRow* row = nullptr;
+    for (const FlagRow& candidate : table) {
+      if (candidate.name == name) row = &candidate;
+    }
+    if (row == nullptr) return absl::InvalidArgumentError(absl::StrCat("unknown flag --", name));
+    if (!seen.insert(row->name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("flag --", name, " is given twice"));
+    }
+    std::string value;
+    if (row->value.empty() && equals != absl::string_view::npos) {
+      return absl::InvalidArgumentError(absl::StrCat("flag --", name, " takes no value"));
+    }
+    if (!row->value.empty()) {
+      if (equals == absl::string_view::npos && ++i == args.size()) {
+        return absl::InvalidArgumentError(absl::StrCat("flag --", name, " wants a value"));
+      }
+      value = equals == absl::string_view::npos ? args[i] : std::string(arg.substr(equals + 1));
+    }
+    if (const absl::Status status = row->set(flags, value); !status.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("flag --", name, ": ", status.message()));
+    }
+  }
+  return flags;
+}
+
+absl::StatusOr<Options> LoadOptions(const Flags& flags) {
+  Options options;
+  if (flags.config) {
+    ASSIGN_OR_RETURN(const std::string text, ReadTextFile(*flags.config));
+    RETURN_IF_ERROR(ReadConfig(text, *flags.config, options));
+  }
+  Override(flags.model_repository, options.model_repository);
+  Override(flags.grpc_address, options.grpc_address);
+  Override(flags.grpc_port, options.grpc_port);
+  Override(flags.http_address, options.http_address);
+  Override(flags.http_port, options.http_port);
+  Override(flags.admin_address, options.admin_address);
+  Override(flags.workers, options.workers);
+  Override(flags.log_level, options.log_level);
+  Override(flags.log_format, options.log_format);
+  Override(flags.port_file, options.port_file);
+  RETURN_IF_ERROR(CheckAll(options));
+  return options;
+}
+
+ModelManagerOptions ManagerOptions(const Options& options) {
+  ModelManagerOptions manager;
+  manager.repository = options.model_repository;
+  manager.models = options.models;
+  manager.default_policy = options.default_version_policy;
+  manager.poll_interval = options.poll_interval;
+  manager.settle_time = options.settle_time;
+  manager.use_inotify = options.use_inotify;
+  manager.retry_backoff = options.retry_backoff;
+  return manager;
+}
+
+std::string HelpText() {
+  std::string text =
+      "ulfd: scores one user against many ads with ULF models, over gRPC.\n\n"
+      "  ulfd --model_repository=DIR [flags]\n  ulfd --config=FILE [flags]\n\n";
+  for (const FlagRow& row : FlagTable()) {
+    const std::string left = row.value.empty() ? absl::StrCat("--", row.name)
+                                               : absl::StrCat("--", row.name, "=", row.value);
+    absl::StrAppendFormat(&text, "  %-24s %s\n", left, row.help);
+  }
+  absl::StrAppend(&text,
+                  "\nSIGTERM drains and stops; a second one hastens.  SIGHUP looks at the "
+                  "repository at once.\nExit codes: 0 ended in order, 1 could not start or "
+                  "serve, 2 wrong command line.\n");
+  return text;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,91 @@
+// Options: everything that can be set, from the command line and the configuration file, checked.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_OPTIONS_H_
+#define ULFD_SERVER_OPTIONS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "server/logging.h"
+#include "server/model_manager.h"
+
+namespace ulfd::server {
+
+// The defaults are those of proto/server_config.proto, which has units and ranges.
+struct Options {
+  std::string model_repository;
+  std::vector<ModelConfig>
+      models;  // base_path "": <model_repository>/<name>, filled by LoadOptions.
+  VersionPolicy default_version_policy;
+  std::chrono::milliseconds poll_interval{1000};
+  std::chrono::milliseconds settle_time{2000};
+  bool use_inotify = true;
+  std::chrono::milliseconds retry_backoff{1000};
+
+  std::string grpc_address = "0.0.0.0";
+  int grpc_port = 8500;
+  std::string http_address = "0.0.0.0";
+  int http_port = 8501;
+  std::string admin_address;  // "": off
+
+  int workers = 0;  // 0: UsableCpuCount()
+  int max_ads = 2000;
+  int max_ids_per_request = 1000000;
+  int max_message_bytes = 16 << 20;
+  int max_queued_requests = 1000;
+  int max_queued_rows = 200000;
+
+  std::chrono::milliseconds max_connection_age{300000};  // 0: no limit
+  std::chrono::milliseconds max_connection_age_grace{30000};
+  std::chrono::milliseconds keepalive_time{60000};
+  std::chrono::milliseconds keepalive_timeout{20000};
+  std::chrono::milliseconds min_client_ping_interval{10000};
+
+  std::chrono::milliseconds drain_delay{2000};
+  std::chrono::milliseconds drain_timeout{20000};
+
+  LogLevel log_level = LogLevel::kInfo;
+  LogFormat log_format = LogFormat::kText;
+
+  std::string port_file;  // "": none.  Command line only.
+};
+
+// What the command line says; absent: not said.
+struct Flags {
+  std::optional<std::string> model_repository, config, grpc_address, http_address, admin_address;
+  std::optional<int> grpc_port, http_port, workers;
+  std::optional<LogLevel> log_level;
+  std::optional<LogFormat> log_format;
+  std::optional<std::string> port_file;
+  bool check_config = false, version = false, help = false;
+};
+
+// Reads "--name=value", "--name value" and, for switches, "--name"; `args` is without the program's
+// name.  INVALID_ARGUMENT: an unknown flag, a bad or missing value, a flag given twice, a stray
+// argument.
+absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args);
+
+// Defaults, then the file of --config, then the other flags; checked as a whole, without touching
+// the repository.  NOT_FOUND: no such file; INVALID_ARGUMENT: an error in it
+// ("FILE:LINE:COLUMN: ...", one line each) or options that contradict each other.
+absl::StatusOr<Options> LoadOptions(const Flags& flags);
+
+// Sets what the text-proto ServerConfig `text` sets.  INVALID_ARGUMENT: "SOURCE:LINE:COLUMN: ...",
+// one line per error.
+absl::Status ReadConfig(absl::string_view text, absl::string_view source, Options& options);
+
+ModelManagerOptions ManagerOptions(const Options& options);
+
+// The text of --help.
+std::string HelpText();
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_OPTIONS_H_

@@ -1,0 +1,84 @@
+// The native API.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/prediction_service.h"
+
+#include "engine/status_macros.h"
+#include "server/grpc_call.h"
+#include "server/model_description.h"
+#include "server/request_decoder.h"
+#include "server/response_encoder.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace v1 = ulfd::v1;
+
+class PredictCall : public ScoreCall {
+ public:
+  PredictCall(const ServingContext& context, TimePoint deadline, const v1::PredictRequest& request,
+              v1::PredictResponse& response)
+      : ScoreCall(context, deadline), request_(request), response_(response) {}
+
+ protected:
+  int64_t CountRows(const engine::Model&) const override { return CountAds(request_); }
+  absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
+                      DecodedRequest& decoded) override {
+    return DecodePredict(request_, model, limits, decoded);
+  }
+  absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
+                      const engine::RunResult& result) override {
+    return EncodePredict(request_, decoded, info, result, response_);
+  }
+  void AddTimes(const CallTimes& times) override {
+    if (!request_.return_timings()) return;
+    constexpr int64_t kNsPerUs = 1000;
+    v1::Timings& out = *response_.mutable_timings();
+    out.set_queue_us(times.queue_ns / kNsPerUs);
+    out.set_decode_us(times.decode_ns / kNsPerUs);
+    out.set_embed_us(times.embed_ns / kNsPerUs);
+    out.set_user_us(times.user_ns / kNsPerUs);
+    out.set_dense_us(times.dense_ns / kNsPerUs);
+    out.set_encode_us(times.encode_ns / kNsPerUs);
+    out.set_total_us(times.total_ns / kNsPerUs);
+  }
+  const std::string& request_id() const override { return request_.request_id(); }
+
+ private:
+  const v1::PredictRequest& request_;
+  v1::PredictResponse& response_;
+};
+
+absl::Status Describe(const ModelManager& models, const v1::ModelSpec& spec,
+                      v1::GetModelMetadataResponse& response) {
+  ASSIGN_OR_RETURN(const ModelChoice choice, ChoiceOf(spec));
+  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
+  DescribeModel(*handle, models.LabelsOf(handle->name, handle->version), response);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext* call,
+                                                     const v1::PredictRequest* request,
+                                                     v1::PredictResponse* response) {
+  auto* reactor = new ScoreReactor<PredictCall>(context_, DeadlineOf(*call, context_.clock.Now()),
+                                                *request, *response);
+  reactor->Start(ChoiceOf(request->model()));
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* PredictionService::GetModelMetadata(
+    grpc::CallbackServerContext* call, const v1::GetModelMetadataRequest* request,
+    v1::GetModelMetadataResponse* response) {
+  return Answer(call, Describe(context_.models, request->model(), *response));
+}
+
+grpc::ServerUnaryReactor* PredictionService::ListModels(grpc::CallbackServerContext* call,
+                                                        const v1::ListModelsRequest*,
+                                                        v1::ListModelsResponse* response) {
+  DescribeModels(context_.models, *response->mutable_models());
+  response->set_generation(context_.models.generation());
+  return Answer(call, absl::OkStatus());
+}
+
+}  // namespace ulfd::server
