@@ -1,0 +1,19 @@
+// The subcommands of `ulf`, one file each.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_COMMANDS_H_
+#define ULFD_TOOLS_COMMANDS_H_
+
+#include "absl/status/status.h"
+#include "tools/command.h"
+
+namespace ulfd::tools {
+
+absl::Status RunInspect(Args args);
+absl::Status RunScore(Args args);
+absl::Status RunPredict(Args args);
+absl::Status RunHealth(Args args);
+absl::Status RunMakeDemo(Args args);
+
+}  // namespace ulfd::tools
+
+#endif  // ULFD_TOOLS_COMMANDS_H_

@@ -1,0 +1,64 @@
+// ulf: the command line beside the daemon.
+//
+// Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tools/command.h"
+#include "tools/commands.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr Command kCommands[] = {
+//    {"inspect", "shows what a model directory holds: layers, shapes, inputs, outputs, memory",
+//     &RunInspect},
+//    {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
+//    {"predict", "calls a running daemon and prints the scores", &RunPredict},
+//    {"health", "asks a running daemon whether it serves", &RunHealth},
+    {"make-demo", "writes a demo model whose scores make sense to a reader", &RunMakeDemo},
+};
+
+void PrintHelp(std::FILE* out) {
+  std::fputs("ulf: inspects, scores and calls ULF ranking models\n\nusage: ulf COMMAND ...\n\n",
+             out);
+  for (const Command& command : kCommands) {
+    std::fprintf(out, "  %-10s %s\n", std::string(command.name).c_str(),
+                 std::string(command.summary).c_str());
+  }
+  std::fputs("\n`ulf COMMAND --help` explains a command and its flags.\n", out);
+}
+
+int Main(int argc, char** argv) {
+  const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args.empty()) {
+    PrintHelp(stderr);
+    return 2;
+  }
+  if (args[0] == "help" || args[0] == "--help" || args[0] == "-h") {
+    if (args.size() == 1) {
+      PrintHelp(stdout);
+      return 0;
+    }
+    return Main(3, std::vector<char*>{argv[0], argv[2], const_cast<char*>("--help")}.data());
+  }
+  for (const Command& command : kCommands) {
+    if (command.name != args[0]) continue;
+    const absl::Status status = command.run(Args(args).subspan(1));
+    if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
+    std::fflush(stdout);
+    std::fprintf(stderr, "ulf %s: %s\n", args[0].c_str(), std::string(status.message()).c_str());
+    if (!IsUsageError(status)) return 1;
+    std::fprintf(stderr, "`ulf %s --help` explains the command\n", args[0].c_str());
+    return 2;
+  }
+  std::fprintf(stderr, "ulf: unknown command \"%s\"; `ulf help` lists them\n", args[0].c_str());
+  return 2;
+}
+
+}  // namespace
+}  // namespace ulfd::tools
+
+int main(int argc, char** argv) { return ulfd::tools::Main(argc, argv); }

@@ -1,0 +1,62 @@
+// Aligned columns for a terminal.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/text_table.h"
+
+#include <algorithm>
+#include <cassert>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+
+namespace ulfd::tools {
+
+TextTable::TextTable(std::vector<std::string> headings) {
+  for (std::string& heading : headings) {
+    right_aligned_.push_back(!heading.empty() && heading.back() == '>');
+    if (right_aligned_.back()) heading.pop_back();
+  }
+  rows_.push_back(std::move(headings));
+}
+
+void TextTable::AddRow(std::vector<std::string> cells) {
+  assert(cells.size() == right_aligned_.size());
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::ToString() const {
+  std::vector<size_t> widths(right_aligned_.size());
+  for (const std::vector<std::string>& row : rows_) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows_) {
+    std::string line;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - row[i].size(), ' ');
+      absl::StrAppend(&line, "  ", right_aligned_[i] ? padding : "", row[i],
+                      right_aligned_[i] ? "" : padding);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    absl::StrAppend(&text, line, "\n");
+  }
+  return text;
+}
+
+std::string WithCommas(int64_t number) {
+  std::string digits = absl::StrCat(number);
+  const size_t first = number < 0 ? 1 : 0;
+  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+std::string HumanBytes(int64_t bytes) {
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double size = static_cast<double>(bytes);
+  const char* const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  for (size /= 1024; size >= 1024 && unit + 1 < 4; ++unit) size /= 1024;
+  return absl::StrFormat("%.1f %s", size, units[unit]);
+}
+
+}  // namespace ulfd::tools
