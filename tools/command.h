@@ -43,11 +43,11 @@ class FlagSet {
   template <typename T>
   void Add(const std::string& name, const std::string& help, T* value) {
     Flag flag{.name = name, .help = help, .is_bool = std::is_same_v<T, bool>};
-    if (!flag.is_bool || absl::UnparseFlag(*value) == "true") {
-      flag.default_text = absl::UnparseFlag(*value);
+    if (!flag.is_bool || absl::UnparseFlag<T>(*value) == "true") {
+      flag.default_text = absl::UnparseFlag<T>(*value);
     }
     flag.parse = [value](absl::string_view text, std::string* error) {
-      return absl::ParseFlag(text, value, error);
+      return absl::ParseFlag<T>(text, value, error);
     };
     flags_.push_back(std::move(flag));
   }

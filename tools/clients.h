@@ -1,0 +1,45 @@
+// Calls a running daemon through its native and its KServe API.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CLIENTS_H_
+#define ULFD_TOOLS_CLIENTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "engine/weights/npz.h"
+#include "grpcpp/channel.h"
+#include "grpcpp/client_context.h"
+#include "proto/predict.pb.h"
+#include "tools/reply.h"
+
+namespace ulfd::tools {
+
+// A plain-text channel to "HOST:PORT" without a limit on the size of replies.
+std::shared_ptr<grpc::Channel> Connect(const std::string& target);
+// Sets the deadline; a call does not wait for a server that refuses connections.
+void Prepare(grpc::ClientContext& context, absl::Duration timeout);
+// The same code; the text says which call failed.
+absl::Status FromGrpc(const grpc::Status& status, absl::string_view call);
+
+// Turns arrays under the graph's input names into a request: f.ids, f.values, f.segments become the
+// sparse feature f, everything else a dense one; the model's metadata says which belong to the
+// user.  Only the features are filled.
+absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(
+    const engine::NpzArrays& arrays, const ulfd::v1::GetModelMetadataResponse& metadata);
+
+// Calls PredictionService.GetModelMetadata and .Predict.
+absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
+    const std::shared_ptr<grpc::Channel>& channel, const ulfd::v1::ModelSpec& model,
+    absl::Duration timeout);
+absl::StatusOr<Reply> CallPredict(const std::shared_ptr<grpc::Channel>& channel,
+                                  const ulfd::v1::PredictRequest& request, absl::Duration timeout);
+
+}  // namespace ulfd::tools
+
+#endif  // ULFD_TOOLS_CLIENTS_H_
