@@ -40,6 +40,19 @@ absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
 absl::StatusOr<Reply> CallPredict(const std::shared_ptr<grpc::Channel>& channel,
                                   const ulfd::v1::PredictRequest& request, absl::Duration timeout);
 
+// What a KServe call can choose.
+struct KserveCall {
+  std::string model;
+  int64_t version = 0;               // 0: the server chooses.
+  std::vector<std::string> outputs;  // Empty: all.
+  std::string request_id;
+};
+
+// Calls GRPCInferenceService.ModelMetadata, for the types of the inputs, and .ModelInfer.
+absl::StatusOr<Reply> CallModelInfer(const std::shared_ptr<grpc::Channel>& channel,
+                                     const KserveCall& call, const engine::NpzArrays& arrays,
+                                     absl::Duration timeout);
+
 }  // namespace ulfd::tools
 
 #endif  // ULFD_TOOLS_CLIENTS_H_

@@ -31,7 +31,10 @@ std::vector<Persona> Personas() {
       {"sports_fan", "looked at 14 sports items and 2 books", 0, {{0, 14}, {1, 2}}},
       {"cook", "looked at 8 cooking items and 3 garden items", 4, {{4, 8}, {8, 3}}},
       {"gamer", "looked at 20 games and 10 pieces of electronics", 5, {{5, 20}, {7, 10}}},
-      {"newcomer", "nobody knows this user: no profile, no history; quality alone decides", -1, {}},
+      {"newcomer",
+       "nobody knows this user: no profile, no history, so only the ads themselves count",
+       -1,
+       {}},
   };
 }
 

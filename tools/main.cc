@@ -13,10 +13,9 @@ namespace ulfd::tools {
 namespace {
 
 constexpr Command kCommands[] = {
-    //    {"inspect", "shows what a model directory holds: layers, shapes, inputs, outputs, memory",
-    //     &RunInspect},
-    //    {"score", "scores the inputs of an npz file offline, with the engine of the daemon",
-    //    &RunScore},
+    {"inspect", "shows what a model directory holds: layers, shapes, inputs, outputs, memory",
+     &RunInspect},
+    {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"health", "asks a running daemon whether it serves", &RunHealth},
     {"make-demo", "writes a demo model whose scores make sense to a reader", &RunMakeDemo},

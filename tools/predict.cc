@@ -142,7 +142,13 @@ void Override(const Options& o, ulfd::v1::PredictRequest& request) {
   if (o.timings) request.set_return_timings(true);
 }
 
-absl::StatusOr<Reply> CallNative(const Options& o, const std::shared_ptr<grpc::Channel>& channel) {
+absl::StatusOr<Reply> Call(const Options& o, const std::shared_ptr<grpc::Channel>& channel) {
+  if (o.kserve) {
+    ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
+    const KserveCall call{
+        .model = o.model, .version = o.version, .outputs = o.outputs, .request_id = o.request_id};
+    return CallModelInfer(channel, call, arrays, o.timeout);
+  }
   ulfd::v1::PredictRequest request;
   if (!o.request.empty()) {
     ASSIGN_OR_RETURN(request, ReadRequest(o.request));
@@ -177,7 +183,7 @@ absl::Status RunPredict(Args args) {
   PrintOptions print{.max_rows = options.rows};
   ASSIGN_OR_RETURN(print.row_names, ReadRowNames(options.row_names));
   const std::shared_ptr<grpc::Channel> channel = Connect(positional[0]);
-  ASSIGN_OR_RETURN(const Reply reply, CallNative(options, channel));
+  ASSIGN_OR_RETURN(const Reply reply, Call(options, channel));
   RETURN_IF_ERROR(PrintReply(reply, print));
   return options.save.empty() ? absl::OkStatus() : SaveReply(reply, options.save);
 }
