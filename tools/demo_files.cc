@@ -46,6 +46,7 @@ absl::Status WriteDemoModel(const DemoWorld& world, uint64_t seed, const std::st
   }
   RETURN_IF_ERROR(WriteTextFile(base + "category_table", text));
   RETURN_IF_ERROR(WriteTextFile(base + "graph_ulf.txt", DemoGraphText()));
+  RETURN_IF_ERROR(WriteTextFile(base + "model.textproto", DemoManifest()));
   RETURN_IF_ERROR(WriteTextFile(base + "user_embedding.conf", DemoUserEmbeddingConf()));
   RETURN_IF_ERROR(WriteTextFile(base + "ad_embedding.conf", DemoAdEmbeddingConf()));
   RETURN_IF_ERROR(WriteTextFile(base + "weights.pb", DemoWeights(world, seed).SerializeAsString()));

@@ -167,8 +167,15 @@ block_config {
 }
 )";
 
+constexpr char kManifest[] =
+    R"(# What the graph cannot say: the rows of ad_stats are ads, two numbers each.
+inputs { name: "ad_stats" level: INPUT_LEVEL_AD row_shape: 2 }
+outputs: "ctr"
+)";
+
 }  // namespace
 
+std::string DemoManifest() { return kManifest; }
 std::string DemoGraphText() { return kGraph; }
 std::string DemoUserEmbeddingConf() { return kUserConf; }
 std::string DemoAdEmbeddingConf() { return kAdConf; }

@@ -13,6 +13,8 @@ namespace ulfd::tools {
 
 // graph_ulf.txt, with comments.
 std::string DemoGraphText();
+// model.textproto: what the graph cannot say.
+std::string DemoManifest();
 // The two embedding configurations that the graph names.
 std::string DemoUserEmbeddingConf();
 std::string DemoAdEmbeddingConf();

@@ -106,8 +106,7 @@ absl::Status PrintReply(const Reply& reply, const PrintOptions& options) {
                     shown < output->values.size() ? " ..." : "", "\n");
   }
   if (reply.missing_ids > 0) {
-    absl::StrAppend(&text, "  ", reply.missing_ids,
-                    " ids of the request are not in their tables and counted as zeros\n");
+    absl::StrAppend(&text, "  ids that their tables lack: ", reply.missing_ids, "\n");
   }
   for (const auto& [name, us] : reply.timings) {
     absl::StrAppendFormat(&text, "  %-8s %9.3f ms\n", name, static_cast<double>(us) / 1000);

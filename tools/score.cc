@@ -99,8 +99,8 @@ void Print(const engine::ModelInfo& info, const engine::RunResult& result) {
               table.ToString().c_str());
   for (size_t i = 0; i < info.tables.size() && i < result.stats.missing_ids.size(); ++i) {
     if (result.stats.missing_ids[i] == 0) continue;
-    std::printf("  %lld ids are not in table %s\n",
-                static_cast<long long>(result.stats.missing_ids[i]), info.tables[i].name.c_str());
+    std::printf("  ids that table %s lacks: %lld\n", info.tables[i].name.c_str(),
+                static_cast<long long>(result.stats.missing_ids[i]));
   }
 }
 

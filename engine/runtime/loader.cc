@@ -165,6 +165,19 @@ void DescribeLayers(const ulf::NetParameter& net, const Graph& graph, const Grap
       layer.top_levels.push_back(specs[id].level);
     }
   }
+  // input_layer is no node: its tops are the values that nothing computes.
+  for (LayerInfo& layer : info.layers) {
+    if (layer.type != "input_layer") continue;
+    for (const std::string& top : layer.tops) {
+      for (size_t id = 0; id < graph.values.size(); ++id) {
+        if (graph.values[id].kind == Value::Kind::kComputed || graph.values[id].name != top)
+          continue;
+        layer.top_shapes.push_back(specs[id].shape);
+        layer.top_levels.push_back(specs[id].level);
+        break;
+      }
+    }
+  }
 }
 
 void AddWeightNotices(const WeightFile& weights, ModelInfo& info) {
