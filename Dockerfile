@@ -1,0 +1,33 @@
+# The daemon and its command line on Debian 12; deploy/check-image builds and runs this file for real.
+# SPDX-License-Identifier: Apache-2.0
+#
+#   docker build -t ulfd .
+#   docker run -p 8500:8500 -p 8501:8501 -v /path/to/models:/models:ro ulfd
+
+FROM debian:bookworm-slim AS build
+# The list of packages changes seldom, the sources often: two layers.
+COPY deploy/install-deps /src/deploy/install-deps
+RUN /src/deploy/install-deps --build
+COPY . /src
+WORKDIR /src
+RUN cmake --preset release -DULFD_TESTS=OFF \
+ && cmake --build --preset release --target ulfd ulf \
+ && strip build/release/bin/ulfd build/release/bin/ulf
+
+FROM debian:bookworm-slim
+COPY deploy/install-deps /tmp/install-deps
+RUN /tmp/install-deps --runtime && rm -rf /tmp/install-deps /var/lib/apt/lists/* && mkdir /models
+# ulfd is linked with jemalloc, so there is nothing to preload.
+COPY --from=build /src/build/release/bin/ulfd /src/build/release/bin/ulf /usr/local/bin/
+
+# Models are read, never written: the mount may be read-only.
+VOLUME /models
+USER 65532:65532
+# gRPC; HTTP with /metrics, /healthz and /readyz.
+EXPOSE 8500 8501
+# SIGTERM drains: NOT_SERVING first, then the queue, then exit code 0.
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
+  CMD ["/usr/local/bin/ulf", "health", "127.0.0.1:8500"]
+ENTRYPOINT ["/usr/local/bin/ulfd"]
+CMD ["--model_repository=/models", "--grpc_port=8500", "--http_port=8501"]
