@@ -2,7 +2,8 @@
 // describe it.
 //
 // Known names: "" (the server), the full name of each service, "model/<name>" for each model that
-// the manager knows. SPDX-License-Identifier: Apache-2.0
+// the manager knows.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_HEALTH_SERVICE_H_
 #define ULFD_SERVER_HEALTH_SERVICE_H_
 

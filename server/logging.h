@@ -1,5 +1,6 @@
 // Structured logs on standard error: one event per line, as text or as a JSON object, with named
-// fields. SPDX-License-Identifier: Apache-2.0
+// fields.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_LOGGING_H_
 #define ULFD_SERVER_LOGGING_H_
 

@@ -1,6 +1,7 @@
 // Metrics: the counters and histograms of the serving path.  Counting is an atomic addition on
 // memory that the counting worker hardly shares with others; names, labels and sums are put
-// together when somebody scrapes. SPDX-License-Identifier: Apache-2.0
+// together when somebody scrapes.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_METRICS_H_
 #define ULFD_SERVER_METRICS_H_
 

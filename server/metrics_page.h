@@ -1,5 +1,6 @@
 // /metrics: what was counted, what the manager and the scheduler say now, and the process, in
-// Prometheus' text format. SPDX-License-Identifier: Apache-2.0
+// Prometheus' text format.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_METRICS_PAGE_H_
 #define ULFD_SERVER_METRICS_PAGE_H_
 

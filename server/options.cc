@@ -1,5 +1,6 @@
 // The command line, and the checks over all options together.  The configuration file:
-// config_file.cc. SPDX-License-Identifier: Apache-2.0
+// config_file.cc.
+// SPDX-License-Identifier: Apache-2.0
 #include "server/options.h"
 
 #include <fstream>

@@ -1,5 +1,6 @@
 // Readiness: whether the server and each model can be called, as health checks, /readyz and KServe
-// see it. SPDX-License-Identifier: Apache-2.0
+// see it.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_READINESS_H_
 #define ULFD_SERVER_READINESS_H_
 

@@ -1,5 +1,6 @@
 // Requests of the native API -> the engine's tensors.  Checks everything that a request can get
-// wrong; knows nothing of gRPC calls. SPDX-License-Identifier: Apache-2.0
+// wrong; knows nothing of gRPC calls.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_REQUEST_DECODER_H_
 #define ULFD_SERVER_REQUEST_DECODER_H_
 

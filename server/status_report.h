@@ -1,5 +1,6 @@
 // StatusReport: what an operator sees of the running server; AdminService.GetStatus and /statusz
-// show the same. SPDX-License-Identifier: Apache-2.0
+// show the same.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_STATUS_REPORT_H_
 #define ULFD_SERVER_STATUS_REPORT_H_
 

@@ -1,5 +1,6 @@
 // The demo model's files: a Deep Interest Network whose weights are written down instead of
-// trained. SPDX-License-Identifier: Apache-2.0
+// trained.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_DEMO_MODEL_H_
 #define ULFD_TOOLS_DEMO_MODEL_H_
 

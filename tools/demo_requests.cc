@@ -1,5 +1,6 @@
 // Writes example requests for the demo model: users whose preferences a reader can see, and two ads
-// of every category. SPDX-License-Identifier: Apache-2.0
+// of every category.
+// SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
 #include "absl/strings/str_cat.h"

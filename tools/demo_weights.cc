@@ -2,7 +2,8 @@
 //
 // Every planted feature is an inner product of what a layer gets; each is carried by several hidden
 // units with slightly different gains, and the remaining units hold small random weights, as a
-// trained network would. SPDX-License-Identifier: Apache-2.0
+// trained network would.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <utility>
 #include <vector>

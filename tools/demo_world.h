@@ -2,7 +2,8 @@
 //
 // Everything follows from a seed.  A category is a direction in embedding space; an item's row is
 // its category's direction (and for some items a share of a related category's), its quality along
-// a direction of its own, and a little noise. SPDX-License-Identifier: Apache-2.0
+// a direction of its own, and a little noise.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_DEMO_WORLD_H_
 #define ULFD_TOOLS_DEMO_WORLD_H_
 

@@ -1,5 +1,6 @@
 // Arrays of an npz file as inputs of a model: names checked, element types converted where nothing
-// is lost. SPDX-License-Identifier: Apache-2.0
+// is lost.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_NPZ_INPUTS_H_
 #define ULFD_TOOLS_NPZ_INPUTS_H_
 

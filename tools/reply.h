@@ -1,5 +1,6 @@
 // What a call or an offline run gave, whichever API it came through: printed for people, saved for
-// programs. SPDX-License-Identifier: Apache-2.0
+// programs.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_REPLY_H_
 #define ULFD_TOOLS_REPLY_H_
 

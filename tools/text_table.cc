@@ -44,10 +44,14 @@ std::string TextTable::ToString() const {
 }
 
 std::string WithCommas(int64_t number) {
-  std::string digits = absl::StrCat(number);
+  const std::string digits = absl::StrCat(number);
   const size_t first = number < 0 ? 1 : 0;
-  for (size_t i = digits.size(); i > first + 3; i -= 3) digits.insert(i - 3, ",");
-  return digits;
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > first && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
+  }
+  return text;
 }
 
 std::string HumanBytes(int64_t bytes) {

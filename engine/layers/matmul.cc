@@ -268,8 +268,8 @@ class InnerProductExKernel final : public Kernel {
 // inner_product_layer_ex: y = x1 * W1 + x2 * W2 + b, a fully connected layer whose input columns
 // come in two parts, one of which usually is the user's single row and is multiplied once.
 // Input   0 x1 [N or 1, k1], 1 x2 [N or 1, k2], f32, any level.
-// Weights 0 weight1 [k1, n], 1 weight2 [k2, n], each [n, k] with transpose; 2 bias [n] (also
-//         [m, n]) with bias_term.
+// Weights 0 weight1 [k1, n], 1 weight2 [k2, n], each [n, k] with transpose; 2 bias [n] (also [m,
+//         n]) with bias_term.
 // Output  0 [N, n]; level of the higher input.
 // Params  inner_product_param.transpose, default false; .bias_term, default true.
 // Errors  InvalidArgument for another type or rank, row counts that differ and are not 1, widths

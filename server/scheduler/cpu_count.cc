@@ -1,5 +1,6 @@
 // Reads cgroup v1 and v2 CPU quotas.  A quota that cannot be read counts as none: better too many
-// threads than no server. SPDX-License-Identifier: Apache-2.0
+// threads than no server.
+// SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/cpu_count.h"
 
 #include <sched.h>

@@ -1,5 +1,6 @@
 // How many CPUs this process may really use: the smaller of its affinity mask and the CPU quota of
-// its cgroup. SPDX-License-Identifier: Apache-2.0
+// its cgroup.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SCHEDULER_CPU_COUNT_H_
 #define ULFD_SERVER_SCHEDULER_CPU_COUNT_H_
 

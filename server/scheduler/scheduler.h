@@ -3,7 +3,8 @@
 //
 // WorkerPool is the one implementation: first in, first out, one task per worker.  A scheduler that
 // orders by deadline, merges tasks of one model generation or cuts them into tiles replaces it
-// behind this interface. SPDX-License-Identifier: Apache-2.0
+// behind this interface.
+// SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SCHEDULER_SCHEDULER_H_
 #define ULFD_SERVER_SCHEDULER_SCHEDULER_H_
 

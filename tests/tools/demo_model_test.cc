@@ -1,5 +1,6 @@
 // The demo model loads, is the same for the same seed, and ranks by the preferences that were
-// planted. SPDX-License-Identifier: Apache-2.0
+// planted.
+// SPDX-License-Identifier: Apache-2.0
 #include "tools/demo_model.h"
 
 #include <gmock/gmock.h>
