@@ -152,10 +152,10 @@ absl::Status Model::RunWarmup(int64_t ads, Workspace& workspace, RunResult& resu
                           {.dtype = DType::kInt32, .dims = {rows}, .data = buffers.back().data()}});
       }
     } else {
-      if (!input.shape.ranked()) return absl::OkStatus();  // Nothing can be made up.
+      if (!input.shape.ranked()) return absl::OkStatus();
       for (Dim d : input.shape.dims()) {
-        if (d.IsUnknown() && &d != &input.shape.dims()[0]) return absl::OkStatus();
-        tensor.dims.push_back(d.IsUnknown() ? ads : Resolve(d, ads));
+        if (d.IsUnknown()) return absl::OkStatus();
+        tensor.dims.push_back(Resolve(d, ads));
       }
     }
     buffers.emplace_back(tensor.bytes(), '\0');

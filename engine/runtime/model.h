@@ -171,9 +171,9 @@ class Model {
   absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                    Workspace& workspace, RunResult& result) const;
 
-  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published
-  // and to see that shapes and values come out (NaN or infinity on an all-default request is
-  // reported by the caller from `result`).
+  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published and to see that
+  // values come out (NaN or infinity is reported by the caller from `result`).  Does nothing, and leaves `result`
+  // alone, if the shape of a dense input is not known: a guess could refuse a good model.
   absl::Status RunWarmup(int64_t ads, Workspace& workspace, RunResult& result) const;
 
  private:
