@@ -42,8 +42,26 @@ absl::Status SplitAddress(const std::string& text, std::string& address, int& po
   return absl::OkStatus();
 }
 
-HttpReply YesOrNo(bool yes, const char* what) {
-  return yes ? HttpReply{.body = "ok\n"} : HttpReply{.code = 503, .body = absl::StrCat(what, "\n")};
+// One line per required model that cannot be called, with what is wrong with its newest version.
+std::string MissingModels(const std::vector<ModelStatus>& models) {
+  std::string text;
+  for (const ModelStatus& model : models) {
+    const auto serves = [](const VersionStatus& version) { return version.serving != nullptr; };
+    if (!model.required || std::any_of(model.versions.begin(), model.versions.end(), serves)) {
+      continue;
+    }
+    const std::string why = !model.error.empty()     ? model.error
+                            : model.versions.empty() ? "it has no version"
+                                                     : model.versions.back().error;
+    absl::StrAppend(&text, "not loaded: model \"", model.name, "\": ", why, "\n");
+  }
+  return text.empty() ? "not loaded: no model found yet\n" : text;
+}
+
+HttpReply ReadyPage(const Readiness& readiness, const ModelManager& models) {
+  if (readiness.ServerReady()) return {.body = "ok\n"};
+  if (readiness.draining()) return {.code = 503, .body = "draining\n"};
+  return {.code = 503, .body = MissingModels(models.List())};
 }
 
 }  // namespace
@@ -93,10 +111,7 @@ absl::Status Daemon::Start() {
 absl::Status Daemon::StartHttp() {
   std::map<std::string, HttpServer::Page> pages;
   pages["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
-  pages["/readyz"] = [this] {
-    return YesOrNo(readiness_->ServerReady(),
-                   readiness_->draining() ? "draining" : "not every required model is loaded");
-  };
+  pages["/readyz"] = [this] { return ReadyPage(*readiness_, *models_); };
   pages["/metrics"] = [this] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
                      .body = MetricsPage(metrics_, *models_, *pool_)};
@@ -156,7 +171,8 @@ void Daemon::PollSoon() {
   // The deadline has passed already: the look is asked for, not awaited.
   const absl::Status status = models_->PollNow(clock_.Now());
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) {
-    logger_.Error("cannot look at the repository", {{"error", status.ToString()}});
+    logger_.Error("cannot look at the repository",
+                  {{"error", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
   }
 }
 

@@ -187,7 +187,9 @@ class BadModelsTest(DaemonTest):
     def test_not_ready_and_says_why(self):
         status, text = self.daemon.http("/readyz")
         self.assertEqual(status, 503)
-        self.assertIn("unknown_layer_type", text)
+        self.assertIn('"unknown_layer_type"', text)
+        self.assertIn("inner_produkt_layer", text)
+        self.assertNotIn('"stamp"', text)
         self.assertEqual(self.daemon.http("/healthz")[0], 200)
 
     def test_bad_content_is_not_tried_again(self):
