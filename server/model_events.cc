@@ -28,9 +28,11 @@ void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds
 void ModelEvents::OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
                                const absl::Status& error) {
   metrics_.CountLoadFailed(reason);
-  logger_.Error(
-      "model refused",
-      {{"model", name}, {"version", version}, {"reason", reason}, {"error", error.ToString()}});
+  logger_.Error("model refused",
+                {{"model", name},
+                 {"version", version},
+                 {"reason", reason},
+                 {"error", error.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
 }
 
 void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t generation) {

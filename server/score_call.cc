@@ -145,10 +145,11 @@ void ScoreCall::End(const absl::Status& status, int shard) {
   }
   context_.metrics.AddInFlight(-1);
   if (IsOurFault(status.code())) {
-    context_.logger.Error("call failed", {{"request_id", request_id()},
-                                          {"model", handle_ == nullptr ? "" : handle_->name},
-                                          {"version", handle_ == nullptr ? 0 : handle_->version},
-                                          {"error", status.ToString()}});
+    context_.logger.Error("call failed",
+                          {{"request_id", request_id()},
+                           {"model", handle_ == nullptr ? "" : handle_->name},
+                           {"version", handle_ == nullptr ? 0 : handle_->version},
+                           {"error", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
   }
   // The model is given back before the caller can see the answer, so that a reload is not held up
   // by slow readers.

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import unittest
+import urllib.error
 import urllib.parse
 import urllib.request
 
@@ -188,8 +189,13 @@ class PrometheusTest(DaemonTest):
     def query(self, expression):
         url = (f"http://127.0.0.1:{self.port}/api/v1/query?" +
                urllib.parse.urlencode({"query": expression}))
-        with urllib.request.urlopen(url, timeout=10) as reply:
-            answer = json.load(reply)
+        try:
+            with urllib.request.urlopen(url, timeout=10) as reply:
+                answer = json.load(reply)
+        except urllib.error.HTTPError as error:
+            if error.code == 503:  # Prometheus is not ready yet.
+                return []
+            raise
         self.assertEqual(answer["status"], "success")
         return answer["data"]["result"]
 

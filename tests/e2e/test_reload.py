@@ -166,6 +166,7 @@ class ReloadTest(DaemonTest):
         self.assertTrue(status.serving)
         self.assertGreater(scrape(self.daemon).sum("ulfd_model_load_failures_total"), failed)
         self.assertIn(text.replace('"', ""), self.daemon.log().replace("\\", "").replace('"', ""))
+        self.assertNotIn("type.ulfd", self.daemon.log())  # How a reason travels inside.
         self.assertEqual(self.served(), before)
         self.assertEqual(self.daemon.http("/readyz")[0], 200)
         self.assertEqual(self.client.health("model/stamp"), "SERVING")
