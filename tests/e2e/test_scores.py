@@ -169,12 +169,38 @@ class SharedScores:
                 self.check(score_command(directory, arrays, work), expected, case)
 
 
+    def test_every_intermediate_tensor(self):
+        """Within 1e-5 of its own largest magnitude, as `ulf score --dump_all` writes it."""
+        work = env.scratch("score")
+        directory = os.path.join(env.shared_model(self.MODEL), "1")
+        for case, arrays, expected in self.cases:
+            if len(expected) < 5:  # Cases of many ads hold the outputs only.
+                continue
+            found = score_command(directory, arrays, work, "--dump_all")
+            checked = 0
+            for name, values in expected.items():
+                if name in self.ILL_CONDITIONED:
+                    continue
+                limit = 1e-5 * max(1.0, float(np.max(np.abs(values), initial=0)))
+                with self.subTest(case=case, tensor=name):
+                    self.assertIn(name, found)
+                    self.assert_close(found[name], values, limit, name)
+                    checked += 1
+            self.assertGreaterEqual(checked, self.TENSORS, case)
+
+
 class DinTest(SharedScores, DaemonTest):
     MODEL = "din"
+    ILL_CONDITIONED = ()
+    TENSORS = 30
 
 
 class TdmDnnTest(SharedScores, DaemonTest):
     MODEL = "tdm_dnn"
+    # What follows fc_2_d: bn_2_d subtracts a mean of half a million from values of that size.
+    ILL_CONDITIONED = ("bn_2_d", "prelu_2_d", "fc_3_d", "bn_3_d", "prelu_3_d", "fc_4_d",
+                       "softmaxoutput0")
+    TENSORS = 40
 
 
 class DemoModelTest(DaemonTest):
