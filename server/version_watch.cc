@@ -96,8 +96,9 @@ std::string VersionWatch::error() const {
   }
   if (!failure_.ok()) return std::string(failure_.message());
   if (loading_ || !differs()) return "";
-  return absl::StrCat(serving_ == nullptr ? "new" : "changed",
-                      " content, loaded once nothing has changed for ",
+  const absl::string_view kind = serving_ == nullptr ? "new" : "changed";
+  if (committed_) return absl::StrCat(kind, " content, waiting for its turn to be loaded");
+  return absl::StrCat(kind, " content, loaded once nothing has changed for ",
                       options_.settle_time.count(), " ms",
                       has_success_ ? "" : absl::StrCat(" or ", engine::kSuccessFile, " exists"));
 }

@@ -114,6 +114,18 @@ TEST_F(ModelManagerTest, CommittedVersionLoadsAtOnce) {
   EXPECT_EQ(loads_, 1);
 }
 
+TEST_F(ModelManagerTest, CommittedVersionsWaitForTheirTurn) {
+  repository_.Publish("m", 1, "a");
+  repository_.Publish("n", 1, "a");
+  std::vector<std::string> waiting;
+  during_load_ = [&](const engine::LoadOptions& load) {
+    const std::string other = load.name == "m" ? "n" : "m";
+    if (Version(1, other).serving == nullptr) waiting.push_back(Version(1, other).error);
+  };
+  Poll();
+  EXPECT_THAT(waiting, ElementsAre("new content, waiting for its turn to be loaded"));
+}
+
 TEST_F(ModelManagerTest, WithoutMarkerAVersionMustSettle) {
   repository_.Publish("m", 1, "a", /*success=*/false);
   EXPECT_THAT(Poll(), IsEmpty());
