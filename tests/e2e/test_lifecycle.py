@@ -12,7 +12,7 @@ import grpc
 import health_v1_pb2 as health_pb
 import kserve_v2_pb2 as kserve_pb
 from harness import env
-from harness.clients import Client, outputs_of, predict_request
+from harness.clients import Client, native_pb, outputs_of, predict_request
 from harness.daemon import FAST, Daemon, wait_for
 from harness.fixtures import DaemonTest, add_heavy, add_shop, add_stamp, shop
 from harness.shop import USER
@@ -20,6 +20,7 @@ from harness.small import heavy_inputs, stamp_inputs
 
 SERVING = health_pb.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb.HealthCheckResponse.NOT_SERVING
+FAILED, LOADED = native_pb.VERSION_STATE_FAILED, native_pb.VERSION_STATE_SERVING
 SERVICES = ["", "ulfd.v1.PredictionService", "inference.GRPCInferenceService", "model/shop"]
 
 
@@ -88,11 +89,17 @@ class NotReadyTest(unittest.TestCase):
         with open(os.path.join(models, "shop", "1", "graph_ulf.txt"), "a", encoding="utf-8") as f:
             f.write('layer_params { type: "wishful_layer" bottom: "buy" top: "wish" }\n')
         with Daemon(models, wait_ready=False) as daemon, Client(daemon) as client:
-            wait_for(lambda: (client.version("shop", 1) or health_pb.HealthCheckResponse()) and
-                     client.version("shop", 1).error, "the error of shop")
+            states = {}
+
+            def settled():
+                for model in client.list_models().models:
+                    states[model.name] = [version.state for version in model.versions]
+                return states == {"shop": [FAILED], "stamp": [LOADED]}
+
+            wait_for(settled, f"both loads have ended: {states}")
             status, text = daemon.http("/readyz")
             self.assertEqual(status, 503)
-            self.assertIn("shop", text)
+            self.assertIn("wishful_layer", text)
             reply = client.predict(predict_request("stamp", stamp_inputs([3]), ()))
             self.assertEqual(outputs_of(reply)["score"].tolist(), [[4.0]])
 
