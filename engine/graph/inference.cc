@@ -96,10 +96,10 @@ void SetLevel(Level level, TensorSpec& spec) {
 
 }  // namespace
 
-GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
+GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated, const GraphSpecs& inferred,
                           absl::Span<const InputStatement> statements) {
   GraphSpecs specs = stated;
-  Suggest(graph, "", stated, specs);
+  Suggest(graph, "", inferred, specs);
   for (const InputStatement& statement : statements) {
     TensorSpec& spec = specs[statement.input];
     if (statement.level == Level::kUnknown || !statement.row_shape.empty()) continue;

@@ -26,8 +26,9 @@ struct InputStatement {
 GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> statements);
 
 // Fills in guesses for the inputs that nothing states, from the layers that read them
-// (Layer::SuggestInputs). A level that `statements` fixes holds for the guess, too.
-GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated,
+// (Layer::SuggestInputs).  A level that `statements` fixes holds for the guess, too.  `inferred`:
+// the stated specs with everything that follows from them (InferGraph).
+GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated, const GraphSpecs& inferred,
                           absl::Span<const InputStatement> statements);
 
 // Infers every computed value, in order, from the specs of the inputs and constants.  Errors name

@@ -201,6 +201,17 @@ class Concat final : public Layer {
     out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }
+  // What stands beside a tensor has its rows, unless the rows are what is joined.
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    const auto known = std::find_if(in.begin(), in.end(), [&](const TensorSpec& spec) {
+      return spec.shape.ranked() && spec.shape.rank() > axis_;
+    });
+    if (known == in.end() || axis_ == 0) return;
+    Shape shape = known->shape;
+    shape[axis_] = Dim::Unknown();
+    const Level level = known->level;
+    for (TensorSpec& spec : in) Suggest(spec, shape, level);
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ConcatKernel(axis_));
   }

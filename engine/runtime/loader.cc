@@ -249,7 +249,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   const GraphSpecs stated = StatedSpecs(graph, statements);
   GraphSpecs strict = stated;
   RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
-  GraphSpecs specs = SuggestedSpecs(graph, stated, statements);
+  GraphSpecs specs = SuggestedSpecs(graph, stated, strict, statements);
   if (!InferGraph(graph, specs).ok()) specs = strict;
   DescribeInputs(graph, stated, specs, model->executable, info);
   DescribeLayers(net, graph, specs, weights, info);

@@ -85,9 +85,10 @@ class FreeList {
 // What is known without guesses must be right; guesses that do not fit together are dropped.
 absl::Status InferSpecs(const Graph& graph, absl::Span<const InputStatement> statements,
                         GraphSpecs& strict, GraphSpecs& best) {
-  strict = StatedSpecs(graph, statements);
-  best = SuggestedSpecs(graph, strict, statements);
+  const GraphSpecs stated = StatedSpecs(graph, statements);
+  strict = stated;
   RETURN_IF_ERROR(InferGraph(graph, strict));
+  best = SuggestedSpecs(graph, stated, strict, statements);
   if (!InferGraph(graph, best).ok()) best = strict;
   return absl::OkStatus();
 }
