@@ -20,6 +20,7 @@ NpyArray Doubles(const std::vector<double>& values) {
   NpyArray array;
   array.type = NpyType::kFloat64;
   array.dims = {static_cast<int64_t>(values.size())};
+  if (values.empty()) return array;  // memcpy may not be given its null.
   array.bytes.resize(values.size() * sizeof(double));
   std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
   return array;
