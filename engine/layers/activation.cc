@@ -227,46 +227,64 @@ class Dice final : public Layer {
 
 // ---------------------------------------------------------------------------------------- softmax
 
-// `rows` blocks of [count, inner]: t = x - max over count.  NaNs may be lost in the maximum, never
-// in t.
+constexpr int kLanes = 16;  // Independent partial results, which the compiler may vectorise.
+
+ULFD_MULTIVERSION float Maximum(const float* x, int64_t n) {
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, x[0]);
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] = lanes[j] < x[i + j] ? x[i + j] : lanes[j];
+  }
+  float maximum = lanes[0];
+  for (float lane : lanes) maximum = maximum < lane ? lane : maximum;
+  for (; i < n; ++i) maximum = maximum < x[i] ? x[i] : maximum;
+  return maximum;
+}
+
+// x /= the sum of x.
+ULFD_MULTIVERSION void NormaliseRow(float* x, int64_t n) {
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
+  }
+  float sum = 0;
+  for (float lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += x[i];
+  const float scale = 1.0f / sum;
+  for (i = 0; i < n; ++i) x[i] *= scale;
+}
+
+// One block [count, inner]: t = x - max over count.  NaNs may be lost in the maximum, never in t.
 ULFD_MULTIVERSION void SubtractMax(const float* x, float* __restrict t, float* __restrict max,
-                                   int64_t rows, int64_t count, int64_t inner) {
-  for (int64_t r = 0; r < rows; ++r, x += count * inner, t += count * inner) {
-    if (inner == 1) {
-      float m = x[0];
-      for (int64_t i = 1; i < count; ++i) m = m < x[i] ? x[i] : m;
-      for (int64_t i = 0; i < count; ++i) t[i] = x[i] - m;
-      continue;
+                                   int64_t count, int64_t inner) {
+  std::copy_n(x, inner, max);
+  for (int64_t i = 1; i < count; ++i) {
+    for (int64_t j = 0; j < inner; ++j) {
+      const float v = x[i * inner + j];
+      max[j] = max[j] < v ? v : max[j];
     }
-    std::copy_n(x, inner, max);
-    for (int64_t i = 1; i < count; ++i) {
-      for (int64_t j = 0; j < inner; ++j) {
-        const float v = x[i * inner + j];
-        max[j] = max[j] < v ? v : max[j];
-      }
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      for (int64_t j = 0; j < inner; ++j) t[i * inner + j] = x[i * inner + j] - max[j];
-    }
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < inner; ++j) t[i * inner + j] = x[i * inner + j] - max[j];
   }
 }
 
-// y /= sum over count.
-ULFD_MULTIVERSION void Normalise(float* __restrict y, float* __restrict sum, int64_t rows,
-                                 int64_t count, int64_t inner) {
-  for (int64_t r = 0; r < rows; ++r, y += count * inner) {
-    std::fill_n(sum, inner, 0.0f);
-    for (int64_t i = 0; i < count; ++i) {
-      for (int64_t j = 0; j < inner; ++j) sum[j] += y[i * inner + j];
-    }
-    for (int64_t j = 0; j < inner; ++j) sum[j] = 1.0f / sum[j];
-    if (inner == 1) {
-      for (int64_t i = 0; i < count; ++i) y[i] *= sum[0];
-      continue;
-    }
-    for (int64_t i = 0; i < count; ++i) {
-      for (int64_t j = 0; j < inner; ++j) y[i * inner + j] *= sum[j];
-    }
+ULFD_MULTIVERSION void SubtractFrom(const float* x, float value, float* __restrict t, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) t[i] = x[i] - value;
+}
+
+// One block [count, inner]: y /= sum over count.
+ULFD_MULTIVERSION void Normalise(float* __restrict y, float* __restrict sum, int64_t count,
+                                 int64_t inner) {
+  std::fill_n(sum, inner, 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < inner; ++j) sum[j] += y[i * inner + j];
+  }
+  for (int64_t j = 0; j < inner; ++j) sum[j] = 1.0f / sum[j];
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < inner; ++j) y[i * inner + j] *= sum[j];
   }
 }
 
@@ -286,10 +304,23 @@ class SoftmaxKernel final : public Kernel {
     float* shifted = per_column + e.inner;
     for (int64_t r = 0; r < e.outer; r += e.tile) {
       const int64_t rows = std::min(e.tile, e.outer - r);
+      const float* x = ctx.in[0].f32() + r * row;
       float* y = ctx.out[0].f32() + r * row;
-      SubtractMax(ctx.in[0].f32() + r * row, shifted, per_column, rows, e.count, e.inner);
+      for (int64_t i = 0; i < rows * row; i += row) {
+        if (e.inner == 1) {
+          SubtractFrom(x + i, Maximum(x + i, row), shifted + i, row);
+        } else {
+          SubtractMax(x + i, shifted + i, per_column, e.count, e.inner);
+        }
+      }
       RETURN_IF_ERROR(exp_->Run(shifted, y, rows * row));
-      Normalise(y, per_column, rows, e.count, e.inner);
+      for (int64_t i = 0; i < rows * row; i += row) {
+        if (e.inner == 1) {
+          NormaliseRow(y + i, row);
+        } else {
+          Normalise(y + i, per_column, e.count, e.inner);
+        }
+      }
     }
     return absl::OkStatus();
   }

@@ -75,22 +75,21 @@ class EltwisePrimitives final : public Eltwise {
     assert(!restore_nan_ || x != y);
     try {
       dnnl::stream stream(engine_);
-      const float* from = x;
-      float* to = y;
-      int64_t left = n;
+      int64_t done = 0;
       for (const Step& step : steps_) {
-        if (left < step.size) continue;
-        Execute(step, stream, from, to, left / step.size);
-        const int64_t done = left - left % step.size;
-        from += done;
-        to += done;
-        left -= done;
-      }
-      if (left > 0) {
-        std::array<float, kSizes.back()> tail{};
-        std::copy_n(from, left, tail.data());
-        Execute(steps_.back(), stream, tail.data(), tail.data(), 1);
-        std::copy_n(tail.data(), left, to);
+        const int64_t count = (n - done) / step.size;
+        if (count > 0) Execute(step, stream, x + done, y + done, count);
+        done += count * step.size;
+        // What is left over goes through a buffer, at once if the smaller sizes would take more calls.
+        const int64_t left = n - done;
+        if (left > 0 && step.size <= kBuffer &&
+            (left >= step.size / 2 || &step == &steps_.back())) {
+          std::array<float, kBuffer> buffer{};
+          std::copy_n(x + done, left, buffer.data());
+          Execute(step, stream, buffer.data(), buffer.data(), 1);
+          std::copy_n(buffer.data(), left, y + done);
+          break;
+        }
       }
     } catch (const dnnl::error& e) {
       return absl::InternalError(absl::StrCat("oneDNN eltwise: ", e.message));
@@ -101,8 +100,9 @@ class EltwisePrimitives final : public Eltwise {
   }
 
  private:
-  // Largest first; the last one is the buffer for what is left over.
-  static constexpr std::array<int64_t, 4> kSizes = {8192, 1024, 128, 16};
+  // Largest first.
+  static constexpr std::array<int64_t, 3> kSizes = {8192, 1024, 128};
+  static constexpr int64_t kBuffer = 1024;
 
   struct Step {
     int64_t size;
