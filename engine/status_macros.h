@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+// NOLINTBEGIN(bugprone-macro-parentheses): lhs may be a declaration.
 #define RETURN_IF_ERROR(expr)                                                   \
   do {                                                                          \
     if (absl::Status status_macro_status = (expr); !status_macro_status.ok()) { \
@@ -26,5 +27,6 @@
 // ASSIGN_OR_RETURN(auto x, MakeX());  lhs may declare a variable.
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ULFD_ASSIGN_OR_RETURN_IMPL(ULFD_STATUS_CONCAT(status_macro_or_, __LINE__), lhs, expr)
+// NOLINTEND(bugprone-macro-parentheses)
 
 #endif  // ULFD_ENGINE_STATUS_MACROS_H_
