@@ -219,6 +219,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(WithLoadReason(CheckSums(directory), LoadReason::kSums));
 
   ContentHasher hasher;
+  hasher.Add(directory.manifest.SerializeAsString());
   ASSIGN_OR_RETURN(const ulf::NetParameter net, Because(LoadReason::kParse, ReadGraph(directory)));
   RETURN_IF_ERROR(hasher.AddFile(directory.graph_path));
   info.graph_file = directory.graph_path;

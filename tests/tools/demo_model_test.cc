@@ -115,6 +115,14 @@ TEST(DemoModelTest, SameSeedSameBytes) {
   EXPECT_NE(first->info().content_hash, different->info().content_hash);
 }
 
+TEST(DemoModelTest, AnotherManifestIsAnotherContent) {
+  const TempDir dir;
+  const std::string version = MakeDemo(dir, "shop", "5") + "/1";
+  const std::string before = Load(version)->info().content_hash;
+  std::ofstream(version + "/model.textproto", std::ios::app) << "trunc_all: true\n";
+  EXPECT_NE(Load(version)->info().content_hash, before);
+}
+
 TEST(DemoModelTest, RefusesToOverwriteUnlessForced) {
   const TempDir dir;
   MakeDemo(dir, "shop", "1");
