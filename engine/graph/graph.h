@@ -26,6 +26,8 @@ struct Value {
   // kConstant: the values, owned by the weight file; dims are the weight's with a leading 1.
   TensorDims constant_dims;
   absl::Span<const float> constant;
+  // Owner of `constant` where a pass computed it.
+  std::shared_ptr<const std::vector<float>> owned;
 };
 
 // A layer of the graph.
@@ -35,7 +37,10 @@ struct Node {
   std::string name;  // LayerParameter.name, plus a suffix after lowering.
   std::string type;  // The row's name (aliases resolved).
   bool composite = false;
-  std::unique_ptr<Layer> layer;
+  std::shared_ptr<const Layer> layer;
+  // Equal for layers that compute the same function of their inputs: type, parameters and weights.
+  // Empty: compare with nothing.
+  std::string function;
   std::vector<ValueId> inputs, outputs;
 
   // `layer 12 "fc1" (inner_product_layer)`, for messages.
@@ -47,7 +52,7 @@ struct NamedValue {
   ValueId value = kNoValue;
 };
 
-// What a graph is made of.  Nodes stand in an order in which every value is computed before it is
+// What a graph is made of.  A copy shares layers and constants.  Nodes stand in an order in which every value is computed before it is
 // read.
 struct Graph {
   std::vector<Value> values;

@@ -1,8 +1,12 @@
-// The ordered list of rewrites between loading a graph and planning it.
+// The ordered list of rewrites between lowering and planning.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/graph/passes.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
+#include "engine/graph/editor.h"
+#include "engine/graph/passes/passes.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
 
@@ -10,20 +14,25 @@ namespace ulfd::engine {
 
 namespace {
 
-struct Pass {
-  absl::string_view name;
-  absl::Status (*run)(Graph& graph);
-};
-
 constexpr Pass kPasses[] = {
-    {"lower", &LowerComposites},
+    {.name = "dead_code",
+     .summary = "drops layers that no output depends on",
+     .run = &DropDeadCode},
 };
 
 }  // namespace
 
-absl::Status RunPasses(Graph& graph) {
+absl::Span<const Pass> AllPasses() { return kPasses; }
+
+absl::Status Optimise(const PassOptions& options, Graph& graph, GraphSpecs& specs,
+                      std::vector<Rewrite>& rewrites) {
   for (const Pass& pass : kPasses) {
-    RETURN_IF_ERROR(Annotate(pass.run(graph), absl::StrCat("pass ", pass.name)));
+    const bool skipped =
+        std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end();
+    if (skipped || (options.exact && pass.reassociates)) continue;
+    GraphEditor editor(options, graph, specs, rewrites);
+    editor.set_pass(pass.name);
+    RETURN_IF_ERROR(Annotate(pass.run(editor), absl::StrCat("pass ", pass.name)));
   }
   return absl::OkStatus();
 }

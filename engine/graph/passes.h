@@ -1,21 +1,49 @@
-// The ordered list of rewrites between loading a graph and planning it.
+// The optimiser: an ordered list of rewrites between lowering and planning.
 //
-// lower -> optimise -> plan: today the list has one member, lowering.  An optimising pass is a
-// function of the same form in a file of its own, added to kPasses in passes.cc.
+// A pass rewrites what it can prove and what its cost check finds cheaper, through a GraphEditor
+// (editor.h), which keeps shapes and levels up to date and records what was saved.  Values keep
+// their ids: a rewrite makes another node compute the same value.  Each pass has a file of its own
+// in passes/, a row in the table in passes.cc, and a differential test against the graph as
+// written.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_GRAPH_PASSES_H_
 #define ULFD_ENGINE_GRAPH_PASSES_H_
 
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "engine/graph/graph.h"
+#include "engine/graph/inference.h"
+#include "engine/graph/rewrite.h"
 
 namespace ulfd::engine {
+
+class GraphEditor;
+
+struct Pass {
+  absl::string_view name;
+  absl::string_view summary;  // One line for `ulf explain`.
+  bool reassociates = false;  // Off with PassOptions::exact.
+  absl::Status (*run)(GraphEditor& editor) = nullptr;
+};
+
+// In the order in which they run.
+absl::Span<const Pass> AllPasses();
 
 // Replaces composite layers by what they lower to.  Value names, outputs and file indices stay.
 absl::Status LowerComposites(Graph& graph);
 
-// Runs every pass in order.
-absl::Status RunPasses(Graph& graph);
+// Runs the passes over a lowered graph.  `specs` are those of its values and are extended and kept
+// right; every value must be proved (no unknown level).  Appends to `rewrites`.  An error is a
+// defect of a pass: the graph is then to be thrown away.
+absl::Status Optimise(const PassOptions& options, Graph& graph, GraphSpecs& specs,
+                      std::vector<Rewrite>& rewrites);
+
+// What one node costs.  REQUIRES: every shape a function of users and ads.
+Cost CostOf(const Node& node, const GraphSpecs& specs);
 
 }  // namespace ulfd::engine
 

@@ -110,6 +110,7 @@ class Builder {
                                .guide_eps = options_.guide_eps,
                                .trunc_all = options_.trunc_all};
     ASSIGN_OR_RETURN(node.layer, ParseLayer(context));
+    node.function = FunctionOf(param, weights_[index]);
     for (const std::string& notice : notices) {
       notices_.push_back(absl::StrCat(LayerLabel(index, param.name(), param.type()), ": ", notice));
     }
@@ -122,6 +123,21 @@ class Builder {
     }
     graph_.nodes.push_back(std::move(node));
     return absl::OkStatus();
+  }
+
+  // Layers with the same parameters and the very same weights compute the same function.
+  static std::string FunctionOf(const ulf::LayerParameter& param, LayerWeights weights) {
+    ulf::LayerParameter function = param;
+    function.clear_name();
+    function.clear_bottom();
+    function.clear_top();
+    function.clear_arg_names();
+    std::string text = function.SerializeAsString();
+    for (const Weight& weight : weights) {
+      absl::StrAppend(&text, "|", absl::Hex(reinterpret_cast<uintptr_t>(weight.data.data())), ":",
+                      absl::StrJoin(weight.dims, "x"));
+    }
+    return text;
   }
 
   // A forward reference is an error, not a reason to sort: the order of a file is part of its

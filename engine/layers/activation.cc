@@ -48,6 +48,7 @@ class Relu final : public Layer {
     RETURN_IF_ERROR(WantFloat32(in));
     return TensorSpecs{in[0]};
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kRelu}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ReluKernel);
   }
@@ -84,6 +85,10 @@ class Smooth final : public Layer {
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
     return TensorSpecs{in[0]};
+  }
+  Semantics semantics() const override {
+    return {.op = kFunction == Eltwise::Function::kSigmoid ? Semantics::Op::kSigmoid
+                                                           : Semantics::Op::kTanh};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> function, Eltwise::Create(kFunction));
@@ -137,6 +142,7 @@ class Prelu final : public Layer {
     return TensorSpecs{out};
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override { SuggestCyclic(in[0], params_); }
+  Semantics semantics() const override { return {.op = Semantics::Op::kPrelu, .params = &params_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new PreluKernel(params_));
   }
@@ -210,6 +216,9 @@ class Dice final : public Layer {
     return TensorSpecs{out};
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override { SuggestCyclic(in[0], params_); }
+  Semantics semantics() const override {
+    return {.op = Semantics::Op::kDice, .params = &params_, .eps = eps_};
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
                      Eltwise::Create(Eltwise::Function::kSigmoid));
@@ -372,6 +381,7 @@ class Softmax final : public Layer {
     if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
     return TensorSpecs{out};
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kSoftmax, .axis = axis_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> exp, Eltwise::Create(Eltwise::Function::kExp));
     return std::unique_ptr<Kernel>(new SoftmaxKernel(axis_, std::move(exp)));

@@ -92,7 +92,7 @@ class BinaryKernel final : public Kernel {
 // Errors  InvalidArgument for a type other than float32 and for shapes that do not broadcast. x / 0
 //         is IEEE.
 // Source  ULF guide; x-deeplearning blaze/operator/op/{add,sub,mul,div}_op.
-template <BinaryRunFn* kRun>
+template <BinaryRunFn* kRun, Semantics::Op kOp>
 class Binary final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
@@ -103,6 +103,7 @@ class Binary final : public Layer {
     ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
     return TensorSpecs{out};
   }
+  Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new BinaryKernel(kRun));
   }
@@ -190,6 +191,7 @@ class Where final : public Layer {
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     if (in[0].dtype == DType::kFloat32) in[0].dtype = DType::kInt32;
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kWhere}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new WhereKernel);
   }
@@ -277,6 +279,10 @@ class SumAxis final : public Layer {
     if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
     return TensorSpecs{out};
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kSum, .axis = axis_}; }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
+    return static_cast<double>(in[0].shape.Elements().value());
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new SumKernel(axis_));
   }
@@ -292,22 +298,22 @@ constexpr LayerType kTypes[] = {
      .summary = "a + b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<AddRun>::Parse},
+     .parse = &Binary<AddRun, Semantics::Op::kAdd>::Parse},
     {.name = "sub_layer",
      .summary = "a - b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<SubRun>::Parse},
+     .parse = &Binary<SubRun, Semantics::Op::kSubtract>::Parse},
     {.name = "multiply_layer",
      .summary = "a * b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<MultiplyRun>::Parse},
+     .parse = &Binary<MultiplyRun, Semantics::Op::kMultiply>::Parse},
     {.name = "div_layer",
      .summary = "a / b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<DivRun>::Parse},
+     .parse = &Binary<DivRun, Semantics::Op::kDivide>::Parse},
     {.name = "where_layer",
      .summary = "condition > 0 ? a : b with numpy broadcasting",
      .inputs = {3, 3},

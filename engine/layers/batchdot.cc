@@ -170,6 +170,14 @@ class BatchDot final : public Layer {
     out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }
+  Semantics semantics() const override {
+    return {
+        .op = Semantics::Op::kBatchDot, .transpose_a = transpose_a_, .transpose_b = transpose_b_};
+  }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override {
+    const Shape a = Lift(in[0], 2, transpose_a_, std::max(3, in[0].shape.rank()));
+    return 2.0 * static_cast<double>(a[a.rank() - 1].value() * out[0].shape.Elements().value());
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new BatchDotKernel(transpose_a_, transpose_b_));
   }

@@ -110,6 +110,7 @@ class Embedding final : public Layer {
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx);
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override;
   void SuggestInputs(absl::Span<TensorSpec> in) const override;
+  Semantics semantics() const override { return {.op = Semantics::Op::kEmbedding}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override {
     return std::make_unique<EmbeddingKernel>(plan_);
   }

@@ -4,7 +4,13 @@
 
 namespace ulfd::engine {
 
-absl::Status Layer::Lower(LoweringSink&) {
+double Layer::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> out) const {
+  double flops = 0;
+  for (const TensorSpec& spec : out) flops += static_cast<double>(spec.shape.Elements().value());
+  return flops;
+}
+
+absl::Status Layer::Lower(LoweringSink&) const {
   return absl::InternalError("Lower of a layer that is not composite");
 }
 

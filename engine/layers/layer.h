@@ -18,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/embedding/table.h"
+#include "engine/layers/semantics.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/weights.h"
 #include "proto/embedding.pb.h"
@@ -88,9 +89,14 @@ class Layer {
   // alone what it cannot tell.
   virtual void SuggestInputs(absl::Span<TensorSpec> in) const {}
   // Composite types only: expresses the layer through others.
-  virtual absl::Status Lower(LoweringSink& sink);
+  virtual absl::Status Lower(LoweringSink& sink) const;
   // Primitive types only: makes the kernel.  `in` are the specs known at load.
   virtual absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const;
+  // The layer's function as data, for graph passes.  kOther: passes leave the layer alone.
+  virtual Semantics semantics() const { return {}; }
+  // Floating-point operations of one run, from concrete shapes.  Estimates for explanations and
+  // cost checks; by default one per element of the outputs.
+  virtual double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const;
   // Parameters and weights for people: "transpose=true bias_term=true weight=[128, 264]".  May be
   // empty.
   virtual std::string Describe() const { return ""; }

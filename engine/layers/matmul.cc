@@ -26,6 +26,9 @@ struct Matrix {
 
   int64_t k() const { return weight.dims[transposed ? 1 : 0]; }
   int64_t n() const { return weight.dims[transposed ? 0 : 1]; }
+  MatrixRef ref() const {
+    return {weight.data.data(), k(), n(), transposed ? 1 : n(), transposed ? k() : 1};
+  }
 };
 
 absl::StatusOr<Matrix> ReadMatrix(LayerWeights weights, int index, bool transposed) {
@@ -217,6 +220,16 @@ class InnerProduct final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new InnerProductKernel(matrix_, bias_));
   }
+  Semantics semantics() const override {
+    return {.op = Semantics::Op::kFullyConnected,
+            .matrices = {matrix_.ref()},
+            .bias = bias_.data,
+            .bias_rows = bias_.rows};
+  }
+  double Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> out) const override {
+    return 2.0 * static_cast<double>(matrix_.k()) *
+           static_cast<double>(out[0].shape.Elements().value());
+  }
   std::string Describe() const override {
     return absl::StrCat("transpose=", matrix_.transposed ? "true" : "false",
                         " bias_term=", bias_.rows > 0 ? "true" : "false");
@@ -313,6 +326,19 @@ class InnerProductEx final : public Layer {
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new InnerProductExKernel(matrices_[0], matrices_[1], bias_));
+  }
+  Semantics semantics() const override {
+    return {.op = Semantics::Op::kFullyConnectedEx,
+            .matrices = {matrices_[0].ref(), matrices_[1].ref()},
+            .bias = bias_.data,
+            .bias_rows = bias_.rows};
+  }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
+    double flops = 0;
+    for (int i = 0; i < 2; ++i) {
+      flops += 2.0 * static_cast<double>(matrices_[i].n() * in[i].shape.Elements().value());
+    }
+    return flops;
   }
   std::string Describe() const override {
     return absl::StrCat("transpose=", matrices_[0].transposed ? "true" : "false",

@@ -74,6 +74,9 @@ class Bn final : public Layer {
     return TensorSpecs{out};
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override { SuggestCyclic(in[0], params_); }
+  Semantics semantics() const override {
+    return {.op = Semantics::Op::kBatchNorm, .params = &params_, .eps = eps_};
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new BnKernel(params_, eps_));
   }

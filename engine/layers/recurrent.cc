@@ -146,6 +146,10 @@ class GruRecurrence final : public Layer {
     out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
+    return (2.0 * static_cast<double>(h2h_.dims[0]) + 6.0) *
+           static_cast<double>(in[0].shape.Elements().value());
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
                      Eltwise::Create(Eltwise::Function::kSigmoid));
@@ -210,7 +214,7 @@ class Gru final : public Layer {
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(h2h_.dims[0])}), Level::kUnknown);
   }
-  absl::Status Lower(LoweringSink& sink) override {
+  absl::Status Lower(LoweringSink& sink) const override {
     const LoweringSink::Value pre = sink.Add("i2h", MakeInnerProduct(i2h_), {sink.Input(0)});
     const LoweringSink::Value steps =
         sink.Add("recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_), {pre});

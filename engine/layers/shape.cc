@@ -110,6 +110,7 @@ class Reshape final : public Layer {
     }
     Suggest(in[0], Shape({Dim::Users(), product}), Level::kUser);
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kReshape}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ReshapeKernel);
   }
@@ -212,6 +213,7 @@ class Concat final : public Layer {
     const Level level = known->level;
     for (TensorSpec& spec : in) Suggest(spec, shape, level);
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kConcat, .axis = axis_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ConcatKernel(axis_));
   }
@@ -331,6 +333,13 @@ class SliceRows final : public Layer {
     out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }
+  Semantics semantics() const override {
+    Semantics semantics{.op = Semantics::Op::kSlice, .contiguous = true};
+    for (int i = 0; i < concat_dim_; ++i) semantics.contiguous &= pieces_[0].shape[i] == 1;
+    semantics.contiguous |= pieces_.size() == 1;
+    for (const Piece& piece : pieces_) semantics.pieces.push_back({piece.offset, piece.elements});
+    return semantics;
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new SliceKernel(pieces_, concat_dim_));
   }
@@ -439,6 +448,7 @@ class BroadcastTo final : public Layer {
     }
     return TensorSpecs{TensorSpec{in[0].dtype, target, LevelOf(target, in)}};
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kBroadcast}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new BroadcastToKernel);
   }

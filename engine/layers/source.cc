@@ -68,6 +68,9 @@ class Constant final : public Layer {
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec>) const override {
     return TensorSpecs{TensorSpec{DType::kFloat32, shape_, Level::kConstant}};
   }
+  Semantics semantics() const override {
+    return {.op = Semantics::Op::kConstant, .constant = data_};
+  }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new ConstantKernel(data_));
   }
@@ -149,6 +152,7 @@ class Fuse final : public Layer {
     Suggest(in[common_], Shape({Dim::Users(), Dim::Unknown()}), Level::kUser);
     Suggest(in[1 - common_], Shape({Dim::Ads(), Dim::Unknown()}), Level::kAd);
   }
+  Semantics semantics() const override { return {.op = Semantics::Op::kFuse, .axis = common_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new FuseKernel);
   }

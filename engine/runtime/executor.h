@@ -15,7 +15,9 @@ namespace ulfd::engine {
 
 // Everything of a model that a run reads; owned by the model.
 struct Executable {
-  std::unique_ptr<const Plan> plan;
+  std::unique_ptr<const Plan> plan;  // The graph as written: for every request.
+  // The rewritten graph: for requests whose shapes are those of its specs.  May be null.
+  std::unique_ptr<const Plan> optimised;
   const ModelInfo* info = nullptr;
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.

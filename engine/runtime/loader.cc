@@ -203,6 +203,30 @@ absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo&
   return absl::OkStatus();
 }
 
+// Adds the optimised plan.  Returns why there is none, or "".
+std::string OptimisePlan(const PassOptions& options, Executable& executable, ModelInfo& info) {
+  const Plan& plan = *executable.plan;
+  if (!plan.separable) return "some layer's rows are not proved to belong to one ad or user";
+  if (!plan.shapes_known) return "some shape is not a function of the number of ads";
+  Graph graph = plan.graph;
+  GraphSpecs specs = plan.specs;
+  absl::Status status = Optimise(options, graph, specs, info.rewrites);
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<const Plan>> optimised =
+        MakePlan(std::move(graph), std::move(specs));
+    status = optimised.status();
+    if (status.ok() && !((*optimised)->separable && (*optimised)->shapes_known)) {
+      status = absl::InternalError("the rewritten graph is not separable");
+    }
+    if (status.ok()) executable.optimised = *std::move(optimised);
+  }
+  if (status.ok()) return "";
+  // A defect of ours must not keep a good model from serving.
+  info.rewrites.clear();
+  info.notices.push_back(absl::StrCat("executed as written: ", status.ToString()));
+  return status.ToString();
+}
+
 // The reason stays with the first error found: later steps only see what earlier ones let pass.
 template <typename T>
 absl::StatusOr<T> Because(LoadReason reason, absl::StatusOr<T> result) {
@@ -259,9 +283,13 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
     info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
   }
 
-  RETURN_IF_ERROR(RunPasses(graph));
+  RETURN_IF_ERROR(LowerComposites(graph));
   ASSIGN_OR_RETURN(model->executable.plan,
                    Because(LoadReason::kGraph, MakePlan(std::move(graph), statements)));
+  PassOptions passes = options.passes;
+  passes.exact |= directory.manifest.exact();
+  info.not_optimised = options.optimise ? OptimisePlan(passes, model->executable, info)
+                                        : "optimisation is switched off";
   model->executable.info = &info;
   model->executable.token = std::make_shared<int>(0);
   info.row_separable = model->executable.plan->separable;

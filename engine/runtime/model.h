@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/graph/rewrite.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/tensor/tensor.h"
 
@@ -85,12 +86,19 @@ struct ModelInfo {
   // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
   // tiles of ads.
   bool row_separable = false;
+  // Why the graph is executed as it is written; empty if it was optimised.
+  std::string not_optimised;
+  std::vector<Rewrite> rewrites;  // What the optimiser did, in order.
 };
 
 struct LoadOptions {
   std::string directory;  // A version directory, such as models/din/1.
   std::string name;       // For messages; default: the name of the directory above.
   int64_t version = 0;    // For messages; default: the name of the directory if that is a number.
+  // false: the graph is executed as it is written.
+  bool optimise = true;
+  // Rewrites to leave out; the manifest's `exact` is added.
+  PassOptions passes;
 };
 
 // An input of a request, under its ULF name.  `data` is borrowed until Run returns.

@@ -161,12 +161,14 @@ ArenaLayout LayOut(const Plan& plan, int begin, int end, absl::Span<const int64_
   return layout;
 }
 
-absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
-                                                     absl::Span<const InputStatement> statements) {
+namespace {
+
+// `strict`: what kernels may rely on.
+absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs best,
+                                                     const GraphSpecs& strict) {
   auto plan = std::make_unique<Plan>();
   plan->graph = std::move(graph);
-  GraphSpecs strict;
-  RETURN_IF_ERROR(InferSpecs(plan->graph, statements, strict, plan->specs));
+  plan->specs = std::move(best);
   const GraphSpecs& specs = plan->specs;
 
   plan->separable = true;
@@ -202,6 +204,20 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
   }
   plan->tile_rows = ChooseTileRows(*plan);
   return std::unique_ptr<const Plan>(std::move(plan));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
+                                                     absl::Span<const InputStatement> statements) {
+  GraphSpecs strict, specs;
+  RETURN_IF_ERROR(InferSpecs(graph, statements, strict, specs));
+  return MakePlan(std::move(graph), std::move(specs), strict);
+}
+
+absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs specs) {
+  const GraphSpecs known = specs;
+  return MakePlan(std::move(graph), std::move(specs), known);
 }
 
 }  // namespace ulfd::engine

@@ -44,6 +44,9 @@ struct Plan {
 absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
                                                      absl::Span<const InputStatement> statements);
 
+// The same for a graph whose specs are known: those that the optimiser kept.
+absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs specs);
+
 // `dim` for a request of one user and `ads` ads.  REQUIRES: not unknown.
 int64_t Resolve(Dim dim, int64_t ads);
 

@@ -1,0 +1,82 @@
+// How a pass looks at a graph and changes it.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_GRAPH_EDITOR_H_
+#define ULFD_ENGINE_GRAPH_EDITOR_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/inference.h"
+#include "engine/graph/passes.h"
+
+namespace ulfd::engine {
+
+// Node indices are positions in graph().nodes; Replace and Redirect make them invalid.
+class GraphEditor {
+ public:
+  GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& specs,
+              std::vector<Rewrite>& rewrites);
+
+  const PassOptions& options() const { return options_; }
+  const Graph& graph() const { return graph_; }
+  int size() const { return static_cast<int>(graph_.nodes.size()); }
+  const Node& node(int index) const { return graph_.nodes[index]; }
+  const Semantics& semantics(int index) const { return semantics_[index]; }
+  const TensorSpec& spec(ValueId value) const { return specs_[value]; }
+  const Shape& shape(ValueId value) const { return specs_[value].shape; }
+  // The node that computes the value; -1 for inputs and constants.
+  int Producer(ValueId value) const { return producers_[value]; }
+  // Nodes that read the value, ascending; a node that reads it twice is there twice.
+  const std::vector<int>& Readers(ValueId value) const { return readers_[value]; }
+  bool IsOutput(ValueId value) const { return outputs_[value]; }
+  // The only node that reads the value, if the value is no output of the graph; -1 otherwise.
+  int OnlyReader(ValueId value) const;
+
+  // A value for added nodes to compute.
+  ValueId NewValue(absl::string_view name);
+  // A node that stands for the layers of `origin` in counts and messages.
+  Node NewNode(int origin, absl::string_view suffix, absl::string_view type,
+               std::shared_ptr<const Layer> layer, std::vector<ValueId> inputs,
+               std::vector<ValueId> outputs) const;
+
+  // Puts `added` (in an order in which every value is computed before it is read) in the place of
+  // node `at`, and removes those of `replaced` that nothing needs any more.  A value that `added`
+  // computes must have had the same shape before; the old node that computed it must be among
+  // `replaced`.  INTERNAL if that does not hold.
+  absl::Status Replace(absl::Span<const int> replaced, int at, std::vector<Node> added,
+                       std::string text);
+  // Lets everything that reads `from` read `to` instead; then removes the producer of `from` if
+  // nothing needs it.  REQUIRES: `from` is no output of the graph and `to` is computed before.
+  absl::Status Redirect(ValueId from, ValueId to, std::string text);
+  // Turns a computed value into a constant and removes its producer.  REQUIRES: float32, a producer
+  // with one output.
+  absl::Status Fold(ValueId value, std::vector<float> data, std::string text);
+  // Removes node `index`.  REQUIRES: nothing needs it.
+  void Remove(int index, std::string text);
+
+  // The name of the pass that runs now, for the record.
+  void set_pass(absl::string_view name) { pass_ = std::string(name); }
+
+ private:
+  void Reindex();
+  void Record(std::vector<int> layers, std::string text, const Cost& saved);
+
+  const PassOptions& options_;
+  Graph& graph_;
+  GraphSpecs& specs_;
+  std::vector<Rewrite>& rewrites_;
+  std::string pass_;
+  std::vector<Semantics> semantics_;       // Per node.
+  std::vector<int> producers_;             // Per value.
+  std::vector<std::vector<int>> readers_;  // Per value.
+  std::vector<bool> outputs_;              // Per value.
+};
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_GRAPH_EDITOR_H_

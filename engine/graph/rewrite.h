@@ -1,0 +1,48 @@
+// What the optimiser is asked for and what it says it did.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_GRAPH_REWRITE_H_
+#define ULFD_ENGINE_GRAPH_REWRITE_H_
+
+#include <string>
+#include <vector>
+
+namespace ulfd::engine {
+
+// Work of one run as a function of the number of ads: per_user + ads * per_ad.
+struct Work {
+  double per_user = 0, per_ad = 0;
+
+  double At(double ads) const { return per_user + ads * per_ad; }
+  Work& operator+=(const Work& other) {
+    per_user += other.per_user;
+    per_ad += other.per_ad;
+    return *this;
+  }
+  friend Work operator-(const Work& a, const Work& b) {
+    return {a.per_user - b.per_user, a.per_ad - b.per_ad};
+  }
+};
+
+// What nodes cost: floating-point operations, and bytes of tensors read and written.
+struct Cost {
+  Work flops, bytes;
+};
+
+// One thing that a pass did.
+struct Rewrite {
+  std::string pass;
+  std::string text;         // "q, k, q - k, q * k -> ...", for people.
+  std::vector<int> layers;  // Positions in the file of the layers concerned, ascending.
+  Cost saved;               // Negative where more is done (the user's part may grow).
+};
+
+struct PassOptions {
+  // Leaves out every pass that changes the order of additions or multiplications.
+  bool exact = false;
+  // Names of passes to leave out.  For tests and for finding a culprit.
+  std::vector<std::string> skip;
+};
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_GRAPH_REWRITE_H_

@@ -1,0 +1,73 @@
+// What a graph pass may know of a layer: its function as plain data, instead of its class.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_LAYERS_SEMANTICS_H_
+#define ULFD_ENGINE_LAYERS_SEMANTICS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+
+namespace ulfd::engine {
+
+struct CyclicParams;  // engine/layers/checks.h
+
+// A weight matrix W [k, n] wherever it lies: element (i, j) is data[i * row_stride + j *
+// column_stride].
+struct MatrixRef {
+  const float* data = nullptr;
+  int64_t k = 0, n = 0;
+  int64_t row_stride = 0, column_stride = 0;
+
+  float at(int64_t i, int64_t j) const { return data[i * row_stride + j * column_stride]; }
+};
+
+// Everything that is borrowed here lives as long as the layer.
+struct Semantics {
+  enum class Op : uint8_t {
+    kOther,             // Not described: passes leave it alone.
+    kFullyConnected,    // y = x W + b over the last dimension; matrices[0].
+    kFullyConnectedEx,  // y = x1 W1 + x2 W2 + b; matrices[0], matrices[1].
+    kRelu,
+    kSigmoid,
+    kTanh,
+    kPrelu,      // params: slope.
+    kBatchNorm,  // params: beta, gamma, mean, var; eps.
+    kDice,       // params: gamma, mean, var; eps.
+    kSoftmax,    // axis.
+    kConcat,     // axis.
+    kReshape,
+    kSlice,      // pieces, side by side, if `contiguous`.
+    kBroadcast,  // To the shape of input 1, or to the output's.
+    kSum,        // axis.
+    kFuse,       // axis: the common input.
+    kConstant,   // constant.
+    kAdd,
+    kSubtract,
+    kMultiply,
+    kDivide,
+    kWhere,
+    kBatchDot,  // transpose_a, transpose_b.
+    kEmbedding,
+  };
+  // Columns [offset, offset + elements) of a row seen flat.
+  struct Piece {
+    int64_t offset = 0, elements = 0;
+  };
+
+  Op op = Op::kOther;
+  int axis = 1;
+  bool transpose_a = false, transpose_b = false;
+  std::vector<MatrixRef> matrices;
+  absl::Span<const float> bias;  // Empty: none.
+  int64_t bias_rows = 0;         // 1: one row for all; more: added by numpy's rules.
+  const CyclicParams* params = nullptr;
+  float eps = 0;
+  std::vector<Piece> pieces;
+  bool contiguous = false;  // kSlice: the pieces follow one another in a row of the output.
+  absl::Span<const float> constant;
+};
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_LAYERS_SEMANTICS_H_
