@@ -30,8 +30,7 @@ class Execution {
   Execution(const Executable& executable, const RunOptions& options, WorkspaceState& ws,
             RunResult& result)
       : exe_(executable),
-        plan_(*executable.plan),
-        graph_(executable.plan->graph),
+        plan_(executable.plan.get()),
         options_(options),
         ws_(ws),
         result_(result) {}
@@ -39,21 +38,22 @@ class Execution {
   absl::Status Run() {
     RETURN_IF_ERROR(FillInputs());
     ads_ = MatchSpecs();
-    const bool tiled = ads_.has_value() && plan_.separable && !options_.keep_all;
+    ChoosePlan();
+    const bool tiled = ads_.has_value() && plan_->separable && !options_.keep_all;
     const int64_t rows = ads_.value_or(0);
-    int64_t tile = options_.tile_rows > 0 ? options_.tile_rows : plan_.tile_rows;
+    int64_t tile = options_.tile_rows > 0 ? options_.tile_rows : plan_->tile_rows;
     if (!tiled || tile > rows) tile = rows;
     ResetStats();
 
     const int64_t start = NowNs();
     Binding* binding = nullptr;
     ASSIGN_OR_RETURN(binding, Bind(tile));
-    RETURN_IF_ERROR(RunSteps(*binding, 0, plan_.user_steps, 0, tile));
+    RETURN_IF_ERROR(RunSteps(*binding, 0, plan_->user_steps, 0, tile));
     const int64_t user_end = NowNs();
     const int64_t user_embed_ns = result_.stats.embed_ns;
     result_.stats.user_ns = user_end - start - user_embed_ns;
     PrepareOutputs(*binding, tiled);
-    const int end = static_cast<int>(plan_.steps.size());
+    const int end = static_cast<int>(plan_->steps.size());
     int64_t begin = 0;
     do {
       const int64_t count = tiled ? std::min(tile, rows - begin) : tile;
@@ -61,7 +61,7 @@ class Execution {
         ASSIGN_OR_RETURN(binding, Bind(count));
         tile = count;
       }
-      RETURN_IF_ERROR(RunSteps(*binding, plan_.user_steps, end, begin, count));
+      RETURN_IF_ERROR(RunSteps(*binding, plan_->user_steps, end, begin, count));
       CopyOutputs(*binding, begin, count);
       AdvanceIds(begin, count);
       begin += count;
@@ -149,13 +149,22 @@ class Execution {
     return absl::OkStatus();
   }
 
+  void ChoosePlan() {
+    const bool optimised =
+        ads_.has_value() && exe_.optimised != nullptr && !options_.keep_all && !options_.reference;
+    if (optimised) plan_ = exe_.optimised.get();
+    result_.stats.optimised = optimised;
+  }
+
+  const Graph& graph() const { return plan_->graph; }
+
   // The number of ads if every input has the shape that the plan expects; otherwise nothing, and
   // numpy's rules decide.
   std::optional<int64_t> MatchSpecs() const {
     int64_t ads = -1;
     for (size_t i = 0; i < ws_.inputs.size(); ++i) {
       if (!input(i).used) continue;
-      const Shape& shape = plan_.specs[exe_.input_values[i]].shape;
+      const Shape& shape = plan_->specs[exe_.input_values[i]].shape;
       const TensorDims& dims = ws_.inputs[i].dims;
       if (!shape.ranked() || shape.rank() != static_cast<int>(dims.size())) return std::nullopt;
       for (int d = 0; d < shape.rank(); ++d) {
@@ -187,8 +196,8 @@ class Execution {
 
   // Whether a tile reads only its own rows of input i.
   bool Sliced(size_t i) const {
-    return ads_.has_value() && plan_.separable && !options_.keep_all &&
-           IsAdLevel(plan_, exe_.input_values[i]) && !exe_.free_length[i];
+    return ads_.has_value() && plan_->separable && !options_.keep_all &&
+           IsAdLevel(*plan_, exe_.input_values[i]) && !exe_.free_length[i];
   }
 
   absl::StatusOr<Binding*> Bind(int64_t rows) {
@@ -215,7 +224,7 @@ class Execution {
 
   void MakeKey(int64_t rows) {
     ws_.key.clear();
-    ws_.key.push_back(options_.keep_all ? 1 : 0);
+    ws_.key.push_back((options_.keep_all ? 1 : 0) + (result_.stats.optimised ? 2 : 0));
     ws_.key.push_back(ads_.has_value() ? rows : -1);
     for (size_t i = 0; i < ws_.inputs.size(); ++i) {
       if (!input(i).used || exe_.free_length[i]) continue;
@@ -227,14 +236,14 @@ class Execution {
 
   // Shapes of all values: read off the plan where it knows them, inferred with numbers otherwise.
   absl::Status ResolveDims(int64_t rows, Binding& binding) const {
-    const size_t n = graph_.values.size();
+    const size_t n = graph().values.size();
     binding.dims.resize(n);
-    const bool symbolic = ads_.has_value() && plan_.shapes_known;
+    const bool symbolic = ads_.has_value() && plan_->shapes_known;
     GraphSpecs specs(n);
     for (size_t id = 0; id < n; ++id) {
-      specs[id].dtype = graph_.values[id].dtype;
-      if (graph_.values[id].kind == Value::Kind::kConstant) {
-        specs[id].shape = Shape::Of(graph_.values[id].constant_dims);
+      specs[id].dtype = graph().values[id].dtype;
+      if (graph().values[id].kind == Value::Kind::kConstant) {
+        specs[id].shape = Shape::Of(graph().values[id].constant_dims);
       }
     }
     for (size_t i = 0; i < ws_.inputs.size(); ++i) {
@@ -242,16 +251,16 @@ class Execution {
       specs[exe_.input_values[i]].shape =
           exe_.free_length[i] ? Shape{Dim::Unknown()} : Shape::Of(TileDims(i, rows));
     }
-    for (const Step& step : plan_.steps) {
+    for (const Step& step : plan_->steps) {
       if (symbolic) {
         for (ValueId id : step.node->outputs) {
-          specs[id].dtype = plan_.specs[id].dtype;
+          specs[id].dtype = plan_->specs[id].dtype;
           Shape::Dims dims;
-          for (Dim d : plan_.specs[id].shape.dims()) dims.push_back(Dim::Of(Resolve(d, rows)));
+          for (Dim d : plan_->specs[id].shape.dims()) dims.push_back(Dim::Of(Resolve(d, rows)));
           specs[id].shape = Shape(std::move(dims));
         }
       } else {
-        RETURN_IF_ERROR(InferNode(graph_, *step.node, specs));
+        RETURN_IF_ERROR(InferNode(graph(), *step.node, specs));
       }
     }
     return FixDims(specs, binding);
@@ -267,14 +276,14 @@ class Execution {
         binding.dims[id].push_back(d.IsUnknown() ? 0 : d.value());
       }
     }
-    for (const Step& step : plan_.steps) {
+    for (const Step& step : plan_->steps) {
       Binding::StepTensors& tensors = binding.steps.emplace_back();
       for (ValueId id : step.node->inputs) tensors.in.push_back(tensor_of(id));
       for (ValueId id : step.node->outputs) {
         tensors.out.push_back(tensor_of(id));
         if (!specs[id].shape.IsConcrete()) {
           return absl::InternalError(absl::StrCat(step.node->Label(), ": shape of \"",
-                                                  graph_.values[id].name, "\" is ",
+                                                  graph().values[id].name, "\" is ",
                                                   specs[id].shape.ToString()));
         }
       }
@@ -285,25 +294,25 @@ class Execution {
   }
 
   void PlaceValues(Binding& binding) const {
-    const size_t n = graph_.values.size();
+    const size_t n = graph().values.size();
     std::vector<int64_t> bytes(n, 0);
     for (const Binding::StepTensors& tensors : binding.steps) {
       const size_t s = static_cast<size_t>(&tensors - binding.steps.data());
       for (size_t o = 0; o < tensors.out.size(); ++o) {
-        bytes[plan_.steps[s].node->outputs[o]] = static_cast<int64_t>(tensors.out[o].bytes());
+        bytes[plan_->steps[s].node->outputs[o]] = static_cast<int64_t>(tensors.out[o].bytes());
       }
     }
     // What the ads' part or the reply reads must outlive the user's part.
     std::vector<bool> keep(n, false), keep_user(n, false);
-    for (const NamedValue& output : graph_.outputs) keep[output.value] = true;
+    for (const NamedValue& output : graph().outputs) keep[output.value] = true;
     keep_user = keep;
-    const int end = static_cast<int>(plan_.steps.size());
-    for (int s = plan_.user_steps; s < end; ++s) {
-      for (ValueId id : plan_.steps[s].node->inputs) keep_user[id] = true;
+    const int end = static_cast<int>(plan_->steps.size());
+    for (int s = plan_->user_steps; s < end; ++s) {
+      for (ValueId id : plan_->steps[s].node->inputs) keep_user[id] = true;
     }
     const bool reuse = !options_.keep_all;
-    binding.user = LayOut(plan_, 0, plan_.user_steps, bytes, keep_user, reuse);
-    binding.ads = LayOut(plan_, plan_.user_steps, end, bytes, keep, reuse);
+    binding.user = LayOut(*plan_, 0, plan_->user_steps, bytes, keep_user, reuse);
+    binding.ads = LayOut(*plan_, plan_->user_steps, end, bytes, keep, reuse);
   }
 
   // Arenas never move once a run has begun: the first tile is the largest.
@@ -311,15 +320,15 @@ class Execution {
     ws_.user.Reserve(binding.user.bytes);
     ws_.ads.Reserve(binding.ads.bytes);
     ws_.scratch.Reserve(binding.scratch_bytes);
-    ws_.data.resize(graph_.values.size());
-    for (size_t id = 0; id < graph_.values.size(); ++id) {
+    ws_.data.resize(graph().values.size());
+    for (size_t id = 0; id < graph().values.size(); ++id) {
       void*& data = ws_.data[id];
       if (binding.user.offsets[id] >= 0) {
         data = static_cast<char*>(ws_.user.data()) + binding.user.offsets[id];
       } else if (binding.ads.offsets[id] >= 0) {
         data = static_cast<char*>(ws_.ads.data()) + binding.ads.offsets[id];
-      } else if (graph_.values[id].kind == Value::Kind::kConstant) {
-        data = const_cast<float*>(graph_.values[id].constant.data());
+      } else if (graph().values[id].kind == Value::Kind::kConstant) {
+        data = const_cast<float*>(graph().values[id].constant.data());
       } else {
         data = nullptr;
       }
@@ -339,7 +348,7 @@ class Execution {
       }
       ws_.data[exe_.input_values[i]] = data;
     }
-    for (const Step& step : plan_.steps) {
+    for (const Step& step : plan_->steps) {
       if (step.view) ws_.data[step.node->outputs[0]] = ws_.data[step.node->inputs[0]];
     }
   }
@@ -380,7 +389,7 @@ class Execution {
       if (options_.stop != nullptr && (*options_.stop)()) {
         return absl::CancelledError("the call was cancelled or its deadline has passed");
       }
-      RETURN_IF_ERROR(RunStep(plan_.steps[s], binding.steps[s], begin, rows));
+      RETURN_IF_ERROR(RunStep(plan_->steps[s], binding.steps[s], begin, rows));
     }
     return absl::OkStatus();
   }
@@ -417,15 +426,15 @@ class Execution {
 
   // Outputs are copied out of the arena, so that tiles can be put together.
   void PrepareOutputs(const Binding& binding, bool tiled) {
-    const size_t n = graph_.outputs.size();
+    const size_t n = graph().outputs.size();
     result_.outputs.resize(n);
     int64_t bytes = 0;
     for (size_t o = 0; o < n; ++o) {
-      const ValueId id = graph_.outputs[o].value;
+      const ValueId id = graph().outputs[o].value;
       Tensor& tensor = result_.outputs[o];
       tensor.dtype = DTypeOf(binding, id);
       tensor.dims = binding.dims[id];
-      if (tiled && IsAdLevel(plan_, id)) tensor.dims[0] = *ads_;
+      if (tiled && IsAdLevel(*plan_, id)) tensor.dims[0] = *ads_;
       bytes += (static_cast<int64_t>(tensor.bytes()) + 63) / 64 * 64;
     }
     char* data = static_cast<char*>(ws_.outputs.Reserve(bytes));
@@ -436,17 +445,17 @@ class Execution {
   }
 
   DType DTypeOf(const Binding& binding, ValueId id) const {
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const std::vector<ValueId>& outputs = plan_.steps[s].node->outputs;
+    for (size_t s = 0; s < plan_->steps.size(); ++s) {
+      const std::vector<ValueId>& outputs = plan_->steps[s].node->outputs;
       const auto it = std::find(outputs.begin(), outputs.end(), id);
       if (it != outputs.end()) return binding.steps[s].out[it - outputs.begin()].dtype;
     }
-    return graph_.values[id].dtype;
+    return graph().values[id].dtype;
   }
 
   void CopyOutputs(const Binding& binding, int64_t begin, int64_t rows) {
-    for (size_t o = 0; o < graph_.outputs.size(); ++o) {
-      const ValueId id = graph_.outputs[o].value;
+    for (size_t o = 0; o < graph().outputs.size(); ++o) {
+      const ValueId id = graph().outputs[o].value;
       const Tensor tile{result_.outputs[o].dtype, binding.dims[id], ws_.data[id]};
       const bool partial = tile.bytes() != result_.outputs[o].bytes();
       const int64_t offset =
@@ -458,7 +467,7 @@ class Execution {
 
   void CollectTensors(const Binding& binding) {
     result_.tensors.clear();
-    for (const NamedValue& tensor : graph_.tensors) {
+    for (const NamedValue& tensor : graph().tensors) {
       result_.tensors.push_back(
           {tensor.name,
            {DTypeOf(binding, tensor.value), binding.dims[tensor.value], ws_.data[tensor.value]}});
@@ -466,8 +475,7 @@ class Execution {
   }
 
   const Executable& exe_;
-  const Plan& plan_;
-  const Graph& graph_;
+  const Plan* plan_;
   const RunOptions& options_;
   WorkspaceState& ws_;
   RunResult& result_;

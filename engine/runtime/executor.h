@@ -15,17 +15,19 @@ namespace ulfd::engine {
 
 // Everything of a model that a run reads; owned by the model.
 struct Executable {
-  std::unique_ptr<const Plan> plan;  // The graph as written: for every request.
-  // The rewritten graph: for requests whose shapes are those of its specs.  May be null.
+  // The reference plan: the graph as written, only lowered.  Runs any request.
+  std::unique_ptr<const Plan> plan;
+  // The rewritten graph, or null.  Values keep the ids that they have in `plan`, and outputs their
+  // places.  Runs only requests of the shapes in its specs, and never with keep_all.
   std::unique_ptr<const Plan> optimised;
   const ModelInfo* info = nullptr;
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.
-  std::vector<ValueId> input_values;  // Per input.
+  std::vector<ValueId> input_values;  // Per input of the model.
   std::shared_ptr<const void> token;  // Alive as long as the model.
 };
 
-// See Model::Run.  `given`: per input of the model, nullptr where the request gives nothing.
+// See Model::Run.  The request is in `workspace.given`.
 absl::Status Execute(const Executable& executable, const RunOptions& options,
                      WorkspaceState& workspace, RunResult& result);
 

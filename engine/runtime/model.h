@@ -111,6 +111,8 @@ struct NamedTensor {
 struct RunStats {
   int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
   std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
+  // Whether the optimised plan ran.
+  bool optimised = false;
   // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in
   // total.  Filled only with RunOptions::count_layers.
   struct LayerCount {
@@ -124,6 +126,9 @@ struct RunOptions {
   // their last names.
   bool keep_all = false;
   bool count_layers = false;
+  // Runs the graph as written where the optimised plan would run: for differential tests and
+  // benchmarks.
+  bool reference = false;
   // Rows per tile of ads; 0: chosen by the plan.  For tests.
   int64_t tile_rows = 0;
   // Polled between stages and tiles; true ends the run with CANCELLED.

@@ -124,6 +124,40 @@ TEST_F(ModelTest, DescribesItself) {
   EXPECT_EQ(info.content_hash.size(), 32u);
 }
 
+TEST_F(ModelTest, RunsTheOptimisedPlanWhereItsShapesHold) {
+  case_.graph = R"(
+    layer_params { type: "input_layer" top: "x" top: "y" }
+    layer_params { name: "tower" type: "inner_product_layer" bottom: "x" top: "tower" }
+    layer_params { name: "sum" type: "add_layer" bottom: "tower" bottom: "y" top: "score" })";
+  case_.weights_text = R"(
+    layer_weights_params { name: "tower" blob_datas { shape: 2 shape: 2 data: [1, 2, 3, 4] }
+                           blob_datas { shape: 2 data: [0, 1] } })";
+  files_["model.textproto"] = "inputs { name: \"y\" level: INPUT_LEVEL_AD row_shape: 2 }";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ((*model)->info().not_optimised, "");
+  Workspace workspace;
+  RunResult result;
+  const CaseInputs flat(
+      {{"x", {"float32", {2, 2}, {1, 2, 3, 4}}}, {"y", {"float32", {2, 2}, {0, 0, 100, 100}}}});
+  for (const bool reference : {false, true, false}) {
+    const RunOptions options{.reference = reference};
+    ASSERT_TRUE((*model)->Run(flat.tensors(), options, workspace, result).ok());
+    EXPECT_EQ(result.stats.optimised, !reference);
+    EXPECT_FLOAT_EQ(result.outputs[0].f32()[3], 123.f);  // 3 * 2 + 4 * 4 + 1 + 100
+  }
+  // Every tensor is there only in the graph as written.
+  ASSERT_TRUE((*model)->Run(flat.tensors(), {.keep_all = true}, workspace, result).ok());
+  EXPECT_FALSE(result.stats.optimised);
+  // Legal by numpy's rules, but not what the graph made one expect.
+  const CaseInputs deep(
+      {{"x", {"float32", {1, 2, 2}, {1, 2, 3, 4}}}, {"y", {"float32", {1, 1}, {100}}}});
+  ASSERT_TRUE((*model)->Run(deep.tensors(), {}, workspace, result).ok());
+  EXPECT_FALSE(result.stats.optimised);
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[1, 2, 2]");
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[3], 123.f);
+}
+
 TEST_F(ModelTest, EmptyBatchGivesEmptyOutput) {
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
