@@ -9,6 +9,7 @@
 namespace ulfd::tools {
 
 absl::Status RunInspect(Args args);
+absl::Status RunExplain(Args args);
 absl::Status RunScore(Args args);
 absl::Status RunPredict(Args args);
 absl::Status RunHealth(Args args);

@@ -15,6 +15,8 @@ namespace {
 constexpr Command kCommands[] = {
     {"inspect", "shows what a model directory holds: layers, shapes, inputs, outputs, memory",
      &RunInspect},
+    {"explain", "shows how a model is executed: what was rewritten, in which steps, at what cost",
+     &RunExplain},
     {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"health", "asks a running daemon whether it serves", &RunHealth},

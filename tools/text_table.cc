@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -52,6 +53,17 @@ std::string WithCommas(int64_t number) {
     text += digits[i];
   }
   return text;
+}
+
+std::string HumanNumber(double number) {
+  const double magnitude = std::abs(number);
+  if (magnitude < 999.5) return absl::StrFormat("%.0f", number);
+  const char* const units[] = {"k", "M", "G", "T", "P"};
+  double scaled = number / 1e3;
+  size_t unit = 0;
+  for (; std::abs(scaled) >= 999.5 && unit + 1 < 5; ++unit) scaled /= 1e3;
+  const int digits = std::abs(scaled) < 9.995 ? 2 : std::abs(scaled) < 99.95 ? 1 : 0;
+  return absl::StrFormat("%.*f %s", digits, scaled, units[unit]);
 }
 
 std::string HumanBytes(int64_t bytes) {

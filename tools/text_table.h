@@ -27,6 +27,8 @@ class TextTable {
 
 // "1,234,567".
 std::string WithCommas(int64_t number);
+// "950", "12.3 k", "20.6 M": three digits and a thousand's name; also for negative numbers.
+std::string HumanNumber(double number);
 // "512 B", "1.5 KiB", "14.2 MiB".
 std::string HumanBytes(int64_t bytes);
 

@@ -37,6 +37,8 @@ struct Node {
   std::string name;  // LayerParameter.name, plus a suffix after lowering.
   std::string type;  // The row's name (aliases resolved).
   bool composite = false;
+  // Positions in the file of all layers that it stands for, if those are several.
+  std::vector<int> members;
   std::shared_ptr<const Layer> layer;
   // Equal for layers that compute the same function of their inputs: type, parameters and weights.
   // Empty: compare with nothing.

@@ -103,6 +103,14 @@ absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& opti
 }
 
 const ModelInfo& Model::info() const { return impl_->loaded->info; }
+PlanInfo Model::WrittenPlan() const {
+  return DescribePlan(*impl_->loaded->executable.plan, nullptr);
+}
+std::optional<PlanInfo> Model::OptimisedPlan() const {
+  const Executable& executable = impl_->loaded->executable;
+  if (executable.optimised == nullptr) return std::nullopt;
+  return DescribePlan(*executable.optimised, executable.plan.get());
+}
 int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
 int Model::FindOutput(absl::string_view name) const { return Find(impl_->outputs, name); }
 int Model::FindFeature(absl::string_view name) const { return Find(impl_->features, name); }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "absl/types/span.h"
 #include "engine/graph/rewrite.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/runtime/plan_info.h"
 #include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {
@@ -171,6 +173,10 @@ class Model {
   ~Model();
 
   const ModelInfo& info() const;
+  // How the graph runs as it is written, and as the optimiser rewrote it (nothing if it did not:
+  // see ModelInfo::not_optimised).  Made on each call, for explanations.
+  PlanInfo WrittenPlan() const;
+  std::optional<PlanInfo> OptimisedPlan() const;
   // -1 if there is none of that name.
   int FindInput(absl::string_view name) const;
   int FindOutput(absl::string_view name) const;

@@ -28,6 +28,16 @@ TEST(WithCommasTest, GroupsDigits) {
   EXPECT_EQ(WithCommas(INT64_MIN), "-9,223,372,036,854,775,808");
 }
 
+TEST(HumanNumberTest, KeepsThreeDigits) {
+  EXPECT_EQ(HumanNumber(0), "0");
+  EXPECT_EQ(HumanNumber(999), "999");
+  EXPECT_EQ(HumanNumber(999.6), "1.00 k");
+  EXPECT_EQ(HumanNumber(12345), "12.3 k");
+  EXPECT_EQ(HumanNumber(-20.6e6), "-20.6 M");
+  EXPECT_EQ(HumanNumber(999.7e6), "1.00 G");
+  EXPECT_EQ(HumanNumber(123.4e9), "123 G");
+}
+
 TEST(HumanBytesTest, PicksTheUnit) {
   EXPECT_EQ(HumanBytes(1023), "1023 B");
   EXPECT_EQ(HumanBytes(1536), "1.5 KiB");

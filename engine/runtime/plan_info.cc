@@ -1,0 +1,131 @@
+// A plan as data, for people and tools.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/plan_info.h"
+
+#include <algorithm>
+
+#include "engine/graph/passes.h"
+#include "engine/runtime/plan.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+PlanValue::Kind KindOf(Value::Kind kind) {
+  switch (kind) {
+    case Value::Kind::kInput:
+      return PlanValue::Kind::kInput;
+    case Value::Kind::kConstant:
+      return PlanValue::Kind::kConstant;
+    case Value::Kind::kComputed:
+      break;
+  }
+  return PlanValue::Kind::kComputed;
+}
+
+bool AllRanked(const Node& node, const GraphSpecs& specs) {
+  const auto ranked = [&](ValueId id) { return specs[id].shape.ranked(); };
+  return std::all_of(node.inputs.begin(), node.inputs.end(), ranked) &&
+         std::all_of(node.outputs.begin(), node.outputs.end(), ranked);
+}
+
+// Which node of a plan makes each value; nullptr: none.
+std::vector<const Node*> Producers(const Plan& plan) {
+  std::vector<const Node*> producers(plan.graph.values.size(), nullptr);
+  for (const Step& step : plan.steps) {
+    for (ValueId id : step.node->outputs) producers[id] = step.node;
+  }
+  return producers;
+}
+
+void AddLayers(const Node& node, std::vector<int>& layers) {
+  layers.push_back(node.file_index);
+  layers.insert(layers.end(), node.members.begin(), node.members.end());
+}
+
+// Layers of the file that `node` stands for: those between its outputs and what the plan has
+// computed otherwise.  Values keep their ids when a graph is rewritten.
+std::vector<int> LayersOf(const Node& node, const std::vector<const Node*>& made_here,
+                          const std::vector<const Node*>& made_as_written) {
+  std::vector<int> layers;
+  AddLayers(node, layers);
+  std::vector<ValueId> open(node.outputs);
+  std::vector<bool> seen(made_as_written.size(), false);
+  while (!open.empty()) {
+    const ValueId id = open.back();
+    open.pop_back();
+    if (id >= static_cast<ValueId>(seen.size()) || seen[id]) continue;
+    seen[id] = true;
+    const bool computed_elsewhere = made_here[id] != nullptr && made_here[id] != &node;
+    const Node* source = made_as_written[id];
+    if (source == nullptr || computed_elsewhere ||
+        std::find(node.inputs.begin(), node.inputs.end(), id) != node.inputs.end()) {
+      continue;
+    }
+    AddLayers(*source, layers);
+    open.insert(open.end(), source->inputs.begin(), source->inputs.end());
+  }
+  std::sort(layers.begin(), layers.end());
+  layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
+  return layers;
+}
+
+PlanStep Describe(const Step& step, const Plan& plan) {
+  const Node& node = *step.node;
+  PlanStep info{.label = node.Label(), .name = node.name, .type = node.type, .view = step.view};
+  info.inputs.assign(node.inputs.begin(), node.inputs.end());
+  info.outputs.assign(node.outputs.begin(), node.outputs.end());
+  info.level = Level::kConstant;
+  for (ValueId id : node.outputs) info.level = Join(info.level, plan.specs[id].level);
+  if (!step.view && AllRanked(node, plan.specs)) info.cost = CostOf(node, plan.specs);
+  info.kernel_bytes = step.kernel->bytes();
+  return info;
+}
+
+std::vector<int> Crossing(const PlanInfo& info) {
+  std::vector<int> crossing;
+  std::vector<bool> of_user(info.values.size(), false);
+  for (const PlanStep& step : info.steps) {
+    for (int id : step.user_part ? step.outputs : step.inputs) {
+      if (step.user_part) {
+        of_user[id] = true;
+      } else if (of_user[id]) {
+        crossing.push_back(id);
+      }
+    }
+  }
+  std::sort(crossing.begin(), crossing.end());
+  crossing.erase(std::unique(crossing.begin(), crossing.end()), crossing.end());
+  return crossing;
+}
+
+}  // namespace
+
+PlanInfo DescribePlan(const Plan& plan, const Plan* written) {
+  PlanInfo info{.user_steps = plan.user_steps,
+                .separable = plan.separable,
+                .shapes_known = plan.shapes_known,
+                .tile_rows = plan.tile_rows};
+  for (size_t id = 0; id < plan.graph.values.size(); ++id) {
+    const Value& value = plan.graph.values[id];
+    const TensorSpec& spec = plan.specs[id];
+    info.values.push_back({value.name, KindOf(value.kind), spec.dtype, spec.shape, spec.level});
+  }
+  for (const NamedValue& output : plan.graph.outputs) info.outputs.push_back(output.value);
+  const std::vector<const Node*> made_here = Producers(plan);
+  const std::vector<const Node*> made_as_written =
+      written == nullptr ? std::vector<const Node*>() : Producers(*written);
+  for (const Step& step : plan.steps) {
+    PlanStep described = Describe(step, plan);
+    described.user_part = static_cast<int>(info.steps.size()) < plan.user_steps;
+    described.layers = LayersOf(*step.node, made_here, made_as_written);
+    info.kernel_bytes += described.kernel_bytes;
+    info.cost.flops += described.cost.flops;
+    info.cost.bytes += described.cost.bytes;
+    info.steps.push_back(std::move(described));
+  }
+  info.crossing = Crossing(info);
+  return info;
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,62 @@
+// A plan as data, for people and tools: its steps in order, what they stand for and what they cost.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_PLAN_INFO_H_
+#define ULFD_ENGINE_RUNTIME_PLAN_INFO_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "engine/graph/rewrite.h"
+#include "engine/tensor/tensor.h"
+
+namespace ulfd::engine {
+
+struct Plan;
+
+// A tensor of a plan.
+struct PlanValue {
+  enum class Kind { kInput, kConstant, kComputed };
+  std::string name;  // Several values may share one (in-place layers).
+  Kind kind = Kind::kComputed;
+  DType dtype = DType::kFloat32;
+  Shape shape;
+  Level level = Level::kUnknown;
+};
+
+// One kernel call.
+struct PlanStep {
+  std::string label;        // `layer 12 "fc1" (inner_product_layer)`, for messages.
+  std::string name, type;   // Of the node: a pass may have added a suffix to a layer's name.
+  std::vector<int> layers;  // Positions in the file of the layers that it stands for, ascending.
+  bool user_part = false;   // Runs once per request; otherwise once per tile of ads.
+  bool view = false;        // Shares its input's memory; nothing runs.
+  Level level = Level::kUnknown;     // The highest of its outputs.
+  std::vector<int> inputs, outputs;  // Indices into PlanInfo::values.
+  Cost cost;                         // Of a view: nothing.
+  int64_t kernel_bytes = 0;          // Memory beside the model's weights.
+};
+
+struct PlanInfo {
+  std::vector<PlanValue> values;
+  std::vector<PlanStep> steps;  // In the order in which they run: [0, user_steps) is the user part.
+  int user_steps = 0;
+  std::vector<int> outputs;  // Values that the model returns.
+  // Values made in the user part and read in the ad part: what is computed once per request and
+  // kept for all tiles.
+  std::vector<int> crossing;
+  bool separable = false;     // Ads may be cut into tiles.
+  bool shapes_known = false;  // Every shape is a function of the number of ads; otherwise costs
+                              // are estimates that count unknown lengths as 1.
+  int64_t tile_rows = 0;      // Ads per tile.
+  int64_t kernel_bytes = 0;   // Sum over the steps.
+  Cost cost;                  // Sum over the steps.
+};
+
+// `written`: the plan of the graph as it stands in the file, if `plan` is the optimised one: what a
+// step stands for is what lies between its outputs and inputs there.
+PlanInfo DescribePlan(const Plan& plan, const Plan* written);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_PLAN_INFO_H_
