@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +25,45 @@ PageBuffer::~PageBuffer() {
   if (data_ != nullptr) munmap(data_, bytes_);
 }
 
+namespace {
+
+// Linux's transparent huge pages on x86-64 and on arm64 with 4 KB pages.
+constexpr size_t kHugePageBytes = size_t{2} << 20;
+
+// `bytes` of unused address space that begin at a huge page; nullptr if there is none.
+void* ReserveAligned(size_t bytes) {
+  const size_t mapped = bytes + kHugePageBytes;
+  void* all = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<char*>(all);
+  const size_t head =
+      (kHugePageBytes - reinterpret_cast<uintptr_t>(begin) % kHugePageBytes) % kHugePageBytes;
+  if (head > 0) munmap(begin, head);
+  munmap(begin + head + bytes, mapped - head - bytes);
+  return begin + head;
+}
+
+// Maps `bytes`, or moves `data` of `old_bytes` there, so that no part of a huge page is left at the
+// beginning and huge pages stay whole when they move; MAP_FAILED.
+void* MapAligned(void* data, size_t old_bytes, size_t bytes) {
+  void* place = ReserveAligned(bytes);
+  if (place == nullptr) return MAP_FAILED;
+  void* mapped = data == nullptr
+                     ? mmap(place, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0)
+                     : mremap(data, old_bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place);
+  if (mapped == MAP_FAILED) munmap(place, bytes);
+  return mapped;
+}
+
+void* Map(void* data, size_t old_bytes, size_t bytes) {
+  if (bytes > old_bytes && bytes >= kHugePageBytes) return MapAligned(data, old_bytes, bytes);
+  if (data != nullptr) return mremap(data, old_bytes, bytes, MREMAP_MAYMOVE);
+  return mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+}  // namespace
+
 absl::Status PageBuffer::Resize(size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t wanted = (bytes + page - 1) / page * page;
@@ -35,9 +74,7 @@ absl::Status PageBuffer::Resize(size_t bytes) {
     bytes_ = 0;
     return absl::OkStatus();
   }
-  void* moved = data_ == nullptr ? mmap(nullptr, wanted, PROT_READ | PROT_WRITE,
-                                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                                 : mremap(data_, bytes_, wanted, MREMAP_MAYMOVE);
+  void* moved = Map(data_, bytes_, wanted);
   if (moved == MAP_FAILED) {
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", wanted, " bytes"));
   }

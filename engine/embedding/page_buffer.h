@@ -11,7 +11,7 @@ namespace ulfd::engine {
 
 // Zeroed pages straight from the kernel: untouched pages cost nothing, growing moves page tables
 // rather than bytes, and freeing gives the memory back at once instead of leaving it to the request
-// allocator.
+// allocator.  From 2 MB on the buffer begins at a huge page and asks for huge pages.
 class PageBuffer {
  public:
   PageBuffer() = default;
