@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/embedding/key_hash.h"
 #include "engine/embedding/page_buffer.h"
 
 namespace ulfd::engine {
@@ -55,19 +56,7 @@ class KeyIndex {
   };
   static_assert(sizeof(Bucket) == 64);
 
-  // The finaliser of MurmurHash3: consecutive ids, the usual case, scatter.
-  static uint64_t Mix(uint64_t x) {
-    x ^= x >> 33;
-    x *= 0xff51afd7ed558ccdULL;
-    x ^= x >> 33;
-    x *= 0xc4ceb9fe1a85ec53ULL;
-    return x ^ (x >> 33);
-  }
-  size_t Home(int64_t key) const {
-    // The high half of hash * count: any number of buckets, no division.
-    return static_cast<size_t>(
-        (static_cast<unsigned __int128>(Mix(static_cast<uint64_t>(key))) * bucket_count_) >> 64);
-  }
+  size_t Home(int64_t key) const { return ScaleHash(HashKey(key), bucket_count_); }
   Bucket* buckets() const { return static_cast<Bucket*>(memory_.data()); }
   // The slot of `key`, or the free one where it belongs (then *found is false).
   uint32_t* Locate(int64_t key, bool& found);

@@ -3,74 +3,154 @@
 #include "engine/embedding/pooling.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "engine/embedding/row_pooling.h"
+#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 namespace {
 
-// How far ahead of its use an id's bucket and a row are fetched: enough loads in flight to hide a
-// cache miss.
-constexpr size_t kBucketsAhead = 16;
-constexpr size_t kRowsAhead = 8;
+// Ids that a stage of the pass handles before the next one does: enough loads in flight to hide a
+// cache miss, few enough for what was fetched to be there still when it is used.
+constexpr size_t kWindow = 16;
 
-inline void Set(const float* __restrict row, float value, int64_t dim, float* __restrict out) {
-  for (int64_t c = 0; c < dim; ++c) out[c] = value * row[c];
-}
-
-inline void Accumulate(const float* __restrict row, float value, int64_t dim,
-                       float* __restrict out) {
-  for (int64_t c = 0; c < dim; ++c) out[c] += value * row[c];
-}
-
-// Walks over the ids of a feature and fetches rows ahead.
-struct RowCursor {
-  const EmbeddingTable& table;
-  const FeatureInput& input;
-  const float* const* rows;
-
-  const float* Row(size_t i) const {
-    if (i + kRowsAhead < input.ids.size()) table.PrefetchRow(rows[i + kRowsAhead]);
-    return rows[i];
-  }
-  float Value(size_t i) const { return input.values == nullptr ? 1.0f : input.values[i]; }
+// A place in the ids of all jobs, one after the other.
+struct Cursor {
+  size_t job = 0;
+  size_t id = 0;        // Of the job.
+  size_t position = 0;  // Of all ids.
 };
 
-void PoolSum(const PoolingSpec& spec, const RowCursor& cursor, size_t begin, size_t count,
-             float* out) {
-  bool started = false;
-  for (size_t i = begin; i < begin + count; ++i) {
-    const float* row = cursor.Row(i);
-    if (row == nullptr) continue;
-    if (started) {
-      Accumulate(row, cursor.Value(i), spec.dim, out);
-    } else {
-      Set(row, cursor.Value(i), spec.dim, out);
+// The pass.  Three stages run one window apart: the first asks for what leads from the id to its
+// row, the second for the row, the third compares ids.
+class LookupPass {
+ public:
+  // `rows`: one per id.
+  LookupPass(absl::Span<const FeatureJob> jobs, const float** rows) : jobs_(jobs), rows_(rows) {}
+
+  // Makes sure that rows()[0 .. end - 1] are final.
+  absl::Status Advance(size_t end) {
+    while (checked_.position < end) {
+      Hash(checked_.position + 3 * kWindow);
+      Locate(checked_.position + 2 * kWindow);
+      RETURN_IF_ERROR(Check(checked_.position + kWindow));
     }
-    started = true;
+    return absl::OkStatus();
   }
-  if (!started) {
-    std::fill_n(out, spec.dim, 0.0f);
-  } else if (spec.pooling == Pooling::kAvg && count > 1) {
-    const auto divisor = static_cast<float>(count);
-    for (int64_t c = 0; c < spec.dim; ++c) out[c] /= divisor;
+  const float* const* rows() const { return rows_; }
+  // The job for which Advance failed.
+  size_t failed() const { return failed_; }
+
+ private:
+  // Calls stage(job, first id, position of that, count) for each job's ids between the cursor and
+  // `end`, and moves the cursor there or behind the last id.
+  template <typename Stage>
+  inline void Walk(Cursor& cursor, size_t end, Stage stage) const {
+    while (cursor.position < end && cursor.job < jobs_.size()) {
+      const FeatureJob& job = jobs_[cursor.job];
+      const size_t count = std::min(job.input.ids.size() - cursor.id, end - cursor.position);
+      stage(job, cursor.id, cursor.position, count);
+      cursor.id += count;
+      cursor.position += count;
+      if (cursor.id == job.input.ids.size()) {
+        ++cursor.job;
+        cursor.id = 0;
+      }
+    }
   }
+
+  void Hash(size_t end) {
+    Walk(hashed_, end, [this](const FeatureJob& job, size_t id, size_t at, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        const uint64_t hash = HashKey(job.input.ids[id + i]);
+        hashes_[(at + i) % kHashes] = hash;
+        job.table->PrefetchCandidate(hash);
+      }
+    });
+  }
+
+  void Locate(size_t end) {
+    Walk(located_, end, [this](const FeatureJob& job, size_t, size_t at, size_t count) {
+      for (size_t i = 0; i < count; ++i) {
+        rows_[at + i] = job.table->Candidate(hashes_[(at + i) % kHashes]);
+        job.table->PrefetchRow(rows_[at + i]);
+      }
+    });
+  }
+
+  absl::Status Check(size_t end) {
+    absl::Status status;
+    Walk(checked_, end, [&](const FeatureJob& job, size_t id, size_t at, size_t count) {
+      const int64_t* ids = job.input.ids.data() + id;
+      const float* stand_in = job.table->missing_row();
+      size_t misses = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const bool holds = EmbeddingTable::Holds(rows_[at + i], ids[i]);
+        rows_[at + i] = holds ? rows_[at + i] : stand_in;
+        misses += holds ? 0 : 1;
+      }
+      *job.missing += static_cast<int64_t>(misses);
+      if (misses > 0 && job.table->missing_keys() == MissingKeys::kError && status.ok()) {
+        status = Refuse(job, at, absl::MakeConstSpan(ids, count));
+        failed_ = static_cast<size_t>(&job - jobs_.data());
+      }
+    });
+    return status;
+  }
+
+  // Under kError a row is nullptr where the table lacks the id.
+  absl::Status Refuse(const FeatureJob& job, size_t at, absl::Span<const int64_t> ids) const {
+    size_t i = 0;
+    while (rows_[at + i] != nullptr) ++i;
+    return absl::InvalidArgumentError(
+        absl::StrCat("id ", ids[i], " is not in table \"", job.table->name(), "\""));
+  }
+
+  static constexpr size_t kHashes = 4 * kWindow;  // Hash is at most 3 windows ahead of Locate.
+
+  const absl::Span<const FeatureJob> jobs_;
+  const float** const rows_;
+  Cursor hashed_, located_, checked_;
+  std::array<uint64_t, kHashes> hashes_;  // By position, from Hash to Locate.
+  size_t failed_ = 0;
+};
+
+void PoolRows(const RowPooling& loops, const PoolingOutput& output, PoolingRun& run, size_t row) {
+  const PoolingSpec& spec = output.spec;
+  const bool assign = spec.pooling == Pooling::kAssign;
+  if (spec.width() == 0) return;
+  run.dim = spec.dim;
+  run.most = assign || spec.trunc_num > 0 ? spec.trunc_num : std::numeric_limits<int64_t>::max();
+  run.keep_last = spec.keep_last;
+  run.out = output.out + static_cast<int64_t>(row) * output.stride;
+  run.stride = output.stride;
+  (assign ? loops.assign : spec.pooling == Pooling::kAvg ? loops.avg : loops.sum)(run);
 }
 
-void PoolAssign(const PoolingSpec& spec, const RowCursor& cursor, size_t begin, size_t count,
-                float* out) {
-  const auto slots = static_cast<size_t>(spec.trunc_num);
-  const size_t first = spec.keep_last ? slots - count : 0;
-  std::fill_n(out, first * spec.dim, 0.0f);
-  for (size_t k = 0; k < count; ++k) {
-    float* slot = out + (first + k) * spec.dim;
-    if (const float* row = cursor.Row(begin + k); row != nullptr) {
-      Set(row, cursor.Value(begin + k), spec.dim, slot);
-    } else {
-      std::fill_n(slot, spec.dim, 0.0f);
+// The feature whose first id is at position `first`.
+absl::Status PoolFeature(const FeatureJob& job, const RowPooling& loops, size_t first,
+                         LookupPass& pass) {
+  const absl::Span<const int32_t> segments = job.input.segments;
+  size_t begin = 0;
+  for (size_t row = 0; row < segments.size();) {
+    size_t end = begin, next = row;
+    while (next < segments.size() && end < begin + kWindow) {
+      end += static_cast<size_t>(segments[next++]);
     }
+    RETURN_IF_ERROR(pass.Advance(first + end));
+    PoolingRun run;
+    run.rows = pass.rows() + first + begin;
+    run.values = job.input.values == nullptr ? nullptr : job.input.values + begin;
+    run.segments = segments.data() + row;
+    run.row_count = next - row;
+    for (const PoolingOutput& output : job.outputs) PoolRows(loops, output, run, row);
+    row = next;
+    begin = end;
   }
-  std::fill_n(out + (first + count) * spec.dim, (slots - first - count) * spec.dim, 0.0f);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -89,45 +169,19 @@ absl::Status CheckSegments(const FeatureInput& input) {
       absl::StrCat("segments sum to ", sum, ", want ", input.ids.size(), ", the number of ids"));
 }
 
-absl::Status LookUp(const EmbeddingTable& table, absl::Span<const int64_t> ids, const float** rows,
-                    int64_t* missing) {
-  for (size_t i = 0; i < std::min(kBucketsAhead, ids.size()); ++i) table.Prefetch(ids[i]);
-  const float* missing_row = table.missing_row();
-  int64_t misses = 0;
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i + kBucketsAhead < ids.size()) table.Prefetch(ids[i + kBucketsAhead]);
-    rows[i] = table.Find(ids[i]);
-    if (rows[i] != nullptr) continue;
-    ++misses;
-    rows[i] = missing_row;
-    if (table.missing_keys() != MissingKeys::kError) continue;
-    *missing += misses;
-    return absl::InvalidArgumentError(
-        absl::StrCat("id ", ids[i], " is not in table \"", table.name(), "\""));
-  }
-  *missing += misses;
-  return absl::OkStatus();
-}
-
-void Pool(const PoolingSpec& spec, const EmbeddingTable& table, const FeatureInput& input,
-          const float* const* rows, float* out, int64_t stride) {
-  const RowCursor cursor{table, input, rows};
-  const bool assign = spec.pooling == Pooling::kAssign;
-  const bool truncate = assign || spec.trunc_num > 0;
-  const auto most = static_cast<size_t>(spec.trunc_num);
-  size_t begin = 0;
-  for (size_t r = 0; r < input.segments.size(); ++r) {
-    const auto all = static_cast<size_t>(input.segments[r]);
-    const size_t count = truncate ? std::min(all, most) : all;
-    const size_t from = spec.keep_last ? begin + all - count : begin;
-    float* row_out = out + static_cast<int64_t>(r) * stride;
-    if (assign) {
-      PoolAssign(spec, cursor, from, count, row_out);
-    } else {
-      PoolSum(spec, cursor, from, count, row_out);
+absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed) {
+  const RowPooling loops = BestRowPooling();
+  LookupPass pass(jobs, static_cast<const float**>(scratch));
+  size_t first = 0;
+  for (const FeatureJob& job : jobs) {
+    absl::Status status = PoolFeature(job, loops, first, pass);
+    if (!status.ok()) {
+      *failed = pass.failed();
+      return status;
     }
-    begin += all;
+    first += job.input.ids.size();
   }
+  return absl::OkStatus();
 }
 
 }  // namespace ulfd::engine

@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/embedding/table.h"
 
@@ -37,22 +36,39 @@ struct FeatureInput {
 // INVALID_ARGUMENT unless the segments are not negative and sum to the number of ids.
 absl::Status CheckSegments(const FeatureInput& input);
 
-// Looks up all ids once, for every item that reads them: rows[i] is the row of ids[i], the table's
-// default row, or nullptr for zeros.  Adds the ids that the table lacks to *missing, whether or not
-// truncation drops them later. INVALID_ARGUMENT under MissingKeys::kError, naming table and id.
-absl::Status LookUp(const EmbeddingTable& table, absl::Span<const int64_t> ids, const float** rows,
-                    int64_t* missing);
+// Where an item's columns go: `out` is its first column in row 0 of a block, `stride` the floats from
+// one row of the block to the next.
+struct PoolingOutput {
+  PoolingSpec spec;
+  float* out = nullptr;
+  int64_t stride = 0;
+};
 
-// Pools looked-up rows into width() columns of every row of a block; `out` is the first of them,
-// `stride` the floats from one row of the block to the next.  With n ids in a row:
-//   kSum     sum of value * row.
+// One feature of a request with everything that is done to it; it is looked up once, however many
+// outputs read it.  Several layers may put their features into one list.
+struct FeatureJob {
+  const EmbeddingTable* table = nullptr;
+  FeatureInput input;
+  absl::Span<const PoolingOutput> outputs;  // Of the dim of the table.
+  int64_t* missing = nullptr;               // Grows by the ids that the table lacks, whether or not
+                                            // truncation drops them.
+};
+
+// Scratch of PoolFeatures, per id of all features.
+constexpr size_t kPoolingScratchBytes = sizeof(const float*);
+
+// Looks up and pools all features in one pass: while the rows of some ids are summed up, those of
+// the next ids, of whatever feature, are on their way from memory.  Every output gets width()
+// columns in every row, its segments.size() rows.  With n ids in a row:
+//   kSum     sum of value * row, in the order of the ids.
 //   kAvg     that, divided by n (after truncation), counting ids that the table lacks.
 //   kAssign  slot s (dim columns) holds value * row of id s; keep_last: of id n - trunc_num + s, so
-//   that the last
-//            trunc_num ids stand at the right end.  Slots without an id are zeros.
-// No ids give zeros.  REQUIRES: CheckSegments(input).
-void Pool(const PoolingSpec& spec, const EmbeddingTable& table, const FeatureInput& input,
-          const float* const* rows, float* out, int64_t stride);
+//            that the last trunc_num ids stand at the right end.  Slots without an id are zeros.
+// No ids give zeros, and so do, alone, ids that the table lacks (kDefaultRow: they have its
+// missing_row()).  `scratch`: kPoolingScratchBytes per id, aligned for a pointer.  INVALID_ARGUMENT
+// under MissingKeys::kError, naming table and id; *failed is then the job, and outputs are
+// undefined.  Allocates nothing unless it fails.  REQUIRES: CheckSegments(input) of every job.
+absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed);
 
 }  // namespace ulfd::engine
 

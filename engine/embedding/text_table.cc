@@ -5,13 +5,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
+#include <limits>
+#include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/embedding/table.h"
+#include "engine/embedding/table_builder.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
 
@@ -41,6 +44,57 @@ bool ParseFloat(absl::string_view field, float& value) {
   return std::isfinite(value);
 }
 
+// Powers of ten that are exact.
+constexpr float kFloatPowers[] = {1e0f, 1e1f, 1e2f, 1e3f, 1e4f, 1e5f,
+                                  1e6f, 1e7f, 1e8f, 1e9f, 1e10f};
+constexpr double kDoublePowers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
+                                    1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
+constexpr size_t kMostDigits = 19;  // Fit 64 bits.
+
+// digits / 10^decimals, correctly rounded, or false where that takes more than one rounding.
+bool Scale(uint64_t digits, size_t decimals, float& value) {
+  if (digits <= (uint64_t{1} << 24) && decimals < std::size(kFloatPowers)) {
+    value = static_cast<float>(digits) / kFloatPowers[decimals];
+    return true;
+  }
+  if (digits > (uint64_t{1} << 53)) return false;
+  const double quotient = static_cast<double>(digits) / kDoublePowers[decimals];
+  if (quotient < std::numeric_limits<float>::min()) return false;  // Subnormal.
+  // The quotient is rounded once.  Rounding it again to float is right unless it is halfway between
+  // two floats and the true value is not.
+  constexpr uint64_t kDropped = (uint64_t{1} << 29) - 1, kHalf = uint64_t{1} << 28;
+  uint64_t bits;
+  std::memcpy(&bits, &quotient, sizeof bits);
+  if ((bits & kDropped) == kHalf) return false;
+  value = static_cast<float>(quotient);
+  return true;
+}
+
+// Parses "[-]digits[.digits]" at `p`, as %f and most of %g and repr write; returns where it ends, or
+// nullptr for numbers of other forms or with too many digits and for what is none.
+const char* ParseDecimal(const char* p, const char* end, float& value) {
+  const bool negative = p < end && *p == '-';
+  if (negative) ++p;
+  uint64_t digits = 0;
+  const char* begin = p;
+  for (; p < end && static_cast<unsigned char>(*p - '0') < 10; ++p) {
+    digits = digits * 10 + static_cast<unsigned char>(*p - '0');
+  }
+  auto count = static_cast<size_t>(p - begin);
+  size_t decimals = 0;
+  if (p < end && *p == '.') {
+    begin = ++p;
+    for (; p < end && static_cast<unsigned char>(*p - '0') < 10; ++p) {
+      digits = digits * 10 + static_cast<unsigned char>(*p - '0');
+    }
+    decimals = static_cast<size_t>(p - begin);
+    count += decimals;
+  }
+  if (count == 0 || count > kMostDigits || !Scale(digits, decimals, value)) return nullptr;
+  if (negative) value = -value;
+  return p;
+}
+
 bool ParseId(absl::string_view field, int64_t& id) {
   const char* end = field.data() + field.size();
   const char* begin = SkipPlus(field.data(), end);
@@ -52,25 +106,23 @@ bool ParseId(absl::string_view field, int64_t& id) {
 
 class TextTableLoader {
  public:
-  TextTableLoader(const std::string& path, const TableOptions& options, EmbeddingTable& table)
-      : path_(path), options_(options), table_(table) {}
+  TextTableLoader(const std::string& name, const std::string& path, const TableOptions& options)
+      : name_(name), path_(path), options_(options) {}
 
-  absl::Status Load() {
+  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Load() {
     RETURN_IF_ERROR(ReadLines());
-    if (table_.rows_ == 0) {
-      return absl::InvalidArgumentError(absl::StrCat(path_, ": no rows, want at least one (",
-                                                     table_.skipped_lines_, " lines skipped)"));
+    if (!builder_.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path_, ": no rows, want at least one (", skipped_lines_, " lines skipped)"));
     }
-    return Finish();
+    RETURN_IF_ERROR(CheckIds());
+    builder_->SetSkippedLines(skipped_lines_);
+    auto table = builder_->Finish(options_);
+    if (!table.ok()) return Annotate(table.status(), path_);
+    return table;
   }
 
  private:
-  // What a line turned out to be; `text` says what is wrong with it.
-  struct Problem {
-    bool found = false;
-    std::string text;
-  };
-
   absl::Status ReadLines() {
     ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path_));
     // One byte more than a small file tells whether it grew.
@@ -106,8 +158,6 @@ class TextTableLoader {
     return absl::UnavailableError(absl::StrCat(path_, ": changed while it was read"));
   }
 
-  // Index and rows are first made as large as the lines of the first chunk suggest; both grow when
-  // that is too little.
   void EstimateRows(absl::string_view chunk, int64_t file_bytes) {
     const auto lines = static_cast<double>(std::count(chunk.begin(), chunk.end(), '\n') + 1);
     const double share = static_cast<double>(file_bytes) / std::max<double>(1, chunk.size());
@@ -123,98 +173,107 @@ class TextTableLoader {
     }
     if (empty_lines_ > 0) {
       RETURN_IF_ERROR(BadLine(line_ - empty_lines_, "empty line"));
-      table_.skipped_lines_ += empty_lines_ - 1;  // BadLine has counted one.
+      skipped_lines_ += empty_lines_ - 1;  // BadLine has counted one.
       empty_lines_ = 0;
     }
-    Problem problem;
+    std::string problem;
     RETURN_IF_ERROR(AddRow(line, problem));
-    return problem.found ? BadLine(line_, problem.text) : absl::OkStatus();
+    return problem.empty() ? absl::OkStatus() : BadLine(line_, problem);
   }
 
   absl::Status BadLine(int64_t line, const std::string& text) {
     if (!options_.skip_bad_lines) {
       return absl::InvalidArgumentError(absl::StrCat(path_, ":", line, ": ", text));
     }
-    ++table_.skipped_lines_;
+    ++skipped_lines_;
     return absl::OkStatus();
   }
 
-  absl::Status AddRow(absl::string_view line, Problem& problem) {
-    const size_t comma = line.find(',');
+  // Leaves in `problem` what is wrong with the line, if anything is.
+  absl::Status AddRow(absl::string_view line, std::string& problem) {
+    const size_t comma = std::min(line.find(','), line.size());
     int64_t id = 0;
     if (!ParseId(line.substr(0, comma), id)) {
-      problem = {true,
-                 absl::StrCat("id ", Quote(line.substr(0, comma)), " is not a 64-bit integer")};
+      problem = absl::StrCat("id ", Quote(line.substr(0, comma)), " is not a 64-bit integer");
       return absl::OkStatus();
     }
-    const absl::string_view values =
-        comma == absl::string_view::npos ? absl::string_view() : line.substr(comma + 1);
-    const auto count =
-        comma == absl::string_view::npos ? 0 : std::count(values.begin(), values.end(), ',') + 1;
-    if (table_.dim_ == 0 ? count == 0 : count != table_.dim_) {
-      problem = {true, table_.dim_ == 0 ? std::string("no values, want at least one")
-                                        : absl::StrCat(count, " values, want ", table_.dim_)};
+    // From the comma on: one before every value.
+    const absl::string_view values = line.substr(comma);
+    const auto count = builder_.has_value() ? dim_ : std::count(values.begin(), values.end(), ',');
+    if (count == 0) {
+      problem = "no values, want at least one";
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(GrowTo(table_.rows_ + 1, count));
-    auto* row = static_cast<float*>(table_.memory_.data()) + table_.rows_ * count;
-    ParseValues(values, row, problem);
-    if (problem.found) return absl::OkStatus();
-    const auto wanted = static_cast<uint32_t>(table_.rows_);
-    ASSIGN_OR_RETURN(const uint32_t got, table_.index_.Insert(id, wanted));
-    if (got != wanted) {  // Row r is on line r + 1, as long as no line is skipped.
-      problem = {true, absl::StrCat("id ", id, " occurs twice, first on line ", got + int64_t{1})};
+    if (!builder_.has_value()) RETURN_IF_ERROR(Begin(count));
+    absl::StatusOr<float*> row = builder_->NextRow();
+    if (!row.ok()) return Annotate(row.status(), path_);
+    if (ParseRow(values, *row)) {
+      builder_->Commit(id);
       return absl::OkStatus();
     }
-    table_.dim_ = count;
-    ++table_.rows_;
+    problem = WhatIsWrong(values);
+    if (builder_->rows() == 0) builder_.reset();  // It does not give the number of values.
     return absl::OkStatus();
   }
 
-  static void ParseValues(absl::string_view values, float* row, Problem& problem) {
-    for (size_t column = 0, begin = 0; begin <= values.size(); ++column) {
-      const size_t end = std::min(values.find(',', begin), values.size());
-      const absl::string_view field = values.substr(begin, end - begin);
-      if (!ParseFloat(field, row[column])) {
-        problem = {true, absl::StrCat("value ", column, " ", Quote(field),
-                                      " is not a finite float32 number")};
-        return;
+  // Makes room for what the lines of the first chunk suggest; it grows when that is too little.
+  absl::Status Begin(int64_t dim) {
+    dim_ = dim;
+    builder_.emplace(name_, dim);
+    return Annotate(builder_->Reserve(static_cast<int64_t>(estimated_rows_)), path_);
+  }
+
+  // Parses ",v0,v1,..." of dim_ values; false if it is anything else.
+  bool ParseRow(absl::string_view values, float* row) const {
+    const char* p = values.data();
+    const char* end = p + values.size();
+    for (int64_t column = 0; column < dim_; ++column) {
+      if (p == end || *p != ',') return false;
+      const char* begin = p + 1;
+      p = ParseDecimal(begin, end, row[column]);
+      if (p != nullptr && (p == end || *p == ',')) continue;
+      p = std::find(begin, end, ',');
+      if (!ParseFloat(absl::string_view(begin, static_cast<size_t>(p - begin)), row[column])) {
+        return false;
       }
-      begin = end + 1;
+    }
+    return p == end;
+  }
+
+  // Of values that ParseRow refused.
+  std::string WhatIsWrong(absl::string_view values) const {
+    const auto count = std::count(values.begin(), values.end(), ',');
+    if (count != dim_) return absl::StrCat(count, " values, want ", dim_);
+    float ignored = 0;
+    for (int64_t column = 0;; ++column) {  // One of them is bad.
+      const absl::string_view rest = values.substr(1);
+      const absl::string_view field = rest.substr(0, rest.find(','));
+      if (column + 1 == dim_ || !ParseFloat(field, ignored)) {
+        return absl::StrCat("value ", column, " ", Quote(field), " is not a finite float32 number");
+      }
+      values = rest.substr(field.size());
     }
   }
 
-  absl::Status GrowTo(int64_t rows, int64_t dim) {
-    const size_t row_bytes = static_cast<size_t>(dim) * sizeof(float);
-    if (static_cast<size_t>(rows) * row_bytes <= table_.memory_.bytes()) return absl::OkStatus();
-    if (rows >= int64_t{KeyIndex::kNone}) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat(path_, ": more than ", KeyIndex::kNone - 1, " rows"));
+  // Row r is on line r + 1, as long as no line is skipped.
+  absl::Status CheckIds() {
+    if (options_.skip_bad_lines) {
+      skipped_lines_ += builder_->DropDuplicates();
+      return absl::OkStatus();
     }
-    const auto now = static_cast<size_t>(rows);
-    const size_t wanted = std::max(estimated_rows_, now) + now / 8;
-    RETURN_IF_ERROR(Annotate(table_.memory_.Resize(wanted * row_bytes), path_));
-    return table_.index_.size() > 0 ? absl::OkStatus()
-                                    : Annotate(table_.index_.Reserve(estimated_rows_), path_);
+    const std::optional<TableBuilder::Duplicate> twice = builder_->FindDuplicate();
+    if (!twice.has_value()) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(path_, ":", twice->row + 1, ": id ", twice->id,
+                                                   " occurs twice, first on line ",
+                                                   twice->first_row + 1));
   }
 
-  absl::Status Finish() {
-    const size_t used = static_cast<size_t>(table_.rows_ * table_.dim_) * sizeof(float);
-    RETURN_IF_ERROR(table_.memory_.Resize(used));
-    if (table_.index_.size() < table_.index_.capacity() / 8 * 7) {
-      RETURN_IF_ERROR(table_.index_.Reserve(table_.index_.size()));
-    }
-    table_.missing_keys_ = options_.missing_keys;
-    if (options_.missing_keys != MissingKeys::kDefaultRow) return absl::OkStatus();
-    table_.missing_row_ = table_.Find(options_.default_id);
-    if (table_.missing_row_ != nullptr) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(path_, ": lacks the default id ", options_.default_id));
-  }
-
+  const std::string& name_;
   const std::string& path_;
   const TableOptions& options_;
-  EmbeddingTable& table_;
+  std::optional<TableBuilder> builder_;  // Once the first row gives the number of values.
+  int64_t dim_ = 0;
+  int64_t skipped_lines_ = 0;
   int64_t line_ = 0;         // Of the last line read, from 1.
   int64_t empty_lines_ = 0;  // Just before it.
   size_t estimated_rows_ = 0;
@@ -222,10 +281,7 @@ class TextTableLoader {
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::LoadText(
     const std::string& name, const std::string& path, const TableOptions& options) {
-  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable());
-  table->name_ = name;
-  RETURN_IF_ERROR(TextTableLoader(path, options, *table).Load());
-  return table;
+  return TextTableLoader(name, path, options).Load();
 }
 
 }  // namespace ulfd::engine

@@ -3,6 +3,8 @@
 #include "engine/layers/embedding.h"
 
 #include <algorithm>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,47 +53,68 @@ std::string Named(const Feature& feature, int part) {
   return absl::StrCat("input \"", feature.name, kSuffixes[part], "\"");
 }
 
+// Scratch: the jobs, their outputs, and what PoolFeatures wants.
 class EmbeddingKernel final : public Kernel {
  public:
-  explicit EmbeddingKernel(Plan plan) : plan_(std::move(plan)) {}
+  explicit EmbeddingKernel(Plan plan) : plan_(std::move(plan)) {
+    for (const Feature& feature : plan_.features) outputs_ += feature.items.size();
+  }
 
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    int64_t most = 0;
-    for (const Feature& feature : plan_.features) {
-      most = std::max(most, in[feature.input + kIds].elements());
-    }
-    return static_cast<size_t>(most) * sizeof(const float*);
+    int64_t ids = 0;
+    for (const Feature& feature : plan_.features) ids += in[feature.input + kIds].elements();
+    return plan_.features.size() * sizeof(FeatureJob) + outputs_ * sizeof(PoolingOutput) +
+           static_cast<size_t>(ids) * kPoolingScratchBytes;
   }
 
   absl::Status Run(RunContext& ctx) const override {
-    const auto rows = static_cast<const float**>(ctx.scratch);
-    for (const Feature& feature : plan_.features) {
-      RETURN_IF_ERROR(
-          Annotate(RunFeature(feature, ctx, rows), absl::StrCat("feature \"", feature.name, "\"")));
+    auto* jobs = static_cast<FeatureJob*>(ctx.scratch);
+    auto* outputs = reinterpret_cast<PoolingOutput*>(jobs + plan_.features.size());
+    size_t failed = 0;
+    absl::Status status = MakeJobs(ctx, jobs, outputs, &failed);
+    if (status.ok()) {
+      status = PoolFeatures({jobs, plan_.features.size()}, outputs + outputs_, &failed);
     }
-    return absl::OkStatus();
+    if (status.ok()) return status;
+    return Annotate(status, absl::StrCat("feature \"", plan_.features[failed].name, "\""));
   }
 
  private:
-  absl::Status RunFeature(const Feature& feature, RunContext& ctx, const float** rows) const {
-    const Tensor* in = &ctx.in[feature.input];
-    const FeatureInput input{
-        .ids = {in[kIds].i64(), static_cast<size_t>(in[kIds].elements())},
-        .values = in[kValues].f32(),
-        .segments = {in[kSegments].i32(), static_cast<size_t>(in[kSegments].elements())}};
-    RETURN_IF_ERROR(CheckSegments(input));
-    const EmbeddingTable& table = *feature.table.table;
-    RETURN_IF_ERROR(LookUp(table, input.ids, rows,
-                           &ctx.counters->missing_ids[static_cast<size_t>(feature.table.index)]));
-    if (input.segments.empty()) return absl::OkStatus();  // No rows: the outputs may be null.
-    for (const Item& item : feature.items) {
-      Pool(item.pooling, table, input, rows, ctx.out[item.block].f32() + item.column,
-           plan_.widths[static_cast<size_t>(item.block)]);
+  static_assert(std::is_trivially_destructible_v<FeatureJob> &&
+                std::is_trivially_destructible_v<PoolingOutput>);
+  static_assert(alignof(PoolingOutput) <= alignof(FeatureJob) &&
+                alignof(const float*) <= alignof(PoolingOutput));
+
+  // Writes one job per feature and its outputs, of which there are outputs_ in all.
+  absl::Status MakeJobs(RunContext& ctx, FeatureJob* jobs, PoolingOutput* outputs,
+                        size_t* failed) const {
+    for (size_t f = 0; f < plan_.features.size(); ++f) {
+      const Feature& feature = plan_.features[f];
+      const Tensor* in = &ctx.in[feature.input];
+      const FeatureInput input{
+          .ids = {in[kIds].i64(), static_cast<size_t>(in[kIds].elements())},
+          .values = in[kValues].f32(),
+          .segments = {in[kSegments].i32(), static_cast<size_t>(in[kSegments].elements())}};
+      *failed = f;
+      RETURN_IF_ERROR(CheckSegments(input));
+      new (&jobs[f]) FeatureJob{
+          .table = feature.table.table,
+          .input = input,
+          .outputs = {outputs, feature.items.size()},
+          .missing = &ctx.counters->missing_ids[static_cast<size_t>(feature.table.index)]};
+      for (const Item& item : feature.items) {
+        // Without rows there may be no memory.
+        float* out = input.segments.empty() ? nullptr : ctx.out[item.block].f32() + item.column;
+        new (outputs++) PoolingOutput{.spec = item.pooling,
+                                      .out = out,
+                                      .stride = plan_.widths[static_cast<size_t>(item.block)]};
+      }
     }
     return absl::OkStatus();
   }
 
   const Plan plan_;
+  size_t outputs_ = 0;  // Items of all features.
 };
 
 // embedding_layer: sparse features -> pooled rows of embedding tables, side by side in blocks.

@@ -29,6 +29,16 @@ std::unique_ptr<const EmbeddingTable> MakeTable(absl::string_view content,
   return *std::move(table);
 }
 
+// PoolFeatures with scratch of exactly the size that it asks for.
+absl::Status RunJobs(const std::vector<FeatureJob>& jobs, size_t* failed = nullptr) {
+  size_t ids = 0, job = 0;
+  for (const FeatureJob& j : jobs) ids += j.input.ids.size();
+  const std::unique_ptr<char[]> scratch(new char[ids * kPoolingScratchBytes]);
+  const absl::Status status = PoolFeatures(jobs, scratch.get(), &job);
+  if (failed != nullptr) *failed = job;
+  return status;
+}
+
 // Looks up and pools into a block of its own; every value of the block is written or the test sees
 // -99.
 std::vector<float> PoolAlone(const PoolingSpec& spec, const EmbeddingTable& table,
@@ -36,13 +46,13 @@ std::vector<float> PoolAlone(const PoolingSpec& spec, const EmbeddingTable& tabl
                              const std::vector<int32_t>& segments, int64_t* missing = nullptr) {
   const FeatureInput input{ids, values.empty() ? nullptr : values.data(), segments};
   EXPECT_TRUE(CheckSegments(input).ok());
-  std::vector<const float*> rows(ids.size());
+  std::vector<float> out(segments.size() * static_cast<size_t>(spec.width()), -99);
+  const PoolingOutput output{spec, out.data(), spec.width()};
   int64_t count = 0;
-  const absl::Status status = LookUp(table, ids, rows.data(), &count);
+  const FeatureJob job{&table, input, {&output, 1}, &count};
+  const absl::Status status = RunJobs({job});
   EXPECT_TRUE(status.ok()) << status;
   if (missing != nullptr) *missing = count;
-  std::vector<float> out(segments.size() * static_cast<size_t>(spec.width()), -99);
-  Pool(spec, table, input, rows.data(), out.data(), spec.width());
   return out;
 }
 
@@ -101,26 +111,32 @@ TEST(Pool, LeavesTheOtherColumnsOfTheBlockAlone) {
   const auto table = MakeTable(kTable);
   const std::vector<int64_t> ids = {7, 8};
   const std::vector<int32_t> segments = {1, 1};
-  std::vector<const float*> rows(2);
   int64_t missing = 0;
-  ASSERT_TRUE(LookUp(*table, ids, rows.data(), &missing).ok());
   std::vector<float> out(10, -1);
-  Pool(kSum2, *table, {ids, nullptr, segments}, rows.data(), out.data() + 2, 5);
+  const PoolingOutput output{kSum2, out.data() + 2, 5};
+  ASSERT_TRUE(RunJobs({{table.get(), {ids, nullptr, segments}, {&output, 1}, &missing}}).ok());
   EXPECT_THAT(out, ElementsAre(-1, -1, 1, 2, -1, -1, -1, 10, 20, -1));
 }
 
-TEST(LookUp, FollowsThePolicyForMissingIds) {
+TEST(Pool, FollowsThePolicyForMissingIds) {
   const auto fallback =
       MakeTable(kTable, {.missing_keys = MissingKeys::kDefaultRow, .default_id = 8});
   int64_t missing = 0;
   EXPECT_THAT(PoolAlone(kSum2, *fallback, {5, 7}, {2, 1}, {2}, &missing), ElementsAre(21, 42));
   EXPECT_EQ(missing, 1);
   const auto strict = MakeTable(kTable, {.missing_keys = MissingKeys::kError});
-  const std::vector<int64_t> ids = {7, -5, 6};
-  std::vector<const float*> rows(3);
-  EXPECT_EQ(LookUp(*strict, ids, rows.data(), &missing).message(),
+  const std::vector<int64_t> good = {7}, bad = {7, -5, 6};
+  const std::vector<int32_t> one = {1}, three = {3};
+  size_t failed = 0;
+  EXPECT_EQ(RunJobs({{strict.get(), {good, nullptr, one}, {}, &missing},
+                     {fallback.get(), {bad, nullptr, three}, {}, &missing},
+                     {strict.get(), {bad, nullptr, three}, {}, &missing},
+                     {strict.get(), {bad, nullptr, three}, {}, &missing}},
+                    &failed)
+                .message(),
             "id -5 is not in table \"items\"");
-  EXPECT_TRUE(LookUp(*strict, {}, nullptr, &missing).ok());
+  EXPECT_EQ(failed, 2u);
+  EXPECT_TRUE(RunJobs({{strict.get(), {}, {}, &missing}}).ok());
 }
 
 TEST(CheckSegments, WantsCountsThatSumToTheIds) {

@@ -1,0 +1,30 @@
+// The hash of a key that every index of the tables starts from.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_EMBEDDING_KEY_HASH_H_
+#define ULFD_ENGINE_EMBEDDING_KEY_HASH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ulfd::engine {
+
+// The finaliser of MurmurHash3: every bit of the key changes every bit of the hash with a
+// probability near 1/2, and different keys have different hashes.
+inline uint64_t HashKey(int64_t key) {
+  auto x = static_cast<uint64_t>(key);
+  x ^= x >> 33;
+  x *= 0xff51afd7ed558ccdULL;
+  x ^= x >> 33;
+  x *= 0xc4ceb9fe1a85ec53ULL;
+  return x ^ (x >> 33);
+}
+
+// The high half of hash * count: spreads hashes over 0 .. count - 1 in their order, without a
+// division.
+inline size_t ScaleHash(uint64_t hash, size_t count) {
+  return static_cast<size_t>((static_cast<unsigned __int128>(hash) * count) >> 64);
+}
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_EMBEDDING_KEY_HASH_H_

@@ -1,0 +1,176 @@
+// Makes embedding tables row by row.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/embedding/table_builder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+namespace {
+
+constexpr size_t kLineBytes = 64;
+// Longer slots may cost so much; with the empty ones a table stays within 1.3 x ids and rows.
+constexpr double kMostPadding = 1.15;
+
+// Cache lines that the first `used` bytes of the slots touch, over the slots of one period.
+size_t LinesOfPeriod(size_t slot_bytes, size_t used) {
+  size_t lines = 0;
+  for (size_t i = 0; i < kLineBytes; ++i) {
+    const size_t offset = i * slot_bytes % kLineBytes;
+    lines += (offset + used - 1) / kLineBytes + 1;
+  }
+  return lines;
+}
+
+// The slot that touches the fewest lines; the shortest of those.
+size_t BestSlotBytes(size_t used) {
+  size_t best = used;
+  const auto most = static_cast<size_t>(static_cast<double>(used) * kMostPadding);
+  const size_t tried = std::min(most, used + kLineBytes);
+  for (size_t bytes = used; bytes <= tried; bytes += sizeof(float)) {
+    if (LinesOfPeriod(bytes, used) < LinesOfPeriod(best, used)) best = bytes;
+  }
+  return best;
+}
+
+}  // namespace
+
+TableBuilder::TableBuilder(std::string name, int64_t dim) : table_(new EmbeddingTable()) {
+  table_->name_ = std::move(name);
+  table_->dim_ = dim;
+  table_->used_bytes_ = EmbeddingTable::kIdBytes + static_cast<size_t>(dim) * sizeof(float);
+  table_->slot_bytes_ = BestSlotBytes(table_->used_bytes_);
+}
+
+absl::Status TableBuilder::Reserve(int64_t rows) {
+  const size_t wanted = static_cast<size_t>(rows) * table_->slot_bytes_;
+  return wanted <= table_->memory_.bytes() ? absl::OkStatus() : table_->memory_.Resize(wanted);
+}
+
+absl::StatusOr<float*> TableBuilder::NextRow() {
+  const int64_t wanted = table_->rows_ + 1;
+  if (static_cast<size_t>(wanted) * table_->slot_bytes_ > table_->memory_.bytes()) {
+    RETURN_IF_ERROR(Reserve(wanted + wanted / 8 + 16));
+  }
+  return reinterpret_cast<float*>(Slot(table_->rows_) + EmbeddingTable::kIdBytes);
+}
+
+void TableBuilder::Commit(int64_t id) {
+  std::memcpy(Slot(table_->rows_), &id, sizeof id);
+  ++table_->rows_;
+  hashes_.clear();
+}
+
+int64_t TableBuilder::IdAt(int64_t row) const {
+  return EmbeddingTable::IdOf(reinterpret_cast<const float*>(Slot(row) + EmbeddingTable::kIdBytes));
+}
+
+void TableBuilder::SortHashes() {
+  if (!hashes_.empty()) return;
+  hashes_.reserve(static_cast<size_t>(rows()));
+  for (int64_t row = 0; row < rows(); ++row) hashes_.push_back(HashKey(IdAt(row)));
+  std::sort(hashes_.begin(), hashes_.end());
+}
+
+bool TableBuilder::HasDuplicates() {
+  SortHashes();  // Equal hashes are equal ids.
+  return std::adjacent_find(hashes_.begin(), hashes_.end()) != hashes_.end();
+}
+
+std::optional<TableBuilder::Duplicate> TableBuilder::FindDuplicate() {
+  if (!HasDuplicates()) return std::nullopt;
+  absl::flat_hash_set<uint64_t> repeated;
+  for (size_t i = 1; i < hashes_.size(); ++i) {
+    if (hashes_[i] == hashes_[i - 1]) repeated.insert(hashes_[i]);
+  }
+  absl::flat_hash_map<int64_t, int64_t> first;
+  for (int64_t row = 0; row < rows(); ++row) {
+    const int64_t id = IdAt(row);
+    if (!repeated.contains(HashKey(id))) continue;
+    const auto [it, inserted] = first.emplace(id, row);
+    if (!inserted) return Duplicate{id, it->second, row};
+  }
+  return std::nullopt;
+}
+
+int64_t TableBuilder::DropDuplicates() {
+  if (!HasDuplicates()) return 0;
+  absl::flat_hash_map<uint64_t, bool> seen;  // Of the ids that several rows have.
+  for (size_t i = 1; i < hashes_.size(); ++i) {
+    if (hashes_[i] == hashes_[i - 1]) seen.emplace(hashes_[i], false);
+  }
+  int64_t kept = 0;
+  for (int64_t row = 0; row < rows(); ++row) {
+    const auto it = seen.find(HashKey(IdAt(row)));
+    if (it != seen.end() && std::exchange(it->second, true)) continue;
+    if (kept != row) std::memcpy(Slot(kept), Slot(row), table_->used_bytes_);
+    ++kept;
+  }
+  hashes_.erase(std::unique(hashes_.begin(), hashes_.end()), hashes_.end());
+  return std::exchange(table_->rows_, kept) - kept;
+}
+
+absl::StatusOr<std::unique_ptr<const EmbeddingTable>> TableBuilder::Finish(
+    const TableOptions& options) {
+  if (rows() == 0) return absl::InvalidArgumentError("no rows, want at least one");
+  if (const std::optional<Duplicate> twice = FindDuplicate(); twice.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("id ", twice->id, " has two rows, ", twice->first_row, " and ", twice->row));
+  }
+  ASSIGN_OR_RETURN(table_->hash_, PerfectHash::Build(hashes_));
+  hashes_ = {};
+  RETURN_IF_ERROR(table_->memory_.Resize(table_->hash_.slots() * table_->slot_bytes_));
+  Place();
+  RETURN_IF_ERROR(SetMissingRow(options));
+  return std::unique_ptr<const EmbeddingTable>(std::move(table_));
+}
+
+absl::Status TableBuilder::SetMissingRow(const TableOptions& options) {
+  table_->missing_keys_ = options.missing_keys;
+  if (options.missing_keys != MissingKeys::kDefaultRow) return absl::OkStatus();
+  table_->missing_row_ = table_->Find(options.default_id);
+  if (table_->missing_row_ != nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("lacks the default id ", options.default_id));
+}
+
+void TableBuilder::Place() {
+  const size_t used = table_->used_bytes_;
+  std::vector<bool> placed(table_->hash_.slots(), false);
+  std::vector<char> carried(used);
+  for (int64_t first = 0; first < rows(); ++first) {
+    if (placed[static_cast<size_t>(first)]) continue;
+    // Rows below `first` have their places or have been lifted out of them.
+    std::memcpy(carried.data(), Slot(first), used);
+    while (true) {
+      int64_t id;
+      std::memcpy(&id, carried.data(), sizeof id);
+      const size_t target = table_->hash_.Slot(HashKey(id));
+      const auto target_row = static_cast<int64_t>(target);
+      const bool waits = target_row > first && target_row < rows() && !placed[target];
+      placed[target] = true;
+      if (!waits) {
+        std::memcpy(Slot(target_row), carried.data(), used);
+        break;
+      }
+      std::swap_ranges(carried.begin(), carried.end(), Slot(target_row));
+    }
+  }
+  FillEmptySlots(placed);
+}
+
+// Any id that has its row elsewhere makes a slot one that no lookup accepts.
+void TableBuilder::FillEmptySlots(const std::vector<bool>& placed) {
+  const auto taken = std::find(placed.begin(), placed.end(), true) - placed.begin();
+  const int64_t id = IdAt(taken);
+  for (size_t slot = 0; slot < placed.size(); ++slot) {
+    if (!placed[slot]) std::memcpy(Slot(static_cast<int64_t>(slot)), &id, sizeof id);
+  }
+}
+
+}  // namespace ulfd::engine
