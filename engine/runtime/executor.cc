@@ -185,6 +185,10 @@ class Execution {
     result_.stats.layers.clear();
     if (options_.count_layers) result_.stats.layers.resize(exe_.info->layers.size());
     ws_.counters.missing_ids.assign(exe_.info->tables.size(), 0);
+    if (options_.steps == nullptr) return;
+    options_.steps->optimised = result_.stats.optimised;
+    options_.steps->ns.assign(plan_->steps.size(), 0);
+    options_.steps->runs.assign(plan_->steps.size(), 0);
   }
 
   // Dimensions of input i in a tile of `rows` ads.
@@ -385,11 +389,18 @@ class Execution {
 
   absl::Status RunSteps(Binding& binding, int from, int to, int64_t begin, int64_t rows) {
     PointInputs(begin);
+    StepTimes* const times = options_.steps;
+    int64_t last = times != nullptr ? NowNs() : 0;
     for (int s = from; s < to; ++s) {
       if (options_.stop != nullptr && (*options_.stop)()) {
         return absl::CancelledError("the call was cancelled or its deadline has passed");
       }
       RETURN_IF_ERROR(RunStep(plan_->steps[s], binding.steps[s], begin, rows));
+      if (times == nullptr) continue;
+      const int64_t now = NowNs();
+      times->ns[s] += now - last;
+      ++times->runs[s];
+      last = now;
     }
     return absl::OkStatus();
   }

@@ -123,6 +123,12 @@ struct RunStats {
   std::vector<LayerCount> layers;
 };
 
+// What each step of the plan took in one Run, for profiles.
+struct StepTimes {
+  bool optimised = false;         // Whether these are the steps of the optimised plan.
+  std::vector<int64_t> ns, runs;  // Per step.  Each time holds one reading of the clock per run.
+};
+
 struct RunOptions {
   // Keeps every tensor of the graph, not only the outputs; RunResult::tensors then has them under
   // their last names.
@@ -135,6 +141,8 @@ struct RunOptions {
   int64_t tile_rows = 0;
   // Polled between stages and tiles; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;
+  // Filled if given; costs one reading of the clock per step.
+  StepTimes* steps = nullptr;
 };
 
 // Results, valid until the next Run with the same Workspace.
