@@ -37,7 +37,7 @@ struct Semantics {
     kSoftmax,    // axis.
     kConcat,     // axis.
     kReshape,
-    kSlice,      // pieces, side by side, if `contiguous`.
+    kSlice,      // pieces, put together along axis; side by side, if `contiguous`.
     kBroadcast,  // To the shape of input 1, or to the output's.
     kSum,        // axis.
     kFuse,       // axis: the common input.

@@ -334,7 +334,7 @@ class SliceRows final : public Layer {
     return TensorSpecs{out};
   }
   Semantics semantics() const override {
-    Semantics semantics{.op = Semantics::Op::kSlice, .contiguous = true};
+    Semantics semantics{.op = Semantics::Op::kSlice, .axis = concat_dim_ + 1, .contiguous = true};
     for (int i = 0; i < concat_dim_; ++i) semantics.contiguous &= pieces_[0].shape[i] == 1;
     semantics.contiguous |= pieces_.size() == 1;
     for (const Piece& piece : pieces_) semantics.pieces.push_back({piece.offset, piece.elements});

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/graph/passes.h"
+#include "engine/graph/passes/double_layers.h"
 #include "engine/graph/ulf_loader.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
@@ -210,6 +211,7 @@ std::string OptimisePlan(const PassOptions& options, Executable& executable, Mod
   if (!plan.shapes_known) return "some shape is not a function of the number of ads";
   Graph graph = plan.graph;
   GraphSpecs specs = plan.specs;
+  const size_t rewrites = info.rewrites.size();
   absl::Status status = Optimise(options, graph, specs, info.rewrites);
   if (status.ok()) {
     absl::StatusOr<std::unique_ptr<const Plan>> optimised =
@@ -222,7 +224,7 @@ std::string OptimisePlan(const PassOptions& options, Executable& executable, Mod
   }
   if (status.ok()) return "";
   // A defect of ours must not keep a good model from serving.
-  info.rewrites.clear();
+  info.rewrites.resize(rewrites);
   info.notices.push_back(absl::StrCat("executed as written: ", status.ToString()));
   return status.ToString();
 }
@@ -283,6 +285,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
     info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
   }
 
+  const auto& double_layers = directory.manifest.double_layers();
+  const std::vector<std::string> in_double(double_layers.begin(), double_layers.end());
+  RETURN_IF_ERROR(WithLoadReason(ComputeInDouble(in_double, specs, graph, info.rewrites),
+                                 LoadReason::kManifest));
   RETURN_IF_ERROR(LowerComposites(graph));
   ASSIGN_OR_RETURN(model->executable.plan,
                    Because(LoadReason::kGraph, MakePlan(std::move(graph), statements)));

@@ -20,37 +20,11 @@ namespace fs = std::filesystem;
 // Each intermediate tensor is compared relative to its own largest magnitude.
 constexpr double kTensorTolerance = 1e-5;
 
-testing::CaseArray ToCase(const NpyArray& array) {
-  testing::CaseArray result{.shape = {array.dims.begin(), array.dims.end()}};
-  switch (array.type) {
-    case NpyType::kInt64:
-      result.dtype = "int64";
-      break;
-    case NpyType::kInt32:
-      result.dtype = "int32";
-      break;
-    default:
-      result.dtype = "float64";
-  }
-  const size_t n = static_cast<size_t>(array.elements());
-  result.values.resize(n);
-  if (array.type == NpyType::kFloat64) {
-    std::memcpy(result.values.data(), array.bytes.data(), n * sizeof(double));
-  } else if (array.type == NpyType::kInt64 || array.type == NpyType::kInt32) {
-    const std::vector<int64_t> ints = array.ToInt64();
-    result.values.assign(ints.begin(), ints.end());
-  } else {
-    const std::vector<float> floats = array.ToFloat32();
-    result.values.assign(floats.begin(), floats.end());
-  }
-  return result;
-}
-
 std::map<std::string, testing::CaseArray> ReadArrays(const fs::path& path) {
   auto arrays = ReadNpz(path.string());
   EXPECT_TRUE(arrays.ok()) << arrays.status();
   std::map<std::string, testing::CaseArray> result;
-  for (const auto& [name, array] : *arrays) result[name] = ToCase(array);
+  for (const auto& [name, array] : *arrays) result[name] = testing::ToCase(array);
   return result;
 }
 

@@ -112,6 +112,32 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
   return directory.string();
 }
 
+CaseArray ToCase(const engine::NpyArray& array) {
+  CaseArray result{.shape = {array.dims.begin(), array.dims.end()}};
+  switch (array.type) {
+    case engine::NpyType::kInt64:
+      result.dtype = "int64";
+      break;
+    case engine::NpyType::kInt32:
+      result.dtype = "int32";
+      break;
+    default:
+      result.dtype = "float64";
+  }
+  const size_t n = static_cast<size_t>(array.elements());
+  result.values.resize(n);
+  if (array.type == engine::NpyType::kFloat64) {
+    std::memcpy(result.values.data(), array.bytes.data(), n * sizeof(double));
+  } else if (array.type == engine::NpyType::kInt64 || array.type == engine::NpyType::kInt32) {
+    const std::vector<int64_t> ints = array.ToInt64();
+    result.values.assign(ints.begin(), ints.end());
+  } else {
+    const std::vector<float> floats = array.ToFloat32();
+    result.values.assign(floats.begin(), floats.end());
+  }
+  return result;
+}
+
 CaseInputs::CaseInputs(const std::map<std::string, CaseArray>& arrays) {
   for (const auto& [name, array] : arrays) {
     engine::Tensor tensor;

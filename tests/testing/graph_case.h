@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/runtime/model.h"
+#include "engine/weights/npy.h"
 
 namespace ulfd::testing {
 
@@ -32,6 +33,9 @@ std::vector<GraphCase> ReadGraphCases(const std::string& path);
 
 // Writes the case as a version directory below `base` and returns its path.
 std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& base);
+
+// An array of an npz file.
+CaseArray ToCase(const engine::NpyArray& array);
 
 // Inputs in the engine's types; the tensors point into this object.
 class CaseInputs {

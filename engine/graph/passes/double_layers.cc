@@ -1,0 +1,194 @@
+// The manifest's double_layers: named layers are computed in double.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/graph/passes/double_layers.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/graph/passes/double_group.h"
+#include "engine/layers/double_math.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+// Which layers go together.  Each node of the graph is in a group, most of them alone.
+class Grouping {
+ public:
+  Grouping(const Graph& graph, const GraphSpecs& specs, const std::vector<bool>& chosen)
+      : graph_(graph), producers_(graph.values.size(), -1), group_(graph.nodes.size()) {
+    std::iota(group_.begin(), group_.end(), 0);
+    const int n = static_cast<int>(graph.nodes.size());
+    for (int i = 0; i < n; ++i) {
+      for (ValueId id : graph.nodes[i].outputs) producers_[id] = i;
+    }
+    for (int i = 0; i < n; ++i) {
+      if (!chosen[i]) continue;
+      for (ValueId id : graph.nodes[i].inputs) {
+        const int source = producers_[id];
+        // What belongs to the user is not computed again for each tile of ads.
+        if (source < 0 || !chosen[source] ||
+            specs[id].level != specs[graph.nodes[i].outputs[0]].level) {
+          continue;
+        }
+        Merge(source, i);
+      }
+    }
+  }
+
+  // Groups in an order in which every value is computed before it is read, each with its nodes in
+  // the order of the file.
+  std::vector<std::vector<int>> Ordered() const {
+    std::vector<std::vector<int>> order;
+    Sort(&order);
+    return order;
+  }
+
+ private:
+  // Puts both groups together, unless something outside would then have to be computed both before
+  // and after them.
+  void Merge(int a, int b) {
+    if (group_[a] == group_[b]) return;
+    const std::vector<int> before = group_;
+    const int from = group_[b], to = group_[a];
+    std::replace(group_.begin(), group_.end(), from, to);
+    if (!Sort(nullptr)) group_ = before;
+  }
+
+  // False: some groups wait for each other.
+  bool Sort(std::vector<std::vector<int>>* order) const {
+    const int n = static_cast<int>(group_.size());
+    std::vector<std::vector<int>> members(n);
+    for (int i = 0; i < n; ++i) members[group_[i]].push_back(i);
+    std::vector<bool> done(n, false);
+    const auto ready = [&](int g) {
+      for (int i : members[g]) {
+        for (ValueId id : graph_.nodes[i].inputs) {
+          const int source = producers_[id];
+          if (source >= 0 && group_[source] != g && !done[group_[source]]) return false;
+        }
+      }
+      return true;
+    };
+    // Passes over the file until nothing moves: one, where no group reaches ahead.
+    size_t placed = 0;
+    const size_t groups = std::count_if(members.begin(), members.end(),
+                                        [](const std::vector<int>& m) { return !m.empty(); });
+    for (bool moved = true; moved && placed < groups;) {
+      moved = false;
+      for (int g = 0; g < n; ++g) {
+        if (members[g].empty() || done[g] || !ready(g)) continue;
+        done[g] = moved = true;
+        ++placed;
+        if (order != nullptr) order->push_back(members[g]);
+      }
+    }
+    return placed == groups;
+  }
+
+  const Graph& graph_;
+  std::vector<int> producers_;  // Per value.
+  std::vector<int> group_;      // Per node.
+};
+
+// One node for the layers of a group.
+Node MakeNode(const std::vector<int>& group, std::vector<Node>& nodes) {
+  Node result{.type = "double"};
+  std::vector<DoubleMember> members;
+  std::vector<ValueId> made;
+  for (int i : group) {
+    for (ValueId id : nodes[i].outputs) made.push_back(id);
+  }
+  for (int i : group) {
+    for (ValueId id : nodes[i].inputs) {
+      if (std::find(made.begin(), made.end(), id) != made.end()) continue;
+      if (std::find(result.inputs.begin(), result.inputs.end(), id) != result.inputs.end())
+        continue;
+      result.inputs.push_back(id);
+    }
+  }
+  const int inputs = static_cast<int>(result.inputs.size());
+  for (int i : group) {
+    Node& node = nodes[i];
+    DoubleMember member{.layer = node.layer};
+    for (ValueId id : node.inputs) {
+      const auto own = std::find(made.begin(), made.end(), id);
+      const auto given = std::find(result.inputs.begin(), result.inputs.end(), id);
+      member.inputs.push_back(own != made.end() ? inputs + static_cast<int>(own - made.begin())
+                                                : static_cast<int>(given - result.inputs.begin()));
+    }
+    members.push_back(std::move(member));
+    result.members.push_back(node.file_index);
+  }
+  result.outputs = std::move(made);
+  result.file_index = result.members.front();
+  result.name = nodes[group.front()].name;
+  if (group.size() > 1) absl::StrAppend(&result.name, "..", nodes[group.back()].name);
+  result.layer = MakeDoubleGroup(inputs, std::move(members));
+  return result;
+}
+
+absl::Status CheckMember(const Node& node, const GraphSpecs& specs) {
+  const std::string label = absl::StrCat("manifest: double_layers names ", node.Label());
+  if (node.composite || MakeDoubleFunction(node.layer->semantics()) == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(label, ", a type that is not computed in double; these are: ", DoubleTypes()));
+  }
+  for (const std::vector<ValueId>* ids : {&node.inputs, &node.outputs}) {
+    for (ValueId id : *ids) {
+      if (specs[id].dtype == DType::kFloat32) continue;
+      return absl::InvalidArgumentError(absl::StrCat(label, ", which has a tensor of type ",
+                                                     Name(specs[id].dtype), ", want float32 only"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<bool>> Choose(absl::Span<const std::string> names, const Graph& graph,
+                                         const GraphSpecs& specs) {
+  std::vector<bool> chosen(graph.nodes.size(), false);
+  for (size_t n = 0; n < names.size(); ++n) {
+    if (std::find(names.begin(), names.begin() + n, names[n]) != names.begin() + n) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("manifest: double_layers names \"", names[n], "\" twice"));
+    }
+    bool found = false;
+    for (size_t i = 0; i < graph.nodes.size(); ++i) {
+      if (names[n].empty() || graph.nodes[i].name != names[n]) continue;
+      RETURN_IF_ERROR(CheckMember(graph.nodes[i], specs));
+      chosen[i] = found = true;
+    }
+    if (!found) {
+      return absl::InvalidArgumentError(absl::StrCat("manifest: double_layers names \"", names[n],
+                                                     "\", which is no layer of the graph"));
+    }
+  }
+  return chosen;
+}
+
+}  // namespace
+
+absl::Status ComputeInDouble(absl::Span<const std::string> names, const GraphSpecs& specs,
+                             Graph& graph, std::vector<Rewrite>& rewrites) {
+  if (names.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<bool> chosen, Choose(names, graph, specs));
+  std::vector<Node> nodes;
+  for (const std::vector<int>& group : Grouping(graph, specs, chosen).Ordered()) {
+    if (!chosen[group.front()]) {
+      nodes.push_back(std::move(graph.nodes[group.front()]));
+      continue;
+    }
+    const auto name = [&](std::string* out, int i) { *out += graph.nodes[i].name; };
+    std::string text = absl::StrCat("computed in double: ", absl::StrJoin(group, ", ", name));
+    nodes.push_back(MakeNode(group, graph.nodes));
+    rewrites.push_back({"double_layers", std::move(text), nodes.back().members, {}});
+  }
+  graph.nodes = std::move(nodes);
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine
