@@ -133,13 +133,16 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> ScratchModel::Load(
 }
 
 MadeUpRequest::MadeUpRequest(const engine::ModelInfo& info, int64_t ads, int64_t ids_per_user,
-                             int64_t table_rows) {
+                             int64_t table_rows, absl::Span<const int64_t> pool) {
   std::mt19937 random(11);
   for (const engine::FeatureInfo& feature : info.features) {
     const bool user = feature.level == Level::kUser;
     const int64_t n = !user ? ads : absl::EndsWith(feature.name, "list") ? ids_per_user : 1;
     std::vector<int64_t>& ids = ids_.emplace_back(n);
-    for (int64_t& id : ids) id = static_cast<int64_t>(random() % table_rows);
+    for (int64_t& id : ids) {
+      id =
+          pool.empty() ? static_cast<int64_t>(random() % table_rows) : pool[random() % pool.size()];
+    }
     std::vector<int32_t>& counts =
         user ? counts_.emplace_back(1, static_cast<int32_t>(n)) : counts_.emplace_back(n, 1);
     std::vector<float>& values = values_.emplace_back(n, 1.0f);

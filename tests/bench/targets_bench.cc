@@ -1,0 +1,276 @@
+// The table of performance targets: work, target, what was reached.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--json=FILE] [--list]
+//
+// Everything runs in this process in turns.  Slowness is reported and never an error; wrong results are.
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "engine/status_macros.h"
+#include "engine/tensor/onednn.h"
+#include "tests/bench/bench_models.h"
+#include "tests/bench/fma_peak.h"
+#include "tests/bench/scratch_model.h"
+#include "tests/bench/targets.h"
+
+extern char** environ;
+
+namespace ulfd::bench {
+namespace {
+
+// Where tests/bench/fetch_onnxruntime puts the library.
+#if defined(__aarch64__)
+constexpr char kFetchedLibrary[] = ULFD_ONNXRUNTIME "/linux/arm64/libonnxruntime.so.1";
+#else
+constexpr char kFetchedLibrary[] = ULFD_ONNXRUNTIME "/linux/x64/libonnxruntime.so.1";
+#endif
+
+struct Row {
+  std::string name;
+  std::function<absl::Status(TargetContext&, const std::string&)> measure;
+  bool by_default = true;
+};
+
+std::vector<Row> Rows() {
+  std::vector<Row> rows;
+  const auto add_din = [&](const char* name, int64_t ads, int64_t masked, double target) {
+    rows.push_back({name, [=](TargetContext& context, const std::string& row) {
+                      return MeasureDin(context, row, ads, masked, target);
+                    }});
+  };
+  add_din("din_200", 200, 0, 5);
+  add_din("din_200_half", 200, kDinHistory / 2, 8);
+  add_din("din_1", 1, 0, 2.5);
+  rows.push_back({"tdm_dnn_200", MeasureTdm});
+  rows.push_back({"user_fc_200", MeasureUserColumns});
+  for (const int64_t n : {1, 16, 200, 1000}) {
+    rows.push_back({absl::StrCat("mlp_", n), [n](TargetContext& context, const std::string& row) {
+                      return MeasureMlp(context, row, n);
+                    }});
+  }
+  rows.push_back({"gemm_share", MeasureGemmShare});
+  rows.push_back({"linear", MeasureLinear});
+  rows.push_back({"load", MeasureLoad});
+  rows.push_back({"memory", MeasureMemory});
+  return rows;
+}
+
+struct Options {
+  std::vector<std::string> rows;  // Empty: those measured by default.
+  std::string ort, json, load;
+  TurnsOptions turns;
+  bool list = false;
+};
+
+absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  if (const char* path = std::getenv("ULFD_ONNXRUNTIME"); path != nullptr) options.ort = path;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view arg = argv[i];
+    bool good = true;
+    if (absl::ConsumePrefix(&arg, "--rows=")) {
+      options.rows = absl::StrSplit(arg, ',');
+    } else if (absl::ConsumePrefix(&arg, "--pairs=")) {
+      good = absl::SimpleAtoi(arg, &options.turns.turns) && options.turns.turns > 0;
+    } else if (absl::ConsumePrefix(&arg, "--seconds=")) {
+      good = absl::SimpleAtod(arg, &options.turns.seconds) && options.turns.seconds > 0;
+    } else if (absl::ConsumePrefix(&arg, "--ort=")) {
+      options.ort = std::string(arg);
+    } else if (absl::ConsumePrefix(&arg, "--json=")) {
+      options.json = std::string(arg);
+    } else if (absl::ConsumePrefix(&arg, "--load=")) {
+      options.load = std::string(arg);
+    } else if (arg == "--list") {
+      options.list = true;
+    } else {
+      good = false;
+    }
+    if (!good) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          argv[i],
+          ": want --rows=ROW,... --pairs=N (7) --seconds=S (0.1, of each program in each pair) "
+          "--ort=LIBRARY --json=FILE --list --load=MODELDIR"));
+    }
+  }
+  return options;
+}
+
+absl::string_view Name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kReached:
+      return "reached";
+    case Verdict::kMissed:
+      return "MISSED";
+    case Verdict::kSkipped:
+      return "skipped";
+    case Verdict::kInformation:
+      return "";
+  }
+  return "";
+}
+
+void Print(const TargetLine& line) {
+  std::printf("| %s | %s | %s | %s | %s |\n", line.work.c_str(), line.target.c_str(),
+              line.reached.c_str(), std::string(Name(line.verdict)).c_str(), line.detail.c_str());
+  std::fflush(stdout);
+}
+
+absl::Status WriteJson(const std::string& path, const TargetContext& context, double peak,
+                       double bandwidth) {
+  nlohmann::json lines = nlohmann::json::array();
+  for (const TargetLine& line : context.lines) {
+    lines.push_back({{"row", line.row},
+                     {"work", line.work},
+                     {"target", line.target},
+                     {"reached", line.reached},
+                     {"verdict", std::string(Name(line.verdict))},
+                     {"detail", line.detail},
+                     {"numbers", line.numbers}});
+  }
+  std::ofstream file(path);
+  file << nlohmann::json({{"fma_peak_gflops", peak},
+                          {"read_bandwidth_gbs", bandwidth},
+                          {"pairs", context.turns.turns},
+                          {"lines", lines}})
+              .dump(2)
+       << "\n";
+  file.close();
+  return file ? absl::OkStatus() : absl::UnknownError(absl::StrCat(path, ": cannot be written"));
+}
+
+// The rows that --rows names; NOT_FOUND for one that does not exist.
+absl::StatusOr<std::vector<Row>> Chosen(const Options& options) {
+  std::vector<Row> chosen;
+  for (const Row& row : Rows()) {
+    if (options.rows.empty() && row.by_default) chosen.push_back(row);
+  }
+  for (const std::string& name : options.rows) {
+    const size_t before = chosen.size();
+    for (const Row& row : Rows()) {
+      if (row.name == name || name == "all") chosen.push_back(row);
+    }
+    if (chosen.size() == before) return absl::NotFoundError(absl::StrCat("no row ", name));
+  }
+  return chosen;
+}
+
+// Measures the chosen rows; every row is tried, whatever became of those before it.
+absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
+  const TempDirectory scratch;
+  TargetContext context{.turns = options.turns,
+                        .root = ULFD_ROOT,
+                        .shared = ULFD_SHARED,
+                        .scratch = scratch.path(),
+                        .program = std::filesystem::read_symlink("/proc/self/exe").string()};
+  const std::string path = options.ort.empty() ? kFetchedLibrary : options.ort;
+  const auto ort = OrtLibrary::Open(path);
+  if (ort.ok()) {
+    context.ort = ort->get();
+    std::printf("ONNX Runtime %s, one thread, all optimisations\n", (*ort)->version().c_str());
+  } else {
+    if (!options.ort.empty()) return ort.status();
+    context.ort_missing = "no ONNX Runtime (tests/bench/fetch_onnxruntime gets it)";
+    std::printf("%s\n", context.ort_missing.c_str());
+  }
+  const double peak = MeasureFmaPeakGflops(), bandwidth = MeasureReadBandwidthGbs();
+  std::printf(
+      "one thread: FMA peak %.0f GFLOP/s, memory read %.1f GB/s; %d turns of %.2g s each; medians "
+      "(extremes)\n\n| work | target | reached | verdict | beside it |\n|---|---|---|---|---|\n",
+      peak, bandwidth, options.turns.turns, options.turns.seconds);
+  absl::Status status;
+  for (const Row& row : rows) {
+    const size_t before = context.lines.size();
+    const absl::Status measured = row.measure(context, row.name);
+    if (!measured.ok()) {
+      std::fprintf(stderr, "targets_bench: row %s: %s\n", row.name.c_str(),
+                   measured.ToString().c_str());
+      status.Update(measured);
+    }
+    for (size_t i = before; i < context.lines.size(); ++i) Print(context.lines[i]);
+  }
+  if (!options.json.empty()) {
+    status.Update(WriteJson(options.json, context, peak, bandwidth));
+  }
+  return status;
+}
+
+int Main(int argc, char** argv) {
+  engine::UseOneThread();
+  const absl::StatusOr<Options> options = ParseOptions(argc, argv);
+  absl::Status status = options.status();
+  if (options.ok() && options->list) {
+    for (const Row& row : Rows()) std::printf("%s\n", row.name.c_str());
+  } else if (options.ok() && !options->load.empty()) {
+    status = PrintLoad(options->load);
+  } else if (options.ok()) {
+    const auto rows = Chosen(*options);
+    status = rows.ok() ? MeasureAll(*options, *rows) : rows.status();
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "targets_bench: %s\n", std::string(status.message()).c_str());
+  return options.ok() ? 1 : 2;
+}
+
+}  // namespace
+
+void Skip(TargetContext& context, const std::string& row, const std::string& work,
+          const std::string& target, const std::string& why) {
+  context.lines.push_back({row, work, target, "", Verdict::kSkipped, why, {}});
+}
+
+std::string Format(const Spread& spread, const std::string& unit) {
+  if (spread.low == spread.high) return absl::StrFormat("%.4g%s", spread.median, unit);
+  return absl::StrFormat("%.4g%s (%.4g .. %.4g)", spread.median, unit, spread.low, spread.high);
+}
+
+absl::StatusOr<std::string> RunProgram(const std::vector<std::string>& arguments) {
+  int pipe_ends[2];
+  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return absl::InternalError("no pipe");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDERR_FILENO);
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(pipe_ends[1]);
+  std::string output;
+  char buffer[4096];
+  for (ssize_t n; error == 0 && (n = read(pipe_ends[0], buffer, sizeof(buffer))) > 0;) {
+    output.append(buffer, static_cast<size_t>(n));
+  }
+  close(pipe_ends[0]);
+  if (error != 0) {
+    return absl::InternalError(absl::StrCat(arguments[0], ": ", std::strerror(error)));
+  }
+  int state = 0;
+  waitpid(pid, &state, 0);
+  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return output;
+  return absl::InternalError(absl::StrCat(
+      arguments[0],
+      " failed: ", output.size() > 1000 ? output.substr(output.size() - 1000) : output));
+}
+
+}  // namespace ulfd::bench
+
+int main(int argc, char** argv) { return ulfd::bench::Main(argc, argv); }
