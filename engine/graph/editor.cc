@@ -52,6 +52,16 @@ Cost CostOf(const Node& node, const GraphSpecs& specs) {
   return {work(flops), work(bytes)};
 }
 
+double EstimatedNs(const Cost& cost, double ads) {
+  constexpr double kFlopsPerNs = 40, kBytesPerNs = 20;
+  return cost.flops.At(ads) / kFlopsPerNs + cost.bytes.At(ads) / kBytesPerNs;
+}
+
+bool IsCheaper(const Cost& after, const Cost& before) {
+  return EstimatedNs(after, 1) < EstimatedNs(before, 1) &&
+         EstimatedNs(after, 200) < EstimatedNs(before, 200);
+}
+
 GraphEditor::GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& specs,
                          std::vector<Rewrite>& rewrites)
     : options_(options), graph_(graph), specs_(specs), rewrites_(rewrites) {

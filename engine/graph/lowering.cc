@@ -26,6 +26,10 @@ class NodeSink final : public LoweringSink {
               .name = absl::StrCat(composite_.name, "/", suffix),
               .type = composite_.type,
               .layer = std::move(primitive)};
+    // Two layers of the same function lower to primitives that are the same one by one.
+    if (!composite_.function.empty()) {
+      node.function = absl::StrCat(composite_.function, "/", nodes_.size() - first_);
+    }
     node.inputs.assign(inputs.begin(), inputs.end());
     node.outputs.push_back(output);
     nodes_.push_back(std::move(node));

@@ -18,6 +18,18 @@ constexpr Pass kPasses[] = {
     {.name = "dead_code",
      .summary = "drops layers that no output depends on",
      .run = &DropDeadCode},
+    {.name = "constant_folding",
+     .summary = "computes at load what depends on constants only",
+     .run = &FoldConstants},
+    {.name = "identities",
+     .summary = "drops layers that change nothing, bit for bit",
+     .run = &DropIdentities},
+    {.name = "common_subexpressions",
+     .summary = "computes once what several layers compute from the same inputs",
+     .run = &MergeCommonSubexpressions},
+    {.name = "dead_code",
+     .summary = "drops layers that no output depends on",
+     .run = &DropDeadCode},
 };
 
 }  // namespace

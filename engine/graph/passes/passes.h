@@ -11,6 +11,14 @@ namespace ulfd::engine {
 
 // Drops nodes none of whose values is read or an output.
 absl::Status DropDeadCode(GraphEditor& editor);
+// Turns nodes all of whose inputs are constants (constant_layer among them) into constants.  Gives
+// the calling thread one OpenMP thread.
+absl::Status FoldConstants(GraphEditor& editor);
+// Drops nodes whose output equals an input bit for bit; a reshape reads past a reshape, an
+// elementwise layer past a broadcast.
+absl::Status DropIdentities(GraphEditor& editor);
+// Merges nodes of equal function and inputs.
+absl::Status MergeCommonSubexpressions(GraphEditor& editor);
 
 }  // namespace ulfd::engine
 
