@@ -5,7 +5,8 @@
 
 Values come from the float64 reference interpreter (ulf_ref.py in DIR), never from our own engine.  A graph mixes user
 and ad embeddings and dense inputs and applies layers whose shapes fit; every graph is checked for each number of ads.
-Format of a case: name, graph, weights_text, embedding_conf {file: text}, tables {name: text}, inputs, expected.
+Some graphs come with a manifest that describes the dense inputs and serves only some of the tensors.
+Format of a case: name, graph, weights_text, manifest, embedding_conf {file: text}, tables {name: text}, inputs, expected.
 """
 import argparse
 import atexit
@@ -15,9 +16,13 @@ import shutil
 import sys
 import tempfile
 
+import graph_patterns
 import numpy as np
 
 DIM = 4  # Of every table.
+MANIFEST = '''inputs { name: "profile" level: INPUT_LEVEL_USER row_shape: 3 }
+inputs { name: "price" level: INPUT_LEVEL_AD row_shape: 2 }
+'''
 
 
 class Writer:
@@ -36,7 +41,7 @@ class Writer:
     def blob(self, a):
         a = np.asarray(a, np.float32)
         return 'blob_datas { %s %s }' % (' '.join('shape: %d' % d for d in a.shape),
-                                         ' '.join('data: %r' % float(v) for v in a.reshape(-1)))
+                                         ' '.join('data: %.7g' % float(v) for v in a.reshape(-1)))
 
     def add(self, type_, bottoms, params='', weights=(), tops=1):
         name = self.fresh(type_.replace('_layer', ''))
@@ -51,14 +56,14 @@ class Writer:
         return out if tops > 1 else out[0]
 
     def w(self, *shape):
-        return self.rng.standard_normal(shape) / np.sqrt(shape[0])
+        return np.round(self.rng.standard_normal(shape) / np.sqrt(shape[0]), 4)
 
     def positive(self, n):
-        return self.rng.uniform(0.5, 1.5, n)
+        return np.round(self.rng.uniform(0.5, 1.5, n), 3)
 
 
-def grow(g, shapes, steps):
-    """Applies random layers; `shapes` maps a tensor to its shape without the rows."""
+def grow(g, shapes, steps, patterns):
+    """Applies random layers, a share `patterns` of them patterns; `shapes` maps a tensor to its shape without the rows."""
     rng = g.rng
     pick = lambda xs: xs[rng.integers(len(xs))]
 
@@ -172,24 +177,6 @@ def grow(g, shapes, steps):
             o = g.add('batchdot_layer', [t, u], 'batch_dot_param { transpose_a: true transpose_b: false }')
             shapes[o] = (k, q)
 
-    def op_attention():
-        """The shape of DIN: a query per ad against the user's history, softmax over its items, weighted sum."""
-        if 'history' not in shapes or 'ad_emb' not in shapes:
-            return
-        items, e = shapes['history']
-        q = g.add('reshape_layer', ['ad_emb'], 'reshape_param { shape: -1 shape: 1 shape: %d }' % DIM)
-        d = g.add('sub_layer', [q, 'history'])
-        p = g.add('multiply_layer', [q, 'history'])
-        bk = g.add('broadcast_to_layer', ['history', d])
-        bq = g.add('broadcast_to_layer', [q, d])
-        c = g.add('concat_layer', [bq, bk, d, p], 'concat_param { dim: 2 }')
-        h = g.add('inner_product_layer', [c], '', [g.w(4 * e, 6), g.w(6)])
-        s = g.add('sigmoid_layer', [h])
-        f = g.add('inner_product_layer', [s], '', [g.w(6, 1), g.w(1)])
-        a = g.add('softmax_layer', [f], 'softmax_param { dim: 1 }')
-        o = g.add('batchdot_layer', [a, 'history'], 'batch_dot_param { transpose_a: true transpose_b: false }')
-        shapes[o] = (1, e)
-
     def op_gru():
         t = pick([t for t in shapes if len(shapes[t]) == 2] or list(shapes))
         if len(shapes[t]) != 2:
@@ -201,12 +188,15 @@ def grow(g, shapes, steps):
     ops = [op_fc, op_fc, op_activation, op_activation, op_binary, op_div, op_softmax, op_concat, op_fuse, op_fuse, op_ex,
            op_slice, op_reshape, op_reshape, op_sum, op_batchdot, op_gru]
     if rng.integers(2):
-        op_attention()
+        graph_patterns.attention(g, shapes, DIM)
     for _ in range(steps):
-        pick(ops)()
+        if rng.uniform() < patterns:
+            pick(graph_patterns.PATTERNS)(g, shapes)
+        else:
+            pick(ops)()
 
 
-def make_graph(rng, ref, name, steps):
+def make_graph(rng, ref, name, steps, patterns):
     g = Writer(rng, ref, name)
     items = int(rng.integers(2, 6))
     feats = ['u', 'h', 'a', 'b']
@@ -231,7 +221,7 @@ def make_graph(rng, ref, name, steps):
     p = g.add('inner_product_layer', ['profile'], '', [g.w(3, 5), g.w(5)])
     f = g.add('fuse_layer', [p, 'price'], 'fuse_param { common_input_index: 0 }')
     shapes = {'user_emb': (DIM,), 'history': (items, DIM), 'ad_emb': (DIM,), 'ad_both': (2 * DIM,), p: (5,), f: (7,)}
-    grow(g, shapes, steps)
+    grow(g, shapes, steps, patterns)
     group = 'feature_group_config { feature_group: "%s" table_name: "%s" dim: %d }\n'
     item = 'embedding_block_config_item { feature_group: "%s" udf_type: %d %s }'
     direction = 'trunc_direction: %s' % ('kInorder' if rng.integers(2) else 'kReverse')
@@ -270,6 +260,7 @@ def main():
     ap.add_argument('--seed', type=int, default=1)
     ap.add_argument('--count', type=int, default=40)
     ap.add_argument('--ads', default='1,5,33')
+    ap.add_argument('--patterns', type=float, default=0.4, help='share of patterns that the optimiser looks for')
     ap.add_argument('--out', required=True)
     a = ap.parse_args()
     copy = tempfile.mkdtemp()
@@ -288,7 +279,8 @@ def main():
         rng = np.random.default_rng(seed)
         name = 'random%d' % seed
         seed += 1
-        g, confs, tables, items = make_graph(rng, ref, name, int(rng.integers(3, 18)))
+        g, confs, tables, items = make_graph(rng, ref, name, int(rng.integers(3, 18)), a.patterns)
+        described = bool(rng.integers(4))
         graph, weights = '\n'.join(g.layers) + '\n', '\n'.join(g.weights) + '\n'
         made = []
         with tempfile.TemporaryDirectory() as tmp:
@@ -303,10 +295,15 @@ def main():
                 inputs = make_inputs(rng, ads, items)
                 values = interp.run(inputs)
                 expected = {o: values[o] for o in interp.outputs}
+                manifest = ''
+                if described:
+                    kept = [o for o in sorted(expected) if int.from_bytes(o.encode(), 'big') % 3] or sorted(expected)
+                    expected = {o: values[o] for o in kept}
+                    manifest = MANIFEST + ''.join('outputs: "%s"\n' % o for o in kept)
                 if not all(np.all(np.isfinite(v)) and np.max(np.abs(v), initial=0) < 1e3 for v in expected.values()):
                     break
                 spec = lambda v, r: {'dtype': str(v.dtype), 'shape': list(v.shape), 'data': [r(x) for x in v.reshape(-1).tolist()]}
-                made.append({'name': '%s_ads%d' % (name, ads), 'graph': graph, 'weights_text': weights,
+                made.append({'name': '%s_ads%d' % (name, ads), 'graph': graph, 'weights_text': weights, 'manifest': manifest,
                              'embedding_conf': confs, 'tables': tables,
                              'inputs': {k: spec(v, lambda x: x) for k, v in inputs.items()},
                              'expected': {k: spec(v, lambda x: float('%.9g' % x)) for k, v in expected.items()}})

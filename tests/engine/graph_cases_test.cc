@@ -67,7 +67,10 @@ class GraphCases : public ::testing::Test {
   std::string base_;
 };
 
-TEST_F(GraphCases, CommittedRandomGraphs) { CheckFile(ULFD_TEST_DATA "/graphs/random.json"); }
+TEST_F(GraphCases, CommittedRandomGraphs) {
+  CheckFile(ULFD_TEST_DATA "/graphs/random.json");
+  CheckFile(ULFD_TEST_DATA "/graphs/passes.json");
+}
 
 TEST_F(GraphCases, CasesOfTheReference) {
   const std::string path = ULFD_SHARED "/oracle/layer_cases.json";

@@ -91,6 +91,7 @@ std::vector<GraphCase> ReadGraphCases(const std::string& path) {
     graph_case.name = value.at("name");
     graph_case.graph = value.at("graph");
     graph_case.weights_text = value.value("weights_text", "");
+    graph_case.manifest = value.value("manifest", "");
     graph_case.must_refuse = value.value("must_refuse", "");
     graph_case.confs = Strings(value, "embedding_conf");
     graph_case.tables = Strings(value, "tables");
@@ -107,6 +108,7 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
   WriteFile(directory / "graph_ulf.txt", graph_case.graph);
   if (!graph_case.weights_text.empty())
     WriteFile(directory / "weights.pb", graph_case.weights_text);
+  if (!graph_case.manifest.empty()) WriteFile(directory / "model.textproto", graph_case.manifest);
   for (const auto& [name, text] : graph_case.confs) WriteFile(directory / name, text);
   for (const auto& [name, text] : graph_case.tables) WriteFile(directory / name, text);
   return directory.string();

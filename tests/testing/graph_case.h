@@ -22,7 +22,7 @@ struct CaseArray {
 };
 
 struct GraphCase {
-  std::string name, graph, weights_text, must_refuse;
+  std::string name, graph, weights_text, manifest, must_refuse;
   std::map<std::string, std::string> confs, tables;
   std::map<std::string, CaseArray> inputs, expected;
 };

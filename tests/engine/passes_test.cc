@@ -1,0 +1,202 @@
+// Every pass against the graph as written and the float64 reference: on random graphs, alone,
+// together and left out; what it costs; and that it finds something to do at all.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/graph/passes.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "engine/tensor/onednn.h"
+#include "gtest/gtest.h"
+#include "tests/testing/graph_case.h"
+#include "tests/testing/plan_runner.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ulfd::testing::CaseInputs;
+using ulfd::testing::GraphCase;
+using ulfd::testing::PlanRunner;
+
+constexpr double kTolerance = 1e-5;
+
+std::set<std::string> PassNames() {
+  std::set<std::string> names;
+  for (const Pass& pass : AllPasses()) names.emplace(pass.name);
+  return names;
+}
+
+bool Reassociates(absl::string_view name) {
+  for (const Pass& pass : AllPasses()) {
+    if (pass.name == name && pass.reassociates) return true;
+  }
+  return false;
+}
+
+// A set of passes under a name for messages.
+struct Selection {
+  std::string name;
+  PassOptions options;
+  bool bitwise =
+      false;  // Whether every score must be the very same as that of the plan as written.
+};
+
+std::vector<Selection> Selections() {
+  std::vector<Selection> selections = {{"all passes", {}, false},
+                                       {"exact passes", {.exact = true}, true}};
+  const std::set<std::string> names = PassNames();
+  for (const std::string& name : names) {
+    PassOptions alone;
+    for (const std::string& other : names) {
+      if (other != name) alone.skip.push_back(other);
+    }
+    selections.push_back({name + " alone", alone, !Reassociates(name)});
+    selections.push_back({"all but " + name, {.skip = {name}}, false});
+  }
+  return selections;
+}
+
+Cost CostOfGraph(const Plan& plan) {
+  Cost sum;
+  for (const Node& node : plan.graph.nodes) {
+    const Cost cost = CostOf(node, plan.specs);
+    sum.flops += cost.flops;
+    sum.bytes += cost.bytes;
+  }
+  return sum;
+}
+
+bool SameBits(const Tensor& a, const Tensor& b) {
+  return a.dims == b.dims && a.dtype == b.dtype &&
+         (a.bytes() == 0 || std::memcmp(a.data, b.data, a.bytes()) == 0);
+}
+
+// One graph and what it makes of several requests.
+struct GraphCases {
+  std::string directory;
+  std::vector<const GraphCase*> requests;
+};
+
+class PassesOnRandomGraphs : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    UseOneThread();
+    base_ = ::testing::TempDir() + "/passes_test_" + std::to_string(getpid());
+  }
+  void TearDown() override { std::filesystem::remove_all(base_); }
+
+  // Groups the cases by graph: all but "_ads<N>" of their names.
+  void ReadCases(const std::string& path) {
+    cases_ = ulfd::testing::ReadGraphCases(path);
+    for (const GraphCase& graph_case : cases_) {
+      GraphCases& graph = graphs_[graph_case.name.substr(0, graph_case.name.rfind("_ads"))];
+      if (graph.requests.empty()) {
+        graph.directory = ulfd::testing::WriteModelDirectory(graph_case, base_);
+      }
+      graph.requests.push_back(&graph_case);
+    }
+  }
+
+  // nullptr: the proof of levels fails, and there is nothing to optimise.
+  std::unique_ptr<LoadedModel> Load(const GraphCases& graph, const PassOptions& passes) {
+    auto loaded = LoadModel({.directory = graph.directory, .passes = passes});
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    if (!loaded.ok()) return nullptr;
+    for (const std::string& notice : (*loaded)->info.notices) {
+      EXPECT_FALSE(absl::StartsWith(notice, "executed as written")) << notice;
+    }
+    const Plan& plan = *(*loaded)->executable.plan;
+    EXPECT_EQ((*loaded)->info.not_optimised.empty(), plan.separable && plan.shapes_known)
+        << (*loaded)->info.not_optimised;
+    if ((*loaded)->executable.optimised == nullptr) return nullptr;
+    return *std::move(loaded);
+  }
+
+  void CheckGraph(const GraphCases& graph, const Selection& selection) {
+    SCOPED_TRACE(selection.name);
+    auto loaded = Load(graph, selection.options);
+    if (loaded == nullptr) return;
+    ++optimised_;
+    for (const Rewrite& rewrite : loaded->info.rewrites) ++fired_[selection.name][rewrite.pass];
+    CheckCost(*loaded);
+    auto again = Load(graph, {});
+    PlanRunner written(std::move(again), false), rewritten(std::move(loaded), true);
+    for (const GraphCase* request : graph.requests) {
+      SCOPED_TRACE(request->name);
+      CheckRequest(*request, selection, written, rewritten);
+    }
+  }
+
+  static void CheckCost(const LoadedModel& loaded) {
+    const Cost before = CostOfGraph(*loaded.executable.plan);
+    const Cost after = CostOfGraph(*loaded.executable.optimised);
+    for (const double ads : {1.0, 16.0, 200.0, 2000.0}) {
+      EXPECT_LE(EstimatedNs(after, ads), EstimatedNs(before, ads) * (1 + 1e-9)) << ads << " ads";
+    }
+  }
+
+  static void CheckRequest(const GraphCase& request, const Selection& selection,
+                           PlanRunner& written, PlanRunner& rewritten) {
+    const CaseInputs inputs(request.inputs);
+    RunResult before, after;
+    for (const int64_t tile : {0, 4}) {
+      const RunOptions options{.tile_rows = tile};
+      ASSERT_TRUE(written.Run(inputs.tensors(), options, before).ok());
+      const absl::Status status = rewritten.Run(inputs.tensors(), options, after);
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(after.outputs.size(), before.outputs.size());
+      for (size_t o = 0; o < after.outputs.size(); ++o) {
+        const std::string& name = rewritten.info().outputs[o].name;
+        EXPECT_LE(ulfd::testing::Error(after.outputs[o], request.expected.at(name)), kTolerance)
+            << name;
+        if (!selection.bitwise) continue;
+        EXPECT_TRUE(SameBits(before.outputs[o], after.outputs[o])) << name;
+      }
+    }
+  }
+
+  std::string base_;
+  std::vector<GraphCase> cases_;
+  std::map<std::string, GraphCases> graphs_;
+  int optimised_ = 0;
+  // How often each pass did something, per selection.
+  std::map<std::string, std::map<std::string, int>> fired_;
+};
+
+TEST_F(PassesOnRandomGraphs, AloneTogetherAndLeftOut) {
+  ReadCases(ULFD_TEST_DATA "/graphs/passes.json");
+  for (const Selection& selection : Selections()) {
+    for (const auto& [name, graph] : graphs_) {
+      SCOPED_TRACE(name);
+      CheckGraph(graph, selection);
+      if (HasFatalFailure()) return;
+    }
+  }
+  EXPECT_GT(optimised_, 0);
+  for (const std::string& name : PassNames()) {
+    EXPECT_GT(fired_[name + " alone"][name], 0) << name << " alone never does anything";
+    EXPECT_GT(fired_["all passes"][name], 0) << name << " does nothing beside the others";
+    RecordProperty(name, fired_["all passes"][name]);
+  }
+}
+
+TEST_F(PassesOnRandomGraphs, FreshRandomGraphs) {
+  const char* path = std::getenv("ULFD_GRAPH_CASES");
+  if (path == nullptr || !std::filesystem::exists(path)) {
+    GTEST_SKIP() << "ULFD_GRAPH_CASES names no file: tests/make_random_graphs.py makes one";
+  }
+  ReadCases(path);
+  for (const auto& [name, graph] : graphs_) {
+    SCOPED_TRACE(name);
+    CheckGraph(graph, {"all passes", {}, false});
+    CheckGraph(graph, {"exact passes", {.exact = true}, true});
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace ulfd::engine

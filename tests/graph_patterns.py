@@ -1,0 +1,186 @@
+"""Pieces of graphs that the optimiser's passes look for, in the many forms in which exports have them.
+
+Each function takes the Writer of make_random_graphs.py and `shapes` (tensor -> shape without the rows), applies layers
+and enters what it made into `shapes`.  None of them does anything if no tensor fits.
+"""
+
+
+def flat(g, shapes, least=1, level=None):
+    return [t for t in shapes if len(shapes[t]) == 1 and shapes[t][0] >= least and level in (None, g.level[t])]
+
+
+def pick(g, xs):
+    return xs[g.rng.integers(len(xs))]
+
+
+def constant(g, values, shape):
+    c = g.add('constant_layer', [], 'constant_param { blob_data { %s %s } }' % (
+        ' '.join('shape: %d' % d for d in shape), ' '.join('data: %r' % float(v) for v in values)))
+    g.level.pop(c)
+    return c
+
+
+def fc(g, x, k, n, bias=True):
+    transpose = bool(g.rng.integers(2))
+    w = g.w(k, n)
+    return g.add('inner_product_layer', [x], 'inner_product_param { transpose: %s bias_term: %s }' % (
+        str(transpose).lower(), str(bias).lower()), [w.T if transpose else w] + ([g.w(n)] if bias else []))
+
+
+def pooled_chains(g, shapes):
+    """tdm: pieces of one row, each summed over its items and divided by their number, side by side; some of them twice."""
+    rows = flat(g, shapes, least=4)
+    if not rows:
+        return
+    t = pick(g, rows)
+    n = shapes[t][0]
+    width = int(g.rng.integers(1, max(2, n // 3)))
+    parts = []
+    for _ in range(int(g.rng.integers(2, 5))):
+        items = int(g.rng.integers(1, n // width + 1))
+        offset = int(g.rng.integers(0, n - items * width + 1))
+        for _ in range(int(g.rng.integers(1, 3))):  # The same chain once or twice.
+            s = g.add('slice_layer', [t], 'slice_param { concat_dim: %d slices { offset: %d shape: %d shape: %d } }' % (
+                int(g.rng.integers(2)), offset, items, width))
+            s = g.add('sum_layer', [s], 'sum_param { dim: 1 }')
+            form = int(g.rng.integers(3))
+            if form > 0:
+                scale = constant(g, [items], [1])
+                s = g.add('div_layer', [s, scale]) if form == 1 else g.add('multiply_layer', [scale, s])
+            parts.append(s)
+    o = g.add('concat_layer', parts, 'concat_param { dim: 1 }')
+    shapes[o] = (len(parts) * width,)
+
+
+def parallel_fcs(g, shapes):
+    """Several towers on one tensor."""
+    t = pick(g, flat(g, shapes))
+    tops = []
+    for _ in range(int(g.rng.integers(2, 6))):
+        n = int(g.rng.integers(1, 6))
+        o = fc(g, t, shapes[t][0], n, bool(g.rng.integers(4)))
+        shapes[o] = (n,)
+        tops.append(o)
+    o = g.add('concat_layer', tops, 'concat_param { dim: 1 }')
+    shapes[o] = (sum(shapes[u][0] for u in tops),)
+
+
+def fc_fc(g, shapes):
+    """Two layers without an activation between them, through a narrow or a wide middle."""
+    t = pick(g, flat(g, shapes))
+    middle, n = int(g.rng.choice([1, 2, 12, 20])), int(g.rng.integers(1, 6))
+    h = fc(g, t, shapes[t][0], middle, bool(g.rng.integers(2)))
+    o = fc(g, h, middle, n, bool(g.rng.integers(2)))
+    shapes[o] = (n,)
+
+
+def constants(g, shapes):
+    """Arithmetic among constants, then with a tensor; layers that change nothing."""
+    t = pick(g, flat(g, shapes))
+    n = shapes[t][0]
+    a = constant(g, g.positive(n), [n])
+    b = constant(g, [2.0], [1])
+    c = g.add(pick(g, ['add_layer', 'sub_layer', 'multiply_layer', 'div_layer']), [a, b])
+    g.level.pop(c, None)
+    o = g.add('multiply_layer', [t, c] if g.rng.integers(2) else [c, t])
+    form = int(g.rng.integers(6))
+    if form == 0:
+        o = g.add('multiply_layer', [o, constant(g, [1.0], [1])])
+    elif form == 1:
+        o = g.add('div_layer', [o, constant(g, [1.0] * n, [n])])
+    elif form == 2:
+        o = g.add('sub_layer', [o, constant(g, [0.0], [1])])
+    elif form == 3:
+        o = g.add('slice_layer', [o], 'slice_param { concat_dim: 0 slices { offset: 0 shape: %d } }' % n)
+    elif form == 4:
+        o = g.add('reshape_layer', [o], 'reshape_param { shape: -1 shape: %d shape: 1 }' % n)
+        o = g.add('reshape_layer', [o], 'reshape_param { shape: -1 shape: %d }' % n)
+    else:
+        # What gives the shape only is not needed.
+        like = g.add('relu_layer', [o])
+        o = g.add('broadcast_to_layer', [o, like])
+    o = g.add('relu_layer', [o])
+    shapes[o] = (n,)
+
+
+def affine_chain(g, shapes):
+    """Normalisation written out: constants per column or for all of them, from either side."""
+    t = pick(g, flat(g, shapes))
+    n = shapes[t][0]
+    o = t
+    for _ in range(int(g.rng.integers(2, 5))):
+        kind = pick(g, ['add_layer', 'sub_layer', 'multiply_layer', 'div_layer'])
+        m = n if g.rng.integers(2) else 1
+        c = constant(g, g.positive(m), pick(g, [[m], [1, m]]))
+        swapped = kind != 'div_layer' and g.rng.integers(3) == 0
+        o = g.add(kind, [c, o] if swapped else [o, c])
+    shapes[o] = (n,)
+
+
+def bn_fc(g, shapes):
+    """Batch normalisation before, after or on both sides of a fully connected layer."""
+    t = pick(g, flat(g, shapes))
+    n = int(g.rng.integers(1, 7))
+    bn = lambda x, c: g.add('bn_layer', [x], '', [g.w(c), g.positive(c), g.w(c), g.positive(c)])
+    form = int(g.rng.integers(1, 4))
+    o = bn(t, shapes[t][0]) if form & 1 else t
+    o = fc(g, o, shapes[t][0], n, bool(g.rng.integers(2)))
+    o = bn(o, n) if form & 2 else o
+    kind = pick(g, ['relu', 'sigmoid', 'tanh', 'prelu', 'dice', ''])
+    w = {'prelu': [g.w(n)], 'dice': [g.w(n), g.w(n), g.positive(n)]}.get(kind, [])
+    o = g.add(kind + '_layer', [o], '', w) if kind else o
+    shapes[o] = (n,)
+
+
+def block_fc(g, shapes):
+    """A first layer over columns of the user and of the ads: fuse, concat and slice in a row."""
+    users, ads = flat(g, shapes, level='user'), flat(g, shapes, level='ad')
+    if not users or not ads:
+        return
+    parts = [pick(g, ads) for _ in range(int(g.rng.integers(1, 3)))]
+    a = parts[0] if len(parts) == 1 else g.add('concat_layer', parts, 'concat_param { dim: 1 }')
+    width = sum(shapes[p][0] for p in parts)
+    for _ in range(int(g.rng.integers(1, 3))):
+        u = pick(g, users)
+        first = bool(g.rng.integers(2))
+        a = g.add('fuse_layer', [u, a] if first else [a, u], 'fuse_param { common_input_index: %d }' % (0 if first else 1))
+        width += shapes[u][0]
+    if width > 2 and g.rng.integers(2):
+        cut = int(g.rng.integers(1, width))
+        a = g.add('slice_layer', [a], 'slice_param { concat_dim: 0 slices { offset: %d shape: %d } slices { offset: 0 shape: %d } }' % (
+            cut, width - cut, cut))
+    n = int(g.rng.integers(1, 9))
+    o = fc(g, a, width, n)
+    shapes[o] = (n,)
+
+
+def attention(g, shapes, dim):
+    """DIN: query and history, their differences and product in any order and subset, then a small net and the weighted sum."""
+    if 'history' not in shapes or 'ad_emb' not in shapes:
+        return
+    q = g.add('reshape_layer', ['ad_emb'], 'reshape_param { shape: -1 shape: 1 shape: %d }' % dim)
+    makers = {
+        'q': lambda d: g.add('broadcast_to_layer', [q, d]),
+        'k': lambda d: g.add('broadcast_to_layer', ['history', d]),
+        'q-k': lambda d: g.add('sub_layer', [q, 'history']),
+        'k-q': lambda d: g.add('sub_layer', ['history', q]),
+        'q*k': lambda d: g.add('multiply_layer', [q, 'history'] if g.rng.integers(2) else ['history', q]),
+    }
+    chosen = [m for m in makers if g.rng.integers(3)] or ['q*k']
+    g.rng.shuffle(chosen)
+    full = g.add('sub_layer', [q, 'history'])
+    c = g.add('concat_layer', [makers[m](full) for m in chosen], 'concat_param { dim: 2 }')
+    hidden = int(g.rng.integers(2, 9))
+    h = fc(g, c, len(chosen) * dim, hidden)
+    h = g.add(pick(g, ['sigmoid_layer', 'relu_layer', 'tanh_layer']), [h])
+    if g.rng.integers(2):
+        h = g.add('sigmoid_layer', [fc(g, h, hidden, 4)])
+        hidden = 4
+    s = fc(g, h, hidden, 1)
+    a = g.add('softmax_layer', [s], 'softmax_param { dim: 1 }') if g.rng.integers(3) else s
+    o = g.add('batchdot_layer', [a, 'history'], 'batch_dot_param { transpose_a: true transpose_b: false }')
+    f = g.add('reshape_layer', [o], 'reshape_param { shape: -1 shape: %d }' % dim)
+    shapes[o], shapes[f] = (1, dim), (dim,)
+
+
+PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc)
