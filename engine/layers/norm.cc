@@ -1,5 +1,7 @@
 // Normalisation: bn.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/norm.h"
+
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -63,6 +65,8 @@ class BnKernel final : public Kernel {
 // Source  ULF guide; x-deeplearning blaze/operator/op/batch_normalization_op.
 class Bn final : public Layer {
  public:
+  Bn(float eps, CyclicParams params) : eps_(eps), params_(std::move(params)) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     ASSIGN_OR_RETURN(const float eps, EpsOf(ctx, "bn_param", ctx.param.bn_param().has_eps(),
                                             ctx.param.bn_param().eps()));
@@ -85,7 +89,6 @@ class Bn final : public Layer {
   }
 
  private:
-  Bn(float eps, CyclicParams params) : eps_(eps), params_(std::move(params)) {}
   const float eps_;
   const CyclicParams params_;
 };
@@ -101,6 +104,20 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mean,
+                                                     absl::Span<const float> scale,
+                                                     absl::Span<const float> beta) {
+  const float variance = 1;
+  std::vector<Weight> weights;
+  for (absl::Span<const float> values : {beta, scale, mean, absl::MakeConstSpan(&variance, 1)}) {
+    Weight& weight = weights.emplace_back();
+    weight.dims = {static_cast<int64_t>(values.size())};
+    weight.data = values;
+  }
+  ASSIGN_OR_RETURN(CyclicParams params, ReadCyclic(weights));
+  return std::unique_ptr<Layer>(new Bn(0, std::move(params)));
+}
 
 absl::Span<const LayerType> NormLayers() { return kTypes; }
 

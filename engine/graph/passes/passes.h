@@ -19,6 +19,8 @@ absl::Status FoldConstants(GraphEditor& editor);
 absl::Status DropIdentities(GraphEditor& editor);
 // Merges nodes of equal function and inputs.
 absl::Status MergeCommonSubexpressions(GraphEditor& editor);
+// add, sub, multiply, div with constants and bn, one after the other -> one bn_layer.
+absl::Status FuseAffineChains(GraphEditor& editor);
 
 }  // namespace ulfd::engine
 
