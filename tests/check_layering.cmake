@@ -4,7 +4,7 @@
 #   cmake -DROOT=<repository> -P tests/check_layering.cmake
 #
 # proto <- engine <- server, and tools beside the server on top of the engine.  Inside the engine:
-# tensor <- weights, embedding <- layers <- graph <- runtime.  Nothing but tests includes tests.
+# tensor <- kernels, weights, embedding <- layers <- graph <- runtime.  Nothing but tests includes tests.
 cmake_minimum_required(VERSION 3.25)
 if(NOT IS_DIRECTORY "${ROOT}")
   message(FATAL_ERROR "check_layering: -DROOT=<repository> is missing or no directory: '${ROOT}'")
@@ -13,14 +13,15 @@ endif()
 # Per folder: a regular expression over the paths of this repository that its files may include.
 set(base "engine/status_macros\\.h")
 set(graph_protos "proto/(ulf|embedding|model_manifest)\\.pb\\.h")
-set(rungs engine/tensor engine/weights engine/embedding engine/layers engine/graph engine/runtime engine server tools)
+set(rungs engine/tensor engine/kernels engine/weights engine/embedding engine/layers engine/graph engine/runtime engine server tools)
 set(may_engine "${base}")
 set(may_engine_tensor "${base}|engine/tensor/.*")
+set(may_engine_kernels "${may_engine_tensor}|engine/kernels/.*")
 set(may_engine_weights "${may_engine_tensor}|engine/weights/.*|${graph_protos}")
 # Embedding reads its files with the two readers of weights, and knows nothing else of weights.
 set(may_engine_embedding
   "${may_engine_tensor}|engine/embedding/.*|engine/weights/(file|proto_file)\\.h|${graph_protos}")
-set(may_engine_layers "${may_engine_weights}|engine/embedding/.*|engine/layers/.*")
+set(may_engine_layers "${may_engine_weights}|engine/kernels/.*|engine/embedding/.*|engine/layers/.*")
 set(may_engine_graph "${may_engine_layers}|engine/graph/.*")
 set(may_engine_runtime "${may_engine_graph}|engine/runtime/.*")
 set(may_server "engine/.*|proto/.*|server/.*")

@@ -1,0 +1,45 @@
+// Elementwise functions, arithmetic, softmax and weighted sums: the way to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/elementwise.h"
+
+#include "engine/kernels/table.h"
+
+namespace ulfd::engine {
+
+void Unary(UnaryOp op, const float* x, float* y, int64_t n, Isa isa) {
+  KernelsOf(isa).unary(op, x, y, n);
+}
+
+void ApplyEpilogue(const Epilogue& epilogue, const float* x, int64_t x_stride, float* y,
+                   int64_t y_stride, int64_t rows, int64_t n, Isa isa) {
+  KernelsOf(isa).epilogue(epilogue, x, x_stride, y, y_stride, rows, n);
+}
+
+void BinaryRows(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
+                int64_t rows, int64_t n, Isa isa) {
+  KernelsOf(isa).binary(op, {.a = a.data,
+                             .a_stride = a.stride,
+                             .a_step = a.step,
+                             .b = b.data,
+                             .b_stride = b.stride,
+                             .b_step = b.step,
+                             .y = y,
+                             .y_stride = y_stride,
+                             .rows = rows,
+                             .n = n});
+}
+
+void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner, Isa isa) {
+  KernelsOf(isa).softmax(x, y, outer, count, inner);
+}
+
+void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, int64_t n, float* y,
+                 Isa isa) {
+  KernelsOf(isa).weighted_sum(w, v, stride, count, n, y);
+}
+
+float Dot(const float* a, const float* b, int64_t n, Isa isa) {
+  return KernelsOf(isa).dot(a, b, n);
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,49 @@
+// Elementwise functions, arithmetic, softmax and weighted sums over arrays.
+//
+// All functions are thread-safe, allocate nothing, take pointers of any alignment and read and write
+// nothing outside of the arrays.  REQUIRES: `isa` is supported by this machine.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_ELEMENTWISE_H_
+#define ULFD_ENGINE_KERNELS_ELEMENTWISE_H_
+
+#include <cstdint>
+
+#include "engine/kernels/isa.h"
+#include "engine/kernels/types.h"
+
+namespace ulfd::engine {
+
+// y[i] = op(x[i]) for i < n, within 2e-7 of the exact value, relative, down to denormal results
+// (there: within one denormal step).  NaN gives NaN; infinities give the limits.  y may be x.
+void Unary(UnaryOp op, const float* x, float* y, int64_t n, Isa isa = ActiveIsa());
+
+// y = epilogue(x) for rows of n columns, x_stride and y_stride floats apart.  y may be x.
+void ApplyEpilogue(const Epilogue& epilogue, const float* x, int64_t x_stride, float* y,
+                   int64_t y_stride, int64_t rows, int64_t n, Isa isa = ActiveIsa());
+
+// One operand of BinaryRows: value (r, j) is data[r * stride + j * step].
+struct Strided {
+  const float* data = nullptr;
+  int64_t stride = 0;  // 0: one row for all.
+  int64_t step = 1;    // 1, or 0: one value per row.
+};
+
+// y[r * y_stride + j] = a(r, j) op b(r, j) for r < rows, j < n.  y may be an operand.
+void BinaryRows(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
+                int64_t rows, int64_t n, Isa isa = ActiveIsa());
+
+// Softmax over the middle axis of [outer, count, inner]; inner 1: over rows.  The maximum is
+// subtracted first; weights that underflow are exactly 0.  y may be x.
+void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner,
+             Isa isa = ActiveIsa());
+
+// y[e] = sum of w[t] * v[t * stride + e] over t < count, for e < n.
+void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, int64_t n, float* y,
+                 Isa isa = ActiveIsa());
+
+// Sum of a[i] * b[i].
+float Dot(const float* a, const float* b, int64_t n, Isa isa = ActiveIsa());
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_ELEMENTWISE_H_

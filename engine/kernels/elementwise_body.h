@@ -1,0 +1,262 @@
+// Arrays: functions, arithmetic, softmax, sums.  Included after a vec_*.h by the sources that
+// table.h names.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_ELEMENTWISE_BODY_H_
+#define ULFD_ENGINE_KERNELS_ELEMENTWISE_BODY_H_
+
+#include "engine/kernels/math_body.h"
+#include "engine/kernels/table.h"
+
+namespace ulfd::engine {
+namespace {
+
+template <class Fn>
+[[gnu::always_inline]] inline void Map(const float* x, float* y, int64_t n, Fn fn) {
+  const int64_t full = n / Vec::kLanes * Vec::kLanes;
+  for (int64_t i = 0; i < full; i += Vec::kLanes) fn(Vec::Load(x + i)).Store(y + i);
+  if (full == n) return;
+  const Vec::Mask mask = Vec::MaskOf(n - full);
+  fn(Vec::LoadMasked(x + full, mask)).StoreMasked(y + full, mask);
+}
+
+void Unary(UnaryOp op, const float* x, float* y, int64_t n) {
+  switch (op) {
+    case UnaryOp::kRelu:
+      return Map(x, y, n, [](Vec v) { return Relu(v); });
+    case UnaryOp::kSigmoid:
+      return Map(x, y, n, [](Vec v) { return Sigmoid(v); });
+    case UnaryOp::kTanh:
+      return Map(x, y, n, [](Vec v) { return Tanh(v); });
+    case UnaryOp::kExp:
+      return Map(x, y, n, [](Vec v) { return Exp(v); });
+  }
+}
+
+// ------------------------------------------------------------------------------------ arithmetic
+
+struct AddOp {
+  static Vec Of(Vec a, Vec b) { return a + b; }
+};
+struct SubOp {
+  static Vec Of(Vec a, Vec b) { return a - b; }
+};
+struct MultiplyOp {
+  static Vec Of(Vec a, Vec b) { return a * b; }
+};
+struct DivOp {
+  static Vec Of(Vec a, Vec b) { return a / b; }
+};
+
+template <class Op, bool kStepA, bool kStepB>
+void BinaryRowsOf(const BinaryArgs& t) {
+  const int64_t full = t.n / Vec::kLanes * Vec::kLanes;
+  const Vec::Mask mask = Vec::MaskOf(t.n - full);
+  const float* a = t.a;
+  const float* b = t.b;
+  float* y = t.y;
+  for (int64_t r = 0; r < t.rows; ++r, a += t.a_stride, b += t.b_stride, y += t.y_stride) {
+    const Vec a0 = kStepA ? Vec::Zero() : Vec::Broadcast(a);
+    const Vec b0 = kStepB ? Vec::Zero() : Vec::Broadcast(b);
+    for (int64_t i = 0; i < full; i += Vec::kLanes) {
+      Op::Of(kStepA ? Vec::Load(a + i) : a0, kStepB ? Vec::Load(b + i) : b0).Store(y + i);
+    }
+    if (full == t.n) continue;
+    Op::Of(kStepA ? Vec::LoadMasked(a + full, mask) : a0,
+           kStepB ? Vec::LoadMasked(b + full, mask) : b0)
+        .StoreMasked(y + full, mask);
+  }
+}
+
+template <class Op>
+void BinaryOf(const BinaryArgs& t) {
+  if (t.a_step != 0)
+    return t.b_step != 0 ? BinaryRowsOf<Op, true, true>(t) : BinaryRowsOf<Op, true, false>(t);
+  return t.b_step != 0 ? BinaryRowsOf<Op, false, true>(t) : BinaryRowsOf<Op, false, false>(t);
+}
+
+void Binary(BinaryOp op, const BinaryArgs& t) {
+  switch (op) {
+    case BinaryOp::kAdd:
+      return BinaryOf<AddOp>(t);
+    case BinaryOp::kSub:
+      return BinaryOf<SubOp>(t);
+    case BinaryOp::kMultiply:
+      return BinaryOf<MultiplyOp>(t);
+    case BinaryOp::kDiv:
+      return BinaryOf<DivOp>(t);
+  }
+}
+
+// --------------------------------------------------------------------------------------- softmax
+
+// Of the lanes: the maximum (NaNs may get lost) and the sum.
+inline float MaxOf(Vec v) {
+  float lane[Vec::kLanes];
+  v.Store(lane);
+  float max = lane[0];
+  for (int i = 1; i < Vec::kLanes; ++i) max = max < lane[i] ? lane[i] : max;
+  return max;
+}
+inline float SumOf(Vec v) {
+  float out[4];
+  Vec::Sum4(v, v, v, v, out);
+  return out[0];
+}
+
+// One row of n values.  A NaN anywhere makes the sum, and so every value, NaN.
+void SoftmaxRow(const float* x, float* y, int64_t n) {
+  const int64_t full = n / Vec::kLanes * Vec::kLanes;
+  float max = x[0];
+  if (full > 0) {
+    Vec most = Vec::Load(x);
+    for (int64_t i = Vec::kLanes; i < full; i += Vec::kLanes)
+      most = Vec::Max(Vec::Load(x + i), most);
+    max = MaxOf(most);
+  }
+  for (int64_t i = full; i < n; ++i) max = max < x[i] ? x[i] : max;
+  const Vec shift = Vec::Set(max);
+  Vec sum = Vec::Zero();
+  for (int64_t i = 0; i < full; i += Vec::kLanes) {
+    const Vec e = ExpOfNegative(Vec::Load(x + i) - shift);
+    e.Store(y + i);
+    sum = sum + e;
+  }
+  if (full < n) {
+    const Vec::Mask mask = Vec::MaskOf(n - full);
+    ExpOfNegative(Vec::LoadMasked(x + full, mask) - shift).StoreMasked(y + full, mask);
+    sum = sum + Vec::LoadMasked(y + full, mask);
+  }
+  const Vec scale = Vec::Set(1.0f / SumOf(sum));
+  Map(y, y, n, [scale](Vec v) { return v * scale; });
+}
+
+// Columns of one vector, [count, inner].
+template <class LoadFn, class StoreFn>
+[[gnu::always_inline]] inline void SoftmaxColumns(const float* x, float* y, int64_t count,
+                                                  int64_t inner, LoadFn load, StoreFn store) {
+  Vec max = load(x);
+  for (int64_t t = 1; t < count; ++t) max = Vec::Max(load(x + t * inner), max);
+  Vec sum = Vec::Zero();
+  for (int64_t t = 0; t < count; ++t) {
+    const Vec e = ExpOfNegative(load(x + t * inner) - max);
+    store(e, y + t * inner);
+    sum = sum + e;
+  }
+  const Vec scale = Vec::Set(1.0f) / sum;
+  for (int64_t t = 0; t < count; ++t) store(load(y + t * inner) * scale, y + t * inner);
+}
+
+void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner) {
+  if (count == 0) return;
+  const int64_t full = inner / Vec::kLanes * Vec::kLanes;
+  const Vec::Mask mask = Vec::MaskOf(inner - full);
+  for (int64_t o = 0; o < outer; ++o, x += count * inner, y += count * inner) {
+    if (inner == 1) {
+      SoftmaxRow(x, y, count);
+      continue;
+    }
+    for (int64_t j = 0; j < full; j += Vec::kLanes) {
+      SoftmaxColumns(
+          x + j, y + j, count, inner, [](const float* p) { return Vec::Load(p); },
+          [](Vec v, float* p) { v.Store(p); });
+    }
+    if (full == inner) continue;
+    SoftmaxColumns(
+        x + full, y + full, count, inner,
+        [mask](const float* p) { return Vec::LoadMasked(p, mask); },
+        [mask](Vec v, float* p) { v.StoreMasked(p, mask); });
+  }
+}
+
+// ------------------------------------------------------------------------------------------ sums
+
+// kVecs vectors of columns, two chains each.
+template <int kVecs, class LoadFn>
+[[gnu::always_inline]] inline void WeightedColumns(const float* w, const float* v, int64_t stride,
+                                                   int64_t count, Vec (&sum)[kVecs], LoadFn load) {
+  Vec odd[kVecs];
+#pragma GCC unroll 4
+  for (int j = 0; j < kVecs; ++j) sum[j] = odd[j] = Vec::Zero();
+  int64_t t = 0;
+  for (; t + 2 <= count; t += 2, v += 2 * stride) {
+    const Vec w0 = Vec::Broadcast(w + t), w1 = Vec::Broadcast(w + t + 1);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVecs; ++j) {
+      sum[j] = Vec::Fma(w0, load(v + j * Vec::kLanes), sum[j]);
+      odd[j] = Vec::Fma(w1, load(v + stride + j * Vec::kLanes), odd[j]);
+    }
+  }
+  if (t < count) {
+    const Vec w0 = Vec::Broadcast(w + t);
+#pragma GCC unroll 4
+    for (int j = 0; j < kVecs; ++j) sum[j] = Vec::Fma(w0, load(v + j * Vec::kLanes), sum[j]);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < kVecs; ++j) sum[j] = sum[j] + odd[j];
+}
+
+void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,
+                 float* y) {
+  constexpr int kVecs = 4;
+  const auto load = [](const float* p) { return Vec::Load(p); };
+  int64_t j = 0;
+  for (; j + kVecs * Vec::kLanes <= n; j += kVecs * Vec::kLanes) {
+    Vec sum[kVecs];
+    WeightedColumns(w, v + j, stride, count, sum, load);
+    for (int i = 0; i < kVecs; ++i) sum[i].Store(y + j + i * Vec::kLanes);
+  }
+  Vec sum[1];
+  for (; j + Vec::kLanes <= n; j += Vec::kLanes) {
+    WeightedColumns(w, v + j, stride, count, sum, load);
+    sum[0].Store(y + j);
+  }
+  if (j == n) return;
+  const Vec::Mask mask = Vec::MaskOf(n - j);
+  WeightedColumns(w, v + j, stride, count, sum,
+                  [mask](const float* p) { return Vec::LoadMasked(p, mask); });
+  sum[0].StoreMasked(y + j, mask);
+}
+
+// Padding is scaled, too, and stays 0.  A q that is not finite makes it NaN, which no one reads.
+void ScaleRows(const MatrixView& wk, const MatrixView& wp, const float* q, float* b) {
+  int64_t done = 0;
+  for (int64_t column = 0; column < wp.n; column += MatrixView::kPanel) {
+    const int64_t width = column + MatrixView::kPanel <= wp.n ? wp.row_stride : wp.tail_row_stride;
+    for (int64_t i = 0; i < wp.k; ++i) {
+      const Vec scale = Vec::Broadcast(q + i);
+      for (int64_t j = 0; j < width; j += Vec::kLanes, done += Least(width, Vec::kLanes)) {
+        const bool half = width < Vec::kLanes;
+        const Vec p = half ? Vec::LoadHalfPanel(wp.data + done) : Vec::Load(wp.data + done);
+        Vec sum = scale * p;
+        if (wk.data != nullptr) {
+          sum = Vec::Fma(scale, p,
+                         half ? Vec::LoadHalfPanel(wk.data + done) : Vec::Load(wk.data + done));
+        }
+        if (half) {
+          sum.StoreMasked(b + done, Vec::MaskOf(width));
+        } else {
+          sum.Store(b + done);
+        }
+      }
+    }
+  }
+}
+
+float Dot(const float* a, const float* b, int64_t n) {
+  Vec sum = Vec::Zero(), odd = Vec::Zero();
+  int64_t i = 0;
+  for (; i + 2 * Vec::kLanes <= n; i += 2 * Vec::kLanes) {
+    sum = Vec::Fma(Vec::Load(a + i), Vec::Load(b + i), sum);
+    odd = Vec::Fma(Vec::Load(a + i + Vec::kLanes), Vec::Load(b + i + Vec::kLanes), odd);
+  }
+  for (; i < n; i += Vec::kLanes) {
+    const Vec::Mask mask = Vec::MaskOf(Least(n - i, Vec::kLanes));
+    sum = Vec::Fma(Vec::LoadMasked(a + i, mask), Vec::LoadMasked(b + i, mask), sum);
+  }
+  return SumOf(sum + odd);
+}
+
+}  // namespace
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_ELEMENTWISE_BODY_H_

@@ -1,0 +1,131 @@
+// Fully connected layers: packing, and the way to the kernels.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/fc.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+
+#include "engine/kernels/table.h"
+
+namespace ulfd::engine {
+namespace {
+
+constexpr int64_t kPanel = MatrixView::kPanel, kHalf = kPanel / 2;
+
+// Width of the last panel in memory.
+int64_t TailWidth(int64_t n) {
+  const int64_t tail = n % kPanel;
+  return tail == 0 ? kPanel : tail <= kHalf ? kHalf : kPanel;
+}
+
+float* AllocateFloats(int64_t count) {
+  const size_t bytes = (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
+  void* data = std::aligned_alloc(64, std::max<size_t>(bytes, 64));
+  if (data == nullptr) std::abort();  // As operator new does where exceptions end the process.
+  return static_cast<float*>(data);
+}
+
+// Fills a panel matrix of ViewOf's layout.
+void FillPanels(const float* from, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride,
+                float* to) {
+  for (int64_t column = 0; column < n; column += kPanel) {
+    const int64_t used = std::min(kPanel, n - column);
+    const int64_t width = used == kPanel ? kPanel : TailWidth(n);
+    for (int64_t i = 0; i < k; ++i, to += width) {
+      const float* row = from + i * row_stride + column * column_stride;
+      for (int64_t j = 0; j < used; ++j) to[j] = row[j * column_stride];
+      std::fill(to + used, to + width, 0.0f);
+    }
+  }
+}
+
+}  // namespace
+
+void PackedMatrix::Free::operator()(float* p) const { std::free(p); }
+
+int64_t PackedMatrix::PackedFloats(int64_t k, int64_t n) {
+  if (n <= MatrixView::kMaxColumns) return k * n;
+  return k * (n / kPanel * kPanel + (n % kPanel == 0 ? 0 : TailWidth(n)));
+}
+
+MatrixView PackedMatrix::ViewOf(const float* data, int64_t k, int64_t n) {
+  return {.data = data,
+          .k = k,
+          .n = n,
+          .panel_stride = k * kPanel,
+          .row_stride = kPanel,
+          .tail_row_stride = TailWidth(n),
+          .padded = true,
+          .columns = n <= MatrixView::kMaxColumns};
+}
+
+PackedMatrix PackedMatrix::Pack(const float* data, int64_t k, int64_t n, int64_t row_stride,
+                                int64_t column_stride) {
+  PackedMatrix m;
+  const int64_t floats = PackedFloats(k, n);
+  m.owned_.reset(AllocateFloats(floats));
+  m.bytes_ = floats * static_cast<int64_t>(sizeof(float));
+  m.view_ = ViewOf(m.owned_.get(), k, n);
+  if (m.view_.columns) {
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t i = 0; i < k; ++i) {
+        m.owned_[j * k + i] = data[i * row_stride + j * column_stride];
+      }
+    }
+  } else {
+    FillPanels(data, k, n, row_stride, column_stride, m.owned_.get());
+  }
+  return m;
+}
+
+PackedMatrix PackedMatrix::Borrow(const float* data, int64_t k, int64_t n, int64_t row_stride) {
+  if (n <= MatrixView::kMaxColumns && (n != 1 || row_stride != 1)) {
+    return Pack(data, k, n, row_stride, 1);
+  }
+  PackedMatrix m;
+  m.view_ = {.data = data,
+             .k = k,
+             .n = n,
+             .panel_stride = kPanel,
+             .row_stride = row_stride,
+             .tail_row_stride = row_stride,
+             .padded = false,
+             .columns = n == 1};
+  return m;
+}
+
+const KernelTable& KernelsOf(Isa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case Isa::kAvx2:
+      return Avx2Kernels();
+    case Isa::kAvx512:
+      return Avx512Kernels();
+    case Isa::kPortable:
+      break;
+  }
+#endif
+  return PortableKernels();
+}
+
+void Fc(const FcCall& call, Isa isa) {
+#ifndef NDEBUG
+  int64_t k = 0;
+  for (const FcBlock& block : call.blocks) k += block.k;
+  assert(k == call.w.k);
+#endif
+  KernelsOf(isa).fc({.blocks = call.blocks.data(),
+                     .block_count = static_cast<int64_t>(call.blocks.size()),
+                     .rows = call.rows,
+                     .w = call.w,
+                     .init = call.init,
+                     .init_stride = call.init_stride,
+                     .init_repeat = call.init_repeat,
+                     .init_period = call.init_period,
+                     .epilogue = call.epilogue,
+                     .y = call.y,
+                     .y_stride = call.y_stride});
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,75 @@
+// Fully connected layers: y = act(affine(init + x * W)).
+//
+// Every value of y is one sum over k in order, whatever else is in the call, so that a row's bits
+// depend neither on the number of rows nor on its place among them.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_FC_H_
+#define ULFD_ENGINE_KERNELS_FC_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/types/span.h"
+#include "engine/kernels/isa.h"
+#include "engine/kernels/types.h"
+
+namespace ulfd::engine {
+
+// A weight matrix [k, n] laid out for Fc: in panels of 16 columns, the last of 8 or 16, or column by
+// column if there are at most four.  The same for every instruction set.  Immutable; any thread may
+// read it.
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;  // [0, 0]
+  // A copy of the matrix whose element (i, j) is data[i * row_stride + j * column_stride].
+  static PackedMatrix Pack(const float* data, int64_t k, int64_t n, int64_t row_stride,
+                           int64_t column_stride);
+  // The matrix whose element (i, j) is data[i * row_stride + j], which the caller keeps, without a
+  // copy (except of up to four columns).  Slower than a copy where row_stride is large.
+  static PackedMatrix Borrow(const float* data, int64_t k, int64_t n, int64_t row_stride);
+
+  int64_t k() const { return view_.k; }
+  int64_t n() const { return view_.n; }
+  // Of the copy, if there is one.
+  int64_t bytes() const { return bytes_; }
+  const MatrixView& view() const { return view_; }
+
+  // Floats that a matrix takes in this layout, and its view over such memory (64-byte aligned, to
+  // be filled by the caller; see MatrixView): for weights that are made per request.
+  static int64_t PackedFloats(int64_t k, int64_t n);
+  static MatrixView ViewOf(const float* data, int64_t k, int64_t n);
+
+ private:
+  struct Free {
+    void operator()(float* p) const;
+  };
+  MatrixView view_;
+  int64_t bytes_ = 0;
+  std::unique_ptr<float[], Free> owned_;
+};
+
+// One fully connected layer.  Pointers are borrowed, of any alignment.
+struct FcCall {
+  // The left operand [rows, k]: blocks side by side, whose widths sum up to w's k.
+  absl::Span<const FcBlock> blocks;
+  int64_t rows = 0;
+  MatrixView w;  // PackedMatrix::view()
+  // Where the sums start; null: at 0.  Row r starts with row (r / init_repeat) % init_period of
+  // init, whose rows are init_stride floats apart.  A bias or a user's part: stride 0.  [T, n] for
+  // each of several ads: period T.  [ads, n], each T times: repeat T.
+  const float* init = nullptr;
+  int64_t init_stride = 0;
+  int64_t init_repeat = 1;
+  int64_t init_period = 0;  // 0: no period.
+  Epilogue epilogue;
+  // Row r at y + r * y_stride.  Must not overlap any input.
+  float* y = nullptr;
+  int64_t y_stride = 0;
+};
+
+// Thread-safe; allocates nothing.  REQUIRES: widths that match, `isa` supported by this machine.
+void Fc(const FcCall& call, Isa isa = ActiveIsa());
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_FC_H_

@@ -1,0 +1,333 @@
+// Fully connected layers.  Included after a vec_*.h by the sources that table.h names.
+//
+// A tile of y (some rows by a few vectors of columns) is summed in registers over all of k, one
+// chain of multiply-adds per value, in the order of k: only how many chains run side by side depends
+// on the shape of the call.  Where k is long, the chains pause: the sums rest in y, exactly.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_FC_BODY_H_
+#define ULFD_ENGINE_KERNELS_FC_BODY_H_
+
+#include "engine/kernels/epilogue_body.h"
+#include "engine/kernels/table.h"
+#include "engine/kernels/types.h"
+
+namespace ulfd::engine {
+namespace {
+
+constexpr int kPanelVecs = static_cast<int>(MatrixView::kPanel) / Vec::kLanes;
+constexpr int kMaxVecs = 8;  // Per tile.
+constexpr int kMaxPanels = kMaxVecs / kPanelVecs;
+
+// Where row r of the sums begins.
+inline const float* InitRow(const FcArgs& a, int64_t r) {
+  int64_t row = r;
+  if (a.init_repeat > 1) row /= a.init_repeat;
+  if (a.init_period > 0) row %= a.init_period;
+  return a.init + row * a.init_stride;
+}
+
+// One pass over some rows, columns and part of k.
+struct Pass {
+  const FcArgs* args;
+  FinishFn* finish;  // Null: the sums are stored as they are.
+  int64_t k_begin, k_end;
+  // The columns: `width` of them from `column` on, in up to kMaxPanels panels.
+  int64_t column, width;
+  const float* panels[kMaxPanels];  // At row k_begin.
+  int64_t steps[kMaxPanels];        // From row to row.
+  bool last_is_half;                // The last vector may be read only half, for 16 lanes.
+  bool last_is_masked;              // The last vector may be read only as far as `width`.
+};
+
+enum class LastVec { kFull, kHalf, kMasked };
+
+template <LastVec kLast>
+[[gnu::always_inline]] inline Vec LoadLast(const float* p, Vec::Mask mask) {
+  if constexpr (kLast == LastVec::kHalf) return Vec::LoadHalfPanel(p);
+  if constexpr (kLast == LastVec::kMasked) return Vec::LoadMasked(p, mask);
+  return Vec::Load(p);
+}
+
+// acc += x[rows, k] * panels[k, vecs], which moves the panels on.
+template <int kRows, int kVecs, LastVec kLast>
+[[gnu::always_inline]] inline void Accumulate(const float* const (&x)[kRows], int64_t k,
+                                              const float* (&b)[kMaxPanels],
+                                              const int64_t (&steps)[kMaxPanels], Vec::Mask mask,
+                                              Vec (&acc)[kRows][kVecs]) {
+  constexpr int kPanels = (kVecs + kPanelVecs - 1) / kPanelVecs;
+  for (int64_t i = 0; i < k; ++i) {
+    Vec w[kVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      const float* p = b[v / kPanelVecs] + v % kPanelVecs * Vec::kLanes;
+      w[v] = v + 1 < kVecs ? Vec::Load(p) : LoadLast<kLast>(p, mask);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+      const Vec a = Vec::Broadcast(x[r] + i);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = Vec::Fma(a, w[v], acc[r][v]);
+    }
+#pragma GCC unroll 4
+    for (int p = 0; p < kPanels; ++p) b[p] += steps[p];
+  }
+}
+
+// The sums so far: zeros, init or what an earlier part of k left in y.
+template <int kRows, int kVecs>
+[[gnu::always_inline]] inline void Begin(const Pass& pass, int64_t row, Vec::Mask mask,
+                                         Vec (&acc)[kRows][kVecs]) {
+  const FcArgs& a = *pass.args;
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+    if (pass.k_begin == 0 && a.init == nullptr) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = Vec::Zero();
+      continue;
+    }
+    const float* from =
+        (pass.k_begin == 0 ? InitRow(a, row + r) : a.y + (row + r) * a.y_stride) + pass.column;
+#pragma GCC unroll 8
+    for (int v = 0; v + 1 < kVecs; ++v) acc[r][v] = Vec::Load(from + v * Vec::kLanes);
+    acc[r][kVecs - 1] = Vec::LoadMasked(from + (kVecs - 1) * Vec::kLanes, mask);
+  }
+}
+
+template <int kRows, int kVecs>
+[[gnu::always_inline]] inline void End(const Pass& pass, int64_t row, Vec::Mask mask,
+                                       const Vec (&acc)[kRows][kVecs]) {
+  float* y = pass.args->y + row * pass.args->y_stride + pass.column;
+  const bool full = pass.width == kVecs * Vec::kLanes;
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r, y += pass.args->y_stride) {
+#pragma GCC unroll 8
+    for (int v = 0; v + 1 < kVecs; ++v) acc[r][v].Store(y + v * Vec::kLanes);
+    if (full) {
+      acc[r][kVecs - 1].Store(y + (kVecs - 1) * Vec::kLanes);
+    } else {
+      acc[r][kVecs - 1].StoreMasked(y + (kVecs - 1) * Vec::kLanes, mask);
+    }
+  }
+  if (pass.finish == nullptr) return;
+  y -= kRows * pass.args->y_stride;  // Still in the first-level cache.
+  pass.finish(pass.args->epilogue, y, pass.args->y_stride, y, pass.args->y_stride, kRows,
+              pass.column, pass.width);
+}
+
+// Rows [row, row + kRows).
+template <int kRows, int kVecs, LastVec kLast>
+void Tile(const Pass& pass, int64_t row) {
+  const FcArgs& a = *pass.args;
+  const Vec::Mask mask = Vec::MaskOf(pass.width - (kVecs - 1) * Vec::kLanes);
+  Vec acc[kRows][kVecs];
+  Begin(pass, row, mask, acc);
+  const float* b[kMaxPanels];
+  for (int p = 0; p < kMaxPanels; ++p) b[p] = pass.panels[p];
+  int64_t k = 0;  // Of the block's first column.
+  for (int64_t i = 0; i < a.block_count && k < pass.k_end; k += a.blocks[i].k, ++i) {
+    const FcBlock& block = a.blocks[i];
+    const int64_t from = pass.k_begin > k ? pass.k_begin - k : 0;
+    const int64_t to = Least(block.k, pass.k_end - k);
+    if (from >= to) continue;
+    const float* x[kRows];
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) x[r] = block.x + (row + r) * block.stride + from;
+    Accumulate<kRows, kVecs, kLast>(x, to - from, b, pass.steps, mask, acc);
+  }
+  End(pass, row, mask, acc);
+}
+
+// How many rows a tile of `vecs` vectors may have.
+constexpr int MaxRows(int vecs) {
+  const int rows = Vec::kAccumulators / vecs;
+  return rows < 1 ? 1 : rows < Vec::kMaxTileRows ? rows : Vec::kMaxTileRows;
+}
+
+// As many rows as fit, the rest in tiles of about equal size, so that none is left with too few
+// chains.
+template <int kVecs, LastVec kLast, int kRows = MaxRows(kVecs)>
+[[gnu::always_inline]] inline void TileOf(const Pass& pass, int64_t row, int64_t rows) {
+  if constexpr (kRows > 0) {
+    if (rows == kRows) return Tile<kRows, kVecs, kLast>(pass, row);
+    TileOf<kVecs, kLast, kRows - 1>(pass, row, rows);
+  }
+}
+
+template <int kVecs, LastVec kLast>
+void RowTiles(const Pass& pass, int64_t row, int64_t end) {
+  constexpr int64_t kMax = MaxRows(kVecs);
+  while (row < end) {
+    const int64_t left = end - row;
+    const int64_t rows = left >= 2 * kMax ? kMax : left > kMax ? (left + 1) / 2 : left;
+    TileOf<kVecs, kLast>(pass, row, rows);
+    row += rows;
+  }
+}
+
+template <int kVecs>
+void RunPass(const Pass& pass, int64_t row, int64_t end) {
+  if (pass.last_is_masked) return RowTiles<kVecs, LastVec::kMasked>(pass, row, end);
+  if (kPanelVecs == 1 && pass.last_is_half) {
+    return RowTiles<kVecs, LastVec::kHalf>(pass, row, end);
+  }
+  RowTiles<kVecs, LastVec::kFull>(pass, row, end);
+}
+
+using PassFn = void(const Pass&, int64_t, int64_t);
+
+inline PassFn* PassOf(int vecs) {
+  constexpr PassFn* kOf[] = {nullptr,     &RunPass<1>, &RunPass<2>, &RunPass<3>, &RunPass<4>,
+                             &RunPass<5>, &RunPass<6>, &RunPass<7>, &RunPass<8>};
+  return kOf[vecs];
+}
+
+// Columns per group of vectors.
+inline int GroupVecs(int64_t rows, int64_t left) {
+  // Tall calls: what keeps most registers busy.  A half panel joins the last full one.
+  const int vecs = rows == 1 ? kMaxVecs : rows <= 3 ? 4 : 2;
+  const int64_t needed = (left + Vec::kLanes - 1) / Vec::kLanes;
+  return needed <= vecs || (vecs == 2 && needed == 3) ? static_cast<int>(needed) : vecs;
+}
+
+inline void SetColumns(const MatrixView& w, int64_t column, int vecs, Pass& pass) {
+  pass.column = column;
+  pass.width = Least(w.n - column, vecs * int64_t{Vec::kLanes});
+  const int64_t full = w.n / MatrixView::kPanel;
+  for (int p = 0; p < kMaxPanels; ++p) {
+    // Panels that the tile does not have are never read.
+    const int64_t panel = Least(column / MatrixView::kPanel + p, full);
+    pass.steps[p] = panel < full ? w.row_stride : w.tail_row_stride;
+    pass.panels[p] = w.data + panel * w.panel_stride + pass.k_begin * pass.steps[p];
+  }
+  const bool in_tail = column + pass.width > full * MatrixView::kPanel;
+  pass.last_is_half = in_tail && w.padded && w.tail_row_stride < MatrixView::kPanel;
+  pass.last_is_masked = in_tail && !w.padded && pass.width % Vec::kLanes != 0;
+}
+
+void FcPanels(const FcArgs& a) {
+  constexpr int64_t kPart = 320;              // Of k, so that a panel's part stays in L1.
+  constexpr int64_t kLeftFloats = 32 * 1024;  // Of x, so that it stays in L2.
+  constexpr int64_t kSmallRight = 4 * 1024;   // Floats of w that stay in L1 as a whole.
+  constexpr int64_t kMainRows = MaxRows(2);
+  const int64_t parts = a.rows <= kMainRows ? 1 : (a.w.k + kPart - 1) / kPart;
+  const int64_t part = parts <= 1 ? a.w.k : (a.w.k + parts - 1) / parts;
+  int64_t chunk = kLeftFloats / (part > 0 ? part : 1) / 12 * 12;
+  if (a.w.k * a.w.n <= kSmallRight) chunk = 24;
+  if (chunk < 48 && chunk != 24) chunk = 48;
+  Pass pass;
+  pass.args = &a;
+  FinishFn* const finish = IsPlain(a.epilogue) ? nullptr : FinishOf(a.epilogue);
+  for (int64_t row = 0; row < a.rows; row += chunk) {
+    const int64_t end = a.rows - row < chunk + chunk / 2 ? a.rows : row + chunk;
+    for (int64_t k = 0; k == 0 || k < a.w.k; k += part) {
+      pass.k_begin = k;
+      pass.k_end = Least(k + part, a.w.k);
+      pass.finish = pass.k_end == a.w.k ? finish : nullptr;
+      for (int64_t column = 0; column < a.w.n;) {
+        const int vecs = GroupVecs(a.rows, a.w.n - column);
+        SetColumns(a.w, column, vecs, pass);
+        PassOf(vecs)(pass, row, end);
+        column += vecs * int64_t{Vec::kLanes};
+      }
+      if (part == 0) break;
+    }
+    if (end == a.rows) break;
+  }
+}
+
+// ------------------------------------------------------------------------------------- columns
+
+// Up to four columns: sums over vectors along k, then over their lanes.  Four rows at once.
+template <int kRows, int kColumns>
+void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColumns]) {
+  Vec acc[4][kColumns];
+  for (int r = 0; r < 4; ++r) {
+    for (int c = 0; c < kColumns; ++c) acc[r][c] = Vec::Zero();
+  }
+  const float* w = a.w.data;
+  for (int64_t i = 0; i < a.block_count; w += a.blocks[i].k, ++i) {
+    const FcBlock& block = a.blocks[i];
+    if (block.k == 0) continue;
+    const float* x = block.x + row * block.stride;
+    int64_t k = 0;
+    for (; k + Vec::kLanes <= block.k; k += Vec::kLanes) {
+      Vec b[kColumns];
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) b[c] = Vec::Load(w + c * a.w.k + k);
+#pragma GCC unroll 4
+      for (int r = 0; r < kRows; ++r) {
+        const Vec left = Vec::Load(x + r * block.stride + k);
+#pragma GCC unroll 4
+        for (int c = 0; c < kColumns; ++c) acc[r][c] = Vec::Fma(left, b[c], acc[r][c]);
+      }
+    }
+    if (k == block.k) continue;
+    const Vec::Mask mask = Vec::MaskOf(block.k - k);
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const Vec left = Vec::LoadMasked(x + r * block.stride + k, mask);
+#pragma GCC unroll 4
+      for (int c = 0; c < kColumns; ++c) {
+        acc[r][c] = Vec::Fma(left, Vec::LoadMasked(w + c * a.w.k + k, mask), acc[r][c]);
+      }
+    }
+  }
+  for (int c = 0; c < kColumns; ++c) {
+    float column[4];
+    Vec::Sum4(acc[0][c], acc[1][c], acc[2][c], acc[3][c], column);
+    for (int r = 0; r < kRows; ++r) sums[r][c] = column[r];
+  }
+}
+
+template <int kColumns>
+void FcColumns(const FcArgs& a) {
+  float sums[4][MatrixView::kMaxColumns];
+  for (int64_t row = 0; row < a.rows; row += 4) {
+    const int64_t rows = Least(4, a.rows - row);
+    if (rows == 4) {
+      DotTile<4, kColumns>(a, row, sums);
+    } else if (rows == 3) {
+      DotTile<3, kColumns>(a, row, sums);
+    } else if (rows == 2) {
+      DotTile<2, kColumns>(a, row, sums);
+    } else {
+      DotTile<1, kColumns>(a, row, sums);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* init = a.init != nullptr ? InitRow(a, row + r) : nullptr;
+      float* y = a.y + (row + r) * a.y_stride;
+      for (int c = 0; c < kColumns; ++c) {
+        y[c] = init != nullptr ? init[c] + sums[r][c] : sums[r][c];
+      }
+    }
+  }
+  if (IsPlain(a.epilogue)) return;
+  if (kColumns == 1 && a.y_stride == 1 && a.epilogue.affine.mean == nullptr &&
+      (a.epilogue.activation.kind == Activation::Kind::kSigmoid ||
+       a.epilogue.activation.kind == Activation::Kind::kTanh ||
+       a.epilogue.activation.kind == Activation::Kind::kRelu)) {
+    // One row of all values: no parameters, so their columns do not matter.
+    return EpilogueRows(a.epilogue, a.y, 0, a.y, 0, 1, a.rows);
+  }
+  EpilogueRows(a.epilogue, a.y, a.y_stride, a.y, a.y_stride, a.rows, kColumns);
+}
+
+void FcRows(const FcArgs& a) {
+  if (a.rows == 0 || a.w.n == 0) return;
+  if (!a.w.columns) return FcPanels(a);
+  switch (a.w.n) {
+    case 1:
+      return FcColumns<1>(a);
+    case 2:
+      return FcColumns<2>(a);
+    case 3:
+      return FcColumns<3>(a);
+    default:
+      return FcColumns<4>(a);
+  }
+}
+
+}  // namespace
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_FC_BODY_H_

@@ -1,0 +1,61 @@
+// Which instruction set the kernels use.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/isa.h"
+
+#include <cstdlib>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace ulfd::engine {
+
+absl::string_view Name(Isa isa) {
+  switch (isa) {
+    case Isa::kPortable:
+      return "portable";
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+  }
+  return "unknown";
+}
+
+std::vector<Isa> SupportedIsas() {
+  std::vector<Isa> isas = {Isa::kPortable};
+#if defined(__x86_64__)
+  // The compiler's runtime asks cpuid for the instructions and XGETBV for the registers.
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return isas;
+  isas.push_back(Isa::kAvx2);
+  if (__builtin_cpu_supports("avx512f")) isas.push_back(Isa::kAvx512);
+#endif
+  return isas;
+}
+
+absl::StatusOr<Isa> ChooseIsa(const char* ulfd_isa) {
+  const std::vector<Isa> supported = SupportedIsas();
+  const absl::string_view wanted = ulfd_isa == nullptr ? "" : ulfd_isa;
+  if (wanted.empty()) return supported.back();
+  std::string names;
+  for (const Isa isa : supported) {
+    if (Name(isa) == wanted) return isa;
+    absl::StrAppend(&names, names.empty() ? "" : ", ", Name(isa));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("environment variable ULFD_ISA: \"", wanted, "\", want one of ", names,
+                   " (what this machine runs), or none for the best"));
+}
+
+const absl::StatusOr<Isa>& IsaOfEnvironment() {
+  static const absl::StatusOr<Isa>& isa =
+      *new absl::StatusOr<Isa>(ChooseIsa(std::getenv("ULFD_ISA")));
+  return isa;
+}
+
+Isa ActiveIsa() {
+  static const Isa isa = IsaOfEnvironment().ok() ? *IsaOfEnvironment() : SupportedIsas().back();
+  return isa;
+}
+
+}  // namespace ulfd::engine

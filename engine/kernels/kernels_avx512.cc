@@ -1,0 +1,27 @@
+// The kernels for AVX-512F.  See table.h for what must not be included here.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/vec_avx512.h"
+//
+#include "engine/kernels/elementwise_body.h"
+#include "engine/kernels/fc_body.h"
+#include "engine/kernels/table.h"
+
+namespace ulfd::engine {
+namespace {
+
+constexpr KernelTable kTable = {
+    .fc = &FcRows,
+    .unary = &Unary,
+    .epilogue = &EpilogueRows,
+    .binary = &Binary,
+    .softmax = &Softmax,
+    .weighted_sum = &WeightedSum,
+    .scale_rows = &ScaleRows,
+    .dot = &Dot,
+};
+
+}  // namespace
+
+const KernelTable& Avx512Kernels() { return kTable; }
+
+}  // namespace ulfd::engine

@@ -1,0 +1,70 @@
+// The kernels of one instruction set.
+//
+// Each is written once, over a small vector type, in *_body.h, and compiled three times: in
+// kernels_portable.cc, kernels_avx2.cc and kernels_avx512.cc, each with its own compiler flags.
+// What those sources include must define no inline function and no template outside of an unnamed
+// namespace: the linker keeps one copy of such a function for the whole program, and it might be
+// the one that an older machine cannot run.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_TABLE_H_
+#define ULFD_ENGINE_KERNELS_TABLE_H_
+
+#include <cstdint>
+
+#include "engine/kernels/types.h"
+
+namespace ulfd::engine {
+
+enum class Isa : uint8_t;
+
+// See FcCall.
+struct FcArgs {
+  const FcBlock* blocks;
+  int64_t block_count;
+  int64_t rows;
+  MatrixView w;
+  const float* init;
+  int64_t init_stride, init_repeat, init_period;
+  Epilogue epilogue;
+  float* y;
+  int64_t y_stride;
+};
+
+// [rows, n] op [rows, n]; see BinaryRows in elementwise.h.
+struct BinaryArgs {
+  const float* a;
+  int64_t a_stride, a_step;
+  const float* b;
+  int64_t b_stride, b_step;
+  float* y;
+  int64_t y_stride;
+  int64_t rows, n;
+};
+
+struct KernelTable {
+  void (*fc)(const FcArgs& args);
+  // y[i] = op(x[i]).
+  void (*unary)(UnaryOp op, const float* x, float* y, int64_t n);
+  // Rows of n columns.
+  void (*epilogue)(const Epilogue& epilogue, const float* x, int64_t x_stride, float* y,
+                   int64_t y_stride, int64_t rows, int64_t n);
+  void (*binary)(BinaryOp op, const BinaryArgs& args);
+  void (*softmax)(const float* x, float* y, int64_t outer, int64_t count, int64_t inner);
+  // y[e] = sum over t of w[t] * v[t * stride + e].
+  void (*weighted_sum)(const float* w, const float* v, int64_t stride, int64_t count, int64_t n,
+                       float* y);
+  // b = wk + diag(q) * wp for matrices of one packed layout; wk may be null.
+  void (*scale_rows)(const MatrixView& wk, const MatrixView& wp, const float* q, float* b);
+  float (*dot)(const float* a, const float* b, int64_t n);
+};
+
+const KernelTable& PortableKernels();
+const KernelTable& Avx2Kernels();
+const KernelTable& Avx512Kernels();
+
+// REQUIRES: `isa` is supported by this machine.
+const KernelTable& KernelsOf(Isa isa);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_TABLE_H_

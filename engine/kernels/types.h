@@ -1,0 +1,74 @@
+// What kernels are told, as plain structs: nothing here has code, because the sources that are
+// compiled for one instruction set include it (see table.h).
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_TYPES_H_
+#define ULFD_ENGINE_KERNELS_TYPES_H_
+
+#include <cstdint>
+
+namespace ulfd::engine {
+
+// An elementwise function with parameters per column.  Parameters are borrowed and hold exactly as
+// many values as there are columns; nothing is read behind them.
+struct Activation {
+  enum class Kind : uint8_t {
+    kNone,
+    kRelu,     // x < 0 ? 0 : x; NaN stays NaN.
+    kPrelu,    // x > 0 ? x : slope * x.
+    kSigmoid,  // 1 / (1 + exp(-x)).
+    kTanh,
+    kDice,  // p * x + (1 - p) * gamma * x with p = sigmoid((x - mean) * scale).
+  };
+  Kind kind = Kind::kNone;
+  const float* slope = nullptr;  // kPrelu.
+  const float* mean = nullptr;   // kDice, as are the following.
+  const float* scale = nullptr;
+  const float* gamma = nullptr;
+};
+
+// (x - mean) * scale + beta per column, in this order (engine/README.md D-004).  All three or none.
+struct CentredAffine {
+  const float* mean = nullptr;
+  const float* scale = nullptr;
+  const float* beta = nullptr;
+};
+
+// How a finished value leaves a kernel: the affine, then the activation.
+struct Epilogue {
+  CentredAffine affine;
+  Activation activation;
+};
+
+// Some columns of the left operand: rows of k floats, `stride` floats apart; 0: one row for all.
+struct FcBlock {
+  const float* x = nullptr;
+  int64_t stride = 0;
+  int64_t k = 0;
+};
+
+// The right operand [k, n] of a fully connected layer.
+//   Panels of 16 columns: element (i, j) is data[j / 16 * panel_stride + i * row_stride + j % 16],
+//   in the last panel, if it has fewer than 16 columns, with tail_row_stride instead.  `padded`: up
+//   to a multiple of 8 columns the last panel may be read, too (and holds zeros).
+//   Columns: element (i, j) is data[j * k + i]; what matrices of up to kMaxColumns have.
+struct MatrixView {
+  static constexpr int64_t kPanel = 16;
+  static constexpr int64_t kMaxColumns = 4;
+  const float* data = nullptr;
+  int64_t k = 0;
+  int64_t n = 0;
+  int64_t panel_stride = 0;
+  int64_t row_stride = 0;
+  int64_t tail_row_stride = 0;
+  bool padded = false;
+  bool columns = false;
+};
+
+// Elementwise operators of two operands.
+enum class BinaryOp : uint8_t { kAdd, kSub, kMultiply, kDiv };
+// Elementwise functions without parameters.
+enum class UnaryOp : uint8_t { kRelu, kSigmoid, kTanh, kExp };
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_TYPES_H_
