@@ -64,7 +64,7 @@ absl::StatusOr<Turns> RunInTurns(absl::Span<const Contender> contenders,
       ASSIGN_OR_RETURN(turns.seconds[c].emplace_back(),
                        SecondsPerCall(contenders[c], calls[c], options));
     }
-    turns.peak_gflops.push_back(MeasureFmaPeakGflops());
+    if (options.peak) turns.peak_gflops.push_back(MeasureFmaPeakGflops());
   }
   return turns;
 }

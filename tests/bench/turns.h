@@ -20,6 +20,8 @@ struct TurnsOptions {
   // CPU time of the calling thread (what other processes take does not count), or time on the wall, for work that is
   // spread over threads.
   bool wall = false;
+  // Whether the FMA peak is measured between the turns, which takes 10 ms each.
+  bool peak = true;
 };
 
 struct Contender {
@@ -30,7 +32,7 @@ struct Contender {
 struct Turns {
   // Per contender and turn: seconds per call, the median of short stretches.
   std::vector<std::vector<double>> seconds;
-  // Per turn: GFLOP/s of one thread, measured between the contenders.
+  // Per turn: GFLOP/s of one thread, measured after the contenders; empty without TurnsOptions::peak.
   std::vector<double> peak_gflops;
 };
 
