@@ -13,7 +13,7 @@ endif()
 # Per folder: a regular expression over the paths of this repository that its files may include.
 set(base "engine/status_macros\\.h")
 set(graph_protos "proto/(ulf|embedding|model_manifest)\\.pb\\.h")
-set(rungs engine/tensor engine/kernels engine/weights engine/embedding engine/layers engine/graph engine/runtime engine server tools)
+set(rungs engine/tensor engine/kernels engine/weights engine/embedding engine/layers engine/graph engine/runtime engine server tools/convert tools)
 set(may_engine "${base}")
 set(may_engine_tensor "${base}|engine/tensor/.*")
 set(may_engine_kernels "${may_engine_tensor}|engine/kernels/.*")
@@ -25,6 +25,8 @@ set(may_engine_layers "${may_engine_weights}|engine/kernels/.*|engine/embedding/
 set(may_engine_graph "${may_engine_layers}|engine/graph/.*")
 set(may_engine_runtime "${may_engine_graph}|engine/runtime/.*")
 set(may_server "engine/.*|proto/.*|server/.*")
+# The converters are a program of their own: no gRPC, hence nothing of the other commands.
+set(may_tools_convert "engine/.*|proto/(ulf|embedding|model_manifest)\\.pb\\.h|tools/convert/.*|tools/(command|text_table)\\.h")
 set(may_tools "engine/.*|proto/.*|tools/.*")
 # Libraries that only the daemon and the tools know of.
 set(serving_libraries "(grpc|grpcpp|grpc\\+\\+|prometheus|spdlog|absl/flags)/.*|civetweb\\.h|CivetServer\\.h")

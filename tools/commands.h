@@ -8,6 +8,7 @@
 
 namespace ulfd::tools {
 
+absl::Status RunConvert(Args args);
 absl::Status RunInspect(Args args);
 absl::Status RunExplain(Args args);
 absl::Status RunScore(Args args);

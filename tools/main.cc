@@ -20,6 +20,7 @@ constexpr Command kCommands[] = {
     {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"health", "asks a running daemon whether it serves", &RunHealth},
+    {"convert", "turns a Caffe or ONNX model into a version directory", &RunConvert},
     {"make-demo", "writes a demo model whose scores make sense to a reader", &RunMakeDemo},
 };
 

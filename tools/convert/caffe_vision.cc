@@ -1,0 +1,204 @@
+// Caffe's image layers and the extension operators.
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "tools/convert/caffe_layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Sizes = std::vector<uint32_t>;
+
+// A size that a file states once, per direction, or as *_h and *_w.
+template <typename Repeated>
+absl::StatusOr<Sizes> Directions(absl::string_view field, const Repeated& stated, bool has_h,
+                                 bool has_w, uint32_t h, uint32_t w, Sizes none) {
+  if (has_h || has_w) {
+    if (!stated.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, " is stated twice: as one value and by direction"));
+    }
+    return Sizes{h, w};
+  }
+  if (stated.empty()) return none;
+  if (stated.size() > 2) {
+    return absl::UnimplementedError(
+        absl::StrCat(field, ": ", stated.size(), " values, want 2-d: one or two"));
+  }
+  return Sizes(stated.begin(), stated.end());
+}
+
+absl::Status Convolution(CaffeNode& node) {
+  const caffe::ConvolutionParameter& p = node.layer.convolution_param();
+  ASSIGN_OR_RETURN(const int axis, node.Axis("convolution_param.axis", p.axis()));
+  if (axis != 1) {
+    return absl::UnimplementedError(absl::StrCat("convolution_param.axis ", p.axis(), ", want 1"));
+  }
+  ASSIGN_OR_RETURN(const Sizes kernel,
+                   Directions("convolution_param.kernel", p.kernel_size(), p.has_kernel_h(),
+                              p.has_kernel_w(), p.kernel_h(), p.kernel_w(), {}));
+  ASSIGN_OR_RETURN(const Sizes pad, Directions("convolution_param.pad", p.pad(), p.has_pad_h(),
+                                               p.has_pad_w(), p.pad_h(), p.pad_w(), {0}));
+  ASSIGN_OR_RETURN(const Sizes stride,
+                   Directions("convolution_param.stride", p.stride(), p.has_stride_h(),
+                              p.has_stride_w(), p.stride_h(), p.stride_w(), {1}));
+  ASSIGN_OR_RETURN(const Sizes dilation,
+                   Directions("convolution_param.dilation", p.dilation(), false, false, 0, 0, {1}));
+  if (node.blobs.size() != (p.bias_term() ? 2U : 1U)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("has ", node.blobs.size(), node.blobs.size() == 1 ? " blob" : " blobs",
+                     " in the caffemodel, want ",
+                     p.bias_term() ? "2 (weight and bias)" : "1 (weight; bias_term is false)"));
+  }
+  ulf::LayerParameter layer =
+      MakeLayer("convolution_layer", node.layer.name(), node.bottoms, node.out());
+  ulf::ConvolutionParameter& ours = *layer.mutable_convolution_param();
+  ours.set_num_output(p.num_output());
+  ours.set_bias_term(p.bias_term());
+  if (p.group() != 1) ours.set_group(p.group());
+  ours.mutable_kernel_size()->Add(kernel.begin(), kernel.end());
+  ours.mutable_pad()->Add(pad.begin(), pad.end());
+  ours.mutable_stride()->Add(stride.begin(), stride.end());
+  ours.mutable_dilation()->Add(dilation.begin(), dilation.end());
+  std::vector<ulf::BlobData> weights = {MakeBlob(node.blobs[0].dims, node.blobs[0].values)};
+  if (p.bias_term()) {
+    weights.push_back(
+        MakeBlob({static_cast<int64_t>(node.blobs[1].values.size())}, node.blobs[1].values));
+  }
+  return node.builder.AddLayer(std::move(layer), std::move(weights));
+}
+
+// A one-element or empty list, for fields that are not repeated.
+Sizes Once(bool is_set, uint32_t value) { return is_set ? Sizes{value} : Sizes{}; }
+
+absl::Status Pooling(CaffeNode& node) {
+  const caffe::PoolingParameter& p = node.layer.pooling_param();
+  if (p.pool() == caffe::PoolingParameter::STOCHASTIC) {
+    return absl::UnimplementedError("pooling_param.pool STOCHASTIC");
+  }
+  const bool average = p.pool() == caffe::PoolingParameter::AVE;
+  ulf::LayerParameter layer = MakeLayer(average ? "average_pooling_layer" : "max_pooling_layer",
+                                        node.layer.name(), node.bottoms, node.out());
+  ulf::PoolingParameter& ours = *layer.mutable_pooling_param();
+  if (average) ours.set_pool(ulf::PoolingParameter::AVE);
+  if (p.global_pooling()) {
+    if (p.has_kernel_size() || p.has_kernel_h() || p.has_kernel_w()) {
+      return absl::InvalidArgumentError(
+          "pooling_param has global_pooling and a kernel size, want one of the two");
+    }
+    ours.set_global_pooling(true);
+    return node.builder.AddLayer(std::move(layer));
+  }
+  ASSIGN_OR_RETURN(const Sizes kernel,
+                   Directions("pooling_param.kernel", Once(p.has_kernel_size(), p.kernel_size()),
+                              p.has_kernel_h(), p.has_kernel_w(), p.kernel_h(), p.kernel_w(), {}));
+  ASSIGN_OR_RETURN(const Sizes pad,
+                   Directions("pooling_param.pad", Once(p.has_pad(), p.pad()), p.has_pad_h(),
+                              p.has_pad_w(), p.pad_h(), p.pad_w(), {0}));
+  ASSIGN_OR_RETURN(const Sizes stride,
+                   Directions("pooling_param.stride", Once(p.has_stride(), p.stride()),
+                              p.has_stride_h(), p.has_stride_w(), p.stride_h(), p.stride_w(), {1}));
+  ours.mutable_kernel_size()->Add(kernel.begin(), kernel.end());
+  ours.mutable_pad()->Add(pad.begin(), pad.end());
+  ours.mutable_stride()->Add(stride.begin(), stride.end());
+  if (p.round_mode() == caffe::PoolingParameter::CEIL) {
+    ours.set_round_mode(ulf::PoolingParameter::CEIL);
+  }
+  return node.builder.AddLayer(std::move(layer));
+}
+
+// An extension operator: its parameters have the same message in both formats.
+absl::Status AddExtension(CaffeNode& node, absl::string_view type,
+                          void (*copy)(const caffe::LayerParameter&, ulf::LayerParameter&)) {
+  ulf::LayerParameter layer = MakeLayer(type, node.layer.name(), node.bottoms, node.out());
+  for (size_t i = 1; i < node.tops.size(); ++i) layer.add_top(node.tops[i]);
+  copy(node.layer, layer);
+  std::vector<ulf::BlobData> weights;
+  for (const CaffeBlob& blob : node.blobs) weights.push_back(MakeBlob(blob.dims, blob.values));
+  return node.builder.AddLayer(std::move(layer), std::move(weights));
+}
+
+using From = const caffe::LayerParameter&;
+using To = ulf::LayerParameter&;
+
+absl::Status Reverse(CaffeNode& node) {
+  return AddExtension(node, "reverse_layer",
+                      [](From from, To to) { *to.mutable_reverse_param() = from.reverse_param(); });
+}
+
+absl::Status Upsample(CaffeNode& node) {
+  return AddExtension(node, "upsample_layer", [](From from, To to) {
+    *to.mutable_upsample_param() = from.upsample_param();
+  });
+}
+
+absl::Status Normalize(CaffeNode& node) {
+  // What the filler filled was trained: a blob has the values.
+  if (!node.blobs.empty()) {
+    return AddExtension(node, "normalize_layer", [](From from, To to) {
+      *to.mutable_norm_param() = from.norm_param();
+      to.mutable_norm_param()->clear_scale_filler();
+    });
+  }
+  return AddExtension(node, "normalize_layer",
+                      [](From from, To to) { *to.mutable_norm_param() = from.norm_param(); });
+}
+
+absl::Status Reorg(CaffeNode& node) {
+  return AddExtension(node, "reorg_layer",
+                      [](From from, To to) { *to.mutable_reorg_param() = from.reorg_param(); });
+}
+
+absl::Status RoiAlign(CaffeNode& node) {
+  return AddExtension(node, "roi_align_layer", [](From from, To to) {
+    *to.mutable_roi_align_param() = from.roi_align_param();
+  });
+}
+
+absl::Status ShuffleChannel(CaffeNode& node) {
+  return AddExtension(node, "shuffle_channel_layer", [](From from, To to) {
+    *to.mutable_shuffle_channel_param() = from.shuffle_channel_param();
+  });
+}
+
+absl::Status Yolo(CaffeNode& node) {
+  return AddExtension(node, "yolo_layer",
+                      [](From from, To to) { *to.mutable_yolo_param() = from.yolo_param(); });
+}
+
+absl::Status PriorBox(CaffeNode& node) {
+  return AddExtension(node, "prior_box_layer", [](From from, To to) {
+    *to.mutable_prior_box_param() = from.prior_box_param();
+  });
+}
+
+absl::Status SpatialTransformer(CaffeNode& node) {
+  return AddExtension(node, "spatial_transformer_layer", [](From from, To to) {
+    if (from.has_st_param()) *to.mutable_st_param() = from.st_param();
+    if (from.has_spatial_transform_param()) {
+      *to.mutable_spatial_transform_param() = from.spatial_transform_param();
+    }
+  });
+}
+
+constexpr CaffeType kTypes[] = {
+    {"Convolution", {1, 1}, {1, 1}, {1, 2}, &Convolution},
+    {"Pooling", {1, 1}, {1, 1}, {0, 0}, &Pooling},
+    {"Reverse", {1, 1}, {1, 1}, {0, 0}, &Reverse},
+    {"Upsample", {1, 1}, {1, 1}, {0, 0}, &Upsample},
+    {"Normalize", {1, 1}, {1, 1}, {0, 1}, &Normalize},
+    {"Reorg", {1, 1}, {1, 1}, {0, 0}, &Reorg},
+    {"PassThrough", {1, 1}, {1, 1}, {0, 0}, &Reorg},
+    {"ROIAlign", {2, 2}, {1, 1}, {0, 0}, &RoiAlign},
+    {"ShuffleChannel", {1, 1}, {1, 1}, {0, 0}, &ShuffleChannel},
+    {"Yolo", {1, 1}, {1, 3}, {0, 0}, &Yolo},
+    {"PriorBox", {2, 2}, {1, 1}, {0, 0}, &PriorBox},
+    {"SpatialTransformer", {1, 2}, {1, 1}, {0, 0}, &SpatialTransformer},
+};
+
+}  // namespace
+
+absl::Span<const CaffeType> VisionCaffeTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

@@ -1,0 +1,177 @@
+// A converted model as a version directory on disk.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/model_writer.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/model.h"
+#include "engine/runtime/model_directory.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+#include "google/protobuf/text_format.h"
+
+namespace ulfd::convert {
+namespace {
+
+absl::Status SystemError(absl::string_view what) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(errno)));
+}
+
+// A file that is written piece by piece; the first failure stays.
+class OutputFile {
+ public:
+  explicit OutputFile(std::string path)
+      : path_(std::move(path)), file_(fopen(path_.c_str(), "wb")) {}
+  ~OutputFile() {
+    if (file_ != nullptr) fclose(file_);
+  }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void Write(absl::string_view text) {
+    ok_ = ok_ && file_ != nullptr && fwrite(text.data(), 1, text.size(), file_) == text.size();
+  }
+  absl::Status Close() {
+    if (file_ == nullptr) return SystemError(path_);
+    const bool closed = fclose(file_) == 0;
+    file_ = nullptr;
+    return ok_ && closed ? absl::OkStatus() : SystemError(path_);
+  }
+
+ private:
+  const std::string path_;
+  std::FILE* file_;
+  bool ok_ = true;
+};
+
+absl::Status WriteText(const std::string& path, absl::string_view text) {
+  OutputFile file(path);
+  file.Write(text);
+  return file.Close();
+}
+
+absl::Status WriteProtoText(const std::string& path, absl::string_view heading,
+                            const google::protobuf::Message& message) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetUseShortRepeatedPrimitives(true);
+  std::string text;
+  if (!printer.PrintToString(message, &text)) {
+    return absl::InternalError(absl::StrCat(path, ": cannot be printed"));
+  }
+  return WriteText(path, absl::StrCat("# ", heading, "\n", text));
+}
+
+// Lines "id,v0,v1,..."; %.9g gives every float back.
+absl::Status WriteTable(const std::string& path, const TableSource& table) {
+  OutputFile file(path);
+  std::vector<float> row(static_cast<size_t>(table.dim));
+  std::string line;
+  for (int64_t i = 0; i < table.rows; ++i) {
+    table.read(i, row.data());
+    line = absl::StrCat(i);
+    for (const float value : row) {
+      char digits[32];
+      const int length = snprintf(digits, sizeof(digits), ",%.9g", static_cast<double>(value));
+      line.append(digits, static_cast<size_t>(length));
+    }
+    line += '\n';
+    file.Write(line);
+  }
+  return file.Close();
+}
+
+absl::Status WriteFiles(const ConvertedModel& model, absl::string_view report,
+                        const std::string& base) {
+  for (const auto& [name, table] : model.tables) {
+    RETURN_IF_ERROR(WriteTable(absl::StrCat(base, "/", name), table));
+  }
+  for (const auto& [name, conf] : model.embedding_confs) {
+    RETURN_IF_ERROR(WriteProtoText(absl::StrCat(base, "/", name),
+                                   "Which table each feature reads; written by `ulf convert`.",
+                                   conf));
+  }
+  RETURN_IF_ERROR(WriteProtoText(absl::StrCat(base, "/graph_ulf.txt"),
+                                 "Written by `ulf convert`; conversion_report.txt says from what.",
+                                 model.net));
+  RETURN_IF_ERROR(WriteProtoText(absl::StrCat(base, "/", engine::kManifestFile),
+                                 "Written by `ulf convert`.", model.manifest));
+  if (model.weights.layer_weights_params_size() > 0) {
+    std::string bytes;
+    if (!model.weights.SerializeToString(&bytes)) {
+      return absl::ResourceExhaustedError(
+          "the weights are more than 2 GiB, the most that weights.pb can hold");
+    }
+    RETURN_IF_ERROR(WriteText(absl::StrCat(base, "/weights.pb"), bytes));
+  }
+  return WriteText(absl::StrCat(base, "/conversion_report.txt"), report);
+}
+
+// A directory that is removed with everything in it unless it was given away.
+class ScratchDirectory {
+ public:
+  explicit ScratchDirectory(std::string path) : path_(std::move(path)) {}
+  ~ScratchDirectory() {
+    std::error_code ignored;  // Nothing can be done about what cannot be removed.
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  const std::string& path() const { return path_; }
+  void Release() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+// The directory without slashes at its end; its parents exist afterwards.
+absl::StatusOr<std::string> PrepareTarget(const std::string& directory) {
+  std::string target = directory;
+  while (target.size() > 1 && target.back() == '/') target.pop_back();
+  if (target.empty()) return absl::InvalidArgumentError("the output directory has no name");
+  std::error_code error;
+  const std::filesystem::path path(target);
+  if (std::filesystem::exists(path, error)) {
+    if (!std::filesystem::is_directory(path, error)) {
+      return absl::AlreadyExistsError(absl::StrCat(target, ": exists and is no directory"));
+    }
+    if (!std::filesystem::is_empty(path, error)) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(target, ": exists and is not empty; name a new version directory"));
+    }
+  }
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
+  if (error) return absl::UnavailableError(absl::StrCat(target, ": ", error.message()));
+  return target;
+}
+
+}  // namespace
+
+absl::Status WriteModel(const ConvertedModel& model, absl::string_view report,
+                        const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::string target, PrepareTarget(directory));
+  std::string pattern = absl::StrCat(target, ".XXXXXX");
+  if (mkdtemp(pattern.data()) == nullptr) return SystemError(pattern);
+  ScratchDirectory scratch(pattern);
+  constexpr mode_t kReadable = 0755;  // mkdtemp's 0700 would hide the model from the daemon's user.
+  if (chmod(scratch.path().c_str(), kReadable) != 0) return SystemError(scratch.path());
+  RETURN_IF_ERROR(WriteFiles(model, report, scratch.path()));
+  const auto loaded = engine::Model::Load({.directory = scratch.path(), .name = target});
+  RETURN_IF_ERROR(engine::Annotate(loaded.status(), "the converted model does not load"));
+  RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
+  if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);
+  scratch.Release();
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::convert

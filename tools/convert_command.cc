@@ -1,0 +1,34 @@
+// ulf convert: hands over to the program ulf-convert beside this one.
+//
+// The converter needs ONNX's libraries; `ulf`, which also checks the health of a serving container,
+// should not, so that they are two programs.
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tools/commands.h"
+
+namespace ulfd::tools {
+
+absl::Status RunConvert(Args args) {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return absl::UnavailableError(absl::StrCat("/proc/self/exe: ", error.message()));
+  std::string program = (self.parent_path() / "ulf-convert").string();
+  std::vector<std::string> words(args.begin(), args.end());
+  std::vector<char*> argv = {program.data()};
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  return absl::UnavailableError(
+      absl::StrCat(program, ": ", strerror(errno), "; it is built and installed beside ulf"));
+}
+
+}  // namespace ulfd::tools
