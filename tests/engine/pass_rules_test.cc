@@ -1,0 +1,413 @@
+// When each generic pass does something and when it must not: one small graph per rule.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/graph/passes.h"
+#include "engine/tensor/onednn.h"
+#include "gtest/gtest.h"
+#include "tests/testing/graph_case.h"
+#include "tests/testing/plan_runner.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ulfd::testing::CaseInputs;
+using ulfd::testing::GraphCase;
+using ulfd::testing::PlanRunner;
+
+constexpr char kInputs[] = R"(
+layer_params { type: "input_layer" top: "u.ids" top: "u.values" top: "u.segments"
+               top: "a.ids" top: "a.values" top: "a.segments" }
+layer_params { name: "user" type: "embedding_layer" bottom: "u.ids" bottom: "u.values" bottom: "u.segments"
+               top: "u" embedding_param { embedding_conf_path: "user.conf" level: 1 } }
+layer_params { name: "ad" type: "embedding_layer" bottom: "a.ids" bottom: "a.values" bottom: "a.segments"
+               top: "a" embedding_param { embedding_conf_path: "ad.conf" level: 0 } }
+)";
+
+std::string Conf(const std::string& feature) {
+  return absl::StrCat("feature_group_config { feature_group: \"", feature,
+                      "\" table_name: \"t\" dim: 4 } block_config { embedding_block_config_item { "
+                      "feature_group: \"",
+                      feature, "\" } }");
+}
+
+// `layer_params { ... }` with a name like its top.
+std::string Layer(const std::string& type, const std::vector<std::string>& bottoms,
+                  const std::string& top, const std::string& params = "") {
+  std::string text = absl::StrCat("layer_params { name: \"", top, "\" type: \"", type, "_layer\" ");
+  for (const std::string& bottom : bottoms) absl::StrAppend(&text, "bottom: \"", bottom, "\" ");
+  return absl::StrCat(text, "top: \"", top, "\" ", params, " }\n");
+}
+
+std::string Constant(const std::string& top, const std::vector<int>& shape,
+                     const std::vector<std::string>& values) {
+  return Layer("constant", {}, top,
+               absl::StrCat("constant_param { blob_data { shape: [", absl::StrJoin(shape, ", "),
+                            "] data: [", absl::StrJoin(values, ", "), "] } }"));
+}
+
+// Of an array of a weight file.
+std::string Blob(const std::vector<int>& shape) {
+  int n = 1;
+  for (int d : shape) n *= d;
+  std::vector<float> values;
+  for (int i = 0; i < n; ++i) values.push_back(0.25f * static_cast<float>((i * 7) % 11 - 5) + 0.1f);
+  return absl::StrCat("blob_datas { shape: [", absl::StrJoin(shape, ", "), "] data: [",
+                      absl::StrJoin(values, ", "), "] }");
+}
+
+class PassRules : public ::testing::Test {
+ protected:
+  PassRules() : base_(::testing::TempDir() + "/pass_rules_" + std::to_string(getpid())) {
+    UseOneThread();
+    case_.name = "rules";
+    case_.confs = {{"user.conf", Conf("u")}, {"ad.conf", Conf("a")}};
+    case_.tables = {{"t", "1,1,-2,0,3.5\n2,10,20,-0.0,40\n3,-1,-0.5,0.25,7\n"}};
+    case_.inputs = {{"u.ids", {"int64", {2}, {1, 3}}}, {"a.ids", {"int64", {3}, {1, 2, 77}}}};
+  }
+  ~PassRules() override { std::filesystem::remove_all(base_); }
+
+  void Weights(const std::string& layer, const std::vector<std::vector<int>>& shapes) {
+    absl::StrAppend(&case_.weights_text, "layer_weights_params { name: \"", layer, "\" ");
+    for (const std::vector<int>& shape : shapes) absl::StrAppend(&case_.weights_text, Blob(shape));
+    absl::StrAppend(&case_.weights_text, "}\n");
+  }
+
+  // Runs the graph as written and rewritten by `passes` alone; scores must agree, bit for bit where
+  // that is asked for.  Returns how many rewrites there were.
+  int Rewrites(const std::string& layers, const std::vector<std::string>& passes,
+               double tolerance = 0, bool exact = false) {
+    case_.graph = kInputs + layers;
+    std::filesystem::remove_all(base_);
+    LoadOptions options{.directory = ulfd::testing::WriteModelDirectory(case_, base_)};
+    options.passes.exact = exact;
+    for (const Pass& pass : AllPasses()) {
+      if (std::find(passes.begin(), passes.end(), pass.name) == passes.end()) {
+        options.passes.skip.emplace_back(pass.name);
+      }
+    }
+    auto loaded = LoadModel(options), again = LoadModel(options);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    if (!loaded.ok()) return -1;
+    EXPECT_EQ((*loaded)->info.not_optimised, "");
+    if ((*loaded)->executable.optimised == nullptr) return -1;
+    std::vector<Rewrite> rewrites = (*loaded)->info.rewrites;
+    PlanRunner written(*std::move(again), false), rewritten(*std::move(loaded), true);
+    steps_ = Types(rewritten.plan());
+    Compare(written, rewritten, tolerance);
+    return static_cast<int>(
+        std::count_if(rewrites.begin(), rewrites.end(),
+                      [&](const Rewrite& rewrite) { return rewrite.pass == passes.back(); }));
+  }
+
+  static std::vector<std::string> Types(const Plan& plan) {
+    std::vector<std::string> types;
+    for (const Node& node : plan.graph.nodes) {
+      if (node.type != "embedding_layer") types.push_back(node.type);
+    }
+    return types;
+  }
+  int Count(const std::string& type) const {
+    return static_cast<int>(std::count(steps_.begin(), steps_.end(), type + "_layer"));
+  }
+
+  void Compare(PlanRunner& written, PlanRunner& rewritten, double tolerance) {
+    const CaseInputs inputs(case_.inputs);
+    RunResult before, after;
+    for (const int64_t tile : {0, 2}) {
+      const RunOptions options{.tile_rows = tile};
+      ASSERT_TRUE(written.Run(inputs.tensors(), options, before).ok());
+      ASSERT_TRUE(rewritten.Run(inputs.tensors(), options, after).ok());
+      ASSERT_EQ(after.outputs.size(), before.outputs.size());
+      for (size_t o = 0; o < after.outputs.size(); ++o) {
+        const Tensor &a = before.outputs[o], &b = after.outputs[o];
+        ASSERT_EQ(a.dims, b.dims);
+        if (tolerance == 0) {
+          EXPECT_EQ(std::memcmp(a.data, b.data, a.bytes()), 0) << written.info().outputs[o].name;
+          continue;
+        }
+        for (int64_t i = 0; i < a.elements(); ++i) {
+          EXPECT_NEAR(a.f32()[i], b.f32()[i], tolerance * (1 + std::abs(a.f32()[i])));
+        }
+      }
+    }
+  }
+
+  GraphCase case_;
+  std::string base_;
+  std::vector<std::string> steps_;  // Types of the rewritten nodes, without embeddings.
+};
+
+// -------------------------------------------------------------------------------- constant_folding
+
+TEST_F(PassRules, ConstantsAreComputedAtLoad) {
+  const std::string graph = Constant("c", {4}, {"1", "2", "-3", "0.5"}) +
+                            Constant("d", {1}, {"3"}) + Layer("div", {"c", "d"}, "e") +
+                            Layer("sigmoid", {"e"}, "f") + Layer("add", {"a", "f"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"constant_folding"}), 4);
+  EXPECT_EQ(steps_, std::vector<std::string>{"add_layer"});
+}
+
+TEST_F(PassRules, AConstantMayBeAnOutput) {
+  EXPECT_EQ(Rewrites(Constant("c", {2, 2}, {"1", "2", "3", "4"}) + Layer("tanh", {"c"}, "y") +
+                         Layer("relu", {"a"}, "z"),
+                     {"constant_folding"}),
+            2);
+  EXPECT_EQ(steps_, std::vector<std::string>{"relu_layer"});
+}
+
+TEST_F(PassRules, ABroadcastThatWouldFillTheMemoryIsNotFolded) {
+  const std::string graph =
+      Constant("c", {1, 1}, {"2"}) +
+      Layer("broadcast_to", {"c"}, "b", "broadcast_to_param { shape: 4096 shape: 256 }") +
+      Layer("sum", {"b"}, "s", "sum_param { dim: 1 }") +
+      Layer("sum", {"s"}, "t", "sum_param { dim: 0 }") + Layer("add", {"a", "t"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"constant_folding"}), 1);  // c alone.
+  EXPECT_EQ(Count("broadcast_to"), 1);
+}
+
+// -------------------------------------------------------------------------------------- identities
+
+TEST_F(PassRules, NeutralConstantsAreDropped) {
+  for (const auto& [type, value] : std::vector<std::pair<std::string, std::string>>{
+           {"multiply", "1"}, {"div", "1"}, {"sub", "0"}, {"add", "-0.0"}}) {
+    const std::string graph = Constant("c", {4}, {value, value, value, value}) +
+                              Layer(type, {"a", "c"}, "b") + Layer("relu", {"b"}, "y");
+    EXPECT_EQ(Rewrites(graph, {"constant_folding", "identities"}), 1) << type;
+    EXPECT_EQ(steps_, std::vector<std::string>{"relu_layer"}) << type;
+  }
+}
+
+TEST_F(PassRules, WhatChangesABitIsNoIdentity) {
+  // -0 + 0 is 0; 1 / x is not x; 0 - x is not x; one element differs.
+  for (const std::string& graph :
+       {Constant("c", {1}, {"0"}) + Layer("add", {"a", "c"}, "b"),
+        Constant("c", {1}, {"-0.0"}) + Layer("sub", {"a", "c"}, "b"),
+        Constant("c", {1}, {"1"}) + Layer("div", {"c", "a"}, "b"),
+        Constant("c", {1}, {"0"}) + Layer("sub", {"c", "a"}, "b"),
+        Constant("c", {4}, {"1", "1", "1", "1.0000001"}) + Layer("multiply", {"a", "c"}, "b")}) {
+    EXPECT_EQ(Rewrites(graph + Layer("relu", {"b"}, "y"), {"constant_folding", "identities"}), 0)
+        << graph;
+  }
+}
+
+TEST_F(PassRules, AnOperandThatIsMadeLargerStays) {
+  const std::string graph =
+      Layer("reshape", {"a"}, "x", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
+      Constant("c", {2, 1}, {"1", "1"}) + Layer("multiply", {"x", "c"}, "b") +
+      Layer("relu", {"b"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"constant_folding", "identities"}), 0);
+}
+
+TEST_F(PassRules, LayersThatMoveNothingAreDropped) {
+  const std::string graph = Layer("slice", {"a"}, "b",
+                                  "slice_param { concat_dim: 0 slices { offset: 0 shape: 1 } "
+                                  "slices { offset: 1 shape: 3 } }") +
+                            Layer("concat", {"b"}, "c", "concat_param { dim: 1 }") +
+                            Layer("reshape", {"c"}, "d", "reshape_param { shape: -1 shape: 4 }") +
+                            Layer("broadcast_to", {"d", "a"}, "e") + Layer("relu", {"e"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"identities"}), 4);
+  EXPECT_EQ(steps_, std::vector<std::string>{"relu_layer"});
+}
+
+TEST_F(PassRules, ASliceInAnotherOrderStays) {
+  const std::string graph =
+      Layer("slice", {"a"}, "b",
+            "slice_param { concat_dim: 0 slices { offset: 1 shape: 3 } slices { offset: 0 shape: 1 "
+            "} }") +
+      Layer("slice", {"b"}, "c", "slice_param { concat_dim: 0 slices { offset: 0 shape: 3 } }") +
+      Layer("relu", {"c"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"identities"}), 0);
+}
+
+TEST_F(PassRules, AReshapeReadsPastAReshapeIfItMeansTheSame) {
+  const std::string first =
+      Layer("reshape", {"a"}, "b", "reshape_param { shape: -1 shape: 2 shape: 2 }");
+  EXPECT_EQ(
+      Rewrites(first +
+                   Layer("reshape", {"b"}, "c", "reshape_param { shape: -1 shape: 4 shape: 1 }") +
+                   Layer("relu", {"c"}, "y"),
+               {"identities"}),
+      1);
+  EXPECT_EQ(Count("reshape"), 1);
+  // Here the 0 keeps what the first reshape made.
+  EXPECT_EQ(Rewrites(first +
+                         Layer("reshape", {"b"}, "c",
+                               "reshape_param { shape: -1 shape: 0 shape: 2 shape: 1 }") +
+                         Layer("relu", {"c"}, "y"),
+                     {"identities"}),
+            0);
+}
+
+TEST_F(PassRules, AnElementwiseLayerRepeatsItsOperandItself) {
+  const std::string q =
+      Layer("reshape", {"a"}, "q", "reshape_param { shape: -1 shape: 4 shape: 1 }") +
+      Layer("reshape", {"a"}, "k", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
+      Layer("add", {"q", "k"}, "s") + Layer("broadcast_to", {"q", "s"}, "b") +
+      Layer("multiply", {"b", "s"}, "y");
+  EXPECT_EQ(Rewrites(q, {"identities"}), 1);
+  EXPECT_EQ(Count("broadcast_to"), 0);
+  // Not if the repeated operand is needed anyway, or gives the result its shape.
+  EXPECT_EQ(Rewrites(q + Layer("relu", {"b"}, "z"), {"identities"}), 0);
+  EXPECT_EQ(Rewrites(Layer("reshape", {"a"}, "q", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
+                         Layer("broadcast_to", {"q"}, "b",
+                               "broadcast_to_param { shape: 0 shape: 3 shape: 4 }") +
+                         Layer("multiply", {"b", "q"}, "y"),
+                     {"identities"}),
+            0);
+}
+
+// --------------------------------------------------------------------------- common_subexpressions
+
+TEST_F(PassRules, EqualChainsMergeStepByStep) {
+  const auto chain = [](const std::string& n) {
+    return Layer("slice", {"a"}, "s" + n,
+                 "slice_param { concat_dim: 0 slices { offset: 1 shape: 3 shape: 1 } }") +
+           Layer("sum", {"s" + n}, "t" + n, "sum_param { dim: 1 }") +
+           Constant("c" + n, {1}, {"3"}) + Layer("div", {"t" + n, "c" + n}, "d" + n);
+  };
+  const std::string graph = chain("1") + chain("2") + Layer("add", {"d1", "d2"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"common_subexpressions"}), 4);
+  EXPECT_EQ(Rewrites(graph, {"constant_folding", "common_subexpressions"}), 3);
+  EXPECT_EQ(Count("slice") + Count("sum") + Count("div"), 3);
+}
+
+TEST_F(PassRules, OnlyAddAndMultiplyCommute) {
+  for (const auto& [type, merged] : std::vector<std::pair<std::string, int>>{
+           {"add", 1}, {"multiply", 1}, {"sub", 0}, {"div", 0}}) {
+    const std::string graph = Layer(type, {"a", "u"}, "b") + Layer(type, {"u", "a"}, "c") +
+                              Layer("concat", {"b", "c"}, "y", "concat_param { dim: 1 }");
+    EXPECT_EQ(Rewrites(graph, {"common_subexpressions"}), merged) << type;
+  }
+}
+
+TEST_F(PassRules, OtherParametersOrWeightsAreAnotherFunction) {
+  Weights("f", {{4, 2}, {2}});
+  Weights("g", {{4, 2}, {2}});
+  EXPECT_EQ(Rewrites(Layer("inner_product", {"a"}, "f") + Layer("inner_product", {"a"}, "g") +
+                         Layer("add", {"f", "g"}, "y"),
+                     {"common_subexpressions"}),
+            0);
+  case_.weights_text.clear();
+  EXPECT_EQ(Rewrites(Layer("reshape", {"a"}, "x", "reshape_param { shape: -1 shape: 2 shape: 2 }") +
+                         Layer("softmax", {"x"}, "b", "softmax_param { dim: 1 }") +
+                         Layer("softmax", {"x"}, "c", "softmax_param { dim: 2 }") +
+                         Layer("add", {"b", "c"}, "y"),
+                     {"common_subexpressions"}),
+            0);
+}
+
+TEST_F(PassRules, LayersOfOneNameShareWeightsAndMerge) {
+  Weights("f", {{4, 2}, {2}});
+  std::string again = Layer("inner_product", {"a"}, "g");
+  again.replace(again.find("name: \"g\""), 9, "name: \"f\"");
+  EXPECT_EQ(Rewrites(Layer("inner_product", {"a"}, "f") + again + Layer("add", {"f", "g"}, "y"),
+                     {"common_subexpressions"}),
+            1);
+  EXPECT_EQ(Count("inner_product"), 1);
+}
+
+TEST_F(PassRules, EmbeddingsOfTheSameFeaturesMerge) {
+  const std::string again = R"(
+      layer_params { name: "ad2" type: "embedding_layer" bottom: "a.ids" bottom: "a.values"
+                     bottom: "a.segments" top: "a2"
+                     embedding_param { embedding_conf_path: "ad.conf" level: 0 } })";
+  EXPECT_EQ(Rewrites(again + Layer("multiply", {"a", "a2"}, "y"), {"common_subexpressions"}), 1);
+}
+
+TEST_F(PassRules, OutputsStayOutputs) {
+  const std::string both = Layer("relu", {"a"}, "b") + Layer("relu", {"a"}, "c");
+  // Two outputs: both stay, but what follows them merges.
+  EXPECT_EQ(Rewrites(both, {"common_subexpressions"}), 0);
+  const std::string inputs = case_.manifest;
+  case_.manifest = inputs + "outputs: \"b\" outputs: \"c\" outputs: \"y\"\n";
+  EXPECT_EQ(Rewrites(both + Layer("tanh", {"b"}, "d") + Layer("tanh", {"c"}, "e") +
+                         Layer("add", {"d", "e"}, "y"),
+                     {"common_subexpressions"}),
+            1);
+  EXPECT_EQ(Count("relu"), 2);
+  EXPECT_EQ(Count("tanh"), 1);
+  // The second is an output, the first is not: the first goes.
+  case_.manifest = inputs + "outputs: \"c\" outputs: \"y\"\n";
+  EXPECT_GT(
+      Rewrites(Layer("relu", {"a"}, "b") + Layer("tanh", {"b"}, "y") + Layer("relu", {"a"}, "c"),
+               {"common_subexpressions"}),
+      0);
+  EXPECT_EQ(Count("relu"), 1);
+}
+
+// --------------------------------------------------------------------------------------- dead_code
+
+TEST_F(PassRules, WhatNoOutputNeedsIsDropped) {
+  case_.manifest += "outputs: \"y\"\n";
+  EXPECT_EQ(
+      Rewrites(Layer("relu", {"a"}, "y") + Layer("relu", {"u"}, "b") + Layer("tanh", {"b"}, "c"),
+               {"dead_code"}),
+      3);  // With the user's embedding.
+  EXPECT_EQ(Rewrites(Layer("relu", {"a"}, "b") + Layer("add", {"b", "u"}, "y"), {"dead_code"}), 0);
+}
+
+// ----------------------------------------------------------------------------------- affine_chains
+
+TEST_F(PassRules, ArithmeticWithConstantsIsOneLayer) {
+  const std::string graph = Constant("m", {4}, {"0.5", "-1", "2", "3"}) +
+                            Constant("s", {1}, {"4"}) +
+                            Constant("t", {1, 4}, {"1", "2", "3", "4"}) +
+                            Layer("sub", {"a", "m"}, "b") + Layer("div", {"b", "s"}, "c") +
+                            Layer("multiply", {"t", "c"}, "d") + Layer("sub", {"t", "d"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"constant_folding", "affine_chains"}, 1e-6), 1);
+  EXPECT_EQ(steps_, std::vector<std::string>{"bn_layer"});
+  EXPECT_EQ(Rewrites(graph, {"constant_folding", "affine_chains"}, 0, /*exact=*/true), 0);
+}
+
+TEST_F(PassRules, ASubtractedMeanIsNotMultipliedOut) {
+  case_.tables["t"] = "1,500001,500002,500003,500000.5\n2,500000,500000,500000,500000\n";
+  const std::string graph = Constant("m", {1}, {"500000"}) + Constant("s", {1}, {"8"}) +
+                            Layer("sub", {"a", "m"}, "b") + Layer("multiply", {"b", "s"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"constant_folding", "affine_chains"}, 1e-7), 1);
+}
+
+TEST_F(PassRules, AffineChainsEndWhereTheyMust) {
+  const std::vector<std::string> passes = {"constant_folding", "affine_chains"};
+  const std::string c = Constant("c", {1}, {"2"});
+  // One layer alone.
+  EXPECT_EQ(Rewrites(c + Layer("multiply", {"a", "c"}, "y"), passes), 0);
+  // The value between is read twice, or an output.
+  EXPECT_EQ(Rewrites(c + Layer("multiply", {"a", "c"}, "b") + Layer("add", {"b", "c"}, "d") +
+                         Layer("multiply", {"b", "d"}, "y"),
+                     passes),
+            0);
+  const std::string inputs = case_.manifest;
+  case_.manifest = inputs + "outputs: \"b\" outputs: \"y\"\n";
+  EXPECT_EQ(
+      Rewrites(c + Layer("multiply", {"a", "c"}, "b") + Layer("add", {"b", "c"}, "y"), passes), 0);
+  case_.manifest = inputs;
+  // A division by x, by zero, and a product that leaves a float's range.
+  EXPECT_EQ(
+      Rewrites(c + Layer("multiply", {"a", "c"}, "b") + Layer("div", {"c", "b"}, "y"), passes), 0);
+  EXPECT_EQ(Rewrites(c + Constant("z", {1}, {"0"}) + Layer("add", {"a", "c"}, "b") +
+                         Layer("div", {"b", "z"}, "y"),
+                     passes),
+            0);
+  EXPECT_EQ(Rewrites(Constant("h", {1}, {"1e20"}) + Layer("multiply", {"a", "h"}, "b") +
+                         Layer("multiply", {"b", "h"}, "y"),
+                     passes),
+            0);
+  // The constant makes the tensor larger.
+  EXPECT_EQ(
+      Rewrites(Layer("reshape", {"a"}, "x", "reshape_param { shape: -1 shape: 1 shape: 4 }") +
+                   Constant("w", {2, 1}, {"1", "2"}) + c + Layer("multiply", {"x", "w"}, "b") +
+                   Layer("reshape", {"b"}, "d", "reshape_param { shape: -1 shape: 8 }") +
+                   Layer("add", {"d", "c"}, "y"),
+               passes),
+      0);
+}
+
+}  // namespace
+}  // namespace ulfd::engine
