@@ -220,6 +220,12 @@ void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, 
 // Padding is scaled, too, and stays 0.  A q that is not finite makes it NaN, which no one reads.
 void ScaleRows(const MatrixView& wk, const MatrixView& wp, const float* q, float* b) {
   int64_t done = 0;
+  if (wp.columns) {
+    for (int64_t i = 0; i < wp.n * wp.k; ++i) {
+      b[i] = (wk.data != nullptr ? wk.data[i] : 0.0f) + q[i % wp.k] * wp.data[i];
+    }
+    return;
+  }
   for (int64_t column = 0; column < wp.n; column += MatrixView::kPanel) {
     const int64_t width = column + MatrixView::kPanel <= wp.n ? wp.row_stride : wp.tail_row_stride;
     for (int64_t i = 0; i < wp.k; ++i) {
