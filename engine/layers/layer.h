@@ -136,6 +136,19 @@ struct Arity {
   static constexpr int kAny = 1 << 20;
 };
 
+// What `ulf layers NAME` says about a type beyond its summary, arity and parameters.
+struct LayerDoc {
+  absl::string_view formula;
+  absl::string_view inputs;   // One line per input: "x [rows, channels, height, width] float32".
+  absl::string_view weights;  // One line per weight; empty: none.
+  absl::string_view source;   // Where the rule comes from.
+  // An example that loads: the shape of each input without its rows ("3,8,8"), the shape of each
+  // weight ("4,3,1,1"), and the text of the layer's *_param message, if it needs one.
+  absl::Span<const absl::string_view> example_inputs;
+  absl::Span<const absl::string_view> example_weights;
+  absl::string_view example_param;
+};
+
 // One row per layer type; the loader, the docs and the tests are driven from it.
 struct LayerType {
   absl::string_view name;     // ulf.LayerParameter.type
@@ -144,6 +157,10 @@ struct LayerType {
   int param_field = 0;     // Field number of the only *_param message it may carry; 0: none.
   bool composite = false;  // true: Lower is implemented; false: Prepare is.
   ParseFn* parse = nullptr;
+  // Further published names, accepted without a notice; separated by spaces.
+  absl::string_view aliases = "";
+  int other_param_field = 0;  // A second *_param message that it may carry; 0: none.
+  bool decomposable = false;  // Not composite, but Lower gives the same result from other layers.
 };
 
 }  // namespace ulfd::engine

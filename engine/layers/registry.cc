@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/types/span.h"
 #include "engine/layers/embedding.h"
 #include "engine/layers/families.h"
@@ -18,7 +19,8 @@ std::vector<const LayerType*> SortedTypes() {
   std::vector<const LayerType*> types;
   for (absl::Span<const LayerType> family :
        {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
-        NormLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers()}) {
+        NormLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
+        PoolingLayers(), RearrangeLayers(), DetectionLayers(), SamplingLayers()}) {
     for (const LayerType& type : family) types.push_back(&type);
   }
   std::sort(types.begin(), types.end(),
@@ -77,14 +79,18 @@ absl::Status WantOwnParamOnly(const ulf::LayerParameter& param, const LayerType&
   const google::protobuf::Reflection* reflection = ulf::LayerParameter::GetReflection();
   const google::protobuf::FieldDescriptor* own =
       type.param_field == 0 ? nullptr : descriptor->FindFieldByNumber(type.param_field);
+  const google::protobuf::FieldDescriptor* other =
+      type.other_param_field == 0 ? nullptr : descriptor->FindFieldByNumber(type.other_param_field);
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const google::protobuf::FieldDescriptor* field = descriptor->field(i);
-    if (field->number() < kFirstParamField || field == own || !reflection->HasField(param, field)) {
+    if (field->number() < kFirstParamField || field == own || field == other ||
+        !reflection->HasField(param, field)) {
       continue;
     }
     return absl::InvalidArgumentError(
         absl::StrCat("has a ", field->name(), ", but ", type.name, " takes ",
-                     own == nullptr ? "no *_param message" : absl::StrCat("only ", own->name())));
+                     own == nullptr ? "no *_param message" : absl::StrCat("only ", own->name()),
+                     other == nullptr ? "" : absl::StrCat(" or ", other->name())));
   }
   return absl::OkStatus();
 }
@@ -117,8 +123,14 @@ absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& 
   const auto it = std::lower_bound(
       types.begin(), types.end(), name,
       [](const LayerType* row, absl::string_view wanted) { return row->name < wanted; });
-  if (it == types.end() || (*it)->name != name) return UnknownType(type);
-  return *it;
+  if (it != types.end() && (*it)->name == name) return *it;
+  for (const LayerType* row : types) {
+    if (row->aliases.empty()) continue;
+    for (absl::string_view alias : absl::StrSplit(row->aliases, ' ')) {
+      if (alias == name) return row;
+    }
+  }
+  return UnknownType(type);
 }
 
 absl::StatusOr<std::unique_ptr<Layer>> ParseLayer(const ParseContext& ctx) {

@@ -20,6 +20,7 @@
 #include "absl/strings/strip.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 #include "engine/weights/proto_file.h"
 
 namespace ulfd::engine {
@@ -31,9 +32,9 @@ constexpr absl::string_view kGraphNames = "graph_ulf.txt, net-parameter-conf, *.
 constexpr absl::string_view kWeightsNames[] = {"weights.pb", "dnn-model-dat", "dense.npz",
                                                "dense.txt"};
 // Types whose weights are no option; see ulf.proto.
-constexpr absl::string_view kTypesWithWeights[] = {"inner_product_layer", "inner_product_layer_ex",
-                                                   "prelu_layer",         "bn_layer",
-                                                   "dice_layer",          "gru_layer"};
+constexpr absl::string_view kTypesWithWeights[] = {
+    "inner_product_layer", "inner_product_layer_ex", "prelu_layer", "bn_layer", "dice_layer",
+    "gru_layer",           "convolution_layer"};
 
 struct CloseDirectory {
   void operator()(DIR* dir) const { closedir(dir); }
@@ -263,10 +264,29 @@ absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
   return directory;
 }
 
+namespace {
+
+// A graph may call its layers `layer`, as published prototxt does; everything behind this point
+// knows layer_params only.
+absl::Status UseLayerParams(ulf::NetParameter& net) {
+  if (net.layer().empty()) return absl::OkStatus();
+  if (!net.layer_params().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("has ", net.layer_params_size(),
+                                                   " layer_params and ", net.layer_size(),
+                                                   " layer, want one of the two spellings"));
+  }
+  net.mutable_layer_params()->Swap(net.mutable_layer());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::StatusOr<ulf::NetParameter> ReadGraph(const ModelDirectory& directory) {
   ulf::NetParameter net;
   RETURN_IF_ERROR(ContentReason(
       ReadProtoFile(directory.graph_path, ProtoFormat::kDetect, net).status(), LoadReason::kParse));
+  RETURN_IF_ERROR(
+      ContentReason(Annotate(UseLayerParams(net), directory.graph_path), LoadReason::kParse));
   if (net.layer_params_size() == 0) {
     return WithLoadReason(
         absl::InvalidArgumentError(absl::StrCat(directory.graph_path, ": the graph has no layers")),

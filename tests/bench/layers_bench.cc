@@ -122,6 +122,62 @@ void AddShapeCases(std::map<std::string, Build>& cases) {
   };
 }
 
+// Images as a ranking model has them: small, after a few layers.
+constexpr int64_t kChannels = 16, kSide = 14;
+
+Build OneImage(const std::string& type, const std::string& param = "",
+               int64_t channels = kChannels) {
+  return [=](ScratchModel& model) {
+    model.Input("x", {channels, kSide, kSide});
+    model.Layer(type, {"x"}, "y", param);
+  };
+}
+
+void AddImageCases(std::map<std::string, Build>& cases) {
+  cases["convolution_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kChannels, kSide, kSide});
+    m.Layer("convolution_layer", {"x"}, "y", "convolution_param { pad: 1 }",
+            {{32, kChannels, 3, 3}, {32}});
+  };
+  cases["max_pooling_layer"] =
+      OneImage("max_pooling_layer", "pooling_param { kernel_size: 3 stride: 2 pad: 1 }");
+  cases["transpose_layer"] =
+      OneImage("transpose_layer", "transpose_param { perm: [ 0, 2, 3, 1 ] }");
+  cases["reverse_layer"] = OneImage("reverse_layer", "reverse_param { axis: -1 }");
+  cases["reorg_layer"] = OneImage("reorg_layer");
+  cases["shuffle_channel_layer"] =
+      OneImage("shuffle_channel_layer", "shuffle_channel_param { group: 4 }");
+  cases["upsample_layer"] = OneImage("upsample_layer");
+  cases["normalize_layer"] = OneImage("normalize_layer", "norm_param { across_spatial: false }");
+  cases["spatial_transformer_layer"] =
+      OneImage("spatial_transformer_layer",
+               "spatial_transform_param { affine_transform: [ 0.9, 0.1, 0, -0.1, 0.9, 0 ] }");
+  cases["yolo_layer"] = [](ScratchModel& m) {
+    m.Input("x", {3 * 25, kSide, kSide});
+    m.Layer("yolo_layer", {"x"}, "xywh",
+            "top: \"object\" top: \"class\" yolo_param { classes: 20 }");
+  };
+  cases["prior_box_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kChannels, kSide, kSide}, /*user=*/true);
+    m.Layer("prior_box_layer", {"x"}, "y",
+            "prior_box_param { min_size: 30 aspect_ratio: 2 img_size: 300 }");
+    m.Input("z", {kWidth});
+    m.Layer("relu_layer", {"z"}, "w");
+  };
+  cases["roi_align_layer"] =
+      [](ScratchModel& m) {  // The regions: made of an input of zeros and ones.
+        m.Input("image", {kChannels, kSide, kSide}, /*user=*/true);
+        m.Input("ad", {5});
+        m.Layer("constant_layer", {}, "corners",
+                "constant_param { blob_data { shape: 1 shape: 5 data: 0 data: 1 data: 1 data: 9 "
+                "data: 8 } }");
+        m.Layer("sub_layer", {"ad", "ad"}, "zero");
+        m.Layer("add_layer", {"zero", "corners"}, "regions");
+        m.Layer("roi_align_layer", {"image", "regions"}, "y",
+                "roi_align_param { pooled_h: 3 pooled_w: 3 sampling_ratio: 2 }");
+      };
+}
+
 std::map<std::string, Build> Cases() {
   std::map<std::string, Build> cases;
   for (const char* type : {"add_layer", "sub_layer", "multiply_layer", "div_layer"}) {
@@ -135,6 +191,7 @@ std::map<std::string, Build> Cases() {
   cases["bn_layer"] = OneInput("bn_layer", "bn_param { eps: 0.001 }", 4);
   AddMatrixCases(cases);
   AddShapeCases(cases);
+  AddImageCases(cases);
   cases["embedding_layer"] = [](ScratchModel& m) {
     m.Feature("ad", kDim, 10000);
     m.Embedding({"ad"}, {"y"}, "udf_type: 0", /*user=*/false);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "engine/layers/registry.h"
 #include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
@@ -27,9 +28,9 @@ std::map<std::string, LayerCases> AllCases() {
   return all;
 }
 
-void Check(const LayerCase& layer_case, Placement placement) {
+void Check(const LayerCase& layer_case, Placement placement, Route route = Route::kOwn) {
   SCOPED_TRACE(layer_case.name());
-  const absl::StatusOr<LayerOutcome> outcome = RunLayerCase(layer_case, placement);
+  const absl::StatusOr<LayerOutcome> outcome = RunLayerCase(layer_case, placement, route);
   if (!layer_case.error().empty()) {
     EXPECT_EQ(outcome.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(std::string(outcome.status().message()), layer_case.error());
@@ -54,6 +55,22 @@ TEST_P(LayerCasesTest, AgreesWithTheReference) {
       Check(layer_case, placement);
     }
   }
+}
+
+// Layers with a kernel of their own that also lower to others: the same values and errors both ways.
+TEST(DecomposableLayers, AgreeWithTheReferenceBothWays) {
+  engine::UseOneThread();
+  int types = 0;
+  for (const engine::LayerType* type : engine::AllLayerTypes()) {
+    if (!type->decomposable) continue;
+    ++types;
+    auto cases = ReadLayerCases(absl::StrCat(ULFD_TEST_DATA "/layers/", type->name, ".textproto"));
+    ASSERT_TRUE(cases.ok()) << cases.status();
+    for (const LayerCase& layer_case : cases->cases()) {
+      Check(layer_case, Placement::kAligned, Route::kDecomposed);
+    }
+  }
+  EXPECT_GE(types, 2);
 }
 
 std::vector<std::string> TypeNames() {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gmock/gmock.h"
@@ -46,16 +47,20 @@ std::string ParseError(const std::string& text, int weights = 0) {
   return std::string(layer.status().message());
 }
 
-TEST(Registry, HasEveryTypeOfTheGuideOnce) {
+TEST(Registry, HasEveryTypeOnce) {
   std::vector<std::string> names;
   for (const LayerType* type : AllLayerTypes()) names.emplace_back(type->name);
   EXPECT_THAT(
       names,
       ElementsAre("add_layer", "batchdot_layer", "bn_layer", "broadcast_to_layer", "concat_layer",
-                  "constant_layer", "dice_layer", "div_layer", "embedding_layer", "fuse_layer",
-                  "gru_layer", "inner_product_layer", "inner_product_layer_ex", "multiply_layer",
-                  "prelu_layer", "relu_layer", "reshape_layer", "sigmoid_layer", "slice_layer",
-                  "softmax_layer", "sub_layer", "sum_layer", "tanh_layer", "where_layer"));
+                  "constant_layer", "convolution_layer", "dice_layer", "div_layer",
+                  "embedding_layer", "fuse_layer", "gru_layer", "inner_product_layer",
+                  "inner_product_layer_ex", "max_pooling_layer", "multiply_layer",
+                  "normalize_layer", "prelu_layer", "prior_box_layer", "relu_layer", "reorg_layer",
+                  "reshape_layer", "reverse_layer", "roi_align_layer", "shuffle_channel_layer",
+                  "sigmoid_layer", "slice_layer", "softmax_layer", "spatial_transformer_layer",
+                  "sub_layer", "sum_layer", "tanh_layer", "transpose_layer", "upsample_layer",
+                  "where_layer", "yolo_layer"));
 }
 
 TEST(Registry, RowsAreComplete) {
@@ -80,6 +85,41 @@ TEST(Registry, FindsTypesByNameWithoutNotice) {
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_EQ(*found, type);
     EXPECT_THAT(notices, IsEmpty());
+  }
+}
+
+// The extension operators under the names of their document.
+TEST(Registry, AcceptsPublishedNamesWithoutNotice) {
+  const std::pair<const char*, const char*> names[] = {
+      {"Reverse", "reverse_layer"},
+      {"Upsample", "upsample_layer"},
+      {"Normalize", "normalize_layer"},
+      {"Reorg", "reorg_layer"},
+      {"PassThrough", "reorg_layer"},
+      {"ROIAlign", "roi_align_layer"},
+      {"ShuffleChannel", "shuffle_channel_layer"},
+      {"Yolo", "yolo_layer"},
+      {"PriorBox", "prior_box_layer"},
+      {"SpatialTransformer", "spatial_transformer_layer"},
+      {"SpatialTransform", "spatial_transformer_layer"}};
+  for (const auto& [published, ours] : names) {
+    Notices notices;
+    const auto found = FindLayerType(published, notices);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ((*found)->name, ours);
+    EXPECT_THAT(notices, IsEmpty());
+  }
+}
+
+TEST(Registry, ExtensionOperatorsHaveTheirPublishedNumbers) {
+  const std::pair<const char*, int> numbers[] = {
+      {"reverse_param", 157}, {"upsample_param", 160},  {"norm_param", 206},
+      {"reorg_param", 155},   {"roi_align_param", 154}, {"shuffle_channel_param", 159},
+      {"yolo_param", 199},    {"prior_box_param", 203}, {"spatial_transform_param", 153}};
+  for (const auto& [name, number] : numbers) {
+    const auto* field = ulf::LayerParameter::descriptor()->FindFieldByName(name);
+    ASSERT_NE(field, nullptr) << name;
+    EXPECT_EQ(field->number(), number) << name;
   }
 }
 
@@ -136,7 +176,10 @@ TEST(Registry, RefusesParametersOfOtherTypes) {
   for (const LayerType* type : AllLayerTypes()) {
     for (int i = 0; i < descriptor->field_count(); ++i) {
       const auto* field = descriptor->field(i);
-      if (field->message_type() == nullptr || field->number() == type->param_field) continue;
+      if (field->message_type() == nullptr || field->number() == type->param_field ||
+          field->number() == type->other_param_field) {
+        continue;
+      }
       ulf::LayerParameter param;
       param.set_type(std::string(type->name));
       param.GetReflection()->MutableMessage(&param, field);

@@ -217,7 +217,8 @@ absl::StatusOr<LayerCases> ReadLayerCases(const std::string& path) {
   return cases;
 }
 
-absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement placement) {
+absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement placement,
+                                          Route route) {
   std::vector<Memory> memory;
   std::vector<engine::Weight> weights;
   for (const Array& array : layer_case.weights()) {
@@ -252,7 +253,7 @@ absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement
   engine::Notices ignored;
   ASSIGN_OR_RETURN(const engine::LayerType* type,
                    engine::FindLayerType(layer_case.layer().type(), ignored));
-  if (!type->composite) {
+  if (!type->composite && route == Route::kOwn) {
     ASSIGN_OR_RETURN(outcome.outputs, RunPrimitive(*layer, inputs, resources.tables()));
     return outcome;
   }

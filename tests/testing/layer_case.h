@@ -31,9 +31,13 @@ absl::StatusOr<LayerCases> ReadLayerCases(const std::string& path);
 // How a case's inputs lie in memory.
 enum class Placement { kAligned, kOddAddress };
 
+// Whether a layer runs by its own kernel or, if its type is decomposable, by what it lowers to.
+enum class Route { kOwn, kDecomposed };
+
 // Runs the case.  Memory is as hostile as the contract allows: exactly as large as needed, outputs
 // and scratch full of NaN, inputs at odd multiples of their element's size if asked for.
-absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement placement);
+absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement placement,
+                                          Route route = Route::kOwn);
 
 // Empty if `found` is what the case wants of output `index`; else what differs.
 std::string Difference(const LayerCase& layer_case, int index, const engine::Tensor& found);

@@ -1,0 +1,604 @@
+#!/usr/bin/python3
+"""Writes the files of tests/data/layers for the layers of images and detection heads.
+
+  make_image_cases.py --out tests/data/layers
+
+Expected values come from PyTorch and torchvision in float64 (Debian's python3-torch 1.13.1 and python3-torchvision 0.14.1
+wrote the committed files) where those have the operator, else from numpy following the published definition; never from
+our own engine.  Error texts are written by hand.  Form of a case: tests/testing/layer_case.proto.
+"""
+import argparse
+import os
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import torchvision
+
+import make_layer_cases
+
+ROWS = (1, 3, 64)
+PYTORCH = 'torch %s' % torch.__version__
+TORCHVISION = 'torchvision %s' % torchvision.__version__
+NUMPY = 'numpy, by the published definition'
+SEED = 'extension operators'
+FRAMEWORK = 'layer framework'
+
+
+def t64(a):
+    return torch.from_numpy(np.ascontiguousarray(a)).double()
+
+
+class Cases(make_layer_cases.Cases):
+    """As there, but what is expected is always given."""
+
+    def good(self, name, layer_type, inputs, expected, param='', weights=(), source=PYTORCH, **more):
+        outputs = [np.asarray(e) for e in (expected if isinstance(expected, list) else [expected])]
+        self.add(name, layer_type, inputs, param, weights, expected=outputs, source=source, tops=len(outputs), **more)
+
+    def bad(self, name, layer_type, inputs, error, param='', weights=(), source=SEED, **more):
+        self.add(name, layer_type, inputs, param, weights, error=error, source=source, ours_only=True, **more)
+
+
+def common_errors(c, t, message, x, param='', weights=(), tops=1):
+    """What every image layer refuses alike."""
+    short = t.replace('_layer', '')
+    c.bad(short + '_rejects_int32', t, [np.ones(x.shape, np.int32)], 'input 0: int32, want float32', param, weights,
+          tops=tops)
+    c.bad(short + '_rejects_rank_3', t, [x[0]], 'input 0: shape [%s], want rank 4' % ', '.join(map(str, x[0].shape)),
+          param, weights, tops=tops)
+    c.bad(short + '_rejects_foreign_param', t, [x], 'has a bn_param, but %s takes only %s' % (t, message),
+          param + ' bn_param { }', weights, tops=tops)
+
+
+def conv(c):
+    t = 'convolution_layer'
+
+    def case(name, n, chans, out, size, kernel, group=1, stride=(1, 1), pad=(0, 0, 0, 0), dilation=(1, 1), bias=True,
+             text='', **more):
+        x, w, b = c.f(n, chans, *size), c.f(out, chans // group, *kernel), c.f(out)
+        padded = F.pad(t64(x), (pad[1], pad[3], pad[0], pad[2]))
+        y = F.conv2d(padded, t64(w), t64(b) if bias else None, stride, 0, dilation, group).numpy()
+        fields = ['group: %d' % group] if group > 1 else []
+        fields += ['stride: %d stride: %d' % stride] if stride != (1, 1) else []
+        fields += [' '.join('pad: %d' % p for p in pad)] if any(pad) else []
+        fields += ['dilation: %d dilation: %d' % dilation] if dilation != (1, 1) else []
+        fields += [] if bias else ['bias_term: false']
+        param = 'convolution_param { %s }' % (text or ' '.join(fields))
+        c.good('convolution_' + name, t, [x], y, param, [w, b] if bias else [w], **more)
+
+    for n in ROWS:
+        case('3x3_%d' % n, n, 3, 4, (5, 4), (3, 3), pad=(1, 1, 1, 1))
+        case('1x1_%d' % n, n, 8, 8, (2, 3), (1, 1))
+        case('stride_2_groups_%d' % n, n, 4, 6, (5, 5), (3, 3), group=2, stride=(2, 2), pad=(1, 1, 1, 1))
+    case('depthwise', 2, 16, 16, (6, 7), (3, 3), group=16, pad=(1, 1, 1, 1))
+    case('depthwise_8_channels', 2, 8, 16, (6, 7), (3, 3), group=8)
+    case('dilated', 2, 3, 5, (9, 8), (3, 3), dilation=(2, 3), pad=(2, 3, 2, 3))
+    case('uneven_pad', 2, 3, 5, (4, 4), (3, 2), pad=(0, 1, 2, 0))
+    case('stride_does_not_divide', 1, 3, 2, (7, 8), (3, 3), stride=(2, 3))
+    case('no_bias', 3, 4, 4, (3, 3), (2, 2), bias=False)
+    case('one_by_one_image', 3, 8, 8, (1, 1), (3, 3), pad=(1, 1, 1, 1))
+    case('kernel_is_image', 3, 3, 5, (4, 6), (4, 6))
+    case('wide', 1, 128, 8, (5, 5), (3, 3), pad=(1, 1, 1, 1), tolerance=1e-4)
+    case('one_value_for_all', 1, 2, 2, (6, 6), (3, 3), stride=(2, 2), pad=(1, 1, 1, 1),
+         text='num_output: 2 kernel_size: 3 stride: 2 pad: 1')
+    c.good('convolution_zero_rows', t, [c.f(0, 2, 3, 3)], c.f(0, 2, 2, 2), '', [c.f(2, 2, 2, 2), c.f(2)])
+    x, w, b = c.f(1, 4, 5, 5), c.f(6, 4, 3, 3), c.f(6)
+    p = 'convolution_param { %s }'
+    common_errors(c, t, 'convolution_param', x, '', [w, b])
+    bad = [('a_group_that_does_not_divide', 'group: 4', [w, b],
+            'convolution_param.group: 4, want a divisor of the 6 output channels'),
+           ('group_0', 'group: 0', [w, b], 'convolution_param.group: 0, want a divisor of the 6 output channels'),
+           ('channels', 'group: 2', [w, b], 'input 0: shape [1, 4, 5, 5], want 8 channels (4 of the weight x group 2)'),
+           ('stride_0', 'stride: 0', [w, b], 'convolution_param.stride: 0, want 1 to 4096'),
+           ('a_huge_dilation', 'dilation: 5000', [w, b], 'convolution_param.dilation: 5000, want 1 to 4096'),
+           ('three_strides', 'stride: [1, 1, 1]', [w, b],
+            'convolution_param.stride: 3 values, want one, or height and width'),
+           ('three_pads', 'pad: [1, 1, 1]', [w, b],
+            'convolution_param.pad: 3 values, want one, two (height, width) or four (top, left, bottom, right)'),
+           ('an_empty_output', 'dilation: 3', [w, b], 'input 0: shape [1, 4, 5, 5], want a height of at least 7 for '
+            'kernel_size=3x3 stride=1x1 pad=0,0,0,0 dilation=3x3'),
+           ('another_kernel', 'kernel_size: 5', [w, b],
+            'weight 0: shape [6, 4, 3, 3], want kernel 5 x 5 (convolution_param.kernel_size)'),
+           ('another_num_output', 'num_output: 8', [w, b],
+            'weight 0: shape [6, 4, 3, 3], want 8 outputs (convolution_param.num_output)'),
+           ('a_flat_weight', '', [c.f(6, 36), b],
+            'weight 0: shape [6, 36], want [num_output, channels / group, kernel_h, kernel_w], none of them 0'),
+           ('a_short_bias', '', [w, c.f(5)], 'weight 1: shape [5], want 6 values (one per output channel)'),
+           ('no_bias', '', [w], '1 weight, want 2 (weight and bias; or convolution_param.bias_term: false)')]
+    for name, text, weights, error in bad:
+        c.bad('convolution_rejects_' + name, t, [x], error, p % text, weights, source=FRAMEWORK)
+    c.good('convolution_ignores_a_surplus_bias', t, [x], F.conv2d(t64(x), t64(w)).numpy(), p % 'bias_term: false', [w, b],
+           notices=['weight 1 is ignored: convolution_param.bias_term is false'])
+
+
+def pooling(c):
+    t = 'max_pooling_layer'
+    p = 'pooling_param { %s }'
+
+    def case(name, x, kernel, stride=1, pad=0, ceil=False, average=False, count=True, text=''):
+        if average:
+            y = F.avg_pool2d(t64(x), kernel, stride, pad, ceil, count).numpy()
+        else:
+            y = F.max_pool2d(t64(x), kernel, stride, pad, 1, ceil).numpy()
+        two = lambda f, v: ' '.join('%s: %d' % (f, e) for e in (v if isinstance(v, tuple) else (v,)))
+        fields = [two('kernel_size', kernel), two('stride', stride), two('pad', pad)]
+        fields += ['round_mode: CEIL'] if ceil else []
+        fields += ['pool: AVE'] if average else []
+        fields += [] if count else ['count_include_pad: false']
+        c.good('pooling_' + name, t, [x], y, p % (text or ' '.join(fields)))
+
+    for n in ROWS:
+        case('max_%d' % n, c.f(n, 2, 4, 6), 2, 2)
+        case('average_%d' % n, c.f(n, 2, 4, 6), 2, 2, average=True)
+        x = c.f(n, 3, 4, 3)
+        c.good('pooling_global_max_%d' % n, t, [x], x.max(axis=(2, 3), keepdims=True), p % 'global_pooling: true',
+               source='numpy')
+        c.good('pooling_global_average_%d' % n, t, [x], x.astype(np.float64).mean(axis=(2, 3), keepdims=True),
+               p % 'global_pooling: true pool: AVE', source='numpy')
+    case('max_overlapping_padded', c.f(2, 2, 5, 7), 3, 2, 1)
+    case('max_of_negatives_never_sees_padding', -1 - np.abs(c.f(2, 2, 5, 5)), 3, 1, 1)
+    case('max_uneven', c.f(2, 2, 6, 9), (2, 3), (1, 2), (0, 1))
+    case('max_ceil', c.f(2, 2, 6, 8), 3, 2, 0, ceil=True)
+    case('max_ceil_padded', c.f(2, 2, 5, 8), (2, 3), (2, 3), 1, ceil=True)
+    case('max_stride_beyond_kernel', c.f(2, 2, 7, 7), 2, 3)
+    case('average_padded', c.f(2, 2, 5, 7), 3, 2, 1, average=True)
+    case('average_padded_uncounted', c.f(2, 2, 5, 7), 3, 2, 1, average=True, count=False)
+    case('average_ceil_padded', c.f(2, 2, 6, 8), 3, 2, 1, ceil=True, average=True)
+    case('average_ceil_uncounted', c.f(2, 2, 6, 8), 3, 2, 1, ceil=True, average=True, count=False)
+    case('default_stride_is_1', c.f(1, 1, 4, 4), 3, text='kernel_size: 3')
+    x = c.f(1, 1, 3, 3)
+    x[0, 0, 1, 1] = np.nan
+    case('nan', x, 2)
+    c.good('pooling_zero_rows', t, [c.f(0, 2, 4, 4)], c.f(0, 2, 2, 2), p % 'kernel_size: 2 stride: 2')
+    x = c.f(1, 2, 3, 3)
+    common_errors(c, t, 'pooling_param', x, p % 'kernel_size: 2')
+    for name, text, error in (
+            ('no_kernel', '', 'pooling_param.kernel_size: none, want one value, or height and width (or global_pooling)'),
+            ('kernel_0', 'kernel_size: 0', 'pooling_param.kernel_size: 0, want 1 to 4096'),
+            ('stride_0', 'kernel_size: 2 stride: 0', 'pooling_param.stride: 0, want 1 to 4096'),
+            ('a_window_of_padding', 'kernel_size: 2 pad: 2',
+             "pooling_param.pad: 2, want less than the window's 2 (a window of padding alone has no value)"),
+            ('an_empty_output', 'kernel_size: 2 kernel_size: 4',
+             'input 0: shape [1, 2, 3, 3], want a width of at least 4 for kernel_size=2x4 stride=1x1 pad=0,0,0,0'),
+            ('global_with_kernel', 'kernel_size: 2 global_pooling: true', 'pooling_param.global_pooling: true, want no '
+             'kernel_size, stride, pad or round_mode beside it'),
+            ('a_divisor_of_max', 'kernel_size: 2 count_include_pad: false',
+             'pooling_param.count_include_pad: set, but only pool: AVE has a divisor')):
+        c.bad('pooling_rejects_' + name, t, [x], error, p % text, source=FRAMEWORK)
+
+
+def transpose(c):
+    t = 'transpose_layer'
+    p = lambda *perm: 'transpose_param { perm: [%s] }' % ', '.join(map(str, perm))
+    for n in ROWS:
+        x = c.f(n, 3, 4)
+        c.good('transpose_last_two_%d' % n, t, [x], x.transpose(0, 2, 1), p(0, 2, 1), source='numpy')
+        x = c.f(n, 2, 2, 3)
+        c.good('transpose_nhwc_%d' % n, t, [x], x.transpose(0, 2, 3, 1), p(0, 2, 3, 1), source='numpy')
+    for perm in ((1, 0), (2, 0, 1), (3, 2, 1, 0), (0, 3, 5, 1, 2, 4), (0, 1, 2)):
+        x = c.f(*(2 + k % 3 for k in range(len(perm))))
+        c.good('transpose_' + '_'.join(map(str, perm)), t, [x], x.transpose(perm), p(*perm), source='numpy')
+    x = np.arange(12, dtype=np.int64).reshape(3, 4)
+    c.good('transpose_int64', t, [x], x.T, p(1, 0), source='numpy')
+    c.good('transpose_zero_rows', t, [c.f(0, 3)], c.f(3, 0), p(1, 0), source='numpy')
+    for name, text, error in (
+            ('no_perm', '', 'transpose_param.perm: empty, want an axis for each axis'),
+            ('an_axis_twice', 'perm: [0, 0]', 'transpose_param.perm: [0, 0], want each of 0 to 1 once'),
+            ('a_negative_axis', 'perm: [0, -1]', 'transpose_param.perm: [0, -1], want each of 0 to 1 once'),
+            ('another_rank', 'perm: [0, 2, 1]', 'input 0: shape [2, 3], want rank 3 for transpose_param.perm [0, 2, 1]')):
+        c.bad('transpose_rejects_' + name, t, [c.f(2, 3)], error, 'transpose_param { %s }' % text, source=NUMPY)
+
+
+def reverse(c):
+    t = 'reverse_layer'
+    p = lambda *axes: 'reverse_param { %s }' % ' '.join('axis: %d' % a for a in axes)
+    c.good('reverse_of_the_document', t, [np.float32([1, 2, 3])], np.float32([3, 2, 1]), p(0), source=SEED)
+    for n in ROWS:
+        x = c.f(n, 2, 3)
+        for axes in ((1,), (2,), (-1,), (1, -1), (0,), (0, 1, 2)):
+            c.good('reverse_%s_%d' % ('_'.join(map(str, axes)).replace('-', 'last_'), n), t, [x],
+                   np.flip(x, axes), p(*axes), source='numpy')
+    x = np.arange(6, dtype=np.int64).reshape(2, 3)
+    c.good('reverse_int64', t, [x], x[:, ::-1], p(1), source='numpy', alias='Reverse')
+    c.good('reverse_zero_rows', t, [c.f(0, 3)], c.f(0, 3), p(1), source='numpy')
+    x = c.f(2, 3)
+    c.bad('reverse_rejects_no_axis', t, [x], 'reverse_param.axis: none, want at least one', p())
+    c.bad('reverse_rejects_axis_2', t, [x], 'reverse_param.axis: 2, want -2 to 1 for input 0: shape [2, 3]', p(2))
+    c.bad('reverse_rejects_axis_minus_3', t, [x], 'reverse_param.axis: -3, want -2 to 1 for input 0: shape [2, 3]', p(-3))
+    c.bad('reverse_rejects_an_axis_twice', t, [x], 'reverse_param.axis: -1 is axis 1 a second time', p(1, -1))
+
+
+def reorg(c):
+    t = 'reorg_layer'
+
+    def forward(x, s):  # pixel_unshuffle has the channels of x outermost, the published operator the places.
+        n, ch, h, w = x.shape
+        y = F.pixel_unshuffle(t64(x), s).reshape(n, ch, s * s, h // s, w // s)
+        return y.transpose(1, 2).reshape(n, ch * s * s, h // s, w // s).numpy()
+
+    def backward(x, s):
+        n, ch, h, w = x.shape
+        y = t64(x).reshape(n, s * s, ch // (s * s), h, w).transpose(1, 2).reshape(n, ch, h, w)
+        return F.pixel_shuffle(y, s).numpy()
+
+    for n in ROWS:
+        x = c.f(n, 2, 4, 6)
+        c.good('reorg_%d' % n, t, [x], forward(x, 2), 'reorg_param { stride: 2 }')
+        x = c.f(n, 8, 2, 1)
+        c.good('reorg_reverse_%d' % n, t, [x], backward(x, 2), 'reorg_param { stride: 2 reverse: true }')
+    x = c.f(2, 3, 6, 3)
+    c.good('reorg_stride_3', t, [x], forward(x, 3), 'reorg_param { stride: 3 }', alias='PassThrough')
+    x = c.f(2, 18, 2, 3)
+    c.good('reorg_reverse_stride_3', t, [x], backward(x, 3), 'reorg_param { stride: 3 reverse: true }', alias='Reorg')
+    x = c.f(2, 3, 2, 2)
+    c.good('reorg_stride_1', t, [x], x, 'reorg_param { stride: 1 }')
+    c.good('reorg_zero_rows', t, [c.f(0, 1, 2, 2)], c.f(0, 4, 1, 1), '')
+    common_errors(c, t, 'reorg_param', x)
+    x = c.f(1, 6, 4, 5)
+    c.bad('reorg_rejects_a_stride_that_does_not_divide_the_width', t, [x],
+          'input 0: shape [1, 6, 4, 5], want width that 2 divides (reorg_param.stride 2)')
+    c.bad('reorg_rejects_a_stride_that_does_not_divide_the_height', t, [x],
+          'input 0: shape [1, 6, 4, 5], want height that 3 divides (reorg_param.stride 3)', 'reorg_param { stride: 3 }')
+    c.bad('reorg_rejects_channels', t, [x],
+          'input 0: shape [1, 6, 4, 5], want channels that 4 divides (reorg_param.stride 2, reverse)',
+          'reorg_param { reverse: true }')
+    c.bad('reorg_rejects_stride_0', t, [x], 'reorg_param.stride: 0, want 1 to 4096', 'reorg_param { stride: 0 }')
+
+
+def shuffle(c):
+    t = 'shuffle_channel_layer'
+    p = 'shuffle_channel_param { group: %d }'
+    x = c.f(1, 4, 2, 2)
+    c.good('shuffle_channel_of_the_document', t, [x], x[:, [0, 2, 1, 3]], p % 2, source=SEED)
+    for n in ROWS:
+        x = c.f(n, 6, 2, 2)
+        for group in (1, 2, 3, 6):
+            c.good('shuffle_channel_%d_%d' % (group, n), t, [x], F.channel_shuffle(t64(x), group).numpy(), p % group)
+    x = c.f(2, 6)
+    c.good('shuffle_channel_rank_2', t, [x], x.reshape(2, 3, 2).transpose(0, 2, 1).reshape(2, 6), p % 3, source='numpy',
+           alias='ShuffleChannel')
+    x = np.arange(12, dtype=np.int64).reshape(2, 6)
+    c.good('shuffle_channel_int64', t, [x], x.reshape(2, 3, 2).transpose(0, 2, 1).reshape(2, 6), p % 3, source='numpy')
+    c.good('shuffle_channel_zero_rows', t, [c.f(0, 4, 2)], c.f(0, 4, 2), p % 2, source='numpy')
+    x = c.f(1, 6, 2, 2)
+    c.bad('shuffle_channel_rejects_a_group_that_does_not_divide', t, [x],
+          'input 0: shape [1, 6, 2, 2], want channels that 4 divides (shuffle_channel_param.group)', p % 4)
+    c.bad('shuffle_channel_rejects_group_0', t, [x], 'shuffle_channel_param.group: 0, want 1 or more', p % 0)
+    c.bad('shuffle_channel_rejects_rank_1', t, [x.reshape(-1)], 'input 0: shape [24], want rank 2 or more', p % 2)
+
+
+def upsample(c):
+    t = 'upsample_layer'
+    p = 'upsample_param { %s }'
+    big = lambda x, h, w, scale=1: (F.interpolate(t64(x), scale_factor=(h, w), mode='nearest') * scale).numpy()
+    for n in ROWS:
+        x = c.f(n, 2, 2, 3)
+        c.good('upsample_%d' % n, t, [x], big(x, 2, 2), p % 'scale: 1 stride: 2')
+    x = c.f(2, 2, 2, 3)
+    c.good('upsample_default', t, [x], big(x, 2, 2), '', alias='Upsample')
+    c.good('upsample_scale', t, [x], big(x, 3, 3, 0.5), p % 'scale: 0.5 stride: 3')
+    c.good('upsample_uneven', t, [x], big(x, 1, 4), p % 'stride_h: 1 stride_w: 4')
+    c.good('upsample_one_side', t, [x], big(x, 3, 1), p % 'stride: 3 stride_w: 1')
+    c.good('upsample_zero_rows', t, [c.f(0, 1, 2, 2)], c.f(0, 1, 4, 4), '')
+    common_errors(c, t, 'upsample_param', x)
+    c.bad('upsample_rejects_stride_0', t, [x], 'upsample_param.stride: 0, want 1 to 4096', p % 'stride: 0')
+    c.bad('upsample_rejects_a_negative_stride_w', t, [x], 'upsample_param.stride_w: -1, want 1 to 4096',
+          p % 'stride_w: -1')
+
+
+def normalize(c):
+    t = 'normalize_layer'
+    p = 'norm_param { %s }'
+
+    def norm(x, across, scale, eps=1e-10):
+        x = x.astype(np.float64)
+        total = (x * x).sum(axis=(1, 2, 3) if across else 1, keepdims=True)
+        return x / np.sqrt(total + eps) * np.asarray(scale, np.float64).reshape(1, -1, 1, 1)
+
+    for n in ROWS:
+        x, s = c.f(n, 3, 2, 3), c.f(3)
+        c.good('normalize_across_spatial_%d' % n, t, [x], norm(x, True, [1]), '', source=NUMPY)
+        c.good('normalize_channels_%d' % n, t, [x], norm(x, False, s), p % 'across_spatial: false channel_shared: false',
+               [s], source=NUMPY)
+    x, s = c.f(2, 5, 3, 3), c.f(5)
+    y = F.normalize(t64(x), dim=1, eps=1e-12).numpy()
+    c.good('normalize_as_torch', t, [x], y, p % 'across_spatial: false', alias='Normalize')
+    c.good('normalize_filler', t, [x], norm(x, False, [20]),
+           p % 'across_spatial: false scale_filler { type: "constant" value: 20 } channel_shared: false', source=NUMPY)
+    c.good('normalize_shared_weight', t, [x], norm(x, True, [3]), '', [np.float32([3])], source=NUMPY)
+    c.good('normalize_across_spatial_per_channel', t, [x], norm(x, True, s), p % 'channel_shared: false', [s], source=NUMPY)
+    c.good('normalize_eps', t, [x], norm(x, False, [1], 0.5), p % 'across_spatial: false eps: 0.5', source=NUMPY)
+    c.good('normalize_zeros', t, [x * 0], x * 0, '', source=NUMPY)
+    c.good('normalize_large', t, [x * np.float32(1e25)], norm(x, False, [1]), p % 'across_spatial: false', source=NUMPY)
+    c.good('normalize_zero_rows', t, [c.f(0, 3, 2, 2)], c.f(0, 3, 2, 2), '', source=NUMPY)
+    x = c.f(1, 3, 2, 2)
+    common_errors(c, t, 'norm_param', x)
+    c.bad('normalize_rejects_a_negative_eps', t, [x], 'norm_param.eps: -1, want 0 or more', p % 'eps: -1')
+    c.bad('normalize_rejects_a_random_filler', t, [x],
+          'norm_param.scale_filler.type: "gaussian", want "constant" (or a weight)',
+          p % 'scale_filler { type: "gaussian" }')
+    c.bad('normalize_rejects_a_vector_for_all', t, [x],
+          'weight 0: shape [3], want one value (norm_param.channel_shared)', '', [c.f(3)])
+    c.bad('normalize_rejects_another_scale', t, [x], 'input 0: shape [1, 3, 2, 2], want 4 channels (the size of weight 0)',
+          p % 'channel_shared: false', [c.f(4)])
+
+
+def yolo(c):
+    t = 'yolo_layer'
+
+    def head(x, boxes, coords, classes, softmax=False, background=False):
+        n, _, h, w = x.shape
+        v = t64(x).reshape(n, boxes, coords + 1 + classes, h, w)
+        xy, wh = torch.sigmoid(v[:, :, :2]), v[:, :, 2:coords]
+        obj, cls = v[:, :, coords:coords + 1], v[:, :, coords + 1:]
+        if softmax and background:
+            both = torch.softmax(v[:, :, coords:], 2)
+            obj, cls = both[:, :, :1], both[:, :, 1:]
+        else:
+            obj = obj if background else torch.sigmoid(obj)
+            cls = torch.softmax(cls, 2) if softmax else torch.sigmoid(cls)
+        flat = lambda a: a.reshape(n, -1, h, w).numpy()
+        return [flat(torch.cat([xy, wh], 2)), flat(obj), flat(cls)]
+
+    p = 'yolo_param { boxes: %d coords: %d classes: %d yolo_version: "%s" %s }'
+    for n in ROWS:
+        x = c.f(n, 2 * 8, 2, 2)
+        c.good('yolo_v3_%d' % n, t, [x], head(x, 2, 4, 3), p % (2, 4, 3, 'V3', ''))
+        c.good('yolo_v2_softmax_%d' % n, t, [x], head(x, 2, 4, 3, softmax=True), p % (2, 4, 3, 'V2', 'softmax: true'))
+        c.good('yolo_v2_softmax_background_%d' % n, t, [x], head(x, 2, 4, 3, True, True),
+               p % (2, 4, 3, 'V2', 'softmax: true background: true'))
+    x = 3 * c.f(2, 5 * 11, 3, 3)
+    c.good('yolo_v2', t, [x], head(x, 5, 4, 6), p % (5, 4, 6, 'V2', ''), alias='Yolo')
+    c.good('yolo_v2_background', t, [x], head(x, 5, 4, 6, background=True), p % (5, 4, 6, 'V2', 'background: true'))
+    c.good('yolo_v3_softmax_has_no_effect', t, [x], head(x, 5, 4, 6), p % (5, 4, 6, 'V3', 'softmax: true'),
+           notices=['yolo_param.softmax has no effect on V3: every class gets a sigmoid'])
+    x = c.f(1, 255, 1, 2)
+    c.good('yolo_defaults', t, [x], head(x, 3, 4, 80), '')
+    x = 100 * c.f(2, 7, 2, 2)
+    c.good('yolo_large_logits', t, [x], head(x, 1, 2, 4, softmax=True), p % (1, 2, 4, 'V2', 'softmax: true'))
+    c.good('yolo_zero_rows', t, [c.f(0, 8, 2, 2)], [c.f(0, 4, 2, 2), c.f(0, 1, 2, 2), c.f(0, 3, 2, 2)],
+           p % (1, 4, 3, 'V3', ''))
+    common_errors(c, t, 'yolo_param', x, p % (1, 2, 4, 'V3', ''), tops=3)
+    x = c.f(1, 254, 2, 2)
+    c.bad('yolo_rejects_a_channel_count_that_does_not_match', t, [x],
+          'input 0: shape [1, 254, 2, 2], want 255 channels (3 boxes x (4 coords + 1 + 80 classes))', tops=3)
+    c.bad('yolo_rejects_one_top', t, [x], '1 top, want 3')
+    for name, text, error in (
+            ('no_boxes', 'boxes: 0', 'yolo_param.boxes: 0, want 1 to 65536'),
+            ('one_coordinate', 'coords: 1', 'yolo_param.coords: 1, want 2 to 65536'),
+            ('negative_classes', 'classes: -1', 'yolo_param.classes: -1, want 1 to 65536'),
+            ('another_version', 'yolo_version: "V5"', 'yolo_param.yolo_version: "V5", want "V2" or "V3"'),
+            ('a_softmax_tree', 'softmaxtree: true',
+             'yolo_param.softmaxtree: true, want false (the published format names it without a definition)')):
+        c.bad('yolo_rejects_' + name, t, [x], error, 'yolo_param { %s }' % text, tops=3)
+
+
+def prior_box(c):
+    t = 'prior_box_layer'
+
+    def boxes(h, w, image, mins, maxs=(), ratios=(), flip=True, clip=False, variances=(0.1,), step=None, offset=0.5):
+        """Box by box, as the definition puts it."""
+        all_ratios = [1.0]
+        for r in ratios:
+            for v in ([r, 1.0 / r] if flip else [r]):
+                if not any(abs(v - known) < 1e-6 for known in all_ratios):
+                    all_ratios.append(v)
+        ih, iw = image
+        sh, sw = step or (ih / h, iw / w)
+        out = []
+        for y in range(h):
+            for x in range(w):
+                cx, cy = (x + offset) * sw, (y + offset) * sh
+                for k, m in enumerate(mins):
+                    sizes = [(m, m)]
+                    if maxs:
+                        sizes.append((np.sqrt(m * maxs[k]),) * 2)
+                    sizes += [(m * np.sqrt(r), m / np.sqrt(r)) for r in all_ratios[1:]]
+                    for bw, bh in sizes:
+                        out += [(cx - bw / 2) / iw, (cy - bh / 2) / ih, (cx + bw / 2) / iw, (cy + bh / 2) / ih]
+        out = np.clip(out, 0, 1) if clip else np.array(out)
+        var = np.tile(np.float32(variances) if len(variances) == 4 else np.float32(list(variances) * 4), len(out) // 4)
+        return np.stack([out, var])[None]
+
+    p = 'prior_box_param { %s }'
+    for n in ROWS:
+        x, im = c.f(n, 2, 2, 3), c.f(n, 1, 8, 12)
+        c.good('prior_box_%d' % n, t, [x, im], boxes(2, 3, (8, 12), [4], [6], [2]),
+               p % 'min_size: 4 max_size: 6 aspect_ratio: 2', source=NUMPY)
+    x, im = c.f(1, 2, 2, 2), c.f(1, 3, 9, 9)
+    sample = ('min_size: 162.0 max_size: 213.0 aspect_ratio: 2 aspect_ratio: 3 flip: true clip: false variance: 0.1 '
+              'variance: 0.1 variance: 0.2 variance: 0.2 img_size: 300 step: 64 offset: 0.5')
+    want = boxes(2, 2, (300, 300), [162], [213], [2, 3], variances=(0.1, 0.1, 0.2, 0.2), step=(64, 64))
+    assert want.shape == (1, 2, 2 * 2 * 6 * 4)  # The document's num_priors: 6.
+    c.good('prior_box_of_the_document', t, [x, im[:, :, :4, :4]], want, p % sample, source=SEED, alias='PriorBox')
+    c.good('prior_box_one_bottom', t, [x], want, p % sample, source=NUMPY)
+    c.good('prior_box_two_sizes', t, [x, im[:, :, :9, :7]], boxes(2, 2, (9, 7), [2, 3], [4, 6], [2, 3]),
+           p % 'min_size: [2, 3] max_size: [4, 6] aspect_ratio: [2, 3]', source=NUMPY)
+    c.good('prior_box_no_flip_clip', t, [x, im[:, :, :9, :7]], boxes(2, 2, (9, 7), [5], [], [2, 2, 1], False, True, (0.3,)),
+           p % 'min_size: 5 aspect_ratio: [2, 2, 1] flip: false clip: true variance: 0.3', source=NUMPY)
+    c.good('prior_box_flip_duplicates', t, [x, im[:, :, :9, :7]], boxes(2, 2, (9, 7), [5], [], [2, 0.5, 3]),
+           p % 'min_size: 5 aspect_ratio: [2, 0.5, 3]', source=NUMPY)
+    c.good('prior_box_sides', t, [x], boxes(2, 2, (20, 10), [5], step=(7, 3), offset=0.25),
+           p % 'min_size: 5 img_h: 20 img_w: 10 step_h: 7 step_w: 3 offset: 0.25', source=NUMPY)
+    c.bad('prior_box_rejects_int32', t, [x, np.ones((1, 1, 2, 2), np.int32)], 'input 1: int32, want float32',
+          p % 'min_size: 1')
+    c.bad('prior_box_rejects_rank_3', t, [x[0], im], 'input 0: shape [2, 2, 2], want rank 4', p % 'min_size: 1')
+    for name, text, error in (
+            ('no_min_size', 'max_size: 3', 'prior_box_param.min_size: none, want at least one'),
+            ('min_size_0', 'min_size: 0', 'prior_box_param.min_size: 0, want above 0'),
+            ('a_max_size_per_min_size', 'min_size: [1, 2] max_size: 3',
+             'prior_box_param.max_size: 1 values, want none or 2, one per min_size'),
+            ('a_small_max_size', 'min_size: 4 max_size: 3', 'prior_box_param.max_size: 3, want above its min_size 4'),
+            ('a_negative_ratio', 'min_size: 4 aspect_ratio: -1', 'prior_box_param.aspect_ratio: -1, want above 0'),
+            ('two_variances', 'min_size: 4 variance: [0.1, 0.2]',
+             'prior_box_param.variance: 2 values, want none, 1 or 4'),
+            ('size_and_sides', 'min_size: 4 img_size: 3 img_h: 3',
+             'prior_box_param.img_size: set, want no img_h or img_w beside it'),
+            ('one_side', 'min_size: 4 img_h: 3', 'prior_box_param.img_w: not set, want both img_h and img_w or none'),
+            ('an_image_of_0', 'min_size: 4 img_size: 0', 'prior_box_param.img_size: 0, want 1 or more'),
+            ('step_0', 'min_size: 4 step: 0', 'prior_box_param.step: not above 0, want a number of pixels'),
+            ('two_steps', 'min_size: 4 step: 3 step_w: 3',
+             'prior_box_param.step: set, want no step_h or step_w beside it'),
+            ('one_step', 'min_size: 4 step_w: 3', 'prior_box_param.step_h: not set, want both step_h and step_w or none')):
+        c.bad('prior_box_rejects_' + name, t, [x, im[:, :, :3, :3]], error, p % text)
+    c.bad('prior_box_rejects_no_image', t, [x],
+          '1 bottom, want 2 (features and image) or prior_box_param.img_size', p % 'min_size: 3')
+
+
+def roi_align(c):
+    t = 'roi_align_layer'
+    p = 'roi_align_param { pooled_h: %d pooled_w: %d %s }'
+
+    def align(x, rois, h, w, scale=1.0, ratio=-1, mode=0):
+        rois = t64(rois).clone()
+        rois[:, 3:] += mode
+        return torchvision.ops.roi_align(t64(x), rois, (h, w), scale, ratio, False).numpy()
+
+    for n in ROWS:
+        x = c.f(n, 2, 4, 5)
+        corners = c.rng.uniform(0, 3, (n, 2, 2))
+        rois = np.concatenate([np.arange(n)[:, None], corners.min(1), corners.max(1) + 1], 1).astype(np.float32)
+        c.good('roi_align_%d' % n, t, [x, rois], align(x, rois, 2, 2, 1.0, 2), p % (2, 2, 'sampling_ratio: 2'),
+               source=TORCHVISION)
+    x = c.f(2, 3, 6, 8)
+    rois = np.float32([[0, 1, 1, 5, 4], [1, 0, 0, 7, 5], [1, 2.3, 1.7, 3.1, 5.9], [0, -2, -1, 3, 2], [0, 6, 4, 12, 9],
+                       [1, 3, 3, 3, 3], [0, 5, 4, 2, 1]])
+    c.good('roi_align_adaptive', t, [x, rois], align(x, rois, 2, 3), p % (2, 3, ''), source=TORCHVISION, alias='ROIAlign')
+    c.good('roi_align_one_cell', t, [x, rois], align(x, rois, 1, 1, 1.0, 3), p % (1, 1, 'sampling_ratio: 3'),
+           source=TORCHVISION)
+    c.good('roi_align_end_mode_1', t, [x, rois], align(x, rois, 2, 2, 1.0, 2, 1),
+           p % (2, 2, 'sampling_ratio: 2 roi_end_mode: 1'), source=TORCHVISION)
+    big = rois * np.float32([1, 16, 16, 16, 16])
+    c.good('roi_align_scale', t, [x, big], align(x, big, 3, 3, 1 / 16), p % (3, 3, 'spatial_scale: 0.0625'),
+           source=TORCHVISION)
+    c.good('roi_align_scale_end_mode_1', t, [x, big], align(x, big, 3, 3, 1 / 16, 2, 1),
+           p % (3, 3, 'spatial_scale: 0.0625 sampling_ratio: 2 roi_end_mode: 1'), source=TORCHVISION)
+    c.good('roi_align_rank_4_regions', t, [x, rois.reshape(-1, 5, 1, 1)], align(x, rois, 2, 3), p % (2, 3, ''),
+           source=TORCHVISION)
+    wide = np.float32([[0, -300000, 1, 300000, 4]])
+    c.good('roi_align_far_beyond_the_image', t, [x[:1], wide], align(x[:1], wide, 1, 3), p % (1, 3, ''),
+           source=TORCHVISION)
+    c.good('roi_align_no_regions', t, [x, c.f(0, 5)], c.f(0, 3, 2, 2), p % (2, 2, ''), source=TORCHVISION)
+    one = np.float32([[0, 0, 0, 1, 1]])
+    c.bad('roi_align_rejects_int32', t, [x, one.astype(np.int32)], 'input 1: int32, want float32', p % (2, 2, ''))
+    c.bad('roi_align_rejects_rank_3', t, [x[0], one], 'input 0: shape [3, 6, 8], want rank 4', p % (2, 2, ''))
+    c.bad('roi_align_rejects_four_numbers', t, [x, one[:, :4]],
+          'input 1: shape [1, 4], want [regions, 5]: row of the features, x1, y1, x2, y2', p % (2, 2, ''))
+    c.bad('roi_align_rejects_no_size', t, [x, one], 'roi_align_param.pooled_h: 0, want 1 to 4096')
+    c.bad('roi_align_rejects_scale_0', t, [x, one], 'roi_align_param.spatial_scale: 0, want above 0',
+          p % (2, 2, 'spatial_scale: 0'))
+    c.bad('roi_align_rejects_another_mode', t, [x, one], 'roi_align_param.roi_end_mode: 3, want 0 or 1',
+          p % (2, 2, 'roi_end_mode: 3'))
+    for name, row, error in (
+            ('a_region_outside_the_image', [0, 9, 1, 12, 3],
+             'input 1: region 1 (0, 9, 1, 12, 3): lies outside the image of 6 x 8 places'),
+            ('a_region_above_the_image', [0, 1, -9, 2, -8],
+             'input 1: region 1 (0, 1, -9, 2, -8): lies outside the image of 6 x 8 places'),
+            ('a_row_that_is_not_there', [2, 1, 1, 2, 2],
+             'input 1: region 1 (2, 1, 1, 2, 2): its first number, want a row of the features (0 to 1)'),
+            ('half_a_row', [0.5, 1, 1, 2, 2],
+             'input 1: region 1 (0.5, 1, 1, 2, 2): its first number, want a row of the features (0 to 1)'),
+            ('nan', [0, np.nan, 1, 2, 2], 'input 1: region 1 (0, nan, 1, 2, 2): want numbers below 1e9'),
+            ('infinity', [0, 1, 1, np.inf, 2], 'input 1: region 1 (0, 1, 1, inf, 2): want numbers below 1e9')):
+        c.bad('roi_align_rejects_' + name, t, [x, np.concatenate([one, np.float32([row])])], error, p % (2, 2, ''))
+
+
+def spatial_transformer(c):
+    t = 'spatial_transformer_layer'
+
+    def document(image, theta, h, w, border):
+        """The document's loops, with the bracket and the abs put right, and border_value outside."""
+        ch, H, W = image.shape
+        out = np.zeros((ch, h, w))
+        for i in range(h * w):
+            grid = np.array([(i // w) * 1.0 / h * 2 - 1, (i % w) * 1.0 / w * 2 - 1, 1])
+            px, py = np.asarray(theta, np.float64).reshape(2, 3) @ grid
+            x, y = (px + 1) / 2 * H, (py + 1) / 2 * W
+            for m in range(int(np.floor(x)), int(np.ceil(x)) + 1):
+                for n in range(int(np.floor(y)), int(np.ceil(y)) + 1):
+                    inside = 0 <= m < H and 0 <= n < W
+                    out[:, i // w, i % w] += (1 - abs(x - m)) * (1 - abs(y - n)) * (image[:, m, n] if inside else border)
+        return out
+
+    def by_torch(x, theta, h, w):
+        H, W = x.shape[2:]
+        u, v = np.meshgrid(np.arange(h) / h * 2 - 1, np.arange(w) / w * 2 - 1, indexing='ij')
+        grid = np.stack([u, v, np.ones_like(u)], -1) @ theta.reshape(-1, 1, 2, 3).transpose(0, 1, 3, 2)
+        # grid_sample wants (across, down) and puts places half a place further.
+        both = np.stack([grid[..., 1] + 1 / W, grid[..., 0] + 1 / H], -1)
+        return F.grid_sample(t64(x), t64(both), 'bilinear', 'zeros', False).numpy()
+
+    thetas = lambda n: (np.float32([1, 0, 0, 0, 1, 0]) + 0.4 * c.f(n, 6)).astype(np.float32)
+    values = lambda theta: ' '.join('affine_transform: %r' % float(v) for v in theta)
+    p = 'spatial_transform_param { %s }'
+    for n in ROWS:
+        x, theta = c.f(n, 2, 4, 5), thetas(n)
+        want = by_torch(x, theta.astype(np.float64), 3, 4)
+        ours = np.stack([document(a.astype(np.float64), b, 3, 4, 0.0) for a, b in zip(x, theta)])
+        assert np.abs(want - ours).max() < 1e-12  # The two references agree.
+        c.good('spatial_transformer_theta_input_%d' % n, t, [x, theta], want, p % 'output_h: 3 output_w: 4')
+        fixed = thetas(1)
+        want = by_torch(x, np.repeat(fixed, n, 0).astype(np.float64), 4, 5)
+        c.good('spatial_transformer_fixed_theta_%d' % n, t, [x], want, p % values(fixed[0]), alias='SpatialTransformer')
+    x, theta = c.f(2, 2, 4, 5), thetas(2)
+    c.good('spatial_transformer_border', t, [x, theta],
+           np.stack([document(a.astype(np.float64), b, 4, 5, -2.5) for a, b in zip(x, theta)]),
+           p % 'border_value: -2.5', source=NUMPY)
+    c.good('spatial_transformer_identity', t, [x], x, p % values([1, 0, 0, 0, 1, 0]), source=NUMPY)
+    c.good('spatial_transformer_all_outside', t, [x], np.full(x.shape, 7.0), p % (values([1, 0, 9, 0, 1, 9]) +
+                                                                                  ' border_value: 7'), source=NUMPY)
+    c.good('spatial_transformer_nan_and_infinite_theta', t, [x, np.float32([[np.nan] * 6, [np.inf] * 6])], x * 0, p % '',
+           source=NUMPY)
+    three = thetas(3)
+    c.good('spatial_transformer_one_image_three_thetas', t, [x[:1], three],
+           by_torch(np.repeat(x[:1], 3, 0), three.astype(np.float64), 4, 5), '')
+    c.good('spatial_transformer_one_theta_two_images', t, [x, three[:1]],
+           by_torch(x, np.repeat(three[:1], 2, 0).astype(np.float64), 4, 5), '')
+    # The document's own sample: four elements fixed, the last column is the second bottom.
+    rest = np.float32([[0.1, -0.2], [0.3, 0.05]])
+    full = np.array([[-0.129, 0.626, r[0], 0.344, 0.157, r[1]] for r in rest.astype(np.float64)])
+    st = 'st_param { to_compute_dU: false theta_1_1: -0.129 theta_1_2: 0.626 theta_2_1: 0.344 theta_2_2: 0.157 }'
+    c.good('spatial_transformer_of_the_document', t, [x, rest], by_torch(x, full, 4, 5), st)
+    c.good('spatial_transformer_st_size', t, [x, rest], by_torch(x, full, 2, 3), st.replace('{', '{ output_H: 2 output_W: 3'))
+    c.good('spatial_transformer_rank_4_theta', t, [x, theta.reshape(2, 6, 1, 1)],
+           by_torch(x, theta.astype(np.float64), 4, 5), '')
+    for name, inputs, text, error in (
+            ('a_short_affine_transform', [x], p % values([1, 0, 0, 0]), 'spatial_transform_param.affine_transform: 4 values, '
+             'want 6 (or none, and theta as the second bottom)'),
+            ('no_theta', [x], '', '1 bottom, want 2: theta is not fixed, its 6 free elements are the second'),
+            ('two_thetas', [x, theta], p % values([1, 0, 0, 0, 1, 0]), '2 bottoms, want 1: all of theta is fixed'),
+            ('theta_of_another_size', [x, theta[:, :4]], '', 'input 1: shape [2, 4], want [rows, 6] (theta)'),
+            ('theta_of_the_free_elements', [x, theta], st, 'input 1: shape [2, 6], want [rows, 2] (theta)'),
+            ('theta_of_other_rows', [x, three], '',
+             "input 1: shape [3, 6], want 1 row or as many as input 0's shape [2, 2, 4, 5]"),
+            ('both_messages', [x, rest], st + ' ' + p % '',
+             'has a spatial_transform_param and an st_param, want one of them'),
+            ('another_sampler', [x, rest], 'st_param { sampler_type: "nearest" }',
+             'st_param.sampler_type: "nearest", want "bilinear"'),
+            ('another_transform', [x, rest], 'st_param { transform_type: "tps" }',
+             'st_param.transform_type: "tps", want "affine"'),
+            ('a_huge_output', [x, theta], p % 'output_h: 5000', 'spatial_transform_param.output_h: 5000, want 0 to 4096'),
+            ('a_foreign_param', [x, theta], 'bn_param { }',
+             'has a bn_param, but spatial_transformer_layer takes only spatial_transform_param or st_param')):
+        c.bad('spatial_transformer_rejects_' + name, t, inputs, error, text)
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument('--out', required=True)
+    a = ap.parse_args()
+    np.seterr(all='ignore')
+    c = Cases(None)
+    for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
+                   spatial_transformer):
+        family(c)
+    for layer_type, text in c.files.items():
+        with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:
+            f.write('# Cases of %s, written by tests/make_image_cases.py (%s, %s, numpy %s); see '
+                    'tests/testing/layer_case.proto.\n' % (layer_type, PYTORCH, TORCHVISION, np.__version__))
+            f.write(text)
+
+
+if __name__ == '__main__':
+    main()
