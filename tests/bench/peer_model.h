@@ -49,6 +49,8 @@ class PeerRequest {
   PeerRequest(const PeerRequest&) = delete;
   PeerRequest& operator=(const PeerRequest&) = delete;
 
+  absl::Span<const engine::NamedTensor> inputs() const { return request_.inputs(); }
+
   // Runs every program once and compares: INTERNAL unless ONNX Runtime's outputs are within 1e-5 of ours.
   absl::Status Check();
   // Ours first, then each export.  Valid as long as this object.

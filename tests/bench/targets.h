@@ -10,6 +10,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/runtime/model.h"
 #include "tests/bench/ort.h"
 #include "tests/bench/turns.h"
 
@@ -29,11 +31,13 @@ struct TargetLine {
   Verdict verdict = Verdict::kInformation;
   std::string detail;                     // Absolute times beside it, or why it was skipped.
   std::map<std::string, double> numbers;  // The same for machines: "ratio", "ours_ms", ...
+  std::string profile;                    // Of our side, with TargetContext::profile.
 };
 
 // What a row may use, and where it puts its lines.
 struct TargetContext {
   TurnsOptions turns;
+  bool profile = false;
   const OrtLibrary* ort = nullptr;  // nullptr: not there; the reason is in ort_missing.
   std::string ort_missing;
   std::string root;     // Of the sources.
@@ -57,6 +61,11 @@ absl::Status MeasureMemory(TargetContext& context, const std::string& row);
 // A line for a row that cannot be measured here.
 void Skip(TargetContext& context, const std::string& row, const std::string& work,
           const std::string& target, const std::string& why);
+
+// Sets line.profile if the context asks for profiles.
+absl::Status AddProfile(const TargetContext& context, const engine::Model& model,
+                        absl::Span<const engine::NamedTensor> inputs, int64_t ads,
+                        TargetLine& line);
 
 // Loads `directory` and prints one line of JSON: {"load_ms": ..., "rss_delta_bytes": ..., ...}; MeasureLoad and
 // MeasureMemory run it in a process of its own.

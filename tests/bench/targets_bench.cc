@@ -1,9 +1,9 @@
 // The table of performance targets: work, target, what was reached.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--json=FILE] [--list]
+//   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--profile] [--json=FILE] [--list]
 //
-// Everything runs in this process in turns.  Slowness is reported and never an error; wrong results are.
+// --profile prints where the time of our side goes, after the table.  Everything runs in this process in turns.  Slowness is reported and never an error; wrong results are.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -76,7 +76,7 @@ struct Options {
   std::vector<std::string> rows;  // Empty: those measured by default.
   std::string ort, json, load;
   TurnsOptions turns;
-  bool list = false;
+  bool list = false, profile = false;
 };
 
 absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
@@ -97,6 +97,8 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.json = std::string(arg);
     } else if (absl::ConsumePrefix(&arg, "--load=")) {
       options.load = std::string(arg);
+    } else if (arg == "--profile") {
+      options.profile = true;
     } else if (arg == "--list") {
       options.list = true;
     } else {
@@ -106,7 +108,7 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       return absl::InvalidArgumentError(absl::StrCat(
           argv[i],
           ": want --rows=ROW,... --pairs=N (7) --seconds=S (0.1, of each program in each pair) "
-          "--ort=LIBRARY --json=FILE --list --load=MODELDIR"));
+          "--ort=LIBRARY --profile --json=FILE --list --load=MODELDIR"));
     }
   }
   return options;
@@ -175,6 +177,7 @@ absl::StatusOr<std::vector<Row>> Chosen(const Options& options) {
 absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
   const TempDirectory scratch;
   TargetContext context{.turns = options.turns,
+                        .profile = options.profile,
                         .root = ULFD_ROOT,
                         .shared = ULFD_SHARED,
                         .scratch = scratch.path(),
@@ -205,6 +208,9 @@ absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
     }
     for (size_t i = before; i < context.lines.size(); ++i) Print(context.lines[i]);
   }
+  for (const TargetLine& line : context.lines) {
+    if (!line.profile.empty()) std::printf("\n%s: %s", line.work.c_str(), line.profile.c_str());
+  }
   if (!options.json.empty()) {
     status.Update(WriteJson(options.json, context, peak, bandwidth));
   }
@@ -232,7 +238,7 @@ int Main(int argc, char** argv) {
 
 void Skip(TargetContext& context, const std::string& row, const std::string& work,
           const std::string& target, const std::string& why) {
-  context.lines.push_back({row, work, target, "", Verdict::kSkipped, why, {}});
+  context.lines.push_back({row, work, target, "", Verdict::kSkipped, why, {}, ""});
 }
 
 std::string Format(const Spread& spread, const std::string& unit) {

@@ -14,6 +14,7 @@
 #include "engine/runtime/model.h"
 #include "engine/status_macros.h"
 #include "tests/bench/bench_models.h"
+#include "tests/bench/profile.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/targets.h"
 
@@ -28,6 +29,7 @@ class OwnRun {
  public:
   OwnRun(const Model& model, int64_t ads, absl::Span<const int64_t> ids = {})
       : model_(model), request_(model.info(), ads, /*ids_per_user=*/100, /*table_rows=*/97, ids) {}
+  absl::Span<const engine::NamedTensor> inputs() const { return request_.inputs(); }
   Contender contender(const std::string& name) {
     return {name, [this] { return model_.Run(request_.inputs(), {}, workspace_, result_); }};
   }
@@ -132,6 +134,7 @@ absl::Status MeasureTdm(TargetContext& context, const std::string& row) {
   line.numbers["peak_gflops"] = peak.median;
   line.numbers["target"] = kRequests * scale;
   Judge(line, rate, rate.median >= kRequests * scale, " requests/s");
+  RETURN_IF_ERROR(AddProfile(context, *model, run.inputs(), 200, line));
   context.lines.push_back(std::move(line));
   return absl::OkStatus();
 }
@@ -159,6 +162,7 @@ absl::Status MeasureGemmShare(TargetContext& context, const std::string& row) {
     line.numbers["peak_gflops"] = peak.median;
     const Spread share = SpreadOf(shares);
     Judge(line, share, share.median >= kShare, " %");
+    RETURN_IF_ERROR(AddProfile(context, *model, run.inputs(), gemm.ads, line));
     context.lines.push_back(std::move(line));
   }
   return absl::OkStatus();
@@ -241,6 +245,14 @@ absl::Status MeasureMemory(TargetContext& context, const std::string& row) {
     Judge(line, {bytes / kMiB, bytes / kMiB, bytes / kMiB}, bytes <= limit, " MiB");
     context.lines.push_back(std::move(line));
   }
+  return absl::OkStatus();
+}
+
+absl::Status AddProfile(const TargetContext& context, const Model& model,
+                        absl::Span<const engine::NamedTensor> inputs, int64_t ads,
+                        TargetLine& line) {
+  if (!context.profile) return absl::OkStatus();
+  ASSIGN_OR_RETURN(line.profile, ProfileTable(model, inputs, ads, context.turns.seconds));
   return absl::OkStatus();
 }
 

@@ -55,6 +55,7 @@ absl::Status MeasurePeer(TargetContext& context, PeerModel& peer, const PeerTarg
     line.numbers["ratio_low"] = ratio.low;
     line.numbers["ratio_high"] = ratio.high;
   }
+  RETURN_IF_ERROR(AddProfile(context, peer.model(), request.inputs(), target.ads, line));
   context.lines.push_back(std::move(line));
   return absl::OkStatus();
 }
