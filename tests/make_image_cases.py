@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes the files of tests/data/layers for the layers of images and detection heads.
+"""Writes the files of tests/data/layers for the layers of images and detection heads and for expression_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -584,6 +584,135 @@ def spatial_transformer(c):
         c.bad('spatial_transformer_rejects_' + name, t, inputs, error, text)
 
 
+def expression(c):
+    t = 'expression_layer'
+    p = lambda text: 'expression_param { expression: "%s" }' % text
+    d = lambda a: np.asarray(a).astype(np.float64)
+    sigmoid = lambda x: 1 / (1 + np.exp(-x))
+
+    def good(name, inputs, text, want, **more):
+        c.good('expression_' + name, t, inputs, want, p(text), source='numpy', **more)
+
+    for n in ROWS:
+        a, b, m = c.f(n, 5), c.f(1, 5), c.f(n, 1)
+        good('call_form_%d' % n, [a, b, m], 'add(@0,mul(@1,@2))', d(a) + d(b) * d(m))
+        good('infix_form_%d' % n, [a, b, m], '@0 + @1 * @2', d(a) + d(b) * d(m))
+        h, q = c.f(1, 4, 3), c.f(n, 1, 3)
+        good('user_history_%d' % n, [q, h], 'sigmoid(@0 - @1) * (@0 + @1)', sigmoid(d(q) - d(h)) * (d(q) + d(h)))
+    # Every function, on values where it is defined and on some where it is not.
+    x = np.float32([-np.inf, -87, -3, -1, -0.5, -1e-30, 0, 1e-40, 1e-30, 0.25, 1, 2.5, 10, 80, 1e30, np.inf, np.nan])
+    e = d(x)
+    for name, f in (('neg', lambda v: -v), ('abs', np.abs), ('exp', np.exp), ('log', np.log), ('sqrt', np.sqrt),
+                    ('sigmoid', sigmoid), ('tanh', np.tanh), ('relu', lambda v: np.where(v < 0, 0, v))):
+        good(name, [x], '%s(@0)' % name, f(e))
+    pairs = [g.reshape(-1).astype(np.float32) for g in np.meshgrid(x[1:15:2], [-np.inf, -2, -1, 0, 0.5, 1, 3, np.nan])]
+    u, v = pairs
+    for name, symbol, f in (('add', '+', np.add), ('sub', '-', np.subtract), ('mul', '*', np.multiply),
+                            ('div', '/', np.divide), ('min', '', np.minimum), ('max', '', np.maximum),
+                            ('lt', '<', np.less), ('le', '<=', np.less_equal), ('gt', '>', np.greater),
+                            ('ge', '>=', np.greater_equal), ('eq', '==', np.equal), ('ne', '!=', np.not_equal)):
+        want = f(d(u), d(v)).astype(np.float64)
+        good(name, [u, v], '%s(@0, @1)' % name, want)
+        if symbol:
+            good(name + '_infix', [u, v], '@0%s@1' % symbol, want)
+    base, power = (g.reshape(-1).astype(np.float32) for g in np.meshgrid([0, 0.5, 1, 2.25, 9], [-2, -0.5, 0, 0.5, 1, 2, 3.5]))
+    good('pow', [base, power], 'pow(@0, @1)', d(base) ** d(power))
+    good('pow_infix', [base, power], '@0^@1', d(base) ** d(power))
+    a, b, w = c.f(3, 4), c.f(3, 4), c.f(3, 4)
+    A, B, W = d(a), d(b), d(w)
+    good('square', [a], '@0^2', A ** 2)
+    good('where', [w, a, b], 'where(@0, @1, @2)', np.where(W > 0, A, B))
+    good('where_comparison', [a, b], 'where(@0 < @1, @0, @1)', np.minimum(A, B))
+    good('where_numbers', [a], 'where(@0, 1, -1)', np.where(A > 0, 1.0, -1.0))
+    good('where_nan_is_false', [np.float32([np.nan, 1])], 'where(@0, 1, 2)', np.float64([2, 1]))
+    mask = np.int32([[1], [0], [-1]])
+    for k in (1, -1):
+        good('where_one_condition_%s' % ('true' if k > 0 else 'false'), [np.float32([[k]]), a, b],
+             'where(@0, @1*2, @2*3) + (@1*4 + @2*5) + where(@0, @1*2, 7)',
+             (A * 2 if k > 0 else B * 3) + (A * 4 + B * 5) + (A * 2 if k > 0 else 7))
+    good('repeated_parts', [a, b], '(@0-@1)*(@0-@1) + exp(@0-@1) / (1 + exp(@0-@1)) - abs(@0-@1)*(@1+1)',
+         (A - B) ** 2 + sigmoid(A - B) - np.abs(A - B) * (B + 1))
+    good('repeated_numbers', [a], '@0*(2*3+1) + (2*3+1)', A * 7 + 7)
+    many = c.f(5, 3, 2, 4)
+    good('repeated_rows', [many, c.f(5, 1, 1, 4) * 0 + 1.5, c.f(1, 3, 2, 1) * 0 + 2, c.f(2, 4) * 0 + 3], '@0*@1+@2*@3',
+         d(many) * 1.5 + 6)
+    tall, short, wide = c.f(3, 1, 20), c.f(1, 90, 20), c.f(3, 90, 1)
+    good('tiles_within_a_block', [tall, short, wide], '(@0-@1)*@2', (d(tall) - d(short)) * d(wide))
+    good('int_rows', [np.arange(60).reshape(3, 20).astype(np.int32), np.arange(9).reshape(3, 3, 1)[:, :, :].astype(np.int64)],
+         '@0 + 100*@1', (np.arange(60).reshape(3, 20) + 100 * np.arange(9).reshape(3, 3, 1)).astype(np.float64))
+    good('where_int32', [mask, a], 'where(@0, @1, 0)', np.where(mask > 0, A, 0.0))
+    good('int64', [np.int64([1, -7, 1 << 20])], '@0 * 2', np.float64([2, -14, 1 << 21]))
+    for name, text, want in (
+            ('precedence', '1 + 2 * @0 ^ 2 / 4 - @1', 1 + 2 * A ** 2 / 4 - B),
+            ('left_to_right', '@0 - @1 - 3 / 2 / 2', A - B - 0.75),
+            ('power_to_the_right', '2 ^ 3 ^ 2 + 0 * (@0 + @1)', 512 + 0 * A),
+            ('sign_under_power', '-2^2 + 0*@0 + 0*@1', -4 + 0 * A),
+            ('sign_in_exponent', '2^-1 + 0*@0 + 0*@1', 0.5 + 0 * A),
+            ('signs', '--@0 - -@1 + +@0', A + B + A),
+            ('comparison_is_weakest', '@0 + 1 > @1 * 2', (A + 1 > B * 2).astype(np.float64)),
+            ('comparisons_left_to_right', '@0 < @1 < 0.5', ((A < B).astype(float) < 0.5).astype(np.float64)),
+            ('brackets', '((@0)) * (1 - (@1 + @0))', A * (1 - (B + A))),
+            ('numbers', '@0 * 1e-1 + .5 + 2. + 1.25E+2 + @1', A * 0.1 + 127.5 + B),
+            ('spaces', '  @0\\t+ \\n mul ( @1 ,2 ) ', A + B * 2),
+            ('nested_calls', 'max(min(@0, 0.5), neg(abs(@1)))', np.maximum(np.minimum(A, 0.5), -np.abs(B))),
+            ('swish', '@0 / (1 + exp(-@0)) + 0 * @1', A / (1 + np.exp(-A)) + 0 * A),
+            ('same_input_often', '@0*@0 + @0*@0*@1 - @0', A * A + A * A * B - A)):
+        good(name, [a, b], text, want)
+    good('alone', [a], '@0', A)
+    good('deep', [a], '(' * 200 + '@0' + ')' * 200, A)
+    good('long_chain', [a], '+'.join(['@0'] * 3000), 3000 * A, tolerance=1e-4)
+    good('long_run', [c.f(2, 3000) * 0 + np.float32(np.arange(3000)), np.float32([[2], [3]])], 'tanh(@0/1000)+@1',
+         np.tanh(np.arange(3000) / 1000) + np.float64([[2], [3]]))
+    good('scalars_only', [c.f() * 0 + 3, np.float32([4])], '@0*@1+1', np.float64([13]))
+    long, row, column, one = c.f(70, 2, 13), c.f(2, 1), c.f(70, 1, 13), c.f(1)
+    good('short_runs', [long, row, column, one], '(@0+@1)*@2-@3', (d(long) + d(row)) * d(column) - d(one))
+    rows, many = c.f(3, 200), c.f(200)
+    good('medium_runs', [rows, many, c.f(3, 1) * 0 + 2], '@0*@1+@2', d(rows) * d(many) + 2)
+    good('rank_5', [c.f(2, 1, 2, 1, 3) * 0 + 1, c.f(1, 3, 1, 2, 1) * 0 + 2], '@0-@1', -np.ones((2, 3, 2, 2, 3)))
+    good('zero_rows', [c.f(0, 3), c.f(1, 3)], '@0+@1', np.zeros((0, 3)))
+
+    def bad(name, text, error, inputs=None, param=None):
+        c.bad('expression_rejects_' + name, t, [a, b] if inputs is None else inputs, error,
+              p(text) if param is None else param, source=FRAMEWORK)
+
+    known = ('known are add, sub, mul, div, pow, min, max, lt, le, gt, ge, eq, ne, neg, abs, exp, log, sqrt, sigmoid, tanh, '
+             'relu, where')
+    where = lambda column, what, text, caret: 'expression_param.expression: column %d: %s\n  %s\n  %s^' % (
+        column, what, text, ' ' * caret)
+    for name, text, column, what in (
+            ('an_unknown_function', 'add(@0,mull(@0,@1))', 8, 'unknown function "mull" (%s)' % known),
+            ('a_name_alone', '@0 + x', 6, 'unknown function "x" (%s)' % known),
+            ('an_input_that_is_not_there', '@0 + @7', 6, 'there is no input @7, the layer has @0 to @1'),
+            ('a_huge_input', '@0 + @99999999999', 6, 'want the number of an input after "@"'),
+            ('an_input_without_number', '@0 + @', 6, 'want the number of an input after "@"'),
+            ('an_open_bracket', '@0 * (@1 + 2', 6, '"(" without its ")"'),
+            ('an_open_call', 'add(@0, @1', 4, '"(" without its ")"'),
+            ('a_closing_bracket', '@0 + @1)', 8, '")" without its "("'),
+            ('an_empty_text', '', 1, 'the expression ends where an operand should be'),
+            ('a_missing_operand', '@0 + ', 6, 'the expression ends where an operand should be'),
+            ('two_operators', '@0 * / @1', 6, 'want an operand here'),
+            ('two_operands', '@0 @1', 4, 'want an operator or the end here'),
+            ('two_operands_in_brackets', '(@0 @1)', 5, 'want ")" or an operator here'),
+            ('too_few_operands', 'add(@0) + @1', 1, 'add has 1 operand, want 2'),
+            ('no_operands', 'add() + @1', 1, 'add has 0 operands, want 2'),
+            ('too_many_operands', '@1 + relu(@0, 1)', 6, 'relu has 2 operands, want 1'),
+            ('a_function_without_brackets', 'relu @0', 6, 'want "(" after "relu"'),
+            ('a_strange_character', '@0 + $', 6, 'unexpected character'),
+            ('one_equal_sign', '@0 = @1', 4, 'want "=="'),
+            ('a_huge_number', '@0 + 1e39', 6, 'this number is beyond the range of float32')):
+        bad(name, text, where(column, what, text, column - 1))
+    deep = '(' * 10000 + '@0' + ')' * 10000
+    bad('ten_thousand_brackets', deep, where(257, 'nested more than 256 deep', '(' * 80, 60), [a])
+    bad('ten_thousand_signs', '-' * 10000 + '@0', where(257, 'nested more than 256 deep', '-' * 80, 60), [a])
+    bad('a_tower_of_powers', '2^' * 10000 + '@0', where(513, 'nested more than 256 deep', '2^' * 40, 60), [a])
+    bad('a_text_without_end', '+'.join(['@0'] * 30000),
+        'expression_param.expression: 89999 bytes, want at most 65536', [a])
+    bad('an_unused_bottom', '@0', 'bottom 1 "x1": not used, want @1 in expression_param.expression')
+    bad('shapes', '@0+@1', 'input 1: shapes [3, 4] and [3, 3] do not broadcast', [a, c.f(3, 3)])
+    bad('no_param', '', 'has no expression_param, want one with an expression', param='')
+    bad('a_foreign_param', '', 'has a bn_param, but expression_layer takes only expression_param', param='bn_param { }')
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -591,7 +720,7 @@ def main():
     np.seterr(all='ignore')
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
-                   spatial_transformer):
+                   spatial_transformer, expression):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -18,6 +18,7 @@ absl::Span<const LayerType> NormLayers();         // norm.cc: bn
 absl::Span<const LayerType> RecurrentLayers();    // recurrent.cc: gru
 absl::Span<const LayerType> ShapeLayers();        // shape.cc: reshape concat slice broadcast_to
 absl::Span<const LayerType> SourceLayers();       // source.cc: constant fuse
+absl::Span<const LayerType> ExpressionLayers();   // expression_layer.cc: expression
 absl::Span<const LayerType> ConvolutionLayers();  // convolution.cc: convolution
 absl::Span<const LayerType> PoolingLayers();      // image_pooling.cc: max_pooling
 absl::Span<const LayerType>

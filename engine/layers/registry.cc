@@ -20,7 +20,8 @@ std::vector<const LayerType*> SortedTypes() {
   for (absl::Span<const LayerType> family :
        {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
         NormLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
-        PoolingLayers(), RearrangeLayers(), DetectionLayers(), SamplingLayers()}) {
+        ExpressionLayers(), PoolingLayers(), RearrangeLayers(), DetectionLayers(),
+        SamplingLayers()}) {
     for (const LayerType& type : family) types.push_back(&type);
   }
   std::sort(types.begin(), types.end(),

@@ -134,6 +134,12 @@ Build OneImage(const std::string& type, const std::string& param = "",
 }
 
 void AddImageCases(std::map<std::string, Build>& cases) {
+  cases["expression_layer"] = [](ScratchModel& m) {
+    m.Input("ad", {1, kDim});
+    m.Input("history", {kSteps, kDim}, /*user=*/true);
+    m.Layer("expression_layer", {"ad", "history"}, "y",
+            "expression_param { expression: '(@0-@1)*(@0-@1)+@0*@1-@0' }");
+  };
   cases["convolution_layer"] = [](ScratchModel& m) {
     m.Input("x", {kChannels, kSide, kSide});
     m.Layer("convolution_layer", {"x"}, "y", "convolution_param { pad: 1 }",
