@@ -16,7 +16,8 @@ namespace ulfd::bench {
 
 struct TurnsOptions {
   int turns = 7;
-  double seconds = 0.1;  // Of each contender in each turn, at least one call.
+  double seconds =
+      0.1;  // Of each contender in each turn, in stretches of at least 1 ms and one call.
   // CPU time of the calling thread (what other processes take does not count), or time on the wall, for work that is
   // spread over threads.
   bool wall = false;
@@ -30,13 +31,14 @@ struct Contender {
 };
 
 struct Turns {
-  // Per contender and turn: seconds per call, the median of short stretches.
+  // Per contender and turn: seconds per call, the median of its stretches.
   std::vector<std::vector<double>> seconds;
   // Per turn: GFLOP/s of one thread, measured after the contenders; empty without TurnsOptions::peak.
   std::vector<double> peak_gflops;
 };
 
-// Runs every contender once unmeasured, then all of them in turns.  The first error ends it.
+// Runs every contender once unmeasured, then all of them in turns, a stretch each, so that what disturbs the machine for
+// some milliseconds disturbs all of them.  The first error ends it.
 absl::StatusOr<Turns> RunInTurns(absl::Span<const Contender> contenders,
                                  const TurnsOptions& options);
 
