@@ -4,11 +4,14 @@
 #define ULFD_ENGINE_RUNTIME_EXECUTOR_H_
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
+#include "engine/runtime/schedule.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {
@@ -20,6 +23,8 @@ struct Executable {
   // The rewritten graph, or null.  Values keep the ids that they have in `plan`, and outputs their
   // places.  Runs only requests of the shapes in its specs, and never with keep_all.
   std::unique_ptr<const Plan> optimised;
+  // How the two run over rows; null where no proof holds.
+  std::unique_ptr<const Schedule> schedule, optimised_schedule;
   const ModelInfo* info = nullptr;
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.
@@ -27,7 +32,10 @@ struct Executable {
   std::shared_ptr<const void> token;  // Alive as long as the model.
 };
 
-// See Model::Run.  The request is in `workspace.given`.
+// Makes the schedules of the plans that are there.  Why there is none for `plan`, or "".
+std::string MakeSchedules(Executable& executable);
+
+// See Model::Run.  The request is in `workspace.user.request.given`.
 absl::Status Execute(const Executable& executable, const RunOptions& options,
                      WorkspaceState& workspace, RunResult& result);
 

@@ -298,6 +298,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
                                         : "optimisation is switched off";
   model->executable.info = &info;
   model->executable.token = std::make_shared<int>(0);
+  info.proof_failure = MakeSchedules(model->executable);
   info.row_separable = model->executable.plan->separable;
 
   info.tables = resources.TableInfos();

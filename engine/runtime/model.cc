@@ -3,6 +3,7 @@
 #include "engine/runtime/model.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <utility>
 
@@ -22,18 +23,29 @@ struct Model::Impl {
   absl::flat_hash_map<std::string, int> inputs, outputs, features;
 };
 
+namespace {
+
+// In the order in which Trim gives them back.
+std::array<Arena*, 7> Arenas(WorkspaceState& ws) {
+  return {&ws.general,      &ws.ads,           &ws.user.arena, &ws.alone.arena,
+          &ws.user.outputs, &ws.alone.outputs, &ws.scratch};
+}
+
+}  // namespace
+
 Workspace::Workspace() : state_(std::make_unique<WorkspaceState>()) {}
 Workspace::~Workspace() = default;
 Workspace::Workspace(Workspace&&) noexcept = default;
 Workspace& Workspace::operator=(Workspace&&) noexcept = default;
 
 int64_t Workspace::bytes() const {
-  return state_->user.bytes() + state_->ads.bytes() + state_->scratch.bytes() +
-         state_->outputs.bytes();
+  int64_t bytes = 0;
+  for (const Arena* arena : Arenas(*state_)) bytes += arena->bytes();
+  return bytes;
 }
 
 void Workspace::Trim(int64_t keep_bytes) {
-  for (Arena* arena : {&state_->ads, &state_->user, &state_->scratch, &state_->outputs}) {
+  for (Arena* arena : Arenas(*state_)) {
     if (bytes() > keep_bytes) arena->Release();
   }
 }
@@ -104,39 +116,59 @@ absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& opti
 
 const ModelInfo& Model::info() const { return impl_->loaded->info; }
 PlanInfo Model::WrittenPlan() const {
-  return DescribePlan(*impl_->loaded->executable.plan, nullptr);
+  const Executable& executable = impl_->loaded->executable;
+  PlanInfo plan = DescribePlan(*executable.plan, nullptr);
+  if (executable.schedule != nullptr) plan.tile_rows = executable.schedule->tile_rows;
+  return plan;
 }
 std::optional<PlanInfo> Model::OptimisedPlan() const {
   const Executable& executable = impl_->loaded->executable;
   if (executable.optimised == nullptr) return std::nullopt;
-  return DescribePlan(*executable.optimised, executable.plan.get());
+  PlanInfo plan = DescribePlan(*executable.optimised, executable.plan.get());
+  const Schedule* schedule = executable.optimised_schedule.get();
+  if (schedule != nullptr) plan.tile_rows = schedule->tile_rows;
+  return plan;
 }
 int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
 int Model::FindOutput(absl::string_view name) const { return Find(impl_->outputs, name); }
 int Model::FindFeature(absl::string_view name) const { return Find(impl_->features, name); }
 
+absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
+                              Request& request) const {
+  std::vector<int>& order = workspace.state_->order;
+  if (order.size() < inputs.size()) order.resize(inputs.size(), 0);
+  const std::vector<InputInfo>& known = info().inputs;
+  request.given.assign(known.size(), nullptr);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const NamedTensor& input = inputs[i];
+    // Callers send their inputs in the same order again and again.
+    int index = order[i];
+    if (index >= static_cast<int>(known.size()) || known[index].name != input.name) {
+      index = FindInput(input.name);
+      if (index < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input \"", input.name, "\" is not an input of the graph"));
+      }
+      order[i] = index;
+    }
+    if (request.given[index] != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is given twice"));
+    }
+    if (input.tensor.dtype != known[index].dtype) {
+      return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is ",
+                                                     Name(input.tensor.dtype), ", want ",
+                                                     Name(known[index].dtype)));
+    }
+    request.given[index] = &input.tensor;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                         Workspace& workspace, RunResult& result) const {
   WorkspaceState& ws = *workspace.state_;
-  ws.given.assign(info().inputs.size(), nullptr);
-  for (const NamedTensor& input : inputs) {
-    const int index = FindInput(input.name);
-    absl::Status status;
-    if (index < 0) {
-      status = absl::InvalidArgumentError(
-          absl::StrCat("input \"", input.name, "\" is not an input of the graph"));
-    } else if (ws.given[index] != nullptr) {
-      status =
-          absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is given twice"));
-    } else if (input.tensor.dtype != info().inputs[index].dtype) {
-      status = absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is ",
-                                                       Name(input.tensor.dtype), ", want ",
-                                                       Name(info().inputs[index].dtype)));
-    }
-    if (!status.ok()) return WithPrefix(info(), status);
-    ws.given[index] = &input.tensor;
-  }
-  const absl::Status status = Execute(impl_->loaded->executable, options, ws, result);
+  absl::Status status = SetInputs(inputs, workspace, ws.user.request);
+  if (status.ok()) status = Execute(impl_->loaded->executable, options, ws, result);
   return status.ok() ? status : WithPrefix(info(), status);
 }
 

@@ -88,6 +88,10 @@ struct ModelInfo {
   // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
   // tiles of ads.
   bool row_separable = false;
+  // Which layer defeats the proof that the rows of a user or ad depend on no others, and why: such
+  // a model computes a request in one piece and users one by one.  Empty if the proof holds (for
+  // requests of the shapes that the graph tells).
+  std::string proof_failure;
   // Why the graph is executed as it is written; empty if it was optimised.
   std::string not_optimised;
   std::vector<Rewrite> rewrites;  // What the optimiser did, in order.
@@ -115,6 +119,11 @@ struct RunStats {
   std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
   // Whether the optimised plan ran.
   bool optimised = false;
+  // Whether anything was computed in one piece by numpy's rules, because no proof holds for the
+  // model (ModelInfo::proof_failure) or the request has other shapes than the graph tells.
+  bool unproved = false;
+  // Users that were computed one by one although the request has several: all of them, or none.
+  int64_t per_user_fallbacks = 0;
   // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in
   // total.  Filled only with RunOptions::count_layers.
   struct LayerCount {
@@ -126,7 +135,7 @@ struct RunStats {
 // What each step of the plan took in one Run, for profiles.
 struct StepTimes {
   bool optimised = false;         // Whether these are the steps of the optimised plan.
-  std::vector<int64_t> ns, runs;  // Per step.  Each time holds one reading of the clock per run.
+  std::vector<int64_t> ns, runs;  // Per step.  Each time holds a reading of the clock per run.
 };
 
 struct RunOptions {
@@ -137,11 +146,18 @@ struct RunOptions {
   // Runs the graph as written where the optimised plan would run: for differential tests and
   // benchmarks.
   bool reference = false;
-  // Rows per tile of ads; 0: chosen by the plan.  For tests.
+  // Makes the request one of several users: how many ads each has, 0 or more.  Inputs are then the
+  // users' own requests put one after another: user-level ones have a row per user, ad-level ones
+  // sum(ads_per_user) rows grouped by user; so have the outputs, which are what each user alone
+  // would get.  Empty: one user, whose inputs tell how many ads there are.
+  absl::Span<const int64_t> ads_per_user;
+  // Rows per tile of ads, at most as many as the plan has room for; 0: chosen by the plan.  For
+  // tests.
   int64_t tile_rows = 0;
   // Polled between stages and tiles; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;
-  // Filled if given; costs one reading of the clock per step.
+  // Filled if given; costs two readings of the clock per step.  With users that run one by one: of
+  // the last one.
   StepTimes* steps = nullptr;
 };
 
@@ -153,6 +169,7 @@ struct RunResult {
 };
 
 struct WorkspaceState;  // engine/runtime/workspace.h
+struct Request;         // engine/runtime/request.h
 
 // Scratch memory of one worker: arenas and shapes, reused from call to call and across models;
 // bounded by what the largest request needs.  Not thread-safe.
@@ -190,8 +207,8 @@ class Model {
   int FindOutput(absl::string_view name) const;
   int FindFeature(absl::string_view name) const;
 
-  // Scores one user against the ads of `inputs`, in any order, each at most once.  numpy semantics
-  // decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:
+  // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
+  // each at most once.  numpy semantics decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:
   // all values 1; one id per row for an ad feature, all ids in one row for a user feature.
   // INVALID_ARGUMENT names the input and what was wanted.  Fills `result`, whose capacity is
   // reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
@@ -205,6 +222,9 @@ class Model {
 
  private:
   Model();
+  // Finds the inputs in `request.given`.
+  absl::Status SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
+                         Request& request) const;
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

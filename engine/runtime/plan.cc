@@ -14,73 +14,10 @@ namespace ulfd::engine {
 
 namespace {
 
-constexpr int64_t kAlignment = 64;
-// A tile's values should stay in the second-level cache; 1 MiB lets the large, streamed ones spill.
-constexpr int64_t kTileBytes = 1 << 20;
-constexpr int64_t kMinTileRows = 16;
-constexpr int64_t kMaxTileRows = 512;
-
-int64_t Aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
 bool IsKnown(const Shape& shape) {
   return shape.ranked() && std::none_of(shape.dims().begin(), shape.dims().end(),
                                         [](Dim d) { return d.IsUnknown(); });
 }
-
-int64_t BytesOf(const TensorSpec& spec, int64_t ads) {
-  int64_t elements = 1;
-  for (Dim d : spec.shape.dims()) elements *= Resolve(d, ads);
-  return elements * static_cast<int64_t>(SizeOf(spec.dtype));
-}
-
-// A list of free ranges, merged where they touch.
-class FreeList {
- public:
-  // First fit; grows the arena if nothing fits.
-  int64_t Take(int64_t bytes) {
-    for (size_t i = 0; i < ranges_.size(); ++i) {
-      Range& range = ranges_[i];
-      if (range.bytes < bytes) continue;
-      const int64_t offset = range.offset;
-      range.offset += bytes;
-      range.bytes -= bytes;
-      if (range.bytes == 0) ranges_.erase(ranges_.begin() + static_cast<int64_t>(i));
-      return offset;
-    }
-    if (!ranges_.empty() && ranges_.back().offset + ranges_.back().bytes == end_) {
-      const int64_t offset = ranges_.back().offset;
-      ranges_.pop_back();
-      end_ = offset + bytes;
-      return offset;
-    }
-    const int64_t offset = end_;
-    end_ += bytes;
-    return offset;
-  }
-
-  void Give(int64_t offset, int64_t bytes) {
-    const auto at = std::lower_bound(ranges_.begin(), ranges_.end(), offset,
-                                     [](const Range& r, int64_t o) { return r.offset < o; });
-    auto it = ranges_.insert(at, Range{offset, bytes});
-    if (it + 1 != ranges_.end() && it->offset + it->bytes == (it + 1)->offset) {
-      it->bytes += (it + 1)->bytes;
-      ranges_.erase(it + 1);
-    }
-    if (it != ranges_.begin() && (it - 1)->offset + (it - 1)->bytes == it->offset) {
-      (it - 1)->bytes += it->bytes;
-      ranges_.erase(it);
-    }
-  }
-
-  int64_t end() const { return end_; }
-
- private:
-  struct Range {
-    int64_t offset, bytes;
-  };
-  std::vector<Range> ranges_;
-  int64_t end_ = 0;
-};
 
 // What is known without guesses must be right; guesses that do not fit together are dropped.
 absl::Status InferSpecs(const Graph& graph, absl::Span<const InputStatement> statements,
@@ -91,20 +28,6 @@ absl::Status InferSpecs(const Graph& graph, absl::Span<const InputStatement> sta
   best = SuggestedSpecs(graph, stated, strict, statements);
   if (!InferGraph(graph, best).ok()) best = strict;
   return absl::OkStatus();
-}
-
-int64_t ChooseTileRows(const Plan& plan) {
-  if (!plan.shapes_known) return kMinTileRows;
-  std::vector<int64_t> bytes;
-  // Per ad: the difference of two sizes leaves out what does not grow with the ads.
-  for (const TensorSpec& spec : plan.specs) {
-    bytes.push_back(IsKnown(spec.shape) ? BytesOf(spec, 2) - BytesOf(spec, 1) : 0);
-  }
-  const std::vector<bool> keep(plan.graph.values.size(), false);
-  const int64_t per_ad =
-      LayOut(plan, plan.user_steps, static_cast<int>(plan.steps.size()), bytes, keep, true).bytes;
-  const int64_t rows = kTileBytes / std::max<int64_t>(per_ad, 1) / kMinTileRows * kMinTileRows;
-  return std::clamp(rows, kMinTileRows, kMaxTileRows);
 }
 
 bool DependsOnAds(const Node& node, const GraphSpecs& specs) {
@@ -128,37 +51,23 @@ std::vector<ValueId> StorageRoots(const Plan& plan) {
   return roots;
 }
 
-ArenaLayout LayOut(const Plan& plan, int begin, int end, absl::Span<const int64_t> bytes,
-                   const std::vector<bool>& keep, bool reuse) {
+ArenaLayout LayOut(const Plan& plan, absl::Span<const int64_t> bytes, bool reuse) {
   const std::vector<ValueId> roots = StorageRoots(plan);
-  // The last step in the range that touches each root; kept ones are never released.
+  const int end = static_cast<int>(plan.steps.size());
   std::vector<int> last_use(roots.size(), -1);
-  for (int s = begin; s < end; ++s) {
+  for (int s = 0; s < end; ++s) {
     for (ValueId id : plan.steps[s].node->inputs) last_use[roots[id]] = s;
     for (ValueId id : plan.steps[s].node->outputs) last_use[roots[id]] = s;
   }
-  for (size_t id = 0; id < roots.size(); ++id) {
-    if (keep[id]) last_use[roots[id]] = end;
-  }
-  ArenaLayout layout;
-  layout.offsets.assign(roots.size(), -1);
-  FreeList free;
-  for (int s = begin; s < end; ++s) {
-    const Step& step = plan.steps[s];
-    if (!step.view) {
-      for (ValueId id : step.node->outputs) {
-        layout.offsets[id] = free.Take(Aligned(std::max<int64_t>(bytes[id], 1)));
-      }
-    }
-    if (!reuse) continue;
-    for (size_t id = 0; id < roots.size(); ++id) {
-      if (last_use[id] == s && layout.offsets[id] >= 0) {
-        free.Give(layout.offsets[id], Aligned(std::max<int64_t>(bytes[id], 1)));
-      }
+  for (const NamedValue& output : plan.graph.outputs) last_use[roots[output.value]] = end;
+  std::vector<Lifetime> lifetimes;
+  for (int s = 0; s < end; ++s) {
+    if (plan.steps[s].view) continue;
+    for (ValueId id : plan.steps[s].node->outputs) {
+      lifetimes.push_back({id, s, reuse ? last_use[id] : end, bytes[id]});
     }
   }
-  layout.bytes = free.end();
-  return layout;
+  return LayOut(std::move(lifetimes), roots.size());
 }
 
 namespace {
@@ -202,7 +111,6 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs bes
     plan->separable &= joined != Level::kUnknown;
     plan->steps.push_back(std::move(step));
   }
-  plan->tile_rows = ChooseTileRows(*plan);
   return std::unique_ptr<const Plan>(std::move(plan));
 }
 

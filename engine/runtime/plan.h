@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "engine/graph/graph.h"
 #include "engine/graph/inference.h"
+#include "engine/runtime/arena_layout.h"
 
 namespace ulfd::engine {
 
@@ -24,9 +25,8 @@ struct Step {
   bool embedding = false;  // Counted as lookup time.
 };
 
-// Immutable after MakePlan.  Steps [0, user_steps) depend on nothing of the ads and run once per
-// request; the others run once per tile of ads if the plan is separable, once per request
-// otherwise.
+// Immutable after MakePlan.  Steps [0, user_steps) depend on nothing of the ads.  How it runs over
+// rows where they are proved independent: schedule.h.
 struct Plan {
   Graph graph;
   GraphSpecs specs;  // With guesses for undescribed inputs, if those are consistent.
@@ -37,7 +37,6 @@ struct Plan {
   bool separable = false;
   // Every shape that a step makes is a function of the number of ads alone.
   bool shapes_known = false;
-  int64_t tile_rows = 0;  // Ads per tile.
 };
 
 // Takes the graph, after all passes.  `statements` is what the manifest says of dense inputs.
@@ -50,16 +49,9 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs spe
 // `dim` for a request of one user and `ads` ads.  REQUIRES: not unknown.
 int64_t Resolve(Dim dim, int64_t ads);
 
-// Offsets of values in an arena such that values that are alive together do not overlap.
-struct ArenaLayout {
-  std::vector<int64_t> offsets;  // Per value; -1: not in this arena.
-  int64_t bytes = 0;
-};
-
-// Lays out what steps [begin, end) make.  bytes: per value.  Values that `keep` marks stay alive to
-// the end. reuse: false gives every value memory of its own.
-ArenaLayout LayOut(const Plan& plan, int begin, int end, absl::Span<const int64_t> bytes,
-                   const std::vector<bool>& keep, bool reuse);
+// Lays out what all steps make.  bytes: per value.  Outputs stay alive to the end.  reuse: false
+// gives every value memory of its own.
+ArenaLayout LayOut(const Plan& plan, absl::Span<const int64_t> bytes, bool reuse);
 
 // The value whose memory each value uses (itself, unless a view made it).
 std::vector<ValueId> StorageRoots(const Plan& plan);

@@ -104,8 +104,7 @@ std::vector<int> Crossing(const PlanInfo& info) {
 PlanInfo DescribePlan(const Plan& plan, const Plan* written) {
   PlanInfo info{.user_steps = plan.user_steps,
                 .separable = plan.separable,
-                .shapes_known = plan.shapes_known,
-                .tile_rows = plan.tile_rows};
+                .shapes_known = plan.shapes_known};
   for (size_t id = 0; id < plan.graph.values.size(); ++id) {
     const Value& value = plan.graph.values[id];
     const TensorSpec& spec = plan.specs[id];

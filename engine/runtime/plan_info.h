@@ -48,7 +48,7 @@ struct PlanInfo {
   bool separable = false;     // Ads may be cut into tiles.
   bool shapes_known = false;  // Every shape is a function of the number of ads; otherwise costs
                               // are estimates that count unknown lengths as 1.
-  int64_t tile_rows = 0;      // Ads per tile.
+  int64_t tile_rows = 0;      // Ads per tile; 0 where requests run in one piece.
   int64_t kernel_bytes = 0;   // Sum over the steps.
   Cost cost;                  // Sum over the steps.
 };

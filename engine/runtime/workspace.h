@@ -11,8 +11,12 @@
 
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
+#include "engine/runtime/request.h"
+#include "engine/runtime/schedule.h"
 
 namespace ulfd::engine {
+
+struct Executable;  // engine/runtime/executor.h
 
 // A block of memory that grows on demand; contents are lost when it grows.  64-byte aligned.
 class Arena {
@@ -30,13 +34,13 @@ class Arena {
   int64_t bytes_ = 0;
 };
 
-// A plan with numbers: concrete shapes of every value for one kind of request, and where each value
-// lies.
+// The plan of the graph as written, with numbers: concrete shapes of every value for one kind of
+// request, and where each value lies.
 struct Binding {
   std::vector<int64_t> key;
   std::weak_ptr<const void> model;  // Whose plan; expired once the model is gone.
   std::vector<TensorDims> dims;     // Per value.
-  ArenaLayout user, ads;
+  ArenaLayout layout;
   int64_t scratch_bytes = 0;
   // Per step: views with dims set; data is set on each run.
   struct StepTensors {
@@ -45,20 +49,51 @@ struct Binding {
   std::vector<StepTensors> steps;
 };
 
-struct WorkspaceState {
-  // Enough for a few models with their usual tile and tail sizes; the least recently used goes
-  // first.
-  static constexpr size_t kMaxBindings = 32;
+// Operands of one schedule's steps, ready for kernels: dimensions and addresses are set as a run
+// goes.
+struct ScheduleState {
+  const Schedule* schedule = nullptr;
+  std::weak_ptr<const void> model;        // Whose schedule; expired once the model is gone.
+  std::vector<Tensor> tensors;            // Per step in order (user's, ads'): inputs, then outputs.
+  std::vector<int> user_first, ad_first;  // Per step: its first tensor.
+};
 
-  Arena user, ads, scratch, outputs;
-  std::list<Binding> bindings;  // Most recently used first.
+// Where the ids of a feature's row `row` begin.
+struct IdCursor {
+  int64_t row = 0, id = 0;
+};
+
+// What the ads' part of a request reads: the request and what was computed of its users.
+struct UserPart {
+  const Executable* executable = nullptr;
+  const Schedule* schedule = nullptr;
+  Request request;
+  int64_t users = 0, ads = 0;             // Of the request.
+  int64_t first_user = 0, last_user = 0;  // The group of users that is computed: [first, last).
+  std::vector<int64_t> begins;            // Ads of user u: [begins[u], begins[u + 1]).
+  std::vector<char*> base;  // Per value: row 0 of an input; the first user's row; a constant.
+  Arena arena, outputs;
+};
+
+struct WorkspaceState {
+  // Enough for a few models with their usual kinds of requests; the least recently used goes first.
+  static constexpr size_t kMaxBindings = 32;
+  static constexpr size_t kMaxSchedules = 64;
+
+  UserPart user, alone;  // The request; one user of it where users run one by one.
+  Arena ads, scratch;
   RunCounters counters;
-  std::vector<const Tensor*> given;            // Per input of the model: what the request gave.
-  std::vector<Tensor> inputs;                  // Per input: after defaults are filled in.
-  std::vector<std::vector<int32_t>> segments;  // Per input: made-up segments.
-  std::vector<int64_t> id_offset;  // Per input (ids and values): first element of the tile.
-  std::vector<void*> data;         // Per value: where it lies in this tile.
+  std::vector<IdCursor> cursors;                          // Per feature.
+  std::vector<std::unique_ptr<ScheduleState>> schedules;  // Most recently used first.
+  std::vector<int> order;  // Per tensor of the last request: the input that it was.
+
+  // For requests that run by numpy's rules.
+  Arena general;
+  std::list<Binding> bindings;  // Most recently used first.
+  std::vector<void*> data;      // Per value: where it lies.
   std::vector<int64_t> key;
+  std::vector<int64_t> ids;                 // Per input: ids of the users before.
+  std::vector<std::vector<char>> gathered;  // Per output: the users' rows put together.
 };
 
 }  // namespace ulfd::engine

@@ -158,6 +158,92 @@ TEST_F(ModelTest, RunsTheOptimisedPlanWhereItsShapesHold) {
   EXPECT_FLOAT_EQ(result.outputs[0].f32()[3], 123.f);
 }
 
+TEST_F(ModelTest, BatchOfUsersComputesUsersTogetherAndAdsInTilesAcrossUsers) {
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const CaseInputs inputs({{"u.ids", {"int64", {4}, {1, 2, 1, 2}}},
+                           {"u.segments", {"int32", {3}, {2, 1, 1}}},
+                           {"a.ids", {"int64", {4}, {1, -3, 1, 2}}}});
+  const int64_t ads[] = {2, 0, 2};
+  ASSERT_TRUE(
+      (*model)
+          ->Run(inputs.tensors(), {.count_layers = true, .ads_per_user = ads}, workspace, result)
+          .ok());
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[4, 1]");
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[0], 191.5f);  // As for the first user alone.
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[1], 488.5f);
+  // u = [10, 20]; tower = [70, 101]; score = 171 + a + 0.5.
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[2], 174.5f);
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[3], 201.5f);
+  EXPECT_EQ(result.stats.layers[3].runs, 1);  // tower: the three users at once
+  EXPECT_EQ(result.stats.layers[3].rows, 3);
+  EXPECT_EQ(result.stats.per_user_fallbacks, 0);
+  EXPECT_FALSE(result.stats.unproved);
+}
+
+TEST_F(ModelTest, BatchOfUsersIsChecked) {
+  files_["model.textproto"] = "outputs: \"score\" outputs: \"tower\"";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const auto error = [&](std::vector<int64_t> ads, std::vector<double> user_segments,
+                         std::vector<double> ad_segments, bool keep_all = false) {
+    std::map<std::string, ulfd::testing::CaseArray> arrays = Request();
+    const auto segments = [](const std::vector<double>& counts) {
+      return ulfd::testing::CaseArray{"int32", {static_cast<int64_t>(counts.size())}, counts};
+    };
+    if (!user_segments.empty()) arrays["u.segments"] = segments(user_segments);
+    if (!ad_segments.empty()) arrays["a.segments"] = segments(ad_segments);
+    const CaseInputs inputs(arrays);
+    const absl::Status status = (*model)->Run(
+        inputs.tensors(), {.keep_all = keep_all, .ads_per_user = ads}, workspace, result);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    return std::string(status.message());
+  };
+  const std::string rank = "model \"rank\" v1: ";
+  EXPECT_EQ(error({2, -1}, {1, 1}, {}), rank + "ads_per_user[1] is -1, want 0 to 2147483647");
+  EXPECT_EQ(error({2, 1}, {2}, {}), rank + "input \"u.segments\": 1 rows, want 2, one per user");
+  EXPECT_EQ(error({2, 2}, {1, 1}, {}), rank + "input \"a.segments\": 3 rows, want 4, one per ad");
+  EXPECT_EQ(error({2}, {2}, {}), rank + "input \"a.segments\": 3 rows, want 2, one per ad");
+  EXPECT_EQ(error({1, 1, 1}, {}, {}),
+            rank +
+                "input \"u.segments\" is missing, and \"u.ids\" has 2 ids, not one for each of "
+                "3 users");
+  EXPECT_EQ(error({2, 1}, {1, 1}, {}, true), rank + "keep_all takes a request of one user");
+  // No ads at all.
+  const CaseInputs none({{"u.ids", {"int64", {2}, {1, 2}}}, {"a.ids", {"int64", {0}, {}}}});
+  const int64_t ads[] = {0, 0};
+  ASSERT_TRUE((*model)->Run(none.tensors(), {.ads_per_user = ads}, workspace, result).ok());
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[0, 1]");
+  EXPECT_EQ(ToString(result.outputs[1].dims), "[2, 2]");
+  EXPECT_FLOAT_EQ(result.outputs[1].f32()[3], 101);
+}
+
+TEST_F(ModelTest, UsersRunAloneWhereNoProofHolds) {
+  // The sum over the ads makes every row depend on all.
+  case_.graph = std::string(kGraph) +
+                "layer_params { name: \"all\" type: \"sum_layer\" bottom: \"score\" top: \"all\" "
+                "sum_param { dim: 0 } }";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->info().proof_failure, HasSubstr("layer 6 \"all\" (sum_layer): \"all\""));
+  const CaseInputs inputs(
+      {{"u.ids", {"int64", {2}, {1, 2}}}, {"a.ids", {"int64", {3}, {1, -3, 2}}}});
+  const int64_t ads[] = {2, 1};
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {.ads_per_user = ads}, workspace, result).ok());
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[2]");
+  // u = [1, 2]; tower = [7, 11]; scores 21.5 and 318.5.  u = [10, 20]: 171.5 + 30.
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[0], 340);
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[1], 201.5);
+  EXPECT_EQ(result.stats.per_user_fallbacks, 2);
+  EXPECT_TRUE(result.stats.unproved);
+}
+
 TEST_F(ModelTest, EmptyBatchGivesEmptyOutput) {
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();

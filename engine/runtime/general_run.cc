@@ -1,0 +1,270 @@
+// Runs the graph as written for one user by numpy's rules.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/general_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/run_clock.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+class GeneralRun {
+ public:
+  GeneralRun(const Executable& executable, const RunOptions& options, UserPart& part,
+             WorkspaceState& ws, RunResult& result)
+      : exe_(executable),
+        plan_(*executable.plan),
+        graph_(executable.plan->graph),
+        options_(options),
+        part_(part),
+        request_(part.request),
+        ws_(ws),
+        result_(result) {}
+
+  absl::Status Run() {
+    Binding* binding = nullptr;
+    ASSIGN_OR_RETURN(binding, Bind());
+    PointValues(*binding);
+    const int end = static_cast<int>(plan_.steps.size());
+    for (const bool users : {true, false}) {
+      const int64_t start = NowNs();
+      const int64_t embed_ns = result_.stats.embed_ns;
+      const int from = users ? 0 : plan_.user_steps, to = users ? plan_.user_steps : end;
+      for (int s = from; s < to; ++s) RETURN_IF_ERROR(RunStep(plan_.steps[s], binding->steps[s]));
+      (users ? result_.stats.user_ns : result_.stats.ad_ns) +=
+          NowNs() - start - (result_.stats.embed_ns - embed_ns);
+    }
+    CopyOutputs(*binding);
+    if (options_.keep_all) CollectTensors(*binding);
+    return absl::OkStatus();
+  }
+
+ private:
+  bool used(size_t i) const { return exe_.info->inputs[i].used; }
+
+  absl::StatusOr<Binding*> Bind() {
+    MakeKey();
+    for (auto it = ws_.bindings.begin(); it != ws_.bindings.end(); ++it) {
+      if (it->key != ws_.key || it->model.owner_before(exe_.token) ||
+          exe_.token.owner_before(it->model)) {
+        continue;
+      }
+      ws_.bindings.splice(ws_.bindings.begin(), ws_.bindings, it);
+      return &*it;
+    }
+    Binding binding;
+    binding.key = ws_.key;
+    binding.model = exe_.token;
+    RETURN_IF_ERROR(InferDims(binding));
+    PlaceValues(binding);
+    while (ws_.bindings.size() >= WorkspaceState::kMaxBindings) ws_.bindings.pop_back();
+    ws_.bindings.push_front(std::move(binding));
+    return &ws_.bindings.front();
+  }
+
+  void MakeKey() {
+    ws_.key.clear();
+    ws_.key.push_back(options_.keep_all ? 1 : 0);
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      if (!used(i) || exe_.free_length[i]) continue;
+      const TensorDims& dims = request_.inputs[i].dims;
+      ws_.key.push_back(static_cast<int64_t>(dims.size()));
+      ws_.key.insert(ws_.key.end(), dims.begin(), dims.end());
+    }
+  }
+
+  absl::Status InferDims(Binding& binding) const {
+    const size_t n = graph_.values.size();
+    binding.dims.resize(n);
+    GraphSpecs specs(n);
+    for (size_t id = 0; id < n; ++id) {
+      specs[id].dtype = graph_.values[id].dtype;
+      if (graph_.values[id].kind == Value::Kind::kConstant) {
+        specs[id].shape = Shape::Of(graph_.values[id].constant_dims);
+      }
+    }
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      if (!used(i)) continue;
+      specs[exe_.input_values[i]].shape =
+          exe_.free_length[i] ? Shape{Dim::Unknown()} : Shape::Of(request_.inputs[i].dims);
+    }
+    for (const Step& step : plan_.steps) RETURN_IF_ERROR(InferNode(graph_, *step.node, specs));
+    return FixDims(specs, binding);
+  }
+
+  absl::Status FixDims(const GraphSpecs& specs, Binding& binding) const {
+    const auto tensor_of = [&](ValueId id) {
+      return Tensor{specs[id].dtype, binding.dims[id], nullptr};
+    };
+    for (size_t id = 0; id < specs.size(); ++id) {
+      if (!specs[id].shape.ranked()) continue;  // An input that nothing reads.
+      for (Dim d : specs[id].shape.dims()) {
+        binding.dims[id].push_back(d.IsUnknown() ? 0 : d.value());
+      }
+    }
+    for (const Step& step : plan_.steps) {
+      Binding::StepTensors& tensors = binding.steps.emplace_back();
+      for (ValueId id : step.node->inputs) tensors.in.push_back(tensor_of(id));
+      for (ValueId id : step.node->outputs) {
+        tensors.out.push_back(tensor_of(id));
+        if (!specs[id].shape.IsConcrete()) {
+          return absl::InternalError(absl::StrCat(step.node->Label(), ": shape of \"",
+                                                  graph_.values[id].name, "\" is ",
+                                                  specs[id].shape.ToString()));
+        }
+      }
+      binding.scratch_bytes = std::max(binding.scratch_bytes,
+                                       static_cast<int64_t>(step.kernel->ScratchBytes(tensors.in)));
+    }
+    return absl::OkStatus();
+  }
+
+  // What the ads' part or the reply reads outlives the user's part as any other value does that is
+  // read later.
+  void PlaceValues(Binding& binding) const {
+    std::vector<int64_t> bytes(graph_.values.size(), 0);
+    for (size_t s = 0; s < binding.steps.size(); ++s) {
+      const std::vector<Tensor>& out = binding.steps[s].out;
+      for (size_t o = 0; o < out.size(); ++o) {
+        bytes[plan_.steps[s].node->outputs[o]] = static_cast<int64_t>(out[o].bytes());
+      }
+    }
+    binding.layout = LayOut(plan_, bytes, !options_.keep_all);
+  }
+
+  void PointValues(const Binding& binding) {
+    char* const arena = static_cast<char*>(ws_.general.Reserve(binding.layout.bytes));
+    ws_.scratch.Reserve(binding.scratch_bytes);
+    ws_.data.assign(graph_.values.size(), nullptr);
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      if (binding.layout.offsets[id] >= 0) {
+        ws_.data[id] = arena + binding.layout.offsets[id];
+      } else if (graph_.values[id].kind == Value::Kind::kConstant) {
+        ws_.data[id] = const_cast<float*>(graph_.values[id].constant.data());
+      }
+    }
+    for (size_t i = 0; i < request_.inputs.size(); ++i) {
+      if (used(i)) ws_.data[exe_.input_values[i]] = request_.inputs[i].data;
+    }
+    for (const Step& step : plan_.steps) {
+      if (step.view) ws_.data[step.node->outputs[0]] = ws_.data[step.node->inputs[0]];
+    }
+  }
+
+  // Lengths of ids and values are not in the binding.
+  void SetIdLengths(const Step& step, Binding::StepTensors& tensors) {
+    for (const FeatureInfo& feature : exe_.info->features) {
+      const ValueId ids = exe_.input_values[feature.ids];
+      const ValueId values = exe_.input_values[feature.values];
+      for (size_t i = 0; i < tensors.in.size(); ++i) {
+        const ValueId id = step.node->inputs[i];
+        if (id == ids || id == values) tensors.in[i].dims[0] = request_.inputs[feature.ids].dims[0];
+      }
+    }
+  }
+
+  absl::Status RunStep(const Step& step, Binding::StepTensors& tensors) {
+    if (options_.stop != nullptr && (*options_.stop)()) {
+      return absl::CancelledError("the call was cancelled or its deadline has passed");
+    }
+    if (step.view) return absl::OkStatus();
+    for (size_t i = 0; i < tensors.in.size(); ++i) {
+      tensors.in[i].data = ws_.data[step.node->inputs[i]];
+    }
+    for (size_t o = 0; o < tensors.out.size(); ++o) {
+      tensors.out[o].data = ws_.data[step.node->outputs[o]];
+    }
+    if (step.embedding) {
+      SetIdLengths(step, tensors);
+      ws_.scratch.Reserve(static_cast<int64_t>(step.kernel->ScratchBytes(tensors.in)));
+    }
+    RunContext context{.in = tensors.in,
+                       .out = absl::MakeSpan(tensors.out),
+                       .scratch = ws_.scratch.data(),
+                       .counters = &ws_.counters};
+    const bool timed = step.embedding || options_.steps != nullptr;
+    const int64_t start = timed ? NowNs() : 0;
+    const absl::Status status = step.kernel->Run(context);
+    const int64_t ns = timed ? NowNs() - start : 0;
+    if (step.embedding) result_.stats.embed_ns += ns;
+    if (options_.steps != nullptr) {
+      const size_t index = &step - plan_.steps.data();
+      options_.steps->ns[index] += ns;
+      ++options_.steps->runs[index];
+    }
+    if (!status.ok()) return Annotate(status, step.node->Label());
+    if (options_.count_layers) {
+      RunStats::LayerCount& count = result_.stats.layers[step.node->file_index];
+      ++count.runs;
+      const TensorDims& dims = tensors.out[0].dims;
+      count.rows += dims.empty() ? 1 : dims[0];
+    }
+    return absl::OkStatus();
+  }
+
+  DType DTypeOf(const Binding& binding, ValueId id) const {
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const std::vector<ValueId>& outputs = plan_.steps[s].node->outputs;
+      const auto it = std::find(outputs.begin(), outputs.end(), id);
+      if (it != outputs.end()) return binding.steps[s].out[it - outputs.begin()].dtype;
+    }
+    return graph_.values[id].dtype;
+  }
+
+  void CopyOutputs(const Binding& binding) {
+    const auto aligned = [](const Tensor& t) {
+      return (static_cast<int64_t>(t.bytes()) + 63) / 64 * 64;
+    };
+    result_.outputs.resize(graph_.outputs.size());
+    int64_t bytes = 0;
+    for (size_t o = 0; o < graph_.outputs.size(); ++o) {
+      const ValueId id = graph_.outputs[o].value;
+      Tensor& tensor = result_.outputs[o];
+      tensor.dtype = DTypeOf(binding, id);
+      tensor.dims = binding.dims[id];
+      bytes += aligned(tensor);
+    }
+    char* data = static_cast<char*>(part_.outputs.Reserve(bytes));
+    for (size_t o = 0; o < graph_.outputs.size(); ++o) {
+      Tensor& tensor = result_.outputs[o];
+      tensor.data = data;
+      data += aligned(tensor);
+      if (tensor.bytes() == 0) continue;
+      std::memcpy(tensor.data, ws_.data[graph_.outputs[o].value], tensor.bytes());
+    }
+  }
+
+  void CollectTensors(const Binding& binding) {
+    result_.tensors.clear();
+    for (const NamedValue& tensor : graph_.tensors) {
+      result_.tensors.push_back(
+          {tensor.name,
+           {DTypeOf(binding, tensor.value), binding.dims[tensor.value], ws_.data[tensor.value]}});
+    }
+  }
+
+  const Executable& exe_;
+  const Plan& plan_;
+  const Graph& graph_;
+  const RunOptions& options_;
+  UserPart& part_;
+  const Request& request_;
+  WorkspaceState& ws_;
+  RunResult& result_;
+};
+
+}  // namespace
+
+absl::Status RunGenerally(const Executable& executable, const RunOptions& options, UserPart& part,
+                          WorkspaceState& ws, RunResult& result) {
+  return GeneralRun(executable, options, part, ws, result).Run();
+}
+
+}  // namespace ulfd::engine

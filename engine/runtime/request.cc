@@ -1,0 +1,255 @@
+// One request as kernels read it.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/request.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+void SetVector(DType dtype, int64_t n, void* data, Tensor& tensor) {
+  tensor.dtype = dtype;
+  tensor.data = data;
+  if (tensor.dims.size() == 1) {
+    tensor.dims[0] = n;
+  } else {
+    tensor.dims.assign(1, n);
+  }
+}
+
+absl::Status BadRows(const std::string& input, int64_t found, absl::string_view wanted) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("input \"", input, "\": ", found, " rows, want ", wanted));
+}
+
+class Filler {
+ public:
+  Filler(const ModelInfo& info, Request& request) : info_(info), request_(request) {}
+
+  absl::Status Fill(absl::Span<const int64_t> ads_per_user) {
+    RETURN_IF_ERROR(FillUsers(ads_per_user));
+    const size_t n = info_.inputs.size();
+    request_.inputs.resize(n);
+    request_.user_counts.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      const InputInfo& input = info_.inputs[i];
+      if (input.feature >= 0) continue;
+      if (request_.given[i] != nullptr) {
+        request_.inputs[i] = *request_.given[i];
+      } else if (input.used) {
+        return Missing(i);
+      } else {
+        request_.inputs[i] = Tensor{};
+      }
+    }
+    RETURN_IF_ERROR(ReserveOnes());
+    for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(FillFeature(feature));
+    return ads_per_user.empty() ? absl::OkStatus() : AssignRows();
+  }
+
+ private:
+  const std::string& name(int input) const { return info_.inputs[input].name; }
+
+  absl::Status Missing(size_t input) const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", info_.inputs[input].name, "\" is missing"));
+  }
+
+  absl::Status FillUsers(absl::Span<const int64_t> ads_per_user) {
+    request_.user_begin.clear();
+    if (ads_per_user.empty()) return absl::OkStatus();
+    request_.user_begin.push_back(0);
+    for (size_t u = 0; u < ads_per_user.size(); ++u) {
+      const int64_t ads = ads_per_user[u];
+      if (ads < 0 || ads > INT32_MAX) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("ads_per_user[", u, "] is ", ads, ", want 0 to ", INT32_MAX));
+      }
+      request_.user_begin.push_back(request_.user_begin.back() + ads);
+    }
+    return absl::OkStatus();
+  }
+
+  // Before anything points there.
+  absl::Status ReserveOnes() {
+    int64_t most = 0;
+    for (const FeatureInfo& feature : info_.features) {
+      const Tensor* ids = request_.given[feature.ids];
+      if (ids == nullptr) return Missing(feature.ids);
+      if (request_.given[feature.segments] == nullptr) most = std::max(most, ids->elements());
+    }
+    if (most > static_cast<int64_t>(request_.ones.size())) request_.ones.resize(most, 1);
+    return absl::OkStatus();
+  }
+
+  absl::Status FillFeature(const FeatureInfo& feature) {
+    const Tensor& ids = *request_.given[feature.ids];
+    const int64_t count = ids.elements();
+    SetVector(ids.dtype, count, ids.data, request_.inputs[feature.ids]);
+    // A tensor without data stands for "all ones".
+    void* values_data = nullptr;
+    if (const Tensor* values = request_.given[feature.values]; values != nullptr) {
+      if (values->elements() != count) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input \"", name(feature.values), "\": ", values->elements(),
+                         " values, want ", count, ", one per id of \"", name(feature.ids), "\""));
+      }
+      // An empty array has no address of its own, and nothing to read either.
+      if (count > 0) values_data = values->data;
+    }
+    SetVector(DType::kFloat32, count, values_data, request_.inputs[feature.values]);
+    return request_.given[feature.segments] == nullptr ? MakeSegments(feature, count)
+                                                       : CheckSegments(feature, count);
+  }
+
+  absl::Status MakeSegments(const FeatureInfo& feature, int64_t count) {
+    Tensor& segments = request_.inputs[feature.segments];
+    if (feature.level != Level::kUser) {
+      SetVector(DType::kInt32, count, request_.ones.data(), segments);
+      return absl::OkStatus();
+    }
+    if (request_.users() == 1) {
+      request_.user_counts[feature.segments] = static_cast<int32_t>(count);
+      SetVector(DType::kInt32, 1, &request_.user_counts[feature.segments], segments);
+      return absl::OkStatus();
+    }
+    if (count != request_.users()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input \"", name(feature.segments), "\" is missing, and \"", name(feature.ids), "\" has ",
+          count, " ids, not one for each of ", request_.users(), " users"));
+    }
+    SetVector(DType::kInt32, count, request_.ones.data(), segments);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckSegments(const FeatureInfo& feature, int64_t count) {
+    const Tensor& given = *request_.given[feature.segments];
+    const int32_t* counts = given.i32();
+    const int64_t rows = given.elements();
+    int64_t sum = 0;
+    int32_t least = 0;
+    for (int64_t r = 0; r < rows; ++r) {
+      sum += counts[r];
+      least = std::min(least, counts[r]);
+    }
+    if (least < 0) {
+      const int64_t row =
+          std::find_if(counts, counts + rows, [](int32_t n) { return n < 0; }) - counts;
+      return absl::InvalidArgumentError(absl::StrCat("input \"", name(feature.segments), "\": row ",
+                                                     row, " has ", counts[row],
+                                                     " ids, want 0 or more"));
+    }
+    if (sum != count) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", name(feature.segments), "\": rows add up to ", sum,
+                       " ids, want ", count, ", the length of \"", name(feature.ids), "\""));
+    }
+    SetVector(DType::kInt32, rows, given.data, request_.inputs[feature.segments]);
+    return absl::OkStatus();
+  }
+
+  // Whose rows each input has, by its level where that is stated, else by its number of rows.
+  absl::Status AssignRows() {
+    request_.rows_of.assign(info_.inputs.size(), Level::kUnknown);
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      const InputInfo& input = info_.inputs[i];
+      if (!input.used) continue;
+      if (input.feature >= 0 && static_cast<int>(i) != info_.features[input.feature].segments) {
+        continue;
+      }
+      RETURN_IF_ERROR(AssignRowsOf(input, request_.inputs[i], request_.rows_of[i]));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AssignRowsOf(const InputInfo& input, const Tensor& tensor, Level& rows_of) const {
+    const int64_t users = request_.users(), ads = request_.user_begin.back();
+    const auto per_user = [&] { return absl::StrCat(users, ", one per user"); };
+    const auto per_ad = [&] { return absl::StrCat(ads, ", one per ad"); };
+    if (tensor.rank() == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", input.name, "\": a scalar, want rows of users or ads"));
+    }
+    const int64_t rows = tensor.dims[0];
+    const bool fits_users = rows == users, fits_ads = rows == ads;
+    rows_of = input.level;
+    if (input.level == Level::kUser && !fits_users) {
+      if (input.stated || !fits_ads) return BadRows(input.name, rows, per_user());
+      rows_of = Level::kAd;
+    } else if (input.level == Level::kAd && !fits_ads) {
+      if (input.stated || !fits_users) return BadRows(input.name, rows, per_ad());
+      rows_of = Level::kUser;
+    } else if (input.level != Level::kUser && input.level != Level::kAd) {
+      if (!fits_users && !fits_ads) {
+        return BadRows(input.name, rows, absl::StrCat(per_user(), ", or ", per_ad()));
+      }
+      if (fits_users && fits_ads && !OneAdEach()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input \"", input.name, "\": ", rows,
+                         " rows may be those of the users or of the ads; let the manifest state "
+                         "its level"));
+      }
+      rows_of = fits_ads ? Level::kAd : Level::kUser;
+    }
+    return absl::OkStatus();
+  }
+
+  bool OneAdEach() const {
+    for (int64_t u = 0; u < request_.users(); ++u) {
+      if (request_.user_begin[u + 1] - request_.user_begin[u] != 1) return false;
+    }
+    return true;
+  }
+
+  const ModelInfo& info_;
+  Request& request_;
+};
+
+}  // namespace
+
+absl::Status FillRequest(const ModelInfo& info, absl::Span<const int64_t> ads_per_user,
+                         Request& request) {
+  return Filler(info, request).Fill(ads_per_user);
+}
+
+void SelectUser(const ModelInfo& info, const Request& request, int64_t u, std::vector<int64_t>& ids,
+                Request& single) {
+  const size_t n = info.inputs.size();
+  single.inputs.resize(n);
+  single.user_begin.clear();
+  const auto select = [&](size_t i) {
+    const Tensor& all = request.inputs[i];
+    Tensor& part = single.inputs[i];
+    part = all;
+    if (request.rows_of[i] == Level::kUnknown) return;
+    const bool of_user = request.rows_of[i] == Level::kUser;
+    const int64_t first = of_user ? u : request.user_begin[u];
+    part.dims[0] = of_user ? 1 : request.user_begin[u + 1] - first;
+    if (all.data == nullptr || all.dims[0] == 0) return;
+    part.data =
+        static_cast<char*>(all.data) + static_cast<int64_t>(all.bytes()) / all.dims[0] * first;
+  };
+  for (size_t i = 0; i < n; ++i) {
+    if (info.inputs[i].feature < 0) select(i);
+  }
+  for (const FeatureInfo& feature : info.features) {
+    select(feature.segments);
+    const Tensor& segments = single.inputs[feature.segments];
+    int64_t count = 0;
+    for (int64_t r = 0; r < segments.dims[0]; ++r) count += segments.i32()[r];
+    for (const int part : {feature.ids, feature.values}) {
+      const Tensor& all = request.inputs[part];
+      char* data = static_cast<char*>(all.data);
+      if (data != nullptr) data += ids[part] * static_cast<int64_t>(SizeOf(all.dtype));
+      SetVector(all.dtype, count, data, single.inputs[part]);
+      ids[part] += count;
+    }
+  }
+}
+
+}  // namespace ulfd::engine

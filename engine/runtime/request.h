@@ -1,0 +1,50 @@
+// One request as kernels read it: every input of the model with the defaults filled in, and whose
+// rows are whose.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_REQUEST_H_
+#define ULFD_ENGINE_RUNTIME_REQUEST_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "engine/runtime/model.h"
+#include "engine/tensor/tensor.h"
+
+namespace ulfd::engine {
+
+// Reused from request to request, so that a warm one allocates nothing.
+struct Request {
+  std::vector<const Tensor*> given;  // Per input of the model: what the caller gave, or nullptr.
+  std::vector<Tensor> inputs;        // Per input of the model; unused ones may be empty.
+  // With more than one user.  Per input: Level::kUser or Level::kAd; kUnknown for ids and values,
+  // which go with their segments, and for what no layer reads.
+  std::vector<Level> rows_of;
+  // Ads of user u: [user_begin[u], user_begin[u + 1]).  Empty where the caller did not say; the
+  // request then has one user, and its inputs tell the number of ads.
+  std::vector<int64_t> user_begin;
+
+  int64_t users() const {
+    return user_begin.empty() ? 1 : static_cast<int64_t>(user_begin.size()) - 1;
+  }
+
+  std::vector<int32_t> ones;         // Segments of one id per row.
+  std::vector<int32_t> user_counts;  // Per input: segments of a single user.
+};
+
+// Fills in the defaults (all values 1; one id per row of an ad feature, all ids in the row of a
+// single user) and checks what does not depend on the graph.  `request.given` is filled.
+// INVALID_ARGUMENT names the input.
+absl::Status FillRequest(const ModelInfo& info, absl::Span<const int64_t> ads_per_user,
+                         Request& request);
+
+// Makes `single` the part of user `u` of `request`; its tensors point into that of `request`.  `ids`
+// holds per input how many ids (for f.ids) users before u have, and moves on: start with zeros and
+// take the users in order.  REQUIRES: `request` was filled with ads_per_user.
+void SelectUser(const ModelInfo& info, const Request& request, int64_t u, std::vector<int64_t>& ids,
+                Request& single);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_REQUEST_H_

@@ -1,0 +1,363 @@
+// How a proved plan runs over rows.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/schedule.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/cache_size.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+// GEMMs over fewer rows than this waste most of what they load.
+constexpr int64_t kGemmRows = 48;
+constexpr int64_t kMaxTileRows = 512;
+// Light steps that may stand between heavy ones of a stage.
+constexpr int kMaxGap = 2;
+
+// The size of a row of each user's or ad's tensor; nothing if `shape` is not [rows, numbers...].
+bool RowsLead(const Shape& shape, Level level) {
+  if (!shape.ranked() || shape.rank() == 0) return false;
+  if (shape[0] != (level == Level::kUser ? Dim::Users() : Dim::Ads())) return false;
+  return std::all_of(shape.dims().begin() + 1, shape.dims().end(),
+                     [](Dim d) { return d.IsConst(); });
+}
+
+class Builder {
+ public:
+  Builder(const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
+          const std::vector<bool>& free_length)
+      : plan_(plan),
+        graph_(plan.graph),
+        info_(info),
+        input_values_(input_values),
+        free_length_(free_length),
+        roots_(StorageRoots(plan)) {}
+
+  absl::StatusOr<std::unique_ptr<const Schedule>> Build() {
+    schedule_ = std::make_unique<Schedule>();
+    schedule_->plan = &plan_;
+    RETURN_IF_ERROR(CheckInputs());
+    for (const Step& step : plan_.steps) RETURN_IF_ERROR(CheckStep(step));
+    for (size_t s = 0; s < plan_.steps.size(); ++s) {
+      const Step& step = plan_.steps[s];
+      if (!step.view) AddStep(step, static_cast<int>(s) < plan_.user_steps);
+    }
+    for (const NamedValue& output : graph_.outputs) {
+      schedule_->outputs.push_back(OperandOf(output.value));
+    }
+    LayOutUsers();
+    ChooseTiles();
+    return std::unique_ptr<const Schedule>(std::move(schedule_));
+  }
+
+ private:
+  const TensorSpec& spec(ValueId id) const { return plan_.specs[id]; }
+
+  absl::Status CheckInputs() {
+    input_of_.assign(graph_.values.size(), -1);
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      const ValueId id = input_values_[i];
+      input_of_[id] = static_cast<int>(i);
+      if (!info_.inputs[i].used) continue;
+      ExpectedInput expected{.input = static_cast<int>(i), .rows = spec(id).level};
+      expected.free_length = free_length_[i];
+      if (!expected.free_length) {
+        if (!RowsLead(spec(id).shape, spec(id).level)) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "input \"", info_.inputs[i].name, "\": ", Name(spec(id).level), " level, shape ",
+              spec(id).shape.ToString(), " are not known well enough"));
+        }
+        expected.dims.push_back(0);
+        for (int d = 1; d < spec(id).shape.rank(); ++d) {
+          expected.dims.push_back(spec(id).shape[d].value());
+        }
+      }
+      schedule_->inputs.push_back(std::move(expected));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Fail(const Step& step, ValueId id, absl::string_view why) const {
+    return absl::FailedPreconditionError(
+        absl::StrCat(step.node->Label(), ": \"", graph_.values[id].name, "\" ", why));
+  }
+
+  absl::Status CheckStep(const Step& step) const {
+    Level joined = Level::kConstant;
+    for (ValueId id : step.node->inputs) {
+      if (spec(id).level == Level::kUnknown) return Fail(step, id, "has rows of unknown owners");
+      joined = Join(joined, spec(id).level);
+    }
+    for (ValueId id : step.node->outputs) {
+      const TensorSpec& out = spec(id);
+      if (out.level == Level::kUnknown) {
+        return Fail(step, id,
+                    absl::StrCat("has rows that are not proved to belong to one user or ad "
+                                 "each: shape ",
+                                 out.shape.ToString()));
+      }
+      if (joined == Level::kAd && out.level != Level::kAd) {
+        return Fail(step, id,
+                    absl::StrCat("is ", Name(out.level), " level, but computed from ads"));
+      }
+      const bool known =
+          out.level == Level::kConstant ? out.shape.IsConcrete() : RowsLead(out.shape, out.level);
+      if (!known) {
+        return Fail(
+            step, id,
+            absl::StrCat("has shape ", out.shape.ToString(), ", which the request must tell"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  Operand OperandOf(ValueId id) const {
+    const TensorSpec& s = spec(id);
+    Operand operand{.root = roots_[id], .form = {.dtype = s.dtype}};
+    const int input = input_of_[operand.root];
+    operand.of_request = input >= 0;
+    if (input >= 0 && free_length_[input]) {
+      operand.place = Operand::Place::kIds;
+      operand.feature = info_.inputs[input].feature;
+      operand.of_users = OfUsers(operand.feature);
+      operand.row_bytes = static_cast<int64_t>(SizeOf(s.dtype));
+      operand.form.dims = {0};
+      return operand;
+    }
+    if (s.level == Level::kUser) operand.place = Operand::Place::kUser;
+    if (s.level == Level::kAd) operand.place = Operand::Place::kAd;
+    for (int d = 0; d < s.shape.rank(); ++d) {
+      operand.form.dims.push_back(s.shape[d].IsConst() ? s.shape[d].value() : 1);
+    }
+    operand.row_bytes = static_cast<int64_t>(operand.form.bytes());
+    return operand;
+  }
+
+  void AddStep(const Step& step, bool of_users) {
+    RowStep row_step{.step = &step};
+    for (ValueId id : step.node->inputs) row_step.in.push_back(OperandOf(id));
+    for (ValueId id : step.node->outputs) row_step.out.push_back(OperandOf(id));
+    if (of_users) {
+      row_step.one_user = !RunsOverUsers(*step.node);
+    } else {
+      for (const Operand& in : row_step.in) {
+        row_step.one_user |= in.place == Operand::Place::kUser;
+        if (in.place == Operand::Place::kIds && in.of_users) {
+          schedule_->one_user_only =
+              absl::StrCat(step.node->Label(), " reads features of the user and of the ads");
+        }
+      }
+    }
+    for (const Operand& in : row_step.in) {
+      if (of_users && row_step.one_user && in.place == Operand::Place::kIds) {
+        schedule_->one_user_only = absl::StrCat(step.node->Label(), " takes one user at a time");
+      }
+    }
+    (of_users ? schedule_->user_steps : schedule_->ad_steps).push_back(std::move(row_step));
+  }
+
+  bool OfUsers(int feature) const {
+    return spec(input_values_[info_.features[feature].segments]).level == Level::kUser;
+  }
+
+  // Whether the node computes M users' rows at once as it computes one user's.  Infer says so by
+  // numpy's rules alone if M is a number that occurs nowhere else: the rows then meet nothing but
+  // rows and what one row repeats for all of them.  (For a symbolic user it also takes a literal 1,
+  // or a tensor of lower rank, for "this user's".)
+  bool RunsOverUsers(const Node& node) {
+    constexpr int64_t kUsers = 1000003;
+    const auto rows = [&](ValueId id) {
+      Shape shape = plan_.specs[id].shape;
+      if (plan_.specs[id].level == Level::kUser && shape.ranked() && shape[0].IsUsers()) {
+        shape[0] = Dim::Of(kUsers);
+      }
+      return shape;
+    };
+    if (trial_.empty()) trial_ = plan_.specs;
+    for (ValueId id : node.inputs) trial_[id].shape = rows(id);
+    bool runs = InferNode(graph_, node, trial_).ok();
+    for (ValueId id : node.outputs) {
+      runs = runs && trial_[id].shape == rows(id);
+      trial_[id] = plan_.specs[id];
+    }
+    for (ValueId id : node.inputs) trial_[id] = plan_.specs[id];
+    return runs;
+  }
+
+  // When each value is made and read last, by steps of one part.
+  struct Life {
+    int first = -1, last = -1;
+    int64_t row_bytes = 0;
+    Operand::Place place = Operand::Place::kFixed;
+  };
+  std::vector<Life> Lives(const std::vector<RowStep>& steps) const {
+    std::vector<Life> lives(graph_.values.size());
+    for (int s = 0; s < static_cast<int>(steps.size()); ++s) {
+      for (const Operand& out : steps[s].out) lives[out.root] = {s, s, out.row_bytes, out.place};
+      for (const Operand& in : steps[s].in) lives[in.root].last = s;
+    }
+    for (const Operand& output : schedule_->outputs) {
+      lives[output.root].last = static_cast<int>(steps.size());
+    }
+    return lives;
+  }
+
+  void LayOutUsers() {
+    std::vector<Life> lives = Lives(schedule_->user_steps);
+    const int end = static_cast<int>(schedule_->user_steps.size());
+    for (const RowStep& step : schedule_->ad_steps) {
+      for (const Operand& in : step.in) lives[in.root].last = end;
+    }
+    for (int64_t users = 1; users <= Schedule::kMaxUsers; users *= 2) {
+      std::vector<Lifetime> lifetimes;
+      for (size_t id = 0; id < lives.size(); ++id) {
+        const Life& life = lives[id];
+        if (life.first < 0) continue;
+        const int64_t rows = life.place == Operand::Place::kUser ? users : 1;
+        lifetimes.push_back({static_cast<int>(id), life.first, life.last, rows * life.row_bytes});
+      }
+      schedule_->user_layouts.push_back(LayOut(std::move(lifetimes), lives.size()));
+    }
+  }
+
+  // ------------------------------------------------------------------------------------- tiles
+
+  // Per-ad bytes that step s reads and writes.
+  int64_t Touched(int s) const {
+    int64_t bytes = 0;
+    for (const Operand& in : schedule_->ad_steps[s].in) {
+      if (in.place == Operand::Place::kAd) bytes += in.row_bytes;
+    }
+    for (const Operand& out : schedule_->ad_steps[s].out) bytes += out.row_bytes;
+    return bytes;
+  }
+
+  // The largest sum of rows alive at a step of [begin, end), of those values that `counts` takes.
+  template <class Counts>
+  static int64_t Peak(const std::vector<Life>& lives, int begin, int end, Counts counts) {
+    int64_t peak = 1;
+    for (int s = begin; s < end; ++s) {
+      int64_t bytes = 0;
+      for (const Life& life : lives) {
+        if (life.first >= 0 && life.first <= s && life.last >= s && counts(life)) {
+          bytes += life.row_bytes;
+        }
+      }
+      peak = std::max(peak, bytes);
+    }
+    return peak;
+  }
+
+  // Runs of steps that work on so much per ad that a tile of kGemmRows ads would not stay in the
+  // cache.
+  std::vector<Stage> FindHeavy(int64_t budget) const {
+    std::vector<Stage> heavy;
+    for (int s = 0; s < static_cast<int>(schedule_->ad_steps.size()); ++s) {
+      if (Touched(s) * kGemmRows <= budget) continue;
+      if (!heavy.empty() && s - heavy.back().end <= kMaxGap) {
+        heavy.back().end = s + 1;
+      } else {
+        heavy.push_back({s, s + 1, 1});
+      }
+    }
+    return heavy;
+  }
+
+  void ChooseTiles() {
+    const int64_t budget = SecondLevelCacheBytes() / 2;
+    const int end = static_cast<int>(schedule_->ad_steps.size());
+    std::vector<Life> lives = Lives(schedule_->ad_steps);
+    std::vector<bool> inner(lives.size(), false);
+    int done = 0;
+    for (Stage stage : FindHeavy(budget)) {
+      const auto within = [&](const Life& life) {
+        return life.first >= stage.begin && life.last < stage.end;
+      };
+      for (size_t id = 0; id < lives.size(); ++id) {
+        if (lives[id].first >= 0 && within(lives[id])) inner[id] = true;
+      }
+      const int64_t peak = Peak(lives, stage.begin, stage.end, within);
+      stage.rows = std::clamp<int64_t>(budget / peak, 1, kMaxTileRows);
+      if (stage.begin > done) schedule_->stages.push_back({done, stage.begin, 0});
+      schedule_->stages.push_back(stage);
+      done = stage.end;
+    }
+    if (end > done) schedule_->stages.push_back({done, end, 0});
+    // What lives at the size of the whole tile.
+    std::vector<Life> outer = lives;
+    for (size_t id = 0; id < lives.size(); ++id) {
+      if (inner[id]) outer[id] = Life{};
+    }
+    const int64_t rows = budget / Peak(outer, 0, end, [](const Life&) { return true; });
+    schedule_->tile_rows = std::clamp(rows / 16 * 16, kGemmRows, kMaxTileRows);
+    MarkInner(inner);
+    LayOutAds(std::move(lives), inner);
+  }
+
+  void MarkInner(const std::vector<bool>& inner) {
+    for (RowStep& step : schedule_->ad_steps) {
+      for (Operand& in : step.in) in.inner = inner[in.root];
+      for (Operand& out : step.out) out.inner = inner[out.root];
+    }
+  }
+
+  void LayOutAds(std::vector<Life> lives, const std::vector<bool>& inner) {
+    std::vector<int64_t> rows(lives.size(), schedule_->tile_rows);
+    for (const Stage& stage : schedule_->stages) {
+      if (stage.rows == 0) continue;
+      for (size_t id = 0; id < lives.size(); ++id) {
+        Life& life = lives[id];
+        if (life.first < 0) continue;
+        if (inner[id]) {
+          if (life.first >= stage.begin && life.first < stage.end) rows[id] = stage.rows;
+          continue;
+        }
+        // The stage runs several times for the tile: what it reads or makes of the whole tile
+        // must be there all the while.
+        if (life.first >= stage.begin && life.first < stage.end) life.first = stage.begin;
+        if (life.last >= stage.begin && life.last < stage.end) life.last = stage.end - 1;
+      }
+    }
+    for (int64_t tile = 1;; tile *= 2) {
+      std::vector<Lifetime> lifetimes;
+      for (size_t id = 0; id < lives.size(); ++id) {
+        const Life& life = lives[id];
+        if (life.first < 0) continue;
+        const int64_t bytes = life.row_bytes * std::min(tile, rows[id]);
+        lifetimes.push_back({static_cast<int>(id), life.first, life.last, bytes});
+      }
+      schedule_->ad_layouts.push_back(LayOut(std::move(lifetimes), lives.size()));
+      if (tile >= schedule_->tile_rows) break;
+    }
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  const ModelInfo& info_;
+  const std::vector<ValueId>& input_values_;
+  const std::vector<bool>& free_length_;
+  const std::vector<ValueId> roots_;
+  GraphSpecs trial_;           // plan_.specs, but for RunsOverUsers.
+  std::vector<int> input_of_;  // Per value: the model's input that it is, or -1.
+  std::unique_ptr<Schedule> schedule_;
+};
+
+}  // namespace
+
+const ArenaLayout& Schedule::For(const std::vector<ArenaLayout>& layouts, int64_t rows) {
+  return layouts[rows <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(rows - 1))];
+}
+
+absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
+    const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
+    const std::vector<bool>& free_length) {
+  return Builder(plan, info, input_values, free_length).Build();
+}
+
+}  // namespace ulfd::engine
