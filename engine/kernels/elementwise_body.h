@@ -13,7 +13,9 @@ namespace {
 template <class Fn>
 [[gnu::always_inline]] inline void Map(const float* x, float* y, int64_t n, Fn fn) {
   const int64_t full = n / Vec::kLanes * Vec::kLanes;
-  for (int64_t i = 0; i < full; i += Vec::kLanes) fn(Vec::Load(x + i)).Store(y + i);
+  int64_t i = 0;
+  for (; i + Two::kLanes <= full; i += Two::kLanes) fn(Two::Load(x + i)).Store(y + i);
+  if (i < full) fn(Vec::Load(x + i)).Store(y + i);
   if (full == n) return;
   const Vec::Mask mask = Vec::MaskOf(n - full);
   fn(Vec::LoadMasked(x + full, mask)).StoreMasked(y + full, mask);
@@ -22,13 +24,13 @@ template <class Fn>
 void Unary(UnaryOp op, const float* x, float* y, int64_t n) {
   switch (op) {
     case UnaryOp::kRelu:
-      return Map(x, y, n, [](Vec v) { return Relu(v); });
+      return Map(x, y, n, [](auto v) { return Relu(v); });
     case UnaryOp::kSigmoid:
-      return Map(x, y, n, [](Vec v) { return Sigmoid(v); });
+      return Map(x, y, n, [](auto v) { return Sigmoid(v); });
     case UnaryOp::kTanh:
-      return Map(x, y, n, [](Vec v) { return Tanh(v); });
+      return Map(x, y, n, [](auto v) { return Tanh(v); });
     case UnaryOp::kExp:
-      return Map(x, y, n, [](Vec v) { return Exp(v); });
+      return Map(x, y, n, [](auto v) { return Exp(v); });
   }
 }
 
@@ -126,8 +128,8 @@ void SoftmaxRow(const float* x, float* y, int64_t n) {
     ExpOfNegative(Vec::LoadMasked(x + full, mask) - shift).StoreMasked(y + full, mask);
     sum = sum + Vec::LoadMasked(y + full, mask);
   }
-  const Vec scale = Vec::Set(1.0f / SumOf(sum));
-  Map(y, y, n, [scale](Vec v) { return v * scale; });
+  const float scale = 1.0f / SumOf(sum);
+  Map(y, y, n, [scale](auto v) { return v * decltype(v)::Set(scale); });
 }
 
 // Columns of one vector, [count, inner].

@@ -9,10 +9,9 @@
 namespace ulfd::engine {
 namespace {
 
-// The epilogue of one vector of columns that begin at `column`.
-template <Activation::Kind kKind, bool kAffine, class LoadFn>
-[[gnu::always_inline]] inline Vec FinishVector(const Epilogue& e, Vec x, int64_t column,
-                                               LoadFn load) {
+// The epilogue of one or two vectors of columns that begin at `column`.
+template <Activation::Kind kKind, bool kAffine, class T, class LoadFn>
+[[gnu::always_inline]] inline T FinishVector(const Epilogue& e, T x, int64_t column, LoadFn load) {
   if constexpr (kAffine) {
     x = Centre(x, load(e.affine.mean + column), load(e.affine.scale + column),
                load(e.affine.beta + column));
@@ -28,11 +27,14 @@ void FinishRows(const Epilogue& e, const float* x, int64_t x_stride, float* y, i
   const int64_t full = n / Vec::kLanes * Vec::kLanes;
   const Vec::Mask mask = Vec::MaskOf(n - full);
   const auto load = [](const float* p) { return Vec::Load(p); };
+  const auto load_two = [](const float* p) { return Two::Load(p); };
   const auto load_tail = [mask](const float* p) { return Vec::LoadMasked(p, mask); };
   for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
-    for (int64_t j = 0; j < full; j += Vec::kLanes) {
-      FinishVector<kKind, kAffine>(e, Vec::Load(x + j), column + j, load).Store(y + j);
+    int64_t j = 0;
+    for (; j + Two::kLanes <= full; j += Two::kLanes) {
+      FinishVector<kKind, kAffine>(e, Two::Load(x + j), column + j, load_two).Store(y + j);
     }
+    if (j < full) FinishVector<kKind, kAffine>(e, Vec::Load(x + j), column + j, load).Store(y + j);
     if (full == n) continue;
     FinishVector<kKind, kAffine>(e, Vec::LoadMasked(x + full, mask), column + full, load_tail)
         .StoreMasked(y + full, mask);

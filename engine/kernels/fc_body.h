@@ -17,6 +17,7 @@ namespace {
 constexpr int kPanelVecs = static_cast<int>(MatrixView::kPanel) / Vec::kLanes;
 constexpr int kMaxVecs = 8;  // Per tile.
 constexpr int kMaxPanels = kMaxVecs / kPanelVecs;
+constexpr int PanelsOf(int vecs) { return (vecs + kPanelVecs - 1) / kPanelVecs; }
 
 // Where row r of the sums begins.
 inline const float* InitRow(const FcArgs& a, int64_t r) {
@@ -29,7 +30,8 @@ inline const float* InitRow(const FcArgs& a, int64_t r) {
 // One pass over some rows, columns and part of k.
 struct Pass {
   const FcArgs* args;
-  FinishFn* finish;  // Null: the sums are stored as they are.
+  bool rectify;      // The activation is relu or prelu, and there is no affine.
+  FinishFn* finish;  // Otherwise the rest of the epilogue; null: none.
   int64_t k_begin, k_end;
   // The columns: `width` of them from `column` on, in up to kMaxPanels panels.
   int64_t column, width;
@@ -48,29 +50,44 @@ template <LastVec kLast>
   return Vec::Load(p);
 }
 
-// acc += x[rows, k] * panels[k, vecs], which moves the panels on.
+// acc += column i of x[rows, k] times a row of the panels, which moves these on.
+template <int kRows, int kVecs, LastVec kLast>
+[[gnu::always_inline]] inline void Step(const float* const (&x)[kRows], int64_t i,
+                                        const float* (&b)[PanelsOf(kVecs)],
+                                        const int64_t (&steps)[PanelsOf(kVecs)], Vec::Mask mask,
+                                        Vec (&acc)[kRows][kVecs]) {
+  Vec w[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) {
+    const float* p = b[v / kPanelVecs] + v % kPanelVecs * Vec::kLanes;
+    w[v] = v + 1 < kVecs ? Vec::Load(p) : LoadLast<kLast>(p, mask);
+  }
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+    const Vec a = Vec::Broadcast(x[r] + i);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = Vec::Fma(a, w[v], acc[r][v]);
+  }
+  for (int p = 0; p < PanelsOf(kVecs); ++p) b[p] += steps[p];
+}
+
+// acc += x[rows, k] * panels[k, vecs].
 template <int kRows, int kVecs, LastVec kLast>
 [[gnu::always_inline]] inline void Accumulate(const float* const (&x)[kRows], int64_t k,
-                                              const float* (&b)[kMaxPanels],
-                                              const int64_t (&steps)[kMaxPanels], Vec::Mask mask,
-                                              Vec (&acc)[kRows][kVecs]) {
-  constexpr int kPanels = (kVecs + kPanelVecs - 1) / kPanelVecs;
-  for (int64_t i = 0; i < k; ++i) {
-    Vec w[kVecs];
+                                              const float* (&b)[PanelsOf(kVecs)],
+                                              const int64_t (&steps)[PanelsOf(kVecs)],
+                                              Vec::Mask mask, Vec (&acc)[kRows][kVecs]) {
+  for (int64_t i = 0; i < k; ++i) Step<kRows, kVecs, kLast>(x, i, b, steps, mask, acc);
+}
+
+// One row of the tile from memory.
+template <int kVecs>
+[[gnu::always_inline]] inline void LoadRow(const float* from, bool full, Vec::Mask mask,
+                                           Vec (&row)[kVecs]) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) {
-      const float* p = b[v / kPanelVecs] + v % kPanelVecs * Vec::kLanes;
-      w[v] = v + 1 < kVecs ? Vec::Load(p) : LoadLast<kLast>(p, mask);
-    }
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      const Vec a = Vec::Broadcast(x[r] + i);
-#pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = Vec::Fma(a, w[v], acc[r][v]);
-    }
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) b[p] += steps[p];
-  }
+  for (int v = 0; v + 1 < kVecs; ++v) row[v] = Vec::Load(from + v * Vec::kLanes);
+  const float* last = from + (kVecs - 1) * Vec::kLanes;
+  row[kVecs - 1] = full ? Vec::Load(last) : Vec::LoadMasked(last, mask);
 }
 
 // The sums so far: zeros, init or what an earlier part of k left in y.
@@ -78,26 +95,48 @@ template <int kRows, int kVecs>
 [[gnu::always_inline]] inline void Begin(const Pass& pass, int64_t row, Vec::Mask mask,
                                          Vec (&acc)[kRows][kVecs]) {
   const FcArgs& a = *pass.args;
+  const bool full = pass.width == kVecs * Vec::kLanes;
+  if (pass.k_begin > 0 || (a.init != nullptr && a.init_stride != 0)) {
+    for (int r = 0; r < kRows; ++r) {
+      const float* from = pass.k_begin > 0 ? a.y + (row + r) * a.y_stride : InitRow(a, row + r);
+      LoadRow(from + pass.column, full, mask, acc[r]);
+    }
+    return;
+  }
+  Vec first[kVecs];
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) first[v] = Vec::Zero();
+  if (a.init != nullptr) LoadRow(a.init + pass.column, full, mask, first);
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
-    if (pass.k_begin == 0 && a.init == nullptr) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kVecs; ++v) acc[r][v] = Vec::Zero();
-      continue;
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = first[v];
+  }
+}
+
+// relu and prelu in registers.
+template <int kRows, int kVecs>
+[[gnu::always_inline]] inline void Rectify(const Pass& pass, bool full, Vec::Mask mask,
+                                           Vec (&acc)[kRows][kVecs]) {
+  Vec slope[kVecs];
+  const Activation& act = pass.args->epilogue.activation;
+  if (act.kind == Activation::Kind::kPrelu) LoadRow(act.slope + pass.column, full, mask, slope);
+#pragma GCC unroll 12
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      acc[r][v] =
+          act.kind == Activation::Kind::kPrelu ? Prelu(acc[r][v], slope[v]) : Relu(acc[r][v]);
     }
-    const float* from =
-        (pass.k_begin == 0 ? InitRow(a, row + r) : a.y + (row + r) * a.y_stride) + pass.column;
-#pragma GCC unroll 8
-    for (int v = 0; v + 1 < kVecs; ++v) acc[r][v] = Vec::Load(from + v * Vec::kLanes);
-    acc[r][kVecs - 1] = Vec::LoadMasked(from + (kVecs - 1) * Vec::kLanes, mask);
   }
 }
 
 template <int kRows, int kVecs>
 [[gnu::always_inline]] inline void End(const Pass& pass, int64_t row, Vec::Mask mask,
-                                       const Vec (&acc)[kRows][kVecs]) {
+                                       Vec (&acc)[kRows][kVecs]) {
   float* y = pass.args->y + row * pass.args->y_stride + pass.column;
   const bool full = pass.width == kVecs * Vec::kLanes;
+  if (pass.rectify) Rectify(pass, full, mask, acc);
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r, y += pass.args->y_stride) {
 #pragma GCC unroll 8
@@ -121,8 +160,12 @@ void Tile(const Pass& pass, int64_t row) {
   const Vec::Mask mask = Vec::MaskOf(pass.width - (kVecs - 1) * Vec::kLanes);
   Vec acc[kRows][kVecs];
   Begin(pass, row, mask, acc);
-  const float* b[kMaxPanels];
-  for (int p = 0; p < kMaxPanels; ++p) b[p] = pass.panels[p];
+  const float* b[PanelsOf(kVecs)];
+  int64_t steps[PanelsOf(kVecs)];
+  for (int p = 0; p < PanelsOf(kVecs); ++p) {
+    b[p] = pass.panels[p];
+    steps[p] = pass.steps[p];
+  }
   int64_t k = 0;  // Of the block's first column.
   for (int64_t i = 0; i < a.block_count && k < pass.k_end; k += a.blocks[i].k, ++i) {
     const FcBlock& block = a.blocks[i];
@@ -132,7 +175,7 @@ void Tile(const Pass& pass, int64_t row) {
     const float* x[kRows];
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) x[r] = block.x + (row + r) * block.stride + from;
-    Accumulate<kRows, kVecs, kLast>(x, to - from, b, pass.steps, mask, acc);
+    Accumulate<kRows, kVecs, kLast>(x, to - from, b, steps, mask, acc);
   }
   End(pass, row, mask, acc);
 }
@@ -216,12 +259,17 @@ void FcPanels(const FcArgs& a) {
   if (chunk < 48 && chunk != 24) chunk = 48;
   Pass pass;
   pass.args = &a;
-  FinishFn* const finish = IsPlain(a.epilogue) ? nullptr : FinishOf(a.epilogue);
+  using Kind = Activation::Kind;
+  const Kind kind = a.epilogue.activation.kind;
+  const bool rectify =
+      a.epilogue.affine.mean == nullptr && (kind == Kind::kRelu || kind == Kind::kPrelu);
+  FinishFn* const finish = rectify || IsPlain(a.epilogue) ? nullptr : FinishOf(a.epilogue);
   for (int64_t row = 0; row < a.rows; row += chunk) {
     const int64_t end = a.rows - row < chunk + chunk / 2 ? a.rows : row + chunk;
     for (int64_t k = 0; k == 0 || k < a.w.k; k += part) {
       pass.k_begin = k;
       pass.k_end = Least(k + part, a.w.k);
+      pass.rectify = pass.k_end == a.w.k && rectify;
       pass.finish = pass.k_end == a.w.k ? finish : nullptr;
       for (int64_t column = 0; column < a.w.n;) {
         const int vecs = GroupVecs(a.rows, a.w.n - column);

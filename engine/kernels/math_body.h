@@ -10,106 +10,155 @@ namespace {
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// Two vectors, whose operations alternate: a function of one vector is a chain of operations that
+// wait for each other, and two such chains side by side keep the machine busy.  All functions below
+// take either.
+struct Two {
+  static constexpr int kLanes = 2 * Vec::kLanes;
+  Vec a, b;
+
+  static Two Set(float x) { return {Vec::Set(x), Vec::Set(x)}; }
+  static Two Load(const float* p) { return {Vec::Load(p), Vec::Load(p + Vec::kLanes)}; }
+  void Store(float* p) const {
+    a.Store(p);
+    b.Store(p + Vec::kLanes);
+  }
+  friend Two operator+(Two x, Two y) { return {x.a + y.a, x.b + y.b}; }
+  friend Two operator-(Two x, Two y) { return {x.a - y.a, x.b - y.b}; }
+  friend Two operator*(Two x, Two y) { return {x.a * y.a, x.b * y.b}; }
+  friend Two operator/(Two x, Two y) { return {x.a / y.a, x.b / y.b}; }
+  static Two Fma(Two x, Two y, Two z) { return {Vec::Fma(x.a, y.a, z.a), Vec::Fma(x.b, y.b, z.b)}; }
+  static Two Fnma(Two x, Two y, Two z) {
+    return {Vec::Fnma(x.a, y.a, z.a), Vec::Fnma(x.b, y.b, z.b)};
+  }
+  static Two Max(Two x, Two y) { return {Vec::Max(x.a, y.a), Vec::Max(x.b, y.b)}; }
+  static Two Min(Two x, Two y) { return {Vec::Min(x.a, y.a), Vec::Min(x.b, y.b)}; }
+  static Two SelectGreater(Two x, Two y, Two t, Two f) {
+    return {Vec::SelectGreater(x.a, y.a, t.a, f.a), Vec::SelectGreater(x.b, y.b, t.b, f.b)};
+  }
+  static Two Or(Two x, Two y) { return {Vec::Or(x.a, y.a), Vec::Or(x.b, y.b)}; }
+  static Two And(Two x, Two y) { return {Vec::And(x.a, y.a), Vec::And(x.b, y.b)}; }
+  static Two ShiftToExponent(Two x, Two base) {
+    return {Vec::ShiftToExponent(x.a, base.a), Vec::ShiftToExponent(x.b, base.b)};
+  }
+};
+
 // exp(x) = 2^n * exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2.  Adding 1.5 * 2^23 rounds and
 // leaves n in the low bits of the sum; ln 2 is subtracted in two parts, the first of which has few
 // enough bits that n times it is exact.
+template <class T>
 struct Reduced {
-  Vec shifted;  // n + 1.5 * 2^23.
-  Vec n, r;
+  T shifted;  // n + 1.5 * 2^23.
+  T n, r;
 };
 constexpr float kRound = 12582912.0f;
 
-[[gnu::always_inline]] inline Reduced Reduce(Vec x) {
-  Reduced z;
-  z.shifted = Vec::Fma(x, Vec::Set(1.44269504f), Vec::Set(kRound));
-  z.n = z.shifted - Vec::Set(kRound);
-  z.r = Vec::Fnma(z.n, Vec::Set(0.693359375f), x);
-  z.r = Vec::Fnma(z.n, Vec::Set(-2.12194440e-4f), z.r);
+template <class T>
+[[gnu::always_inline]] inline Reduced<T> Reduce(T x) {
+  Reduced<T> z;
+  z.shifted = T::Fma(x, T::Set(1.44269504f), T::Set(kRound));
+  z.n = z.shifted - T::Set(kRound);
+  z.r = T::Fnma(z.n, T::Set(0.693359375f), x);
+  z.r = T::Fnma(z.n, T::Set(-2.12194440e-4f), z.r);
   return z;
 }
 
 // 2^(n + extra) for an n + 1.5 * 2^23, if that is a normal number.
-[[gnu::always_inline]] inline Vec PowerOfTwo(Vec shifted, float two_to_extra) {
-  return Vec::ShiftToExponent(shifted, Vec::Set(two_to_extra));
+template <class T>
+[[gnu::always_inline]] inline T PowerOfTwo(T shifted, float two_to_extra) {
+  return T::ShiftToExponent(shifted, T::Set(two_to_extra));
 }
 
 // exp(r), relative error 3e-9 before rounding.  Coefficients: minimax, as those below.
-[[gnu::always_inline]] inline Vec ExpOfReduced(Vec r) {
-  Vec p = Vec::Set(0.0013814599f);
-  p = Vec::Fma(p, r, Vec::Set(0.008368717f));
-  p = Vec::Fma(p, r, Vec::Set(0.04166839f));
-  p = Vec::Fma(p, r, Vec::Set(0.16666521f));
-  p = Vec::Fma(p, r, Vec::Set(0.49999994f));
-  p = Vec::Fma(p, r, Vec::Set(1.0f));
-  return Vec::Fma(p, r, Vec::Set(1.0f));
+template <class T>
+[[gnu::always_inline]] inline T ExpOfReduced(T r) {
+  T p = T::Set(0.0013814599f);
+  p = T::Fma(p, r, T::Set(0.008368717f));
+  p = T::Fma(p, r, T::Set(0.04166839f));
+  p = T::Fma(p, r, T::Set(0.16666521f));
+  p = T::Fma(p, r, T::Set(0.49999994f));
+  p = T::Fma(p, r, T::Set(1.0f));
+  return T::Fma(p, r, T::Set(1.0f));
 }
 
 // Constants leave a NaN alone as first operands of Max and Min.
 constexpr float kExpUnderflow = -104.5f;  // exp of less rounds to 0.
 constexpr float kTwoTo30 = 1073741824.0f;
 
-// 2^30 * exp(x) for x <= 0, which is never denormal.  NaN gives NaN.
-[[gnu::always_inline]] inline Vec ScaledExpOfNegative(Vec x) {
-  const Reduced z = Reduce(Vec::Max(Vec::Set(kExpUnderflow), x));
-  return ExpOfReduced(z.r) * PowerOfTwo(z.shifted, kTwoTo30);
+// exp(x) for x <= 0; scaled by 2^30 first, so that nothing is denormal before the last product.
+template <class T>
+[[gnu::always_inline]] inline T ExpOfNegative(T x) {
+  const Reduced<T> z = Reduce(T::Max(T::Set(kExpUnderflow), x));
+  return ExpOfReduced(z.r) * PowerOfTwo(z.shifted, kTwoTo30) * T::Set(1.0f / kTwoTo30);
 }
 
-// exp(x) for x <= 0.
-[[gnu::always_inline]] inline Vec ExpOfNegative(Vec x) {
-  return ScaledExpOfNegative(x) * Vec::Set(1.0f / kTwoTo30);
-}
-
-[[gnu::always_inline]] inline Vec Exp(Vec x) {
-  const Reduced z = Reduce(Vec::Min(Vec::Set(89.0f), Vec::Max(Vec::Set(kExpUnderflow), x)));
+template <class T>
+[[gnu::always_inline]] inline T Exp(T x) {
+  const Reduced<T> z = Reduce(T::Min(T::Set(89.0f), T::Max(T::Set(kExpUnderflow), x)));
   // In two steps, neither of which leaves the normal numbers before the last multiplication.
-  const Vec half = Vec::Fma(z.n, Vec::Set(0.5f), Vec::Set(kRound));
-  const Vec rest = z.shifted - (half - Vec::Set(kRound));
+  const T half = T::Fma(z.n, T::Set(0.5f), T::Set(kRound));
+  const T rest = z.shifted - (half - T::Set(kRound));
   return ExpOfReduced(z.r) * PowerOfTwo(half, 1.0f) * PowerOfTwo(rest, 1.0f);
 }
 
-// With z = exp(-|x|): 1 / (1 + z) or z / (1 + z), both scaled by 2^30 above and below.
-[[gnu::always_inline]] inline Vec Sigmoid(Vec x) {
-  const Vec z = ScaledExpOfNegative(Vec::Or(x, Vec::Set(-0.0f)));
-  const Vec one = Vec::Set(kTwoTo30);
-  return Vec::SelectNegative(x, z, one) / (one + z);
+// With z = exp(x): z / (1 + z), both scaled by 2^30, so that small results lose no digits.  Beyond 60
+// it is 1.  One coefficient less than Exp, relative error 1e-7 before rounding.
+template <class T>
+[[gnu::always_inline]] inline T Sigmoid(T x) {
+  const Reduced<T> reduced = Reduce(T::Min(T::Set(60.0f), T::Max(T::Set(kExpUnderflow), x)));
+  const T r = reduced.r;
+  T p = T::Set(0.008312521f);
+  p = T::Fma(p, r, T::Set(0.041890156f));
+  p = T::Fma(p, r, T::Set(0.16667114f));
+  p = T::Fma(p, r, T::Set(0.4999923f));
+  p = T::Fma(p, r, T::Set(1.0f));
+  p = T::Fma(p, r, T::Set(1.0f));
+  const T z = p * PowerOfTwo(reduced.shifted, kTwoTo30);
+  return z / (z + T::Set(kTwoTo30));
 }
 
 // With e = exp(-2|x|) - 1, which keeps its digits near 0: |tanh x| = -e / (2 + e).
-[[gnu::always_inline]] inline Vec Tanh(Vec x) {
-  const Vec sign = Vec::Set(-0.0f);
-  const Vec negative = Vec::Or(x, sign);
-  const Reduced z = Reduce(Vec::Max(Vec::Set(-40.0f), negative + negative));
-  Vec q = Vec::Set(0.0013882521f);
-  q = Vec::Fma(q, z.r, Vec::Set(0.0083665205f));
-  q = Vec::Fma(q, z.r, Vec::Set(0.0416672f));
-  q = Vec::Fma(q, z.r, Vec::Set(0.16666543f));
-  q = Vec::Fma(q, z.r, Vec::Set(0.49999997f));
-  q = Vec::Fma(q, z.r * z.r, z.r);  // exp(r) - 1.
-  const Vec scale = PowerOfTwo(z.shifted, 1.0f);
-  const Vec e = Vec::Fma(scale, q, scale - Vec::Set(1.0f));
-  const Vec magnitude = (Vec::Zero() - e) / (e + Vec::Set(2.0f));
-  return Vec::Or(magnitude, Vec::And(x, sign));
+template <class T>
+[[gnu::always_inline]] inline T Tanh(T x) {
+  const T sign = T::Set(-0.0f);
+  const T negative = T::Or(x, sign);
+  const Reduced<T> z = Reduce(T::Max(T::Set(-40.0f), negative + negative));
+  T q = T::Set(0.0013882521f);
+  q = T::Fma(q, z.r, T::Set(0.0083665205f));
+  q = T::Fma(q, z.r, T::Set(0.0416672f));
+  q = T::Fma(q, z.r, T::Set(0.16666543f));
+  q = T::Fma(q, z.r, T::Set(0.49999997f));
+  q = T::Fma(q, z.r * z.r, z.r);  // exp(r) - 1.
+  const T scale = PowerOfTwo(z.shifted, 1.0f);
+  const T e = T::Fma(scale, q, scale - T::Set(1.0f));
+  const T magnitude = (T::Set(0.0f) - e) / (e + T::Set(2.0f));
+  return T::Or(magnitude, T::And(x, sign));
 }
 
-[[gnu::always_inline]] inline Vec Relu(Vec x) { return Vec::Max(Vec::Zero(), x); }
-
-[[gnu::always_inline]] inline Vec Prelu(Vec x, Vec slope) {
-  return Vec::SelectGreater(x, Vec::Zero(), x, slope * x);
+template <class T>
+[[gnu::always_inline]] inline T Relu(T x) {
+  return T::Max(T::Set(0.0f), x);
 }
 
-[[gnu::always_inline]] inline Vec Centre(Vec x, Vec mean, Vec scale, Vec beta) {
-  return Vec::Fma(x - mean, scale, beta);
+template <class T>
+[[gnu::always_inline]] inline T Prelu(T x, T slope) {
+  return T::SelectGreater(x, T::Set(0.0f), x, slope * x);
 }
 
-[[gnu::always_inline]] inline Vec Dice(Vec x, Vec mean, Vec scale, Vec gamma) {
-  const Vec p = Sigmoid((x - mean) * scale);
-  return x * Vec::Fma(Vec::Set(1.0f) - p, gamma, p);
+template <class T>
+[[gnu::always_inline]] inline T Centre(T x, T mean, T scale, T beta) {
+  return T::Fma(x - mean, scale, beta);
+}
+
+template <class T>
+[[gnu::always_inline]] inline T Dice(T x, T mean, T scale, T gamma) {
+  const T p = Sigmoid((x - mean) * scale);
+  return x * T::Fma(T::Set(1.0f) - p, gamma, p);
 }
 
 // Activation `kKind` of a vector of columns that begin at `column`; load(p) reads the parameters.
-template <Activation::Kind kKind, class LoadFn>
-[[gnu::always_inline]] inline Vec Activate(const Activation& a, Vec x, int64_t column,
-                                           LoadFn load) {
+template <Activation::Kind kKind, class T, class LoadFn>
+[[gnu::always_inline]] inline T Activate(const Activation& a, T x, int64_t column, LoadFn load) {
   using Kind = Activation::Kind;
   if constexpr (kKind == Kind::kRelu) return Relu(x);
   if constexpr (kKind == Kind::kPrelu) return Prelu(x, load(a.slope + column));

@@ -45,12 +45,6 @@ struct Vec {
   static Vec SelectGreater(Vec a, Vec b, Vec x, Vec y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ), y.v, x.v)};
   }
-  // Sign bit of s ? x : y.
-  static Vec SelectNegative(Vec s, Vec x, Vec y) {
-    const __mmask16 negative =
-        _mm512_cmplt_epi32_mask(_mm512_castps_si512(s.v), _mm512_setzero_si512());
-    return {_mm512_mask_blend_ps(negative, y.v, x.v)};
-  }
   static Vec Or(Vec a, Vec b) {
     return {
         _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v)))};

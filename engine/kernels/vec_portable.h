@@ -62,10 +62,6 @@ struct Vec {
   static Vec SelectGreater(Vec a, Vec b, Vec x, Vec y) {
     return {Select(a.low > b.low, x.low, y.low), Select(a.high > b.high, x.high, y.high)};
   }
-  // Sign bit of s ? x : y.
-  static Vec SelectNegative(Vec s, Vec x, Vec y) {
-    return {Select(Bits(s.low) >> 31, x.low, y.low), Select(Bits(s.high) >> 31, x.high, y.high)};
-  }
   static Vec Or(Vec a, Vec b) {
     return {Floats(Bits(a.low) | Bits(b.low)), Floats(Bits(a.high) | Bits(b.high))};
   }

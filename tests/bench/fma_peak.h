@@ -9,6 +9,8 @@ namespace ulfd::bench {
 // GFLOP/s that one thread reaches with independent fused multiply-adds on registers, with the widest instructions that
 // both this CPU and this program know (AVX-512, AVX2, or plain code).  Takes about 10 ms.
 double MeasureFmaPeakGflops();
+// The same from one short round (1 ms), for comparisons in turns.
+double ProbeFmaPeakGflops();
 
 }  // namespace ulfd::bench
 
