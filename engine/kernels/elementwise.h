@@ -13,7 +13,7 @@
 
 namespace ulfd::engine {
 
-// y[i] = op(x[i]) for i < n, within 2.4e-7 (2 ulp) of the exact value, relative, down to denormal results
+// y[i] = op(x[i]) for i < n, within 2e-7 of the exact value, relative, down to denormal results
 // (there: within one denormal step); portable: 3e-7.  NaN gives NaN; infinities give the limits.  y may be x.
 void Unary(UnaryOp op, const float* x, float* y, int64_t n, Isa isa = ActiveIsa());
 

@@ -48,7 +48,7 @@ void ExpectClose(UnaryOp op, float x, float got, double bound) {
 class ElementwiseTest : public ::testing::TestWithParam<Isa> {
  protected:
   // Without fused multiply-adds there are more roundings.
-  double Bound() const { return GetParam() == Isa::kPortable ? 3e-7 : 2.4e-7; }
+  double Bound() const { return GetParam() == Isa::kPortable ? 3e-7 : 2e-7; }
 };
 
 TEST_P(ElementwiseTest, FunctionsAreExactOverTheirWholeRange) {
