@@ -151,6 +151,7 @@ absl::Status GraphEditor::Replace(absl::Span<const int> replaced, int at, std::v
   }
   std::vector<int> order(replaced.begin(), replaced.end());
   std::sort(order.rbegin(), order.rend());
+  order.erase(std::unique(order.begin(), order.end()), order.end());
   for (int index : order) {
     layers.push_back(graph_.nodes[index].file_index);
     bool needed = false;

@@ -10,7 +10,8 @@
 
 namespace ulfd::engine {
 
-struct CyclicParams;  // engine/layers/checks.h
+struct CyclicParams;    // engine/layers/checks.h
+struct FusedFcOptions;  // engine/layers/fused_fc.h
 
 // A weight matrix W [k, n] wherever it lies: element (i, j) is data[i * row_stride + j *
 // column_stride].
@@ -49,6 +50,7 @@ struct Semantics {
     kWhere,
     kBatchDot,  // transpose_a, transpose_b.
     kEmbedding,
+    kFusedFc,  // fused_fc.
   };
   // Columns [offset, offset + elements) of a row seen flat.
   struct Piece {
@@ -66,6 +68,7 @@ struct Semantics {
   std::vector<Piece> pieces;
   bool contiguous = false;  // kSlice: the pieces follow one another in a row of the output.
   absl::Span<const float> constant;
+  const FusedFcOptions* fused_fc = nullptr;
 };
 
 }  // namespace ulfd::engine

@@ -88,7 +88,8 @@ TEST_F(ModelTest, ComputesTheUserOnceAndFillsInDefaults) {
   RunResult result;
   const CaseInputs inputs(Request());
   ASSERT_TRUE((*model)
-                  ->Run(inputs.tensors(), {.count_layers = true, .tile_rows = 2}, workspace, result)
+                  ->Run(inputs.tensors(), {.count_layers = true, .reference = true, .tile_rows = 2},
+                        workspace, result)
                   .ok());
   // u = [11, 22]; tower = [11+66, 22+88+1] = [77, 111]; score = 77 + 111 + a + 0.5.
   ASSERT_EQ(result.outputs.size(), 1u);

@@ -409,5 +409,83 @@ TEST_F(PassRules, AffineChainsEndWhereTheyMust) {
       0);
 }
 
+// ------------------------------------------------------------------------- fully connected layers
+
+constexpr char kFuse[] = "fuse_param { common_input_index: 0 }";
+
+TEST_F(PassRules, TheUsersColumnsAreMultipliedOncePerUser) {
+  Weights("fc", {{8, 6}, {6}});
+  const std::string graph =
+      Layer("fuse", {"u", "a"}, "x", kFuse) + Layer("inner_product", {"x"}, "fc");
+  EXPECT_EQ(Rewrites(graph, {"fully_connected", "column_blocks"}, 1e-6), 1);
+  EXPECT_EQ(Count("fuse"), 0);
+  EXPECT_EQ(Rewrites(graph, {"fully_connected", "column_blocks", "user_split"}, 1e-6), 1);
+  EXPECT_EQ(Count("inner_product_layer_ex") + Count("fuse"), 0);
+  EXPECT_EQ(steps_, (std::vector<std::string>{"inner_product_layer_ex", "inner_product_layer_ex"}));
+  // Under `exact` the sum is computed as it is written.
+  EXPECT_EQ(Rewrites(graph, {"fully_connected", "column_blocks", "user_split"}, 1e-6, true), 0);
+}
+
+TEST_F(PassRules, WithoutUserColumnsNothingIsSplit) {
+  Weights("fc", {{8, 6}, {6}});
+  EXPECT_EQ(Rewrites(Layer("concat", {"a", "a"}, "x") + Layer("inner_product", {"x"}, "fc"),
+                     {"fully_connected", "column_blocks", "user_split"}, 1e-6),
+            0);
+}
+
+TEST_F(PassRules, AProductWithTheUsersRowGoesIntoWeightsPerUser) {
+  Weights("fc", {{12, 6}, {6}});
+  const std::string graph = Layer("multiply", {"a", "u"}, "m") + Layer("concat", {"m", "a"}, "c") +
+                            Layer("fuse", {"u", "c"}, "x", kFuse) +
+                            Layer("inner_product", {"x"}, "fc");
+  const std::vector<std::string> passes = {"fully_connected", "column_blocks", "user_split",
+                                           "scaled_input"};
+  EXPECT_EQ(Rewrites(graph, passes, 1e-6), 1);
+  EXPECT_EQ(Count("multiply") + Count("concat"), 0);
+  // Without x itself among the columns nothing becomes narrower.
+  case_.weights_text.clear();
+  Weights("fc", {{8, 6}, {6}});
+  EXPECT_EQ(Rewrites(Layer("multiply", {"a", "u"}, "m") + Layer("fuse", {"u", "m"}, "x", kFuse) +
+                         Layer("inner_product", {"x"}, "fc"),
+                     passes, 1e-6),
+            0);
+}
+
+TEST_F(PassRules, NormalisationIsFoldedWhereNoDigitsAreLost) {
+  Weights("fc", {{4, 6}, {6}});
+  Weights("before", {{4}, {4}, {4}, {4}});
+  Weights("after", {{6}, {6}, {6}, {6}});
+  const std::string bn = "bn_param { eps: 2 }";  // The made-up variances may be negative.
+  const std::string graph = Layer("bn", {"a"}, "before", bn) +
+                            Layer("inner_product", {"before"}, "fc") +
+                            Layer("bn", {"fc"}, "after", bn);
+  EXPECT_EQ(Rewrites(graph, {"fully_connected", "batch_norm"}, 1e-5), 2);
+  EXPECT_EQ(Count("bn"), 0);
+  // A mean of a thousand deviations.
+  const std::string huge =
+      "layer_weights_params { name: \"before\" blob_datas { shape: 1 data: 0 } "
+      "blob_datas { shape: 1 data: 1 } blob_datas { shape: 1 data: 1000 } "
+      "blob_datas { shape: 1 data: 1 } }";
+  case_.weights_text.clear();
+  Weights("fc", {{4, 6}, {6}});
+  Weights("after", {{6}, {6}, {6}, {6}});
+  case_.weights_text += huge;
+  EXPECT_EQ(Rewrites(graph, {"fully_connected", "batch_norm"}, 1e-5), 1);
+  EXPECT_EQ(Count("bn"), 1);
+}
+
+TEST_F(PassRules, WhatFollowsJoinsTheLayerOnce) {
+  Weights("fc", {{4, 6}, {6}});
+  Weights("bn", {{6}, {6}, {6}, {6}});
+  Weights("act", {{6}});
+  const std::string graph = Layer("inner_product", {"a"}, "fc") +
+                            Layer("bn", {"fc"}, "bn", "bn_param { eps: 2 }") +
+                            Layer("prelu", {"bn"}, "act") + Layer("sigmoid", {"act"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"fully_connected", "epilogue"}, 1e-6), 2);
+  EXPECT_EQ(Count("sigmoid"), 1);  // A second activation has no place.
+  // What somebody else reads stays.
+  EXPECT_EQ(Rewrites(graph + Layer("relu", {"fc"}, "z"), {"fully_connected", "epilogue"}, 1e-6), 0);
+}
+
 }  // namespace
 }  // namespace ulfd::engine

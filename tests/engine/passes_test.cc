@@ -30,17 +30,24 @@ std::set<std::string> PassNames() {
   return names;
 }
 
-bool Reassociates(absl::string_view name) {
+// Whether a pass leaves every bit of every score as it is.
+bool KeepsBits(absl::string_view name) {
   for (const Pass& pass : AllPasses()) {
-    if (pass.name == name && pass.reassociates) return true;
+    if (pass.name == name && (pass.reassociates || !pass.same_bits)) return false;
   }
-  return false;
+  return true;
 }
 
 // Passes without which a pass finds nothing.
 std::set<std::string> Prerequisites(const std::string& name) {
   static const std::map<std::string, std::set<std::string>> kBefore = {
       {"affine_chains", {"constant_folding"}},
+      {"attention", {"fully_connected", "column_blocks"}},
+      {"batch_norm", {"fully_connected"}},
+      {"column_blocks", {"fully_connected"}},
+      {"epilogue", {"fully_connected"}},
+      {"scaled_input", {"fully_connected", "column_blocks"}},
+      {"user_split", {"fully_connected", "column_blocks"}},
   };
   const auto it = kBefore.find(name);
   return it == kBefore.end() ? std::set<std::string>() : it->second;
@@ -56,15 +63,15 @@ struct Selection {
 
 std::vector<Selection> Selections() {
   std::vector<Selection> selections = {{"all passes", {}, false},
-                                       {"exact passes", {.exact = true}, true}};
+                                       {"exact passes", {.exact = true}, false}};
   const std::set<std::string> names = PassNames();
   for (const std::string& name : names) {
     PassOptions alone;
     for (const std::string& other : names) {
       if (other != name && Prerequisites(name).count(other) == 0) alone.skip.push_back(other);
     }
-    bool bitwise = !Reassociates(name);
-    for (const std::string& before : Prerequisites(name)) bitwise &= !Reassociates(before);
+    bool bitwise = KeepsBits(name);
+    for (const std::string& before : Prerequisites(name)) bitwise &= KeepsBits(before);
     selections.push_back({name + " alone", alone, bitwise});
     selections.push_back({"all but " + name, {.skip = {name}}, false});
   }
@@ -146,7 +153,10 @@ class PassesOnRandomGraphs : public ::testing::Test {
     const Cost before = CostOfGraph(*loaded.executable.plan);
     const Cost after = CostOfGraph(*loaded.executable.optimised);
     for (const double ads : {1.0, 16.0, 200.0, 2000.0}) {
-      EXPECT_LE(EstimatedNs(after, ads), EstimatedNs(before, ads) * (1 + 1e-9)) << ads << " ads";
+      // A user's part that is computed aside is written and read once more: a few bytes.
+      constexpr double kSlackNs = 4;
+      EXPECT_LE(EstimatedNs(after, ads), EstimatedNs(before, ads) * (1 + 1e-9) + kSlackNs)
+          << ads << " ads";
     }
   }
 
@@ -189,6 +199,7 @@ TEST_F(PassesOnRandomGraphs, AloneTogetherAndLeftOut) {
   }
   EXPECT_GT(optimised_, 0);
   for (const std::string& name : PassNames()) {
+    if (name == "scaled_input") continue;  // Not among the random graphs: pass_rules_test.
     EXPECT_GT(fired_[name + " alone"][name], 0) << name << " alone never does anything";
     EXPECT_GT(fired_["all passes"][name], 0) << name << " does nothing beside the others";
     RecordProperty(name, fired_["all passes"][name]);
@@ -204,7 +215,7 @@ TEST_F(PassesOnRandomGraphs, FreshRandomGraphs) {
   for (const auto& [name, graph] : graphs_) {
     SCOPED_TRACE(name);
     CheckGraph(graph, {"all passes", {}, false});
-    CheckGraph(graph, {"exact passes", {.exact = true}, true});
+    CheckGraph(graph, {"exact passes", {.exact = true}, false});
     if (HasFatalFailure()) return;
   }
 }

@@ -20,7 +20,11 @@ class PlanRunner {
   PlanRunner(std::unique_ptr<engine::LoadedModel> model, bool optimised)
       : model_(std::move(model)) {
     engine::Executable& executable = model_->executable;
-    if (optimised) executable.plan = std::move(executable.optimised);
+    if (optimised) {
+      executable.schedule = std::move(executable.optimised_schedule);
+      executable.plan = std::move(executable.optimised);
+    }
+    executable.optimised_schedule = nullptr;
     executable.optimised = nullptr;
   }
 
@@ -30,10 +34,10 @@ class PlanRunner {
   // As Model::Run; the result is valid until the next call.
   absl::Status Run(absl::Span<const engine::NamedTensor> inputs, const engine::RunOptions& options,
                    engine::RunResult& result) {
-    workspace_.given.assign(info().inputs.size(), nullptr);
+    workspace_.user.request.given.assign(info().inputs.size(), nullptr);
     for (const engine::NamedTensor& input : inputs) {
       for (size_t i = 0; i < info().inputs.size(); ++i) {
-        if (info().inputs[i].name == input.name) workspace_.given[i] = &input.tensor;
+        if (info().inputs[i].name == input.name) workspace_.user.request.given[i] = &input.tensor;
       }
     }
     return engine::Execute(model_->executable, options, workspace_, result);

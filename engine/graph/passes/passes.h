@@ -22,6 +22,28 @@ absl::Status MergeCommonSubexpressions(GraphEditor& editor);
 // add, sub, multiply, div with constants and bn, one after the other -> one bn_layer.
 absl::Status FuseAffineChains(GraphEditor& editor);
 
+// inner_product_layer(_ex) -> fused_fc, for the passes below.
+absl::Status UnifyFullyConnected(GraphEditor& editor);
+
+// bn before or behind a fully connected layer -> its weights, where no digits are lost.
+absl::Status FoldBatchNorm(GraphEditor& editor);
+
+// fuse, concat, slice, reshape and broadcast chains -> column blocks of a fully connected layer.
+absl::Status ReadColumnBlocks(GraphEditor& editor);
+
+// The user's columns of a fully connected layer -> a product of their own, once per user.
+absl::Status SplitUserColumns(GraphEditor& editor);
+
+// x W_a + (x * s) W_m -> x (W_a + diag(s) W_m), where s is the user's.
+absl::Status FoldScaledInputs(GraphEditor& editor);
+
+// Layers over [q, k, q - k, q * k], with what follows per position, mask, softmax and weighted sum ->
+// an attention unit.
+absl::Status FuseAttention(GraphEditor& editor);
+
+// bn and activations behind a fully connected layer -> its epilogue.
+absl::Status FuseEpilogues(GraphEditor& editor);
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_GRAPH_PASSES_PASSES_H_

@@ -1,0 +1,75 @@
+// fuse, concat, slice, reshape and broadcast chains before a fully connected layer -> column blocks
+// that it reads where they lie.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/graph/passes/columns.h"
+#include "engine/graph/passes/passes.h"
+#include "engine/layers/fused_fc.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+// An input of the node, added if it is none yet.
+int InputOf(ValueId value, std::vector<ValueId>& inputs) {
+  const auto it = std::find(inputs.begin(), inputs.end(), value);
+  if (it != inputs.end()) return static_cast<int>(it - inputs.begin());
+  inputs.push_back(value);
+  return static_cast<int>(inputs.size()) - 1;
+}
+
+// The columns of [offset, offset + k) among those of a whole row.
+void Cut(const std::vector<Columns>& row, int64_t offset, int64_t k, std::vector<Columns>& cut) {
+  int64_t start = 0;
+  for (const Columns& columns : row) {
+    const int64_t from = std::max(offset, start), to = std::min(offset + k, start + columns.width);
+    if (from < to) cut.push_back({columns.value, columns.offset + from - start, to - from});
+    start += columns.width;
+  }
+}
+
+}  // namespace
+
+absl::Status ReadColumnBlocks(GraphEditor& editor) {
+  for (int i = 0; i < editor.size(); ++i) {
+    if (editor.semantics(i).op != Semantics::Op::kFusedFc) continue;
+    const Node& node = editor.node(i);
+    const FusedFcOptions& old = *editor.semantics(i).fused_fc;
+    std::vector<int> replaced = {i};
+    FusedFcOptions options = old;
+    options.blocks.clear();
+    std::vector<ValueId> inputs;
+    std::vector<std::string> names;
+    for (const FusedFcOptions::Block& block : old.blocks) {
+      std::vector<Columns> found;
+      const ValueId x = node.inputs[block.input];
+      Cut(old.flat ? TraceColumns(editor, x, replaced) : TraceLastAxis(editor, x, replaced),
+          block.offset, block.k, found);
+      for (const Columns& columns : found) {
+        options.blocks.push_back({InputOf(columns.value, inputs), columns.offset, columns.width});
+        names.push_back(absl::StrCat(editor.graph().values[columns.value].name, "[", columns.offset,
+                                     ":", columns.offset + columns.width, "]"));
+      }
+    }
+    if (replaced.size() == 1) continue;
+    for (int* extra : {&options.init, &options.weight_input}) {
+      if (*extra >= 0) *extra = InputOf(node.inputs[*extra], inputs);
+    }
+    std::string text =
+        absl::StrCat(node.Label(), " reads ", absl::StrJoin(names, ", "), " without copies");
+    Node fused = editor.NewNode(i, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
+                                std::move(inputs), node.outputs);
+    const int before = editor.size();
+    RETURN_IF_ERROR(editor.Replace(replaced, i, {std::move(fused)}, std::move(text)));
+    i -= before - editor.size();
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine

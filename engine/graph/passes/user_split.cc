@@ -1,0 +1,81 @@
+// Column blocks of several levels -> the product of the user's columns once per user, where the
+// ads' sums start (what the format calls inner_product_layer_ex).
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/graph/passes/passes.h"
+#include "engine/layers/fused_fc.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+// The layer over some of the blocks, with their rows of the weights.
+struct Part {
+  FusedFcOptions options;
+  std::vector<ValueId> inputs;
+  std::shared_ptr<std::vector<float>> rows = std::make_shared<std::vector<float>>();
+
+  void Add(const FusedFcOptions& whole, const FusedFcOptions::Block& block, ValueId value,
+           int64_t first_row) {
+    int input = 0;
+    while (input < static_cast<int>(inputs.size()) && inputs[input] != value) ++input;
+    if (input == static_cast<int>(inputs.size())) inputs.push_back(value);
+    options.blocks.push_back({input, block.offset, block.k});
+    for (int64_t r = first_row; r < first_row + block.k; ++r) {
+      for (int64_t j = 0; j < whole.n(); ++j) rows->push_back(whole.weight.at(r, j));
+    }
+  }
+  std::shared_ptr<const Layer> Make(int64_t n) {
+    options.weight = {rows->data(), options.k(), n, n, 1};
+    options.owner = std::move(rows);
+    return std::make_shared<FusedFc>(std::move(options));
+  }
+};
+
+// Where a block is constant for all ads of a user.
+bool IsShared(const GraphEditor& editor, ValueId value) {
+  return editor.spec(value).level < Level::kAd;
+}
+
+}  // namespace
+
+absl::Status SplitUserColumns(GraphEditor& editor) {
+  for (int i = 0; i < editor.size(); ++i) {
+    if (editor.semantics(i).op != Semantics::Op::kFusedFc) continue;
+    const Node& node = editor.node(i);
+    const FusedFcOptions& whole = *editor.semantics(i).fused_fc;
+    if (!whole.flat || whole.init >= 0 || whole.weight_input >= 0) continue;
+    Part user, ads;
+    int64_t row = 0;
+    for (const FusedFcOptions::Block& block : whole.blocks) {
+      const ValueId value = node.inputs[block.input];
+      (IsShared(editor, value) ? user : ads).Add(whole, block, value, row);
+      row += block.k;
+    }
+    // Without ads' columns everything is the user's already.
+    if (user.inputs.empty() || ads.inputs.empty()) continue;
+    const int64_t user_k = user.options.k(), ad_k = ads.options.k();
+    user.options.bias = whole.bias;
+    ads.options.epilogue = whole.epilogue;
+    const ValueId partial = editor.NewValue(absl::StrCat(node.name, "/user"));
+    ads.options.init = static_cast<int>(ads.inputs.size());
+    ads.inputs.push_back(partial);
+    std::vector<ValueId> user_inputs = std::move(user.inputs), ad_inputs = std::move(ads.inputs);
+    std::vector<Node> added;
+    added.push_back(editor.NewNode(i, "user", "inner_product_layer_ex", user.Make(whole.n()),
+                                   std::move(user_inputs), {partial}));
+    added.push_back(editor.NewNode(i, "", "inner_product_layer_ex", ads.Make(whole.n()),
+                                   std::move(ad_inputs), node.outputs));
+    std::string text = absl::StrCat(node.Label(), ": ", user_k, " of ", user_k + ad_k,
+                                    " columns are the user's, multiplied once per user");
+    RETURN_IF_ERROR(editor.Replace({i}, i, std::move(added), std::move(text)));
+    ++i;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine
