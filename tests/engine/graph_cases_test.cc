@@ -70,6 +70,7 @@ class GraphCases : public ::testing::Test {
 TEST_F(GraphCases, CommittedRandomGraphs) {
   CheckFile(ULFD_TEST_DATA "/graphs/random.json");
   CheckFile(ULFD_TEST_DATA "/graphs/passes.json");
+  CheckFile(ULFD_TEST_DATA "/graphs/images.json");
 }
 
 TEST_F(GraphCases, CasesOfTheReference) {
