@@ -190,6 +190,13 @@ double FusedFc::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec>
   return (2.0 * static_cast<double>(options_.k()) + epilogue) * elements;
 }
 
+std::shared_ptr<const Layer> FusedFc::WithoutWeights() const {
+  FusedFcOptions options = options_;
+  options.weight.data = nullptr;
+  options.owner = nullptr;
+  return std::make_shared<FusedFc>(std::move(options));
+}
+
 std::string FusedFc::Describe() const {
   std::string text = absl::StrCat(options_.k(), "x", options_.n(), " blocks=");
   for (size_t i = 0; i < options_.blocks.size(); ++i) {

@@ -65,6 +65,7 @@ class FusedFc final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override;
   Semantics semantics() const override;
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override;
+  std::shared_ptr<const Layer> WithoutWeights() const override;
   std::string Describe() const override;
 
  private:

@@ -97,6 +97,9 @@ class Layer {
   // Floating-point operations of one run, from concrete shapes.  Estimates for explanations and
   // cost checks; by default one per element of the outputs.
   virtual double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const;
+  // The same layer without weights of its own, for describing it once its kernel is made; null: it
+  // holds none.  Only Infer, Flops, Describe and semantics() without weights may be called.
+  virtual std::shared_ptr<const Layer> WithoutWeights() const { return nullptr; }
   // Parameters and weights for people: "transpose=true bias_term=true weight=[128, 264]".  May be
   // empty.
   virtual std::string Describe() const { return ""; }

@@ -82,20 +82,22 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs bes
 
   plan->separable = true;
   plan->shapes_known = true;
-  std::vector<const Node*> order;
+  std::vector<Node*> order;
   for (bool ads : {false, true}) {
-    for (const Node& node : plan->graph.nodes) {
+    for (Node& node : plan->graph.nodes) {
       if (DependsOnAds(node, specs) == ads) order.push_back(&node);
     }
     if (!ads) plan->user_steps = static_cast<int>(order.size());
   }
-  for (const Node* node : order) {
+  for (Node* node : order) {
     Step step{.node = node};
     std::vector<TensorSpec> inputs;
     for (ValueId id : node->inputs) inputs.push_back(strict[id]);
     absl::StatusOr<std::unique_ptr<Kernel>> kernel = node->layer->Prepare(inputs);
     if (!kernel.ok()) return Annotate(kernel.status(), node->Label());
     step.kernel = *std::move(kernel);
+    // What the optimiser computed has been laid out: one copy is enough.
+    if (auto light = node->layer->WithoutWeights(); light != nullptr) node->layer = light;
     step.view = step.kernel->IsView();
     step.embedding = node->type == "embedding_layer";
     Level joined = Level::kConstant;
