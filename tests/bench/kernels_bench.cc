@@ -21,8 +21,8 @@
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
 #include "engine/kernels/isa.h"
+#include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
-#include "tests/bench/fma_peak.h"
 
 namespace ulfd::bench {
 namespace {
@@ -75,7 +75,7 @@ void Compare(benchmark::State& state, double flops, double items, const std::fun
     state.SetIterationTime(took * static_cast<double>(times));
     seconds.push_back(took);
     if (theirs) ratios.push_back(Seconds(theirs, times) / took);
-    if (flops > 0) peaks.push_back(100 * flops / took / 1e9 / ProbeFmaPeakGflops());
+    if (flops > 0) peaks.push_back(100 * flops / took / 1e9 / engine::ProbeFmaPeakGflops());
   }
   state.counters["us"] = Median(seconds) * 1e6;
   if (theirs) state.counters["x_onednn"] = Median(ratios);

@@ -4,8 +4,8 @@
 
 #include <benchmark/benchmark.h>
 
+#include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
-#include "tests/bench/fma_peak.h"
 #include "tests/bench/scratch_model.h"
 
 namespace ulfd::bench {
@@ -29,7 +29,7 @@ void RunModel(benchmark::State& state, const engine::Model& model, const MadeUpI
   const double requests = static_cast<double>(state.iterations());
   state.counters["ads/s"] = {requests * static_cast<double>(ads), benchmark::Counter::kIsRate};
   state.counters["requests/s"] = {requests, benchmark::Counter::kIsRate};
-  state.counters["peak_GFLOP/s"] = MeasureFmaPeakGflops();
+  state.counters["peak_GFLOP/s"] = engine::MeasureFmaPeakGflops();
 }
 
 // Google Benchmark ends with 0 even if runs failed.

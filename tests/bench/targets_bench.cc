@@ -24,9 +24,9 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
 #include "tests/bench/bench_models.h"
-#include "tests/bench/fma_peak.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/targets.h"
 
@@ -192,7 +192,7 @@ absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
     context.ort_missing = "no ONNX Runtime (tests/bench/fetch_onnxruntime gets it)";
     std::printf("%s\n", context.ort_missing.c_str());
   }
-  const double peak = MeasureFmaPeakGflops(), bandwidth = MeasureReadBandwidthGbs();
+  const double peak = engine::MeasureFmaPeakGflops(), bandwidth = MeasureReadBandwidthGbs();
   std::printf(
       "one thread: FMA peak %.0f GFLOP/s, memory read %.1f GB/s; %d turns of %.2g s each; medians "
       "(extremes)\n\n| work | target | reached | verdict | beside it |\n|---|---|---|---|---|\n",

@@ -9,7 +9,7 @@
 
 #include "benchmark/benchmark.h"
 #include "engine/status_macros.h"
-#include "tests/bench/fma_peak.h"
+#include "engine/tensor/fma_peak.h"
 
 namespace ulfd::bench {
 namespace {
@@ -74,7 +74,7 @@ absl::StatusOr<Turns> RunInTurns(absl::Span<const Contender> contenders,
   for (int turn = 0; turn < options.turns; ++turn) {
     ASSIGN_OR_RETURN(const std::vector<double> seconds, Turn(contenders, calls, options));
     for (size_t c = 0; c < seconds.size(); ++c) turns.seconds[c].push_back(seconds[c]);
-    if (options.peak) turns.peak_gflops.push_back(MeasureFmaPeakGflops());
+    if (options.peak) turns.peak_gflops.push_back(engine::MeasureFmaPeakGflops());
   }
   return turns;
 }
