@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -63,6 +64,14 @@ class EmbeddingTable {
   }
   // At last: whether a Candidate is the row of `id`.
   static bool Holds(const float* row, int64_t id) { return IdOf(row) == id; }
+
+  // Some id of the table, picked by `number`; nothing where that picks an unused slot.  For made-up
+  // requests.
+  std::optional<int64_t> Sample(uint64_t number) const {
+    const float* row = Candidate(HashKey(static_cast<int64_t>(number)));
+    const int64_t id = IdOf(row);
+    return Find(id) == row ? std::optional(id) : std::nullopt;
+  }
 
   const std::string& name() const { return name_; }
   int64_t dim() const { return dim_; }

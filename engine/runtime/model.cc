@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <utility>
 
@@ -87,6 +88,14 @@ int Find(const absl::flat_hash_map<std::string, int>& index, absl::string_view n
   return it == index.end() ? -1 : it->second;
 }
 
+// The tensor of that value among those that a run kept; nullptr: a later tensor took its name.
+const Tensor* FindTensor(const Graph& graph, const RunResult& result, ValueId value) {
+  for (size_t i = 0; i < graph.tensors.size() && i < result.tensors.size(); ++i) {
+    if (graph.tensors[i].value == value) return &result.tensors[i].tensor;
+  }
+  return nullptr;
+}
+
 // Whether a table of the feature refuses ids that it lacks.
 bool HasStrictTable(const FeatureInfo& feature,
                     const std::vector<std::unique_ptr<const EmbeddingTable>>& tables) {
@@ -129,9 +138,45 @@ std::optional<PlanInfo> Model::OptimisedPlan() const {
   if (schedule != nullptr) plan.tile_rows = schedule->tile_rows;
   return plan;
 }
+std::vector<Cancellation> Model::Cancellations(const RunResult* observed) const {
+  const Plan& plan = *impl_->loaded->executable.plan;
+  ObservedMagnitudes magnitudes;
+  if (observed != nullptr) {
+    magnitudes = [&plan, observed](int value, int64_t channels) {
+      std::vector<double> sums(static_cast<size_t>(channels), 0.0);
+      const Tensor* tensor = FindTensor(plan.graph, *observed, value);
+      if (tensor == nullptr || tensor->dtype != DType::kFloat32 || channels == 0 ||
+          tensor->elements() == 0 || tensor->elements() % channels != 0) {
+        return std::vector<double>();
+      }
+      const int64_t rows = tensor->elements() / channels;
+      for (int64_t i = 0; i < tensor->elements(); ++i) {
+        sums[i % channels] += std::abs(double{tensor->f32()[i]}) / static_cast<double>(rows);
+      }
+      return sums;
+    };
+  }
+  return FindCancellation(plan.graph, plan.specs, magnitudes);
+}
 int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
 int Model::FindOutput(absl::string_view name) const { return Find(impl_->outputs, name); }
 int Model::FindFeature(absl::string_view name) const { return Find(impl_->features, name); }
+
+std::vector<int64_t> Model::SampleIds(int feature, int64_t count, uint64_t seed) const {
+  std::vector<int64_t> ids;
+  const std::vector<int>& tables = info().features[feature].tables;
+  if (tables.empty()) return ids;
+  const auto& all = impl_->loaded->tables;
+  // Enough tries for tables of which half the slots are unused and half the ids are shared.
+  for (int64_t i = 0; i < 8 * count && static_cast<int64_t>(ids.size()) < count; ++i) {
+    const std::optional<int64_t> id = all[tables[0]]->Sample(seed + static_cast<uint64_t>(i));
+    const bool in_all = id.has_value() && std::all_of(tables.begin(), tables.end(), [&](int table) {
+                          return all[table]->Find(*id) != nullptr;
+                        });
+    if (in_all) ids.push_back(*id);
+  }
+  return ids;
+}
 
 absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
                               Request& request) const {

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "engine/graph/cancellation.h"
 #include "engine/graph/rewrite.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/plan_info.h"
@@ -202,10 +203,18 @@ class Model {
   // see ModelInfo::not_optimised).  Made on each call, for explanations.
   PlanInfo WrittenPlan() const;
   std::optional<PlanInfo> OptimisedPlan() const;
+  // Layers that subtract nearly equal large numbers (see engine/graph/cancellation.h), from the
+  // weights alone or, where `observed` is given, from the magnitudes of its tensors: the result of a
+  // run with RunOptions::keep_all.
+  std::vector<Cancellation> Cancellations(const RunResult* observed) const;
   // -1 if there is none of that name.
   int FindInput(absl::string_view name) const;
   int FindOutput(absl::string_view name) const;
   int FindFeature(absl::string_view name) const;
+
+  // Up to `count` ids (repeated, if there are few) that every table of the feature holds, picked by
+  // `seed`: for made-up requests.
+  std::vector<int64_t> SampleIds(int feature, int64_t count, uint64_t seed) const;
 
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
   // each at most once.  numpy semantics decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:

@@ -6,12 +6,10 @@
 #include <fstream>
 #include <random>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
-#include "engine/weights/npz.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
@@ -205,52 +203,6 @@ TEST_F(DoubleLayers, FreshRandomGraphs) {
   const char* path = std::getenv("ULFD_GRAPH_CASES");
   if (path == nullptr || !fs::exists(path)) GTEST_SKIP() << "ULFD_GRAPH_CASES names no file";
   CheckRandomGraphs(path, temp_);
-}
-
-// ----------------------------------------------------------------------------- an exported model
-
-std::map<std::string, ulfd::testing::CaseArray> ReadArrays(const fs::path& path) {
-  auto arrays = ReadNpz(path.string());
-  EXPECT_TRUE(arrays.ok()) << arrays.status();
-  std::map<std::string, ulfd::testing::CaseArray> result;
-  for (const auto& [name, array] : *arrays) result[name] = ulfd::testing::ToCase(array);
-  return result;
-}
-
-TEST_F(DoubleLayers, TdmDnnIsWithinOneTenThousandth) {
-  const fs::path source = fs::path(ULFD_SHARED) / "models" / "tdm_dnn";
-  if (!fs::exists(source)) GTEST_SKIP() << source << " is not there";
-  for (const char* exact : {"", "exact: true\n"}) {
-    const fs::path directory = temp_.File("tdm/1");
-    fs::remove_all(directory);
-    fs::create_directories(directory.parent_path());
-    fs::copy(source / "1", directory, fs::copy_options::recursive);
-    std::ofstream(directory / "model.textproto")
-        << exact << "double_layers: ['fc_1_d', 'bn_1_d', 'prelu_1_d', 'fc_2_d', 'bn_2_d']\n";
-    const auto model = Model::Load({.directory = directory.string()});
-    ASSERT_TRUE(model.ok()) << model.status();
-    Workspace workspace;
-    RunResult result;
-    int cases = 0;
-    double worst = 0;
-    for (const auto& entry : fs::directory_iterator(source / "cases")) {
-      std::string path = entry.path().string();
-      if (!absl::EndsWith(path, ".in.npz")) continue;
-      const CaseInputs inputs(ReadArrays(path));
-      const auto expected = ReadArrays(path.replace(path.size() - 7, 7, ".expected.npz"));
-      for (const bool reference : {false, true}) {
-        const absl::Status status =
-            (*model)->Run(inputs.tensors(), {.reference = reference}, workspace, result);
-        ASSERT_TRUE(status.ok()) << status;
-        const double error = ulfd::testing::Error(result.outputs[0], expected.at("softmaxoutput0"));
-        EXPECT_LE(error, 1e-4) << path << " reference " << reference << " " << exact;
-        worst = std::max(worst, error);
-      }
-      ++cases;
-    }
-    EXPECT_GE(cases, 8);
-    RecordProperty(*exact == '\0' ? "optimised" : "exact", absl::StrCat(worst));
-  }
 }
 
 }  // namespace
