@@ -191,6 +191,33 @@ void AppendTotals(const Explanation& all, std::string& text) {
   }
 }
 
+// Microseconds with three digits.
+std::string Us(double us) {
+  return absl::StrFormat(us < 10 ? "%.2f" : us < 100 ? "%.1f" : "%.0f", us);
+}
+
+void AppendProfile(const Explanation& all, const Profile& profile, std::string& text) {
+  const PlanInfo& plan = profile.optimised ? *all.optimised : all.written;
+  TextTable table({"#>", "name", "type", "part", "us>", "GFLOP/s>", "of peak>", "of request>"});
+  const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
+  for (size_t s = 0; s < profile.steps.size(); ++s) {
+    const PlanStep& step = plan.steps[s];
+    const Profile::Step& measured = profile.steps[s];
+    if (step.view) continue;
+    table.AddRow({absl::StrCat(s), step.name, step.type, step.user_part ? "user" : "ad",
+                  Us(measured.us), absl::StrFormat("%.1f", measured.gflops),
+                  percent(measured.share_of_peak), percent(measured.share_of_request)});
+  }
+  const double rest = profile.request_us - profile.steps_us;
+  table.AddRow({"", "everything else", "", "", Us(std::max(0.0, rest)), "", "",
+                percent(std::max(0.0, rest) / std::max(profile.request_us, 1e-9))});
+  Section(absl::StrFormat("Profile, %s: %d ads, one thread, median of %d runs: %s us per request; "
+                          "peak %.1f GFLOP/s",
+                          profile.optimised ? "optimised" : "as written", profile.ads, profile.runs,
+                          Us(profile.request_us), profile.peak_gflops),
+          table, text);
+}
+
 void AppendList(absl::string_view title, const std::vector<std::string>& lines, std::string& text) {
   if (!lines.empty()) absl::StrAppend(&text, "\n", title, "\n");
   for (const std::string& line : lines) absl::StrAppend(&text, "  ", line, "\n");
@@ -205,6 +232,7 @@ std::string ExplainText(const Explanation& all) {
   AppendRewrites(all, text);
   AppendSteps(all, all.optimised ? "Steps, optimised" : "Steps, as written", all.plan(), text);
   AppendTotals(all, text);
+  for (const Profile& profile : all.profiles) AppendProfile(all, profile, text);
   AppendList("Warnings", all.warnings, text);
   AppendList("Notices", all.info->notices, text);
   return text;

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "tools/text_table.h"
 
 namespace ulfd::tools {
 namespace {
@@ -74,6 +77,18 @@ LayerExplanation ExplainLayer(const Explanation& all, int index) {
   return result;
 }
 
+// One line for all findings: a name may be there only once.
+std::string DoubleLayersLine(const std::vector<engine::Cancellation>& found) {
+  std::vector<std::string> names;
+  for (const engine::Cancellation& one : found) {
+    for (const std::string& name : one.double_layers) {
+      const std::string quoted = absl::StrCat("\"", absl::CEscape(name), "\"");
+      if (std::find(names.begin(), names.end(), quoted) == names.end()) names.push_back(quoted);
+    }
+  }
+  return names.empty() ? "" : absl::StrCat("double_layers: [", absl::StrJoin(names, ", "), "]");
+}
+
 std::vector<std::string> Warnings(const Explanation& all) {
   std::vector<std::string> warnings;
   const ModelInfo& info = *all.info;
@@ -102,6 +117,20 @@ std::vector<std::string> Warnings(const Explanation& all) {
   if (!unread.empty()) {
     warnings.push_back(absl::StrCat("no layer reads ", absl::StrJoin(unread, ", ")));
   }
+  for (const engine::Cancellation& found : all.cancellations) {
+    warnings.push_back(absl::StrCat(found.label, " cancels: the mean of its input is up to ",
+                                    HumanNumber(found.ratio),
+                                    " deviations, and rounding that input to float32 shows as a "
+                                    "relative error of ",
+                                    absl::StrFormat("%.1e", found.error), " in its output"));
+    if (found.obstacles.empty()) continue;
+    warnings.push_back(absl::StrCat(found.label, ": rounding by ",
+                                    absl::StrJoin(found.obstacles, ", "),
+                                    " adds to it, but has no name or no version in double"));
+  }
+  if (!all.suggestion.empty()) {
+    warnings.push_back(absl::StrCat("suggestion for the manifest: ", all.suggestion));
+  }
   return warnings;
 }
 
@@ -125,7 +154,7 @@ absl::string_view KnownFrom(const engine::InputInfo& input) {
   return input.stated ? "stated" : "guessed";
 }
 
-Explanation Explain(const engine::Model& model, int64_t ads) {
+Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed) {
   Explanation all{.info = &model.info(),
                   .ads = ads,
                   .written = model.WrittenPlan(),
@@ -133,6 +162,8 @@ Explanation Explain(const engine::Model& model, int64_t ads) {
   for (size_t i = 0; i < all.info->layers.size(); ++i) {
     all.layers.push_back(ExplainLayer(all, static_cast<int>(i)));
   }
+  all.cancellations = model.Cancellations(observed);
+  all.suggestion = DoubleLayersLine(all.cancellations);
   all.warnings = Warnings(all);
   return all;
 }

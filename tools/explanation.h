@@ -10,6 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "engine/runtime/model.h"
+#include "tools/profile.h"
 
 namespace ulfd::tools {
 
@@ -36,13 +37,18 @@ struct Explanation {
   engine::PlanInfo written;
   std::optional<engine::PlanInfo> optimised;
   std::vector<LayerExplanation> layers;  // Per ModelInfo::layers.
+  std::vector<engine::Cancellation> cancellations;
+  std::string suggestion;         // A line for the manifest against all of them.
+  std::vector<Profile> profiles;  // With --profile: of the plan that runs, then others.
   std::vector<std::string> warnings;
 
   // The plan that requests of the expected shapes run.
   const engine::PlanInfo& plan() const { return optimised.has_value() ? *optimised : written; }
 };
 
-Explanation Explain(const engine::Model& model, int64_t ads);
+// `observed`: a run of the model with keep_all, whose magnitudes tell where digits are lost; without
+// one (nullptr) the weights alone do.
+Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed);
 
 // "stated" (by the graph or the manifest) or "guessed" (from the layers that read it).
 absl::string_view KnownFrom(const engine::InputInfo& input);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/status_macros.h"
 
 namespace ulfd::tools {
 namespace {
@@ -106,6 +107,36 @@ absl::Status CheckInputNames(const engine::NpzArrays& arrays,
   return absl::InvalidArgumentError(absl::StrCat("the model has no input \"",
                                                  absl::StrJoin(unknown, "\", \""), "\"; it has \"",
                                                  absl::StrJoin(known, "\", \""), "\""));
+}
+
+absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
+                                             const engine::ModelInfo& info) {
+  ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(path));
+  std::vector<std::string> known;
+  for (const engine::InputInfo& input : info.inputs) known.push_back(input.name);
+  RETURN_IF_ERROR(CheckInputNames(arrays, known));
+  for (const engine::InputInfo& input : info.inputs) {
+    const auto array = arrays.find(input.name);
+    if (array == arrays.end()) continue;
+    ASSIGN_OR_RETURN(array->second,
+                     ConvertInput(input.name, std::move(array->second), input.dtype));
+  }
+  return arrays;
+}
+
+std::vector<engine::NamedTensor> InputViews(const engine::ModelInfo& info,
+                                            engine::NpzArrays& arrays) {
+  std::vector<engine::NamedTensor> views;
+  for (const engine::InputInfo& input : info.inputs) {
+    const auto array = arrays.find(input.name);
+    if (array == arrays.end()) continue;
+    engine::Tensor tensor;
+    tensor.dtype = input.dtype;
+    tensor.dims.assign(array->second.dims.begin(), array->second.dims.end());
+    tensor.data = array->second.bytes.data();
+    views.push_back({.name = input.name, .tensor = tensor});
+  }
+  return views;
 }
 
 }  // namespace ulfd::tools

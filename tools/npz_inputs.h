@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/runtime/model.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/npz.h"
 
@@ -24,6 +25,13 @@ absl::StatusOr<engine::NpyArray> ConvertInput(const std::string& name, engine::N
 // there are.
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
                              const std::vector<std::string>& known);
+
+// The arrays of the file in the types that the model wants, by name.
+absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
+                                             const engine::ModelInfo& info);
+// In the order of the model's inputs; they point into `arrays` and `info`.
+std::vector<engine::NamedTensor> InputViews(const engine::ModelInfo& info,
+                                            engine::NpzArrays& arrays);
 
 }  // namespace ulfd::tools
 

@@ -59,36 +59,6 @@ std::string FirstValues(const Tensor& tensor) {
   });
 }
 
-// The file's arrays in the types that the model wants, by name.
-absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
-                                             const engine::ModelInfo& info) {
-  ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(path));
-  std::vector<std::string> known;
-  for (const engine::InputInfo& input : info.inputs) known.push_back(input.name);
-  RETURN_IF_ERROR(CheckInputNames(arrays, known));
-  for (const engine::InputInfo& input : info.inputs) {
-    const auto array = arrays.find(input.name);
-    if (array == arrays.end()) continue;
-    ASSIGN_OR_RETURN(array->second,
-                     ConvertInput(input.name, std::move(array->second), input.dtype));
-  }
-  return arrays;
-}
-
-std::vector<engine::NamedTensor> Views(const engine::ModelInfo& info, engine::NpzArrays& arrays) {
-  std::vector<engine::NamedTensor> views;
-  for (const engine::InputInfo& input : info.inputs) {
-    const auto array = arrays.find(input.name);
-    if (array == arrays.end()) continue;
-    Tensor tensor;
-    tensor.dtype = input.dtype;
-    tensor.dims.assign(array->second.dims.begin(), array->second.dims.end());
-    tensor.data = array->second.bytes.data();
-    views.push_back({.name = input.name, .tensor = tensor});
-  }
-  return views;
-}
-
 void Print(const engine::ModelInfo& info, const engine::RunResult& result) {
   TextTable table({"output", "shape", "first values"});
   for (size_t i = 0; i < info.outputs.size(); ++i) {
@@ -138,7 +108,7 @@ absl::Status RunScore(Args args) {
   engine::Workspace workspace;
   engine::RunResult result;
   RETURN_IF_ERROR(
-      model->Run(Views(model->info(), arrays), {.keep_all = dump_all}, workspace, result));
+      model->Run(InputViews(model->info(), arrays), {.keep_all = dump_all}, workspace, result));
   Print(model->info(), result);
   return outputs.empty() ? absl::OkStatus() : Save(model->info(), result, outputs);
 }
