@@ -31,6 +31,7 @@ class Writer {
             {"ads", all_.ads},
             {"memory_bytes", info.memory_bytes},
             {"row_separable", info.row_separable},
+            {"proof_failure", info.proof_failure},
             {"not_optimised", info.not_optimised},
             {"layers", Layers()},
             {"rewrites", Rewrites()},

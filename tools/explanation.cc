@@ -96,6 +96,9 @@ std::vector<std::string> Warnings(const Explanation& all) {
     warnings.push_back(
         "ads are not proved independent of each other: a request is computed in one piece");
   }
+  if (!info.proof_failure.empty()) {
+    warnings.push_back(absl::StrCat("the proof fails at ", info.proof_failure));
+  }
   if (!info.not_optimised.empty()) {
     warnings.push_back(absl::StrCat("the graph is executed as written: ", info.not_optimised));
   }
