@@ -168,4 +168,32 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   return absl::OkStatus();
 }
 
+absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& options,
+                             UserPart& part, WorkspaceState& ws, RunResult& result, bool& cut) {
+  RETURN_IF_ERROR(FillRequest(*executable.info, options.ads_per_user, part.request));
+  int64_t ads = 0;
+  const Schedule* const schedule = Choose(executable, options, part.request, ads);
+  cut = schedule != nullptr && ads > 0 && part.request.users() <= Schedule::kMaxUsers;
+  if (!cut) return absl::OkStatus();
+  ResetStats(*executable.info, options, ws, result.stats);
+  result.stats.optimised = schedule == executable.optimised_schedule.get();
+  BeginRows(executable, *schedule, ads, part, result);
+  RETURN_IF_ERROR(RunUsers(options, 0, part.users, part, ws, result));
+  result.stats.missing_ids = ws.counters.missing_ids;
+  return absl::OkStatus();
+}
+
+absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t begin, int64_t end,
+                        WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats) {
+  const ModelInfo& info = *part.executable->info;
+  if (options.count_layers) stats.layers.resize(info.layers.size());
+  stats.missing_ids.resize(info.tables.size(), 0);
+  ws.counters.missing_ids.assign(info.tables.size(), 0);
+  RETURN_IF_ERROR(RunAds(options, part, begin, end, ws, outputs, stats));
+  for (size_t i = 0; i < stats.missing_ids.size(); ++i) {
+    stats.missing_ids[i] += ws.counters.missing_ids[i];
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace ulfd::engine

@@ -39,6 +39,17 @@ std::string MakeSchedules(Executable& executable);
 absl::Status Execute(const Executable& executable, const RunOptions& options,
                      WorkspaceState& workspace, RunResult& result);
 
+// See Model::RunUserPart; `part.request.given` is filled.  `cut`: whether there are ads left to run;
+// if not, nothing was done.
+absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& options,
+                             UserPart& part, WorkspaceState& workspace, RunResult& result,
+                             bool& cut);
+
+// See Model::RunAds.
+absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t begin, int64_t end,
+                        WorkspaceState& workspace, absl::Span<const Tensor> outputs,
+                        RunStats& stats);
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_RUNTIME_EXECUTOR_H_

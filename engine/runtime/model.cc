@@ -51,6 +51,23 @@ void Workspace::Trim(int64_t keep_bytes) {
   }
 }
 
+SharedUserPart::SharedUserPart() : state_(std::make_unique<UserPart>()) {}
+SharedUserPart::~SharedUserPart() = default;
+SharedUserPart::SharedUserPart(SharedUserPart&&) noexcept = default;
+SharedUserPart& SharedUserPart::operator=(SharedUserPart&&) noexcept = default;
+
+void AddAds(const RunStats& from, RunStats& to) {
+  to.embed_ns += from.embed_ns;
+  to.ad_ns += from.ad_ns;
+  to.missing_ids.resize(std::max(to.missing_ids.size(), from.missing_ids.size()), 0);
+  for (size_t i = 0; i < from.missing_ids.size(); ++i) to.missing_ids[i] += from.missing_ids[i];
+  to.layers.resize(std::max(to.layers.size(), from.layers.size()));
+  for (size_t i = 0; i < from.layers.size(); ++i) {
+    to.layers[i].runs += from.layers[i].runs;
+    to.layers[i].rows += from.layers[i].rows;
+  }
+}
+
 Model::Model() : impl_(std::make_unique<Impl>()) {}
 Model::~Model() = default;
 
@@ -214,6 +231,35 @@ absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& 
   WorkspaceState& ws = *workspace.state_;
   absl::Status status = SetInputs(inputs, workspace, ws.user.request);
   if (status.ok()) status = Execute(impl_->loaded->executable, options, ws, result);
+  return status.ok() ? status : WithPrefix(info(), status);
+}
+
+absl::Status Model::RunUserPart(absl::Span<const NamedTensor> inputs, const RunOptions& options,
+                                Workspace& workspace, SharedUserPart& part,
+                                RunResult& result) const {
+  part.ads_ = 0;
+  bool cut = false;
+  absl::Status status = SetInputs(inputs, workspace, part.state_->request);
+  if (status.ok()) {
+    status = ExecuteUserPart(impl_->loaded->executable, options, *part.state_, *workspace.state_,
+                             result, cut);
+  }
+  if (!status.ok()) return WithPrefix(info(), status);
+  if (!cut) return Run(inputs, options, workspace, result);
+  part.ads_ = part.state_->ads;
+  return absl::OkStatus();
+}
+
+absl::Status Model::RunAds(const SharedUserPart& part, const RunOptions& options, int64_t begin,
+                           int64_t end, Workspace& workspace, absl::Span<const Tensor> outputs,
+                           RunStats& stats) const {
+  if (begin < 0 || begin > end || end > part.ads()) {
+    return WithPrefix(info(), absl::InvalidArgumentError(absl::StrCat(
+                                  "ads [", begin, ", ", end, ") of a request of ", part.ads())));
+  }
+  if (begin == end) return absl::OkStatus();
+  const absl::Status status =
+      ExecuteAds(*part.state_, options, begin, end, *workspace.state_, outputs, stats);
   return status.ok() ? status : WithPrefix(info(), status);
 }
 

@@ -190,6 +190,28 @@ class Workspace {
   std::unique_ptr<WorkspaceState> state_;
 };
 
+struct UserPart;  // engine/runtime/workspace.h
+
+// What is computed once for the users of a request, and the results of its ads as far as they are
+// computed: for running the ads of one request on several threads.  Reused from request to request.
+class SharedUserPart {
+ public:
+  SharedUserPart();
+  ~SharedUserPart();
+  SharedUserPart(SharedUserPart&&) noexcept;
+  SharedUserPart& operator=(SharedUserPart&&) noexcept;
+  // Ads left to compute, for Model::RunAds; 0 where RunUserPart did everything.
+  int64_t ads() const { return ads_; }
+
+ private:
+  friend class Model;
+  std::unique_ptr<UserPart> state_;
+  int64_t ads_ = 0;
+};
+
+// Adds what RunAds counted to the request's stats.
+void AddAds(const RunStats& from, RunStats& to);
+
 // Immutable after Load; any number of threads may Run it, each with a workspace of its own.
 class Model {
  public:
@@ -223,6 +245,20 @@ class Model {
   // reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
   absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                    Workspace& workspace, RunResult& result) const;
+
+  // The first half of Run: everything but the ads' part.  A request that cannot be cut (no proof, or
+  // too many users) is computed as by Run, and then part.ads() is 0.  `result` is filled, but for
+  // the rows of ads in its outputs and what RunAds counts; it and the outputs are valid until the
+  // next run with `part` or `workspace`.  The inputs' data must stay until RunAds is done.
+  absl::Status RunUserPart(absl::Span<const NamedTensor> inputs, const RunOptions& options,
+                           Workspace& workspace, SharedUserPart& part, RunResult& result) const;
+  // The second half, for ads [begin, end) of [0, part.ads()), into their rows of `outputs`, those of
+  // RunUserPart's result.  Any number of threads at a time, for ranges that do not overlap, each
+  // with a workspace and stats of its own, which are added to.  `options` as for RunUserPart,
+  // without `steps`.  INVALID_ARGUMENT for a range that is none.
+  absl::Status RunAds(const SharedUserPart& part, const RunOptions& options, int64_t begin,
+                      int64_t end, Workspace& workspace, absl::Span<const Tensor> outputs,
+                      RunStats& stats) const;
 
   // Runs a made-up request of `ads` ads, to touch weights and code before the model is published and to see that
   // values come out (NaN or infinity is reported by the caller from `result`).  Does nothing, and leaves `result`

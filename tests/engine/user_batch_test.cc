@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "engine/tensor/onednn.h"
 #include "engine/weights/npz.h"
 #include "gmock/gmock.h"
@@ -43,21 +42,6 @@ bool Joinable(const ModelInfo& info, absl::Span<const std::vector<testing::Owned
     }
   }
   return true;
-}
-
-// What the case's inputs say of levels and widths, as a manifest: one row is the user's.
-std::string Manifest(const testing::GraphCase& graph_case) {
-  std::string text;
-  for (const auto& [name, array] : graph_case.inputs) {
-    if (absl::StrContains(name, ".") || array.shape.size() < 2) continue;
-    absl::StrAppend(&text, "inputs { name: \"", name, "\" level: INPUT_LEVEL_",
-                    array.shape[0] == 1 ? "USER" : "AD");
-    for (size_t d = 1; d < array.shape.size(); ++d) {
-      absl::StrAppend(&text, " row_shape: ", array.shape[d]);
-    }
-    absl::StrAppend(&text, " }\n");
-  }
-  return text;
 }
 
 // A batch of users with `ads` ads each, against each of them alone.  Models that refuse such a user
@@ -123,7 +107,8 @@ class UserBatch : public ::testing::Test {
       SCOPED_TRACE(graph_case.name);
       if (stated && absl::EndsWith(graph_case.name, "_ads1")) continue;
       const std::string directory = testing::WriteModelDirectory(graph_case, base_);
-      if (stated) std::ofstream(directory + "/model.textproto") << Manifest(graph_case);
+      if (stated)
+        std::ofstream(directory + "/model.textproto") << testing::InputManifest(graph_case);
       const auto model = Model::Load({.directory = directory});
       if (!model.ok()) continue;
       const testing::CaseInputs inputs(graph_case.inputs);

@@ -10,6 +10,9 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
 namespace ulfd::testing {
 
 namespace {
@@ -138,6 +141,20 @@ CaseArray ToCase(const engine::NpyArray& array) {
     result.values.assign(floats.begin(), floats.end());
   }
   return result;
+}
+
+std::string InputManifest(const GraphCase& graph_case) {
+  std::string text;
+  for (const auto& [name, array] : graph_case.inputs) {
+    if (absl::StrContains(name, ".") || array.shape.size() < 2) continue;
+    absl::StrAppend(&text, "inputs { name: \"", name, "\" level: INPUT_LEVEL_",
+                    array.shape[0] == 1 ? "USER" : "AD");
+    for (size_t d = 1; d < array.shape.size(); ++d) {
+      absl::StrAppend(&text, " row_shape: ", array.shape[d]);
+    }
+    absl::StrAppend(&text, " }\n");
+  }
+  return text;
 }
 
 CaseInputs::CaseInputs(const std::map<std::string, CaseArray>& arrays) {

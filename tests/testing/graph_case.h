@@ -37,6 +37,9 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
 // An array of an npz file.
 CaseArray ToCase(const engine::NpyArray& array);
 
+// What the case's inputs say of levels and widths, as a manifest: one row is the user's.
+std::string InputManifest(const GraphCase& graph_case);
+
 // Inputs in the engine's types; the tensors point into this object.
 class CaseInputs {
  public:
