@@ -55,6 +55,7 @@ absl::Status MeasureUserColumns(TargetContext& context, const std::string& row);
 absl::Status MeasureTdm(TargetContext& context, const std::string& row);
 absl::Status MeasureGemmShare(TargetContext& context, const std::string& row);
 absl::Status MeasureLinear(TargetContext& context, const std::string& row);
+absl::Status MeasureLookups(TargetContext& context, const std::string& row);
 absl::Status MeasureLoad(TargetContext& context, const std::string& row);
 absl::Status MeasureMemory(TargetContext& context, const std::string& row);
 

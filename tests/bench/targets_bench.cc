@@ -67,6 +67,7 @@ std::vector<Row> Rows() {
   }
   rows.push_back({"gemm_share", MeasureGemmShare});
   rows.push_back({"linear", MeasureLinear});
+  rows.push_back({"lookups", MeasureLookups, /*by_default=*/false});  // 4 GB, a minute to build.
   rows.push_back({"load", MeasureLoad});
   rows.push_back({"memory", MeasureMemory});
   return rows;
@@ -107,7 +108,7 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
     if (!good) {
       return absl::InvalidArgumentError(absl::StrCat(
           argv[i],
-          ": want --rows=ROW,... --pairs=N (7) --seconds=S (0.1, of each program in each pair) "
+          ": want --rows=ROW,...|all --pairs=N (7) --seconds=S (0.1, of each program in each pair) "
           "--ort=LIBRARY --profile --json=FILE --list --load=MODELDIR"));
     }
   }

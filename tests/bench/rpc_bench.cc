@@ -1,0 +1,361 @@
+// Calls per second of the daemon on a trivial model against those of a bare gRPC callback server.
+// SPDX-License-Identifier: Apache-2.0
+//
+//   rpc_bench [--pairs=N] [--seconds=S] [--in_flight=N] [--channels=N] [--ads=N]
+//
+// Two servers run in processes of their own: `ulfd` beside this program, and this program with --bare, whose Predict
+// answers every call with the bytes that the daemon answered, in gRPC's own threads.  A closed loop of asynchronous calls
+// in this process loads one after the other in turns.  It reports; only a call that fails ends it with 1.
+#include <fcntl.h>
+#include <grpcpp/grpcpp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "engine/status_macros.h"
+#include "engine/tensor/mutex.h"
+#include "proto/predict.grpc.pb.h"
+#include "tests/bench/scratch_model.h"
+#include "tests/bench/turns.h"
+
+extern char** environ;
+
+namespace ulfd::bench {
+namespace {
+
+namespace v1 = ulfd::v1;
+using std::chrono::steady_clock;
+
+constexpr int kColumns = 25;      // 200 ads x 25 floats: 20 KB.
+constexpr double kTarget = 0.85;  // Of the bare server's calls per second.
+constexpr double kStartSeconds = 30;
+
+struct Options {
+  int pairs = 7, in_flight = 64, channels = 4, ads = 200;
+  double seconds = 1;
+  std::string bare;  // FILE: be the bare server, answering with what FILE holds.
+  std::string port_file;
+};
+
+// A server in a process of its own, ended with this object.
+class ServerProcess {
+ public:
+  static absl::StatusOr<std::unique_ptr<ServerProcess>> Start(std::vector<std::string> arguments,
+                                                              const std::string& port_file) {
+    std::unique_ptr<ServerProcess> server(new ServerProcess());
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    if (posix_spawn(&server->pid_, argv[0], nullptr, nullptr, argv.data(), environ) != 0) {
+      server->pid_ = 0;
+      return absl::NotFoundError(absl::StrCat("cannot start ", arguments[0]));
+    }
+    const auto end = steady_clock::now() + std::chrono::duration<double>(kStartSeconds);
+    while (steady_clock::now() < end) {
+      std::ifstream file(port_file);
+      std::string word;
+      if (file >> word >> server->port_ && word == "grpc_port:") return server;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return absl::DeadlineExceededError(absl::StrCat(arguments[0], " does not listen"));
+  }
+  ~ServerProcess() {
+    if (pid_ == 0) return;
+    kill(pid_, SIGTERM);
+    waitpid(pid_, nullptr, 0);
+  }
+  ServerProcess(const ServerProcess&) = delete;
+  ServerProcess& operator=(const ServerProcess&) = delete;
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  // CPU time used so far, in seconds.
+  double CpuSeconds() const {
+    std::ifstream file(absl::StrCat("/proc/", pid_, "/stat"));
+    std::stringstream text;
+    text << file.rdbuf();
+    // Fields 14 and 15 of the line; the second, in parentheses, may hold blanks.
+    const std::string line = text.str();
+    const std::vector<std::string> fields =
+        absl::StrSplit(line.substr(std::min(line.rfind(')') + 2, line.size())), ' ');
+    int64_t user = 0, system = 0;
+    if (fields.size() < 13 || !absl::SimpleAtoi(fields[11], &user) ||
+        !absl::SimpleAtoi(fields[12], &system)) {
+      return 0;
+    }
+    return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
+
+ private:
+  ServerProcess() = default;
+  pid_t pid_ = 0;
+  int port_ = 0;
+};
+
+// Calls that replace themselves when they end.
+class ClosedLoop {
+ public:
+  ClosedLoop(const std::string& address, int channels, const v1::PredictRequest& request)
+      : request_(request) {
+    for (int c = 0; c < channels; ++c) {
+      grpc::ChannelArguments arguments;
+      arguments.SetInt("channel", c);  // Channels with equal arguments share a connection.
+      stubs_.push_back(v1::PredictionService::NewStub(
+          grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments)));
+    }
+  }
+
+  // Runs `in_flight` calls at a time; counts those that end within `seconds`.  Returns calls per second.
+  absl::StatusOr<double> Run(int in_flight, double seconds) {
+    stop_ = false;
+    finished_ = 0;
+    running_ = in_flight;
+    const auto begin = steady_clock::now();
+    for (int i = 0; i < in_flight; ++i) Begin(*stubs_[i % stubs_.size()]);
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    const int64_t finished = finished_;
+    const std::chrono::duration<double> took = steady_clock::now() - begin;
+    stop_ = true;
+    while (running_ > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const MutexLock lock(mutex_);
+    RETURN_IF_ERROR(failure_);
+    return static_cast<double>(finished) / took.count();
+  }
+
+ private:
+  struct Call {
+    grpc::ClientContext context;
+    v1::PredictResponse response;
+  };
+  void Begin(v1::PredictionService::Stub& stub) {
+    auto* call = new Call();
+    stub.async()->Predict(&call->context, &request_, &call->response,
+                          [this, call, &stub](grpc::Status status) {
+                            delete call;
+                            if (!status.ok()) Fail(status);
+                            ++finished_;
+                            if (stop_) {
+                              --running_;
+                            } else {
+                              Begin(stub);
+                            }
+                          });
+  }
+  void Fail(const grpc::Status& status) {
+    stop_ = true;
+    const MutexLock lock(mutex_);
+    failure_ = absl::InternalError(absl::StrCat("a call failed: ", status.error_message()));
+  }
+
+  const v1::PredictRequest& request_;
+  std::vector<std::unique_ptr<v1::PredictionService::Stub>> stubs_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int64_t> finished_{0};
+  std::atomic<int> running_{0};
+  Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+};
+
+class BareService final : public v1::PredictionService::CallbackService {
+ public:
+  explicit BareService(v1::PredictResponse response) : response_(std::move(response)) {}
+  grpc::ServerUnaryReactor* Predict(grpc::CallbackServerContext* context,
+                                    const v1::PredictRequest* request,
+                                    v1::PredictResponse* response) override {
+    *response = response_;
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+
+ private:
+  const v1::PredictResponse response_;
+};
+
+// Serves until somebody ends the process.
+absl::Status BeBare(const Options& options) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  v1::PredictResponse response;
+  std::ifstream file(options.bare, std::ios::binary);
+  if (!response.ParseFromIstream(&file)) return absl::NotFoundError(options.bare);
+  BareService service(std::move(response));
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(&service);
+  const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr) return absl::UnavailableError("the bare server cannot listen");
+  const std::string temporary = options.port_file + ".tmp";
+  std::ofstream(temporary) << "grpc_port: " << port << "\n";
+  std::filesystem::rename(temporary, options.port_file);
+  int caught = 0;
+  sigwait(&signals, &caught);
+  server->Shutdown();
+  return absl::OkStatus();
+}
+
+v1::PredictRequest MakeRequest(int ads) {
+  v1::PredictRequest request;
+  request.mutable_model()->set_name("trivial");
+  v1::Feature& x = *request.add_ad_features();
+  x.set_name("x");
+  const std::vector<float> values(static_cast<size_t>(ads) * kColumns, 0.5f);
+  x.mutable_dense()->mutable_floats()->Add(values.begin(), values.end());
+  x.mutable_dense()->add_shape(ads);
+  x.mutable_dense()->add_shape(kColumns);
+  return request;
+}
+
+// Waits until the daemon has loaded the model; returns its answer.
+absl::StatusOr<v1::PredictResponse> FirstAnswer(const std::string& address,
+                                                const v1::PredictRequest& request) {
+  const auto stub = v1::PredictionService::NewStub(
+      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto end = steady_clock::now() + std::chrono::duration<double>(kStartSeconds);
+  for (;;) {
+    grpc::ClientContext context;
+    v1::PredictResponse response;
+    const grpc::Status status = stub->Predict(&context, request, &response);
+    if (status.ok()) return response;
+    if (steady_clock::now() >= end) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("the daemon does not score: ", status.error_message()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view arg = argv[i];
+    const auto number = [&](int& value) { return absl::SimpleAtoi(arg, &value) && value > 0; };
+    bool good = false;
+    if (absl::ConsumePrefix(&arg, "--pairs=")) {
+      good = number(options.pairs);
+    } else if (absl::ConsumePrefix(&arg, "--in_flight=")) {
+      good = number(options.in_flight);
+    } else if (absl::ConsumePrefix(&arg, "--channels=")) {
+      good = number(options.channels);
+    } else if (absl::ConsumePrefix(&arg, "--ads=")) {
+      good = number(options.ads);
+    } else if (absl::ConsumePrefix(&arg, "--seconds=")) {
+      good = absl::SimpleAtod(arg, &options.seconds) && options.seconds > 0;
+    } else if (absl::ConsumePrefix(&arg, "--bare=")) {
+      options.bare = std::string(arg);
+      good = true;
+    } else if (absl::ConsumePrefix(&arg, "--port_file=")) {
+      options.port_file = std::string(arg);
+      good = true;
+    }
+    if (!good) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(argv[i],
+                       ": want --pairs=N (7) --seconds=S (1, of each server in each pair) "
+                       "--in_flight=N (64) --channels=N (4) --ads=N (200, of 25 floats each)"));
+    }
+  }
+  return options;
+}
+
+struct Measured {
+  std::vector<double> rates,
+      cpu_us;  // Per pair: calls per second, CPU time of the server per call.
+};
+
+absl::Status MeasureOnce(ClosedLoop& loop, const ServerProcess& server, const Options& options,
+                         Measured& measured) {
+  const double before = server.CpuSeconds();
+  const auto begin = steady_clock::now();
+  ASSIGN_OR_RETURN(const double rate, loop.Run(options.in_flight, options.seconds));
+  const std::chrono::duration<double> took = steady_clock::now() - begin;
+  measured.rates.push_back(rate);
+  measured.cpu_us.push_back((server.CpuSeconds() - before) / (rate * took.count()) * 1e6);
+  return absl::OkStatus();
+}
+
+void Print(const v1::PredictRequest& request, const Options& options, const Measured& daemon,
+           const Measured& bare) {
+  const Spread ratio = SpreadOf(Ratios(daemon.rates, bare.rates));
+  std::printf(
+      "requests of %zu bytes, %d in flight on %d channels, %d pairs of %.2g s each, client and "
+      "servers on %u "
+      "CPUs\n\n| server | calls/s | CPU us per call |\n|---|---|---|\n| ulfd | %.0f | %.1f |\n| "
+      "bare callback "
+      "server | %.0f | %.1f |\n\n",
+      request.ByteSizeLong(), options.in_flight, options.channels, options.pairs, options.seconds,
+      std::thread::hardware_concurrency(), SpreadOf(daemon.rates).median,
+      SpreadOf(daemon.cpu_us).median, SpreadOf(bare.rates).median, SpreadOf(bare.cpu_us).median);
+  std::printf(
+      "ulfd reaches %.1f %% (%.1f .. %.1f) of the bare server's calls; target at least %.0f %%: "
+      "%s\n",
+      100 * ratio.median, 100 * ratio.low, 100 * ratio.high, 100 * kTarget,
+      ratio.median >= kTarget ? "reached" : "MISSED");
+}
+
+absl::Status Run(const Options& options) {
+  const TempDirectory scratch;
+  ScratchModel model;
+  model.Input("x", {kColumns});
+  model.Layer("inner_product_layer", {"x"}, "score", "", {{kColumns, 1}, {1}});
+  RETURN_IF_ERROR(model.Load(scratch.path() + "/models/trivial/1").status());
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string daemon_ports = scratch.path() + "/daemon",
+                    bare_ports = scratch.path() + "/bare";
+  const std::string answer_file = scratch.path() + "/answer";
+  ASSIGN_OR_RETURN(
+      const auto daemon,
+      ServerProcess::Start({std::filesystem::path(program).parent_path() / "ulfd",
+                            "--model_repository=" + scratch.path() + "/models",
+                            "--grpc_address=127.0.0.1", "--http_address=127.0.0.1", "--grpc_port=0",
+                            "--http_port=0", "--log_level=error", "--port_file=" + daemon_ports},
+                           daemon_ports));
+  const v1::PredictRequest request = MakeRequest(options.ads);
+  ASSIGN_OR_RETURN(const v1::PredictResponse answer, FirstAnswer(daemon->address(), request));
+  std::ofstream(answer_file, std::ios::binary) << answer.SerializeAsString();
+  ASSIGN_OR_RETURN(const auto bare, ServerProcess::Start({program, "--bare=" + answer_file,
+                                                          "--port_file=" + bare_ports},
+                                                         bare_ports));
+  ClosedLoop daemon_loop(daemon->address(), options.channels, request);
+  ClosedLoop bare_loop(bare->address(), options.channels, request);
+  Measured daemon_measured, bare_measured;
+  for (int pair = -1; pair < options.pairs; ++pair) {  // The first one warms up.
+    Measured ignored;
+    RETURN_IF_ERROR(
+        MeasureOnce(daemon_loop, *daemon, options, pair < 0 ? ignored : daemon_measured));
+    RETURN_IF_ERROR(MeasureOnce(bare_loop, *bare, options, pair < 0 ? ignored : bare_measured));
+  }
+  Print(request, options, daemon_measured, bare_measured);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace ulfd::bench
+
+int main(int argc, char** argv) {
+  const auto options = ulfd::bench::ParseOptions(argc, argv);
+  absl::Status status = options.status();
+  if (options.ok()) {
+    status = options->bare.empty() ? ulfd::bench::Run(*options) : ulfd::bench::BeBare(*options);
+  }
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "rpc_bench: %s\n", std::string(status.message()).c_str());
+  return options.ok() ? 1 : 2;
+}
