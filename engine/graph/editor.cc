@@ -6,17 +6,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
 
 namespace ulfd::engine {
 
 namespace {
-
-Cost& operator+=(Cost& a, const Cost& b) {
-  a.flops += b.flops;
-  a.bytes += b.bytes;
-  return a;
-}
 
 Cost operator-(const Cost& a, const Cost& b) { return {a.flops - b.flops, a.bytes - b.bytes}; }
 
@@ -32,20 +27,45 @@ TensorSpec WithAds(const TensorSpec& spec, int64_t ads) {
 
 }  // namespace
 
+namespace {
+
+double BytesOf(const TensorSpec& spec) {
+  if (!spec.shape.ranked()) return 0;
+  return static_cast<double>(spec.shape.Elements().value()) *
+         static_cast<double>(SizeOf(spec.dtype));
+}
+
+// What a fused_fc reads of its inputs: columns, not all that is there.
+double BytesRead(const FusedFcOptions& options, absl::Span<const TensorSpec> in) {
+  double bytes = 0;
+  for (const FusedFcOptions::Block& block : options.blocks) {
+    const Shape& x = in[block.input].shape;
+    double rows = static_cast<double>(x[0].value());
+    if (!options.flat) rows *= static_cast<double>(x[1].value());
+    bytes += rows * static_cast<double>(block.k) * sizeof(float);
+  }
+  for (const int extra : {options.init, options.weight_input}) {
+    if (extra >= 0) bytes += BytesOf(in[extra]);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 Cost CostOf(const Node& node, const GraphSpecs& specs) {
+  const Semantics semantics = node.layer->semantics();
   double flops[2], bytes[2];
   for (int64_t ads : {1, 2}) {
     std::vector<TensorSpec> in, out;
     for (ValueId id : node.inputs) in.push_back(WithAds(specs[id], ads));
     for (ValueId id : node.outputs) out.push_back(WithAds(specs[id], ads));
+    double& sum = bytes[ads - 1] = 0;
     flops[ads - 1] = node.layer->Flops(in, out);
-    bytes[ads - 1] = 0;
-    for (const auto* side : {&in, &out}) {
-      for (const TensorSpec& spec : *side) {
-        if (!spec.shape.ranked()) continue;
-        bytes[ads - 1] += static_cast<double>(spec.shape.Elements().value()) *
-                          static_cast<double>(SizeOf(spec.dtype));
-      }
+    for (const TensorSpec& spec : out) sum += BytesOf(spec);
+    if (semantics.op == Semantics::Op::kFusedFc) {
+      sum += BytesRead(*semantics.fused_fc, in);
+    } else {
+      for (const TensorSpec& spec : in) sum += BytesOf(spec);
     }
   }
   const auto work = [](const double at[2]) { return Work{2 * at[0] - at[1], at[1] - at[0]}; };
@@ -94,6 +114,16 @@ int GraphEditor::OnlyReader(ValueId value) const {
   if (outputs_[value] || readers_[value].empty()) return -1;
   const int reader = readers_[value].front();
   return readers_[value].back() == reader ? reader : -1;
+}
+
+absl::StatusOr<Cost> GraphEditor::CostIfAdded(absl::Span<const Node> nodes) const {
+  GraphSpecs specs = specs_;
+  Cost sum;
+  for (const Node& node : nodes) {
+    RETURN_IF_ERROR(InferNode(graph_, node, specs));
+    sum += CostOf(node, specs);
+  }
+  return sum;
 }
 
 ValueId GraphEditor::NewValue(absl::string_view name) {

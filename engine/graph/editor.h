@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/graph/graph.h"
@@ -36,6 +37,11 @@ class GraphEditor {
   bool IsOutput(ValueId value) const { return outputs_[value]; }
   // The only node that reads the value, if the value is no output of the graph; -1 otherwise.
   int OnlyReader(ValueId value) const;
+
+  // What a node costs, and what nodes would that are not part of the graph yet (in an order in which
+  // every value is computed before it is read).  Errors: those of inference.
+  Cost CostOfNode(int index) const { return CostOf(graph_.nodes[index], specs_); }
+  absl::StatusOr<Cost> CostIfAdded(absl::Span<const Node> nodes) const;
 
   // A value for added nodes to compute.
   ValueId NewValue(absl::string_view name);

@@ -26,6 +26,12 @@ struct Work {
 // What nodes cost: floating-point operations, and bytes of tensors read and written.
 struct Cost {
   Work flops, bytes;
+
+  Cost& operator+=(const Cost& other) {
+    flops += other.flops;
+    bytes += other.bytes;
+    return *this;
+  }
 };
 
 // One thing that a pass did.

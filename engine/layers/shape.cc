@@ -1,6 +1,8 @@
 // Layers that move or rename elements: reshape, concat, slice, broadcast_to.  They keep the type of
 // their input.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/shape.h"
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -169,6 +171,8 @@ class ConcatKernel final : public Kernel {
 // Source  ULF guide; x-deeplearning blaze/operator/op/concat_op.
 class Concat final : public Layer {
  public:
+  explicit Concat(int axis) : axis_(axis) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const int axis = ctx.param.concat_param().dim();
     if (axis < 0) {
@@ -220,7 +224,6 @@ class Concat final : public Layer {
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 
  private:
-  explicit Concat(int axis) : axis_(axis) {}
   const int axis_;
 };
 
@@ -278,6 +281,9 @@ class SliceKernel final : public Kernel {
 // Source  ULF guide; x-deeplearning blaze/operator/op/slice_op.
 class SliceRows final : public Layer {
  public:
+  SliceRows(std::vector<Piece> pieces, int concat_dim, Sizes shape)
+      : pieces_(std::move(pieces)), concat_dim_(concat_dim), shape_(std::move(shape)) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::SliceParameter& p = ctx.param.slice_param();
     if (p.slices().empty()) {
@@ -352,9 +358,6 @@ class SliceRows final : public Layer {
 
  private:
   static constexpr int64_t kMaxElements = int64_t{1} << 31;
-
-  SliceRows(std::vector<Piece> pieces, int concat_dim, Sizes shape)
-      : pieces_(std::move(pieces)), concat_dim_(concat_dim), shape_(std::move(shape)) {}
 
   static absl::StatusOr<std::unique_ptr<Layer>> Join(std::vector<Piece> pieces, int concat_dim) {
     Sizes shape = pieces[0].shape;
@@ -505,6 +508,12 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Layer> MakeConcat(int axis) { return std::make_unique<Concat>(axis); }
+
+std::unique_ptr<Layer> MakeSlice(int64_t offset, int64_t width) {
+  return std::make_unique<SliceRows>(std::vector<Piece>{{offset, {width}, width}}, 0, Sizes{width});
+}
 
 absl::Span<const LayerType> ShapeLayers() { return kTypes; }
 

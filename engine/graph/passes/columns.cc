@@ -119,6 +119,13 @@ void TraceConcat(const GraphEditor& editor, ValueId value, std::vector<int>& thr
 
 }  // namespace
 
+int PlaceInput(ValueId value, std::vector<ValueId>& inputs) {
+  const auto it = std::find(inputs.begin(), inputs.end(), value);
+  if (it != inputs.end()) return static_cast<int>(it - inputs.begin());
+  inputs.push_back(value);
+  return static_cast<int>(inputs.size()) - 1;
+}
+
 int64_t RowWidth(const Shape& shape) {
   if (!shape.ranked() || shape.rank() == 0) return -1;
   const Dim width = Shape(Shape::Dims(shape.dims().begin() + 1, shape.dims().end())).Elements();

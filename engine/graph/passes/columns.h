@@ -16,6 +16,9 @@ struct Columns {
   int64_t offset = 0, width = 0;
 };
 
+// The place of a value among the inputs of a node that is being made; added if it is none yet.
+int PlaceInput(ValueId value, std::vector<ValueId>& inputs);
+
 // Elements of a row: everything but the leading dimension.  -1: not a number.
 int64_t RowWidth(const Shape& shape);
 

@@ -31,6 +31,9 @@ absl::Status FoldBatchNorm(GraphEditor& editor);
 // fuse, concat, slice, reshape and broadcast chains -> column blocks of a fully connected layer.
 absl::Status ReadColumnBlocks(GraphEditor& editor);
 
+// Two fully connected layers without an activation between them -> one, where that is cheaper.
+absl::Status MergeFcFc(GraphEditor& editor);
+
 // The user's columns of a fully connected layer -> a product of their own, once per user.
 absl::Status SplitUserColumns(GraphEditor& editor);
 
@@ -43,6 +46,10 @@ absl::Status FuseAttention(GraphEditor& editor);
 
 // bn and activations behind a fully connected layer -> its epilogue.
 absl::Status FuseEpilogues(GraphEditor& editor);
+
+// Fully connected layers over the same columns, with like epilogues -> one, whose readers take
+// columns of it.
+absl::Status MergeParallelFc(GraphEditor& editor);
 
 }  // namespace ulfd::engine
 

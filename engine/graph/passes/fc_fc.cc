@@ -1,0 +1,142 @@
+// A fully connected layer behind another without an activation between them -> one, whose weights
+// are the product, where that takes fewer operations.
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/graph/passes/columns.h"
+#include "engine/graph/passes/passes.h"
+#include "engine/layers/fused_fc.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+using Block = FusedFcOptions::Block;
+
+// Whether the layer is nothing but x W + b.
+bool IsLinear(const FusedFcOptions& options) {
+  return options.epilogue.empty() && options.init < 0 && options.weight_input < 0;
+}
+
+// Whether `second` can read the inputs of `first` instead of its value.
+bool Joins(const GraphEditor& editor, int first, int second) {
+  const FusedFcOptions& a = *editor.semantics(first).fused_fc;
+  const FusedFcOptions& b = *editor.semantics(second).fused_fc;
+  const TensorSpec& y = editor.spec(editor.node(first).outputs[0]);
+  const TensorSpec& z = editor.spec(editor.node(second).outputs[0]);
+  if (!IsLinear(a) || a.flat != b.flat || b.weight_input >= 0 || y.level != z.level) return false;
+  if (b.init >= 0 &&
+      (!a.bias.empty() || editor.node(second).inputs[b.init] == editor.node(first).outputs[0])) {
+    return false;
+  }
+  // The rows of `first` must be those of `second`: a single row would be multiplied for each.
+  for (int d = 0; d + 1 < y.shape.rank(); ++d) {
+    if (y.shape[d] != z.shape[d]) return false;
+  }
+  return true;
+}
+
+// The two layers as one, composed in double.
+class Composition {
+ public:
+  Composition(const GraphEditor& editor, int first, int second)
+      : first_(editor.node(first)),
+        second_(editor.node(second)),
+        a_(*editor.semantics(first).fused_fc),
+        b_(*editor.semantics(second).fused_fc) {}
+
+  // `inputs`: of the new node.
+  FusedFcOptions Make(std::vector<ValueId>& inputs) {
+    FusedFcOptions options = b_;
+    options.blocks.clear();
+    const int64_t n = b_.n();
+    std::vector<double> product(a_.k() * n, 0.0), bias(b_.bias.begin(), b_.bias.end());
+    std::vector<double> kept;  // Rows of the second layer's other columns.
+    int64_t row = 0;
+    for (const Block& block : b_.blocks) {
+      const ValueId value = second_.inputs[block.input];
+      if (value == first_.outputs[0]) {
+        Multiply(block, row, product, bias);
+      } else {
+        options.blocks.push_back({PlaceInput(value, inputs), block.offset, block.k});
+        for (int64_t i = 0; i < block.k; ++i) {
+          for (int64_t j = 0; j < n; ++j) kept.push_back(b_.weight.at(row + i, j));
+        }
+      }
+      row += block.k;
+    }
+    for (const Block& block : a_.blocks) {
+      options.blocks.push_back(
+          {PlaceInput(first_.inputs[block.input], inputs), block.offset, block.k});
+    }
+    if (b_.init >= 0) options.init = PlaceInput(second_.inputs[b_.init], inputs);
+    auto weights = std::make_shared<std::vector<float>>(kept.begin(), kept.end());
+    weights->insert(weights->end(), product.begin(), product.end());
+    options.weight = {weights->data(), options.k(), n, n, 1};
+    options.owner = std::move(weights);
+    options.bias.assign(bias.begin(), bias.end());
+    return options;
+  }
+
+ private:
+  // Adds what columns `block` of the first layer's value, which meet rows `row`.. of the second's
+  // weights, contribute.
+  void Multiply(const Block& block, int64_t row, std::vector<double>& product,
+                std::vector<double>& bias) const {
+    const int64_t n = b_.n();
+    for (int64_t m = 0; m < block.k; ++m) {
+      const int64_t column = block.offset + m;
+      for (int64_t i = 0; i < a_.k(); ++i) {
+        const double x = a_.weight.at(i, column);
+        for (int64_t j = 0; j < n; ++j) product[i * n + j] += x * b_.weight.at(row + m, j);
+      }
+      if (a_.bias.empty()) continue;
+      bias.resize(n, 0.0);
+      for (int64_t j = 0; j < n; ++j) {
+        bias[j] += double{a_.bias[column]} * b_.weight.at(row + m, j);
+      }
+    }
+  }
+
+  const Node& first_;
+  const Node& second_;
+  const FusedFcOptions& a_;
+  const FusedFcOptions& b_;
+};
+
+}  // namespace
+
+absl::Status MergeFcFc(GraphEditor& editor) {
+  for (int i = 0; i < editor.size();) {
+    const int next = editor.semantics(i).op == Semantics::Op::kFusedFc
+                         ? editor.OnlyReader(editor.node(i).outputs[0])
+                         : -1;
+    if (next < 0 || editor.semantics(next).op != Semantics::Op::kFusedFc ||
+        !Joins(editor, i, next)) {
+      ++i;
+      continue;
+    }
+    std::vector<ValueId> inputs;
+    FusedFcOptions options = Composition(editor, i, next).Make(inputs);
+    std::string text = absl::StrCat(editor.node(i).Label(), " and ", editor.node(next).Label(),
+                                    " -> one of ", options.k(), " x ", options.n());
+    Node node = editor.NewNode(next, "", editor.node(next).type,
+                               std::make_shared<FusedFc>(std::move(options)), std::move(inputs),
+                               editor.node(next).outputs);
+    ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded({node}));
+    Cost before = editor.CostOfNode(i);
+    before += editor.CostOfNode(next);
+    if (!IsCheaper(after, before)) {
+      ++i;
+      continue;
+    }
+    RETURN_IF_ERROR(editor.Replace({i, next}, next, {std::move(node)}, std::move(text)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine
