@@ -62,7 +62,7 @@ struct FcCall {
   int64_t init_repeat = 1;
   int64_t init_period = 0;  // 0: no period.
   Epilogue epilogue;
-  // Row r at y + r * y_stride.  Must not overlap any input.
+  // Row r at y + r * y_stride.  Must not overlap any input; but init may be y, row for row.
   float* y = nullptr;
   int64_t y_stride = 0;
 };

@@ -8,28 +8,27 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
-#include "engine/layers/multiversion.h"
 #include "engine/status_macros.h"
-#include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
 namespace {
 
 // ---------------------------------------------------------------------------------------- relu
 
-// NaN stays NaN.
-ULFD_MULTIVERSION void ReluRun(const float* x, float* __restrict y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0.0f : x[i];
-}
-
-class ReluKernel final : public Kernel {
+// A function without parameters.
+class UnaryKernel final : public Kernel {
  public:
+  explicit UnaryKernel(UnaryOp op) : op_(op) {}
   absl::Status Run(RunContext& ctx) const override {
-    ReluRun(ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
+    Unary(op_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
     return absl::OkStatus();
   }
+
+ private:
+  const UnaryOp op_;
 };
 
 // relu_layer: y = max(x, 0).
@@ -50,24 +49,12 @@ class Relu final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kRelu}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ReluKernel);
+    return std::unique_ptr<Kernel>(new UnaryKernel(UnaryOp::kRelu));
   }
 };
 
 // ---------------------------------------------------------------------------------------- sigmoid
 // tanh
-
-class EltwiseKernel final : public Kernel {
- public:
-  explicit EltwiseKernel(std::unique_ptr<const Eltwise> function)
-      : function_(std::move(function)) {}
-  absl::Status Run(RunContext& ctx) const override {
-    return function_->Run(ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
-  }
-
- private:
-  const std::unique_ptr<const Eltwise> function_;
-};
 
 // sigmoid_layer: y = 1 / (1 + exp(-x)).  tanh_layer: y = tanh(x).
 // Input   0 x f32, any shape and level.
@@ -76,7 +63,7 @@ class EltwiseKernel final : public Kernel {
 // Params  none.
 // Errors  InvalidArgument for another type.
 // Source  ULF guide; x-deeplearning blaze/operator/op/{sigmoid,tanh}_op.
-template <Eltwise::Function kFunction>
+template <UnaryOp kOp>
 class Smooth final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
@@ -87,24 +74,22 @@ class Smooth final : public Layer {
     return TensorSpecs{in[0]};
   }
   Semantics semantics() const override {
-    return {.op = kFunction == Eltwise::Function::kSigmoid ? Semantics::Op::kSigmoid
-                                                           : Semantics::Op::kTanh};
+    return {.op = kOp == UnaryOp::kSigmoid ? Semantics::Op::kSigmoid : Semantics::Op::kTanh};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> function, Eltwise::Create(kFunction));
-    return std::unique_ptr<Kernel>(new EltwiseKernel(std::move(function)));
+    return std::unique_ptr<Kernel>(new UnaryKernel(kOp));
   }
 };
 
 // ---------------------------------------------------------------------------------------- prelu
 
-ULFD_MULTIVERSION void PreluRun(const float* x, const float* slope, float* __restrict y,
-                                int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const float v = x[i],
-                scaled = slope[i] * v;  // Both sides always: a branch per value costs 10x.
-    y[i] = v > 0 ? v : scaled;
-  }
+// `epilogue` of rows of `block` values, which it repeats along the flattened x.
+void ApplyCyclic(const Epilogue& epilogue, int64_t block, RunContext& ctx) {
+  const int64_t n = ctx.in[0].elements(), whole = n / block * block;
+  const float* x = ctx.in[0].f32();
+  float* y = ctx.out[0].f32();
+  ApplyEpilogue(epilogue, x, block, y, block, n / block, block);
+  ApplyEpilogue(epilogue, x + whole, block, y + whole, block, 1, n - whole);
 }
 
 class PreluKernel final : public Kernel {
@@ -112,10 +97,10 @@ class PreluKernel final : public Kernel {
   explicit PreluKernel(const CyclicParams& params)
       : block_(params.block), slope_(params.values[0]) {}
   absl::Status Run(RunContext& ctx) const override {
-    const int64_t n = ctx.in[0].elements();
-    for (int64_t i = 0; i < n; i += block_) {
-      PreluRun(ctx.in[0].f32() + i, slope_.data(), ctx.out[0].f32() + i, std::min(block_, n - i));
-    }
+    Epilogue epilogue;
+    epilogue.activation.kind = Activation::Kind::kPrelu;
+    epilogue.activation.slope = slope_.data();
+    ApplyCyclic(epilogue, block_, ctx);
     return absl::OkStatus();
   }
 
@@ -155,44 +140,29 @@ class Prelu final : public Layer {
 
 // ---------------------------------------------------------------------------------------- dice
 
-ULFD_MULTIVERSION void Standardise(const float* x, const float* mean, const float* inverse,
-                                   float* __restrict y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean[i]) * inverse[i];
-}
-
-// y holds p on entry.
-ULFD_MULTIVERSION void DiceRun(const float* x, const float* gamma, float* __restrict y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * (y[i] + (1.0f - y[i]) * gamma[i]);
-}
-
 class DiceKernel final : public Kernel {
  public:
-  DiceKernel(const CyclicParams& params, float eps, std::unique_ptr<const Eltwise> sigmoid)
+  DiceKernel(const CyclicParams& params, float eps)
       : block_(params.block),
         gamma_(params.values[0]),
         mean_(params.values[1]),
-        inverse_(params.values[2]),
-        sigmoid_(std::move(sigmoid)) {
-    for (float& v : inverse_) v = static_cast<float>(1.0 / std::sqrt(double{v} + double{eps}));
+        scale_(params.values[2]) {
+    for (float& v : scale_) v = static_cast<float>(1.0 / std::sqrt(double{v} + double{eps}));
   }
   absl::Status Run(RunContext& ctx) const override {
-    const int64_t n = ctx.in[0].elements();
-    for (int64_t i = 0; i < n; i += block_) {
-      const float* x = ctx.in[0].f32() + i;
-      float* y = ctx.out[0].f32() + i;
-      const int64_t count = std::min(block_, n - i);
-      Standardise(x, mean_.data(), inverse_.data(), y, count);
-      RETURN_IF_ERROR(sigmoid_->Run(y, y, count));
-      DiceRun(x, gamma_.data(), y, count);
-    }
+    Epilogue epilogue;
+    epilogue.activation = {.kind = Activation::Kind::kDice,
+                           .mean = mean_.data(),
+                           .scale = scale_.data(),
+                           .gamma = gamma_.data()};
+    ApplyCyclic(epilogue, block_, ctx);
     return absl::OkStatus();
   }
 
  private:
   const int64_t block_;
   const std::vector<float> gamma_, mean_;
-  std::vector<float> inverse_;
-  const std::unique_ptr<const Eltwise> sigmoid_;
+  std::vector<float> scale_;
 };
 
 // dice_layer: y = p*x + (1-p)*gamma*x,  p = sigmoid((x - mean) / sqrt(var + eps)).
@@ -220,9 +190,7 @@ class Dice final : public Layer {
     return {.op = Semantics::Op::kDice, .params = &params_, .eps = eps_};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
-                     Eltwise::Create(Eltwise::Function::kSigmoid));
-    return std::unique_ptr<Kernel>(new DiceKernel(params_, eps_, std::move(sigmoid)));
+    return std::unique_ptr<Kernel>(new DiceKernel(params_, eps_));
   }
   std::string Describe() const override {
     return absl::StrCat("eps=", eps_, " channels=", params_.period);
@@ -236,122 +204,20 @@ class Dice final : public Layer {
 
 // ---------------------------------------------------------------------------------------- softmax
 
-constexpr int kLanes = 16;  // Independent partial results, which the compiler may vectorise.
-
-ULFD_MULTIVERSION float Maximum(const float* x, int64_t n) {
-  float lanes[kLanes];
-  std::fill_n(lanes, kLanes, x[0]);
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lanes[j] = lanes[j] < x[i + j] ? x[i + j] : lanes[j];
-  }
-  float maximum = lanes[0];
-  for (float lane : lanes) maximum = maximum < lane ? lane : maximum;
-  for (; i < n; ++i) maximum = maximum < x[i] ? x[i] : maximum;
-  return maximum;
-}
-
-// x /= the sum of x.
-ULFD_MULTIVERSION void NormaliseRow(float* x, int64_t n) {
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
-  }
-  float sum = 0;
-  for (float lane : lanes) sum += lane;
-  for (; i < n; ++i) sum += x[i];
-  const float scale = 1.0f / sum;
-  for (i = 0; i < n; ++i) x[i] *= scale;
-}
-
-// One block [count, inner]: t = x - max over count.  NaNs may be lost in the maximum, never in t.
-ULFD_MULTIVERSION void SubtractMax(const float* x, float* __restrict t, float* __restrict max,
-                                   int64_t count, int64_t inner) {
-  std::copy_n(x, inner, max);
-  for (int64_t i = 1; i < count; ++i) {
-    for (int64_t j = 0; j < inner; ++j) {
-      const float v = x[i * inner + j];
-      max[j] = max[j] < v ? v : max[j];
-    }
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < inner; ++j) t[i * inner + j] = x[i * inner + j] - max[j];
-  }
-}
-
-ULFD_MULTIVERSION void SubtractFrom(const float* x, float value, float* __restrict t, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) t[i] = x[i] - value;
-}
-
-// One block [count, inner]: y /= sum over count.
-ULFD_MULTIVERSION void Normalise(float* __restrict y, float* __restrict sum, int64_t count,
-                                 int64_t inner) {
-  std::fill_n(sum, inner, 0.0f);
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < inner; ++j) sum[j] += y[i * inner + j];
-  }
-  for (int64_t j = 0; j < inner; ++j) sum[j] = 1.0f / sum[j];
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < inner; ++j) y[i * inner + j] *= sum[j];
-  }
-}
-
 class SoftmaxKernel final : public Kernel {
  public:
-  SoftmaxKernel(int axis, std::unique_ptr<const Eltwise> exp) : axis_(axis), exp_(std::move(exp)) {}
-
-  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    const Extent e = ExtentOf(in[0]);
-    return static_cast<size_t>(e.inner + e.tile * e.count * e.inner) * sizeof(float);
-  }
+  explicit SoftmaxKernel(int axis) : axis_(axis) {}
   absl::Status Run(RunContext& ctx) const override {
-    const Extent e = ExtentOf(ctx.in[0]);
-    const int64_t row = e.count * e.inner;
-    if (row == 0) return absl::OkStatus();
-    float* per_column = static_cast<float*>(ctx.scratch);
-    float* shifted = per_column + e.inner;
-    for (int64_t r = 0; r < e.outer; r += e.tile) {
-      const int64_t rows = std::min(e.tile, e.outer - r);
-      const float* x = ctx.in[0].f32() + r * row;
-      float* y = ctx.out[0].f32() + r * row;
-      for (int64_t i = 0; i < rows * row; i += row) {
-        if (e.inner == 1) {
-          SubtractFrom(x + i, Maximum(x + i, row), shifted + i, row);
-        } else {
-          SubtractMax(x + i, shifted + i, per_column, e.count, e.inner);
-        }
-      }
-      RETURN_IF_ERROR(exp_->Run(shifted, y, rows * row));
-      for (int64_t i = 0; i < rows * row; i += row) {
-        if (e.inner == 1) {
-          NormaliseRow(y + i, row);
-        } else {
-          Normalise(y + i, per_column, e.count, e.inner);
-        }
-      }
-    }
+    const Tensor& x = ctx.in[0];
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < axis_; ++i) outer *= x.dims[i];
+    for (int i = axis_ + 1; i < x.rank(); ++i) inner *= x.dims[i];
+    engine::Softmax(x.f32(), ctx.out[0].f32(), outer, x.dims[axis_], inner);
     return absl::OkStatus();
   }
 
  private:
-  struct Extent {
-    int64_t outer = 1, count = 1, inner = 1;
-    int64_t tile = 1;  // Rows of [count, inner] handled together.
-  };
-  Extent ExtentOf(const Tensor& x) const {
-    constexpr int64_t kTileElements = 8192;
-    Extent e;
-    for (int i = 0; i < axis_; ++i) e.outer *= x.dims[i];
-    e.count = x.dims[axis_];
-    for (int i = axis_ + 1; i < x.rank(); ++i) e.inner *= x.dims[i];
-    e.tile = std::max<int64_t>(1, kTileElements / std::max<int64_t>(1, e.count * e.inner));
-    e.tile = std::min(e.tile, std::max<int64_t>(1, e.outer));
-    return e;
-  }
-
   const int axis_;
-  const std::unique_ptr<const Eltwise> exp_;
 };
 
 // softmax_layer: y = exp(x - max) / sum(exp(x - max)) along one axis.
@@ -383,8 +249,7 @@ class Softmax final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kSoftmax, .axis = axis_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> exp, Eltwise::Create(Eltwise::Function::kExp));
-    return std::unique_ptr<Kernel>(new SoftmaxKernel(axis_, std::move(exp)));
+    return std::unique_ptr<Kernel>(new SoftmaxKernel(axis_));
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 
@@ -409,12 +274,12 @@ constexpr LayerType kTypes[] = {
      .summary = "1 / (1 + exp(-x))",
      .inputs = {1, 1},
      .outputs = {1, 1},
-     .parse = &Smooth<Eltwise::Function::kSigmoid>::Parse},
+     .parse = &Smooth<UnaryOp::kSigmoid>::Parse},
     {.name = "tanh_layer",
      .summary = "tanh(x)",
      .inputs = {1, 1},
      .outputs = {1, 1},
-     .parse = &Smooth<Eltwise::Function::kTanh>::Parse},
+     .parse = &Smooth<UnaryOp::kTanh>::Parse},
     {.name = "dice_layer",
      .summary = "p*x + (1-p)*gamma*x with p = sigmoid((x - mean) / sqrt(var + eps))",
      .inputs = {1, 1},

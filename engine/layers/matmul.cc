@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
 #include "engine/status_macros.h"
-#include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
 namespace {
@@ -36,48 +36,44 @@ absl::StatusOr<Matrix> ReadMatrix(LayerWeights weights, int index, bool transpos
   return Matrix{std::move(weight), transposed};
 }
 
-// A weight matrix as GEMM likes it: [k, n], rows of which do not start a multiple of 2 KiB apart
-// (such strides make AVX2 GEMMs of oneDNN 2.6 up to 1.5 times slower).  Borrows the file's data
-// where nothing has to change.
-class PackedMatrix {
- public:
-  explicit PackedMatrix(const Matrix& m) : k_(m.k()), n_(m.n()), ld_(n_) {
-    constexpr int64_t kBadStride = 512, kPadding = 16;
-    if (n_ > 0 && n_ % kBadStride == 0) ld_ += kPadding;
-    data_ = m.weight.data.data();
-    if (!m.transposed && ld_ == n_) return;
-    owned_.assign(static_cast<size_t>(k_ * ld_), 0.0f);
-    const int64_t row_step = m.transposed ? 1 : n_;
-    const int64_t column_step = m.transposed ? k_ : 1;
-    for (int64_t i = 0; i < k_; ++i) {
-      for (int64_t j = 0; j < n_; ++j) {
-        owned_[i * ld_ + j] = data_[i * row_step + j * column_step];
-      }
-    }
-    data_ = owned_.data();
+// Laid out for the kernel.  Big matrices stay where the file has them, so that a model does not need
+// twice its weights, unless they are transposed there or their rows start a multiple of 2 KiB apart
+// (which fall into the same few sets of the caches).
+PackedMatrix Pack(const Matrix& m) {
+  constexpr int64_t kBigFloats = 1 << 20, kBadStride = 512;
+  const float* data = m.weight.data.data();
+  if (m.transposed) return PackedMatrix::Pack(data, m.k(), m.n(), 1, m.k());
+  if (m.k() * m.n() >= kBigFloats && m.n() % kBadStride != 0) {
+    return PackedMatrix::Borrow(data, m.k(), m.n(), m.n());
   }
+  return PackedMatrix::Pack(data, m.k(), m.n(), m.n(), 1);
+}
 
-  PackedMatrix(const PackedMatrix&) = delete;
-  PackedMatrix& operator=(const PackedMatrix&) = delete;
-
-  int64_t n() const { return n_; }
-  // Of the copy, if there is one.
-  int64_t bytes() const { return static_cast<int64_t>(owned_.size() * sizeof(float)); }
-  // y[rows, n] = x[rows, k] * this (+ y).
-  absl::Status Multiply(const float* x, int64_t rows, bool accumulate, float* y) const {
-    return Gemm(false, false, rows, n_, k_, x, k_, data_, ld_, accumulate, y, n_);
-  }
-
- private:
-  int64_t k_, n_, ld_;
-  const float* data_ = nullptr;
-  std::vector<float> owned_;
-};
+// y[rows, n] = init + x[rows, k] * w; init is null, one row (stride 0) or rows repeated with a
+// period.
+void Multiply(const float* x, int64_t rows, const PackedMatrix& w, const float* init,
+              int64_t init_stride, int64_t init_period, float* y) {
+  const FcBlock block{x, w.k(), w.k()};
+  FcCall call;
+  call.blocks = absl::MakeConstSpan(&block, 1);
+  call.rows = rows;
+  call.w = w.view();
+  call.init = init;
+  call.init_stride = init_stride;
+  call.init_period = init_period;
+  call.y = y;
+  call.y_stride = w.n();
+  Fc(call);
+}
 
 // A bias: none, one row [n], or [m, n] that is added by numpy's rules.
 struct Bias {
   absl::Span<const float> data;
   int64_t rows = 0;  // 0: no bias.
+
+  // As where sums start.
+  const float* init() const { return rows == 0 ? nullptr : data.data(); }
+  int64_t stride(int64_t n) const { return rows > 1 ? n : 0; }
 };
 
 // The bias is the last of `wanted` weights if there is to be one.  Also checks the number of
@@ -150,7 +146,7 @@ absl::Status WantWidth(absl::Span<const TensorSpec> in, int index, const Matrix&
 
 class InnerProductKernel final : public Kernel {
  public:
-  InnerProductKernel(const Matrix& matrix, const Bias& bias) : matrix_(matrix), bias_(bias) {}
+  InnerProductKernel(const Matrix& matrix, const Bias& bias) : matrix_(Pack(matrix)), bias_(bias) {}
 
   int64_t bytes() const override { return matrix_.bytes(); }
   // A single row that a bias of several rows repeats is multiplied once, aside.
@@ -164,11 +160,11 @@ class InnerProductKernel final : public Kernel {
     const int64_t rows = RowsOf(x);
     float* y = ctx.out[0].f32();
     if (!Expands(x)) {
-      if (bias_.rows > 0) FillBias(bias_, rows, n, y);
-      return matrix_.Multiply(x.f32(), rows, bias_.rows > 0, y);
+      Multiply(x.f32(), rows, matrix_, bias_.init(), bias_.stride(n), bias_.rows, y);
+      return absl::OkStatus();
     }
     float* product = static_cast<float*>(ctx.scratch);
-    RETURN_IF_ERROR(matrix_.Multiply(x.f32(), rows, false, product));
+    Multiply(x.f32(), rows, matrix_, nullptr, 0, 0, product);
     FillBias(bias_, rows * bias_.rows, n, y);
     for (int64_t r = 0; r < rows * bias_.rows; ++r) {
       for (int64_t j = 0; j < n; ++j) y[r * n + j] += product[r / bias_.rows * n + j];
@@ -246,34 +242,56 @@ class InnerProduct final : public Layer {
 class InnerProductExKernel final : public Kernel {
  public:
   InnerProductExKernel(const Matrix& a, const Matrix& b, const Bias& bias)
-      : matrices_{PackedMatrix(a), PackedMatrix(b)}, bias_(bias) {}
+      : matrices_{Pack(a), Pack(b)}, bias_(bias) {}
 
   int64_t bytes() const override { return matrices_[0].bytes() + matrices_[1].bytes(); }
-  // The product of a single row that several rows share.
+  // What single rows give for all, per row of the bias.
   size_t ScratchBytes(absl::Span<const Tensor>) const override {
-    return static_cast<size_t>(matrices_[0].n()) * sizeof(float);
+    return static_cast<size_t>(2 * bias_rows() * matrices_[0].n()) * sizeof(float);
   }
   absl::Status Run(RunContext& ctx) const override {
     const int64_t n = matrices_[0].n();
     const int64_t rows = ctx.out[0].dims[0];
     float* y = ctx.out[0].f32();
-    FillBias(bias_, rows, n, y);
+    // The sums start with the bias and with what a single row gives for all.
+    const float* start = bias_.init();
+    int64_t stride = bias_.stride(n), period = bias_.rows;
     for (int i = 0; i < 2; ++i) {
-      const Tensor& x = ctx.in[i];
-      if (x.dims[0] == rows) {
-        RETURN_IF_ERROR(matrices_[i].Multiply(x.f32(), rows, true, y));
-        continue;
-      }
-      float* shared = static_cast<float*>(ctx.scratch);
-      RETURN_IF_ERROR(matrices_[i].Multiply(x.f32(), 1, false, shared));
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t j = 0; j < n; ++j) y[r * n + j] += shared[j];
-      }
+      if (ctx.in[i].dims[0] == rows) continue;
+      float* shared = static_cast<float*>(ctx.scratch) + i * bias_rows() * n;
+      MultiplyRow(i, ctx.in[i].f32(), start, shared);
+      start = shared;
     }
+    bool done = false;
+    for (int i = 0; i < 2; ++i) {
+      if (ctx.in[i].dims[0] != rows) continue;
+      Multiply(ctx.in[i].f32(), rows, matrices_[i], start, stride, period, y);
+      start = y;  // Each row goes on where it was.
+      stride = n;
+      period = 0;
+      done = true;
+    }
+    if (!done) std::copy_n(start, rows * n, y);
     return absl::OkStatus();
   }
 
  private:
+  int64_t bias_rows() const { return std::max<int64_t>(1, bias_.rows); }
+  // y[bias rows, n] = start + x * matrix i for a single row x.
+  void MultiplyRow(int i, const float* x, const float* start, float* y) const {
+    const int64_t n = matrices_[i].n();
+    const FcBlock block{x, 0, matrices_[i].k()};
+    FcCall call;
+    call.blocks = absl::MakeConstSpan(&block, 1);
+    call.rows = bias_rows();
+    call.w = matrices_[i].view();
+    call.init = start;
+    call.init_stride = bias_.stride(n);
+    call.y = y;
+    call.y_stride = n;
+    Fc(call);
+  }
+
   const PackedMatrix matrices_[2];
   const Bias bias_;
 };

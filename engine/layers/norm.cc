@@ -10,18 +10,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
-#include "engine/layers/multiversion.h"
 #include "engine/status_macros.h"
 
 namespace ulfd::engine {
 namespace {
-
-ULFD_MULTIVERSION void BnRun(const float* x, const float* mean, const float* scale,
-                             const float* beta, float* __restrict y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean[i]) * scale[i] + beta[i];
-}
 
 class BnKernel final : public Kernel {
  public:
@@ -36,11 +31,12 @@ class BnKernel final : public Kernel {
     }
   }
   absl::Status Run(RunContext& ctx) const override {
-    const int64_t n = ctx.in[0].elements();
-    for (int64_t i = 0; i < n; i += block_) {
-      BnRun(ctx.in[0].f32() + i, mean_.data(), scale_.data(), beta_.data(), ctx.out[0].f32() + i,
-            std::min(block_, n - i));
-    }
+    const Epilogue epilogue{.affine = {mean_.data(), scale_.data(), beta_.data()}};
+    const int64_t n = ctx.in[0].elements(), whole = n / block_ * block_;
+    const float* x = ctx.in[0].f32();
+    float* y = ctx.out[0].f32();
+    ApplyEpilogue(epilogue, x, block_, y, block_, n / block_, block_);
+    ApplyEpilogue(epilogue, x + whole, block_, y + whole, block_, 1, n - whole);
     return absl::OkStatus();
   }
 
