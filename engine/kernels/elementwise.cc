@@ -42,4 +42,8 @@ float Dot(const float* a, const float* b, int64_t n, Isa isa) {
   return KernelsOf(isa).dot(a, b, n);
 }
 
+void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n, Isa isa) {
+  KernelsOf(isa).gru_cell(x, g, bias, h, n);
+}
+
 }  // namespace ulfd::engine

@@ -44,6 +44,12 @@ void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, 
 // Sum of a[i] * b[i].
 float Dot(const float* a, const float* b, int64_t n, Isa isa = ActiveIsa());
 
+// One step of a GRU for one row of n units: h = c + z * (h - c) with r = sigmoid(x_r + g_r), z =
+// sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the order r,
+// z, c (g: what h gives, biases included).
+void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n,
+             Isa isa = ActiveIsa());
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_KERNELS_ELEMENTWISE_H_

@@ -4,6 +4,7 @@
 //
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"
+#include "engine/kernels/gru_body.h"
 #include "engine/kernels/table.h"
 
 namespace ulfd::engine {
@@ -18,6 +19,7 @@ constexpr KernelTable kTable = {
     .weighted_sum = &WeightedSum,
     .scale_rows = &ScaleRows,
     .dot = &Dot,
+    .gru_cell = &GruCell,
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/broadcast.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
@@ -17,71 +18,24 @@ namespace {
 // ---------------------------------------------------------------------------------------- add sub
 // multiply div
 
-struct Add {
-  static float Of(float a, float b) { return a + b; }
-};
-struct Sub {
-  static float Of(float a, float b) { return a - b; }
-};
-struct Multiply {
-  static float Of(float a, float b) { return a * b; }
-};
-struct Div {
-  static float Of(float a, float b) { return a / b; }
-};
-
-// One run of outputs; an operand that does not advance is a single value.
-template <class Op>
-[[gnu::always_inline]] inline void BinaryRun(const float* a, bool a_advances, const float* b,
-                                             bool b_advances, float* __restrict y, int64_t n) {
-  if (a_advances && b_advances) {
-    for (int64_t i = 0; i < n; ++i) y[i] = Op::Of(a[i], b[i]);
-  } else if (a_advances) {
-    const float value = *b;
-    for (int64_t i = 0; i < n; ++i) y[i] = Op::Of(a[i], value);
-  } else if (b_advances) {
-    const float value = *a;
-    for (int64_t i = 0; i < n; ++i) y[i] = Op::Of(value, b[i]);
-  } else {
-    std::fill_n(y, n, Op::Of(*a, *b));
-  }
-}
-
-using BinaryRunFn = void(const float*, bool, const float*, bool, float*, int64_t);
-
-ULFD_MULTIVERSION void AddRun(const float* a, bool aa, const float* b, bool ba, float* y,
-                              int64_t n) {
-  BinaryRun<Add>(a, aa, b, ba, y, n);
-}
-ULFD_MULTIVERSION void SubRun(const float* a, bool aa, const float* b, bool ba, float* y,
-                              int64_t n) {
-  BinaryRun<Sub>(a, aa, b, ba, y, n);
-}
-ULFD_MULTIVERSION void MultiplyRun(const float* a, bool aa, const float* b, bool ba, float* y,
-                                   int64_t n) {
-  BinaryRun<Multiply>(a, aa, b, ba, y, n);
-}
-ULFD_MULTIVERSION void DivRun(const float* a, bool aa, const float* b, bool ba, float* y,
-                              int64_t n) {
-  BinaryRun<Div>(a, aa, b, ba, y, n);
-}
-
 class BinaryKernel final : public Kernel {
  public:
-  explicit BinaryKernel(BinaryRunFn* run) : run_(run) {}
+  explicit BinaryKernel(BinaryOp op) : op_(op) {}
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& a = ctx.in[0];
     const Tensor& b = ctx.in[1];
     const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
     float* y = ctx.out[0].f32();
-    plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
-      run_(a.f32() + at[0], plan.advances[0], b.f32() + at[1], plan.advances[1], y + out, plan.run);
+    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      BinaryRows(op_, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
+                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
+                 plan.rows(), plan.run);
     });
     return absl::OkStatus();
   }
 
  private:
-  BinaryRunFn* const run_;
+  const BinaryOp op_;
 };
 
 // add_layer, sub_layer, multiply_layer, div_layer: y = a op b.
@@ -92,7 +46,7 @@ class BinaryKernel final : public Kernel {
 // Errors  InvalidArgument for a type other than float32 and for shapes that do not broadcast. x / 0
 //         is IEEE.
 // Source  ULF guide; x-deeplearning blaze/operator/op/{add,sub,mul,div}_op.
-template <BinaryRunFn* kRun, Semantics::Op kOp>
+template <BinaryOp kBinary, Semantics::Op kOp>
 class Binary final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
@@ -105,7 +59,7 @@ class Binary final : public Layer {
   }
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new BinaryKernel(kRun));
+    return std::unique_ptr<Kernel>(new BinaryKernel(kBinary));
   }
 };
 
@@ -298,22 +252,22 @@ constexpr LayerType kTypes[] = {
      .summary = "a + b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<AddRun, Semantics::Op::kAdd>::Parse},
+     .parse = &Binary<BinaryOp::kAdd, Semantics::Op::kAdd>::Parse},
     {.name = "sub_layer",
      .summary = "a - b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<SubRun, Semantics::Op::kSubtract>::Parse},
+     .parse = &Binary<BinaryOp::kSub, Semantics::Op::kSubtract>::Parse},
     {.name = "multiply_layer",
      .summary = "a * b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<MultiplyRun, Semantics::Op::kMultiply>::Parse},
+     .parse = &Binary<BinaryOp::kMultiply, Semantics::Op::kMultiply>::Parse},
     {.name = "div_layer",
      .summary = "a / b with numpy broadcasting",
      .inputs = {2, 2},
      .outputs = {1, 1},
-     .parse = &Binary<DivRun, Semantics::Op::kDivide>::Parse},
+     .parse = &Binary<BinaryOp::kDiv, Semantics::Op::kDivide>::Parse},
     {.name = "where_layer",
      .summary = "condition > 0 ? a : b with numpy broadcasting",
      .inputs = {3, 3},

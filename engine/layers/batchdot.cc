@@ -5,29 +5,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/broadcast.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
-#include "engine/layers/multiversion.h"
 #include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
 namespace {
-
-// sum of a[i] * b[i] in 16 partial sums: what the compiler may vectorise.
-ULFD_MULTIVERSION float Dot(const float* a, const float* b, int64_t n) {
-  constexpr int kLanes = 16;
-  float lanes[kLanes] = {};
-  int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int j = 0; j < kLanes; ++j) lanes[j] += a[i + j] * b[i + j];
-  }
-  float total = 0;
-  for (float lane : lanes) total += lane;
-  for (; i < n; ++i) total += a[i] * b[i];
-  return total;
-}
 
 // One operand: a batch of stored matrices [rows, columns] (before `transposed` applies).
 struct Operand {
@@ -110,6 +96,10 @@ class BatchDotKernel final : public Kernel {
       for (int64_t i = 0; i < plan.run && status.ok(); ++i) {
         if (m == 1 && n == 1) {
           *to = Dot(from_a, from_b, k);
+        } else if (m == 1 && !b.transposed) {  // A sum of b's rows.
+          WeightedSum(from_a, from_b, b.columns, k, n, to);
+        } else if (n == 1 && a.transposed) {  // A sum of a's stored rows.
+          WeightedSum(from_b, from_a, a.columns, k, m, to);
         } else {
           status = Gemm(a.transposed, b.transposed, m, n, k, from_a, a.columns, from_b, b.columns,
                         false, to, n);

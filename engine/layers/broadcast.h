@@ -30,12 +30,27 @@ struct BroadcastPlan {
   // Calls fn(offsets of the operands, offset of the output) for each run.
   template <class Fn>
   void ForEachRun(Fn fn) const {
+    Walk(static_cast<int>(outer.size()), run, fn);
+  }
+  // The same for blocks of rows() runs, which follow one another in the output; between them,
+  // operand i moves on by row_step(i).
+  template <class Fn>
+  void ForEachBlock(Fn fn) const {
+    Walk(outer.empty() ? 0 : static_cast<int>(outer.size()) - 1, run * rows(), fn);
+  }
+  int64_t rows() const { return outer.empty() ? 1 : outer.back().count; }
+  int64_t row_step(int operand) const { return outer.empty() ? 0 : outer.back().step[operand]; }
+
+ private:
+  // Calls fn for each index of the first `axes` axes; the output moves on by `step`.
+  template <class Fn>
+  void Walk(int axes, int64_t step, Fn fn) const {
     if (run == 0) return;
     Offsets offsets{};
-    absl::InlinedVector<int64_t, 8> index(outer.size(), 0);
-    for (int64_t out = 0;; out += run) {
+    absl::InlinedVector<int64_t, 8> index(axes, 0);
+    for (int64_t out = 0;; out += step) {
       fn(offsets, out);
-      int axis = static_cast<int>(outer.size()) - 1;
+      int axis = axes - 1;
       for (; axis >= 0; --axis) {
         for (int i = 0; i < kMaxOperands; ++i) offsets[i] += outer[axis].step[i];
         if (++index[axis] < outer[axis].count) break;

@@ -7,12 +7,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
 #include "engine/layers/matmul.h"
-#include "engine/layers/multiversion.h"
 #include "engine/status_macros.h"
-#include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
 namespace {
@@ -20,104 +20,74 @@ namespace {
 // ----------------------------------------------------------------------------------------
 // gru_recurrence
 
-// Per row: gates[0, 2n) = x-part + h-part + both biases, for the sigmoid.
-ULFD_MULTIVERSION void AddGates(const float* pre, const float* recurrent, const float* bias,
-                                float* __restrict gates, int64_t n) {
-  for (int64_t j = 0; j < 2 * n; ++j) gates[j] = pre[j] + recurrent[j] + bias[j];
-}
-
-// Per row: candidate = x-part + its bias + r * (h-part + its bias), for the tanh.
-ULFD_MULTIVERSION void AddCandidate(const float* pre, const float* recurrent, const float* i_bias,
-                                    const float* h_bias, const float* reset,
-                                    float* __restrict candidate, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) {
-    candidate[j] = pre[j] + i_bias[j] + reset[j] * (recurrent[j] + h_bias[j]);
-  }
-}
-
-ULFD_MULTIVERSION void UpdateState(const float* candidate, const float* update, float* __restrict h,
-                                   int64_t n) {
-  for (int64_t j = 0; j < n; ++j) h[j] = candidate[j] + update[j] * (h[j] - candidate[j]);
-}
-
 class GruRecurrenceKernel final : public Kernel {
  public:
   GruRecurrenceKernel(const Weight& h2h, absl::Span<const float> h_bias,
-                      absl::Span<const float> i_bias, std::unique_ptr<const Eltwise> sigmoid,
-                      std::unique_ptr<const Eltwise> tanh)
+                      absl::Span<const float> i_bias)
       : n_(h2h.dims[0]),
-        h2h_(h2h.data),
-        gate_bias_(h_bias.begin(), h_bias.begin() + 2 * n_),
-        h_bias_(h_bias.begin() + 2 * n_, h_bias.end()),
-        i_bias_(i_bias.begin() + 2 * n_, i_bias.end()),
-        sigmoid_(std::move(sigmoid)),
-        tanh_(std::move(tanh)) {
-    for (int64_t j = 0; j < 2 * n_; ++j) gate_bias_[j] += i_bias[j];
+        h2h_(PackedMatrix::Pack(h2h.data.data(), n_, 3 * n_, 3 * n_, 1)),
+        start_(h_bias.begin(), h_bias.end()),
+        candidate_bias_(i_bias.begin() + 2 * n_, i_bias.end()) {
+    for (int64_t j = 0; j < 2 * n_; ++j) start_[j] += i_bias[j];
   }
 
-  // Per row: state n, h * h2h 3n, gates 2n, candidate n; and a flag.
+  int64_t bytes() const override { return h2h_.bytes(); }
+  // Per row of a block: state n, h * h2h 3n; and a flag.
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    return static_cast<size_t>(RowsOf(in[0])) * (7 * n_ * sizeof(float) + 1);
+    return static_cast<size_t>(std::min(kBlockRows, RowsOf(in[0]))) * (4 * n_ * sizeof(float) + 1);
   }
   absl::Status Run(RunContext& ctx) const override {
     const int64_t rows = RowsOf(ctx.in[0]);
     const int64_t steps = ctx.in[0].dims[ctx.in[0].rank() - 2];
-    float* h = static_cast<float*>(ctx.scratch);
-    float* recurrent = h + rows * n_;
-    float* gates = recurrent + rows * 3 * n_;
-    float* candidate = gates + rows * 2 * n_;
-    char* started = reinterpret_cast<char*>(candidate + rows * n_);
-    std::fill_n(h, rows * n_, 0.0f);
-    std::fill_n(started, rows, 0);
-    for (int64_t t = 0; t < steps; ++t) {
-      const float* pre = ctx.in[0].f32() + t * 3 * n_;
-      float* y = ctx.out[0].f32() + t * n_;
-      const int64_t pre_row = steps * 3 * n_;
-      bool any = false;
-      for (int64_t b = 0; b < rows; ++b) {
-        const float* first = pre + b * pre_row;
-        // NaN starts a row, too.
-        started[b] = started[b] || std::any_of(first, first + n_, [](float v) { return v != 0; });
-        any = any || started[b];
-      }
-      if (any) {
-        RETURN_IF_ERROR(Gemm(false, false, rows, 3 * n_, n_, h, n_, h2h_.data(), 3 * n_, false,
-                             recurrent, 3 * n_));
-        RETURN_IF_ERROR(Step(pre, pre_row, rows, recurrent, gates, candidate, started, h));
-      }
-      for (int64_t b = 0; b < rows; ++b) std::copy_n(h + b * n_, n_, y + b * steps * n_);
+    for (int64_t row = 0; row < rows; row += kBlockRows) {
+      RunBlock(ctx.in[0].f32() + row * steps * 3 * n_, std::min(kBlockRows, rows - row), steps,
+               static_cast<float*>(ctx.scratch), ctx.out[0].f32() + row * steps * n_);
     }
     return absl::OkStatus();
   }
 
  private:
+  static constexpr int64_t kBlockRows = 48;  // What they need stays in the first-level cache.
+
   static int64_t RowsOf(const Tensor& pre) { return pre.rank() == 3 ? pre.dims[0] : 1; }
 
-  // One step of all rows.  Rows that have not started are computed, too (their state is finite),
-  // but keep h = 0.
-  absl::Status Step(const float* pre, int64_t pre_row, int64_t rows, const float* recurrent,
-                    float* gates, float* candidate, const char* started, float* h) const {
-    for (int64_t b = 0; b < rows; ++b) {
-      AddGates(pre + b * pre_row, recurrent + b * 3 * n_, gate_bias_.data(), gates + b * 2 * n_,
-               n_);
+  // All steps of some rows.  A row that has not started keeps h = 0.
+  void RunBlock(const float* pre, int64_t rows, int64_t steps, float* h, float* y) const {
+    float* recurrent = h + rows * n_;
+    char* started = reinterpret_cast<char*>(recurrent + rows * 3 * n_);
+    std::fill_n(h, rows * n_, 0.0f);
+    std::fill_n(started, rows, 0);
+    const FcBlock block{h, n_, n_};
+    FcCall fc;
+    fc.blocks = absl::MakeConstSpan(&block, 1);
+    fc.rows = rows;
+    fc.w = h2h_.view();
+    fc.init = start_.data();
+    fc.y = recurrent;
+    fc.y_stride = 3 * n_;
+    bool any = false;
+    for (int64_t t = 0; t < steps; ++t) {
+      for (int64_t b = 0; b < rows; ++b) {
+        const float* first = pre + (b * steps + t) * 3 * n_;
+        // NaN starts a row, too.
+        started[b] = started[b] || std::any_of(first, first + n_, [](float v) { return v != 0; });
+        any = any || started[b];
+      }
+      if (any) Fc(fc);
+      for (int64_t b = 0; b < rows; ++b) {
+        if (started[b]) {
+          GruCell(pre + (b * steps + t) * 3 * n_, recurrent + b * 3 * n_, candidate_bias_.data(),
+                  h + b * n_, n_);
+        }
+        std::copy_n(h + b * n_, n_, y + (b * steps + t) * n_);
+      }
     }
-    RETURN_IF_ERROR(sigmoid_->Run(gates, gates, rows * 2 * n_));
-    for (int64_t b = 0; b < rows; ++b) {
-      AddCandidate(pre + b * pre_row + 2 * n_, recurrent + b * 3 * n_ + 2 * n_, i_bias_.data(),
-                   h_bias_.data(), gates + b * 2 * n_, candidate + b * n_, n_);
-    }
-    RETURN_IF_ERROR(tanh_->Run(candidate, candidate, rows * n_));
-    for (int64_t b = 0; b < rows; ++b) {
-      if (started[b]) UpdateState(candidate + b * n_, gates + b * 2 * n_ + n_, h + b * n_, n_);
-    }
-    return absl::OkStatus();
   }
 
   const int64_t n_;
-  const absl::Span<const float> h2h_;         // [n, 3n].
-  std::vector<float> gate_bias_;              // Both biases of reset and update, [2n].
-  const std::vector<float> h_bias_, i_bias_;  // Of the candidate, [n].
-  const std::unique_ptr<const Eltwise> sigmoid_, tanh_;
+  const PackedMatrix h2h_;                   // [n, 3n].
+  std::vector<float> start_;                 // h's biases, and those of x for reset and update.
+  const std::vector<float> candidate_bias_;  // x's, of the candidate.
 };
 
 // gru_recurrence (primitive, not a type of the format): the steps of a GRU over i = x * i2h.
@@ -151,12 +121,7 @@ class GruRecurrence final : public Layer {
            static_cast<double>(in[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
-                     Eltwise::Create(Eltwise::Function::kSigmoid));
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> tanh,
-                     Eltwise::Create(Eltwise::Function::kTanh));
-    return std::unique_ptr<Kernel>(
-        new GruRecurrenceKernel(h2h_, h_bias_, i_bias_, std::move(sigmoid), std::move(tanh)));
+    return std::unique_ptr<Kernel>(new GruRecurrenceKernel(h2h_, h_bias_, i_bias_));
   }
   std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
 

@@ -248,6 +248,21 @@ TEST_P(ElementwiseTest, Sums) {
   }
 }
 
+TEST_P(ElementwiseTest, GruCells) {
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  for (const int64_t n : {1, 7, 8, 16, 27, 32, 40}) {
+    const GuardedFloats x(3 * n, 1, -3, 3), g(3 * n, 2, -3, 3), bias(n, 3), before(n, 4);
+    GuardedFloats h(n);
+    for (int64_t j = 0; j < n; ++j) h[j] = before[j];
+    GruCell(x.data(), g.data(), bias.data(), h.data(), n, GetParam());
+    for (int64_t j = 0; j < n; ++j) {
+      const double r = sigmoid(double{x[j]} + g[j]), z = sigmoid(double{x[n + j]} + g[n + j]);
+      const double c = std::tanh(double{x[2 * n + j]} + bias[j] + r * g[2 * n + j]);
+      ASSERT_NEAR(h[j], c + z * (before[j] - c), 1e-6) << n;
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, ElementwiseTest, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& info) { return std::string(engine::Name(info.param)); });
 
