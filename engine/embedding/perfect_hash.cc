@@ -147,6 +147,12 @@ class PerfectHashBuilder {
   std::vector<uint64_t> displaced_;
 };
 
+// Out of line: rare.
+size_t PerfectHash::Probe::DisplacedSlot(uint64_t hash) const {
+  const uint32_t slot = displaced_->Find(static_cast<int64_t>(hash));
+  return slot == KeyIndex::kNone ? 0 : slot;
+}
+
 absl::StatusOr<PerfectHash> PerfectHash::Build(absl::Span<const uint64_t> hashes) {
   PerfectHash hash;
   RETURN_IF_ERROR(PerfectHashBuilder(hashes, hash).Build());

@@ -27,17 +27,40 @@ class PerfectHash {
   // there are more than kMaxKeys.
   static absl::StatusOr<PerfectHash> Build(absl::Span<const uint64_t> hashes);
 
-  // The slot, below slots(), of a key: its own if Build was given it, and any if not.
-  size_t Slot(uint64_t hash) const {
-    const size_t bucket = ScaleHash(hash, bucket_count_);
-    const uint8_t pilot = pilots()[bucket];
-    if (__builtin_expect(pilot == kDisplaced, 0)) return DisplacedSlot(hash);
-    return (bucket >> part_shift_) * part_slots_ + SlotInPart(hash, pilot, part_slots_);
+  // What lookups need, by value, so that loops may keep it in registers.  Valid as long as the
+  // PerfectHash, which must not be moved meanwhile.
+  class Probe {
+   public:
+    // The slot, below slots(), of a key: its own if Build was given it, and any if not.
+    size_t Slot(uint64_t hash) const {
+      const size_t bucket = ScaleHash(hash, bucket_count_);
+      const uint8_t pilot = pilots_[bucket];
+      if (__builtin_expect(pilot == kDisplaced, 0)) return DisplacedSlot(hash);
+      return (bucket >> part_shift_) * part_slots_ + SlotInPart(hash, pilot, part_slots_);
+    }
+    // Hints the pilot that Slot reads.
+    void Prefetch(uint64_t hash) const {
+      __builtin_prefetch(pilots_ + ScaleHash(hash, bucket_count_));
+    }
+
+   private:
+    friend class PerfectHash;
+    size_t DisplacedSlot(uint64_t hash) const;
+    const uint8_t* pilots_ = nullptr;
+    size_t bucket_count_ = 0, part_slots_ = 0;
+    int part_shift_ = 0;
+    const KeyIndex* displaced_ = nullptr;
+  };
+  Probe probe() const {
+    Probe probe;
+    probe.pilots_ = pilots();
+    probe.bucket_count_ = bucket_count_;
+    probe.part_slots_ = part_slots_;
+    probe.part_shift_ = part_shift_;
+    probe.displaced_ = &displaced_;
+    return probe;
   }
-  // Hints the pilot that Slot reads.
-  void Prefetch(uint64_t hash) const {
-    __builtin_prefetch(pilots() + ScaleHash(hash, bucket_count_));
-  }
+  size_t Slot(uint64_t hash) const { return probe().Slot(hash); }
 
   size_t slots() const { return slots_; }
   size_t bytes() const { return pilots_.bytes() + displaced_.bytes(); }
@@ -53,10 +76,6 @@ class PerfectHash {
   static size_t SlotInPart(uint64_t hash, uint8_t pilot, size_t part_slots) {
     const uint64_t mixed = (hash ^ (pilot * 0x9e3779b97f4a7c15ULL)) * 0xd6e8feb86659fd93ULL;
     return ((mixed >> 32) * part_slots) >> 32;
-  }
-  size_t DisplacedSlot(uint64_t hash) const {
-    const uint32_t slot = displaced_.Find(static_cast<int64_t>(hash));
-    return slot == KeyIndex::kNone ? 0 : slot;
   }
   uint8_t* pilots() const { return static_cast<uint8_t*>(pilots_.data()); }
 

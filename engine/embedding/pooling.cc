@@ -13,109 +13,169 @@
 namespace ulfd::engine {
 namespace {
 
-// Ids that a stage of the pass handles before the next one does: enough loads in flight to hide a
-// cache miss, few enough for what was fetched to be there still when it is used.
-constexpr size_t kWindow = 16;
+// How many ids a stage of the pass is ahead of the next one: enough loads in flight to hide a cache
+// miss, few enough for what was fetched to be there still when it is used.
+constexpr size_t kAhead = 16;
+// Rows are summed up at least so many ids at a time.
+constexpr size_t kLeastIds = 16;
 
-// A place in the ids of all jobs, one after the other.
-struct Cursor {
-  size_t job = 0;
-  size_t id = 0;        // Of the job.
-  size_t position = 0;  // Of all ids.
+// A place in the ids of all jobs, one after the other, and what is there.
+class Cursor {
+ public:
+  explicit Cursor(absl::Span<const FeatureJob> jobs)
+      : next_(jobs.data()), end_(next_ + jobs.size()) {
+    NextJob();
+  }
+  // Ids of the job from here on; 0: behind all jobs.
+  size_t left() const { return left_; }
+  const int64_t* ids() const { return ids_; }
+  const EmbeddingTable& table() const { return *job().table; }
+  const FeatureJob& job() const { return next_[-1]; }
+  // Of the next id among all.
+  size_t position() const { return position_; }
+  void Move(size_t count) {
+    ids_ += count;
+    left_ -= count;
+    position_ += count;
+    if (left_ == 0) NextJob();
+  }
+
+ private:
+  void NextJob() {
+    while (left_ == 0 && next_ != end_) {
+      left_ = next_->input.ids.size();
+      ids_ = next_->input.ids.data();
+      ++next_;
+    }
+  }
+
+  const FeatureJob* next_;
+  const FeatureJob* const end_;
+  const int64_t* ids_ = nullptr;
+  size_t left_ = 0;
+  size_t position_ = 0;
 };
 
-// The pass.  Three stages run one window apart: the first asks for what leads from the id to its
+// The pass.  Three stages run kAhead ids apart: the first asks for what leads from the id to its
 // row, the second for the row, the third compares ids.
 class LookupPass {
  public:
   // `rows`: one per id.
-  LookupPass(absl::Span<const FeatureJob> jobs, const float** rows) : jobs_(jobs), rows_(rows) {}
+  LookupPass(absl::Span<const FeatureJob> jobs, const float** rows)
+      : first_job_(jobs.data()), rows_(rows), hashed_(jobs), located_(jobs), checked_(jobs) {
+    while (hashed_.left() > 0 && hashed_.position() < 2 * kAhead) Hash(LeftTo(hashed_, 2 * kAhead));
+    while (located_.left() > 0 && located_.position() < kAhead) Locate(LeftTo(located_, kAhead));
+  }
 
   // Makes sure that rows()[0 .. end - 1] are final.
   absl::Status Advance(size_t end) {
-    while (checked_.position < end) {
-      Hash(checked_.position + 3 * kWindow);
-      Locate(checked_.position + 2 * kWindow);
-      RETURN_IF_ERROR(Check(checked_.position + kWindow));
+    while (checked_.position() < end) {
+      size_t count = LeftTo(checked_, end);
+      if (hashed_.left() > 0) {
+        count = std::min({count, located_.left(), hashed_.left()});
+        RETURN_IF_ERROR(RunStages(count));
+        continue;
+      }
+      // Nearly through: the first stages have nothing to do.
+      if (located_.left() > 0) {
+        count = std::min(count, located_.left());
+        Locate(count);
+      }
+      RETURN_IF_ERROR(Check(count));
     }
     return absl::OkStatus();
   }
   const float* const* rows() const { return rows_; }
   // The job for which Advance failed.
-  size_t failed() const { return failed_; }
+  size_t failed() const { return static_cast<size_t>(&checked_.job() - first_job_); }
 
  private:
-  // Calls stage(job, first id, position of that, count) for each job's ids between the cursor and
-  // `end`, and moves the cursor there or behind the last id.
-  template <typename Stage>
-  inline void Walk(Cursor& cursor, size_t end, Stage stage) const {
-    while (cursor.position < end && cursor.job < jobs_.size()) {
-      const FeatureJob& job = jobs_[cursor.job];
-      const size_t count = std::min(job.input.ids.size() - cursor.id, end - cursor.position);
-      stage(job, cursor.id, cursor.position, count);
-      cursor.id += count;
-      cursor.position += count;
-      if (cursor.id == job.input.ids.size()) {
-        ++cursor.job;
-        cursor.id = 0;
-      }
+  // Ids of the cursor's job that are before `end`.
+  static size_t LeftTo(const Cursor& cursor, size_t end) {
+    return std::min(cursor.left(), end - cursor.position());
+  }
+
+  void Hash(size_t count) {
+    const EmbeddingTable::Probe probe = hashed_.table().probe();
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t hash = HashKey(hashed_.ids()[i]);
+      hashes_[(hashed_.position() + i) % kHashes] = hash;
+      probe.PrefetchCandidate(hash);
     }
+    hashed_.Move(count);
   }
 
-  void Hash(size_t end) {
-    Walk(hashed_, end, [this](const FeatureJob& job, size_t id, size_t at, size_t count) {
-      for (size_t i = 0; i < count; ++i) {
-        const uint64_t hash = HashKey(job.input.ids[id + i]);
-        hashes_[(at + i) % kHashes] = hash;
-        job.table->PrefetchCandidate(hash);
-      }
-    });
+  void Locate(size_t count) {
+    const EmbeddingTable::Probe probe = located_.table().probe();
+    const float** rows = rows_ + located_.position();
+    for (size_t i = 0; i < count; ++i) {
+      rows[i] = probe.Candidate(hashes_[(located_.position() + i) % kHashes]);
+      probe.PrefetchRow(rows[i]);
+    }
+    located_.Move(count);
   }
 
-  void Locate(size_t end) {
-    Walk(located_, end, [this](const FeatureJob& job, size_t, size_t at, size_t count) {
-      for (size_t i = 0; i < count; ++i) {
-        rows_[at + i] = job.table->Candidate(hashes_[(at + i) % kHashes]);
-        job.table->PrefetchRow(rows_[at + i]);
-      }
-    });
+  absl::Status Check(size_t count) {
+    const float** rows = rows_ + checked_.position();
+    const int64_t* ids = checked_.ids();
+    const float* stand_in = checked_.table().missing_row();
+    int64_t misses = 0;
+    for (size_t i = 0; i < count; ++i) misses += CheckOne(ids[i], stand_in, rows[i]);
+    return Checked(count, misses);
   }
 
-  absl::Status Check(size_t end) {
-    absl::Status status;
-    Walk(checked_, end, [&](const FeatureJob& job, size_t id, size_t at, size_t count) {
-      const int64_t* ids = job.input.ids.data() + id;
-      const float* stand_in = job.table->missing_row();
-      size_t misses = 0;
-      for (size_t i = 0; i < count; ++i) {
-        const bool holds = EmbeddingTable::Holds(rows_[at + i], ids[i]);
-        rows_[at + i] = holds ? rows_[at + i] : stand_in;
-        misses += holds ? 0 : 1;
-      }
-      *job.missing += static_cast<int64_t>(misses);
-      if (misses > 0 && job.table->missing_keys() == MissingKeys::kError && status.ok()) {
-        status = Refuse(job, at, absl::MakeConstSpan(ids, count));
-        failed_ = static_cast<size_t>(&job - jobs_.data());
-      }
-    });
-    return status;
+  // Hash, Locate and Check of `count` ids, each at its own place, one id of each after the other:
+  // so the loads are spread evenly over the work.
+  absl::Status RunStages(size_t count) {
+    const EmbeddingTable::Probe hash_probe = hashed_.table().probe();
+    const EmbeddingTable::Probe row_probe = located_.table().probe();
+    const int64_t* const hash_ids = hashed_.ids();
+    const int64_t* const check_ids = checked_.ids();
+    const float** const located = rows_ + located_.position();
+    const float** const checked = rows_ + checked_.position();
+    const float* const stand_in = checked_.table().missing_row();
+    const size_t position = hashed_.position();
+    int64_t misses = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const uint64_t hash = HashKey(hash_ids[i]);
+      hashes_[(position + i) % kHashes] = hash;
+      hash_probe.PrefetchCandidate(hash);
+      const float* row = row_probe.Candidate(hashes_[(position - kAhead + i) % kHashes]);
+      row_probe.PrefetchRow(row);
+      located[i] = row;
+      misses += CheckOne(check_ids[i], stand_in, checked[i]);
+    }
+    hashed_.Move(count);
+    located_.Move(count);
+    return Checked(count, misses);
   }
 
-  // Under kError a row is nullptr where the table lacks the id.
-  absl::Status Refuse(const FeatureJob& job, size_t at, absl::Span<const int64_t> ids) const {
-    size_t i = 0;
-    while (rows_[at + i] != nullptr) ++i;
-    return absl::InvalidArgumentError(
-        absl::StrCat("id ", ids[i], " is not in table \"", job.table->name(), "\""));
+  static int64_t CheckOne(int64_t id, const float* stand_in, const float*& row) {
+    const bool holds = EmbeddingTable::Holds(row, id);
+    row = holds ? row : stand_in;
+    return holds ? 0 : 1;
   }
 
-  static constexpr size_t kHashes = 4 * kWindow;  // Hash is at most 3 windows ahead of Locate.
+  // Ends Check of `count` ids of which the table lacks `misses`.
+  absl::Status Checked(size_t count, int64_t misses) {
+    const FeatureJob& job = checked_.job();
+    *job.missing += misses;
+    if (misses > 0 && job.table->missing_keys() == MissingKeys::kError) {
+      size_t i = 0;  // Under kError a row is nullptr where the table lacks the id.
+      while (rows_[checked_.position() + i] != nullptr) ++i;
+      return absl::InvalidArgumentError(
+          absl::StrCat("id ", checked_.ids()[i], " is not in table \"", job.table->name(), "\""));
+    }
+    checked_.Move(count);
+    return absl::OkStatus();
+  }
 
-  const absl::Span<const FeatureJob> jobs_;
+  static constexpr size_t kHashes = 2 * kAhead;  // Hash is so far ahead of Check at most.
+
+  const FeatureJob* const first_job_;
   const float** const rows_;
   Cursor hashed_, located_, checked_;
   std::array<uint64_t, kHashes> hashes_;  // By position, from Hash to Locate.
-  size_t failed_ = 0;
 };
 
 void PoolRows(const RowPooling& loops, const PoolingOutput& output, PoolingRun& run, size_t row) {
@@ -137,7 +197,7 @@ absl::Status PoolFeature(const FeatureJob& job, const RowPooling& loops, size_t 
   size_t begin = 0;
   for (size_t row = 0; row < segments.size();) {
     size_t end = begin, next = row;
-    while (next < segments.size() && end < begin + kWindow) {
+    while (next < segments.size() && end < begin + kLeastIds) {
       end += static_cast<size_t>(segments[next++]);
     }
     RETURN_IF_ERROR(pass.Advance(first + end));

@@ -43,25 +43,42 @@ class EmbeddingTable {
 
   // The row of `id`, dim() floats, or nullptr if the table lacks it.
   const float* Find(int64_t id) const {
-    const float* row = Candidate(HashKey(id));
+    const float* row = probe().Candidate(HashKey(id));
     return Holds(row, id) ? row : nullptr;
   }
 
   // Find in three steps, for lookups of many ids with the steps of others in between (see
-  // PoolFeatures).  First: hints what Candidate reads; `hash` is HashKey(id).
-  void PrefetchCandidate(uint64_t hash) const { hash_.Prefetch(hash); }
-  // Then: the only row that may be that of the id; never nullptr, whatever the id.
-  const float* Candidate(uint64_t hash) const {
-    return reinterpret_cast<const float*>(slots() + hash_.Slot(hash) * slot_bytes_ + kIdBytes);
-  }
-  // Hints the cache lines of a row and its id.
-  void PrefetchRow(const float* row) const {
-    const auto begin = reinterpret_cast<uintptr_t>(row) - kIdBytes;
-    const uintptr_t end = begin + used_bytes_;
-    for (uintptr_t line = begin & ~uintptr_t{63}; line < end; line += 64) {
-      __builtin_prefetch(reinterpret_cast<const void*>(line));
+  // PoolFeatures).  A Probe is what the first two need, by value, for loops; valid as long as the
+  // table.
+  class Probe {
+   public:
+    // First: hints what Candidate reads; `hash` is HashKey(id).
+    void PrefetchCandidate(uint64_t hash) const { hash_.Prefetch(hash); }
+    // Then: the only row that may be that of the id; never nullptr, whatever the id.
+    const float* Candidate(uint64_t hash) const {
+      return reinterpret_cast<const float*>(slots_ + hash_.Slot(hash) * slot_bytes_ + kIdBytes);
     }
-  }
+    // Hints the cache lines of a row and its id.
+    void PrefetchRow(const float* row) const {
+      const auto begin = reinterpret_cast<uintptr_t>(row) - kIdBytes;
+      const uintptr_t end = begin + used_bytes_;
+      for (uintptr_t line = begin & ~uintptr_t{63}; line < end; line += 64) {
+        __builtin_prefetch(reinterpret_cast<const void*>(line));
+      }
+    }
+
+   private:
+    friend class EmbeddingTable;
+    explicit Probe(const EmbeddingTable& table)
+        : slots_(table.slots()),
+          slot_bytes_(table.slot_bytes_),
+          used_bytes_(table.used_bytes_),
+          hash_(table.hash_.probe()) {}
+    const char* slots_;
+    size_t slot_bytes_, used_bytes_;
+    PerfectHash::Probe hash_;
+  };
+  Probe probe() const { return Probe(*this); }
   // At last: whether a Candidate is the row of `id`.
   static bool Holds(const float* row, int64_t id) { return IdOf(row) == id; }
 

@@ -8,6 +8,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <random>
@@ -79,6 +82,50 @@ TEST_F(TableTest, AcceptsWhatPrintfAndPythonWrite) {
   EXPECT_THAT(Row(**table, 2), ElementsAre(2.5f, 0.5f, 5, 0));
   EXPECT_THAT(Row(**table, 3), ElementsAre(std::numeric_limits<float>::max(),
                                            std::numeric_limits<float>::min(), 1e-45f, -7));
+}
+
+// Every way of writing a number is rounded once, as strtof does.
+TEST_F(TableTest, RoundsExactly) {
+  std::vector<std::string> numbers = {"16777217",
+                                      "16777219",
+                                      "16777216.999999999",
+                                      "0.1000000014901161193",
+                                      "-0.000000",
+                                      "16777217.0",
+                                      "1.00000006",
+                                      "1.000000059604644",
+                                      "1.0000000596046448",
+                                      "0.0000000000001",
+                                      "1.1754942e-38",
+                                      "0.99999997",
+                                      "9007199254740993",
+                                      "340282350000000000000000000000000000000",
+                                      "00000000000000000000000001.5",
+                                      "123456789.125"};
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    const auto digits = random() >> (random() % 64);
+    std::string text = absl::StrCat(digits);
+    if (text.size() > 1) text.insert(random() % text.size(), ".");
+    numbers.push_back(text);
+    // Halfway between two floats, and just beside.
+    const auto mantissa = ((random() % (1 << 23)) + (1 << 23)) * 2 + 1;
+    const int shift = static_cast<int>(random() % 20);
+    char exact[64];
+    std::snprintf(exact, sizeof exact, "%.*f", shift,
+                  static_cast<double>(mantissa) / static_cast<double>(int64_t{1} << shift));
+    numbers.push_back(exact);
+    numbers.push_back(absl::StrCat(exact, shift == 0 ? ".0001" : "001"));
+  }
+  std::string content;
+  for (size_t i = 0; i < numbers.size(); ++i) absl::StrAppend(&content, i, ",", numbers[i], "\n");
+  const auto table = Load(content);
+  ASSERT_TRUE(table.ok()) << table.status();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const float want = std::strtof(numbers[i].c_str(), nullptr);
+    const float got = *(*table)->Find(static_cast<int64_t>(i));
+    ASSERT_EQ(std::memcmp(&got, &want, sizeof want), 0) << numbers[i] << " gave " << got;
+  }
 }
 
 TEST_F(TableTest, AcceptsEmptyLinesOnlyAtTheEnd) {
