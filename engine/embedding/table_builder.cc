@@ -3,6 +3,7 @@
 #include "engine/embedding/table_builder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -139,28 +140,85 @@ absl::Status TableBuilder::SetMissingRow(const TableOptions& options) {
   return absl::InvalidArgumentError(absl::StrCat("lacks the default id ", options.default_id));
 }
 
-void TableBuilder::Place() {
-  const size_t used = table_->used_bytes_;
-  std::vector<bool> placed(table_->hash_.slots(), false);
-  std::vector<char> carried(used);
-  for (int64_t first = 0; first < rows(); ++first) {
-    if (placed[static_cast<size_t>(first)]) continue;
-    // Rows below `first` have their places or have been lifted out of them.
-    std::memcpy(carried.data(), Slot(first), used);
-    while (true) {
-      int64_t id;
-      std::memcpy(&id, carried.data(), sizeof id);
-      const size_t target = table_->hash_.Slot(HashKey(id));
-      const auto target_row = static_cast<int64_t>(target);
-      const bool waits = target_row > first && target_row < rows() && !placed[target];
-      placed[target] = true;
-      if (!waits) {
-        std::memcpy(Slot(target_row), carried.data(), used);
-        break;
+// Moves the rows of a table to the slots of their ids, within the table's memory.  A row that is
+// lifted out makes room for another, which lifts the one that stands there, and so on.  Every step
+// of such a chain waits for memory, so kChains of them take turns.
+class TableBuilder::RowMover {
+ public:
+  // placed[slot] becomes true for slots that have their row.
+  RowMover(EmbeddingTable& table, std::vector<bool>& placed)
+      : table_(table),
+        placed_(placed),
+        waits_(static_cast<size_t>(table.rows_), true),
+        carried_(kChains * table.used_bytes_) {}
+
+  void Run() {
+    std::array<size_t, kChains> targets{};
+    std::array<bool, kChains> runs{};
+    size_t running = 0;
+    for (size_t c = 0; c < kChains; ++c) {
+      runs[c] = Begin(c, targets[c]);
+      running += runs[c] ? 1 : 0;
+    }
+    while (running > 0) {
+      for (size_t c = 0; c < kChains; ++c) {
+        if (!runs[c] || Step(c, targets[c]) || Begin(c, targets[c])) continue;
+        runs[c] = false;
+        --running;
       }
-      std::swap_ranges(carried.begin(), carried.end(), Slot(target_row));
     }
   }
+
+ private:
+  static constexpr size_t kChains = 16;
+
+  char* Carried(size_t chain) { return carried_.data() + chain * table_.used_bytes_; }
+  char* Slot(size_t slot) const { return table_.slots() + slot * table_.slot_bytes_; }
+
+  // Lifts the next row that waits; false if none does.
+  bool Begin(size_t chain, size_t& target) {
+    while (next_ < waits_.size() && !waits_[next_]) ++next_;
+    if (next_ == waits_.size()) return false;
+    waits_[next_] = false;
+    std::memcpy(Carried(chain), Slot(next_), table_.used_bytes_);
+    Aim(chain, target);
+    return true;
+  }
+
+  // Puts down the row that the chain carries and takes up the one that waited there; false if none
+  // did.
+  bool Step(size_t chain, size_t& target) {
+    placed_[target] = true;
+    char* carried = Carried(chain);
+    if (target >= waits_.size() || !waits_[target]) {
+      std::memcpy(Slot(target), carried, table_.used_bytes_);
+      return false;
+    }
+    waits_[target] = false;
+    std::swap_ranges(carried, carried + table_.used_bytes_, Slot(target));
+    Aim(chain, target);
+    return true;
+  }
+
+  void Aim(size_t chain, size_t& target) {
+    int64_t id;
+    std::memcpy(&id, Carried(chain), sizeof id);
+    target = table_.hash_.Slot(HashKey(id));
+    const char* slot = Slot(target);
+    for (size_t i = 0; i < table_.used_bytes_; i += kLineBytes) __builtin_prefetch(slot + i, 1);
+    __builtin_prefetch(slot + table_.used_bytes_ - 1, 1);
+  }
+
+  EmbeddingTable& table_;
+  std::vector<bool>& placed_;
+  std::vector<bool> waits_;  // Rows that have not been lifted.
+  std::vector<char> carried_;
+  size_t next_ = 0;  // No row below waits.
+};
+
+void TableBuilder::Place() {
+  std::vector<bool> placed(table_->hash_.slots(), false);
+  RowMover(*table_, placed).Run();
   FillEmptySlots(placed);
 }
 

@@ -47,6 +47,7 @@ class TableBuilder {
   absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Finish(const TableOptions& options);
 
  private:
+  class RowMover;
   char* Slot(int64_t row) const {
     return table_->slots() + static_cast<size_t>(row) * table_->slot_bytes_;
   }
