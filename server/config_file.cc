@@ -246,6 +246,10 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
   reader.Int("http_port", 0, 65535, options.http_port);
   reader.Text("admin_address", options.admin_address);
   reader.Int("workers", 0, 1024, options.workers);
+  for (int i = 0; i < file.layer_plugins_size(); ++i) {
+    if (file.layer_plugins(i).empty()) reader.Complain("layer_plugins", "empty, want a path", i);
+    options.layer_plugins.push_back(file.layer_plugins(i));
+  }
   ReadLimits(reader.Sub("limits", file.limits()), options);
   ReadConnections(reader.Sub("connections", file.connections()), options);
   const Reader shutdown = reader.Sub("shutdown", file.shutdown());

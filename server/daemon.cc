@@ -78,8 +78,20 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
   return daemon;
 }
 
+namespace {
+
+absl::Status AddPlugins(const Options& options, engine::LayerPlugins& plugins) {
+  for (const std::string& path : options.layer_plugins) RETURN_IF_ERROR(plugins.Add(path));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status Daemon::Start() {
-  ASSIGN_OR_RETURN(models_, ModelManager::Create(ManagerOptions(options_), &events_));
+  ModelManagerOptions manager = ManagerOptions(options_);
+  RETURN_IF_ERROR(AddPlugins(options_, plugins_));
+  manager.layer_types = plugins_.types();
+  ASSIGN_OR_RETURN(models_, ModelManager::Create(manager, &events_));
   WorkerPoolOptions pool;
   pool.workers = WorkerCount(options_);
   pool.max_queued_requests = options_.max_queued_requests;
@@ -220,6 +232,8 @@ Daemon::~Daemon() {
 }
 
 absl::Status CheckRepository(const Options& options) {
+  engine::LayerPlugins plugins;
+  RETURN_IF_ERROR(AddPlugins(options, plugins));
   ModelObserver nobody;
   return ModelManager::Create(ManagerOptions(options), &nobody).status();
 }

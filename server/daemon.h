@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/layers/plugin.h"
 #include "server/admin_service.h"
 #include "server/grpc_listener.h"
 #include "server/health_service.h"
@@ -68,6 +69,7 @@ class Daemon {
   Logger logger_;
   Metrics metrics_;
   ModelEvents events_;
+  engine::LayerPlugins plugins_;          // What models are made of, hence before them.
   std::unique_ptr<ModelManager> models_;  // Its threads report to events_.
   std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.
   std::unique_ptr<Readiness> readiness_;

@@ -420,8 +420,10 @@ VersionWatch* ModelManagerImpl::WatchOf(const Job& job) {
 }
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> ModelManagerImpl::Load(const Job& job) {
-  const engine::LoadOptions load{
-      .directory = job.directory, .name = job.name, .version = job.version};
+  const engine::LoadOptions load{.directory = job.directory,
+                                 .name = job.name,
+                                 .version = job.version,
+                                 .layer_types = options_.layer_types};
   if (options_.load) return options_.load(load);
   std::vector<std::string> notices;
   auto model = LoadAndWarmUp(load, notices);

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
 
 namespace ulfd::server {
@@ -78,6 +79,8 @@ struct ModelManagerOptions {
   // After an I/O error; doubles up to a minute.  Bad content is not retried until it changes
   // (engine::IsContentError says which codes are which).
   std::chrono::milliseconds retry_backoff{1000};
+  // Layer types of plug-ins; borrowed, they outlive every model.
+  absl::Span<const engine::LayerType* const> layer_types = {};
   // Injected for tests; defaults: engine::Model::Load plus warm-up calls with 1 and 64 ads, the
   // steady clock.
   std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)>

@@ -35,6 +35,8 @@ struct Options {
   int http_port = 8501;
   std::string admin_address;  // "": off
 
+  std::vector<std::string> layer_plugins;  // Paths of shared libraries.
+
   int workers = 0;  // 0: UsableCpuCount()
   int max_ads = 2000;
   int max_ids_per_request = 1000000;

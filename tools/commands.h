@@ -8,12 +8,14 @@
 
 namespace ulfd::tools {
 
+absl::Status RunCompare(Args args);
 absl::Status RunConvert(Args args);
 absl::Status RunInspect(Args args);
 absl::Status RunExplain(Args args);
 absl::Status RunScore(Args args);
 absl::Status RunPredict(Args args);
 absl::Status RunHealth(Args args);
+absl::Status RunLayers(Args args);
 absl::Status RunMakeDemo(Args args);
 
 }  // namespace ulfd::tools

@@ -15,6 +15,7 @@
 #include "tools/explanation.h"
 #include "tools/made_up_inputs.h"
 #include "tools/npz_inputs.h"
+#include "tools/plugins.h"
 #include "tools/profile.h"
 
 namespace ulfd::tools {
@@ -115,13 +116,16 @@ absl::Status RunExplain(Args args) {
   flags.Add("user_ids", "With --profile: ids per feature of the made-up user.", &options.user_ids);
   flags.Add("html", "File to write a picture of the graph and of the steps to.", &options.html);
   flags.Add("json", "File to write everything to, for programs.", &options.json);
+  PluginFlag plugins(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
   RETURN_IF_ERROR(Check(options, flags));
 
+  RETURN_IF_ERROR(plugins.Load());
   engine::UseOneThread();
-  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0]}));
+  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
+                                                          .layer_types = plugins.types()}));
   ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options));
   if (!options.html.empty()) RETURN_IF_ERROR(WriteFile(options.html, ExplainHtml(all)));
   if (!options.json.empty()) RETURN_IF_ERROR(WriteFile(options.json, ExplainJson(all)));

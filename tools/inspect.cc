@@ -9,6 +9,7 @@
 #include "engine/status_macros.h"
 #include "tools/commands.h"
 #include "tools/model_json.h"
+#include "tools/plugins.h"
 #include "tools/text_table.h"
 
 namespace ulfd::tools {
@@ -121,6 +122,7 @@ absl::Status RunInspect(Args args) {
   FlagSet flags("inspect (MODELDIR | --types) [--json]", kDescription);
   flags.Add("json", "Prints JSON for programs.", &json);
   flags.Add("types", "Prints the layer types that the engine knows instead of a model.", &types);
+  PluginFlag plugins(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
   if (help) return absl::OkStatus();
@@ -129,7 +131,9 @@ absl::Status RunInspect(Args args) {
     PrintTypes(json);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0]}));
+  RETURN_IF_ERROR(plugins.Load());
+  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
+                                                          .layer_types = plugins.types()}));
   const ModelInfo& info = model->info();
   if (json) {
     std::printf("%s\n", ModelJson(info).c_str());

@@ -18,6 +18,8 @@ constexpr Command kCommands[] = {
     {"explain", "shows how a model is executed: what was rewritten, in which steps, at what cost",
      &RunExplain},
     {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
+    {"compare", "compares golden tensors with ours, and names the first that differs", &RunCompare},
+    {"layers", "lists the layer types, or says everything about one, with an example", &RunLayers},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"health", "asks a running daemon whether it serves", &RunHealth},
     {"convert", "turns a Caffe or ONNX model into a version directory", &RunConvert},

@@ -10,6 +10,7 @@
 #include "engine/tensor/onednn.h"
 #include "tools/commands.h"
 #include "tools/npz_inputs.h"
+#include "tools/plugins.h"
 #include "tools/text_table.h"
 
 namespace ulfd::tools {
@@ -96,6 +97,7 @@ absl::Status RunScore(Args args) {
   flags.Add("outputs", "npz file to write the outputs to.", &outputs);
   flags.Add("dump_all", "Writes every tensor of the graph to --outputs, not only its outputs.",
             &dump_all);
+  PluginFlag plugins(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
@@ -103,7 +105,9 @@ absl::Status RunScore(Args args) {
   if (dump_all && outputs.empty()) return UsageError("--dump_all wants --outputs");
 
   engine::UseOneThread();
-  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0]}));
+  RETURN_IF_ERROR(plugins.Load());
+  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
+                                                          .layer_types = plugins.types()}));
   ASSIGN_OR_RETURN(engine::NpzArrays arrays, ReadInputs(inputs, model->info()));
   engine::Workspace workspace;
   engine::RunResult result;

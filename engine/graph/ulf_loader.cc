@@ -91,7 +91,8 @@ class Builder {
 
   absl::Status AddLayer(int index, const ulf::LayerParameter& param) {
     Notices notices;
-    ASSIGN_OR_RETURN(const LayerType* type, FindLayerType(param.type(), notices));
+    ASSIGN_OR_RETURN(const LayerType* type,
+                     FindLayerType(param.type(), notices, options_.layer_types));
     notices.clear();  // ParseLayer gives them again.
     Node node{.file_index = index,
               .name = param.name(),
@@ -108,7 +109,8 @@ class Builder {
                                .resources = resources_,
                                .notices = notices,
                                .guide_eps = options_.guide_eps,
-                               .trunc_all = options_.trunc_all};
+                               .trunc_all = options_.trunc_all,
+                               .more_types = options_.layer_types};
     ASSIGN_OR_RETURN(node.layer, ParseLayer(context));
     node.function = FunctionOf(param, weights_[index]);
     for (const std::string& notice : notices) {

@@ -18,6 +18,7 @@ struct GraphOptions {
   std::vector<std::string> outputs;  // Empty: tensors that no layer reads, sorted by name.
   bool guide_eps = false;
   bool trunc_all = false;
+  absl::Span<const LayerType* const> layer_types = {};  // Further ones, of plug-ins.
 };
 
 // Builds the graph in the order of the file.  Errors name the layer by index, name and type: an

@@ -203,7 +203,13 @@ constexpr LayerType kTypes[] = {
      .inputs = {2, 2},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kBatchDotParamFieldNumber,
-     .parse = &BatchDot::Parse},
+     .parse = &BatchDot::Parse,
+     .doc = {.formula = "y = a b for each row, transposed as batch_dot_param says",
+             .inputs = "a [rows, n, k], b [rows, m, k] float32; rank 2 reads as [rows, n, 1] and "
+                       "[rows, 1, k]",
+             .source = "ULF layer guide",
+             .example_inputs = "a:2,3;b:4,3",
+             .example_param = "batch_dot_param { transpose_b: true }"}},
 };
 
 }  // namespace

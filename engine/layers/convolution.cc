@@ -165,7 +165,16 @@ constexpr LayerType kTypes[] = {
      .outputs = {1, 1},
      .weights = {1, 2},
      .param_field = ulf::LayerParameter::kConvolutionParamFieldNumber,
-     .parse = &ConvolutionLayer::Parse},
+     .parse = &ConvolutionLayer::Parse,
+     .doc = {.formula = "y[n, o, i, j] = bias[o] + sum over c, u, v of x[n, c, i*stride + "
+                        "u*dilation - pad, j*stride + v*dilation - pad] * weight[o, c, u, v]",
+             .inputs = "x [rows, channels, height, width] float32",
+             .weights = "weight [num_output, channels / group, kernel_h, kernel_w]\nbias "
+                        "[num_output], unless bias_term is false",
+             .source = "ConvolutionLayer of the layer framework; torch.nn.Conv2d",
+             .example_inputs = "x:2,4,4",
+             .example_weights = "3,2,3,3;3",
+             .example_param = "convolution_param { pad: 1 stride: 2 }"}},
 };
 
 }  // namespace

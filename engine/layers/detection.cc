@@ -553,21 +553,44 @@ constexpr LayerType kTypes[] = {
      .weights = {0, 1},
      .param_field = ulf::LayerParameter::kNormParamFieldNumber,
      .parse = &Normalize::Parse,
-     .aliases = "Normalize"},
+     .aliases = "Normalize",
+     .doc = {.formula = "y = x / sqrt(sum of x^2 + eps) * scale; the sum over channels at each "
+                        "place, or over the row",
+             .inputs = "x [rows, channels, height, width] float32",
+             .weights = "scale [1], or [channels] if not channel_shared; optional",
+             .source = "Normalize of the extension operators; SSD",
+             .example_inputs = "x:3,2,2",
+             .example_weights = "3",
+             .example_param = "norm_param { across_spatial: false channel_shared: false }"}},
     {.name = "yolo_layer",
      .summary = "activations of a YOLO head: coordinates, objectness, classes",
      .inputs = {1, 1},
      .outputs = {3, 3},
      .param_field = ulf::LayerParameter::kYoloParamFieldNumber,
      .parse = &Yolo::Parse,
-     .aliases = "Yolo"},
+     .aliases = "Yolo",
+     .doc = {.formula = "sigmoid of x, y, objectness and classes of each box; V2 with softmax: "
+                        "softmax over the classes",
+             .inputs = "x [rows, boxes*(coords + 1 + classes), height, width] float32",
+             .source = "Yolo of the extension operators; Darknet",
+             .example_inputs = "x:14,2,2",
+             .example_param = "yolo_param { boxes: 2 coords: 4 classes: 2 yolo_version: \"V3\" }"}},
     {.name = "prior_box_layer",
      .summary = "default boxes of a feature map and their variances",
      .inputs = {1, 2},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kPriorBoxParamFieldNumber,
      .parse = &PriorBox::Parse,
-     .aliases = "PriorBox"},
+     .aliases = "PriorBox",
+     .doc =
+         {.formula = "boxes (xmin, ymin, xmax, ymax) of each place for each size and aspect ratio, "
+                     "then their variances",
+          .inputs =
+              "features and image [rows, channels, height, width] float32; only their sizes count",
+          .source = "PriorBox of the extension operators; SSD",
+          .example_inputs = "x@user:2,2,2",
+          .example_param =
+              "prior_box_param { min_size: 30 max_size: 60 aspect_ratio: 2 img_size: 300 }"}},
 };
 
 }  // namespace

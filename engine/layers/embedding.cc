@@ -359,7 +359,17 @@ constexpr LayerType kTypes[] = {
      .outputs = {1, Arity::kAny},
      .weights = {0, 0},
      .param_field = ulf::LayerParameter::kEmbeddingParamFieldNumber,
-     .parse = &Embedding::Parse},
+     .parse = &Embedding::Parse,
+     .doc = {.formula = "rows of tables, pooled per feature: sum, avg or assign; features of a "
+                        "block side by side",
+             .inputs =
+                 "per feature f: f.ids int64, f.values float32, f.segments int32 (ids per row)",
+             .source = "ULF layer guide",
+             .example_inputs = "f.ids;f.values;f.segments",
+             .example_param = "embedding_param { embedding_conf_path: \"e.conf\" }",
+             .example_files = "e.conf|feature_group_config { feature_group: \"f\" table_name: "
+                              "\"t\" dim: 2 }\nblock_config { embedding_block_config_item { "
+                              "feature_group: \"f\" udf_type: 0 } }\n|t|1,0.5,0.25\n2,1,-1\n"}},
 };
 
 }  // namespace

@@ -547,7 +547,15 @@ constexpr LayerType kTypes[] = {
      .inputs = {1, 64},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kExpressionParamFieldNumber,
-     .parse = &ExpressionLayer::Parse},
+     .parse = &ExpressionLayer::Parse,
+     .doc =
+         {.formula =
+              "y = the formula in expression_param.expression; + - * / ^ < <= > >= == !=, add sub "
+              "mul div pow min max lt le gt ge eq ne neg abs exp log sqrt sigmoid tanh relu where",
+          .inputs = "@0, @1, ... float32, int32 or int64; numpy broadcasting",
+          .source = "expressions of the layer framework",
+          .example_inputs = "a:4;b:4",
+          .example_param = "expression_param { expression: \"sigmoid(@0) * (@0 - @1)\" }"}},
 };
 
 }  // namespace

@@ -22,7 +22,8 @@ absl::Span<const LayerType> ExpressionLayers();   // expression_layer.cc: expres
 absl::Span<const LayerType> ConvolutionLayers();  // convolution.cc: convolution
 absl::Span<const LayerType> PoolingLayers();      // image_pooling.cc: max_pooling
 absl::Span<const LayerType>
-RearrangeLayers();  // rearrange.cc: transpose reverse reorg shuffle_channel upsample
+RearrangeLayers();  // rearrange.cc: transpose reverse reorg shuffle_channel
+absl::Span<const LayerType> UpsampleLayers();   // upsample.cc: upsample
 absl::Span<const LayerType> DetectionLayers();  // detection.cc: normalize yolo prior_box
 absl::Span<const LayerType> SamplingLayers();   // sampling.cc: roi_align spatial_transformer
 

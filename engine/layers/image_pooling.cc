@@ -227,7 +227,12 @@ constexpr LayerType kTypes[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kPoolingParamFieldNumber,
-     .parse = &Pooling::Parse},
+     .parse = &Pooling::Parse,
+     .doc = {.formula = "y = the maximum (pool: AVE: the mean) of each window",
+             .inputs = "x [rows, channels, height, width] float32",
+             .source = "MaxPoolingLayer of the layer framework; torch.nn.MaxPool2d, AvgPool2d",
+             .example_inputs = "x:2,4,4",
+             .example_param = "pooling_param { kernel_size: 2 stride: 2 }"}},
 };
 
 }  // namespace

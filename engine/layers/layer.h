@@ -122,6 +122,8 @@ class ModelResources {
   virtual absl::StatusOr<TableRef> Table(const std::string& name) = 0;
 };
 
+struct LayerType;
+
 // Everything that Parse may look at.
 struct ParseContext {
   const ulf::LayerParameter& param;
@@ -130,6 +132,7 @@ struct ParseContext {
   Notices& notices;        // Without the layer's name; the graph adds it.
   bool guide_eps = false;  // eps_defaults GUIDE: bn and dice without an explicit eps use 0.01.
   bool trunc_all = false;  // Truncation applies to sum and avg, too.
+  absl::Span<const LayerType* const> more_types = {};  // Of plug-ins.
 };
 using ParseFn = absl::StatusOr<std::unique_ptr<Layer>>(const ParseContext& ctx);
 
@@ -139,17 +142,17 @@ struct Arity {
   static constexpr int kAny = 1 << 20;
 };
 
-// What `ulf layers NAME` says about a type beyond its summary, arity and parameters.
+// What `ulf layers NAME` says about a type beyond its summary, arity and parameters; one line per
+// input and per weight.
 struct LayerDoc {
-  absl::string_view formula;
-  absl::string_view inputs;   // One line per input: "x [rows, channels, height, width] float32".
-  absl::string_view weights;  // One line per weight; empty: none.
-  absl::string_view source;   // Where the rule comes from.
-  // An example that loads: the shape of each input without its rows ("3,8,8"), the shape of each
-  // weight ("4,3,1,1"), and the text of the layer's *_param message, if it needs one.
-  absl::Span<const absl::string_view> example_inputs;
-  absl::Span<const absl::string_view> example_weights;
-  absl::string_view example_param;
+  absl::string_view formula, inputs, weights, source;
+  // An example that loads.  Inputs, separated by ";": name, "@user" if it has one row, ":" and the
+  // dimensions after the rows ("x:3,8,8;u@user:4"); "+" before a name: no bottom of the layer.
+  // Weights: their dimensions ("4,3,1,1;4").
+  absl::string_view example_inputs, example_weights;
+  absl::string_view example_param;  // The *_param message as text.
+  absl::string_view example_files;  // Further files, "name|text|name|text".
+  absl::string_view example_tail;   // Layers behind it, as text.
 };
 
 // One row per layer type; the loader, the docs and the tests are driven from it.
@@ -164,6 +167,7 @@ struct LayerType {
   absl::string_view aliases = "";
   int other_param_field = 0;  // A second *_param message that it may carry; 0: none.
   bool decomposable = false;  // Not composite, but Lower gives the same result from other layers.
+  LayerDoc doc;
 };
 
 }  // namespace ulfd::engine

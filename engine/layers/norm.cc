@@ -96,7 +96,14 @@ constexpr LayerType kTypes[] = {
      .outputs = {1, 1},
      .weights = {4, 4},
      .param_field = ulf::LayerParameter::kBnParamFieldNumber,
-     .parse = &Bn::Parse},
+     .parse = &Bn::Parse,
+     .doc = {.formula = "y = gamma * (x - mean) / sqrt(var + eps) + beta",
+             .inputs = "x float32, any shape",
+             .weights = "beta\ngamma\nmean\nvar; all repeat along the flattened x",
+             .source = "ULF layer guide",
+             .example_inputs = "x:4",
+             .example_weights = "4;4;4;4",
+             .example_param = "bn_param { eps: 0.001 }"}},
 };
 
 }  // namespace

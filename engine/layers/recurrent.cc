@@ -202,7 +202,15 @@ constexpr LayerType kTypes[] = {
      .outputs = {1, 1},
      .weights = {4, 4},
      .composite = true,
-     .parse = &Gru::Parse},
+     .parse = &Gru::Parse,
+     .doc = {.formula = "i = x i2h + bi, g = h h2h + bh; r = sig(i_r + g_r), z = sig(i_z + g_z), c "
+                        "= tanh(i_c + r*g_c); h = c + z*(h - c)",
+             .inputs = "x [rows, steps, n] float32",
+             .weights =
+                 "h2h [n, 3n]: reset, update, candidate\ni2h [n, 3n]\nh2h bias [3n]\ni2h bias [3n]",
+             .source = "ULF layer guide",
+             .example_inputs = "x:3,2",
+             .example_weights = "2,6;2,6;6;6"}},
 };
 
 }  // namespace

@@ -20,7 +20,7 @@ std::vector<const LayerType*> SortedTypes() {
   for (absl::Span<const LayerType> family :
        {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
         NormLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
-        ExpressionLayers(), PoolingLayers(), RearrangeLayers(), DetectionLayers(),
+        ExpressionLayers(), PoolingLayers(), RearrangeLayers(), UpsampleLayers(), DetectionLayers(),
         SamplingLayers()}) {
     for (const LayerType& type : family) types.push_back(&type);
   }
@@ -103,7 +103,8 @@ const std::vector<const LayerType*>& AllLayerTypes() {
   return types;
 }
 
-absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& notices) {
+absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& notices,
+                                               absl::Span<const LayerType* const> more) {
   struct Alias {
     absl::string_view found, meant;
   };
@@ -131,11 +132,15 @@ absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& 
       if (alias == name) return row;
     }
   }
+  for (const LayerType* row : more) {
+    if (row->name == name) return row;
+  }
   return UnknownType(type);
 }
 
 absl::StatusOr<std::unique_ptr<Layer>> ParseLayer(const ParseContext& ctx) {
-  ASSIGN_OR_RETURN(const LayerType* type, FindLayerType(ctx.param.type(), ctx.notices));
+  ASSIGN_OR_RETURN(const LayerType* type,
+                   FindLayerType(ctx.param.type(), ctx.notices, ctx.more_types));
   RETURN_IF_ERROR(WantOwnParamOnly(ctx.param, *type));
   RETURN_IF_ERROR(WantCount(ctx.param.bottom_size(), "bottom", type->inputs));
   RETURN_IF_ERROR(WantCount(ctx.param.top_size(), "top", type->outputs));

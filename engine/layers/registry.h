@@ -19,7 +19,9 @@ const std::vector<const LayerType*>& AllLayerTypes();
 // The row of `type`.  Accepts the layer guide's spellings rehshape_layer and reduce_layer and adds
 // a notice.  Errors: an unknown type (the text names the nearest known one),
 // multiply_concat_sum_layer (no published definition).
-absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& notices);
+// `more`: further types, of plug-ins.
+absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& notices,
+                                               absl::Span<const LayerType* const> more = {});
 
 // FindLayerType, then the checks common to all types (number of bottoms, tops and weights; no
 // *_param message of another type), then the type's Parse.  Errors do not name the layer: the

@@ -469,7 +469,15 @@ constexpr LayerType kTypes[] = {
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kRoiAlignParamFieldNumber,
      .parse = &RoiAlign::Parse,
-     .aliases = "ROIAlign"},
+     .aliases = "ROIAlign",
+     .doc = {.formula =
+                 "the mean of bilinear samples in each of pooled_h x pooled_w cells of a region",
+             .inputs = "features [n, channels, height, width] float32\nregions [r, 5] float32: row "
+                       "of the features, x1, y1, x2, y2",
+             .source =
+                 "ROIAlign of the extension operators; torchvision.ops.roi_align (aligned=False)",
+             .example_inputs = "x@user:2,4,4;rois:5",
+             .example_param = "roi_align_param { pooled_h: 2 pooled_w: 2 sampling_ratio: 2 }"}},
     {.name = "spatial_transformer_layer",
      .summary = "an image under an affine map, bilinear",
      .inputs = {1, 2},
@@ -477,7 +485,14 @@ constexpr LayerType kTypes[] = {
      .param_field = ulf::LayerParameter::kSpatialTransformParamFieldNumber,
      .parse = &SpatialTransformer::Parse,
      .aliases = "SpatialTransformer SpatialTransform",
-     .other_param_field = ulf::LayerParameter::kStParamFieldNumber},
+     .other_param_field = ulf::LayerParameter::kStParamFieldNumber,
+     .doc = {.formula = "y at (i, j) = x at theta * (i/h*2 - 1, j/w*2 - 1, 1), bilinear, "
+                        "border_value outside",
+             .inputs = "x [rows, channels, height, width] float32\ntheta [rows, 6], or its "
+                       "elements that no parameter fixes",
+             .source = "SpatialTransformer of the extension operators; arXiv:1506.02025",
+             .example_inputs = "x:2,3,3;theta:6",
+             .example_param = "spatial_transform_param { output_h: 2 output_w: 2 }"}},
 };
 
 }  // namespace

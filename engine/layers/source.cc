@@ -169,13 +169,28 @@ constexpr LayerType kTypes[] = {
      .inputs = {0, 1},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kConstantParamFieldNumber,
-     .parse = &Constant::Parse},
+     .parse = &Constant::Parse,
+     .doc = {.formula = "y = constant_param.blob_data",
+             .inputs = "none",
+             .source = "ULF layer guide",
+             .example_inputs = "+x:3",
+             .example_param =
+                 "constant_param { blob_data { shape: 1 shape: 3 data: 1 data: 2 data: 3 } }",
+             .example_tail = "layer_params { name: \"use\" type: \"add_layer\" bottom: \"x\" "
+                             "bottom: \"y\" top: \"z\" }"}},
     {.name = "fuse_layer",
      .summary = "two inputs side by side, the user's single row repeated",
      .inputs = {2, 2},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kFuseParamFieldNumber,
-     .parse = &Fuse::Parse},
+     .parse = &Fuse::Parse,
+     .doc =
+         {.formula = "columns of both side by side, the user's row repeated",
+          .inputs =
+              "user [1, a], ads [rows, b] float32, in either order (fuse_param.common_input_index)",
+          .source = "ULF layer guide",
+          .example_inputs = "u@user:2;x:3",
+          .example_param = "fuse_param { common_input_index: 0 }"}},
 };
 
 }  // namespace

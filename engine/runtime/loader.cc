@@ -265,7 +265,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   FileResources resources(directory, hasher);
   GraphOptions graph_options{
       .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
-      .trunc_all = directory.manifest.trunc_all()};
+      .trunc_all = directory.manifest.trunc_all(),
+      .layer_types = options.layer_types};
   graph_options.outputs.assign(directory.manifest.outputs().begin(),
                                directory.manifest.outputs().end());
   ASSIGN_OR_RETURN(Graph graph, Because(LoadReason::kGraph, BuildGraph(net, weights, graph_options,

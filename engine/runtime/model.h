@@ -23,6 +23,8 @@
 
 namespace ulfd::engine {
 
+struct LayerType;  // engine/layers/layer.h
+
 // A graph input.
 struct InputInfo {
   std::string name;  // "mid.ids", "mask", "comm"
@@ -106,6 +108,8 @@ struct LoadOptions {
   bool optimise = true;
   // Rewrites to leave out; the manifest's `exact` is added.
   PassOptions passes;
+  // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.
+  absl::Span<const LayerType* const> layer_types = {};
 };
 
 // An input of a request, under its ULF name.  `data` is borrowed until Run returns.

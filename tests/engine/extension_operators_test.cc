@@ -78,12 +78,13 @@ CaseArray Ramp(const std::vector<int64_t>& shape) {
 // Loads the sample as a whole graph and scores `rows` rows with inputs of these shapes (without the
 // rows), in the order in which the sample names its bottoms.  The shapes of the outputs, by name.
 std::string Score(const std::string& sample, const std::vector<std::vector<int64_t>>& shapes,
-                  int64_t rows) {
+                  int64_t rows, const std::string& weights = "") {
   UseOneThread();
   const std::vector<std::string> bottoms = Bottoms(sample);
   if (bottoms.size() != shapes.size()) return absl::StrCat(bottoms.size(), " bottoms");
   ulfd::testing::GraphCase graph_case;
   graph_case.name = "sample";
+  graph_case.weights_text = weights;
   std::string inputs;
   for (size_t i = 0; i < bottoms.size(); ++i) {
     absl::StrAppend(&inputs, "top: \"", bottoms[i], "\" ");
@@ -174,6 +175,38 @@ TEST(Seed002WithoutSample, RoiAlign) {
             "roi_align_param { pooled_h: 2 pooled_w: 3 } }",
             {{2, 6, 6}, {5}}, 1),
       "y [1, 2, 2, 3]");
+}
+
+// The rows of the document of the layer framework; values are checked by tests/data/layers.
+TEST(Seed001, ConvolutionLayer) {
+  std::string weight = "layer_weights_params { name: \"c\" blob_datas { shape: [4, 2, 3, 3]";
+  for (int i = 0; i < 4 * 2 * 3 * 3; ++i) absl::StrAppend(&weight, " data: 0.5");
+  EXPECT_EQ(Score("layer { name: \"c\" type: \"convolution_layer\" bottom: \"x\" top: \"y\" "
+                  "convolution_param { group: 2 stride: 2 pad: 1 bias_term: false } }",
+                  {{4, 6, 5}}, 3, weight + " } }"),
+            "y [3, 4, 3, 3]");
+}
+
+TEST(Seed001, MaxPoolingLayer) {
+  EXPECT_EQ(Score("layer { name: \"p\" type: \"max_pooling_layer\" bottom: \"x\" top: \"y\" "
+                  "pooling_param { kernel_size: 3 stride: 2 pad: 1 } }",
+                  {{4, 6, 5}}, 3),
+            "y [3, 4, 3, 3]");
+}
+
+TEST(Seed001, Expression) {
+  EXPECT_EQ(
+      Score("layer { name: \"e\" type: \"expression_layer\" bottom: \"a\" bottom: \"b\" "
+            "bottom: \"c\" top: \"y\" expression_param { expression: \"add(@0,mul(@1,@2))\" } }",
+            {{4}, {4}, {4}}, 3),
+      "y [3, 4]");
+}
+
+// The document's shape inference: channels * 4, height / 2, width / 2.
+TEST(Seed003, Reorg) {
+  EXPECT_EQ(Score("layer { name: \"r\" type: \"Reorg\" bottom: \"x\" top: \"y\" reorg_param { } }",
+                  {{3, 8, 6}}, 2),
+            "y [2, 12, 4, 3]");
 }
 
 // `layer` and `layer_params` are two names of one thing.

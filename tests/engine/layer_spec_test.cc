@@ -126,6 +126,66 @@ std::string Suggest(const std::string& type, const std::string& param,
   return text;
 }
 
+// A tower over images: rows stay rows, whoever they belong to.
+TEST(ImageShapes, RowsKeepTheirLevel) {
+  for (const std::string rows : {"users", "ads"}) {
+    const std::string level = rows == "users" ? "user" : "ad";
+    const auto spec = [&](absl::string_view dims) {
+      return absl::StrCat("[", rows, ", ", dims, "] ", level);
+    };
+    const std::string image = spec("8, 6, 4");
+    EXPECT_EQ(Infer("convolution", "convolution_param { stride: 2 pad: 1 }", {image},
+                    {{5, 8, 3, 3}, {5}}),
+              spec("5, 3, 2"));
+    EXPECT_EQ(Infer("max_pooling", "pooling_param { kernel_size: 2 stride: 2 }", {image}),
+              spec("8, 3, 2"));
+    EXPECT_EQ(Infer("reorg", "", {image}), spec("32, 3, 2"));
+    EXPECT_EQ(Infer("reorg", "reorg_param { reverse: true }", {image}), spec("2, 12, 8"));
+    EXPECT_EQ(Infer("shuffle_channel", "shuffle_channel_param { group: 4 }", {image}), image);
+    EXPECT_EQ(Infer("upsample", "", {image}), spec("8, 12, 8"));
+    EXPECT_EQ(Infer("normalize", "", {image}), image);
+    EXPECT_EQ(Infer("reverse", "reverse_param { axis: -1 }", {image}), image);
+    EXPECT_EQ(Infer("transpose", "transpose_param { perm: [0, 2, 3, 1] }", {image}),
+              spec("6, 4, 8"));
+    EXPECT_EQ(Infer("expression", "expression_param { expression: '@0*2' }", {image}), image);
+    EXPECT_EQ(Infer("spatial_transformer", "", {image, spec("6")}), image);
+  }
+}
+
+TEST(ImageShapes, RowsThatMoveAreNotProved) {
+  EXPECT_EQ(Infer("reverse", "reverse_param { axis: 0 }", {"[ads, 3] ad"}), "[ads, 3] unknown");
+  EXPECT_EQ(Infer("transpose", "transpose_param { perm: [1, 0] }", {"[ads, 3] ad"}),
+            "[3, ads] unknown");
+}
+
+// A user's image and the ads' regions or maps: the ads lead.
+TEST(ImageShapes, UsersImageBesideAds) {
+  EXPECT_EQ(Infer("roi_align", "roi_align_param { pooled_h: 2 pooled_w: 3 }",
+                  {"[users, 8, 6, 4] user", "[ads, 5] ad"}),
+            "[ads, 8, 2, 3] ad");
+  // A region may look at any row.
+  EXPECT_EQ(Infer("roi_align", "roi_align_param { pooled_h: 2 pooled_w: 3 }",
+                  {"[ads, 8, 6, 4] ad", "[ads, 5] ad"}),
+            "[ads, 8, 2, 3] unknown");
+  EXPECT_EQ(Infer("spatial_transformer", "", {"[users, 8, 6, 4] user", "[ads, 6] ad"}),
+            "[ads, 8, 6, 4] ad");
+  EXPECT_EQ(Infer("expression", "expression_param { expression: '@0+@1' }",
+                  {"[ads, 1, 36] ad", "[users, 100, 36] user"}),
+            "[ads, 100, 36] ad");
+}
+
+TEST(ImageShapes, BoxesDependOnSizesAlone) {
+  const std::string param = "prior_box_param { min_size: 3 img_size: 30 }";
+  EXPECT_EQ(Infer("prior_box", param, {"[users, 8, 6, 4] user"}), "[1, 2, 96] constant");
+  EXPECT_EQ(Infer("prior_box", param, {"[ads, 8, 6, 4] ad"}), "[1, 2, 96] unknown");
+}
+
+TEST(ImageShapes, UnknownSizesStayUnknown) {
+  EXPECT_EQ(Infer("convolution", "", {"[ads, ?, ?, 9] ad"}, {{5, 8, 3, 3}, {5}}),
+            "[ads, 5, ?, 7] ad");
+  EXPECT_EQ(Infer("reorg", "", {"[?, ?, ?, 4] unknown"}), "[?, ?, ?, 2] unknown");
+}
+
 // The layers of the published DIN model, in its order.
 TEST(DinShapes, AreProvedFromTheEmbeddingsToTheScores) {
   const std::string history = "reshape_param { shape: 1 shape: -1 shape: 18 }";

@@ -79,7 +79,7 @@ TEST(Config, EveryFieldIsRead) {
     default_version_policy { latest { count: 2 } }
     watch { poll_interval_ms: 11 settle_time_ms: 12 use_inotify: false retry_backoff_ms: 13 }
     grpc_address: "127.0.0.1" grpc_port: 0 http_address: "127.0.0.2" http_port: 14
-    admin_address: "127.0.0.1:0" workers: 3
+    admin_address: "127.0.0.1:0" workers: 3 layer_plugins: "a.so" layer_plugins: "/b/c.so"
     limits {
       max_ads: 15 max_ids_per_request: 16 max_message_bytes: 2048 max_queued_requests: 17
       max_queued_rows: 18
@@ -112,6 +112,7 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.http_port, 14);
   EXPECT_EQ(o.admin_address, "127.0.0.1:0");
   EXPECT_EQ(o.workers, 3);
+  EXPECT_THAT(o.layer_plugins, ::testing::ElementsAre("a.so", "/b/c.so"));
   EXPECT_EQ(o.max_ads, 15);
   EXPECT_EQ(o.max_ids_per_request, 16);
   EXPECT_EQ(o.max_message_bytes, 2048);
