@@ -85,7 +85,7 @@ class EmbeddingTable {
   // Some id of the table, picked by `number`; nothing where that picks an unused slot.  For made-up
   // requests.
   std::optional<int64_t> Sample(uint64_t number) const {
-    const float* row = Candidate(HashKey(static_cast<int64_t>(number)));
+    const float* row = probe().Candidate(HashKey(static_cast<int64_t>(number)));
     const int64_t id = IdOf(row);
     return Find(id) == row ? std::optional(id) : std::nullopt;
   }
