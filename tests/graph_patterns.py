@@ -53,12 +53,19 @@ def pooled_chains(g, shapes):
 
 
 def parallel_fcs(g, shapes):
-    """Several towers on one tensor."""
+    """Several towers on one tensor, of one layer or of two with an activation between them."""
     t = pick(g, flat(g, shapes))
     tops = []
+    deep = bool(g.rng.integers(2))
+    act = pick(g, ['relu', 'sigmoid', 'tanh', 'prelu'])
     for _ in range(int(g.rng.integers(2, 6))):
         n = int(g.rng.integers(1, 6))
         o = fc(g, t, shapes[t][0], n, bool(g.rng.integers(4)))
+        if deep:
+            o = g.add(act + '_layer', [o], '', [g.w(n)] if act == 'prelu' else [])
+            m = int(g.rng.integers(1, 4))
+            o = fc(g, o, n, m)
+            n = m
         shapes[o] = (n,)
         tops.append(o)
     o = g.add('concat_layer', tops, 'concat_param { dim: 1 }')
@@ -183,4 +190,20 @@ def attention(g, shapes, dim):
     shapes[o], shapes[f] = (1, dim), (dim,)
 
 
-PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc)
+def scaled_fc(g, shapes):
+    """A layer over an ad's columns and their product with the user's."""
+    users, ads = flat(g, shapes, level='user'), flat(g, shapes, level='ad')
+    if not users or not ads:
+        return
+    u, a = pick(g, users), pick(g, ads)
+    n = shapes[a][0]
+    s = g.add(pick(g, ['tanh_layer', 'relu_layer']), [fc(g, u, shapes[u][0], n)])
+    p = g.add('multiply_layer', [a, s] if g.rng.integers(2) else [s, a])
+    parts = [a, p] if g.rng.integers(2) else [p, a]
+    c = g.add('concat_layer', parts, 'concat_param { dim: 1 }')
+    width = int(g.rng.integers(1, 7))
+    o = fc(g, c, 2 * n, width)
+    shapes[s], shapes[o] = (n,), (width,)
+
+
+PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc)
