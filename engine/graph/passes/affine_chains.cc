@@ -67,7 +67,7 @@ std::optional<Link> AsLink(const GraphEditor& editor, int index) {
     }
     link.period = static_cast<int64_t>(link.c.size());
   }
-  if (link.period < 1 || link.period > kMaxPeriod) return std::nullopt;
+  if (link.x == kNoValue || link.period < 1 || link.period > kMaxPeriod) return std::nullopt;
   const TensorSpec &x = editor.spec(link.x), &y = editor.spec(node.outputs[0]);
   if (x.level == Level::kConstant || x.level != y.level || x.shape != y.shape) return std::nullopt;
   return link;
