@@ -1,7 +1,6 @@
 // ulf convert: hands over to the program ulf-convert beside this one.
 //
-// The converter needs ONNX's libraries; `ulf`, which also checks the health of a serving container,
-// should not, so that they are two programs.
+// Converting is no business of a serving container, whose health `ulf` checks: two programs.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 

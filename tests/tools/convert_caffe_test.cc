@@ -69,6 +69,9 @@ constexpr char kInput[] =
 TEST_F(CaffeTest, MlpGivesPyTorchsValues) { ExpectCase("caffe_mlp"); }
 TEST_F(CaffeTest, V1NetGivesPyTorchsValues) { ExpectCase("caffe_v1"); }
 
+TEST_F(CaffeTest, TowerReorgYoloGivesPyTorchsValues) { ExpectCase("caffe_yolo_head"); }
+TEST_F(CaffeTest, NormalizePriorBoxUpsampleGivesPyTorchsValues) { ExpectCase("caffe_ssd_head"); }
+
 TEST_F(CaffeTest, ReportTellsWhatEveryLayerBecame) {
   const std::string from = ulfd::testing::ConvertCaseDir("caffe_mlp");
   const auto report =

@@ -165,4 +165,132 @@ def v1(folder):
     return {"data": data}, {"prob": F.relu(x).softmax(1).numpy()}
 
 
-CASES = {"caffe_mlp": mlp, "caffe_v1": v1}
+YOLO = """
+name: "yolo_head"
+input: "data"
+input_shape { dim: 1 dim: 3 dim: 16 dim: 16 }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+        convolution_param { num_output: 8 kernel_size: 3 pad: 1 bias_term: false
+                            weight_filler { type: "msra" } } }
+layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "bn1" }
+layer { name: "scale1" type: "Scale" bottom: "bn1" top: "scale1" scale_param { bias_term: true } }
+layer { name: "leaky1" type: "ReLU" bottom: "scale1" top: "scale1" relu_param { negative_slope: 0.1 } }
+layer { name: "pool1" type: "Pooling" bottom: "scale1" top: "pool1" pooling_param { kernel_size: 2 stride: 2 } }
+layer { name: "conv2" type: "Convolution" bottom: "pool1" top: "conv2"
+        convolution_param { num_output: 6 kernel_size: 1 group: 2 } }
+layer { name: "reorg" type: "Reorg" bottom: "conv2" top: "reorg" reorg_param { stride: 2 } }
+layer { name: "conv3" type: "Convolution" bottom: "pool1" top: "conv3"
+        convolution_param { num_output: 8 kernel_h: 3 kernel_w: 1 pad_h: 1 pad_w: 0 stride: 2 } }
+layer { name: "prelu3" type: "PReLU" bottom: "conv3" top: "conv3" }
+layer { name: "shuffle" type: "ShuffleChannel" bottom: "conv3" top: "shuffle" shuffle_channel_param { group: 2 } }
+layer { name: "both" type: "Concat" bottom: "reorg" bottom: "shuffle" top: "both" }
+layer { name: "head" type: "Convolution" bottom: "both" top: "head"
+        convolution_param { num_output: 16 kernel_size: 3 pad: 2 dilation: 2 } }
+layer { name: "yolo" type: "Yolo" bottom: "head" top: "coords" top: "objects" top: "classes"
+        yolo_param { boxes: 2 coords: 4 classes: 3 yolo_version: "V2" softmax: true } }
+"""
+
+
+def yolo_head(folder):
+    """Convolution tower -> Reorg -> Yolo."""
+    w = Weights(11)
+    conv1 = w.add("conv1", w.normal(8, 3, 3, 3, scale=0.3))
+    bn1 = w.add("bn1", w.normal(8), w.positive(8), np.float32([0.5]))
+    sc1 = w.add("scale1", w.positive(8), w.normal(8))
+    conv2 = w.add("conv2", w.normal(6, 4, 1, 1), w.normal(6))
+    conv3 = w.add("conv3", w.normal(8, 8, 3, 1, scale=0.3), w.normal(8))
+    prelu3 = w.add("prelu3", w.positive(8))
+    head = w.add("head", w.normal(16, 32, 3, 3, scale=0.1), w.normal(16))
+    w.write(folder)
+    (folder / "net.prototxt").write_text(YOLO.lstrip())
+    data = w.normal(3, 3, 16, 16)
+    x = F.conv2d(torch.tensor(data).double(), conv1[0], padding=1)
+    x = batch_norm(x, *bn1, 1e-5) * sc1[0].view(1, -1, 1, 1) + sc1[1].view(1, -1, 1, 1)
+    pool = F.max_pool2d(F.leaky_relu(x, 0.1), 2)
+    a = F.conv2d(pool, *conv2, groups=2)
+    # Places to channels, the channels of a place together.
+    a = a.view(3, 6, 4, 2, 4, 2).permute(0, 3, 5, 1, 2, 4).reshape(3, 24, 4, 4)
+    b = F.prelu(F.conv2d(pool, *conv3, stride=2, padding=(1, 0)), prelu3[0])
+    b = b.view(3, 2, 4, 4, 4).transpose(1, 2).reshape(3, 8, 4, 4)
+    y = F.conv2d(torch.cat([a, b], 1), *head, padding=2, dilation=2).view(3, 2, 8, 4, 4)
+    coords = torch.cat([y[:, :, :2].sigmoid(), y[:, :, 2:4]], 2)
+    return ({"data": data},
+            {"coords": coords.reshape(3, 8, 4, 4).numpy(),
+             "objects": y[:, :, 4].sigmoid().numpy(),
+             "classes": y[:, :, 5:].softmax(2).reshape(3, 6, 4, 4).numpy()})
+
+
+SSD = """
+name: "ssd_head"
+layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 10 dim: 12 } } }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+        convolution_param { num_output: 4 kernel_size: 3 pad: 1 stride: 2 } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "norm" type: "Normalize" bottom: "conv1" top: "norm"
+        norm_param { across_spatial: false scale_filler { type: "constant" value: 20 } channel_shared: false } }
+layer { name: "loc" type: "Convolution" bottom: "norm" top: "loc"
+        convolution_param { num_output: 8 kernel_size: 3 pad: 1 } }
+layer { name: "loc_perm" type: "Permute" bottom: "loc" top: "loc_perm"
+        permute_param { order: 0 order: 2 order: 3 order: 1 } }
+layer { name: "loc_flat" type: "Flatten" bottom: "loc_perm" top: "loc_flat" flatten_param { axis: 1 } }
+layer { name: "priors" type: "PriorBox" bottom: "norm" bottom: "data" top: "priors"
+        prior_box_param { min_size: 4 max_size: 6 aspect_ratio: 2 flip: true clip: true
+                          variance: 0.1 variance: 0.1 variance: 0.2 variance: 0.2 offset: 0.5 } }
+layer { name: "small" type: "Pooling" bottom: "norm" top: "small"
+        pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 } }
+layer { name: "up" type: "Upsample" bottom: "small" top: "up" upsample_param { scale: 1 stride: 2 } }
+layer { name: "cut" type: "Slice" bottom: "up" top: "up5" top: "rest" slice_param { axis: 2 slice_point: 5 } }
+layer { name: "cut2" type: "Slice" bottom: "up5" top: "up56" top: "rest2" slice_param { axis: 3 slice_point: 6 } }
+layer { name: "both" type: "Concat" bottom: "norm" bottom: "up56" top: "both" }
+layer { name: "weighted" type: "Eltwise" bottom: "norm" bottom: "up56" top: "weighted"
+        eltwise_param { operation: SUM coeff: 0.5 coeff: -2 } }
+layer { name: "largest" type: "Eltwise" bottom: "weighted" bottom: "norm" top: "largest"
+        eltwise_param { operation: MAX } }
+layer { name: "reversed" type: "Reverse" bottom: "largest" top: "reversed" reverse_param { axis: 3 } }
+layer { name: "mean" type: "Pooling" bottom: "both" top: "mean" pooling_param { pool: AVE global_pooling: true } }
+layer { name: "conf" type: "InnerProduct" bottom: "mean" top: "conf" inner_product_param { num_output: 3 } }
+layer { name: "ignored" type: "Silence" bottom: "rest" bottom: "rest2" }
+"""
+
+
+def prior_boxes(height, width, image_height, image_width, minimum, maximum, ratios, offset):
+    """SSD's default boxes, clipped: squares, then the ratios, at each place."""
+    boxes = []
+    step_y, step_x = image_height / height, image_width / width
+    for y in range(height):
+        for x in range(width):
+            cx, cy = (x + offset) * step_x, (y + offset) * step_y
+            sizes = [(minimum, minimum), ((minimum * maximum) ** 0.5,) * 2]
+            sizes += [(minimum * r ** 0.5, minimum / r ** 0.5) for r in ratios]
+            for w, h in sizes:
+                boxes += [(cx - w / 2) / image_width, (cy - h / 2) / image_height,
+                          (cx + w / 2) / image_width, (cy + h / 2) / image_height]
+    return np.clip(boxes, 0, 1)
+
+
+def ssd_head(folder):
+    """Normalize -> PriorBox; Upsample -> Concat."""
+    w = Weights(12)
+    conv1 = w.add("conv1", w.normal(4, 3, 3, 3, scale=0.5), w.normal(4))
+    norm = w.add("norm", (w.positive(4) * 20).astype(np.float32))
+    loc = w.add("loc", w.normal(8, 4, 3, 3, scale=0.05), w.normal(8))
+    conf = w.add("conf", w.normal(3, 8, scale=0.1), w.normal(3))
+    w.write(folder)
+    (folder / "net.prototxt").write_text(SSD.lstrip())
+    data = w.normal(2, 3, 10, 12)
+    x = F.relu(F.conv2d(torch.tensor(data).double(), *conv1, stride=2, padding=1))
+    x = x / torch.sqrt((x * x).sum(1, keepdim=True) + 1e-10) * norm[0].view(1, -1, 1, 1)
+    location = F.conv2d(x, *loc, padding=1).permute(0, 2, 3, 1).flatten(1)
+    # Caffe rounds up; what hangs over the padded image counts neither in the sum nor in the count.
+    small = F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=True)
+    up = F.interpolate(small, scale_factor=2, mode="nearest")[:, :, :5, :6]
+    both = torch.cat([x, up], 1)
+    largest = torch.maximum(0.5 * x - 2 * up, x)
+    boxes = prior_boxes(5, 6, 10, 12, 4, 6, [2, 0.5], 0.5)
+    priors = np.stack([boxes, np.tile([0.1, 0.1, 0.2, 0.2], len(boxes) // 4)])[None]
+    return ({"data": data},
+            {"loc_flat": location.numpy(), "priors": priors, "reversed": largest.flip(3).numpy(),
+             "conf": F.linear(both.mean((2, 3)), *conf).numpy()})
+
+
+CASES = {"caffe_mlp": mlp, "caffe_v1": v1, "caffe_yolo_head": yolo_head, "caffe_ssd_head": ssd_head}

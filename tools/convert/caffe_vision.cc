@@ -78,8 +78,8 @@ absl::Status Pooling(CaffeNode& node) {
     return absl::UnimplementedError("pooling_param.pool STOCHASTIC");
   }
   const bool average = p.pool() == caffe::PoolingParameter::AVE;
-  ulf::LayerParameter layer = MakeLayer(average ? "average_pooling_layer" : "max_pooling_layer",
-                                        node.layer.name(), node.bottoms, node.out());
+  ulf::LayerParameter layer =
+      MakeLayer("max_pooling_layer", node.layer.name(), node.bottoms, node.out());
   ulf::PoolingParameter& ours = *layer.mutable_pooling_param();
   if (average) ours.set_pool(ulf::PoolingParameter::AVE);
   if (p.global_pooling()) {
@@ -193,7 +193,7 @@ constexpr CaffeType kTypes[] = {
     {"ROIAlign", {2, 2}, {1, 1}, {0, 0}, &RoiAlign},
     {"ShuffleChannel", {1, 1}, {1, 1}, {0, 0}, &ShuffleChannel},
     {"Yolo", {1, 1}, {1, 3}, {0, 0}, &Yolo},
-    {"PriorBox", {2, 2}, {1, 1}, {0, 0}, &PriorBox},
+    {"PriorBox", {1, 2}, {1, 1}, {0, 0}, &PriorBox},
     {"SpatialTransformer", {1, 2}, {1, 1}, {0, 0}, &SpatialTransformer},
 };
 
