@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
 
@@ -158,15 +159,6 @@ SharedFloats Share(const Values& values) {
   return std::make_shared<const std::vector<float>>(values.begin(), values.end());
 }
 
-SharedFloats CopyOf(const MatrixRef& w) {
-  std::vector<float> rows;
-  rows.reserve(w.k * w.n);
-  for (int64_t i = 0; i < w.k; ++i) {
-    for (int64_t j = 0; j < w.n; ++j) rows.push_back(w.at(i, j));
-  }
-  return Share(rows);
-}
-
 AttentionFinish FinishOf(const FusedFcOptions& fc) {
   const FcEpilogue& e = fc.epilogue;
   return {.bias = Share(fc.bias),
@@ -240,7 +232,7 @@ void MatchLayers(const GraphEditor& editor, Match& match) {
       return;
     }
     match.options.layers.push_back(
-        {.n = fc.n(), .weight = CopyOf(fc.weight), .finish = FinishOf(fc)});
+        {.n = fc.n(), .weight = Share(CopyOf(fc.weight)), .finish = FinishOf(fc)});
     match.nodes.push_back(reader);
     match.output = editor.node(reader).outputs[0];
   }

@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
@@ -38,30 +40,13 @@ struct Affine {
   }
 };
 
-std::shared_ptr<std::vector<float>> Copy(const MatrixRef& w) {
-  auto copy = std::make_shared<std::vector<float>>();
-  copy->reserve(w.k * w.n);
-  for (int64_t i = 0; i < w.k; ++i) {
-    for (int64_t j = 0; j < w.n; ++j) copy->push_back(w.at(i, j));
-  }
-  return copy;
-}
-
-void SetWeight(std::shared_ptr<std::vector<float>> rows, FusedFcOptions& options) {
-  const int64_t k = options.k(), n = options.n();
-  options.weight = {rows->data(), k, n, n, 1};
-  options.owner = std::move(rows);
-}
-
 Affine AffineOf(const Semantics& semantics) { return {semantics.params, semantics.eps}; }
 
 // Elements over which a layer's columns repeat: a row seen flat, or the last dimension.
 int64_t ColumnsOf(const Shape& shape, bool flat) {
-  Dim columns = shape[shape.rank() - 1];
-  if (flat) {
-    columns = Shape(Shape::Dims(shape.dims().begin() + 1, shape.dims().end())).Elements();
-  }
-  return columns.IsConst() ? columns.value() : -1;
+  if (flat) return RowWidth(shape);
+  const Dim last = shape[shape.rank() - 1];
+  return last.IsConst() ? last.value() : -1;
 }
 
 // Folds the normalisation of the layer's blocks, if there is any.
@@ -86,7 +71,7 @@ absl::Status FoldInputs(GraphEditor& editor, int index, bool& changed) {
   }
   if (replaced.size() == 1) return absl::OkStatus();
   FusedFcOptions options = old;
-  std::shared_ptr<std::vector<float>> rows = Copy(old.weight);
+  std::vector<float> rows = CopyOf(old.weight);
   const int64_t n = old.n();
   std::vector<double> bias(old.bias.begin(), old.bias.end());
   bias.resize(n);
@@ -98,14 +83,14 @@ absl::Status FoldInputs(GraphEditor& editor, int index, bool& changed) {
       const int64_t p = c % a.params->period;
       const double scale = a.scale(p), shift = a.shift(p);
       for (int64_t j = 0; j < n; ++j) {
-        float& w = (*rows)[row * n + j];
+        float& w = rows[row * n + j];
         bias[j] += shift * w;
         w = static_cast<float>(scale * w);
       }
     }
   }
   options.bias.assign(bias.begin(), bias.end());
-  SetWeight(std::move(rows), options);
+  SetWeight(std::move(rows), old.n(), options);
   std::string text = absl::StrCat(names, " into the weights of ", node.Label());
   Node fused = editor.NewNode(index, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
                               std::move(inputs), node.outputs);
@@ -126,7 +111,7 @@ absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
   const int64_t n = old.n();
   if (n % affine.params->period != 0 || !affine.IsSafe()) return absl::OkStatus();
   FusedFcOptions options = old;
-  std::shared_ptr<std::vector<float>> rows = Copy(old.weight);
+  std::vector<float> rows = CopyOf(old.weight);
   std::vector<double> bias(old.bias.begin(), old.bias.end());
   bias.resize(n);
   for (int64_t j = 0; j < n; ++j) {
@@ -134,12 +119,12 @@ absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
     const double scale = affine.scale(p);
     bias[j] = bias[j] * scale + affine.shift(p);
     for (int64_t r = 0; r < old.k(); ++r) {
-      float& w = (*rows)[r * n + j];
+      float& w = rows[r * n + j];
       w = static_cast<float>(scale * w);
     }
   }
   options.bias.assign(bias.begin(), bias.end());
-  SetWeight(std::move(rows), options);
+  SetWeight(std::move(rows), old.n(), options);
   std::string text =
       absl::StrCat(editor.node(reader).Label(), " into the weights of ", node.Label());
   Node fused = editor.NewNode(reader, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
 
@@ -63,9 +64,7 @@ class Composition {
         Multiply(block, row, product, bias);
       } else {
         options.blocks.push_back({PlaceInput(value, inputs), block.offset, block.k});
-        for (int64_t i = 0; i < block.k; ++i) {
-          for (int64_t j = 0; j < n; ++j) kept.push_back(b_.weight.at(row + i, j));
-        }
+        AppendRows(b_.weight, row, block.k, kept);
       }
       row += block.k;
     }
@@ -74,10 +73,9 @@ class Composition {
           {PlaceInput(first_.inputs[block.input], inputs), block.offset, block.k});
     }
     if (b_.init >= 0) options.init = PlaceInput(second_.inputs[b_.init], inputs);
-    auto weights = std::make_shared<std::vector<float>>(kept.begin(), kept.end());
-    weights->insert(weights->end(), product.begin(), product.end());
-    options.weight = {weights->data(), options.k(), n, n, 1};
-    options.owner = std::move(weights);
+    std::vector<float> weights(kept.begin(), kept.end());
+    weights.insert(weights.end(), product.begin(), product.end());
+    SetWeight(std::move(weights), n, options);
     options.bias.assign(bias.begin(), bias.end());
     return options;
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
 
@@ -14,17 +15,9 @@ namespace {
 
 // W1 above W2.
 void Stack(absl::Span<const MatrixRef> matrices, FusedFcOptions& options) {
-  auto rows = std::make_shared<std::vector<float>>();
-  int64_t k = 0;
-  const int64_t n = matrices[0].n;
-  for (const MatrixRef& m : matrices) {
-    for (int64_t i = 0; i < m.k; ++i) {
-      for (int64_t j = 0; j < n; ++j) rows->push_back(m.at(i, j));
-    }
-    k += m.k;
-  }
-  options.weight = {rows->data(), k, n, n, 1};
-  options.owner = std::move(rows);
+  std::vector<float> rows;
+  for (const MatrixRef& m : matrices) AppendRows(m, 0, m.k, rows);
+  SetWeight(std::move(rows), matrices[0].n, options);
 }
 
 // Which input of an inner_product_layer_ex over tensors of two levels is the user's; -1: both have

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/layers/shape.h"
 #include "engine/status_macros.h"
@@ -211,19 +212,18 @@ class Group {
 
   void JoinWeights(const std::vector<int>& nodes, FusedFcOptions& options) const {
     const int64_t k = options.k();
-    auto weights = std::make_shared<std::vector<float>>(k * n_);
+    std::vector<float> weights(k * n_);
     bool biased = false;
     for (size_t m = 0; m < nodes.size(); ++m) {
       const FusedFcOptions& member = OptionsOf(editor_, nodes[m]);
       biased |= member.init < 0 && !member.bias.empty();
       for (int64_t i = 0; i < k; ++i) {
         for (int64_t j = 0; j < member.n(); ++j) {
-          (*weights)[i * n_ + members_[m].offset + j] = member.weight.at(i, j);
+          weights[i * n_ + members_[m].offset + j] = member.weight.at(i, j);
         }
       }
     }
-    options.weight = {weights->data(), k, n_, n_, 1};
-    options.owner = std::move(weights);
+    SetWeight(std::move(weights), n_, options);
     if (!biased) return;
     options.bias.assign(n_, 0.0f);
     for (size_t m = 0; m < nodes.size(); ++m) {

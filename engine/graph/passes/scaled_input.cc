@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/layers/scaled_weights.h"
 #include "engine/status_macros.h"
@@ -65,15 +66,6 @@ bool Match(const GraphEditor& editor, int node_index, int index, Scaled& match) 
   return false;
 }
 
-std::vector<float> Rows(const MatrixRef& w, int64_t first, int64_t count) {
-  std::vector<float> rows;
-  rows.reserve(count * w.n);
-  for (int64_t i = first; i < first + count; ++i) {
-    for (int64_t j = 0; j < w.n; ++j) rows.push_back(w.at(i, j));
-  }
-  return rows;
-}
-
 }  // namespace
 
 absl::Status FoldScaledInputs(GraphEditor& editor) {
@@ -104,14 +96,15 @@ absl::Status FoldScaledInputs(GraphEditor& editor) {
         scaled_row = row;
       } else {
         if (b == match.x_block) x_row = static_cast<int64_t>(weights.base.size()) / old.n();
-        const std::vector<float> rows = Rows(old.weight, row, block.k);
-        weights.base.insert(weights.base.end(), rows.begin(), rows.end());
+        AppendRows(old.weight, row, block.k, weights.base);
         options.blocks.push_back(block);
       }
       row += block.k;
     }
-    weights.terms.push_back(
-        {.row = x_row + match.x_row, .k = width, .w = Rows(old.weight, scaled_row, width)});
+    ScaledWeightsOptions::Term& term = weights.terms.emplace_back();
+    term.row = x_row + match.x_row;
+    term.k = width;
+    AppendRows(old.weight, scaled_row, width, term.w);
     const ValueId made = editor.NewValue(absl::StrCat(node.name, "/weights"));
     std::vector<ValueId> inputs = node.inputs;
     options.weight_input = static_cast<int>(inputs.size());

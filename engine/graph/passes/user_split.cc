@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/graph/passes/weights.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
 
@@ -17,21 +19,15 @@ namespace {
 struct Part {
   FusedFcOptions options;
   std::vector<ValueId> inputs;
-  std::shared_ptr<std::vector<float>> rows = std::make_shared<std::vector<float>>();
+  std::vector<float> rows;
 
   void Add(const FusedFcOptions& whole, const FusedFcOptions::Block& block, ValueId value,
            int64_t first_row) {
-    int input = 0;
-    while (input < static_cast<int>(inputs.size()) && inputs[input] != value) ++input;
-    if (input == static_cast<int>(inputs.size())) inputs.push_back(value);
-    options.blocks.push_back({input, block.offset, block.k});
-    for (int64_t r = first_row; r < first_row + block.k; ++r) {
-      for (int64_t j = 0; j < whole.n(); ++j) rows->push_back(whole.weight.at(r, j));
-    }
+    options.blocks.push_back({PlaceInput(value, inputs), block.offset, block.k});
+    AppendRows(whole.weight, first_row, block.k, rows);
   }
   std::shared_ptr<const Layer> Make(int64_t n) {
-    options.weight = {rows->data(), options.k(), n, n, 1};
-    options.owner = std::move(rows);
+    SetWeight(std::move(rows), n, options);
     return std::make_shared<FusedFc>(std::move(options));
   }
 };

@@ -1,0 +1,41 @@
+// Weight matrices that passes put together.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_GRAPH_PASSES_WEIGHTS_H_
+#define ULFD_ENGINE_GRAPH_PASSES_WEIGHTS_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/layers/fused_fc.h"
+#include "engine/layers/semantics.h"
+
+namespace ulfd::engine {
+
+// Appends rows [first, first + count) of `w`, row-major.
+template <typename T>
+void AppendRows(const MatrixRef& w, int64_t first, int64_t count, std::vector<T>& rows) {
+  rows.reserve(rows.size() + count * w.n);
+  for (int64_t i = first; i < first + count; ++i) {
+    for (int64_t j = 0; j < w.n; ++j) rows.push_back(w.at(i, j));
+  }
+}
+
+// The whole of `w`, row-major.
+inline std::vector<float> CopyOf(const MatrixRef& w) {
+  std::vector<float> rows;
+  AppendRows(w, 0, w.k, rows);
+  return rows;
+}
+
+// Makes `rows` [options.k(), n] the weights of the layer, which keeps them.
+inline void SetWeight(std::vector<float> rows, int64_t n, FusedFcOptions& options) {
+  auto owned = std::make_shared<const std::vector<float>>(std::move(rows));
+  options.weight = {owned->data(), options.k(), n, n, 1};
+  options.owner = std::move(owned);
+}
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_GRAPH_PASSES_WEIGHTS_H_
