@@ -15,6 +15,14 @@ void ApplyEpilogue(const Epilogue& epilogue, const float* x, int64_t x_stride, f
   KernelsOf(isa).epilogue(epilogue, x, x_stride, y, y_stride, rows, n);
 }
 
+void ApplyPeriodic(const Epilogue& epilogue, int64_t period, const float* x, float* y, int64_t n,
+                   Isa isa) {
+  const int64_t rows = n / period, whole = rows * period;
+  ApplyEpilogue(epilogue, x, period, y, period, rows, period, isa);
+  if (whole == n) return;
+  ApplyEpilogue(epilogue, x + whole, period, y + whole, period, 1, n - whole, isa);
+}
+
 void BinaryRows(BinaryOp op, const Strided& a, const Strided& b, float* y, int64_t y_stride,
                 int64_t rows, int64_t n, Isa isa) {
   KernelsOf(isa).binary(op, {.a = a.data,

@@ -21,6 +21,10 @@ void Unary(UnaryOp op, const float* x, float* y, int64_t n, Isa isa = ActiveIsa(
 void ApplyEpilogue(const Epilogue& epilogue, const float* x, int64_t x_stride, float* y,
                    int64_t y_stride, int64_t rows, int64_t n, Isa isa = ActiveIsa());
 
+// y[i] = epilogue(x[i]) for i < n, where i % period is the column.  y may be x.
+void ApplyPeriodic(const Epilogue& epilogue, int64_t period, const float* x, float* y, int64_t n,
+                   Isa isa = ActiveIsa());
+
 // One operand of BinaryRows: value (r, j) is data[r * stride + j * step].
 struct Strided {
   const float* data = nullptr;

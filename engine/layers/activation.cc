@@ -83,15 +83,6 @@ class Smooth final : public Layer {
 
 // ---------------------------------------------------------------------------------------- prelu
 
-// `epilogue` of rows of `block` values, which it repeats along the flattened x.
-void ApplyCyclic(const Epilogue& epilogue, int64_t block, RunContext& ctx) {
-  const int64_t n = ctx.in[0].elements(), whole = n / block * block;
-  const float* x = ctx.in[0].f32();
-  float* y = ctx.out[0].f32();
-  ApplyEpilogue(epilogue, x, block, y, block, n / block, block);
-  ApplyEpilogue(epilogue, x + whole, block, y + whole, block, 1, n - whole);
-}
-
 class PreluKernel final : public Kernel {
  public:
   explicit PreluKernel(const CyclicParams& params)
@@ -100,7 +91,7 @@ class PreluKernel final : public Kernel {
     Epilogue epilogue;
     epilogue.activation.kind = Activation::Kind::kPrelu;
     epilogue.activation.slope = slope_.data();
-    ApplyCyclic(epilogue, block_, ctx);
+    ApplyPeriodic(epilogue, block_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
     return absl::OkStatus();
   }
 
@@ -155,7 +146,7 @@ class DiceKernel final : public Kernel {
                            .mean = mean_.data(),
                            .scale = scale_.data(),
                            .gamma = gamma_.data()};
-    ApplyCyclic(epilogue, block_, ctx);
+    ApplyPeriodic(epilogue, block_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
     return absl::OkStatus();
   }
 

@@ -32,11 +32,7 @@ class BnKernel final : public Kernel {
   }
   absl::Status Run(RunContext& ctx) const override {
     const Epilogue epilogue{.affine = {mean_.data(), scale_.data(), beta_.data()}};
-    const int64_t n = ctx.in[0].elements(), whole = n / block_ * block_;
-    const float* x = ctx.in[0].f32();
-    float* y = ctx.out[0].f32();
-    ApplyEpilogue(epilogue, x, block_, y, block_, n / block_, block_);
-    ApplyEpilogue(epilogue, x + whole, block_, y + whole, block_, 1, n - whole);
+    ApplyPeriodic(epilogue, block_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
     return absl::OkStatus();
   }
 
