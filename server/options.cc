@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "engine/kernels/isa.h"
 #include "engine/status_macros.h"
 #include "server/setting_names.h"
 
@@ -178,6 +179,7 @@ absl::StatusOr<Options> LoadOptions(const Flags& flags) {
   Override(flags.log_format, options.log_format);
   Override(flags.port_file, options.port_file);
   RETURN_IF_ERROR(CheckAll(options));
+  RETURN_IF_ERROR(engine::IsaOfEnvironment().status());
   return options;
 }
 
@@ -202,10 +204,12 @@ std::string HelpText() {
                                                : absl::StrCat("--", row.name, "=", row.value);
     absl::StrAppendFormat(&text, "  %-24s %s\n", left, row.help);
   }
-  absl::StrAppend(&text,
-                  "\nSIGTERM drains and stops; a second one hastens.  SIGHUP looks at the "
-                  "repository at once.\nExit codes: 0 ended in order, 1 could not start or "
-                  "serve, 2 wrong command line.\n");
+  absl::StrAppend(
+      &text,
+      "\nEnvironment: ULFD_ISA=portable|avx2|avx512 makes kernels use less than the "
+      "machine's best.\nSIGTERM drains and stops; a second one hastens.  SIGHUP looks at the "
+      "repository at once.\nExit codes: 0 ended in order, 1 could not start or "
+      "serve, 2 wrong command line.\n");
   return text;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/isa.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/loader.h"
 #include "engine/runtime/workspace.h"
@@ -124,6 +125,7 @@ bool HasStrictTable(const FeatureInfo& feature,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& options) {
+  RETURN_IF_ERROR(IsaOfEnvironment().status());
   absl::StatusOr<std::unique_ptr<LoadedModel>> loaded = LoadModel(options);
   if (!loaded.ok()) {
     ModelInfo identity;

@@ -24,10 +24,11 @@ class StartupTest(unittest.TestCase):
         os.makedirs(cls.models)
         add_stamp(cls.models, 1)
 
-    def run_ulfd(self, *args):
+    def run_ulfd(self, *args, environment=None):
         done = subprocess.run([env.program("ulfd"), *args], capture_output=True, text=True,
                               check=False, cwd=self.work, timeout=30 * env.SLOWNESS,
-                              stdin=subprocess.DEVNULL)
+                              stdin=subprocess.DEVNULL,
+                              env={**os.environ, **(environment or {})})
         return done.returncode, done.stdout + done.stderr
 
     def config(self, text):
@@ -56,6 +57,15 @@ class StartupTest(unittest.TestCase):
         self.refuse([models, models], "model_repository")
         self.refuse([models, "--grpc_address=nowhere", "--grpc_port=0", "--http_port=0"], "nowhere")
         self.refuse([], "model_repository")
+
+    def test_wrong_instruction_set(self):
+        models = f"--model_repository={self.models}"
+        for flags in [[models], [models, "--check_config"]]:
+            code, text = self.run_ulfd(*flags, environment={"ULFD_ISA": "avx3"})
+            self.assertEqual(code, 1, text)
+            self.assertIn('ULFD_ISA: "avx3", want one of portable', text)
+        code, text = self.run_ulfd(models, "--check_config", environment={"ULFD_ISA": "portable"})
+        self.assertEqual(code, 0, text)
 
     def test_wrong_configuration(self):
         models = f'model_repository: "{self.models}"\n'
