@@ -30,6 +30,8 @@ expect("" engine/weights/a.cc "#include \"proto/ulf.pb.h\"")
 expect("" engine/runtime/a.cc "#include \"engine/graph/graph.h\"")
 expect("" server/a.cc "#include \"engine/runtime/model.h\"")
 expect("" tools/a.cc "#include \"proto/predict.grpc.pb.h\"")
+expect("" tools/a.cc "#include \"recording/recording_reader.h\"")
+expect("is not below recording" recording/a.cc "#include \"server/metrics.h\"")
 expect("engine/tensor/a.cc: \"engine/weights/npz.h\" is not below engine/tensor"
   engine/tensor/a.cc "#include \"engine/weights/npz.h\"")
 expect("is not below engine/kernels" engine/kernels/a.cc "#include \"engine/weights/npz.h\"")
