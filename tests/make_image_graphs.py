@@ -3,7 +3,7 @@
 
   make_image_graphs.py --out tests/data/graphs/images.json
 
-Three detection heads and a two-tower ranker, at 1, 3 and 64 rows; form of a case: tests/testing/graph_case.h.  The committed
+Three detection heads and a two-tower ranker, at 1, 3 and 64 rows, in layout NCHW and NHWC; form of a case: tests/testing/graph_case.h.  The committed
 file was written with Debian's python3-torch 1.13.1.
 """
 import argparse
@@ -17,14 +17,22 @@ import torch.nn.functional as F
 class Model:
     """Collects a graph, its weights and its inputs."""
 
-    def __init__(self, name, rng):
-        self.name, self.rng = name, rng
+    def __init__(self, name, rng, nhwc=False):
+        self.name, self.rng, self.nhwc = name, rng, nhwc
         self.graph, self.weights, self.inputs, self.expected = '', '', {}, {}
 
     def input(self, name, *shape):
         x = self.rng.standard_normal(shape).astype(np.float32)
-        self.inputs[name] = x
+        self.inputs[name] = self.image(x)
         return torch.from_numpy(x).double()
+
+    def image(self, x):
+        """An image as the file has it."""
+        return np.transpose(x, (0, 2, 3, 1)) if self.nhwc and x.ndim == 4 else x
+
+    def axis(self, axis):
+        """The axis of an image that is axis `axis` in NCHW."""
+        return (0, 3, 1, 2)[axis] if self.nhwc else axis
 
     def layer(self, layer_type, bottoms, tops, param='', weights=()):
         name = 'layer%d' % self.graph.count('layer_params')
@@ -41,16 +49,17 @@ class Model:
 
     def conv(self, bottom, top, x, out, kernel, stride=1, pad=0):
         w, b = self.weight(out, x.shape[1], kernel, kernel), self.weight(out)
-        self.layer('convolution_layer', [bottom], [top], 'convolution_param { stride: %d pad: %d }' % (stride, pad), [w, b])
+        stored = np.transpose(w, (2, 3, 1, 0)) if self.nhwc else w
+        self.layer('convolution_layer', [bottom], [top], 'convolution_param { stride: %d pad: %d }' % (stride, pad), [stored, b])
         return F.conv2d(x, torch.from_numpy(w).double(), torch.from_numpy(b).double(), stride, pad)
 
     def to_json(self):
         array = lambda a, kind: {'dtype': kind, 'shape': list(a.shape), 'data': [float("%.9g" % v) for v in a.reshape(-1)]}
         tops = ' '.join('top: "%s"' % n for n in self.inputs)
         return {'name': self.name, 'graph': 'layer_params { type: "input_layer" %s }\n%s' % (tops, self.graph),
-                'weights_text': self.weights, 'embedding_conf': {}, 'tables': {},
+                'weights_text': self.weights, 'manifest': 'layout: LAYOUT_NHWC\n' if self.nhwc else '', 'embedding_conf': {}, 'tables': {},
                 'inputs': {n: array(a, 'float32') for n, a in self.inputs.items()},
-                'expected': {n: array(np.asarray(a), 'float64') for n, a in self.expected.items()}}
+                'expected': {n: array(self.image(np.asarray(a)), 'float64') for n, a in self.expected.items()}}
 
 
 def space_to_depth(x, s):
@@ -98,9 +107,9 @@ def pyramid(m, n):
     m.layer('max_pooling_layer', ['fine'], ['small'], 'pooling_param { kernel_size: 2 stride: 2 pool: AVE }')
     coarse = m.conv('small', 'coarse', F.avg_pool2d(fine, 2, 2), 2, 1)
     m.layer('Upsample', ['coarse'], ['large'], 'upsample_param { scale: 0.5 stride: 2 }')
-    m.layer('concat_layer', ['large', 'fine'], ['both'], 'concat_param { dim: 1 }')
+    m.layer('concat_layer', ['large', 'fine'], ['both'], 'concat_param { dim: %d }' % m.axis(1))
     m.layer('ShuffleChannel', ['both'], ['mixed'], 'shuffle_channel_param { group: 3 }')
-    m.layer('Reverse', ['mixed'], ['out'], 'reverse_param { axis: -1 }')
+    m.layer('Reverse', ['mixed'], ['out'], 'reverse_param { axis: %d }' % (-2 if m.nhwc else -1))
     both = torch.cat([F.interpolate(coarse, scale_factor=2, mode='nearest') * 0.5, fine], 1)
     m.expected = {'out': torch.flip(F.channel_shuffle(both, 3), [-1])}
 
@@ -128,11 +137,12 @@ def main():
     a = ap.parse_args()
     rng = np.random.default_rng(11)
     cases = []
-    for build in (yolo, ssd, pyramid, two_towers):
-        for n in (1, 3, 64):
-            m = Model('%s_%d' % (build.__name__, n), rng)
-            build(m, n)
-            cases.append(m.to_json())
+    for nhwc in (False, True):
+        for build in (yolo, ssd, pyramid, two_towers):
+            for n in (1, 3, 64):
+                m = Model('%s_%s%d' % (build.__name__, 'nhwc_' if nhwc else '', n), rng, nhwc)
+                build(m, n)
+                cases.append(m.to_json())
     with open(a.out, 'w') as f:
         f.write('[\n' + ',\n'.join(json.dumps(c) for c in cases) + '\n]\n')
 

@@ -17,11 +17,17 @@ class NodeSink final : public LoweringSink {
   NodeSink(const Node& composite, Graph& graph, std::vector<Node>& nodes)
       : composite_(composite), graph_(graph), nodes_(nodes), first_(nodes.size()) {}
 
+  int inputs() const override { return static_cast<int>(composite_.inputs.size()); }
+  int outputs() const override { return static_cast<int>(composite_.outputs.size()); }
   Value Input(int i) override { return composite_.inputs[i]; }
 
   Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
             absl::Span<const Value> inputs) override {
-    const ValueId output = graph_.AddValue({.name = absl::StrCat(composite_.name, "/", suffix)});
+    return AddShared(suffix, std::move(primitive), inputs, 1)[0];
+  }
+
+  std::vector<Value> AddShared(absl::string_view suffix, std::shared_ptr<const Layer> primitive,
+                               absl::Span<const Value> inputs, int outputs) override {
     Node node{.file_index = composite_.file_index,
               .name = absl::StrCat(composite_.name, "/", suffix),
               .type = composite_.type,
@@ -31,9 +37,10 @@ class NodeSink final : public LoweringSink {
       node.function = absl::StrCat(composite_.function, "/", nodes_.size() - first_);
     }
     node.inputs.assign(inputs.begin(), inputs.end());
-    node.outputs.push_back(output);
+    for (int i = 0; i < outputs; ++i) node.outputs.push_back(graph_.AddValue({.name = node.name}));
+    std::vector<Value> values(node.outputs.begin(), node.outputs.end());
     nodes_.push_back(std::move(node));
-    return output;
+    return values;
   }
 
   void Output(int i, Value value) override { outputs_.push_back({i, value}); }

@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/layers/nhwc.h"
 #include "engine/layers/registry.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
@@ -112,6 +113,10 @@ class Builder {
                                .trunc_all = options_.trunc_all,
                                .more_types = options_.layer_types};
     ASSIGN_OR_RETURN(node.layer, ParseLayer(context));
+    if (options_.nhwc && type->image_inputs != 0) {
+      node.layer = MakeNhwc(*type, std::move(node.layer));
+      node.composite = true;
+    }
     node.function = FunctionOf(param, weights_[index]);
     for (const std::string& notice : notices) {
       notices_.push_back(absl::StrCat(LayerLabel(index, param.name(), param.type()), ": ", notice));

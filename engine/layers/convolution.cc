@@ -166,6 +166,9 @@ constexpr LayerType kTypes[] = {
      .weights = {1, 2},
      .param_field = ulf::LayerParameter::kConvolutionParamFieldNumber,
      .parse = &ConvolutionLayer::Parse,
+     .image_inputs = 1,
+     .image_outputs = 1,
+     .kernel_weight = true,
      .doc = {.formula = "y[n, o, i, j] = bias[o] + sum over c, u, v of x[n, c, i*stride + "
                         "u*dilation - pad, j*stride + v*dilation - pad] * weight[o, c, u, v]",
              .inputs = "x [rows, channels, height, width] float32",

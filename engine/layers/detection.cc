@@ -554,6 +554,8 @@ constexpr LayerType kTypes[] = {
      .param_field = ulf::LayerParameter::kNormParamFieldNumber,
      .parse = &Normalize::Parse,
      .aliases = "Normalize",
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula = "y = x / sqrt(sum of x^2 + eps) * scale; the sum over channels at each "
                         "place, or over the row",
              .inputs = "x [rows, channels, height, width] float32",
@@ -569,6 +571,8 @@ constexpr LayerType kTypes[] = {
      .param_field = ulf::LayerParameter::kYoloParamFieldNumber,
      .parse = &Yolo::Parse,
      .aliases = "Yolo",
+     .image_inputs = 1,
+     .image_outputs = 7,
      .doc = {.formula = "sigmoid of x, y, objectness and classes of each box; V2 with softmax: "
                         "softmax over the classes",
              .inputs = "x [rows, boxes*(coords + 1 + classes), height, width] float32",
@@ -582,6 +586,7 @@ constexpr LayerType kTypes[] = {
      .param_field = ulf::LayerParameter::kPriorBoxParamFieldNumber,
      .parse = &PriorBox::Parse,
      .aliases = "PriorBox",
+     .image_inputs = 3,
      .doc =
          {.formula = "boxes (xmin, ymin, xmax, ymax) of each place for each size and aspect ratio, "
                      "then their variances",

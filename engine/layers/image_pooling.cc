@@ -228,6 +228,8 @@ constexpr LayerType kTypes[] = {
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kPoolingParamFieldNumber,
      .parse = &Pooling::Parse,
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula = "y = the maximum (pool: AVE: the mean) of each window",
              .inputs = "x [rows, channels, height, width] float32",
              .source = "MaxPoolingLayer of the layer framework; torch.nn.MaxPool2d, AvgPool2d",

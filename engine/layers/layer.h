@@ -65,12 +65,19 @@ class LoweringSink {
  public:
   using Value = int;
   virtual ~LoweringSink() = default;
+  // How many inputs and outputs the layer being lowered has.
+  virtual int inputs() const = 0;
+  virtual int outputs() const = 0;
   // Input i of the layer being lowered.
   virtual Value Input(int i) = 0;
   // Adds a primitive layer with one output.  `suffix` is appended to the composite layer's name in
   // messages.
   virtual Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
                     absl::Span<const Value> inputs) = 0;
+  // The same for a layer with any number of outputs that others may hold, too.
+  virtual std::vector<Value> AddShared(absl::string_view suffix,
+                                       std::shared_ptr<const Layer> primitive,
+                                       absl::Span<const Value> inputs, int outputs) = 0;
   // Output i of the layer being lowered.
   virtual void Output(int i, Value value) = 0;
 };
@@ -167,6 +174,11 @@ struct LayerType {
   absl::string_view aliases = "";
   int other_param_field = 0;  // A second *_param message that it may carry; 0: none.
   bool decomposable = false;  // Not composite, but Lower gives the same result from other layers.
+  // Inputs and outputs that are images [rows, channels, height, width]: bit i for input (output) i.
+  // In a model of layout NHWC these are transposed on the way.  Primitive types only.
+  uint32_t image_inputs = 0, image_outputs = 0;
+  // Weight 0 is a kernel over images, [num_output, channels / group, kernel_h, kernel_w].
+  bool kernel_weight = false;
   LayerDoc doc;
 };
 

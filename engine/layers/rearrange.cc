@@ -94,6 +94,9 @@ class Transpose final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new TransposeKernel(perm_));
   }
+  Semantics semantics() const override {
+    return {.op = Semantics::Op::kTranspose, .perm = perm_};
+  }
   std::string Describe() const override {
     return absl::StrCat("perm=[", absl::StrJoin(perm_, ", "), "]");
   }
@@ -478,6 +481,8 @@ constexpr LayerType kTypes[] = {
      .parse = &Reorg::Parse,
      .aliases = "Reorg PassThrough",
      .decomposable = true,
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula =
                  "y[n, (i*s + j)*C + c, h, w] = x[n, c, h*s + i, w*s + j]; reverse: the inverse",
              .inputs = "x [rows, channels, height, width] float32",
@@ -492,6 +497,8 @@ constexpr LayerType kTypes[] = {
      .parse = &ShuffleChannel::Parse,
      .aliases = "ShuffleChannel",
      .decomposable = true,
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula = "y[n, j*group + i] = x[n, i*(c / group) + j]",
              .inputs = "x [rows, channels, ...], any type",
              .source = "ShuffleChannel of the extension operators; torch.nn.ChannelShuffle",

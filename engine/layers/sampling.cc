@@ -470,6 +470,8 @@ constexpr LayerType kTypes[] = {
      .param_field = ulf::LayerParameter::kRoiAlignParamFieldNumber,
      .parse = &RoiAlign::Parse,
      .aliases = "ROIAlign",
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula =
                  "the mean of bilinear samples in each of pooled_h x pooled_w cells of a region",
              .inputs = "features [n, channels, height, width] float32\nregions [r, 5] float32: row "
@@ -486,6 +488,8 @@ constexpr LayerType kTypes[] = {
      .parse = &SpatialTransformer::Parse,
      .aliases = "SpatialTransformer SpatialTransform",
      .other_param_field = ulf::LayerParameter::kStParamFieldNumber,
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula = "y at (i, j) = x at theta * (i/h*2 - 1, j/w*2 - 1, 1), bilinear, "
                         "border_value outside",
              .inputs = "x [rows, channels, height, width] float32\ntheta [rows, 6], or its "

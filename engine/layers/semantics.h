@@ -48,6 +48,7 @@ struct Semantics {
     kMultiply,
     kDivide,
     kWhere,
+    kTranspose,  // perm.
     kBatchDot,  // transpose_a, transpose_b.
     kEmbedding,
     kFusedFc,  // fused_fc.
@@ -66,6 +67,7 @@ struct Semantics {
   const CyclicParams* params = nullptr;
   float eps = 0;
   std::vector<Piece> pieces;
+  std::vector<int> perm;    // Axis perm[k] of the input becomes axis k.
   bool contiguous = false;  // kSlice: the pieces follow one another in a row of the output.
   absl::Span<const float> constant;
   const FusedFcOptions* fused_fc = nullptr;

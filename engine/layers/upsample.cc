@@ -106,6 +106,8 @@ constexpr LayerType kTypes[] = {
      .param_field = ulf::LayerParameter::kUpsampleParamFieldNumber,
      .parse = &Upsample::Parse,
      .aliases = "Upsample",
+     .image_inputs = 1,
+     .image_outputs = 1,
      .doc = {.formula = "y[n, c, h, w] = scale * x[n, c, h / stride_h, w / stride_w], rounded down",
              .inputs = "x [rows, channels, height, width] float32",
              .source = "Upsample of the extension operators",

@@ -12,11 +12,14 @@
 #include "engine/graph/passes.h"
 #include "engine/graph/passes/double_layers.h"
 #include "engine/graph/ulf_loader.h"
+#include "engine/layers/nhwc.h"
+#include "engine/layers/registry.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/resources.h"
 #include "engine/status_macros.h"
 #include "engine/weights/digest.h"
+#include "engine/weights/file.h"
 #include "proto/embedding.pb.h"
 
 namespace ulfd::engine {
@@ -204,6 +207,26 @@ absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo&
   return absl::OkStatus();
 }
 
+// Brings the kernels over images, of a model of layout NHWC, into the order that layers want.
+absl::Status KernelsFromHwio(const ulf::NetParameter& net,
+                             absl::Span<const LayerType* const> more_types,
+                             std::vector<std::vector<Weight>>& weights,
+                             std::vector<std::vector<float>>& kernels) {
+  kernels.reserve(net.layer_params_size());  // Their data must stay where it is.
+  for (int i = 0; i < net.layer_params_size(); ++i) {
+    const ulf::LayerParameter& param = net.layer_params(i);
+    if (param.type() == "input_layer" || weights[i].empty()) continue;
+    Notices ignored;
+    const auto type = FindLayerType(param.type(), ignored, more_types);
+    if (!type.ok() || !(*type)->kernel_weight) continue;  // BuildGraph says what is unknown.
+    kernels.emplace_back();
+    absl::StatusOr<Weight> kernel = KernelFromHwio(weights[i][0], kernels.back());
+    RETURN_IF_ERROR(Annotate(kernel.status(), LayerLabel(i, param.name(), param.type())));
+    weights[i][0] = *std::move(kernel);
+  }
+  return absl::OkStatus();
+}
+
 // Adds the optimised plan.  Returns why there is none, or "".
 std::string OptimisePlan(const PassOptions& options, Executable& executable, ModelInfo& info) {
   const Plan& plan = *executable.plan;
@@ -259,13 +282,19 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   info.weights_file = directory.weights_path;
   info.weights_format = model->weights->format();
   info.weight_bytes = model->weights->bytes();
-  ASSIGN_OR_RETURN(const std::vector<std::vector<Weight>> weights,
+  ASSIGN_OR_RETURN(std::vector<std::vector<Weight>> weights,
                    Because(LoadReason::kWeights, model->weights->Match(net)));
+  const bool nhwc = directory.manifest.layout() == pb::LAYOUT_NHWC;
+  if (nhwc) {
+    RETURN_IF_ERROR(WithLoadReason(
+        KernelsFromHwio(net, options.layer_types, weights, model->kernels), LoadReason::kWeights));
+  }
 
   FileResources resources(directory, hasher);
   GraphOptions graph_options{
       .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
       .trunc_all = directory.manifest.trunc_all(),
+      .nhwc = nhwc,
       .layer_types = options.layer_types};
   graph_options.outputs.assign(directory.manifest.outputs().begin(),
                                directory.manifest.outputs().end());

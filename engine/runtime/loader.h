@@ -18,6 +18,7 @@ namespace ulfd::engine {
 struct LoadedModel {
   ModelInfo info;
   std::unique_ptr<const WeightFile> weights;
+  std::vector<std::vector<float>> kernels;  // Of a model of layout NHWC, as layers want them.
   std::vector<std::unique_ptr<const EmbeddingTable>> tables;
   Executable executable;
 };

@@ -162,10 +162,19 @@ absl::StatusOr<std::vector<OwnedTensor>> RunPrimitive(const Layer& layer,
 // Runs the primitives of a composite layer as it adds them.
 class RunningSink final : public engine::LoweringSink {
  public:
-  explicit RunningSink(std::vector<Tensor> inputs) : values_(std::move(inputs)) {}
+  RunningSink(std::vector<Tensor> inputs, int outputs)
+      : inputs_(static_cast<int>(inputs.size())),
+        output_count_(outputs),
+        values_(std::move(inputs)) {}
+  int inputs() const override { return inputs_; }
+  int outputs() const override { return output_count_; }
   Value Input(int i) override { return i; }
   Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
             absl::Span<const Value> inputs) override {
+    return AddShared(suffix, std::move(primitive), inputs, 1)[0];
+  }
+  std::vector<Value> AddShared(absl::string_view suffix, std::shared_ptr<const Layer> primitive,
+                               absl::Span<const Value> inputs, int outputs) override {
     std::vector<Tensor> in;
     for (Value v : inputs) in.push_back(values_[v]);
     auto made = RunPrimitive(*primitive, in, 0);
@@ -173,12 +182,16 @@ class RunningSink final : public engine::LoweringSink {
       status_.Update(
           absl::Status(made.status().code(), absl::StrCat(suffix, ": ", made.status().message())));
       values_.push_back(Tensor{});
-      return static_cast<Value>(values_.size()) - 1;
+      return std::vector<Value>(outputs, static_cast<Value>(values_.size()) - 1);
     }
-    made_.push_back(std::make_unique<OwnedTensor>(std::move((*made)[0])));
-    values_.push_back(made_.back()->tensor);
-    values_.back().data = made_.back()->memory.data();
-    return static_cast<Value>(values_.size()) - 1;
+    std::vector<Value> added;
+    for (OwnedTensor& output : *made) {
+      made_.push_back(std::make_unique<OwnedTensor>(std::move(output)));
+      values_.push_back(made_.back()->tensor);
+      values_.back().data = made_.back()->memory.data();
+      added.push_back(static_cast<Value>(values_.size()) - 1);
+    }
+    return added;
   }
   void Output(int i, Value value) override { outputs_[i] = value; }
 
@@ -198,6 +211,7 @@ class RunningSink final : public engine::LoweringSink {
   }
 
  private:
+  const int inputs_, output_count_;
   std::vector<Tensor> values_;
   std::vector<std::unique_ptr<OwnedTensor>> made_;
   std::map<int, Value> outputs_;
@@ -258,7 +272,7 @@ absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement
     return outcome;
   }
   ASSIGN_OR_RETURN(const TensorSpecs whole, layer->Infer(ConcreteSpecs(inputs)));
-  RunningSink sink(inputs);
+  RunningSink sink(inputs, static_cast<int>(whole.size()));
   RETURN_IF_ERROR(layer->Lower(sink));
   ASSIGN_OR_RETURN(outcome.outputs, sink.Take());
   for (size_t i = 0; i < whole.size(); ++i) {

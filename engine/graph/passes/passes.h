@@ -17,6 +17,9 @@ absl::Status FoldConstants(GraphEditor& editor);
 // Drops nodes whose output equals an input bit for bit; a reshape reads past a reshape, an
 // elementwise layer past a broadcast.
 absl::Status DropIdentities(GraphEditor& editor);
+// Composes transpositions and moves them behind elementwise and concat layers, until they meet their
+// inverse.
+absl::Status MoveTransposes(GraphEditor& editor);
 // Merges nodes of equal function and inputs.
 absl::Status MergeCommonSubexpressions(GraphEditor& editor);
 // add, sub, multiply, div with constants and bn, one after the other -> one bn_layer.

@@ -1,0 +1,136 @@
+// Drops transpositions that undo each other, also with elementwise layers and concat in between.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/graph/passes/passes.h"
+#include "engine/layers/rearrange.h"
+#include "engine/layers/shape.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::engine {
+namespace {
+
+using Op = Semantics::Op;
+using Perm = std::vector<int>;
+
+bool IsTranspose(const GraphEditor& editor, int index) {
+  return index >= 0 && editor.semantics(index).op == Op::kTranspose;
+}
+
+// Two transpositions in a row are one.
+absl::Status Compose(GraphEditor& editor, int first, int second, bool& done) {
+  const Perm& p = editor.semantics(first).perm;
+  const Perm& q = editor.semantics(second).perm;
+  Perm perm;
+  for (int axis : q) perm.push_back(p[axis]);
+  const Node& node = editor.node(second);
+  const ValueId input = editor.node(first).inputs[0], output = node.outputs[0];
+  if (std::is_sorted(perm.begin(), perm.end())) {
+    if (editor.IsOutput(output)) return absl::OkStatus();  // It must be written in any case.
+    done = true;
+    return editor.Redirect(output, input,
+                           absl::StrCat(node.Label(), " undoes ", editor.node(first).Label()));
+  }
+  done = true;
+  std::string text =
+      absl::StrCat(editor.node(first).Label(), " and ", node.Label(), " become one transposition");
+  Node composed =
+      editor.NewNode(second, "", node.type, MakeTranspose(std::move(perm)), {input}, {output});
+  return editor.Replace({first, second}, second, {std::move(composed)}, std::move(text));
+}
+
+// The same transposition of the same value, made before.
+absl::Status ReadTwin(GraphEditor& editor, int index, bool& done) {
+  const Node& node = editor.node(index);
+  if (editor.IsOutput(node.outputs[0])) return absl::OkStatus();
+  for (int other : editor.Readers(node.inputs[0])) {
+    if (other >= index) break;
+    if (!IsTranspose(editor, other)) continue;
+    if (editor.semantics(other).perm != editor.semantics(index).perm) continue;
+    done = true;
+    return editor.Redirect(node.outputs[0], editor.node(other).outputs[0],
+                           absl::StrCat(node.Label(), " is ", editor.node(other).Label()));
+  }
+  return absl::OkStatus();
+}
+
+// Whether the layer works element by element, wherever the elements are.
+bool Elementwise(const GraphEditor& editor, int index) {
+  switch (editor.semantics(index).op) {
+    case Op::kRelu:
+    case Op::kSigmoid:
+    case Op::kTanh:
+      return true;
+    case Op::kAdd:
+    case Op::kSubtract:
+    case Op::kMultiply:
+    case Op::kDivide: {
+      const std::vector<ValueId>& in = editor.node(index).inputs;
+      return std::all_of(in.begin(), in.end(),
+                         [&](ValueId id) { return editor.shape(id) == editor.shape(in[0]); });
+    }
+    default:
+      return false;
+  }
+}
+
+// Puts the transpositions of all inputs of a layer, if they are the same one and nothing else reads
+// them, behind it.
+absl::Status MoveBehind(GraphEditor& editor, int index, bool& done) {
+  const bool concat = editor.semantics(index).op == Op::kConcat;
+  if (!concat && !Elementwise(editor, index)) return absl::OkStatus();
+  const Node& node = editor.node(index);
+  std::vector<int> replaced;
+  std::vector<ValueId> inputs;
+  for (ValueId input : node.inputs) {
+    const int before = editor.Producer(input);
+    if (!IsTranspose(editor, before) || editor.OnlyReader(input) != index) return absl::OkStatus();
+    if (!replaced.empty() && editor.semantics(before).perm != editor.semantics(replaced[0]).perm) {
+      return absl::OkStatus();
+    }
+    replaced.push_back(before);
+    inputs.push_back(editor.node(before).inputs[0]);
+  }
+  done = true;
+  const Perm perm = editor.semantics(replaced[0]).perm;
+  replaced.push_back(index);
+  std::string text = absl::StrCat(node.Label(), " comes before its transposition");
+  const std::shared_ptr<const Layer> layer =
+      concat ? std::shared_ptr<const Layer>(MakeConcat(perm[editor.semantics(index).axis]))
+             : node.layer;
+  const ValueId output = node.outputs[0];
+  const ValueId inner = editor.NewValue(absl::StrCat(node.name, "/before"));
+  const std::string type = node.type;
+  std::vector<Node> added;
+  added.push_back(editor.NewNode(index, "", type, layer, std::move(inputs), {inner}));
+  added.push_back(editor.NewNode(index, "transpose", type, MakeTranspose(perm), {inner}, {output}));
+  return editor.Replace(replaced, index, std::move(added), std::move(text));
+}
+
+}  // namespace
+
+absl::Status MoveTransposes(GraphEditor& editor) {
+  for (int i = 0; i < editor.size();) {
+    bool done = false;
+    if (IsTranspose(editor, i)) {
+      const int before = editor.Producer(editor.node(i).inputs[0]);
+      if (IsTranspose(editor, before)) {
+        RETURN_IF_ERROR(Compose(editor, before, i, done));
+      } else {
+        RETURN_IF_ERROR(ReadTwin(editor, i, done));
+      }
+    } else {
+      RETURN_IF_ERROR(MoveBehind(editor, i, done));
+    }
+    // Positions have changed; what was looked at already is only worth a look again from the start
+    // of what reads the change, which stands behind it.
+    i = done ? std::max(0, i - 2) : i + 1;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine
