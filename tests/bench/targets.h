@@ -54,6 +54,7 @@ absl::Status MeasureMlp(TargetContext& context, const std::string& row, int64_t 
 absl::Status MeasureUserColumns(TargetContext& context, const std::string& row);
 absl::Status MeasureTdm(TargetContext& context, const std::string& row);
 absl::Status MeasureGemmShare(TargetContext& context, const std::string& row);
+absl::Status MeasureCores(TargetContext& context, const std::string& row);
 absl::Status MeasureLinear(TargetContext& context, const std::string& row);
 absl::Status MeasureLookups(TargetContext& context, const std::string& row);
 absl::Status MeasureLoad(TargetContext& context, const std::string& row);
