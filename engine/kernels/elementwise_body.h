@@ -14,6 +14,7 @@ template <class Fn>
 [[gnu::always_inline]] inline void Map(const float* x, float* y, int64_t n, Fn fn) {
   const int64_t full = n / Vec::kLanes * Vec::kLanes;
   int64_t i = 0;
+  for (; i + Four::kLanes <= full; i += Four::kLanes) fn(Four::Load(x + i)).Store(y + i);
   for (; i + Two::kLanes <= full; i += Two::kLanes) fn(Two::Load(x + i)).Store(y + i);
   if (i < full) fn(Vec::Load(x + i)).Store(y + i);
   if (full == n) return;

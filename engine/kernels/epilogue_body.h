@@ -19,6 +19,26 @@ template <Activation::Kind kKind, bool kAffine, class T, class LoadFn>
   return Activate<kKind>(e.activation, x, column, load);
 }
 
+// The columns [j, j + T::kLanes) of two rows, and of one.
+template <Activation::Kind kKind, bool kAffine, class T>
+[[gnu::always_inline]] inline void FinishPair(const Epilogue& e, const float* x, int64_t x_stride,
+                                              float* y, int64_t y_stride, int64_t column) {
+  const auto load = [](const float* p) {
+    const T t = T::Load(p);
+    return Pair<T>{t, t};
+  };
+  const Pair<T> done =
+      FinishVector<kKind, kAffine>(e, Pair<T>{T::Load(x), T::Load(x + x_stride)}, column, load);
+  done.a.Store(y);
+  done.b.Store(y + y_stride);
+}
+template <Activation::Kind kKind, bool kAffine, class T>
+[[gnu::always_inline]] inline void FinishOne(const Epilogue& e, const float* x, float* y,
+                                             int64_t column) {
+  const auto load = [](const float* p) { return T::Load(p); };
+  FinishVector<kKind, kAffine>(e, T::Load(x), column, load).Store(y);
+}
+
 // y = epilogue(x) for rows of n columns, the first of which is `column` to the parameters.  y may
 // be x.
 template <Activation::Kind kKind, bool kAffine>
@@ -26,19 +46,32 @@ void FinishRows(const Epilogue& e, const float* x, int64_t x_stride, float* y, i
                 int64_t rows, int64_t column, int64_t n) {
   const int64_t full = n / Vec::kLanes * Vec::kLanes;
   const Vec::Mask mask = Vec::MaskOf(n - full);
-  const auto load = [](const float* p) { return Vec::Load(p); };
-  const auto load_two = [](const float* p) { return Two::Load(p); };
   const auto load_tail = [mask](const float* p) { return Vec::LoadMasked(p, mask); };
-  for (int64_t r = 0; r < rows; ++r, x += x_stride, y += y_stride) {
+  const auto tail = [&](const float* from, float* to) {
+    FinishVector<kKind, kAffine>(e, Vec::LoadMasked(from + full, mask), column + full, load_tail)
+        .StoreMasked(to + full, mask);
+  };
+  int64_t r = 0;
+  for (; r + 2 <= rows; r += 2, x += 2 * x_stride, y += 2 * y_stride) {
     int64_t j = 0;
     for (; j + Two::kLanes <= full; j += Two::kLanes) {
-      FinishVector<kKind, kAffine>(e, Two::Load(x + j), column + j, load_two).Store(y + j);
+      FinishPair<kKind, kAffine, Two>(e, x + j, x_stride, y + j, y_stride, column + j);
     }
-    if (j < full) FinishVector<kKind, kAffine>(e, Vec::Load(x + j), column + j, load).Store(y + j);
+    if (j < full) FinishPair<kKind, kAffine, Vec>(e, x + j, x_stride, y + j, y_stride, column + j);
     if (full == n) continue;
-    FinishVector<kKind, kAffine>(e, Vec::LoadMasked(x + full, mask), column + full, load_tail)
-        .StoreMasked(y + full, mask);
+    tail(x, y);
+    tail(x + x_stride, y + y_stride);
   }
+  if (r == rows) return;
+  int64_t j = 0;
+  for (; j + Four::kLanes <= full; j += Four::kLanes) {
+    FinishOne<kKind, kAffine, Four>(e, x + j, y + j, column + j);
+  }
+  for (; j + Two::kLanes <= full; j += Two::kLanes) {
+    FinishOne<kKind, kAffine, Two>(e, x + j, y + j, column + j);
+  }
+  if (j < full) FinishOne<kKind, kAffine, Vec>(e, x + j, y + j, column + j);
+  if (full < n) tail(x, y);
 }
 
 using FinishFn = void(const Epilogue&, const float*, int64_t, float*, int64_t, int64_t, int64_t,

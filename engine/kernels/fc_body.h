@@ -27,9 +27,18 @@ inline const float* InitRow(const FcArgs& a, int64_t r) {
   return a.init + row * a.init_stride;
 }
 
+// Where a pass reads x: blocks side by side, the first of them at column `first_k` of x, from row
+// `first_row` on.
+struct Left {
+  const FcBlock* blocks;
+  int64_t count;
+  int64_t first_row, first_k;
+};
+
 // One pass over some rows, columns and part of k.
 struct Pass {
   const FcArgs* args;
+  Left left;
   bool rectify;      // The activation is relu or prelu, and there is no affine.
   FinishFn* finish;  // Otherwise the rest of the epilogue; null: none.
   int64_t k_begin, k_end;
@@ -156,7 +165,6 @@ template <int kRows, int kVecs>
 // Rows [row, row + kRows).
 template <int kRows, int kVecs, LastVec kLast>
 void Tile(const Pass& pass, int64_t row) {
-  const FcArgs& a = *pass.args;
   const Vec::Mask mask = Vec::MaskOf(pass.width - (kVecs - 1) * Vec::kLanes);
   Vec acc[kRows][kVecs];
   Begin(pass, row, mask, acc);
@@ -166,15 +174,18 @@ void Tile(const Pass& pass, int64_t row) {
     b[p] = pass.panels[p];
     steps[p] = pass.steps[p];
   }
-  int64_t k = 0;  // Of the block's first column.
-  for (int64_t i = 0; i < a.block_count && k < pass.k_end; k += a.blocks[i].k, ++i) {
-    const FcBlock& block = a.blocks[i];
+  const Left& left = pass.left;
+  int64_t k = left.first_k;  // Of the block's first column.
+  for (int64_t i = 0; i < left.count && k < pass.k_end; k += left.blocks[i].k, ++i) {
+    const FcBlock& block = left.blocks[i];
     const int64_t from = pass.k_begin > k ? pass.k_begin - k : 0;
     const int64_t to = Least(block.k, pass.k_end - k);
     if (from >= to) continue;
     const float* x[kRows];
 #pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) x[r] = block.x + (row + r) * block.stride + from;
+    for (int r = 0; r < kRows; ++r) {
+      x[r] = block.x + (row - left.first_row + r) * block.stride + from;
+    }
     Accumulate<kRows, kVecs, kLast>(x, to - from, b, steps, mask, acc);
   }
   End(pass, row, mask, acc);
@@ -247,18 +258,70 @@ inline void SetColumns(const MatrixView& w, int64_t column, int vecs, Pass& pass
   pass.last_is_masked = in_tail && !w.padded && pass.width % Vec::kLanes != 0;
 }
 
-void FcPanels(const FcArgs& a) {
-  constexpr int64_t kPart = 320;              // Of k, so that a panel's part stays in L1.
-  constexpr int64_t kLeftFloats = 32 * 1024;  // Of x, so that it stays in L2.
-  constexpr int64_t kSmallRight = 4 * 1024;   // Floats of w that stay in L1 as a whole.
+constexpr int64_t kPart = 320;              // Of k, so that a panel's part stays in L1.
+constexpr int64_t kLeftFloats = 32 * 1024;  // Of x, so that it stays in L2.
+
+// A part of x, rows [row, end) and columns [k_begin, k_end), with rows that are not a multiple of
+// 1 KB apart.
+struct LeftCopy {
+  // Rows this far apart fall into the same few sets of the first-level cache and evict each other,
+  // and what of w is there.
+  static constexpr int64_t kBadStride = 256;
+  static constexpr int64_t kGap = 16;
+  static constexpr int64_t kFloats = 48 * 1024;
+
+  static int64_t StrideOf(int64_t k) {
+    const int64_t stride = k / kGap * kGap + kGap;
+    return stride % kBadStride == 0 ? stride + kGap : stride;
+  }
+  // How many rows fit.
+  static int64_t MaxRows(int64_t k) { return kFloats / StrideOf(k); }
+
+  static bool Wanted(const FcArgs& a) {
+    if (a.rows < 24 || a.w.n < 8 * Vec::kLanes) return false;  // Not read often enough.
+    for (int64_t i = 0; i < a.block_count; ++i) {
+      if (a.blocks[i].stride != 0 && a.blocks[i].stride % kBadStride == 0) return true;
+    }
+    return false;
+  }
+
+  Left Take(const FcArgs& a, int64_t row, int64_t end, int64_t k_begin, int64_t k_end) {
+    block.x = floats;
+    block.k = k_end - k_begin;
+    block.stride = StrideOf(block.k);
+    int64_t k = 0;
+    float* to = floats;
+    for (int64_t i = 0; i < a.block_count && k < k_end; k += a.blocks[i].k, ++i) {
+      const FcBlock& from = a.blocks[i];
+      const int64_t first = k_begin > k ? k_begin - k : 0;
+      const int64_t count = Least(from.k, k_end - k) - first;
+      if (count <= 0) continue;
+      for (int64_t r = row; r < end; ++r) {
+        __builtin_memcpy(to + (r - row) * block.stride, from.x + r * from.stride + first,
+                         sizeof(float) * count);
+      }
+      to += count;
+    }
+    return {&block, 1, row, k_begin};
+  }
+
+  FcBlock block;
+  alignas(64) float floats[kFloats];
+};
+
+void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
+  constexpr int64_t kSmallRight = 4 * 1024;  // Floats of w that stay in L1 as a whole.
   constexpr int64_t kMainRows = MaxRows(2);
   const int64_t parts = a.rows <= kMainRows ? 1 : (a.w.k + kPart - 1) / kPart;
   const int64_t part = parts <= 1 ? a.w.k : (a.w.k + parts - 1) / parts;
   int64_t chunk = kLeftFloats / (part > 0 ? part : 1) / 12 * 12;
   if (a.w.k * a.w.n <= kSmallRight) chunk = 24;
   if (chunk < 48 && chunk != 24) chunk = 48;
+  // The last chunk may be half as long again.
+  if (copy != nullptr) chunk = Least(chunk, LeftCopy::MaxRows(part) * 2 / 3 / 12 * 12);
   Pass pass;
   pass.args = &a;
+  pass.left = {a.blocks, a.block_count, 0, 0};
   using Kind = Activation::Kind;
   const Kind kind = a.epilogue.activation.kind;
   const bool rectify =
@@ -269,6 +332,7 @@ void FcPanels(const FcArgs& a) {
     for (int64_t k = 0; k == 0 || k < a.w.k; k += part) {
       pass.k_begin = k;
       pass.k_end = Least(k + part, a.w.k);
+      if (copy != nullptr) pass.left = copy->Take(a, row, end, pass.k_begin, pass.k_end);
       pass.rectify = pass.k_end == a.w.k && rectify;
       pass.finish = pass.k_end == a.w.k ? finish : nullptr;
       for (int64_t column = 0; column < a.w.n;) {
@@ -281,6 +345,16 @@ void FcPanels(const FcArgs& a) {
     }
     if (end == a.rows) break;
   }
+}
+
+[[gnu::noinline]] void FcPanelsFromCopy(const FcArgs& a) {
+  LeftCopy copy;
+  FcPanelsFrom(a, &copy);
+}
+
+void FcPanels(const FcArgs& a) {
+  if (LeftCopy::Wanted(a)) return FcPanelsFromCopy(a);
+  FcPanelsFrom(a, nullptr);
 }
 
 // ------------------------------------------------------------------------------------- columns

@@ -10,38 +10,54 @@ namespace {
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Two vectors, whose operations alternate: a function of one vector is a chain of operations that
-// wait for each other, and two such chains side by side keep the machine busy.  All functions below
-// take either.
-struct Two {
-  static constexpr int kLanes = 2 * Vec::kLanes;
-  Vec a, b;
+// Several vectors, whose operations alternate: a function of one vector is a chain of operations that
+// wait for each other, and chains side by side keep the machine busy.  Four are better than two: with
+// two, what waits fills the scheduler before enough chains are under way.  All functions below take
+// one, two or four.
+template <class Half>
+struct Pair {
+  static constexpr int kLanes = 2 * Half::kLanes;
+  Half a, b;
 
-  static Two Set(float x) { return {Vec::Set(x), Vec::Set(x)}; }
-  static Two Load(const float* p) { return {Vec::Load(p), Vec::Load(p + Vec::kLanes)}; }
-  void Store(float* p) const {
+  [[gnu::always_inline]] static Pair Set(float x) { return {Half::Set(x), Half::Set(x)}; }
+  [[gnu::always_inline]] static Pair Load(const float* p) {
+    return {Half::Load(p), Half::Load(p + Half::kLanes)};
+  }
+  [[gnu::always_inline]] void Store(float* p) const {
     a.Store(p);
-    b.Store(p + Vec::kLanes);
+    b.Store(p + Half::kLanes);
   }
-  friend Two operator+(Two x, Two y) { return {x.a + y.a, x.b + y.b}; }
-  friend Two operator-(Two x, Two y) { return {x.a - y.a, x.b - y.b}; }
-  friend Two operator*(Two x, Two y) { return {x.a * y.a, x.b * y.b}; }
-  friend Two operator/(Two x, Two y) { return {x.a / y.a, x.b / y.b}; }
-  static Two Fma(Two x, Two y, Two z) { return {Vec::Fma(x.a, y.a, z.a), Vec::Fma(x.b, y.b, z.b)}; }
-  static Two Fnma(Two x, Two y, Two z) {
-    return {Vec::Fnma(x.a, y.a, z.a), Vec::Fnma(x.b, y.b, z.b)};
+  [[gnu::always_inline]] friend Pair operator+(Pair x, Pair y) { return {x.a + y.a, x.b + y.b}; }
+  [[gnu::always_inline]] friend Pair operator-(Pair x, Pair y) { return {x.a - y.a, x.b - y.b}; }
+  [[gnu::always_inline]] friend Pair operator*(Pair x, Pair y) { return {x.a * y.a, x.b * y.b}; }
+  [[gnu::always_inline]] friend Pair operator/(Pair x, Pair y) { return {x.a / y.a, x.b / y.b}; }
+  [[gnu::always_inline]] static Pair Fma(Pair x, Pair y, Pair z) {
+    return {Half::Fma(x.a, y.a, z.a), Half::Fma(x.b, y.b, z.b)};
   }
-  static Two Max(Two x, Two y) { return {Vec::Max(x.a, y.a), Vec::Max(x.b, y.b)}; }
-  static Two Min(Two x, Two y) { return {Vec::Min(x.a, y.a), Vec::Min(x.b, y.b)}; }
-  static Two SelectGreater(Two x, Two y, Two t, Two f) {
-    return {Vec::SelectGreater(x.a, y.a, t.a, f.a), Vec::SelectGreater(x.b, y.b, t.b, f.b)};
+  [[gnu::always_inline]] static Pair Fnma(Pair x, Pair y, Pair z) {
+    return {Half::Fnma(x.a, y.a, z.a), Half::Fnma(x.b, y.b, z.b)};
   }
-  static Two Or(Two x, Two y) { return {Vec::Or(x.a, y.a), Vec::Or(x.b, y.b)}; }
-  static Two And(Two x, Two y) { return {Vec::And(x.a, y.a), Vec::And(x.b, y.b)}; }
-  static Two ShiftToExponent(Two x, Two base) {
-    return {Vec::ShiftToExponent(x.a, base.a), Vec::ShiftToExponent(x.b, base.b)};
+  [[gnu::always_inline]] static Pair Max(Pair x, Pair y) {
+    return {Half::Max(x.a, y.a), Half::Max(x.b, y.b)};
+  }
+  [[gnu::always_inline]] static Pair Min(Pair x, Pair y) {
+    return {Half::Min(x.a, y.a), Half::Min(x.b, y.b)};
+  }
+  [[gnu::always_inline]] static Pair SelectGreater(Pair x, Pair y, Pair t, Pair f) {
+    return {Half::SelectGreater(x.a, y.a, t.a, f.a), Half::SelectGreater(x.b, y.b, t.b, f.b)};
+  }
+  [[gnu::always_inline]] static Pair Or(Pair x, Pair y) {
+    return {Half::Or(x.a, y.a), Half::Or(x.b, y.b)};
+  }
+  [[gnu::always_inline]] static Pair And(Pair x, Pair y) {
+    return {Half::And(x.a, y.a), Half::And(x.b, y.b)};
+  }
+  [[gnu::always_inline]] static Pair ShiftToExponent(Pair x, Pair base) {
+    return {Half::ShiftToExponent(x.a, base.a), Half::ShiftToExponent(x.b, base.b)};
   }
 };
+using Two = Pair<Vec>;
+using Four = Pair<Two>;
 
 // exp(x) = 2^n * exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2.  Adding 1.5 * 2^23 rounds and
 // leaves n in the low bits of the sum; ln 2 is subtracted in two parts, the first of which has few

@@ -131,8 +131,9 @@ void RegisterFc() {
       {Activation::Kind::kNone, "none"},
       {Activation::Kind::kRelu, "relu"},
       {Activation::Kind::kSigmoid, "sigmoid"}};
-  const int64_t widths[][2] = {{36, 80},   {80, 40},  {40, 1}, {24, 64},    {128, 128},
-                               {306, 200}, {200, 80}, {80, 2}, {1038, 200}, {732, 512}};
+  const int64_t widths[][2] = {{36, 80},    {80, 40},   {40, 1},     {24, 64},
+                               {128, 128},  {306, 200}, {200, 80},   {80, 2},
+                               {1038, 200}, {732, 512}, {1024, 512}, {512, 256}};
   for (const auto& [kind, name] : kinds) {
     for (const auto& [k, n] : widths) {
       for (const int64_t rows : {1, 10, 16, 50, 200, 1000, 20000}) {

@@ -35,6 +35,7 @@ struct Case {
   bool transposed = false;
   bool shared_row = false;  // All blocks have one row for all.
   int64_t gap = 0;          // Of y, floats between rows.
+  int64_t x_stride = 0;     // Of all blocks; 0: their widths and a little.
 };
 
 std::string Name(const Case& c) {
@@ -61,7 +62,9 @@ struct Data {
     for (size_t i = 0; i < c.shape.k.size(); ++i) {
       const int64_t width = c.shape.k[i];
       // Rows apart by different gaps.
-      const int64_t stride = c.shared_row ? 0 : width + static_cast<int64_t>(i % 3);
+      const int64_t stride = c.shared_row     ? 0
+                             : c.x_stride > 0 ? c.x_stride
+                                              : width + static_cast<int64_t>(i % 3);
       const int64_t rows = c.shared_row ? 1 : c.shape.rows;
       x.push_back(
           std::make_unique<GuardedFloats>(rows == 0 ? 0 : (rows - 1) * stride + width, 10 + i));
@@ -197,6 +200,22 @@ TEST_P(FcTest, TallCalls) {
   Check({.shape = {2000, {36}, 80}, .kind = Kind::kSigmoid}, GetParam());
   Check({.shape = {1000, {306}, 40}, .init = InitKind::kRows}, GetParam());
   Check({.shape = {997, {80}, 1}, .kind = Kind::kSigmoid}, GetParam());
+}
+
+// Rows 1 KB or a multiple of it apart are copied first.
+TEST_P(FcTest, RowsThatFallIntoTheSameCacheSets) {
+  const std::vector<std::vector<int64_t>> widths = {{256},     {512},          {1024},
+                                                    {256, 30}, {7, 512, 0, 9}, {1300, 256, 768}};
+  for (const auto& k : widths) {
+    for (const int64_t rows : {23, 24, 131, 330}) {
+      for (const int64_t n : {64, 70}) {
+        Check({.shape = {rows, k, n}, .init = InitKind::kRow, .kind = Kind::kRelu}, GetParam());
+      }
+    }
+  }
+  // Few columns of long rows: as many rows at once as the copy has room for.
+  Check({.shape = {2000, {20, 15}, 80}, .x_stride = 256}, GetParam());
+  Check({.shape = {2000, {700}, 80}, .x_stride = 1024}, GetParam());
 }
 
 TEST_P(FcTest, Blocks) {
