@@ -560,6 +560,20 @@ def batchdot(c):
           error='input 1: int32, want float32')
 
 
+def gru_steps(x, h2h, i2h, h_bias, i_bias):
+    """Every state of a GRU whose steps all count, in float64."""
+    x, h2h, i2h, h_bias, i_bias = (a.astype(np.float64) for a in (x, h2h, i2h, h_bias, i_bias))
+    n = h2h.shape[0]
+    h, states = np.zeros((x.shape[0], n)), []
+    for t in range(x.shape[1]):
+        i, g = x[:, t] @ i2h + i_bias, h @ h2h + h_bias
+        r, z = (1 / (1 + np.exp(-(i[:, k:k + n] + g[:, k:k + n]))) for k in (0, n))
+        c = np.tanh(i[:, 2 * n:] + r * g[:, 2 * n:])
+        h = c + z * (h - c)
+        states.append(h)
+    return np.stack(states, 1)
+
+
 def gru(c):
     f = c.f
     t = 'gru_layer'
@@ -590,6 +604,16 @@ def gru(c):
           error='weight 1: shape [4, 9], want [3, 9] (i2h) like weight 0')
     c.add('gru_rejects_bias', t, [f(2, 3, 3)], weights=w(3)[:3] + [f(8)], error='weight 3: shape [8], want 9 values')
     c.add('gru_rejects_three_weights', t, [f(2, 3, 3)], weights=w(3)[:3], error='3 weights, want 4')
+    # gru_param is ours: the reference's formulas without its padding rule, and any width of x.
+    rng = np.random.default_rng(17)  # Of its own, so that other cases stay as they are.
+    for n, zeros in ((1, 2), (3, 2), (64, 1)):
+        x = f32(n, 4, 5, rng=rng)
+        x[:, :zeros] = 0
+        ws = [f32(*shape, rng=rng) for shape in ((3, 9), (5, 9), (9,), (9,))]
+        c.add('gru_leading_zeros_are_steps_%d' % n, t, [x], 'gru_param { leading_zeros: STEPS }', ws,
+              expected=gru_steps(x, *ws), source='PyTorch nn.GRU: the same cell, every step counts')
+    c.add('gru_param_rejects_width', t, [f32(2, 3, 3, rng=rng)], 'gru_param { leading_zeros: STEPS }', ws,
+          error='input 0: shape [2, 3, 3], want last dimension 5 (the rows of i2h)', ours_only=True)
 
 
 def embedding(c):

@@ -23,8 +23,9 @@ namespace {
 class GruRecurrenceKernel final : public Kernel {
  public:
   GruRecurrenceKernel(const Weight& h2h, absl::Span<const float> h_bias,
-                      absl::Span<const float> i_bias)
+                      absl::Span<const float> i_bias, bool padding)
       : n_(h2h.dims[0]),
+        padding_(padding),
         h2h_(PackedMatrix::Pack(h2h.data.data(), n_, 3 * n_, 3 * n_, 1)),
         start_(h_bias.begin(), h_bias.end()),
         candidate_bias_(i_bias.begin() + 2 * n_, i_bias.end()) {
@@ -56,7 +57,7 @@ class GruRecurrenceKernel final : public Kernel {
     float* recurrent = h + rows * n_;
     char* started = reinterpret_cast<char*>(recurrent + rows * 3 * n_);
     std::fill_n(h, rows * n_, 0.0f);
-    std::fill_n(started, rows, 0);
+    std::fill_n(started, rows, padding_ ? 0 : 1);
     const FcBlock block{h, n_, n_};
     FcCall fc;
     fc.blocks = absl::MakeConstSpan(&block, 1);
@@ -85,6 +86,7 @@ class GruRecurrenceKernel final : public Kernel {
   }
 
   const int64_t n_;
+  const bool padding_;
   const PackedMatrix h2h_;                   // [n, 3n].
   std::vector<float> start_;                 // h's biases, and those of x for reset and update.
   const std::vector<float> candidate_bias_;  // x's, of the candidate.
@@ -101,8 +103,9 @@ class GruRecurrenceKernel final : public Kernel {
 // or [steps, 3n] f32. Output  0 [batch, steps, n] (batch 1 for rank 2), every step.
 class GruRecurrence final : public Layer {
  public:
-  GruRecurrence(Weight h2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias)
-      : h2h_(std::move(h2h)), h_bias_(h_bias), i_bias_(i_bias) {}
+  GruRecurrence(Weight h2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias,
+                bool padding)
+      : h2h_(std::move(h2h)), h_bias_(h_bias), i_bias_(i_bias), padding_(padding) {}
 
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
@@ -121,13 +124,14 @@ class GruRecurrence final : public Layer {
            static_cast<double>(in[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new GruRecurrenceKernel(h2h_, h_bias_, i_bias_));
+    return std::unique_ptr<Kernel>(new GruRecurrenceKernel(h2h_, h_bias_, i_bias_, padding_));
   }
   std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
 
  private:
   const Weight h2h_;
   const absl::Span<const float> h_bias_, i_bias_;
+  const bool padding_;
 };
 
 // ---------------------------------------------------------------------------------------- gru
@@ -136,10 +140,10 @@ class GruRecurrence final : public Layer {
 // x * i2h over all steps at once, then gru_recurrence.
 // Input   0 x [batch, steps, n] or [steps, n] (one batch) f32, any level.
 // Weights 0 h2h [n, 3n], 1 i2h [n, 3n], 2 h2h bias, 3 i2h bias, 3n values each; gates in the order
-//         reset, update, candidate.
+//         reset, update, candidate.  With gru_param i2h may be [k, 3n] for x of width k.
 // Output  0 [batch, steps, n], the state after every step; level of x (unknown for rank 2: rows
 //         become steps).
-// Params  none.
+// Params  gru_param.leading_zeros: PADDING (default, above) or STEPS, which are steps like others.
 // Errors  InvalidArgument for another type or rank, an input whose width is not n, misshapen
 //         weights.
 // Source  ULF guide; x-deeplearning blaze/operator/op/gru_op.
@@ -152,7 +156,8 @@ class Gru final : public Layer {
       return BadWeight(ctx.weights, 0, "[n, 3*n] (h2h: reset, update, candidate)");
     }
     ASSIGN_OR_RETURN(Weight i2h, WantMatrix(ctx.weights, 1));
-    if (i2h.dims[0] != n || i2h.dims[1] != 3 * n) {
+    if ((i2h.dims[0] != n && !ctx.param.has_gru_param()) || i2h.dims[0] == 0 ||
+        i2h.dims[1] != 3 * n) {
       return BadWeight(ctx.weights, 1, absl::StrCat("[", n, ", ", 3 * n, "] (i2h) like weight 0"));
     }
     for (int i = 2; i < 4; ++i) {
@@ -161,15 +166,18 @@ class Gru final : public Layer {
       }
     }
     return std::unique_ptr<Layer>(
-        new Gru(std::move(h2h), std::move(i2h), ctx.weights[2].data, ctx.weights[3].data));
+        new Gru(std::move(h2h), std::move(i2h), ctx.weights[2].data, ctx.weights[3].data,
+                ctx.param.gru_param().leading_zeros() == ulf::GruParameter::PADDING));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
     RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
-    const int64_t n = h2h_.dims[0];
+    const int64_t n = h2h_.dims[0], k = i2h_.dims[0];
     TensorSpec out = in[0];
-    if (!CouldBeEqual(out.shape[out.shape.rank() - 1], Dim::Of(n))) {
-      return BadInput(0, in[0], absl::StrCat("last dimension ", n, " (the hidden width)"));
+    if (!CouldBeEqual(out.shape[out.shape.rank() - 1], Dim::Of(k))) {
+      return BadInput(0, in[0],
+                      absl::StrCat("last dimension ", k,
+                                   k == n ? " (the hidden width)" : " (the rows of i2h)"));
     }
     if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
     out.shape[2] = Dim::Of(n);
@@ -177,22 +185,30 @@ class Gru final : public Layer {
     return TensorSpecs{out};
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
-    Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(h2h_.dims[0])}), Level::kUnknown);
+    Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(i2h_.dims[0])}), Level::kUnknown);
   }
   absl::Status Lower(LoweringSink& sink) const override {
     const LoweringSink::Value pre = sink.Add("i2h", MakeInnerProduct(i2h_), {sink.Input(0)});
-    const LoweringSink::Value steps =
-        sink.Add("recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_), {pre});
+    const LoweringSink::Value steps = sink.Add(
+        "recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_, padding_), {pre});
     sink.Output(0, steps);
     return absl::OkStatus();
   }
-  std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
+  std::string Describe() const override {
+    return absl::StrCat("hidden=", h2h_.dims[0], padding_ ? "" : " leading_zeros=STEPS");
+  }
 
  private:
-  Gru(Weight h2h, Weight i2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias)
-      : h2h_(std::move(h2h)), i2h_(std::move(i2h)), h_bias_(h_bias), i_bias_(i_bias) {}
+  Gru(Weight h2h, Weight i2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias,
+      bool padding)
+      : h2h_(std::move(h2h)),
+        i2h_(std::move(i2h)),
+        h_bias_(h_bias),
+        i_bias_(i_bias),
+        padding_(padding) {}
   const Weight h2h_, i2h_;
   const absl::Span<const float> h_bias_, i_bias_;
+  const bool padding_;
 };
 
 constexpr LayerType kTypes[] = {
@@ -201,6 +217,7 @@ constexpr LayerType kTypes[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .weights = {4, 4},
+     .param_field = ulf::LayerParameter::kGruParamFieldNumber,
      .composite = true,
      .parse = &Gru::Parse,
      .doc = {.formula = "i = x i2h + bi, g = h h2h + bh; r = sig(i_r + g_r), z = sig(i_z + g_z), c "
