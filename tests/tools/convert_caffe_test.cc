@@ -50,10 +50,11 @@ class CaffeTest : public ::testing::Test {
     }
     return weights;
   }
-  void ExpectCase(const std::string& name) {
+  void ExpectCase(const std::string& name, const ConvertOptions& options = {}) {
     const std::string from = ulfd::testing::ConvertCaseDir(name);
     const std::string out = dir_.File(name + "/1");
-    const auto report = ConvertCaffe(from + "/net.prototxt", from + "/net.caffemodel", out, {});
+    const auto report =
+        ConvertCaffe(from + "/net.prototxt", from + "/net.caffemodel", out, options);
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(std::filesystem::exists(out + "/_SUCCESS"));
     EXPECT_EQ(*engine::ReadFile(out + "/conversion_report.txt"), report->ToString());
@@ -71,6 +72,10 @@ TEST_F(CaffeTest, V1NetGivesPyTorchsValues) { ExpectCase("caffe_v1"); }
 
 TEST_F(CaffeTest, TowerReorgYoloGivesPyTorchsValues) { ExpectCase("caffe_yolo_head"); }
 TEST_F(CaffeTest, NormalizePriorBoxUpsampleGivesPyTorchsValues) { ExpectCase("caffe_ssd_head"); }
+TEST_F(CaffeTest, RegionsOfTheUsersImageGiveTorchvisionsValues) {
+  ExpectCase("caffe_roi_head", {.user_inputs = {"image"}});
+}
+TEST_F(CaffeTest, SpatialTransformersGivePyTorchsValues) { ExpectCase("caffe_transformer"); }
 
 TEST_F(CaffeTest, ReportTellsWhatEveryLayerBecame) {
   const std::string from = ulfd::testing::ConvertCaseDir("caffe_mlp");

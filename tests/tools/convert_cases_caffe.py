@@ -293,4 +293,93 @@ def ssd_head(folder):
              "conf": F.linear(both.mean((2, 3)), *conf).numpy()})
 
 
-CASES = {"caffe_mlp": mlp, "caffe_v1": v1, "caffe_yolo_head": yolo_head, "caffe_ssd_head": ssd_head}
+ROI = """
+name: "roi_head"
+layer { name: "data" type: "Input" top: "image" top: "rois"
+        input_param { shape { dim: 1 dim: 3 dim: 16 dim: 20 } shape { dim: 1 dim: 5 } } }
+layer { name: "conv1" type: "Convolution" bottom: "image" top: "conv1"
+        convolution_param { num_output: 6 kernel_size: 3 pad: 1 stride: 2 } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" }
+layer { name: "pooled" type: "ROIAlign" bottom: "conv1" bottom: "rois" top: "pooled"
+        roi_align_param { pooled_h: 2 pooled_w: 3 spatial_scale: 0.5 sampling_ratio: 2 } }
+layer { name: "coarse" type: "ROIAlign" bottom: "conv1" bottom: "rois" top: "coarse"
+        roi_align_param { pooled_h: 1 pooled_w: 1 spatial_scale: 0.5 roi_end_mode: 1 } }
+layer { name: "fc" type: "InnerProduct" bottom: "pooled" top: "fc" inner_product_param { num_output: 4 } }
+layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" }
+layer { name: "flat" type: "Flatten" bottom: "coarse" top: "flat" }
+"""
+
+
+def roi_head(folder):
+    """One image of the user; every ad is a region of it."""
+    import torchvision
+    w = Weights(13)
+    conv1 = w.add("conv1", w.normal(6, 3, 3, 3, scale=0.3), w.normal(6))
+    fc = w.add("fc", w.normal(4, 36, scale=0.3), w.normal(4))
+    w.write(folder)
+    (folder / "net.prototxt").write_text(ROI.lstrip())
+    image = w.normal(1, 3, 16, 20)
+    rois = np.float32([[0, 0, 0, 19, 15], [0, 3.5, 2, 9, 12.25], [0, 15, 10, 19.5, 15.5],
+                       [0, 7, 7, 7.5, 8], [0, -1, -1, 5, 4]])
+    x = F.relu(F.conv2d(torch.tensor(image).double(), *conv1, stride=2, padding=1))
+    regions = torch.tensor(rois).double()
+    pooled = torchvision.ops.roi_align(x, regions, (2, 3), 0.5, 2, False)
+    longer = regions.clone()
+    longer[:, 3:] += 1  # roi_end_mode 1: a region ends a pixel later.
+    coarse = torchvision.ops.roi_align(x, longer, (1, 1), 0.5, 0, False)
+    return ({"image": image, "rois": rois},
+            {"prob": F.linear(pooled.flatten(1), *fc).softmax(1).numpy(),
+             "flat": coarse.flatten(1).numpy()})
+
+
+TRANSFORMER = """
+name: "transformer"
+input: "data"
+input_shape { dim: 1 dim: 2 dim: 8 dim: 10 }
+layer { name: "small" type: "Pooling" bottom: "data" top: "small"
+        pooling_param { pool: AVE kernel_size: 2 stride: 2 } }
+layer { name: "theta" type: "InnerProduct" bottom: "small" top: "theta" inner_product_param { num_output: 6 } }
+layer { name: "st" type: "SpatialTransformer" bottom: "data" bottom: "theta" top: "st"
+        spatial_transform_param { output_h: 5 output_w: 6 } }
+layer { name: "shift" type: "InnerProduct" bottom: "small" top: "shift" inner_product_param { num_output: 2 } }
+layer { name: "st_some" type: "SpatialTransformer" bottom: "st" bottom: "shift" top: "st_some"
+        st_param { theta_1_1: 0.8 theta_1_2: 0.1 theta_2_1: -0.2 theta_2_2: 0.9 to_compute_dU: false } }
+layer { name: "st_fixed" type: "SpatialTransformer" bottom: "data" top: "st_fixed"
+        spatial_transform_param { affine_transform: 0.7 affine_transform: -0.1 affine_transform: 0.05
+                                  affine_transform: 0.2 affine_transform: 1.1 affine_transform: -0.15 } }
+"""
+
+
+def transformed(x, theta, height, width):
+    """The document's affine sampling by grid_sample: row (r + 1) / 2 * H, column (c + 1) / 2 * W."""
+    rows, columns = x.shape[2:]
+    u, v = torch.meshgrid(torch.arange(height) / height * 2 - 1, torch.arange(width) / width * 2 - 1,
+                          indexing="ij")
+    places = torch.stack([u, v, torch.ones_like(u)], -1).double()
+    at = torch.einsum("hwk,nak->nhwa", places, theta.view(-1, 2, 3))
+    # grid_sample wants (across, down) and puts places half a place further.
+    grid = torch.stack([at[..., 1] + 1 / columns, at[..., 0] + 1 / rows], -1)
+    return F.grid_sample(x, grid, "bilinear", "zeros", False)
+
+
+def transformer(folder):
+    """A localisation net whose theta moves the image; theta partly and wholly fixed."""
+    w = Weights(14)
+    theta = w.add("theta", w.normal(6, 40, scale=0.05), np.float32([0.9, 0.1, 0, -0.1, 0.8, 0.1]))
+    shift = w.add("shift", w.normal(2, 40, scale=0.05), w.normal(2, scale=0.1))
+    w.write(folder)
+    (folder / "net.prototxt").write_text(TRANSFORMER.lstrip())
+    data = w.normal(4, 2, 8, 10)
+    x = torch.tensor(data).double()
+    small = F.avg_pool2d(x, 2).flatten(1)
+    st = transformed(x, F.linear(small, *theta), 5, 6)
+    moved = F.linear(small, *shift)
+    some = torch.tensor([0.8, 0.1, 0, -0.2, 0.9, 0]).double().repeat(4, 1)
+    some[:, 2], some[:, 5] = moved[:, 0], moved[:, 1]
+    fixed = torch.tensor([0.7, -0.1, 0.05, 0.2, 1.1, -0.15]).double().repeat(4, 1)
+    return ({"data": data}, {"st_some": transformed(st, some, 5, 6).numpy(),
+                             "st_fixed": transformed(x, fixed, 8, 10).numpy()})
+
+
+CASES = {"caffe_mlp": mlp, "caffe_v1": v1, "caffe_yolo_head": yolo_head, "caffe_ssd_head": ssd_head,
+         "caffe_roi_head": roi_head, "caffe_transformer": transformer}
