@@ -1,6 +1,7 @@
 // ulf convert: hands over to the program ulf-convert beside this one.
 //
-// Converting is no business of a serving container, whose health `ulf` checks: two programs.
+// The converter needs ONNX's libraries; `ulf`, which also checks the health of a serving container,
+// should not, so that they are two programs.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -26,8 +27,13 @@ absl::Status RunConvert(Args args) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
-  return absl::UnavailableError(
-      absl::StrCat(program, ": ", strerror(errno), "; it is built and installed beside ulf"));
+  if (errno == ENOENT) {
+    return absl::NotFoundError(absl::StrCat(
+        program,
+        " is not there: the converters are a program beside ulf, built by "
+        "`cmake --build --preset release --target ulf-convert` (libonnx-dev is needed)"));
+  }
+  return absl::UnavailableError(absl::StrCat(program, ": ", strerror(errno)));
 }
 
 }  // namespace ulfd::tools

@@ -22,7 +22,7 @@ constexpr Command kCommands[] = {
     {"layers", "lists the layer types, or says everything about one, with an example", &RunLayers},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"health", "asks a running daemon whether it serves", &RunHealth},
-    {"convert", "turns a Caffe model into a version directory", &RunConvert},
+    {"convert", "turns a Caffe or ONNX model into a version directory", &RunConvert},
     {"make-demo", "writes a demo model whose scores make sense to a reader", &RunMakeDemo},
 };
 

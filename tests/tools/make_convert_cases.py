@@ -18,6 +18,7 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import convert_cases_caffe  # noqa: E402
+import convert_cases_onnx  # noqa: E402
 
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data" / "convert"
 
@@ -36,7 +37,7 @@ def write_npz(path, arrays):
 
 
 def main():
-    cases = dict(convert_cases_caffe.CASES)
+    cases = {**convert_cases_caffe.CASES, **convert_cases_onnx.CASES}
     names = sys.argv[1:] or sorted(cases)
     for name in names:
         folder = DATA / name

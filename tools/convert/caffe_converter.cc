@@ -260,6 +260,9 @@ class CaffeConverter {
   }
 
   absl::Status CheckOptions() const {
+    if (!options_.dims.empty()) {
+      return absl::InvalidArgumentError("--dims: a Caffe net has no symbolic dimensions");
+    }
     for (const auto* names : {&options_.user_inputs, &options_.ad_inputs}) {
       for (const std::string& name : *names) {
         if (inputs_.contains(name)) continue;

@@ -1,8 +1,10 @@
-// Caffe models turned into ULF version directories.
+// Caffe and ONNX models turned into ULF version directories.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_CONVERT_CONVERT_H_
 #define ULFD_TOOLS_CONVERT_CONVERT_H_
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,8 +15,11 @@ namespace ulfd::convert {
 
 struct ConvertOptions {
   // Inputs whose single row belongs to the user, and inputs with a row per ad.  What neither lists
-  // belongs to the ads.  A name that the net lacks is an error.
+  // is told from the model (ONNX: by the name of the leading dimension; Caffe: all belong to the
+  // ads).  A name that the model lacks is an error.
   std::vector<std::string> user_inputs, ad_inputs;
+  // ONNX: numbers for symbolic dimensions, by name, such as a history's length.
+  std::map<std::string, int64_t> dims;
 };
 
 // Converts a Caffe net (text or binary NetParameter) with its weights (empty: the net needs none)
@@ -22,6 +27,10 @@ struct ConvertOptions {
 // INVALID_ARGUMENT tells where the input contradicts itself.  On any error nothing is written.
 absl::StatusOr<Report> ConvertCaffe(const std::string& net, const std::string& weights,
                                     const std::string& out, const ConvertOptions& options);
+
+// The same for an ONNX model; external data is looked up beside it.
+absl::StatusOr<Report> ConvertOnnx(const std::string& model, const std::string& out,
+                                   const ConvertOptions& options);
 
 }  // namespace ulfd::convert
 

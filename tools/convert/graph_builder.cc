@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/graph/ulf_loader.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/registry.h"
 #include "engine/status_macros.h"
@@ -58,7 +59,7 @@ absl::Status GraphBuilder::AddInput(const std::string& name, Level level,
                                     absl::Span<const int64_t> row_shape) {
   Shape::Dims dims = {level == Level::kUser ? Dim::Users() : Dim::Ads()};
   for (const int64_t d : row_shape) dims.push_back(Dim::Of(d));
-  if (!specs_.emplace(name, TensorSpec{engine::DType::kFloat32, Shape(dims), level}).second) {
+  if (!specs_.emplace(name, TensorSpec{engine::InputDType(name), Shape(dims), level}).second) {
     return absl::AlreadyExistsError(absl::StrCat("input \"", name, "\" is there twice"));
   }
   input_tops_.push_back(name);

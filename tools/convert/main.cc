@@ -1,4 +1,5 @@
-// ulf-convert: the program behind `ulf convert`.
+// ulf-convert: the program behind `ulf convert`, apart from `ulf` so that only who converts needs
+// ONNX's libraries.
 //
 // Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong.
 // SPDX-License-Identifier: Apache-2.0
@@ -6,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
 #include "tools/command.h"
@@ -17,31 +20,59 @@ namespace {
 
 using tools::UsageError;
 
-constexpr char kSynopsis[] = "convert caffe NET.prototxt [WEIGHTS.caffemodel] OUT";
+constexpr char kSynopsis[] =
+    "convert caffe NET.prototxt [WEIGHTS.caffemodel] OUT\n"
+    "       ulf convert onnx MODEL.onnx OUT";
 constexpr char kDescription[] =
-    "Turns a Caffe model into the version directory OUT (such as models/rank/1), which must not\n"
-    "exist or be empty: graph_ulf.txt, weights.pb, model.textproto, a report of what became of\n"
-    "every layer, and _SUCCESS last.  Layers that cannot be converted are all listed, and then\n"
-    "nothing is written.  Inputs have a row per ad unless a flag says otherwise.";
+    "Turns a Caffe or ONNX model into the version directory OUT (such as models/rank/1), which "
+    "must\n"
+    "not exist or be empty: graph_ulf.txt, weights.pb, model.textproto, embedding tables, a "
+    "report\n"
+    "of what became of every node, and _SUCCESS last.  Nodes that cannot be converted are all\n"
+    "listed, and then nothing is written.\n\n"
+    "ONNX: an input whose leading dimension is 1 or named user or users belongs to the user; "
+    "named\n"
+    "ads, ad, batch, batch_size or N it has a row per ad.  Caffe: inputs have a row per ad.";
+
+// "a=1,b=2".
+absl::Status ParseDims(const std::vector<std::string>& pairs,
+                       std::map<std::string, int64_t>& dims) {
+  for (const std::string& pair : pairs) {
+    const std::vector<std::string> parts = absl::StrSplit(pair, '=');
+    int64_t value = 0;
+    if (parts.size() != 2 || parts[0].empty() || !absl::SimpleAtoi(parts[1], &value) || value < 1) {
+      return UsageError(absl::StrCat("--dims: \"", pair, "\", want NAME=NUMBER"));
+    }
+    if (!dims.emplace(parts[0], value).second) {
+      return UsageError(absl::StrCat("--dims: \"", parts[0], "\" is there twice"));
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Run(tools::Args args) {
   ConvertOptions options;
-  std::vector<std::string> positional;
+  std::vector<std::string> dims, positional;
   bool help = false;
   tools::FlagSet flags(kSynopsis, kDescription);
   flags.Add("user_inputs", "Inputs, separated by commas, whose one row belongs to the user.",
             &options.user_inputs);
   flags.Add("ad_inputs", "Inputs, separated by commas, that have a row per ad.",
             &options.ad_inputs);
+  flags.Add("dims", "Numbers for symbolic dimensions of an ONNX model: NAME=NUMBER,...", &dims);
   RETURN_IF_ERROR(flags.Parse(args, 3, 4, &positional, &help));
   if (help) return absl::OkStatus();
+  RETURN_IF_ERROR(ParseDims(dims, options.dims));
   engine::UseOneThread();
   absl::StatusOr<Report> report;
   if (positional[0] == "caffe") {
     report = ConvertCaffe(positional[1], positional.size() == 4 ? positional[2] : "",
                           positional.back(), options);
+  } else if (positional[0] == "onnx") {
+    if (positional.size() != 3) return UsageError("onnx takes MODEL.onnx and OUT");
+    report = ConvertOnnx(positional[1], positional[2], options);
   } else {
-    return UsageError(absl::StrCat("unknown format \"", positional[0], "\", want caffe"));
+    return UsageError(absl::StrCat("unknown format \"", positional[0], "\", want caffe or onnx"));
   }
   RETURN_IF_ERROR(report.status());
   std::fputs(report->ToString().c_str(), stdout);

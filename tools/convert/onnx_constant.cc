@@ -1,0 +1,258 @@
+// Constants of an ONNX graph.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx_constant.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "engine/weights/npy.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+struct ElementType {
+  int onnx;
+  engine::NpyType npy;
+  bool is_float;
+};
+constexpr ElementType kTypes[] = {
+    {onnx::TensorProto::FLOAT, engine::NpyType::kFloat32, true},
+    {onnx::TensorProto::DOUBLE, engine::NpyType::kFloat64, true},
+    {onnx::TensorProto::FLOAT16, engine::NpyType::kFloat16, true},
+    {onnx::TensorProto::INT64, engine::NpyType::kInt64, false},
+    {onnx::TensorProto::INT32, engine::NpyType::kInt32, false},
+    {onnx::TensorProto::INT8, engine::NpyType::kInt8, false},
+    {onnx::TensorProto::UINT8, engine::NpyType::kUint8, false},
+    {onnx::TensorProto::BOOL, engine::NpyType::kUint8, false},
+};
+
+absl::StatusOr<ElementType> TypeOf(const onnx::TensorProto& tensor) {
+  for (const ElementType& type : kTypes) {
+    if (type.onnx == tensor.data_type()) return type;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("element type ",
+                   onnx::TensorProto::DataType_Name(
+                       static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
+                   ", want a float, an integer or bool"));
+}
+
+// The elements where the file has them in a typed field instead of raw bytes.
+template <typename T>
+std::vector<T> TypedElements(const onnx::TensorProto& tensor) {
+  if (tensor.float_data_size() > 0) return {tensor.float_data().begin(), tensor.float_data().end()};
+  if (tensor.double_data_size() > 0) {
+    return {tensor.double_data().begin(), tensor.double_data().end()};
+  }
+  if (tensor.int64_data_size() > 0) return {tensor.int64_data().begin(), tensor.int64_data().end()};
+  return {tensor.int32_data().begin(), tensor.int32_data().end()};
+}
+
+}  // namespace
+
+std::vector<int64_t> Constant::sizes() const {
+  std::vector<int64_t> sizes;
+  for (const Dim& d : dims) sizes.push_back(d.value());
+  return sizes;
+}
+
+int64_t Constant::elements() const {
+  int64_t n = 1;
+  for (const Dim& d : dims) n *= d.value();
+  return n;
+}
+
+absl::StatusOr<std::vector<float>> Constant::ToFloats() const {
+  std::vector<float> values;
+  if (!is_float) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ToInts());
+    values.assign(numbers.begin(), numbers.end());
+    return values;
+  }
+  if (!uniform) return *floats;
+  RETURN_IF_ERROR(WantNumbers(*this));
+  values.assign(static_cast<size_t>(elements()), f32(0));
+  return values;
+}
+
+absl::StatusOr<std::vector<int64_t>> Constant::ToInts() const {
+  RETURN_IF_ERROR(WantNumbers(*this));
+  std::vector<int64_t> values;
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) {
+    if (is_float) {
+      values.push_back(static_cast<int64_t>(f32(i)));
+      continue;
+    }
+    if (!dim(i).IsConst()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a value depends on the request (", dim(i).ToString(), "), want a number"));
+    }
+    values.push_back(dim(i).value());
+  }
+  return values;
+}
+
+absl::StatusOr<Dims> Constant::ToDims() const {
+  constexpr int64_t kMaxRank = 64;
+  if (is_float || dims.size() != 1 || !dims[0].IsConst() || dims[0].value() < 0 ||
+      dims[0].value() > kMaxRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a shape of shape ", DimsText(dims), ", want 0 to ", kMaxRank, " integers"));
+  }
+  Dims values;
+  for (int64_t i = 0; i < dims[0].value(); ++i) {
+    values.push_back(dim(i));
+    if (dim(i).IsConst() && dim(i).value() < -1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a shape with a dimension of ", dim(i).value()));
+    }
+  }
+  return values;
+}
+
+bool IsNumbers(const Dims& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d.IsConst(); });
+}
+
+// Dimensions of known size, and not too many elements to hold.
+absl::Status WantNumbers(const Constant& c) {
+  if (!IsNumbers(c.dims)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a constant of shape ", DimsText(c.dims), ", want numbers"));
+  }
+  int64_t elements = 1;
+  for (const Dim& d : c.dims) {
+    if (d.value() < 0 || (d.value() > 0 && elements > kMaxElements / d.value())) {
+      return absl::InvalidArgumentError(absl::StrCat("a constant of shape ", DimsText(c.dims),
+                                                     ", want 0 to ", kMaxElements, " elements"));
+    }
+    elements *= d.value();
+  }
+  return absl::OkStatus();
+}
+
+Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values) {
+  Constant constant{.is_float = true};
+  for (const int64_t d : sizes) constant.dims.push_back(Dim::Of(d));
+  constant.floats = std::make_shared<const std::vector<float>>(std::move(values));
+  return constant;
+}
+
+Constant IntConstant(std::vector<int64_t> sizes, std::vector<Dim> values) {
+  Constant constant;
+  for (const int64_t d : sizes) constant.dims.push_back(Dim::Of(d));
+  constant.ints = std::move(values);
+  return constant;
+}
+
+absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
+  return engine::ArrayBytes(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()),
+                            type.npy);
+}
+
+absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
+  ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
+  const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
+  const int64_t count = bytes / static_cast<int64_t>(engine::SizeOf(type.npy));
+  const bool raw = tensor.has_raw_data();
+  if (raw && static_cast<int64_t>(tensor.raw_data().size()) != bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(tensor.raw_data().size(), " bytes, want ", bytes,
+                                                   " for shape ", engine::ToString(sizes)));
+  }
+  std::vector<float> floats;
+  std::vector<Dim> ints;
+  if (type.is_float && raw) {
+    floats = engine::ToFloat32(type.npy, tensor.raw_data().data(), static_cast<size_t>(count));
+  } else if (type.is_float && tensor.data_type() == onnx::TensorProto::FLOAT16) {
+    std::string halves;  // Typed float16 is the bits, one in each int32.
+    for (const int32_t half : tensor.int32_data()) {
+      halves += static_cast<char>(half & 0xff);
+      halves += static_cast<char>((half >> 8) & 0xff);
+    }
+    floats = engine::ToFloat32(type.npy, halves.data(), halves.size() / 2);
+  } else if (type.is_float) {
+    floats = TypedElements<float>(tensor);
+  } else if (raw) {
+    engine::NpyArray array{.type = type.npy, .dims = sizes, .bytes = tensor.raw_data()};
+    for (const int64_t value : array.ToInt64()) ints.push_back(Dim::Of(value));
+  } else {
+    for (const int64_t value : TypedElements<int64_t>(tensor)) ints.push_back(Dim::Of(value));
+  }
+  const size_t found = type.is_float ? floats.size() : ints.size();
+  if (static_cast<int64_t>(found) != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(found, " values, want ", count, " for shape ", engine::ToString(sizes)));
+  }
+  return type.is_float ? FloatConstant(sizes, std::move(floats))
+                       : IntConstant(sizes, std::move(ints));
+}
+
+namespace {
+
+const onnx::AttributeProto* Find(const onnx::NodeProto& node, const char* name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int64_t IntAttribute(const onnx::NodeProto& node, const char* name, int64_t otherwise) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? otherwise : attribute->i();
+}
+float FloatAttribute(const onnx::NodeProto& node, const char* name, float otherwise) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? otherwise : attribute->f();
+}
+std::string StringAttribute(const onnx::NodeProto& node, const char* name, const char* otherwise) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? otherwise : attribute->s();
+}
+std::vector<int64_t> IntsAttribute(const onnx::NodeProto& node, const char* name) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  if (attribute == nullptr) return {};
+  return {attribute->ints().begin(), attribute->ints().end()};
+}
+bool HasAttribute(const onnx::NodeProto& node, const char* name) {
+  return Find(node, name) != nullptr;
+}
+
+absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank) {
+  const int64_t index = axis < 0 ? axis + rank : axis;
+  if (index < 0 || index >= rank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("axis ", axis, ", want ", -rank, " to ", rank - 1));
+  }
+  return static_cast<int>(index);
+}
+
+absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
+  Dims out(std::max(a.size(), b.size()), Dim::Of(1));
+  for (size_t back = 1; back <= out.size(); ++back) {
+    const Dim x = back <= a.size() ? a[a.size() - back] : Dim::Of(1);
+    const Dim y = back <= b.size() ? b[b.size() - back] : Dim::Of(1);
+    const std::optional<Dim> both = engine::Broadcast(x, y);
+    if (!both.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shapes ", DimsText(a), " and ", DimsText(b), " do not broadcast"));
+    }
+    out[out.size() - back] = *both;
+  }
+  return out;
+}
+
+std::string DimsText(const Dims& dims) {
+  return engine::Shape(engine::Shape::Dims(dims.begin(), dims.end())).ToString();
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,84 @@
+// Constants of an ONNX graph, and the operators that make new ones of them: initializers, and the
+// chains of Shape, Gather, Concat, Equal, Where that exporters write for a view() or expand().
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_CONSTANT_H_
+#define ULFD_TOOLS_CONVERT_ONNX_CONSTANT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/tensor/tensor.h"
+#include "onnx/onnx_pb.h"
+
+namespace ulfd::convert {
+
+using Dims = std::vector<engine::Dim>;
+
+// A tensor whose values are known.  Integers and booleans (0, 1) may be sizes that are known only
+// by name: multiples of the users or ads of a request.  Floats are numbers.
+struct Constant {
+  bool is_float = false;
+  Dims dims;  // Symbolic only where `uniform`.
+  // All elements are the one that is stored.
+  bool uniform = false;
+  std::vector<engine::Dim> ints;                     // !is_float
+  std::shared_ptr<const std::vector<float>> floats;  // is_float
+
+  // REQUIRES: dims are numbers.
+  std::vector<int64_t> sizes() const;
+  int64_t elements() const;
+  float f32(int64_t i) const { return (*floats)[uniform ? 0 : static_cast<size_t>(i)]; }
+  const engine::Dim& dim(int64_t i) const { return ints[uniform ? 0 : static_cast<size_t>(i)]; }
+  // Values as floats; integers must be numbers.  Errors as WantNumbers.
+  absl::StatusOr<std::vector<float>> ToFloats() const;
+  // The values as numbers.  INVALID_ARGUMENT names the first that is not one.
+  absl::StatusOr<std::vector<int64_t>> ToInts() const;
+  // The values as a shape.  INVALID_ARGUMENT unless it is a vector of at most 64 integers.
+  absl::StatusOr<Dims> ToDims() const;
+};
+
+// Constants of the graph are computed up to this size.
+inline constexpr int64_t kMaxElements = int64_t{1} << 28;
+
+bool IsNumbers(const Dims& dims);
+// INVALID_ARGUMENT unless the dimensions are numbers and make at most kMaxElements elements.
+absl::Status WantNumbers(const Constant& c);
+
+Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values);
+Constant IntConstant(std::vector<int64_t> sizes, std::vector<engine::Dim> values);
+
+// Bytes of the elements.  INVALID_ARGUMENT for a type that is no number, a negative or too large
+// dimension.
+absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor);
+// float16, float, double become floats; all integers and bool become integers.
+absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor);
+
+// Attributes of a node, with the operator's defaults.
+int64_t IntAttribute(const onnx::NodeProto& node, const char* name, int64_t otherwise);
+float FloatAttribute(const onnx::NodeProto& node, const char* name, float otherwise);
+std::string StringAttribute(const onnx::NodeProto& node, const char* name, const char* otherwise);
+std::vector<int64_t> IntsAttribute(const onnx::NodeProto& node, const char* name);
+bool HasAttribute(const onnx::NodeProto& node, const char* name);
+
+// Computes a node whose inputs are all constants (null: an input that is left out).  UNIMPLEMENTED
+// if the operator is none of those that are folded; INVALID_ARGUMENT if it cannot be computed from
+// what is known.
+absl::StatusOr<Constant> FoldNode(const onnx::NodeProto& node, int64_t opset,
+                                  absl::Span<const Constant* const> inputs);
+// Whether FoldNode knows the operator.
+bool CanFold(const std::string& op_type);
+
+// axis + rank if negative.  INVALID_ARGUMENT unless it is within [0, rank).
+absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank);
+// numpy broadcasting.  INVALID_ARGUMENT names both.
+absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);
+std::string DimsText(const Dims& dims);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_CONSTANT_H_

@@ -1,0 +1,384 @@
+// ONNX to ULF: inputs and their levels, embedding tables, then node by node.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+#include "tools/convert/convert.h"
+#include "tools/convert/model_writer.h"
+#include "tools/convert/onnx_features.h"
+#include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_reader.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+using engine::Level;
+
+const OnnxType* FindType(const std::string& op) {
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), ImageOnnxTypes()}) {
+    for (const OnnxType& type : table) {
+      if (op == type.op) return &type;
+    }
+  }
+  return nullptr;
+}
+
+bool Lists(const std::vector<std::string>& names, absl::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class OnnxConverter {
+ public:
+  OnnxConverter(const OnnxModel& model, const ConvertOptions& options, std::string source)
+      : proto_(model.proto.graph()),
+        options_(options),
+        source_(std::move(source)),
+        builder_(proto_.name()),
+        graph_(builder_, model.opset),
+        features_(proto_, inputs_, graph_) {
+    report_.source = absl::StrCat("ONNX model ", source_, " (operator set ", model.opset, ")");
+  }
+
+  absl::StatusOr<ConvertedModel> Convert() {
+    for (const onnx::TensorProto& tensor : proto_.initializer()) {
+      absl::StatusOr<Constant> constant = ReadTensor(tensor);
+      RETURN_IF_ERROR(engine::Annotate(
+          constant.status(), absl::StrCat(source_, ": initializer \"", tensor.name(), "\"")));
+      graph_.Define(tensor.name(), *std::move(constant));
+    }
+    RETURN_IF_ERROR(engine::Annotate(ReadInputs(), source_));
+    CountUses();
+    features_.Scan(problems_);
+    RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
+    for (const onnx::NodeProto& node : proto_.node()) ConvertNode(node);
+    RETURN_IF_ERROR(problems_.ToStatus(source_));
+    RETURN_IF_ERROR(engine::Annotate(NameOutputs(), source_));
+    if (folded_ > 0) {
+      report_.notes.push_back(
+          absl::StrCat(folded_, " nodes (constants, shapes) were computed while converting"));
+    }
+    return std::move(builder_).Finish();
+  }
+
+  Report TakeReport() { return std::move(report_); }
+
+ private:
+  absl::Status ReadInputs();
+  absl::StatusOr<Level> LevelOf(const onnx::ValueInfoProto& input) const;
+  absl::Status CheckOptions() const;
+  void CountUses();
+  absl::Status PrepareInputs();
+  absl::Status AddDenseInput(const OnnxInput& input);
+  void ConvertNode(const onnx::NodeProto& node);
+  absl::Status RunConverter(const onnx::NodeProto& node, const std::string& name);
+  absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
+  absl::Status CheckShapes(const onnx::NodeProto& node) const;
+  absl::Status NameOutputs();
+
+  const onnx::GraphProto& proto_;
+  const ConvertOptions& options_;
+  const std::string source_;
+  GraphBuilder builder_;
+  OnnxGraph graph_;
+  std::map<std::string, OnnxInput> inputs_;
+  OnnxFeatures features_;
+  Report report_;
+  Problems problems_;
+  absl::flat_hash_map<std::string, int> uses_;
+  absl::flat_hash_map<std::string, const onnx::NodeProto*> only_reader_;
+  std::set<std::string> broken_;
+  std::set<const onnx::NodeProto*> absorbed_;
+  int folded_ = 0;
+};
+
+// Flags first, then what the leading dimension says.
+absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) const {
+  const auto& shape = input.type().tensor_type().shape();
+  const bool user = Lists(options_.user_inputs, input.name());
+  const bool ad = Lists(options_.ad_inputs, input.name());
+  if (user && ad) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", input.name(), "\" is in --user_inputs and --ad_inputs"));
+  }
+  if (!input.type().has_tensor_type() || shape.dim_size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", input.name(), "\": no tensor with rows in front"));
+  }
+  const auto& rows = shape.dim(0);
+  const std::string name = absl::AsciiStrToLower(rows.dim_param());
+  if (rows.has_dim_value() && rows.dim_value() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", input.name(), "\": leading dimension ", rows.dim_value(),
+                     ", want one with a name (PyTorch: dynamic_axes) or 1 for the user"));
+  }
+  if (ad && rows.has_dim_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("input \"", input.name(),
+                                                   "\" is in --ad_inputs, but its leading "
+                                                   "dimension is fixed to 1; export it with a name "
+                                                   "(PyTorch: dynamic_axes)"));
+  }
+  if (user || rows.has_dim_value() || name == "user" || name == "users") return Level::kUser;
+  for (const char* known : {"ads", "ad", "batch", "batch_size", "n", "items", "candidates"}) {
+    if (ad || name == known) return Level::kAd;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("input \"", input.name(), "\": its leading dimension \"", rows.dim_param(),
+                   "\" tells neither user nor ads; list it in --user_inputs or --ad_inputs"));
+}
+
+absl::Status OnnxConverter::ReadInputs() {
+  for (const onnx::ValueInfoProto& info : proto_.input()) {
+    if (graph_.FindConstant(info.name()) != nullptr) continue;  // An initializer's declaration.
+    ASSIGN_OR_RETURN(const Level level, LevelOf(info));
+    OnnxInput input{
+        .name = info.name(), .level = level, .element_type = info.type().tensor_type().elem_type()};
+    input.dims.push_back(level == Level::kUser ? Dim::Users() : Dim::Ads());
+    const auto& shape = info.type().tensor_type().shape();
+    for (int d = 1; d < shape.dim_size(); ++d) {
+      input.dims.push_back(shape.dim(d).has_dim_value() ? Dim::Of(shape.dim(d).dim_value())
+                                                        : Dim::Unknown());
+    }
+    inputs_[info.name()] = std::move(input);
+  }
+  return CheckOptions();
+}
+
+absl::Status OnnxConverter::CheckOptions() const {
+  for (const auto* names : {&options_.user_inputs, &options_.ad_inputs}) {
+    for (const std::string& name : *names) {
+      if (inputs_.contains(name)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(names == &options_.user_inputs ? "--user_inputs" : "--ad_inputs",
+                       " names \"", name, "\", which is no input of the model; its inputs: ",
+                       absl::StrJoin(inputs_, ", ", [](std::string* out, const auto& entry) {
+                         absl::StrAppend(out, entry.first);
+                       })));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void OnnxConverter::CountUses() {
+  for (const onnx::NodeProto& node : proto_.node()) {
+    for (const std::string& input : node.input()) {
+      only_reader_[input] = ++uses_[input] == 1 ? &node : nullptr;
+    }
+    for (const std::string& output : node.output()) builder_.Reserve(output);
+  }
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    ++uses_[output.name()];
+    only_reader_[output.name()] = nullptr;
+  }
+  absl::erase_if(only_reader_, [](const auto& entry) { return entry.second == nullptr; });
+}
+
+absl::Status OnnxConverter::PrepareInputs() {
+  for (const auto& [name, input] : inputs_) {
+    if (features_.IsFeature(name) || !uses_.contains(name)) continue;
+    RETURN_IF_ERROR(
+        engine::Annotate(AddDenseInput(input), absl::StrCat(source_, ": input \"", name, "\"")));
+  }
+  return engine::Annotate(features_.Emit(report_), source_);
+}
+
+absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
+  std::vector<int64_t> row_shape;
+  for (size_t d = 1; d < input.dims.size(); ++d) {
+    if (!input.dims[d].IsConst()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape ", DimsText(input.dims), ": --dims can state dimension ", d));
+    }
+    row_shape.push_back(input.dims[d].value());
+  }
+  // One number per row is a column: a manifest has no other way to say it.
+  if (row_shape.empty()) row_shape = {1};
+  const bool is_bool = input.element_type == onnx::TensorProto::BOOL;
+  // ULF reads an input called "mask" as int32, and those with these endings as parts of a feature.
+  const bool mask = input.name == "mask" && is_bool;
+  const bool taken = input.name == "mask" || absl::EndsWith(input.name, ".ids") ||
+                     absl::EndsWith(input.name, ".segments");
+  const std::string name = taken && !mask ? absl::StrCat(input.name, "_values") : input.name;
+  RETURN_IF_ERROR(builder_.AddInput(name, input.level, row_shape));
+  std::string tensor = name;
+  if (mask) {
+    const std::string one = graph_.Top("mask/one"), zero = graph_.Top("mask/zero");
+    RETURN_IF_ERROR(AddConstant(builder_, one, MakeBlob({1}, {1.0f}), one));
+    RETURN_IF_ERROR(AddConstant(builder_, zero, MakeBlob({1}, {0.0f}), zero));
+    tensor = graph_.Top("mask/float");
+    RETURN_IF_ERROR(AddPlain(builder_, "where_layer", tensor, {name, one, zero}, tensor));
+    builder_.TakeAddedTypes();
+  }
+  OnnxValue value = graph_.Whole(tensor);
+  if (input.dims.size() == 1) {
+    value.dims.pop_back();
+    value.axes.pop_back();
+  }
+  if (input.level == Level::kAd) graph_.SetAdReference(tensor);
+  graph_.Define(input.name, std::move(value));
+  report_.inputs.push_back(absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
+                                        mask ? " int32, above 0 is true" : " float32"));
+  if (name != input.name) {
+    report_.notes.push_back(absl::StrCat("input \"", input.name, "\" is called \"", name,
+                                         "\": ULF gives the other name a type of its own"));
+  }
+  return absl::OkStatus();
+}
+
+// true: the node's output is a constant now.
+absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
+  std::vector<const Constant*> inputs;
+  Constant shape;
+  if (node.op_type() == "Shape" && graph_.FindValue(node.input(0)) != nullptr) {
+    shape.dims = graph_.FindValue(node.input(0))->dims;
+    inputs.push_back(&shape);
+  } else {
+    for (const std::string& input : node.input()) {
+      inputs.push_back(input.empty() ? nullptr : graph_.FindConstant(input));
+      if (!input.empty() && inputs.back() == nullptr) return false;
+    }
+  }
+  if (!CanFold(node.op_type())) return false;
+  ASSIGN_OR_RETURN(Constant constant, FoldNode(node, graph_.opset(), inputs));
+  graph_.Define(node.output(0), std::move(constant));
+  return true;
+}
+
+void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
+  if (features_.Handles(&node)) {
+    const std::string& output = node.output(0);
+    if (graph_.FindConstant(output) != nullptr) {
+      ++folded_;
+    } else if (graph_.FindValue(output) == nullptr) {
+      broken_.insert(output);
+    }
+    return;
+  }
+  if (absorbed_.contains(&node)) return;
+  const std::string name = node.name().empty() ? node.output(0) : node.name();
+  const bool known = FindType(node.op_type()) != nullptr || CanFold(node.op_type());
+  for (const std::string& input : node.input()) {
+    if (known && (broken_.contains(input) || (inputs_.contains(input) && !problems_.empty() &&
+                                              graph_.FindValue(input) == nullptr))) {
+      // What it reads is on the list already.
+      for (const std::string& output : node.output()) broken_.insert(output);
+      return;
+    }
+  }
+  if (const absl::Status status = RunConverter(node, name); !status.ok()) {
+    problems_.Add(name, node.op_type(), status.message());
+    for (const std::string& output : node.output()) broken_.insert(output);
+  }
+}
+
+absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std::string& name) {
+  if (!node.domain().empty() && node.domain() != "ai.onnx") {
+    return absl::UnimplementedError(absl::StrCat("no converter for domain ", node.domain()));
+  }
+  ASSIGN_OR_RETURN(const bool folded, Fold(node));
+  if (folded) {
+    ++folded_;
+    return absl::OkStatus();
+  }
+  const OnnxType* type = FindType(node.op_type());
+  if (type == nullptr) return absl::UnimplementedError("no converter for this type");
+  OnnxNode work{
+      .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
+  const absl::Status status = type->convert(work);
+  std::vector<std::string> added = builder_.TakeAddedTypes();
+  if (work.absorbed != nullptr) {
+    absorbed_.insert(work.absorbed);
+    if (!status.ok()) broken_.insert(work.absorbed->output(0));
+  }
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(CheckShapes(work.absorbed != nullptr ? *work.absorbed : node));
+  report_.rows.push_back({name, node.op_type(), std::move(added), work.note});
+  if (work.absorbed != nullptr) {
+    report_.rows.push_back({work.absorbed->name(),
+                            work.absorbed->op_type(),
+                            {},
+                            absl::StrCat("bias of \"", name, "\"")});
+  }
+  return absl::OkStatus();
+}
+
+// Our shapes against ONNX's own inference, where both say a number.
+absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
+  for (const std::string& output : node.output()) {
+    const OnnxValue* value = graph_.FindValue(output);
+    if (value == nullptr) continue;
+    const auto info =
+        std::find_if(proto_.value_info().begin(), proto_.value_info().end(),
+                     [&](const onnx::ValueInfoProto& v) { return v.name() == output; });
+    if (info == proto_.value_info().end() || !info->type().tensor_type().has_shape()) continue;
+    const auto& shape = info->type().tensor_type().shape();
+    bool fits = shape.dim_size() == value->rank();
+    for (int d = 0; fits && d < shape.dim_size(); ++d) {
+      const auto& dim = shape.dim(d);
+      fits = !dim.has_dim_value() || !value->dims[d].IsConst() ||
+             value->dims[d].value() == dim.dim_value();
+    }
+    if (fits) continue;
+    std::vector<std::string> dims;
+    for (const auto& dim : shape.dim()) {
+      dims.push_back(dim.has_dim_value() ? absl::StrCat(dim.dim_value()) : dim.dim_param());
+    }
+    return absl::InvalidArgumentError(absl::StrCat("\"", output, "\": shape ",
+                                                   DimsText(value->dims), ", but ONNX infers [",
+                                                   absl::StrJoin(dims, ", "), "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OnnxConverter::NameOutputs() {
+  std::vector<std::pair<std::string, std::string>> renames;  // Output, tensor.
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    const OnnxValue* value = graph_.FindValue(output.name());
+    if (value == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output \"", output.name(), "\" is a constant"));
+    }
+    absl::StatusOr<std::string> tensor = graph_.Full(*value);
+    RETURN_IF_ERROR(
+        engine::Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));
+    renames.emplace_back(output.name(), *tensor);
+  }
+  // A name that is taken (the output is a view of it) is replaced last.
+  std::stable_sort(renames.begin(), renames.end(), [&](const auto& a, const auto& b) {
+    return (builder_.Find(a.first) == nullptr) > (builder_.Find(b.first) == nullptr);
+  });
+  for (const auto& [name, tensor] : renames) {
+    if (name != tensor) {
+      RETURN_IF_ERROR(AddRename(builder_, absl::StrCat(name, "/output"), tensor, name));
+    }
+  }
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    builder_.model().manifest.add_outputs(output.name());
+    report_.outputs.push_back(
+        absl::StrCat(output.name(), " ", builder_.Find(output.name())->shape.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
+                                   const ConvertOptions& options) {
+  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
+  OnnxConverter converter(model, options, model_path);
+  ASSIGN_OR_RETURN(const ConvertedModel converted, converter.Convert());
+  Report report = converter.TakeReport();
+  RETURN_IF_ERROR(WriteModel(converted, report.ToString(), out));
+  return report;
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,275 @@
+// ONNX's elementwise operators.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "tools/convert/onnx_graph.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// A view stays a view: the function is applied to the tensor behind it.
+absl::Status Unary(OnnxNode& node, absl::string_view type) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, {x.tensor}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status UnaryExpression(OnnxNode& node, absl::string_view text) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, {x.tensor}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Relu(OnnxNode& node) { return Unary(node, "relu_layer"); }
+absl::Status Sigmoid(OnnxNode& node) { return Unary(node, "sigmoid_layer"); }
+absl::Status Tanh(OnnxNode& node) { return Unary(node, "tanh_layer"); }
+absl::Status Neg(OnnxNode& node) { return UnaryExpression(node, "neg(@0)"); }
+absl::Status Abs(OnnxNode& node) { return UnaryExpression(node, "abs(@0)"); }
+absl::Status Exp(OnnxNode& node) { return UnaryExpression(node, "exp(@0)"); }
+absl::Status Log(OnnxNode& node) { return UnaryExpression(node, "log(@0)"); }
+absl::Status Sqrt(OnnxNode& node) { return UnaryExpression(node, "sqrt(@0)"); }
+absl::Status Reciprocal(OnnxNode& node) { return UnaryExpression(node, "1 / @0"); }
+// Booleans are 0 and 1.
+absl::Status Not(OnnxNode& node) { return UnaryExpression(node, "1 - @0"); }
+
+absl::Status Same(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  node.note = "its output is its input";
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// Values are float32 whatever the type says; only a cast that changes values needs a layer.
+absl::Status Cast(OnnxNode& node) {
+  const int64_t to = IntAttribute(node.node, "to", 0);
+  if (to == onnx::TensorProto::BOOL) {
+    node.note = "values other than 0 become 1";
+    return UnaryExpression(node, "@0 != 0");
+  }
+  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE;
+  const bool to_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
+  if (!to_float && !to_integer) {
+    return absl::UnimplementedError(absl::StrCat(
+        "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to))));
+  }
+  return Same(node);
+}
+
+absl::Status LeakyRelu(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPrelu(node.builder(), node.name, x.tensor,
+                           {FloatAttribute(node.node, "alpha", 0.01f)}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// The slope broadcasts to x: one value, [C, 1, 1] for x [rows, C, H, W], or a value per element of
+// the last dimensions.
+absl::Status PRelu(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const Constant* slope = node.constant(1);
+  if (slope == nullptr) return absl::UnimplementedError("a slope that is computed");
+  ASSIGN_OR_RETURN(const std::vector<float> slopes, slope->ToFloats());
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
+  const std::string out = node.Top();
+  std::vector<int64_t> sizes = slope->sizes();
+  // Dimensions of 1 in front say nothing, those behind repeat each value.
+  sizes.erase(sizes.begin(),
+              std::find_if(sizes.begin(), sizes.end(), [](int64_t size) { return size != 1; }));
+  if (static_cast<int>(sizes.size()) >= x.rank() && slopes.size() > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("a slope of shape ", DimsText(slope->dims), " for input ", DimsText(x.dims)));
+  }
+  int64_t repeat = 1;
+  bool behind = true;
+  for (int axis = x.rank() - 1; !sizes.empty(); --axis) {
+    behind &= sizes.back() == 1;
+    if (!x.dims[axis].IsConst() || (!behind && x.dims[axis] != Dim::Of(sizes.back()))) {
+      return absl::UnimplementedError(absl::StrCat("a slope of shape ", DimsText(slope->dims),
+                                                   " for input ", DimsText(x.dims)));
+    }
+    if (behind) repeat *= x.dims[axis].value();
+    sizes.pop_back();
+  }
+  std::vector<float> spread;
+  for (const float value : slopes) spread.insert(spread.end(), static_cast<size_t>(repeat), value);
+  const auto count = static_cast<int64_t>(spread.size());
+  RETURN_IF_ERROR(node.builder().AddLayer(MakeLayer("prelu_layer", node.name, {in}, out),
+                                          {MakeBlob({count}, spread)}));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------------- several inputs
+
+// The inputs as plain tensors, and the shape that they broadcast to.
+struct Operands {
+  std::vector<std::string> tensors;
+  Dims dims;
+};
+
+// A tensor of the user keeps its row in front when others have more dimensions: [users, n] beside
+// [ads, steps, n] is [users, 1, n], which is the same for the one row that ONNX sees.
+void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
+  if (x.rank() >= rank || !graph.RowsAreUsers(x)) return;
+  if (std::find(x.axes.begin(), x.axes.end(), 0) == x.axes.end()) {
+    x.dims.insert(x.dims.begin(), Dim::Users());
+    x.axes.insert(x.axes.begin(), 0);
+  }
+  if (x.axes[0] != 0) return;
+  const auto missing = static_cast<size_t>(rank - x.rank());
+  x.dims.insert(x.dims.begin() + 1, missing, Dim::Of(1));
+  x.axes.insert(x.axes.begin() + 1, missing, -1);
+}
+
+absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
+  Operands operands;
+  std::vector<OnnxValue> values;
+  int rank = 0;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
+    rank = std::max(rank, x.rank());
+    values.push_back(std::move(x));
+  }
+  for (OnnxValue& x : values) {
+    LiftUser(node.graph, rank, x);
+    ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
+    operands.tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
+  }
+  return operands;
+}
+
+absl::Status Arithmetic(OnnxNode& node, absl::string_view type) {
+  ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, x.tensors, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+absl::Status Add(OnnxNode& node) { return Arithmetic(node, "add_layer"); }
+absl::Status Sub(OnnxNode& node) { return Arithmetic(node, "sub_layer"); }
+absl::Status Mul(OnnxNode& node) { return Arithmetic(node, "multiply_layer"); }
+absl::Status Div(OnnxNode& node) { return Arithmetic(node, "div_layer"); }
+
+absl::Status Formula(OnnxNode& node, absl::string_view text) {
+  ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, x.tensors, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// "f(f(@0, @1), @2)".
+std::string Nested(absl::string_view function, int inputs) {
+  std::string text = "@0";
+  for (int i = 1; i < inputs; ++i) text = absl::StrCat(function, "(", text, ", @", i, ")");
+  return text;
+}
+
+absl::Status Min(OnnxNode& node) { return Formula(node, Nested("min", node.node.input_size())); }
+absl::Status Max(OnnxNode& node) { return Formula(node, Nested("max", node.node.input_size())); }
+absl::Status Sum(OnnxNode& node) { return Formula(node, Nested("add", node.node.input_size())); }
+absl::Status Equal(OnnxNode& node) { return Formula(node, "@0 == @1"); }
+absl::Status Greater(OnnxNode& node) { return Formula(node, "@0 > @1"); }
+absl::Status Less(OnnxNode& node) { return Formula(node, "@0 < @1"); }
+absl::Status GreaterOrEqual(OnnxNode& node) { return Formula(node, "@0 >= @1"); }
+absl::Status LessOrEqual(OnnxNode& node) { return Formula(node, "@0 <= @1"); }
+absl::Status And(OnnxNode& node) { return Formula(node, "@0 * @1"); }
+absl::Status Or(OnnxNode& node) { return Formula(node, "max(@0, @1)"); }
+absl::Status Xor(OnnxNode& node) { return Formula(node, "@0 != @1"); }
+absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); }
+
+// The only value of a constant; NaN if it has several or is none.
+float OneValue(const Constant* constant) {
+  if (constant == nullptr || !constant->is_float) return NAN;
+  return constant->uniform || constant->elements() == 1 ? constant->f32(0) : NAN;
+}
+
+absl::Status Pow(OnnxNode& node) {
+  const float exponent = OneValue(node.constant(1));
+  if (exponent == 0.5f) return UnaryExpression(node, "sqrt(@0)");
+  if (exponent != 2) return Formula(node, "pow(@0, @1)");
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", node.name, {x.tensor, x.tensor}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// Bounds are attributes up to operator set 10, inputs from 11 on.
+absl::Status Clip(OnnxNode& node) {
+  float low = FloatAttribute(node.node, "min", -INFINITY);
+  float high = FloatAttribute(node.node, "max", INFINITY);
+  for (int i = 1; i < 3; ++i) {
+    if (!node.Has(i)) continue;
+    float& bound = i == 1 ? low : high;
+    bound = OneValue(node.constant(i));
+    if (std::isnan(bound)) return absl::UnimplementedError("a bound that is computed");
+  }
+  constexpr float kLargest = 3.4028234e38f;  // Exporters write it for "no bound".
+  if (low <= -kLargest && high >= kLargest) return Same(node);
+  if (low == 0 && high >= kLargest) return Relu(node);
+  std::string text = "@0";
+  if (low > -kLargest) text = absl::StrCat("max(", text, ", ", Number(low), ")");
+  if (high < kLargest) text = absl::StrCat("min(", text, ", ", Number(high), ")");
+  return UnaryExpression(node, text);
+}
+
+constexpr OnnxType kTypes[] = {
+    {"Relu", &Relu},
+    {"Sigmoid", &Sigmoid},
+    {"Tanh", &Tanh},
+    {"Neg", &Neg},
+    {"Abs", &Abs},
+    {"Exp", &Exp},
+    {"Log", &Log},
+    {"Sqrt", &Sqrt},
+    {"Reciprocal", &Reciprocal},
+    {"Not", &Not},
+    {"Identity", &Same},
+    {"Dropout", &Same},
+    {"Cast", &Cast},
+    {"LeakyRelu", &LeakyRelu},
+    {"PRelu", &PRelu},
+    {"Add", &Add},
+    {"Sub", &Sub},
+    {"Mul", &Mul},
+    {"Div", &Div},
+    {"Sum", &Sum},
+    {"Min", &Min},
+    {"Max", &Max},
+    {"Equal", &Equal},
+    {"Greater", &Greater},
+    {"Less", &Less},
+    {"GreaterOrEqual", &GreaterOrEqual},
+    {"LessOrEqual", &LessOrEqual},
+    {"And", &And},
+    {"Or", &Or},
+    {"Xor", &Xor},
+    {"Where", &Where},
+    {"Pow", &Pow},
+    {"Clip", &Clip},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> ElementwiseOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

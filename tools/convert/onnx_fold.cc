@@ -1,0 +1,521 @@
+// Operators computed while converting, on constants.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "tools/convert/onnx_constant.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+using Inputs = absl::Span<const Constant* const>;
+
+struct FoldContext {
+  const onnx::NodeProto& node;
+  int64_t opset;
+  Inputs in;
+};
+
+// The same values under another shape.
+Constant WithSizes(const Constant& c, const std::vector<int64_t>& sizes) {
+  Constant out = c;
+  out.dims.clear();
+  for (const int64_t d : sizes) out.dims.push_back(Dim::Of(d));
+  return out;
+}
+
+// A constant of the type of `like` whose element i is element from[i] of it.
+Constant Picked(const Constant& like, const std::vector<int64_t>& sizes,
+                const std::vector<int64_t>& from) {
+  if (like.is_float) {
+    std::vector<float> values;
+    values.reserve(from.size());
+    for (const int64_t i : from) values.push_back(like.f32(i));
+    return FloatConstant(sizes, std::move(values));
+  }
+  std::vector<Dim> values;
+  values.reserve(from.size());
+  for (const int64_t i : from) values.push_back(like.dim(i));
+  return IntConstant(sizes, std::move(values));
+}
+
+// REQUIRES: at least one element, and not uniform.
+bool AllEqual(const Constant& c) {
+  if (c.is_float) {
+    return std::all_of(c.floats->begin(), c.floats->end(),
+                       [&](float v) { return v == c.floats->front(); });
+  }
+  return std::all_of(c.ints.begin(), c.ints.end(), [&](const Dim& v) { return v == c.ints[0]; });
+}
+
+// Element offsets of `sizes`, walked in order, under `strides`.
+std::vector<int64_t> Walk(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides,
+                          int64_t start = 0) {
+  std::vector<int64_t> offsets = {start};
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    std::vector<int64_t> next;
+    next.reserve(offsets.size() * static_cast<size_t>(sizes[d]));
+    for (const int64_t offset : offsets) {
+      for (int64_t i = 0; i < sizes[d]; ++i) next.push_back(offset + i * strides[d]);
+    }
+    offsets = std::move(next);
+  }
+  return offsets;
+}
+
+std::vector<int64_t> RowMajor(const std::vector<int64_t>& sizes) {
+  std::vector<int64_t> strides(sizes.size(), 1);
+  for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
+  return strides;
+}
+
+// ---------------------------------------------------------------------------------- sources
+
+absl::StatusOr<Constant> FoldConstant(const FoldContext& ctx) {
+  for (const onnx::AttributeProto& attribute : ctx.node.attribute()) {
+    if (attribute.name() == "value") return ReadTensor(attribute.t());
+    if (attribute.name() == "value_float") return FloatConstant({}, {attribute.f()});
+    if (attribute.name() == "value_int") return IntConstant({}, {Dim::Of(attribute.i())});
+    if (attribute.name() == "value_floats") {
+      return FloatConstant({attribute.floats_size()},
+                           {attribute.floats().begin(), attribute.floats().end()});
+    }
+    if (attribute.name() == "value_ints") {
+      std::vector<Dim> values;
+      for (const int64_t value : attribute.ints()) values.push_back(Dim::Of(value));
+      return IntConstant({attribute.ints_size()}, std::move(values));
+    }
+  }
+  return absl::InvalidArgumentError("has no value of a kind that a tensor of numbers has");
+}
+
+absl::StatusOr<Constant> FoldConstantOfShape(const FoldContext& ctx) {
+  Constant out = FloatConstant({}, {0.0f});
+  for (const onnx::AttributeProto& attribute : ctx.node.attribute()) {
+    if (attribute.name() != "value") continue;
+    ASSIGN_OR_RETURN(out, ReadTensor(attribute.t()));
+    if (out.elements() != 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("value of shape ", DimsText(out.dims), ", want one element"));
+    }
+  }
+  out.uniform = true;
+  out.dims.clear();
+  ASSIGN_OR_RETURN(out.dims, ctx.in[0]->ToDims());
+  return out;
+}
+
+// ---------------------------------------------------------------------------------- shape
+
+absl::StatusOr<std::vector<int64_t>> Axes(const FoldContext& ctx) {
+  if (ctx.in.size() > 1 && ctx.in[1] != nullptr) return ctx.in[1]->ToInts();
+  return IntsAttribute(ctx.node, "axes");
+}
+
+absl::StatusOr<Constant> FoldShapeOf(const FoldContext& ctx) {
+  std::vector<Dim> values(ctx.in[0]->dims.begin(), ctx.in[0]->dims.end());
+  const auto size = static_cast<int64_t>(values.size());
+  return IntConstant({size}, std::move(values));
+}
+
+absl::StatusOr<Constant> FoldSame(const FoldContext& ctx) { return *ctx.in[0]; }
+
+absl::StatusOr<Constant> FoldCast(const FoldContext& ctx) {
+  const int64_t to = IntAttribute(ctx.node, "to", 0);
+  const Constant& x = *ctx.in[0];
+  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
+                        to == onnx::TensorProto::FLOAT16;
+  if (to_float == x.is_float && to != onnx::TensorProto::BOOL) return x;
+  RETURN_IF_ERROR(WantNumbers(x));
+  if (to_float) {
+    ASSIGN_OR_RETURN(std::vector<float> values, x.ToFloats());
+    return FloatConstant(x.sizes(), std::move(values));
+  }
+  std::vector<Dim> values;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const bool zero = x.is_float ? x.f32(i) == 0 : x.dim(i) == Dim::Of(0);
+    values.push_back(to == onnx::TensorProto::BOOL ? Dim::Of(zero ? 0 : 1)
+                     : x.is_float                  ? Dim::Of(static_cast<int64_t>(x.f32(i)))
+                                                   : x.dim(i));
+  }
+  return IntConstant(x.sizes(), std::move(values));
+}
+
+absl::StatusOr<Constant> FoldReshape(const FoldContext& ctx) {
+  RETURN_IF_ERROR(WantNumbers(*ctx.in[0]));
+  ASSIGN_OR_RETURN(std::vector<int64_t> sizes, ctx.in[1]->ToInts());
+  int64_t known = 1;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0 && i < ctx.in[0]->dims.size()) sizes[i] = ctx.in[0]->dims[i].value();
+    if (sizes[i] < -1 || sizes[i] > kMaxElements || known > kMaxElements) {
+      return absl::InvalidArgumentError(absl::StrCat("shape asks for a dimension of ", sizes[i]));
+    }
+    if (sizes[i] >= 0) known *= sizes[i];
+  }
+  if (std::count(sizes.begin(), sizes.end(), -1) > 1) {
+    return absl::InvalidArgumentError("shape leaves two dimensions open");
+  }
+  const int64_t count = ctx.in[0]->elements();
+  for (int64_t& size : sizes) {
+    if (size == -1) size = known == 0 ? 0 : count / known;
+  }
+  Constant out = WithSizes(*ctx.in[0], sizes);
+  if (out.elements() != count) return absl::InvalidArgumentError("Reshape of another size");
+  return out;
+}
+
+absl::StatusOr<Constant> FoldUnsqueeze(const FoldContext& ctx) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, Axes(ctx));
+  Constant out = *ctx.in[0];
+  const auto rank = static_cast<int64_t>(out.dims.size() + axes.size());
+  for (int64_t& axis : axes) {
+    ASSIGN_OR_RETURN(axis, WantAxis(axis, rank));
+  }
+  std::sort(axes.begin(), axes.end());
+  for (const int64_t axis : axes) out.dims.insert(out.dims.begin() + axis, Dim::Of(1));
+  return out;
+}
+
+absl::StatusOr<Constant> FoldSqueeze(const FoldContext& ctx) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, Axes(ctx));
+  Constant out = *ctx.in[0];
+  std::vector<bool> drop(out.dims.size(), axes.empty());
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const int index, WantAxis(axis, static_cast<int64_t>(out.dims.size())));
+    drop[index] = true;
+  }
+  Dims kept;
+  for (size_t d = 0; d < drop.size(); ++d) {
+    if (!drop[d] || out.dims[d] != Dim::Of(1)) kept.push_back(out.dims[d]);
+  }
+  out.dims = kept;
+  return out;
+}
+
+absl::StatusOr<Constant> FoldTranspose(const FoldContext& ctx) {
+  RETURN_IF_ERROR(WantNumbers(*ctx.in[0]));
+  const std::vector<int64_t> sizes = ctx.in[0]->sizes(), strides = RowMajor(sizes);
+  std::vector<int64_t> perm = IntsAttribute(ctx.node, "perm"), to, steps;
+  for (size_t d = sizes.size(); perm.size() < sizes.size(); --d) {
+    perm.push_back(static_cast<int64_t>(d) - 1);
+  }
+  for (const int64_t stated : perm) {
+    ASSIGN_OR_RETURN(const int axis, WantAxis(stated, static_cast<int64_t>(sizes.size())));
+    to.push_back(sizes[static_cast<size_t>(axis)]);
+    steps.push_back(strides[static_cast<size_t>(axis)]);
+  }
+  return Picked(*ctx.in[0], to, Walk(to, steps));
+}
+
+absl::StatusOr<Constant> FoldConcat(const FoldContext& ctx) {
+  std::vector<int64_t> sizes;
+  for (const Constant* c : ctx.in) {
+    RETURN_IF_ERROR(WantNumbers(*c));
+    if (c->is_float != ctx.in[0]->is_float) return absl::InvalidArgumentError("types differ");
+  }
+  sizes = ctx.in[0]->sizes();
+  ASSIGN_OR_RETURN(const int axis,
+                   WantAxis(IntAttribute(ctx.node, "axis", 0), static_cast<int64_t>(sizes.size())));
+  int64_t outer = 1, total = 0;
+  for (int d = 0; d < axis; ++d) outer *= sizes[d];
+  for (const Constant* c : ctx.in) {
+    std::vector<int64_t> own = c->sizes();
+    if (own.size() == sizes.size()) {
+      total += own[axis];
+      own[axis] = sizes[axis];
+    }
+    if (own != sizes) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes ", DimsText(ctx.in[0]->dims), " and ",
+                                                     DimsText(c->dims), " cannot be joined"));
+    }
+  }
+  if (outer == 0) return absl::UnimplementedError("joins constants without elements");
+  sizes[axis] = total;
+  std::vector<float> floats;
+  std::vector<Dim> ints;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const Constant* c : ctx.in) {
+      const int64_t piece = c->elements() / outer;
+      for (int64_t i = o * piece; i < (o + 1) * piece; ++i) {
+        if (c->is_float) {
+          floats.push_back(c->f32(i));
+        } else {
+          ints.push_back(c->dim(i));
+        }
+      }
+    }
+  }
+  return ctx.in[0]->is_float ? FloatConstant(sizes, std::move(floats))
+                             : IntConstant(sizes, std::move(ints));
+}
+
+absl::StatusOr<Constant> FoldGather(const FoldContext& ctx) {
+  const Constant &data = *ctx.in[0], &indices = *ctx.in[1];
+  RETURN_IF_ERROR(WantNumbers(data));
+  const std::vector<int64_t> sizes = data.sizes();
+  ASSIGN_OR_RETURN(const int axis,
+                   WantAxis(IntAttribute(ctx.node, "axis", 0), static_cast<int64_t>(sizes.size())));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices.ToInts());
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < axis; ++d) outer *= sizes[d];
+  for (size_t d = static_cast<size_t>(axis) + 1; d < sizes.size(); ++d) inner *= sizes[d];
+  std::vector<int64_t> to(sizes.begin(), sizes.begin() + axis), from;
+  for (const int64_t d : indices.sizes()) to.push_back(d);
+  to.insert(to.end(), sizes.begin() + axis + 1, sizes.end());
+  Constant result;
+  for (const int64_t d : to) result.dims.push_back(Dim::Of(d));
+  RETURN_IF_ERROR(WantNumbers(result));
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const int64_t pick : picks) {
+      ASSIGN_OR_RETURN(const int row, WantAxis(pick, sizes[axis]));
+      for (int64_t i = 0; i < inner; ++i) from.push_back((o * sizes[axis] + row) * inner + i);
+    }
+  }
+  return Picked(data, to, from);
+}
+
+absl::StatusOr<Constant> FoldSlice(const FoldContext& ctx) {
+  RETURN_IF_ERROR(WantNumbers(*ctx.in[0]));
+  std::vector<int64_t> sizes = ctx.in[0]->sizes(), strides = RowMajor(sizes);
+  const bool by_input = ctx.in.size() > 1;
+  const auto list = [&](size_t input,
+                        const char* attribute) -> absl::StatusOr<std::vector<int64_t>> {
+    if (!by_input) return IntsAttribute(ctx.node, attribute);
+    if (ctx.in.size() <= input || ctx.in[input] == nullptr) return std::vector<int64_t>();
+    return ctx.in[input]->ToInts();
+  };
+  ASSIGN_OR_RETURN(const std::vector<int64_t> starts, list(1, "starts"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ends, list(2, "ends"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, list(3, "axes"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> steps, list(4, "steps"));
+  int64_t start = 0;
+  for (const auto* list : {&ends, &axes, &steps}) {
+    if (list->size() == starts.size() || (list != &ends && list->empty())) continue;
+    return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    ASSIGN_OR_RETURN(const int axis, WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i],
+                                              static_cast<int64_t>(sizes.size())));
+    const int64_t step = steps.empty() ? 1 : steps[i], size = sizes[axis];
+    if (step < 1) return absl::UnimplementedError("Slice of a constant with a step below 1");
+    const auto clamp = [&](int64_t at) {
+      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+    };
+    const int64_t begin = clamp(starts[i]), end = std::max(begin, clamp(ends[i]));
+    start += begin * strides[axis];
+    sizes[axis] = (end - begin + step - 1) / step;
+    strides[axis] *= step;
+  }
+  return Picked(*ctx.in[0], sizes, Walk(sizes, strides, start));
+}
+
+absl::StatusOr<Constant> FoldExpand(const FoldContext& ctx) {
+  ASSIGN_OR_RETURN(const Dims wanted, ctx.in[1]->ToDims());
+  ASSIGN_OR_RETURN(const Dims dims, BroadcastDims(ctx.in[0]->dims, wanted));
+  Constant out = *ctx.in[0];
+  // Equal values (a GRU's first state) may be repeated per user or ad.
+  if (!out.uniform && !IsNumbers(dims)) out.uniform = AllEqual(out);
+  if (out.uniform || out.dims == dims) {
+    out.dims = dims;
+    return out;
+  }
+  out.dims = dims;
+  RETURN_IF_ERROR(WantNumbers(out));
+  const std::vector<int64_t> from = ctx.in[0]->sizes(), to = out.sizes();
+  std::vector<int64_t> strides(to.size(), 0), own = RowMajor(from);
+  for (size_t back = 1; back <= from.size(); ++back) {
+    if (from[from.size() - back] != 1) strides[to.size() - back] = own[from.size() - back];
+  }
+  return Picked(*ctx.in[0], to, Walk(to, strides));
+}
+
+// ---------------------------------------------------------------------------------- arithmetic
+
+absl::StatusOr<Dim> IntResult(const std::string& op, Dim a, Dim b) {
+  const bool numbers = a.IsConst() && b.IsConst();
+  if (op == "Mul") return engine::Multiply(a, b);
+  if (op == "Div" && !(numbers && b.value() == 0)) {
+    if (numbers) return Dim::Of(a.value() / b.value());
+    const std::optional<Dim> quotient = engine::Divide(a, b);
+    if (quotient.has_value() && !quotient->IsUnknown()) return *quotient;
+  }
+  if (op == "Add" && numbers) return Dim::Of(a.value() + b.value());
+  if (op == "Sub" && numbers) return Dim::Of(a.value() - b.value());
+  if (op == "Mod" && numbers && b.value() > 0) return Dim::Of(a.value() % b.value());
+  if (op == "Equal") {
+    if (a == b && !a.IsUnknown()) return Dim::Of(1);
+    if (numbers) return Dim::Of(0);
+    // A number of rows is at least 0, so that it is no marker such as -1.
+    if ((a.IsConst() && a.value() < 0) || (b.IsConst() && b.value() < 0)) return Dim::Of(0);
+  }
+  if (numbers && (op == "Greater" || op == "Less")) {
+    return Dim::Of(op == "Greater" ? a.value() > b.value() : a.value() < b.value());
+  }
+  if (numbers && op == "And") return Dim::Of(a.value() != 0 && b.value() != 0);
+  if (numbers && op == "Or") return Dim::Of(a.value() != 0 || b.value() != 0);
+  return absl::InvalidArgumentError(
+      absl::StrCat(op, " of ", a.ToString(), " and ", b.ToString(), " depends on the request"));
+}
+
+absl::StatusOr<float> FloatResult(const std::string& op, float a, float b) {
+  if (op == "Add") return a + b;
+  if (op == "Sub") return a - b;
+  if (op == "Mul") return a * b;
+  if (op == "Div") return a / b;
+  if (op == "Pow") return std::pow(a, b);
+  if (op == "Min") return std::min(a, b);
+  if (op == "Max") return std::max(a, b);
+  return absl::UnimplementedError(absl::StrCat(op, " of float constants"));
+}
+
+// Offsets of an operand of shape `from` for each element of `to`.
+std::vector<int64_t> BroadcastWalk(const Constant& c, const std::vector<int64_t>& to) {
+  const std::vector<int64_t> from = c.sizes(), own = RowMajor(from);
+  std::vector<int64_t> strides(to.size(), 0);
+  for (size_t back = 1; back <= from.size(); ++back) {
+    if (from[from.size() - back] != 1) strides[to.size() - back] = own[from.size() - back];
+  }
+  return Walk(to, strides);
+}
+
+absl::StatusOr<Constant> FoldBinary(const FoldContext& ctx) {
+  const Constant &a = *ctx.in[0], &b = *ctx.in[1];
+  const std::string& op = ctx.node.op_type();
+  ASSIGN_OR_RETURN(const Dims dims, BroadcastDims(a.dims, b.dims));
+  Constant out{.is_float = a.is_float, .dims = dims};
+  if (a.is_float != b.is_float) return absl::InvalidArgumentError("types differ");
+  out.uniform = a.uniform && b.uniform;
+  std::vector<int64_t> from_a = {0}, from_b = {0};
+  if (!out.uniform) {
+    RETURN_IF_ERROR(WantNumbers(out));
+    from_a = BroadcastWalk(a, out.sizes());
+    from_b = BroadcastWalk(b, out.sizes());
+  }
+  std::vector<float> floats;
+  for (size_t i = 0; i < from_a.size(); ++i) {
+    if (a.is_float) {
+      ASSIGN_OR_RETURN(const float value, FloatResult(op, a.f32(from_a[i]), b.f32(from_b[i])));
+      floats.push_back(value);
+    } else {
+      ASSIGN_OR_RETURN(const Dim value, IntResult(op, a.dim(from_a[i]), b.dim(from_b[i])));
+      out.ints.push_back(value);
+    }
+  }
+  out.floats = std::make_shared<const std::vector<float>>(std::move(floats));
+  return out;
+}
+
+absl::StatusOr<Constant> FoldWhere(const FoldContext& ctx) {
+  const Constant& cond = *ctx.in[0];
+  ASSIGN_OR_RETURN(Dims dims, BroadcastDims(cond.dims, ctx.in[1]->dims));
+  ASSIGN_OR_RETURN(dims, BroadcastDims(dims, ctx.in[2]->dims));
+  Constant shape{.dims = dims};
+  RETURN_IF_ERROR(WantNumbers(shape));
+  const std::vector<int64_t> sizes = shape.sizes();
+  const auto at_cond = BroadcastWalk(cond, sizes), at_a = BroadcastWalk(*ctx.in[1], sizes),
+             at_b = BroadcastWalk(*ctx.in[2], sizes);
+  std::vector<float> floats;
+  std::vector<Dim> ints;
+  for (size_t i = 0; i < at_cond.size(); ++i) {
+    const bool first = cond.dim(at_cond[i]) != Dim::Of(0);
+    const Constant& from = *ctx.in[first ? 1 : 2];
+    const int64_t at = first ? at_a[i] : at_b[i];
+    if (from.is_float) {
+      floats.push_back(from.f32(at));
+    } else {
+      ints.push_back(from.dim(at));
+    }
+  }
+  return ctx.in[1]->is_float ? FloatConstant(sizes, std::move(floats))
+                             : IntConstant(sizes, std::move(ints));
+}
+
+absl::StatusOr<Constant> FoldUnary(const FoldContext& ctx) {
+  const std::string& op = ctx.node.op_type();
+  Constant out = *ctx.in[0];
+  if (!out.is_float) {
+    for (Dim& value : out.ints) {
+      if (op == "Not" && value.IsConst()) {
+        value = Dim::Of(value.value() == 0);
+      } else if (op == "Neg" && value.IsConst()) {
+        value = Dim::Of(-value.value());
+      } else if (op != "Floor" && op != "Ceil") {
+        return absl::InvalidArgumentError(absl::StrCat(op, " of integers"));
+      }
+    }
+    return out;
+  }
+  std::vector<float> values = *out.floats;
+  for (float& v : values) {
+    v = op == "Sqrt"    ? std::sqrt(v)
+        : op == "Neg"   ? -v
+        : op == "Exp"   ? std::exp(v)
+        : op == "Log"   ? std::log(v)
+        : op == "Abs"   ? std::abs(v)
+        : op == "Floor" ? std::floor(v)
+                        : std::ceil(v);
+  }
+  out.floats = std::make_shared<const std::vector<float>>(std::move(values));
+  return out;
+}
+
+absl::StatusOr<Constant> FoldRange(const FoldContext& ctx) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> start, ctx.in[0]->ToInts());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> limit, ctx.in[1]->ToInts());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> delta, ctx.in[2]->ToInts());
+  if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || ctx.in[0]->is_float ||
+      delta[0] < 1 || std::abs(start[0]) > kMaxElements || std::abs(limit[0]) > kMaxElements) {
+    return absl::UnimplementedError("Range other than of rising integers");
+  }
+  std::vector<Dim> values;
+  for (int64_t i = start[0]; i < limit[0]; i += delta[0]) values.push_back(Dim::Of(i));
+  const auto size = static_cast<int64_t>(values.size());
+  return IntConstant({size}, std::move(values));
+}
+
+struct Fold {
+  const char* op;
+  absl::StatusOr<Constant> (*run)(const FoldContext&);
+};
+constexpr Fold kFolds[] = {
+    {"Constant", &FoldConstant}, {"ConstantOfShape", &FoldConstantOfShape},
+    {"Shape", &FoldShapeOf},     {"Identity", &FoldSame},
+    {"Dropout", &FoldSame},      {"Cast", &FoldCast},
+    {"Reshape", &FoldReshape},   {"Unsqueeze", &FoldUnsqueeze},
+    {"Squeeze", &FoldSqueeze},   {"Transpose", &FoldTranspose},
+    {"Concat", &FoldConcat},     {"Gather", &FoldGather},
+    {"Slice", &FoldSlice},       {"Expand", &FoldExpand},
+    {"Add", &FoldBinary},        {"Sub", &FoldBinary},
+    {"Mul", &FoldBinary},        {"Div", &FoldBinary},
+    {"Pow", &FoldBinary},        {"Min", &FoldBinary},
+    {"Max", &FoldBinary},        {"Mod", &FoldBinary},
+    {"Equal", &FoldBinary},      {"Greater", &FoldBinary},
+    {"Less", &FoldBinary},       {"And", &FoldBinary},
+    {"Or", &FoldBinary},         {"Where", &FoldWhere},
+    {"Not", &FoldUnary},         {"Neg", &FoldUnary},
+    {"Sqrt", &FoldUnary},        {"Exp", &FoldUnary},
+    {"Log", &FoldUnary},         {"Abs", &FoldUnary},
+    {"Floor", &FoldUnary},       {"Ceil", &FoldUnary},
+    {"Range", &FoldRange},
+};
+
+}  // namespace
+
+bool CanFold(const std::string& op_type) {
+  return std::any_of(std::begin(kFolds), std::end(kFolds),
+                     [&](const Fold& fold) { return op_type == fold.op; });
+}
+
+absl::StatusOr<Constant> FoldNode(const onnx::NodeProto& node, int64_t opset,
+                                  absl::Span<const Constant* const> inputs) {
+  for (const Fold& fold : kFolds) {
+    if (node.op_type() == fold.op) return fold.run({node, opset, inputs});
+  }
+  return absl::UnimplementedError("not an operator that is folded");
+}
+
+}  // namespace ulfd::convert

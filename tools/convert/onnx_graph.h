@@ -1,0 +1,133 @@
+// An ONNX graph on its way to ULF: what every name stands for, and what converters ask for.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_GRAPH_H_
+#define ULFD_TOOLS_CONVERT_ONNX_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "onnx/onnx_pb.h"
+#include "tools/convert/graph_builder.h"
+#include "tools/convert/onnx_constant.h"
+
+namespace ulfd::convert {
+
+// A computed ONNX tensor: a view of a ULF tensor.  Transposes, added and dropped dimensions of 1 and
+// Expand only change the view; what reads it asks for the form that it needs.
+struct OnnxValue {
+  std::string tensor;  // Of the builder.
+  Dims dims;           // As ONNX sees it.
+  // Per ONNX axis: the tensor's axis, or -1 for a dimension that the tensor lacks.  A dimension that is
+  // larger here than in the tensor is repeated; axes of the tensor that none names have size 1.
+  std::vector<int> axes;
+
+  int rank() const { return static_cast<int>(dims.size()); }
+};
+
+// Names to constants and values.  Errors do not name the node.
+class OnnxGraph {
+ public:
+  OnnxGraph(GraphBuilder& builder, int64_t opset) : builder_(builder), opset_(opset) {}
+
+  GraphBuilder& builder() { return builder_; }
+  int64_t opset() const { return opset_; }
+
+  void Define(const std::string& name, Constant constant);
+  void Define(const std::string& name, OnnxValue value);
+  // Null if the name stands for something else.
+  const Constant* FindConstant(const std::string& name) const;
+  const OnnxValue* FindValue(const std::string& name) const;
+
+  // The whole tensor as a value, with the shape that the engine inferred.
+  OnnxValue Whole(const std::string& tensor) const;
+  // The same, with dimensions that the caller knows better (repeated ones).
+  OnnxValue Whole(const std::string& tensor, Dims dims) const;
+  // A value for any name: a constant becomes a constant_layer.
+  absl::StatusOr<OnnxValue> ValueOf(const std::string& name);
+  absl::StatusOr<OnnxValue> ValueOf(const Constant& constant, absl::string_view base);
+
+  // A tensor whose axis i is axis i of the value; repeated dimensions have size 1 (or are the
+  // user's row).  Adds a transpose or reshape layer where the view is not that already.
+  absl::StatusOr<std::string> Plain(const OnnxValue& value);
+  // Plain, and nothing repeated.
+  absl::StatusOr<std::string> Full(const OnnxValue& value);
+  // Whether the axis is repeated.
+  bool IsRepeated(const OnnxValue& value, int axis) const;
+  // Whether the tensor behind the value has the user's row in front.
+  bool RowsAreUsers(const OnnxValue& value) const;
+  // Value with the axes (and Full if one of them is repeated), for layers that compute along them.
+  absl::StatusOr<std::string> PlainAlong(const OnnxValue& value, absl::Span<const int> axes);
+
+  // A tensor of [ads, k] or more, of which only the rows matter: the first ad input or feature.
+  void SetAdReference(const std::string& tensor);
+
+  // The tensor for an ONNX name: called the same unless a tensor of that name is there already.
+  std::string Top(const std::string& name) const {
+    return builder_.Find(name) == nullptr ? name : builder_.FreshTensor(name);
+  }
+
+ private:
+  absl::StatusOr<std::string> ExpandRows(const std::string& tensor);
+
+  GraphBuilder& builder_;
+  const int64_t opset_;
+  std::string ad_reference_;
+  absl::flat_hash_map<std::string, Constant> constants_;
+  absl::flat_hash_map<std::string, OnnxValue> values_;
+};
+
+// What a converter of one node works on.
+struct OnnxNode {
+  OnnxGraph& graph;
+  const onnx::NodeProto& node;
+  // All uses of a name in the graph, outputs included.
+  const absl::flat_hash_map<std::string, int>& uses;
+  const absl::flat_hash_map<std::string, const onnx::NodeProto*>& only_reader;
+  std::string name;  // The node's own, or its first output's.
+  std::string note;  // For the report.
+  // The node whose work was done here, too (MatMul: the Add of its bias), or null.
+  const onnx::NodeProto* absorbed = nullptr;
+
+  GraphBuilder& builder() { return graph.builder(); }
+  bool Has(int i) const { return i < node.input_size() && !node.input(i).empty(); }
+  const Constant* constant(int i) const {
+    return Has(i) ? graph.FindConstant(node.input(i)) : nullptr;
+  }
+  absl::StatusOr<OnnxValue> value(int i);
+  // The output's tensor name; `out` of the absorbing node where there is one.
+  const std::string& output(int i = 0) const {
+    return absorbed != nullptr ? absorbed->output(0) : node.output(i);
+  }
+  std::string Top(int i = 0) const { return graph.Top(output(i)); }
+  // A tensor name for something in between.
+  std::string Scratch(absl::string_view what) const;
+  // Output i is the tensor, or that with dimensions known better.
+  void Set(const std::string& tensor, int i = 0);
+  void Set(const std::string& tensor, Dims dims, int i = 0);
+  void Set(OnnxValue value, int i = 0);
+};
+
+struct OnnxType {
+  const char* op;
+  absl::Status (*convert)(OnnxNode& node);
+};
+
+absl::Span<const OnnxType> ElementwiseOnnxTypes();  // onnx_elementwise.cc
+absl::Span<const OnnxType> MatrixOnnxTypes();       // onnx_matrix.cc
+absl::Span<const OnnxType> ShapeOnnxTypes();        // onnx_shape.cc
+absl::Span<const OnnxType> NormOnnxTypes();         // onnx_norm.cc
+absl::Span<const OnnxType> ImageOnnxTypes();        // onnx_image.cc
+
+// Sizes as reshape_layer takes them: 0 where the dimension stays in its place, -1 for the one that
+// depends on the request.  INVALID_ARGUMENT if two do.
+absl::StatusOr<std::vector<int64_t>> ReshapeSizes(const engine::Shape& from, const Dims& to);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_GRAPH_H_

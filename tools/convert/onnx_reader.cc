@@ -1,0 +1,166 @@
+// ONNX files.  The only place that calls ONNX's library, whose errors are exceptions.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx_reader.h"
+
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "engine/runtime/model_directory.h"
+#include "engine/status_macros.h"
+#include "engine/weights/file.h"
+#include "onnx/checker.h"
+#include "onnx/shape_inference/implementation.h"
+#include "tools/convert/onnx_constant.h"
+
+namespace ulfd::convert {
+namespace {
+
+constexpr int64_t kMaxFileBytes = (int64_t{1} << 31) - 1;  // Protobuf's own limit.
+
+// Where an external initializer's bytes are.
+struct ExternalData {
+  std::string location;
+  int64_t offset = 0, length = -1;
+};
+
+absl::StatusOr<ExternalData> ReadEntries(const onnx::TensorProto& tensor) {
+  ExternalData data;
+  for (const onnx::StringStringEntryProto& entry : tensor.external_data()) {
+    int64_t* number = entry.key() == "offset"   ? &data.offset
+                      : entry.key() == "length" ? &data.length
+                                                : nullptr;
+    if (entry.key() == "location") data.location = entry.value();
+    if (number == nullptr) continue;
+    if (!absl::SimpleAtoi(entry.value(), number) || *number < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("external data: ", entry.key(), " \"",
+                                                     entry.value(), "\", want a number of bytes"));
+    }
+  }
+  return data;
+}
+
+// Replaces the reference to a file by the bytes.
+absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const ExternalData data, ReadEntries(tensor));
+  ASSIGN_OR_RETURN(const std::string path,
+                   engine::PathWithin(directory, directory, data.location, "external data"));
+  ASSIGN_OR_RETURN(const int64_t wanted, TensorBytes(tensor));
+  if (data.length >= 0 && data.length != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("external data: length ", data.length, ", want ",
+                                                   wanted, " bytes for its shape"));
+  }
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("external data: there is no file ", data.location, " beside the model"));
+  }
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  if (error || data.offset > size || wanted > size - data.offset) {
+    return absl::InvalidArgumentError(absl::StrCat("external data: ", data.location, " has ", size,
+                                                   " bytes, want ", wanted, " from byte ",
+                                                   data.offset));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(static_cast<size_t>(wanted), '\0');
+  file.seekg(data.offset);
+  file.read(bytes.data(), wanted);
+  if (!file) return absl::UnavailableError(absl::StrCat("external data: ", path, ": read failed"));
+  tensor.set_raw_data(std::move(bytes));
+  tensor.clear_external_data();
+  tensor.clear_data_location();
+  return absl::OkStatus();
+}
+
+absl::Status LoadAllExternal(const std::string& directory, onnx::GraphProto& graph) {
+  for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+    if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
+    RETURN_IF_ERROR(engine::Annotate(LoadExternal(directory, tensor),
+                                     absl::StrCat("initializer \"", tensor.name(), "\"")));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetDims(const std::map<std::string, int64_t>& dims, onnx::GraphProto& graph) {
+  std::set<std::string> names;
+  const auto set = [&](auto& values, bool inputs) {
+    for (onnx::ValueInfoProto& value : values) {
+      if (!value.type().has_tensor_type() || !value.type().tensor_type().has_shape()) continue;
+      auto& shape = *value.mutable_type()->mutable_tensor_type()->mutable_shape();
+      for (auto& dim : *shape.mutable_dim()) {
+        if (inputs && dim.has_dim_param()) names.insert(dim.dim_param());
+        const auto found = dims.find(dim.dim_param());
+        if (dim.has_dim_param() && found != dims.end()) dim.set_dim_value(found->second);
+      }
+    }
+  };
+  set(*graph.mutable_input(), true);
+  set(*graph.mutable_output(), false);
+  set(*graph.mutable_value_info(), false);
+  for (const auto& [name, value] : dims) {
+    if (names.contains(name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dims names \"", name, "\", which is no dimension of an input"));
+  }
+  return absl::OkStatus();
+}
+
+// The text of ONNX's exception on one line.
+std::string OneLine(const std::exception& error) {
+  const std::string text = absl::StrReplaceAll(error.what(), {{"\n", " "}, {"  ", " "}});
+  return std::string(absl::StripAsciiWhitespace(text));
+}
+
+absl::Status Check(onnx::ModelProto& model) {
+  try {
+    onnx::checker::check_model(model);
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("ONNX's checker: ", OneLine(error)));
+  }
+  try {
+    const onnx::ShapeInferenceOptions options(/*check_type_val=*/true, /*strict_mode_val=*/1,
+                                              /*data_prop_val=*/true);
+    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), options);
+  } catch (const std::exception& error) {
+    return absl::InvalidArgumentError(absl::StrCat("ONNX's shape inference: ", OneLine(error)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Complete(const std::string& directory, const std::map<std::string, int64_t>& dims,
+                      OnnxModel& model) {
+  for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
+    if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
+  }
+  constexpr int64_t kOldest = 7, kNewest = 17;
+  if (model.opset < kOldest || model.opset > kNewest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
+  }
+  RETURN_IF_ERROR(LoadAllExternal(directory, *model.proto.mutable_graph()));
+  RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
+  return Check(model.proto);
+}
+
+}  // namespace
+
+absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
+                                   const std::map<std::string, int64_t>& dims) {
+  ASSIGN_OR_RETURN(const std::string bytes, engine::ReadFile(path, kMaxFileBytes));
+  OnnxModel model;
+  if (!model.proto.ParseFromString(bytes) || !model.proto.has_graph()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or not an ONNX model"));
+  }
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  RETURN_IF_ERROR(engine::Annotate(Complete(directory, dims, model), path));
+  return model;
+}
+
+}  // namespace ulfd::convert

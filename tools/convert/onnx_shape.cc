@@ -1,0 +1,445 @@
+// ONNX's operators that move, cut or join elements.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "tools/convert/onnx_graph.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+using engine::Shape;
+
+// Integers from input `input`, or from the attribute of older operator sets.
+absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
+                                              const char* attribute) {
+  if (!node.Has(input)) return IntsAttribute(node.node, attribute);
+  const Constant* constant = node.constant(input);
+  if (constant == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(attribute, " that are computed"));
+  }
+  return constant->ToInts();
+}
+
+absl::StatusOr<std::vector<int>> Axes(const OnnxNode& node, int64_t rank) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
+  std::vector<int> axes;
+  for (const int64_t axis : stated) {
+    ASSIGN_OR_RETURN(const int index, WantAxis(axis, rank));
+    axes.push_back(index);
+  }
+  std::sort(axes.begin(), axes.end());
+  return axes;
+}
+
+Dim Product(const Dims& dims) {
+  Dim product = Dim::Of(1);
+  for (const Dim& d : dims) product = engine::Multiply(product, d);
+  return product;
+}
+
+// The shape that Reshape asks for: 0 and -1 resolved, and the user's row where it says 1 or, in a
+// model exported with one name for all rows, the ads.
+absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Constant& shape) {
+  Dims to;
+  int open = -1;
+  const bool keep_zero = IntAttribute(node.node, "allowzero", 0) == 0;
+  ASSIGN_OR_RETURN(const Dims wanted, shape.ToDims());
+  for (int64_t i = 0; i < static_cast<int64_t>(wanted.size()); ++i) {
+    Dim d = wanted[static_cast<size_t>(i)];
+    if (d == Dim::Of(-1)) {
+      open = static_cast<int>(i);
+      d = Dim::Of(1);
+    } else if (d == Dim::Of(0) && keep_zero) {
+      if (i >= static_cast<int64_t>(from.size())) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("shape keeps dimension ", i, ", which ", DimsText(from), " lacks"));
+      }
+      d = from[static_cast<size_t>(i)];
+    } else if (i == 0 && !from.empty() && from[0].IsUsers() && (d.IsAds() || d == Dim::Of(1))) {
+      d = from[0];
+    }
+    to.push_back(d);
+  }
+  if (open >= 0) {
+    const std::optional<Dim> rest = engine::Divide(Product(from), Product(to));
+    if (!rest.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape ", DimsText(from), " does not fill ", DimsText(to)));
+    }
+    to[open] = *rest;
+  }
+  return to;
+}
+
+absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
+  // Rows that are only repeated stay so if they stay in front.
+  const bool rows_repeated = x.rank() > 0 && node.graph.IsRepeated(x, 0) && !x.dims[0].IsConst();
+  std::vector<int> others(static_cast<size_t>(std::max(0, x.rank() - 1)));
+  std::iota(others.begin(), others.end(), 1);
+  const bool keep_rows = rows_repeated && !to.empty() && to[0] == x.dims[0];
+  if (!keep_rows) others.push_back(0);
+  if (x.rank() == 0) others.clear();
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, others));
+  const Shape& shape = node.builder().Find(in)->shape;
+  Dims own = to;
+  if (keep_rows && shape.rank() > 0) own[0] = shape[0];
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(shape, own));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, in, sizes, out));
+  node.Set(out, std::move(to));
+  return absl::OkStatus();
+}
+
+absl::Status Reshape(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const Constant* shape = node.constant(1);
+  if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  ASSIGN_OR_RETURN(Dims to, TargetDims(node, x.dims, *shape));
+  return ReshapeTo(node, x, std::move(to));
+}
+
+absl::Status Flatten(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 1), x.rank() + 1));
+  const Dims front(x.dims.begin(), x.dims.begin() + axis);
+  const Dims back(x.dims.begin() + axis, x.dims.end());
+  return ReshapeTo(node, x, {Product(front), Product(back)});
+}
+
+absl::Status Squeeze(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(std::vector<int> axes, Axes(node, x.rank()));
+  if (axes.empty()) {
+    for (int i = 0; i < x.rank(); ++i) {
+      if (x.dims[i] == Dim::Of(1)) axes.push_back(i);
+    }
+  }
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    if (x.dims[*axis] != Dim::Of(1) && !x.dims[*axis].IsUsers()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", *axis, " of shape ", DimsText(x.dims), ", want a dimension of 1"));
+    }
+    x.dims.erase(x.dims.begin() + *axis);
+    x.axes.erase(x.axes.begin() + *axis);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Unsqueeze(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
+  ASSIGN_OR_RETURN(const std::vector<int> axes,
+                   Axes(node, x.rank() + static_cast<int64_t>(stated.size())));
+  for (const int axis : axes) {
+    x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
+    x.axes.insert(x.axes.begin() + axis, -1);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Transpose(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  std::vector<int64_t> perm = IntsAttribute(node.node, "perm");
+  if (perm.empty()) {
+    for (int64_t i = x.rank(); i-- > 0;) perm.push_back(i);
+  }
+  std::vector<int64_t> sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  for (int64_t i = 0; i < std::max<int64_t>(x.rank(), static_cast<int64_t>(perm.size())); ++i) {
+    if (i < static_cast<int64_t>(perm.size()) && sorted[static_cast<size_t>(i)] == i) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("perm is no order of the ", x.rank(), " axes of ", DimsText(x.dims)));
+  }
+  OnnxValue out{.tensor = x.tensor};
+  for (const int64_t axis : perm) {
+    ASSIGN_OR_RETURN(const int from, WantAxis(axis, x.rank()));
+    out.dims.push_back(x.dims[from]);
+    out.axes.push_back(x.axes[from]);
+  }
+  node.Set(out);
+  return absl::OkStatus();
+}
+
+absl::Status Expand(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const Constant* shape = node.constant(1);
+  if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
+  ASSIGN_OR_RETURN(x.dims, BroadcastDims(x.dims, wanted));
+  x.axes.insert(x.axes.begin(), x.dims.size() - x.axes.size(), -1);
+  node.note = "repeated by what reads it";
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------------- Concat
+
+// Values with one row beside values with a row per ad, all of rank 2: columns side by side with
+// concat_layer and fuse_layer, which the graph compiler turns into split matrix products.
+absl::Status FuseColumns(OnnxNode& node, const std::vector<OnnxValue>& values) {
+  struct Part {
+    std::vector<std::string> tensors;
+    bool per_ad = false;
+  };
+  GraphBuilder& builder = node.builder();
+  std::vector<Part> parts;
+  for (const OnnxValue& x : values) {
+    ASSIGN_OR_RETURN(const std::string tensor, node.graph.PlainAlong(x, {1}));
+    const bool per_ad = builder.Find(tensor)->shape[0].IsAds();
+    if (parts.empty() || parts.back().per_ad != per_ad) parts.push_back({{}, per_ad});
+    parts.back().tensors.push_back(tensor);
+  }
+  std::vector<std::string> joined;
+  for (const Part& part : parts) {
+    joined.push_back(part.tensors[0]);
+    if (part.tensors.size() == 1) continue;
+    joined.back() = node.Scratch(part.per_ad ? "ads" : "user");
+    RETURN_IF_ERROR(AddConcat(builder, joined.back(), part.tensors, 1, joined.back()));
+  }
+  std::string left = joined[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    // Only one of the two sides may have a row per ad; the left one does from the second part on.
+    const bool left_per_ad = i > 1 || parts[0].per_ad;
+    const bool last = i + 1 == parts.size();
+    const std::string out = last ? node.Top() : node.Scratch("fused");
+    if (left_per_ad && parts[i].per_ad) {
+      RETURN_IF_ERROR(AddConcat(builder, last ? node.name : out, {left, joined[i]}, 1, out));
+    } else {
+      ulf::LayerParameter fuse =
+          MakeLayer("fuse_layer", last ? node.name : out, {left, joined[i]}, out);
+      fuse.mutable_fuse_param()->add_common_input_index(left_per_ad ? 1 : 0);
+      RETURN_IF_ERROR(builder.AddLayer(std::move(fuse)));
+    }
+    left = out;
+  }
+  Dims dims = values[0].dims;
+  int64_t columns = 0;
+  for (const OnnxValue& x : values) {
+    columns += x.dims[1].value();
+    if (x.dims[0].IsAds()) dims[0] = x.dims[0];
+  }
+  dims[1] = Dim::Of(columns);
+  node.Set(left, dims);
+  return absl::OkStatus();
+}
+
+// Repeats what has to be repeated to the shape of a value that has it in full, if there is one.
+absl::StatusOr<std::string> FullLike(OnnxNode& node, const OnnxValue& x,
+                                     const std::vector<OnnxValue>& values, const Dims& dims) {
+  OnnxValue wanted = x;
+  wanted.dims = dims;
+  ASSIGN_OR_RETURN(const std::string plain, node.graph.Plain(wanted));
+  const OnnxValue now = node.graph.Whole(plain, dims);
+  bool repeated = false;
+  for (int axis = 0; axis < now.rank(); ++axis) repeated |= node.graph.IsRepeated(now, axis);
+  if (!repeated) return plain;
+  for (const OnnxValue& other : values) {
+    const Shape& shape = node.builder().Find(other.tensor)->shape;
+    if (Dims(shape.dims().begin(), shape.dims().end()) != dims) continue;
+    ASSIGN_OR_RETURN(const std::string like, node.graph.Plain(other));
+    const std::string out = node.Scratch("repeated");
+    RETURN_IF_ERROR(AddPlain(node.builder(), "broadcast_to_layer", out, {plain, like}, out));
+    return out;
+  }
+  return node.graph.Full(wanted);
+}
+
+absl::Status Concat(OnnxNode& node) {
+  std::vector<OnnxValue> values;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
+    values.push_back(std::move(x));
+  }
+  const int rank = values[0].rank();
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), rank));
+  // The shape that all share beside the axis: what any of them has in full.
+  Dims common = values[0].dims;
+  bool any_repeated = false;
+  for (const OnnxValue& x : values) {
+    if (x.rank() != rank) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes ", DimsText(values[0].dims), " and ",
+                                                     DimsText(x.dims), " have different ranks"));
+    }
+    for (int d = 0; d < rank; ++d) {
+      any_repeated |= node.graph.IsRepeated(x, d);
+      if (x.dims[d].IsAds()) common[d] = x.dims[d];
+    }
+  }
+  bool rows_differ = false;
+  for (const OnnxValue& x : values) rows_differ |= axis != 0 && x.dims[0] != common[0];
+  if (rank == 2 && axis == 1 && common[0].IsAds() && (any_repeated || rows_differ)) {
+    bool some_per_ad = false;
+    for (const OnnxValue& x : values)
+      some_per_ad |= !node.graph.IsRepeated(x, 0) && x.dims[0].IsAds();
+    if (some_per_ad) return FuseColumns(node, values);
+  }
+  std::vector<std::string> tensors;
+  Dim total = Dim::Of(0);
+  for (const OnnxValue& x : values) {
+    Dims dims = common;
+    dims[axis] = x.dims[axis];
+    ASSIGN_OR_RETURN(std::string tensor, FullLike(node, x, values, dims));
+    tensors.push_back(std::move(tensor));
+    if (!dims[axis].IsConst()) return absl::UnimplementedError("joins rows");
+    total = Dim::Of(total.value() + dims[axis].value());
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddConcat(node.builder(), node.name, tensors, axis, out));
+  common[axis] = total;
+  node.Set(out, common);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------------- cuts
+
+// Whether a part of the axis is the same tensor: all of it is taken, or all of it is the same.
+bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length) {
+  return x.dims[axis] == Dim::Of(length) || x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
+}
+
+// Cuts [begin, begin + length) out along an axis of the value.  A view stays a view: the tensor
+// behind it is cut.
+absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int64_t begin,
+                              int64_t length, const std::string& out) {
+  OnnxValue part = x;
+  part.dims[axis] = Dim::Of(length);
+  if (IsUncut(node, x, axis, length)) return part;
+  RETURN_IF_ERROR(AddSlice(node.builder(), out, x.tensor, x.axes[axis], begin, length, out));
+  part.tensor = out;
+  return part;
+}
+
+absl::Status WantNumber(const OnnxValue& x, int axis) {
+  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
+                                               DimsText(x.dims), ", which depends on the request"));
+}
+
+absl::Status Slice(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> starts, Integers(node, 1, "starts"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ends, Integers(node, 2, "ends"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 3, "axes"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> steps, Integers(node, 4, "steps"));
+  for (const auto* list : {&ends, &axes, &steps}) {
+    if (list->size() == starts.size() || (list != &ends && list->empty())) continue;
+    return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    ASSIGN_OR_RETURN(const int axis,
+                     WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i], x.rank()));
+    if (!steps.empty() && steps[i] != 1) {
+      return absl::UnimplementedError(absl::StrCat("a step of ", steps[i], ", want 1"));
+    }
+    constexpr int64_t kEverything = int64_t{1}
+                                    << 30;  // Exporters write at least this for "the end".
+    if (starts[i] == 0 && ends[i] >= kEverything) continue;
+    RETURN_IF_ERROR(WantNumber(x, axis));
+    const int64_t size = x.dims[axis].value();
+    const auto clamp = [&](int64_t at) {
+      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
+    };
+    const int64_t begin = clamp(starts[i]), end = clamp(ends[i]);
+    if (end <= begin) return absl::InvalidArgumentError("the slice is empty");
+    if (end - begin == size) continue;
+    const bool last = i + 1 == starts.size();
+    ASSIGN_OR_RETURN(
+        x, Cut(node, x, axis, begin, end - begin, last ? node.Top() : node.Scratch("cut")));
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Split(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  ASSIGN_OR_RETURN(std::vector<int64_t> parts, Integers(node, 1, "split"));
+  RETURN_IF_ERROR(WantNumber(x, axis));
+  const int64_t outputs = node.node.output_size(), size = x.dims[axis].value();
+  if (parts.empty()) parts.assign(static_cast<size_t>(outputs), size / outputs);
+  if (static_cast<int64_t>(parts.size()) != outputs ||
+      std::accumulate(parts.begin(), parts.end(), int64_t{0}) != size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(outputs, " parts do not fill dimension ", axis, " of ", DimsText(x.dims)));
+  }
+  int64_t begin = 0;
+  for (int i = 0; i < node.node.output_size(); ++i) {
+    ASSIGN_OR_RETURN(OnnxValue part, Cut(node, x, axis, begin, parts[i], node.Top(i)));
+    node.Set(std::move(part), i);
+    begin += parts[i];
+  }
+  return absl::OkStatus();
+}
+
+// Gather of the only row of the user: it stands for all, and the axis is dropped.
+absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& indices) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices.ToInts());
+  if (picks.size() != 1 || (picks[0] != 0 && picks[0] != -1)) {
+    return absl::UnimplementedError(absl::StrCat("picks rows of the user, who has one"));
+  }
+  if (indices.dims.empty()) {
+    x.dims.erase(x.dims.begin() + axis);
+    x.axes.erase(x.axes.begin() + axis);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// Gather along an axis with known indices; one index drops the axis.
+absl::Status Gather(OnnxNode& node) {
+  const Constant* indices = node.constant(1);
+  if (indices == nullptr) {
+    return absl::UnimplementedError(
+        node.constant(0) != nullptr
+            ? "indices that are computed; a table is looked up by ids that are an input"
+            : "indices that are computed");
+  }
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  if (x.dims[axis].IsUsers()) return PickUser(node, x, axis, *indices);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
+  RETURN_IF_ERROR(WantNumber(x, axis));
+  if (indices->dims.size() > 1 || picks.empty()) {
+    return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
+  }
+  std::vector<std::string> parts;
+  OnnxValue part;
+  for (const int64_t pick : picks) {
+    ASSIGN_OR_RETURN(const int at, WantAxis(pick, x.dims[axis].value()));
+    const std::string top = picks.size() == 1 ? node.Top() : node.Scratch("cut");
+    ASSIGN_OR_RETURN(part, Cut(node, x, axis, at, 1, top));
+    parts.push_back(part.tensor);
+  }
+  if (parts.size() > 1) {
+    if (!IsUncut(node, x, axis, 1)) {
+      part.tensor = node.Top();
+      RETURN_IF_ERROR(AddConcat(node.builder(), node.name, parts, x.axes[axis], part.tensor));
+    }
+    part.dims[axis] = Dim::Of(static_cast<int64_t>(parts.size()));
+  } else if (indices->dims.empty()) {
+    part.dims.erase(part.dims.begin() + axis);
+    part.axes.erase(part.axes.begin() + axis);
+  }
+  node.Set(part);
+  return absl::OkStatus();
+}
+
+constexpr OnnxType kTypes[] = {
+    {"Reshape", &Reshape},     {"Flatten", &Flatten},     {"Squeeze", &Squeeze},
+    {"Unsqueeze", &Unsqueeze}, {"Transpose", &Transpose}, {"Expand", &Expand},
+    {"Concat", &Concat},       {"Slice", &Slice},         {"Split", &Split},
+    {"Gather", &Gather},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> ShapeOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert
