@@ -66,17 +66,21 @@ PackedMatrix PackedMatrix::Pack(const float* data, int64_t k, int64_t n, int64_t
   const int64_t floats = PackedFloats(k, n);
   m.owned_.reset(AllocateFloats(floats));
   m.bytes_ = floats * static_cast<int64_t>(sizeof(float));
-  m.view_ = ViewOf(m.owned_.get(), k, n);
-  if (m.view_.columns) {
-    for (int64_t j = 0; j < n; ++j) {
-      for (int64_t i = 0; i < k; ++i) {
-        m.owned_[j * k + i] = data[i * row_stride + j * column_stride];
-      }
-    }
-  } else {
-    FillPanels(data, k, n, row_stride, column_stride, m.owned_.get());
-  }
+  m.view_ = PackInto(data, k, n, row_stride, column_stride, m.owned_.get());
   return m;
+}
+
+MatrixView PackedMatrix::PackInto(const float* data, int64_t k, int64_t n, int64_t row_stride,
+                                  int64_t column_stride, float* to) {
+  const MatrixView view = ViewOf(to, k, n);
+  if (!view.columns) {
+    FillPanels(data, k, n, row_stride, column_stride, to);
+    return view;
+  }
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t i = 0; i < k; ++i) to[j * k + i] = data[i * row_stride + j * column_stride];
+  }
+  return view;
 }
 
 PackedMatrix PackedMatrix::Borrow(const float* data, int64_t k, int64_t n, int64_t row_stride) {

@@ -35,9 +35,12 @@ class PackedMatrix {
   const MatrixView& view() const { return view_; }
 
   // Floats that a matrix takes in this layout, and its view over such memory (64-byte aligned, to
-  // be filled by the caller; see MatrixView): for weights that are made per request.
+  // be filled by the caller; see MatrixView): for matrices that are made per request.
   static int64_t PackedFloats(int64_t k, int64_t n);
   static MatrixView ViewOf(const float* data, int64_t k, int64_t n);
+  // Pack into memory of the caller's, which must not overlap `data`.
+  static MatrixView PackInto(const float* data, int64_t k, int64_t n, int64_t row_stride,
+                             int64_t column_stride, float* to);
 
  private:
   struct Free {

@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/kernels/elementwise.h"
+#include "engine/kernels/fc.h"
 #include "engine/layers/broadcast.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
 #include "engine/status_macros.h"
-#include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
 namespace {
@@ -48,68 +48,138 @@ Operand OperandOf(const Tensor& x, int lift, bool transposed) {
   return operand;
 }
 
+// The right operand of a product of matrices: [k, n], stored as [n, k] if it is transposed.
+struct Right {
+  const float* data = nullptr;
+  int64_t k = 0, n = 0;
+  bool transposed = false;
+};
+
+// Floats of scratch that Multiply takes for a right operand of this size.
+int64_t PackedFloats(int64_t k, int64_t n) {
+  return (PackedMatrix::PackedFloats(k, n) + 15) / 16 * 16;
+}
+
+// As kernels read it: where it lies, or laid out anew in `scratch`.
+MatrixView ViewOf(const Right& b, int64_t rows, float* scratch) {
+  constexpr int64_t kWorthPacking = 32;  // Rows that read the copy.
+  if (b.n <= MatrixView::kMaxColumns && (b.transposed || b.n == 1)) {
+    return PackedMatrix::ViewOf(b.data, b.k, b.n);  // Column by column is how it lies.
+  }
+  if (b.n > MatrixView::kMaxColumns && !b.transposed && rows < kWorthPacking) {
+    return PackedMatrix::Borrow(b.data, b.k, b.n, b.n).view();
+  }
+  return PackedMatrix::PackInto(b.data, b.k, b.n, b.transposed ? 1 : b.n, b.transposed ? b.k : 1,
+                                scratch);
+}
+
+// y[rows, n] = x[rows, k] * b
+void Multiply(const float* x, int64_t rows, const MatrixView& b, float* y) {
+  const FcBlock block{x, b.k, b.k};
+  Fc({.blocks = absl::MakeConstSpan(&block, 1), .rows = rows, .w = b, .y = y, .y_stride = b.n});
+}
+
+// to[columns, rows] = from[rows, columns], some columns at a time, so that their lines stay in the
+// first-level cache.
+void Transpose(const float* from, int64_t rows, int64_t columns, float* to) {
+  constexpr int64_t kColumns = 16;
+  for (int64_t begin = 0; begin < columns; begin += kColumns) {
+    const int64_t end = std::min(columns, begin + kColumns);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = begin; j < end; ++j) to[j * rows + i] = from[i * columns + j];
+    }
+  }
+}
+
 class BatchDotKernel final : public Kernel {
  public:
   BatchDotKernel(bool transpose_a, bool transpose_b)
       : transpose_a_(transpose_a), transpose_b_(transpose_b) {}
 
+  // For a right operand laid out anew (either may be it), and for a left one that is transposed.
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    const Product p = ProductOf(in);
+    const int64_t right = PackedFloats(p.k, std::max(p.n, p.m));
+    return static_cast<size_t>(right + (p.a.transposed ? p.m * p.k : 0)) * sizeof(float);
+  }
   absl::Status Run(RunContext& ctx) const override {
-    Operand a = OperandOf(ctx.in[0], 2, transpose_a_);
-    Operand b = OperandOf(ctx.in[1], 1, transpose_b_);
+    const Product p = ProductOf(ctx.in);
+    const Operand &a = p.a, &b = p.b;
+    const int64_t m = p.m, k = p.k, n = p.n;
     const Tensor& out = ctx.out[0];
     float* y = ctx.out[0].f32();
-    const int64_t m = a.transposed ? a.columns : a.rows;
-    const int64_t k = a.transposed ? a.rows : a.columns;
-    const int64_t n = b.transposed ? b.rows : b.columns;
+    float* const scratch = static_cast<float*>(ctx.scratch);
     int64_t batches = 1;
     for (int i = 0; i + 2 < out.rank(); ++i) batches *= out.dims[i];
     if (batches * m * n == 0) return absl::OkStatus();
-    a.SetTransposed(false);
-    b.SetTransposed(false);
-    // One matrix for all batches: the rows of all of them are one tall matrix.
     if (b.batches == 1 && a.batches == batches && !a.transposed) {
-      return Gemm(false, b.transposed, batches * m, n, k, a.data, k, b.data, b.columns, false, y,
-                  n);
+      // One matrix for all batches: the rows of all of them are one tall matrix.
+      Multiply(a.data, batches * m, ViewOf({b.data, k, n, b.transposed}, batches * m, scratch), y);
+    } else if (a.batches == 1 && b.batches == batches && n == 1) {
+      // One matrix for all batches of vectors: y^T = b^T a^T, for which the vectors are the rows.
+      Multiply(b.data, batches, ViewOf({a.data, k, m, !a.transposed}, batches, scratch), y);
+    } else if (a.batches == 1 && b.batches == batches && m == 1 && b.transposed) {
+      // One vector for all batches of matrices.
+      Multiply(b.data, batches * n, PackedMatrix::ViewOf(a.data, k, 1), y);
+    } else {
+      RunEach(p, absl::MakeConstSpan(out.dims.data(), out.rank() - 2), scratch, y);
     }
-    // One matrix for all batches of vectors: y^T = b^T a^T, for which the vectors are the rows.
-    if (a.batches == 1 && b.batches == batches && n == 1) {
-      return Gemm(false, !a.transposed, batches, m, k, b.data, k, a.data, a.columns, false, y, m);
-    }
-    // One vector for all batches of matrices.
-    if (a.batches == 1 && b.batches == batches && m == 1 && b.transposed) {
-      return Gemm(false, false, batches * n, 1, k, b.data, k, a.data, 1, false, y, 1);
-    }
-    return RunEach(a, b, absl::MakeConstSpan(out.dims.data(), out.rank() - 2), m, n, k, y);
+    return absl::OkStatus();
   }
 
  private:
-  static absl::Status RunEach(const Operand& a, const Operand& b, absl::Span<const int64_t> batch,
-                              int64_t m, int64_t n, int64_t k, float* y) {
+  // [m, k] x [k, n] for each batch.
+  struct Product {
+    Operand a, b;
+    int64_t m = 0, k = 0, n = 0;
+  };
+
+  Product ProductOf(absl::Span<const Tensor> in) const {
+    Product p{OperandOf(in[0], 2, transpose_a_), OperandOf(in[1], 1, transpose_b_)};
+    p.m = p.a.transposed ? p.a.columns : p.a.rows;
+    p.k = p.a.transposed ? p.a.rows : p.a.columns;
+    p.n = p.b.transposed ? p.b.rows : p.b.columns;
+    p.a.SetTransposed(false);
+    p.b.SetTransposed(false);
+    return p;
+  }
+
+  static void RunEach(const Product& p, absl::Span<const int64_t> batch, float* scratch, float* y) {
+    const Operand &a = p.a, &b = p.b;
+    const int64_t m = p.m, k = p.k, n = p.n;
     const BroadcastPlan plan = PlanBroadcast(batch, {a.batch, b.batch});
     const int64_t a_step = plan.advances[0] ? m * k : 0;
     const int64_t b_step = plan.advances[1] ? k * n : 0;
-    absl::Status status;
+    float* const turned = scratch + PackedFloats(k, std::max(n, m));
+    const float* viewed = nullptr;  // What `view` shows.
+    MatrixView view;
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t first) {
       const float* from_a = a.data + at[0] * m * k;
       const float* from_b = b.data + at[1] * k * n;
       float* to = y + first * m * n;
-      for (int64_t i = 0; i < plan.run && status.ok(); ++i) {
+      for (int64_t i = 0; i < plan.run; ++i, from_a += a_step, from_b += b_step, to += m * n) {
         if (m == 1 && n == 1) {
           *to = Dot(from_a, from_b, k);
-        } else if (m == 1 && !b.transposed) {  // A sum of b's rows.
-          WeightedSum(from_a, from_b, b.columns, k, n, to);
-        } else if (n == 1 && a.transposed) {  // A sum of a's stored rows.
-          WeightedSum(from_b, from_a, a.columns, k, m, to);
-        } else {
-          status = Gemm(a.transposed, b.transposed, m, n, k, from_a, a.columns, from_b, b.columns,
-                        false, to, n);
+          continue;
         }
-        from_a += a_step;
-        from_b += b_step;
-        to += m * n;
+        if (m == 1 && !b.transposed) {  // A sum of b's rows.
+          WeightedSum(from_a, from_b, b.columns, k, n, to);
+          continue;
+        }
+        if (m == 1) {  // The rows that b has in memory times a vector.
+          Multiply(from_b, n, PackedMatrix::ViewOf(from_a, k, 1), to);
+          continue;
+        }
+        if (n == 1 && a.transposed) {  // A sum of a's stored rows.
+          WeightedSum(from_b, from_a, a.columns, k, m, to);
+          continue;
+        }
+        if (viewed != from_b) view = ViewOf({from_b, k, n, b.transposed}, m, scratch);
+        viewed = from_b;
+        if (a.transposed) Transpose(from_a, k, m, turned);
+        Multiply(a.transposed ? turned : from_a, m, view, to);
       }
     });
-    return status;
   }
 
   const bool transpose_a_, transpose_b_;

@@ -93,7 +93,8 @@ struct WorkspaceState {
   std::vector<void*> data;      // Per value: where it lies.
   std::vector<int64_t> key;
   std::vector<int64_t> ids;                 // Per input: ids of the users before.
-  std::vector<std::vector<char>> gathered;  // Per output: the users' rows put together.
+  std::vector<std::vector<char>> gathered;  // Per output: the users' rows put together,
+  std::vector<TensorDims> gathered_dims;    // and how many they are so far.
 };
 
 }  // namespace ulfd::engine
