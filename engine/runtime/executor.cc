@@ -3,8 +3,10 @@
 #include "engine/runtime/executor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
+#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/general_run.h"
 #include "engine/runtime/row_run.h"
@@ -72,6 +74,41 @@ absl::Status RunOneUser(const Executable& executable, const RunOptions& options,
   return RunGenerally(executable, options, part, ws, result);
 }
 
+int64_t CountNonFinite(const float* values, int64_t n) {
+  // The exponent is all ones.
+  constexpr uint32_t kMask = 0x7f800000;
+  int64_t count = 0;
+  for (int64_t i = 0; i < n; ++i) count += (absl::bit_cast<uint32_t>(values[i]) & kMask) == kMask;
+  return count;
+}
+
+// Counts NaN and infinity in rows [begin, end) of the output (end < 0: in all of it).
+// FAILED_PRECONDITION where the model refuses them.
+absl::Status CheckFinite(const Executable& executable, size_t o, const Tensor& output,
+                         int64_t begin, int64_t end, RunStats& stats) {
+  if (output.dtype != DType::kFloat32 || output.elements() == 0) return absl::OkStatus();
+  const int64_t row = output.dims.empty() ? 1 : output.elements() / output.dims[0];
+  if (end < 0) end = output.elements() / row;
+  const float* const values = output.f32() + begin * row;
+  const int64_t n = (end - begin) * row;
+  const int64_t count = CountNonFinite(values, n);
+  stats.non_finite[o] += count;
+  if (count == 0 || !executable.refuse_non_finite) return absl::OkStatus();
+  const int64_t first =
+      std::find_if(values, values + n, [](float v) { return !std::isfinite(v); }) - values;
+  return absl::FailedPreconditionError(
+      absl::StrCat("output \"", executable.info->outputs[o].name, "\": row ", begin + first / row,
+                   " has ", values[first], ", and the manifest's non_finite is REFUSE"));
+}
+
+absl::Status CheckAllFinite(const Executable& executable, RunResult& result) {
+  result.stats.non_finite.assign(result.outputs.size(), 0);
+  for (size_t o = 0; o < result.outputs.size(); ++o) {
+    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1, result.stats));
+  }
+  return absl::OkStatus();
+}
+
 // Users one by one, where not all at once.
 class UsersAlone {
  public:
@@ -83,6 +120,7 @@ class UsersAlone {
     const Request& request = ws_.user.request;
     ws_.ids.assign(exe_.info->inputs.size(), 0);
     ws_.gathered.resize(std::max(ws_.gathered.size(), exe_.info->outputs.size()));
+    ws_.gathered_dims.resize(ws_.gathered.size());
     for (std::vector<char>& bytes : ws_.gathered) bytes.clear();
     result_.stats.per_user_fallbacks = request.users();
     for (int64_t u = 0; u < request.users(); ++u) {
@@ -92,7 +130,7 @@ class UsersAlone {
       RETURN_IF_ERROR(Gather(u));
     }
     for (size_t o = 0; o < result_.outputs.size(); ++o) {
-      result_.outputs[o].dims = dims_[o];
+      result_.outputs[o].dims = ws_.gathered_dims[o];
       result_.outputs[o].data = ws_.gathered[o].data();
     }
     return absl::OkStatus();
@@ -101,21 +139,21 @@ class UsersAlone {
  private:
   // Puts the user's rows of the outputs behind those of the users before.
   absl::Status Gather(int64_t u) {
-    if (u == 0) dims_.resize(result_.outputs.size());
     for (size_t o = 0; o < result_.outputs.size(); ++o) {
       const Tensor& tensor = result_.outputs[o];
       if (u == 0) {
-        dims_[o] = tensor.dims;
+        ws_.gathered_dims[o] = tensor.dims;
       } else if (exe_.info->outputs[o].level == Level::kConstant) {
         continue;  // The same for every user.
-      } else if (tensor.dims.empty() || tensor.dims.size() != dims_[o].size() ||
-                 !std::equal(tensor.dims.begin() + 1, tensor.dims.end(), dims_[o].begin() + 1)) {
+      } else if (tensor.dims.empty() || tensor.dims.size() != ws_.gathered_dims[o].size() ||
+                 !std::equal(tensor.dims.begin() + 1, tensor.dims.end(),
+                             ws_.gathered_dims[o].begin() + 1)) {
         return absl::InvalidArgumentError(absl::StrCat(
             "output \"", exe_.info->outputs[o].name, "\": user ", u, " has shape ",
             ToString(tensor.dims), ", which does not go below that of the users before, ",
-            ToString(dims_[o])));
+            ToString(ws_.gathered_dims[o])));
       } else {
-        dims_[o][0] += tensor.dims[0];
+        ws_.gathered_dims[o][0] += tensor.dims[0];
       }
       const char* const data = static_cast<const char*>(tensor.data);
       ws_.gathered[o].insert(ws_.gathered[o].end(), data, data + tensor.bytes());
@@ -127,7 +165,6 @@ class UsersAlone {
   const RunOptions& options_;
   WorkspaceState& ws_;
   RunResult& result_;
-  std::vector<TensorDims> dims_;  // Per output, so far.
 };
 
 }  // namespace
@@ -165,7 +202,7 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
     RETURN_IF_ERROR(UsersAlone(executable, options, ws, result).Run());
   }
   result.stats.missing_ids = ws.counters.missing_ids;
-  return absl::OkStatus();
+  return CheckAllFinite(executable, result);
 }
 
 absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& options,
@@ -180,6 +217,11 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   BeginRows(executable, *schedule, ads, part, result);
   RETURN_IF_ERROR(RunUsers(options, 0, part.users, part, ws, result));
   result.stats.missing_ids = ws.counters.missing_ids;
+  result.stats.non_finite.assign(result.outputs.size(), 0);
+  for (size_t o = 0; o < result.outputs.size(); ++o) {
+    if (schedule->outputs[o].place == Operand::Place::kAd) continue;
+    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1, result.stats));
+  }
   return absl::OkStatus();
 }
 
@@ -192,6 +234,11 @@ absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t
   RETURN_IF_ERROR(RunAds(options, part, begin, end, ws, outputs, stats));
   for (size_t i = 0; i < stats.missing_ids.size(); ++i) {
     stats.missing_ids[i] += ws.counters.missing_ids[i];
+  }
+  stats.non_finite.resize(outputs.size(), 0);
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    if (part.schedule->outputs[o].place != Operand::Place::kAd) continue;
+    RETURN_IF_ERROR(CheckFinite(*part.executable, o, outputs[o], begin, end, stats));
   }
   return absl::OkStatus();
 }

@@ -29,6 +29,7 @@ struct Executable {
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.
   std::vector<ValueId> input_values;  // Per input of the model.
+  bool refuse_non_finite = false;     // Fails a run that gives NaN or infinity.
   std::shared_ptr<const void> token;  // Alive as long as the model.
 };
 

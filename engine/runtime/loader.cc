@@ -14,6 +14,7 @@
 #include "engine/graph/ulf_loader.h"
 #include "engine/layers/nhwc.h"
 #include "engine/layers/registry.h"
+#include "engine/runtime/load_checks.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/resources.h"
@@ -307,6 +308,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   GraphSpecs strict = stated;
   RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
   GraphSpecs specs = SuggestedSpecs(graph, stated, strict, statements);
+  RETURN_IF_ERROR(
+      WithLoadReason(CheckStatedLevels(graph, statements, specs), LoadReason::kManifest));
   if (!InferGraph(graph, specs).ok()) specs = strict;
   DescribeInputs(graph, stated, specs, model->executable, info);
   DescribeLayers(net, graph, specs, weights, info);
@@ -328,6 +331,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
                                         : "optimisation is switched off";
   model->executable.info = &info;
   model->executable.token = std::make_shared<int>(0);
+  model->executable.refuse_non_finite =
+      directory.manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
   info.proof_failure = MakeSchedules(model->executable);
   info.row_separable = model->executable.plan->separable;
 
@@ -338,8 +343,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   AddWeightNotices(*model->weights, info);
   model->tables = resources.TakeTables();
   info.content_hash = hasher.Hex();
-  info.memory_bytes = info.weight_bytes + info.table_bytes;
-  for (const Step& step : model->executable.plan->steps) info.memory_bytes += step.kernel->bytes();
+  const PlanMemory memory = MemoryOf(model->executable);
+  info.memory_bytes = info.weight_bytes + info.table_bytes + memory.kernels + memory.computed;
+  RETURN_IF_ERROR(WithLoadReason(CheckMemory(info, memory, directory.manifest.memory_limit_bytes()),
+                                 LoadReason::kMemory));
   return model;
 }
 

@@ -122,6 +122,7 @@ struct NamedTensor {
 struct RunStats {
   int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
   std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
+  std::vector<int64_t> non_finite;   // Per output: values that are NaN or infinite.
   // Whether the optimised plan ran.
   bool optimised = false;
   // Whether anything was computed in one piece by numpy's rules, because no proof holds for the
@@ -245,7 +246,8 @@ class Model {
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
   // each at most once.  numpy semantics decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:
   // all values 1; one id per row for an ad feature, all ids in one row for a user feature.
-  // INVALID_ARGUMENT names the input and what was wanted.  Fills `result`, whose capacity is
+  // INVALID_ARGUMENT names the input and what was wanted; FAILED_PRECONDITION the output and the row
+  // of a NaN or infinity that the manifest refuses.  Fills `result`, whose capacity is
   // reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
   absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                    Workspace& workspace, RunResult& result) const;

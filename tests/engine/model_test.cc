@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "engine/runtime/load_reason.h"
 #include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -243,6 +244,71 @@ TEST_F(ModelTest, UsersRunAloneWhereNoProofHolds) {
   EXPECT_FLOAT_EQ(result.outputs[0].f32()[1], 201.5);
   EXPECT_EQ(result.stats.per_user_fallbacks, 2);
   EXPECT_TRUE(result.stats.unproved);
+}
+
+TEST_F(ModelTest, NonFiniteOutputsAreCountedOrRefused) {
+  case_.tables = {{"t", "1,1,2\n2,10,20\n-3,3e38,3e38\n"}};
+  auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const CaseInputs inputs(Request());
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {}, workspace, result).ok());
+  EXPECT_EQ(result.stats.non_finite, std::vector<int64_t>{1});
+  files_["model.textproto"] = "non_finite: NON_FINITE_POLICY_REFUSE";
+  model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const absl::Status status = (*model)->Run(inputs.tensors(), {}, workspace, result);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(),
+            "model \"rank\" v1: output \"score\": row 1 has inf, and the manifest's non_finite is "
+            "REFUSE");
+}
+
+TEST_F(ModelTest, MemoryLimitNamesTheParts) {
+  files_["model.textproto"] = "memory_limit_bytes: 100";
+  auto model = Load();
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(LoadReasonOf(model.status()), LoadReason::kMemory);
+  EXPECT_THAT(std::string(model.status().message()),
+              ::testing::MatchesRegex(
+                  "model \"rank\" v1: manifest: memory_limit_bytes is 100, and the model takes "
+                  "[0-9]+: weights [0-9]+ \\+ tables [0-9]+ \\+ copies laid out for speed [0-9]+ "
+                  "\\+ weights that the optimiser computed [0-9]+ \\+ a worker's memory for one "
+                  "user and a tile of ads [0-9]+"));
+  files_["model.textproto"] = "memory_limit_bytes: 100000000";
+  model = Load();
+  EXPECT_TRUE(model.ok()) << model.status();
+}
+
+TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {
+  case_.graph =
+      std::string(kGraph) +
+      "layer_params { type: \"input_layer\" top: \"x\" }"
+      "layer_params { name: \"beside\" type: \"concat_layer\" bottom: \"a\" bottom: \"x\" "
+      "top: \"beside\" }";
+  files_["model.textproto"] = "inputs { name: \"x\" level: INPUT_LEVEL_USER row_shape: 3 }";
+  auto model = Load();
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("manifest: inputs \"x\" has level INPUT_LEVEL_USER, which the graph "
+                        "contradicts; with 1 user and 7 ads: layer 7 \"beside\" (concat_layer): "
+                        "input 1: shape [1, 3]"));
+  files_["model.textproto"] = "inputs { name: \"x\" level: INPUT_LEVEL_AD row_shape: 3 }";
+  model = Load();
+  EXPECT_TRUE(model.ok()) << model.status();
+  // The other way round: fuse takes one row only.
+  case_.graph = std::string(kGraph) +
+                "layer_params { type: \"input_layer\" top: \"x\" }"
+                "layer_params { name: \"beside\" type: \"fuse_layer\" bottom: \"x\" bottom: \"a\" "
+                "top: \"beside\" }";
+  model = Load();
+  ASSERT_FALSE(model.ok());
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("manifest: inputs \"x\" has level INPUT_LEVEL_AD, which the graph "
+                        "contradicts; with 1 user and 7 ads: layer 7 \"beside\" (fuse_layer): "));
 }
 
 TEST_F(ModelTest, EmptyBatchGivesEmptyOutput) {

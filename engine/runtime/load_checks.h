@@ -1,0 +1,37 @@
+// What a manifest demands of a model once its graph is known.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_LOAD_CHECKS_H_
+#define ULFD_ENGINE_RUNTIME_LOAD_CHECKS_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "engine/graph/graph.h"
+#include "engine/graph/inference.h"
+#include "engine/runtime/executor.h"
+#include "engine/runtime/model.h"
+
+namespace ulfd::engine {
+
+// INVALID_ARGUMENT, naming the input and the layer, if an input has a level in the manifest with
+// which no request of one user and several ads could be computed, while with the other level it
+// could.  `specs`: of the inputs, with guesses and the manifest's statements; not inferred yet.
+absl::Status CheckStatedLevels(const Graph& graph, absl::Span<const InputStatement> statements,
+                               const GraphSpecs& specs);
+
+// What a model takes beside the weights and tables as they were read.
+struct PlanMemory {
+  int64_t kernels = 0;    // Copies of weights laid out for speed, of both plans.
+  int64_t computed = 0;   // Weights that the optimiser computed.
+  int64_t workspace = 0;  // What one worker needs for one user and a tile of ads.
+};
+PlanMemory MemoryOf(const Executable& executable);
+
+// FAILED_PRECONDITION with the sum and its parts if that is more than `limit` bytes; 0: no limit.
+// INVALID_ARGUMENT for a negative limit.
+absl::Status CheckMemory(const ModelInfo& info, const PlanMemory& memory, int64_t limit);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_LOAD_CHECKS_H_
