@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/vec_avx512.h"
 //
+#include "engine/kernels/blocks_body.h"
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"
 #include "engine/kernels/gru_body.h"
@@ -19,6 +20,7 @@ constexpr KernelTable kTable = {
     .weighted_sum = &WeightedSum,
     .scale_rows = &ScaleRows,
     .dot = &Dot,
+    .blocks = &Blocks,
     .gru_cell = &GruCell,
 };
 

@@ -69,6 +69,68 @@ enum class BinaryOp : uint8_t { kAdd, kSub, kMultiply, kDiv };
 // Elementwise functions without parameters.
 enum class UnaryOp : uint8_t { kRelu, kSigmoid, kTanh, kExp };
 
+// What a step of RunBlocks (blocks.h) does to the block of values that a program holds, "it".
+enum class BlockOp : uint8_t {
+  kLoad,   // it = a
+  kStore,  // a = it
+  kAdd,
+  kSub,
+  kSubFrom,  // it = a - it
+  kMul,
+  kDiv,
+  kDivInto,  // it = a / it
+  kMin,      // NaN if either is, like kMax; of zeros the second.
+  kMinOf,    // it = min(a, it)
+  kMax,
+  kMaxOf,
+  kLess,  // it = it < a ? 1 : 0, and so on.
+  kLessEqual,
+  kGreater,
+  kGreaterEqual,
+  kEqual,
+  kNotEqual,
+  kNeg,
+  kAbs,
+  kSquare,
+  kSqrt,
+  kRelu,
+  kWhere,  // it = it > 0 ? a : b
+  // it = a + b, and so on.
+  kLoadSum,
+  kLoadDifference,
+  kLoadProduct,
+  // it = it + (a + b), and so on; each operation rounds.
+  kAddSum,
+  kAddDifference,
+  kAddProduct,
+  kSubSum,
+  kSubDifference,
+  kSubProduct,
+  kSubFromSum,  // it = (a + b) - it
+  kSubFromDifference,
+  kSubFromProduct,
+  kMulSum,
+  kMulDifference,
+  kMulProduct,
+};
+
+// Memory that a step reads or writes; of row r: data + r * row_stride.
+struct BlockOperand {
+  static constexpr int64_t kPlaceFloats = 64;
+  enum class Kind : uint8_t {
+    kRows,    // As many values as a row has.
+    kScalar,  // One value for the whole row.
+    kPlace,   // kPlaceFloats values, overwritten from block to block.
+  };
+  float* data = nullptr;  // Written by kStore alone.
+  int64_t row_stride = 0;
+  Kind kind = Kind::kRows;
+};
+struct BlockStep {
+  BlockOp op = BlockOp::kLoad;
+  BlockOperand a, b;
+};
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_KERNELS_TYPES_H_

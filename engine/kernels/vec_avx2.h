@@ -49,6 +49,12 @@ struct Vec {
   static Vec SelectGreater(Vec a, Vec b, Vec x, Vec y) {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ))};
   }
+  // a == b ? x : y.
+  static Vec SelectEqual(Vec a, Vec b, Vec x, Vec y) {
+    return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
+  }
+  static Vec Sqrt(Vec a) { return {_mm256_sqrt_ps(a.v)}; }
+  static Vec Xor(Vec a, Vec b) { return {_mm256_xor_ps(a.v, b.v)}; }
   static Vec Or(Vec a, Vec b) { return {_mm256_or_ps(a.v, b.v)}; }
   static Vec And(Vec a, Vec b) { return {_mm256_and_ps(a.v, b.v)}; }
   // The bits of x, shifted left by 23, plus those of `base`, as integers.

@@ -45,6 +45,15 @@ struct Vec {
   static Vec SelectGreater(Vec a, Vec b, Vec x, Vec y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ), y.v, x.v)};
   }
+  // a == b ? x : y.
+  static Vec SelectEqual(Vec a, Vec b, Vec x, Vec y) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
+  }
+  static Vec Sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
+  static Vec Xor(Vec a, Vec b) {
+    return {
+        _mm512_castsi512_ps(_mm512_xor_si512(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v)))};
+  }
   static Vec Or(Vec a, Vec b) {
     return {
         _mm512_castsi512_ps(_mm512_or_si512(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v)))};

@@ -62,6 +62,20 @@ struct Vec {
   static Vec SelectGreater(Vec a, Vec b, Vec x, Vec y) {
     return {Select(a.low > b.low, x.low, y.low), Select(a.high > b.high, x.high, y.high)};
   }
+  // a == b ? x : y.
+  static Vec SelectEqual(Vec a, Vec b, Vec x, Vec y) {
+    return {Select(a.low == b.low, x.low, y.low), Select(a.high == b.high, x.high, y.high)};
+  }
+  static Vec Sqrt(Vec a) {
+    for (int i = 0; i < 4; ++i) {
+      a.low[i] = __builtin_sqrtf(a.low[i]);
+      a.high[i] = __builtin_sqrtf(a.high[i]);
+    }
+    return a;
+  }
+  static Vec Xor(Vec a, Vec b) {
+    return {Floats(Bits(a.low) ^ Bits(b.low)), Floats(Bits(a.high) ^ Bits(b.high))};
+  }
   static Vec Or(Vec a, Vec b) {
     return {Floats(Bits(a.low) | Bits(b.low)), Floats(Bits(a.high) | Bits(b.high))};
   }

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/kernels/elementwise.h"
+#include "engine/layers/block_program.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/expression.h"
 #include "engine/layers/families.h"
@@ -27,7 +29,8 @@ constexpr int64_t kTile = 1024;  // Elements.
 // Between the tiles' places in scratch: not a multiple of 4096 bytes, where processors take the
 // store to one tile for one to the next.
 constexpr int64_t kPlace = kTile + 80;
-constexpr int64_t kShortRun = 128;  // Shorter runs are put together before anything is computed.
+constexpr int64_t kShortRun = 128;  // Shorter runs are put together before anything is computed,
+constexpr int64_t kBlockRun = 16;   // unless blocks compute it: those take such runs as they lie.
 
 // ----------------------------------------------------------------------------------- tile kernels
 
@@ -326,7 +329,10 @@ ULFD_MULTIVERSION void CopyRowsAs(const Tensor& x, int64_t offset, int64_t row_s
 
 class ExpressionKernel final : public Kernel {
  public:
-  explicit ExpressionKernel(Expression expression) : expression_(std::move(expression)) {
+  explicit ExpressionKernel(Expression expression)
+      : expression_(std::move(expression)),
+        blocks_(BlockProgram::Compile(expression_)),
+        arithmetic_(ArithmeticOf(expression_)) {
     for (const Instruction& instruction : expression_.program) {
       operands_.push_back(OperandCount(instruction.op));
       operations_ += operands_.back() > 0 ? 1 : 0;
@@ -335,12 +341,16 @@ class ExpressionKernel final : public Kernel {
 
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
     const size_t places = static_cast<size_t>(expression_.stack + expression_.stored) + in.size();
-    return places * kPlace * sizeof(float);
+    return places * kPlace * sizeof(float) + (blocks_.has_value() ? blocks_->ScratchBytes() : 0);
   }
   absl::Status Run(RunContext& ctx) const override {
     if (ctx.out[0].elements() == 0) return absl::OkStatus();
     const Walk walk(ctx.out[0].dims, ctx.in);
-    if (walk.run < kShortRun && walk.runs > 1) {
+    const bool floats = std::all_of(ctx.in.begin(), ctx.in.end(),
+                                    [](const Tensor& x) { return x.dtype == DType::kFloat32; });
+    if (floats && blocks_.has_value() && BlocksTake(walk)) {
+      RunOnBlocks(walk, ctx);
+    } else if (walk.run < kShortRun && walk.runs > 1) {
       RunGathered(walk, ctx);
     } else {
       RunDirect(walk, ctx);
@@ -360,6 +370,94 @@ class ExpressionKernel final : public Kernel {
   float* Gathered(const RunContext& ctx, size_t input) const {
     return static_cast<float*>(ctx.scratch) +
            (expression_.stack + expression_.stored + static_cast<int64_t>(input)) * kPlace;
+  }
+
+  // A single operation of arithmetic on two inputs.
+  struct Arithmetic {
+    BinaryOp op;
+    int a, b;
+  };
+  static std::optional<Arithmetic> ArithmeticOf(const Expression& expression) {
+    const std::vector<Instruction>& p = expression.program;
+    if (p.size() != 3 || p[0].op != Op::kInput || p[1].op != Op::kInput) return std::nullopt;
+    switch (p[2].op) {
+      case Op::kAdd:
+        return Arithmetic{BinaryOp::kAdd, p[0].input, p[1].input};
+      case Op::kSub:
+        return Arithmetic{BinaryOp::kSub, p[0].input, p[1].input};
+      case Op::kMul:
+        return Arithmetic{BinaryOp::kMultiply, p[0].input, p[1].input};
+      case Op::kDiv:
+        return Arithmetic{BinaryOp::kDiv, p[0].input, p[1].input};
+      default:
+        return std::nullopt;
+    }
+  }
+
+  // Whether rows of this length lie side by side, or can be repeated, in whole places.
+  static bool Flat(const Walk& walk) {
+    const Walk::Axis& rows = walk.outer.back();
+    if (rows.count == 1) return true;
+    for (size_t i = 0; i < walk.step.size(); ++i) {
+      if (rows.step[i] == 0) continue;
+      if (rows.step[i] != walk.run || walk.step[i] == 0) return false;
+    }
+    return BlockOperand::kPlaceFloats % walk.run == 0;
+  }
+  bool BlocksTake(const Walk& walk) const {
+    return Flat(walk) ||
+           (walk.run >= kBlockRun && (blocks_->takes_rows() || walk.run >= kShortRun));
+  }
+
+  // Where the places of blocks begin: behind all others.
+  void* BlockScratch(const RunContext& ctx) const { return Gathered(ctx, ctx.in.size()); }
+
+  // Operands are read where they are, rows of runs at a time.
+  void RunOnBlocks(const Walk& walk, RunContext& ctx) const {
+    const Walk::Axis& rows = walk.outer.back();
+    absl::InlinedVector<BlockOperand, 4> operands(ctx.in.size());
+    float* y = ctx.out[0].f32();
+    for (int64_t run = 0; run < walk.runs; run += rows.count, y += rows.count * walk.run) {
+      for (size_t i = 0; i < operands.size(); ++i) {
+        operands[i] = {static_cast<float*>(ctx.in[i].data) + walk.Offset(i, run), rows.step[i],
+                       walk.step[i] == 0 ? BlockOperand::Kind::kScalar : BlockOperand::Kind::kRows};
+      }
+      if (!arithmetic_.has_value()) {
+        RunRows(walk, ctx, absl::MakeSpan(operands), y);
+        continue;
+      }
+      const auto operand = [&](int i) {
+        return Strided{operands[i].data, operands[i].row_stride, walk.step[i]};
+      };
+      BinaryRows(arithmetic_->op, operand(arithmetic_->a), operand(arithmetic_->b), y, walk.run,
+                 rows.count, walk.run);
+    }
+  }
+
+  // walk.outer.back().count rows of walk.run values.
+  void RunRows(const Walk& walk, const RunContext& ctx, absl::Span<BlockOperand> operands,
+               float* y) const {
+    const int64_t rows = walk.outer.back().count;
+    if (rows > 1 && Flat(walk)) {
+      // One long row: what is the same in each row is repeated as often as a place has room.
+      for (size_t i = 0; i < operands.size(); ++i) {
+        BlockOperand& operand = operands[i];
+        if (operand.row_stride != 0 || operand.kind == BlockOperand::Kind::kScalar) continue;
+        float* const place = Gathered(ctx, i);
+        for (int64_t at = 0; at < BlockOperand::kPlaceFloats; at += walk.run) {
+          std::copy_n(operand.data, walk.run, place + at);
+        }
+        operand = {place, 0, BlockOperand::Kind::kPlace};
+      }
+      return blocks_->Run(operands, BlockScratch(ctx), y, 1, rows * walk.run);
+    }
+    if (blocks_->takes_rows()) {
+      return blocks_->Run(operands, BlockScratch(ctx), y, rows, walk.run);
+    }
+    for (int64_t row = 0; row < rows; ++row, y += walk.run) {
+      blocks_->Run(operands, BlockScratch(ctx), y, 1, walk.run);
+      for (BlockOperand& operand : operands) operand.data += operand.row_stride;
+    }
   }
 
   // Long runs: operands are read where they are.
@@ -386,7 +484,7 @@ class ExpressionKernel final : public Kernel {
             inputs[i].data = Gathered(ctx, i);
           }
         }
-        Tile(inputs, n, static_cast<float*>(ctx.scratch), machine, y);
+        Tile(ctx, inputs, n, machine, y);
         y += n;
       }
     }
@@ -426,7 +524,7 @@ class ExpressionKernel final : public Kernel {
           Gather(walk, x, i, run, count, Gathered(ctx, i));
         }
       }
-      Tile(inputs, count * walk.run, static_cast<float*>(ctx.scratch), machine, y);
+      Tile(ctx, inputs, count * walk.run, machine, y);
       y += count * walk.run;
       run += count;
     }
@@ -446,7 +544,18 @@ class ExpressionKernel final : public Kernel {
   }
 
   // The whole formula on n elements.  The last instruction writes to y.
-  void Tile(const Values& inputs, int64_t n, float* scratch, Machine& machine, float* y) const {
+  void Tile(const RunContext& ctx, const Values& inputs, int64_t n, Machine& machine,
+            float* y) const {
+    float* const scratch = static_cast<float*>(ctx.scratch);
+    if (blocks_.has_value()) {
+      absl::InlinedVector<BlockOperand, 4> operands(inputs.size());
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const bool number = inputs[i].data == nullptr;
+        operands[i] = {const_cast<float*>(number ? &inputs[i].number : inputs[i].data), 0,
+                       number ? BlockOperand::Kind::kScalar : BlockOperand::Kind::kRows};
+      }
+      return blocks_->Run(operands, BlockScratch(ctx), y, 1, n);
+    }
     Values& stack = machine.stack;
     Values& kept = machine.kept;
     size_t top = 0;
@@ -486,6 +595,8 @@ class ExpressionKernel final : public Kernel {
   }
 
   const Expression expression_;
+  const std::optional<BlockProgram> blocks_;
+  const std::optional<Arithmetic> arithmetic_;
   std::vector<int> operands_;  // Per instruction.
   int64_t operations_ = 0;
 };
