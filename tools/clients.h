@@ -15,6 +15,8 @@
 #include "engine/weights/npz.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
+#include "grpcpp/support/channel_arguments.h"
+#include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
 #include "tools/reply.h"
 
@@ -22,6 +24,8 @@ namespace ulfd::tools {
 
 // A plain-text channel to "HOST:PORT" without a limit on the size of replies.
 std::shared_ptr<grpc::Channel> Connect(const std::string& target);
+// The same with further settings.
+std::shared_ptr<grpc::Channel> Connect(const std::string& target, grpc::ChannelArguments arguments);
 // Sets the deadline; a call does not wait for a server that refuses connections.
 void Prepare(grpc::ClientContext& context, absl::Duration timeout);
 // The same code; the text says which call failed.
@@ -32,6 +36,9 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view call);
 // user.  Only the features are filled.
 absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(
     const engine::NpzArrays& arrays, const ulfd::v1::GetModelMetadataResponse& metadata);
+// The number of ads in such arrays; 1 if no ad feature tells.
+int64_t AdsOfRequest(const engine::NpzArrays& arrays,
+                     const ulfd::v1::GetModelMetadataResponse& metadata);
 
 // Calls PredictionService.GetModelMetadata and .Predict.
 absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
@@ -47,6 +54,15 @@ struct KserveCall {
   std::vector<std::string> outputs;  // Empty: all.
   std::string request_id;
 };
+
+// Calls GRPCInferenceService.ModelMetadata; version 0: the server chooses.
+absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& model, int64_t version,
+    absl::Duration timeout);
+// Turns arrays under the names of the model's inputs into a request with raw contents.  Only the
+// inputs are filled.
+absl::StatusOr<inference::ModelInferRequest> InferRequestFromArrays(
+    const engine::NpzArrays& arrays, const inference::ModelMetadataResponse& metadata);
 
 // Calls GRPCInferenceService.ModelMetadata, for the types of the inputs, and .ModelInfer.
 absl::StatusOr<Reply> CallModelInfer(const std::shared_ptr<grpc::Channel>& channel,

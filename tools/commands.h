@@ -16,7 +16,9 @@ absl::Status RunScore(Args args);
 absl::Status RunPredict(Args args);
 absl::Status RunHealth(Args args);
 absl::Status RunLayers(Args args);
+absl::Status RunLoad(Args args);
 absl::Status RunMakeDemo(Args args);
+absl::Status RunRecordings(Args args);
 
 }  // namespace ulfd::tools
 

@@ -65,24 +65,37 @@ absl::StatusOr<std::vector<float>> Values(const inference::ModelInferResponse& r
 
 }  // namespace
 
+absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(
+    const std::shared_ptr<grpc::Channel>& channel, const std::string& model, int64_t version,
+    absl::Duration timeout) {
+  const auto stub = inference::GRPCInferenceService::NewStub(channel);
+  inference::ModelMetadataRequest wanted;
+  wanted.set_name(model);
+  if (version != 0) wanted.set_version(absl::StrCat(version));
+  inference::ModelMetadataResponse metadata;
+  grpc::ClientContext context;
+  Prepare(context, timeout);
+  RETURN_IF_ERROR(FromGrpc(stub->ModelMetadata(&context, wanted, &metadata), "ModelMetadata"));
+  return metadata;
+}
+
+absl::StatusOr<inference::ModelInferRequest> InferRequestFromArrays(
+    const engine::NpzArrays& arrays, const inference::ModelMetadataResponse& metadata) {
+  inference::ModelInferRequest request;
+  RETURN_IF_ERROR(FillInputs(arrays, metadata, request));
+  return request;
+}
+
 absl::StatusOr<Reply> CallModelInfer(const std::shared_ptr<grpc::Channel>& channel,
                                      const KserveCall& call, const engine::NpzArrays& arrays,
                                      absl::Duration timeout) {
-  const auto stub = inference::GRPCInferenceService::NewStub(channel);
-  inference::ModelMetadataRequest wanted;
-  wanted.set_name(call.model);
-  if (call.version != 0) wanted.set_version(absl::StrCat(call.version));
-  inference::ModelMetadataResponse metadata;
-  grpc::ClientContext metadata_context;
-  Prepare(metadata_context, timeout);
-  RETURN_IF_ERROR(
-      FromGrpc(stub->ModelMetadata(&metadata_context, wanted, &metadata), "ModelMetadata"));
-
-  inference::ModelInferRequest request;
-  request.set_model_name(wanted.name());
-  request.set_model_version(wanted.version());
+  ASSIGN_OR_RETURN(const auto metadata,
+                   CallModelMetadata(channel, call.model, call.version, timeout));
+  ASSIGN_OR_RETURN(inference::ModelInferRequest request, InferRequestFromArrays(arrays, metadata));
+  request.set_model_name(call.model);
+  if (call.version != 0) request.set_model_version(absl::StrCat(call.version));
   request.set_id(call.request_id);
-  RETURN_IF_ERROR(FillInputs(arrays, metadata, request));
+  const auto stub = inference::GRPCInferenceService::NewStub(channel);
   for (const std::string& output : call.outputs) request.add_outputs()->set_name(output);
   inference::ModelInferResponse response;
   grpc::ClientContext context;

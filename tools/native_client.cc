@@ -49,12 +49,12 @@ void FillDense(const NpyArray& array, DType type, ulfd::v1::DenseTensor& dense) 
 }
 
 // The arrays, each in the type of its input.
-absl::StatusOr<std::map<std::string, NpyArray>> Converted(
-    const engine::NpzArrays& arrays, const ulfd::v1::GetModelMetadataResponse& metadata) {
+absl::StatusOr<engine::NpzArrays> Converted(const engine::NpzArrays& arrays,
+                                            const ulfd::v1::GetModelMetadataResponse& metadata) {
   std::vector<std::string> known;
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) known.push_back(input.name());
   RETURN_IF_ERROR(CheckInputNames(arrays, known));
-  std::map<std::string, NpyArray> converted;
+  engine::NpzArrays converted;
   for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {
     const auto array = arrays.find(input.name());
     if (array == arrays.end()) continue;
@@ -65,7 +65,7 @@ absl::StatusOr<std::map<std::string, NpyArray>> Converted(
 }
 
 // Rows of the request's ad features, -1 if none tells.
-int64_t CountAds(const std::map<std::string, NpyArray>& arrays,
+int64_t CountAds(const engine::NpzArrays& arrays,
                  const ulfd::v1::GetModelMetadataResponse& metadata) {
   for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
     if (feature.level() != ulfd::v1::TENSOR_LEVEL_AD) continue;
@@ -85,7 +85,11 @@ int64_t CountAds(const std::map<std::string, NpyArray>& arrays,
 }  // namespace
 
 std::shared_ptr<grpc::Channel> Connect(const std::string& target) {
-  grpc::ChannelArguments arguments;
+  return Connect(target, grpc::ChannelArguments());
+}
+
+std::shared_ptr<grpc::Channel> Connect(const std::string& target,
+                                       grpc::ChannelArguments arguments) {
   arguments.SetMaxReceiveMessageSize(-1);
   arguments.SetMaxSendMessageSize(-1);
   return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
@@ -100,6 +104,11 @@ absl::Status FromGrpc(const grpc::Status& status, absl::string_view call) {
   const auto code = static_cast<absl::StatusCode>(status.error_code());
   return absl::Status(
       code, absl::StrCat(call, ": ", absl::StatusCodeToString(code), ": ", status.error_message()));
+}
+
+int64_t AdsOfRequest(const engine::NpzArrays& arrays,
+                     const ulfd::v1::GetModelMetadataResponse& metadata) {
+  return std::max<int64_t>(1, CountAds(arrays, metadata));
 }
 
 absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(

@@ -1,0 +1,203 @@
+// ulf load: offers load to a running server.
+// SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "tools/commands.h"
+#include "tools/load/load_generator.h"
+#include "tools/load/load_options.h"
+#include "tools/load/load_report.h"
+#include "tools/load/load_targets.h"
+#include "tools/load/request_source.h"
+#include "tools/load/results.h"
+
+namespace ulfd::tools {
+namespace {
+
+double CpuSeconds() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+absl::Status WriteFile(const std::string& path, const std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "wb");
+  bool good = file != nullptr;
+  if (good) {
+    good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    good &= std::fclose(file) == 0;
+  }
+  if (good) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+}
+
+// SIGINT and SIGTERM are waited for instead of ending the program, so that what was measured until
+// then is shown.  Threads made later inherit that.
+class Interrupts {
+ public:
+  Interrupts() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGINT);
+    sigaddset(&set_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set_, &before_);
+  }
+  ~Interrupts() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  // Whether one came within that time.
+  bool Wait(int64_t ns) const {
+    const timespec time{.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+    return sigtimedwait(&set_, nullptr, &time) > 0;
+  }
+
+ private:
+  sigset_t set_, before_;
+};
+
+LoadPlan PlanOf(const LoadOptions& o, const RequestSource& requests) {
+  LoadPlan plan;
+  plan.duration_ns = absl::ToInt64Nanoseconds(o.duration);
+  switch (o.arrival) {
+    case ArrivalKind::kPoisson:
+      plan.arrivals = PoissonArrivals(o.rate, o.seed);
+      break;
+    case ArrivalKind::kConstant:
+      plan.arrivals = ConstantArrivals(o.rate);
+      break;
+    case ArrivalKind::kBursts:
+      plan.arrivals = BurstArrivals(o.rate, o.bursts, o.seed);
+      break;
+    case ArrivalKind::kRecorded:
+      plan.arrivals = RecordedArrivals(requests.recorded_times_ns(), o.speed, o.duration_given);
+      if (!o.duration_given) plan.duration_ns = std::numeric_limits<int64_t>::max();
+      break;
+    case ArrivalKind::kClosedLoop:
+      plan.concurrency = o.closed_loop;
+      break;
+  }
+  plan.calls = o.calls;
+  plan.timeout_us = absl::ToInt64Microseconds(o.timeout);
+  plan.max_in_flight = o.max_in_flight;
+  plan.metadata = o.metadata;
+  return plan;
+}
+
+// About a hundred points on the plot, of at least 100 ms.
+int64_t IntervalNs(const LoadOptions& o) {
+  const double seconds = absl::ToDoubleSeconds(o.duration);
+  for (const double choice : {0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0}) {
+    if (seconds / choice <= 120) return static_cast<int64_t>(choice * 1e9);
+  }
+  return int64_t{60} * 1000000000;
+}
+
+// Shows the live line until the generator is done; the first interrupt asks it to stop.
+void Follow(const LoadGenerator& generator, LoadResults& results, const Interrupts& interrupts,
+            bool live, const std::atomic<bool>& done, std::atomic<bool>& stop) {
+  constexpr int64_t kTickNs = 20000000, kLineNs = 1000000000;
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  int64_t last = 0;
+  while (!done.load()) {
+    if (interrupts.Wait(kTickNs)) stop = true;
+    const int64_t now = generator.NowNs();
+    if ((!terminal && !live) || now - last < kLineNs) continue;
+    const std::string line =
+        LiveLine(static_cast<double>(now) / 1e9, static_cast<double>(now - last) / 1e9,
+                 generator.in_flight(), results.TakeLive());
+    std::fprintf(stderr, terminal ? "\r\x1b[K%s" : "%s\n", line.c_str());
+    std::fflush(stderr);
+    last = now;
+  }
+  if (terminal) std::fputs("\r\x1b[K", stderr);
+}
+
+std::vector<std::string> Notices(const LoadTargets& targets, const RequestSource& requests) {
+  std::vector<std::string> notices;
+  if (!requests.notice().empty()) notices.push_back(requests.notice());
+  for (int i = 0; i < targets.size(); ++i) {
+    if (!targets.without_health(i)) continue;
+    notices.push_back(
+        absl::StrCat(targets.address(i), " has no health service, and was taken for serving"));
+  }
+  return notices;
+}
+
+absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Interrupts& interrupts) {
+  // The server as a whole, as a load balancer watches it.
+  LoadTargets targets(
+      {.addresses = o.targets, .channels = o.channels, .follow_health = o.follow_health});
+  if (o.follow_health &&
+      !targets.WaitUntilServing(std::chrono::steady_clock::now() +
+                                absl::ToChronoNanoseconds(std::max(o.timeout, absl::Seconds(5))))) {
+    return absl::UnavailableError("no target says that it serves");
+  }
+  // With several targets any that answers tells about the model.
+  const int first = std::max(0, targets.Pick());
+  ASSIGN_OR_RETURN(const auto requests, RequestSource::Create(o, targets.channel(first)));
+  LoadReport report;
+  report.options = o;
+  LoadPlan plan = PlanOf(o, *requests);
+  // A recording that is shorter than the usual warm-up counts from its beginning.
+  const bool once = o.arrival == ArrivalKind::kRecorded && !o.duration_given;
+  int64_t warmup_ns = absl::ToInt64Nanoseconds(o.warmup);
+  const std::vector<int64_t>& times = requests->recorded_times_ns();
+  if (once && !times.empty() &&
+      static_cast<double>(times.back() - times.front()) / o.speed <=
+          2 * static_cast<double>(warmup_ns)) {
+    warmup_ns = 0;
+  }
+  LoadResults results(warmup_ns, IntervalNs(o), targets.size());
+  const double cpu_before = CpuSeconds();
+  LoadGenerator generator(std::move(plan), *requests, targets, results);
+  std::atomic<bool> stop{false}, done{false};
+  std::thread runner([&] {
+    generator.Run(stop);
+    done = true;
+  });
+  Follow(generator, results, interrupts, o.live, done, stop);
+  runner.join();
+
+  report.client_wall_s = static_cast<double>(generator.NowNs()) / 1e9;
+  report.client_cpu_s = CpuSeconds() - cpu_before;
+  report.model = requests->model();
+  report.requests = requests->pool_size();
+  report.mean_bytes = requests->mean_bytes();
+  report.warmup_s = static_cast<double>(warmup_ns) / 1e9;
+  report.counted_s =
+      std::max(0.0, static_cast<double>(generator.sent_until_ns()) / 1e9 - report.warmup_s);
+  report.interrupted = stop;
+  report.figures = results.figures();
+  report.intervals = results.intervals();
+  report.interval_s = static_cast<double>(results.interval_ns()) / 1e9;
+  for (int i = 0; i < targets.size(); ++i) report.left.push_back(targets.left(i));
+  report.notices = Notices(targets, *requests);
+  return report;
+}
+
+}  // namespace
+
+absl::Status RunLoad(Args args) {
+  bool help = false;
+  ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(args, &help));
+  if (help) return absl::OkStatus();
+  const Interrupts interrupts;
+  ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, interrupts));
+  const std::string text = options.json ? LoadReportJson(report) : LoadReportText(report);
+  std::fputs(text.c_str(), stdout);
+  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFile(options.plot, LatencyPlot(report)));
+  if (report.figures.ok > 0) return absl::OkStatus();
+  return absl::UnavailableError("no call was answered");
+}
+
+}  // namespace ulfd::tools

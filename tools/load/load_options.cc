@@ -1,0 +1,319 @@
+// The flags of `ulf load`.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/load/load_options.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "engine/status_macros.h"
+#include "tools/load/ad_counts.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kDescription[] =
+    "Offers load to the server at HOST:PORT (several: in turn) and reports how long calls took "
+    "and\n"
+    "what became of them.\n"
+    "\n"
+    "Calls are sent when they are due, whether or not earlier ones have been answered, and their\n"
+    "latency counts from the time when they were due (corrected for coordinated omission); the\n"
+    "latency from the time of sending is shown beside it.  --closed_loop=N instead keeps N calls\n"
+    "under way; its corrected figures assume that a call was due every median latency.\n"
+    "\n"
+    "Requests are made up from the model's metadata: users by a Zipf distribution, each always\n"
+    "with the same features, ids by another; or they come from --inputs or --replay.  The same\n"
+    "flags and seed give the same requests at the same times.";
+
+// Texts of flags that hold more than one value.
+struct Texts {
+  std::string api = "native", arrival = "poisson", burst = "factor=5,period=1s,length=100ms";
+  std::string ids = "1..100000", ints = "1..1";
+  std::vector<std::string> feature_ids, shapes, metadata;
+};
+
+void AddTraffic(LoadOptions& o, Texts& t, FlagSet& flags) {
+  flags.Add("arrival",
+            "When calls are due: poisson, constant, bursts, or recorded (with --replay: as they "
+            "came).",
+            &t.arrival);
+  flags.Add("rate", "Calls a second, on average.", &o.rate);
+  flags.Add("burst",
+            "With --arrival=bursts: the rate is `factor` times as high for `length` of "
+            "every `period`; --rate stays the mean.",
+            &t.burst);
+  flags.Add("speed", "With --arrival=recorded: that many times as fast.", &o.speed);
+  flags.Add("closed_loop",
+            "Keeps so many calls under way instead of sending them when they are due; 0: off.",
+            &o.closed_loop);
+  flags.Add("duration",
+            "How long calls are sent, warm-up included.  With --arrival=recorded the "
+            "default is once through the recording, and more repeats it.",
+            &o.duration);
+  flags.Add("warmup", "Calls due in the first so long are not counted.", &o.warmup);
+  flags.Add("calls", "Ends after so many calls; 0: no limit.", &o.calls);
+  flags.Add("timeout",
+            "Deadline of each call; a replayed call has its recorded one unless this is "
+            "given.",
+            &o.timeout);
+}
+
+void AddConnections(LoadOptions& o, Texts& t, FlagSet& flags) {
+  flags.Add("channels", "Connections to each target.", &o.channels);
+  flags.Add("max_in_flight",
+            "A call that is due while so many are unanswered is not sent, but "
+            "counted.",
+            &o.max_in_flight);
+  flags.Add("follow_health",
+            "Watches grpc.health.v1 of every target and sends nothing to one that "
+            "does not say SERVING.",
+            &o.follow_health);
+  flags.Add("metadata", "KEY=VALUE pairs sent with every call, separated by commas.", &t.metadata);
+}
+
+void AddRequests(LoadOptions& o, Texts& t, FlagSet& flags) {
+  flags.Add("ads",
+            "Ads of a request: N, uniform:LOW..HIGH, "
+            "lognormal:median=100,sigma=1,min=1,max=2000, or mix:ADS@SHARE,ADS@SHARE.",
+            &o.ads);
+  flags.Add("ads_from", "Recording (file or folder) whose numbers of ads are drawn from.",
+            &o.ads_from);
+  flags.Add("users", "Different users.", &o.users);
+  flags.Add("user_zipf", "Exponent of the users' frequencies; 0: all alike.", &o.user_zipf);
+  flags.Add("ids", "Range of the ids of sparse features.", &t.ids);
+  flags.Add("id_zipf", "Exponent of the ids' frequencies, the lowest id being the most frequent.",
+            &o.id_zipf);
+  flags.Add("user_ids", "Ids of each sparse feature of a user.", &o.user_ids);
+  flags.Add("ad_ids", "Ids of each sparse feature of an ad.", &o.ad_ids);
+  flags.Add("feature_ids", "NAME:N pairs: ids of single features.", &t.feature_ids);
+  flags.Add("ints", "Range of the elements of dense integer inputs.", &t.ints);
+  flags.Add("shape", "NAME:DIMxDIM pairs: shapes that the metadata leaves open; -1: a row per ad.",
+            &t.shapes);
+  flags.Add("pool",
+            "Requests made before the load starts and sent in turn; 0: each when it is due.",
+            &o.pool);
+  flags.Add("inputs", "npz file with the one request to send (as for ulf predict).", &o.inputs);
+  flags.Add("replay", "Recording (file or folder) whose requests are sent.", &o.replay);
+  flags.Add("output", "Names of the outputs wanted, separated by commas; empty: all.", &o.outputs);
+  flags.Add("top_k", "Asks for the best k ads; 0: all.  Native API only.", &o.top_k);
+  flags.Add("seed", "Another seed, another load.", &o.seed);
+}
+
+void AddAll(LoadOptions& o, Texts& t, FlagSet& flags) {
+  flags.Add("model", "Name of the model; may be left out with --replay.", &o.model);
+  flags.Add("version", "Version of the model; 0: the server chooses.", &o.version);
+  flags.Add("label", "Label of the version, such as \"canary\".  Native API only.", &o.label);
+  flags.Add("api", "native (ulfd.v1.PredictionService) or kserve (any KServe v2 server).", &t.api);
+  AddTraffic(o, t, flags);
+  AddConnections(o, t, flags);
+  AddRequests(o, t, flags);
+  flags.Add("json", "Prints the summary as JSON.", &o.json);
+  flags.Add("plot", "SVG file for a plot of latency and calls over time.", &o.plot);
+  flags.Add("live", "A line a second on standard error even if that is no terminal.", &o.live);
+}
+
+absl::Status WantRange(const char* flag, double value, double min, double max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  return UsageError(absl::StrFormat("--%s: %g, want %g to %g", flag, value, min, max));
+}
+
+absl::Status ParseRange(const char* flag, const std::string& text, int64_t& first, int64_t& last) {
+  const std::pair<std::string, std::string> ends = absl::StrSplit(text, absl::MaxSplits("..", 1));
+  if (text.find("..") == std::string::npos || !absl::SimpleAtoi(ends.first, &first) ||
+      !absl::SimpleAtoi(ends.second, &last) || last < first ||
+      static_cast<double>(last) - static_cast<double>(first) > 1e15) {
+    return UsageError(absl::StrCat("--", flag, ": \"", text, "\", want LOW..HIGH"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseBursts(const std::string& text, Bursts& bursts) {
+  for (absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::pair<absl::string_view, absl::string_view> field = absl::StrSplit(part, '=');
+    absl::Duration time;
+    if (field.first == "factor" && absl::SimpleAtod(field.second, &bursts.factor) &&
+        bursts.factor >= 1 && bursts.factor <= 1e6) {
+      continue;
+    }
+    double* const target = field.first == "period"   ? &bursts.period_s
+                           : field.first == "length" ? &bursts.length_s
+                                                     : nullptr;
+    if (target == nullptr || !absl::ParseDuration(field.second, &time) ||
+        time <= absl::ZeroDuration() || time > absl::Hours(24)) {
+      return UsageError(
+          absl::StrCat("--burst: \"", part, "\", want factor=5,period=1s,length=100ms"));
+    }
+    *target = absl::ToDoubleSeconds(time);
+  }
+  if (bursts.length_s >= bursts.period_s) {
+    return UsageError("--burst: the length must be shorter than the period");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseFeatures(const Texts& t, LoadOptions& o) {
+  for (const std::string& text : t.feature_ids) {
+    const size_t colon = text.rfind(':');
+    int64_t count = 0;
+    if (colon == std::string::npos || colon == 0 ||
+        !absl::SimpleAtoi(text.substr(colon + 1), &count) || count < 0 || count > 1000000) {
+      return UsageError(absl::StrCat("--feature_ids: \"", text, "\", want NAME:N"));
+    }
+    o.feature_ids[text.substr(0, colon)] = count;
+  }
+  for (const std::string& text : t.shapes) {
+    const size_t colon = text.rfind(':');
+    std::vector<int64_t> dims;
+    bool good = colon != std::string::npos && colon > 0;
+    for (absl::string_view dim : absl::StrSplit(good ? text.substr(colon + 1) : "", 'x')) {
+      int64_t value = 0;
+      good &= absl::SimpleAtoi(dim, &value) && value <= (1 << 24) &&
+              (value >= 1 || (value == -1 && dims.empty()));
+      dims.push_back(value);
+    }
+    if (!good)
+      return UsageError(absl::StrCat("--shape: \"", text, "\", want NAME:-1x10 or NAME:1x10"));
+    o.shapes[text.substr(0, colon)] = std::move(dims);
+  }
+  for (const std::string& text : t.metadata) {
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return UsageError(absl::StrCat("--metadata: \"", text, "\", want KEY=VALUE"));
+    }
+    o.metadata.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseWords(const Texts& t, const FlagSet& flags, LoadOptions& o) {
+  if (t.api == "kserve") {
+    o.api = LoadApi::kKserve;
+  } else if (t.api != "native") {
+    return UsageError(absl::StrCat("--api: \"", t.api, "\", want native or kserve"));
+  }
+  if (o.closed_loop != 0) {
+    o.arrival = ArrivalKind::kClosedLoop;
+  } else if (t.arrival == "constant") {
+    o.arrival = ArrivalKind::kConstant;
+  } else if (t.arrival == "bursts") {
+    o.arrival = ArrivalKind::kBursts;
+  } else if (t.arrival == "recorded") {
+    o.arrival = ArrivalKind::kRecorded;
+  } else if (t.arrival != "poisson") {
+    return UsageError(
+        absl::StrCat("--arrival: \"", t.arrival, "\", want poisson, constant, bursts or recorded"));
+  }
+  // Without a rate a recording is replayed as it came.
+  if (!o.replay.empty() && !flags.IsSet("arrival") && !flags.IsSet("rate") && o.closed_loop == 0) {
+    o.arrival = ArrivalKind::kRecorded;
+  }
+  RETURN_IF_ERROR(ParseBursts(t.burst, o.bursts));
+  RETURN_IF_ERROR(ParseRange("ids", t.ids, o.first_id, o.last_id));
+  RETURN_IF_ERROR(ParseRange("ints", t.ints, o.first_int, o.last_int));
+  return ParseFeatures(t, o);
+}
+
+absl::Status CheckNumbers(const LoadOptions& o) {
+  constexpr double kMany = 1e9;
+  RETURN_IF_ERROR(WantRange("version", static_cast<double>(o.version), 0, 1e18));
+  RETURN_IF_ERROR(WantRange("rate", o.rate, 0.001, 1e6));
+  RETURN_IF_ERROR(WantRange("speed", o.speed, 1e-6, 1e6));
+  RETURN_IF_ERROR(WantRange("closed_loop", static_cast<double>(o.closed_loop), 0, 100000));
+  RETURN_IF_ERROR(WantRange("calls", static_cast<double>(o.calls), 0, 1e12));
+  RETURN_IF_ERROR(WantRange("channels", o.channels, 1, 1000));
+  RETURN_IF_ERROR(WantRange("max_in_flight", static_cast<double>(o.max_in_flight), 1, 1e6));
+  RETURN_IF_ERROR(WantRange("users", static_cast<double>(o.users), 1, 1e12));
+  RETURN_IF_ERROR(WantRange("user_zipf", o.user_zipf, 0, 10));
+  RETURN_IF_ERROR(WantRange("id_zipf", o.id_zipf, 0, 10));
+  RETURN_IF_ERROR(WantRange("user_ids", static_cast<double>(o.user_ids), 0, 1e6));
+  RETURN_IF_ERROR(WantRange("ad_ids", static_cast<double>(o.ad_ids), 0, 1e6));
+  RETURN_IF_ERROR(WantRange("pool", static_cast<double>(o.pool), 0, 1e7));
+  RETURN_IF_ERROR(WantRange("top_k", o.top_k, 0, kMany));
+  if (o.timeout < absl::Milliseconds(1) || o.timeout > absl::Hours(1)) {
+    return UsageError("--timeout: want 1ms to 1h");
+  }
+  if (o.duration <= absl::ZeroDuration() || o.duration > absl::Hours(240)) {
+    return UsageError("--duration: want more than 0 and at most 240h");
+  }
+  if (o.warmup < absl::ZeroDuration()) return UsageError("--warmup: must not be negative");
+  return absl::OkStatus();
+}
+
+absl::Status CheckCombinations(const LoadOptions& o, const FlagSet& flags) {
+  const auto excludes = [&](const char* a, const char* b) {
+    return flags.IsSet(a) && flags.IsSet(b)
+               ? UsageError(absl::StrCat("only one of --", a, " and --", b, " can be given"))
+               : absl::OkStatus();
+  };
+  const std::pair<const char*, const char*> exclusive[] = {
+      {"version", "label"},    {"inputs", "replay"},       {"ads", "ads_from"},
+      {"closed_loop", "rate"}, {"closed_loop", "arrival"}, {"inputs", "ads"},
+      {"replay", "ads"},       {"inputs", "ads_from"},     {"replay", "ads_from"},
+      {"replay", "api"},
+  };
+  for (const auto& [a, b] : exclusive) RETURN_IF_ERROR(excludes(a, b));
+  if (o.model.empty() && o.replay.empty()) return UsageError("--model is needed");
+  if (o.arrival == ArrivalKind::kRecorded && o.replay.empty()) {
+    return UsageError("--arrival=recorded wants --replay");
+  }
+  if (o.arrival == ArrivalKind::kRecorded && flags.IsSet("rate")) {
+    return UsageError("--arrival=recorded decides on the rate: change it with --speed");
+  }
+  if (o.arrival != ArrivalKind::kRecorded && flags.IsSet("speed")) {
+    return UsageError("--speed wants --arrival=recorded");
+  }
+  if (o.arrival != ArrivalKind::kBursts && flags.IsSet("burst")) {
+    return UsageError("--burst wants --arrival=bursts");
+  }
+  if (o.api == LoadApi::kKserve && (!o.label.empty() || o.top_k > 0)) {
+    return UsageError("the KServe API has nothing like --label and --top_k");
+  }
+  if (o.warmup >= o.duration && (o.arrival != ArrivalKind::kRecorded || o.duration_given)) {
+    return UsageError("--warmup must be shorter than --duration");
+  }
+  if (absl::StatusOr<AdCounts> ads = AdCounts::Parse(o.ads); !ads.ok()) {
+    return UsageError(absl::StrCat("--ads: ", ads.status().message()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<LoadOptions> ParseLoadOptions(Args args, bool* help) {
+  LoadOptions options;
+  Texts texts;
+  FlagSet flags("load HOST:PORT [HOST:PORT...] --model=NAME [--rate=N] [--duration=T]",
+                kDescription);
+  AddAll(options, texts, flags);
+  RETURN_IF_ERROR(flags.Parse(args, 1, std::numeric_limits<int>::max(), &options.targets, help));
+  if (*help) return options;
+  options.duration_given = flags.IsSet("duration");
+  options.timeout_given = flags.IsSet("timeout");
+  RETURN_IF_ERROR(ParseWords(texts, flags, options));
+  RETURN_IF_ERROR(CheckNumbers(options));
+  RETURN_IF_ERROR(CheckCombinations(options, flags));
+  return options;
+}
+
+std::string DescribeArrivals(const LoadOptions& o) {
+  switch (o.arrival) {
+    case ArrivalKind::kPoisson:
+      return absl::StrFormat("Poisson arrivals, %g/s", o.rate);
+    case ArrivalKind::kConstant:
+      return absl::StrFormat("constant arrivals, %g/s", o.rate);
+    case ArrivalKind::kBursts:
+      return absl::StrFormat("bursts of %g times the rate for %g s of every %g s, %g/s on average",
+                             o.bursts.factor, o.bursts.length_s, o.bursts.period_s, o.rate);
+    case ArrivalKind::kRecorded:
+      return absl::StrFormat("recorded arrivals, speed %g", o.speed);
+    case ArrivalKind::kClosedLoop:
+      return absl::StrFormat("closed loop, %d calls at a time", o.closed_loop);
+  }
+  return "";
+}
+
+}  // namespace ulfd::tools

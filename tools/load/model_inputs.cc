@@ -1,0 +1,146 @@
+// Metadata -> inputs.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/load/model_inputs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::tools {
+namespace {
+
+using Kind = DenseInput::Kind;
+
+struct Datatype {
+  const char* name;
+  Kind kind;
+  int bytes;
+};
+constexpr Datatype kDatatypes[] = {
+    {"FP32", Kind::kFloat, 4},     {"FP64", Kind::kFloat, 8},     {"INT8", Kind::kInteger, 1},
+    {"INT16", Kind::kInteger, 2},  {"INT32", Kind::kInteger, 4},  {"INT64", Kind::kInteger, 8},
+    {"UINT8", Kind::kInteger, 1},  {"UINT16", Kind::kInteger, 2}, {"UINT32", Kind::kInteger, 4},
+    {"UINT64", Kind::kInteger, 8}, {"BOOL", Kind::kBool, 1},
+};
+
+absl::Status SetType(const std::string& datatype, DenseInput& input) {
+  for (const Datatype& type : kDatatypes) {
+    if (datatype != type.name) continue;
+    input.datatype = datatype;
+    input.kind = type.kind;
+    input.bytes = type.bytes;
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("input \"", input.name, "\" has elements of type ", datatype,
+                   ": only numbers can be made up; give --inputs=FILE.npz or --replay"));
+}
+
+// Row count and the rest, from the metadata or else from what the command line states.
+absl::Status SetDims(absl::Span<const int64_t> shape, bool level_known, const StatedShapes& stated,
+                     DenseInput& input) {
+  std::vector<int64_t> dims(shape.begin(), shape.end());
+  if (const auto said = stated.find(input.name); said != stated.end()) dims = said->second;
+  if (dims.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the shape of input \"", input.name, "\" is not known: state it with --shape=", input.name,
+        ":-1x10 (-1: a row per ad)"));
+  }
+  if (!level_known) input.of_user = dims[0] >= 0;
+  if (input.of_user) input.user_rows = std::max<int64_t>(1, dims[0]);
+  input.dims.assign(dims.begin() + 1, dims.end());
+  for (const int64_t dim : input.dims) {
+    if (dim >= 0) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the shape of input \"", input.name,
+                     "\" is not known but for its rank: state it with --shape=", input.name, ":",
+                     input.of_user ? "1" : "-1", "x10"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckStated(const StatedShapes& stated, const std::set<std::string>& known) {
+  for (const auto& [name, shape] : stated) {
+    if (known.count(name) > 0) continue;
+    std::string names;
+    for (const std::string& k : known) absl::StrAppend(&names, names.empty() ? "" : ", ", k);
+    return absl::InvalidArgumentError(
+        absl::StrCat("--shape: the model has no dense input \"", name,
+                     names.empty() ? "\"; it has none" : "\"; it has ", names));
+  }
+  return absl::OkStatus();
+}
+
+const char* NameOf(ulfd::v1::DataType type) {
+  switch (type) {
+    case ulfd::v1::DATA_TYPE_FLOAT32:
+      return "FP32";
+    case ulfd::v1::DATA_TYPE_INT32:
+      return "INT32";
+    case ulfd::v1::DATA_TYPE_INT64:
+      return "INT64";
+    default:
+      return "unspecified";
+  }
+}
+
+constexpr const char* kParts[] = {".ids", ".values", ".segments"};
+
+}  // namespace
+
+absl::StatusOr<ModelInputs> InputsOf(const ulfd::v1::GetModelMetadataResponse& metadata,
+                                     const StatedShapes& stated) {
+  ModelInputs inputs;
+  std::set<std::string> parts, known;
+  for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
+    inputs.sparse.push_back(
+        {.name = feature.name(), .of_user = feature.level() == ulfd::v1::TENSOR_LEVEL_USER});
+    for (const char* part : kParts) parts.insert(feature.name() + part);
+  }
+  for (const ulfd::v1::TensorMetadata& tensor : metadata.inputs()) {
+    if (parts.count(tensor.name()) > 0) continue;
+    known.insert(tensor.name());
+    DenseInput input{.name = tensor.name()};
+    RETURN_IF_ERROR(SetType(NameOf(tensor.data_type()), input));
+    const bool level_known = tensor.level() == ulfd::v1::TENSOR_LEVEL_USER ||
+                             tensor.level() == ulfd::v1::TENSOR_LEVEL_AD;
+    input.of_user = tensor.level() == ulfd::v1::TENSOR_LEVEL_USER;
+    RETURN_IF_ERROR(SetDims(tensor.shape(), level_known, stated, input));
+    inputs.dense.push_back(std::move(input));
+  }
+  RETURN_IF_ERROR(CheckStated(stated, known));
+  return inputs;
+}
+
+absl::StatusOr<ModelInputs> InputsOf(const inference::ModelMetadataResponse& metadata,
+                                     const StatedShapes& stated) {
+  std::map<std::string, const inference::ModelMetadataResponse::TensorMetadata*> tensors;
+  for (const auto& tensor : metadata.inputs()) tensors[tensor.name()] = &tensor;
+  ModelInputs inputs;
+  std::set<std::string> parts, known;
+  for (const auto& [name, tensor] : tensors) {
+    if (!absl::EndsWith(name, ".ids")) continue;
+    const std::string feature = name.substr(0, name.size() - 4);
+    const auto segments = tensors.find(feature + ".segments");
+    if (segments == tensors.end()) continue;
+    const auto& rows = segments->second->shape();
+    inputs.sparse.push_back({.name = feature, .of_user = rows.size() == 1 && rows[0] == 1});
+    for (const char* part : kParts) parts.insert(feature + part);
+  }
+  for (const auto& tensor : metadata.inputs()) {
+    if (parts.count(tensor.name()) > 0) continue;
+    known.insert(tensor.name());
+    DenseInput input{.name = tensor.name()};
+    RETURN_IF_ERROR(SetType(tensor.datatype(), input));
+    RETURN_IF_ERROR(SetDims(tensor.shape(), false, stated, input));
+    inputs.dense.push_back(std::move(input));
+  }
+  RETURN_IF_ERROR(CheckStated(stated, known));
+  return inputs;
+}
+
+}  // namespace ulfd::tools

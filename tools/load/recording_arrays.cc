@@ -1,0 +1,121 @@
+// Records -> arrays.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/load/recording_arrays.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "proto/open_inference.pb.h"
+#include "proto/predict.pb.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::NpyArray;
+using engine::NpzArrays;
+
+void AddSparse(const std::string& name, const ulfd::v1::SparseFeature& sparse, bool of_user,
+               NpzArrays& arrays) {
+  const int64_t ids = sparse.ids_size();
+  std::vector<int32_t> counts(sparse.counts().begin(), sparse.counts().end());
+  if (counts.empty() && of_user) counts = {static_cast<int32_t>(ids)};
+  if (counts.empty()) counts.assign(static_cast<size_t>(ids), 1);
+  std::vector<float> values(sparse.values().begin(), sparse.values().end());
+  if (values.empty()) values.assign(static_cast<size_t>(ids), 1.0f);
+  arrays[absl::StrCat(name, ".ids")] = NpyArray::FromInt64({ids}, sparse.ids().data());
+  arrays[absl::StrCat(name, ".values")] =
+      NpyArray::FromFloat32({static_cast<int64_t>(values.size())}, values.data());
+  arrays[absl::StrCat(name, ".segments")] =
+      NpyArray::FromInt32({static_cast<int64_t>(counts.size())}, counts.data());
+}
+
+void AddDense(const std::string& name, const ulfd::v1::DenseTensor& dense, int64_t rows,
+              NpzArrays& arrays) {
+  const int64_t count = dense.floats_size() + dense.int32s_size() + dense.int64s_size();
+  std::vector<int64_t> dims(dense.shape().begin(), dense.shape().end());
+  if (dims.empty()) dims = {rows, count / std::max<int64_t>(1, rows)};
+  if (dense.int32s_size() > 0) {
+    arrays[name] = NpyArray::FromInt32(std::move(dims), dense.int32s().data());
+  } else if (dense.int64s_size() > 0) {
+    arrays[name] = NpyArray::FromInt64(std::move(dims), dense.int64s().data());
+  } else {
+    arrays[name] = NpyArray::FromFloat32(std::move(dims), dense.floats().data());
+  }
+}
+
+absl::StatusOr<NpzArrays> NativeInputs(const recording::v1::Recording& record) {
+  ulfd::v1::PredictRequest request;
+  if (!request.ParseFromString(record.request())) {
+    return absl::DataLossError("the record holds no PredictRequest");
+  }
+  NpzArrays arrays;
+  const auto add = [&](const ulfd::v1::Feature& feature, bool of_user) {
+    if (feature.has_sparse()) AddSparse(feature.name(), feature.sparse(), of_user, arrays);
+    if (feature.has_dense()) {
+      AddDense(feature.name(), feature.dense(), of_user ? 1 : record.ads(), arrays);
+    }
+  };
+  for (const ulfd::v1::Feature& feature : request.user_features()) add(feature, true);
+  for (const ulfd::v1::Feature& feature : request.ad_features()) add(feature, false);
+  return arrays;
+}
+
+template <typename Field>
+std::string Packed(const Field& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()),
+                     static_cast<size_t>(values.size()) * sizeof(*values.data()));
+}
+
+absl::StatusOr<NpzArrays> KserveInputs(const recording::v1::Recording& record) {
+  inference::ModelInferRequest request;
+  if (!request.ParseFromString(record.request())) {
+    return absl::DataLossError("the record holds no ModelInferRequest");
+  }
+  NpzArrays arrays;
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const auto& input = request.inputs(i);
+    NpyArray array;
+    array.dims.assign(input.shape().begin(), input.shape().end());
+    const auto& contents = input.contents();
+    if (input.datatype() == "FP32") {
+      array.type = engine::NpyType::kFloat32;
+      array.bytes = Packed(contents.fp32_contents());
+    } else if (input.datatype() == "INT32") {
+      array.type = engine::NpyType::kInt32;
+      array.bytes = Packed(contents.int_contents());
+    } else if (input.datatype() == "INT64") {
+      array.type = engine::NpyType::kInt64;
+      array.bytes = Packed(contents.int64_contents());
+    } else {
+      return absl::UnimplementedError(absl::StrCat("input \"", input.name(), "\" has datatype \"",
+                                                   input.datatype(),
+                                                   "\", want FP32, INT32 or INT64"));
+    }
+    if (i < request.raw_input_contents_size()) array.bytes = request.raw_input_contents(i);
+    arrays[input.name()] = std::move(array);
+  }
+  return arrays;
+}
+
+}  // namespace
+
+absl::StatusOr<NpzArrays> InputsOfRecording(const recording::v1::Recording& record) {
+  return record.api() == recording::v1::API_NATIVE ? NativeInputs(record) : KserveInputs(record);
+}
+
+NpzArrays OutputsOfRecording(const recording::v1::Recording& record) {
+  NpzArrays arrays;
+  for (const recording::v1::RecordedOutput& output : record.outputs()) {
+    arrays[output.name()] = NpyArray::FromFloat32({output.shape().begin(), output.shape().end()},
+                                                  output.values().data());
+  }
+  if (record.indices_size() > 0) {
+    arrays["top_k.indices"] = NpyArray::FromInt32({record.indices_size()}, record.indices().data());
+  }
+  return arrays;
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,59 @@
+// Finding and reading recordings.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/load/recordings.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+
+namespace ulfd::tools {
+
+namespace fs = std::filesystem;
+
+absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  fs::recursive_directory_iterator entries(path, error);
+  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+    if (entries->path().extension() == ".ulfrec") files.push_back(entries->path().string());
+  }
+  if (error) {
+    return absl::UnavailableError(absl::StrCat(path, ": cannot list: ", error.message()));
+  }
+  if (files.empty()) return absl::NotFoundError(absl::StrCat(path, ": holds no *.ulfrec file"));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::Status ForEachRecording(const std::vector<std::string>& files,
+                              const std::function<absl::Status(recording::Recording&)>& visit,
+                              recording::Damage* damage) {
+  for (const std::string& file : files) {
+    ASSIGN_OR_RETURN(auto reader, recording::RecordingReader::Open(file));
+    recording::Recording record;
+    while (true) {
+      ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
+      if (!more) break;
+      RETURN_IF_ERROR(visit(record));
+    }
+    damage->records += reader.damage().records;
+    damage->tail_bytes += reader.damage().tail_bytes;
+  }
+  return absl::OkStatus();
+}
+
+std::string DescribeDamage(const recording::Damage& damage) {
+  std::string text;
+  if (damage.records > 0) absl::StrAppend(&text, damage.records, " damaged records");
+  if (damage.tail_bytes > 0) {
+    absl::StrAppend(&text, text.empty() ? "" : " and ", damage.tail_bytes,
+                    " bytes at the end of a file");
+  }
+  return text.empty() ? text : text + " were passed over";
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,133 @@
+// ulf recordings: shows what the daemon's recorder kept, and takes single calls out of it.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "engine/status_macros.h"
+#include "tools/commands.h"
+#include "tools/load/recording_arrays.h"
+#include "tools/load/recordings.h"
+#include "tools/text_table.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kDescription[] =
+    "Lists the recorded calls in a file of the daemon's recorder, or in all files in a folder\n"
+    "(`ulf load --replay` sends them again).  With --inputs and --outputs one call is written as\n"
+    "npz files instead, which `ulf score`, `ulf predict` and `ulf compare` take.";
+
+struct Options {
+  int64_t record = 0, rows = 50;
+  std::string inputs, outputs;
+};
+
+std::string TimeText(int64_t unix_ns) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%E3S", absl::FromUnixNanos(unix_ns), absl::UTCTimeZone());
+}
+
+// "score [200, 2]"
+std::string OutputsText(const recording::Recording& record) {
+  std::string text;
+  for (const auto& output : record.outputs()) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", output.name(), " [");
+    for (int i = 0; i < output.shape_size(); ++i) {
+      absl::StrAppend(&text, i == 0 ? "" : ", ", output.shape(i));
+    }
+    absl::StrAppend(&text, "]");
+  }
+  return text;
+}
+
+// Sums over the records that have been seen.
+struct Totals {
+  int64_t records = 0, bytes = 0, ads = 0;
+};
+
+absl::Status List(const std::vector<std::string>& files, int64_t rows) {
+  TextTable table({"call>", "received (UTC)", "model", "version>", "api", "ads>", "bytes>", "ms>",
+                   "time-out, ms>", "outputs"});
+  Totals totals;
+  recording::Damage damage;
+  const auto add = [&](recording::Recording& record) {
+    ++totals.records;
+    totals.bytes += static_cast<int64_t>(record.request().size());
+    totals.ads += record.ads();
+    if (rows != 0 && totals.records > rows) return absl::OkStatus();
+    table.AddRow({absl::StrCat(totals.records), TimeText(record.received_unix_ns()), record.model(),
+                  absl::StrCat(record.version()),
+                  record.api() == recording::v1::API_NATIVE ? "native" : "kserve",
+                  WithCommas(record.ads()),
+                  WithCommas(static_cast<int64_t>(record.request().size())),
+                  absl::StrFormat("%.3f", static_cast<double>(record.duration_us()) / 1e3),
+                  record.timeout_us() == 0
+                      ? "-"
+                      : absl::StrFormat("%.1f", static_cast<double>(record.timeout_us()) / 1e3),
+                  OutputsText(record)});
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ForEachRecording(files, add, &damage));
+  if (!table.empty()) std::fputs(table.ToString().c_str(), stdout);
+  if (rows != 0 && totals.records > rows) {
+    std::printf("  ... and %s more (--rows=0 shows all)\n",
+                WithCommas(totals.records - rows).c_str());
+  }
+  std::printf("%s calls in %zu files: %s ads, %s of requests\n", WithCommas(totals.records).c_str(),
+              files.size(), WithCommas(totals.ads).c_str(), HumanBytes(totals.bytes).c_str());
+  const std::string passed_over = DescribeDamage(damage);
+  if (!passed_over.empty()) std::printf("Note: %s\n", passed_over.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Extract(const std::vector<std::string>& files, const Options& options) {
+  recording::Recording found;
+  int64_t number = 0;
+  recording::Damage damage;
+  RETURN_IF_ERROR(ForEachRecording(
+      files,
+      [&](recording::Recording& record) {
+        if (++number == options.record) found = std::move(record);
+        return absl::OkStatus();
+      },
+      &damage));
+  if (number < options.record) {
+    return absl::NotFoundError(
+        absl::StrCat("--record: ", options.record, ", but there are ", number, " calls"));
+  }
+  if (!options.inputs.empty()) {
+    ASSIGN_OR_RETURN(const engine::NpzArrays arrays, InputsOfRecording(found));
+    RETURN_IF_ERROR(engine::WriteNpz(options.inputs, arrays));
+  }
+  if (options.outputs.empty()) return absl::OkStatus();
+  return engine::WriteNpz(options.outputs, OutputsOfRecording(found));
+}
+
+}  // namespace
+
+absl::Status RunRecordings(Args args) {
+  Options options;
+  FlagSet flags("recordings FILE|FOLDER [--record=N --inputs=IN.npz --outputs=OUT.npz]",
+                kDescription);
+  flags.Add("rows", "At most so many calls are listed; 0: all.", &options.rows);
+  flags.Add("record", "Number of the call to write, as listed.", &options.record);
+  flags.Add("inputs", "npz file to write the call's request to.", &options.inputs);
+  flags.Add("outputs", "npz file to write the call's scores to.", &options.outputs);
+  std::vector<std::string> positional;
+  bool help = false;
+  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  const bool extract = !options.inputs.empty() || !options.outputs.empty();
+  if (options.rows < 0) return UsageError(absl::StrCat("--rows: ", options.rows, " is negative"));
+  if (extract != flags.IsSet("record")) {
+    return UsageError("--record goes with --inputs or --outputs");
+  }
+  if (extract && options.record < 1) {
+    return UsageError(absl::StrCat("--record: ", options.record, ", want 1 or more"));
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordingFiles(positional[0]));
+  return extract ? Extract(files, options) : List(files, options.rows);
+}
+
+}  // namespace ulfd::tools

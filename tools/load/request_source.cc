@@ -1,0 +1,255 @@
+// Making, converting and replaying requests.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/load/request_source.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "proto/open_inference.pb.h"
+#include "proto/predict.pb.h"
+#include "tools/clients.h"
+#include "tools/load/random_requests.h"
+#include "tools/load/recordings.h"
+
+namespace ulfd::tools {
+namespace {
+
+using ulfd::v1::PredictRequest;
+
+// Beyond that a pool stops growing.
+constexpr int64_t kMaxPoolBytes = int64_t{512} << 20;
+
+LoadRequest Serialised(LoadApi api, const google::protobuf::MessageLite& message, int64_t ads) {
+  LoadRequest request{.api = api, .ads = ads};
+  const std::string bytes = message.SerializeAsString();
+  request.bytes = static_cast<int64_t>(bytes.size());
+  const grpc::Slice slice(bytes);
+  request.message = grpc::ByteBuffer(&slice, 1);
+  return request;
+}
+
+ulfd::v1::ModelSpec SpecOf(const LoadOptions& o) {
+  ulfd::v1::ModelSpec spec;
+  spec.set_name(o.model);
+  if (o.version != 0) spec.set_version(o.version);
+  if (!o.label.empty()) spec.set_label(o.label);
+  return spec;
+}
+
+void SetModel(const LoadOptions& o, PredictRequest& request) {
+  *request.mutable_model() = SpecOf(o);
+  *request.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
+  if (o.top_k > 0) request.mutable_top_k()->set_k(o.top_k);
+}
+
+void SetModel(const LoadOptions& o, inference::ModelInferRequest& request) {
+  request.set_model_name(o.model);
+  if (o.version != 0) request.set_model_version(absl::StrCat(o.version));
+  for (const std::string& output : o.outputs) request.add_outputs()->set_name(output);
+}
+
+absl::StatusOr<AdCounts> AdsFor(const LoadOptions& o) {
+  if (o.ads_from.empty()) return AdCounts::Parse(o.ads);
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordingFiles(o.ads_from));
+  std::vector<int64_t> counts;
+  recording::Damage damage;
+  RETURN_IF_ERROR(ForEachRecording(
+      files,
+      [&](recording::Recording& record) {
+        if (o.model.empty() || record.model() == o.model) counts.push_back(record.ads());
+        return absl::OkStatus();
+      },
+      &damage));
+  if (counts.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(o.ads_from, ": holds no call of model \"", o.model, "\""));
+  }
+  return AdCounts::Empirical(std::move(counts));
+}
+
+absl::StatusOr<ModelInputs> AskForInputs(const LoadOptions& o,
+                                         const std::shared_ptr<grpc::Channel>& channel) {
+  if (o.api == LoadApi::kNative) {
+    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(channel, SpecOf(o), o.timeout));
+    return InputsOf(metadata, o.shapes);
+  }
+  ASSIGN_OR_RETURN(const auto metadata, CallModelMetadata(channel, o.model, o.version, o.timeout));
+  return InputsOf(metadata, o.shapes);
+}
+
+// One record as a request; the flags of the command line win over what it says.
+absl::StatusOr<LoadRequest> FromRecord(const LoadOptions& o, const recording::Recording& record) {
+  const bool native = record.api() == recording::v1::API_NATIVE;
+  const LoadApi api = native ? LoadApi::kNative : LoadApi::kKserve;
+  LoadRequest request;
+  if (native) {
+    PredictRequest message;
+    if (!message.ParseFromString(record.request())) {
+      return absl::DataLossError("a record holds no PredictRequest");
+    }
+    if (!o.model.empty()) message.mutable_model()->set_name(o.model);
+    if (o.version != 0) message.mutable_model()->set_version(o.version);
+    if (!o.label.empty()) message.mutable_model()->set_label(o.label);
+    if (!o.outputs.empty()) *message.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
+    if (o.top_k > 0) message.mutable_top_k()->set_k(o.top_k);
+    request = Serialised(api, message, record.ads());
+  } else {
+    inference::ModelInferRequest message;
+    if (!message.ParseFromString(record.request())) {
+      return absl::DataLossError("a record holds no ModelInferRequest");
+    }
+    if (!o.model.empty()) message.set_model_name(o.model);
+    if (o.version != 0) message.set_model_version(absl::StrCat(o.version));
+    if (!o.outputs.empty()) {
+      message.clear_outputs();
+      for (const std::string& output : o.outputs) message.add_outputs()->set_name(output);
+    }
+    request = Serialised(api, message, record.ads());
+  }
+  if (!o.timeout_given) request.timeout_us = record.timeout_us();
+  return request;
+}
+
+}  // namespace
+
+const char* MethodOf(LoadApi api) {
+  return api == LoadApi::kNative ? "/ulfd.v1.PredictionService/Predict"
+                                 : "/inference.GRPCInferenceService/ModelInfer";
+}
+
+absl::Status RequestSource::MakeRandom(const LoadOptions& o,
+                                       const std::shared_ptr<grpc::Channel>& channel) {
+  ASSIGN_OR_RETURN(ModelInputs inputs, AskForInputs(o, channel));
+  RandomRequestOptions random;
+  ASSIGN_OR_RETURN(random.ads, AdsFor(o));
+  random.users = o.users;
+  random.user_zipf = o.user_zipf;
+  random.first_id = o.first_id;
+  random.last_id = o.last_id;
+  random.id_zipf = o.id_zipf;
+  random.user_ids = o.user_ids;
+  random.ad_ids = o.ad_ids;
+  random.feature_ids = o.feature_ids;
+  random.first_int = o.first_int;
+  random.last_int = o.last_int;
+  random.seed = o.seed;
+  const auto maker = std::make_shared<const RandomRequests>(std::move(inputs), std::move(random));
+  RETURN_IF_ERROR(maker->CheckFeatureNames());
+  make_ = [o, maker](uint64_t number) {
+    const RequestChoice choice = maker->Choose(number);
+    if (o.api == LoadApi::kNative) {
+      PredictRequest request;
+      SetModel(o, request);
+      maker->Fill(choice, request);
+      return Serialised(o.api, request, choice.ads);
+    }
+    inference::ModelInferRequest request;
+    SetModel(o, request);
+    maker->Fill(choice, request);
+    return Serialised(o.api, request, choice.ads);
+  };
+  int64_t bytes = 0;
+  constexpr int64_t kSample = 20;
+  std::vector<LoadRequest> made;
+  while (static_cast<int64_t>(made.size()) < (o.pool > 0 ? o.pool : kSample) &&
+         bytes < kMaxPoolBytes) {
+    made.push_back(make_(made.size()));
+    bytes += made.back().bytes;
+  }
+  mean_bytes_ = static_cast<double>(bytes) / static_cast<double>(made.size());
+  if (o.pool > 0) pool_ = std::move(made);
+  model_ = o.model;
+  return absl::OkStatus();
+}
+
+absl::Status RequestSource::MakeFromArrays(const LoadOptions& o,
+                                           const std::shared_ptr<grpc::Channel>& channel) {
+  ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
+  model_ = o.model;
+  if (o.api == LoadApi::kNative) {
+    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(channel, SpecOf(o), o.timeout));
+    ASSIGN_OR_RETURN(PredictRequest request, RequestFromArrays(arrays, metadata));
+    SetModel(o, request);
+    pool_.push_back(Serialised(o.api, request, AdsOfRequest(arrays, metadata)));
+  } else {
+    ASSIGN_OR_RETURN(const auto metadata,
+                     CallModelMetadata(channel, o.model, o.version, o.timeout));
+    ASSIGN_OR_RETURN(auto request, InferRequestFromArrays(arrays, metadata));
+    SetModel(o, request);
+    int64_t ads = 1;
+    for (const auto& tensor : request.inputs()) {
+      if (tensor.shape_size() > 0) ads = std::max(ads, tensor.shape(0));
+    }
+    pool_.push_back(Serialised(o.api, request, ads));
+  }
+  mean_bytes_ = static_cast<double>(pool_[0].bytes);
+  return absl::OkStatus();
+}
+
+absl::Status RequestSource::MakeFromRecording(const LoadOptions& o,
+                                              const std::shared_ptr<grpc::Channel>& channel) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordingFiles(o.replay));
+  recording::Damage damage;
+  std::set<std::string> models;
+  std::vector<std::pair<int64_t, LoadRequest>> requests;
+  int64_t bytes = 0;
+  bool all = true;
+  const auto add = [&](const recording::Recording& record) -> absl::Status {
+    all = bytes < kMaxPoolBytes;
+    if (!all) return absl::OkStatus();
+    ASSIGN_OR_RETURN(LoadRequest request, FromRecord(o, record));
+    models.insert(o.model.empty() ? record.model() : o.model);
+    bytes += request.bytes;
+    requests.emplace_back(record.received_unix_ns(), std::move(request));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(ForEachRecording(files, add, &damage));
+  if (requests.empty()) {
+    return absl::NotFoundError(absl::StrCat(o.replay, ": holds no recorded call"));
+  }
+  // Calls are recorded when they end, and files of several models follow one another.
+  std::stable_sort(requests.begin(), requests.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (auto& [time, request] : requests) {
+    times_.push_back(time);
+    pool_.push_back(std::move(request));
+  }
+  mean_bytes_ = static_cast<double>(bytes) / static_cast<double>(pool_.size());
+  notice_ = DescribeDamage(damage);
+  if (!all) {
+    absl::StrAppend(&notice_, notice_.empty() ? "" : "; ", "only the first ", pool_.size(),
+                    " calls are replayed: they fill ", kMaxPoolBytes >> 20, " MiB");
+  }
+  model_ = *models.begin();
+  if (models.size() > 1) absl::StrAppend(&model_, " and ", models.size() - 1, " more");
+  // Whether the server is there and has the model is better said before the load than by it.
+  LoadOptions first = o;
+  first.model = *models.begin();
+  first.api = pool_[0].api;
+  if (first.api == LoadApi::kNative) {
+    return CallGetModelMetadata(channel, SpecOf(first), o.timeout).status();
+  }
+  return CallModelMetadata(channel, first.model, first.version, o.timeout).status();
+}
+
+absl::StatusOr<std::unique_ptr<RequestSource>> RequestSource::Create(
+    const LoadOptions& options, const std::shared_ptr<grpc::Channel>& channel) {
+  auto source = std::unique_ptr<RequestSource>(new RequestSource);
+  if (!options.replay.empty()) {
+    RETURN_IF_ERROR(source->MakeFromRecording(options, channel));
+  } else if (!options.inputs.empty()) {
+    RETURN_IF_ERROR(source->MakeFromArrays(options, channel));
+  } else {
+    RETURN_IF_ERROR(source->MakeRandom(options, channel));
+  }
+  return source;
+}
+
+LoadRequest RequestSource::Get(uint64_t number) const {
+  return pool_.empty() ? make_(number) : pool_[number % pool_.size()];
+}
+
+}  // namespace ulfd::tools
