@@ -210,10 +210,8 @@ class Decoder {
     }
     const int64_t ids = Given(feature.ids).dims[0];
     total_ids_ += ids;
-    if (total_ids_ > limits_.max_ids) {
-      return Bad(ids_info.name, absl::StrCat("brings the request to ", total_ids_,
-                                             " ids, want at most ", limits_.max_ids));
-    }
+    RETURN_IF_ERROR(
+        CheckIds(ids, total_ids_, limits_, absl::StrCat("input \"", ids_info.name, "\"")));
     if (IsGiven(feature.values) && Given(feature.values).dims[0] != ids) {
       return Bad(info_.inputs[feature.values].name,
                  absl::StrCat(Given(feature.values).dims[0], " values, want ", ids,

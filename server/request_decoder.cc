@@ -128,10 +128,7 @@ class Decoder {
     RETURN_IF_ERROR(CheckLevel(name, feature.level, of_ads));
     const int64_t ids = sparse.ids_size();
     total_ids_ += ids;
-    if (total_ids_ > limits_.max_ids) {
-      return Bad(name, absl::StrCat("brings the request to ", total_ids_, " ids, want at most ",
-                                    limits_.max_ids));
-    }
+    RETURN_IF_ERROR(CheckIds(ids, total_ids_, limits_, absl::StrCat("feature \"", name, "\"")));
     if (sparse.values_size() != 0 && sparse.values_size() != ids) {
       return Bad(name, absl::StrCat(sparse.values_size(), " values for ", ids, " ids"));
     }
@@ -373,6 +370,19 @@ absl::Status DecodePredict(const v1::PredictRequest& request, const Model& model
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits) {
   if (ads >= 1 && ads <= limits.max_ads) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(ads, " ads, want 1..", limits.max_ads));
+}
+
+absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
+                      absl::string_view what) {
+  if (ids > limits.max_ids_per_feature) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", ids, " ids, want at most ",
+                                                   limits.max_ids_per_feature,
+                                                   " (limits.max_ids_per_feature)"));
+  }
+  if (total <= limits.max_ids) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": brings the request to ", total,
+                                                 " ids, want at most ", limits.max_ids,
+                                                 " (limits.max_ids_per_request)"));
 }
 
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what) {

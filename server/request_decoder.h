@@ -18,7 +18,8 @@ namespace ulfd::server {
 
 struct RequestLimits {
   int64_t max_ads = 2000;
-  int64_t max_ids = 1000000;  // Of all sparse features together.
+  int64_t max_ids = 1000000;             // Of all sparse features together.
+  int64_t max_ids_per_feature = 500000;  // Of each.
 };
 inline constexpr size_t kMaxRequestIdBytes = 128;
 
@@ -54,6 +55,10 @@ absl::Status DecodePredict(const ulfd::v1::PredictRequest& request, const engine
 
 // `0 ads, want 1..2000` unless the number is allowed.
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits);
+// `600000 ids, want at most 500000 of one feature`, or at most max_ids with those of the features
+// before it, `total`.
+absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
+                      absl::string_view what);
 // Non-negative and summing to `ids`; `what` begins the error ("feature \"mid\": counts").
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
 // Number of elements, or INVALID_ARGUMENT for a negative dimension or a product above 2^40.

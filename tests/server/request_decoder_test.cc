@@ -239,7 +239,11 @@ TEST_F(RequestDecoderTest, NumbersOfAds) {
   EXPECT_EQ(Error(Good()), "3 ads, want 1..2");
   limits_.max_ads = 2000;
   limits_.max_ids = 3;
-  EXPECT_EQ(Error(Good()), "feature \"mid\": brings the request to 4 ids, want at most 3");
+  EXPECT_EQ(Error(Good()),
+            "feature \"mid\": brings the request to 4 ids, want at most 3 "
+            "(limits.max_ids_per_request)");
+  limits_.max_ids_per_feature = 2;
+  EXPECT_EQ(Error(Good()), "feature \"mid\": 3 ids, want at most 2 (limits.max_ids_per_feature)");
 }
 
 TEST_F(RequestDecoderTest, SparseErrors) {
