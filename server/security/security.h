@@ -1,0 +1,73 @@
+// Security: the certificates, tokens and rules of this server, kept up to date.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SECURITY_SECURITY_H_
+#define ULFD_SERVER_SECURITY_SECURITY_H_
+
+#include <grpcpp/server_context.h>
+#include <prometheus/metric_family.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "engine/tensor/mutex.h"
+#include "server/listener_credentials.h"
+#include "server/logging.h"
+#include "server/model_manager.h"
+#include "server/options.h"
+
+namespace ulfd::server {
+
+// Thread-safe.
+class Security {
+ public:
+  // Reads the files that `options` name; an error is one of theirs.  `logger` is borrowed.
+  static absl::StatusOr<std::unique_ptr<Security>> Create(const Options& options, Logger& logger);
+  ~Security();
+
+  PortSecurity grpc() const { return {grpc_tls_.get(), grpc_callers_.get()}; }
+  PortSecurity admin() const { return {admin_tls_.get(), admin_callers_.get()}; }
+
+  // The names of who makes this call to the gRPC port; none where clients have no names.
+  std::vector<std::string> NamesOf(const grpc::CallbackServerContext& call) const;
+  // `choice` itself, or PERMISSION_DENIED if the caller may not use that model.
+  absl::StatusOr<ModelChoice> Permit(const grpc::CallbackServerContext& call,
+                                     absl::StatusOr<ModelChoice> choice) const;
+  // Whether a client of these names may use the model.
+  bool MayUse(const std::vector<std::string>& names, const std::string& model) const;
+  // Other rules, at once for all calls that come in.
+  void SetRules(AccessRules rules);
+
+  // Adds what operators want to know.
+  void Collect(std::vector<prometheus::MetricFamily>& families) const;
+
+ private:
+  Security(const Options& options, Logger& logger);
+  absl::Status ReadAll();
+  void Loop();
+  void Look();
+  template <typename T>
+  void LookAt(const char* what, Reloaded<T>* value);
+  std::shared_ptr<const AccessRules> rules() const;
+
+  const TlsOptions grpc_tls_options_, admin_tls_options_;
+  const AuthenticationOptions authentication_;
+  const bool clients_have_names_;
+  Logger& logger_;
+  std::unique_ptr<Reloaded<TlsMaterial>> grpc_tls_, admin_tls_;  // Null: plain text.
+  std::unique_ptr<Reloaded<TokenTable>> tokens_;                 // Null: none.
+  std::unique_ptr<Authenticator> grpc_callers_, admin_callers_;
+
+  mutable Mutex mu_;
+  CondVar changed_;
+  std::shared_ptr<const AccessRules> rules_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_;  // Last: it uses everything above.  None if there is nothing to look at.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SECURITY_SECURITY_H_

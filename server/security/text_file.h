@@ -1,0 +1,17 @@
+// A small file as a whole.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SECURITY_TEXT_FILE_H_
+#define ULFD_SERVER_SECURITY_TEXT_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace ulfd::server {
+
+// NOT_FOUND if it cannot be read (says why), INVALID_ARGUMENT if it is larger than 1 MiB.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SECURITY_TEXT_FILE_H_
