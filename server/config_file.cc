@@ -67,6 +67,15 @@ class Reader {
     }
     target = value;
   }
+  void Int64(const char* name, int64_t min, int64_t max, int64_t& target) const {
+    if (!Has(name)) return;
+    const int64_t value = message_.GetReflection()->GetInt64(message_, Field(name));
+    if (value < min || value > max) {
+      Complain(name, absl::StrCat(value, ", want ", min, "..", max));
+      return;
+    }
+    target = value;
+  }
   void Milliseconds(const char* name, int min, int max, milliseconds& target,
                     bool zero_too = false) const {
     int value = static_cast<int>(target.count());
@@ -78,6 +87,16 @@ class Reader {
   }
   void Text(const char* name, std::string& target) const {
     if (Has(name)) target = message_.GetReflection()->GetString(message_, Field(name));
+  }
+  // Words, none of them empty; none given: `target` stays.
+  void Texts(const char* name, std::vector<std::string>& target) const {
+    const auto& reflection = *message_.GetReflection();
+    const int count = reflection.FieldSize(message_, Field(name));
+    if (count > 0) target.clear();
+    for (int i = 0; i < count; ++i) {
+      target.push_back(reflection.GetRepeatedString(message_, Field(name), i));
+      if (target.back().empty()) Complain(name, "empty", i);
+    }
   }
   // An address that may not be empty.
   void Address(const char* name, std::string& target) const {
@@ -180,8 +199,11 @@ void ReadModels(const config::ServerConfig& file, const Reader& reader, Options&
     } else if (!names.insert(model.name()).second) {
       reader.Complain("models", absl::StrCat("model \"", model.name(), "\" is given twice"), i);
     }
-    options.models.push_back(
-        ReadModel(model, reader.Sub("models", model, i), options.default_version_policy));
+    const Reader model_reader = reader.Sub("models", model, i);
+    options.models.push_back(ReadModel(model, model_reader, options.default_version_policy));
+    if (model.allowed_clients_size() > 0) {
+      model_reader.Texts("allowed_clients", options.model_clients[model.name()]);
+    }
   }
 }
 
@@ -195,6 +217,7 @@ void ReadWatch(const Reader& reader, Options& options) {
 void ReadLimits(const Reader& reader, Options& options) {
   reader.Int("max_ads", 1, 100000, options.max_ads);
   reader.Int("max_ids_per_request", 1, 100000000, options.max_ids_per_request);
+  reader.Int("max_ids_per_feature", 1, 100000000, options.max_ids_per_feature);
   reader.Int("max_message_bytes", 1024, 1 << 30, options.max_message_bytes);
   reader.Int("max_queued_requests", 1, 1000000, options.max_queued_requests);
   reader.Int("max_queued_rows", 1, 1000000000, options.max_queued_rows);
@@ -207,6 +230,32 @@ void ReadConnections(const Reader& reader, Options& options) {
   reader.Milliseconds("keepalive_time_ms", 1000, 86400000, options.keepalive_time);
   reader.Milliseconds("keepalive_timeout_ms", 100, 3600000, options.keepalive_timeout);
   reader.Milliseconds("min_client_ping_interval_ms", 0, 3600000, options.min_client_ping_interval);
+  reader.Milliseconds("max_idle_ms", 1000, 86400000, options.max_connection_idle, kZeroToo);
+  reader.Int("max_connections", 1, 1000000, options.max_connections);
+  reader.Int("max_concurrent_streams", 1, 1000000, options.max_concurrent_streams);
+  reader.Int("max_header_bytes", 1024, 1048576, options.max_header_bytes);
+  reader.Int("max_ping_strikes", 1, 1000, options.max_ping_strikes);
+  reader.Milliseconds("handshake_timeout_ms", 100, 600000, options.handshake_timeout);
+  reader.Int64("memory_quota_bytes", 16 << 20, int64_t{1} << 40, options.memory_quota_bytes);
+}
+
+void ReadTls(const Reader& parent, const char* name, const config::Tls& tls, TlsOptions& options) {
+  if (!parent.Has(name)) return;
+  const Reader reader = parent.Sub(name, tls);
+  reader.Text("certificate_file", options.certificate_file);
+  reader.Text("key_file", options.key_file);
+  reader.Text("client_ca_file", options.client_ca_file);
+  reader.Milliseconds("reload_interval_ms", 10, 3600000, options.reload_interval);
+  if (options.certificate_file.empty()) parent.Complain(name, "no certificate_file");
+  if (options.key_file.empty()) parent.Complain(name, "no key_file");
+}
+
+void ReadAuthentication(const Reader& reader, AuthenticationOptions& options) {
+  reader.Text("token_file", options.token_file);
+  reader.Texts("allowed_clients", options.allowed_clients);
+  reader.Texts("admin_clients", options.admin_clients);
+  reader.Bool("open_health", options.open_health);
+  reader.Milliseconds("reload_interval_ms", 10, 3600000, options.reload_interval);
 }
 
 }  // namespace
@@ -246,6 +295,10 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
   reader.Int("http_port", 0, 65535, options.http_port);
   reader.Text("admin_address", options.admin_address);
   reader.Int("workers", 0, 1024, options.workers);
+  reader.Bool("pin_workers", options.pin_workers);
+  ReadTls(reader, "tls", file.tls(), options.tls);
+  ReadTls(reader, "admin_tls", file.admin_tls(), options.admin_tls);
+  ReadAuthentication(reader.Sub("authentication", file.authentication()), options.authentication);
   for (int i = 0; i < file.layer_plugins_size(); ++i) {
     if (file.layer_plugins(i).empty()) reader.Complain("layer_plugins", "empty, want a path", i);
     options.layer_plugins.push_back(file.layer_plugins(i));

@@ -88,6 +88,7 @@ absl::Status AddPlugins(const Options& options, engine::LayerPlugins& plugins) {
 }  // namespace
 
 absl::Status Daemon::Start() {
+  ASSIGN_OR_RETURN(security_, Security::Create(options_, logger_));
   ModelManagerOptions manager = ManagerOptions(options_);
   RETURN_IF_ERROR(AddPlugins(options_, plugins_));
   manager.layer_types = plugins_.types();
@@ -106,10 +107,13 @@ absl::Status Daemon::Start() {
                          metrics_,
                          logger_,
                          clock_,
-                         {.max_ads = options_.max_ads, .max_ids = options_.max_ids_per_request},
+                         {.max_ads = options_.max_ads,
+                          .max_ids = options_.max_ids_per_request,
+                          .max_ids_per_feature = options_.max_ids_per_feature},
                          abandon_});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
+  serving_.store(true);
   RETURN_IF_ERROR(WritePortFile());
   logger_.Info("listening", {{"grpc_port", grpc_port()},
                              {"http_port", http_port()},
@@ -126,7 +130,7 @@ absl::Status Daemon::StartHttp() {
   pages["/readyz"] = [this] { return ReadyPage(*readiness_, *models_); };
   pages["/metrics"] = [this] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                     .body = MetricsPage(metrics_, *models_, *pool_)};
+                     .body = MetricsPage(metrics_, *models_, *pool_, CollectPorts())};
   };
   pages["/statusz"] = [this] {
     return HttpReply{.content_type = "application/json", .body = report_->Json()};
@@ -138,9 +142,9 @@ absl::Status Daemon::StartHttp() {
 
 absl::Status Daemon::StartGrpc() {
   EnableReflection();
-  prediction_ = std::make_unique<PredictionService>(*context_);
-  open_inference_ =
-      std::make_unique<OpenInferenceService>(*context_, *readiness_, ThisBuild().version);
+  prediction_ = std::make_unique<PredictionService>(*context_, *security_);
+  open_inference_ = std::make_unique<OpenInferenceService>(*context_, *security_, *readiness_,
+                                                           ThisBuild().version);
   std::vector<std::string> names = {ulfd::v1::PredictionService::service_full_name(),
                                     inference::GRPCInferenceService::service_full_name()};
   if (!options_.admin_address.empty()) {
@@ -153,11 +157,36 @@ absl::Status Daemon::StartGrpc() {
     int port = 0;
     RETURN_IF_ERROR(SplitAddress(options_.admin_address, address, port));
     admin_ = std::make_unique<AdminService>(*models_, *report_, clock_);
-    ASSIGN_OR_RETURN(admin_grpc_, Listen(address, port, options_, {admin_.get()}));
+    ASSIGN_OR_RETURN(admin_grpc_, GrpcListener::Create(address, port, options_, security_->admin(),
+                                                       {admin_.get()}, logger_));
   }
-  ASSIGN_OR_RETURN(grpc_, Listen(options_.grpc_address, options_.grpc_port, options_,
-                                 {prediction_.get(), open_inference_.get(), health_.get()}));
+  ASSIGN_OR_RETURN(
+      grpc_,
+      GrpcListener::Create(options_.grpc_address, options_.grpc_port, options_, security_->grpc(),
+                           {prediction_.get(), open_inference_.get(), health_.get()}, logger_));
   return absl::OkStatus();
+}
+
+std::vector<prometheus::MetricFamily> Daemon::CollectPorts() const {
+  std::vector<prometheus::MetricFamily> families;
+  security_->Collect(families);
+  // The HTTP port answers before the others are there.
+  if (!serving_.load()) return families;
+  const ConnectionStats stats = grpc_->connections();
+  using prometheus::MetricType;
+  families.push_back(Family("ulfd_connections", "Open connections to the gRPC port",
+                            MetricType::Gauge, {GaugeSample(static_cast<double>(stats.open))}));
+  families.push_back(Family("ulfd_connections_total", "Connections to the gRPC port so far",
+                            MetricType::Counter,
+                            {CounterSample(static_cast<double>(stats.accepted))}));
+  families.push_back(
+      Family("ulfd_connections_refused_total",
+             "Connections closed at once (max_connections), or times that none could be accepted "
+             "because the process has no file descriptor left (descriptors)",
+             MetricType::Counter,
+             {CounterSample(static_cast<double>(stats.over_limit), {{"why", "max_connections"}}),
+              CounterSample(static_cast<double>(stats.no_descriptors), {{"why", "descriptors"}})}));
+  return families;
 }
 
 absl::Status Daemon::WritePortFile() const {
@@ -197,12 +226,16 @@ void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
   health_->EndWatches();  // Open streams would hold up the shutdown.
   if (admin_ != nullptr) admin_->Stop();
   abandon_.store(hurried);
-  const auto until = std::chrono::system_clock::now() + options_.drain_timeout;
+  const TimePoint until = clock_.Now() + options_.drain_timeout;
+  const auto left = [&] {
+    return std::max(milliseconds(0),
+                    std::chrono::duration_cast<milliseconds>(until - clock_.Now()));
+  };
   std::atomic<bool> done{false};
   // Shutdown blocks until every call has ended; meanwhile somebody may want to hurry.
   std::thread shutdown([&] {
-    if (admin_grpc_.server != nullptr) admin_grpc_.server->Shutdown(until);
-    grpc_.server->Shutdown(until);
+    if (admin_grpc_ != nullptr) admin_grpc_->Shutdown(left());
+    grpc_->Shutdown(left());
     done.store(true);
   });
   while (!done.load()) {
@@ -215,14 +248,11 @@ void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
 
 Daemon::~Daemon() {
   // Servers first, even where Start failed half-way: nothing may call into what is being destroyed.
-  const auto now = std::chrono::system_clock::now();
   if (health_ != nullptr) health_->EndWatches();
   if (admin_ != nullptr) admin_->Stop();
-  if (grpc_.server != nullptr) grpc_.server->Shutdown(now);
-  if (admin_grpc_.server != nullptr) admin_grpc_.server->Shutdown(now);
-  grpc_.server.reset();
-  admin_grpc_.server.reset();
-  http_.reset();
+  http_.reset();  // Its pages look at the ports.
+  grpc_.reset();
+  admin_grpc_.reset();
   admin_.reset();
   // The manager's threads may be telling the health service something: they end before it does.
   // Workers hold models, so they go first.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,6 +28,7 @@
 #include "server/scheduler/clock.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/score_call.h"
+#include "server/security/security.h"
 #include "server/status_report.h"
 
 namespace ulfd::server {
@@ -41,9 +43,10 @@ class Daemon {
   // REQUIRES: Drain has returned, or nobody calls any more.
   ~Daemon();
 
-  int grpc_port() const { return grpc_.port; }
+  int grpc_port() const { return grpc_->port(); }
   int http_port() const { return http_->port(); }
-  int admin_port() const { return admin_grpc_.port; }
+  // 0 without admin_address.
+  int admin_port() const { return admin_grpc_ == nullptr ? 0 : admin_grpc_->port(); }
 
   // Looks at the repository soon; does not wait.
   void PollSoon();
@@ -60,15 +63,19 @@ class Daemon {
   absl::Status StartHttp();
   absl::Status StartGrpc();
   absl::Status WritePortFile() const;
+  // What /metrics says of the ports.
+  std::vector<prometheus::MetricFamily> CollectPorts() const;
 
   // In the order of construction; each uses what stands above it, and destruction goes the other
   // way.
   const Options options_;
   const SteadyClock clock_;
   std::atomic<bool> abandon_{false};
+  std::atomic<bool> serving_{false};  // grpc_ is there.
   Logger logger_;
   Metrics metrics_;
   ModelEvents events_;
+  std::unique_ptr<Security> security_;
   engine::LayerPlugins plugins_;          // What models are made of, hence before them.
   std::unique_ptr<ModelManager> models_;  // Its threads report to events_.
   std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.
@@ -78,10 +85,10 @@ class Daemon {
   std::unique_ptr<HealthService> health_;
   std::unique_ptr<PredictionService> prediction_;
   std::unique_ptr<OpenInferenceService> open_inference_;
-  std::unique_ptr<AdminService> admin_;  // Null without admin_address.
-  std::unique_ptr<HttpServer> http_;     // Its pages read everything above.
-  GrpcListener admin_grpc_;
-  GrpcListener grpc_;  // Last: it calls the services, and waits for its calls.
+  std::unique_ptr<AdminService> admin_;       // Null without admin_address.
+  std::unique_ptr<HttpServer> http_;          // Its pages read everything above.
+  std::unique_ptr<GrpcListener> admin_grpc_;  // Null without admin_address.
+  std::unique_ptr<GrpcListener> grpc_;  // Last: it calls the services, and waits for its calls.
 };
 
 // Checks what Daemon::Create would find wrong before it listens: that the repository is there and

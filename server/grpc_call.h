@@ -3,6 +3,7 @@
 #ifndef ULFD_SERVER_GRPC_CALL_H_
 #define ULFD_SERVER_GRPC_CALL_H_
 
+#include <grpc/support/time.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
@@ -15,11 +16,12 @@ namespace ulfd::server {
 
 // The deadline of a call on the steady clock; TimePoint::max() if it has none.
 inline TimePoint DeadlineOf(const grpc::CallbackServerContext& context, TimePoint now) {
-  const auto deadline = context.deadline();
-  const auto left = deadline - std::chrono::system_clock::now();
+  // gRPC keeps it on its monotonic clock; by way of the wall clock, a jump in between would end the call.
+  const gpr_timespec deadline = context.raw_deadline();
+  const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
   // Deadlines further away than any call may last are none.
-  if (left > std::chrono::hours(24 * 365)) return TimePoint::max();
-  return now + std::chrono::duration_cast<TimePoint::duration>(left);
+  if (left.tv_sec > int64_t{365} * 24 * 3600) return TimePoint::max();
+  return now + std::chrono::seconds(left.tv_sec) + std::chrono::nanoseconds(left.tv_nsec);
 }
 
 // Answers a call at once, on the thread that received it.

@@ -2,35 +2,47 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/grpc_listener.h"
 
+#include <grpc/support/time.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server_builder.h>
+#include <grpcpp/resource_quota.h>
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "server/http_server.h"
+#include "engine/status_macros.h"
 
 namespace ulfd::server {
 namespace {
 
-int Ms(std::chrono::milliseconds duration) { return static_cast<int>(duration.count()); }
+using std::chrono::milliseconds;
+
+int Ms(milliseconds duration) { return static_cast<int>(duration.count()); }
 
 void Configure(const Options& options, grpc::ServerBuilder& builder) {
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   builder.SetMaxSendMessageSize(options.max_message_bytes);
-  // Two daemons on one port would each get some of the calls: the second one must fail.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_header_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Ms(options.handshake_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Ms(options.keepalive_time));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Ms(options.keepalive_timeout));
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              Ms(options.min_client_ping_interval));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, options.max_ping_strikes);
   if (options.max_connection_age.count() > 0) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Ms(options.max_connection_age));
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
                                Ms(options.max_connection_age_grace));
   }
+  if (options.max_connection_idle.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Ms(options.max_connection_idle));
+  }
+  grpc::ResourceQuota quota;
+  quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
+  builder.SetResourceQuota(quota);
   // Compressing costs more CPU than the scores need; clients may still send compressed requests.
   builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
 }
@@ -42,20 +54,49 @@ void EnableReflection() {
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
 }
 
-absl::StatusOr<GrpcListener> Listen(const std::string& address, int port, const Options& options,
-                                    const std::vector<grpc::Service*>& services) {
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
+    const std::string& address, int port, const Options& options, const PortSecurity& security,
+    const std::vector<grpc::Service*>& services, Logger& logger) {
+  using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
+  ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "gRPC"));
+  listener->port_ = socket.port;
+  listener->credentials_ = MakeCredentials(security, /*unix_socket=*/false);
   grpc::ServerBuilder builder;
   Configure(options, builder);
-  GrpcListener listener;
-  builder.AddListeningPort(absl::StrCat(address, ":", port), grpc::InsecureServerCredentials(),
-                           &listener.port);
+  listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
+      External::FROM_FD, listener->credentials_);
   for (grpc::Service* service : services) builder.RegisterService(service);
-  listener.server = builder.BuildAndStart();
-  if (listener.server == nullptr || listener.port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ":", port,
-                                               " for gRPC: ", WhyNotListening(address, port)));
+  listener->server_ = builder.BuildAndStart();
+  if (listener->server_ == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
   }
+  AcceptorOptions acceptor;
+  acceptor.max_connections = options.max_connections;
+  acceptor.user_timeout = options.keepalive_timeout;
+  listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
+      std::move(socket), acceptor,
+      [entrance = listener->entrance_.get()](int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.fd = fd;
+        entrance->HandleNewConnection(&connection);
+      },
+      logger);
   return listener;
+}
+
+void GrpcListener::Shutdown(milliseconds grace) {
+  acceptor_->Stop();
+  server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                 gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));
+}
+
+GrpcListener::~GrpcListener() {
+  if (acceptor_ == nullptr) return;
+  Shutdown(milliseconds(0));
+  acceptor_.reset();
+  server_.reset();
 }
 
 }  // namespace ulfd::server

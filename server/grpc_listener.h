@@ -1,32 +1,53 @@
-// Builds a gRPC server: port, limits and connection settings in one place.
+// Builds a gRPC server: port, limits, security and connection settings in one place.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_GRPC_LISTENER_H_
 #define ULFD_SERVER_GRPC_LISTENER_H_
 
 #include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/connection_acceptor.h"
+#include "server/listener_credentials.h"
 #include "server/options.h"
 
 namespace ulfd::server {
 
-struct GrpcListener {
-  std::unique_ptr<grpc::Server> server;
-  int port = 0;
-};
-
 // Reflection is part of every server that this builds: call once, before the first one is built.
 void EnableReflection();
 
-// Listens on "address:port" (0: any free port) and serves.  Another process on the same port is an
-// error, UNAVAILABLE, which says why. `services` are borrowed.
-absl::StatusOr<GrpcListener> Listen(const std::string& address, int port, const Options& options,
-                                    const std::vector<grpc::Service*>& services);
+// A gRPC server on one port.
+class GrpcListener {
+ public:
+  // Listens on "address:port" (0: any free port) and serves.  Another process on the same port is an
+  // error, UNAVAILABLE, which says why.  `services`, `security` and `logger` are borrowed.
+  static absl::StatusOr<std::unique_ptr<GrpcListener>> Create(
+      const std::string& address, int port, const Options& options, const PortSecurity& security,
+      const std::vector<grpc::Service*>& services, Logger& logger);
+  // Shutdown at once.
+  ~GrpcListener();
+
+  // Takes no more connections and calls, and returns when those under way have ended; those that have not within
+  // `grace` are cancelled.
+  void Shutdown(std::chrono::milliseconds grace);
+
+  int port() const { return port_; }
+  ConnectionStats connections() const { return acceptor_->Stats(); }
+
+ private:
+  GrpcListener() = default;
+  int port_ = 0;
+  std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> entrance_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;  // Hands connections to the server.
+};
 
 }  // namespace ulfd::server
 

@@ -1,100 +1,202 @@
-// CivetWeb behind our interface; its exceptions stop here.
+// One poll loop.  D-010 of server/README.md says why it is our own.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/http_server.h"
 
-#include <CivetServer.h>
-#include <netdb.h>
+#include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
+#include "engine/status_macros.h"
 
 namespace ulfd::server {
+namespace {
 
-class HttpServer::Handler final : public CivetHandler {
- public:
-  Handler(std::string path, Page page) : path_(std::move(path)), page_(std::move(page)) {}
+using std::chrono::milliseconds;
 
-  bool handleGet(CivetServer*, mg_connection* connection) override {
-    return Reply(connection, /*with_body=*/true);
+// How long a caller may take to notice that the reply is complete.
+constexpr milliseconds kClosingTime{1000};
+// What a caller may still send meanwhile is thrown away.
+constexpr milliseconds kNoDescriptors{20};
+
+absl::string_view Reason(int code) {
+  switch (code) {
+    case 200:
+      return "OK";
+    case 400:
+      return "Bad Request";
+    case 404:
+      return "Not Found";
+    case 405:
+      return "Method Not Allowed";
+    case 431:
+      return "Request Header Fields Too Large";
+    case 503:
+      return "Service Unavailable";
+    default:
+      return "Status";
   }
-  bool handleHead(CivetServer*, mg_connection* connection) override {
-    return Reply(connection, /*with_body=*/false);
-  }
-
- private:
-  bool Reply(mg_connection* connection, bool with_body) const {
-    // CivetWeb also hands over what lies below the path.
-    const char* uri = mg_get_request_info(connection)->local_uri;
-    const HttpReply reply =
-        uri != nullptr && path_ == uri ? page_() : HttpReply{404, "text/plain", "no such page\n"};
-    const std::string head = absl::StrCat(
-        "HTTP/1.1 ", reply.code, " ", mg_get_response_code_text(connection, reply.code),
-        "\r\nContent-Type: ", reply.content_type, "\r\nContent-Length: ", reply.body.size(),
-        "\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n");
-    mg_write(connection, head.data(), head.size());
-    if (with_body) mg_write(connection, reply.body.data(), reply.body.size());
-    return true;
-  }
-
-  const std::string path_;
-  const Page page_;
-};
-
-HttpServer::HttpServer() = default;
-HttpServer::~HttpServer() = default;
-
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& address, int port,
-                                                               std::map<std::string, Page> pages) {
-  auto http = std::unique_ptr<HttpServer>(new HttpServer());
-  const std::vector<std::string> options = {
-      "listening_ports",    absl::StrCat(address, ":", port),
-      "num_threads",        "4",
-      "request_timeout_ms", "5000",
-      "enable_keep_alive",  "no",
-  };
-  try {
-    http->server_ = std::make_unique<CivetServer>(options);
-  } catch (const CivetException&) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, ":", port,
-                                               " for HTTP: ", WhyNotListening(address, port)));
-  }
-  for (auto& [path, page] : pages) {
-    auto& handler = http->handlers_[path];
-    handler = std::make_unique<Handler>(path, std::move(page));
-    http->server_->addHandler(path, handler.get());
-  }
-  const std::vector<int> ports = http->server_->getListeningPorts();
-  if (ports.empty()) return absl::InternalError("the HTTP server listens on no port");
-  http->port_ = ports[0];
-  return http;
 }
 
-std::string WhyNotListening(const std::string& address, int port) {
-  absl::string_view host = address;
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(std::string(host).c_str(), absl::StrCat(port).c_str(), &hints, &found);
-  if (error != 0) return absl::StrCat("not an IP address: ", gai_strerror(error));
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int on = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  const bool ok = bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, 1) == 0;
-  const std::string why = ok ? "unknown reason" : std::strerror(errno);
-  close(fd);
-  freeaddrinfo(found);
-  return why;
+std::string Format(const HttpReply& reply, bool with_body) {
+  return absl::StrCat("HTTP/1.1 ", reply.code, " ", Reason(reply.code),
+                      "\r\nContent-Type: ", reply.content_type,
+                      "\r\nContent-Length: ", reply.body.size(), "\r\nCache-Control: no-store\r\n",
+                      reply.code == 405 ? "Allow: GET, HEAD\r\n" : "", "Connection: close\r\n\r\n",
+                      with_body ? reply.body : "");
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& address, int port,
+                                                               std::map<std::string, Page> pages,
+                                                               const Limits& limits) {
+  ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "HTTP"));
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(socket), std::move(pages), limits));
+}
+
+HttpServer::HttpServer(ListeningSocket socket, std::map<std::string, Page> pages,
+                       const Limits& limits)
+    : socket_(std::move(socket)),
+      pages_(std::move(pages)),
+      limits_(limits),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      thread_([this] { Loop(); }) {}
+
+HttpServer::~HttpServer() {
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+}
+
+void HttpServer::Loop() {
+  std::vector<pollfd> fds;
+  while (true) {
+    fds = {{wake_.get(), POLLIN, 0}, {socket_.fd.get(), POLLIN, 0}};
+    auto until = Clock::time_point::max();
+    for (const Connection& connection : connections_) {
+      const bool writes = connection.state == State::kWriting;
+      fds.push_back({connection.fd.get(), static_cast<int16_t>(writes ? POLLOUT : POLLIN), 0});
+      until = std::min(until, connection.until);
+    }
+    int wait_ms = -1;
+    if (!connections_.empty()) {
+      const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
+      wait_ms = static_cast<int>(std::max<milliseconds>(left, milliseconds(0)).count());
+    }
+    if (poll(fds.data(), fds.size(), wait_ms) < 0 && errno != EINTR) return;
+    if (fds[0].revents != 0) return;
+    const auto now = Clock::now();
+    // Those with an end of their own go; from the back, so that indices stay right.
+    for (size_t i = connections_.size(); i-- > 0;) {
+      Connection& connection = connections_[i];
+      const bool open = fds[i + 2].revents == 0 || Advance(connection);
+      if (open && now < connection.until) continue;
+      std::swap(connection, connections_.back());
+      connections_.pop_back();
+    }
+    if (fds[1].revents != 0) Accept();
+  }
+}
+
+void HttpServer::Accept() {
+  while (true) {
+    FileDescriptor fd(accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.get() < 0) {
+      if (errno == EMFILE || errno == ENFILE) {
+        // Nothing closes a connection of somebody else's, but the wait keeps the loop from spinning.
+        pollfd stop = {wake_.get(), POLLIN, 0};
+        poll(&stop, 1, static_cast<int>(kNoDescriptors.count()));
+        return;
+      }
+      if (errno == ECONNABORTED || errno == EINTR) continue;
+      return;
+    }
+    if (connections_.size() >= static_cast<size_t>(limits_.max_connections)) {
+      const auto first = std::min_element(
+          connections_.begin(), connections_.end(),
+          [](const Connection& a, const Connection& b) { return a.until < b.until; });
+      std::swap(*first, connections_.back());
+      connections_.pop_back();
+    }
+    connections_.push_back({.fd = std::move(fd), .until = Clock::now() + limits_.request_timeout});
+  }
+}
+
+bool HttpServer::Advance(Connection& connection) {
+  switch (connection.state) {
+    case State::kReading:
+      return Read(connection);
+    case State::kWriting:
+      return Write(connection);
+    case State::kClosing:
+      break;
+  }
+  // Closing a socket with unread data in it would take back the reply.
+  char rest[4096];
+  ssize_t got;
+  do {
+    got = recv(connection.fd.get(), rest, sizeof(rest), 0);
+  } while (got > 0);
+  return got < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+bool HttpServer::Read(Connection& connection) {
+  std::string& text = connection.text;
+  while (text.size() <= limits_.max_head_bytes) {
+    char buffer[4096];
+    const ssize_t got = recv(connection.fd.get(), buffer, sizeof(buffer), 0);
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got == 0) return false;
+    text.append(buffer, static_cast<size_t>(got));
+    const size_t end = std::min(text.find("\r\n\r\n"), text.find("\n\n"));
+    if (end == std::string::npos) continue;
+    text = ReplyTo(absl::string_view(text).substr(0, end));
+    connection.state = State::kWriting;
+    connection.until = Clock::now() + limits_.reply_timeout;
+    return Write(connection);
+  }
+  text = Format({431, "text/plain",
+                 absl::StrCat("a request head of more than ", limits_.max_head_bytes, " bytes\n")},
+                true);
+  connection.state = State::kWriting;
+  connection.until = Clock::now() + limits_.reply_timeout;
+  return Write(connection);
+}
+
+bool HttpServer::Write(Connection& connection) {
+  while (connection.sent < connection.text.size()) {
+    const ssize_t sent = send(connection.fd.get(), connection.text.data() + connection.sent,
+                              connection.text.size() - connection.sent, MSG_NOSIGNAL);
+    if (sent < 0) return errno == EAGAIN || errno == EINTR;
+    connection.sent += static_cast<size_t>(sent);
+  }
+  shutdown(connection.fd.get(), SHUT_WR);
+  connection.state = State::kClosing;
+  connection.until = Clock::now() + kClosingTime;
+  return Advance(connection);
+}
+
+std::string HttpServer::ReplyTo(absl::string_view head) const {
+  absl::string_view line = head.substr(0, head.find('\n'));
+  if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
+  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
+  if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) {
+    return Format({400, "text/plain", "want GET PATH HTTP/1.1\n"}, true);
+  }
+  const bool head_only = words[0] == "HEAD";
+  if (words[0] != "GET" && !head_only) {
+    return Format({405, "text/plain", "want GET or HEAD\n"}, true);
+  }
+  const auto it = pages_.find(std::string(words[1].substr(0, words[1].find('?'))));
+  if (it == pages_.end()) return Format({404, "text/plain", "no such page\n"}, !head_only);
+  return Format(it->second(), !head_only);
 }
 
 }  // namespace ulfd::server

@@ -62,8 +62,9 @@ void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& famili
 }  // namespace
 
 std::string MetricsPage(const Metrics& metrics, const ModelManager& models,
-                        const Scheduler& scheduler) {
+                        const Scheduler& scheduler, std::vector<MetricFamily> more) {
   std::vector<MetricFamily> families = metrics.Collect();
+  std::move(more.begin(), more.end(), std::back_inserter(families));
   AddModels(models, families);
   AddScheduler(scheduler.Stats(), families);
   const BuildFacts build = ThisBuild();

@@ -15,9 +15,9 @@
 
 namespace ulfd::server {
 
-// Families without samples are left out.
+// Families without samples are left out.  `more`: families of other parts.
 std::string MetricsPage(const Metrics& metrics, const ModelManager& models,
-                        const Scheduler& scheduler);
+                        const Scheduler& scheduler, std::vector<prometheus::MetricFamily> more);
 
 }  // namespace ulfd::server
 

@@ -35,13 +35,13 @@ class InferCall : public ScoreCall {
   inference::ModelInferResponse& response_;
 };
 
-absl::Status Describe(const ModelManager& models, const inference::ModelMetadataRequest& request,
+absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoice>& choice,
                       inference::ModelMetadataResponse& response) {
-  ASSIGN_OR_RETURN(const ModelChoice choice, ChoiceOf(request.name(), request.version()));
-  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
+  RETURN_IF_ERROR(choice.status());
+  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(*choice));
   DescribeModel(handle->model->info(), response);
   for (const ModelStatus& model : models.List()) {
-    if (model.name != request.name()) continue;
+    if (model.name != choice->name) continue;
     for (const VersionStatus& version : model.versions) {
       if (version.serving != nullptr) response.add_versions(absl::StrCat(version.version));
     }
@@ -68,7 +68,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::ServerReady(
 grpc::ServerUnaryReactor* OpenInferenceService::ModelReady(
     grpc::CallbackServerContext* call, const inference::ModelReadyRequest* request,
     inference::ModelReadyResponse* response) {
-  const auto choice = ChoiceOf(request->name(), request->version());
+  const auto choice = security_.Permit(*call, ChoiceOf(request->name(), request->version()));
   if (choice.ok()) response->set_ready(readiness_.ModelReady(*choice));
   return Answer(call, choice.status());
 }
@@ -84,7 +84,8 @@ grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(
 grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(
     grpc::CallbackServerContext* call, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
-  return Answer(call, Describe(context_.models, *request, *response));
+  const auto choice = security_.Permit(*call, ChoiceOf(request->name(), request->version()));
+  return Answer(call, Describe(context_.models, choice, *response));
 }
 
 grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
@@ -92,7 +93,8 @@ grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
     inference::ModelInferResponse* response) {
   auto* reactor = new ScoreReactor<InferCall>(context_, DeadlineOf(*call, context_.clock.Now()),
                                               *request, *response);
-  reactor->Start(ChoiceOf(request->model_name(), request->model_version()));
+  reactor->Start(
+      security_.Permit(*call, ChoiceOf(request->model_name(), request->model_version())));
   return reactor;
 }
 

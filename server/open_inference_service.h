@@ -8,16 +8,20 @@
 #include "proto/open_inference.grpc.pb.h"
 #include "server/readiness.h"
 #include "server/score_call.h"
+#include "server/security/security.h"
 
 namespace ulfd::server {
 
 // Nothing here blocks: ModelInfer only queues, the others only look.
 class OpenInferenceService final : public inference::GRPCInferenceService::CallbackService {
  public:
-  // `server_version`: what ServerMetadata says.
-  OpenInferenceService(const ServingContext& context, const Readiness& readiness,
-                       std::string server_version)
-      : context_(context), readiness_(readiness), server_version_(std::move(server_version)) {}
+  // `server_version`: what ServerMetadata says.  The others are borrowed.
+  OpenInferenceService(const ServingContext& context, const Security& security,
+                       const Readiness& readiness, std::string server_version)
+      : context_(context),
+        security_(security),
+        readiness_(readiness),
+        server_version_(std::move(server_version)) {}
 
   grpc::ServerUnaryReactor* ServerLive(grpc::CallbackServerContext* call,
                                        const inference::ServerLiveRequest* request,
@@ -40,6 +44,7 @@ class OpenInferenceService final : public inference::GRPCInferenceService::Callb
 
  private:
   const ServingContext& context_;
+  const Security& security_;
   const Readiness& readiness_;
   const std::string server_version_;
 };

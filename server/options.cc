@@ -102,6 +102,39 @@ void Override(const std::optional<T>& flag, T& option) {
   if (flag) option = *flag;
 }
 
+// Rules that nobody could satisfy, or that would protect nothing, are mistakes.
+absl::Status CheckSecurity(const Options& options) {
+  const AuthenticationOptions& authentication = options.authentication;
+  const bool tokens = !authentication.token_file.empty();
+  const bool names = tokens || !options.tls.client_ca_file.empty();
+  for (const auto& [model, clients] : options.model_clients) {
+    if (!names) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("model \"", model,
+                       "\": allowed_clients, but clients have no names without "
+                       "authentication.token_file and tls.client_ca_file"));
+    }
+  }
+  if (!names && authentication.allowed_clients != AuthenticationOptions().allowed_clients) {
+    return absl::InvalidArgumentError(
+        "authentication.allowed_clients: clients have no names without authentication.token_file "
+        "and tls.client_ca_file");
+  }
+  if (options.admin_address.empty()) {
+    if (options.admin_tls.on()) return absl::InvalidArgumentError("admin_tls: no admin_address");
+    if (!authentication.admin_clients.empty()) {
+      return absl::InvalidArgumentError("authentication.admin_clients: no admin_address");
+    }
+  }
+  if (!authentication.admin_clients.empty() && !tokens &&
+      options.admin_tls.client_ca_file.empty()) {
+    return absl::InvalidArgumentError(
+        "authentication.admin_clients: clients have no names without authentication.token_file and "
+        "admin_tls.client_ca_file");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAll(Options& options) {
   if (options.model_repository.empty() && options.models.empty()) {
     return absl::InvalidArgumentError(
@@ -121,7 +154,12 @@ absl::Status CheckAll(Options& options) {
         "limits.max_queued_rows: ", options.max_queued_rows, " is less than limits.max_ads, ",
         options.max_ads, ": the largest request could never wait"));
   }
-  return absl::OkStatus();
+  if (options.memory_quota_bytes < int64_t{4} * options.max_message_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "connections.memory_quota_bytes: ", options.memory_quota_bytes,
+        " is less than four times limits.max_message_bytes, ", options.max_message_bytes));
+  }
+  return CheckSecurity(options);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "server/logging.h"
 #include "server/model_manager.h"
+#include "server/security/security_options.h"
 
 namespace ulfd::server {
 
@@ -38,8 +39,10 @@ struct Options {
   std::vector<std::string> layer_plugins;  // Paths of shared libraries.
 
   int workers = 0;  // 0: UsableCpuCount()
+  bool pin_workers = false;
   int max_ads = 2000;
   int max_ids_per_request = 1000000;
+  int max_ids_per_feature = 500000;
   int max_message_bytes = 16 << 20;
   int max_queued_requests = 1000;
   int max_queued_rows = 200000;
@@ -49,6 +52,17 @@ struct Options {
   std::chrono::milliseconds keepalive_time{60000};
   std::chrono::milliseconds keepalive_timeout{20000};
   std::chrono::milliseconds min_client_ping_interval{10000};
+  std::chrono::milliseconds max_connection_idle{600000};  // 0: no limit
+  int max_connections = 10000;
+  int max_concurrent_streams = 1000;  // Of one connection.
+  int max_header_bytes = 16384;
+  int max_ping_strikes = 2;
+  std::chrono::milliseconds handshake_timeout{10000};
+  int64_t memory_quota_bytes = int64_t{512} << 20;
+
+  TlsOptions tls, admin_tls;
+  AuthenticationOptions authentication;
+  ModelClients model_clients;
 
   std::chrono::milliseconds drain_delay{2000};
   std::chrono::milliseconds drain_timeout{20000};

@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/prediction_service.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "engine/status_macros.h"
 #include "server/grpc_call.h"
 #include "server/model_description.h"
@@ -48,10 +52,10 @@ class PredictCall : public ScoreCall {
   v1::PredictResponse& response_;
 };
 
-absl::Status Describe(const ModelManager& models, const v1::ModelSpec& spec,
+absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoice>& choice,
                       v1::GetModelMetadataResponse& response) {
-  ASSIGN_OR_RETURN(const ModelChoice choice, ChoiceOf(spec));
-  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
+  RETURN_IF_ERROR(choice.status());
+  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(*choice));
   DescribeModel(*handle, models.LabelsOf(handle->name, handle->version), response);
   return absl::OkStatus();
 }
@@ -63,20 +67,28 @@ grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext
                                                      v1::PredictResponse* response) {
   auto* reactor = new ScoreReactor<PredictCall>(context_, DeadlineOf(*call, context_.clock.Now()),
                                                 *request, *response);
-  reactor->Start(ChoiceOf(request->model()));
+  reactor->Start(security_.Permit(*call, ChoiceOf(request->model())));
   return reactor;
 }
 
 grpc::ServerUnaryReactor* PredictionService::GetModelMetadata(
     grpc::CallbackServerContext* call, const v1::GetModelMetadataRequest* request,
     v1::GetModelMetadataResponse* response) {
-  return Answer(call, Describe(context_.models, request->model(), *response));
+  const auto choice = security_.Permit(*call, ChoiceOf(request->model()));
+  return Answer(call, Describe(context_.models, choice, *response));
 }
 
 grpc::ServerUnaryReactor* PredictionService::ListModels(grpc::CallbackServerContext* call,
                                                         const v1::ListModelsRequest*,
                                                         v1::ListModelsResponse* response) {
   DescribeModels(context_.models, *response->mutable_models());
+  auto& models = *response->mutable_models();
+  const std::vector<std::string> names = security_.NamesOf(*call);
+  models.erase(std::remove_if(models.begin(), models.end(),
+                              [&](const v1::ModelStatus& model) {
+                                return !security_.MayUse(names, model.name());
+                              }),
+               models.end());
   response->set_generation(context_.models.generation());
   return Answer(call, absl::OkStatus());
 }

@@ -5,13 +5,16 @@
 
 #include "proto/predict.grpc.pb.h"
 #include "server/score_call.h"
+#include "server/security/security.h"
 
 namespace ulfd::server {
 
 // Nothing here blocks: Predict only queues, the other two only look.
 class PredictionService final : public ulfd::v1::PredictionService::CallbackService {
  public:
-  explicit PredictionService(const ServingContext& context) : context_(context) {}
+  // Both are borrowed.
+  PredictionService(const ServingContext& context, const Security& security)
+      : context_(context), security_(security) {}
 
   grpc::ServerUnaryReactor* Predict(grpc::CallbackServerContext* call,
                                     const ulfd::v1::PredictRequest* request,
@@ -25,6 +28,7 @@ class PredictionService final : public ulfd::v1::PredictionService::CallbackServ
 
  private:
   const ServingContext& context_;
+  const Security& security_;
 };
 
 }  // namespace ulfd::server

@@ -28,7 +28,7 @@ void StatusReport::Fill(ulfd::admin::v1::GetStatusResponse& out) const {
   server.mutable_started_at()->set_seconds(
       duration_cast<seconds>(started_.time_since_epoch()).count());
   server.mutable_uptime()->set_seconds(
-      duration_cast<seconds>(std::chrono::system_clock::now() - started_).count());
+      duration_cast<seconds>(std::chrono::steady_clock::now() - started_steady_).count());
   server.set_ready(readiness_.ServerReady());
   server.set_draining(readiness_.draining());
   const SchedulerStats stats = scheduler_.Stats();

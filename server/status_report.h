@@ -42,6 +42,7 @@ class StatusReport {
   const Readiness& readiness_;
   const int64_t max_queued_requests_, max_queued_rows_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
+  const std::chrono::steady_clock::time_point started_steady_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace ulfd::server

@@ -74,19 +74,28 @@ TEST(Config, EveryFieldIsRead) {
     models {
       name: "rank" base_path: "/b" version_policy { specific { versions: [3, 5] } }
       labels { key: "stable" value: 3 } labels { key: "canary" value: 5 } required: false
+      allowed_clients: "shop" allowed_clients: "lab"
     }
     models { name: "other" }
     default_version_policy { latest { count: 2 } }
     watch { poll_interval_ms: 11 settle_time_ms: 12 use_inotify: false retry_backoff_ms: 13 }
     grpc_address: "127.0.0.1" grpc_port: 0 http_address: "127.0.0.2" http_port: 14
-    admin_address: "127.0.0.1:0" workers: 3 layer_plugins: "a.so" layer_plugins: "/b/c.so"
+    admin_address: "127.0.0.1:0" workers: 3 pin_workers: true layer_plugins: "a.so" layer_plugins: "/b/c.so"
     limits {
       max_ads: 15 max_ids_per_request: 16 max_message_bytes: 2048 max_queued_requests: 17
-      max_queued_rows: 18
+      max_queued_rows: 18 max_ids_per_feature: 23
     }
     connections {
       max_age_ms: 0 max_age_grace_ms: 19 keepalive_time_ms: 2000 keepalive_timeout_ms: 200
-      min_client_ping_interval_ms: 20
+      min_client_ping_interval_ms: 20 max_idle_ms: 0 max_connections: 24
+      max_concurrent_streams: 25 max_header_bytes: 2048 max_ping_strikes: 26
+      handshake_timeout_ms: 127 memory_quota_bytes: 5000000000
+    }
+    tls { certificate_file: "c" key_file: "k" client_ca_file: "a" reload_interval_ms: 28 }
+    admin_tls { certificate_file: "d" key_file: "l" }
+    authentication {
+      token_file: "t" allowed_clients: "shop" admin_clients: "ops" open_health: false
+      reload_interval_ms: 29
     }
     shutdown { drain_delay_ms: 21 drain_timeout_ms: 22 }
     logging { level: "debug" format: "json" })",
@@ -123,6 +132,27 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.keepalive_time, milliseconds(2000));
   EXPECT_EQ(o.keepalive_timeout, milliseconds(200));
   EXPECT_EQ(o.min_client_ping_interval, milliseconds(20));
+  EXPECT_EQ(o.max_connection_idle, milliseconds(0));
+  EXPECT_EQ(o.max_connections, 24);
+  EXPECT_EQ(o.max_concurrent_streams, 25);
+  EXPECT_EQ(o.max_header_bytes, 2048);
+  EXPECT_EQ(o.max_ping_strikes, 26);
+  EXPECT_EQ(o.handshake_timeout, milliseconds(127));
+  EXPECT_EQ(o.memory_quota_bytes, 5000000000);
+  EXPECT_EQ(o.max_ids_per_feature, 23);
+  EXPECT_TRUE(o.pin_workers);
+  EXPECT_EQ(o.tls.certificate_file, "c");
+  EXPECT_EQ(o.tls.key_file, "k");
+  EXPECT_EQ(o.tls.client_ca_file, "a");
+  EXPECT_EQ(o.tls.reload_interval, milliseconds(28));
+  EXPECT_EQ(o.admin_tls.certificate_file, "d");
+  EXPECT_EQ(o.admin_tls.key_file, "l");
+  EXPECT_EQ(o.authentication.token_file, "t");
+  EXPECT_THAT(o.authentication.allowed_clients, ::testing::ElementsAre("shop"));
+  EXPECT_THAT(o.authentication.admin_clients, ::testing::ElementsAre("ops"));
+  EXPECT_FALSE(o.authentication.open_health);
+  EXPECT_EQ(o.authentication.reload_interval, milliseconds(29));
+  EXPECT_THAT(o.model_clients.at("rank"), ::testing::ElementsAre("shop", "lab"));
   EXPECT_EQ(o.drain_delay, milliseconds(21));
   EXPECT_EQ(o.drain_timeout, milliseconds(22));
   EXPECT_EQ(o.log_level, LogLevel::kDebug);
@@ -146,6 +176,12 @@ TEST(Config, ErrorsSayWhere) {
   EXPECT_EQ(ConfigError("workers: 1\nworkers: 2"),
             "f.textproto:2:8: Non-repeated field \"workers\" is specified multiple times.");
   EXPECT_THAT(ConfigError("workers: many"), HasSubstr("f.textproto:1:10: "));
+  EXPECT_EQ(ConfigError("connections { memory_quota_bytes: 5 }"),
+            "f.textproto:1:15: memory_quota_bytes: 5, want 16777216..1099511627776");
+  EXPECT_EQ(ConfigError("tls { client_ca_file: \"a\" }"),
+            "f.textproto:1:1: tls: no certificate_file\nf.textproto:1:1: tls: no key_file");
+  EXPECT_EQ(ConfigError("authentication { admin_clients: \"\" }"),
+            "f.textproto:1:18: admin_clients: empty");
 }
 
 TEST(Config, ErrorsOfModelsSayWhere) {
@@ -203,6 +239,34 @@ TEST(LoadOptions, ChecksOptionsTogether) {
   EXPECT_EQ(LoadOptions(flags)->models[0].base_path, "r/a");
 }
 
+TEST(LoadOptions, SecurityThatCouldNotWork) {
+  const std::string path = ::testing::TempDir() + "/security.textproto";
+  Flags flags;
+  flags.config = path;
+  const auto error = [&](const std::string& text) {
+    std::ofstream(path) << "model_repository: 'r' " << text;
+    return std::string(LoadOptions(flags).status().message());
+  };
+  EXPECT_EQ(error("models { name: 'a' allowed_clients: 'b' }"),
+            "model \"a\": allowed_clients, but clients have no names without "
+            "authentication.token_file and tls.client_ca_file");
+  EXPECT_EQ(error("authentication { allowed_clients: 'b' }"),
+            "authentication.allowed_clients: clients have no names without "
+            "authentication.token_file and tls.client_ca_file");
+  EXPECT_EQ(error("admin_tls { certificate_file: 'c' key_file: 'k' }"),
+            "admin_tls: no admin_address");
+  EXPECT_EQ(error("authentication { token_file: 't' admin_clients: 'b' }"),
+            "authentication.admin_clients: no admin_address");
+  EXPECT_EQ(error("admin_address: '127.0.0.1:0' authentication { admin_clients: 'b' }"),
+            "authentication.admin_clients: clients have no names without "
+            "authentication.token_file and admin_tls.client_ca_file");
+  EXPECT_EQ(error("authentication { token_file: 't' allowed_clients: 'b' }"), "");
+  EXPECT_EQ(error("limits { max_message_bytes: 20000000 } "
+                  "connections { memory_quota_bytes: 79999999 }"),
+            "connections.memory_quota_bytes: 79999999 is less than four times "
+            "limits.max_message_bytes, 20000000");
+}
+
 // Names of all fields below `message`, "limits.max_ads".
 void FieldNames(const google::protobuf::Descriptor& message, const std::string& prefix,
                 std::vector<std::string>& names) {
@@ -250,6 +314,20 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.keepalive_time, d.keepalive_time);
   EXPECT_EQ(o.keepalive_timeout, d.keepalive_timeout);
   EXPECT_EQ(o.min_client_ping_interval, d.min_client_ping_interval);
+  EXPECT_EQ(o.max_connection_idle, d.max_connection_idle);
+  EXPECT_EQ(o.max_connections, d.max_connections);
+  EXPECT_EQ(o.max_concurrent_streams, d.max_concurrent_streams);
+  EXPECT_EQ(o.max_header_bytes, d.max_header_bytes);
+  EXPECT_EQ(o.max_ping_strikes, d.max_ping_strikes);
+  EXPECT_EQ(o.handshake_timeout, d.handshake_timeout);
+  EXPECT_EQ(o.memory_quota_bytes, d.memory_quota_bytes);
+  EXPECT_EQ(o.max_ids_per_feature, d.max_ids_per_feature);
+  EXPECT_EQ(o.pin_workers, d.pin_workers);
+  EXPECT_FALSE(o.tls.on());
+  EXPECT_FALSE(o.admin_tls.on());
+  EXPECT_EQ(o.authentication.allowed_clients, d.authentication.allowed_clients);
+  EXPECT_EQ(o.authentication.open_health, d.authentication.open_health);
+  EXPECT_EQ(o.authentication.reload_interval, d.authentication.reload_interval);
   EXPECT_EQ(o.drain_delay, d.drain_delay);
   EXPECT_EQ(o.drain_timeout, d.drain_timeout);
   EXPECT_EQ(o.log_level, d.log_level);

@@ -1,0 +1,78 @@
+// ConnectionAcceptor: accepts connections and hands them over, as long as there are not too many.
+// (gRPC 1.51 has no limit of its own.)
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_CONNECTION_ACCEPTOR_H_
+#define ULFD_SERVER_CONNECTION_ACCEPTOR_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/tensor/mutex.h"
+#include "server/listening_socket.h"
+#include "server/logging.h"
+
+namespace ulfd::server {
+
+struct AcceptorOptions {
+  int max_connections = 10000;
+  // A peer that leaves sent data unacknowledged for that long is taken for dead.
+  std::chrono::milliseconds user_timeout{20000};
+};
+
+struct ConnectionStats {
+  int64_t open = 0, accepted = 0;
+  int64_t over_limit = 0;      // Closed at once, because of max_connections.
+  int64_t no_descriptors = 0;  // Times that the process had no file descriptor left.
+};
+
+// Thread-safe.  Has one thread of its own.
+class ConnectionAcceptor {
+ public:
+  // `hand` takes over the file descriptor, and closes it when the connection ends; it is called on the
+  // acceptor's thread.  `logger` is borrowed.
+  ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
+                     std::function<void(int fd)> hand, Logger& logger);
+  // Stop.
+  ~ConnectionAcceptor();
+  // Listens no longer; what is open stays open.  Once this returns, `hand` is not called any more.
+  void Stop();
+  ConnectionStats Stats() const;
+
+ private:
+  // A connection that was handed over.  It is still open while its descriptor names the same socket.
+  struct Handed {
+    int fd;
+    ino_t inode;
+  };
+  void Loop();
+  void AcceptAll();
+  // Whether there is room for one more.
+  bool HasRoom();
+  void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HandOver(int fd);
+  // At most one line in ten seconds.
+  void Warn(const char* what, int64_t limit);
+
+  ListeningSocket socket_;
+  const AcceptorOptions options_;
+  const std::function<void(int)> hand_;
+  Logger& logger_;
+  FileDescriptor wake_;
+  std::chrono::steady_clock::time_point next_count_{}, next_warning_{};  // The thread's.
+
+  mutable Mutex mu_;
+  mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
+  ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
+  Mutex stop_mu_;                                 // One Stop at a time.
+  std::thread thread_ ABSL_GUARDED_BY(stop_mu_);  // Last: it uses everything above.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_CONNECTION_ACCEPTOR_H_
