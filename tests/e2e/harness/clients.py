@@ -21,11 +21,18 @@ _KSERVE = ["ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMe
            "ModelInfer"]
 
 
+def open_channel(target, credentials=None):
+    """In plain text without credentials."""
+    if credentials is None:
+        return grpc.insecure_channel(target, options=OPTIONS)
+    return grpc.secure_channel(target, credentials, options=OPTIONS)
+
+
 class Client:
     """A channel with the native API, KServe v2 and health on it.  Every call takes a message."""
 
-    def __init__(self, daemon):
-        self.channel = grpc.insecure_channel(daemon.target, options=OPTIONS)
+    def __init__(self, daemon, credentials=None):
+        self.channel = open_channel(daemon.target, credentials)
         for name, (request, reply) in _NATIVE.items():
             self._add(name, f"/ulfd.v1.PredictionService/{name}", request, reply)
         for name in _KSERVE:

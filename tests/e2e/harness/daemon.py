@@ -42,12 +42,16 @@ class Daemon:
     """Starts ulfd on free ports; use as a context manager or call stop()."""
 
     def __init__(self, repository=None, config=FAST, flags=(), wait_ready=True, name="ulfd",
-                 environment=None):
+                 environment=None, own_address=True):
+        """own_address: the gRPC port is on the loopback address; else `flags` say where it is."""
+        self.host = "127.0.0.1"
         self.dir = env.scratch(name)
         self.log_path = os.path.join(self.dir, "log")
         self.port_file = os.path.join(self.dir, "ports")
-        args = [env.program("ulfd"), "--grpc_address=127.0.0.1", "--http_address=127.0.0.1",
-                "--grpc_port=0", "--http_port=0", f"--port_file={self.port_file}"]
+        args = [env.program("ulfd"), "--http_address=127.0.0.1", "--grpc_port=0", "--http_port=0",
+                f"--port_file={self.port_file}"]
+        if own_address:
+            args.append("--grpc_address=127.0.0.1")
         if repository:
             args.append(f"--model_repository={repository}")
         if config:
@@ -86,7 +90,16 @@ class Daemon:
 
     @property
     def target(self):
-        return f"127.0.0.1:{self.grpc_port}"
+        return f"{self.host}:{self.grpc_port}"
+
+    @property
+    def admin_target(self):
+        with open(self.port_file, encoding="utf-8") as file:
+            ports = dict(line.split(": ") for line in file.read().splitlines())
+        return f"127.0.0.1:{ports['admin_port']}"
+
+    def threads(self):
+        return len(os.listdir(f"/proc/{self.process.pid}/task"))
 
     def http(self, path):
         """(status, text) of a GET."""

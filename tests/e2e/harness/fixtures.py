@@ -63,6 +63,7 @@ class DaemonTest(unittest.TestCase):
     CONFIG = FAST
     FLAGS = ()
     WAIT_READY = True
+    ENVIRONMENT = None
 
     @classmethod
     def fill(cls, repository):
@@ -74,7 +75,8 @@ class DaemonTest(unittest.TestCase):
         os.makedirs(cls.repository)
         cls.fill(cls.repository)
         cls.daemon = Daemon(cls.repository, config=cls.CONFIG, flags=cls.FLAGS,
-                            wait_ready=cls.WAIT_READY, name=cls.__name__)
+                            wait_ready=cls.WAIT_READY, name=cls.__name__,
+                            environment=cls.ENVIRONMENT)
         cls.client = Client(cls.daemon)
 
     @classmethod

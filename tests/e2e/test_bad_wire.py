@@ -1,0 +1,379 @@
+"""Connections that misbehave: what they get, and that others are served meanwhile as if nothing were.
+Wrong certificates and tokens: test_security.py.
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import random
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import grpc
+
+from harness import env, http2
+from harness.bystander import Bystander
+from harness.clients import Client, outputs_of, predict_request
+from harness.daemon import FAST, Daemon, wait_for
+from harness.fixtures import DaemonTest, add_heavy, add_stamp
+from harness.http2 import Connection, frame
+from harness.metrics import scrape
+from harness.small import heavy_inputs, stamp_inputs
+
+PREDICT = "/ulfd.v1.PredictionService/Predict"
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
+DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def stamp_request(ads=1):
+    return predict_request("stamp", stamp_inputs([i % 50 for i in range(ads)]), ())
+
+
+def body(ads=1):
+    return http2.grpc_message(stamp_request(ads).SerializeToString())
+
+
+class BadWireTest(DaemonTest):
+    CONFIG = FAST + """
+workers: 1
+connections {
+  max_connections: 120 handshake_timeout_ms: 700 max_concurrent_streams: 50
+  memory_quota_bytes: 67108864 min_client_ping_interval_ms: 5000
+}
+"""
+
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+        add_heavy(repository)
+
+    def setUp(self):
+        wait_for(lambda: self.metric("ulfd_connections") < 10, "connections of other tests end")
+        self.bystander = Bystander(self.daemon, stamp_request())
+        self.addCleanup(self.bystander.stop)
+
+    def tearDown(self):
+        self.bystander.check(self)
+        self.assertEqual(self.daemon.http("/healthz")[0], 200)
+        wait_for(lambda: self.metric("ulfd_inflight_requests") <= 1, "no call is left over")
+
+    def metric(self, name, **labels):
+        return scrape(self.daemon).sum(name, **labels)
+
+    def connect(self, **options):
+        connection = Connection(self.daemon.grpc_port, **options)
+        self.addCleanup(connection.close)
+        return connection
+
+    def raw(self, port):
+        connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.addCleanup(connection.close)
+        return connection
+
+    def ends(self, connection):
+        """The server ends the connection; returns what it said before."""
+        said = b""
+        try:
+            while True:
+                got = connection.recv(65536)
+                if not got:
+                    return said
+                said += got
+        except ConnectionError:
+            return said
+
+    def test_garbage(self):
+        source = random.Random(1)
+        hello = bytes.fromhex("1603010200010001fc0303") + source.randbytes(500)  # TLS
+        garbage = {
+            "noise": source.randbytes(5000), "zeros": bytes(5000), "hello": hello,
+            "text": b"A" * 100000, "preface and noise": http2.PREFACE + b"\xff" * 5000,
+            "HTTP/1": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+            "HTTP/2": http2.PREFACE + frame(http2.SETTINGS),
+        }
+        for port in (self.daemon.grpc_port, self.daemon.http_port):
+            for name, data in garbage.items():
+                if name == "HTTP/2" and port == self.daemon.grpc_port:
+                    continue
+                with self.subTest(name, port=port):
+                    connection = self.raw(port)
+                    try:
+                        connection.sendall(data)
+                        if port == self.daemon.http_port:
+                            connection.shutdown(socket.SHUT_WR)
+                    except ConnectionError:
+                        pass
+                    self.ends(connection)
+
+    def test_frames_that_are_against_the_rules(self):
+        large = struct.pack(">I", (1 << 24) - 1)[1:] + struct.pack(">BBI", http2.DATA, 0, 1)
+        cases = {
+            "a frame of 16 MiB": large + bytes(100000),
+            "data of no stream": frame(http2.DATA, 0, 0, b"x"),
+            "settings of a stream": frame(http2.SETTINGS, 0, 3),
+            "half a settings frame": frame(http2.SETTINGS, 0, 0, b"abc"),
+            "a window of 0": frame(http2.WINDOW_UPDATE, 0, 0, bytes(4)),
+            "a ping of 3 bytes": frame(http2.PING, 0, 0, b"abc"),
+            "a continuation of nothing": frame(http2.CONTINUATION, 0, 1, b"abc"),
+            "headers that are none": frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff" * 50),
+        }
+        ignored = {"data of no stream"}  # Nobody waits for it, nobody is told.
+        for name, data in cases.items():
+            with self.subTest(name):
+                connection = self.connect()
+                connection.send(data)
+                wrong = (http2.GOAWAY, http2.RST_STREAM, http2.HEADERS)
+                self.assertTrue(connection.read_until(
+                    lambda: connection.closed or any(connection.of(kind) for kind in wrong), 10)
+                    or connection.closed or name in ignored)
+
+    def test_connections_that_say_nothing(self):
+        silent = [self.raw(self.daemon.grpc_port) for _ in range(40)]
+        greeted = [self.raw(self.daemon.grpc_port) for _ in range(40)]
+        for connection in greeted:
+            connection.sendall(http2.PREFACE[:10])
+        pages = [self.raw(self.daemon.http_port) for _ in range(200)]
+        for connection in pages:
+            try:
+                connection.sendall(b"GET /hea")
+            except ConnectionError:
+                pass  # The first ones are given up for the last ones.
+        begin = time.monotonic()
+        for _ in range(5):
+            self.assertEqual(self.daemon.http("/healthz")[0], 200)
+        self.assertLess(time.monotonic() - begin, 2 * env.SLOWNESS)
+        self.bystander.check(self)
+        for connection in silent + greeted:
+            self.ends(connection)  # After handshake_timeout_ms.
+        self.assertLess(self.metric("ulfd_connections"), 10)
+
+    def test_more_connections_than_allowed(self):
+        many = [self.connect() for _ in range(150)]
+        wait_for(lambda: self.metric("ulfd_connections_refused_total", why="max_connections") >= 30,
+                 "connections over the limit are refused")
+        self.assertLessEqual(self.metric("ulfd_connections"), 120)
+        self.assertIn("connections over the limit are closed", self.daemon.log())
+        self.bystander.check(self)
+        for connection in many:
+            connection.close()
+        wait_for(lambda: self.metric("ulfd_connections") < 10, "there is room again")
+        with Client(self.daemon) as client:
+            client.predict(stamp_request())
+
+    def test_huge_headers(self):
+        with Client(self.daemon) as client:
+            for size in (20000, 100000):
+                with self.assertRaises(grpc.RpcError) as caught:
+                    client.Predict(stamp_request(), timeout=20,
+                                   metadata=[("x-large", "x" * size)])
+                self.assertEqual(caught.exception.code(), EXHAUSTED)
+                self.assertIn("metadata size exceeds limit", caught.exception.details())
+            client.Predict(stamp_request(), timeout=20, metadata=[("x-fits", "x" * 10000)])
+
+    def test_headers_that_never_end(self):
+        before = self.daemon.resident_bytes()
+        connection = self.connect()
+        connection.send(frame(http2.HEADERS, 0, 1, http2.call_headers(PREDICT)))
+        piece = frame(http2.CONTINUATION, 0, 1,
+                      http2.header_block([("x-more", "y" * 1000)] * 16))
+        sent = 0
+        until = time.monotonic() + 60 * env.SLOWNESS
+        # gRPC 1.51 collects them; its memory quota is what ends that.
+        while connection.send(piece) and sent < 1e9 and time.monotonic() < until:
+            sent += len(piece)
+        self.assertTrue(connection.closed, sent)
+        self.bystander.check(self)
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 300 << 20)
+        with self.subTest("one header"):
+            connection = self.connect()
+            endless = b"\0\x06x-more\x7f\xff\xff\xff\xff\x03"  # 1 GB, it says.
+            connection.send(frame(http2.HEADERS, 0, 1, http2.call_headers(PREDICT) + endless))
+            piece = frame(http2.CONTINUATION, 0, 1, bytes(16384))
+            sent = 0
+            while connection.send(piece) and sent < 1e9 and time.monotonic() < until:
+                sent += len(piece)
+            self.assertTrue(connection.closed, sent)
+
+    def test_a_flood_of_streams(self):
+        before = self.daemon.resident_bytes()
+        for has_read_the_limit in (True, False):
+            with self.subTest(has_read_the_limit=has_read_the_limit):
+                connection = self.connect()
+                connection.read_until(lambda: connection.of(http2.SETTINGS))
+                if has_read_the_limit:
+                    connection.send(frame(http2.SETTINGS, http2.ACK))
+                # None of them ends its request, so they stay; 50 may.
+                for _ in range(3000):
+                    connection.open_stream(PREDICT, body()[:-1], end=False)
+                self.bystander.check(self)
+                # gRPC 1.51 takes more from those who do not say that they know its limit.
+                if has_read_the_limit:
+                    self.assertTrue(connection.read_until(
+                        lambda: connection.closed or connection.of(http2.GOAWAY)))
+                connection.close()
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 128 << 20)
+
+    def test_rapid_resets(self):
+        connection = self.connect()
+        reset = struct.pack(">I", http2.CANCEL)
+        until = time.monotonic() + 3
+        while time.monotonic() < until and not connection.closed:
+            for _ in range(100):
+                stream = connection.open_stream(PREDICT, body())
+                connection.send(frame(http2.RST_STREAM, 0, stream, reset))
+            connection.read(0.001)
+        self.bystander.check(self)
+
+    def test_pings_without_end(self):
+        connection = self.connect()
+        for _ in range(200):
+            if not connection.send(frame(http2.PING, 0, 0, bytes(8))):
+                break
+        self.assertTrue(connection.read_until(lambda: connection.of(http2.GOAWAY)))
+        self.assertIn(b"too_many_pings", connection.of(http2.GOAWAY)[-1][3])
+
+    def test_deadlines_that_have_passed(self):
+        rows = self.metric("ulfd_candidates_total", model="stamp")
+        connection = self.connect()
+        for _ in range(200):
+            connection.open_stream(PREDICT, body(), more=[("grpc-timeout", "1n")])
+            connection.read(0)
+        ended = (http2.RST_STREAM, http2.HEADERS)
+        streams = lambda: {f[2] for kind in ended for f in connection.of(kind)}
+        self.assertTrue(connection.read_until(lambda: len(streams()) == 200), len(streams()))
+        with Client(self.daemon) as client:
+            with self.assertRaises(grpc.RpcError) as caught:
+                client.predict(stamp_request(), timeout=-1)
+            self.assertEqual(caught.exception.code(), DEADLINE)
+        self.bystander.stop()
+        mine = self.metric("ulfd_candidates_total", model="stamp") - rows
+        # Whatever was computed, the bystander asked for: one ad at a time.
+        counted = self.metric("ulfd_requests_total", model="stamp", code="OK")
+        self.assertLessEqual(mine, counted)
+        self.bystander = Bystander(self.daemon, stamp_request())
+        self.addCleanup(self.bystander.stop)
+
+    def test_a_reader_that_does_not_read(self):
+        window = struct.pack(">HI", http2.INITIAL_WINDOW_SIZE, 0)
+        connection = self.connect(settings=window)
+        for _ in range(40):
+            connection.open_stream(PREDICT, body(2000))
+        # All are computed, by the one worker there is, and none can be sent.
+        self.bystander.check(self, calls=50)
+        connection.read(0.2)
+        self.assertEqual(connection.of(http2.DATA), [])
+        connection.close()
+
+    def test_a_writer_that_does_not_finish(self):
+        connection = self.connect()
+        for _ in range(25):
+            connection.open_stream(PREDICT, body()[:-1], end=False)
+        late = {connection.open_stream(PREDICT, body()[:-1], end=False,
+                                       more=[("grpc-timeout", "300m")]) for _ in range(20)}
+        self.bystander.check(self, calls=50)
+        ended = lambda: {f[2] for f in connection.of(http2.RST_STREAM) +
+                         connection.of(http2.HEADERS)}
+        self.assertTrue(connection.read_until(lambda: late <= ended()), "deadlines end them")
+        self.assertLessEqual(ended(), late)
+
+    def test_messages_larger_than_the_memory_of_grpc(self):
+        before = self.daemon.resident_bytes()
+        connections = [self.connect() for _ in range(40)]
+        head = b"\0" + struct.pack(">I", 16 << 20)
+        for connection in connections:
+            connection.open_stream(PREDICT, head, end=False)
+            connection.socket.setblocking(False)
+        piece = frame(http2.DATA, 0, 1, bytes(16384))
+        until = time.monotonic() + 4
+        while time.monotonic() < until:
+            for connection in connections:
+                try:
+                    connection.socket.send(piece)
+                except OSError:
+                    pass
+        self.bystander.check(self)
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 256 << 20)
+        for connection in connections:
+            connection.close()
+
+    def test_clients_that_die(self):
+        caller = """
+import sys, threading
+sys.path[:0] = sys.argv[2].split(":")
+import grpc
+call = grpc.insecure_channel(sys.argv[1]).unary_unary(%r)
+futures = [call.future(open(sys.argv[3], "rb").read(), timeout=60) for _ in range(30)]
+print("sent", flush=True)
+threading.Event().wait()
+""" % PREDICT
+        path = os.path.join(env.scratch("dies"), "request")
+        with open(path, "wb") as file:
+            file.write(predict_request("heavy", heavy_inputs(2000), ()).SerializeToString())
+        self.bystander.stop()  # One worker has 30 slow calls before it: late is normal here.
+        for _ in range(3):
+            with subprocess.Popen([sys.executable, "-c", caller, self.daemon.target, ":".join(
+                    sys.path), path], stdout=subprocess.PIPE, text=True) as client:
+                self.assertEqual(client.stdout.readline(), "sent\n")
+                wait_for(lambda: self.metric("ulfd_inflight_requests") >= 10, "calls come in")
+                client.kill()
+            wait_for(lambda: self.metric("ulfd_inflight_requests") == 0, "they go with the client")
+        self.assertGreater(self.metric("ulfd_cancelled_total"), 10)
+        self.bystander = Bystander(self.daemon, stamp_request())
+        self.addCleanup(self.bystander.stop)
+
+
+class ClockTest(DaemonTest):
+    """The wall clock is set while calls are under way."""
+
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+        add_heavy(repository)
+
+    @classmethod
+    def setUpClass(cls):
+        folder = env.scratch("clock")
+        cls.jump = os.path.join(folder, "jump")
+        with open(cls.jump, "w", encoding="utf-8") as file:
+            file.write("0")
+        library = os.path.join(folder, "wall_clock.so")
+        source = os.path.join(env.E2E, "clients", "wall_clock.c")
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+        cls.ENVIRONMENT = {"LD_PRELOAD": library, "WALL_CLOCK_JUMP": cls.jump}
+        super().setUpClass()
+
+    def set_clock(self, seconds):
+        with open(self.jump + ".new", "w", encoding="utf-8") as file:
+            file.write(str(seconds))
+        os.rename(self.jump + ".new", self.jump)
+
+    def test_the_clock_jumps(self):
+        heavy = predict_request("heavy", heavy_inputs(2000), ())
+        slow = [self.client.Predict.future(heavy, timeout=30) for _ in range(8)]
+        for seconds in (86400, -86400, 10 * 365 * 86400, 0):
+            self.set_clock(seconds)
+            time.sleep(0.1)
+            for _ in range(20):
+                reply = self.client.predict(stamp_request(), timeout=10)
+                self.assertEqual(outputs_of(reply)["score"].tolist(), [[1.0]])
+            begin = time.monotonic()
+            with self.assertRaises(grpc.RpcError) as caught:
+                self.client.predict(heavy, timeout=0.05)
+            self.assertEqual(caught.exception.code(), DEADLINE)
+            self.assertLess(time.monotonic() - begin, 5 * env.SLOWNESS)
+        for future in slow:
+            future.result()
+        self.set_clock(86400)
+        wait_for(lambda: any(time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400)) in line
+                             for line in self.status()), "the daemon's clock did jump")
+        self.set_clock(0)
+
+    def status(self):
+        # An event puts a line with the time of the wall clock into the log.
+        self.daemon.process.send_signal(1)
+        time.sleep(0.05)
+        return self.daemon.log().splitlines()

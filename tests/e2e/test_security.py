@@ -1,0 +1,403 @@
+"""TLS, mutual TLS, tokens, and who may use which model; secrets stay secret.
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import shutil
+import socket
+import ssl
+import unittest
+
+import grpc
+
+import health_v1_pb2 as health_pb
+import kserve_v2_pb2 as kserve_pb
+from harness import env
+from harness.certificates import Authority, read
+from harness.clients import (Client, infer_request, native_pb, open_channel, outputs_of,
+                             predict_request)
+from harness.daemon import FAST, Daemon, StartFailed, wait_for
+from harness.fixtures import add_stamp
+from harness.metrics import scrape
+from harness.small import stamp_inputs
+from proto import admin_pb2 as admin_pb
+
+UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+EXPIRED = {"start": "20200101000000Z", "end": "20200201000000Z"}
+TOKENS = {"shop": "s3cret-token-of-the-shop", "lab": "s3cret-token-of-the-lab",
+          "ops": "s3cret-token-of-operations"}
+
+
+def predict(model="stamp"):
+    return predict_request(model, stamp_inputs([1]), ())
+
+
+def credentials(authority, pair=None):
+    certificate, key = pair or (None, None)
+    return grpc.ssl_channel_credentials(read(authority.certificate), key and read(key),
+                                        certificate and read(certificate))
+
+
+def install(source, target):
+    """Replaces a file at once, as an orderly tool does."""
+    shutil.copyfile(source, target + ".new")
+    os.rename(target + ".new", target)
+
+
+class AdminClient:
+    def __init__(self, daemon, credentials=None):
+        self.channel = open_channel(daemon.admin_target, credentials)
+
+    def status(self, metadata=None):
+        call = self.channel.unary_unary("/ulfd.admin.v1.AdminService/GetStatus",
+                                        admin_pb.GetStatusRequest.SerializeToString,
+                                        admin_pb.GetStatusResponse.FromString)
+        return call(admin_pb.GetStatusRequest(), timeout=10, metadata=metadata)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.channel.close()
+
+
+class SecurityTest(unittest.TestCase):
+    def setUp(self):
+        self.work = env.scratch("SecurityTest")
+        self.models = os.path.join(self.work, "models")
+        os.makedirs(self.models)
+        add_stamp(self.models, 1)
+
+    def path(self, name):
+        return os.path.join(self.work, name)
+
+    def write(self, name, text):
+        with open(self.path(name + ".new"), "w", encoding="utf-8") as file:
+            file.write(text)
+        os.rename(self.path(name + ".new"), self.path(name))
+        return self.path(name)
+
+    def tokens(self, names=tuple(TOKENS)):
+        return self.write("tokens", "".join(f"{name} {TOKENS[name]}\n" for name in names))
+
+    def refuse(self, call, codes, *texts, token=None):
+        """The call fails with one of `codes` and `texts`."""
+        metadata = [("authorization", f"Bearer {token}")] if token is not None else None
+        with self.assertRaises(grpc.RpcError) as caught:
+            call(metadata)
+        codes = codes if isinstance(codes, tuple) else (codes,)
+        self.assertIn(caught.exception.code(), codes, caught.exception.details())
+        for text in texts:
+            self.assertIn(text, caught.exception.details())
+        self.assertNotIn("s3cret", caught.exception.details())
+
+    def refuse_start(self, config, *texts):
+        with self.assertRaises(StartFailed) as caught:
+            Daemon(self.models, config=FAST + config).kill()
+        self.assertEqual(caught.exception.code, 1)
+        for text in texts:
+            self.assertIn(text, caught.exception.log)
+        return caught.exception.log
+
+    def no_secret(self, daemon):
+        """Whatever can be read of the daemon holds no token and no key."""
+        texts = {"log": daemon.log()}
+        for page in ("/statusz", "/metrics", "/readyz"):
+            texts[page] = daemon.http(page)[1]
+        for name, text in texts.items():
+            self.assertNotIn("s3cret", text, name)
+            self.assertNotIn("PRIVATE", text, name)
+
+
+class TlsTest(SecurityTest):
+    def setUp(self):
+        super().setUp()
+        self.authority = Authority(self.path("ca"))
+        self.stranger = Authority(self.path("stranger"), "stranger")
+        self.certificate, self.key = self.path("tls.crt"), self.path("tls.key")
+        self.use(self.authority.issue("first"))
+
+    def use(self, pair):
+        install(pair[1], self.key)
+        install(pair[0], self.certificate)
+
+    def tls(self, client_ca=None, name="tls"):
+        ca = f'client_ca_file: "{client_ca}"' if client_ca else ""
+        return (f'{name} {{ certificate_file: "{self.certificate}" key_file: "{self.key}" {ca} '
+                f'reload_interval_ms: 50 }}\n')
+
+    def serial_of(self, daemon):
+        pem = ssl.get_server_certificate(("127.0.0.1", daemon.grpc_port))
+        return ssl.PEM_cert_to_DER_cert(pem)
+
+    def test_calls_over_tls_only(self):
+        with Daemon(self.models, config=FAST + self.tls()) as daemon:
+            with Client(daemon, credentials(self.authority)) as client:
+                self.assertEqual(outputs_of(client.predict(predict()))["score"].tolist(), [[2.0]])
+            with Client(daemon) as plain:
+                self.refuse(lambda m: plain.Predict(predict(), timeout=5), UNAVAILABLE)
+            with Client(daemon, credentials(self.stranger)) as client:
+                self.refuse(lambda m: client.Predict(predict(), timeout=5), UNAVAILABLE)
+            expires = scrape(daemon).sum("ulfd_tls_certificate_expiry_seconds", port="grpc")
+            self.assertGreater(expires, 1.6e9)
+            self.no_secret(daemon)
+
+    def test_old_protocols_are_refused(self):
+        with Daemon(self.models, config=FAST + self.tls()) as daemon:
+            for version, good in ((ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_3, True)):
+                context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+                context.set_ciphers("ALL:@SECLEVEL=0")
+                context.minimum_version = context.maximum_version = version
+                context.set_alpn_protocols(["h2"])
+                with socket.create_connection(("127.0.0.1", daemon.grpc_port), 10) as plain:
+                    if good:
+                        context.wrap_socket(plain).close()
+                    else:
+                        with self.assertRaises((ssl.SSLError, ConnectionError)):
+                            context.wrap_socket(plain)
+
+    def test_files_that_are_no_good_end_the_start(self):
+        self.use(self.authority.issue("expired", **EXPIRED))
+        self.refuse_start(self.tls(), "tls: ", "tls.crt", "expired at 2020-02-01")
+        self.use(self.authority.issue("early", start="20900101000000Z", end="20910101000000Z"))
+        self.refuse_start(self.tls(), "is valid from 2090-01-01")
+        install(self.authority.issue("one")[0], self.certificate)
+        install(self.authority.issue("two")[1], self.key)
+        log = self.refuse_start(self.tls(), "tls.key", 'does not belong to the certificate of '
+                                '"CN=one"', "tls.crt")
+        self.assertNotIn("PRIVATE", log)
+        self.use(self.authority.issue("good"))
+        self.write("tls.crt", "nonsense")
+        self.refuse_start(self.tls(), "tls.crt: holds no PEM certificate")
+        os.remove(self.certificate)
+        self.refuse_start(self.tls(), "tls.crt: No such file")
+        self.use(self.authority.issue("good"))
+        self.refuse_start(self.tls("/nowhere/ca.crt"), "/nowhere/ca.crt: No such file")
+
+    def test_reload(self):
+        with Daemon(self.models, config=FAST + self.tls()) as daemon:
+            with Client(daemon, credentials(self.authority)) as old:
+                old.predict(predict())
+                first = self.serial_of(daemon)
+                self.use(self.authority.issue("second"))
+                wait_for(lambda: self.serial_of(daemon) != first, "the second certificate")
+                second = self.serial_of(daemon)
+                # A connection keeps what it was made with.
+                old.predict(predict())
+
+                def stale():
+                    return scrape(daemon).sum("ulfd_security_stale", of="grpc")
+
+                for name, spoil in (
+                        ("expired", lambda: self.use(self.authority.issue("expired", **EXPIRED))),
+                        ("does not belong", lambda: install(self.authority.issue("other")[1],
+                                                            self.key)),
+                        ("holds no PEM certificate", lambda: self.write("tls.crt", "nonsense")),
+                        ("No such file", lambda: os.remove(self.certificate))):
+                    with self.subTest(name):
+                        self.use(self.authority.issue("good"))
+                        wait_for(lambda: stale() == 0, "good files are used")
+                        good = self.serial_of(daemon)
+                        self.assertNotEqual(good, second)
+                        spoil()
+                        wait_for(lambda: stale() == 1, "bad files are noticed")
+                        self.assertIn("what was read before stays in use", daemon.log())
+                        self.assertIn(name, daemon.log())
+                        self.assertEqual(self.serial_of(daemon), good)
+                        with Client(daemon, credentials(self.authority)) as client:
+                            client.predict(predict())
+                failures = scrape(daemon).sum("ulfd_security_reload_failures_total", of="grpc")
+                self.assertGreaterEqual(failures, 4)
+            self.no_secret(daemon)
+
+    def test_mutual_tls_and_names_of_certificates(self):
+        add_stamp(self.models, 2, name="secret")
+        config = FAST + self.tls(self.authority.certificate) + """
+models { name: "secret" allowed_clients: "spiffe://x/lab" allowed_clients: "ops" }
+"""
+        shop = self.authority.issue("shop", sans=("DNS:shop.example",))
+        lab = self.authority.issue("lab", sans=("DNS:lab.example", "URI:spiffe://x/lab"))
+        ops = self.authority.issue("ops", sans=())
+        with Daemon(self.models, config=config) as daemon:
+            for pair, good in ((shop, False), (lab, True), (ops, True)):
+                with Client(daemon, credentials(self.authority, pair)) as client:
+                    client.predict(predict())
+                    if good:
+                        client.predict(predict("secret"))
+                    else:
+                        self.refuse(lambda m: client.Predict(predict("secret"), timeout=5), DENIED,
+                                    'client "shop.example" may not use model "secret"')
+            none, foreign = None, self.stranger.issue("shop")
+            old = self.authority.issue("old", **EXPIRED)
+            for pair in (none, foreign, old):
+                with Client(daemon, credentials(self.authority, pair)) as client:
+                    self.refuse(lambda m: client.Predict(predict(), timeout=5), UNAVAILABLE)
+            with Client(daemon, credentials(self.authority, shop)) as client:
+                client.predict(predict())
+
+    def test_tls_and_names_on_the_admin_port(self):
+        config = (FAST + self.tls(self.authority.certificate, "admin_tls") +
+                  'authentication { admin_clients: "ops.example" }\n')
+        ops = self.authority.issue("ops", sans=("DNS:ops.example",))
+        shop = self.authority.issue("shop", sans=("DNS:shop.example",))
+        with Daemon(self.models, config=config, flags=["--admin_address=127.0.0.1:0"]) as daemon:
+            with Client(daemon) as client:
+                client.predict(predict())  # The other port is as open as it was.
+            with AdminClient(daemon, credentials(self.authority, ops)) as admin:
+                self.assertTrue(admin.status().server.ready)
+            with AdminClient(daemon, credentials(self.authority, shop)) as admin:
+                self.refuse(lambda m: admin.status(), DENIED,
+                            'client "shop.example" may not call this port')
+            with AdminClient(daemon) as admin:
+                self.refuse(lambda m: admin.status(), UNAVAILABLE)
+            self.assertEqual(scrape(daemon).sum("ulfd_unauthenticated_total", port="admin",
+                                                why="denied"), 1)
+
+
+class TokenTest(SecurityTest):
+    def config(self, more="", tls=""):
+        return (FAST + f'authentication {{ token_file: "{self.tokens()}" reload_interval_ms: 50 '
+                f'{more} }}\n' + tls)
+
+    def test_every_service_wants_a_token(self):
+        with Daemon(self.models, config=self.config()) as daemon, Client(daemon) as client:
+            def call(method, request, token):
+                metadata = [("authorization", f"Bearer {token}")] if token else None
+                return method(request, timeout=10, metadata=metadata)
+
+            reflect = client.channel.stream_stream(
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+            nothing = client.channel.unary_unary("/no.Service/Method")
+            infer = infer_request("stamp", stamp_inputs([1]))
+            for method, request in (
+                    (client.Predict, predict()), (client.ModelInfer, infer),
+                    (client.ListModels, native_pb.ListModelsRequest()),
+                    (client.ServerReady, kserve_pb.ServerReadyRequest())):
+                for token in (None, "", "s3cret-token-of-nobody", TOKENS["shop"][:-1]):
+                    with self.subTest(token=token):
+                        self.refuse(lambda m, method=method, request=request:
+                                    method(request, timeout=10, metadata=m),
+                                    UNAUTHENTICATED, "authorization", token=token)
+                call(method, request, TOKENS["shop"])
+            self.refuse(lambda m: list(reflect(iter([b"\x3a\x00"]), timeout=10)), UNAUTHENTICATED)
+            self.refuse(lambda m: nothing(b"", timeout=10), UNAUTHENTICATED)
+            self.refuse(lambda m: nothing(b"", timeout=10, metadata=m),
+                        grpc.StatusCode.UNIMPLEMENTED, token=TOKENS["shop"])
+            self.assertEqual(client.health(), "SERVING")
+            self.assertEqual(client.health("model/stamp"), "SERVING")
+            metrics = scrape(daemon)
+            self.assertEqual(metrics.sum("ulfd_unauthenticated_total", port="grpc",
+                                         why="unauthenticated"), 18)
+            # A refused call was never looked at.
+            self.assertEqual(metrics.sum("ulfd_requests_total", model="stamp"), 2)
+            self.no_secret(daemon)
+
+    def test_health_may_want_one_too(self):
+        with Daemon(self.models, config=self.config("open_health: false")) as daemon, \
+                Client(daemon) as client:
+            request = health_pb.HealthCheckRequest()
+            self.refuse(lambda m: client.Check(request, timeout=10), UNAUTHENTICATED)
+            self.refuse(lambda m: next(client.Watch(request, timeout=10)), UNAUTHENTICATED)
+            client.Check(request, timeout=10, metadata=[("authorization",
+                                                         f"Bearer {TOKENS['lab']}")])
+
+    def test_who_may_use_which_model(self):
+        add_stamp(self.models, 2, name="secret")
+        config = self.config('allowed_clients: "shop" allowed_clients: "lab"') + """
+models { name: "secret" allowed_clients: "lab" }
+"""
+        with Daemon(self.models, config=config) as daemon, Client(daemon) as client:
+            def by(name):
+                return [("authorization", f"Bearer {TOKENS[name]}")]
+
+            infer = infer_request("secret", stamp_inputs([1]))
+            metadata = native_pb.GetModelMetadataRequest()
+            metadata.model.name = "secret"
+            for method, request in ((client.Predict, predict("secret")),
+                                    (client.ModelInfer, infer),
+                                    (client.GetModelMetadata, metadata),
+                                    (client.ModelMetadata,
+                                     kserve_pb.ModelMetadataRequest(name="secret")),
+                                    (client.ModelReady,
+                                     kserve_pb.ModelReadyRequest(name="secret"))):
+                method(request, timeout=10, metadata=by("lab"))
+                self.refuse(lambda m, method=method, request=request:
+                            method(request, timeout=10, metadata=by("shop")), DENIED,
+                            'client "shop" may not use model "secret"')
+            client.Predict(predict(), timeout=10, metadata=by("shop"))
+            self.refuse(lambda m: client.Predict(predict(), timeout=10, metadata=by("ops")),
+                        DENIED, 'client "ops" may not use model "stamp"')
+            listed = {name: sorted(m.name for m in client.ListModels(
+                native_pb.ListModelsRequest(), timeout=10, metadata=by(name)).models)
+                      for name in TOKENS}
+            self.assertEqual(listed, {"shop": ["stamp"], "lab": ["secret", "stamp"], "ops": []})
+
+    def test_tokens_change_while_the_server_runs(self):
+        with Daemon(self.models, config=self.config()) as daemon, Client(daemon) as client:
+            def works(token):
+                try:
+                    client.Predict(predict(), timeout=10,
+                                   metadata=[("authorization", f"Bearer {token}")])
+                    return True
+                except grpc.RpcError as error:
+                    self.assertEqual(error.code(), UNAUTHENTICATED)
+                    return False
+
+            self.assertTrue(works(TOKENS["shop"]))
+            self.write("tokens", "shop s3cret-next-token-of-the-shop\n")
+            wait_for(lambda: works("s3cret-next-token-of-the-shop"), "the next token")
+            self.assertFalse(works(TOKENS["shop"]))
+            self.write("tokens", "shop s3cret\n")
+            wait_for(lambda: scrape(daemon).sum("ulfd_security_stale", of="tokens") == 1,
+                     "the bad file is noticed")
+            self.assertIn("a token of 6 characters, want at least 16", daemon.log())
+            self.assertTrue(works("s3cret-next-token-of-the-shop"))
+            self.no_secret(daemon)
+
+    def test_a_token_file_that_is_no_good_ends_the_start(self):
+        config = self.config()[len(FAST):]
+        self.write("tokens", "shop s3cret-token with more\n")
+        log = self.refuse_start(config, "authentication.token_file: ", "tokens:1: 4 words")
+        self.assertNotIn("s3cret", log)
+        os.remove(self.path("tokens"))
+        self.refuse_start(config, "tokens: No such file")
+
+    def test_tokens_in_plain_text_stay_on_this_machine(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))  # Sends nothing; tells the way out.
+            except OSError:
+                self.skipTest("this machine has no address but the loopback's")
+            own = probe.getsockname()[0]
+        with Daemon(self.models, config=self.config(), flags=["--grpc_address=0.0.0.0"],
+                    own_address=False) as daemon:
+            by_shop = [("authorization", f"Bearer {TOKENS['shop']}")]
+            with Client(daemon) as client:
+                client.Predict(predict(), timeout=10, metadata=by_shop)
+            daemon.host = own
+            with Client(daemon) as client:
+                self.refuse(lambda m: client.Predict(predict(), timeout=5, metadata=by_shop),
+                            UNAVAILABLE)
+
+    def test_tokens_over_tls(self):
+        authority = Authority(self.path("ca"))
+        certificate, key = authority.issue("server")
+        tls = f'tls {{ certificate_file: "{certificate}" key_file: "{key}" }}\n'
+        with Daemon(self.models, config=self.config(tls=tls)) as daemon, \
+                Client(daemon, credentials(authority)) as client:
+            client.Predict(predict(), timeout=10,
+                           metadata=[("authorization", f"Bearer {TOKENS['shop']}")])
+            self.refuse(lambda m: client.Predict(predict(), timeout=10), UNAUTHENTICATED)
+
+    def test_admin_port_by_token(self):
+        with Daemon(self.models, config=self.config('admin_clients: "ops"'),
+                    flags=["--admin_address=127.0.0.1:0"]) as daemon:
+            with AdminClient(daemon) as admin:
+                self.refuse(lambda m: admin.status(), UNAUTHENTICATED)
+                self.refuse(lambda m: admin.status(m), DENIED, 'client "shop"',
+                            token=TOKENS["shop"])
+                by_ops = [("authorization", f"Bearer {TOKENS['ops']}")]
+                self.assertTrue(admin.status(by_ops).server.ready)
+            self.no_secret(daemon)
