@@ -30,6 +30,21 @@ int WorkerCount(const Options& options) {
   return options.workers > 0 ? options.workers : UsableCpuCount();
 }
 
+// The CPU of each worker; empty: none of its own.
+absl::StatusOr<std::vector<int>> WorkerCpus(const Options& options) {
+  std::vector<int> cpus;
+  if (!options.pin_workers) return cpus;
+  cpus = SpreadOverCores("", AffinityCpus());
+  const auto workers = static_cast<size_t>(WorkerCount(options));
+  if (cpus.size() < workers) {
+    return absl::InvalidArgumentError(absl::StrCat("pin_workers: ", workers,
+                                                   " workers, but the affinity mask has only ",
+                                                   cpus.size(), " CPUs"));
+  }
+  cpus.resize(workers);
+  return cpus;
+}
+
 // "127.0.0.1:8502", "[::1]:8502"
 absl::Status SplitAddress(const std::string& text, std::string& address, int& port) {
   const size_t colon = text.rfind(':');
@@ -97,6 +112,7 @@ absl::Status Daemon::Start() {
   pool.workers = WorkerCount(options_);
   pool.max_queued_requests = options_.max_queued_requests;
   pool.max_queued_rows = options_.max_queued_rows;
+  ASSIGN_OR_RETURN(pool.cpus, WorkerCpus(options_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(pool, clock_));
   readiness_ = std::make_unique<Readiness>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
@@ -264,6 +280,9 @@ Daemon::~Daemon() {
 absl::Status CheckRepository(const Options& options) {
   engine::LayerPlugins plugins;
   RETURN_IF_ERROR(AddPlugins(options, plugins));
+  RETURN_IF_ERROR(WorkerCpus(options).status());
+  Logger quiet(LogLevel::kError, options.log_format);
+  RETURN_IF_ERROR(Security::Create(options, quiet).status());
   ModelObserver nobody;
   return ModelManager::Create(ManagerOptions(options), &nobody).status();
 }

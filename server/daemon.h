@@ -92,7 +92,7 @@ class Daemon {
 };
 
 // Checks what Daemon::Create would find wrong before it listens: that the repository is there and
-// makes sense.
+// makes sense, that certificates and tokens are good, that there are CPUs enough.
 absl::Status CheckRepository(const Options& options);
 
 }  // namespace ulfd::server

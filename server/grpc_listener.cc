@@ -6,7 +6,9 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +49,21 @@ void Configure(const Options& options, grpc::ServerBuilder& builder) {
   builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
 }
 
+// Connections must not take the descriptors that models and pages need.
+int MaxConnections(const Options& options, Logger& logger) {
+  constexpr rlim_t kOthers = 256;
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return options.max_connections;
+  const rlim_t room =
+      std::max(files.rlim_cur / 2, files.rlim_cur - std::min(files.rlim_cur, kOthers));
+  if (room >= static_cast<rlim_t>(options.max_connections)) return options.max_connections;
+  logger.Warning("fewer connections than max_connections, for lack of file descriptors",
+                 {{"max_connections", options.max_connections},
+                  {"RLIMIT_NOFILE", static_cast<int64_t>(files.rlim_cur)},
+                  {"connections", static_cast<int64_t>(room)}});
+  return static_cast<int>(room);
+}
+
 }  // namespace
 
 void EnableReflection() {
@@ -73,7 +90,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
         absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
   }
   AcceptorOptions acceptor;
-  acceptor.max_connections = options.max_connections;
+  acceptor.max_connections = MaxConnections(options, logger);
   acceptor.user_timeout = options.keepalive_timeout;
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,

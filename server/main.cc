@@ -1,5 +1,7 @@
 // ulfd: the daemon.
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/resource.h>
+
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -39,6 +41,14 @@ int Serve(const ulfd::server::Options& options, const sigset_t& signals) {
   return 0;
 }
 
+// Every connection and every file of a model is a descriptor, and shells often allow 1024 only.
+void AllowFiles() {
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,6 +58,8 @@ int main(int argc, char** argv) {
   for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);  // A caller that went away is an error of one write, not our end.
+
+  AllowFiles();
 
   const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
   if (!flags.ok()) return Fail(flags.status(), 2);

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -106,17 +108,37 @@ std::optional<int> CgroupCpuQuota(const std::string& root) {
   return best;
 }
 
-int AffinityCpuCount() {
+std::vector<int> AffinityCpus() {
   // Machines with more than 1024 CPUs need a larger set: the kernel refuses a smaller one.
   for (int cpus = CPU_SETSIZE; cpus <= (1 << 20); cpus *= 2) {
     cpu_set_t* set = CPU_ALLOC(cpus);
     const size_t size = CPU_ALLOC_SIZE(cpus);
     const bool ok = sched_getaffinity(0, size, set) == 0;
-    const int count = ok ? CPU_COUNT_S(size, set) : 0;
+    std::vector<int> found;
+    for (int cpu = 0; ok && cpu < cpus; ++cpu) {
+      if (CPU_ISSET_S(cpu, size, set)) found.push_back(cpu);
+    }
     CPU_FREE(set);
-    if (ok) return std::max(count, 1);
+    if (ok) return found;
   }
-  return 1;
+  return {};
+}
+
+int AffinityCpuCount() { return std::max(static_cast<int>(AffinityCpus().size()), 1); }
+
+std::vector<int> SpreadOverCores(const std::string& root, const std::vector<int>& cpus) {
+  // How many CPUs of its core come before each.
+  std::map<std::string, int> seen;
+  std::vector<std::pair<int, int>> order;
+  for (int cpu : cpus) {
+    const auto siblings = ReadFile(
+        absl::StrCat(root, "/sys/devices/system/cpu/cpu", cpu, "/topology/thread_siblings_list"));
+    order.emplace_back(seen[siblings.value_or(absl::StrCat("cpu ", cpu))]++, cpu);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<int> result;
+  for (const auto& [turn, cpu] : order) result.push_back(cpu);
+  return result;
 }
 
 int UsableCpuCount() {

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ulfd::server {
 
@@ -18,7 +19,14 @@ std::optional<int> CgroupCpuQuota(const std::string& root);
 // CPUs in the calling thread's affinity mask, at least 1.
 int AffinityCpuCount();
 
-// min of the two, at least 1.
+// The CPUs in the calling thread's affinity mask, ascending.
+std::vector<int> AffinityCpus();
+
+// The same CPUs in the order in which workers should get one each: every physical core once, then the
+// second threads of cores (hyper-threads), and so on.  A CPU of which `root`/sys tells nothing counts as a core.
+std::vector<int> SpreadOverCores(const std::string& root, const std::vector<int>& cpus);
+
+// min of quota and affinity, at least 1.
 int UsableCpuCount();
 
 }  // namespace ulfd::server

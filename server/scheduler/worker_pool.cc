@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/worker_pool.h"
 
+#include <pthread.h>
+#include <sched.h>
+
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,15 +29,13 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(const WorkerPoolO
   for (int i = 0; i < options.workers; ++i) {
     pool->threads_.emplace_back([p = pool.get(), i] { p->WorkerLoop(i); });
   }
-  bool one_thread_each;
+  absl::Status started;
   {
     MutexLock lock(pool->mu_);
     while (pool->started_ < options.workers) pool->idle_.Wait(pool->mu_);
-    one_thread_each = pool->one_thread_each_;
+    started = pool->start_status_;
   }
-  if (!one_thread_each) {
-    return absl::InternalError("worker pool: OpenMP does not honour one thread per worker");
-  }
+  RETURN_IF_ERROR(started);
   return pool;
 }
 
@@ -100,12 +102,30 @@ absl::Status WorkerPool::StillWanted(const Task& task, TimePoint now) const {
   return absl::OkStatus();
 }
 
-void WorkerPool::WorkerLoop(int index) {
+absl::Status WorkerPool::PrepareThread(int index) const {
   engine::UseOneThread();
+  if (!engine::UsesOneThread()) {
+    return absl::InternalError("worker pool: OpenMP does not honour one thread per worker");
+  }
+  if (options_.cpus.empty()) return absl::OkStatus();
+  const int cpu = options_.cpus[static_cast<size_t>(index) % options_.cpus.size()];
+  const size_t size = CPU_ALLOC_SIZE(cpu + 1);
+  cpu_set_t* set = CPU_ALLOC(cpu + 1);
+  CPU_ZERO_S(size, set);
+  CPU_SET_S(cpu, size, set);
+  const int error = pthread_setaffinity_np(pthread_self(), size, set);
+  CPU_FREE(set);
+  if (error == 0) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("worker pool: cannot bind worker ", index, " to CPU ",
+                                          cpu, ": ", std::strerror(error)));
+}
+
+void WorkerPool::WorkerLoop(int index) {
+  const absl::Status prepared = PrepareThread(index);
   {
     MutexLock lock(mu_);
     ++started_;
-    one_thread_each_ = one_thread_each_ && engine::UsesOneThread();
+    start_status_.Update(prepared);
     idle_.NotifyAll();
   }
   Worker worker;

@@ -22,13 +22,15 @@ struct WorkerPoolOptions {
   int workers = 1;                     // >= 1
   int64_t max_queued_requests = 1000;  // Tasks that wait; those that run do not count.  >= 1
   int64_t max_queued_rows = 200000;    // Their rows together.  >= 1
+  // Binds worker i to cpus[i % cpus.size()]; empty: the kernel decides.
+  std::vector<int> cpus;
 };
 
 // Thread-safe.  An idle worker takes a task at once: nothing ever waits while a worker is idle.
 class WorkerPool final : public Scheduler {
  public:
   // INVALID_ARGUMENT for options out of range; INTERNAL if a worker cannot restrict oneDNN to one
-  // thread. `clock` is borrowed.  The threads run when this returns.
+  // thread or cannot be bound to its CPU.  `clock` is borrowed.  The threads run when this returns.
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(const WorkerPoolOptions& options,
                                                             const Clock& clock);
   // Drains, then joins the threads.
@@ -41,6 +43,8 @@ class WorkerPool final : public Scheduler {
  private:
   WorkerPool(const WorkerPoolOptions& options, const Clock& clock);
   void WorkerLoop(int index);
+  // Makes the calling thread what kernels need.
+  absl::Status PrepareThread(int index) const;
   // Waits for a task; null: stop.
   Task* Take();
   absl::Status Admit(const Task& task, TimePoint now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -57,7 +61,7 @@ class WorkerPool final : public Scheduler {
   int64_t queued_rows_ ABSL_GUARDED_BY(mu_) = 0;
   int busy_ ABSL_GUARDED_BY(mu_) = 0;
   int started_ ABSL_GUARDED_BY(mu_) = 0;
-  bool one_thread_each_ ABSL_GUARDED_BY(mu_) = true;
+  absl::Status start_status_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   int64_t expired_ ABSL_GUARDED_BY(mu_) = 0;

@@ -171,6 +171,29 @@ workers: 2
     def test_sigint(self):
         self.drain(signal.SIGINT)
 
+    def test_a_second_signal_hastens_the_end(self):
+        models = repository("DrainTest")
+        add_heavy(models)
+        config = "workers: 1\nshutdown { drain_delay_ms: 60000 drain_timeout_ms: 60000 }\n"
+        daemon = Daemon(models, config=config)
+        with Client(daemon) as client:
+            slow = predict_request("heavy", heavy_inputs(), ())
+            client.predict(slow)
+            calls = [client.Predict.future(slow, timeout=60) for _ in range(30)]
+            wait_for(lambda: calls[0].done(), "the first of them is answered")
+            begin = time.monotonic()
+            daemon.terminate()
+            wait_for(lambda: client.health() == "NOT_SERVING", "it drains")
+            self.assertTrue(daemon.alive())
+            daemon.terminate()
+            self.assertEqual(daemon.wait(), 0, daemon.log())
+            # A minute of delay and seconds of work are left out.
+            self.assertLess(time.monotonic() - begin, 5 * env.SLOWNESS)
+            codes = [call.exception().code() for call in calls if call.exception()]
+        self.assertGreater(len(codes), 10)
+        self.assertLessEqual(set(codes), {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
+        self.assertIn("hurried=1", daemon.log())
+
     def test_calls_after_the_delay_are_refused(self):
         models = repository("DrainTest")
         add_stamp(models, 1)

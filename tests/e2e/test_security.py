@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import ssl
+import subprocess
 import unittest
 
 import grpc
@@ -93,11 +94,17 @@ class SecurityTest(unittest.TestCase):
         self.assertNotIn("s3cret", caught.exception.details())
 
     def refuse_start(self, config, *texts):
+        checked = subprocess.run(
+            [env.program("ulfd"), f"--model_repository={self.models}", "--check_config",
+             f"--config={self.write('server.textproto', config)}"],
+            capture_output=True, text=True, check=False)
+        self.assertEqual(checked.returncode, 1, checked.stderr)
         with self.assertRaises(StartFailed) as caught:
             Daemon(self.models, config=FAST + config).kill()
         self.assertEqual(caught.exception.code, 1)
         for text in texts:
             self.assertIn(text, caught.exception.log)
+            self.assertIn(text, checked.stderr)
         return caught.exception.log
 
     def no_secret(self, daemon):
@@ -183,7 +190,7 @@ class TlsTest(SecurityTest):
                 first = self.serial_of(daemon)
                 self.use(self.authority.issue("second"))
                 wait_for(lambda: self.serial_of(daemon) != first, "the second certificate")
-                second = self.serial_of(daemon)
+                used = self.serial_of(daemon)
                 # A connection keeps what it was made with.
                 old.predict(predict())
 
@@ -198,9 +205,10 @@ class TlsTest(SecurityTest):
                         ("No such file", lambda: os.remove(self.certificate))):
                     with self.subTest(name):
                         self.use(self.authority.issue("good"))
-                        wait_for(lambda: stale() == 0, "good files are used")
-                        good = self.serial_of(daemon)
-                        self.assertNotEqual(good, second)
+                        before = used
+                        wait_for(lambda: self.serial_of(daemon) != before and stale() == 0,
+                                 "good files are used")
+                        used = good = self.serial_of(daemon)
                         spoil()
                         wait_for(lambda: stale() == 1, "bad files are noticed")
                         self.assertIn("what was read before stays in use", daemon.log())

@@ -12,8 +12,8 @@ import grpc
 from harness import env
 from harness.clients import Client, outputs_of, predict_request
 from harness.daemon import FAST, Daemon, StartFailed
-from harness.fixtures import add_stamp
-from harness.small import stamp_inputs
+from harness.fixtures import add_heavy, add_stamp
+from harness.small import heavy_inputs, stamp_inputs
 
 
 class StartupTest(unittest.TestCase):
@@ -172,10 +172,43 @@ class StartupTest(unittest.TestCase):
                 self.assertIsInstance(json.loads(line), dict, line)
 
     def test_hostile_openmp_settings(self):
-        """Debian's oneDNN would leave outputs unwritten with these, if nobody cared."""
-        for name, value in (("OMP_THREAD_LIMIT", "1"), ("OMP_DYNAMIC", "true"),
-                            ("OMP_NUM_THREADS", "8")):
-            with self.subTest(name), Daemon(self.models, environment={name: value}) as daemon, \
+        """Debian's oneDNN would leave outputs unwritten with some of these, and start threads of its
+        own with others, if nobody cared."""
+        models = os.path.join(env.scratch("openmp"), "models")
+        os.makedirs(models)
+        add_stamp(models, 1)
+        add_heavy(models)
+        heavy = predict_request("heavy", heavy_inputs(200), ())
+        scores, threads = {}, {}
+        for environment in ({}, {"OMP_THREAD_LIMIT": "1"}, {"OMP_DYNAMIC": "true"},
+                            {"OMP_DYNAMIC": "true", "OMP_NUM_THREADS": "8"},
+                            {"OMP_NUM_THREADS": "8"},
+                            {"OMP_NUM_THREADS": "4,3,2", "OMP_MAX_ACTIVE_LEVELS": "3"},
+                            {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
+                            {"KMP_AFFINITY": "compact", "KMP_HW_SUBSET": "1c"}):
+            name = str(environment)
+            with self.subTest(name), Daemon(models, environment=environment,
+                                            flags=["--workers=3"]) as daemon, \
                     Client(daemon) as client:
                 reply = client.predict(predict_request("stamp", stamp_inputs([1, 2]), ()))
                 self.assertEqual(outputs_of(reply)["score"].tolist(), [[2.0], [3.0]])
+                calls = [client.Predict.future(heavy, timeout=60) for _ in range(12)]
+                scores[name] = {str(outputs_of(c.result())["score"].tolist()) for c in calls}
+                # Threads of OpenMP have the name of the one that started them; gRPC's have others.
+                threads[name] = sum(t.startswith("ulfd") for t in daemon.thread_names())
+        self.assertEqual(set.union(*scores.values()), scores["{}"])
+        self.assertEqual(len(scores["{}"]), 1)
+        self.assertEqual(set(threads.values()), {threads["{}"]}, threads)
+
+    def test_workers_on_cpus_of_their_own(self):
+        cpus = sorted(os.sched_getaffinity(0))
+        config = FAST + f"pin_workers: true workers: {len(cpus)}\n"
+        with Daemon(self.models, config=config) as daemon, Client(daemon) as client:
+            client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+            pinned = sorted(next(iter(mask)) for mask in daemon.affinities() if len(mask) == 1)
+            if len(cpus) > 1:
+                self.assertEqual(pinned, cpus)
+        with self.assertRaises(StartFailed) as caught:
+            Daemon(self.models, config=FAST + f"pin_workers: true workers: {len(cpus) + 1}\n")
+        self.assertIn(f"pin_workers: {len(cpus) + 1} workers, but the affinity mask has only "
+                      f"{len(cpus)} CPUs", caught.exception.log)

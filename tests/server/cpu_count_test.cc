@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace ulfd::server {
 namespace {
@@ -27,6 +29,32 @@ class CpuCountTest : public testing::Test {
   }
   std::string root_;
 };
+
+TEST_F(CpuCountTest, CoresComeBeforeTheirSecondThreads) {
+  for (int cpu = 0; cpu < 6; ++cpu) {
+    // Four hyper-threads of two cores as servers number them, and two CPUs of which nothing is known.
+    if (cpu < 4) {
+      Write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
+            cpu % 2 == 0 ? "0,2\n" : "1,3\n");
+    }
+  }
+  EXPECT_EQ(SpreadOverCores(root_, {0, 1, 2, 3, 4, 5}), (std::vector<int>{0, 1, 4, 5, 2, 3}));
+  EXPECT_EQ(SpreadOverCores(root_, {0, 2, 3}), (std::vector<int>{0, 3, 2}));
+  EXPECT_EQ(SpreadOverCores(root_, {}), std::vector<int>());
+}
+
+TEST_F(CpuCountTest, AffinityIsThatOfTheThread) {
+  const std::vector<int> all = AffinityCpus();
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(AffinityCpuCount(), static_cast<int>(all.size()));
+  std::thread([&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(all.back(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT_EQ(AffinityCpus(), std::vector<int>{all.back()});
+  }).join();
+}
 
 TEST_F(CpuCountTest, NoCgroupsNoQuota) { EXPECT_EQ(CgroupCpuQuota(root_), std::nullopt); }
 

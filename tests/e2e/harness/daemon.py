@@ -98,8 +98,19 @@ class Daemon:
             ports = dict(line.split(": ") for line in file.read().splitlines())
         return f"127.0.0.1:{ports['admin_port']}"
 
-    def threads(self):
-        return len(os.listdir(f"/proc/{self.process.pid}/task"))
+    def _tasks(self):
+        return [int(task) for task in os.listdir(f"/proc/{self.process.pid}/task")]
+
+    def thread_names(self):
+        names = []
+        for task in self._tasks():
+            with open(f"/proc/{self.process.pid}/task/{task}/comm", encoding="utf-8") as file:
+                names.append(file.read().strip())
+        return names
+
+    def affinities(self):
+        """The CPUs of each thread."""
+        return [os.sched_getaffinity(task) for task in self._tasks()]
 
     def http(self, path):
         """(status, text) of a GET."""
