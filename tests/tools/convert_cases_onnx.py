@@ -1,5 +1,7 @@
 """ONNX cases of make_convert_cases.py: PyTorch models exported, and their values in float64."""
 # SPDX-License-Identifier: Apache-2.0
+import copy
+import functools
 import warnings
 
 import numpy as np
@@ -96,14 +98,16 @@ def clicks(random, count):
     return user, hist, category_of[hist], item, category_of[item], stats, label
 
 
-def train(model, seconds=40):
-    """A minute of Adam; the loss must fall for the case to mean something."""
-    import time
+@functools.lru_cache(maxsize=None)
+def trained_din():
+    """Half a minute of Adam; the loss must fall for the case to mean something."""
+    torch.manual_seed(7)
+    model = Din()
     data = [torch.tensor(x) for x in clicks(np.random.RandomState(7), 8000)]
     torch.manual_seed(7)
     optimizer = torch.optim.Adam(model.parameters(), 0.005)
-    start, losses = time.time(), []
-    for step in range(1500):
+    losses = []
+    for _ in range(1500):
         rows = torch.randint(0, len(data[0]), (256,))
         *x, label = [d[rows] for d in data]
         # Training has a history per row; serving has one for all ads.
@@ -112,23 +116,27 @@ def train(model, seconds=40):
         loss.backward()
         optimizer.step()
         losses.append(float(loss))
-        if time.time() - start > seconds:
-            break
     first, last = np.mean(losses[:20]), np.mean(losses[-20:])
     print(f"DIN: {len(losses)} steps, loss {first:.3f} -> {last:.3f}")
     assert last < 0.9 * first
+    return model
 
 
-def din(folder):
-    torch.manual_seed(7)
-    model = Din()
-    train(model)
+def din(folder, batch=False):
+    """Exported with one row of the user, or (batch) as it was trained: every input with the batch
+    in front, so that the converter must be told what belongs to the user."""
+    model = copy.deepcopy(trained_din())
     user, hist, hist_category, item, category, stats, _ = clicks(np.random.RandomState(8), 7)
     hist[0, -6:], hist_category[0, -6:] = 0, 0
     inputs = {"user": torch.tensor(user[:1]), "hist_item": torch.tensor(hist[:1]),
               "hist_category": torch.tensor(hist_category[:1]), "item": torch.tensor(item),
               "category": torch.tensor(category), "stats": torch.tensor(stats)}
-    export(folder, model, inputs, ["ctr"], {"item": "ads", "category": "ads", "stats": "ads"})
+    if batch:
+        whole = {name: x if len(x) > 1 else x.expand(len(item), *x.shape[1:])
+                 for name, x in inputs.items()}
+        export(folder, model, whole, ["ctr"], {name: "batch" for name in whole})
+    else:
+        export(folder, model, inputs, ["ctr"], {"item": "ads", "category": "ads", "stats": "ads"})
     arrays = {f"{name}.ids": inputs[name].flatten().numpy()
               for name in ("user", "hist_item", "hist_category", "item", "category")}
     arrays["stats"] = stats
@@ -307,5 +315,97 @@ def formulas(folder):
             reference(model, inputs, names))
 
 
-CASES = {"onnx_din": din, "onnx_two_towers": two_towers, "onnx_wide_deep": wide_deep,
-         "onnx_sequence": sequence, "onnx_shapes": shapes, "onnx_formulas": formulas}
+# ---------------------------------------------------------------------- older and newer operator sets
+
+class Sets(nn.Module):
+    """What operator sets 9, 13 and 17 write in different ways: axes, sizes and bounds."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(6)
+
+    def forward(self, x, y):  # x [ads, 4, 6], y [user, 3]
+        a, b = torch.split(x, [2, 4], 2)
+        cut = x[:, 1:3, ::1].squeeze(1).unsqueeze(2)
+        total = x.sum(2, keepdim=True) + x.mean(1, keepdim=True)
+        clipped = F.hardtanh(x, -0.5, 0.25)
+        beside = torch.cat([x.flatten(1), y.expand(x.shape[0], -1)], 1)
+        return (a.contiguous(), b.softmax(2), cut, total, clipped, self.norm(x), beside,
+                x.reshape(-1, 12, 2), F.normalize(x, dim=2), x[:, 0] * y[0, 1])
+
+
+def sets(folder, opset):
+    torch.manual_seed(15)
+    model = Sets()
+    model.norm.weight.data.uniform_(0.5, 1.5)
+    model.norm.bias.data.uniform_(-1, 1)
+    random = np.random.RandomState(15)
+    inputs = {"x": torch.tensor(random.randn(3, 4, 6).astype(np.float32)),
+              "y": torch.tensor(random.randn(1, 3).astype(np.float32))}
+    names = ["a", "b", "cut", "total", "clipped", "norm", "beside", "shaped", "unit", "scaled"]
+    export(folder, model, inputs, names, {"x": "ads"}, opset)
+    return ({k: v.numpy() for k, v in inputs.items()}, reference(model, inputs, names))
+
+
+# ------------------------------------------------------------------------------- written by hand
+
+def operators(folder):
+    """Operators that PyTorch has no layer for, or writes as others; values from PyTorch's formulas."""
+    from onnx import TensorProto, checker, helper, numpy_helper, save
+    nodes = [helper.make_node(op, ins.split(), [out], **attributes) for op, ins, out, attributes in [
+        ("Sum", "x y x", "sum", {}), ("Mean", "x y", "mean", {}), ("Greater", "x zero", "p", {}),
+        ("Greater", "y zero", "q", {}), ("Xor", "p q", "either", {}),
+        ("Cast", "either", "xor", {"to": TensorProto.FLOAT}), ("LessOrEqual", "x y", "le", {}),
+        ("Cast", "le", "not_above", {"to": TensorProto.FLOAT}), ("Exp", "x", "e", {}),
+        ("Reciprocal", "e", "reciprocal", {}), ("Dropout", "x", "kept", {}),
+        ("Elu", "kept", "elu", {"alpha": 0.7}), ("Mul", "x thirty", "far", {}),
+        ("Softplus", "far", "softplus", {}), ("Softsign", "x", "softsign", {}),
+        ("HardSigmoid", "x", "hard", {"alpha": 0.4, "beta": 0.3}),
+        ("ReduceSumSquare", "x", "squares", {"axes": [1], "keepdims": 0}),
+        ("ReduceL2", "image", "length", {"axes": [1, 3], "keepdims": 1}),
+        ("AveragePool", "image", "average", {"kernel_shape": [3, 2], "strides": [2, 1],
+                                             "pads": [1, 0, 1, 1], "count_include_pad": 1}),
+        ("AveragePool", "image", "inside", {"kernel_shape": [2, 2], "pads": [1, 1, 0, 0]}),
+        ("GlobalMaxPool", "image", "largest", {}), ("Identity", "x", "same", {})]]
+    outputs = {"sum": [5], "mean": [5], "xor": [5], "not_above": [5], "reciprocal": [5],
+               "elu": [5], "softplus": [5], "softsign": [5], "hard": [5], "squares": [],
+               "length": [1, 6, 1], "average": [2, 3, 4], "inside": [2, 6, 4],
+               "largest": [2, 1, 1], "same": [5]}
+
+    def info(name, dims, rows):
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows] + dims)
+
+    graph = helper.make_graph(
+        nodes, "operators",
+        [info("x", [5], "ads"), info("y", [5], 1), info("image", [2, 6, 4], "ads")],
+        [info(name, dims, "ads") for name, dims in outputs.items()],
+        [numpy_helper.from_array(np.float32([0]), "zero"),
+         numpy_helper.from_array(np.float32(30), "thirty")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 12)])
+    model.ir_version = 8
+    checker.check_model(model, full_check=True)
+    save(model, str(folder / "model.onnx"))
+    random = np.random.RandomState(16)
+    arrays = {"x": random.randn(4, 5), "y": random.randn(1, 5), "image": random.randn(4, 2, 6, 4)}
+    arrays = {name: array.astype(np.float32) for name, array in arrays.items()}
+    x, y, image = (torch.tensor(arrays[name]).double() for name in ("x", "y", "image"))
+    padded = F.pad(image, (0, 1, 1, 1))
+    expected = {
+        "sum": x + y + x, "mean": (x + y) / 2, "xor": ((x > 0) ^ (y > 0)).double(),
+        "not_above": (x <= y).double(), "reciprocal": 1 / x.exp(), "elu": F.elu(x, 0.7),
+        "softplus": F.softplus(x * 30), "softsign": F.softsign(x),
+        "hard": (0.4 * x + 0.3).clamp(0, 1), "squares": (x * x).sum(1),
+        "length": torch.linalg.vector_norm(image, dim=(1, 3), keepdim=True),
+        "average": F.avg_pool2d(padded, (3, 2), (2, 1)),
+        "inside": F.avg_pool2d(F.pad(image, (1, 0, 1, 0)), 2, 1) /
+                  F.avg_pool2d(F.pad(torch.ones_like(image), (1, 0, 1, 0)), 2, 1),
+        "largest": image.amax((2, 3), keepdim=True), "same": x}
+    return arrays, {name: value.numpy() for name, value in expected.items()}
+
+
+CASES = {"onnx_din": din, "onnx_din_batch": functools.partial(din, batch=True),
+         "onnx_two_towers": two_towers, "onnx_wide_deep": wide_deep, "onnx_sequence": sequence,
+         "onnx_shapes": shapes, "onnx_formulas": formulas, "onnx_operators": operators,
+         "onnx_set_9": functools.partial(sets, opset=9),
+         "onnx_set_13": functools.partial(sets, opset=13),
+         "onnx_set_17": functools.partial(sets, opset=17)}

@@ -1,6 +1,10 @@
 // ONNX models converted and scored against PyTorch's values, and models that cannot be.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,14 +21,18 @@
 #include "tests/testing/convert_case.h"
 #include "tests/testing/temp_dir.h"
 #include "tools/convert/convert.h"
+#include "tools/convert/onnx_graph.h"
 
 namespace ulfd::convert {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Field;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 using ::testing::StartsWith;
 
 class OnnxTest : public ::testing::Test {
@@ -64,12 +72,34 @@ class OnnxTest : public ::testing::Test {
   }
   void ExpectCase(const std::string& name, const ConvertOptions& options = {}) {
     const std::string out = dir_.File(name + "/1");
-    const auto report =
-        ConvertOnnx(ulfd::testing::ConvertCaseDir(name) + "/model.onnx", out, options);
+    const auto report = ConvertOnnx(CaseModel(name), out, options);
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_TRUE(std::filesystem::exists(out + "/_SUCCESS"));
     EXPECT_EQ(*engine::ReadFile(out + "/conversion_report.txt"), report->ToString());
     ulfd::testing::ExpectConvertCase(name, out);
+  }
+
+  static std::string CaseModel(const std::string& name) {
+    return ulfd::testing::ConvertCaseDir(name) + "/model.onnx";
+  }
+  static std::vector<std::string> Cases() {
+    std::vector<std::string> names;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(ulfd::testing::ConvertCaseDir(""))) {
+      const std::string name = entry.path().filename().string();
+      if (absl::StartsWith(name, "onnx_")) names.push_back(name);
+    }
+    return names;
+  }
+  // PyTorch's attention (repeated queries, Concat, Linear, Where, Softmax, bmm) is one step of the
+  // case's converted model.
+  void ExpectAttention(const std::string& name) {
+    engine::UseOneThread();
+    const auto model = engine::Model::Load({.directory = dir_.File(name + "/1")});
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_THAT((*model)->info().rewrites,
+                Contains(Field(&engine::Rewrite::pass, std::string("attention"))));
+    EXPECT_TRUE((*model)->info().row_separable);
   }
 
   TempDir dir_;
@@ -77,13 +107,37 @@ class OnnxTest : public ::testing::Test {
 
 TEST_F(OnnxTest, DinGivesPyTorchsScores) {
   ExpectCase("onnx_din");
-  // PyTorch's attention (repeated queries, Concat, Linear, Where, Softmax, bmm) is one step.
-  engine::UseOneThread();
-  const auto model = engine::Model::Load({.directory = dir_.File("onnx_din/1")});
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_THAT((*model)->info().rewrites,
-              Contains(Field(&engine::Rewrite::pass, std::string("attention"))));
-  EXPECT_TRUE((*model)->info().row_separable);
+  ExpectAttention("onnx_din");
+}
+// A history of 14 items, without the 6 zeros that PyTorch was given to fill its 20 places; the mask,
+// computed from the ids, knows.
+TEST_F(OnnxTest, PaddingNeedNotBeSent) {
+  const std::string folder = ulfd::testing::ConvertCaseDir("onnx_din"), out = dir_.File("din/1");
+  const auto report = ConvertOnnx(CaseModel("onnx_din"), out, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  auto inputs = engine::ReadNpz(folder + "/inputs.npz");
+  const auto expected = engine::ReadNpz(folder + "/expected.npz");
+  ASSERT_TRUE(inputs.ok() && expected.ok());
+  for (const char* name : {"hist_item.ids", "hist_category.ids"}) {
+    engine::NpyArray& ids = inputs->at(name);
+    const std::vector<int64_t> values = ids.ToInt64();
+    const auto items =
+        std::count_if(values.begin(), values.end(), [](int64_t v) { return v != 0; });
+    ASSERT_LT(items, 20);
+    ASSERT_THAT(std::vector<int64_t>(values.begin() + items, values.end()), Each(0));
+    ids.dims[0] = items;
+    ids.bytes.resize(static_cast<size_t>(items) * sizeof(int64_t));
+  }
+  const auto found = ulfd::testing::ScoreModel(out, *inputs);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("ctr").ToFloat32(),
+              Pointwise(FloatNear(1e-5f), expected->at("ctr").ToFloat32()));
+  EXPECT_THAT(report->inputs, Contains("hist_item: 20 ids of the user, looked up in "
+                                       "hist_item_values, item.weight"));
+}
+TEST_F(OnnxTest, DinExportedInBatchesIsSplitByFlags) {
+  ExpectCase("onnx_din_batch", {.user_inputs = {"user", "hist_item", "hist_category"}});
+  ExpectAttention("onnx_din_batch");
 }
 TEST_F(OnnxTest, TwoTowersGivePyTorchsScores) { ExpectCase("onnx_two_towers"); }
 TEST_F(OnnxTest, BatchOfOneUserIsSplitByFlags) {
@@ -93,6 +147,23 @@ TEST_F(OnnxTest, BatchOfOneUserIsSplitByFlags) {
 TEST_F(OnnxTest, GruCountsStepsOfZeros) { ExpectCase("onnx_sequence"); }
 TEST_F(OnnxTest, ViewsCutsAndProducts) { ExpectCase("onnx_shapes"); }
 TEST_F(OnnxTest, Formulas) { ExpectCase("onnx_formulas"); }
+TEST_F(OnnxTest, OperatorsThatPyTorchDoesNotWrite) { ExpectCase("onnx_operators"); }
+TEST_F(OnnxTest, OperatorSetsOldAndNew) {
+  for (const char* name : {"onnx_set_9", "onnx_set_13", "onnx_set_17"}) ExpectCase(name);
+}
+
+TEST_F(OnnxTest, EveryOperatorHasACase) {
+  std::set<std::string> used;
+  for (const std::string& name : Cases()) {
+    onnx::ModelProto model;
+    ASSERT_TRUE(model.ParseFromString(*engine::ReadFile(CaseModel(name))));
+    for (const onnx::NodeProto& node : model.graph().node()) used.insert(node.op_type());
+  }
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), ImageOnnxTypes()}) {
+    for (const OnnxType& type : table) EXPECT_TRUE(used.contains(type.op)) << type.op;
+  }
+}
 
 TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
@@ -195,8 +266,61 @@ TEST_F(OnnxTest, ExternalDataIsReadFromBesideTheModelOnly) {
   EXPECT_EQ(Error(model), "");
 }
 
+TEST_F(OnnxTest, ExternalDataOfConstants) {
+  auto model =
+      Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+            "node { name: 'c' op_type: 'Constant' output: 'w' attribute { name: 'value' type: "
+            "TENSOR t { data_type: 1 dims: 4 data_location: EXTERNAL external_data { key: "
+            "'location' value: 'c.bin' } } } }"
+            "node { op_type: 'Mul' input: 'x' input: 'w' output: 'y' }");
+  EXPECT_EQ(Error(model),
+            "m.onnx: node \"c\": external data: there is no file c.bin beside the model");
+  const std::vector<float> w = {1, 2, 3, 4};
+  dir_.Write("c.bin", std::string(reinterpret_cast<const char*>(w.data()), 16) + "more");
+  auto huge = model;
+  huge.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_t()->set_dims(
+      0, int64_t{1} << 60);
+  EXPECT_THAT(Error(huge), StartsWith("m.onnx: node \"c\": "));
+  EXPECT_EQ(Error(model), "");
+}
+
+TEST_F(OnnxTest, FilesAboveProtobufsLimitAreRefused) {
+  const std::string path = dir_.Write("huge.onnx", "");
+  std::filesystem::resize_file(path, int64_t{1} << 31);  // A hole, which takes no room.
+  const auto report = ConvertOnnx(path, dir_.File("huge/1"), {});
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kResourceExhausted) << report.status();
+  EXPECT_TRUE(absl::StartsWith(report.status().message(), path)) << report.status();
+}
+
+// Whatever a damaged file says: an error that names it, or a model; never a crash.
+TEST_F(OnnxTest, DamagedFilesAreHandled) {
+  int refused = 0;
+  for (const std::string& name : Cases()) {
+    const auto whole = engine::ReadFile(CaseModel(name));
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    // Weights are most of a file; what comes before and after them is the graph.
+    std::mt19937 random(whole->size());
+    for (int trial = 0; trial < 60; ++trial) {
+      std::string damaged = *whole;
+      for (int k = 0; k < 1 + trial % 3; ++k) {
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+      }
+      const std::string path = dir_.Write("damaged.onnx", damaged);
+      const auto report = ConvertOnnx(path, dir_.File("damaged/1"), {});
+      if (report.ok()) {
+        std::filesystem::remove_all(dir_.File("damaged"));
+        continue;
+      }
+      ++refused;
+      ASSERT_TRUE(absl::StrContains(report.status().message(), "damaged.onnx")) << report.status();
+      ASSERT_FALSE(std::filesystem::exists(dir_.File("damaged"))) << report.status();
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
 TEST_F(OnnxTest, EveryTruncationIsAnError) {
-  const auto whole = engine::ReadFile(ulfd::testing::ConvertCaseDir("onnx_wide_deep/model.onnx"));
+  const auto whole = engine::ReadFile(CaseModel("onnx_wide_deep"));
   ASSERT_TRUE(whole.ok()) << whole.status();
   for (size_t size = 0; size < whole->size(); size += 1 + size / 50) {
     const std::string path = dir_.Write("cut.onnx", whole->substr(0, size));

@@ -7,7 +7,7 @@ Every case is a folder of tests/data/convert/ with the model's files, inputs.npz
 inputs of the converted model) and expected.npz (named like its outputs).  Expected values are
 PyTorch's own, computed in float64 where the case says so, never ours.  The files are committed, so
 that the tests need neither PyTorch nor this script.  Written with PyTorch 1.13.1 (Debian
-python3-torch), ONNX 1.12 (python3-onnx), numpy 1.24, protobuf 3.21, Python 3.11.
+python3-torch), torchvision 0.14.1, ONNX 1.12 (python3-onnx), numpy 1.24, protobuf 3.21, Python 3.11.
 """
 # SPDX-License-Identifier: Apache-2.0
 import pathlib

@@ -67,6 +67,24 @@ absl::Status Cast(OnnxNode& node) {
   return Same(node);
 }
 
+absl::Status Softsign(OnnxNode& node) { return UnaryExpression(node, "@0 / (1 + abs(@0))"); }
+// log(1 + exp(x)), without an exp that overflows.
+absl::Status Softplus(OnnxNode& node) {
+  return UnaryExpression(node, "max(@0, 0) + log(1 + exp(-abs(@0)))");
+}
+
+absl::Status Elu(OnnxNode& node) {
+  const std::string alpha = Number(FloatAttribute(node.node, "alpha", 1));
+  return UnaryExpression(node,
+                         absl::StrCat("where(@0 > 0, @0, ", alpha, " * (exp(min(@0, 0)) - 1))"));
+}
+
+absl::Status HardSigmoid(OnnxNode& node) {
+  const std::string alpha = Number(FloatAttribute(node.node, "alpha", 0.2f));
+  const std::string beta = Number(FloatAttribute(node.node, "beta", 0.5f));
+  return UnaryExpression(node, absl::StrCat("max(0, min(1, ", alpha, " * @0 + ", beta, "))"));
+}
+
 absl::Status LeakyRelu(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   const std::string out = node.Top();
@@ -185,6 +203,10 @@ std::string Nested(absl::string_view function, int inputs) {
 absl::Status Min(OnnxNode& node) { return Formula(node, Nested("min", node.node.input_size())); }
 absl::Status Max(OnnxNode& node) { return Formula(node, Nested("max", node.node.input_size())); }
 absl::Status Sum(OnnxNode& node) { return Formula(node, Nested("add", node.node.input_size())); }
+absl::Status Mean(OnnxNode& node) {
+  const int inputs = node.node.input_size();
+  return Formula(node, absl::StrCat(Nested("add", inputs), " / ", inputs));
+}
 absl::Status Equal(OnnxNode& node) { return Formula(node, "@0 == @1"); }
 absl::Status Greater(OnnxNode& node) { return Formula(node, "@0 > @1"); }
 absl::Status Less(OnnxNode& node) { return Formula(node, "@0 < @1"); }
@@ -246,6 +268,10 @@ constexpr OnnxType kTypes[] = {
     {"Identity", &Same},
     {"Dropout", &Same},
     {"Cast", &Cast},
+    {"Softsign", &Softsign},
+    {"Softplus", &Softplus},
+    {"Elu", &Elu},
+    {"HardSigmoid", &HardSigmoid},
     {"LeakyRelu", &LeakyRelu},
     {"PRelu", &PRelu},
     {"Add", &Add},
@@ -253,6 +279,7 @@ constexpr OnnxType kTypes[] = {
     {"Mul", &Mul},
     {"Div", &Div},
     {"Sum", &Sum},
+    {"Mean", &Mean},
     {"Min", &Min},
     {"Max", &Max},
     {"Equal", &Equal},

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
 #include "tools/convert/recipes.h"
@@ -55,6 +56,11 @@ double Evaluate(const std::string& op, double a, double b) {
   if (op == "Add") return a + b;
   if (op == "Sub") return a - b;
   return a * b;  // Mul
+}
+
+// Whether the shape is [rows, width].
+bool IsFlat(const Dims& dims, int64_t width) {
+  return dims.size() == 2 && dims[1] == Dim::Of(width);
 }
 
 bool IsBinary(const std::string& op) {
@@ -370,28 +376,35 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   return absl::OkStatus();
 }
 
+// A slot without an id, or with one that the table lacks, gives zeros.  So that it counts as id 0,
+// which pads, the table has the differences from what id 0 gives.
 absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) {
   if (!materialized_.insert(name).second) return absl::OkStatus();
   const std::shared_ptr<const std::vector<double>> function = ids.function;
-  const std::string table = AddTable(
-      absl::StrCat(FeatureOf(ids), "_values"),
-      {.rows = id_inputs_.at(ids.input), .dim = 1, .read = [function](int64_t i, float* row) {
-         *row = static_cast<float>(function == nullptr ? static_cast<double>(i)
-                                                       : (*function)[static_cast<size_t>(i)]);
-       }});
+  const double offset = function == nullptr || function->empty() ? 0 : function->front();
+  const std::string table =
+      AddTable(absl::StrCat(FeatureOf(ids), "_values"),
+               {.rows = id_inputs_.at(ids.input),
+                .dim = 1,
+                .read = [function, offset](int64_t i, float* row) {
+                  *row = static_cast<float>(function == nullptr
+                                                ? static_cast<double>(i)
+                                                : (*function)[static_cast<size_t>(i)] - offset);
+                }});
   lookups_.push_back({.output = name,
                       .feature = FeatureOf(ids),
                       .table = table,
                       .level = inputs_.at(ids.input).level,
                       .count = ids.count,
                       .width = 1,
-                      .dims = ids.dims});
+                      .dims = ids.dims,
+                      .offset = static_cast<float>(offset)});
   return absl::OkStatus();
 }
 
 absl::Status OnnxFeatures::Emit(Report& report) {
   std::vector<Group> groups;
-  for (Lookup& lookup : lookups_) {
+  for (const Lookup& lookup : lookups_) {
     // One layer reads one table per feature; a second table of a feature starts another layer.
     auto group = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
       const auto table = g.tables.find(lookup.feature);
@@ -399,16 +412,33 @@ absl::Status OnnxFeatures::Emit(Report& report) {
     });
     if (group == groups.end()) group = groups.insert(groups.end(), Group{.level = lookup.level});
     group->tables[lookup.feature] = lookup.table;
-    group->lookups.push_back(std::move(lookup));
+    group->lookups.push_back(lookup);
   }
   int index = 0;
   for (const Group& group : groups) RETURN_IF_ERROR(EmitGroup(group, ++index, report));
+  Describe(report);
   graph_.builder().model().tables.insert(tables_.begin(), tables_.end());
   for (const auto& [name, rows] : id_inputs_) {
     report.notes.push_back(absl::StrCat("ids of \"", name, "\" outside 0..", rows - 1,
                                         " give zeros (ONNX refuses them, or counts from the end)"));
   }
   return absl::OkStatus();
+}
+
+// A line per feature.
+void OnnxFeatures::Describe(Report& report) const {
+  std::map<std::string, std::set<std::string>> tables;
+  std::map<std::string, std::string> lines;
+  for (const Lookup& lookup : lookups_) {
+    tables[lookup.feature].insert(lookup.table);
+    lines[lookup.feature] =
+        absl::StrCat(lookup.count == 1 ? "one id" : absl::StrCat(lookup.count, " ids"),
+                     lookup.level == Level::kUser ? " of the user" : " per ad");
+  }
+  for (const auto& [feature, line] : lines) {
+    report.inputs.push_back(
+        absl::StrCat(feature, ": ", line, ", looked up in ", absl::StrJoin(tables[feature], ", ")));
+  }
 }
 
 absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& report) {
@@ -430,8 +460,6 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
     for (const char* part : {".ids", ".values", ".segments"}) {
       layer.add_bottom(absl::StrCat(feature, part));
     }
-    report.inputs.push_back(
-        absl::StrCat(feature, " ids, ", user ? "of the user" : "per ad", ", table ", table));
   }
   std::vector<int64_t> widths;
   std::vector<std::string> tops;
@@ -445,7 +473,7 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
       item.set_trunc_num(static_cast<int32_t>(lookup.count));
     }
     widths.push_back(lookup.count * lookup.width);
-    const bool direct = lookup.dims.size() == 2 && lookup.dims[1] == Dim::Of(widths.back());
+    const bool direct = lookup.offset == 0 && IsFlat(lookup.dims, widths.back());
     tops.push_back(graph_.Top(direct ? lookup.output : absl::StrCat(lookup.output, "/rows")));
     layer.add_top(tops.back());
   }
@@ -453,14 +481,7 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
   if (!user) graph_.SetAdReference(tops[0]);
   for (size_t i = 0; i < tops.size(); ++i) {
     const Lookup& lookup = group.lookups[i];
-    std::string tensor = tops[i];
-    if (!(lookup.dims.size() == 2 && lookup.dims[1] == Dim::Of(widths[i]))) {
-      tensor = graph_.Top(lookup.output);
-      ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                       ReshapeSizes(builder.Find(tops[i])->shape, lookup.dims));
-      RETURN_IF_ERROR(AddReshape(builder, tensor, tops[i], sizes, tensor));
-    }
-    graph_.Define(lookup.output, graph_.Whole(tensor, lookup.dims));
+    RETURN_IF_ERROR(EmitValue(lookup, tops[i]));
     if (lookup.node == nullptr) continue;
     report.rows.push_back({lookup.node->name().empty() ? lookup.output : lookup.node->name(),
                            lookup.node->op_type(),
@@ -468,6 +489,26 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
                            absl::StrCat("feature ", lookup.feature, ", table ", lookup.table)});
   }
   builder.TakeAddedTypes();
+  return absl::OkStatus();
+}
+
+// The look-up's value out of its top of the embedding layer, [rows, count * width].
+absl::Status OnnxFeatures::EmitValue(const Lookup& lookup, const std::string& rows) {
+  GraphBuilder& builder = graph_.builder();
+  std::string tensor = rows;
+  if (!IsFlat(lookup.dims, lookup.count * lookup.width)) {
+    tensor = graph_.Top(lookup.offset == 0 ? lookup.output : absl::StrCat(lookup.output, "/shape"));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                     ReshapeSizes(builder.Find(rows)->shape, lookup.dims));
+    RETURN_IF_ERROR(AddReshape(builder, tensor, rows, sizes, tensor));
+  }
+  if (lookup.offset != 0) {
+    const std::string sum = graph_.Top(lookup.output);
+    RETURN_IF_ERROR(
+        AddExpression(builder, sum, absl::StrCat("@0 + ", Number(lookup.offset)), {tensor}, sum));
+    tensor = sum;
+  }
+  graph_.Define(lookup.output, graph_.Whole(tensor, lookup.dims));
   return absl::OkStatus();
 }
 

@@ -64,7 +64,8 @@ class OnnxFeatures {
     std::string output, feature, table;
     engine::Level level = engine::Level::kAd;
     int64_t count = 1, width = 1;
-    Dims dims;  // Of the output.
+    Dims dims;         // Of the output.
+    float offset = 0;  // Added to what the table gives.
   };
   // Look-ups of one embedding layer.
   struct Group {
@@ -85,6 +86,8 @@ class OnnxFeatures {
   absl::Status LookUp(const onnx::NodeProto& node, const Ids& ids);
   absl::Status Materialize(const std::string& name, const Ids& ids);
   absl::Status EmitGroup(const Group& group, int index, Report& report);
+  absl::Status EmitValue(const Lookup& lookup, const std::string& rows);
+  void Describe(Report& report) const;
   std::string FeatureOf(const Ids& ids) const;
   std::string AddTable(const std::string& wanted, TableSource source);
 

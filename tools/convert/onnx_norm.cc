@@ -1,6 +1,8 @@
 // ONNX's operators along an axis: Softmax, sums and means, BatchNormalization.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
@@ -55,48 +57,122 @@ absl::StatusOr<std::vector<int>> ReducedAxes(const OnnxNode& node, int rank) {
   return axes;
 }
 
-// sum_layer per axis, from the last to the first; a mean is divided by the count at the end.
-absl::Status Reduce(OnnxNode& node, bool mean) {
+// sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
+// `out`.
+absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
+                                     const std::vector<int>& axes, const std::string& name,
+                                     const std::string& out) {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const bool last = axis + 1 == axes.rend();
+    const std::string top = last ? out : node.Scratch("sum");
+    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
+    layer.mutable_sum_param()->add_dim(*axis);
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    tensor = top;
+  }
+  return tensor;
+}
+
+// The mean along the axes (rising) of a tensor of shape `dims`.
+absl::StatusOr<std::string> MeanAlong(OnnxNode& node, const std::string& tensor, const Dims& dims,
+                                      const std::vector<int>& axes, const std::string& name,
+                                      const std::string& out) {
+  double count = 1;
+  for (const int axis : axes) count *= static_cast<double>(dims[axis].value());
+  const std::string total = node.Scratch("total"), factor = node.Scratch("factor");
+  ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, tensor, axes, total, total));
+  RETURN_IF_ERROR(
+      AddConstant(node.builder(), factor, MakeBlob({1}, {static_cast<float>(1 / count)}), factor));
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", name, {sum, factor}, out));
+  return out;
+}
+
+// What a reduction of `dims` along the axes (rising) made: `tensor`, with dimensions of 1 in the
+// place of the axes if they are kept.
+OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
+                  const std::vector<int>& axes, bool keep) {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) dims.erase(dims.begin() + *axis);
+  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
+  for (const int axis : axes) {
+    if (!keep) break;
+    y.dims.insert(y.dims.begin() + axis, Dim::Of(1));
+    y.axes.insert(y.axes.begin() + axis, -1);
+  }
+  return y;
+}
+
+enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL2 };
+
+absl::Status Reduce(OnnxNode& node, Reduction kind) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
-  OnnxValue y = x;
-  int64_t count = 1;
-  for (const int axis : axes) {
-    RETURN_IF_ERROR(WantNoRows(x, axis));
-    count *= x.dims[axis].value();
-  }
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
   ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
   GraphBuilder& builder = node.builder();
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    const bool last = axis + 1 == axes.rend() && !mean;
-    const std::string out = last ? node.Top() : node.Scratch("sum");
-    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? node.name : out, {tensor}, out);
-    layer.mutable_sum_param()->add_dim(*axis);
-    RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
+  if (kind == Reduction::kSumSquare || kind == Reduction::kL2) {
+    const std::string squares = node.Scratch("squares");
+    RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", squares, {tensor, tensor}, squares));
+    tensor = squares;
+  }
+  const std::string out = node.Top();
+  if (kind == Reduction::kMean) {
+    ASSIGN_OR_RETURN(tensor, MeanAlong(node, tensor, x.dims, axes, node.name, out));
+  } else if (kind == Reduction::kL2) {
+    const std::string total = node.Scratch("total");
+    ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, total, total));
+    RETURN_IF_ERROR(AddExpression(builder, node.name, "sqrt(@0)", {tensor}, out));
     tensor = out;
-    y.dims.erase(y.dims.begin() + *axis);
+  } else {
+    ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, node.name, out));
   }
-  if (mean) {
-    const std::string factor = node.Scratch("factor"), out = node.Top();
-    RETURN_IF_ERROR(
-        AddConstant(builder, factor,
-                    MakeBlob({1}, {static_cast<float>(1.0 / static_cast<double>(count))}), factor));
-    RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", node.name, {tensor, factor}, out));
-    tensor = out;
-  }
-  y = node.graph.Whole(tensor, y.dims);
-  if (IntAttribute(node.node, "keepdims", 1) != 0) {
-    for (const int axis : axes) {
-      y.dims.insert(y.dims.begin() + axis, Dim::Of(1));
-      y.axes.insert(y.axes.begin() + axis, -1);
-    }
-  }
-  node.Set(y);
+  node.Set(Reduced(node, tensor, x.dims, axes, IntAttribute(node.node, "keepdims", 1) != 0));
   return absl::OkStatus();
 }
 
-absl::Status ReduceSum(OnnxNode& node) { return Reduce(node, false); }
-absl::Status ReduceMean(OnnxNode& node) { return Reduce(node, true); }
+absl::Status ReduceSum(OnnxNode& node) { return Reduce(node, Reduction::kSum); }
+absl::Status ReduceMean(OnnxNode& node) { return Reduce(node, Reduction::kMean); }
+absl::Status ReduceSumSquare(OnnxNode& node) { return Reduce(node, Reduction::kSumSquare); }
+absl::Status ReduceL2(OnnxNode& node) { return Reduce(node, Reduction::kL2); }
+
+// (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
+absl::Status LayerNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
+  for (int i = 1; i < node.node.output_size(); ++i) {
+    if (node.uses.contains(node.node.output(i))) {
+      return absl::UnimplementedError("the outputs of mean and deviation");
+    }
+  }
+  std::vector<int> axes;
+  for (int axis = first; axis < x.rank(); ++axis) {
+    RETURN_IF_ERROR(WantNoRows(x, axis));
+    axes.push_back(axis);
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  GraphBuilder& builder = node.builder();
+  const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
+    const std::string name = node.Scratch(what);
+    ASSIGN_OR_RETURN(const std::string mean, MeanAlong(node, of, x.dims, axes, name, name));
+    return node.graph.Plain(Reduced(node, mean, x.dims, axes, true));
+  };
+  ASSIGN_OR_RETURN(const std::string mean, mean_of(in, "mean"));
+  const std::string centred = node.Scratch("centred"), squares = node.Scratch("squares");
+  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", centred, {in, mean}, centred));
+  RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", squares, {centred, centred}, squares));
+  ASSIGN_OR_RETURN(const std::string variance, mean_of(squares, "variance"));
+  std::vector<std::string> bottoms = {centred, variance};
+  std::string text =
+      absl::StrCat("@0 / sqrt(@1 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)), ")");
+  for (int i = 1; i < 3 && node.Has(i); ++i) {
+    ASSIGN_OR_RETURN(const OnnxValue parameter, node.value(i));
+    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
+    absl::StrAppend(&text, i == 1 ? " * @" : " + @", i + 1);
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(builder, node.name, text, bottoms, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
 
 absl::Status BatchNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -127,7 +203,10 @@ constexpr OnnxType kTypes[] = {
     {"Softmax", &Softmax},
     {"ReduceSum", &ReduceSum},
     {"ReduceMean", &ReduceMean},
+    {"ReduceSumSquare", &ReduceSumSquare},
+    {"ReduceL2", &ReduceL2},
     {"BatchNormalization", &BatchNormalization},
+    {"LayerNormalization", &LayerNormalization},
 };
 
 }  // namespace

@@ -79,10 +79,54 @@ absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tenso
 }
 
 absl::Status LoadAllExternal(const std::string& directory, onnx::GraphProto& graph) {
+  if (graph.sparse_initializer_size() > 0) {
+    return absl::UnimplementedError(absl::StrCat("initializer \"",
+                                                 graph.sparse_initializer(0).values().name(),
+                                                 "\" is sparse, want a dense one"));
+  }
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
     if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
     RETURN_IF_ERROR(engine::Annotate(LoadExternal(directory, tensor),
                                      absl::StrCat("initializer \"", tensor.name(), "\"")));
+  }
+  // A Constant's tensor may lie outside, too.
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      if (!attribute.has_t() || attribute.t().data_location() != onnx::TensorProto::EXTERNAL) {
+        continue;
+      }
+      const std::string& name =
+          node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+      RETURN_IF_ERROR(engine::Annotate(LoadExternal(directory, *attribute.mutable_t()),
+                                       absl::StrCat("node \"", name, "\"")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Names become names of layers and tensors, which end up in messages and replies.
+absl::Status CheckNames(const onnx::GraphProto& graph) {
+  std::vector<const std::string*> names = {&graph.name()};
+  for (const onnx::NodeProto& node : graph.node()) {
+    names.push_back(&node.name());
+    names.push_back(&node.op_type());
+    for (const std::string& name : node.input()) names.push_back(&name);
+    for (const std::string& name : node.output()) names.push_back(&name);
+  }
+  for (const auto* values : {&graph.input(), &graph.output()}) {
+    for (const onnx::ValueInfoProto& value : *values) {
+      names.push_back(&value.name());
+      for (const auto& dim : value.type().tensor_type().shape().dim()) {
+        names.push_back(&dim.dim_param());
+      }
+    }
+  }
+  for (const onnx::TensorProto& tensor : graph.initializer()) names.push_back(&tensor.name());
+  for (const std::string* name : names) {
+    if (!engine::IsUtf8(*name)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("name ", engine::Quote(*name), " is not UTF-8"));
+    }
   }
   return absl::OkStatus();
 }
@@ -143,6 +187,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
     return absl::InvalidArgumentError(
         absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
   }
+  RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   RETURN_IF_ERROR(LoadAllExternal(directory, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   return Check(model.proto);
