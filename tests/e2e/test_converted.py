@@ -1,0 +1,177 @@
+"""Caffe and ONNX models through `ulf convert` into the daemon: PyTorch's scores over the wire.
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import subprocess
+import unittest
+
+import numpy as np
+
+from harness import env
+from harness.clients import (infer_outputs, infer_request, native_pb, outputs_of, predict_request)
+from harness.fixtures import DaemonTest
+
+TOLERANCE = 1e-5
+DATA = os.path.join(env.ROOT, "tests", "data", "convert")
+
+# Case of tests/tools/make_convert_cases.py -> flags of `ulf convert`.
+CASES = {
+    "onnx_din": (),
+    "onnx_din_batch": ("--user_inputs=user,hist_item,hist_category",),
+    "onnx_two_towers": (),
+    "onnx_wide_deep": ("--user_inputs=profile",),
+    "onnx_sequence": (),
+    "caffe_yolo_head": (),
+    "caffe_ssd_head": (),
+    "caffe_roi_head": ("--user_inputs=image",),
+    "caffe_transformer": (),
+}
+
+
+def run_ulf(*args, check=True):
+    done = subprocess.run([env.program("ulf"), *args], capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(f"ulf {args}: exit code {done.returncode}\n{done.stderr}")
+    return done
+
+
+def convert(case, out):
+    folder = os.path.join(DATA, case)
+    if case.startswith("onnx"):
+        source = ("onnx", os.path.join(folder, "model.onnx"))
+    else:
+        source = ("caffe", os.path.join(folder, "net.prototxt"),
+                  os.path.join(folder, "net.caffemodel"))
+    return run_ulf("convert", *source, out, *CASES[case]).stdout
+
+
+def arrays_of(case):
+    folder = os.path.join(DATA, case)
+    with np.load(os.path.join(folder, "inputs.npz")) as inputs, \
+            np.load(os.path.join(folder, "expected.npz")) as expected:
+        return dict(inputs), dict(expected)
+
+
+class ConvertedTest(DaemonTest):
+    """Each case as it was committed, its ads alone, and its ads over and over to fill tiles."""
+
+    @classmethod
+    def fill(cls, repository):
+        cls.reports = {case: convert(case, os.path.join(repository, case, "1")) for case in CASES}
+
+    def request(self, case, inputs):
+        """(arrays as the engine reads them, names of the user's, number of ads)."""
+        metadata = self.client.GetModelMetadata(
+            native_pb.GetModelMetadataRequest(model={"name": case}))
+        levels = {f.name: f.level for f in metadata.sparse_features}
+        types = {i.name: i.data_type for i in metadata.inputs}
+        levels.update({i.name: i.level for i in metadata.inputs})
+        arrays, user, ads = {}, set(), 1
+        for name, array in inputs.items():
+            feature = name.removesuffix(".ids")
+            of_user = levels[feature] == native_pb.TENSOR_LEVEL_USER
+            if of_user:
+                user.add(feature)
+            else:
+                self.assertEqual(levels[feature], native_pb.TENSOR_LEVEL_AD, name)
+                ads = len(array)
+            if name == feature:
+                integer = types[name] == native_pb.DATA_TYPE_INT32
+                arrays[name] = array.astype(np.int32 if integer else np.float32)
+                continue
+            arrays[name] = array.astype(np.int64)
+            arrays[feature + ".values"] = np.ones(len(array), np.float32)
+            counts = [len(array)] if of_user else np.ones(len(array))
+            arrays[feature + ".segments"] = np.array(counts, np.int32)
+        return arrays, user, ads
+
+    def check(self, found, expected, text):
+        self.assertEqual(sorted(found), sorted(expected), text)
+        for name, values in expected.items():
+            scale = max(1.0, float(np.abs(values).max()))
+            self.assert_close(found[name], values, TOLERANCE * scale, f"{text} {name}")
+
+    def select(self, case, rows):
+        """The case with these of its ads."""
+        inputs, expected = arrays_of(case)
+        arrays, user, ads = self.request(case, inputs)
+        features = {name.rpartition(".")[0] or name for name in arrays}
+        of_ads = features - user
+        for name, array in arrays.items():
+            if name in of_ads or name.rpartition(".")[0] in of_ads:
+                arrays[name] = array[rows]
+        for name, array in expected.items():
+            if array.shape[0] == ads:
+                expected[name] = array[rows]
+        return arrays, user, expected
+
+    def test_predict(self):
+        for case in CASES:
+            ads = self.request(case, arrays_of(case)[0])[2]
+            for rows in (range(ads), [ads - 1], np.arange(200) % ads):
+                with self.subTest(case=case, ads=len(rows)):
+                    arrays, user, expected = self.select(case, list(rows))
+                    for short in (False, True):
+                        request = predict_request(case, arrays, user, short=short)
+                        self.check(outputs_of(self.client.predict(request)), expected, case)
+
+    def test_model_infer(self):
+        for case in CASES:
+            with self.subTest(case=case):
+                inputs, expected = arrays_of(case)
+                arrays, user, _ = self.request(case, inputs)
+                reply = self.client.infer(infer_request(case, arrays, user))
+                self.check(infer_outputs(reply), expected, case)
+
+    def test_report_is_printed_and_kept(self):
+        for case, text in self.reports.items():
+            directory = os.path.join(self.repository, case, "1")
+            with open(os.path.join(directory, "conversion_report.txt"), encoding="utf-8") as file:
+                self.assertEqual(text, f"{file.read()}\nwritten: {directory}\n")
+
+    def test_explain_finds_the_attention_of_din(self):
+        directory = os.path.join(self.repository, "onnx_din", "1")
+        path = os.path.join(env.scratch("explain"), "din.json")
+        text = run_ulf("explain", directory, "--ads=200", f"--json={path}").stdout
+        self.assertRegex(text, r"(?m)^ *\d+ +attention ")
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+        passes = [rewrite["pass"] for rewrite in found["rewrites"]]
+        self.assertIn("attention", passes)
+        self.assertIn("user_split", passes)
+
+
+class RefusedConversionTest(unittest.TestCase):
+    """`ulf convert` says what is wrong, ends with 1, and leaves nothing behind."""
+
+    def refuse(self, args, text, code=1):
+        out = os.path.join(env.scratch("refused"), "models", "m", "1")
+        done = run_ulf("convert", *args, out, check=False)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(text, done.stderr)
+        self.assertFalse(os.path.exists(os.path.dirname(os.path.dirname(out))), done.stderr)
+
+    def test_files_that_are_no_models(self):
+        work = env.scratch("refused")
+        with open(os.path.join(DATA, "onnx_din", "model.onnx"), "rb") as file:
+            model = file.read()
+        cut = os.path.join(work, "cut.onnx")
+        with open(cut, "wb") as file:
+            file.write(model[:len(model) // 2])
+        huge = os.path.join(work, "huge.onnx")
+        with open(huge, "wb") as file:
+            file.truncate(3 << 30)  # A hole, which takes no room.
+        self.refuse(("onnx", cut), f"{cut}: truncated, or not an ONNX model")
+        self.refuse(("onnx", huge), huge)
+        self.refuse(("onnx", work), work)
+        self.refuse(("onnx", os.path.join(work, "none.onnx")), "none.onnx")
+
+    def test_wrong_flags(self):
+        model = os.path.join(DATA, "onnx_din", "model.onnx")
+        self.refuse(("onnx", model, "--user_inputs=nobody"), '--user_inputs names "nobody"')
+        self.refuse(("onnx", model, "--dims=steps"), '--dims: "steps", want NAME=NUMBER', 2)
+        self.refuse(("onnx", model, "--dims=steps=3"), '--dims names "steps"')
+        net = os.path.join(DATA, "caffe_v1", "net.prototxt")
+        weights = os.path.join(DATA, "caffe_v1", "net.caffemodel")
+        self.refuse(("caffe", net, weights, "--dims=t=3"), "--dims: a Caffe net has no symbolic")
