@@ -199,6 +199,22 @@ std::vector<int64_t> Model::SampleIds(int feature, int64_t count, uint64_t seed)
   return ids;
 }
 
+void Model::CountMissingIds(absl::Span<const NamedTensor> inputs,
+                            std::vector<int64_t>& missing) const {
+  missing.resize(info().tables.size(), 0);
+  for (const NamedTensor& input : inputs) {
+    const int index = FindInput(input.name);
+    const int feature = index < 0 ? -1 : info().inputs[index].feature;
+    if (feature < 0 || info().features[feature].ids != index) continue;
+    if (input.tensor.dtype != DType::kInt64) continue;
+    for (const int table : info().features[feature].tables) {
+      for (int64_t i = 0; i < input.tensor.elements(); ++i) {
+        missing[table] += impl_->loaded->tables[table]->Find(input.tensor.i64()[i]) == nullptr;
+      }
+    }
+  }
+}
+
 absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
                               Request& request) const {
   std::vector<int>& order = workspace.state_->order;

@@ -243,6 +243,11 @@ class Model {
   // `seed`: for made-up requests.
   std::vector<int64_t> SampleIds(int feature, int64_t count, uint64_t seed) const;
 
+  // Adds to `missing`, per ModelInfo::tables (resized to them), the ids of `inputs` that tables lack,
+  // each once per table that its feature reads.  What Run counts, unless several layers look up the
+  // same feature: for telling the requests of a batch apart.  Inputs that are none are left out.
+  void CountMissingIds(absl::Span<const NamedTensor> inputs, std::vector<int64_t>& missing) const;
+
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
   // each at most once.  numpy semantics decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:
   // all values 1; one id per row for an ad feature, all ids in one row for a user feature.
