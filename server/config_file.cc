@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proto/server_config.pb.h"
@@ -81,6 +82,15 @@ class Reader {
     int value = static_cast<int>(target.count());
     Int(name, min, max, value, zero_too);
     target = milliseconds(value);
+  }
+  void Double(const char* name, double min, double max, double& target) const {
+    if (!Has(name)) return;
+    const double value = message_.GetReflection()->GetDouble(message_, Field(name));
+    if (!(value >= min && value <= max)) {  // Not a number, too.
+      Complain(name, absl::StrCat(value, ", want ", min, "..", max));
+      return;
+    }
+    target = value;
   }
   void Bool(const char* name, bool& target) const {
     if (Has(name)) target = message_.GetReflection()->GetBool(message_, Field(name));
@@ -164,6 +174,10 @@ ModelConfig ReadModel(const config::ModelConfig& model, const Reader& reader,
   result.base_path = model.base_path();
   result.policy = default_policy;
   reader.Bool("required", result.required);
+  reader.Double("weight", 0.01, 100, result.limits.weight);
+  int max_queued_rows = 0;
+  reader.Int("max_queued_rows", 1, 1000000000, max_queued_rows, /*zero_too=*/true);
+  if (max_queued_rows > 0) result.limits.max_queued_rows = max_queued_rows;
   if (model.has_version_policy()) {
     result.policy =
         ReadPolicy(model.version_policy(), reader.Sub("version_policy", model.version_policy()));
@@ -221,6 +235,37 @@ void ReadLimits(const Reader& reader, Options& options) {
   reader.Int("max_message_bytes", 1024, 1 << 30, options.max_message_bytes);
   reader.Int("max_queued_requests", 1, 1000000, options.max_queued_requests);
   reader.Int("max_queued_rows", 1, 1000000000, options.max_queued_rows);
+}
+
+void ReadScheduling(const Reader& reader, Options& options) {
+  reader.Milliseconds("max_queued_ms", 1, 3600000, options.max_queued_work);
+  int tile_us = static_cast<int>(options.tile.count());
+  reader.Int("tile_us", 100, 1000000, tile_us);
+  options.tile = std::chrono::microseconds(tile_us);
+  reader.Int("max_batch_rows", 1, 100000, options.max_batch_rows);
+  reader.Int("max_batch_requests", 1, 1000, options.max_batch_requests);
+  reader.Milliseconds("codel_target_ms", 1, 60000, options.codel_target, /*zero_too=*/true);
+  reader.Milliseconds("codel_interval_ms", 1, 600000, options.codel_interval);
+}
+
+// What gRPC lets a client send as text.
+bool IsMetadataKey(absl::string_view key) {
+  const auto ok = [](char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' || c == '-' || c == '.';
+  };
+  return !key.empty() && std::all_of(key.begin(), key.end(), ok) &&
+         !absl::StartsWith(key, "grpc-") && !absl::EndsWith(key, "-bin");
+}
+
+void ReadClientQuota(const Reader& reader, Options& options) {
+  reader.Text("metadata_key", options.client_key);
+  if (!IsMetadataKey(options.client_key)) {
+    reader.Complain("metadata_key",
+                    absl::StrCat("\"", options.client_key,
+                                 "\", want lower case letters, digits, \"_\", \"-\" and \".\""));
+  }
+  if (!reader.Has("max_rows")) reader.Complain("max_rows", "missing, want 1..1000000000");
+  reader.Int("max_rows", 1, 1000000000, options.client_max_rows);
 }
 
 void ReadConnections(const Reader& reader, Options& options) {
@@ -304,6 +349,10 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
     options.layer_plugins.push_back(file.layer_plugins(i));
   }
   ReadLimits(reader.Sub("limits", file.limits()), options);
+  ReadScheduling(reader.Sub("scheduling", file.scheduling()), options);
+  if (file.has_client_quota()) {
+    ReadClientQuota(reader.Sub("client_quota", file.client_quota()), options);
+  }
   ReadConnections(reader.Sub("connections", file.connections()), options);
   const Reader shutdown = reader.Sub("shutdown", file.shutdown());
   shutdown.Milliseconds("drain_delay_ms", 0, 600000, options.drain_delay);

@@ -45,6 +45,25 @@ absl::StatusOr<std::vector<int>> WorkerCpus(const Options& options) {
   return cpus;
 }
 
+absl::StatusOr<WorkerPoolOptions> PoolOptions(const Options& options, Metrics& metrics) {
+  WorkerPoolOptions pool;
+  ASSIGN_OR_RETURN(pool.cpus, WorkerCpus(options));
+  pool.queue = {.workers = WorkerCount(options),
+                .max_queued_requests = options.max_queued_requests,
+                .max_queued_rows = options.max_queued_rows,
+                .max_queued_work = options.max_queued_work,
+                .tile = options.tile,
+                .max_batch_rows = options.max_batch_rows,
+                .max_batch_requests = options.max_batch_requests,
+                .codel_target = options.codel_target,
+                .codel_interval = options.codel_interval};
+  if (options.codel_target.count() == 0) pool.queue.codel_target = std::chrono::hours(24);
+  pool.on_batch = [&metrics](int worker, int64_t jobs, int64_t rows) {
+    metrics.ObserveBatch(worker + 1, jobs, rows);
+  };
+  return pool;
+}
+
 // "127.0.0.1:8502", "[::1]:8502"
 absl::Status SplitAddress(const std::string& text, std::string& address, int& port) {
   const size_t colon = text.rfind(':');
@@ -108,15 +127,14 @@ absl::Status Daemon::Start() {
   RETURN_IF_ERROR(AddPlugins(options_, plugins_));
   manager.layer_types = plugins_.types();
   ASSIGN_OR_RETURN(models_, ModelManager::Create(manager, &events_));
-  WorkerPoolOptions pool;
-  pool.workers = WorkerCount(options_);
-  pool.max_queued_requests = options_.max_queued_requests;
-  pool.max_queued_rows = options_.max_queued_rows;
-  ASSIGN_OR_RETURN(pool.cpus, WorkerCpus(options_));
-  ASSIGN_OR_RETURN(pool_, WorkerPool::Create(pool, clock_));
+  ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_, metrics_));
+  ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
   readiness_ = std::make_unique<Readiness>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
                                            options_.max_queued_requests, options_.max_queued_rows);
+  if (options_.client_max_rows > 0) {
+    client_quota_ = std::make_unique<ClientQuota>(options_.client_max_rows);
+  }
   context_ = std::unique_ptr<ServingContext>(
       new ServingContext{*models_,
                          *pool_,
@@ -126,7 +144,9 @@ absl::Status Daemon::Start() {
                          {.max_ads = options_.max_ads,
                           .max_ids = options_.max_ids_per_request,
                           .max_ids_per_feature = options_.max_ids_per_feature},
-                         abandon_});
+                         abandon_,
+                         client_quota_.get(),
+                         options_.client_key});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -134,7 +154,7 @@ absl::Status Daemon::Start() {
   logger_.Info("listening", {{"grpc_port", grpc_port()},
                              {"http_port", http_port()},
                              {"admin_port", admin_port()},
-                             {"workers", pool.workers},
+                             {"workers", WorkerCount(options_)},
                              {"version", ThisBuild().version}});
   models_->Start();
   return absl::OkStatus();

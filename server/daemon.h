@@ -81,6 +81,7 @@ class Daemon {
   std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.
   std::unique_ptr<Readiness> readiness_;
   std::unique_ptr<StatusReport> report_;
+  std::unique_ptr<ClientQuota> client_quota_;  // Null without a quota.
   std::unique_ptr<ServingContext> context_;
   std::unique_ptr<HealthService> health_;
   std::unique_ptr<PredictionService> prediction_;

@@ -8,9 +8,18 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <chrono>
+#include <string>
+#include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "engine/status_macros.h"
 #include "server/grpc_status.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/refusal.h"
+#include "server/score_call.h"
 
 namespace ulfd::server {
 
@@ -22,6 +31,33 @@ inline TimePoint DeadlineOf(const grpc::CallbackServerContext& context, TimePoin
   // Deadlines further away than any call may last are none.
   if (left.tv_sec > int64_t{365} * 24 * 3600) return TimePoint::max();
   return now + std::chrono::seconds(left.tv_sec) + std::chrono::nanoseconds(left.tv_nsec);
+}
+
+// The value of a metadata key of the call; empty if it has none.
+inline absl::string_view MetadataOf(const grpc::CallbackServerContext& context,
+                                    const std::string& key) {
+  const auto it = context.client_metadata().find(key);
+  if (it == context.client_metadata().end()) return "";
+  return {it->second.data(), it->second.size()};
+}
+
+// The metadata keys of priorities ("high", "normal", "low"; default "normal") and of the time after
+// which a refused caller may try again, which clients of gRPC with a retry policy obey.
+inline constexpr char kPriorityKey[] = "ulfd-priority";
+inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
+
+// INVALID_ARGUMENT: a priority that is none.
+inline absl::StatusOr<CallTerms> TermsOf(const grpc::CallbackServerContext& context,
+                                         const ServingContext& serving) {
+  CallTerms terms;
+  terms.deadline = DeadlineOf(context, serving.clock.Now());
+  if (const absl::string_view word = MetadataOf(context, kPriorityKey); !word.empty()) {
+    ASSIGN_OR_RETURN(terms.priority, ParsePriority(word));
+  }
+  if (serving.client_quota != nullptr) {
+    terms.client = std::string(MetadataOf(context, serving.client_key));
+  }
+  return terms;
 }
 
 // Answers a call at once, on the thread that received it.
@@ -38,15 +74,34 @@ template <typename Call>
 class ScoreReactor : public grpc::ServerUnaryReactor, public Call {
  public:
   template <typename... Args>
-  explicit ScoreReactor(Args&&... args) : Call(std::forward<Args>(args)...) {}
+  explicit ScoreReactor(grpc::CallbackServerContext* call, Args&&... args)
+      : Call(std::forward<Args>(args)...), call_(call) {}
 
  private:
   void Finish(const absl::Status& status) override {
+    if (const auto pushback = RetryAfter(status); pushback.has_value()) {
+      call_->AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
+    }
     grpc::ServerUnaryReactor::Finish(ToGrpcStatus(status));
   }
   void OnCancel() override { this->Cancel(); }
   void OnDone() override { delete this; }
+
+  grpc::CallbackServerContext* const call_;
 };
+
+// Makes the reactor of a scoring call and starts it.
+template <typename Call, typename Request, typename Response>
+grpc::ServerUnaryReactor* StartScoring(grpc::CallbackServerContext* call,
+                                       const ServingContext& serving,
+                                       const absl::StatusOr<ModelChoice>& choice,
+                                       const Request& request, Response& response) {
+  absl::StatusOr<CallTerms> terms = TermsOf(*call, serving);
+  auto* reactor =
+      new ScoreReactor<Call>(call, serving, terms.ok() ? *terms : CallTerms{}, request, response);
+  reactor->Start(terms.ok() ? choice : terms.status());
+  return reactor;
+}
 
 }  // namespace ulfd::server
 

@@ -25,6 +25,7 @@ constexpr int64_t kStageBounds[] = {10'000,      25'000,      50'000,      100'0
                                     5'000'000,   10'000'000,  25'000'000,  50'000'000,
                                     100'000'000, 250'000'000, 500'000'000, 1000'000'000};
 constexpr int64_t kCandidateBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+constexpr int64_t kBatchRequestBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
 // Nanoseconds; 10 ms .. 10 min.
 constexpr int64_t kLoadBounds[] = {10'000'000,     50'000'000,      100'000'000,    500'000'000,
                                    1'000'000'000,  5'000'000'000,   10'000'000'000, 30'000'000'000,
@@ -33,7 +34,6 @@ constexpr double kSecond = 1e9;  // In nanoseconds.
 
 constexpr absl::string_view kStageNames[kStages] = {"decode", "queue", "user",
                                                     "embed",  "dense", "encode"};
-constexpr absl::string_view kShedNames[kShedReasons] = {"queue_full", "deadline", "draining"};
 constexpr absl::string_view kCancelNames[kCancelStages] = {"queue", "compute"};
 
 ClientMetric HistogramSample(const Histogram& histogram, std::vector<ClientMetric::Label> labels) {
@@ -114,6 +114,11 @@ ModelSeries::ModelSeries(std::string model_name, int shards)
   for (int i = 0; i < kStages; ++i) stages.emplace_back(kStageBounds, kSecond, shards);
 }
 
+Metrics::Metrics(int workers)
+    : shards_(workers + 1),
+      batch_requests_(kBatchRequestBounds, 1, shards_),
+      batch_rows_(kCandidateBounds, 1, shards_) {}
+
 std::shared_ptr<const VersionSeries> Metrics::Make(const ServedModel& model) {
   const VersionKey key(model.name, model.version);
   const std::vector<engine::TableInfo>& tables = model.model->info().tables;
@@ -193,8 +198,8 @@ void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
 
   auto shed = Family("ulfd_shed_total", "Calls refused before any computing", MetricType::Counter);
   for (int i = 0; i < kShedReasons; ++i) {
-    shed.metric.push_back(
-        CounterSample(shed_[i].value(), {{"reason", std::string(kShedNames[i])}}));
+    shed.metric.push_back(CounterSample(
+        shed_[i].value(), {{"reason", std::string(Name(static_cast<ShedReason>(i)))}}));
   }
   families.push_back(std::move(shed));
 
@@ -206,6 +211,10 @@ void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
         CounterSample(cancelled_[i].value(), {{"stage", std::string(kCancelNames[i])}}));
   }
   families.push_back(std::move(cancelled));
+  families.push_back(Family("ulfd_batch_requests", "Calls in a piece of work of one worker",
+                            MetricType::Histogram, {HistogramSample(batch_requests_, {})}));
+  families.push_back(Family("ulfd_batch_rows", "Ads in a piece of work of one worker",
+                            MetricType::Histogram, {HistogramSample(batch_rows_, {})}));
   families.push_back(Family("ulfd_inflight_requests", "Scoring calls that have not ended",
                             MetricType::Gauge, {GaugeSample(in_flight_.value())}));
 }
@@ -220,6 +229,11 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
       Family("ulfd_candidates_per_request", "Ads per scored request", MetricType::Histogram);
   auto nonfinite = Family("ulfd_score_nonfinite_total", "Output values that are NaN or infinite",
                           MetricType::Counter);
+  auto unproved = Family("ulfd_unproved_runs_total",
+                         "Runs in one piece, because the rows are not proved to be independent",
+                         MetricType::Counter);
+  auto alone = Family("ulfd_users_run_alone_total",
+                      "Users of merged calls that were computed one by one", MetricType::Counter);
   auto missing = Family("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
                         MetricType::Counter);
   for (const auto& [name, series] : models_) {
@@ -232,12 +246,15 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
     per_request.metric.push_back(
         HistogramSample(series->candidates_per_request, {{"model", name}}));
     nonfinite.metric.push_back(CounterSample(series->nonfinite_scores.value(), {{"model", name}}));
+    unproved.metric.push_back(CounterSample(series->unproved_runs.value(), {{"model", name}}));
+    alone.metric.push_back(CounterSample(series->users_run_alone.value(), {{"model", name}}));
   }
   for (const auto& [key, counter] : missing_keys_) {
     missing.metric.push_back(
         CounterSample(counter->value(), {{"model", key.first}, {"table", key.second}}));
   }
-  for (auto* family : {&duration, &stages, &candidates, &per_request, &nonfinite, &missing}) {
+  for (auto* family :
+       {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone, &missing}) {
     families.push_back(std::move(*family));
   }
 }

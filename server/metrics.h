@@ -24,6 +24,7 @@
 #include "absl/types/span.h"
 #include "engine/tensor/mutex.h"
 #include "server/model_manager.h"
+#include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
 
@@ -61,8 +62,6 @@ class Histogram {
 
 enum class Stage : uint8_t { kDecode, kQueue, kUser, kEmbed, kDense, kEncode };
 inline constexpr int kStages = 6;
-enum class ShedReason : uint8_t { kQueueFull, kDeadline, kDraining };
-inline constexpr int kShedReasons = 3;
 // Where a call was when its caller went away: not yet taken by a worker, or computing.
 enum class CancelStage : uint8_t { kQueue, kCompute };
 inline constexpr int kCancelStages = 2;
@@ -86,6 +85,8 @@ struct ModelSeries {
   Histogram candidates_per_request;
   Counter candidates;
   Counter nonfinite_scores;
+  Counter unproved_runs;    // Computed in one piece by numpy's rules (RunStats::unproved).
+  Counter users_run_alone;  // Of merged calls (RunStats::per_user_fallbacks).
 };
 
 // The series of one published content of one version.
@@ -102,7 +103,7 @@ struct VersionSeries {
 class Metrics final : public prometheus::Collectable {
  public:
   // Shard 0 is for threads that are not workers; worker i has shard i + 1.
-  explicit Metrics(int workers) : shards_(workers + 1) {}
+  explicit Metrics(int workers);
 
   // The series of this content; takes a short lock, so once per call.
   std::shared_ptr<const VersionSeries> For(const ServedModel& model);
@@ -111,6 +112,11 @@ class Metrics final : public prometheus::Collectable {
   void CountShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].Add(); }
   void CountCancelled(CancelStage stage) { cancelled_[static_cast<size_t>(stage)].Add(); }
   void AddInFlight(int64_t n) { in_flight_.Add(n); }
+  // One piece of work of worker `shard` - 1: how many calls and ads it computed.
+  void ObserveBatch(int shard, int64_t requests, int64_t rows) {
+    batch_requests_.Observe(shard, requests);
+    batch_rows_.Observe(shard, rows);
+  }
 
   void CountPublished(const ServedModel& model, std::chrono::nanoseconds load_time);
   void CountLoadFailed(absl::string_view reason);
@@ -136,6 +142,7 @@ class Metrics final : public prometheus::Collectable {
   std::array<Counter, kShedReasons> shed_;
   std::array<Counter, kCancelStages> cancelled_;
   Counter in_flight_;
+  Histogram batch_requests_, batch_rows_;
 
   mutable Mutex mu_;
   std::map<std::string, std::shared_ptr<ModelSeries>> models_ ABSL_GUARDED_BY(mu_);

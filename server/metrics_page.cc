@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,6 +23,8 @@ using prometheus::MetricType;
 void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) {
   auto info = Family("ulfd_model_info", "1 for each version that serves", MetricType::Gauge);
   auto memory = Family("ulfd_model_memory_bytes", "What a served version holds", MetricType::Gauge);
+  auto cost = Family("ulfd_model_cost_seconds",
+                     "What a call is predicted to take: once, per user, per ad", MetricType::Gauge);
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
       if (version.serving == nullptr) continue;
@@ -33,6 +36,13 @@ void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) 
                                             {"sha", facts.content_hash}}));
       memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes),
                                           {{"model", model.name}, {"version", number}}));
+      const CostModel::Parts parts = version.serving->lane->cost().parts();
+      for (const auto& [part, ns] :
+           {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),
+            std::pair("row", parts.row_ns)}) {
+        cost.metric.push_back(
+            GaugeSample(ns / 1e9, {{"model", model.name}, {"version", number}, {"part", part}}));
+      }
     }
   }
   families.push_back(Family("ulfd_model_generation", "Publications of the whole server so far",
@@ -42,6 +52,7 @@ void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) 
                             MetricType::Gauge, {GaugeSample(models.Ready() ? 1 : 0)}));
   families.push_back(std::move(info));
   families.push_back(std::move(memory));
+  families.push_back(std::move(cost));
 }
 
 void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& families) {
@@ -52,8 +63,15 @@ void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& famili
         static_cast<double>(stats.queued_rows));
   gauge("ulfd_queue_requests", "Requests that wait for a worker",
         static_cast<double>(stats.queued_requests));
+  gauge("ulfd_queue_predicted_seconds", "Time that the workers need for what they have in hand",
+        std::chrono::duration<double>(stats.pending).count() / stats.workers);
+  gauge("ulfd_queue_overloaded", "1 while the queue stands and the newest go first",
+        stats.overloaded ? 1 : 0);
   gauge("ulfd_workers", "Threads that score", stats.workers);
   gauge("ulfd_workers_busy", "Workers that score a request now", stats.busy_workers);
+  families.push_back(Family("ulfd_computed_rows_total",
+                            "Ads that workers computed, also for callers who then left",
+                            MetricType::Counter, {CounterSample(static_cast<double>(stats.rows))}));
   families.push_back(Family(
       "ulfd_worker_busy_seconds_total", "Time that workers spent on requests, all together",
       MetricType::Counter, {CounterSample(std::chrono::duration<double>(stats.busy).count())}));

@@ -22,6 +22,7 @@
 #include "engine/tensor/mutex.h"
 #include "server/directory_watcher.h"
 #include "server/model_entry.h"
+#include "server/model_lane.h"
 #include "server/model_loader.h"
 #include "server/model_manager_options.h"
 #include "server/reaper.h"
@@ -98,6 +99,7 @@ class ModelManagerImpl final : public ModelManager {
 
   // Unloads what is due, makes the snapshot, and returns whether readiness changed.
   bool Republish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::shared_ptr<Lane> NewLane(const std::string& name, const engine::Model& model) const;
   std::string Readiness(const ServedModels& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::vector<std::string> Unfinished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   VersionWatch::Options watch_options() const {
@@ -497,12 +499,29 @@ void ModelManagerImpl::Discard(const Job& job,
                           engine::LoadReasonName(engine::LoadReasonOf(error)), error);
 }
 
+std::shared_ptr<Lane> ModelManagerImpl::NewLane(const std::string& name,
+                                                const engine::Model& model) const {
+  std::shared_ptr<Lane> before;
+  Lane::Limits limits;
+  {
+    MutexLock lock(mu_);
+    const ModelEntry& entry = entries_.at(name);
+    limits = entry.config().limits;
+    // The contents of one model cost about the same.
+    const ServedVersions others = entry.Served();
+    if (!others.versions.empty()) before = others.versions.back()->lane;
+  }
+  return MakeLane(model, name, limits,
+                  before == nullptr ? MeasureCost(model) : before->cost().parts());
+}
+
 void ModelManagerImpl::Publish(const Job& job, std::unique_ptr<const engine::Model> model,
                                std::chrono::nanoseconds load_time) {
   auto served = std::make_unique<ServedModel>();
   served->model = std::move(model);
   served->name = job.name;
   served->version = job.version;
+  served->lane = NewLane(job.name, *served->model);
   served->published_at = system_clock::now();
   ModelHandle handle;
   {

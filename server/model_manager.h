@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
+#include "server/scheduler/lane.h"
 
 namespace ulfd::server {
 
@@ -34,6 +35,7 @@ struct ServedModel {
   int64_t version = 0;
   int64_t generation = 0;  // Which publication of the whole server put it in place; never reused.
   std::chrono::system_clock::time_point published_at;
+  std::shared_ptr<Lane> lane;  // Where its calls queue; never null once published.
 };
 // Keeps a model alive during a request.  Dropping the last handle never frees on the dropping
 // thread.
@@ -62,6 +64,7 @@ struct ModelConfig {
   // serves.
   std::map<std::string, int64_t> labels;
   bool required = true;  // Ready() waits for it.
+  Lane::Limits limits;   // Of each generation, for the scheduler.
 };
 
 struct ModelManagerOptions {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/open_inference_service.h"
 
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
 #include "server/grpc_call.h"
@@ -12,9 +14,9 @@ namespace {
 
 class InferCall : public ScoreCall {
  public:
-  InferCall(const ServingContext& context, TimePoint deadline,
+  InferCall(const ServingContext& context, CallTerms terms,
             const inference::ModelInferRequest& request, inference::ModelInferResponse& response)
-      : ScoreCall(context, deadline), request_(request), response_(response) {}
+      : ScoreCall(context, std::move(terms)), request_(request), response_(response) {}
 
  protected:
   int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
@@ -91,11 +93,10 @@ grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(
 grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
     grpc::CallbackServerContext* call, const inference::ModelInferRequest* request,
     inference::ModelInferResponse* response) {
-  auto* reactor = new ScoreReactor<InferCall>(context_, DeadlineOf(*call, context_.clock.Now()),
-                                              *request, *response);
-  reactor->Start(
-      security_.Permit(*call, ChoiceOf(request->model_name(), request->model_version())));
-  return reactor;
+  return StartScoring<InferCall>(
+      call, context_,
+      security_.Permit(*call, ChoiceOf(request->model_name(), request->model_version())), *request,
+      *response);
 }
 
 }  // namespace ulfd::server

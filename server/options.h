@@ -47,6 +47,15 @@ struct Options {
   int max_queued_requests = 1000;
   int max_queued_rows = 200000;
 
+  std::chrono::milliseconds max_queued_work{10000};
+  std::chrono::microseconds tile{1000};
+  int max_batch_rows = 1024;
+  int max_batch_requests = 64;
+  std::chrono::milliseconds codel_target{20};  // 0: never
+  std::chrono::milliseconds codel_interval{200};
+  std::string client_key;   // Metadata key that names the client.
+  int client_max_rows = 0;  // 0: no limit
+
   std::chrono::milliseconds max_connection_age{300000};  // 0: no limit
   std::chrono::milliseconds max_connection_age_grace{30000};
   std::chrono::milliseconds keepalive_time{60000};

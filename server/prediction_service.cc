@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/status_macros.h"
@@ -19,12 +20,12 @@ namespace v1 = ulfd::v1;
 
 class PredictCall : public ScoreCall {
  public:
-  PredictCall(const ServingContext& context, TimePoint deadline, const v1::PredictRequest& request,
+  PredictCall(const ServingContext& context, CallTerms terms, const v1::PredictRequest& request,
               v1::PredictResponse& response)
-      : ScoreCall(context, deadline), request_(request), response_(response) {}
+      : ScoreCall(context, std::move(terms)), request_(request), response_(response) {}
 
  protected:
-  int64_t CountRows(const engine::Model&) const override { return CountAds(request_); }
+  int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
     return DecodePredict(request_, model, limits, decoded);
@@ -65,10 +66,8 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext* call,
                                                      const v1::PredictRequest* request,
                                                      v1::PredictResponse* response) {
-  auto* reactor = new ScoreReactor<PredictCall>(context_, DeadlineOf(*call, context_.clock.Now()),
-                                                *request, *response);
-  reactor->Start(security_.Permit(*call, ChoiceOf(request->model())));
-  return reactor;
+  return StartScoring<PredictCall>(
+      call, context_, security_.Permit(*call, ChoiceOf(request->model())), *request, *response);
 }
 
 grpc::ServerUnaryReactor* PredictionService::GetModelMetadata(

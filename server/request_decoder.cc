@@ -33,6 +33,14 @@ Tensor Borrow(DType dtype, const T* data, engine::TensorDims dims) {
   return {dtype, std::move(dims), const_cast<T*>(data)};
 }
 
+// Values per row of a dense input whose shape the model states; else 0.
+int64_t StatedWidth(const InputInfo& input) {
+  const engine::Shape& shape = input.shape;
+  const bool known = input.stated && shape.ranked() && shape.rank() == 2 && shape[1].IsConst() &&
+                     shape[1].value() > 0;
+  return known ? shape[1].value() : 0;
+}
+
 class Decoder {
  public:
   Decoder(const v1::PredictRequest& request, const Model& model, const RequestLimits& limits,
@@ -264,15 +272,13 @@ class Decoder {
     }
     if (ads_from_.empty()) {
       const auto& [feature, index] = shapeless_.front();
-      const engine::Shape& shape = info_.inputs[index].shape;
-      const bool width_known = info_.inputs[index].stated && shape.ranked() && shape.rank() == 2 &&
-                               shape[1].IsConst() && shape[1].value() > 0;
-      if (!width_known) {
+      const int64_t width = StatedWidth(info_.inputs[index]);
+      if (width == 0) {
         return Bad(feature->name(), "no shape, and no other feature tells the number of ads");
       }
       ASSIGN_OR_RETURN(const Tensor tensor,
                        DenseValues(feature->name(), feature->dense(), info_.inputs[index].dtype));
-      decoded_.ads = tensor.dims[0] / shape[1].value();
+      decoded_.ads = tensor.dims[0] / width;
     }
     return CheckAds(decoded_.ads, limits_);
   }
@@ -347,15 +353,21 @@ absl::StatusOr<ModelChoice> ChoiceOf(const v1::ModelSpec& spec) {
   return choice;
 }
 
-int64_t CountAds(const v1::PredictRequest& request) {
+int64_t CountAds(const v1::PredictRequest& request, const Model& model) {
+  int64_t ads = 1;
   for (const v1::Feature& feature : request.ad_features()) {
     if (feature.has_sparse()) {
       const v1::SparseFeature& sparse = feature.sparse();
       return sparse.counts_size() != 0 ? sparse.counts_size() : sparse.ids_size();
     }
-    if (feature.dense().shape_size() != 0) return feature.dense().shape(0);
+    const v1::DenseTensor& dense = feature.dense();
+    if (dense.shape_size() != 0) return dense.shape(0);
+    const int index = model.FindInput(feature.name());
+    if (index < 0) continue;
+    const int64_t width = StatedWidth(model.info().inputs[index]);
+    if (width > 0) ads = (dense.floats_size() + dense.int32s_size() + dense.int64s_size()) / width;
   }
-  return 1;
+  return ads;
 }
 
 absl::Status DecodePredict(const v1::PredictRequest& request, const Model& model,

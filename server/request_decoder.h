@@ -44,7 +44,7 @@ struct DecodedRequest {
 absl::StatusOr<ModelChoice> ChoiceOf(const ulfd::v1::ModelSpec& spec);
 
 // How many ads the request seems to have: cheap, for the queue's bound; the decoder checks.
-int64_t CountAds(const ulfd::v1::PredictRequest& request);
+int64_t CountAds(const ulfd::v1::PredictRequest& request, const engine::Model& model);
 
 // INVALID_ARGUMENT names the feature, what was found and what was wanted.  `request` and `model`
 // must outlive `decoded`.

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
+#include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "server/merged_request.h"
 #include "server/response_encoder.h"
 
 namespace ulfd::server {
@@ -20,10 +24,32 @@ bool IsOurFault(absl::StatusCode code) {
 
 }  // namespace
 
-ScoreCall::ScoreCall(const ServingContext& context, TimePoint deadline)
-    : context_(context), arrival_(context.clock.Now()), deadline_(deadline) {
+struct ScoreCall::Parallel {
+  engine::SharedUserPart user_part;
+  engine::RunResult result;
+  std::chrono::nanoseconds begin_took{0};
+  TimePoint rows_begin;
+  std::atomic<bool> failed{false};
+  Mutex mu;
+  absl::Status status ABSL_GUARDED_BY(mu);  // The first error of the rows.
+  engine::RunStats rows_stats ABSL_GUARDED_BY(mu);
+  std::chrono::nanoseconds rows_took ABSL_GUARDED_BY(mu){0};  // On all workers together.
+};
+
+absl::StatusOr<Priority> ParsePriority(absl::string_view word) {
+  if (word == "high") return Priority::kHigh;
+  if (word == "normal") return Priority::kNormal;
+  if (word == "low") return Priority::kLow;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "priority \"", absl::CHexEscape(word.substr(0, 32)), "\", want high, normal or low"));
+}
+
+ScoreCall::ScoreCall(const ServingContext& context, CallTerms terms)
+    : context_(context), arrival_(context.clock.Now()), terms_(std::move(terms)) {
   context_.metrics.AddInFlight(1);
 }
+
+ScoreCall::~ScoreCall() = default;
 
 int64_t ScoreCall::SinceNs(TimePoint begin) const {
   return std::chrono::nanoseconds(context_.clock.Now() - begin).count();
@@ -35,6 +61,14 @@ absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
   series_ = context_.metrics.For(*handle_);
   // A request beyond the limit is refused by the decoder, with a better text than the queue's.
   rows_ = std::clamp<int64_t>(CountRows(*handle_->model), 1, context_.limits.max_ads);
+  if (context_.client_quota != nullptr) {
+    const absl::Status booked = context_.client_quota->Acquire(terms_.client, rows_);
+    if (!booked.ok()) {
+      CountRefusal(booked);
+      return booked;
+    }
+    booked_rows_ = rows_;
+  }
   const absl::Status submitted = context_.scheduler.Submit(this);
   if (!submitted.ok()) CountRefusal(submitted);
   return submitted;
@@ -43,77 +77,231 @@ absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
 void ScoreCall::Start(const absl::StatusOr<ModelChoice>& choice) {
   // After a Submit that succeeded the call may be gone already.
   const absl::Status admitted = Admit(choice);
-  if (!admitted.ok()) End(admitted, 0);
+  if (!admitted.ok()) Conclude(admitted, 0);
 }
 
 void ScoreCall::CountRefusal(const absl::Status& why) {
-  switch (why.code()) {
-    case absl::StatusCode::kResourceExhausted:
-      context_.metrics.CountShed(ShedReason::kQueueFull);
-      break;
-    case absl::StatusCode::kUnavailable:
-      context_.metrics.CountShed(ShedReason::kDraining);
-      break;
-    case absl::StatusCode::kCancelled:
-      context_.metrics.CountCancelled(CancelStage::kQueue);
-      break;
-    default:
-      context_.metrics.CountShed(ShedReason::kDeadline);
+  if (const std::optional<ShedReason> reason = ReasonOf(why); reason.has_value()) {
+    context_.metrics.CountShed(*reason);
+  } else if (absl::IsUnavailable(why)) {
+    context_.metrics.CountShed(ShedReason::kDraining);
+  } else if (absl::IsCancelled(why)) {
+    context_.metrics.CountCancelled(CancelStage::kQueue);
+  } else {
+    context_.metrics.CountShed(ShedReason::kDeadline);
   }
 }
 
 void ScoreCall::Drop(const absl::Status& why) {
-  CountRefusal(why);
-  End(why, 0);
+  if (parallel_ != nullptr) {
+    context_.metrics.CountCancelled(CancelStage::kCompute);
+  } else {
+    CountRefusal(why);
+  }
+  Conclude(why, 0);
 }
 
-void ScoreCall::Run(Worker& worker) {
-  times_.queue_ns = SinceNs(arrival_);
-  const absl::Status status = Score(worker);
-  End(status, worker.index + 1);
-}
-
-absl::Status ScoreCall::Score(Worker& worker) {
-  const engine::Model& model = *handle_->model;
-  TimePoint begin = context_.clock.Now();
-  DecodedRequest decoded;
-  RETURN_IF_ERROR(Decode(model, context_.limits, decoded));
-  times_.decode_ns = SinceNs(begin);
-
-  RETURN_IF_ERROR(RunModel(worker, decoded));
-  const engine::RunStats& stats = worker.result.stats;
-  times_.embed_ns = stats.embed_ns;
-  times_.user_ns = stats.user_ns;
-  times_.dense_ns = stats.ad_ns;
-
-  begin = context_.clock.Now();
-  RETURN_IF_ERROR(Encode(decoded, model.info(), worker.result));
-  times_.encode_ns = SinceNs(begin);
-  times_.total_ns = SinceNs(arrival_);
-  AddTimes(times_);
-  Observe(worker, decoded);
-  return absl::OkStatus();
-}
-
-absl::Status ScoreCall::RunModel(Worker& worker, const DecodedRequest& decoded) {
-  const std::function<bool()> stop = [this] {
-    return cancelled() || context_.clock.Now() >= deadline_ ||
-           context_.abandon.load(std::memory_order_relaxed);
-  };
-  engine::RunOptions options;
-  options.stop = &stop;
-  const absl::Status status =
-      handle_->model->Run(decoded.inputs, options, worker.workspace, worker.result);
-  if (!absl::IsCancelled(status)) return status;
-  context_.metrics.CountCancelled(CancelStage::kCompute);
-  if (context_.clock.Now() >= deadline_) {
+absl::Status ScoreCall::StillWanted() const {
+  if (context_.clock.Now() >= terms_.deadline) {
     return absl::DeadlineExceededError("the deadline passed while the model ran");
   }
   if (cancelled()) return absl::CancelledError("the caller went away");
-  return absl::UnavailableError("draining: the server is shutting down in a hurry");
+  if (context_.abandon.load(std::memory_order_relaxed)) {
+    return absl::UnavailableError("draining: the server is shutting down in a hurry");
+  }
+  return absl::OkStatus();
 }
 
-void ScoreCall::Observe(Worker& worker, const DecodedRequest& decoded) {
+absl::Status ScoreCall::Explain(const absl::Status& run) const {
+  if (!absl::IsCancelled(run)) return run;
+  context_.metrics.CountCancelled(CancelStage::kCompute);
+  const absl::Status why = StillWanted();
+  return why.ok() ? run : why;
+}
+
+absl::Status ScoreCall::Prepare() {
+  times_.queue_ns = SinceNs(arrival_);
+  const TimePoint begin = context_.clock.Now();
+  RETURN_IF_ERROR(Decode(*handle_->model, context_.limits, decoded_));
+  times_.decode_ns = SinceNs(begin);
+  return StillWanted().ok() ? absl::OkStatus() : Explain(absl::CancelledError());
+}
+
+void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
+  // This call, being one of them, may be gone before the others are.
+  const ServingContext& context = context_;
+  const std::shared_ptr<Lane> shared_lane = lane();
+  const TimePoint begin = context.clock.Now();
+  Calls calls;
+  int64_t rows = 0;
+  for (Job* job : jobs) {
+    auto* call = static_cast<ScoreCall*>(job);  // Lanes hold nothing else.
+    const absl::Status prepared = call->Prepare();
+    if (!prepared.ok()) {
+      call->Conclude(prepared, worker.index + 1);
+      continue;
+    }
+    calls.push_back(call);
+    rows += call->decoded_.ads;
+  }
+  if (calls.empty()) return;
+  if (calls.size() == 1 || !RunMerged(worker, calls)) {
+    for (ScoreCall* call : calls) call->RunAlone(worker);
+  }
+  shared_lane->cost().Observe(static_cast<int64_t>(calls.size()), rows,
+                              context.clock.Now() - begin);
+}
+
+bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
+  const engine::Model& model = *calls[0]->handle_->model;
+  std::vector<MergedRequest::Part> parts;
+  for (const ScoreCall* call : calls) {
+    parts.push_back({.inputs = call->decoded_.inputs, .ads = call->decoded_.ads});
+  }
+  MergedRequest merged;
+  if (!merged.Join(model, parts).ok()) return false;
+  // The batch goes on as long as somebody waits for it.
+  const std::function<bool()> stop = [&calls] {
+    return std::all_of(calls.begin(), calls.end(),
+                       [](const ScoreCall* call) { return !call->StillWanted().ok(); });
+  };
+  engine::RunOptions options;
+  options.stop = &stop;
+  options.ads_per_user = merged.ads_per_user();
+  const absl::Status status = model.Run(merged.inputs(), options, worker.workspace, worker.result);
+  if (absl::IsCancelled(status)) {
+    for (ScoreCall* call : calls) call->Conclude(call->Explain(status), worker.index + 1);
+    return true;
+  }
+  // One request's error must not become that of the others: alone, each gets its own.
+  if (!status.ok()) return false;
+  calls[0]->CountRun(worker.result.stats);
+  if (worker.result.stats.per_user_fallbacks > 0) calls[0]->lane()->StopMerging();
+  std::vector<engine::RunResult> results(calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!merged.Cut(model.info(), worker.result, static_cast<int64_t>(i), results[i]).ok()) {
+      calls[0]->lane()->StopMerging();
+      return false;
+    }
+  }
+  std::vector<std::vector<int64_t>> missing;
+  ShareMissingIds(model, parts, worker.result.stats.missing_ids, missing);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    results[i].stats.missing_ids = std::move(missing[i]);
+    calls[i]->Reply(worker, results[i]);
+  }
+  return true;
+}
+
+void ScoreCall::RunAlone(Worker& worker) {
+  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
+  engine::RunOptions options;
+  options.stop = &stop;
+  const absl::Status status =
+      handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
+  if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
+  CountRun(worker.result.stats);
+  Reply(worker, worker.result);
+}
+
+bool ScoreCall::Begin(Worker& worker) {
+  const TimePoint begin = context_.clock.Now();
+  parallel_ = std::make_unique<Parallel>();
+  Parallel& parallel = *parallel_;
+  absl::Status status = Prepare();
+  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
+  engine::RunOptions options;
+  options.stop = &stop;
+  const engine::Model& model = *handle_->model;
+  if (status.ok()) {
+    status = Explain(model.RunUserPart(decoded_.inputs, options, worker.workspace,
+                                       parallel.user_part, parallel.result));
+  }
+  const int64_t ads = parallel.user_part.ads();
+  // The decoder may find other rows than the queue was told.
+  const bool whole = status.ok() && ads != rows_;
+  if (whole && ads > 0) {
+    status = Explain(model.RunAds(parallel.user_part, options, 0, ads, worker.workspace,
+                                  parallel.result.outputs, parallel.result.stats));
+  }
+  if (!status.ok()) {
+    Conclude(status, worker.index + 1);
+    return false;
+  }
+  CountRun(parallel.result.stats);
+  parallel.rows_begin = context_.clock.Now();
+  parallel.begin_took = parallel.rows_begin - begin;
+  if (!whole) return true;
+  lane()->cost().Observe(1, decoded_.ads, parallel.begin_took);
+  Reply(worker, parallel.result);
+  return false;
+}
+
+void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
+  Parallel& parallel = *parallel_;
+  if (parallel.failed.load(std::memory_order_relaxed)) return;
+  const TimePoint start = context_.clock.Now();
+  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
+  engine::RunOptions options;
+  options.stop = &stop;
+  engine::RunStats stats;
+  const absl::Status status = handle_->model->RunAds(
+      parallel.user_part, options, begin, end, worker.workspace, parallel.result.outputs, stats);
+  MutexLock lock(parallel.mu);
+  parallel.rows_took += context_.clock.Now() - start;
+  engine::AddAds(stats, parallel.rows_stats);
+  if (status.ok()) return;
+  if (parallel.status.ok()) parallel.status = status;
+  parallel.failed.store(true, std::memory_order_relaxed);
+}
+
+void ScoreCall::End(Worker& worker) {
+  Parallel& parallel = *parallel_;
+  engine::RunStats& stats = parallel.result.stats;
+  absl::Status status;
+  {
+    MutexLock lock(parallel.mu);
+    status = parallel.status;
+    // Several workers' time becomes wall time, by what each kind of work took of it.
+    engine::RunStats& rows = parallel.rows_stats;
+    const double sum = static_cast<double>(std::max<int64_t>(1, rows.embed_ns + rows.ad_ns));
+    const double scale = static_cast<double>(SinceNs(parallel.rows_begin)) / sum;
+    rows.embed_ns = static_cast<int64_t>(static_cast<double>(rows.embed_ns) * scale);
+    rows.ad_ns = static_cast<int64_t>(static_cast<double>(rows.ad_ns) * scale);
+    engine::AddAds(rows, stats);
+    if (status.ok()) {
+      lane()->cost().Observe(1, decoded_.ads, parallel.begin_took + parallel.rows_took);
+    }
+  }
+  if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
+  Reply(worker, parallel.result);
+}
+
+void ScoreCall::Reply(Worker& worker, const engine::RunResult& result) {
+  Conclude(EncodeReply(worker, result), worker.index + 1);
+}
+
+absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& result) {
+  if (!StillWanted().ok()) return Explain(absl::CancelledError());
+  times_.embed_ns = result.stats.embed_ns;
+  times_.user_ns = result.stats.user_ns;
+  times_.dense_ns = result.stats.ad_ns;
+  const TimePoint begin = context_.clock.Now();
+  RETURN_IF_ERROR(Encode(decoded_, handle_->model->info(), result));
+  times_.encode_ns = SinceNs(begin);
+  times_.total_ns = SinceNs(arrival_);
+  AddTimes(times_);
+  Observe(worker, result);
+  return absl::OkStatus();
+}
+
+void ScoreCall::CountRun(const engine::RunStats& stats) {
+  ModelSeries& model = *series_->model;
+  if (stats.unproved) model.unproved_runs.Add();
+  if (stats.per_user_fallbacks > 0) model.users_run_alone.Add(stats.per_user_fallbacks);
+}
+
+void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   const int shard = worker.index + 1;
   ModelSeries& model = *series_->model;
   const auto stage = [&](Stage s, int64_t ns) {
@@ -125,18 +313,18 @@ void ScoreCall::Observe(Worker& worker, const DecodedRequest& decoded) {
   stage(Stage::kEmbed, times_.embed_ns);
   stage(Stage::kDense, times_.dense_ns);
   stage(Stage::kEncode, times_.encode_ns);
-  model.candidates.Add(decoded.ads);
-  model.candidates_per_request.Observe(shard, decoded.ads);
-  if (const int64_t n = CountNonFinite(worker.result, decoded.outputs); n > 0) {
+  model.candidates.Add(decoded_.ads);
+  model.candidates_per_request.Observe(shard, decoded_.ads);
+  if (const int64_t n = CountNonFinite(result, decoded_.outputs); n > 0) {
     model.nonfinite_scores.Add(n);
   }
-  const std::vector<int64_t>& missing = worker.result.stats.missing_ids;
+  const std::vector<int64_t>& missing = result.stats.missing_ids;
   for (size_t i = 0; i < missing.size() && i < series_->missing_keys.size(); ++i) {
     if (missing[i] > 0) series_->missing_keys[i]->Add(missing[i]);
   }
 }
 
-void ScoreCall::End(const absl::Status& status, int shard) {
+void ScoreCall::Conclude(const absl::Status& status, int shard) {
   if (series_ != nullptr) {
     series_->codes->Add(status.code());
     series_->model->duration.Observe(shard, SinceNs(arrival_));
@@ -144,6 +332,7 @@ void ScoreCall::End(const absl::Status& status, int shard) {
     context_.metrics.CountWithoutModel(status.code());
   }
   context_.metrics.AddInFlight(-1);
+  if (booked_rows_ > 0) context_.client_quota->Release(terms_.client, booked_rows_);
   if (IsOurFault(status.code())) {
     context_.logger.Error("call failed",
                           {{"request_id", request_id()},
@@ -153,6 +342,7 @@ void ScoreCall::End(const absl::Status& status, int shard) {
   }
   // The model is given back before the caller can see the answer, so that a reload is not held up
   // by slow readers.
+  parallel_.reset();
   handle_.reset();
   Finish(status);
 }

@@ -8,13 +8,18 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "engine/tensor/mutex.h"
 #include "server/logging.h"
 #include "server/metrics.h"
 #include "server/model_manager.h"
 #include "server/request_decoder.h"
+#include "server/scheduler/client_quota.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/scheduler.h"
 
@@ -30,9 +35,22 @@ struct ServingContext {
   RequestLimits limits;
   // Set when a shutdown is in a hurry: calls end with UNAVAILABLE at their next check.
   const std::atomic<bool>& abandon;
+  ClientQuota* client_quota = nullptr;  // Null: no limits.
+  std::string client_key;               // The metadata key that names the client.
 };
 
-// Where the time of a call went.  Unit: nanoseconds.
+// What the caller says about a call beside the request.
+struct CallTerms {
+  TimePoint deadline = TimePoint::max();
+  Priority priority = Priority::kNormal;
+  std::string client;  // For ServingContext::client_quota.
+};
+
+// "high", "normal" or "low"; INVALID_ARGUMENT for anything else.
+absl::StatusOr<Priority> ParsePriority(absl::string_view word);
+
+// Where the time of a call went: wall time, that of its batch where it was merged with others.  Unit:
+// nanoseconds.
 struct CallTimes {
   int64_t queue_ns = 0, decode_ns = 0, embed_ns = 0, user_ns = 0, dense_ns = 0, encode_ns = 0;
   int64_t total_ns = 0;
@@ -40,20 +58,27 @@ struct CallTimes {
 
 // One call.  The subclass owns itself: it lives until Finish has been called, which happens exactly
 // once after Start.
-class ScoreCall : public Task {
+class ScoreCall : public Job {
  public:
-  ScoreCall(const ServingContext& context, TimePoint deadline);
+  ScoreCall(const ServingContext& context, CallTerms terms);
+  ~ScoreCall() override;
 
   // On the thread that received the call; never blocks.
   void Start(const absl::StatusOr<ModelChoice>& choice);
   // The caller went away.  Any thread, any time before Finish returns.
   void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
-  // Task
+  // Job
+  const std::shared_ptr<Lane>& lane() const override { return handle_->lane; }
   int64_t rows() const override { return rows_; }
-  TimePoint deadline() const override { return deadline_; }
+  TimePoint deadline() const override { return terms_.deadline; }
+  Priority priority() const override { return terms_.priority; }
+  bool divisible() const override { return handle_->model->info().row_separable; }
   bool cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
-  void Run(Worker& worker) override;
+  void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override;
+  bool Begin(Worker& worker) override;
+  void RunRows(Worker& worker, int64_t begin, int64_t end) override;
+  void End(Worker& worker) override;
   void Drop(const absl::Status& why) override;
 
  protected:
@@ -73,22 +98,40 @@ class ScoreCall : public Task {
   virtual void Finish(const absl::Status& status) = 0;
 
  private:
+  using Calls = std::vector<ScoreCall*>;
+  struct Parallel;  // What a call that is cut keeps from Begin to End.
+
   absl::Status Admit(const absl::StatusOr<ModelChoice>& choice);
-  absl::Status Score(Worker& worker);
-  absl::Status RunModel(Worker& worker, const DecodedRequest& decoded);
+  // Decodes on a worker.  An error: the call is to end with it.
+  absl::Status Prepare();
+  // An error: nobody waits for the call any more, or nobody may.
+  absl::Status StillWanted() const;
+  // The calls as one batch.  false: they are to be run one by one; no call has ended.
+  static bool RunMerged(Worker& worker, const Calls& calls);
+  void RunAlone(Worker& worker);
+  // What the run of the call's model says, put in the words of the call.
+  absl::Status Explain(const absl::Status& run) const;
+  // Encodes, observes, ends.
+  void Reply(Worker& worker, const engine::RunResult& result);
+  absl::Status EncodeReply(Worker& worker, const engine::RunResult& result);
   void CountRefusal(const absl::Status& why);
-  void Observe(Worker& worker, const DecodedRequest& decoded);
+  // Counts a run of the model, be it of one call or of a batch.
+  void CountRun(const engine::RunStats& stats);
+  void Observe(Worker& worker, const engine::RunResult& result);
   // Counts, logs and finishes.  `shard` is that of the calling thread (see Metrics).
-  void End(const absl::Status& status, int shard);
+  void Conclude(const absl::Status& status, int shard);
   int64_t SinceNs(TimePoint begin) const;
 
   const ServingContext& context_;
   const TimePoint arrival_;
-  const TimePoint deadline_;
+  const CallTerms terms_;
   std::atomic<bool> cancelled_{false};
   int64_t rows_ = 1;
+  int64_t booked_rows_ = 0;  // Of the client's quota.
   ModelHandle handle_;
   std::shared_ptr<const VersionSeries> series_;
+  DecodedRequest decoded_;
+  std::unique_ptr<Parallel> parallel_;
   CallTimes times_;
 };
 

@@ -1,4 +1,4 @@
-// WorkerPool: admission, the worker loop and draining.
+// WorkerPool: the worker loop, admission and draining.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scheduler/worker_pool.h"
 
@@ -11,31 +11,42 @@
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
+#include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
 
-WorkerPool::WorkerPool(const WorkerPoolOptions& options, const Clock& clock)
-    : options_(options), clock_(clock) {}
+using Work = JobQueue::Work;
 
-absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(const WorkerPoolOptions& options,
+WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
+    : options_(std::move(options)), clock_(clock), queue_(options_.queue) {}
+
+absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions options,
                                                                const Clock& clock) {
-  if (options.workers < 1 || options.max_queued_requests < 1 || options.max_queued_rows < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("worker pool: workers ", options.workers, ", max_queued_requests ",
-                     options.max_queued_requests, ", max_queued_rows ", options.max_queued_rows,
-                     ", want at least 1 of each"));
+  const JobQueueOptions& queue = options.queue;
+  if (queue.workers < 1 || queue.max_queued_requests < 1 || queue.max_queued_rows < 1 ||
+      queue.max_queued_work.count() < 1 || queue.tile.count() < 1 || queue.max_batch_rows < 1 ||
+      queue.max_batch_requests < 1 || queue.codel_target.count() < 1 ||
+      queue.codel_interval.count() < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "worker pool: workers ", queue.workers, ", max_queued_requests ", queue.max_queued_requests,
+        ", max_queued_rows ", queue.max_queued_rows, ", max_queued_work ",
+        queue.max_queued_work.count(), " ns, tile ", queue.tile.count(), " ns, max_batch_rows ",
+        queue.max_batch_rows, ", max_batch_requests ", queue.max_batch_requests, ", codel_target ",
+        queue.codel_target.count(), " ns, codel_interval ", queue.codel_interval.count(),
+        " ns, want at least 1 of each"));
   }
-  auto pool = std::unique_ptr<WorkerPool>(new WorkerPool(options, clock));
-  for (int i = 0; i < options.workers; ++i) {
+  const int workers = queue.workers;
+  auto pool = std::unique_ptr<WorkerPool>(new WorkerPool(std::move(options), clock));
+  for (int i = 0; i < workers; ++i) {
     pool->threads_.emplace_back([p = pool.get(), i] { p->WorkerLoop(i); });
   }
-  absl::Status started;
+  absl::Status status;
   {
     MutexLock lock(pool->mu_);
-    while (pool->started_ < options.workers) pool->idle_.Wait(pool->mu_);
-    started = pool->start_status_;
+    while (pool->started_ < workers) pool->idle_.Wait(pool->mu_);
+    status = pool->start_status_;
   }
-  RETURN_IF_ERROR(started);
+  RETURN_IF_ERROR(status);
   return pool;
 }
 
@@ -49,56 +60,14 @@ WorkerPool::~WorkerPool() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-absl::Status WorkerPool::Admit(const Task& task, TimePoint now) {
-  if (draining_) return absl::UnavailableError("draining: the server is shutting down");
-  if (task.deadline() <= now) {
-    return absl::DeadlineExceededError("the deadline had passed when the call arrived");
-  }
-  const int64_t requests = static_cast<int64_t>(queue_.size());
-  // A worker that is idle, or about to wake up, takes the task at once: it does not count as
-  // waiting.
-  if (requests < options_.workers - busy_) return absl::OkStatus();
-  if (requests + 1 > options_.max_queued_requests) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "queue_full: ", requests, " requests wait, limit ", options_.max_queued_requests));
-  }
-  if (queued_rows_ + task.rows() > options_.max_queued_rows) {
-    return absl::ResourceExhaustedError(absl::StrCat("queue_full: ", queued_rows_,
-                                                     " ads wait and this request has ", task.rows(),
-                                                     ", limit ", options_.max_queued_rows));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status WorkerPool::Submit(Task* task) {
-  if (task->cancelled()) return absl::CancelledError("the caller went away");
+absl::Status WorkerPool::Submit(Job* job) {
   const TimePoint now = clock_.Now();
   {
     MutexLock lock(mu_);
-    RETURN_IF_ERROR(Admit(*task, now));
-    queued_rows_ += task->rows();
-    queue_.push_back(task);
+    if (draining_) return absl::UnavailableError("draining: the server is shutting down");
+    RETURN_IF_ERROR(queue_.Admit(job, now));
   }
   work_.NotifyOne();
-  return absl::OkStatus();
-}
-
-Task* WorkerPool::Take() {
-  MutexLock lock(mu_);
-  while (queue_.empty() && !stopping_) work_.Wait(mu_);
-  if (queue_.empty()) return nullptr;
-  Task* task = queue_.front();
-  queue_.pop_front();
-  queued_rows_ -= task->rows();
-  ++busy_;
-  return task;
-}
-
-absl::Status WorkerPool::StillWanted(const Task& task, TimePoint now) const {
-  if (task.deadline() <= now) {
-    return absl::DeadlineExceededError("the deadline passed while the request waited for a worker");
-  }
-  if (task.cancelled()) return absl::CancelledError("the caller went away");
   return absl::OkStatus();
 }
 
@@ -120,53 +89,126 @@ absl::Status WorkerPool::PrepareThread(int index) const {
                                           cpu, ": ", std::strerror(error)));
 }
 
-void WorkerPool::WorkerLoop(int index) {
-  const absl::Status prepared = PrepareThread(index);
+void WorkerPool::Started(const absl::Status& status) {
+  MutexLock lock(mu_);
+  ++started_;
+  if (!status.ok()) start_status_ = status;
+  idle_.NotifyAll();
+}
+
+Work WorkerPool::Take(std::vector<JobQueue::Dropped>& dropped) {
+  MutexLock lock(mu_);
+  for (;;) {
+    Work work = queue_.Take(clock_.Now(), waiting_, dropped);
+    ending_ += static_cast<int64_t>(dropped.size());
+    if (work.kind != Work::Kind::kNone) {
+      ++busy_;
+      // This worker may have been woken for several jobs.
+      if (waiting_ > 0 && queue_.HasWork()) work_.NotifyOne();
+      return work;
+    }
+    if (!dropped.empty() || stopping_) return work;
+    ++waiting_;
+    work_.Wait(mu_);
+    --waiting_;
+  }
+}
+
+void WorkerPool::DropAll(std::vector<JobQueue::Dropped>& dropped) {
+  if (dropped.empty()) return;
+  for (const JobQueue::Dropped& drop : dropped) drop.job->Drop(drop.why);
+  MutexLock lock(mu_);
+  for (const JobQueue::Dropped& drop : dropped) {
+    if (absl::IsCancelled(drop.why)) {
+      ++totals_.cancelled;
+    } else if (absl::IsDeadlineExceeded(drop.why)) {
+      ++totals_.expired;
+    } else {
+      ++totals_.shed;
+    }
+  }
+  ending_ -= static_cast<int64_t>(dropped.size());
+  dropped.clear();
+  if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
+}
+
+void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Dropped>& dropped) {
+  const TimePoint begin = clock_.Now();
+  bool alive = true;
+  int64_t rows = 0;
+  switch (work.kind) {
+    case Work::Kind::kTogether:
+      rows = work.end;
+      work.jobs.front()->RunTogether(worker, work.jobs);
+      break;
+    case Work::Kind::kBegin:
+      alive = work.jobs.front()->Begin(worker);
+      break;
+    case Work::Kind::kRows:
+      rows = work.end - work.begin;
+      work.jobs.front()->RunRows(worker, work.begin, work.end);
+      break;
+    default:
+      break;
+  }
+  if (rows > 0 && options_.on_batch) {
+    options_.on_batch(worker.index, static_cast<int64_t>(work.jobs.size()), rows);
+  }
+  Work next;
+  bool more = false;
   {
     MutexLock lock(mu_);
-    ++started_;
-    start_status_.Update(prepared);
-    idle_.NotifyAll();
+    next = queue_.Done(work, alive, dropped);
+    ending_ += static_cast<int64_t>(dropped.size());
+    if (next.kind == Work::Kind::kEnd) ++ending_;
+    if (rows > 0) {
+      ++totals_.batches;
+      totals_.rows += rows;
+    }
+    more = work.kind == Work::Kind::kBegin && waiting_ > 0;
   }
+  if (more) work_.NotifyAll();  // The rows of a large job are for everybody.
+  if (next.kind == Work::Kind::kEnd) next.jobs.front()->End(worker);
+  MutexLock lock(mu_);
+  if (next.kind == Work::Kind::kEnd) --ending_;
+  --busy_;
+  totals_.busy += clock_.Now() - begin;
+  if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
+}
+
+void WorkerPool::WorkerLoop(int index) {
+  const absl::Status ready = PrepareThread(index);
+  Started(ready);
   Worker worker;
   worker.index = index;
-  while (Task* task = Take()) {
-    const TimePoint begin = clock_.Now();
-    const absl::Status wanted = StillWanted(*task, begin);
-    if (wanted.ok()) {
-      task->Run(worker);
-    } else {
-      task->Drop(wanted);
-    }
-    // The task may be gone: only `wanted` tells what happened.
-    MutexLock lock(mu_);
-    --busy_;
-    if (wanted.ok()) {
-      busy_time_ += clock_.Now() - begin;
-    } else if (absl::IsCancelled(wanted)) {
-      ++cancelled_;
-    } else {
-      ++expired_;
-    }
-    if (busy_ == 0 && queue_.empty()) idle_.NotifyAll();
+  std::vector<JobQueue::Dropped> dropped;
+  for (;;) {
+    Work work = Take(dropped);
+    if (work.kind == Work::Kind::kNone && dropped.empty()) return;
+    // Those who are told "no" are told before anybody computes.
+    DropAll(dropped);
+    if (work.kind == Work::Kind::kNone) continue;
+    Compute(worker, std::move(work), dropped);
+    DropAll(dropped);
   }
 }
 
 void WorkerPool::Drain() {
   MutexLock lock(mu_);
   draining_ = true;
-  while (busy_ > 0 || !queue_.empty()) idle_.Wait(mu_);
+  while (!queue_.empty() || ending_ > 0 || busy_ > 0) idle_.Wait(mu_);
 }
 
 SchedulerStats WorkerPool::Stats() const {
   MutexLock lock(mu_);
-  return {.workers = options_.workers,
-          .busy_workers = busy_,
-          .queued_requests = static_cast<int64_t>(queue_.size()),
-          .queued_rows = queued_rows_,
-          .expired = expired_,
-          .cancelled = cancelled_,
-          .busy = busy_time_};
+  SchedulerStats stats = totals_;
+  stats.workers = options_.queue.workers;
+  stats.busy_workers = busy_;
+  stats.queued_requests = queue_.queued_requests();
+  stats.queued_rows = queue_.queued_rows();
+  stats.pending = queue_.pending();
+  stats.overloaded = queue_.overloaded();
+  return stats;
 }
 
 }  // namespace ulfd::server

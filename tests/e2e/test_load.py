@@ -18,6 +18,9 @@ from harness.small import heavy_inputs, stamp_inputs, stamp_of
 
 
 class ConcurrencyTest(DaemonTest):
+    # A machine that others use may take long; here it is about answers.
+    CONFIG = FAST + "scheduling { max_queued_ms: 60000 codel_target_ms: 0 }"
+
     @classmethod
     def fill(cls, repository):
         add_shop(repository)
@@ -68,11 +71,12 @@ class ConcurrencyTest(DaemonTest):
 
 
 class OverloadTest(DaemonTest):
-    """One worker and a short queue."""
+    """One worker and a short queue; long calls are neither cut nor overtaken while they run."""
 
     CONFIG = FAST + """
 workers: 1
 limits { max_queued_requests: 3 max_queued_rows: 7000 }
+scheduling { tile_us: 1000000 max_queued_ms: 60000 codel_target_ms: 0 }
 """
 
     @classmethod
@@ -117,7 +121,7 @@ limits { max_queued_requests: 3 max_queued_rows: 7000 }
         self.assertGreaterEqual(refused, 4)
         self.assertGreaterEqual(codes.count(grpc.StatusCode.OK), 3)
         for text in texts:
-            self.assertIn("queue", text)
+            self.assertRegex(text, "^queue_full: ")
         self.assertEqual(scrape(self.daemon).sum("ulfd_shed_total", reason="queue_full") - shed,
                          refused)
         self.idle()
@@ -134,7 +138,10 @@ limits { max_queued_requests: 3 max_queued_rows: 7000 }
         busy = self.occupy(2)
         with self.assertRaises(grpc.RpcError) as caught:
             self.client.predict(self.stamp, timeout=0.03)
-        self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        # The daemon may know that it cannot make it, and says so at once.
+        if caught.exception.code() != grpc.StatusCode.DEADLINE_EXCEEDED:
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+            self.assertRegex(caught.exception.details(), "^deadline: ")
         for future in busy:
             future.result()
         self.idle()

@@ -26,12 +26,15 @@ from harness.modelfiles import write_version
 COUNTERS = ["ulfd_requests_total", "ulfd_candidates_total", "ulfd_shed_total",
             "ulfd_cancelled_total", "ulfd_worker_busy_seconds_total",
             "ulfd_model_load_failures_total", "ulfd_embedding_missing_keys_total",
-            "ulfd_score_nonfinite_total", "process_cpu_seconds_total"]
-GAUGES = ["ulfd_queue_rows", "ulfd_inflight_requests", "ulfd_model_generation", "ulfd_model_info",
+            "ulfd_score_nonfinite_total", "ulfd_unproved_runs_total",
+            "ulfd_users_run_alone_total", "ulfd_computed_rows_total", "process_cpu_seconds_total"]
+GAUGES = ["ulfd_queue_rows", "ulfd_queue_predicted_seconds", "ulfd_queue_overloaded",
+          "ulfd_model_cost_seconds", "ulfd_inflight_requests", "ulfd_model_generation", "ulfd_model_info",
           "ulfd_model_memory_bytes", "ulfd_build_info", "process_resident_memory_bytes",
           "process_open_fds", "process_start_time_seconds"]
 HISTOGRAMS = ["ulfd_request_duration_seconds", "ulfd_stage_duration_seconds",
-              "ulfd_candidates_per_request", "ulfd_model_load_duration_seconds"]
+              "ulfd_candidates_per_request", "ulfd_batch_requests", "ulfd_batch_rows",
+              "ulfd_model_load_duration_seconds"]
 
 
 class MetricsTest(DaemonTest):
@@ -81,6 +84,12 @@ class MetricsTest(DaemonTest):
         self.assertGreater(found.sum("ulfd_model_memory_bytes", model="shop", version="1"), 10000)
         self.assertEqual(found.sum("ulfd_inflight_requests"), 0)
         self.assertEqual(found.sum("ulfd_queue_rows"), 0)
+        # One piece of work for each call that was decoded, or several for those that were cut.
+        self.assertGreaterEqual(found.sum("ulfd_batch_requests_count"), 5)
+        self.assertEqual(found.sum("ulfd_batch_rows_sum"), found.sum("ulfd_computed_rows_total"))
+        for part in ("base", "user", "row"):
+            self.assertGreaterEqual(
+                found.sum("ulfd_model_cost_seconds", model="shop", part=part), 0)
         self.assertEqual(found.sum("ulfd_build_info"), 1)
         self.assertGreaterEqual(found.sum("ulfd_model_generation"), 2)
         self.assertEqual(found.sum("ulfd_model_load_failures_total"), 1)

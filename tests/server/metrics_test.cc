@@ -80,6 +80,22 @@ TEST_F(MetricsTest, CountsCallsAndStages) {
   }
 }
 
+TEST_F(MetricsTest, CountsBatchesAndRunsThatWereNotTiled) {
+  const auto series = metrics_.For(Served("tiny", 3, 1));
+  metrics_.ObserveBatch(1, 5, 60);
+  metrics_.ObserveBatch(2, 1, 300);
+  series->model->unproved_runs.Add();
+  series->model->users_run_alone.Add(4);
+  const std::string page = Page();
+  for (const char* line :
+       {"ulfd_batch_requests_bucket{le=\"4\"} 1\n", "ulfd_batch_requests_bucket{le=\"8\"} 2\n",
+        "ulfd_batch_requests_sum 6\n", "ulfd_batch_rows_count 2\n", "ulfd_batch_rows_sum 360\n",
+        "ulfd_unproved_runs_total{model=\"tiny\"} 1\n",
+        "ulfd_users_run_alone_total{model=\"tiny\"} 4\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
 TEST_F(MetricsTest, CallsWithoutAModelHaveNoName) {
   metrics_.CountWithoutModel(absl::StatusCode::kNotFound);
   EXPECT_THAT(Page(),
@@ -94,7 +110,8 @@ TEST_F(MetricsTest, ShedAndCancelledReasonsAreAlwaysThere) {
   const std::string page = Page();
   for (const char* line :
        {"ulfd_shed_total{reason=\"queue_full\"} 0\n", "ulfd_shed_total{reason=\"deadline\"} 1\n",
-        "ulfd_shed_total{reason=\"draining\"} 0\n", "ulfd_cancelled_total{stage=\"queue\"} 0\n",
+        "ulfd_shed_total{reason=\"draining\"} 0\n", "ulfd_shed_total{reason=\"codel\"} 0\n",
+        "ulfd_shed_total{reason=\"quota\"} 0\n", "ulfd_cancelled_total{stage=\"queue\"} 0\n",
         "ulfd_cancelled_total{stage=\"compute\"} 1\n", "ulfd_inflight_requests 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }

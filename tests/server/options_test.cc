@@ -159,6 +159,47 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.log_format, LogFormat::kJson);
 }
 
+TEST(Config, SchedulingAndQuotasAreRead) {
+  Options o;
+  const absl::Status status = ReadConfig(R"(
+    models { name: "rank" weight: 2.5 max_queued_rows: 30 }
+    models { name: "other" }
+    scheduling {
+      max_queued_ms: 31 tile_us: 320 max_batch_rows: 33 max_batch_requests: 34 codel_target_ms: 0
+      codel_interval_ms: 36
+    }
+    client_quota { metadata_key: "x-client" max_rows: 37 })",
+                                         "f", o);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(o.models[0].limits.weight, 2.5);
+  EXPECT_EQ(o.models[0].limits.max_queued_rows, 30);
+  EXPECT_EQ(o.models[1].limits.weight, 1);
+  EXPECT_EQ(o.models[1].limits.max_queued_rows, INT64_MAX);
+  EXPECT_EQ(o.max_queued_work, milliseconds(31));
+  EXPECT_EQ(o.tile, std::chrono::microseconds(320));
+  EXPECT_EQ(o.max_batch_rows, 33);
+  EXPECT_EQ(o.max_batch_requests, 34);
+  EXPECT_EQ(o.codel_target, milliseconds(0));
+  EXPECT_EQ(o.codel_interval, milliseconds(36));
+  EXPECT_EQ(o.client_key, "x-client");
+  EXPECT_EQ(o.client_max_rows, 37);
+}
+
+TEST(Config, ErrorsOfSchedulingAndQuotasSayWhere) {
+  EXPECT_EQ(ConfigError("models { name: \"a\" weight: 0 }"),
+            "f.textproto:1:20: weight: 0, want 0.01..100");
+  EXPECT_EQ(ConfigError("models { name: \"a\" weight: nan }"),
+            "f.textproto:1:20: weight: nan, want 0.01..100");
+  EXPECT_EQ(ConfigError("scheduling { tile_us: 5 }"),
+            "f.textproto:1:14: tile_us: 5, want 100..1000000");
+  EXPECT_THAT(ConfigError("client_quota { metadata_key: \"X-Client\" max_rows: 1 }"),
+              HasSubstr("f.textproto:1:16: metadata_key: \"X-Client\", want lower case"));
+  EXPECT_THAT(ConfigError("client_quota { metadata_key: \"key-bin\" max_rows: 1 }"),
+              HasSubstr("metadata_key: \"key-bin\""));
+  EXPECT_THAT(ConfigError("client_quota { metadata_key: \"key\" }"),
+              HasSubstr("max_rows: missing, want 1..1000000000"));
+}
+
 TEST(Config, ErrorsSayWhere) {
   EXPECT_EQ(ConfigError("grpc_port: 1\n  grpc_prot: 2\n"),
             "f.textproto:2:12: Message type \"ulfd.config.v1.ServerConfig\" has no field named "
@@ -309,6 +350,13 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.max_message_bytes, d.max_message_bytes);
   EXPECT_EQ(o.max_queued_requests, d.max_queued_requests);
   EXPECT_EQ(o.max_queued_rows, d.max_queued_rows);
+  EXPECT_EQ(o.max_queued_work, d.max_queued_work);
+  EXPECT_EQ(o.tile, d.tile);
+  EXPECT_EQ(o.max_batch_rows, d.max_batch_rows);
+  EXPECT_EQ(o.max_batch_requests, d.max_batch_requests);
+  EXPECT_EQ(o.codel_target, d.codel_target);
+  EXPECT_EQ(o.codel_interval, d.codel_interval);
+  EXPECT_EQ(o.client_max_rows, d.client_max_rows);
   EXPECT_EQ(o.max_connection_age, d.max_connection_age);
   EXPECT_EQ(o.max_connection_age_grace, d.max_connection_age_grace);
   EXPECT_EQ(o.keepalive_time, d.keepalive_time);

@@ -283,8 +283,14 @@ TEST_F(RequestDecoderTest, RequestIdIsBounded) {
 }
 
 TEST_F(RequestDecoderTest, CountAdsIsTheNumberOfAds) {
-  EXPECT_EQ(CountAds(Good()), 3);
-  EXPECT_EQ(CountAds(PredictRequest()), 1);
+  EXPECT_EQ(CountAds(Good(), *model_), 3);
+  EXPECT_EQ(CountAds(PredictRequest(), *model_), 1);
+  // Where nothing but a dense feature of known width tells.
+  PredictRequest dense;
+  auto& price = *dense.add_ad_features();
+  price.set_name("price");
+  for (float p : {1.f, 2.f, 3.f, 4.f}) price.mutable_dense()->add_floats(p);
+  EXPECT_EQ(CountAds(dense, *model_), 4);
 }
 
 TEST(ModelSpec, Choice) {

@@ -5,9 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <latch>
 #include <memory>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/tensor/onednn.h"
@@ -19,54 +24,96 @@ namespace {
 using std::chrono::milliseconds;
 
 // Records what happened to it; can be made to hold its worker until it is let go.
-class TestTask final : public Task {
+class TestJob final : public Job {
  public:
-  explicit TestTask(int64_t rows = 1, TimePoint deadline = TimePoint::max())
-      : rows_(rows), deadline_(deadline) {}
+  TestJob(std::shared_ptr<Lane> lane, int64_t rows, TimePoint deadline = TimePoint::max())
+      : lane_(std::move(lane)), rows_(rows), deadline_(deadline) {}
 
+  const std::shared_ptr<Lane>& lane() const override { return lane_; }
   int64_t rows() const override { return rows_; }
   TimePoint deadline() const override { return deadline_; }
+  bool divisible() const override { return divide; }
   bool cancelled() const override { return cancel.load(); }
-  void Run(Worker& worker) override {
-    one_thread = engine::UsesOneThread();
-    worker_index = worker.index;
+  void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override {
+    for (Job* job : jobs) static_cast<TestJob*>(job)->Compute(worker, jobs.size());
+  }
+  bool Begin(Worker&) override {
     started.count_down();
     if (hold) hold->wait();
+    begun = true;
+    return true;
+  }
+  void RunRows(Worker&, int64_t begin, int64_t end) override {
     if (clock != nullptr) clock->Advance(milliseconds(7));
+    computed += end - begin;
+    if (cancel_after_first) cancel.store(true);
+    for (int64_t row = begin; row < end; ++row) ++times[row];
+  }
+  void End(Worker&) override {
     ++runs;
     ended.count_down();
   }
   void Drop(const absl::Status& why) override {
     dropped = why;
-    started.count_down();
+    if (!begun) started.count_down();
     ended.count_down();
   }
 
   std::atomic<bool> cancel{false};
-  std::unique_ptr<std::latch> hold;  // Run waits for it.
-  FakeClock* clock = nullptr;        // Run takes 7 ms of it.
+  bool divide = false;
+  bool cancel_after_first = false;   // The caller leaves while the first rows are computed.
+  std::unique_ptr<std::latch> hold;  // Computing waits for it.
+  FakeClock* clock = nullptr;        // Computing takes 7 ms of it.
   std::latch started{1}, ended{1};
   int runs = 0;
+  bool begun = false;
+  size_t together = 0;               // Jobs in its batch.
+  std::atomic<int64_t> computed{0};  // Rows.
+  std::array<std::atomic<int>, 2000> times{};
   int worker_index = -1;
   bool one_thread = false;
   absl::Status dropped;
 
  private:
+  void Compute(Worker& worker, size_t jobs) {
+    one_thread = engine::UsesOneThread();
+    worker_index = worker.index;
+    together = jobs;
+    started.count_down();
+    if (hold) hold->wait();
+    if (clock != nullptr) clock->Advance(milliseconds(7));
+    ++runs;
+    computed += rows_;
+    ended.count_down();
+  }
+
+  const std::shared_ptr<Lane> lane_;
   const int64_t rows_;
   const TimePoint deadline_;
 };
+
+// A lane whose rows cost 10 us, or nothing at all.
+std::shared_ptr<Lane> MakeLane(double row_ns = 10e3) {
+  return std::make_shared<Lane>("din", Lane::Limits{}, CostModel::Parts{.row_ns = row_ns});
+}
 
 class WorkerPoolTest : public testing::Test {
  protected:
   std::unique_ptr<WorkerPool> MakePool(int workers, int64_t requests = 100, int64_t rows = 1000) {
     auto pool = WorkerPool::Create(
-        {.workers = workers, .max_queued_requests = requests, .max_queued_rows = rows}, clock_);
+        {.queue = {.workers = workers, .max_queued_requests = requests, .max_queued_rows = rows},
+         .on_batch = [this](int, int64_t jobs,
+                            int64_t) { largest_batch_ = std::max(jobs, +largest_batch_); }},
+        clock_);
     EXPECT_TRUE(pool.ok()) << pool.status();
     return *std::move(pool);
   }
-  // A task that keeps a worker busy until `Release`.
-  TestTask& Occupy(WorkerPool& pool) {
-    auto& task = *blockers_.emplace_back(std::make_unique<TestTask>());
+  std::unique_ptr<TestJob> Make(int64_t rows = 1, TimePoint deadline = TimePoint::max()) {
+    return std::make_unique<TestJob>(lane_, rows, deadline);
+  }
+  // A job that keeps a worker busy until `Release`.
+  TestJob& Occupy(WorkerPool& pool) {
+    auto& task = *blockers_.emplace_back(Make());
     task.hold = std::make_unique<std::latch>(1);
     EXPECT_TRUE(pool.Submit(&task).ok());
     task.started.wait();
@@ -74,12 +121,14 @@ class WorkerPoolTest : public testing::Test {
   }
 
   FakeClock clock_;
-  std::vector<std::unique_ptr<TestTask>> blockers_;
+  const std::shared_ptr<Lane> lane_ = MakeLane();
+  std::atomic<int64_t> largest_batch_{0};
+  std::vector<std::unique_ptr<TestJob>> blockers_;
 };
 
 TEST_F(WorkerPoolTest, RunsEveryTaskOnceOnAWorkerWithOneOpenMpThread) {
-  std::vector<std::unique_ptr<TestTask>> tasks;
-  for (int i = 0; i < 100; ++i) tasks.push_back(std::make_unique<TestTask>(3));
+  std::vector<std::unique_ptr<TestJob>> tasks;
+  for (int i = 0; i < 100; ++i) tasks.push_back(Make(3));
   auto pool = MakePool(3);
   for (auto& task : tasks) ASSERT_TRUE(pool->Submit(task.get()).ok());
   pool->Drain();
@@ -97,11 +146,13 @@ TEST_F(WorkerPoolTest, RunsEveryTaskOnceOnAWorkerWithOneOpenMpThread) {
 
 TEST_F(WorkerPoolTest, RefusesRequestsBeyondTheLimitAndSaysWhy) {
   auto pool = MakePool(1, /*requests=*/2);
-  TestTask& blocker = Occupy(*pool);
-  TestTask a, b, c;
+  TestJob& blocker = Occupy(*pool);
+  TestJob a(lane_, 1);
+  TestJob b(lane_, 1);
+  TestJob c(lane_, 1);
   ASSERT_TRUE(pool->Submit(&a).ok());
   ASSERT_TRUE(pool->Submit(&b).ok());
-  EXPECT_EQ(pool->Submit(&c), absl::ResourceExhaustedError("queue_full: 2 requests wait, limit 2"));
+  EXPECT_EQ(pool->Submit(&c).message(), "queue_full: 2 requests wait, limit 2");
   EXPECT_EQ(pool->Stats().queued_requests, 2);
   blocker.hold->count_down();
   pool->Drain();
@@ -111,11 +162,13 @@ TEST_F(WorkerPoolTest, RefusesRequestsBeyondTheLimitAndSaysWhy) {
 
 TEST_F(WorkerPoolTest, RefusesRowsBeyondTheLimitAndSaysWhy) {
   auto pool = MakePool(1, 100, /*rows=*/500);
-  TestTask& blocker = Occupy(*pool);
-  TestTask a(400), b(101), c(100);
+  TestJob& blocker = Occupy(*pool);
+  TestJob a(lane_, 400);
+  TestJob b(lane_, 101);
+  TestJob c(lane_, 100);
   ASSERT_TRUE(pool->Submit(&a).ok());
-  EXPECT_EQ(pool->Submit(&b), absl::ResourceExhaustedError(
-                                  "queue_full: 400 ads wait and this request has 101, limit 500"));
+  EXPECT_EQ(pool->Submit(&b).message(),
+            "queue_full: 400 ads wait and this request has 101, limit 500");
   ASSERT_TRUE(pool->Submit(&c).ok());
   EXPECT_EQ(pool->Stats().queued_rows, 500);
   blocker.hold->count_down();
@@ -123,19 +176,11 @@ TEST_F(WorkerPoolTest, RefusesRowsBeyondTheLimitAndSaysWhy) {
   EXPECT_EQ(pool->Stats().queued_rows, 0);
 }
 
-TEST_F(WorkerPoolTest, AnIdleWorkerTakesATaskWhateverTheLimit) {
-  TestTask large(1000);  // Outlives the pool: its worker may still be leaving Run.
-  auto pool = MakePool(2, 1, /*rows=*/10);
-  Occupy(*pool);
-  ASSERT_TRUE(pool->Submit(&large).ok());
-  large.ended.wait();
-  blockers_[0]->hold->count_down();
-}
-
 TEST_F(WorkerPoolTest, DoesNotComputeWhatExpiredInTheQueue) {
   auto pool = MakePool(1);
-  TestTask& blocker = Occupy(*pool);
-  TestTask late(1, clock_.Now() + milliseconds(10)), on_time(1, clock_.Now() + milliseconds(30));
+  TestJob& blocker = Occupy(*pool);
+  TestJob late(lane_, 1, clock_.Now() + milliseconds(10));
+  TestJob on_time(lane_, 1, clock_.Now() + milliseconds(30));
   ASSERT_TRUE(pool->Submit(&late).ok());
   ASSERT_TRUE(pool->Submit(&on_time).ok());
   clock_.Advance(milliseconds(20));
@@ -150,8 +195,8 @@ TEST_F(WorkerPoolTest, DoesNotComputeWhatExpiredInTheQueue) {
 
 TEST_F(WorkerPoolTest, DoesNotComputeWhatWasCancelledInTheQueue) {
   auto pool = MakePool(1);
-  TestTask& blocker = Occupy(*pool);
-  TestTask task;
+  TestJob& blocker = Occupy(*pool);
+  TestJob task(lane_, 1);
   ASSERT_TRUE(pool->Submit(&task).ok());
   task.cancel.store(true);
   blocker.hold->count_down();
@@ -163,36 +208,37 @@ TEST_F(WorkerPoolTest, DoesNotComputeWhatWasCancelledInTheQueue) {
 
 TEST_F(WorkerPoolTest, RefusesWhatIsTooLateOnArrival) {
   auto pool = MakePool(1);
-  TestTask expired(1, clock_.Now());
+  TestJob expired(lane_, 1, clock_.Now());
   EXPECT_EQ(pool->Submit(&expired),
             absl::DeadlineExceededError("the deadline had passed when the call arrived"));
-  TestTask cancelled;
+  TestJob cancelled(lane_, 1);
   cancelled.cancel.store(true);
   EXPECT_EQ(pool->Submit(&cancelled), absl::CancelledError("the caller went away"));
 }
 
 TEST_F(WorkerPoolTest, DrainFinishesWhatWaitsAndRefusesWhatComes) {
   auto pool = MakePool(1);
-  TestTask& blocker = Occupy(*pool);
-  TestTask waiting;
+  TestJob& blocker = Occupy(*pool);
+  TestJob waiting(lane_, 1);
   ASSERT_TRUE(pool->Submit(&waiting).ok());
   std::thread drainer([&] { pool->Drain(); });
   // Drain begins at some time: until then tasks are taken.
-  std::vector<std::unique_ptr<TestTask>> late;
+  std::vector<std::unique_ptr<TestJob>> late;
   absl::Status refused;
   do {
-    refused = pool->Submit(late.emplace_back(std::make_unique<TestTask>()).get());
+    refused = pool->Submit(late.emplace_back(Make()).get());
     std::this_thread::yield();
   } while (refused.ok() && late.size() < 90);
   blocker.hold->count_down();
   drainer.join();
   EXPECT_EQ(waiting.runs, 1);
-  TestTask after;
+  TestJob after(lane_, 1);
   EXPECT_EQ(pool->Submit(&after), absl::UnavailableError("draining: the server is shutting down"));
 }
 
 TEST_F(WorkerPoolTest, TheDestructorFinishesWhatWaits) {
-  TestTask first, second;
+  TestJob first(lane_, 1);
+  TestJob second(lane_, 1);
   auto pool = MakePool(1);
   ASSERT_TRUE(pool->Submit(&first).ok());
   ASSERT_TRUE(pool->Submit(&second).ok());
@@ -202,7 +248,7 @@ TEST_F(WorkerPoolTest, TheDestructorFinishesWhatWaits) {
 
 TEST_F(WorkerPoolTest, CountsBusyTime) {
   auto pool = MakePool(1);
-  TestTask task;
+  TestJob task(lane_, 1);
   task.clock = &clock_;
   ASSERT_TRUE(pool->Submit(&task).ok());
   pool->Drain();
@@ -211,14 +257,14 @@ TEST_F(WorkerPoolTest, CountsBusyTime) {
 
 TEST_F(WorkerPoolTest, ManyProducersLoseNothing) {
   constexpr int kProducers = 4, kTasks = 500;
-  std::vector<std::unique_ptr<TestTask>> tasks;
-  for (int i = 0; i < kProducers * kTasks; ++i) tasks.push_back(std::make_unique<TestTask>());
+  std::vector<std::unique_ptr<TestJob>> tasks;
+  for (int i = 0; i < kProducers * kTasks; ++i) tasks.push_back(Make());
   auto pool = MakePool(4, kProducers * kTasks, kProducers * kTasks);
   std::vector<std::thread> producers;
   for (int p = 0; p < kProducers; ++p) {
     producers.emplace_back([&, p] {
       for (int i = 0; i < kTasks; ++i) {
-        TestTask& task = *tasks[p * kTasks + i];
+        TestJob& task = *tasks[p * kTasks + i];
         task.cancel.store(i % 5 == 0);
         const absl::Status status = pool->Submit(&task);
         EXPECT_EQ(status.ok(), i % 5 != 0) << status;
@@ -232,12 +278,67 @@ TEST_F(WorkerPoolTest, ManyProducersLoseNothing) {
   EXPECT_EQ(runs, kProducers * kTasks * 4 / 5);
 }
 
+TEST_F(WorkerPoolTest, ComputesEveryRowOfALargeJobOnce) {
+  for (const int workers : {1, 4}) {
+    TestJob job(lane_, 2000);
+    job.divide = true;
+    auto pool = MakePool(workers, 100, 2000);
+    ASSERT_TRUE(pool->Submit(&job).ok());
+    pool->Drain();
+    EXPECT_EQ(job.runs, 1);
+    EXPECT_EQ(job.computed, 2000);
+    for (const std::atomic<int>& times : job.times) ASSERT_EQ(times, 1);
+    EXPECT_GE(pool->Stats().batches, 10);
+    EXPECT_EQ(pool->Stats().rows, 2000);
+  }
+}
+
+TEST_F(WorkerPoolTest, ComputesNoMoreRowsOnceTheCallerLeft) {
+  TestJob job(lane_, 2000);
+  job.divide = job.cancel_after_first = true;
+  auto pool = MakePool(1, 100, 2000);
+  ASSERT_TRUE(pool->Submit(&job).ok());
+  pool->Drain();
+  EXPECT_EQ(job.runs, 0);
+  EXPECT_EQ(job.dropped, absl::CancelledError("the caller went away"));
+  EXPECT_LE(job.computed, 100);  // One tile.
+  EXPECT_EQ(pool->Stats().rows, job.computed);
+}
+
+TEST_F(WorkerPoolTest, ComputesNoMoreRowsOnceTheDeadlinePassed) {
+  TestJob job(lane_, 2000, clock_.Now() + milliseconds(21));
+  job.divide = true;
+  job.clock = &clock_;  // 7 ms per tile.
+  auto pool = MakePool(1, 100, 2000);
+  ASSERT_TRUE(pool->Submit(&job).ok());
+  pool->Drain();
+  EXPECT_EQ(job.dropped,
+            absl::DeadlineExceededError("the deadline passed while the request was computed"));
+  EXPECT_LE(job.computed, 300);
+  EXPECT_GE(job.computed, 200);
+  EXPECT_EQ(pool->Stats().expired, 1);
+}
+
+TEST_F(WorkerPoolTest, MergesWhatWaits) {
+  auto pool = MakePool(1);
+  TestJob& blocker = Occupy(*pool);
+  std::vector<std::unique_ptr<TestJob>> jobs;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_TRUE(pool->Submit(jobs.emplace_back(Make(10)).get()).ok());
+  }
+  blocker.hold->count_down();
+  pool->Drain();
+  for (const auto& job : jobs) EXPECT_EQ(job->together, 8u);
+  EXPECT_EQ(largest_batch_, 8);
+}
+
 TEST(WorkerPoolOptions, AreChecked) {
   const FakeClock clock;
-  const auto pool = WorkerPool::Create({.workers = 0}, clock);
-  EXPECT_EQ(pool.status(),
-            absl::InvalidArgumentError("worker pool: workers 0, max_queued_requests 1000, "
-                                       "max_queued_rows 200000, want at least 1 of each"));
+  const auto pool = WorkerPool::Create({.queue = {.workers = 0}}, clock);
+  EXPECT_EQ(pool.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(pool.status().message()),
+              ::testing::HasSubstr("worker pool: workers 0, max_queued_requests 1000, "
+                                   "max_queued_rows 200000"));
 }
 
 }  // namespace

@@ -1,0 +1,423 @@
+// JobQueue: which piece of work comes next.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/job_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "engine/status_macros.h"
+#include "server/scheduler/refusal.h"
+
+namespace ulfd::server {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// How many times its own cost a job may wait before jobs that came later stop passing it.
+constexpr int64_t kStretch = 8;
+// What is cut has at least so many rows per piece: below, a GEMM runs at a fraction of its speed.
+constexpr int64_t kMinTileRows = 16;
+constexpr int64_t kTileMultiple = 16;
+// Jobs in a row that do not fit into a batch before the search for more ends.
+constexpr int kMisfits = 16;
+
+std::string Ms(nanoseconds time) {
+  return absl::StrFormat("%.1f ms", static_cast<double>(time.count()) / 1e6);
+}
+
+}  // namespace
+
+struct JobQueue::Entry {
+  Job* job = nullptr;
+  std::shared_ptr<Lane> lane;  // The job may be gone before the entry is.
+  int priority = 0;
+  TimePoint arrival, key;
+  uint64_t sequence = 0;
+  nanoseconds cost{0};  // Predicted, of what nobody has started yet.
+  nanoseconds once{0};  // The part of the cost that does not grow with the rows.
+  int64_t rows = 0;
+  int64_t next_row = 0;
+  int running = 0;        // Workers that compute a piece of it now.
+  bool begun = false;     // A worker has taken it.
+  bool ready = false;     // Begin is over.
+  bool ordered = false;   // Is in the lane's set.
+  absl::Status given_up;  // Not OK: ends as soon as nobody computes it.
+};
+
+bool JobQueue::ByKey::operator()(const Entry* a, const Entry* b) const {
+  return a->key != b->key ? a->key < b->key : a->sequence < b->sequence;
+}
+
+bool JobQueue::ByAge::operator()(const Entry* a, const Entry* b) const {
+  return a->sequence < b->sequence;
+}
+
+JobQueue::JobQueue(const JobQueueOptions& options)
+    : options_(options), overload_(options.codel_target, options.codel_interval) {}
+
+JobQueue::~JobQueue() {
+  for (auto& [lane, queue] : lanes_) {
+    for (Ordered& ordered : queue.waiting) {
+      for (Entry* entry : ordered) delete entry;
+    }
+  }
+}
+
+bool JobQueue::HasWork() const {
+  for (const auto& [lane, queue] : lanes_) {
+    for (const Ordered& ordered : queue.waiting) {
+      if (!ordered.empty()) return true;
+    }
+  }
+  return false;
+}
+
+milliseconds JobQueue::RetryAfter(nanoseconds work) const {
+  return milliseconds(1) + std::chrono::duration_cast<milliseconds>(work / options_.workers);
+}
+
+absl::Status JobQueue::CheckLimits(const Job& job, const Entry& entry) const {
+  const nanoseconds wait = pending() / options_.workers;
+  const milliseconds retry = RetryAfter(pending());
+  if (queued_requests_ + 1 > options_.max_queued_requests) {
+    return Refuse(
+        ShedReason::kQueueFull,
+        absl::StrCat(queued_requests_, " requests wait, limit ", options_.max_queued_requests),
+        retry);
+  }
+  if (queued_rows_ + job.rows() > options_.max_queued_rows) {
+    return Refuse(ShedReason::kQueueFull,
+                  absl::StrCat(queued_rows_, " ads wait and this request has ", job.rows(),
+                               ", limit ", options_.max_queued_rows),
+                  retry);
+  }
+  // One job alone may be larger than the limit: it would never be served otherwise.
+  if (wait.count() > 0 && wait + entry.cost / options_.workers > options_.max_queued_work) {
+    return Refuse(ShedReason::kQueueFull,
+                  absl::StrCat(Ms(wait), " of work wait and this request needs ", Ms(entry.cost),
+                               ", limit ", Ms(options_.max_queued_work)),
+                  retry);
+  }
+  const Lane& lane = *entry.lane;
+  if (lane.queued_rows_ > 0 && lane.queued_rows_ + job.rows() > lane.limits().max_queued_rows) {
+    return Refuse(ShedReason::kQuota,
+                  absl::StrCat(lane.queued_rows_, " ads wait for model \"", lane.name(),
+                               "\" and this request has ", job.rows(), ", its limit is ",
+                               lane.limits().max_queued_rows),
+                  retry);
+  }
+  return absl::OkStatus();
+}
+
+nanoseconds JobQueue::Ahead(const Entry& entry) const {
+  nanoseconds ahead = running_work_;
+  for (const auto& [lane, queue] : lanes_) {
+    for (int p = 0; p <= entry.priority; ++p) {
+      for (const Entry* other : queue.waiting[p]) {
+        if (p == entry.priority && other->key > entry.key) break;
+        ahead += other->cost;
+      }
+    }
+  }
+  return ahead;
+}
+
+bool JobQueue::Large(const Entry& entry) const {
+  return entry.job->divisible() && entry.rows >= 2 * kMinTileRows &&
+         entry.cost > options_.tile + options_.tile / 2;
+}
+
+nanoseconds JobQueue::Alone(const Entry& entry) const {
+  if (!Large(entry)) return entry.cost;
+  return std::max(entry.cost / options_.workers, std::min(entry.cost, entry.once + options_.tile));
+}
+
+absl::Status JobQueue::CheckDeadline(const Job& job, const Entry& entry, TimePoint now) const {
+  if (job.deadline() == TimePoint::max()) return absl::OkStatus();
+  const nanoseconds left = job.deadline() - now;
+  const nanoseconds alone = Alone(entry);
+  // In time even behind everything that is there.
+  if (pending() / options_.workers + alone <= left) return absl::OkStatus();
+  const nanoseconds wait = Ahead(entry) / options_.workers;
+  if (wait + alone <= left) return absl::OkStatus();
+  // Only runs put a wrong prediction right: of each lane one job is tried at any time, if nothing
+  // but its own prediction is against it.
+  if (wait <= left && entry.lane->jobs_ == 0) return absl::OkStatus();
+  return Refuse(ShedReason::kDeadline,
+                absl::StrCat("a wait of ", Ms(wait), " and ", Ms(alone),
+                             " to compute are expected, the deadline leaves ", Ms(left)),
+                RetryAfter(wait * options_.workers));
+}
+
+absl::Status JobQueue::Admit(Job* job, TimePoint now) {
+  if (job->cancelled()) return absl::CancelledError("the caller went away");
+  if (job->deadline() <= now) {
+    return absl::DeadlineExceededError("the deadline had passed when the call arrived");
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->job = job;
+  entry->lane = job->lane();
+  entry->priority = static_cast<int>(job->priority());
+  entry->arrival = now;
+  entry->sequence = next_sequence_++;
+  entry->rows = job->rows();
+  const CostModel::Parts parts = entry->lane->cost().parts();
+  entry->cost = parts.Of(1, entry->rows);
+  entry->once = parts.Of(1, 0);
+  entry->key = now + kStretch * entry->cost;
+  if (job->deadline() != TimePoint::max()) {
+    entry->key = std::min(entry->key, job->deadline() - entry->cost);
+  }
+  RETURN_IF_ERROR(CheckLimits(*job, *entry));
+  RETURN_IF_ERROR(CheckDeadline(*job, *entry, now));
+
+  Lane& lane = *entry->lane;
+  // A lane that was idle does not claim the time that it did not use.
+  if (lane.jobs_ == 0) {
+    lane.virtual_time_ns_ = std::max(lane.virtual_time_ns_, virtual_time_ns_);
+  }
+  ++lane.jobs_;
+  lane.queued_rows_ += entry->rows;
+  ++entries_;
+  ++queued_requests_;
+  queued_rows_ += entry->rows;
+  waiting_work_ += entry->cost;
+  unstarted_.insert(entry.get());
+  Insert(entry.release());
+  return absl::OkStatus();
+}
+
+void JobQueue::Insert(Entry* entry) {
+  lanes_[entry->lane.get()].waiting[entry->priority].insert(entry);
+  entry->ordered = true;
+}
+
+void JobQueue::Erase(Entry* entry) {
+  if (!entry->ordered) return;
+  lanes_[entry->lane.get()].waiting[entry->priority].erase(entry);
+  entry->ordered = false;
+}
+
+void JobQueue::Unqueue(Entry* entry) {
+  if (entry->begun) return;
+  entry->begun = true;
+  unstarted_.erase(entry);
+  --queued_requests_;
+  queued_rows_ -= entry->rows;
+  entry->lane->queued_rows_ -= entry->rows;
+}
+
+void JobQueue::Forget(Entry* entry) {
+  Unqueue(entry);
+  Erase(entry);
+  waiting_work_ -= entry->cost;
+  if (--entry->lane->jobs_ == 0) lanes_.erase(entry->lane.get());
+  --entries_;
+  delete entry;
+}
+
+void JobQueue::HandOut(Entry* entry, nanoseconds part) {
+  entry->cost -= part;
+  waiting_work_ -= part;
+  running_work_ += part;
+  Charge(*entry->lane, part);
+}
+
+void JobQueue::Charge(Lane& lane, nanoseconds work) {
+  virtual_time_ns_ = lane.virtual_time_ns_;
+  lane.virtual_time_ns_ += static_cast<double>(work.count()) / lane.limits().weight;
+}
+
+JobQueue::Entry* JobQueue::Pick(Lane*& lane) {
+  for (int p = 0; p < kPriorities; ++p) {
+    LaneQueue* best = nullptr;
+    for (auto& [candidate, queue] : lanes_) {
+      if (queue.waiting[p].empty()) continue;
+      if (best != nullptr && (candidate->virtual_time_ns_ > lane->virtual_time_ns_ ||
+                              (candidate->virtual_time_ns_ == lane->virtual_time_ns_ &&
+                               candidate->name() > lane->name()))) {
+        continue;
+      }
+      best = &queue;
+      lane = candidate;
+    }
+    if (best == nullptr) continue;
+    const Ordered& ordered = best->waiting[p];
+    if (!overload_.overloaded()) return *ordered.begin();
+    // Overload: what is begun gets finished, then the newest has the best chance to be in time.
+    Entry* newest = nullptr;
+    for (Entry* entry : ordered) {
+      if (entry->ready) return entry;
+      if (newest == nullptr || entry->sequence > newest->sequence) newest = entry;
+    }
+    return newest;
+  }
+  return nullptr;
+}
+
+absl::Status JobQueue::StillWanted(const Entry& entry, TimePoint now) const {
+  const Job& job = *entry.job;
+  if (job.cancelled()) return absl::CancelledError("the caller went away");
+  if (job.deadline() <= now) {
+    return absl::DeadlineExceededError(
+        entry.begun ? "the deadline passed while the request was computed"
+                    : "the deadline passed while the request waited for a worker");
+  }
+  return absl::OkStatus();
+}
+
+void JobQueue::Shed(TimePoint now, std::vector<Dropped>& dropped) {
+  if (unstarted_.empty()) {
+    overload_.Observe(nanoseconds(0), nanoseconds(0), now);
+    return;
+  }
+  const auto waited = [now](const Entry& entry) { return now - entry.arrival; };
+  // What was predicted on arrival may have been put right since.
+  const auto takes = [](const Entry& entry) { return entry.lane->cost().Predict(1, entry.rows); };
+  overload_.Observe(waited(**unstarted_.begin()), takes(**unstarted_.begin()), now);
+  while (!unstarted_.empty()) {
+    Entry* oldest = *unstarted_.begin();
+    if (!overload_.TooOld(waited(*oldest), takes(*oldest))) return;
+    dropped.push_back({oldest->job, Refuse(ShedReason::kCodel,
+                                           absl::StrCat("waited ", Ms(waited(*oldest)),
+                                                        " in a queue that does not empty"),
+                                           RetryAfter(pending()))});
+    Forget(oldest);
+  }
+}
+
+JobQueue::Work JobQueue::Take(TimePoint now, int idle, std::vector<Dropped>& dropped) {
+  Shed(now, dropped);
+  Lane* lane = nullptr;
+  while (Entry* entry = Pick(lane)) {
+    absl::Status wanted = StillWanted(*entry, now);
+    if (!wanted.ok()) {
+      if (entry->running > 0) {
+        entry->given_up = std::move(wanted);
+        Erase(entry);
+      } else {
+        dropped.push_back({entry->job, std::move(wanted)});
+        Forget(entry);
+      }
+      continue;
+    }
+    if (entry->ready) return TakeRows(entry);
+    return Large(*entry) ? TakeBegin(entry) : TakeTogether(entry, now, idle, dropped);
+  }
+  return {};
+}
+
+void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint now,
+                         std::vector<Dropped>& dropped) {
+  const Entry* first = batch.front();
+  const CostModel::Parts parts = first->lane->cost().parts();
+  // Everybody in a batch waits for its end: it pays as far as they would wait for each other anyway.
+  const nanoseconds most =
+      std::min(options_.tile, std::max(2 * first->cost, waiting_work_ / options_.workers)) +
+      nanoseconds(options_.max_batch_requests);  // Each cost is rounded down.
+  std::vector<Entry*> unwanted;
+  int misfits = 0;
+  for (Entry* entry : lanes_[first->lane.get()].waiting[first->priority]) {
+    if (static_cast<int>(batch.size()) >= options_.max_batch_requests || misfits >= kMisfits) break;
+    if (entry == first || entry->begun) continue;
+    const int64_t users = static_cast<int64_t>(batch.size()) + 1;
+    if (rows + entry->rows > options_.max_batch_rows ||
+        parts.Of(users, rows + entry->rows) > most) {
+      ++misfits;
+      continue;
+    }
+    absl::Status wanted = StillWanted(*entry, now);
+    if (!wanted.ok()) {
+      dropped.push_back({entry->job, std::move(wanted)});
+      unwanted.push_back(entry);
+      continue;
+    }
+    batch.push_back(entry);
+    rows += entry->rows;
+  }
+  for (Entry* entry : unwanted) Forget(entry);
+}
+
+JobQueue::Work JobQueue::TakeTogether(Entry* first, TimePoint now, int idle,
+                                      std::vector<Dropped>& dropped) {
+  std::vector<Entry*> batch = {first};
+  int64_t rows = first->rows;
+  // Others are left to workers that are idle: alone they are done sooner.
+  if (idle == 0 && options_.max_batch_requests > 1 && first->lane->merges()) {
+    FillBatch(batch, rows, now, dropped);
+  }
+  Work work{.kind = Work::Kind::kTogether, .entry = first, .end = rows};
+  for (Entry* entry : batch) {
+    work.jobs.push_back(entry->job);
+    work.predicted += entry->cost;
+    HandOut(entry, entry->cost);
+    Unqueue(entry);
+    Erase(entry);
+    if (entry != first) Forget(entry);  // The first stands for all until the batch is done.
+  }
+  ++first->running;
+  return work;
+}
+
+JobQueue::Work JobQueue::TakeBegin(Entry* entry) {
+  Work work{.kind = Work::Kind::kBegin, .jobs = {entry->job}, .entry = entry};
+  work.predicted = std::min(entry->once, entry->cost);
+  HandOut(entry, work.predicted);
+  Unqueue(entry);
+  Erase(entry);
+  ++entry->running;
+  return work;
+}
+
+JobQueue::Work JobQueue::TakeRows(Entry* entry) {
+  const int64_t left = entry->rows - entry->next_row;
+  const int64_t row_ns = std::max<int64_t>(1, entry->cost.count() / left);
+  int64_t rows = options_.tile.count() / row_ns;
+  rows = std::max(kMinTileRows, rows / kTileMultiple * kTileMultiple);
+  // Two equal pieces rather than a full one and a crumb.
+  if (left > rows && left < 2 * rows) {
+    rows = std::max(kMinTileRows, (left / 2 + kTileMultiple - 1) / kTileMultiple * kTileMultiple);
+  }
+  rows = std::min(rows, left);
+  Work work{.kind = Work::Kind::kRows, .jobs = {entry->job}, .entry = entry};
+  work.begin = entry->next_row;
+  work.end = entry->next_row + rows;
+  work.predicted = rows == left ? entry->cost : std::min(entry->cost, nanoseconds(row_ns * rows));
+  HandOut(entry, work.predicted);
+  entry->next_row = work.end;
+  ++entry->running;
+  if (entry->next_row == entry->rows) Erase(entry);
+  return work;
+}
+
+JobQueue::Work JobQueue::Done(const Work& work, bool alive, std::vector<Dropped>& dropped) {
+  Entry* entry = work.entry;
+  if (entry == nullptr) return {};
+  --entry->running;
+  running_work_ -= work.predicted;
+  if (work.kind == Work::Kind::kTogether || !alive) {
+    Forget(entry);
+    return {};
+  }
+  if (work.kind == Work::Kind::kBegin) {
+    entry->ready = true;
+    Insert(entry);
+    return {};
+  }
+  if (entry->running > 0) return {};
+  if (!entry->given_up.ok()) {
+    dropped.push_back({entry->job, entry->given_up});
+    Forget(entry);
+    return {};
+  }
+  if (entry->next_row < entry->rows) return {};
+  Work end{.kind = Work::Kind::kEnd, .jobs = {entry->job}};
+  Forget(entry);
+  return end;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,139 @@
+// JobQueue: which piece of work comes next.  Only decisions: no threads, no locks, no clock of its
+// own, so that tests replay any situation.
+//
+// - Rows are the unit.  What is predicted to take longer than a tile (1 ms) is cut, so that a job of
+//   2000 ads holds a worker no longer than a job of 10.
+// - Order: priority class; then the lane (model generation) that got the least so far by weight;
+//   then the job whose virtual deadline is the earliest: its deadline less what it needs, or its
+//   arrival plus a few times what it needs, whichever comes first.  Under equal deadlines small jobs
+//   thus pass large ones, but none starves.
+// - Small jobs of one lane that already wait are merged when a worker pulls; nothing ever waits for
+//   company while a worker is idle.
+// - A job that cannot make its deadline is refused on arrival; one that expired or whose caller left
+//   is dropped before it costs anything (more).  CoDel is the net below.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCHEDULER_JOB_QUEUE_H_
+#define ULFD_SERVER_SCHEDULER_JOB_QUEUE_H_
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "server/scheduler/job.h"
+#include "server/scheduler/overload.h"
+
+namespace ulfd::server {
+
+struct JobQueueOptions {
+  int workers = 1;
+  int64_t max_queued_requests = 1000;  // Jobs that nobody has started.
+  int64_t max_queued_rows = 200000;    // Their rows together.
+  // Predicted work in hand, divided by the workers: how long a newcomer would wait at most.
+  std::chrono::nanoseconds max_queued_work = std::chrono::seconds(10);
+  std::chrono::nanoseconds tile = std::chrono::milliseconds(1);
+  int64_t max_batch_rows = 1024;
+  int max_batch_requests = 64;
+  std::chrono::nanoseconds codel_target = std::chrono::milliseconds(20);
+  std::chrono::nanoseconds codel_interval = std::chrono::milliseconds(200);
+};
+
+class JobQueue {
+ public:
+  // A job in the queue's hands.
+  struct Entry;
+
+  // One piece of work for one worker.
+  struct Work {
+    enum class Kind : uint8_t { kNone, kTogether, kBegin, kRows, kEnd };
+    Kind kind = Kind::kNone;
+    std::vector<Job*> jobs;      // kTogether: all of them; otherwise one.
+    Entry* entry = nullptr;      // All but kEnd.
+    int64_t begin = 0, end = 0;  // kRows: which; kTogether: how many in all.
+    std::chrono::nanoseconds predicted{0};
+  };
+  // A job that ends without being computed.
+  struct Dropped {
+    Job* job;
+    absl::Status why;
+  };
+
+  explicit JobQueue(const JobQueueOptions& options);
+  ~JobQueue();
+
+  // Takes the job, or says why not (see refusal.h): queue_full, deadline; CANCELLED and
+  // DEADLINE_EXCEEDED for what is too late already.
+  absl::Status Admit(Job* job, TimePoint now);
+  // The next piece of work; kNone if there is none now.  Jobs that expired, left or are shed on the
+  // way are appended to `dropped`: the caller drops them.  `idle`: other workers that wait for work.
+  Work Take(TimePoint now, int idle, std::vector<Dropped>& dropped);
+  // The piece is done.  `alive` is what Begin returned (true for other kinds).  Returns what is due
+  // at once on the same worker: kEnd after the last range, kNone otherwise.  A job that was given up
+  // while others computed is appended to `dropped` by the last of them.
+  Work Done(const Work& work, bool alive, std::vector<Dropped>& dropped);
+
+  bool empty() const { return entries_ == 0; }  // Nothing waits and nothing runs.
+  bool HasWork() const;                         // Take would find something.
+  int64_t queued_requests() const { return queued_requests_; }
+  int64_t queued_rows() const { return queued_rows_; }
+  // Predicted work in hand, of one worker.
+  std::chrono::nanoseconds pending() const { return waiting_work_ + running_work_; }
+  bool overloaded() const { return overload_.overloaded(); }
+
+ private:
+  struct ByKey {
+    bool operator()(const Entry* a, const Entry* b) const;
+  };
+  struct ByAge {
+    bool operator()(const Entry* a, const Entry* b) const;
+  };
+  using Ordered = std::set<Entry*, ByKey>;
+  struct LaneQueue {
+    std::array<Ordered, kPriorities> waiting;  // Not started, or started with rows left.
+  };
+
+  absl::Status CheckLimits(const Job& job, const Entry& entry) const;
+  absl::Status CheckDeadline(const Job& job, const Entry& entry, TimePoint now) const;
+  // What is to be done before `entry`, of one worker.
+  std::chrono::nanoseconds Ahead(const Entry& entry) const;
+  // How long `entry` takes if nothing is ahead of it.
+  std::chrono::nanoseconds Alone(const Entry& entry) const;
+  bool Large(const Entry& entry) const;
+  std::chrono::milliseconds RetryAfter(std::chrono::nanoseconds work) const;
+  Entry* Pick(Lane*& lane);
+  // An empty status: go on with it.
+  absl::Status StillWanted(const Entry& entry, TimePoint now) const;
+  // Drops what is too old while the queue stands.
+  void Shed(TimePoint now, std::vector<Dropped>& dropped);
+  Work TakeTogether(Entry* first, TimePoint now, int idle, std::vector<Dropped>& dropped);
+  // Adds what fits to a batch, and to `dropped` what nobody wants any more.
+  void FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint now,
+                 std::vector<Dropped>& dropped);
+  Work TakeBegin(Entry* entry);
+  Work TakeRows(Entry* entry);
+  // The part of the entry's cost that a worker starts now.
+  void HandOut(Entry* entry, std::chrono::nanoseconds part);
+  void Insert(Entry* entry);
+  void Erase(Entry* entry);
+  void Unqueue(Entry* entry);  // It starts, or goes.
+  void Forget(Entry* entry);
+  void Charge(Lane& lane, std::chrono::nanoseconds work);
+
+  const JobQueueOptions options_;
+  absl::flat_hash_map<Lane*, LaneQueue> lanes_;
+  std::set<Entry*, ByAge> unstarted_;  // The oldest first.
+  OverloadDetector overload_;
+  uint64_t next_sequence_ = 0;
+  int64_t entries_ = 0;
+  int64_t queued_requests_ = 0, queued_rows_ = 0;
+  std::chrono::nanoseconds waiting_work_{0}, running_work_{0};  // Predicted, of one worker.
+  double virtual_time_ns_ = 0;                                  // Of the lane that was served last.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCHEDULER_JOB_QUEUE_H_

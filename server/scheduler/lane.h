@@ -1,0 +1,51 @@
+// Lane: a model generation, as the scheduler sees it.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCHEDULER_LANE_H_
+#define ULFD_SERVER_SCHEDULER_LANE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "server/scheduler/cost_model.h"
+
+namespace ulfd::server {
+
+// Owned by the generation and by the queue as long as it has jobs of it.  The members that the
+// queue keeps are guarded by whatever guards the queue; everything else is thread-safe.
+class Lane {
+ public:
+  struct Limits {
+    int64_t max_queued_rows = INT64_MAX;  // Of this generation; on top of the server's limit.
+    double weight = 1;                    // Share of the workers beside other busy lanes; > 0.
+  };
+  // `guess`: what a call costs until runs tell, such as what the generation before had learned.
+  Lane(std::string name, const Limits& limits, const CostModel::Parts& guess = CostModel::kGuess)
+      : name_(std::move(name)), limits_(limits), cost_(guess) {}
+  Lane(const Lane&) = delete;
+  Lane& operator=(const Lane&) = delete;
+
+  const std::string& name() const { return name_; }  // For messages: the model's name.
+  const Limits& limits() const { return limits_; }
+  CostModel& cost() { return cost_; }
+  const CostModel& cost() const { return cost_; }
+
+  // Whether jobs are worth merging: not for models that compute users one by one.
+  bool merges() const { return merges_.load(std::memory_order_relaxed); }
+  void StopMerging() { merges_.store(false, std::memory_order_relaxed); }
+
+ private:
+  friend class JobQueue;
+  const std::string name_;
+  const Limits limits_;
+  CostModel cost_;
+  std::atomic<bool> merges_{true};
+  int64_t queued_rows_ = 0;     // Of jobs that nobody has started.
+  int64_t jobs_ = 0;            // In the queue's hands.
+  double virtual_time_ns_ = 0;  // Work handed out, by weight: the least goes first.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCHEDULER_LANE_H_

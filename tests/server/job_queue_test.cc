@@ -1,0 +1,540 @@
+// JobQueue: what comes next, in situations that are set up by hand; no threads, no sleeping.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scheduler/job_queue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "server/scheduler/refusal.h"
+
+namespace ulfd::server {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using Kind = JobQueue::Work::Kind;
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+constexpr TimePoint kStart{std::chrono::seconds(100)};
+
+class FakeJob final : public Job {
+ public:
+  FakeJob(const std::shared_ptr<Lane>& lane, int64_t rows, TimePoint deadline = TimePoint::max(),
+          Priority priority = Priority::kNormal)
+      : lane_(lane), rows_(rows), deadline_(deadline), priority_(priority) {}
+  const std::shared_ptr<Lane>& lane() const override { return lane_; }
+  int64_t rows() const override { return rows_; }
+  TimePoint deadline() const override { return deadline_; }
+  Priority priority() const override { return priority_; }
+  bool divisible() const override { return divide; }
+  bool cancelled() const override { return cancel; }
+  void RunTogether(Worker&, absl::Span<Job* const>) override {}
+  bool Begin(Worker&) override { return true; }
+  void RunRows(Worker&, int64_t, int64_t) override {}
+  void End(Worker&) override {}
+  void Drop(const absl::Status&) override {}
+
+  bool divide = true;
+  bool cancel = false;
+
+ private:
+  const std::shared_ptr<Lane> lane_;
+  const int64_t rows_;
+  const TimePoint deadline_;
+  const Priority priority_;
+};
+
+// 10 us per row and nothing else.
+std::shared_ptr<Lane> MakeLane(const std::string& name, const Lane::Limits& limits = {}) {
+  auto lane = std::make_shared<Lane>(name, limits);
+  for (int i = 0; i < 400; ++i) {
+    const int64_t rows = 1 + i * 7 % 300, users = 1 + i % 3;
+    lane->cost().Observe(users, rows, nanoseconds(10'000 * rows));
+  }
+  return lane;
+}
+
+class JobQueueTest : public ::testing::Test {
+ protected:
+  FakeJob& Make(const std::shared_ptr<Lane>& lane, int64_t rows,
+                nanoseconds left = nanoseconds::max(), Priority priority = Priority::kNormal) {
+    const TimePoint deadline = left == nanoseconds::max() ? TimePoint::max() : now_ + left;
+    return *jobs_.emplace_back(std::make_unique<FakeJob>(lane, rows, deadline, priority));
+  }
+  FakeJob& Add(JobQueue& queue, const std::shared_ptr<Lane>& lane, int64_t rows,
+               nanoseconds left = nanoseconds::max(), Priority priority = Priority::kNormal) {
+    FakeJob& job = Make(lane, rows, left, priority);
+    const absl::Status status = queue.Admit(&job, now_);
+    EXPECT_TRUE(status.ok()) << status;
+    return job;
+  }
+  JobQueue::Work Take(JobQueue& queue, int idle = 0) { return queue.Take(now_, idle, dropped_); }
+  JobQueue::Work Done(JobQueue& queue, const JobQueue::Work& work, bool alive = true) {
+    return queue.Done(work, alive, dropped_);
+  }
+
+  const std::shared_ptr<Lane> lane_ = MakeLane("din"), other_ = MakeLane("tdm");
+  TimePoint now_ = kStart;
+  std::vector<std::unique_ptr<FakeJob>> jobs_;
+  std::vector<JobQueue::Dropped> dropped_;
+};
+
+TEST_F(JobQueueTest, RunsASmallJobWhole) {
+  JobQueue queue({});
+  FakeJob& job = Add(queue, lane_, 10);
+  EXPECT_EQ(queue.queued_rows(), 10);
+  const JobQueue::Work work = Take(queue);
+  EXPECT_EQ(work.kind, Kind::kTogether);
+  EXPECT_THAT(work.jobs, ElementsAre(&job));
+  EXPECT_EQ(queue.queued_rows(), 0);
+  EXPECT_FALSE(queue.empty());
+  EXPECT_EQ(Take(queue).kind, Kind::kNone);
+  EXPECT_EQ(Done(queue, work).kind, Kind::kNone);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.pending().count(), 0);
+}
+
+TEST_F(JobQueueTest, CutsALargeJobIntoTilesOfAMillisecond) {
+  JobQueue queue({.workers = 2});
+  FakeJob& job = Add(queue, lane_, 2000);
+  const JobQueue::Work begin = Take(queue, 1);
+  ASSERT_EQ(begin.kind, Kind::kBegin);
+  EXPECT_EQ(Take(queue).kind, Kind::kNone);  // Nobody else can help before the user's part is done.
+  EXPECT_EQ(Done(queue, begin).kind, Kind::kNone);
+  std::vector<JobQueue::Work> pieces;
+  for (JobQueue::Work work = Take(queue); work.kind != Kind::kNone; work = Take(queue)) {
+    ASSERT_EQ(work.kind, Kind::kRows);
+    EXPECT_EQ(work.begin, pieces.empty() ? 0 : pieces.back().end);
+    EXPECT_LE(work.predicted, microseconds(1100));
+    EXPECT_GE(work.end - work.begin, 16);
+    pieces.push_back(work);
+  }
+  EXPECT_EQ(pieces.back().end, 2000);
+  EXPECT_GE(pieces.size(), 19u);
+  // They end in any order; the last one ends the job.
+  std::reverse(pieces.begin(), pieces.end());
+  for (size_t i = 0; i + 1 < pieces.size(); ++i) {
+    EXPECT_EQ(Done(queue, pieces[i]).kind, Kind::kNone);
+  }
+  const JobQueue::Work end = Done(queue, pieces.back());
+  EXPECT_EQ(end.kind, Kind::kEnd);
+  EXPECT_THAT(end.jobs, ElementsAre(&job));
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.pending().count(), 0);
+}
+
+TEST_F(JobQueueTest, RunsWhatCannotBeCutWhole) {
+  JobQueue queue({});
+  Make(lane_, 2000).divide = false;
+  ASSERT_TRUE(queue.Admit(jobs_.back().get(), now_).ok());
+  EXPECT_EQ(Take(queue).kind, Kind::kTogether);
+}
+
+TEST_F(JobQueueTest, AJobThatEndsItselfInBeginIsGone) {
+  JobQueue queue({});
+  Add(queue, lane_, 2000);
+  const JobQueue::Work begin = Take(queue);
+  EXPECT_EQ(Done(queue, begin, /*alive=*/false).kind, Kind::kNone);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(Take(queue).kind, Kind::kNone);
+}
+
+TEST_F(JobQueueTest, MergesSmallJobsThatWaitUpToATile) {
+  JobQueue queue({});
+  std::vector<Job*> first, rest;
+  for (int i = 0; i < 12; ++i) (i < 9 ? first : rest).push_back(&Add(queue, lane_, 10));
+  Add(queue, other_, 10);
+  const JobQueue::Work work = Take(queue);
+  ASSERT_EQ(work.kind, Kind::kTogether);
+  // 9 or 10 jobs of 10 rows make a millisecond.
+  EXPECT_GE(work.jobs.size(), 9u);
+  EXPECT_LE(work.jobs.size(), 10u);
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(work.jobs[i], first[i]);
+  EXPECT_EQ(work.end, 10 * static_cast<int64_t>(work.jobs.size()));
+  for (const Job* job : work.jobs) EXPECT_EQ(job->lane(), lane_);
+}
+
+TEST_F(JobQueueTest, LeavesJobsToWorkersThatAreIdle) {
+  JobQueue queue({.workers = 2});
+  Add(queue, lane_, 10);
+  Add(queue, lane_, 10);
+  EXPECT_THAT(Take(queue, /*idle=*/1).jobs, SizeIs(1));
+  EXPECT_THAT(Take(queue).jobs, SizeIs(1));
+}
+
+TEST_F(JobQueueTest, DoesNotMergeMoreThanAllowed) {
+  JobQueue queue({.max_batch_rows = 25});
+  for (int i = 0; i < 4; ++i) Add(queue, lane_, 10);
+  EXPECT_THAT(Take(queue).jobs, SizeIs(2));
+  JobQueue pairs({.max_batch_requests = 1});
+  for (int i = 0; i < 4; ++i) Add(pairs, lane_, 10);
+  EXPECT_THAT(Take(pairs).jobs, SizeIs(1));
+}
+
+TEST_F(JobQueueTest, ASmallJobPassesALargeOne) {
+  JobQueue queue({});
+  Add(queue, lane_, 2000);
+  const JobQueue::Work begin = Take(queue);
+  Done(queue, begin);
+  const JobQueue::Work tile = Take(queue);
+  ASSERT_EQ(tile.kind, Kind::kRows);
+  FakeJob& small = Add(queue, lane_, 10);
+  Done(queue, tile);
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&small));
+  EXPECT_EQ(Take(queue).kind, Kind::kRows);
+}
+
+TEST_F(JobQueueTest, ALargeJobDoesNotStarve) {
+  JobQueue queue({.max_batch_requests = 1});
+  Add(queue, lane_, 200);  // 2 ms: waits for 16 ms at most.
+  int small = 0;
+  for (; small < 1000; ++small) {
+    Add(queue, lane_, 50);
+    const JobQueue::Work work = Take(queue);
+    if (work.kind == Kind::kBegin) break;
+    now_ += microseconds(500);
+    Done(queue, work);
+  }
+  EXPECT_GE(small, 5);
+  EXPECT_LE(small, 40);
+}
+
+TEST_F(JobQueueTest, TheEarlierDeadlineGoesFirst) {
+  JobQueue queue({.max_batch_requests = 1});
+  FakeJob& later = Add(queue, lane_, 100, milliseconds(6));
+  FakeJob& sooner = Add(queue, lane_, 100, milliseconds(5));
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&sooner));
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&later));
+}
+
+TEST_F(JobQueueTest, PriorityGoesBeforeDeadline) {
+  JobQueue queue({});
+  FakeJob& low = Add(queue, lane_, 10, milliseconds(50), Priority::kLow);
+  FakeJob& normal = Add(queue, lane_, 10, milliseconds(90));
+  FakeJob& high = Add(queue, lane_, 10, milliseconds(99), Priority::kHigh);
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&high));
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&normal));
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&low));
+}
+
+TEST_F(JobQueueTest, ModelsShareTheWorkersByWeight) {
+  const std::shared_ptr<Lane> heavy = MakeLane("heavy", {.weight = 3});
+  JobQueue queue({.max_queued_work = std::chrono::seconds(10), .max_batch_requests = 1});
+  // One floods with large requests, the other sends small ones: shares count work, not requests.
+  for (int i = 0; i < 100; ++i) Add(queue, lane_, 100);
+  for (int i = 0; i < 900; ++i) Add(queue, heavy, 20);
+  double done[2] = {0, 0};
+  for (int i = 0; i < 200; ++i) {
+    const JobQueue::Work work = Take(queue);
+    ASSERT_EQ(work.kind, Kind::kTogether);
+    done[work.jobs[0]->lane() == heavy ? 1 : 0] += static_cast<double>(work.end);
+    Done(queue, work);
+  }
+  EXPECT_NEAR(done[1] / done[0], 3.0, 0.3);
+}
+
+TEST_F(JobQueueTest, AModelThatWasIdleClaimsNoArrears) {
+  JobQueue queue({.max_queued_work = std::chrono::seconds(10), .max_batch_requests = 1});
+  for (int i = 0; i < 100; ++i) Add(queue, lane_, 100);
+  for (int i = 0; i < 50; ++i) Done(queue, Take(queue));
+  for (int i = 0; i < 50; ++i) Add(queue, other_, 100);
+  int of_other = 0;
+  for (int i = 0; i < 20; ++i) {
+    const JobQueue::Work work = Take(queue);
+    of_other += work.jobs[0]->lane() == other_ ? 1 : 0;
+    Done(queue, work);
+  }
+  EXPECT_NEAR(of_other, 10, 1);
+}
+
+TEST_F(JobQueueTest, RefusesWithAReasonAndATimeToComeBack) {
+  JobQueue requests({.max_queued_requests = 2});
+  Add(requests, lane_, 10);
+  Add(requests, lane_, 10);
+  absl::Status status = requests.Admit(&Make(lane_, 10), now_);
+  EXPECT_EQ(status.message(), "queue_full: 2 requests wait, limit 2");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(status), ShedReason::kQueueFull);
+  ASSERT_TRUE(RetryAfter(status).has_value());
+  EXPECT_GE(RetryAfter(status)->count(), 1);
+
+  JobQueue rows({.max_queued_rows = 500});
+  Add(rows, lane_, 400);
+  EXPECT_EQ(rows.Admit(&Make(lane_, 101), now_).message(),
+            "queue_full: 400 ads wait and this request has 101, limit 500");
+  EXPECT_TRUE(rows.Admit(&Make(lane_, 100), now_).ok());
+}
+
+TEST_F(JobQueueTest, RefusesMoreWorkThanTheQueueMayHold) {
+  JobQueue queue({.workers = 2, .max_queued_work = milliseconds(10)});
+  Add(queue, lane_, 1900);  // 19 ms for one worker.
+  const absl::Status status = queue.Admit(&Make(lane_, 300), now_);
+  EXPECT_EQ(ReasonOf(status), ShedReason::kQueueFull);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::MatchesRegex("queue_full: 9\\.. ms of work wait and this request needs "
+                                      "[23]\\.. ms, limit 10\\.0 ms"));
+  // A single request larger than the limit is served if nothing waits.
+  JobQueue empty({.max_queued_work = milliseconds(10)});
+  EXPECT_TRUE(empty.Admit(&Make(lane_, 2000), now_).ok());
+}
+
+TEST_F(JobQueueTest, AModelsLimitDoesNotTouchOthers) {
+  const std::shared_ptr<Lane> limited = MakeLane("small", {.max_queued_rows = 100});
+  JobQueue queue({});
+  Add(queue, limited, 80);
+  EXPECT_EQ(queue.Admit(&Make(limited, 30), now_).message(),
+            "quota: 80 ads wait for model \"small\" and this request has 30, its limit is 100");
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 500), now_).ok());
+}
+
+TEST_F(JobQueueTest, RefusesWhatCannotMakeItsDeadline) {
+  JobQueue queue({});
+  Add(queue, lane_, 1000, milliseconds(40));  // 10 ms of work ahead.
+  const absl::Status status = queue.Admit(&Make(lane_, 1000, milliseconds(15)), now_);
+  EXPECT_TRUE(status.ok()) << "it goes first: its deadline is earlier: " << status;
+  const absl::Status late = queue.Admit(&Make(lane_, 1000, milliseconds(18)), now_);
+  EXPECT_EQ(ReasonOf(late), ShedReason::kDeadline) << late;
+  EXPECT_THAT(std::string(late.message()), ::testing::HasSubstr("the deadline leaves 18.0 ms"));
+  // A small one passes the large ones and makes it.
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 10, milliseconds(3)), now_).ok());
+}
+
+TEST_F(JobQueueTest, TriesWhatSeemsImpossibleOnceAtATime) {
+  // Otherwise a wrong prediction would never be put right.
+  JobQueue queue({.workers = 2});
+  Add(queue, other_, 10);
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 2000, milliseconds(2)), now_).ok());
+  EXPECT_EQ(ReasonOf(queue.Admit(&Make(lane_, 2000, milliseconds(2)), now_)),
+            ShedReason::kDeadline);
+}
+
+TEST_F(JobQueueTest, RefusesWhatIsTooLateOnArrival) {
+  JobQueue queue({});
+  EXPECT_EQ(queue.Admit(&Make(lane_, 1, nanoseconds(0)), now_),
+            absl::DeadlineExceededError("the deadline had passed when the call arrived"));
+  Make(lane_, 1).cancel = true;
+  EXPECT_EQ(queue.Admit(jobs_.back().get(), now_), absl::CancelledError("the caller went away"));
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST_F(JobQueueTest, DropsWhatExpiredOrLeftBeforeItCosts) {
+  JobQueue queue({});
+  FakeJob& expires = Add(queue, lane_, 10, milliseconds(5));
+  FakeJob& leaves = Add(queue, lane_, 10);
+  FakeJob& stays = Add(queue, lane_, 10);
+  leaves.cancel = true;
+  now_ += milliseconds(5);
+  const JobQueue::Work work = Take(queue);
+  EXPECT_THAT(work.jobs, ElementsAre(&stays));
+  EXPECT_EQ(work.end, 10);
+  ASSERT_THAT(dropped_, SizeIs(2));
+  for (const JobQueue::Dropped& drop : dropped_) {
+    EXPECT_EQ(drop.why, drop.job == &expires
+                            ? absl::DeadlineExceededError(
+                                  "the deadline passed while the request waited for a worker")
+                            : absl::CancelledError("the caller went away"));
+  }
+  Done(queue, work);
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST_F(JobQueueTest, GivesUpBetweenTilesAndTellsTheJobOnce) {
+  JobQueue queue({.workers = 2});
+  FakeJob& job = Add(queue, lane_, 2000);
+  Done(queue, Take(queue));
+  const JobQueue::Work a = Take(queue), b = Take(queue);
+  job.cancel = true;
+  EXPECT_EQ(Take(queue).kind, Kind::kNone);
+  EXPECT_THAT(dropped_, SizeIs(0));  // Two workers still compute: it may not go yet.
+  Done(queue, a);
+  EXPECT_THAT(dropped_, SizeIs(0));
+  EXPECT_EQ(Done(queue, b).kind, Kind::kNone);
+  ASSERT_THAT(dropped_, SizeIs(1));
+  EXPECT_EQ(dropped_[0].why, absl::CancelledError("the caller went away"));
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST_F(JobQueueTest, ShedsTheOldestWhenTheQueueStands) {
+  JobQueue queue({.max_queued_work = std::chrono::seconds(10),
+                  .max_batch_requests = 1,
+                  .codel_target = milliseconds(5),
+                  .codel_interval = milliseconds(100)});
+  // 1 ms of work arrives every half millisecond.
+  int shed = 0, served = 0;
+  nanoseconds worst_wait{0};
+  std::vector<TimePoint> arrivals;
+  for (int i = 0; i < 2000; ++i) {
+    Add(queue, lane_, 100);
+    arrivals.push_back(now_);
+    now_ += microseconds(500);
+    if (i % 2 == 1) {
+      const JobQueue::Work work = Take(queue);
+      if (work.kind == Kind::kNone) continue;
+      ++served;
+      const auto at = std::find_if(jobs_.begin(), jobs_.end(),
+                                   [&](const auto& job) { return job.get() == work.jobs[0]; });
+      if (i > 500)
+        worst_wait = std::max<nanoseconds>(worst_wait, now_ - arrivals[at - jobs_.begin()]);
+      Done(queue, work);
+    }
+    for (const JobQueue::Dropped& drop : dropped_) {
+      EXPECT_EQ(ReasonOf(drop.why), ShedReason::kCodel) << drop.why;
+      ++shed;
+    }
+    dropped_.clear();
+  }
+  EXPECT_GT(shed, 500);
+  EXPECT_EQ(served, 1000);                   // The worker never idles.
+  EXPECT_LT(worst_wait, milliseconds(120));  // And nobody waits for long who is served.
+}
+
+TEST_F(JobQueueTest, AQueueOfAFewSlowRequestsIsNoOverload) {
+  JobQueue queue({.max_queued_work = std::chrono::seconds(10)});
+  for (int i = 0; i < 5; ++i) {
+    Make(lane_, 20000).divide = false;  // 200 ms each.
+    ASSERT_TRUE(queue.Admit(jobs_.back().get(), now_).ok());
+  }
+  for (int i = 0; i < 5; ++i) {
+    const JobQueue::Work work = Take(queue);
+    ASSERT_EQ(work.kind, Kind::kTogether);
+    now_ += milliseconds(200);
+    Done(queue, work);
+  }
+  EXPECT_THAT(dropped_, SizeIs(0));
+}
+
+TEST_F(JobQueueTest, KeepsALaneWhoseJobsAndOwnerAreGone) {
+  JobQueue queue({});
+  std::weak_ptr<Lane> watch;
+  JobQueue::Work work;
+  {
+    std::shared_ptr<Lane> lane = MakeLane("gone");
+    watch = lane;
+    FakeJob job(lane, 10);
+    ASSERT_TRUE(queue.Admit(&job, now_).ok());
+    work = Take(queue);
+  }
+  EXPECT_FALSE(watch.expired());
+  Done(queue, work);
+  EXPECT_TRUE(watch.expired());
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST_F(JobQueueTest, DoesNotMergeForAModelThatCannot) {
+  lane_->StopMerging();
+  JobQueue queue({});
+  for (int i = 0; i < 3; ++i) Add(queue, lane_, 10);
+  EXPECT_THAT(Take(queue).jobs, SizeIs(1));
+}
+
+TEST_F(JobQueueTest, CountsOnOtherWorkersForWhatCanBeCut) {
+  JobQueue one({}), four({.workers = 4});
+  for (JobQueue* queue : {&one, &four}) {
+    Add(*queue, lane_, 10);
+    Add(*queue, other_, 10);
+    Add(*queue, lane_, 10);
+  }
+  // 20 ms of work in 12 ms.
+  EXPECT_EQ(ReasonOf(one.Admit(&Make(lane_, 2000, milliseconds(12)), now_)), ShedReason::kDeadline);
+  EXPECT_TRUE(four.Admit(&Make(lane_, 2000, milliseconds(12)), now_).ok());
+  FakeJob& whole = Make(lane_, 2000, milliseconds(12));
+  whole.divide = false;
+  EXPECT_EQ(ReasonOf(four.Admit(&whole, now_)), ShedReason::kDeadline);
+}
+
+TEST_F(JobQueueTest, CountsWhatRunsAsAhead) {
+  JobQueue queue({});
+  Make(lane_, 2000).divide = false;
+  ASSERT_TRUE(queue.Admit(jobs_.back().get(), now_).ok());
+  const JobQueue::Work running = Take(queue);  // 20 ms.
+  EXPECT_EQ(queue.pending(), running.predicted);
+  EXPECT_EQ(ReasonOf(queue.Admit(&Make(other_, 10, milliseconds(10)), now_)),
+            ShedReason::kDeadline);
+  Done(queue, running);
+  EXPECT_TRUE(queue.Admit(&Make(other_, 10, milliseconds(10)), now_).ok());
+}
+
+TEST_F(JobQueueTest, ABurstIsNotShed) {
+  JobQueue queue({.max_batch_requests = 1});
+  for (int i = 0; i < 50; ++i) Add(queue, lane_, 100);  // 50 ms at once.
+  int served = 0;
+  for (JobQueue::Work work = Take(queue); work.kind != Kind::kNone; work = Take(queue)) {
+    ++served;
+    now_ += milliseconds(1);
+    Done(queue, work);
+  }
+  EXPECT_EQ(served, 50);
+  EXPECT_THAT(dropped_, SizeIs(0));
+}
+
+// A machine of two workers, many random jobs, everything at once: every job that was taken ends
+// exactly once, and in time if it is served.
+TEST_F(JobQueueTest, EndsEveryJobExactlyOnce) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    JobQueue queue({.workers = 2, .max_queued_work = milliseconds(50)});
+    std::vector<std::unique_ptr<FakeJob>> jobs;
+    absl::flat_hash_map<const Job*, int> ends;
+    std::vector<std::pair<TimePoint, JobQueue::Work>> busy;
+    int taken = 0;
+    TimePoint now = kStart;
+    const auto count_drops = [&] {
+      for (const JobQueue::Dropped& drop : dropped_) ++ends[drop.job];
+      dropped_.clear();
+    };
+    while (jobs.size() < 500 || !queue.empty()) {
+      if (jobs.size() < 500) {
+        const int64_t rows = random() % 4 == 0 ? 1 + random() % 2000 : 1 + random() % 50;
+        jobs.push_back(std::make_unique<FakeJob>(random() % 2 == 0 ? lane_ : other_, rows,
+                                                 now + milliseconds(1 + random() % 30),
+                                                 static_cast<Priority>(random() % 3)));
+        jobs.back()->divide = random() % 8 != 0;
+        if (queue.Admit(jobs.back().get(), now).ok()) {
+          ++taken;
+          ends[jobs.back().get()] = 0;
+        }
+        if (random() % 10 == 0) jobs[random() % jobs.size()]->cancel = true;
+      }
+      now += microseconds(random() % 800);
+      while (busy.size() < 2) {
+        JobQueue::Work work = queue.Take(now, 1 - static_cast<int>(busy.size()), dropped_);
+        count_drops();
+        if (work.kind == Kind::kNone) break;
+        for (const Job* job : work.jobs) EXPECT_EQ(ends[job], 0);
+        const nanoseconds takes = microseconds(10 + random() % 1500);
+        busy.emplace_back(now + takes, std::move(work));
+      }
+      for (size_t i = 0; i < busy.size();) {
+        if (busy[i].first > now) {
+          ++i;
+          continue;
+        }
+        const JobQueue::Work work = busy[i].second;
+        busy.erase(busy.begin() + static_cast<int64_t>(i));
+        const bool alive = work.kind != Kind::kBegin || random() % 10 != 0;
+        if (work.kind == Kind::kTogether || !alive) {
+          for (const Job* job : work.jobs) ++ends[job];
+        }
+        const JobQueue::Work next = queue.Done(work, alive, dropped_);
+        if (next.kind == Kind::kEnd) ++ends[next.jobs[0]];
+        count_drops();
+      }
+    }
+    EXPECT_EQ(static_cast<int>(ends.size()), taken);
+    for (const auto& [job, count] : ends) EXPECT_EQ(count, 1);
+    EXPECT_EQ(queue.queued_rows(), 0);
+    EXPECT_EQ(queue.queued_requests(), 0);
+    EXPECT_EQ(queue.pending().count(), 0);
+  }
+}
+
+}  // namespace
+}  // namespace ulfd::server
