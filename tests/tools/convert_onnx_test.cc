@@ -211,6 +211,15 @@ TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   EXPECT_THAT(report->outputs, ElementsAre("y [users, 3]"));
 }
 
+TEST_F(OnnxTest, SizesOfInputsMustFit) {
+  const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
+  for (const char* size : {"0", "4294967296"}) {
+    EXPECT_EQ(Error(Model(X({"ads", size}) + Out({"ads", size}) + relu)),
+              absl::StrCat("m.onnx: input \"x\": dimension 1 is ", size,
+                           ", want at least 1 and at most 2147483647 values per row"));
+  }
+}
+
 TEST_F(OnnxTest, CheckerAndShapeInferenceRunFirst) {
   EXPECT_THAT(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
                           "node { name: 'a' op_type: 'Relu' input: 'b' output: 'y' }"

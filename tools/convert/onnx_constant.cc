@@ -106,12 +106,17 @@ absl::StatusOr<Dims> Constant::ToDims() const {
         absl::StrCat("a shape of shape ", DimsText(dims), ", want 0 to ", kMaxRank, " integers"));
   }
   Dims values;
+  int64_t elements = 1;
   for (int64_t i = 0; i < dims[0].value(); ++i) {
-    values.push_back(dim(i));
-    if (dim(i).IsConst() && dim(i).value() < -1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a shape with a dimension of ", dim(i).value()));
+    const int64_t factor = dim(i).value();
+    if (factor < -1 || factor > kMaxRowElements ||
+        (factor > 0 && elements > kMaxRowElements / factor)) {
+      return absl::InvalidArgumentError(absl::StrCat("a shape with a dimension of ",
+                                                     dim(i).ToString(), ", want at most ",
+                                                     kMaxRowElements, " elements"));
     }
+    if (factor > 0) elements *= factor;
+    values.push_back(dim(i));
   }
   return values;
 }

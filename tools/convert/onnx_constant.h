@@ -38,12 +38,15 @@ struct Constant {
   absl::StatusOr<std::vector<float>> ToFloats() const;
   // The values as numbers.  INVALID_ARGUMENT names the first that is not one.
   absl::StatusOr<std::vector<int64_t>> ToInts() const;
-  // The values as a shape.  INVALID_ARGUMENT unless it is a vector of at most 64 integers.
+  // The values as a shape.  INVALID_ARGUMENT unless it is a vector of at most 64 integers
+  // that make at most kMaxRowElements elements (per row).
   absl::StatusOr<Dims> ToDims() const;
 };
 
 // Constants of the graph are computed up to this size.
 inline constexpr int64_t kMaxElements = int64_t{1} << 28;
+// ULF states sizes of tensors in 31 bits.
+inline constexpr int64_t kMaxRowElements = (int64_t{1} << 31) - 1;
 
 bool IsNumbers(const Dims& dims);
 // INVALID_ARGUMENT unless the dimensions are numbers and make at most kMaxElements elements.

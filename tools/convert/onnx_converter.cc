@@ -144,7 +144,15 @@ absl::Status OnnxConverter::ReadInputs() {
         .name = info.name(), .level = level, .element_type = info.type().tensor_type().elem_type()};
     input.dims.push_back(level == Level::kUser ? Dim::Users() : Dim::Ads());
     const auto& shape = info.type().tensor_type().shape();
+    int64_t elements = 1;
     for (int d = 1; d < shape.dim_size(); ++d) {
+      const int64_t size = shape.dim(d).has_dim_value() ? shape.dim(d).dim_value() : 1;
+      if (size < 1 || elements > kMaxRowElements / size) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input \"", info.name(), "\": dimension ", d, " is ", size,
+                         ", want at least 1 and at most ", kMaxRowElements, " values per row"));
+      }
+      elements *= size;
       input.dims.push_back(shape.dim(d).has_dim_value() ? Dim::Of(shape.dim(d).dim_value())
                                                         : Dim::Unknown());
     }

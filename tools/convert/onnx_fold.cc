@@ -300,7 +300,8 @@ absl::StatusOr<Constant> FoldSlice(const FoldContext& ctx) {
   for (size_t i = 0; i < starts.size(); ++i) {
     ASSIGN_OR_RETURN(const int axis, WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i],
                                               static_cast<int64_t>(sizes.size())));
-    const int64_t step = steps.empty() ? 1 : steps[i], size = sizes[axis];
+    const int64_t size = sizes[axis];
+    const int64_t step = steps.empty() ? 1 : std::min(steps[i], size + 1);
     if (step < 1) return absl::UnimplementedError("Slice of a constant with a step below 1");
     const auto clamp = [&](int64_t at) {
       return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
@@ -337,6 +338,14 @@ absl::StatusOr<Constant> FoldExpand(const FoldContext& ctx) {
 
 absl::StatusOr<Dim> IntResult(const std::string& op, Dim a, Dim b) {
   const bool numbers = a.IsConst() && b.IsConst();
+  // Sizes; what is larger is none, and its product might not fit.
+  const bool arithmetic = op == "Mul" || op == "Div" || op == "Add" || op == "Sub" || op == "Mod";
+  for (const Dim& d : {a, b}) {
+    if (!arithmetic) break;
+    if (std::abs(static_cast<double>(d.value())) <= static_cast<double>(kMaxRowElements)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(op, " of ", a.ToString(), " and ", b.ToString(), ", want sizes"));
+  }
   if (op == "Mul") return engine::Multiply(a, b);
   if (op == "Div" && !(numbers && b.value() == 0)) {
     if (numbers) return Dim::Of(a.value() / b.value());
@@ -468,7 +477,7 @@ absl::StatusOr<Constant> FoldRange(const FoldContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> limit, ctx.in[1]->ToInts());
   ASSIGN_OR_RETURN(const std::vector<int64_t> delta, ctx.in[2]->ToInts());
   if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || ctx.in[0]->is_float ||
-      delta[0] < 1 || std::abs(start[0]) > kMaxElements || std::abs(limit[0]) > kMaxElements) {
+      delta[0] < 1 || delta[0] > kMaxElements || start[0] < 0 || limit[0] > kMaxElements) {
     return absl::UnimplementedError("Range other than of rising integers");
   }
   std::vector<Dim> values;

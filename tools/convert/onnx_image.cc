@@ -38,9 +38,10 @@ absl::StatusOr<Window> ReadWindow(const OnnxNode& node, std::vector<int64_t> ker
         absl::StrCat("a window of ", window.kernel.size(), " dimensions, want 2"));
   }
   for (const auto* list : {&window.kernel, &window.strides, &window.dilations, &window.pads}) {
-    if (*std::min_element(list->begin(), list->end()) < (list == &window.pads ? 0 : 1)) {
+    const auto [smallest, largest] = std::minmax_element(list->begin(), list->end());
+    if (*smallest < (list == &window.pads ? 0 : 1) || *largest > kMaxRowElements) {
       return absl::InvalidArgumentError(
-          "kernel_shape, strides, dilations and pads: a size too small");
+          "kernel_shape, strides, dilations and pads: a size too small or too large");
     }
   }
   return window;
@@ -85,6 +86,10 @@ absl::Status Conv(OnnxNode& node) {
   p.set_num_output(static_cast<uint32_t>(sizes[0]));
   p.set_bias_term(bias != nullptr);
   if (const int64_t group = IntAttribute(node.node, "group", 1); group != 1) {
+    if (group < 1 || group > sizes[0]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("group ", group, ", want 1 to ", sizes[0], " (the output channels)"));
+    }
     p.set_group(static_cast<uint32_t>(group));
   }
   SetSizes(window.kernel, *p.mutable_kernel_size());
