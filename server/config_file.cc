@@ -3,8 +3,10 @@
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/io/tokenizer.h>
 #include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "proto/server_config.pb.h"
 #include "server/options.h"
 #include "server/setting_names.h"
@@ -73,6 +76,16 @@ class Reader {
     const int64_t value = message_.GetReflection()->GetInt64(message_, Field(name));
     if (value < min || value > max) {
       Complain(name, absl::StrCat(value, ", want ", min, "..", max));
+      return;
+    }
+    target = value;
+  }
+  // 0, or at least `min`.
+  void Bytes(const char* name, int64_t min, int64_t& target) const {
+    if (!Has(name)) return;
+    const int64_t value = message_.GetReflection()->GetInt64(message_, Field(name));
+    if (value != 0 && value < min) {
+      Complain(name, absl::StrCat(value, ", want 0 or at least ", min));
       return;
     }
     target = value;
@@ -167,6 +180,41 @@ bool IsModelName(absl::string_view name) {
   return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), ok);
 }
 
+// 0..1, and required: a share that is forgotten must not be taken for none.
+void ReadShare(const Reader& reader, double share, double& target) {
+  if (!reader.Has("share") || !(share >= 0 && share <= 1)) {
+    reader.Complain("share", absl::StrCat(share, ", want 0..1"));
+    return;
+  }
+  target = share;
+}
+
+void ReadRouting(const config::ModelConfig& model, const Reader& reader, ModelConfig& result) {
+  if (model.has_canary()) {
+    const Reader canary = reader.Sub("canary", model.canary());
+    CanaryConfig& target = result.canary.emplace();
+    canary.Text("label", target.label);
+    if (target.label.empty()) canary.Complain("label", "empty, want the canary version's label");
+    ReadShare(canary, model.canary().share(), target.share);
+    canary.Text("sticky_metadata", target.metadata);
+    canary.Text("sticky_feature", target.feature);
+    if (!target.metadata.empty() && !target.feature.empty()) {
+      canary.Complain("sticky_feature", "sticky_metadata is set, too, want at most one");
+    }
+    if (target.metadata != absl::AsciiStrToLower(target.metadata)) {
+      canary.Complain("sticky_metadata", "want lower case, as metadata keys are");
+    }
+  }
+  if (model.has_shadow()) {
+    const Reader shadow = reader.Sub("shadow", model.shadow());
+    ShadowConfig& target = result.shadow.emplace();
+    shadow.Text("label", target.label);
+    if (target.label.empty()) shadow.Complain("label", "empty, want the shadow version's label");
+    ReadShare(shadow, model.shadow().share(), target.share);
+    shadow.Int("max_queued", 1, 10000, target.max_queued);
+  }
+}
+
 ModelConfig ReadModel(const config::ModelConfig& model, const Reader& reader,
                       const VersionPolicy& default_policy) {
   ModelConfig result;
@@ -193,6 +241,7 @@ ModelConfig ReadModel(const config::ModelConfig& model, const Reader& reader,
     ++index;
     result.labels[label] = version;
   }
+  ReadRouting(model, reader, result);
   return result;
 }
 
@@ -320,6 +369,36 @@ absl::StatusOr<LogFormat> ParseLogFormat(absl::string_view word) {
   return absl::InvalidArgumentError(absl::StrCat("\"", word, "\", want text or json"));
 }
 
+absl::Status CheckOnlyModelsDiffer(const std::string& before, const std::string& after,
+                                   absl::string_view source) {
+  config::ServerConfig old_file, new_file;
+  if (!pb::TextFormat::ParseFromString(before, &old_file) ||
+      !pb::TextFormat::ParseFromString(after, &new_file)) {
+    return absl::InternalError(absl::StrCat(source, ": was read, and cannot be read again"));
+  }
+  for (config::ServerConfig* file : {&old_file, &new_file}) {
+    // Access rules are read at the start only.
+    std::map<std::string, config::ModelConfig> rules;
+    for (const config::ModelConfig& model : file->models()) {
+      if (model.allowed_clients().empty()) continue;
+      rules[model.name()].set_name(model.name());
+      *rules[model.name()].mutable_allowed_clients() = model.allowed_clients();
+    }
+    file->clear_models();
+    for (const auto& [name, rule] : rules) *file->add_models() = rule;
+    file->clear_default_version_policy();
+  }
+  std::string differences;
+  pb::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&differences);
+  if (differencer.Compare(old_file, new_file)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      source,
+      ": only models, without allowed_clients, and default_version_policy can change while the "
+      "daemon runs: ",
+      absl::StrJoin(absl::StrSplit(differences, '\n', absl::SkipEmpty()), "; ")));
+}
+
 absl::Status ReadConfig(absl::string_view text, absl::string_view source, Options& options) {
   config::ServerConfig file;
   Errors errors(source);
@@ -344,6 +423,7 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
   ReadTls(reader, "tls", file.tls(), options.tls);
   ReadTls(reader, "admin_tls", file.admin_tls(), options.admin_tls);
   ReadAuthentication(reader.Sub("authentication", file.authentication()), options.authentication);
+  reader.Bytes("memory_budget_bytes", 1 << 20, options.memory_budget_bytes);
   for (int i = 0; i < file.layer_plugins_size(); ++i) {
     if (file.layer_plugins(i).empty()) reader.Complain("layer_plugins", "empty, want a path", i);
     options.layer_plugins.push_back(file.layer_plugins(i));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon.h"
 
+#include <prometheus/text_serializer.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "server/golden_check.h"
 #include "server/metrics_page.h"
 #include "server/scheduler/cpu_count.h"
 
@@ -64,13 +67,24 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(const Options& options, Metrics& m
   return pool;
 }
 
-// "127.0.0.1:8502", "[::1]:8502"
+RequestLimits Limits(const Options& options) {
+  return {.max_ads = options.max_ads,
+          .max_ids = options.max_ids_per_request,
+          .max_ids_per_feature = options.max_ids_per_feature};
+}
+
+// "127.0.0.1:8502", "[::1]:8502", "unix:/run/ulfd/admin.sock" (without port)
 absl::Status SplitAddress(const std::string& text, std::string& address, int& port) {
+  if (absl::StartsWith(text, "unix:") && text.size() > 5) {
+    address = text;
+    port = 0;
+    return absl::OkStatus();
+  }
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0 ||
       !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 0 || port > 65535) {
     return absl::InvalidArgumentError(
-        absl::StrCat("admin_address: \"", text, "\", want ADDRESS:PORT"));
+        absl::StrCat("admin_address: \"", text, "\", want ADDRESS:PORT or unix:PATH"));
   }
   address = text.substr(0, colon);
   return absl::OkStatus();
@@ -126,9 +140,15 @@ absl::Status Daemon::Start() {
   ModelManagerOptions manager = ManagerOptions(options_);
   RETURN_IF_ERROR(AddPlugins(options_, plugins_));
   manager.layer_types = plugins_.types();
+  manager.check = [limits = Limits(options_)](const engine::Model& model,
+                                              const std::string& directory,
+                                              std::vector<std::string>& notices) {
+    return CheckRecordings(model, directory, limits, notices);
+  };
   ASSIGN_OR_RETURN(models_, ModelManager::Create(manager, &events_));
   ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_, metrics_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
+  shadow_ = std::make_unique<Shadow>(*models_, Limits(options_));
   readiness_ = std::make_unique<Readiness>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
                                            options_.max_queued_requests, options_.max_queued_rows);
@@ -136,17 +156,8 @@ absl::Status Daemon::Start() {
     client_quota_ = std::make_unique<ClientQuota>(options_.client_max_rows);
   }
   context_ = std::unique_ptr<ServingContext>(
-      new ServingContext{*models_,
-                         *pool_,
-                         metrics_,
-                         logger_,
-                         clock_,
-                         {.max_ads = options_.max_ads,
-                          .max_ids = options_.max_ids_per_request,
-                          .max_ids_per_feature = options_.max_ids_per_feature},
-                         abandon_,
-                         client_quota_.get(),
-                         options_.client_key});
+      new ServingContext{*models_, *pool_, metrics_, logger_, clock_, Limits(options_), abandon_,
+                         client_quota_.get(), options_.client_key, shadow_.get()});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -166,7 +177,8 @@ absl::Status Daemon::StartHttp() {
   pages["/readyz"] = [this] { return ReadyPage(*readiness_, *models_); };
   pages["/metrics"] = [this] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                     .body = MetricsPage(metrics_, *models_, *pool_, CollectPorts())};
+                     .body = MetricsPage(metrics_, *models_, *pool_, CollectPorts()) +
+                             prometheus::TextSerializer().Serialize(shadow_->Collect())};
   };
   pages["/statusz"] = [this] {
     return HttpReply{.content_type = "application/json", .body = report_->Json()};
@@ -192,7 +204,8 @@ absl::Status Daemon::StartGrpc() {
     std::string address;
     int port = 0;
     RETURN_IF_ERROR(SplitAddress(options_.admin_address, address, port));
-    admin_ = std::make_unique<AdminService>(*models_, *report_, clock_);
+    admin_ = std::make_unique<AdminService>(*models_, *report_, clock_,
+                                            [this] { return ReadConfigure(options_); });
     ASSIGN_OR_RETURN(admin_grpc_, GrpcListener::Create(address, port, options_, security_->admin(),
                                                        {admin_.get()}, logger_));
   }
@@ -294,6 +307,7 @@ Daemon::~Daemon() {
   // Workers hold models, so they go first.
   events_.set_health(nullptr);
   pool_.reset();
+  shadow_.reset();
   models_.reset();
 }
 

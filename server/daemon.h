@@ -29,6 +29,7 @@
 #include "server/scheduler/worker_pool.h"
 #include "server/score_call.h"
 #include "server/security/security.h"
+#include "server/shadow/shadow.h"
 #include "server/status_report.h"
 
 namespace ulfd::server {
@@ -79,6 +80,7 @@ class Daemon {
   engine::LayerPlugins plugins_;          // What models are made of, hence before them.
   std::unique_ptr<ModelManager> models_;  // Its threads report to events_.
   std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.
+  std::unique_ptr<Shadow> shadow_;        // What it queues holds models, too.
   std::unique_ptr<Readiness> readiness_;
   std::unique_ptr<StatusReport> report_;
   std::unique_ptr<ClientQuota> client_quota_;  // Null without a quota.

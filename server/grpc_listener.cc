@@ -11,11 +11,15 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
 
 namespace ulfd::server {
 namespace {
+
+// How the address of a Unix socket begins.
+constexpr char kUnixPrefix[] = "unix:";
 
 using std::chrono::milliseconds;
 
@@ -75,6 +79,9 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
     const std::string& address, int port, const Options& options, const PortSecurity& security,
     const std::vector<grpc::Service*>& services, Logger& logger) {
   using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  if (absl::StartsWith(address, kUnixPrefix)) {
+    return CreateOnSocket(address, options, security, services);
+  }
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "gRPC"));
   listener->port_ = socket.port;
@@ -103,14 +110,33 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   return listener;
 }
 
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
+    const std::string& address, const Options& options, const PortSecurity& security,
+    const std::vector<grpc::Service*>& services) {
+  auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
+  listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
+  grpc::ServerBuilder builder;
+  Configure(options, builder);
+  // Whoever may open the socket is few: gRPC accepts by itself.
+  int bound = 0;
+  builder.AddListeningPort(address, listener->credentials_, &bound);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  listener->server_ = builder.BuildAndStart();
+  if (listener->server_ == nullptr || bound == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, " for gRPC, see the log above"));
+  }
+  return listener;
+}
+
 void GrpcListener::Shutdown(milliseconds grace) {
-  acceptor_->Stop();
+  if (acceptor_ != nullptr) acceptor_->Stop();
   server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                  gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));
 }
 
 GrpcListener::~GrpcListener() {
-  if (acceptor_ == nullptr) return;
+  if (server_ == nullptr || (acceptor_ == nullptr && entrance_ != nullptr)) return;
   Shutdown(milliseconds(0));
   acceptor_.reset();
   server_.reset();

@@ -25,7 +25,8 @@ void EnableReflection();
 // A gRPC server on one port.
 class GrpcListener {
  public:
-  // Listens on "address:port" (0: any free port) and serves.  Another process on the same port is an
+  // Listens on "address:port" (0: any free port), or on the socket of the address "unix:PATH" (its
+  // port() is 0), and serves.  Another process on the same port is an
   // error, UNAVAILABLE, which says why.  `services`, `security` and `logger` are borrowed.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Create(
       const std::string& address, int port, const Options& options, const PortSecurity& security,
@@ -38,10 +39,16 @@ class GrpcListener {
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }
-  ConnectionStats connections() const { return acceptor_->Stats(); }
+  // Nothing for a Unix socket.
+  ConnectionStats connections() const {
+    return acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
+  }
 
  private:
   GrpcListener() = default;
+  static absl::StatusOr<std::unique_ptr<GrpcListener>> CreateOnSocket(
+      const std::string& address, const Options& options, const PortSecurity& security,
+      const std::vector<grpc::Service*>& services);
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> entrance_;

@@ -25,8 +25,15 @@ void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) 
   auto memory = Family("ulfd_model_memory_bytes", "What a served version holds", MetricType::Gauge);
   auto cost = Family("ulfd_model_cost_seconds",
                      "What a call is predicted to take: once, per user, per ad", MetricType::Gauge);
+  auto quarantined =
+      Family("ulfd_model_quarantined", "1 for each version whose newest content is in quarantine",
+             MetricType::Gauge);
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
+      if (version.quarantine.has_value()) {
+        quarantined.metric.push_back(
+            GaugeSample(1, {{"model", model.name}, {"version", absl::StrCat(version.version)}}));
+      }
       if (version.serving == nullptr) continue;
       const engine::ModelInfo& facts = version.serving->model->info();
       const std::string number = absl::StrCat(version.version);
@@ -53,6 +60,7 @@ void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) 
   families.push_back(std::move(info));
   families.push_back(std::move(memory));
   families.push_back(std::move(cost));
+  families.push_back(std::move(quarantined));
 }
 
 void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& families) {

@@ -63,20 +63,29 @@ void DescribeTensor(const std::string& name, engine::DType dtype, const engine::
   }
 }
 
+void FillTime(std::chrono::system_clock::time_point time, google::protobuf::Timestamp& out) {
+  const auto since_1970 = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_1970);
+  out.set_seconds(seconds.count());
+  out.set_nanos(static_cast<int32_t>(std::chrono::nanoseconds(since_1970 - seconds).count()));
+}
+
 void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
   out.set_version(version.version);
   out.set_state(StateOf(version.state));
   out.set_error(ClipError(version.error));
   out.mutable_labels()->Add(version.labels.begin(), version.labels.end());
   out.set_serving(version.serving != nullptr);
+  if (version.quarantine.has_value()) {
+    v1::Quarantine& quarantine = *out.mutable_quarantine();
+    quarantine.set_content_hash(version.quarantine->content_hash);
+    FillTime(version.quarantine->since, *quarantine.mutable_since());
+    quarantine.set_reason(ClipError(version.quarantine->error.message()));
+  }
   if (version.serving == nullptr) return;
   const ServedModel& served = *version.serving;
   out.set_generation(served.generation);
-  const auto since_1970 = served.published_at.time_since_epoch();
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(since_1970);
-  out.mutable_published_at()->set_seconds(seconds.count());
-  out.mutable_published_at()->set_nanos(
-      static_cast<int32_t>(std::chrono::nanoseconds(since_1970 - seconds).count()));
+  FillTime(served.published_at, *out.mutable_published_at());
   const engine::ModelInfo& info = served.model->info();
   out.set_memory_bytes(info.memory_bytes);
   for (const std::string& notice : info.notices) out.add_notices(ClipError(notice));

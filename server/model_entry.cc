@@ -8,6 +8,11 @@
 #include "absl/strings/str_join.h"
 
 namespace ulfd::server {
+namespace {
+
+constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConfig";
+
+}  // namespace
 
 void ModelEntry::Update(const ModelScan& scan, TimePoint now,
                         std::chrono::system_clock::time_point wall_now) {
@@ -48,21 +53,109 @@ VersionWatch* ModelEntry::FindWatch(int64_t version) {
   return found == versions_.end() ? nullptr : &found->second;
 }
 
-bool ModelEntry::Labelled(int64_t version) const {
-  return std::any_of(config_.labels.begin(), config_.labels.end(),
+bool ModelEntry::Named(int64_t version) const {
+  if (Held(version)) return false;
+  return pinned_.contains(version) ||
+         std::any_of(config_.labels.begin(), config_.labels.end(),
                      [&](const auto& label) { return label.second == version; });
 }
 
 std::set<int64_t> ModelEntry::WantedByPolicy(TimePoint now) const {
-  if (!config_.policy.specific.empty()) {
-    return {config_.policy.specific.begin(), config_.policy.specific.end()};
-  }
   std::set<int64_t> wanted;
+  if (!config_.policy.specific.empty()) {
+    for (const int64_t version : config_.policy.specific) {
+      const auto found = versions_.find(version);
+      const bool rejected = found != versions_.end() && found->second.rejected();
+      if (!Held(version) && !rejected) wanted.insert(version);
+    }
+    return wanted;
+  }
   for (auto it = versions_.rbegin(); it != versions_.rend(); ++it) {
     if (static_cast<int>(wanted.size()) == config_.policy.latest) break;
+    if (Held(it->first) || it->second.rejected()) continue;
     if (!it->second.GoneForGood(now)) wanted.insert(it->first);
   }
   return wanted;
+}
+
+std::vector<int64_t> ModelEntry::Wanted(TimePoint now) const {
+  std::set<int64_t> wanted = WantedByPolicy(now);
+  for (const auto& [label, version] : config_.labels) wanted.insert(version);
+  for (const int64_t version : pinned_) wanted.insert(version);
+  std::erase_if(wanted, [&](int64_t version) { return Held(version); });
+  return {wanted.begin(), wanted.end()};
+}
+
+void ModelEntry::Pin(int64_t version, TimePoint now) {
+  EndHold(version);
+  if (!WantedByPolicy(now).contains(version)) pinned_.insert(version);
+}
+
+void ModelEntry::EndHold(int64_t version) {
+  held_.erase(version);
+  if (!all_held_) return;
+  // The model as a whole was held: the others still are.
+  all_held_ = false;
+  for (const auto& [other, watch] : versions_) {
+    if (other != version) held_.insert(other);
+  }
+}
+
+void ModelEntry::Hold(int64_t version) {
+  pinned_.erase(version);
+  held_.insert(version);
+}
+
+void ModelEntry::HoldAll() {
+  pinned_.clear();
+  all_held_ = true;
+}
+
+void ModelEntry::EndHolds() {
+  held_.clear();
+  all_held_ = false;
+}
+
+void ModelEntry::Reconfigure(ModelConfig config, bool configured) {
+  config_ = std::move(config);
+  configured_ = configured;
+  pinned_.clear();
+  EndHolds();
+}
+
+bool ModelEntry::Differs(const ModelConfig& config) const {
+  return config_ != config || !pinned_.empty() || !held_.empty() || all_held_;
+}
+
+void ModelEntry::NoteDefault(int64_t version) {
+  constexpr size_t kMaxDefaults = 16;
+  if (!defaults_.empty() && defaults_.back() == version) return;
+  // Going back is no news: else the next roll-back would lead to where the first one came from.
+  const auto before = std::find(defaults_.begin(), defaults_.end(), version);
+  if (before != defaults_.end()) {
+    defaults_.erase(before + 1, defaults_.end());
+    return;
+  }
+  defaults_.push_back(version);
+  if (defaults_.size() > kMaxDefaults) defaults_.erase(defaults_.begin());
+}
+
+std::optional<int64_t> ModelEntry::Previous() const {
+  const auto usable = [&](int64_t version) {
+    const auto found = versions_.find(version);
+    if (found == versions_.end() || Held(version)) return false;
+    return found->second.present() || found->second.serving() != nullptr;
+  };
+  if (defaults_.empty()) return std::nullopt;
+  for (size_t i = defaults_.size() - 1; i-- > 0;) {
+    if (usable(defaults_[i])) return defaults_[i];
+  }
+  for (auto it = versions_.rbegin(); it != versions_.rend(); ++it) {
+    if (it->first < defaults_.back() && usable(it->first) && !it->second.refused()) {
+      return it->first;
+    }
+  }
+  return std::nullopt;
 }
 
 bool ModelEntry::serves() const {
@@ -77,8 +170,8 @@ std::optional<int64_t> ModelEntry::NextToLoad(TimePoint now) const {
   for (auto it = versions_.rbegin(); it != versions_.rend(); ++it) {
     const auto& [version, watch] = *it;
     if (watch.loading()) return std::nullopt;  // One after the other: its end decides on the next.
-    if (!watch.Due(now)) continue;
-    if (wanted.contains(version) || Labelled(version) || watch.serving() != nullptr) return version;
+    if (!watch.Due(now) || Held(version)) continue;
+    if (wanted.contains(version) || Named(version) || watch.serving() != nullptr) return version;
     if (may_fall_back && !fall_back.has_value()) fall_back = version;
   }
   return fall_back;
@@ -96,7 +189,8 @@ std::optional<ModelEntry::TimePoint> ModelEntry::NextDueAt(TimePoint now) const 
   const bool may_fall_back = config_.policy.specific.empty() && !serves();
   std::optional<TimePoint> next;
   for (const auto& [version, watch] : versions_) {
-    if (!wanted.contains(version) && !Labelled(version) && watch.serving() == nullptr &&
+    if (Held(version)) continue;
+    if (!wanted.contains(version) && !Named(version) && watch.serving() == nullptr &&
         !may_fall_back) {
       continue;
     }
@@ -114,18 +208,20 @@ void ModelEntry::Retired(const ModelHandle& handle) {
 std::vector<ModelHandle> ModelEntry::TakeUnwanted(TimePoint now) {
   const std::set<int64_t> wanted = WantedByPolicy(now);
   const bool all = GoneForGood(now);
-  const bool specific = !config_.policy.specific.empty();
-  int serving_wanted = 0;
-  for (const int64_t version : wanted) {
-    const auto found = versions_.find(version);
-    serving_wanted += found != versions_.end() && found->second.serving() != nullptr;
+  const size_t enough = config_.policy.specific.empty() ? static_cast<size_t>(config_.policy.latest)
+                                                        : std::max<size_t>(wanted.size(), 1);
+  size_t serving_wanted = 0, serving_kept = 0;
+  for (const auto& [version, watch] : versions_) {
+    if (watch.serving() == nullptr || Held(version) || watch.rejected()) continue;
+    ++serving_kept;
+    serving_wanted += wanted.contains(version);
   }
   std::vector<ModelHandle> taken;
   for (auto it = versions_.begin(); it != versions_.end();) {
     auto& [version, watch] = *it;
-    const bool replaced = !specific && !wanted.contains(version) && !Labelled(version) &&
-                          serving_wanted >= config_.policy.latest;
-    if (watch.serving() != nullptr && (all || replaced)) {
+    const bool replaced = !wanted.contains(version) && !Named(version) && serving_wanted >= enough;
+    const bool rejected = watch.rejected() && serving_kept > 0;
+    if (watch.serving() != nullptr && (all || Held(version) || rejected || replaced)) {
       taken.push_back(watch.Withdraw());
       Retired(taken.back());
     }
@@ -140,13 +236,17 @@ bool ModelEntry::Forgettable(TimePoint now) const {
 }
 
 ServedVersions ModelEntry::Served() const {
-  ServedVersions served{.labels = config_.labels, .waiting_for = error_};
+  ServedVersions served{.labels = config_.labels,
+                        .waiting_for = error_,
+                        .canary = config_.canary,
+                        .shadow = config_.shadow};
   for (const auto& [version, watch] : versions_) {
     if (watch.serving() != nullptr) served.versions.push_back(watch.serving());
     if (const std::string error = watch.error(); !error.empty()) {
       served.waiting_for = absl::StrCat("version ", version, ": ", error);
     }
   }
+  if (all_held_) served.waiting_for = kHeld;
   if (!served.versions.empty()) served.waiting_for.clear();
   return served;
 }
@@ -158,8 +258,11 @@ ModelStatus ModelEntry::Status(TimePoint now) const {
   for (const auto& [version, watch] : versions_) {
     VersionStatus& entry = versions[version];
     entry = {version, watch.state(), watch.error(), watch.serving()};
-    if (entry.state == VersionState::kWaiting && watch.present() && !wanted.contains(version) &&
-        !Labelled(version)) {
+    entry.quarantine = watch.quarantine();
+    if (Held(version)) {
+      entry.error = kHeld;
+    } else if (entry.state == VersionState::kWaiting && watch.present() &&
+               !wanted.contains(version) && !Named(version)) {
       entry.error = "not wanted by the version policy";
     }
   }

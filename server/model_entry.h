@@ -14,6 +14,9 @@
 //  below, without a gap.
 // For specific versions: exactly those are loaded, without a fall-back, and none is ever unloaded
 // while the model exists. A model whose whole directory is gone for settle_time is unloaded.
+//
+// What an operator says goes before the policy: a version may be pinned (wanted in addition), held
+// (not to be served) or rejected (this content of it is not to be served).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_MODEL_ENTRY_H_
 #define ULFD_SERVER_MODEL_ENTRY_H_
@@ -29,19 +32,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/runtime/model_directory.h"
 #include "server/model_manager.h"
-#include "server/repository.h"
+#include "server/quarantine.h"
+#include "server/repository_scan.h"
 #include "server/served_models.h"
 #include "server/version_watch.h"
 
 namespace ulfd::server {
-
-// What one look found of one model.
-struct ModelScan {
-  absl::StatusOr<VersionList> listing;  // NOT_FOUND: its directory does not exist.
-  std::map<int64_t, absl::StatusOr<engine::DirectoryState>> versions;
-};
 
 class ModelEntry {
  public:
@@ -68,8 +65,36 @@ class ModelEntry {
   // Remembers a handle that was replaced, to report it as long as somebody holds it.
   void Retired(const ModelHandle& handle);
 
+  // What operators ask for; each stays until the opposite, or Reconfigure.
+  void Pin(int64_t version, TimePoint now);  // Unless the policy wants it anyway.  Ends its hold.
+  void Unpin(int64_t version) { pinned_.erase(version); }
+  void Hold(int64_t version);
+  void HoldAll();
+  void EndHold(int64_t version);
+  void EndHolds();
+  void SetLabel(const std::string& label, int64_t version) { config_.labels[label] = version; }
+  void RemoveLabel(const std::string& label) { config_.labels.erase(label); }
+  // A new configuration with the same base_path: ends pins and holds.
+  void Reconfigure(ModelConfig config, bool configured);
+  // Whether Reconfigure would change anything.
+  bool Differs(const ModelConfig& config) const;
+  // Versions that have to serve for the model to be as it is configured, ascending; of latest(n)
+  // only those that exist.
+  std::vector<int64_t> Wanted(TimePoint now) const;
+  // Wanted by a label or an operator.
+  bool Named(int64_t version) const;
+
+  // Tells which version requests get that say nothing; keeps their history.
+  void NoteDefault(int64_t version);
+  // The version to go back to: the default before the present one if it is still there, else the
+  // highest one below that is.
+  std::optional<int64_t> Previous() const;
+
+  Quarantine& quarantine() { return quarantine_; }
+
   // REQUIRES: known.
   VersionWatch& watch(int64_t version) { return versions_.at(version); }
+  const std::map<int64_t, VersionWatch>& versions() const { return versions_; }
   VersionWatch* FindWatch(int64_t version);
   const ModelConfig& config() const { return config_; }
   bool configured() const { return configured_; }
@@ -85,9 +110,10 @@ class ModelEntry {
   bool GoneForGood(TimePoint now) const {
     return gone_since_.has_value() && now - *gone_since_ >= options_.settle_time;
   }
-  // Wanted by the policy itself (not by labels), among those that are not gone for good.
+  // Wanted by the policy itself (not by labels or operators), among those that are not gone for
+  // good.
   std::set<int64_t> WantedByPolicy(TimePoint now) const;
-  bool Labelled(int64_t version) const;
+  bool Held(int64_t version) const { return all_held_ || held_.contains(version); }
 
   ModelConfig config_;
   bool configured_;
@@ -95,6 +121,10 @@ class ModelEntry {
   std::string error_;
   std::optional<TimePoint> gone_since_;  // No directory of the model.
   std::map<int64_t, VersionWatch> versions_;
+  std::set<int64_t> pinned_, held_;
+  bool all_held_ = false;
+  Quarantine quarantine_;
+  std::vector<int64_t> defaults_;  // The last one is the present one.
   std::vector<std::weak_ptr<const ServedModel>> retired_;
 };
 

@@ -44,4 +44,8 @@ void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t g
 
 void ModelEvents::OnReadinessChanged() { RefreshHealth(); }
 
+void ModelEvents::OnNotice(const std::string& name, int64_t version, const std::string& notice) {
+  logger_.Warning("model notice", {{"model", name}, {"version", version}, {"notice", notice}});
+}
+
 }  // namespace ulfd::server

@@ -13,7 +13,8 @@
 namespace ulfd::server {
 namespace {
 
-constexpr int64_t kWarmUpAds[] = {1, 64};
+// Every size of tile that kernels are prepared for, and a request of several tiles.
+constexpr int64_t kWarmUpAds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 600};
 
 bool IsFinite(const engine::Tensor& tensor) {
   if (tensor.dtype != engine::DType::kFloat32) return true;

@@ -12,8 +12,8 @@
 
 namespace ulfd::server {
 
-// Loads and runs a made-up request of 1 and of 64 ads, which touches weights and code before the
-// first real request does and shows that scores come out.  Not finite ones are a notice, not an
+// Loads (which leaves every page of tables and weights present) and runs made-up requests of 1 to 600 ads, which
+// touches weights and code before the first real request does and shows that scores come out.  Not finite ones are a notice, not an
 // error: a made-up request may well divide by zero. Errors carry a LoadReason.
 absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
     const engine::LoadOptions& options, std::vector<std::string>& notices);

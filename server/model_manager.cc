@@ -1,4 +1,5 @@
-// The model manager's threads: poll looks, loader loads, reaper (its own file) frees.
+// The model manager's threads: poll looks, loader loads and carries out changes, reaper (its own
+// file) frees.
 //
 // What blocks on what: mu_ guards the bookkeeping and is held for short computations only, never
 // during I/O, a load, or a call of the observer.  snapshot_mu_ guards one pointer.  Find takes only
@@ -6,48 +7,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/model_manager.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <atomic>
-#include <map>
+#include <deque>
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
 #include "engine/tensor/mutex.h"
+#include "server/change_plan.h"
 #include "server/directory_watcher.h"
-#include "server/model_entry.h"
-#include "server/model_lane.h"
-#include "server/model_loader.h"
+#include "server/model_change.h"
 #include "server/model_manager_options.h"
+#include "server/model_table.h"
 #include "server/reaper.h"
-#include "server/repository.h"
+#include "server/repository_scan.h"
 #include "server/served_models.h"
 #include "server/thread_priority.h"
+#include "server/version_loader.h"
 
 namespace ulfd::server {
 namespace {
 
-using engine::LoadReason;
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-// ListVersions, but NOT_FOUND only where the directory above is there: else a volume may be
-// missing, which is no wish to unload.
-absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path) {
-  absl::StatusOr<VersionList> list = ListVersions(base_path);
-  struct stat info;
-  const std::string above(base_path, 0, std::max<size_t>(base_path.find_last_of('/') + 1, 1) - 1);
-  if (absl::IsNotFound(list.status()) && !above.empty() && stat(above.c_str(), &info) != 0) {
-    return absl::UnavailableError(absl::StrCat("directory ", above, " does not exist"));
-  }
-  return list;
-}
+// Changes that wait; one more is refused.
+constexpr size_t kMaxChanges = 64;
+
+absl::Status Stopping() { return absl::UnavailableError("the model manager is stopping"); }
 
 class ModelManagerImpl final : public ModelManager {
  public:
@@ -58,50 +49,50 @@ class ModelManagerImpl final : public ModelManager {
   void Start() override;
   void Poll() override;
   absl::Status PollNow(steady_clock::time_point deadline) override;
+  void Apply(ModelChange change, std::function<void(ModelChangeResult)> done) override;
   absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const override;
+  std::optional<ShadowTarget> FindShadow(const std::string& name) const override;
   std::vector<ModelStatus> List() const override;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const override;
   bool Ready() const override { return ready_.load(std::memory_order_acquire); }
   int64_t generation() const override { return generation_.load(std::memory_order_acquire); }
 
  private:
-  struct Job {
-    std::string name;
-    int64_t version = 0;
-    std::string directory, fingerprint;
+  struct PendingChange {
+    ModelChange change;
+    std::function<void(ModelChangeResult)> done;
   };
-  // Fingerprints of everything the repository holds.
-  struct Scan {
-    absl::Status repository;  // Not OK: models of the repository stay as they are.
-    std::vector<std::string> found;
-    std::map<std::string, ModelScan> models;
-    std::vector<std::string> directories;  // To watch.
+  // A load for a change, and what became of it.
+  struct StagedLoad {
+    LoadJob job;
+    LoadOutcome outcome;
   };
 
   void PollLoop();
   void LoaderLoop();
-
   void Look();
-  Scan ScanAll(const std::map<std::string, std::string>& base_paths) const;
-  absl::StatusOr<std::vector<std::string>> ListRepository() const;
-  void Merge(const Scan& scan) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunJob(const LoadJob& job);
+  void Publish(const LoadJob& job, LoadOutcome outcome);
+  void ReportFailure(const LoadJob& job, const LoadOutcome& outcome);
 
-  // The next load that is due, marked as running; models of which nothing serves come first.
-  std::optional<Job> NextJob() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunJob(const Job& job);
-  absl::StatusOr<std::unique_ptr<const engine::Model>> Load(const Job& job);
-  void Abandon(const Job& job, const absl::StatusOr<engine::DirectoryState>& state);
-  void Refuse(const Job& job, const absl::Status& error);
-  void Discard(const Job& job, const absl::StatusOr<engine::DirectoryState>& state);
-  void Publish(const Job& job, std::unique_ptr<const engine::Model> model,
-               std::chrono::nanoseconds load_time);
-  VersionWatch* WatchOf(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  ModelChangeResult RunChange(ModelChange change);
+  // Fills in what CompleteOptions fills in, and checks it.
+  absl::Status CheckConfigure(ModelChange& change) const;
+  RepositoryScan ScanFor(const ModelChange& change);
+  // Loads what the plan wants; outcomes go to `plan.models`.  Whether all went well.
+  bool LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads, ChangePlan& plan);
+  // Remembers that the content was refused, so that the next look does not try it again.
+  void Remember(const RepositoryScan& scan, const StagedLoad& load);
+  absl::Status Commit(const ModelChange& change, const RepositoryScan& scan,
+                      std::vector<StagedLoad>& loads, ChangePlan& plan);
+  // Marks content that an operator rejected as in quarantine.
+  std::vector<QuarantinedContent> HashRejected(const ChangePlan& plan);
+  // Puts a loaded model into the table.
+  ModelHandle Adopt(const LoadJob& job, LoadOutcome& outcome, int64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Unloads what is due, makes the snapshot, and returns whether readiness changed.
   bool Republish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::shared_ptr<Lane> NewLane(const std::string& name, const engine::Model& model) const;
-  std::string Readiness(const ServedModels& served) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<std::string> Unfinished() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   VersionWatch::Options watch_options() const {
     return {options_.settle_time, options_.retry_backoff};
   }
@@ -109,15 +100,18 @@ class ModelManagerImpl final : public ModelManager {
   const ModelManagerOptions options_;
   ModelObserver silent_;  // For a null observer.
   ModelObserver* const observer_;
-  dev_t repository_device_ = 0;
+  const RepositoryScanner scanner_;
   std::unique_ptr<Reaper> reaper_;
+  const VersionLoader loader_;
   const std::unique_ptr<DirectoryWatcher> watcher_;  // Wait and Watch: the poll thread's.
   std::string watcher_notice_;                       // The poll thread's.
 
   mutable Mutex mu_;
   CondVar work_;  // Something may be due for the loader, or stopping.
   CondVar done_;  // A look or a load has ended.
-  std::map<std::string, ModelEntry> entries_ ABSL_GUARDED_BY(mu_);
+  ModelTable table_ ABSL_GUARDED_BY(mu_);
+  std::deque<PendingChange> changes_ ABSL_GUARDED_BY(mu_);
+  int64_t configurations_ ABSL_GUARDED_BY(mu_) = 0;  // How often the set of models was changed.
   int64_t looks_wanted_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t looks_done_ ABSL_GUARDED_BY(mu_) = 0;
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
@@ -138,33 +132,34 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
                                    std::unique_ptr<DirectoryWatcher> watcher)
     : options_(std::move(options)),
       observer_(observer != nullptr ? observer : &silent_),
+      scanner_(options_.repository),
       reaper_(std::make_unique<Reaper>(
           [this](const std::string& name, int64_t version, int64_t generation) {
             observer_->OnUnloaded(name, version, generation);
           })),
-      watcher_(std::move(watcher)) {
-  struct stat info;
-  if (stat(options_.repository.c_str(), &info) == 0) repository_device_ = info.st_dev;
+      loader_(options_, *reaper_, *observer_),
+      watcher_(std::move(watcher)),
+      table_(options_.repository, options_.default_policy, watch_options(), options_.models) {
   MutexLock lock(mu_);
-  for (const ModelConfig& model : options_.models) {
-    entries_.try_emplace(model.name, model, /*configured=*/true, watch_options());
-  }
   Republish();
 }
 
 ModelManagerImpl::~ModelManagerImpl() {
+  std::deque<PendingChange> changes;
   {
     MutexLock lock(mu_);
     stopping_ = true;
+    changes.swap(changes_);
     work_.NotifyAll();
     done_.NotifyAll();
   }
+  for (PendingChange& pending : changes) pending.done({.status = Stopping()});
   watcher_->Wake();
   if (poll_thread_.joinable()) poll_thread_.join();
   if (loader_thread_.joinable()) loader_thread_.join();
   {
     MutexLock lock(mu_);
-    entries_.clear();
+    table_ = ModelTable(options_.repository, options_.default_policy, watch_options(), {});
     MutexLock snapshot_lock(snapshot_mu_);
     snapshot_.reset();
   }
@@ -201,15 +196,13 @@ void ModelManagerImpl::PollLoop() {
 void ModelManagerImpl::LoaderLoop() {
   MakeBackgroundThread("ulfd-loader");
   while (true) {
-    std::optional<Job> job;
+    std::optional<LoadJob> job;
+    std::optional<PendingChange> change;
     {
       MutexLock lock(mu_);
-      while (!stopping_ && !(job = NextJob()).has_value()) {
-        std::optional<steady_clock::time_point> due;
-        for (const auto& [name, entry] : entries_) {
-          const auto at = entry.NextDueAt(options_.now());
-          if (at.has_value() && (!due.has_value() || *at < *due)) due = at;
-        }
+      while (!stopping_ && changes_.empty() &&
+             !(job = table_.NextJob(options_.now())).has_value()) {
+        const auto due = table_.NextDueAt(options_.now());
         if (due.has_value()) {
           work_.WaitUntil(mu_, *due);
         } else {
@@ -217,8 +210,16 @@ void ModelManagerImpl::LoaderLoop() {
         }
       }
       if (stopping_) return;
+      if (!job.has_value()) {
+        change = std::move(changes_.front());
+        changes_.pop_front();
+      }
     }
-    RunJob(*job);
+    if (job.has_value()) {
+      RunJob(*job);
+    } else {
+      change->done(RunChange(std::move(change->change)));
+    }
     MutexLock lock(mu_);
     done_.NotifyAll();
   }
@@ -229,10 +230,10 @@ void ModelManagerImpl::Poll() {
   MutexLock step(step_mu_);
   Look();
   while (true) {
-    std::optional<Job> job;
+    std::optional<LoadJob> job;
     {
       MutexLock lock(mu_);
-      job = NextJob();
+      job = table_.NextJob(options_.now());
     }
     if (!job.has_value()) return;
     RunJob(*job);
@@ -248,8 +249,8 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
   const int64_t ticket = ++looks_wanted_;
   watcher_->Wake();
   while (true) {
-    if (stopping_) return absl::UnavailableError("the model manager is stopping");
-    const std::vector<std::string> unfinished = Unfinished();
+    if (stopping_) return Stopping();
+    const std::vector<std::string> unfinished = table_.Unfinished(options_.now());
     if (looks_done_ >= ticket && unfinished.empty()) return absl::OkStatus();
     if (!done_.WaitUntil(mu_, deadline) && steady_clock::now() >= deadline) {
       return absl::DeadlineExceededError(
@@ -260,94 +261,24 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
   }
 }
 
-std::vector<std::string> ModelManagerImpl::Unfinished() const {
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : entries_) {
-    const std::optional<int64_t> version = entry.Loading();
-    const std::optional<int64_t> next =
-        version.has_value() ? version : entry.NextToLoad(options_.now());
-    if (next.has_value()) names.push_back(absl::StrCat("model \"", name, "\" v", *next));
-  }
-  return names;
-}
-
-absl::StatusOr<std::vector<std::string>> ModelManagerImpl::ListRepository() const {
-  if (options_.repository.empty()) return std::vector<std::string>();
-  ASSIGN_OR_RETURN(std::vector<std::string> names, ListModelDirectories(options_.repository));
-  struct stat info;
-  if (names.empty() && stat(options_.repository.c_str(), &info) == 0 &&
-      info.st_dev != repository_device_) {
-    return absl::UnavailableError(
-        absl::StrCat("model repository ", options_.repository,
-                     " is empty and on another device than at the start: not mounted?"));
-  }
-  return names;
-}
-
-ModelManagerImpl::Scan ModelManagerImpl::ScanAll(
-    const std::map<std::string, std::string>& base_paths) const {
-  Scan scan;
-  std::map<std::string, std::string> to_scan = base_paths;
-  if (absl::StatusOr<std::vector<std::string>> found = ListRepository(); found.ok()) {
-    scan.found = *std::move(found);
-  } else {
-    scan.repository = found.status();
-  }
-  for (const std::string& name : scan.found) {
-    to_scan.try_emplace(name, absl::StrCat(options_.repository, "/", name));
-  }
-  if (!options_.repository.empty()) scan.directories.push_back(options_.repository);
-  for (const auto& [name, base_path] : to_scan) {
-    ModelScan model{.listing = ListVersionsOrWhy(base_path)};
-    scan.directories.push_back(base_path);
-    if (model.listing.ok()) {
-      for (const int64_t version : model.listing->versions) {
-        const std::string path = absl::StrCat(base_path, "/", version);
-        model.versions.emplace(version, engine::FingerprintDirectory(path));
-        scan.directories.push_back(path);
-      }
-    }
-    scan.models.emplace(name, std::move(model));
-  }
-  return scan;
-}
-
-void ModelManagerImpl::Merge(const Scan& scan) {
-  const steady_clock::time_point now = options_.now();
-  const system_clock::time_point wall_now = system_clock::now();
-  for (const std::string& name : scan.found) {
-    if (entries_.contains(name)) continue;
-    ModelConfig config{.name = name,
-                       .base_path = absl::StrCat(options_.repository, "/", name),
-                       .policy = options_.default_policy};
-    entries_.try_emplace(name, std::move(config), /*configured=*/false, watch_options());
-  }
-  for (const auto& [name, model] : scan.models) {
-    const auto entry = entries_.find(name);
-    if (entry == entries_.end()) continue;  // Forgotten by the loader since the scan began.
-    // With the whole repository out of reach, a model that is not there says nothing.
-    if (!scan.repository.ok() &&
-        absl::StartsWith(entry->second.config().base_path, options_.repository + "/")) {
-      entry->second.SetError(scan.repository);
-    } else {
-      entry->second.Update(model, now, wall_now);
-    }
-  }
-  looked_ = true;
-}
-
 void ModelManagerImpl::Look() {
-  std::map<std::string, std::string> base_paths;
-  {
-    MutexLock lock(mu_);
-    for (const auto& [name, entry] : entries_) base_paths[name] = entry.config().base_path;
-  }
-  const Scan scan = ScanAll(base_paths);
+  RepositoryScan scan;
   bool changed;
-  {
+  while (true) {
+    std::map<std::string, std::string> base_paths;
+    int64_t configurations;
+    {
+      MutexLock lock(mu_);
+      base_paths = table_.BasePaths();
+      configurations = configurations_;
+    }
+    scan = scanner_.Scan(base_paths);
     MutexLock lock(mu_);
-    Merge(scan);
+    if (configurations != configurations_) continue;  // A look at the wrong places.
+    table_.Merge(scan, options_.now(), system_clock::now());
+    looked_ = true;
     changed = Republish();
+    break;
   }
   if (changed) observer_->OnReadinessChanged();
   watcher_->Watch(scan.directories);
@@ -357,35 +288,13 @@ void ModelManagerImpl::Look() {
   }
 }
 
-std::string ModelManagerImpl::Readiness(const ServedModels& served) {
-  // Which models can be called, as text that is compared with the last one.
-  std::string readiness = looked_ ? "looked;" : "";
-  bool any = false, all = true;
-  for (const auto& [name, entry] : entries_) {
-    if (!entry.configured() && !entry.has_versions()) continue;
-    const bool callable = served.models.at(name).Default() != nullptr;
-    any = true;
-    if (entry.config().required && !callable) all = false;
-    absl::StrAppend(&readiness, name, callable ? "=1;" : "=0;");
-  }
-  if (looked_ && any && all) ready_.store(true, std::memory_order_release);
-  return readiness;
-}
-
 bool ModelManagerImpl::Republish() {
-  const steady_clock::time_point now = options_.now();
-  auto served = std::make_shared<ServedModels>();
   std::vector<ModelHandle> withdrawn;  // Dropped after the snapshot that had them.
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    for (ModelHandle& handle : it->second.TakeUnwanted(now)) withdrawn.push_back(std::move(handle));
-    if (it->second.Forgettable(now)) {
-      it = entries_.erase(it);
-      continue;
-    }
-    served->models[it->first] = it->second.Served();
-    ++it;
-  }
-  std::string readiness = Readiness(*served);
+  std::shared_ptr<ServedModels> served = table_.Serve(options_.now(), withdrawn);
+  bool all = false;
+  const std::string readiness =
+      absl::StrCat(looked_ ? "looked;" : "", table_.Readiness(*served, all));
+  if (looked_ && all) ready_.store(true, std::memory_order_release);
   std::shared_ptr<const ServedModels> old = std::move(served);
   {
     MutexLock lock(snapshot_mu_);
@@ -394,149 +303,236 @@ bool ModelManagerImpl::Republish() {
   return readiness != std::exchange(readiness_, readiness);
 }
 
-std::optional<ModelManagerImpl::Job> ModelManagerImpl::NextJob() {
-  const steady_clock::time_point now = options_.now();
-  std::optional<Job> best;
-  bool best_serves = false;
-  for (const auto& [name, entry] : entries_) {
-    const std::optional<int64_t> version = entry.NextToLoad(now);
-    if (!version.has_value()) continue;
-    const bool serves = entry.serves();
-    if (best.has_value() && (serves || !best_serves)) continue;
-    best = Job{.name = name,
-               .version = *version,
-               .directory = absl::StrCat(entry.config().base_path, "/", *version)};
-    best_serves = serves;
-  }
-  if (best.has_value()) {
-    VersionWatch* watch = WatchOf(*best);
-    watch->LoadStarted();
-    best->fingerprint = watch->fingerprint();
-  }
-  return best;
+void ModelManagerImpl::ReportFailure(const LoadJob& job, const LoadOutcome& outcome) {
+  observer_->OnLoadFailed(job.name, job.version,
+                          engine::LoadReasonName(engine::LoadReasonOf(outcome.error)),
+                          outcome.error);
 }
 
-VersionWatch* ModelManagerImpl::WatchOf(const Job& job) {
-  const auto entry = entries_.find(job.name);
-  return entry == entries_.end() ? nullptr : entry->second.FindWatch(job.version);
-}
-
-absl::StatusOr<std::unique_ptr<const engine::Model>> ModelManagerImpl::Load(const Job& job) {
-  const engine::LoadOptions load{.directory = job.directory,
-                                 .name = job.name,
-                                 .version = job.version,
-                                 .layer_types = options_.layer_types};
-  if (options_.load) return options_.load(load);
-  std::vector<std::string> notices;
-  auto model = LoadAndWarmUp(load, notices);
-  for (const std::string& notice : notices) observer_->OnNotice(job.name, job.version, notice);
-  return model;
-}
-
-void ModelManagerImpl::RunJob(const Job& job) {
-  const steady_clock::time_point start = steady_clock::now();
-  const absl::StatusOr<engine::DirectoryState> before = engine::InspectDirectory(job.directory);
-  // Changed since the look that made the job: the next look decides.
-  if (!before.ok() || before->fingerprint != job.fingerprint) return Abandon(job, before);
-  if (!before->complete) {
-    return Refuse(job, engine::WithLoadReason(
-                           absl::FailedPreconditionError(absl::StrCat(
-                               "model \"", job.name, "\" v", job.version, ": not complete, and no ",
-                               engine::kSuccessFile, ": ", before->missing)),
-                           LoadReason::kIncomplete));
-  }
-  absl::StatusOr<std::unique_ptr<const engine::Model>> model = Load(job);
-  const absl::StatusOr<engine::DirectoryState> after = engine::FingerprintDirectory(job.directory);
-  if (!after.ok() || after->fingerprint != job.fingerprint) return Discard(job, after);
-  if (!model.ok()) return Refuse(job, model.status());
-  Publish(job, *std::move(model), steady_clock::now() - start);
-}
-
-void ModelManagerImpl::Abandon(const Job& job,
-                               const absl::StatusOr<engine::DirectoryState>& state) {
-  if (!state.ok() && !absl::IsNotFound(state.status())) return Refuse(job, state.status());
-  MutexLock lock(mu_);
-  VersionWatch* watch = WatchOf(job);
-  watch->LoadAbandoned();
-  if (state.ok()) {
-    watch->Seen(*state, options_.now(), system_clock::now() - state->newest_change);
-  } else {
-    watch->Gone(options_.now());
-  }
-}
-
-void ModelManagerImpl::Refuse(const Job& job, const absl::Status& error) {
+void ModelManagerImpl::RunJob(const LoadJob& job) {
+  LoadOutcome outcome = loader_.Load(job);
+  if (outcome.kind == LoadOutcome::Kind::kLoaded) return Publish(job, std::move(outcome));
   {
     MutexLock lock(mu_);
-    WatchOf(job)->Refused(job.fingerprint, error, options_.now());
+    table_.Refused(job, outcome, options_.now());
     Republish();  // The reason goes into what Find says.
   }
-  observer_->OnLoadFailed(job.name, job.version,
-                          engine::LoadReasonName(engine::LoadReasonOf(error)), error);
+  if (outcome.kind != LoadOutcome::Kind::kMoved) ReportFailure(job, outcome);
 }
 
-void ModelManagerImpl::Discard(const Job& job,
-                               const absl::StatusOr<engine::DirectoryState>& state) {
-  if (!state.ok() && !absl::IsNotFound(state.status())) return Refuse(job, state.status());
-  const absl::Status error = engine::WithLoadReason(
-      absl::AbortedError(absl::StrCat("model \"", job.name, "\" v", job.version,
-                                      ": the files changed while they were loaded; they are loaded "
-                                      "again when they have settled")),
-      LoadReason::kChanged);
-  {
-    MutexLock lock(mu_);
-    VersionWatch* watch = WatchOf(job);
-    if (state.ok()) {
-      watch->ChangedDuringLoad(*state, options_.now(), system_clock::now() - state->newest_change,
-                               error);
-    } else {
-      watch->LoadAbandoned();
-      watch->Gone(options_.now());
-    }
-    Republish();
-  }
-  observer_->OnLoadFailed(job.name, job.version,
-                          engine::LoadReasonName(engine::LoadReasonOf(error)), error);
+ModelHandle ModelManagerImpl::Adopt(const LoadJob& job, LoadOutcome& outcome, int64_t generation) {
+  outcome.served->generation = generation;
+  outcome.served->published_at = system_clock::now();
+  ModelHandle handle = reaper_->Own(std::move(outcome.served));
+  table_.Published(job, handle);
+  return handle;
 }
 
-std::shared_ptr<Lane> ModelManagerImpl::NewLane(const std::string& name,
-                                                const engine::Model& model) const {
-  std::shared_ptr<Lane> before;
-  Lane::Limits limits;
-  {
-    MutexLock lock(mu_);
-    const ModelEntry& entry = entries_.at(name);
-    limits = entry.config().limits;
-    // The contents of one model cost about the same.
-    const ServedVersions others = entry.Served();
-    if (!others.versions.empty()) before = others.versions.back()->lane;
-  }
-  return MakeLane(model, name, limits,
-                  before == nullptr ? MeasureCost(model) : before->cost().parts());
-}
-
-void ModelManagerImpl::Publish(const Job& job, std::unique_ptr<const engine::Model> model,
-                               std::chrono::nanoseconds load_time) {
-  auto served = std::make_unique<ServedModel>();
-  served->model = std::move(model);
-  served->name = job.name;
-  served->version = job.version;
-  served->lane = NewLane(job.name, *served->model);
-  served->published_at = system_clock::now();
+void ModelManagerImpl::Publish(const LoadJob& job, LoadOutcome outcome) {
   ModelHandle handle;
   {
     MutexLock lock(mu_);
-    served->generation = generation_.load(std::memory_order_relaxed) + 1;
-    handle = reaper_->Own(std::move(served));
-    generation_.store(handle->generation, std::memory_order_release);
-    ModelEntry& entry = entries_.at(job.name);
-    VersionWatch& watch = entry.watch(job.version);
-    if (watch.serving() != nullptr) entry.Retired(watch.serving());
-    watch.Published(job.fingerprint, handle);
+    const int64_t generation = generation_.load(std::memory_order_relaxed) + 1;
+    handle = Adopt(job, outcome, generation);
+    generation_.store(generation, std::memory_order_release);
     Republish();
   }
-  observer_->OnPublished(*handle, load_time);
+  observer_->OnPublished(*handle, outcome.load_time);
   observer_->OnReadinessChanged();
+}
+
+void ModelManagerImpl::Apply(ModelChange change, std::function<void(ModelChangeResult)> done) {
+  if (!started_) {
+    ModelChangeResult result;
+    {
+      MutexLock step(step_mu_);
+      result = RunChange(std::move(change));
+    }
+    return done(std::move(result));
+  }
+  absl::Status refused;
+  {
+    MutexLock lock(mu_);
+    if (stopping_) {
+      refused = Stopping();
+    } else if (changes_.size() >= kMaxChanges) {
+      refused = absl::ResourceExhaustedError(
+          absl::StrCat(changes_.size(), " changes wait already, limit ", kMaxChanges));
+    } else {
+      changes_.push_back({std::move(change), std::move(done)});
+      work_.NotifyAll();
+      return;
+    }
+  }
+  done({.status = refused, .generation = generation()});
+}
+
+absl::Status ModelManagerImpl::CheckConfigure(ModelChange& change) const {
+  ModelManagerOptions options = options_;
+  options.models = std::move(change.models);
+  options.default_policy = change.default_policy;
+  RETURN_IF_ERROR(CompleteOptions(options));
+  change.models = std::move(options.models);
+  return absl::OkStatus();
+}
+
+RepositoryScan ModelManagerImpl::ScanFor(const ModelChange& change) {
+  std::map<std::string, std::string> base_paths;
+  {
+    MutexLock lock(mu_);
+    base_paths = table_.BasePaths();
+  }
+  for (const ModelConfig& model : change.models) base_paths[model.name] = model.base_path;
+  return scanner_.Scan(base_paths);
+}
+
+void ModelManagerImpl::Remember(const RepositoryScan& scan, const StagedLoad& load) {
+  MutexLock lock(mu_);
+  const ModelEntry* entry = table_.Find(load.job.name);
+  const std::string directory =
+      entry == nullptr ? load.job.directory
+                       : absl::StrCat(entry->config().base_path, "/", load.job.version);
+  if (directory != load.job.directory) return;  // A base path that was not taken over.
+  table_.Merge(scan.Only(load.job.name), options_.now(), system_clock::now());
+  table_.Refused(load.job, load.outcome, options_.now());
+  Republish();
+}
+
+bool ModelManagerImpl::LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads,
+                                 ChangePlan& plan) {
+  bool all = true;
+  int64_t staged_bytes = 0;
+  for (StagedLoad& load : loads) {
+    load.job.staged_bytes = staged_bytes;
+    load.outcome = loader_.Load(load.job);
+    LoadOutcome& outcome = load.outcome;
+    auto model = std::find_if(plan.models.begin(), plan.models.end(),
+                              [&](const ModelOutcome& m) { return m.name == load.job.name; });
+    VersionChange change{.version = load.job.version};
+    if (outcome.kind != LoadOutcome::Kind::kLoaded) {
+      all = false;
+      if (outcome.kind == LoadOutcome::Kind::kMoved) {
+        outcome.error =
+            absl::AbortedError(absl::StrCat("model \"", load.job.name, "\" v", load.job.version,
+                                            ": its files changed or went away meanwhile"));
+      }
+      change.outcome = VersionChange::Outcome::kFailed;
+      change.error = outcome.error;
+      if (model->error.ok()) model->error = outcome.error;
+      Remember(scan, load);
+      ReportFailure(load.job, outcome);
+    } else if (outcome.served->model != nullptr) {
+      staged_bytes += outcome.served->model->info().memory_bytes;
+    }
+    model->versions.push_back(std::move(change));
+  }
+  return all;
+}
+
+std::vector<QuarantinedContent> ModelManagerImpl::HashRejected(const ChangePlan& plan) {
+  std::vector<QuarantinedContent> contents;
+  for (const ChangePlan::Goal& rejected : plan.rejected) {
+    LoadJob job;
+    {
+      MutexLock lock(mu_);
+      if (table_.FindWatch(rejected.name, rejected.version) == nullptr) continue;
+      job = table_.JobFor(rejected.name, rejected.version);
+    }
+    absl::StatusOr<std::string> hash = HashVersionDirectory(job.directory);
+    if (!hash.ok()) continue;  // Gone: what comes instead is new content.
+    contents.push_back({*std::move(hash), rejected.version,
+                        absl::FailedPreconditionError("rolled back by an operator"),
+                        system_clock::now()});
+  }
+  return contents;
+}
+
+absl::Status ModelManagerImpl::Commit(const ModelChange& change, const RepositoryScan& scan,
+                                      std::vector<StagedLoad>& loads, ChangePlan& plan) {
+  const std::vector<QuarantinedContent> rejected = HashRejected(plan);
+  std::vector<std::pair<ModelHandle, std::chrono::nanoseconds>> published;
+  std::vector<ModelHandle> withdrawn;  // Dropped at the end, after the snapshot that had them.
+  {
+    MutexLock lock(mu_);
+    ModelTable next = table_;
+    auto again = PlanChange(change, scan, options_.now(), system_clock::now(), next);
+    if (!again.ok()) return again.status();
+    withdrawn = std::move(again->withdrawn);
+    std::swap(table_, next);  // `next` keeps the handles that were dropped until the end.
+    if (change.kind == ModelChange::Kind::kConfigure) ++configurations_;
+    for (const QuarantinedContent& content : rejected) {
+      table_.Find(change.name)->quarantine().Add(content);
+      VersionWatch* watch = table_.FindWatch(change.name, content.version);
+      if (watch != nullptr && watch->rejected()) watch->Quarantined(content);
+    }
+    const int64_t generation = generation_.load(std::memory_order_relaxed) + 1;
+    for (StagedLoad& load : loads) {
+      published.emplace_back(Adopt(load.job, load.outcome, generation), load.outcome.load_time);
+    }
+    generation_.store(generation, std::memory_order_release);
+    Republish();
+    for (ModelOutcome& model : plan.models) {
+      const ModelEntry* before = next.Find(model.name);
+      if (before == nullptr) continue;
+      for (const auto& [version, watch] : before->versions()) {
+        if (watch.serving() == nullptr) continue;
+        const VersionWatch* after = table_.FindWatch(model.name, version);
+        if (after != nullptr && after->serving() != nullptr) continue;
+        model.versions.push_back({version, VersionChange::Outcome::kUnloaded, absl::OkStatus()});
+      }
+    }
+  }
+  for (const auto& [handle, load_time] : published) observer_->OnPublished(*handle, load_time);
+  observer_->OnReadinessChanged();
+  // Other directories are to be watched.
+  if (change.kind == ModelChange::Kind::kConfigure && options_.use_inotify) watcher_->Wake();
+  return absl::OkStatus();
+}
+
+ModelChangeResult ModelManagerImpl::RunChange(ModelChange change) {
+  ModelChangeResult result{.generation = generation()};
+  const bool configure = change.kind == ModelChange::Kind::kConfigure;
+  if (configure) {
+    result.status = CheckConfigure(change);
+    if (!result.status.ok()) return result;
+  }
+  const RepositoryScan scan = ScanFor(change);
+  std::vector<StagedLoad> loads;
+  absl::StatusOr<ChangePlan> plan;
+  {
+    MutexLock lock(mu_);
+    ModelTable draft = table_;
+    plan = PlanChange(change, scan, options_.now(), system_clock::now(), draft);
+    if (!plan.ok()) {
+      result.status = plan.status();
+      return result;
+    }
+    for (const ChangePlan::Goal& goal : plan->goals) {
+      StagedLoad& load = loads.emplace_back();
+      load.job = draft.JobFor(goal.name, goal.version);
+      if (change.kind == ModelChange::Kind::kLoad) load.job.quarantine = Quarantine();
+    }
+  }
+  result.applied = LoadGoals(scan, loads, *plan);
+  for (const ModelOutcome& model : plan->models) result.applied &= model.error.ok();
+  if (result.applied && !change.dry_run) {
+    result.status = Commit(change, scan, loads, *plan);
+    result.applied = result.status.ok();
+  }
+  if (!result.applied || change.dry_run) {
+    for (ModelOutcome& model : plan->models) {
+      for (VersionChange& version : model.versions) {
+        if (version.outcome != VersionChange::Outcome::kLoaded) continue;
+        version.outcome = VersionChange::Outcome::kDiscarded;
+      }
+      if (!configure && result.status.ok()) result.status = model.error;
+    }
+  }
+  result.generation = generation();
+  result.models = std::move(plan->models);
+  result.from_version = plan->from_version;
+  result.to_version = plan->to_version;
+  return result;
 }
 
 absl::StatusOr<ModelHandle> ModelManagerImpl::Find(const ModelChoice& choice) const {
@@ -548,23 +544,24 @@ absl::StatusOr<ModelHandle> ModelManagerImpl::Find(const ModelChoice& choice) co
   return snapshot->Find(choice);
 }
 
+std::optional<ShadowTarget> ModelManagerImpl::FindShadow(const std::string& name) const {
+  std::shared_ptr<const ServedModels> snapshot;
+  {
+    MutexLock lock(snapshot_mu_);
+    snapshot = snapshot_;
+  }
+  return snapshot->FindShadow(name);
+}
+
 std::vector<ModelStatus> ModelManagerImpl::List() const {
   MutexLock lock(mu_);
-  std::vector<ModelStatus> list;
-  for (const auto& [name, entry] : entries_) list.push_back(entry.Status(options_.now()));
-  return list;
+  return table_.List(options_.now());
 }
 
 std::vector<std::string> ModelManagerImpl::LabelsOf(const std::string& name,
                                                     int64_t version) const {
   MutexLock lock(mu_);
-  std::vector<std::string> labels;
-  const auto entry = entries_.find(name);
-  if (entry == entries_.end()) return labels;
-  for (const auto& [label, labelled] : entry->second.config().labels) {
-    if (labelled == version) labels.push_back(label);
-  }
-  return labels;
+  return table_.LabelsOf(name, version);
 }
 
 }  // namespace

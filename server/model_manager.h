@@ -24,6 +24,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
+#include "server/quarantine.h"
 #include "server/scheduler/lane.h"
 
 namespace ulfd::server {
@@ -33,7 +34,8 @@ struct ServedModel {
   std::unique_ptr<const engine::Model> model;
   std::string name;
   int64_t version = 0;
-  int64_t generation = 0;  // Which publication of the whole server put it in place; never reused.
+  int64_t generation = 0;  // Which publication of the whole server put it in place.
+  int64_t file_bytes = 0;  // Of the directory that it was loaded from.
   std::chrono::system_clock::time_point published_at;
   std::shared_ptr<Lane> lane;  // Where its calls queue; never null once published.
 };
@@ -41,17 +43,44 @@ struct ServedModel {
 // thread.
 using ModelHandle = std::shared_ptr<const ServedModel>;
 
+// Sends a share of the requests without version and label to the version of a label.
+struct CanaryConfig {
+  std::string label;
+  double share = 0;      // 0..1
+  std::string metadata;  // Metadata key that tells users apart, or
+  std::string feature;   // the user feature that does; both empty: every request by itself.
+  bool operator==(const CanaryConfig&) const = default;
+};
+
+// Scores a share of the requests again with the version of a label.
+struct ShadowConfig {
+  std::string label;
+  double share = 0;  // 0..1
+  int max_queued = 16;
+  bool operator==(const ShadowConfig&) const = default;
+};
+
+// Who asks, as far as a canary has to know.
+class Caller {
+ public:
+  virtual ~Caller() = default;
+  // Equal for requests of one user; random where the user cannot be told.
+  virtual int64_t Hash(const CanaryConfig& canary) const = 0;
+};
+
 // Which model a request wants; at most one of version and label is set.
 struct ModelChoice {
   std::string name;
   std::optional<int64_t> version;
   std::string label;
+  const Caller* caller = nullptr;  // Borrowed for the look-up; null: never a canary's.
 };
 
 // Which versions of a model are wanted.
 struct VersionPolicy {
   int latest = 1;                 // The highest n versions, if `specific` is empty.
   std::vector<int64_t> specific;  // Exactly these.
+  bool operator==(const VersionPolicy&) const = default;
 };
 
 struct ModelConfig {
@@ -65,6 +94,9 @@ struct ModelConfig {
   std::map<std::string, int64_t> labels;
   bool required = true;  // Ready() waits for it.
   Lane::Limits limits;   // Of each generation, for the scheduler.
+  std::optional<CanaryConfig> canary;
+  std::optional<ShadowConfig> shadow;
+  bool operator==(const ModelConfig&) const = default;
 };
 
 struct ModelManagerOptions {
@@ -84,8 +116,15 @@ struct ModelManagerOptions {
   std::chrono::milliseconds retry_backoff{1000};
   // Layer types of plug-ins; borrowed, they outlive every model.
   absl::Span<const engine::LayerType* const> layer_types = {};
-  // Injected for tests; defaults: engine::Model::Load plus warm-up calls with 1 and 64 ads, the
-  // steady clock.
+  // What all models together may hold while one is loaded aside; 0: DefaultMemoryBudget().
+  int64_t memory_budget_bytes = 0;
+  // Called on the loader thread with a model that is loaded and warm, before it is published: a last
+  // check of its own, such as of recorded scores.  An error, which names neither model nor version,
+  // refuses the version; `notices` go to the observer.  Null: none.
+  std::function<absl::Status(const engine::Model& model, const std::string& directory,
+                             std::vector<std::string>& notices)>
+      check;
+  // Injected for tests; defaults: LoadAndWarmUp of model_loader.h, the steady clock.
   std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)>
       load;
   std::function<std::chrono::steady_clock::time_point()> now;
@@ -100,6 +139,7 @@ struct VersionStatus {
       error;  // Why the newest content is not served; clipped to 1 KiB on the wire by the service.
   ModelHandle serving;  // Null if no content of this version is published.
   std::vector<std::string> labels;
+  std::optional<QuarantinedContent> quarantine;  // Of the newest content.
 };
 
 struct ModelStatus {
@@ -128,6 +168,16 @@ class ModelObserver {
   virtual void OnNotice(const std::string& name, int64_t version, const std::string& notice) {}
 };
 
+struct ModelChange;        // server/model_change.h
+struct ModelChangeResult;  // server/model_change.h
+
+// Where calls of a model are to be scored again.
+struct ShadowTarget {
+  ModelHandle handle;
+  double share = 0;    // Of the calls that another version answered.
+  int max_queued = 0;  // Calls of the model that may wait.
+};
+
 class ModelManager {
  public:
   // NOT_FOUND / INVALID_ARGUMENT if the repository or a base_path does not exist, a name repeats, a
@@ -148,10 +198,19 @@ class ModelManager {
   // Content that has to settle first is not due.  Any thread; without threads it is Poll.
   virtual absl::Status PollNow(std::chrono::steady_clock::time_point deadline) = 0;
 
+  // Carries out a change, after those that were asked for before it, on the loader thread, and calls
+  // `done` there; without threads it is done when this returns.  UNAVAILABLE once the manager
+  // stops.  RESOURCE_EXHAUSTED if too many wait already; `done` is then called at once.  Any
+  // thread.
+  virtual void Apply(ModelChange change, std::function<void(ModelChangeResult)> done) = 0;
+
   // The model that a request wants.  Any thread; takes no lock that a load holds.  NOT_FOUND names
   // what is unknown (model, version, label) and what exists; UNAVAILABLE if the model is known but
   // nothing of it is published yet.
   virtual absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const = 0;
+  // The version that shadows the model, if it is configured and published.  Any thread; as cheap as
+  // Find.
+  virtual std::optional<ShadowTarget> FindShadow(const std::string& name) const = 0;
   // Every model and version known, sorted.
   virtual std::vector<ModelStatus> List() const = 0;
   // Labels that name this version of the model.

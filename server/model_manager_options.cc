@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/status_macros.h"
+#include "server/memory_budget.h"
 
 namespace ulfd::server {
 namespace {
@@ -37,6 +38,31 @@ absl::Status CheckPolicy(const VersionPolicy& policy, const std::string& what) {
       return absl::InvalidArgumentError(
           absl::StrCat(what, ": specific version ", version, " is given twice"));
     }
+  }
+  return absl::OkStatus();
+}
+
+// The label of a canary or shadow; which version it names, if any, may change at any time.
+absl::Status CheckShare(const std::string& label, double share, const std::string& what) {
+  if (label.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": no label"));
+  if (!(share >= 0 && share <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": share is ", share, ", want 0..1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRouting(const ModelConfig& model, const std::string& what) {
+  if (model.canary.has_value()) {
+    const CanaryConfig& canary = *model.canary;
+    RETURN_IF_ERROR(CheckShare(canary.label, canary.share, what + ": canary"));
+    if (!canary.metadata.empty() && !canary.feature.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          what, ": canary: sticky_metadata and sticky_feature are both set, want at most one"));
+    }
+  }
+  if (model.shadow.has_value()) {
+    const ShadowConfig& shadow = *model.shadow;
+    RETURN_IF_ERROR(CheckShare(shadow.label, shadow.share, what + ": shadow"));
   }
   return absl::OkStatus();
 }
@@ -96,8 +122,10 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
     while (model.base_path.size() > 1 && model.base_path.back() == '/') model.base_path.pop_back();
     RETURN_IF_ERROR(CheckPolicy(model.policy, what));
     RETURN_IF_ERROR(CheckLabels(model, what));
+    RETURN_IF_ERROR(CheckRouting(model, what));
     RETURN_IF_ERROR(WantDirectory(model.base_path, absl::StrCat(what, ": base_path")));
   }
+  if (options.memory_budget_bytes == 0) options.memory_budget_bytes = DefaultMemoryBudget();
   if (!options.now) options.now = [] { return std::chrono::steady_clock::now(); };
   return absl::OkStatus();
 }

@@ -6,8 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "server/callers.h"
 #include "server/grpc_call.h"
 #include "server/open_inference_codec.h"
+#include "server/shadow/shadow.h"
 
 namespace ulfd::server {
 namespace {
@@ -16,7 +18,10 @@ class InferCall : public ScoreCall {
  public:
   InferCall(const ServingContext& context, CallTerms terms,
             const inference::ModelInferRequest& request, inference::ModelInferResponse& response)
-      : ScoreCall(context, std::move(terms)), request_(request), response_(response) {}
+      : ScoreCall(context, std::move(terms)),
+        shadow_(context.shadow),
+        request_(request),
+        response_(response) {}
 
  protected:
   int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
@@ -27,12 +32,16 @@ class InferCall : public ScoreCall {
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
     EncodeInfer(request_, decoded, info, result, response_);
+    if (shadow_ != nullptr) {
+      shadow_->Offer(recording::v1::API_KSERVE, request_, decoded, info, result);
+    }
     return absl::OkStatus();
   }
   void AddTimes(const CallTimes&) override {}  // The protocol has no place for them.
   const std::string& request_id() const override { return request_.id(); }
 
  private:
+  Shadow* const shadow_;
   const inference::ModelInferRequest& request_;
   inference::ModelInferResponse& response_;
 };
@@ -93,10 +102,11 @@ grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(
 grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
     grpc::CallbackServerContext* call, const inference::ModelInferRequest* request,
     inference::ModelInferResponse* response) {
-  return StartScoring<InferCall>(
-      call, context_,
-      security_.Permit(*call, ChoiceOf(request->model_name(), request->model_version())), *request,
-      *response);
+  absl::StatusOr<ModelChoice> choice =
+      security_.Permit(*call, ChoiceOf(request->model_name(), request->model_version()));
+  const RequestCaller caller(*call, *request);
+  if (choice.ok()) choice->caller = &caller;
+  return StartScoring<InferCall>(call, context_, choice, *request, *response);
 }
 
 }  // namespace ulfd::server

@@ -205,6 +205,8 @@ absl::StatusOr<Options> LoadOptions(const Flags& flags) {
   if (flags.config) {
     ASSIGN_OR_RETURN(const std::string text, ReadTextFile(*flags.config));
     RETURN_IF_ERROR(ReadConfig(text, *flags.config, options));
+    options.config_file = *flags.config;
+    options.config_text = text;
   }
   Override(flags.model_repository, options.model_repository);
   Override(flags.grpc_address, options.grpc_address);
@@ -230,7 +232,26 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   manager.settle_time = options.settle_time;
   manager.use_inotify = options.use_inotify;
   manager.retry_backoff = options.retry_backoff;
+  manager.memory_budget_bytes = options.memory_budget_bytes;
   return manager;
+}
+
+absl::StatusOr<ModelChange> ReadConfigure(const Options& options) {
+  if (options.config_file.empty()) {
+    return absl::FailedPreconditionError(
+        "the daemon was started without --config: there is no configuration to reload");
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(options.config_file));
+  Options fresh;
+  RETURN_IF_ERROR(ReadConfig(text, options.config_file, fresh));
+  RETURN_IF_ERROR(CheckOnlyModelsDiffer(options.config_text, text, options.config_file));
+  // A flag may have won over the file; the repository cannot have changed.
+  fresh.model_repository = options.model_repository;
+  RETURN_IF_ERROR(CheckAll(fresh));
+  ModelChange change{.kind = ModelChange::Kind::kConfigure};
+  change.models = std::move(fresh.models);
+  change.default_policy = std::move(fresh.default_version_policy);
+  return change;
 }
 
 std::string HelpText() {

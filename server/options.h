@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "server/logging.h"
+#include "server/model_change.h"
 #include "server/model_manager.h"
 #include "server/security/security_options.h"
 
@@ -34,7 +35,9 @@ struct Options {
   int grpc_port = 8500;
   std::string http_address = "0.0.0.0";
   int http_port = 8501;
-  std::string admin_address;  // "": off
+  std::string admin_address;  // "ADDRESS:PORT" or "unix:PATH"; "": off
+
+  int64_t memory_budget_bytes = 0;  // 0: DefaultMemoryBudget()
 
   std::vector<std::string> layer_plugins;  // Paths of shared libraries.
 
@@ -80,6 +83,9 @@ struct Options {
   LogFormat log_format = LogFormat::kText;
 
   std::string port_file;  // "": none.  Command line only.
+
+  std::string config_file;  // Of --config; "": none.
+  std::string config_text;  // What it held at the start.
 };
 
 // What the command line says; absent: not said.
@@ -102,11 +108,21 @@ absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args);
 // ("FILE:LINE:COLUMN: ...", one line each) or options that contradict each other.
 absl::StatusOr<Options> LoadOptions(const Flags& flags);
 
+// FAILED_PRECONDITION, naming the settings, if two good configurations differ in more than models and
+// default_version_policy.
+absl::Status CheckOnlyModelsDiffer(const std::string& before, const std::string& after,
+                                   absl::string_view source);
+
 // Sets what the text-proto ServerConfig `text` sets.  INVALID_ARGUMENT: "SOURCE:LINE:COLUMN: ...",
 // one line per error.
 absl::Status ReadConfig(absl::string_view text, absl::string_view source, Options& options);
 
 ModelManagerOptions ManagerOptions(const Options& options);
+
+// Reads options.config_file again, for what it says about models.  FAILED_PRECONDITION: there is none,
+// or it differs from options.config_text in something that takes a restart, which is named; other
+// errors as for LoadOptions.
+absl::StatusOr<ModelChange> ReadConfigure(const Options& options);
 
 // The text of --help.
 std::string HelpText();

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "engine/status_macros.h"
+#include "server/callers.h"
 #include "server/grpc_call.h"
 #include "server/model_description.h"
 #include "server/request_decoder.h"
 #include "server/response_encoder.h"
+#include "server/shadow/shadow.h"
 
 namespace ulfd::server {
 namespace {
@@ -22,7 +24,10 @@ class PredictCall : public ScoreCall {
  public:
   PredictCall(const ServingContext& context, CallTerms terms, const v1::PredictRequest& request,
               v1::PredictResponse& response)
-      : ScoreCall(context, std::move(terms)), request_(request), response_(response) {}
+      : ScoreCall(context, std::move(terms)),
+        shadow_(context.shadow),
+        request_(request),
+        response_(response) {}
 
  protected:
   int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
@@ -32,7 +37,11 @@ class PredictCall : public ScoreCall {
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
-    return EncodePredict(request_, decoded, info, result, response_);
+    RETURN_IF_ERROR(EncodePredict(request_, decoded, info, result, response_));
+    if (shadow_ != nullptr) {
+      shadow_->Offer(recording::v1::API_NATIVE, request_, decoded, info, result);
+    }
+    return absl::OkStatus();
   }
   void AddTimes(const CallTimes& times) override {
     if (!request_.return_timings()) return;
@@ -49,6 +58,7 @@ class PredictCall : public ScoreCall {
   const std::string& request_id() const override { return request_.request_id(); }
 
  private:
+  Shadow* const shadow_;
   const v1::PredictRequest& request_;
   v1::PredictResponse& response_;
 };
@@ -66,8 +76,10 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext* call,
                                                      const v1::PredictRequest* request,
                                                      v1::PredictResponse* response) {
-  return StartScoring<PredictCall>(
-      call, context_, security_.Permit(*call, ChoiceOf(request->model())), *request, *response);
+  absl::StatusOr<ModelChoice> choice = security_.Permit(*call, ChoiceOf(request->model()));
+  const RequestCaller caller(*call, *request);
+  if (choice.ok()) choice->caller = &caller;
+  return StartScoring<PredictCall>(call, context_, choice, *request, *response);
 }
 
 grpc::ServerUnaryReactor* PredictionService::GetModelMetadata(

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/reaper.h"
 
+#include <atomic>
 #include <cstddef>
 #include <thread>
 #include <utility>
@@ -35,6 +36,15 @@ struct Reaper::State {
     Node* next = nullptr;
   };
 
+  static int64_t BytesOf(const ServedModel& served) {
+    return served.model == nullptr ? 0 : served.model->info().memory_bytes;
+  }
+  void Free(Node* node) {
+    const int64_t bytes = BytesOf(*node->model);
+    delete node;
+    held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+
   // Takes the model over from its last handle.
   void Retire(Node* node) {
     {
@@ -47,7 +57,7 @@ struct Reaper::State {
         return;
       }
     }
-    delete node;
+    Free(node);
   }
 
   void Run() {
@@ -74,7 +84,7 @@ struct Reaper::State {
       Node* next = batch->next;
       const std::string name = batch->model->name;
       const int64_t version = batch->model->version, generation = batch->model->generation;
-      delete batch;
+      Free(batch);
       on_freed(name, version, generation);
       batch = next;
       ++count;
@@ -82,6 +92,7 @@ struct Reaper::State {
     return count;
   }
 
+  std::atomic<int64_t> held_bytes{0};
   OnFreed on_freed;  // Only used by the thread, which ends before the reaper does.
   Mutex mu;
   CondVar wake, idle;
@@ -108,9 +119,12 @@ Reaper::~Reaper() {
 
 ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
   auto* node = new State::Node{std::move(model)};
+  state_->held_bytes.fetch_add(State::BytesOf(*node->model), std::memory_order_relaxed);
   return ModelHandle(node->model.get(),
                      [node, state = state_](const ServedModel*) { state->Retire(node); });
 }
+
+int64_t Reaper::held_bytes() const { return state_->held_bytes.load(std::memory_order_relaxed); }
 
 void Reaper::WaitIdle() {
   MutexLock lock(state_->mu);

@@ -28,6 +28,9 @@ class Reaper {
   // under jemalloc, which does so by itself.
   ModelHandle Own(std::unique_ptr<const ServedModel> model);
 
+  // Memory of all models that were owned and are not freed yet.  Unit: bytes.
+  int64_t held_bytes() const;
+
   // Returns when everything that was queued before the call is freed.
   void WaitIdle();
 

@@ -25,6 +25,8 @@
 
 namespace ulfd::server {
 
+class Shadow;  // server/shadow/shadow.h
+
 // What all calls share.  Everything is borrowed and outlives them.
 struct ServingContext {
   const ModelManager& models;
@@ -37,6 +39,7 @@ struct ServingContext {
   const std::atomic<bool>& abandon;
   ClientQuota* client_quota = nullptr;  // Null: no limits.
   std::string client_key;               // The metadata key that names the client.
+  Shadow* shadow = nullptr;             // Null: no shadow traffic.
 };
 
 // What the caller says about a call beside the request.

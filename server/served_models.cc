@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/embedding/key_hash.h"
 
 namespace ulfd::server {
 namespace {
@@ -76,6 +77,27 @@ const ModelHandle* ServedVersions::Default() const {
   return versions.empty() ? nullptr : &versions.back();
 }
 
+const ModelHandle* ServedVersions::Canary(const Caller* caller) const {
+  if (!canary.has_value() || caller == nullptr) return nullptr;
+  const auto label = labels.find(canary->label);
+  if (label == labels.end()) return nullptr;
+  // The same user is below the share, or not, whatever else changes: a share that grows only adds
+  // users.
+  const double place = static_cast<double>(engine::HashKey(caller->Hash(*canary)) >> 11) * 0x1p-53;
+  return place < canary->share ? Find(label->second) : nullptr;
+}
+
+std::optional<ShadowTarget> ServedModels::FindShadow(const std::string& name) const {
+  const auto found = models.find(name);
+  if (found == models.end() || !found->second.shadow.has_value()) return std::nullopt;
+  const ServedVersions& model = found->second;
+  const auto label = model.labels.find(model.shadow->label);
+  if (label == model.labels.end()) return std::nullopt;
+  const ModelHandle* handle = model.Find(label->second);
+  if (handle == nullptr) return std::nullopt;
+  return ShadowTarget{*handle, model.shadow->share, model.shadow->max_queued};
+}
+
 absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const {
   const auto found = models.find(choice.name);
   if (found == models.end()) return UnknownModel(*this, choice.name);
@@ -103,6 +125,7 @@ absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const 
     return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no version ",
                                             *choice.version, "; published: ", Published(model)));
   }
+  if (const ModelHandle* handle = model.Canary(choice.caller)) return *handle;
   if (const ModelHandle* handle = model.Default()) return *handle;
   return LabelNotPublished(model, choice.name, kStableLabel, model.labels.at(kStableLabel));
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,12 +24,16 @@ struct ServedVersions {
   std::map<std::string, int64_t>
       labels;               // As configured; may name versions that are not published.
   std::string waiting_for;  // Nothing published: why, for the message.
+  std::optional<CanaryConfig> canary;
+  std::optional<ShadowConfig> shadow;
 
   // The published version of that number, or null.
   const ModelHandle* Find(int64_t version) const;
   // What a request without version and label gets: "stable" if the model has that label, else the
   // highest.  Null if that is not published.
   const ModelHandle* Default() const;
+  // The canary's version if the caller is among its share; null otherwise.
+  const ModelHandle* Canary(const Caller* caller) const;
 };
 
 struct ServedModels {
@@ -36,6 +41,8 @@ struct ServedModels {
 
   // See ModelManager::Find.
   absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const;
+  // See ModelManager::FindShadow.
+  std::optional<ShadowTarget> FindShadow(const std::string& name) const;
 };
 
 }  // namespace ulfd::server

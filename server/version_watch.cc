@@ -30,9 +30,19 @@ void VersionWatch::Seen(const engine::DirectoryState& state, TimePoint now,
     changed_at_ -= std::chrono::duration_cast<TimePoint::duration>(std::clamp(
         age, std::chrono::nanoseconds(0), std::chrono::nanoseconds(options_.settle_time)));
   }
+  Readmit();
+}
+
+void VersionWatch::Readmit() {
   failure_ = absl::OkStatus();
-  refused_ = false;
+  refused_ = rejected_ = false;
   failures_ = 0;
+  quarantine_.reset();
+}
+
+void VersionWatch::Reject(const absl::Status& why) {
+  failure_ = why;
+  refused_ = rejected_ = true;
 }
 
 void VersionWatch::Gone(TimePoint now) {
@@ -56,8 +66,7 @@ void VersionWatch::Published(const std::string& fingerprint, ModelHandle handle)
   served_fingerprint_ = fingerprint;
   serving_ = std::move(handle);
   if (fingerprint != fingerprint_) return;  // A look saw newer content meanwhile.
-  failure_ = absl::OkStatus();
-  failures_ = 0;
+  Readmit();
 }
 
 void VersionWatch::Refused(const std::string& fingerprint, const absl::Status& error,

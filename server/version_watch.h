@@ -8,10 +8,12 @@
 #include <chrono>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "engine/runtime/model_directory.h"
 #include "server/model_manager.h"
+#include "server/quarantine.h"
 
 namespace ulfd::server {
 
@@ -52,6 +54,13 @@ class VersionWatch {
   // Content errors hold until the content changes, others until a backoff ends, which doubles from
   // one failure to the next.
   void Refused(const std::string& fingerprint, const absl::Status& error, TimePoint now);
+  // The content seen last, which was refused or served, is in quarantine.
+  void Quarantined(QuarantinedContent content) { quarantine_ = std::move(content); }
+  // An operator does not want the content that serves, nor what is seen now: it is to be replaced,
+  // and not tried again until it changes.
+  void Reject(const absl::Status& why);
+  // Forgets refusals and rejections: the content may be tried again.
+  void Readmit();
   // The content changed under the load, whose result was thrown away.
   void ChangedDuringLoad(const engine::DirectoryState& state, TimePoint now,
                          std::chrono::nanoseconds age, const absl::Status& error);
@@ -65,6 +74,11 @@ class VersionWatch {
   }
   bool loading() const { return loading_; }
   const ModelHandle& serving() const { return serving_; }
+  // Serves, and nothing newer was seen.
+  bool serves_newest() const { return serving_ != nullptr && !differs(); }
+  bool refused() const { return refused_; }
+  bool rejected() const { return rejected_; }
+  const std::optional<QuarantinedContent>& quarantine() const { return quarantine_; }
   const std::string& fingerprint() const { return fingerprint_; }
   // State and error of a VersionStatus.
   VersionState state() const;
@@ -83,8 +97,10 @@ class VersionWatch {
   TimePoint changed_at_;
   bool loading_ = false;
 
-  absl::Status failure_;  // Of the content seen last; OK if it was not tried.
-  bool refused_ = false;  // `failure_` holds until the content changes.
+  absl::Status failure_;   // Of the content seen last; OK if it was not tried.
+  bool refused_ = false;   // `failure_` holds until the content changes.
+  bool rejected_ = false;  // By an operator; implies refused_.
+  std::optional<QuarantinedContent> quarantine_;  // Of the content seen last.
   int failures_ = 0;
   TimePoint retry_at_;
 

@@ -8,6 +8,7 @@
 
 namespace ulfd::tools {
 
+absl::Status RunAdmin(Args args);
 absl::Status RunCompare(Args args);
 absl::Status RunConvert(Args args);
 absl::Status RunInspect(Args args);

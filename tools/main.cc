@@ -24,6 +24,8 @@ constexpr Command kCommands[] = {
     {"load", "offers load to a running server and reports latencies and failures", &RunLoad},
     {"recordings", "lists the calls that the daemon recorded, or takes one out as npz files",
      &RunRecordings},
+    {"admin", "tells a running daemon what to serve: load, unload, label, rollback, reload-config",
+     &RunAdmin},
     {"health", "asks a running daemon whether it serves", &RunHealth},
     {"convert", "turns a Caffe or ONNX model into a version directory", &RunConvert},
     {"make-demo", "writes a demo model whose scores make sense to a reader", &RunMakeDemo},

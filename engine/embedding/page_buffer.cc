@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/page_buffer.h"
 
+#include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,8 +22,25 @@ PageBuffer& PageBuffer::operator=(PageBuffer&& other) noexcept {
   return *this;
 }
 
+namespace {
+
+// Unmaps [data, data + bytes).  One munmap of many GB would keep the lock of the address space, and
+// with it page faults and mappings of every other thread, until all pages are free.
+void Unmap(void* data, size_t bytes) {
+  constexpr size_t kStepBytes = size_t{16} << 20;
+  auto* begin = static_cast<char*>(data);
+  while (bytes > kStepBytes) {
+    bytes -= kStepBytes;
+    munmap(begin + bytes, kStepBytes);
+    sched_yield();
+  }
+  munmap(begin, bytes);
+}
+
+}  // namespace
+
 PageBuffer::~PageBuffer() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (data_ != nullptr) Unmap(data_, bytes_);
 }
 
 namespace {
@@ -69,7 +87,7 @@ absl::Status PageBuffer::Resize(size_t bytes) {
   const size_t wanted = (bytes + page - 1) / page * page;
   if (wanted == bytes_) return absl::OkStatus();
   if (wanted == 0) {
-    munmap(data_, bytes_);
+    Unmap(data_, bytes_);
     data_ = nullptr;
     bytes_ = 0;
     return absl::OkStatus();

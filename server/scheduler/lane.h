@@ -19,6 +19,7 @@ class Lane {
   struct Limits {
     int64_t max_queued_rows = INT64_MAX;  // Of this generation; on top of the server's limit.
     double weight = 1;                    // Share of the workers beside other busy lanes; > 0.
+    bool operator==(const Limits&) const = default;
   };
   // `guess`: what a call costs until runs tell, such as what the generation before had learned.
   Lane(std::string name, const Limits& limits, const CostModel::Parts& guess = CostModel::kGuess)

@@ -100,10 +100,10 @@ class ReloadTest(DaemonTest):
         modelfiles.replace(self.put_aside(stamp), self.target)
         self.wait_served(stamp)
 
-    def test_50_replacements_under_calls(self):
+    def test_200_replacements_under_calls(self):
         wanted = []
         with Callers(self.daemon) as callers:
-            for i in range(50):
+            for i in range(200):
                 stamp = self.next_stamp()
                 wanted.append(float(stamp))
                 new = self.put_aside(stamp)
@@ -116,9 +116,9 @@ class ReloadTest(DaemonTest):
                     shutil.rmtree(old)
                 self.wait_served(stamp, callers)
         self.assertEqual(callers.failures, [])
-        self.assertGreater(callers.calls, 200)
+        self.assertGreater(callers.calls, 400)
         self.assertLessEqual(set(wanted[1:-1]), set(callers.seen))
-        print(f"[50 replacements, {callers.calls} calls, 0 failed] ", end="", flush=True)
+        print(f"[200 replacements, {callers.calls} calls, 0 failed] ", end="", flush=True)
 
     def test_rewriting_files_in_place(self):
         """Without _SUCCESS: what is half written is never loaded, because it still changes."""

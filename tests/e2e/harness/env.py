@@ -39,7 +39,7 @@ def prepare():
     os.makedirs(STUBS)
     # The native API is ours; the other two are written down anew from the published protocols, so
     # that a wrong number in our own files does not go unnoticed.
-    generate(ROOT, ["proto/predict.proto", "proto/admin.proto"])
+    generate(ROOT, ["proto/predict.proto", "proto/admin.proto", "proto/recording.proto"])
     generate(os.path.join(E2E, "clients"), ["kserve_v2.proto", "health_v1.proto"])
     sys.path.insert(0, STUBS)
 

@@ -1,0 +1,89 @@
+// What of the configuration can change while the daemon runs, and the settings of canary and shadow.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "server/options.h"
+#include "tests/testing/temp_dir.h"
+
+namespace ulfd::server {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ConfigReloadTest : public ::testing::Test {
+ protected:
+  // Starts with the text, flags included.
+  Options Start(const std::string& text) {
+    Flags flags;
+    flags.config = dir_.Write("server.textproto", text);
+    flags.model_repository = dir_.path();
+    const auto options = LoadOptions(flags);
+    EXPECT_TRUE(options.ok()) << options.status();
+    return options.ok() ? *options : Options();
+  }
+  std::string Errors(const std::string& text) {
+    Options options;
+    return std::string(ReadConfig(text, "f", options).message());
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(ConfigReloadTest, ModelsAndPolicyChange) {
+  const Options options = Start("workers: 3 models { name: \"a\" }");
+  dir_.Write("server.textproto",
+             "workers: 3 models { name: \"b\" base_path: \"/x\" canary { label: \"c\" share: 0.5 "
+             "sticky_metadata: \"x-user\" } shadow { label: \"s\" share: 1 max_queued: 2 } } "
+             "default_version_policy { latest { count: 2 } } models { name: \"a\" }");
+  const auto change = ReadConfigure(options);
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_EQ(change->kind, ModelChange::Kind::kConfigure);
+  ASSERT_EQ(change->models.size(), 2u);
+  const ModelConfig& b = change->models[0];
+  EXPECT_EQ(b.base_path, "/x");
+  EXPECT_EQ(b.canary, (CanaryConfig{.label = "c", .share = 0.5, .metadata = "x-user"}));
+  EXPECT_EQ(b.shadow, (ShadowConfig{.label = "s", .share = 1, .max_queued = 2}));
+  // The repository of the command line goes on.
+  EXPECT_EQ(change->models[1].base_path, dir_.path() + "/a");
+  EXPECT_EQ(change->default_policy.latest, 2);
+}
+
+TEST_F(ConfigReloadTest, WhatTakesARestartIsRefusedByName) {
+  const Options options = Start("workers: 3 limits { max_ads: 10 }");
+  dir_.Write("server.textproto", "workers: 4 limits { max_ads: 10 }");
+  EXPECT_EQ(ReadConfigure(options).status().ToString(),
+            absl::StrCat("FAILED_PRECONDITION: ", dir_.path(),
+                         "/server.textproto: only models, without allowed_clients, and "
+                         "default_version_policy can change while the daemon runs: modified: "
+                         "workers: 3 -> 4"));
+  dir_.Write("server.textproto", "wrokers: 4");
+  EXPECT_THAT(ReadConfigure(options).status().ToString(), HasSubstr("INVALID_ARGUMENT"));
+  EXPECT_THAT(ReadConfigure(Options()).status().ToString(), HasSubstr("without --config"));
+}
+
+TEST_F(ConfigReloadTest, SharesAndLabelsAreChecked) {
+  const auto model = [](const std::string& text) {
+    return absl::StrCat("models { name: \"m\" ", text, " }");
+  };
+  EXPECT_THAT(Errors(model("canary { label: \"c\" share: 1.5 }")),
+              HasSubstr("share: 1.5, want 0..1"));
+  EXPECT_THAT(Errors(model("canary { label: \"c\" }")), HasSubstr("share: 0, want 0..1"));
+  EXPECT_THAT(Errors(model("canary { share: 1 }")), HasSubstr("label: empty"));
+  EXPECT_THAT(Errors(model("canary { label: \"c\" share: 1 sticky_metadata: \"a\" sticky_feature: "
+                           "\"b\" }")),
+              HasSubstr("sticky_feature: sticky_metadata is set, too"));
+  EXPECT_THAT(Errors(model("canary { label: \"c\" share: 1 sticky_metadata: \"User\" }")),
+              HasSubstr("want lower case"));
+  EXPECT_THAT(Errors(model("shadow { label: \"s\" share: -1 }")), HasSubstr("share: -1"));
+  EXPECT_THAT(Errors(model("shadow { label: \"s\" share: 1 max_queued: 0 }")),
+              HasSubstr("max_queued: 0, want 1..10000"));
+  EXPECT_THAT(Errors("memory_budget_bytes: 5"),
+              HasSubstr("memory_budget_bytes: 5, want 0 or at least 1048576"));
+}
+
+}  // namespace
+}  // namespace ulfd::server
