@@ -19,6 +19,11 @@ using std::chrono::nanoseconds;
 
 // How many times its own cost a job may wait before jobs that came later stop passing it.
 constexpr int64_t kStretch = 8;
+// The part of the time that a deadline gave in which waiting is no sign of overload.
+constexpr int64_t kPatience = 8;
+// The part of the time until the deadline that is not planned with.  Predictions are means: what is
+// planned to be just in time is late every other time, and computed for nobody.
+constexpr int64_t kReserve = 5;
 // What is cut has at least so many rows per piece: below, a GEMM runs at a fraction of its speed.
 constexpr int64_t kMinTileRows = 16;
 constexpr int64_t kTileMultiple = 16;
@@ -138,7 +143,8 @@ nanoseconds JobQueue::Alone(const Entry& entry) const {
 
 absl::Status JobQueue::CheckDeadline(const Job& job, const Entry& entry, TimePoint now) const {
   if (job.deadline() == TimePoint::max()) return absl::OkStatus();
-  const nanoseconds left = job.deadline() - now;
+  const nanoseconds until = job.deadline() - now;
+  const nanoseconds left = until - until / kReserve;
   const nanoseconds alone = Alone(entry);
   // In time even behind everything that is there.
   if (pending() / options_.workers + alone <= left) return absl::OkStatus();
@@ -149,7 +155,8 @@ absl::Status JobQueue::CheckDeadline(const Job& job, const Entry& entry, TimePoi
   if (wait <= left && entry.lane->jobs_ == 0) return absl::OkStatus();
   return Refuse(ShedReason::kDeadline,
                 absl::StrCat("a wait of ", Ms(wait), " and ", Ms(alone),
-                             " to compute are expected, the deadline leaves ", Ms(left)),
+                             " to compute are expected, the deadline leaves ", Ms(until),
+                             ", a fifth of it in reserve"),
                 RetryAfter(wait * options_.workers));
 }
 
@@ -276,8 +283,12 @@ void JobQueue::Shed(TimePoint now, std::vector<Dropped>& dropped) {
     return;
   }
   const auto waited = [now](const Entry& entry) { return now - entry.arrival; };
-  // What was predicted on arrival may have been put right since.
-  const auto takes = [](const Entry& entry) { return entry.lane->cost().Predict(1, entry.rows); };
+  const auto takes = [](const Entry& entry) {
+    // What was predicted on arrival may have been put right since.
+    const nanoseconds cost = entry.lane->cost().Predict(1, entry.rows);
+    if (entry.job->deadline() == TimePoint::max()) return cost;
+    return std::max<nanoseconds>(cost, (entry.job->deadline() - entry.arrival) / kPatience);
+  };
   overload_.Observe(waited(**unstarted_.begin()), takes(**unstarted_.begin()), now);
   while (!unstarted_.empty()) {
     Entry* oldest = *unstarted_.begin();

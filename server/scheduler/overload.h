@@ -13,14 +13,14 @@ namespace ulfd::server {
 // While the oldest request has waited for longer than the target for a whole interval, the queue
 // stands and only adds latency: newest first then, and what has waited for twice the target goes.
 // (The idea is CoDel's, ACM Queue 10-5, 2012; the factor and newest-first are folly's.)  Where
-// requests themselves take longer than the target, target and interval grow with them: a queue of
-// two such requests is no overload.  Not thread-safe.
+// requests themselves take longer than the target, or callers are patient, target and interval grow
+// with that: a queue of two slow requests is no overload.  Not thread-safe.
 class OverloadDetector {
  public:
   OverloadDetector(std::chrono::nanoseconds target, std::chrono::nanoseconds interval)
       : target_(target), interval_(interval) {}
 
-  // How long the oldest request has waited now (0 if none waits), and what it takes.
+  // How long the oldest request has waited now (0 if none waits), and how long is all right for it.
   void Observe(std::chrono::nanoseconds oldest, std::chrono::nanoseconds takes, TimePoint now) {
     if (oldest <= Target(takes)) {
       above_ = overloaded_ = false;
@@ -35,7 +35,7 @@ class OverloadDetector {
   }
 
   bool overloaded() const { return overloaded_; }
-  // Whether a request that takes so long and has waited for so long is to be dropped.
+  // Whether a request that has waited for so long is to be dropped.
   bool TooOld(std::chrono::nanoseconds waited, std::chrono::nanoseconds takes) const {
     return overloaded_ && waited > 2 * Target(takes);
   }

@@ -109,6 +109,7 @@ class DrainTest(unittest.TestCase):
 watch { poll_interval_ms: 50 settle_time_ms: 300 }
 shutdown { drain_delay_ms: 2500 drain_timeout_ms: 30000 }
 workers: 2
+scheduling { max_queued_ms: 600000 }
 """
 
     def drain(self, how):
@@ -174,7 +175,8 @@ workers: 2
     def test_a_second_signal_hastens_the_end(self):
         models = repository("DrainTest")
         add_heavy(models)
-        config = "workers: 1\nshutdown { drain_delay_ms: 60000 drain_timeout_ms: 60000 }\n"
+        config = ("workers: 1\nscheduling { max_queued_ms: 600000 }\n"
+                  "shutdown { drain_delay_ms: 60000 drain_timeout_ms: 60000 }\n")
         daemon = Daemon(models, config=config)
         with Client(daemon) as client:
             slow = predict_request("heavy", heavy_inputs(), ())

@@ -411,6 +411,33 @@ TEST_F(JobQueueTest, AQueueOfAFewSlowRequestsIsNoOverload) {
   EXPECT_THAT(dropped_, SizeIs(0));
 }
 
+TEST_F(JobQueueTest, PatientCallersAreNotShedEarly) {
+  // Five callers who call again at once; each waits for 80 ms of the second that it has.
+  int dropped[2] = {0, 0};
+  for (const bool patient : {false, true}) {
+    JobQueue queue({.codel_target = milliseconds(5), .codel_interval = milliseconds(100)});
+    const auto call = [&] {
+      FakeJob& job =
+          Make(lane_, 2000, patient ? nanoseconds(milliseconds(1000)) : nanoseconds::max());
+      job.divide = false;
+      EXPECT_TRUE(queue.Admit(&job, now_).ok());
+    };
+    for (int i = 0; i < 5; ++i) call();
+    for (int i = 0; i < 300; ++i) {
+      const JobQueue::Work work = Take(queue);
+      ASSERT_EQ(work.kind, Kind::kTogether);
+      now_ += milliseconds(20);
+      Done(queue, work);
+      call();
+      for (size_t d = 0; d < dropped_.size(); ++d) call();
+      dropped[patient ? 1 : 0] += static_cast<int>(dropped_.size());
+      dropped_.clear();
+    }
+  }
+  EXPECT_GT(dropped[0], 0);
+  EXPECT_EQ(dropped[1], 0);
+}
+
 TEST_F(JobQueueTest, KeepsALaneWhoseJobsAndOwnerAreGone) {
   JobQueue queue({});
   std::weak_ptr<Lane> watch;
