@@ -301,26 +301,31 @@ connections {
 
     def test_clients_that_die(self):
         caller = """
-import sys, threading
+import sys
 sys.path[:0] = sys.argv[2].split(":")
 import grpc
 call = grpc.insecure_channel(sys.argv[1]).unary_unary(%r)
-futures = [call.future(open(sys.argv[3], "rb").read(), timeout=60) for _ in range(30)]
+message = open(sys.argv[3], "rb").read()
 print("sent", flush=True)
-threading.Event().wait()
+while True:
+    for future in [call.future(message, timeout=60) for _ in range(8)]:
+        future.exception()
 """ % PREDICT
         path = os.path.join(env.scratch("dies"), "request")
         with open(path, "wb") as file:
-            file.write(predict_request("heavy", heavy_inputs(2000), ()).SerializeToString())
-        self.bystander.stop()  # One worker has 30 slow calls before it: late is normal here.
+            file.write(predict_request("heavy", heavy_inputs(100), ()).SerializeToString())
+        self.bystander.stop()  # One worker has slow calls before it: late is normal here.
         for _ in range(3):
             with subprocess.Popen([sys.executable, "-c", caller, self.daemon.target, ":".join(
                     sys.path), path], stdout=subprocess.PIPE, text=True) as client:
-                self.assertEqual(client.stdout.readline(), "sent\n")
-                wait_for(lambda: self.metric("ulfd_inflight_requests") >= 10, "calls come in")
-                client.kill()
+                try:
+                    self.assertEqual(client.stdout.readline(), "sent\n")
+                    wait_for(lambda: self.metric("ulfd_inflight_requests") >= 3, "calls come in",
+                             step=0.001)
+                finally:
+                    client.kill()
             wait_for(lambda: self.metric("ulfd_inflight_requests") == 0, "they go with the client")
-        self.assertGreater(self.metric("ulfd_cancelled_total"), 10)
+        self.assertGreaterEqual(self.metric("ulfd_cancelled_total"), 1)
         self.bystander = Bystander(self.daemon, stamp_request())
         self.addCleanup(self.bystander.stop)
 
@@ -352,7 +357,8 @@ class ClockTest(DaemonTest):
 
     def test_the_clock_jumps(self):
         heavy = predict_request("heavy", heavy_inputs(2000), ())
-        slow = [self.client.Predict.future(heavy, timeout=30) for _ in range(8)]
+        slow = [self.client.Predict.future(predict_request("heavy", heavy_inputs(100), ()),
+                                           timeout=30) for _ in range(4)]
         for seconds in (86400, -86400, 10 * 365 * 86400, 0):
             self.set_clock(seconds)
             time.sleep(0.1)
@@ -362,7 +368,8 @@ class ClockTest(DaemonTest):
             begin = time.monotonic()
             with self.assertRaises(grpc.RpcError) as caught:
                 self.client.predict(heavy, timeout=0.05)
-            self.assertEqual(caught.exception.code(), DEADLINE)
+            # Refused at once by those who know that it cannot be in time, or given up.
+            self.assertIn(caught.exception.code(), (DEADLINE, EXHAUSTED))
             self.assertLess(time.monotonic() - begin, 5 * env.SLOWNESS)
         for future in slow:
             future.result()
