@@ -108,6 +108,16 @@ class Reader {
   void Bool(const char* name, bool& target) const {
     if (Has(name)) target = message_.GetReflection()->GetBool(message_, Field(name));
   }
+  // In 0..1.
+  void Share(const char* name, double& target) const {
+    if (!Has(name)) return;
+    const double value = message_.GetReflection()->GetDouble(message_, Field(name));
+    if (value >= 0 && value <= 1) {
+      target = value;
+    } else {
+      Complain(name, absl::StrCat(value, ", want 0..1"));
+    }
+  }
   void Text(const char* name, std::string& target) const {
     if (Has(name)) target = message_.GetReflection()->GetString(message_, Field(name));
   }
@@ -267,6 +277,9 @@ void ReadModels(const config::ServerConfig& file, const Reader& reader, Options&
     if (model.allowed_clients_size() > 0) {
       model_reader.Texts("allowed_clients", options.model_clients[model.name()]);
     }
+    if (model.has_record_share()) {
+      model_reader.Share("record_share", options.recorder.model_shares[model.name()]);
+    }
   }
 }
 
@@ -315,6 +328,17 @@ void ReadClientQuota(const Reader& reader, Options& options) {
   }
   if (!reader.Has("max_rows")) reader.Complain("max_rows", "missing, want 1..1000000000");
   reader.Int("max_rows", 1, 1000000000, options.client_max_rows);
+}
+
+void ReadRecorder(const Reader& reader, RecorderOptions& recorder) {
+  constexpr int kMinBytes = 65536, kMaxBytes = 1 << 30;
+  reader.Text("directory", recorder.directory);
+  reader.Share("share", recorder.share);
+  reader.Int("max_per_second", 1, 100000, recorder.max_per_second);
+  reader.Int("max_file_bytes", kMinBytes, kMaxBytes, recorder.max_file_bytes);
+  reader.Int("max_files", 2, 10000, recorder.max_files);
+  reader.Int("max_queued_bytes", kMinBytes, kMaxBytes, recorder.max_queued_bytes);
+  reader.Milliseconds("retry_interval_ms", 100, 86400000, recorder.retry_interval);
 }
 
 void ReadConnections(const Reader& reader, Options& options) {
@@ -434,6 +458,7 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
     ReadClientQuota(reader.Sub("client_quota", file.client_quota()), options);
   }
   ReadConnections(reader.Sub("connections", file.connections()), options);
+  ReadRecorder(reader.Sub("recorder", file.recorder()), options.recorder);
   const Reader shutdown = reader.Sub("shutdown", file.shutdown());
   shutdown.Milliseconds("drain_delay_ms", 0, 600000, options.drain_delay);
   shutdown.Milliseconds("drain_timeout_ms", 0, 3600000, options.drain_timeout);

@@ -22,6 +22,7 @@
 #include "engine/status_macros.h"
 #include "server/golden_check.h"
 #include "server/metrics_page.h"
+#include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 
 namespace ulfd::server {
@@ -149,6 +150,7 @@ absl::Status Daemon::Start() {
   ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_, metrics_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
   shadow_ = std::make_unique<Shadow>(*models_, Limits(options_));
+  RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
                                            options_.max_queued_requests, options_.max_queued_rows);
@@ -157,7 +159,7 @@ absl::Status Daemon::Start() {
   }
   context_ = std::unique_ptr<ServingContext>(
       new ServingContext{*models_, *pool_, metrics_, logger_, clock_, Limits(options_), abandon_,
-                         client_quota_.get(), options_.client_key, shadow_.get()});
+                         client_quota_.get(), options_.client_key, shadow_.get(), recorder_.get()});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -171,13 +173,28 @@ absl::Status Daemon::Start() {
   return absl::OkStatus();
 }
 
+absl::Status Daemon::StartRecorder() {
+  if (options_.recorder.directory.empty()) return absl::OkStatus();
+  const auto on_change = [this](const absl::Status& status, int64_t lost) {
+    if (status.ok()) {
+      logger_.Info("recorder goes on", {{"calls_lost", lost}});
+    } else {
+      logger_.Error("recorder stopped",
+                    {{"error", status.ToString(absl::StatusToStringMode::kWithNoExtraData)},
+                     {"retry_ms", static_cast<int64_t>(options_.recorder.retry_interval.count())}});
+    }
+  };
+  ASSIGN_OR_RETURN(recorder_, Recorder::Create(options_.recorder, clock_, on_change));
+  return absl::OkStatus();
+}
+
 absl::Status Daemon::StartHttp() {
   std::map<std::string, HttpServer::Page> pages;
   pages["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
   pages["/readyz"] = [this] { return ReadyPage(*readiness_, *models_); };
   pages["/metrics"] = [this] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                     .body = MetricsPage(metrics_, *models_, *pool_, CollectPorts()) +
+                     .body = MetricsPage(metrics_, *models_, *pool_, CollectPortsAndRecorder()) +
                              prometheus::TextSerializer().Serialize(shadow_->Collect())};
   };
   pages["/statusz"] = [this] {
@@ -216,8 +233,9 @@ absl::Status Daemon::StartGrpc() {
   return absl::OkStatus();
 }
 
-std::vector<prometheus::MetricFamily> Daemon::CollectPorts() const {
+std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
   std::vector<prometheus::MetricFamily> families;
+  if (recorder_ != nullptr) AddRecorder(recorder_->Stats(), families);
   security_->Collect(families);
   // The HTTP port answers before the others are there.
   if (!serving_.load()) return families;

@@ -25,6 +25,7 @@
 #include "server/options.h"
 #include "server/prediction_service.h"
 #include "server/readiness.h"
+#include "server/recorder/recorder.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/score_call.h"
@@ -61,11 +62,12 @@ class Daemon {
  private:
   explicit Daemon(const Options& options);
   absl::Status Start();
+  absl::Status StartRecorder();
   absl::Status StartHttp();
   absl::Status StartGrpc();
   absl::Status WritePortFile() const;
-  // What /metrics says of the ports.
-  std::vector<prometheus::MetricFamily> CollectPorts() const;
+  // What /metrics says of the ports and of the recorder.
+  std::vector<prometheus::MetricFamily> CollectPortsAndRecorder() const;
 
   // In the order of construction; each uses what stands above it, and destruction goes the other
   // way.
@@ -77,6 +79,7 @@ class Daemon {
   Metrics metrics_;
   ModelEvents events_;
   std::unique_ptr<Security> security_;
+  std::unique_ptr<Recorder> recorder_;    // Null if nothing is recorded.  Calls use it.
   engine::LayerPlugins plugins_;          // What models are made of, hence before them.
   std::unique_ptr<ModelManager> models_;  // Its threads report to events_.
   std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.

@@ -9,6 +9,7 @@
 #include "server/callers.h"
 #include "server/grpc_call.h"
 #include "server/open_inference_codec.h"
+#include "server/recorder/call_record.h"
 #include "server/shadow/shadow.h"
 
 namespace ulfd::server {
@@ -21,7 +22,8 @@ class InferCall : public ScoreCall {
       : ScoreCall(context, std::move(terms)),
         shadow_(context.shadow),
         request_(request),
-        response_(response) {}
+        response_(response),
+        record_(context.recorder, context.clock.Now(), ScoreCall::deadline()) {}
 
  protected:
   int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
@@ -35,15 +37,20 @@ class InferCall : public ScoreCall {
     if (shadow_ != nullptr) {
       shadow_->Offer(recording::v1::API_KSERVE, request_, decoded, info, result);
     }
+    record_.Choose(info, decoded.ads);
     return absl::OkStatus();
   }
-  void AddTimes(const CallTimes&) override {}  // The protocol has no place for them.
+  // The protocol has no place for them.
+  void AddTimes(const CallTimes& times) override {
+    record_.Add(request_, response_, times.total_ns);
+  }
   const std::string& request_id() const override { return request_.id(); }
 
  private:
   Shadow* const shadow_;
   const inference::ModelInferRequest& request_;
   inference::ModelInferResponse& response_;
+  CallRecord record_;
 };
 
 absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoice>& choice,

@@ -16,6 +16,7 @@
 #include "server/logging.h"
 #include "server/model_change.h"
 #include "server/model_manager.h"
+#include "server/recorder/recorder.h"
 #include "server/security/security_options.h"
 
 namespace ulfd::server {
@@ -78,6 +79,8 @@ struct Options {
 
   std::chrono::milliseconds drain_delay{2000};
   std::chrono::milliseconds drain_timeout{20000};
+
+  RecorderOptions recorder;  // Without a directory: off.
 
   LogLevel log_level = LogLevel::kInfo;
   LogFormat log_format = LogFormat::kText;

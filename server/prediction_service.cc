@@ -11,6 +11,7 @@
 #include "server/callers.h"
 #include "server/grpc_call.h"
 #include "server/model_description.h"
+#include "server/recorder/call_record.h"
 #include "server/request_decoder.h"
 #include "server/response_encoder.h"
 #include "server/shadow/shadow.h"
@@ -27,7 +28,8 @@ class PredictCall : public ScoreCall {
       : ScoreCall(context, std::move(terms)),
         shadow_(context.shadow),
         request_(request),
-        response_(response) {}
+        response_(response),
+        record_(context.recorder, context.clock.Now(), ScoreCall::deadline()) {}
 
  protected:
   int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
@@ -41,9 +43,11 @@ class PredictCall : public ScoreCall {
     if (shadow_ != nullptr) {
       shadow_->Offer(recording::v1::API_NATIVE, request_, decoded, info, result);
     }
+    record_.Choose(info, decoded.ads);
     return absl::OkStatus();
   }
   void AddTimes(const CallTimes& times) override {
+    record_.Add(request_, response_, times.total_ns);
     if (!request_.return_timings()) return;
     constexpr int64_t kNsPerUs = 1000;
     v1::Timings& out = *response_.mutable_timings();
@@ -61,6 +65,7 @@ class PredictCall : public ScoreCall {
   Shadow* const shadow_;
   const v1::PredictRequest& request_;
   v1::PredictResponse& response_;
+  CallRecord record_;
 };
 
 absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoice>& choice,

@@ -18,6 +18,7 @@
 #include "server/logging.h"
 #include "server/metrics.h"
 #include "server/model_manager.h"
+#include "server/recorder/recorder.h"
 #include "server/request_decoder.h"
 #include "server/scheduler/client_quota.h"
 #include "server/scheduler/clock.h"
@@ -40,6 +41,7 @@ struct ServingContext {
   ClientQuota* client_quota = nullptr;  // Null: no limits.
   std::string client_key;               // The metadata key that names the client.
   Shadow* shadow = nullptr;             // Null: no shadow traffic.
+  Recorder* recorder = nullptr;         // Null: nothing is recorded.
 };
 
 // What the caller says about a call beside the request.

@@ -382,5 +382,50 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.log_format, d.log_format);
 }
 
+TEST(RecorderConfig, IsRead) {
+  Options o;
+  const absl::Status status = ReadConfig(
+      "models { name: 'a' record_share: 0.5 } models { name: 'b' record_share: 0 } "
+      "models { name: 'c' } "
+      "recorder { directory: '/r' share: 0.25 max_per_second: 7 max_file_bytes: 65536 max_files: 2 "
+      "max_queued_bytes: 70000 retry_interval_ms: 100 }",
+      "f", o);
+  ASSERT_TRUE(status.ok()) << status;
+  const RecorderOptions& r = o.recorder;
+  EXPECT_EQ(r.model_shares, (std::map<std::string, double>{{"a", 0.5}, {"b", 0}}));
+  EXPECT_EQ(r.directory, "/r");
+  EXPECT_EQ(r.share, 0.25);
+  EXPECT_EQ(r.max_per_second, 7);
+  EXPECT_EQ(r.max_file_bytes, 65536);
+  EXPECT_EQ(r.max_files, 2);
+  EXPECT_EQ(r.max_queued_bytes, 70000);
+  EXPECT_EQ(r.retry_interval, milliseconds(100));
+}
+
+TEST(RecorderConfig, ErrorsSayWhere) {
+  EXPECT_EQ(ConfigError("recorder { share: 1.5 }"), "f.textproto:1:12: share: 1.5, want 0..1");
+  EXPECT_EQ(ConfigError("recorder { share: nan }"), "f.textproto:1:12: share: nan, want 0..1");
+  EXPECT_EQ(ConfigError("models { name: 'a' record_share: -1 }"),
+            "f.textproto:1:20: record_share: -1, want 0..1");
+  EXPECT_EQ(ConfigError("recorder { max_files: 1 }"),
+            "f.textproto:1:12: max_files: 1, want 2..10000");
+}
+
+TEST(RecorderConfig, TheExampleHasTheDefaults) {
+  std::ifstream file(ULFD_SOURCE_DIR "/config/server.textproto");
+  std::ostringstream text;
+  text << file.rdbuf();
+  Options o;
+  ASSERT_TRUE(ReadConfig(text.str(), "server.textproto", o).ok());
+  const RecorderOptions r = o.recorder, d;
+  EXPECT_EQ(r.directory, d.directory);
+  EXPECT_EQ(r.share, d.share);
+  EXPECT_EQ(r.max_per_second, d.max_per_second);
+  EXPECT_EQ(r.max_file_bytes, d.max_file_bytes);
+  EXPECT_EQ(r.max_files, d.max_files);
+  EXPECT_EQ(r.max_queued_bytes, d.max_queued_bytes);
+  EXPECT_EQ(r.retry_interval, d.retry_interval);
+}
+
 }  // namespace
 }  // namespace ulfd::server

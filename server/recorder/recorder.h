@@ -1,0 +1,131 @@
+// Recorder: a sampled log of calls and scores on disk, bounded in memory, in disk space and in what
+// it costs the calls.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_RECORDER_RECORDER_H_
+#define ULFD_SERVER_RECORDER_RECORDER_H_
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/tensor/mutex.h"
+#include "proto/recording.pb.h"
+#include "recording/recording_file.h"
+#include "server/scheduler/clock.h"
+
+namespace ulfd::server {
+
+// The defaults are those of ulfd.config.v1.Recorder.
+struct RecorderOptions {
+  std::string directory;  // Empty: no recorder.
+  double share = 0.01;
+  std::map<std::string, double> model_shares;  // Where they differ from `share`.
+  int max_per_second = 100;
+  int max_file_bytes = 16 << 20;
+  int max_files = 4;
+  int max_queued_bytes = 16 << 20;
+  std::chrono::milliseconds retry_interval{30000};
+};
+
+// Why a call that had been chosen was not recorded.
+enum class RecorderDrop : uint8_t {
+  kRate,       // More than max_per_second.
+  kQueueFull,  // The disk is slower than the calls.
+  kTooLarge,   // Larger than a file.
+  kDisk,       // Writing failed, or had failed less than retry_interval ago.
+};
+inline constexpr int kRecorderDrops = 4;
+
+struct RecorderStats {
+  int64_t records = 0, bytes = 0;  // Written.
+  std::array<int64_t, kRecorderDrops> dropped{};
+  int64_t queued_bytes = 0;
+  bool failing = false;  // Writing failed, and has not succeeded since.
+};
+
+// Thread-safe.  Calls are chosen and handed over on the threads that answer them, which takes a
+// short lock and never waits for the disk; a low-priority thread writes.
+class Recorder {
+ public:
+  // What the operator should know: writing failed (with the error), or works again (OK).  Called
+  // on the writing thread, once per change.
+  using OnChange = std::function<void(const absl::Status& status, int64_t lost_records)>;
+
+  // Creates the directory.  UNAVAILABLE if that is not possible.  `clock` is borrowed.
+  static absl::StatusOr<std::unique_ptr<Recorder>> Create(RecorderOptions options,
+                                                          const Clock& clock, OnChange on_change);
+  // The same without a thread: WriteQueued does its work.  For tests.
+  static absl::StatusOr<std::unique_ptr<Recorder>> CreateWithoutThread(RecorderOptions options,
+                                                                       const Clock& clock,
+                                                                       OnChange on_change);
+  // Writes what is queued.
+  ~Recorder();
+
+  // Whether this call of the model is to be recorded; counts it as dropped if there were too many
+  // in this second.
+  bool Choose(const std::string& model);
+  // Queues the record of a chosen call, or drops it.
+  void Add(recording::v1::Recording record);
+  RecorderStats Stats() const;
+
+  // One step of the thread.  Not thread-safe.
+  void WriteQueued();
+
+ private:
+  // The file that a model's records go to.
+  struct ModelFiles {
+    std::unique_ptr<recording::RecordingWriter> writer;
+    int64_t next_number = -1;        // -1: the folder has not been looked at.
+    std::vector<std::string> paths;  // Oldest first.
+  };
+  struct Second {
+    int64_t number = 0;
+    int chosen = 0;
+  };
+
+  Recorder(RecorderOptions options, const Clock& clock, OnChange on_change);
+  void Run();
+  bool BelowShare(const std::string& model);
+  void Drop(RecorderDrop why) { dropped_[static_cast<size_t>(why)].fetch_add(1); }
+  void Write(const recording::v1::Recording& record);
+  absl::Status Append(const std::string& model, const std::string& payload);
+  absl::Status NextFile(const std::string& model, ModelFiles& files);
+  void SetStatus(const absl::Status& status);
+
+  const RecorderOptions options_;
+  const Clock& clock_;
+  const OnChange on_change_;
+
+  std::atomic<uint64_t> calls_seen_{0};
+  std::atomic<int64_t> records_{0}, bytes_{0};
+  std::array<std::atomic<int64_t>, kRecorderDrops> dropped_{};
+  std::atomic<bool> failing_{false};
+
+  mutable Mutex mu_;
+  CondVar work_;
+  std::vector<recording::v1::Recording> queue_ ABSL_GUARDED_BY(mu_);
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of what is being written, too.
+  std::map<std::string, Second> seconds_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Used by the writing thread alone.
+  std::map<std::string, ModelFiles> files_;
+  TimePoint retry_at_{};
+  int64_t lost_ = 0;  // Since writing failed.
+
+  std::thread thread_;  // Last: it uses everything above.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_RECORDER_RECORDER_H_
