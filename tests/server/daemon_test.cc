@@ -396,8 +396,9 @@ TEST_F(DaemonTest, APortInUseIsAnError) {
                                                 " for HTTP: Address already in use")));
   second.http_port = 0;
   second.admin_address = "nowhere";
-  EXPECT_EQ(Daemon::Create(second).status(),
-            absl::InvalidArgumentError("admin_address: \"nowhere\", want ADDRESS:PORT"));
+  EXPECT_EQ(
+      Daemon::Create(second).status(),
+      absl::InvalidArgumentError("admin_address: \"nowhere\", want ADDRESS:PORT or unix:PATH"));
 }
 
 TEST_F(DaemonTest, ARepositoryThatIsNotThereIsAnError) {
