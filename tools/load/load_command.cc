@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -109,7 +110,10 @@ void Follow(const LoadGenerator& generator, LoadResults& results, const Interrup
   const bool terminal = isatty(STDERR_FILENO) == 1;
   int64_t last = 0;
   while (!done.load()) {
-    if (interrupts.Wait(kTickNs)) stop = true;
+    if (interrupts.Wait(kTickNs)) {
+      if (stop) std::_Exit(130);  // Asked twice: not even the replies are waited for.
+      stop = true;
+    }
     const int64_t now = generator.NowNs();
     if ((!terminal && !live) || now - last < kLineNs) continue;
     const std::string line =

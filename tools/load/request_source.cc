@@ -59,6 +59,7 @@ absl::StatusOr<AdCounts> AdsFor(const LoadOptions& o) {
   RETURN_IF_ERROR(ForEachRecording(
       files,
       [&](recording::Recording& record) {
+        if (record.ads() < 1) return absl::OkStatus();
         if (o.model.empty() || record.model() == o.model) counts.push_back(record.ads());
         return absl::OkStatus();
       },

@@ -79,8 +79,9 @@ void LoadResults::Count(const CallOutcome& call) {
   figures_.ads_ok += call.ads;
   figures_.corrected.Record(latency);
   figures_.uncorrected.Record(call.done_ns - call.sent_ns);
-  figures_.by_ads[static_cast<int>(std::bit_width(static_cast<uint64_t>(call.ads)))].Record(
-      latency);
+  // A recording of a foreign model may not know its ads.
+  const auto ads = static_cast<uint64_t>(std::max<int64_t>(1, call.ads));
+  figures_.by_ads[static_cast<int>(std::bit_width(ads))].Record(latency);
 }
 
 void LoadResults::CountUnsent(int64_t intended_ns, Unsent why) {

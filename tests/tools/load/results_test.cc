@@ -101,6 +101,12 @@ TEST(LoadResults, reasons_are_bounded) {
   EXPECT_EQ(f.reasons.at("other"), 300 - static_cast<int64_t>(kMaxReasons));
 }
 
+TEST(LoadResults, calls_without_a_number_of_ads_count_as_one) {
+  LoadResults results(0, kSecond, 1);
+  results.Count(Answered(0, 0, kMs, 0));
+  EXPECT_EQ(results.figures().by_ads.at(1).count(), 1);
+}
+
 TEST(LoadResults, live_points_cover_the_time_since_the_last) {
   LoadResults results(kSecond, kSecond, 1);
   results.Count(Answered(0, 0, kMs));  // The warm-up is shown live.
