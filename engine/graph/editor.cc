@@ -3,8 +3,10 @@
 #include "engine/graph/editor.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
@@ -85,23 +87,66 @@ bool IsCheaper(const Cost& after, const Cost& before) {
 GraphEditor::GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& specs,
                          std::vector<Rewrite>& rewrites)
     : options_(options), graph_(graph), specs_(specs), rewrites_(rewrites) {
-  Reindex();
-}
-
-void GraphEditor::Reindex() {
   const size_t n = graph_.values.size();
   specs_.resize(n);
   producers_.assign(n, -1);
-  readers_.assign(n, {});
+  readers_.resize(n);
   outputs_.assign(n, false);
-  semantics_.clear();
-  for (int i = 0; i < size(); ++i) {
-    const Node& node = graph_.nodes[i];
-    semantics_.push_back(node.layer->semantics());
-    for (ValueId id : node.inputs) readers_[id].push_back(i);
-    for (ValueId id : node.outputs) producers_[id] = i;
-  }
   for (const NamedValue& output : graph_.outputs) outputs_[output.value] = true;
+  std::vector<Node> nodes = std::move(graph_.nodes);
+  graph_.nodes.clear();
+  Splice({}, 0, std::move(nodes));
+}
+
+GraphEditor::~GraphEditor() {
+  graph_.nodes.reserve(items_.size());
+  for (std::unique_ptr<Item>& item : items_) graph_.nodes.push_back(std::move(item->node));
+}
+
+void GraphEditor::Link(int index) {
+  for (ValueId id : node(index).inputs) {
+    std::vector<int>& readers = readers_[id];
+    readers.insert(std::upper_bound(readers.begin(), readers.end(), index), index);
+  }
+  for (ValueId id : node(index).outputs) producers_[id] = index;
+}
+
+void GraphEditor::Unlink(int index) {
+  for (ValueId id : node(index).inputs) {
+    std::vector<int>& readers = readers_[id];
+    readers.erase(std::remove(readers.begin(), readers.end(), index), readers.end());
+  }
+  for (ValueId id : node(index).outputs) producers_[id] = -1;
+}
+
+void GraphEditor::Splice(absl::Span<const int> gone, int at, std::vector<Node> added) {
+  // Only nodes [first, last) change places among each other.
+  const int first = gone.empty() ? at : std::min(at, gone.front());
+  const int last = gone.empty() ? at : std::max(at, gone.back() + 1);
+  for (int i = first; i < last; ++i) Unlink(i);
+  std::vector<std::unique_ptr<Item>> changed;
+  const auto add = [&] {
+    for (Node& node : added) {
+      changed.push_back(std::make_unique<Item>(Item{std::move(node), {}}));
+      changed.back()->semantics = changed.back()->node.layer->semantics();
+    }
+  };
+  for (int i = first; i < last; ++i) {
+    if (i == at) add();
+    if (!std::binary_search(gone.begin(), gone.end(), i)) changed.push_back(std::move(items_[i]));
+  }
+  if (at == last) add();
+  const int end = first + static_cast<int>(changed.size());
+  if (const int moved = end - last; moved != 0) {
+    for (int& producer : producers_) producer += producer >= last ? moved : 0;
+    for (std::vector<int>& readers : readers_) {
+      for (int& reader : readers) reader += reader >= last ? moved : 0;
+    }
+  }
+  items_.erase(items_.begin() + first, items_.begin() + last);
+  items_.insert(items_.begin() + first, std::make_move_iterator(changed.begin()),
+                std::make_move_iterator(changed.end()));
+  for (int i = first; i < end; ++i) Link(i);
 }
 
 void GraphEditor::Record(std::vector<int> layers, std::string text, const Cost& saved) {
@@ -117,12 +162,17 @@ int GraphEditor::OnlyReader(ValueId value) const {
 }
 
 absl::StatusOr<Cost> GraphEditor::CostIfAdded(absl::Span<const Node> nodes) const {
-  GraphSpecs specs = specs_;
+  std::vector<std::pair<ValueId, TensorSpec>> before;
+  absl::Status status;
   Cost sum;
   for (const Node& node : nodes) {
-    RETURN_IF_ERROR(InferNode(graph_, node, specs));
-    sum += CostOf(node, specs);
+    for (ValueId id : node.outputs) before.emplace_back(id, specs_[id]);
+    status = InferNode(graph_, node, specs_);
+    if (!status.ok()) break;
+    sum += CostOf(node, specs_);
   }
+  for (size_t i = before.size(); i-- > 0;) specs_[before[i].first] = std::move(before[i].second);
+  if (!status.ok()) return status;
   return sum;
 }
 
@@ -138,75 +188,83 @@ ValueId GraphEditor::NewValue(absl::string_view name) {
 Node GraphEditor::NewNode(int origin, absl::string_view suffix, absl::string_view type,
                           std::shared_ptr<const Layer> layer, std::vector<ValueId> inputs,
                           std::vector<ValueId> outputs) const {
-  const Node& from = graph_.nodes[origin];
-  Node node{.file_index = from.file_index, .name = from.name, .type = std::string(type)};
-  if (!suffix.empty()) node.name = absl::StrCat(from.name, "/", suffix);
-  node.layer = std::move(layer);
-  node.inputs = std::move(inputs);
-  node.outputs = std::move(outputs);
-  return node;
+  const Node& from = node(origin);
+  Node made{.file_index = from.file_index, .name = from.name, .type = std::string(type)};
+  if (!suffix.empty()) made.name = absl::StrCat(from.name, "/", suffix);
+  made.layer = std::move(layer);
+  made.inputs = std::move(inputs);
+  made.outputs = std::move(outputs);
+  return made;
+}
+
+absl::Status GraphEditor::Admit(const Node& node, absl::Span<const int> replaced, Cost& saved) {
+  std::vector<Shape> before;
+  for (ValueId id : node.outputs) {
+    const int producer = producers_[id];
+    if (producer >= 0 && std::find(replaced.begin(), replaced.end(), producer) == replaced.end()) {
+      return absl::InternalError(
+          absl::StrCat(pass_, ": \"", graph_.values[id].name, "\" would be computed twice"));
+    }
+    before.push_back(specs_[id].shape);
+  }
+  RETURN_IF_ERROR(InferNode(graph_, node, specs_));
+  for (size_t i = 0; i < before.size(); ++i) {
+    const ValueId id = node.outputs[i];
+    if (producers_[id] < 0 || before[i] == specs_[id].shape) continue;
+    return absl::InternalError(absl::StrCat(pass_, ": shape of \"", graph_.values[id].name,
+                                            "\" would become ", specs_[id].shape.ToString(),
+                                            " instead of ", before[i].ToString()));
+  }
+  saved = saved - CostOf(node, specs_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int>> GraphEditor::Unneeded(absl::Span<const int> replaced,
+                                                       absl::Span<const Node> added) const {
+  absl::flat_hash_set<ValueId> remade, read;
+  for (const Node& node : added) {
+    remade.insert(node.outputs.begin(), node.outputs.end());
+    read.insert(node.inputs.begin(), node.inputs.end());
+  }
+  std::vector<int> order(replaced.begin(), replaced.end());
+  std::sort(order.rbegin(), order.rend());
+  order.erase(std::unique(order.begin(), order.end()), order.end());
+  std::vector<int> gone;
+  // A node goes if each of its values is computed anew or read by nodes that go only.
+  for (int index : order) {
+    bool needed = false, remakes = false;
+    for (ValueId id : node(index).outputs) {
+      if (remade.contains(id)) {
+        remakes = true;
+        continue;
+      }
+      needed |= outputs_[id] || read.contains(id);
+      for (int reader : readers_[id]) {
+        needed |= std::find(gone.begin(), gone.end(), reader) == gone.end();
+      }
+    }
+    if (needed && remakes) {
+      return absl::InternalError(
+          absl::StrCat(pass_, ": ", node(index).Label(), " would be replaced in part"));
+    }
+    if (!needed) gone.push_back(index);
+  }
+  std::reverse(gone.begin(), gone.end());
+  return gone;
 }
 
 absl::Status GraphEditor::Replace(absl::Span<const int> replaced, int at, std::vector<Node> added,
                                   std::string text) {
   std::vector<int> layers;
   Cost saved;
-  std::vector<bool> remade(graph_.values.size(), false);
   for (const Node& node : added) {
-    for (ValueId id : node.outputs) {
-      remade[id] = true;
-      const int producer = producers_[id];
-      if (producer >= 0 &&
-          std::find(replaced.begin(), replaced.end(), producer) == replaced.end()) {
-        return absl::InternalError(
-            absl::StrCat(pass_, ": \"", graph_.values[id].name, "\" would be computed twice"));
-      }
-    }
-    const GraphSpecs before = specs_;
-    RETURN_IF_ERROR(InferNode(graph_, node, specs_));
-    for (ValueId id : node.outputs) {
-      if (producers_[id] < 0 || before[id].shape == specs_[id].shape) continue;
-      return absl::InternalError(absl::StrCat(pass_, ": shape of \"", graph_.values[id].name,
-                                              "\" would become ", specs_[id].shape.ToString(),
-                                              " instead of ", before[id].shape.ToString()));
-    }
-    saved = saved - CostOf(node, specs_);
+    RETURN_IF_ERROR(Admit(node, replaced, saved));
     layers.push_back(node.file_index);
   }
-  // A replaced node goes if each of its values is computed anew or read by nodes that go only.
-  std::vector<bool> gone(graph_.nodes.size(), false);
-  std::vector<bool> read(graph_.values.size(), false);
-  for (const Node& node : added) {
-    for (ValueId id : node.inputs) read[id] = true;
-  }
-  std::vector<int> order(replaced.begin(), replaced.end());
-  std::sort(order.rbegin(), order.rend());
-  order.erase(std::unique(order.begin(), order.end()), order.end());
-  for (int index : order) {
-    layers.push_back(graph_.nodes[index].file_index);
-    bool needed = false;
-    for (ValueId id : graph_.nodes[index].outputs) {
-      if (remade[id]) continue;
-      needed |= outputs_[id] || read[id];
-      for (int reader : readers_[id]) needed |= !gone[reader];
-    }
-    bool remakes = false;
-    for (ValueId id : graph_.nodes[index].outputs) remakes |= remade[id];
-    if (needed && remakes) {
-      return absl::InternalError(
-          absl::StrCat(pass_, ": ", graph_.nodes[index].Label(), " would be replaced in part"));
-    }
-    if (needed) continue;
-    gone[index] = true;
-    saved += CostOf(graph_.nodes[index], specs_);
-  }
-  std::vector<Node> nodes;
-  for (int i = 0; i < size(); ++i) {
-    if (i == at) std::move(added.begin(), added.end(), std::back_inserter(nodes));
-    if (!gone[i]) nodes.push_back(std::move(graph_.nodes[i]));
-  }
-  graph_.nodes = std::move(nodes);
-  Reindex();
+  ASSIGN_OR_RETURN(const std::vector<int> gone, Unneeded(replaced, added));
+  for (int index : gone) saved += CostOfNode(index);
+  for (int index : replaced) layers.push_back(node(index).file_index);
+  Splice(gone, at, std::move(added));
   Record(std::move(layers), std::move(text), saved);
   return absl::OkStatus();
 }
@@ -217,14 +275,19 @@ absl::Status GraphEditor::Redirect(ValueId from, ValueId to, std::string text) {
                                             "\" cannot be read from \"", graph_.values[to].name,
                                             "\""));
   }
+  if (from == to) return absl::OkStatus();
   for (int reader : readers_[from]) {
-    for (ValueId& id : graph_.nodes[reader].inputs) id = id == from ? to : id;
+    for (ValueId& id : items_[reader]->node.inputs) id = id == from ? to : id;
   }
+  std::vector<int> readers;
+  std::merge(readers_[from].begin(), readers_[from].end(), readers_[to].begin(), readers_[to].end(),
+             std::back_inserter(readers));
+  readers_[from].clear();
+  readers_[to] = std::move(readers);
   const int producer = producers_[from];
-  Reindex();
   if (producer < 0) return absl::OkStatus();
   bool needed = false;
-  for (ValueId id : graph_.nodes[producer].outputs) needed |= outputs_[id] || !readers_[id].empty();
+  for (ValueId id : node(producer).outputs) needed |= outputs_[id] || !readers_[id].empty();
   if (!needed) Remove(producer, std::move(text));
   return absl::OkStatus();
 }
@@ -248,10 +311,9 @@ absl::Status GraphEditor::Fold(ValueId value, std::vector<float> data, std::stri
 }
 
 void GraphEditor::Remove(int index, std::string text) {
-  const Cost saved = CostOf(graph_.nodes[index], specs_);
-  const int layer = graph_.nodes[index].file_index;
-  graph_.nodes.erase(graph_.nodes.begin() + index);
-  Reindex();
+  const Cost saved = CostOfNode(index);
+  const int layer = node(index).file_index;
+  Splice({index}, index, {});
   Record({layer}, std::move(text), saved);
 }
 

@@ -17,17 +17,22 @@
 
 namespace ulfd::engine {
 
-// Node indices are positions in graph().nodes; Replace and Redirect make them invalid.
+// Holds the nodes of the graph while it lives: graph().nodes is empty meanwhile.  Node indices are
+// positions in their order; Replace, Redirect, Fold and Remove make them invalid, and references to
+// the nodes that go.  A change costs what it touches, and a few instructions per value of the graph.
 class GraphEditor {
  public:
   GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& specs,
               std::vector<Rewrite>& rewrites);
+  ~GraphEditor();
+  GraphEditor(const GraphEditor&) = delete;
+  GraphEditor& operator=(const GraphEditor&) = delete;
 
   const PassOptions& options() const { return options_; }
   const Graph& graph() const { return graph_; }
-  int size() const { return static_cast<int>(graph_.nodes.size()); }
-  const Node& node(int index) const { return graph_.nodes[index]; }
-  const Semantics& semantics(int index) const { return semantics_[index]; }
+  int size() const { return static_cast<int>(items_.size()); }
+  const Node& node(int index) const { return items_[index]->node; }
+  const Semantics& semantics(int index) const { return items_[index]->semantics; }
   const TensorSpec& spec(ValueId value) const { return specs_[value]; }
   const Shape& shape(ValueId value) const { return specs_[value].shape; }
   // The node that computes the value; -1 for inputs and constants.
@@ -40,7 +45,7 @@ class GraphEditor {
 
   // What a node costs, and what nodes would that are not part of the graph yet (in an order in which
   // every value is computed before it is read).  Errors: those of inference.
-  Cost CostOfNode(int index) const { return CostOf(graph_.nodes[index], specs_); }
+  Cost CostOfNode(int index) const { return CostOf(node(index), specs_); }
   absl::StatusOr<Cost> CostIfAdded(absl::Span<const Node> nodes) const;
 
   // A value for added nodes to compute.
@@ -69,7 +74,20 @@ class GraphEditor {
   void set_pass(absl::string_view name) { pass_ = std::string(name); }
 
  private:
-  void Reindex();
+  struct Item {
+    Node node;
+    Semantics semantics;
+  };
+  // Two steps of Replace.  Infers what the node makes; what it saves, in `saved`.
+  absl::Status Admit(const Node& node, absl::Span<const int> replaced, Cost& saved);
+  // Those of `replaced`, ascending, that nothing needs once `added` is there.
+  absl::StatusOr<std::vector<int>> Unneeded(absl::Span<const int> replaced,
+                                            absl::Span<const Node> added) const;
+  // Drops the nodes `gone` (ascending) and puts `added` before what was node `at`.
+  void Splice(absl::Span<const int> gone, int at, std::vector<Node> added);
+  // Enters node `index` among the producers and readers of its values; takes it from them.
+  void Link(int index);
+  void Unlink(int index);
   void Record(std::vector<int> layers, std::string text, const Cost& saved);
 
   const PassOptions& options_;
@@ -77,10 +95,10 @@ class GraphEditor {
   GraphSpecs& specs_;
   std::vector<Rewrite>& rewrites_;
   std::string pass_;
-  std::vector<Semantics> semantics_;       // Per node.
-  std::vector<int> producers_;             // Per value.
-  std::vector<std::vector<int>> readers_;  // Per value.
-  std::vector<bool> outputs_;              // Per value.
+  std::vector<std::unique_ptr<Item>> items_;  // In the order of the graph.
+  std::vector<int> producers_;                // Per value.
+  std::vector<std::vector<int>> readers_;     // Per value.
+  std::vector<bool> outputs_;                 // Per value.
 };
 
 }  // namespace ulfd::engine
