@@ -57,7 +57,7 @@ absl::StatusOr<TensorSpecs> ScaledWeights::Infer(absl::Span<const TensorSpec> in
   for (const ScaledWeightsOptions::Term& term : options_.terms) {
     const Shape& s = in[term.input].shape;
     RETURN_IF_ERROR(WantRank(in, term.input, 2, 8));
-    const Dim width = Shape(Shape::Dims(s.dims().begin() + 1, s.dims().end())).Elements();
+    const Dim width = s.RowElements();
     const std::optional<Dim> both = Broadcast(users, s[0]);
     if (!width.IsConst() || width.value() < term.offset + term.k || !both.has_value()) {
       return BadInput(term.input, in[term.input],

@@ -323,8 +323,7 @@ class SliceRows final : public Layer {
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     if (in[0].shape.rank() == 0) return BadInput(0, in[0], "rank 1 or more");
-    const Dim row =
-        Shape(Shape::Dims(in[0].shape.dims().begin() + 1, in[0].shape.dims().end())).Elements();
+    const Dim row = in[0].shape.RowElements();
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const int64_t end = pieces_[i].offset + pieces_[i].elements;
       if (row.IsConst() && end > row.value()) {

@@ -118,6 +118,13 @@ Dim Shape::Elements() const {
   return product;
 }
 
+Dim Shape::RowElements() const {
+  if (!ranked_ || dims_.empty()) return Dim::Unknown();
+  Dim product = Dim::Of(1);
+  for (int i = 1; i < rank(); ++i) product = Multiply(product, dims_[i]);
+  return product;
+}
+
 std::string Shape::ToString() const {
   if (!ranked_) return "[...]";
   return absl::StrCat(

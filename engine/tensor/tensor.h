@@ -98,6 +98,8 @@ class Shape {
   bool IsConcrete() const;
   // Product of the dimensions; unknown for any rank.
   Dim Elements() const;
+  // The same without the leading dimension: what a row has.  Unknown for any rank and for a scalar.
+  Dim RowElements() const;
   // "[ads, 100, 36]", "[...]" for any rank.
   std::string ToString() const;
   friend bool operator==(const Shape& a, const Shape& b) = default;

@@ -127,8 +127,7 @@ int PlaceInput(ValueId value, std::vector<ValueId>& inputs) {
 }
 
 int64_t RowWidth(const Shape& shape) {
-  if (!shape.ranked() || shape.rank() == 0) return -1;
-  const Dim width = Shape(Shape::Dims(shape.dims().begin() + 1, shape.dims().end())).Elements();
+  const Dim width = shape.RowElements();
   return width.IsConst() ? width.value() : -1;
 }
 

@@ -38,8 +38,7 @@ bool TakesAll(const GraphEditor& editor, int index) {
     next += piece.elements;
   }
   const Shape& x = editor.shape(editor.node(index).inputs[0]);
-  const Dim row = Shape(Shape::Dims(x.dims().begin() + 1, x.dims().end())).Elements();
-  return slice.contiguous && row == Dim::Of(next);
+  return slice.contiguous && x.RowElements() == Dim::Of(next);
 }
 
 // The input that the node's output equals bit for bit if their shapes agree; kNoValue: none.
