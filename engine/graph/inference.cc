@@ -72,6 +72,105 @@ GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> stat
 
 namespace {
 
+// Widths of undescribed inputs, worked out backwards from the weights of layers behind them: through
+// elementwise layers, and through concat and fuse where all other widths are known.
+class WidthsBackwards {
+ public:
+  // `inferred`: every value, with what is known of inputs so far.
+  WidthsBackwards(const Graph& graph, const GraphSpecs& inferred)
+      : inferred_(inferred), wanted_(graph.values.size(), -1) {
+    for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) Follow(*node);
+  }
+
+  // Whether this may be [rows, columns], with who knows how many columns.
+  static bool IsOpen(const Shape& shape) {
+    return !shape.ranked() || (shape.rank() == 2 && shape[1].IsUnknown());
+  }
+
+  // Columns of [rows, columns]; -1: cannot be told.
+  int64_t WidthOf(ValueId id) const {
+    const Shape& shape = inferred_[id].shape;
+    if (IsOpen(shape)) return wanted_[id];
+    return shape.rank() == 2 && shape[1].IsConst() ? shape[1].value() : -1;
+  }
+
+ private:
+  using Op = Semantics::Op;
+
+  void Want(ValueId id, int64_t width) {
+    if (IsOpen(inferred_[id].shape) && wanted_[id] < 0 && width > 0) wanted_[id] = width;
+  }
+
+  void Follow(const Node& node) {
+    std::vector<TensorSpec> inputs;
+    for (ValueId id : node.inputs) inputs.push_back(inferred_[id]);
+    node.layer->SuggestInputs(absl::MakeSpan(inputs));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Shape& shape = inputs[i].shape;
+      if (!shape.ranked() || shape.rank() != 2 || !shape[1].IsConst()) continue;
+      Want(node.inputs[i], shape[1].value());
+    }
+    if (node.outputs.size() != 1) return;
+    const Semantics semantics = node.layer->semantics();
+    switch (semantics.op) {
+      case Op::kRelu:
+      case Op::kSigmoid:
+      case Op::kTanh:
+      case Op::kPrelu:
+      case Op::kBatchNorm:
+      case Op::kDice:
+      case Op::kSoftmax:
+      case Op::kAdd:
+      case Op::kSubtract:
+      case Op::kMultiply:
+      case Op::kDivide:
+        for (ValueId id : node.inputs) Want(id, WidthOf(node.outputs[0]));
+        return;
+      case Op::kConcat:
+        if (semantics.axis == 1) SideBySide(node);
+        return;
+      case Op::kFuse:
+        SideBySide(node);
+        return;
+      default:
+        return;
+    }
+  }
+
+  // What is left of the whole width for the only input whose width is not known.
+  void SideBySide(const Node& node) {
+    int64_t left = WidthOf(node.outputs[0]);
+    ValueId open = kNoValue;
+    for (ValueId id : node.inputs) {
+      const int64_t width = WidthOf(id);
+      if (width < 0 && open != kNoValue) return;
+      if (width < 0) open = id;
+      left -= std::max<int64_t>(0, width);
+    }
+    if (open != kNoValue) Want(open, left);
+  }
+
+  const GraphSpecs& inferred_;
+  std::vector<int64_t> wanted_;  // Per value whose width is open.
+};
+
+// Gives undescribed inputs the widths that follow from weights; each may tell the next.
+void SuggestWidths(const Graph& graph, GraphSpecs& specs) {
+  for (bool found = true; found;) {
+    found = false;
+    GraphSpecs inferred = specs;
+    if (!InferGraph(graph, inferred).ok()) return;
+    const WidthsBackwards widths(graph, inferred);
+    for (ValueId id : graph.inputs) {
+      Shape& shape = specs[id].shape;
+      if (!WidthsBackwards::IsOpen(shape) || widths.WidthOf(id) < 0) continue;
+      if (!shape.ranked()) shape = Shape({Dim::Unknown(), Dim::Unknown()});
+      shape[1] = Dim::Of(widths.WidthOf(id));
+      found = true;
+    }
+  }
+}
+
 // Values of which a layer says that they have the user's one row (fuse's common input, a literal
 // leading 1), and everything that those are computed from.
 std::vector<bool> UserValues(const Graph& graph) {
@@ -100,6 +199,7 @@ GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated, const Gr
                           absl::Span<const InputStatement> statements) {
   GraphSpecs specs = stated;
   Suggest(graph, "", inferred, specs);
+  SuggestWidths(graph, specs);
   for (const InputStatement& statement : statements) {
     TensorSpec& spec = specs[statement.input];
     if (statement.level == Level::kUnknown || !statement.row_shape.empty()) continue;

@@ -311,6 +311,59 @@ TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {
                         "contradicts; with 1 user and 7 ads: layer 7 \"beside\" (fuse_layer): "));
 }
 
+// x has what is left of the columns that the layer behind concat and fuse takes.
+constexpr char kDenseBehindConcat[] = R"(
+layer_params { type: "input_layer" top: "u.ids" top: "u.values" top: "u.segments"
+               top: "a.ids" top: "a.values" top: "a.segments" top: "x" top: "c" }
+layer_params { name: "user" type: "embedding_layer" bottom: "u.ids" bottom: "u.values" bottom: "u.segments"
+               top: "u" embedding_param { embedding_conf_path: "user.conf" level: 1 } }
+layer_params { name: "ad" type: "embedding_layer" bottom: "a.ids" bottom: "a.values" bottom: "a.segments"
+               top: "a" embedding_param { embedding_conf_path: "ad.conf" level: 0 } }
+layer_params { name: "context" type: "concat_layer" bottom: "u" bottom: "c" top: "uc" }
+layer_params { name: "tower" type: "inner_product_layer" bottom: "uc" top: "tower" }
+layer_params { name: "squash" type: "tanh_layer" bottom: "x" top: "tx" }
+layer_params { name: "beside" type: "concat_layer" bottom: "tx" bottom: "a" top: "ax" }
+layer_params { name: "fuse" type: "fuse_layer" bottom: "tower" bottom: "ax" top: "fused" }
+layer_params { name: "fc" type: "inner_product_layer" bottom: "fused" top: "score" }
+)";
+
+TEST_F(ModelTest, WidthsOfUndescribedInputsFollowFromWeightsBehindThem) {
+  case_.graph = kDenseBehindConcat;
+  case_.weights_text = R"(
+layer_weights_params { name: "tower" blob_datas { shape: 3 shape: 2 data: [1, 2, 3, 4, 5, 6] }
+                       blob_datas { shape: 2 data: [0, 1] } }
+layer_weights_params { name: "fc" blob_datas { shape: 7 shape: 1 data: [1, 1, 1, 1, 1, 1, 1] }
+                       blob_datas { shape: 1 data: [0.5] } }
+)";
+  auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const ModelInfo& info = (*model)->info();
+  EXPECT_EQ(info.inputs[(*model)->FindInput("c")].shape.ToString(), "[users, 1]");
+  EXPECT_EQ(info.inputs[(*model)->FindInput("x")].shape.ToString(), "[ads, 3]");
+  EXPECT_EQ(info.not_optimised, "");
+  auto request = Request();
+  request["c"] = {"float32", {1, 1}, {1}};
+  request["x"] = {"float32", {3, 3}, {0, 0, 0, 0, 0, 0, 0, 0, 0}};
+  const CaseInputs inputs(request);
+  Workspace workspace;
+  RunResult optimised, written;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {}, workspace, optimised).ok());
+  EXPECT_TRUE(optimised.stats.optimised);
+  Workspace other;
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {.reference = true}, other, written).ok());
+  for (int64_t i = 0; i < 3; ++i) {
+    EXPECT_FLOAT_EQ(optimised.outputs[0].f32()[i], written.outputs[0].f32()[i]);
+  }
+  // Two inputs share what is left: no width follows, and the graph is executed as it is written.
+  case_.graph.replace(case_.graph.find("bottom: \"tx\" bottom: \"a\""), 24,
+                      "bottom: \"tx\" bottom: \"y\"");
+  case_.graph.replace(case_.graph.find("top: \"x\" top: \"c\""), 17,
+                      "top: \"x\" top: \"c\" top: \"y\"");
+  model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_NE((*model)->info().not_optimised, "");
+}
+
 TEST_F(ModelTest, EmptyBatchGivesEmptyOutput) {
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
