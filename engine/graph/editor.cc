@@ -85,8 +85,12 @@ bool IsCheaper(const Cost& after, const Cost& before) {
 }
 
 GraphEditor::GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& specs,
-                         std::vector<Rewrite>& rewrites)
-    : options_(options), graph_(graph), specs_(specs), rewrites_(rewrites) {
+                         std::vector<Rewrite>& rewrites, int64_t& copy_bytes)
+    : options_(options),
+      graph_(graph),
+      specs_(specs),
+      rewrites_(rewrites),
+      copy_bytes_(copy_bytes) {
   const size_t n = graph_.values.size();
   specs_.resize(n);
   producers_.assign(n, -1);
@@ -174,6 +178,16 @@ absl::StatusOr<Cost> GraphEditor::CostIfAdded(absl::Span<const Node> nodes) cons
   for (size_t i = before.size(); i-- > 0;) specs_[before[i].first] = std::move(before[i].second);
   if (!status.ok()) return status;
   return sum;
+}
+
+bool GraphEditor::TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats) {
+  const bool any_shared =
+      std::any_of(from.begin(), from.end(), [](const MatrixRef* m) { return m->shared(); });
+  if (!any_shared) return true;
+  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
+  if (bytes > copy_bytes_) return false;
+  copy_bytes_ -= bytes;
+  return true;
 }
 
 ValueId GraphEditor::NewValue(absl::string_view name) {

@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_GRAPH_EDITOR_H_
 #define ULFD_ENGINE_GRAPH_EDITOR_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,8 +23,9 @@ namespace ulfd::engine {
 // the nodes that go.  A change costs what it touches, and a few instructions per value of the graph.
 class GraphEditor {
  public:
+  // `copy_bytes`: what is left of PassOptions::copy_bytes.
   GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& specs,
-              std::vector<Rewrite>& rewrites);
+              std::vector<Rewrite>& rewrites, int64_t& copy_bytes);
   ~GraphEditor();
   GraphEditor(const GraphEditor&) = delete;
   GraphEditor& operator=(const GraphEditor&) = delete;
@@ -47,6 +49,10 @@ class GraphEditor {
   // every value is computed before it is read).  Errors: those of inference.
   Cost CostOfNode(int index) const { return CostOf(node(index), specs_); }
   absl::StatusOr<Cost> CostIfAdded(absl::Span<const Node> nodes) const;
+
+  // Whether a pass may make changed copies of these matrices, `floats` numbers in all; it then does.
+  // Copies of what a pass has made before take the place of that.
+  bool TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats);
 
   // A value for added nodes to compute.
   ValueId NewValue(absl::string_view name);
@@ -94,6 +100,7 @@ class GraphEditor {
   Graph& graph_;
   GraphSpecs& specs_;
   std::vector<Rewrite>& rewrites_;
+  int64_t& copy_bytes_;
   std::string pass_;
   std::vector<std::unique_ptr<Item>> items_;  // In the order of the graph.
   std::vector<int> producers_;                // Per value.

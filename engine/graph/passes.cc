@@ -81,11 +81,12 @@ absl::Span<const Pass> AllPasses() { return kPasses; }
 
 absl::Status Optimise(const PassOptions& options, Graph& graph, GraphSpecs& specs,
                       std::vector<Rewrite>& rewrites) {
+  int64_t copy_bytes = options.copy_bytes;
   for (const Pass& pass : kPasses) {
     const bool skipped =
         std::find(options.skip.begin(), options.skip.end(), pass.name) != options.skip.end();
     if (skipped || (options.exact && pass.reassociates)) continue;
-    GraphEditor editor(options, graph, specs, rewrites);
+    GraphEditor editor(options, graph, specs, rewrites, copy_bytes);
     editor.set_pass(pass.name);
     RETURN_IF_ERROR(Annotate(pass.run(editor), absl::StrCat("pass ", pass.name)));
   }

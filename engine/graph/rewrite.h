@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_GRAPH_REWRITE_H_
 #define ULFD_ENGINE_GRAPH_REWRITE_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ struct PassOptions {
   bool exact = false;
   // Names of passes to leave out.  For tests and for finding a culprit.
   std::vector<std::string> skip;
+  // How many bytes of weights the passes may copy to change them.  A pass that would take more
+  // leaves the layer as it is.
+  int64_t copy_bytes = INT64_MAX;
 };
 
 }  // namespace ulfd::engine

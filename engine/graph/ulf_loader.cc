@@ -111,7 +111,8 @@ class Builder {
                                .notices = notices,
                                .guide_eps = options_.guide_eps,
                                .trunc_all = options_.trunc_all,
-                               .more_types = options_.layer_types};
+                               .more_types = options_.layer_types,
+                               .packed = options_.packed};
     ASSIGN_OR_RETURN(node.layer, ParseLayer(context));
     if (options_.nhwc && type->image_inputs != 0) {
       node.layer = MakeNhwc(*type, std::move(node.layer));

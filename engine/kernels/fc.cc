@@ -26,12 +26,12 @@ float* AllocateFloats(int64_t count) {
   return static_cast<float*>(data);
 }
 
-// Fills a panel matrix of ViewOf's layout.
+// Fills a panel matrix of ViewOf's layout, with a last panel of `tail_width` columns.
 void FillPanels(const float* from, int64_t k, int64_t n, int64_t row_stride, int64_t column_stride,
-                float* to) {
+                int64_t tail_width, float* to) {
   for (int64_t column = 0; column < n; column += kPanel) {
     const int64_t used = std::min(kPanel, n - column);
-    const int64_t width = used == kPanel ? kPanel : TailWidth(n);
+    const int64_t width = used == kPanel ? kPanel : tail_width;
     for (int64_t i = 0; i < k; ++i, to += width) {
       const float* row = from + i * row_stride + column * column_stride;
       for (int64_t j = 0; j < used; ++j) to[j] = row[j * column_stride];
@@ -63,10 +63,20 @@ MatrixView PackedMatrix::ViewOf(const float* data, int64_t k, int64_t n) {
 PackedMatrix PackedMatrix::Pack(const float* data, int64_t k, int64_t n, int64_t row_stride,
                                 int64_t column_stride) {
   PackedMatrix m;
-  const int64_t floats = PackedFloats(k, n);
+  constexpr int64_t kLargeFloats = 1 << 20;
+  const int64_t padded = PackedFloats(k, n);
+  const bool exact = padded >= kLargeFloats && padded - k * n > k * n / 8;
+  const int64_t floats = exact ? k * n : padded;
   m.owned_.reset(AllocateFloats(floats));
   m.bytes_ = floats * static_cast<int64_t>(sizeof(float));
-  m.view_ = PackInto(data, k, n, row_stride, column_stride, m.owned_.get());
+  if (exact) {
+    m.view_ = ViewOf(m.owned_.get(), k, n);
+    m.view_.tail_row_stride = n % kPanel;
+    m.view_.padded = false;
+    FillPanels(data, k, n, row_stride, column_stride, n % kPanel, m.owned_.get());
+  } else {
+    m.view_ = PackInto(data, k, n, row_stride, column_stride, m.owned_.get());
+  }
   return m;
 }
 
@@ -74,7 +84,7 @@ MatrixView PackedMatrix::PackInto(const float* data, int64_t k, int64_t n, int64
                                   int64_t column_stride, float* to) {
   const MatrixView view = ViewOf(to, k, n);
   if (!view.columns) {
-    FillPanels(data, k, n, row_stride, column_stride, to);
+    FillPanels(data, k, n, row_stride, column_stride, TailWidth(n), to);
     return view;
   }
   for (int64_t j = 0; j < n; ++j) {
@@ -114,13 +124,15 @@ const KernelTable& KernelsOf(Isa isa) {
 }
 
 void Fc(const FcCall& call, Isa isa) {
-#ifndef NDEBUG
-  int64_t k = 0;
-  for (const FcBlock& block : call.blocks) k += block.k;
-  assert(k == call.w.k);
-#endif
+  int64_t k = 0, w_row = 0;
+  for (const FcBlock& block : call.blocks) {
+    k += block.k;
+    w_row = (block.w_row == FcBlock::kNext ? w_row : block.w_row) + block.k;
+    assert(w_row <= call.w.k);
+  }
   KernelsOf(isa).fc({.blocks = call.blocks.data(),
                      .block_count = static_cast<int64_t>(call.blocks.size()),
+                     .k = k,
                      .rows = call.rows,
                      .w = call.w,
                      .init = call.init,

@@ -21,7 +21,8 @@ namespace ulfd::engine {
 class PackedMatrix {
  public:
   PackedMatrix() = default;  // [0, 0]
-  // A copy of the matrix whose element (i, j) is data[i * row_stride + j * column_stride].
+  // A copy of the matrix whose element (i, j) is data[i * row_stride + j * column_stride].  A large
+  // one is not padded where that would take an eighth more memory.
   static PackedMatrix Pack(const float* data, int64_t k, int64_t n, int64_t row_stride,
                            int64_t column_stride);
   // The matrix whose element (i, j) is data[i * row_stride + j], which the caller keeps, without a
@@ -33,6 +34,15 @@ class PackedMatrix {
   // Of the copy, if there is one.
   int64_t bytes() const { return bytes_; }
   const MatrixView& view() const { return view_; }
+  // Element (i, j) of the matrix.
+  float at(int64_t i, int64_t j) const {
+    if (view_.columns) return view_.data[j * view_.k + i];
+    const int64_t panel = j / MatrixView::kPanel;
+    const bool tail = panel == view_.n / MatrixView::kPanel;
+    return view_
+        .data[panel * view_.panel_stride + i * (tail ? view_.tail_row_stride : view_.row_stride) +
+              j % MatrixView::kPanel];
+  }
 
   // Floats that a matrix takes in this layout, and its view over such memory (64-byte aligned, to
   // be filled by the caller; see MatrixView): for matrices that are made per request.
@@ -53,7 +63,8 @@ class PackedMatrix {
 
 // One fully connected layer.  Pointers are borrowed, of any alignment.
 struct FcCall {
-  // The left operand [rows, k]: blocks side by side, whose widths sum up to w's k.
+  // The left operand: blocks side by side, and the rows of w that they meet.  Unless they say
+  // otherwise, they meet all of w in order, so that their widths sum up to its k.
   absl::Span<const FcBlock> blocks;
   int64_t rows = 0;
   MatrixView w;  // PackedMatrix::view()

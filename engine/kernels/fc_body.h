@@ -44,7 +44,7 @@ struct Pass {
   int64_t k_begin, k_end;
   // The columns: `width` of them from `column` on, in up to kMaxPanels panels.
   int64_t column, width;
-  const float* panels[kMaxPanels];  // At row k_begin.
+  const float* panels[kMaxPanels];  // At row 0.
   int64_t steps[kMaxPanels];        // From row to row.
   bool last_is_half;                // The last vector may be read only half, for 16 lanes.
   bool last_is_masked;              // The last vector may be read only as far as `width`.
@@ -170,14 +170,14 @@ void Tile(const Pass& pass, int64_t row) {
   Begin(pass, row, mask, acc);
   const float* b[PanelsOf(kVecs)];
   int64_t steps[PanelsOf(kVecs)];
-  for (int p = 0; p < PanelsOf(kVecs); ++p) {
-    b[p] = pass.panels[p];
-    steps[p] = pass.steps[p];
-  }
+  for (int p = 0; p < PanelsOf(kVecs); ++p) steps[p] = pass.steps[p];
   const Left& left = pass.left;
   int64_t k = left.first_k;  // Of the block's first column.
-  for (int64_t i = 0; i < left.count && k < pass.k_end; k += left.blocks[i].k, ++i) {
+  int64_t w_row = 0;         // The row of w that it meets.
+  for (int64_t i = 0; i < left.count && k < pass.k_end;
+       k += left.blocks[i].k, w_row += left.blocks[i].k, ++i) {
     const FcBlock& block = left.blocks[i];
+    if (block.w_row != FcBlock::kNext) w_row = block.w_row;
     const int64_t from = pass.k_begin > k ? pass.k_begin - k : 0;
     const int64_t to = Least(block.k, pass.k_end - k);
     if (from >= to) continue;
@@ -186,6 +186,7 @@ void Tile(const Pass& pass, int64_t row) {
     for (int r = 0; r < kRows; ++r) {
       x[r] = block.x + (row - left.first_row + r) * block.stride + from;
     }
+    for (int p = 0; p < PanelsOf(kVecs); ++p) b[p] = pass.panels[p] + (w_row + from) * steps[p];
     Accumulate<kRows, kVecs, kLast>(x, to - from, b, steps, mask, acc);
   }
   End(pass, row, mask, acc);
@@ -251,7 +252,7 @@ inline void SetColumns(const MatrixView& w, int64_t column, int vecs, Pass& pass
     // Panels that the tile does not have are never read.
     const int64_t panel = Least(column / MatrixView::kPanel + p, full);
     pass.steps[p] = panel < full ? w.row_stride : w.tail_row_stride;
-    pass.panels[p] = w.data + panel * w.panel_stride + pass.k_begin * pass.steps[p];
+    pass.panels[p] = w.data + panel * w.panel_stride;
   }
   const bool in_tail = column + pass.width > full * MatrixView::kPanel;
   pass.last_is_half = in_tail && w.padded && w.tail_row_stride < MatrixView::kPanel;
@@ -277,17 +278,27 @@ struct LeftCopy {
   // How many rows fit.
   static int64_t MaxRows(int64_t k) { return kFloats / StrideOf(k); }
 
+  static int64_t FirstWRow(const FcArgs& a) {
+    return a.block_count == 0 || a.blocks[0].w_row == FcBlock::kNext ? 0 : a.blocks[0].w_row;
+  }
+
   static bool Wanted(const FcArgs& a) {
     if (a.rows < 24 || a.w.n < 8 * Vec::kLanes) return false;  // Not read often enough.
+    bool bad_stride = false;
+    int64_t w_row = FirstWRow(a);
     for (int64_t i = 0; i < a.block_count; ++i) {
-      if (a.blocks[i].stride != 0 && a.blocks[i].stride % kBadStride == 0) return true;
+      // One block for all meets rows of w that follow one another.
+      if (a.blocks[i].w_row != FcBlock::kNext && a.blocks[i].w_row != w_row) return false;
+      bad_stride |= a.blocks[i].stride != 0 && a.blocks[i].stride % kBadStride == 0;
+      w_row += a.blocks[i].k;
     }
-    return false;
+    return bad_stride;
   }
 
   Left Take(const FcArgs& a, int64_t row, int64_t end, int64_t k_begin, int64_t k_end) {
     block.x = floats;
     block.k = k_end - k_begin;
+    block.w_row = FirstWRow(a) + k_begin;
     block.stride = StrideOf(block.k);
     int64_t k = 0;
     float* to = floats;
@@ -312,10 +323,10 @@ struct LeftCopy {
 void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   constexpr int64_t kSmallRight = 4 * 1024;  // Floats of w that stay in L1 as a whole.
   constexpr int64_t kMainRows = MaxRows(2);
-  const int64_t parts = a.rows <= kMainRows ? 1 : (a.w.k + kPart - 1) / kPart;
-  const int64_t part = parts <= 1 ? a.w.k : (a.w.k + parts - 1) / parts;
+  const int64_t parts = a.rows <= kMainRows ? 1 : (a.k + kPart - 1) / kPart;
+  const int64_t part = parts <= 1 ? a.k : (a.k + parts - 1) / parts;
   int64_t chunk = kLeftFloats / (part > 0 ? part : 1) / 12 * 12;
-  if (a.w.k * a.w.n <= kSmallRight) chunk = 24;
+  if (a.k * a.w.n <= kSmallRight) chunk = 24;
   if (chunk < 48 && chunk != 24) chunk = 48;
   // The last chunk may be half as long again.
   if (copy != nullptr) chunk = Least(chunk, LeftCopy::MaxRows(part) * 2 / 3 / 12 * 12);
@@ -329,12 +340,12 @@ void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   FinishFn* const finish = rectify || IsPlain(a.epilogue) ? nullptr : FinishOf(a.epilogue);
   for (int64_t row = 0; row < a.rows; row += chunk) {
     const int64_t end = a.rows - row < chunk + chunk / 2 ? a.rows : row + chunk;
-    for (int64_t k = 0; k == 0 || k < a.w.k; k += part) {
+    for (int64_t k = 0; k == 0 || k < a.k; k += part) {
       pass.k_begin = k;
-      pass.k_end = Least(k + part, a.w.k);
+      pass.k_end = Least(k + part, a.k);
       if (copy != nullptr) pass.left = copy->Take(a, row, end, pass.k_begin, pass.k_end);
-      pass.rectify = pass.k_end == a.w.k && rectify;
-      pass.finish = pass.k_end == a.w.k ? finish : nullptr;
+      pass.rectify = pass.k_end == a.k && rectify;
+      pass.finish = pass.k_end == a.k ? finish : nullptr;
       for (int64_t column = 0; column < a.w.n;) {
         const int vecs = GroupVecs(a.rows, a.w.n - column);
         SetColumns(a.w, column, vecs, pass);
@@ -369,6 +380,7 @@ void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColu
   const float* w = a.w.data;
   for (int64_t i = 0; i < a.block_count; w += a.blocks[i].k, ++i) {
     const FcBlock& block = a.blocks[i];
+    if (block.w_row != FcBlock::kNext) w = a.w.data + block.w_row;
     if (block.k == 0) continue;
     const float* x = block.x + row * block.stride;
     int64_t k = 0;

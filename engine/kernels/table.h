@@ -21,6 +21,7 @@ enum class Isa : uint8_t;
 struct FcArgs {
   const FcBlock* blocks;
   int64_t block_count;
+  int64_t k;  // Of all blocks.
   int64_t rows;
   MatrixView w;
   const float* init;

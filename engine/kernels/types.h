@@ -41,9 +41,13 @@ struct Epilogue {
 
 // Some columns of the left operand: rows of k floats, `stride` floats apart; 0: one row for all.
 struct FcBlock {
+  static constexpr int64_t kNext = -1;
   const float* x = nullptr;
   int64_t stride = 0;
   int64_t k = 0;
+  // The row of the right operand that meets the first of these columns; kNext: the one behind those
+  // of the block before.
+  int64_t w_row = kNext;
 };
 
 // The right operand [k, n] of a fully connected layer.

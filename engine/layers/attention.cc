@@ -15,16 +15,9 @@
 namespace ulfd::engine {
 namespace {
 
-const float* DataOf(const SharedFloats& floats) {
-  return floats == nullptr ? nullptr : floats->data();
-}
-
-Epilogue EpilogueOf(const AttentionFinish& f) {
-  Epilogue e;
-  e.affine = {DataOf(f.mean), DataOf(f.scale), DataOf(f.beta)};
-  e.activation = {f.activation, DataOf(f.slope), DataOf(f.dice_mean), DataOf(f.dice_scale),
-                  DataOf(f.dice_gamma)};
-  return e;
+// Null: none.
+const float* DataOf(const std::vector<float>& floats) {
+  return floats.empty() ? nullptr : floats.data();
 }
 
 PackedMatrix PackOf(const SharedFloats& weight, int64_t k, int64_t n) {
@@ -45,7 +38,7 @@ class AttentionKernel final : public Kernel {
     for (const AttentionLayer& layer : options_->layers) {
       weights_.push_back(PackOf(layer.weight, k, layer.n));
       stages_.push_back(
-          {weights_.back().view(), DataOf(layer.finish.bias), EpilogueOf(layer.finish)});
+          {weights_.back().view(), DataOf(layer.finish.bias), ViewOf(layer.finish.epilogue)});
       k = layer.n;
     }
     spec_.width = options_->width;
@@ -54,7 +47,7 @@ class AttentionKernel final : public Kernel {
     spec_.k_weight = k_weight_.view();
     spec_.product_weight = product_weight_.view();
     spec_.bias = DataOf(options_->finish.bias);
-    spec_.epilogue = EpilogueOf(options_->finish);
+    spec_.epilogue = ViewOf(options_->finish.epilogue);
     spec_.stages = stages_;
     spec_.pooled = options_->pooled;
     spec_.softmax = options_->softmax;
@@ -62,9 +55,9 @@ class AttentionKernel final : public Kernel {
   }
 
   int64_t bytes() const override {
-    int64_t bytes = q_weight_.bytes() + k_weight_.bytes() + product_weight_.bytes();
-    for (const PackedMatrix& w : weights_) bytes += w.bytes();
-    return bytes;
+    int64_t packed = q_weight_.bytes() + k_weight_.bytes() + product_weight_.bytes();
+    for (const PackedMatrix& w : weights_) packed += w.bytes();
+    return 2 * packed;  // The options hold them as well.
   }
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
     return AttentionScratchBytes(spec_, in[1].dims[1], ValuesOf(in).dims[2]);
@@ -123,27 +116,12 @@ absl::Status WantThere(absl::string_view what, const SharedFloats& floats) {
 }
 
 absl::Status CheckFinish(const std::string& layer, const AttentionFinish& f, int64_t n) {
-  struct Vector {
-    absl::string_view name;
-    const SharedFloats& floats;
-    bool needed;
-  };
-  const bool affine = f.mean != nullptr || f.scale != nullptr || f.beta != nullptr;
-  const bool dice = f.activation == Activation::Kind::kDice;
-  const Vector vectors[] = {{"bias", f.bias, false},
-                            {"mean", f.mean, affine},
-                            {"scale", f.scale, affine},
-                            {"beta", f.beta, affine},
-                            {"slope", f.slope, f.activation == Activation::Kind::kPrelu},
-                            {"dice_mean", f.dice_mean, dice},
-                            {"dice_scale", f.dice_scale, dice},
-                            {"dice_gamma", f.dice_gamma, dice}};
-  for (const Vector& v : vectors) {
-    const std::string name = absl::StrCat(layer, ".", v.name);
-    if (v.needed) RETURN_IF_ERROR(WantThere(name, v.floats));
-    RETURN_IF_ERROR(WantSize(name, v.floats, n));
+  const std::string where = absl::StrCat("attention_unit: ", layer);
+  if (!f.bias.empty() && static_cast<int64_t>(f.bias.size()) != n) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ".bias: ", f.bias.size(), " values, want ", n));
   }
-  return absl::OkStatus();
+  return CheckEpilogue(where, f.epilogue, n);
 }
 
 absl::Status CheckOptions(const AttentionOptions& o) {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/kernels/types.h"
+#include "engine/layers/fc_epilogue.h"
 #include "engine/layers/layer.h"
 
 namespace ulfd::engine {
@@ -17,14 +17,10 @@ namespace ulfd::engine {
 // Numbers that layers and kernels share; null: none.
 using SharedFloats = std::shared_ptr<const std::vector<float>>;
 
-// What is done to the n columns of a fully connected layer: ((x + bias) - mean) * scale + beta, then
-// the activation.  Vectors have n values.
+// What is done to the n columns of a fully connected layer: the bias is added, then the epilogue.
 struct AttentionFinish {
-  SharedFloats bias;
-  SharedFloats mean, scale, beta;  // The centred affine (bn); all three or none.
-  Activation::Kind activation = Activation::Kind::kNone;
-  SharedFloats slope;                              // kPrelu.
-  SharedFloats dice_mean, dice_scale, dice_gamma;  // kDice; scale is 1 / sqrt(var + eps).
+  std::vector<float> bias;  // n values or none.
+  FcEpilogue epilogue;
 };
 
 // A layer after the first.

@@ -15,11 +15,6 @@ namespace ulfd::engine {
 
 namespace {
 
-// Everything but the leading dimension; unknown for any rank.
-Dim RowWidth(const Shape& shape) {
-  return Shape(Shape::Dims(shape.dims().begin() + 1, shape.dims().end())).Elements();
-}
-
 absl::string_view Text(Activation::Kind kind) {
   switch (kind) {
     case Activation::Kind::kNone:
@@ -38,33 +33,46 @@ absl::string_view Text(Activation::Kind kind) {
   return "";
 }
 
-Epilogue ViewOf(const FcEpilogue& owned) {
-  Epilogue epilogue;
-  if (owned.affine) {
-    epilogue.affine = {owned.affine_mean.data(), owned.affine_scale.data(),
-                       owned.affine_beta.data()};
+PackedMatrix PackCopy(const MatrixRef& w) {
+  if (!w.shared()) return PackedMatrix::Pack(w.data, w.k, w.n, w.row_stride, w.column_stride);
+  std::vector<float> rows(w.k * w.n);
+  for (int64_t i = 0; i < w.k; ++i) {
+    for (int64_t j = 0; j < w.n; ++j) rows[i * w.n + j] = w.at(i, j);
   }
-  epilogue.activation = {.kind = owned.activation,
-                         .slope = owned.slope.data(),
-                         .mean = owned.mean.data(),
-                         .scale = owned.scale.data(),
-                         .gamma = owned.gamma.data()};
-  return epilogue;
+  return PackedMatrix::Pack(rows.data(), w.k, w.n, w.n, 1);
+}
+
+// The matrix that all rows of `w` are of; null: there is no such matrix.
+std::shared_ptr<const PackedMatrix> SharedBy(const MatrixRef& w) {
+  for (const MatrixRef::Rows& part : w.rows) {
+    if (part.matrix != w.rows[0].matrix) return nullptr;
+  }
+  return w.shared() ? w.rows[0].matrix : nullptr;
 }
 
 class FusedFcKernel final : public Kernel {
  public:
   explicit FusedFcKernel(const FusedFcOptions& options) : options_(options) {
-    const MatrixRef& w = options_.weight;
-    if (options_.weight_input < 0) {
-      packed_ = PackedMatrix::Pack(w.data, w.k, w.n, w.row_stride, w.column_stride);
+    if (options_.weight_input < 0) shared_ = SharedBy(options_.weight);
+    if (shared_ != nullptr) {
+      SplitBlocks();
+      weight_ = shared_->view();
+    } else {
+      for (const FusedFcOptions::Block& block : options_.blocks) {
+        pieces_.push_back({block, FcBlock::kNext});
+      }
+      if (options_.weight_input < 0) {
+        packed_ = PackCopy(options_.weight);
+        weight_ = packed_.view();
+      }
     }
     options_.owner = nullptr;  // The copy is enough.
+    options_.weight.rows.clear();
     epilogue_ = ViewOf(options_.epilogue);
   }
 
   size_t ScratchBytes(absl::Span<const Tensor>) const override {
-    return options_.blocks.size() * sizeof(FcBlock);
+    return pieces_.size() * sizeof(FcBlock);
   }
   int64_t bytes() const override { return packed_.bytes(); }
   absl::Status Run(RunContext& ctx) const override {
@@ -73,17 +81,18 @@ class FusedFcKernel final : public Kernel {
     const int64_t rows = n > 0 ? out.elements() / n : 0;
     if (rows == 0) return absl::OkStatus();
     FcBlock* blocks = static_cast<FcBlock*>(ctx.scratch);
-    for (size_t i = 0; i < options_.blocks.size(); ++i) {
-      const FusedFcOptions::Block& block = options_.blocks[i];
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const FusedFcOptions::Block& block = pieces_[i].block;
       const Tensor& x = ctx.in[block.input];
       int64_t x_rows = x.dims[0];
       if (!options_.flat) x_rows *= x.dims[1];
       const int64_t stride = x_rows > 0 ? x.elements() / x_rows : 0;
-      blocks[i] = {x.f32() + block.offset, x_rows == 1 && rows > 1 ? 0 : stride, block.k};
+      blocks[i] = {x.f32() + block.offset, x_rows == 1 && rows > 1 ? 0 : stride, block.k,
+                   pieces_[i].w_row};
     }
-    FcCall call{.blocks = absl::MakeConstSpan(blocks, options_.blocks.size()),
+    FcCall call{.blocks = absl::MakeConstSpan(blocks, pieces_.size()),
                 .rows = rows,
-                .w = packed_.view(),
+                .w = weight_,
                 .epilogue = epilogue_,
                 .y = ctx.out[0].f32(),
                 .y_stride = n};
@@ -115,8 +124,35 @@ class FusedFcKernel final : public Kernel {
     }
   }
 
+  // Blocks, cut where their rows in the shared matrix do not follow one another.
+  void SplitBlocks() {
+    size_t part = 0;
+    int64_t used = 0;  // Of that part.
+    for (FusedFcOptions::Block block : options_.blocks) {
+      while (block.k > 0) {
+        const MatrixRef::Rows& rows = options_.weight.rows[part];
+        const int64_t k = std::min(block.k, rows.count - used);
+        if (k > 0) pieces_.push_back({{block.input, block.offset, k}, rows.first + used});
+        block.offset += k;
+        block.k -= k;
+        used += k;
+        if (used < rows.count) continue;
+        used = 0;
+        ++part;
+      }
+    }
+  }
+
+  struct Piece {
+    FusedFcOptions::Block block;
+    int64_t w_row = FcBlock::kNext;
+  };
+
   FusedFcOptions options_;
-  PackedMatrix packed_;
+  std::vector<Piece> pieces_;
+  std::shared_ptr<const PackedMatrix> shared_;  // Holds the weights, or
+  PackedMatrix packed_;                         // this does.
+  MatrixView weight_;
   Epilogue epilogue_;
 };
 
@@ -147,7 +183,7 @@ absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) cons
   for (const FusedFcOptions::Block& block : options_.blocks) {
     const Shape& x = in[block.input].shape;
     RETURN_IF_ERROR(WantRank(in, block.input, rank, options_.flat ? 8 : 3));
-    const Dim width = options_.flat ? RowWidth(x) : x[2];
+    const Dim width = options_.flat ? x.RowElements() : x[2];
     if (!width.IsConst() || width.value() < block.offset + block.k) {
       return BadInput(block.input, in[block.input],
                       absl::StrCat("at least ", block.offset + block.k, " columns"));
@@ -193,6 +229,7 @@ double FusedFc::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec>
 std::shared_ptr<const Layer> FusedFc::WithoutWeights() const {
   FusedFcOptions options = options_;
   options.weight.data = nullptr;
+  options.weight.rows.clear();
   options.owner = nullptr;
   return std::make_shared<FusedFc>(std::move(options));
 }

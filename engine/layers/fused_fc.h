@@ -9,21 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/kernels/types.h"
+#include "engine/layers/fc_epilogue.h"
 #include "engine/layers/layer.h"
 
 namespace ulfd::engine {
-
-// An epilogue that owns its parameters, n values each.
-struct FcEpilogue {
-  bool affine = false;  // (x - mean) * scale + beta, before the activation.
-  std::vector<float> affine_mean, affine_scale, affine_beta;
-  Activation::Kind activation = Activation::Kind::kNone;
-  std::vector<float> slope;               // kPrelu.
-  std::vector<float> mean, scale, gamma;  // kDice.
-
-  bool empty() const { return !affine && activation == Activation::Kind::kNone; }
-};
 
 // fused_fc (made by the optimiser, not a type of the format): y = epilogue(init + [b0 | b1 | ...] W),
 // where each block is a range of columns of an input.  This is what the format calls
@@ -35,7 +24,7 @@ struct FusedFcOptions {
     int64_t offset = 0, k = 0;
   };
   std::vector<Block> blocks;  // In the order of W's rows.
-  // W [sum of k, n]; `owner` keeps it alive, or is null for weights of the model's file.
+  // W [sum of k, n]; `owner` keeps it alive unless it is shared.
   MatrixRef weight;
   std::shared_ptr<const void> owner;
   std::vector<float> bias;  // n values or none.

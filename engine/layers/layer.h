@@ -51,7 +51,7 @@ class Kernel {
   // True: output 0 is input 0 under another shape; the executor shares the memory and does not call
   // Run.
   virtual bool IsView() const { return false; }
-  // Memory that the kernel holds beside the model's weights (copies laid out for speed).
+  // Memory that the kernel alone holds (copies of weights laid out for speed).
   virtual int64_t bytes() const { return 0; }
   // REQUIRES: the calling thread has one OpenMP thread (see engine/tensor/onednn.h).
   virtual absl::Status Run(RunContext& ctx) const = 0;
@@ -130,6 +130,7 @@ class ModelResources {
 };
 
 struct LayerType;
+class PackedWeights;  // engine/layers/packed_weights.h
 
 // Everything that Parse may look at.
 struct ParseContext {
@@ -140,6 +141,7 @@ struct ParseContext {
   bool guide_eps = false;  // eps_defaults GUIDE: bn and dice without an explicit eps use 0.01.
   bool trunc_all = false;  // Truncation applies to sum and avg, too.
   absl::Span<const LayerType* const> more_types = {};  // Of plug-ins.
+  PackedWeights* packed = nullptr;  // Where matrices are laid out; null: each layer does it.
 };
 using ParseFn = absl::StatusOr<std::unique_ptr<Layer>>(const ParseContext& ctx);
 

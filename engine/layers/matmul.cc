@@ -12,6 +12,7 @@
 #include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/families.h"
+#include "engine/layers/packed_weights.h"
 #include "engine/status_macros.h"
 
 namespace ulfd::engine {
@@ -19,34 +20,30 @@ namespace {
 
 // ---------------------------------------------------------------------------------------- weights
 
-// A weight matrix as the file has it.
+// A weight matrix, laid out for the kernel.
 struct Matrix {
-  Weight weight;
-  bool transposed = false;  // [n, k] instead of [k, n].
+  Weight weight;            // Without data: what the file says of it.
+  bool transposed = false;  // There it is [n, k] instead of [k, n].
+  std::shared_ptr<const PackedMatrix> packed;
+  bool own = false;  // No other layer has it.
 
-  int64_t k() const { return weight.dims[transposed ? 1 : 0]; }
-  int64_t n() const { return weight.dims[transposed ? 0 : 1]; }
-  MatrixRef ref() const {
-    return {weight.data.data(), k(), n(), transposed ? 1 : n(), transposed ? k() : 1};
-  }
+  int64_t k() const { return packed->k(); }
+  int64_t n() const { return packed->n(); }
+  int64_t own_bytes() const { return own ? packed->bytes() : 0; }
+  MatrixRef ref() const { return {.k = k(), .n = n(), .rows = {{packed, 0, k()}}}; }
 };
 
-absl::StatusOr<Matrix> ReadMatrix(LayerWeights weights, int index, bool transposed) {
-  ASSIGN_OR_RETURN(Weight weight, WantMatrix(weights, index));
-  return Matrix{std::move(weight), transposed};
+Matrix MakeMatrix(Weight weight, bool transposed, PackedWeights* packed) {
+  Matrix matrix{.transposed = transposed, .own = packed == nullptr};
+  matrix.packed = matrix.own ? PackWeight(weight, transposed) : packed->Get(weight, transposed);
+  weight.data = {};
+  matrix.weight = std::move(weight);
+  return matrix;
 }
 
-// Laid out for the kernel.  Big matrices stay where the file has them, so that a model does not need
-// twice its weights, unless they are transposed there or their rows start a multiple of 2 KiB apart
-// (which fall into the same few sets of the caches).
-PackedMatrix Pack(const Matrix& m) {
-  constexpr int64_t kBigFloats = 1 << 20, kBadStride = 512;
-  const float* data = m.weight.data.data();
-  if (m.transposed) return PackedMatrix::Pack(data, m.k(), m.n(), 1, m.k());
-  if (m.k() * m.n() >= kBigFloats && m.n() % kBadStride != 0) {
-    return PackedMatrix::Borrow(data, m.k(), m.n(), m.n());
-  }
-  return PackedMatrix::Pack(data, m.k(), m.n(), m.n(), 1);
+absl::StatusOr<Matrix> ReadMatrix(const ParseContext& ctx, int index) {
+  ASSIGN_OR_RETURN(Weight weight, WantMatrix(ctx.weights, index));
+  return MakeMatrix(std::move(weight), ctx.param.inner_product_param().transpose(), ctx.packed);
 }
 
 // y[rows, n] = init + x[rows, k] * w; init is null, one row (stride 0) or rows repeated with a
@@ -146,9 +143,10 @@ absl::Status WantWidth(absl::Span<const TensorSpec> in, int index, const Matrix&
 
 class InnerProductKernel final : public Kernel {
  public:
-  InnerProductKernel(const Matrix& matrix, const Bias& bias) : matrix_(Pack(matrix)), bias_(bias) {}
+  InnerProductKernel(const Matrix& matrix, const Bias& bias)
+      : packed_(matrix.packed), matrix_(*packed_), own_bytes_(matrix.own_bytes()), bias_(bias) {}
 
-  int64_t bytes() const override { return matrix_.bytes(); }
+  int64_t bytes() const override { return own_bytes_; }
   // A single row that a bias of several rows repeats is multiplied once, aside.
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
     if (!Expands(in[0])) return 0;
@@ -175,7 +173,9 @@ class InnerProductKernel final : public Kernel {
  private:
   bool Expands(const Tensor& x) const { return bias_.rows > 1 && x.dims[x.rank() - 2] == 1; }
 
-  const PackedMatrix matrix_;
+  const std::shared_ptr<const PackedMatrix> packed_;
+  const PackedMatrix& matrix_;
+  const int64_t own_bytes_;
   const Bias bias_;
 };
 
@@ -195,8 +195,7 @@ class InnerProduct final : public Layer {
   InnerProduct(Matrix matrix, Bias bias) : matrix_(std::move(matrix)), bias_(bias) {}
 
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
-    ASSIGN_OR_RETURN(Matrix matrix,
-                     ReadMatrix(ctx.weights, 0, ctx.param.inner_product_param().transpose()));
+    ASSIGN_OR_RETURN(Matrix matrix, ReadMatrix(ctx, 0));
     ASSIGN_OR_RETURN(const Bias bias, ReadBias(ctx, 1, matrix.n()));
     return std::unique_ptr<Layer>(new InnerProduct(std::move(matrix), bias));
   }
@@ -242,15 +241,15 @@ class InnerProduct final : public Layer {
 class InnerProductExKernel final : public Kernel {
  public:
   InnerProductExKernel(const Matrix& a, const Matrix& b, const Bias& bias)
-      : matrices_{Pack(a), Pack(b)}, bias_(bias) {}
+      : packed_{a.packed, b.packed}, own_bytes_(a.own_bytes() + b.own_bytes()), bias_(bias) {}
 
-  int64_t bytes() const override { return matrices_[0].bytes() + matrices_[1].bytes(); }
+  int64_t bytes() const override { return own_bytes_; }
   // What single rows give for all, per row of the bias.
   size_t ScratchBytes(absl::Span<const Tensor>) const override {
-    return static_cast<size_t>(2 * bias_rows() * matrices_[0].n()) * sizeof(float);
+    return static_cast<size_t>(2 * bias_rows() * packed_[0]->n()) * sizeof(float);
   }
   absl::Status Run(RunContext& ctx) const override {
-    const int64_t n = matrices_[0].n();
+    const int64_t n = packed_[0]->n();
     const int64_t rows = ctx.out[0].dims[0];
     float* y = ctx.out[0].f32();
     // The sums start with the bias and with what a single row gives for all.
@@ -265,7 +264,7 @@ class InnerProductExKernel final : public Kernel {
     bool done = false;
     for (int i = 0; i < 2; ++i) {
       if (ctx.in[i].dims[0] != rows) continue;
-      Multiply(ctx.in[i].f32(), rows, matrices_[i], start, stride, period, y);
+      Multiply(ctx.in[i].f32(), rows, *packed_[i], start, stride, period, y);
       start = y;  // Each row goes on where it was.
       stride = n;
       period = 0;
@@ -279,12 +278,12 @@ class InnerProductExKernel final : public Kernel {
   int64_t bias_rows() const { return std::max<int64_t>(1, bias_.rows); }
   // y[bias rows, n] = start + x * matrix i for a single row x.
   void MultiplyRow(int i, const float* x, const float* start, float* y) const {
-    const int64_t n = matrices_[i].n();
-    const FcBlock block{x, 0, matrices_[i].k()};
+    const int64_t n = packed_[i]->n();
+    const FcBlock block{x, 0, packed_[i]->k()};
     FcCall call;
     call.blocks = absl::MakeConstSpan(&block, 1);
     call.rows = bias_rows();
-    call.w = matrices_[i].view();
+    call.w = packed_[i]->view();
     call.init = start;
     call.init_stride = bias_.stride(n);
     call.y = y;
@@ -292,7 +291,8 @@ class InnerProductExKernel final : public Kernel {
     Fc(call);
   }
 
-  const PackedMatrix matrices_[2];
+  const std::shared_ptr<const PackedMatrix> packed_[2];
+  const int64_t own_bytes_;
   const Bias bias_;
 };
 
@@ -310,9 +310,8 @@ class InnerProductExKernel final : public Kernel {
 class InnerProductEx final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
-    const bool transpose = ctx.param.inner_product_param().transpose();
-    ASSIGN_OR_RETURN(Matrix a, ReadMatrix(ctx.weights, 0, transpose));
-    ASSIGN_OR_RETURN(Matrix b, ReadMatrix(ctx.weights, 1, transpose));
+    ASSIGN_OR_RETURN(Matrix a, ReadMatrix(ctx, 0));
+    ASSIGN_OR_RETURN(Matrix b, ReadMatrix(ctx, 1));
     if (a.n() != b.n()) {
       return BadWeight(ctx.weights, 1,
                        absl::StrCat(a.n(), " outputs like ", WeightLabel(ctx.weights, 0),
@@ -402,7 +401,7 @@ constexpr LayerType kTypes[] = {
 }  // namespace
 
 std::unique_ptr<Layer> MakeInnerProduct(const Weight& weight) {
-  return std::make_unique<InnerProduct>(Matrix{weight, false}, Bias{});
+  return std::make_unique<InnerProduct>(MakeMatrix(weight, false, nullptr), Bias{});
 }
 
 absl::Span<const LayerType> MatmulLayers() { return kTypes; }

@@ -4,23 +4,41 @@
 #define ULFD_ENGINE_LAYERS_SEMANTICS_H_
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/types/span.h"
+#include "engine/kernels/fc.h"
 
 namespace ulfd::engine {
 
 struct CyclicParams;    // engine/layers/checks.h
 struct FusedFcOptions;  // engine/layers/fused_fc.h
 
-// A weight matrix W [k, n] wherever it lies: element (i, j) is data[i * row_stride + j *
+// A weight matrix W [k, n] wherever it lies: rows of matrices that are laid out for kernels, one
+// below the other; or, if there are no such rows, element (i, j) is data[i * row_stride + j *
 // column_stride].
 struct MatrixRef {
+  // Rows [first, first + count).
+  struct Rows {
+    std::shared_ptr<const PackedMatrix> matrix;
+    int64_t first = 0, count = 0;
+  };
+
   const float* data = nullptr;
   int64_t k = 0, n = 0;
   int64_t row_stride = 0, column_stride = 0;
+  std::vector<Rows> rows;
 
-  float at(int64_t i, int64_t j) const { return data[i * row_stride + j * column_stride]; }
+  // Whether it is shared with others, so that whoever changes it makes a copy.
+  bool shared() const { return !rows.empty(); }
+  float at(int64_t i, int64_t j) const {
+    for (const Rows& part : rows) {
+      if (i < part.count) return part.matrix->at(part.first + i, j);
+      i -= part.count;
+    }
+    return data[i * row_stride + j * column_stride];
+  }
 };
 
 // Everything that is borrowed here lives as long as the layer.
@@ -49,7 +67,7 @@ struct Semantics {
     kDivide,
     kWhere,
     kTranspose,  // perm.
-    kBatchDot,  // transpose_a, transpose_b.
+    kBatchDot,   // transpose_a, transpose_b.
     kEmbedding,
     kFusedFc,  // fused_fc.
   };

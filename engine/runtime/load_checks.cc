@@ -68,8 +68,8 @@ absl::Status CheckStatedLevels(const Graph& graph, absl::Span<const InputStateme
   return absl::OkStatus();
 }
 
-PlanMemory MemoryOf(const Executable& executable) {
-  PlanMemory memory;
+ModelMemory MemoryOf(const Executable& executable) {
+  ModelMemory memory;
   std::set<const void*> computed;
   for (const Plan* plan : {executable.plan.get(), executable.optimised.get()}) {
     if (plan == nullptr) continue;
@@ -87,18 +87,17 @@ PlanMemory MemoryOf(const Executable& executable) {
   return memory;
 }
 
-absl::Status CheckMemory(const ModelInfo& info, const PlanMemory& memory, int64_t limit) {
+absl::Status CheckMemory(const ModelMemory& memory, int64_t limit) {
   if (limit < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("manifest: memory_limit_bytes is ", limit, ", want 0 (no limit) or more"));
   }
-  const int64_t sum =
-      info.weight_bytes + info.table_bytes + memory.kernels + memory.computed + memory.workspace;
+  const int64_t sum = memory.held() + memory.workspace;
   if (limit == 0 || sum <= limit) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "manifest: memory_limit_bytes is ", limit, ", and the model takes ", sum, ": weights ",
-      info.weight_bytes, " + tables ", info.table_bytes, " + copies laid out for speed ",
-      memory.kernels, " + weights that the optimiser computed ", memory.computed,
+      memory.weights, " + tables ", memory.tables, " + copies laid out for speed ", memory.kernels,
+      " + constants that the optimiser computed ", memory.computed,
       " + a worker's memory for one user and a tile of ads ", memory.workspace));
 }
 

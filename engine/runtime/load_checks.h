@@ -20,17 +20,23 @@ namespace ulfd::engine {
 absl::Status CheckStatedLevels(const Graph& graph, absl::Span<const InputStatement> statements,
                                const GraphSpecs& specs);
 
-// What a model takes beside the weights and tables as they were read.
-struct PlanMemory {
-  int64_t kernels = 0;    // Copies of weights laid out for speed, of both plans.
-  int64_t computed = 0;   // Weights that the optimiser computed.
+// What a model takes, in bytes.
+struct ModelMemory {
+  int64_t weights = 0;    // Arrays of the weight file, matrices as they are laid out for kernels.
+  int64_t tables = 0;     // Embedding tables.
+  int64_t kernels = 0;    // What kernels hold for themselves, of both plans.
+  int64_t computed = 0;   // Constants that the optimiser computed.
   int64_t workspace = 0;  // What one worker needs for one user and a tile of ads.
+
+  // What the model holds whatever runs.
+  int64_t held() const { return weights + tables + kernels + computed; }
 };
-PlanMemory MemoryOf(const Executable& executable);
+// All but weights and tables.
+ModelMemory MemoryOf(const Executable& executable);
 
 // FAILED_PRECONDITION with the sum and its parts if that is more than `limit` bytes; 0: no limit.
 // INVALID_ARGUMENT for a negative limit.
-absl::Status CheckMemory(const ModelInfo& info, const PlanMemory& memory, int64_t limit);
+absl::Status CheckMemory(const ModelMemory& memory, int64_t limit);
 
 }  // namespace ulfd::engine
 

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/loader.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,6 +16,7 @@
 #include "engine/graph/passes/double_layers.h"
 #include "engine/graph/ulf_loader.h"
 #include "engine/layers/nhwc.h"
+#include "engine/layers/packed_weights.h"
 #include "engine/layers/registry.h"
 #include "engine/runtime/load_checks.h"
 #include "engine/runtime/load_reason.h"
@@ -228,6 +232,31 @@ absl::Status KernelsFromHwio(const ulf::NetParameter& net,
   return absl::OkStatus();
 }
 
+// How many bytes of weights the optimiser may copy to change them, so that a loaded model takes at
+// most 1.3 times its weights and tables, and 16 MB.
+int64_t CopyBudget(int64_t weight_bytes) { return (int64_t{6} << 20) + weight_bytes / 10; }
+
+// Frees the arrays of the file that no layer reads but by matrices of `packed`.  Returns how many
+// bytes they had.  `weights`: as matched to layers.
+int64_t Release(const std::vector<std::vector<Weight>>& weights, const PackedWeights& packed,
+                WeightFile& file) {
+  absl::flat_hash_map<const float*, int64_t> readers;
+  for (const std::vector<Weight>& layer : weights) {
+    for (const Weight& weight : layer) ++readers[weight.data.data()];
+  }
+  absl::flat_hash_set<const float*> unread;
+  for (const auto& [array, count] : readers) {
+    if (packed.uses(array) == count) unread.insert(array);
+  }
+  const int64_t released = file.Release(unread);
+#if defined(__GLIBC__)
+  // Arrays of a few megabytes come from the heap, where they leave holes.
+  constexpr int64_t kWorthTrimming = int64_t{4} << 20;
+  if (released >= kWorthTrimming) malloc_trim(0);
+#endif
+  return released;
+}
+
 // Adds the optimised plan.  Returns why there is none, or "".
 std::string OptimisePlan(const PassOptions& options, Executable& executable, ModelInfo& info) {
   const Plan& plan = *executable.plan;
@@ -292,11 +321,13 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   }
 
   FileResources resources(directory, hasher);
+  PackedWeights packed;
   GraphOptions graph_options{
       .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
       .trunc_all = directory.manifest.trunc_all(),
       .nhwc = nhwc,
-      .layer_types = options.layer_types};
+      .layer_types = options.layer_types,
+      .packed = &packed};
   graph_options.outputs.assign(directory.manifest.outputs().begin(),
                                directory.manifest.outputs().end());
   ASSIGN_OR_RETURN(Graph graph, Because(LoadReason::kGraph, BuildGraph(net, weights, graph_options,
@@ -327,6 +358,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
                    Because(LoadReason::kGraph, MakePlan(std::move(graph), statements)));
   PassOptions passes = options.passes;
   passes.exact |= directory.manifest.exact();
+  passes.copy_bytes = std::min(passes.copy_bytes, CopyBudget(info.weight_bytes));
   info.not_optimised = options.optimise ? OptimisePlan(passes, model->executable, info)
                                         : "optimisation is switched off";
   model->executable.info = &info;
@@ -343,9 +375,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   AddWeightNotices(*model->weights, info);
   model->tables = resources.TakeTables();
   info.content_hash = hasher.Hex();
-  const PlanMemory memory = MemoryOf(model->executable);
-  info.memory_bytes = info.weight_bytes + info.table_bytes + memory.kernels + memory.computed;
-  RETURN_IF_ERROR(WithLoadReason(CheckMemory(info, memory, directory.manifest.memory_limit_bytes()),
+  ModelMemory memory = MemoryOf(model->executable);
+  memory.weights = info.weight_bytes + packed.bytes() - Release(weights, packed, *model->weights);
+  for (const std::vector<float>& kernel : model->kernels) {
+    memory.weights += static_cast<int64_t>(kernel.size() * sizeof(float));
+  }
+  memory.tables = info.table_bytes;
+  info.memory_bytes = memory.held();
+  RETURN_IF_ERROR(WithLoadReason(CheckMemory(memory, directory.manifest.memory_limit_bytes()),
                                  LoadReason::kMemory));
   return model;
 }

@@ -17,7 +17,7 @@ namespace ulfd::engine {
 // In the order of dependence: later members point into earlier ones.
 struct LoadedModel {
   ModelInfo info;
-  std::unique_ptr<const WeightFile> weights;
+  std::unique_ptr<WeightFile> weights;
   std::vector<std::vector<float>> kernels;  // Of a model of layout NHWC, as layers want them.
   std::vector<std::unique_ptr<const EmbeddingTable>> tables;
   Executable executable;

@@ -78,6 +78,15 @@ class NamedWeights final : public WeightFile {
     return matched;
   }
 
+  int64_t Release(const absl::flat_hash_set<const float*>& arrays) override {
+    int64_t released = 0;
+    for (auto& [name, array] : arrays_) {
+      if (!arrays.contains(array.values.data())) continue;
+      released += static_cast<int64_t>(array.values.size() * sizeof(float));
+      std::vector<float>().swap(array.values);
+    }
+    return released;
+  }
   int64_t bytes() const override { return bytes_; }
   std::string format() const override { return format_; }
   std::vector<std::string> NonFiniteArrays() const override { return non_finite_; }
@@ -97,8 +106,8 @@ class NamedWeights final : public WeightFile {
 // message.
 class LayerNameWeights final : public WeightFile {
  public:
-  static absl::StatusOr<std::unique_ptr<const WeightFile>> Parse(absl::string_view content,
-                                                                 const std::string& path) {
+  static absl::StatusOr<std::unique_ptr<WeightFile>> Parse(absl::string_view content,
+                                                           const std::string& path) {
     std::unique_ptr<LayerNameWeights> file(new LayerNameWeights(path));
     ASSIGN_OR_RETURN(file->format_,
                      ParseProto(content, path, ProtoFormat::kDetect, file->message_));
@@ -124,6 +133,22 @@ class LayerNameWeights final : public WeightFile {
     return matched;
   }
 
+  int64_t Release(const absl::flat_hash_set<const float*>& arrays) override {
+    int64_t released = 0;
+    for (ulf::LayerWeightsParameter& layer : *message_.mutable_layer_weights_params()) {
+      for (ulf::BlobData& blob : *layer.mutable_blob_datas()) {
+        if (!arrays.contains(blob.data().data())) continue;
+        released += static_cast<int64_t>(blob.data_size() * sizeof(float));
+        google::protobuf::RepeatedField<float>().Swap(blob.mutable_data());
+      }
+    }
+    for (auto& [name, weights] : by_layer_) {
+      for (Weight& weight : weights) {
+        if (arrays.contains(weight.data.data())) weight.data = {};
+      }
+    }
+    return released;
+  }
   int64_t bytes() const override { return bytes_; }
   std::string format() const override {
     return format_ == ProtoFormat::kText ? "ulf text" : "ulf binary";
@@ -183,6 +208,7 @@ class NoWeights final : public WeightFile {
     }
     return std::vector<std::vector<Weight>>(static_cast<size_t>(net.layer_params_size()));
   }
+  int64_t Release(const absl::flat_hash_set<const float*>&) override { return 0; }
   int64_t bytes() const override { return 0; }
   std::string format() const override { return "none"; }
   std::vector<std::string> NonFiniteArrays() const override { return {}; }
@@ -199,24 +225,22 @@ absl::StatusOr<std::string> ReadHead(const std::string& path, size_t size) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const WeightFile>> WeightFile::Read(const std::string& path) {
+absl::StatusOr<std::unique_ptr<WeightFile>> WeightFile::Read(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string head, ReadHead(path, 8));
   if (absl::StartsWith(head, "PK")) {
     ASSIGN_OR_RETURN(NpzArrays arrays, ReadNpz(path));
-    return std::make_unique<const NamedWeights>(path, "npz", std::move(arrays));
+    return std::make_unique<NamedWeights>(path, "npz", std::move(arrays));
   }
   ASSIGN_OR_RETURN(std::string content, ReadFile(path));
   if (IsNdarrayList(content)) {
     absl::StatusOr<NpzArrays> arrays = ParseNdarrayList(content);
     if (!arrays.ok()) return Annotate(arrays.status(), absl::StrCat(path, ": NDArray list"));
     content = std::string();  // Its arrays are copies.
-    return std::make_unique<const NamedWeights>(path, "ndarray list", *std::move(arrays));
+    return std::make_unique<NamedWeights>(path, "ndarray list", *std::move(arrays));
   }
   return LayerNameWeights::Parse(content, path);
 }
 
-std::unique_ptr<const WeightFile> WeightFile::Empty() {
-  return std::make_unique<const NoWeights>();
-}
+std::unique_ptr<WeightFile> WeightFile::Empty() { return std::make_unique<NoWeights>(); }
 
 }  // namespace ulfd::engine

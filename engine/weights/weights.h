@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -26,7 +27,7 @@ struct Weight {
 };
 using LayerWeights = absl::Span<const Weight>;
 
-// A weight file in memory.  Immutable after Read.
+// A weight file in memory.  Only Release changes it after Read.
 class WeightFile {
  public:
   virtual ~WeightFile() = default;
@@ -35,9 +36,9 @@ class WeightFile {
   // recognised by content.  float16, float64, int32 and int64 arrays are converted to float32.
   // Errors name the file and, inside it, the array or layer, what was found and what was wanted;
   // truncated or oversized files are errors, never crashes.
-  static absl::StatusOr<std::unique_ptr<const WeightFile>> Read(const std::string& path);
+  static absl::StatusOr<std::unique_ptr<WeightFile>> Read(const std::string& path);
   // No weights at all, for graphs that need none.
-  static std::unique_ptr<const WeightFile> Empty();
+  static std::unique_ptr<WeightFile> Empty();
 
   // The weights of each layer of `net`, by index: for files with names (npz, NDArray list) those
   // that the layer's arg_names list; for NetWeightsParameter those of the layer's name.  Errors: an
@@ -46,7 +47,11 @@ class WeightFile {
   virtual absl::StatusOr<std::vector<std::vector<Weight>>> Match(
       const ulf::NetParameter& net) const = 0;
 
-  // Array data, in bytes.
+  // Frees those of these arrays that are there, by where Match says their data lie; what it said of
+  // them is not valid any more.  Returns how many bytes of data they had.
+  virtual int64_t Release(const absl::flat_hash_set<const float*>& arrays) = 0;
+
+  // Array data of the file, in bytes.
   virtual int64_t bytes() const = 0;
   // "npz", "ndarray list", "ulf binary", "ulf text" or "none".
   virtual std::string format() const = 0;

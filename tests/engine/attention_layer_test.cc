@@ -32,13 +32,14 @@ AttentionOptions Options() {
   o.q_weight = MadeUp(kWidth * kHidden, 1);
   o.k_weight = MadeUp(kWidth * kHidden, 2);
   o.product_weight = MadeUp(kWidth * kHidden, 3);
-  o.finish.bias = MadeUp(kHidden, 4);
-  o.finish.mean = MadeUp(kHidden, 5);
-  o.finish.scale = MadeUp(kHidden, 6);
-  o.finish.beta = MadeUp(kHidden, 7);
-  o.finish.activation = Activation::Kind::kPrelu;
-  o.finish.slope = MadeUp(kHidden, 8);
-  o.layers.push_back({.n = 1, .weight = MadeUp(kHidden, 9), .finish = {.bias = MadeUp(1, 10)}});
+  o.finish.bias = *MadeUp(kHidden, 4);
+  o.finish.epilogue = {.affine = true,
+                       .affine_mean = *MadeUp(kHidden, 5),
+                       .affine_scale = *MadeUp(kHidden, 6),
+                       .affine_beta = *MadeUp(kHidden, 7),
+                       .activation = Activation::Kind::kPrelu,
+                       .slope = *MadeUp(kHidden, 8)};
+  o.layers.push_back({.n = 1, .weight = MadeUp(kHidden, 9), .finish = {.bias = *MadeUp(1, 10)}});
   o.has_mask = true;
   o.pad = -4294967295.0f;
   return o;
@@ -132,9 +133,9 @@ TEST(AttentionLayer, RefusesOptionsThatDoNotFit) {
               o.k_weight = Floats({1, 2});
             }),
             "attention_unit: k_weight: 2 values, want 10");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.finish.beta = nullptr; }),
+  EXPECT_EQ(error([](AttentionOptions& o) { o.finish.epilogue.affine_beta.clear(); }),
             "attention_unit: first layer.beta is missing");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.finish.slope = Floats({1}); }),
+  EXPECT_EQ(error([](AttentionOptions& o) { o.finish.epilogue.slope = {1}; }),
             "attention_unit: first layer.slope: 1 values, want 5");
   EXPECT_EQ(error([](AttentionOptions& o) { o.layers[0].weight = nullptr; }),
             "attention_unit: layer 1.weight is missing");
@@ -151,16 +152,17 @@ TEST(AttentionLayer, DescribesItself) {
 
 // ((q Wq + k Wk + q*k Wp + bias) - mean) * scale + beta, prelu, one more layer.
 double Logit(const AttentionOptions& o, const float* q, const float* k) {
-  double logit = (*o.layers[0].finish.bias)[0];
+  double logit = o.layers[0].finish.bias[0];
   for (int64_t j = 0; j < kHidden; ++j) {
-    double h = (*o.finish.bias)[j];
+    double h = o.finish.bias[j];
     for (int64_t i = 0; i < kWidth; ++i) {
       const int64_t at = i * kHidden + j;
       h += q[i] * (*o.q_weight)[at] + k[i] * (*o.k_weight)[at] +
            double{q[i]} * k[i] * (*o.product_weight)[at];
     }
-    h = (h - (*o.finish.mean)[j]) * (*o.finish.scale)[j] + (*o.finish.beta)[j];
-    logit += (h > 0 ? h : h * (*o.finish.slope)[j]) * (*o.layers[0].weight)[j];
+    const FcEpilogue& e = o.finish.epilogue;
+    h = (h - e.affine_mean[j]) * e.affine_scale[j] + e.affine_beta[j];
+    logit += (h > 0 ? h : h * e.slope[j]) * (*o.layers[0].weight)[j];
   }
   return logit;
 }

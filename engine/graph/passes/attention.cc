@@ -129,6 +129,14 @@ struct Match {
   ValueId output = kNoValue;
   AttentionOptions options;
   std::string blocks;  // "q, k, q - k, q * k"
+  // What the unit's weights are made of, and how many numbers they are at most.
+  std::vector<const MatrixRef*> weights;
+  int64_t floats = 0;
+
+  void AddWeights(const FusedFcOptions& fc) {
+    weights.push_back(&fc.weight);
+    floats += 2 * fc.k() * fc.n();  // As they are, and laid out for the kernel.
+  }
 };
 
 std::string Text(const GraphEditor& editor, ValueId query, const std::vector<Term>& terms) {
@@ -159,18 +167,7 @@ SharedFloats Share(const Values& values) {
   return std::make_shared<const std::vector<float>>(values.begin(), values.end());
 }
 
-AttentionFinish FinishOf(const FusedFcOptions& fc) {
-  const FcEpilogue& e = fc.epilogue;
-  return {.bias = Share(fc.bias),
-          .mean = Share(e.affine_mean),
-          .scale = Share(e.affine_scale),
-          .beta = Share(e.affine_beta),
-          .activation = e.activation,
-          .slope = Share(e.slope),
-          .dice_mean = Share(e.mean),
-          .dice_scale = Share(e.scale),
-          .dice_gamma = Share(e.gamma)};
-}
+AttentionFinish FinishOf(const FusedFcOptions& fc) { return {fc.bias, fc.epilogue}; }
 
 // The first layer, if it is one.
 bool MatchFirst(const GraphEditor& editor, int index, Match& match) {
@@ -210,6 +207,7 @@ bool MatchFirst(const GraphEditor& editor, int index, Match& match) {
     row += block.k;
   }
   if (match.query == kNoValue || match.keys == kNoValue) return false;
+  match.AddWeights(fc);
   match.options.width = e;
   match.options.hidden = fc.n();
   match.options.q_weight = Share(wq);
@@ -231,6 +229,7 @@ void MatchLayers(const GraphEditor& editor, Match& match) {
         fc.blocks[0].offset != 0 || Dim::Of(fc.k()) != editor.shape(match.output)[2]) {
       return;
     }
+    match.AddWeights(fc);
     match.options.layers.push_back(
         {.n = fc.n(), .weight = Share(CopyOf(fc.weight)), .finish = FinishOf(fc)});
     match.nodes.push_back(reader);
@@ -305,6 +304,7 @@ absl::Status FuseAttention(GraphEditor& editor) {
     Match match;
     if (!MatchFirst(editor, i, match)) continue;
     MatchLayers(editor, match);
+    if (!editor.TakeCopy(match.weights, match.floats)) continue;
     MatchTail(editor, match);
     const Node& node = editor.node(i);
     std::vector<ValueId> inputs = {match.query, match.keys};

@@ -4,6 +4,7 @@
 // mean * s loses the digits that the two terms share; models with means of 5e5 would lose all of
 // them (engine/README.md D-004).  What is not folded still joins the layer as an epilogue.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -70,6 +71,7 @@ absl::Status FoldInputs(GraphEditor& editor, int index, bool& changed) {
     absl::StrAppend(&names, names.empty() ? "" : ", ", editor.node(producer).Label());
   }
   if (replaced.size() == 1) return absl::OkStatus();
+  if (!editor.TakeCopy({&old.weight}, old.k() * old.n())) return absl::OkStatus();
   FusedFcOptions options = old;
   std::vector<float> rows = CopyOf(old.weight);
   const int64_t n = old.n();
@@ -110,6 +112,7 @@ absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
   const Affine affine = AffineOf(editor.semantics(reader));
   const int64_t n = old.n();
   if (n % affine.params->period != 0 || !affine.IsSafe()) return absl::OkStatus();
+  if (!editor.TakeCopy({&old.weight}, old.k() * n)) return absl::OkStatus();
   FusedFcOptions options = old;
   std::vector<float> rows = CopyOf(old.weight);
   std::vector<double> bias(old.bias.begin(), old.bias.end());
@@ -137,13 +140,16 @@ absl::Status FoldOutput(GraphEditor& editor, int index, bool& changed) {
 }  // namespace
 
 absl::Status FoldBatchNorm(GraphEditor& editor) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int i = 0; i < editor.size() && !changed; ++i) {
-      if (editor.semantics(i).op != Semantics::Op::kFusedFc) continue;
+  for (int i = 0; i < editor.size();) {
+    bool changed = false;
+    const int before = editor.size();
+    if (editor.semantics(i).op == Semantics::Op::kFusedFc) {
       RETURN_IF_ERROR(FoldInputs(editor, i, changed));
       if (!changed) RETURN_IF_ERROR(FoldOutput(editor, i, changed));
     }
+    // The layer that changed stands here, further ahead by what went before it, or behind; it may
+    // change once more.
+    i = changed ? std::max(0, i - (before - editor.size())) : i + 1;
   }
   return absl::OkStatus();
 }

@@ -120,15 +120,18 @@ absl::Status MergeFcFc(GraphEditor& editor) {
     }
     std::vector<ValueId> inputs;
     FusedFcOptions options = Composition(editor, i, next).Make(inputs);
+    const int64_t k = options.k();
     std::string text = absl::StrCat(editor.node(i).Label(), " and ", editor.node(next).Label(),
-                                    " -> one of ", options.k(), " x ", options.n());
+                                    " -> one of ", k, " x ", options.n());
     Node node = editor.NewNode(next, "", editor.node(next).type,
                                std::make_shared<FusedFc>(std::move(options)), std::move(inputs),
                                editor.node(next).outputs);
     ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded({node}));
     Cost before = editor.CostOfNode(i);
     before += editor.CostOfNode(next);
-    if (!IsCheaper(after, before)) {
+    const FusedFcOptions& a = *editor.semantics(i).fused_fc;
+    const FusedFcOptions& b = *editor.semantics(next).fused_fc;
+    if (!IsCheaper(after, before) || !editor.TakeCopy({&a.weight, &b.weight}, k * b.n())) {
       ++i;
       continue;
     }

@@ -77,7 +77,13 @@ absl::Status UnifyFullyConnected(GraphEditor& editor) {
     for (size_t b = 0; b < semantics.matrices.size(); ++b) {
       options.blocks.push_back({static_cast<int>(b), 0, semantics.matrices[b].k});
     }
-    if (ex) Stack(semantics.matrices, options);
+    if (ex) {
+      const int64_t k = semantics.matrices[0].k + semantics.matrices[1].k;
+      if (!editor.TakeCopy({&semantics.matrices[0], &semantics.matrices[1]}, k * options.n())) {
+        continue;
+      }
+      Stack(semantics.matrices, options);
+    }
     options.bias.assign(semantics.bias.begin(), semantics.bias.end());
     Node fused = editor.NewNode(i, "", "fused_fc", std::make_shared<FusedFc>(std::move(options)),
                                 node.inputs, node.outputs);

@@ -97,7 +97,7 @@ class Group {
     wide_ = MakeWide(nodes_, "wide", added);
     if (wide_ == kNoValue) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool cheaper, IsWorthwhile(added));
-    if (!cheaper) return absl::OkStatus();
+    if (!cheaper || !TakeCopies()) return absl::OkStatus();
     done = true;
     std::string text;
     for (int node : nodes_) {
@@ -118,6 +118,20 @@ class Group {
   }
 
  private:
+  bool TakeCopies() {
+    std::vector<const MatrixRef*> weights;
+    int64_t floats = 0;
+    const std::vector<int>* const lists[] = {&nodes_, &starting_};
+    for (const std::vector<int>* nodes : lists) {
+      for (int node : *nodes) {
+        const FusedFcOptions& options = OptionsOf(editor_, node);
+        weights.push_back(&options.weight);
+        floats += options.k() * options.n();
+      }
+    }
+    return editor_.TakeCopy(weights, floats);
+  }
+
   struct Member {
     ValueId value;
     int64_t offset, n;  // Its columns of the wide layer.

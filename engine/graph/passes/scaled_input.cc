@@ -85,6 +85,7 @@ absl::Status FoldScaledInputs(GraphEditor& editor) {
     const int64_t width = old.blocks[match.block].k;
     const int64_t rest = old.k() - width;
     if (2.0 * kWorthAds * static_cast<double>(width) < 3.0 * static_cast<double>(rest)) continue;
+    if (!editor.TakeCopy({&old.weight}, old.k() * old.n())) continue;
 
     ScaledWeightsOptions weights{.k = rest, .n = old.n()};
     FusedFcOptions options = old;

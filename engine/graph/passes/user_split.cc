@@ -15,19 +15,24 @@ namespace ulfd::engine {
 
 namespace {
 
-// The layer over some of the blocks, with their rows of the weights.
+// The layer over some of the blocks, with their rows of the weights: those of the file stay where
+// they are.
 struct Part {
   FusedFcOptions options;
   std::vector<ValueId> inputs;
-  std::vector<float> rows;
+  std::vector<float> rows;  // Unless they are shared.
 
   void Add(const FusedFcOptions& whole, const FusedFcOptions::Block& block, ValueId value,
            int64_t first_row) {
     options.blocks.push_back({PlaceInput(value, inputs), block.offset, block.k});
-    AppendRows(whole.weight, first_row, block.k, rows);
+    if (whole.weight.shared()) {
+      AppendShared(whole.weight, first_row, block.k, options.weight);
+    } else {
+      AppendRows(whole.weight, first_row, block.k, rows);
+    }
   }
   std::shared_ptr<const Layer> Make(int64_t n) {
-    SetWeight(std::move(rows), n, options);
+    if (!options.weight.shared()) SetWeight(std::move(rows), n, options);
     return std::make_shared<FusedFc>(std::move(options));
   }
 };

@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_GRAPH_PASSES_WEIGHTS_H_
 #define ULFD_ENGINE_GRAPH_PASSES_WEIGHTS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -19,6 +20,26 @@ void AppendRows(const MatrixRef& w, int64_t first, int64_t count, std::vector<T>
   rows.reserve(rows.size() + count * w.n);
   for (int64_t i = first; i < first + count; ++i) {
     for (int64_t j = 0; j < w.n; ++j) rows.push_back(w.at(i, j));
+  }
+}
+
+// Appends rows [first, first + count) of `w`, which is shared, without a copy.
+inline void AppendShared(const MatrixRef& w, int64_t first, int64_t count, MatrixRef& to) {
+  to.k += count;
+  to.n = w.n;
+  for (const MatrixRef::Rows& part : w.rows) {
+    const int64_t skipped = std::min(first, part.count);
+    const int64_t taken = std::min(count, part.count - skipped);
+    first -= skipped;
+    count -= taken;
+    if (taken == 0) continue;
+    const int64_t begin = part.first + skipped;
+    if (!to.rows.empty() && to.rows.back().matrix == part.matrix &&
+        to.rows.back().first + to.rows.back().count == begin) {
+      to.rows.back().count += taken;
+    } else {
+      to.rows.push_back({part.matrix, begin, taken});
+    }
   }
 }
 
