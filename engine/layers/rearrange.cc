@@ -94,9 +94,7 @@ class Transpose final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new TransposeKernel(perm_));
   }
-  Semantics semantics() const override {
-    return {.op = Semantics::Op::kTranspose, .perm = perm_};
-  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kTranspose, .perm = perm_}; }
   std::string Describe() const override {
     return absl::StrCat("perm=[", absl::StrJoin(perm_, ", "), "]");
   }

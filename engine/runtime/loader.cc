@@ -355,7 +355,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
                                  LoadReason::kManifest));
   RETURN_IF_ERROR(LowerComposites(graph));
   ASSIGN_OR_RETURN(model->executable.plan,
-                   Because(LoadReason::kGraph, MakePlan(std::move(graph), statements)));
+                   Because(LoadReason::kGraph, MakePlan(std::move(graph), statements, specs)));
   PassOptions passes = options.passes;
   passes.exact |= directory.manifest.exact();
   passes.copy_bytes = std::min(passes.copy_bytes, CopyBudget(info.weight_bytes));

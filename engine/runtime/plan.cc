@@ -21,11 +21,11 @@ bool IsKnown(const Shape& shape) {
 
 // What is known without guesses must be right; guesses that do not fit together are dropped.
 absl::Status InferSpecs(const Graph& graph, absl::Span<const InputStatement> statements,
-                        GraphSpecs& strict, GraphSpecs& best) {
-  const GraphSpecs stated = StatedSpecs(graph, statements);
-  strict = stated;
+                        const GraphSpecs& guesses, GraphSpecs& strict, GraphSpecs& best) {
+  strict = StatedSpecs(graph, statements);
+  best = strict;
   RETURN_IF_ERROR(InferGraph(graph, strict));
-  best = SuggestedSpecs(graph, stated, strict, statements);
+  for (ValueId id : graph.inputs) best[id] = guesses[id];
   if (!InferGraph(graph, best).ok()) best = strict;
   return absl::OkStatus();
 }
@@ -119,9 +119,10 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs bes
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
-                                                     absl::Span<const InputStatement> statements) {
+                                                     absl::Span<const InputStatement> statements,
+                                                     const GraphSpecs& guesses) {
   GraphSpecs strict, specs;
-  RETURN_IF_ERROR(InferSpecs(graph, statements, strict, specs));
+  RETURN_IF_ERROR(InferSpecs(graph, statements, guesses, strict, specs));
   return MakePlan(std::move(graph), std::move(specs), strict);
 }
 

@@ -39,9 +39,12 @@ struct Plan {
   bool shapes_known = false;
 };
 
-// Takes the graph, after all passes.  `statements` is what the manifest says of dense inputs.
+// Takes the graph, after all passes.  `statements` is what the manifest says of dense inputs,
+// `guesses` what the graph before all passes suggests of every input (SuggestedSpecs): a layer that
+// stands for others hides what those expect.
 absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
-                                                     absl::Span<const InputStatement> statements);
+                                                     absl::Span<const InputStatement> statements,
+                                                     const GraphSpecs& guesses);
 
 // The same for a graph whose specs are known: those that the optimiser kept.
 absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs specs);
