@@ -20,7 +20,7 @@ struct GraphOptions {
   bool trunc_all = false;
   bool nhwc = false;  // Images are [rows, height, width, channels]; kernels are NCHW's already.
   absl::Span<const LayerType* const> layer_types = {};  // Further ones, of plug-ins.
-  PackedWeights* packed = nullptr;  // See ParseContext.
+  PackedWeights* packed = nullptr;                      // See ParseContext.
 };
 
 // Builds the graph in the order of the file.  Errors name the layer by index, name and type: an
