@@ -76,7 +76,8 @@ class LoadTest(DaemonTest):
                            "--closed_loop=3", "--calls=200", "--duration=60s", "--warmup=0s",
                            "--timeout=20s", "--ads=5")
             self.assertEqual(summary["calls"]["answered"], 200)
-            self.assertEqual(summary["goodput_ads_per_second"], 5 * summary["goodput_per_second"])
+            self.assertAlmostEqual(summary["goodput_ads_per_second"],
+                                   5 * summary["goodput_per_second"], places=3)
         self.assertEqual(self.counted("stamp") - before, 400)
 
     def test_the_same_seed_is_the_same_load(self):
@@ -124,11 +125,12 @@ class LoadTest(DaemonTest):
         self.assertIn("answered (goodput)", out)
 
     def test_deadlines_and_their_code(self):
-        # A recorded 1 ms is not enough for a network and a model; some calls may still make it.
+        # A recorded 1 ms is not enough for a network and a model; some calls may still make it, and
+        # the server refuses those of which it knows that they cannot.
         code, out, _ = ulf("load", self.daemon.target, *SHOP, "--closed_loop=20", "--calls=300",
                            "--timeout=1ms", "--warmup=0s", "--ads=2000")
         self.assertIn(code, (0, 1))
-        self.assertIn("DEADLINE_EXCEEDED", out)
+        self.assertRegex(out, "DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED")
 
     def test_errors(self):
         target = self.daemon.target
