@@ -1,5 +1,7 @@
 // Elementwise arithmetic with numpy broadcasting, where, and sums along an axis.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/arithmetic.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -59,7 +61,7 @@ class Binary final : public Layer {
   }
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new BinaryKernel(kBinary));
+    return MakeArithmetic(kBinary);
   }
 };
 
@@ -306,6 +308,8 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Kernel> MakeArithmetic(BinaryOp op) { return std::make_unique<BinaryKernel>(op); }
 
 absl::Span<const LayerType> ArithmeticLayers() { return kTypes; }
 

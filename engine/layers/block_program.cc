@@ -347,6 +347,37 @@ BlockOperand BlockProgram::Bind(Source source, absl::Span<const BlockOperand> in
   return {};
 }
 
+bool BlockProgram::RunArithmetic(const BlockStep* begin, int64_t n) {
+  constexpr int64_t kPlace = BlockOperand::kPlaceFloats;
+  const BlockStep &load = begin[0], &store = begin[1];
+  BinaryOp op;
+  switch (load.op) {
+    case BlockOp::kLoadSum:
+      op = BinaryOp::kAdd;
+      break;
+    case BlockOp::kLoadDifference:
+      op = BinaryOp::kSub;
+      break;
+    case BlockOp::kLoadProduct:
+      op = BinaryOp::kMultiply;
+      break;
+    default:
+      return false;
+  }
+  if (store.op != BlockOp::kStore || store.a.kind != BlockOperand::Kind::kRows) return false;
+  // A place is the same values again in every row of kPlace.
+  const bool places =
+      load.a.kind == BlockOperand::Kind::kPlace || load.b.kind == BlockOperand::Kind::kPlace;
+  const int64_t width = places ? kPlace : n;
+  if (n % width != 0) return false;
+  const auto operand = [width](const BlockOperand& o) {
+    return Strided{o.data, o.kind == BlockOperand::Kind::kRows ? width : 0,
+                   o.kind == BlockOperand::Kind::kScalar ? 0 : 1};
+  };
+  BinaryRows(op, operand(load.a), operand(load.b), store.a.data, width, n / width, width);
+  return true;
+}
+
 void BlockProgram::RunTile(absl::Span<const BlockOperand> inputs, void* scratch, float* y,
                            int64_t from, int64_t rows, int64_t n) const {
   auto* const steps = static_cast<BlockStep*>(scratch);
@@ -359,7 +390,8 @@ void BlockProgram::RunTile(absl::Span<const BlockOperand> inputs, void* scratch,
       new (steps + line) BlockStep{l.op, Bind(l.a, inputs, from, places, y, n),
                                    Bind(l.b, inputs, from, places, y, n)};
     }
-    if (begin < line) RunBlocks(absl::MakeSpan(steps + begin, line - begin), rows, n);
+    const bool done = line == begin + 2 && rows == 1 && RunArithmetic(steps + begin, n);
+    if (begin < line && !done) RunBlocks(absl::MakeSpan(steps + begin, line - begin), rows, n);
     if (!part.function.has_value()) continue;
     const BlockOperand x = Bind(part.from, inputs, from, places, y, n);
     float* const to = places + part.to * PlaceFloats();

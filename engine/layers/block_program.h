@@ -59,6 +59,9 @@ class BlockProgram {
 
   BlockOperand Bind(Source source, absl::Span<const BlockOperand> inputs, int64_t from,
                     float* places, float* y, int64_t n) const;
+  // Steps [begin, begin + 2) on one row if they are one operation of arithmetic whose result is kept:
+  // its own kernel is faster.  False: they are not.
+  static bool RunArithmetic(const BlockStep* begin, int64_t n);
   // Values [from, from + n) of every row.
   void RunTile(absl::Span<const BlockOperand> inputs, void* scratch, float* y, int64_t from,
                int64_t rows, int64_t n) const;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/kernels/elementwise.h"
+#include "engine/layers/arithmetic.h"
 #include "engine/layers/block_program.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/expression.h"
@@ -327,12 +328,31 @@ ULFD_MULTIVERSION void CopyRowsAs(const Tensor& x, int64_t offset, int64_t row_s
   }
 }
 
+// "@0 + @1" and its like, which is what the arithmetic layers do.
+std::optional<BinaryOp> ArithmeticOf(const Expression& expression) {
+  const std::vector<Instruction>& p = expression.program;
+  if (p.size() != 3 || p[0].op != Op::kInput || p[0].input != 0 || p[1].op != Op::kInput ||
+      p[1].input != 1) {
+    return std::nullopt;
+  }
+  switch (p[2].op) {
+    case Op::kAdd:
+      return BinaryOp::kAdd;
+    case Op::kSub:
+      return BinaryOp::kSub;
+    case Op::kMul:
+      return BinaryOp::kMultiply;
+    case Op::kDiv:
+      return BinaryOp::kDiv;
+    default:
+      return std::nullopt;
+  }
+}
+
 class ExpressionKernel final : public Kernel {
  public:
   explicit ExpressionKernel(Expression expression)
-      : expression_(std::move(expression)),
-        blocks_(BlockProgram::Compile(expression_)),
-        arithmetic_(ArithmeticOf(expression_)) {
+      : expression_(std::move(expression)), blocks_(BlockProgram::Compile(expression_)) {
     for (const Instruction& instruction : expression_.program) {
       operands_.push_back(OperandCount(instruction.op));
       operations_ += operands_.back() > 0 ? 1 : 0;
@@ -372,28 +392,6 @@ class ExpressionKernel final : public Kernel {
            (expression_.stack + expression_.stored + static_cast<int64_t>(input)) * kPlace;
   }
 
-  // A single operation of arithmetic on two inputs.
-  struct Arithmetic {
-    BinaryOp op;
-    int a, b;
-  };
-  static std::optional<Arithmetic> ArithmeticOf(const Expression& expression) {
-    const std::vector<Instruction>& p = expression.program;
-    if (p.size() != 3 || p[0].op != Op::kInput || p[1].op != Op::kInput) return std::nullopt;
-    switch (p[2].op) {
-      case Op::kAdd:
-        return Arithmetic{BinaryOp::kAdd, p[0].input, p[1].input};
-      case Op::kSub:
-        return Arithmetic{BinaryOp::kSub, p[0].input, p[1].input};
-      case Op::kMul:
-        return Arithmetic{BinaryOp::kMultiply, p[0].input, p[1].input};
-      case Op::kDiv:
-        return Arithmetic{BinaryOp::kDiv, p[0].input, p[1].input};
-      default:
-        return std::nullopt;
-    }
-  }
-
   // Whether rows of this length lie side by side, or can be repeated, in whole places.
   static bool Flat(const Walk& walk) {
     const Walk::Axis& rows = walk.outer.back();
@@ -422,15 +420,7 @@ class ExpressionKernel final : public Kernel {
         operands[i] = {static_cast<float*>(ctx.in[i].data) + walk.Offset(i, run), rows.step[i],
                        walk.step[i] == 0 ? BlockOperand::Kind::kScalar : BlockOperand::Kind::kRows};
       }
-      if (!arithmetic_.has_value()) {
-        RunRows(walk, ctx, absl::MakeSpan(operands), y);
-        continue;
-      }
-      const auto operand = [&](int i) {
-        return Strided{operands[i].data, operands[i].row_stride, walk.step[i]};
-      };
-      BinaryRows(arithmetic_->op, operand(arithmetic_->a), operand(arithmetic_->b), y, walk.run,
-                 rows.count, walk.run);
+      RunRows(walk, ctx, absl::MakeSpan(operands), y);
     }
   }
 
@@ -596,7 +586,6 @@ class ExpressionKernel final : public Kernel {
 
   const Expression expression_;
   const std::optional<BlockProgram> blocks_;
-  const std::optional<Arithmetic> arithmetic_;
   std::vector<int> operands_;  // Per instruction.
   int64_t operations_ = 0;
 };
@@ -642,7 +631,12 @@ class ExpressionLayer final : public Layer {
     ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
     return TensorSpecs{out};
   }
-  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override {
+    const bool floats = std::all_of(in.begin(), in.end(),
+                                    [](const TensorSpec& x) { return x.dtype == DType::kFloat32; });
+    if (const std::optional<BinaryOp> op = ArithmeticOf(expression_); floats && op.has_value()) {
+      return MakeArithmetic(*op);
+    }
     return std::unique_ptr<Kernel>(new ExpressionKernel(expression_));
   }
   std::string Describe() const override { return expression_.ToString(); }
