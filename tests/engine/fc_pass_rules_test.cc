@@ -103,6 +103,22 @@ TEST_F(PassRules, SlicesMustPayForThemselves) {
   EXPECT_EQ(Rewrites(graph, kParallel, kTolerance), 0);
 }
 
+TEST_F(PassRules, FewColumnsAreNotCutOutAgain) {
+  // 480 bytes per row would be read once less.
+  Weights("w", {{4, 120}, {120}});
+  Weights("f", {{120, 1}, {1}});
+  Weights("g", {{120, 2}, {2}});
+  const std::string wide = Fc("a", "w") + Layer("relu", {"w"}, "r");
+  EXPECT_EQ(Rewrites(wide + Fc("r", "f") + Fc("r", "g"), kParallel, kTolerance), 0);
+}
+
+TEST_F(PassRules, ManyColumnsAre) {
+  Weights("w", {{4, 120}, {120}});
+  for (const char* layer : {"f", "g"}) Weights(layer, {{120, 8}, {8}});
+  const std::string wide = Fc("a", "w") + Layer("relu", {"w"}, "r");
+  EXPECT_GT(Rewrites(wide + Fc("r", "f") + Fc("r", "g"), kParallel, kTolerance), 0);
+}
+
 TEST_F(PassRules, ParametersPerColumnAndBiasesStandSideBySide) {
   Weights("f1", {{4, 5}, {5}});
   Weights("f2", {{4, 3}});

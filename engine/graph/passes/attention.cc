@@ -296,13 +296,20 @@ void MatchTail(const GraphEditor& editor, Match& match) {
   match.options.pooled = match.options.softmax = true;
 }
 
+// Whether there are so few steps that a matrix made for each ad is not worth it: as many
+// multiplications as layers over all ads at once save.
+bool IsShort(const Shape& keys) {
+  constexpr int64_t kFewSteps = 4;
+  return keys[1].IsConst() && keys[1].value() < kFewSteps;
+}
+
 }  // namespace
 
 absl::Status FuseAttention(GraphEditor& editor) {
   for (int i = 0; i < editor.size(); ++i) {
     if (editor.semantics(i).op != Op::kFusedFc) continue;
     Match match;
-    if (!MatchFirst(editor, i, match)) continue;
+    if (!MatchFirst(editor, i, match) || IsShort(editor.shape(match.keys))) continue;
     MatchLayers(editor, match);
     if (!editor.TakeCopy(match.weights, match.floats)) continue;
     MatchTail(editor, match);

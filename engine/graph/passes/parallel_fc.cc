@@ -279,6 +279,10 @@ class Group {
     for (size_t m = 0; m < members_.size(); ++m) {
       if (NeedsTensor(members_[m])) all.push_back(SliceOf(members_[m], nodes_[m]));
     }
+    // So few columns are multiplied in the time that reading x takes, out of the first-level cache;
+    // cutting them out again, value by value, takes longer than reading x once more.
+    constexpr int64_t kFewColumns = 8;
+    if (all.size() > added.size() && n_ <= kFewColumns) return false;
     ASSIGN_OR_RETURN(const Cost after, editor_.CostIfAdded(all));
     ASSIGN_OR_RETURN(const Cost wide, editor_.CostIfAdded(added));
     Cost before, before_padded;
