@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+import unittest
 
 import grpc
 
@@ -336,6 +337,7 @@ while True:
         self.addCleanup(self.bystander.stop)
 
 
+@unittest.skipIf(env.SANITIZED, "a library loaded before that of the sanitizer")
 class ClockTest(DaemonTest):
     """The wall clock is set while calls are under way."""
 

@@ -37,7 +37,8 @@ class HealthTest(DaemonTest):
 
     def test_check(self):
         for service in SERVICES:
-            self.assertEqual(self.client.health(service), "SERVING", service)
+            wait_for(lambda: self.client.health(service) == "SERVING",
+                     f"{service!r} is serving")  # Soon after the models are.
 
     def test_check_of_unknown_service(self):
         for service in ("nobody", "model/nobody"):

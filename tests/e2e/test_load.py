@@ -169,7 +169,8 @@ scheduling { tile_us: 1000000 max_queued_ms: 60000 codel_target_ms: 0 }
     def test_a_running_call_stops_when_its_client_leaves(self):
         before = scrape(self.daemon).sum("ulfd_cancelled_total")
         call = self.client.Predict.future(self.heavy, timeout=60)
-        time.sleep(0.05)
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") >= 1 or call.done(),
+                 "the call is there", step=0.001)
         call.cancel()
         self.idle()
         self.assertEqual(scrape(self.daemon).sum("ulfd_cancelled_total"), before + 1)

@@ -127,10 +127,11 @@ class LoadTest(DaemonTest):
     def test_deadlines_and_their_code(self):
         # A recorded 1 ms is not enough for a network and a model; some calls may still make it, and
         # the server refuses those of which it knows that they cannot.
-        code, out, _ = ulf("load", self.daemon.target, *SHOP, "--closed_loop=20", "--calls=300",
-                           "--timeout=1ms", "--warmup=0s", "--ads=2000")
+        code, out, err = ulf("load", self.daemon.target, *SHOP, "--closed_loop=20", "--calls=300",
+                             "--timeout=1ms", "--warmup=0s", "--ads=2000")
         self.assertIn(code, (0, 1))
-        self.assertRegex(out, "DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED")
+        # Asking for the model's inputs may take longer than that, too.
+        self.assertRegex(out + err, "DEADLINE_EXCEEDED|RESOURCE_EXHAUSTED")
 
     def test_errors(self):
         target = self.daemon.target
