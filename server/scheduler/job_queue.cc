@@ -64,13 +64,7 @@ bool JobQueue::ByAge::operator()(const Entry* a, const Entry* b) const {
 JobQueue::JobQueue(const JobQueueOptions& options)
     : options_(options), overload_(options.codel_target, options.codel_interval) {}
 
-JobQueue::~JobQueue() {
-  for (auto& [lane, queue] : lanes_) {
-    for (Ordered& ordered : queue.waiting) {
-      for (Entry* entry : ordered) delete entry;
-    }
-  }
-}
+JobQueue::~JobQueue() = default;
 
 bool JobQueue::HasWork() const {
   for (const auto& [lane, queue] : lanes_) {
@@ -194,7 +188,9 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
   queued_rows_ += entry->rows;
   waiting_work_ += entry->cost;
   unstarted_.insert(entry.get());
-  Insert(entry.release());
+  Entry* const admitted = entry.get();
+  owned_.emplace(admitted, std::move(entry));
+  Insert(admitted);
   return absl::OkStatus();
 }
 
@@ -224,7 +220,7 @@ void JobQueue::Forget(Entry* entry) {
   waiting_work_ -= entry->cost;
   if (--entry->lane->jobs_ == 0) lanes_.erase(entry->lane.get());
   --entries_;
-  delete entry;
+  owned_.erase(entry);
 }
 
 void JobQueue::HandOut(Entry* entry, nanoseconds part) {

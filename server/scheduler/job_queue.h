@@ -129,6 +129,7 @@ class JobQueue {
   OverloadDetector overload_;
   uint64_t next_sequence_ = 0;
   int64_t entries_ = 0;
+  absl::flat_hash_map<Entry*, std::unique_ptr<Entry>> owned_;  // Waiting or running.
   int64_t queued_requests_ = 0, queued_rows_ = 0;
   std::chrono::nanoseconds waiting_work_{0}, running_work_{0};  // Predicted, of one worker.
   double virtual_time_ns_ = 0;                                  // Of the lane that was served last.
