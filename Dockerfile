@@ -27,7 +27,8 @@ USER 65532:65532
 EXPOSE 8500 8501
 # SIGTERM drains: NOT_SERVING first, then the queue, then exit code 0.
 STOPSIGNAL SIGTERM
+# By the HTTP port, which asks for neither certificates nor tokens, whatever the gRPC port wants.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
-  CMD ["/usr/local/bin/ulf", "health", "127.0.0.1:8500"]
+  CMD ["/usr/local/bin/ulf", "health", "http://127.0.0.1:8501/readyz"]
 ENTRYPOINT ["/usr/local/bin/ulfd"]
 CMD ["--model_repository=/models", "--grpc_port=8500", "--http_port=8501"]

@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "engine/status_macros.h"
 #include "proto/admin.grpc.pb.h"
-#include "tools/clients.h"
 #include "tools/commands.h"
+#include "tools/connection.h"
 #include "tools/text_table.h"
 
 namespace ulfd::tools {
@@ -34,21 +34,26 @@ constexpr char kDescription[] =
 
 // What every action needs.
 struct Admin {
+  const Connection& server;
   v1::AdminService::Stub& stub;
   absl::Duration timeout;
   bool dry_run = false;
   std::vector<std::string> args;  // After the action.
 };
 
+template <typename Request, typename Reply>
+using Method = grpc::Status (v1::AdminService::Stub::*)(grpc::ClientContext*, const Request&,
+                                                        Reply*);
+
 // Makes one call.
 template <typename Request, typename Reply>
-absl::Status Call(const Admin& admin,
-                  grpc::Status (v1::AdminService::Stub::*method)(grpc::ClientContext*,
-                                                                 const Request&, Reply*),
-                  absl::string_view name, const Request& request, Reply& reply) {
+absl::StatusOr<Reply> Call(const Admin& admin, Method<Request, Reply> method,
+                           absl::string_view name, const Request& request) {
   grpc::ClientContext context;
-  Prepare(context, admin.timeout);
-  return FromGrpc((admin.stub.*method)(&context, request, &reply), name);
+  admin.server.Prepare(context, admin.timeout);
+  Reply reply;
+  RETURN_IF_ERROR(FromGrpc((admin.stub.*method)(&context, request, &reply), name));
+  return reply;
 }
 
 absl::StatusOr<int64_t> ParseVersion(const std::string& text) {
@@ -94,32 +99,36 @@ void PrintVersions(const std::string& model, const Versions& versions) {
   }
 }
 
+// Makes a call that changes one model, and prints what became of its versions.
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> Change(const Admin& admin, Method<Request, Reply> method,
+                             absl::string_view name, const Request& request) {
+  ASSIGN_OR_RETURN(Reply reply, Call(admin, method, name, request));
+  PrintVersions(request.name(), reply.versions());
+  return reply;
+}
+
 absl::Status Load(const Admin& admin) {
   v1::LoadModelRequest request;
-  v1::LoadModelResponse reply;
   RETURN_IF_ERROR(SetModel(admin, 1, request));
-  RETURN_IF_ERROR(Call(admin, &v1::AdminService::Stub::LoadModel, "LoadModel", request, reply));
-  PrintVersions(request.name(), reply.versions());
-  return absl::OkStatus();
+  return Change(admin, &v1::AdminService::Stub::LoadModel, "LoadModel", request).status();
 }
 
 absl::Status Unload(const Admin& admin) {
   v1::UnloadModelRequest request;
-  v1::UnloadModelResponse reply;
   RETURN_IF_ERROR(SetModel(admin, 1, request));
-  RETURN_IF_ERROR(Call(admin, &v1::AdminService::Stub::UnloadModel, "UnloadModel", request, reply));
-  PrintVersions(request.name(), reply.versions());
+  ASSIGN_OR_RETURN(const auto reply,
+                   Change(admin, &v1::AdminService::Stub::UnloadModel, "UnloadModel", request));
   if (reply.versions().empty()) std::printf("%s: did not serve\n", request.name().c_str());
   return absl::OkStatus();
 }
 
 absl::Status Label(const Admin& admin) {
   v1::SetLabelRequest request;
-  v1::SetLabelResponse reply;
   request.set_label(admin.args[1]);
   RETURN_IF_ERROR(SetModel(admin, 2, request));
-  RETURN_IF_ERROR(Call(admin, &v1::AdminService::Stub::SetLabel, "SetLabel", request, reply));
-  PrintVersions(request.name(), reply.versions());
+  ASSIGN_OR_RETURN(const auto reply,
+                   Change(admin, &v1::AdminService::Stub::SetLabel, "SetLabel", request));
   const std::string before =
       reply.has_previous_version() ? absl::StrCat("v", reply.previous_version()) : "nothing";
   const std::string now = request.has_version() ? absl::StrCat("v", request.version()) : "nothing";
@@ -130,10 +139,9 @@ absl::Status Label(const Admin& admin) {
 
 absl::Status Rollback(const Admin& admin) {
   v1::RollbackRequest request;
-  v1::RollbackResponse reply;
   RETURN_IF_ERROR(SetModel(admin, 1, request));
-  RETURN_IF_ERROR(Call(admin, &v1::AdminService::Stub::Rollback, "Rollback", request, reply));
-  PrintVersions(request.name(), reply.versions());
+  ASSIGN_OR_RETURN(const auto reply,
+                   Change(admin, &v1::AdminService::Stub::Rollback, "Rollback", request));
   std::printf("%s: v%lld -> v%lld\n", request.name().c_str(),
               static_cast<long long>(reply.from_version()),
               static_cast<long long>(reply.to_version()));
@@ -142,10 +150,9 @@ absl::Status Rollback(const Admin& admin) {
 
 absl::Status ReloadConfig(const Admin& admin) {
   v1::ReloadConfigRequest request;
-  v1::ReloadConfigResponse reply;
   request.set_dry_run(admin.dry_run);
-  RETURN_IF_ERROR(
-      Call(admin, &v1::AdminService::Stub::ReloadConfig, "ReloadConfig", request, reply));
+  ASSIGN_OR_RETURN(const auto reply,
+                   Call(admin, &v1::AdminService::Stub::ReloadConfig, "ReloadConfig", request));
   for (const v1::ModelChange& model : reply.models()) {
     const std::string what = !model.error().empty() ? model.error()
                              : model.removed()      ? "removed"
@@ -181,9 +188,8 @@ void PrintModels(const google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>
 }
 
 absl::Status Status(const Admin& admin) {
-  v1::GetStatusResponse reply;
-  RETURN_IF_ERROR(
-      Call(admin, &v1::AdminService::Stub::GetStatus, "GetStatus", v1::GetStatusRequest(), reply));
+  ASSIGN_OR_RETURN(const auto reply, Call(admin, &v1::AdminService::Stub::GetStatus, "GetStatus",
+                                          v1::GetStatusRequest()));
   const v1::ServerFacts& server = reply.server();
   std::printf("ulfd %s, %s, up %lld s, generation %lld, %d workers, %d busy, %lld requests wait\n",
               server.version().c_str(),
@@ -196,9 +202,8 @@ absl::Status Status(const Admin& admin) {
 }
 
 absl::Status Reload(const Admin& admin) {
-  v1::ReloadRepositoryResponse reply;
-  RETURN_IF_ERROR(Call(admin, &v1::AdminService::Stub::ReloadRepository, "ReloadRepository",
-                       v1::ReloadRepositoryRequest(), reply));
+  ASSIGN_OR_RETURN(const auto reply, Call(admin, &v1::AdminService::Stub::ReloadRepository,
+                                          "ReloadRepository", v1::ReloadRepositoryRequest()));
   PrintModels(reply.models());
   std::printf("generation %lld -> %lld\n", static_cast<long long>(reply.generation_before()),
               static_cast<long long>(reply.generation_after()));
@@ -230,11 +235,12 @@ absl::Status RunAdmin(Args args) {
   flags.Add("timeout", "How long to wait for a change; it goes on afterwards.", &timeout);
   flags.Add("dry_run", "reload-config: loads and checks everything, and changes nothing.",
             &dry_run);
+  const ConnectionFlags connection_flags(flags);
   std::vector<std::string> positional;
   bool help = false;
   RETURN_IF_ERROR(flags.Parse(args, 2, 5, &positional, &help));
   if (help) return absl::OkStatus();
-  if (timeout <= absl::ZeroDuration()) return UsageError("--timeout: must be positive");
+  RETURN_IF_ERROR(CheckTimeout(timeout));
   const auto action = std::find_if(std::begin(kActions), std::end(kActions),
                                    [&](const Action& a) { return a.name == positional[1]; });
   if (action == std::end(kActions)) {
@@ -247,8 +253,10 @@ absl::Status RunAdmin(Args args) {
   if (rest.size() < action->min_args || rest.size() > action->max_args) {
     return UsageError(absl::StrCat(positional[1], ": ", rest.size(), " arguments"));
   }
-  const auto stub = v1::AdminService::NewStub(Connect(positional[0]));
-  return action->run(Admin{*stub, timeout, dry_run, rest});
+  ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
+  const Connection server = connector.Connect(positional[0]);
+  const auto stub = v1::AdminService::NewStub(server.channel());
+  return action->run(Admin{server, *stub, timeout, dry_run, rest});
 }
 
 }  // namespace ulfd::tools

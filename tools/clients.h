@@ -4,7 +4,6 @@
 #define ULFD_TOOLS_CLIENTS_H_
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,23 +12,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "engine/weights/npz.h"
-#include "grpcpp/channel.h"
-#include "grpcpp/client_context.h"
-#include "grpcpp/support/channel_arguments.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
+#include "tools/connection.h"
 #include "tools/reply.h"
 
 namespace ulfd::tools {
-
-// A plain-text channel to "HOST:PORT" without a limit on the size of replies.
-std::shared_ptr<grpc::Channel> Connect(const std::string& target);
-// The same with further settings.
-std::shared_ptr<grpc::Channel> Connect(const std::string& target, grpc::ChannelArguments arguments);
-// Sets the deadline; a call does not wait for a server that refuses connections.
-void Prepare(grpc::ClientContext& context, absl::Duration timeout);
-// The same code; the text says which call failed.
-absl::Status FromGrpc(const grpc::Status& status, absl::string_view call);
 
 // Turns arrays under the graph's input names into a request: f.ids, f.values, f.segments become the
 // sparse feature f, everything else a dense one; the model's metadata says which belong to the
@@ -42,10 +30,9 @@ int64_t AdsOfRequest(const engine::NpzArrays& arrays,
 
 // Calls PredictionService.GetModelMetadata and .Predict.
 absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
-    const std::shared_ptr<grpc::Channel>& channel, const ulfd::v1::ModelSpec& model,
-    absl::Duration timeout);
-absl::StatusOr<Reply> CallPredict(const std::shared_ptr<grpc::Channel>& channel,
-                                  const ulfd::v1::PredictRequest& request, absl::Duration timeout);
+    const Connection& server, const ulfd::v1::ModelSpec& model, absl::Duration timeout);
+absl::StatusOr<Reply> CallPredict(const Connection& server, const ulfd::v1::PredictRequest& request,
+                                  absl::Duration timeout);
 
 // What a KServe call can choose.
 struct KserveCall {
@@ -56,18 +43,18 @@ struct KserveCall {
 };
 
 // Calls GRPCInferenceService.ModelMetadata; version 0: the server chooses.
-absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(
-    const std::shared_ptr<grpc::Channel>& channel, const std::string& model, int64_t version,
-    absl::Duration timeout);
+absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(const Connection& server,
+                                                                   const std::string& model,
+                                                                   int64_t version,
+                                                                   absl::Duration timeout);
 // Turns arrays under the names of the model's inputs into a request with raw contents.  Only the
 // inputs are filled.
 absl::StatusOr<inference::ModelInferRequest> InferRequestFromArrays(
     const engine::NpzArrays& arrays, const inference::ModelMetadataResponse& metadata);
 
 // Calls GRPCInferenceService.ModelMetadata, for the types of the inputs, and .ModelInfer.
-absl::StatusOr<Reply> CallModelInfer(const std::shared_ptr<grpc::Channel>& channel,
-                                     const KserveCall& call, const engine::NpzArrays& arrays,
-                                     absl::Duration timeout);
+absl::StatusOr<Reply> CallModelInfer(const Connection& server, const KserveCall& call,
+                                     const engine::NpzArrays& arrays, absl::Duration timeout);
 
 }  // namespace ulfd::tools
 

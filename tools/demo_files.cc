@@ -1,13 +1,10 @@
 // Writes the demo model's version directory.
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "engine/status_macros.h"
 #include "tools/demo_model.h"
+#include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {
@@ -19,16 +16,6 @@ void AppendRow(int64_t id, const DemoVector& row, std::string& text) {
 }
 
 }  // namespace
-
-absl::Status WriteTextFile(const std::string& path, const std::string& content) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
-  const bool written = std::fwrite(content.data(), 1, content.size(), file) == content.size();
-  if (std::fclose(file) != 0 || !written) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status WriteDemoModel(const DemoWorld& world, uint64_t seed, const std::string& directory) {
   const std::string base = directory + "/";

@@ -29,9 +29,6 @@ absl::Status WriteDemoModel(const DemoWorld& world, uint64_t seed, const std::st
 absl::Status WriteDemoRequests(const DemoWorld& world, const std::string& model,
                                const std::string& directory);
 
-// Creates or replaces the file; errors name it.
-absl::Status WriteTextFile(const std::string& path, const std::string& content);
-
 }  // namespace ulfd::tools
 
 #endif  // ULFD_TOOLS_DEMO_MODEL_H_

@@ -9,6 +9,7 @@
 #include "engine/status_macros.h"
 #include "engine/weights/npz.h"
 #include "tools/demo_model.h"
+#include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {

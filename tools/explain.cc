@@ -1,6 +1,5 @@
 // ulf explain: shows how a model is executed, and why so.
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
 #include <cstdio>
 #include <utility>
 
@@ -17,6 +16,7 @@
 #include "tools/npz_inputs.h"
 #include "tools/plugins.h"
 #include "tools/profile.h"
+#include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {
@@ -55,17 +55,6 @@ absl::Status Check(const Options& options, const FlagSet& flags) {
     return UsageError("--inputs decides on the number of ads and ids: --ads and --user_ids cannot");
   }
   return absl::OkStatus();
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  bool good = file != nullptr;
-  if (good) {
-    good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    good &= std::fclose(file) == 0;
-  }
-  if (good) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 
 // Runs the model where that was asked for; the explanation borrows from the model.
@@ -127,8 +116,8 @@ absl::Status RunExplain(Args args) {
   ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
                                                           .layer_types = plugins.types()}));
   ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options));
-  if (!options.html.empty()) RETURN_IF_ERROR(WriteFile(options.html, ExplainHtml(all)));
-  if (!options.json.empty()) RETURN_IF_ERROR(WriteFile(options.json, ExplainJson(all)));
+  if (!options.html.empty()) RETURN_IF_ERROR(WriteTextFile(options.html, ExplainHtml(all)));
+  if (!options.json.empty()) RETURN_IF_ERROR(WriteTextFile(options.json, ExplainJson(all)));
   std::fputs(ExplainText(all).c_str(), stdout);
   return absl::OkStatus();
 }

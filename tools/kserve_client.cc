@@ -65,16 +65,17 @@ absl::StatusOr<std::vector<float>> Values(const inference::ModelInferResponse& r
 
 }  // namespace
 
-absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(
-    const std::shared_ptr<grpc::Channel>& channel, const std::string& model, int64_t version,
-    absl::Duration timeout) {
-  const auto stub = inference::GRPCInferenceService::NewStub(channel);
+absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(const Connection& server,
+                                                                   const std::string& model,
+                                                                   int64_t version,
+                                                                   absl::Duration timeout) {
+  const auto stub = inference::GRPCInferenceService::NewStub(server.channel());
   inference::ModelMetadataRequest wanted;
   wanted.set_name(model);
   if (version != 0) wanted.set_version(absl::StrCat(version));
   inference::ModelMetadataResponse metadata;
   grpc::ClientContext context;
-  Prepare(context, timeout);
+  server.Prepare(context, timeout);
   RETURN_IF_ERROR(FromGrpc(stub->ModelMetadata(&context, wanted, &metadata), "ModelMetadata"));
   return metadata;
 }
@@ -86,20 +87,19 @@ absl::StatusOr<inference::ModelInferRequest> InferRequestFromArrays(
   return request;
 }
 
-absl::StatusOr<Reply> CallModelInfer(const std::shared_ptr<grpc::Channel>& channel,
-                                     const KserveCall& call, const engine::NpzArrays& arrays,
-                                     absl::Duration timeout) {
+absl::StatusOr<Reply> CallModelInfer(const Connection& server, const KserveCall& call,
+                                     const engine::NpzArrays& arrays, absl::Duration timeout) {
   ASSIGN_OR_RETURN(const auto metadata,
-                   CallModelMetadata(channel, call.model, call.version, timeout));
+                   CallModelMetadata(server, call.model, call.version, timeout));
   ASSIGN_OR_RETURN(inference::ModelInferRequest request, InferRequestFromArrays(arrays, metadata));
   request.set_model_name(call.model);
   if (call.version != 0) request.set_model_version(absl::StrCat(call.version));
   request.set_id(call.request_id);
-  const auto stub = inference::GRPCInferenceService::NewStub(channel);
+  const auto stub = inference::GRPCInferenceService::NewStub(server.channel());
   for (const std::string& output : call.outputs) request.add_outputs()->set_name(output);
   inference::ModelInferResponse response;
   grpc::ClientContext context;
-  Prepare(context, timeout);
+  server.Prepare(context, timeout);
   const absl::Time begin = absl::Now();
   const grpc::Status status = stub->ModelInfer(&context, request, &response);
   Reply reply;

@@ -1,15 +1,12 @@
 // Calls a running daemon through its native API.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <limits>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
-#include "grpcpp/create_channel.h"
-#include "grpcpp/security/credentials.h"
 #include "proto/predict.grpc.pb.h"
 #include "tools/clients.h"
 #include "tools/npz_inputs.h"
@@ -84,28 +81,6 @@ int64_t CountAds(const engine::NpzArrays& arrays,
 
 }  // namespace
 
-std::shared_ptr<grpc::Channel> Connect(const std::string& target) {
-  return Connect(target, grpc::ChannelArguments());
-}
-
-std::shared_ptr<grpc::Channel> Connect(const std::string& target,
-                                       grpc::ChannelArguments arguments) {
-  arguments.SetMaxReceiveMessageSize(-1);
-  arguments.SetMaxSendMessageSize(-1);
-  return grpc::CreateCustomChannel(target, grpc::InsecureChannelCredentials(), arguments);
-}
-
-void Prepare(grpc::ClientContext& context, absl::Duration timeout) {
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
-}
-
-absl::Status FromGrpc(const grpc::Status& status, absl::string_view call) {
-  if (status.ok()) return absl::OkStatus();
-  const auto code = static_cast<absl::StatusCode>(status.error_code());
-  return absl::Status(
-      code, absl::StrCat(call, ": ", absl::StatusCodeToString(code), ": ", status.error_message()));
-}
-
 int64_t AdsOfRequest(const engine::NpzArrays& arrays,
                      const ulfd::v1::GetModelMetadataResponse& metadata) {
   return std::max<int64_t>(1, CountAds(arrays, metadata));
@@ -145,25 +120,24 @@ absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(
 }
 
 absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
-    const std::shared_ptr<grpc::Channel>& channel, const ulfd::v1::ModelSpec& model,
-    absl::Duration timeout) {
-  const auto stub = ulfd::v1::PredictionService::NewStub(channel);
+    const Connection& server, const ulfd::v1::ModelSpec& model, absl::Duration timeout) {
+  const auto stub = ulfd::v1::PredictionService::NewStub(server.channel());
   ulfd::v1::GetModelMetadataRequest request;
   *request.mutable_model() = model;
   ulfd::v1::GetModelMetadataResponse response;
   grpc::ClientContext context;
-  Prepare(context, timeout);
+  server.Prepare(context, timeout);
   RETURN_IF_ERROR(
       FromGrpc(stub->GetModelMetadata(&context, request, &response), "GetModelMetadata"));
   return response;
 }
 
-absl::StatusOr<Reply> CallPredict(const std::shared_ptr<grpc::Channel>& channel,
-                                  const ulfd::v1::PredictRequest& request, absl::Duration timeout) {
-  const auto stub = ulfd::v1::PredictionService::NewStub(channel);
+absl::StatusOr<Reply> CallPredict(const Connection& server, const ulfd::v1::PredictRequest& request,
+                                  absl::Duration timeout) {
+  const auto stub = ulfd::v1::PredictionService::NewStub(server.channel());
   ulfd::v1::PredictResponse response;
   grpc::ClientContext context;
-  Prepare(context, timeout);
+  server.Prepare(context, timeout);
   const absl::Time begin = absl::Now();
   const grpc::Status status = stub->Predict(&context, request, &response);
   Reply reply;

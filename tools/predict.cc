@@ -1,10 +1,5 @@
 // ulf predict: calls a running daemon and prints the scores.
 // SPDX-License-Identifier: Apache-2.0
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +9,7 @@
 #include "google/protobuf/text_format.h"
 #include "tools/clients.h"
 #include "tools/commands.h"
+#include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {
@@ -67,7 +63,7 @@ absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
   }
   if (o.top_k < 0) return UsageError(absl::StrCat("--top_k: ", o.top_k, " is negative"));
   if (o.rows < 0) return UsageError(absl::StrCat("--rows: ", o.rows, " is negative"));
-  if (o.timeout <= absl::ZeroDuration()) return UsageError("--timeout: must be positive");
+  RETURN_IF_ERROR(CheckTimeout(o.timeout));
   if (o.top_k == 0 && (flags.IsSet("top_k_output") || flags.IsSet("top_k_column"))) {
     return UsageError("--top_k_output and --top_k_column want --top_k");
   }
@@ -78,15 +74,6 @@ absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
     }
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
-  }
-  return content;
 }
 
 // Keeps the first error of a text proto.
@@ -103,7 +90,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 };
 
 absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+  ASSIGN_OR_RETURN(const std::string content, ReadTextFile(path));
   ulfd::v1::PredictRequest request;
   if (absl::EndsWith(path, ".pb")) {
     if (request.ParseFromString(content)) return request;
@@ -142,28 +129,28 @@ void Override(const Options& o, ulfd::v1::PredictRequest& request) {
   if (o.timings) request.set_return_timings(true);
 }
 
-absl::StatusOr<Reply> Call(const Options& o, const std::shared_ptr<grpc::Channel>& channel) {
+absl::StatusOr<Reply> Call(const Options& o, const Connection& server) {
   if (o.kserve) {
     ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
     const KserveCall call{
         .model = o.model, .version = o.version, .outputs = o.outputs, .request_id = o.request_id};
-    return CallModelInfer(channel, call, arrays, o.timeout);
+    return CallModelInfer(server, call, arrays, o.timeout);
   }
   ulfd::v1::PredictRequest request;
   if (!o.request.empty()) {
     ASSIGN_OR_RETURN(request, ReadRequest(o.request));
   } else {
     ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
-    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(channel, SpecOf(o), o.timeout));
+    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(server, SpecOf(o), o.timeout));
     ASSIGN_OR_RETURN(request, RequestFromArrays(arrays, metadata));
   }
   Override(o, request);
-  return CallPredict(channel, request, o.timeout);
+  return CallPredict(server, request, o.timeout);
 }
 
 absl::StatusOr<std::vector<std::string>> ReadRowNames(const std::string& path) {
   if (path.empty()) return std::vector<std::string>();
-  ASSIGN_OR_RETURN(std::string content, ReadFile(path));
+  ASSIGN_OR_RETURN(std::string content, ReadTextFile(path));
   if (absl::EndsWith(content, "\n")) content.pop_back();
   return std::vector<std::string>(absl::StrSplit(content, '\n'));
 }
@@ -175,15 +162,17 @@ absl::Status RunPredict(Args args) {
   FlagSet flags("predict HOST:PORT (--inputs=FILE.npz --model=NAME | --request=FILE) [flags]",
                 kDescription);
   AddFlags(options, flags);
+  const ConnectionFlags connection_flags(flags);
   std::vector<std::string> positional;
   bool help = false;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
   RETURN_IF_ERROR(CheckOptions(options, flags));
+  ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   PrintOptions print{.max_rows = options.rows};
   ASSIGN_OR_RETURN(print.row_names, ReadRowNames(options.row_names));
-  const std::shared_ptr<grpc::Channel> channel = Connect(positional[0]);
-  ASSIGN_OR_RETURN(const Reply reply, Call(options, channel));
+  const Connection server = connector.Connect(positional[0]);
+  ASSIGN_OR_RETURN(const Reply reply, Call(options, server));
   RETURN_IF_ERROR(PrintReply(reply, print));
   return options.save.empty() ? absl::OkStatus() : SaveReply(reply, options.save);
 }

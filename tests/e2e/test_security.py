@@ -6,9 +6,11 @@ import shutil
 import socket
 import ssl
 import subprocess
+import tempfile
 import unittest
 
 import grpc
+import numpy as np
 
 import health_v1_pb2 as health_pb
 import kserve_v2_pb2 as kserve_pb
@@ -18,6 +20,7 @@ from harness.clients import (Client, infer_request, native_pb, open_channel, out
                              predict_request)
 from harness.daemon import FAST, Daemon, StartFailed, wait_for
 from harness.fixtures import add_stamp
+from harness.loading import load, ulf
 from harness.metrics import scrape
 from harness.small import stamp_inputs
 from proto import admin_pb2 as admin_pb
@@ -44,6 +47,16 @@ def install(source, target):
     """Replaces a file at once, as an orderly tool does."""
     shutil.copyfile(source, target + ".new")
     os.rename(target + ".new", target)
+
+
+def own_address():
+    """An address of this machine that is not the loopback's, or None."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # Sends nothing; tells the way out.
+        except OSError:
+            return None
+        return probe.getsockname()[0]
 
 
 class AdminClient:
@@ -376,12 +389,9 @@ models { name: "secret" allowed_clients: "lab" }
         self.refuse_start(config, "tokens: No such file")
 
     def test_tokens_in_plain_text_stay_on_this_machine(self):
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            try:
-                probe.connect(("192.0.2.1", 9))  # Sends nothing; tells the way out.
-            except OSError:
-                self.skipTest("this machine has no address but the loopback's")
-            own = probe.getsockname()[0]
+        own = own_address()
+        if own is None:
+            self.skipTest("this machine has no address but the loopback's")
         with Daemon(self.models, config=self.config(), flags=["--grpc_address=0.0.0.0"],
                     own_address=False) as daemon:
             by_shop = [("authorization", f"Bearer {TOKENS['shop']}")]
@@ -412,3 +422,123 @@ models { name: "secret" allowed_clients: "lab" }
                 by_ops = [("authorization", f"Bearer {TOKENS['ops']}")]
                 self.assertTrue(admin.status(by_ops).server.ready)
             self.no_secret(daemon)
+
+
+class CommandLineTest(SecurityTest):
+    """Every subcommand of `ulf` that calls a daemon."""
+
+    def setUp(self):
+        super().setUp()
+        self.authority = Authority(self.path("ca"))
+        self.stranger = Authority(self.path("stranger"), "stranger")
+        self.inputs = self.path("in.npz")
+        np.savez(self.inputs, **stamp_inputs([1, 2]))
+        self.token = self.write("token", TOKENS["ops"] + "\n")
+
+    def commands(self, daemon):
+        """Arguments of each command -> what its output holds."""
+        return {("health", daemon.target): "SERVING",
+                ("health", daemon.target, "--model=stamp"): "SERVING",
+                ("predict", daemon.target, "--model=stamp", f"--inputs={self.inputs}"): "stamp",
+                ("predict", daemon.target, "--model=stamp", f"--inputs={self.inputs}",
+                 "--kserve"): "stamp",
+                ("admin", daemon.admin_target, "status"): "stamp",
+                ("admin", daemon.admin_target, "load", "stamp", "1"): "serves already"}
+
+    def each_works(self, daemon, flags):
+        for command, text in self.commands(daemon).items():
+            with self.subTest(command=command):
+                code, out, err = ulf(*command, *flags)
+                self.assertEqual((code, err), (0, ""))
+                self.assertIn(text, out)
+        summary = load(daemon.target, "--model=stamp", "--rate=50", "--duration=1s", "--warmup=0s",
+                       "--timeout=20s", "--follow_health", *flags)
+        self.assertGreater(summary["calls"]["answered"], 10)
+        self.assertEqual(summary["calls"]["failed"], 0, summary)
+
+    def each_fails(self, daemon, flags, *texts):
+        for command in self.commands(daemon):
+            with self.subTest(command=command):
+                code, out, err = ulf(*command, *flags)
+                self.assertEqual((code, out), (1, ""))
+                self.assertTrue(any(text in err for text in texts), err)
+                self.assertNotIn("s3cret", err)
+
+    def test_mutual_tls_and_token(self):
+        certificate, key = self.authority.issue("server", sans=("DNS:serving.example",))
+        tls = (f'{{ certificate_file: "{certificate}" key_file: "{key}" '
+               f'client_ca_file: "{self.authority.certificate}" }}\n')
+        config = (FAST + f"tls {tls} admin_tls {tls} authentication {{ admin_clients: \"ops\" "
+                  f'token_file: "{self.tokens()}" open_health: false }}')
+        own = self.authority.issue("caller", sans=("DNS:caller.example",))
+        ca = f"--tls_ca={self.authority.certificate}"
+        name = "--tls_server_name=serving.example"
+        pair = (f"--tls_cert={own[0]}", f"--tls_key={own[1]}")
+        token = f"--token_file={self.token}"
+        with Daemon(self.models, config=config, flags=["--admin_address=127.0.0.1:0"]) as daemon:
+            self.each_works(daemon, (ca, name, *pair, token))
+            self.each_fails(daemon, (ca, name, *pair), "UNAUTHENTICATED")
+            self.each_fails(daemon, (ca, *pair, token), "127.0.0.1 is not in peer certificate")
+            foreign = f"--tls_ca={self.stranger.certificate}"
+            self.each_fails(daemon, (foreign, name, *pair, token), "certificate verify failed")
+            self.each_fails(daemon, ("--tls", name, *pair, token), "certificate verify failed")
+            self.each_fails(daemon, (ca, name, token), "UNAVAILABLE")
+            self.each_fails(daemon, (), "UNAVAILABLE")
+            # What Docker and Kubernetes ask needs none of this.
+            page = f"http://127.0.0.1:{daemon.http_port}/readyz"
+            self.assertEqual(ulf("health", page), (0, "ok\n", ""))
+            self.no_secret(daemon)
+
+    def test_certificates_that_the_system_knows(self):
+        certificate, key = self.authority.issue("server")
+        config = FAST + f'tls {{ certificate_file: "{certificate}" key_file: "{key}" }}'
+        with Daemon(self.models, config=config) as daemon:
+            known = {**os.environ, "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": self.authority.certificate}
+            done = subprocess.run([env.program("ulf"), "health", daemon.target, "--tls"],
+                                  capture_output=True, text=True, check=False, env=known)
+            self.assertEqual((done.returncode, done.stdout), (0, "SERVING\n"), done.stderr)
+
+    def test_token_in_plain_text_stays_on_this_machine(self):
+        own = own_address()
+        if own is None:
+            self.skipTest("this machine has no address but the loopback's")
+        config = (FAST + f'authentication {{ token_file: "{self.tokens()}" admin_clients: "ops" '
+                  "open_health: false }")
+        socket_path = os.path.join(tempfile.mkdtemp(), "admin")
+        flags = ["--grpc_address=0.0.0.0", f"--admin_address=unix:{socket_path}"]
+        token = f"--token_file={self.token}"
+        with Daemon(self.models, config=config, flags=flags, own_address=False) as daemon:
+            self.assertEqual(ulf("health", daemon.target, token)[0], 0)
+            self.assertEqual(ulf("admin", f"unix:{socket_path}", "status", token)[0], 0)
+            self.assertEqual(ulf("admin", f"unix:{socket_path}", "status")[0], 1)
+        # Whoever listens there gets a connection, and nothing to read.
+        with socket.create_server((own, 0)) as listener:
+            code, _, err = ulf("health", f"{own}:{listener.getsockname()[1]}", token)
+            self.assertEqual(code, 1)
+            self.assertIn("Endpoint is neither UDS or TCP loopback address", err)
+            listener.settimeout(10)
+            with listener.accept()[0] as connection:
+                self.assertEqual(connection.recv(1000), b"")
+
+    def test_health_over_http(self):
+        with Daemon(self.models) as daemon:
+            page = f"http://127.0.0.1:{daemon.http_port}"
+            self.assertEqual(ulf("health", page + "/healthz"), (0, "ok\n", ""))
+            code, _, err = ulf("health", page + "/nothing")
+            self.assertEqual((code, err), (1, f"ulf health: {page}/nothing: status 404: no such "
+                                              "page\n"))
+            for flag in ("--model=stamp", "--tls", "--token_file=x"):
+                self.assertEqual(ulf("health", page, flag)[0], 2)
+        with Daemon(wait_ready=False, repository=self.empty()) as daemon:
+            code, _, err = ulf("health", f"http://127.0.0.1:{daemon.http_port}/readyz")
+            self.assertEqual(code, 1)
+            self.assertIn("status 503: not loaded: no model found yet", err)
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            port = silent.getsockname()[1]
+            code, _, err = ulf("health", f"http://127.0.0.1:{port}/", "--timeout=200ms")
+            self.assertEqual(code, 1)
+            self.assertIn("no answer in time", err)
+
+    def empty(self):
+        os.makedirs(self.path("empty"), exist_ok=True)
+        return self.path("empty")

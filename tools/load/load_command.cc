@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -15,12 +14,14 @@
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
 #include "tools/commands.h"
+#include "tools/connection.h"
 #include "tools/load/load_generator.h"
 #include "tools/load/load_options.h"
 #include "tools/load/load_report.h"
 #include "tools/load/load_targets.h"
 #include "tools/load/request_source.h"
 #include "tools/load/results.h"
+#include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {
@@ -32,17 +33,6 @@ double CpuSeconds() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  bool good = file != nullptr;
-  if (good) {
-    good = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    good &= std::fclose(file) == 0;
-  }
-  if (good) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
 }
 
 // SIGINT and SIGTERM are waited for instead of ending the program, so that what was measured until
@@ -66,7 +56,7 @@ class Interrupts {
   sigset_t set_, before_;
 };
 
-LoadPlan PlanOf(const LoadOptions& o, const RequestSource& requests) {
+LoadPlan PlanOf(const LoadOptions& o, const Connector& connector, const RequestSource& requests) {
   LoadPlan plan;
   plan.duration_ns = absl::ToInt64Nanoseconds(o.duration);
   switch (o.arrival) {
@@ -90,7 +80,7 @@ LoadPlan PlanOf(const LoadOptions& o, const RequestSource& requests) {
   plan.calls = o.calls;
   plan.timeout_us = absl::ToInt64Microseconds(o.timeout);
   plan.max_in_flight = o.max_in_flight;
-  plan.metadata = o.metadata;
+  plan.metadata = connector.metadata();
   return plan;
 }
 
@@ -137,10 +127,13 @@ std::vector<std::string> Notices(const LoadTargets& targets, const RequestSource
   return notices;
 }
 
-absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Interrupts& interrupts) {
+absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connector,
+                                   const Interrupts& interrupts) {
   // The server as a whole, as a load balancer watches it.
-  LoadTargets targets(
-      {.addresses = o.targets, .channels = o.channels, .follow_health = o.follow_health});
+  LoadTargets targets({.connector = connector,
+                       .addresses = o.targets,
+                       .channels = o.channels,
+                       .follow_health = o.follow_health});
   if (o.follow_health &&
       !targets.WaitUntilServing(std::chrono::steady_clock::now() +
                                 absl::ToChronoNanoseconds(std::max(o.timeout, absl::Seconds(5))))) {
@@ -148,10 +141,10 @@ absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Interrupts& inter
   }
   // With several targets any that answers tells about the model.
   const int first = std::max(0, targets.Pick());
-  ASSIGN_OR_RETURN(const auto requests, RequestSource::Create(o, targets.channel(first)));
+  ASSIGN_OR_RETURN(const auto requests, RequestSource::Create(o, targets.connection(first)));
   LoadReport report;
   report.options = o;
-  LoadPlan plan = PlanOf(o, *requests);
+  LoadPlan plan = PlanOf(o, connector, *requests);
   // A recording that is shorter than the usual warm-up counts from its beginning.
   const bool once = o.arrival == ArrivalKind::kRecorded && !o.duration_given;
   int64_t warmup_ns = absl::ToInt64Nanoseconds(o.warmup);
@@ -195,11 +188,12 @@ absl::Status RunLoad(Args args) {
   bool help = false;
   ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(args, &help));
   if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const Connector connector, Connector::Create(options.connection));
   const Interrupts interrupts;
-  ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, interrupts));
+  ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, connector, interrupts));
   const std::string text = options.json ? LoadReportJson(report) : LoadReportText(report);
   std::fputs(text.c_str(), stdout);
-  if (!options.plot.empty()) RETURN_IF_ERROR(WriteFile(options.plot, LatencyPlot(report)));
+  if (!options.plot.empty()) RETURN_IF_ERROR(WriteTextFile(options.plot, LatencyPlot(report)));
   if (report.figures.ok > 0) return absl::OkStatus();
   return absl::UnavailableError("no call was answered");
 }

@@ -11,8 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "engine/tensor/mutex.h"
@@ -30,7 +28,7 @@ struct LoadPlan {
   int64_t calls = 0;                   // 0: no limit.
   int64_t timeout_us = 1000000;
   int64_t max_in_flight = 10000;
-  std::vector<std::pair<std::string, std::string>> metadata;
+  Metadata metadata;
 };
 
 // Two threads suffice: one sends, sleeping until a call is due; one takes the replies.  Serialised

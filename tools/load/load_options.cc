@@ -33,7 +33,7 @@ constexpr char kDescription[] =
 struct Texts {
   std::string api = "native", arrival = "poisson", burst = "factor=5,period=1s,length=100ms";
   std::string ids = "1..100000", ints = "1..1";
-  std::vector<std::string> feature_ids, shapes, metadata;
+  std::vector<std::string> feature_ids, shapes;
 };
 
 void AddTraffic(LoadOptions& o, Texts& t, FlagSet& flags) {
@@ -62,7 +62,7 @@ void AddTraffic(LoadOptions& o, Texts& t, FlagSet& flags) {
             &o.timeout);
 }
 
-void AddConnections(LoadOptions& o, Texts& t, FlagSet& flags) {
+void AddConnections(LoadOptions& o, FlagSet& flags) {
   flags.Add("channels", "Connections to each target.", &o.channels);
   flags.Add("max_in_flight",
             "A call that is due while so many are unanswered is not sent, but "
@@ -72,7 +72,6 @@ void AddConnections(LoadOptions& o, Texts& t, FlagSet& flags) {
             "Watches grpc.health.v1 of every target and sends nothing to one that "
             "does not say SERVING.",
             &o.follow_health);
-  flags.Add("metadata", "KEY=VALUE pairs sent with every call, separated by commas.", &t.metadata);
 }
 
 void AddRequests(LoadOptions& o, Texts& t, FlagSet& flags) {
@@ -109,7 +108,7 @@ void AddAll(LoadOptions& o, Texts& t, FlagSet& flags) {
   flags.Add("label", "Label of the version, such as \"canary\".  Native API only.", &o.label);
   flags.Add("api", "native (ulfd.v1.PredictionService) or kserve (any KServe v2 server).", &t.api);
   AddTraffic(o, t, flags);
-  AddConnections(o, t, flags);
+  AddConnections(o, flags);
   AddRequests(o, t, flags);
   flags.Add("json", "Prints the summary as JSON.", &o.json);
   flags.Add("plot", "SVG file for a plot of latency and calls over time.", &o.plot);
@@ -178,13 +177,6 @@ absl::Status ParseFeatures(const Texts& t, LoadOptions& o) {
     if (!good)
       return UsageError(absl::StrCat("--shape: \"", text, "\", want NAME:-1x10 or NAME:1x10"));
     o.shapes[text.substr(0, colon)] = std::move(dims);
-  }
-  for (const std::string& text : t.metadata) {
-    const size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return UsageError(absl::StrCat("--metadata: \"", text, "\", want KEY=VALUE"));
-    }
-    o.metadata.emplace_back(text.substr(0, equals), text.substr(equals + 1));
   }
   return absl::OkStatus();
 }
@@ -289,10 +281,12 @@ absl::StatusOr<LoadOptions> ParseLoadOptions(Args args, bool* help) {
   FlagSet flags("load HOST:PORT [HOST:PORT...] --model=NAME [--rate=N] [--duration=T]",
                 kDescription);
   AddAll(options, texts, flags);
+  const ConnectionFlags connection(flags);
   RETURN_IF_ERROR(flags.Parse(args, 1, std::numeric_limits<int>::max(), &options.targets, help));
   if (*help) return options;
   options.duration_given = flags.IsSet("duration");
   options.timeout_given = flags.IsSet("timeout");
+  ASSIGN_OR_RETURN(options.connection, connection.Options());
   RETURN_IF_ERROR(ParseWords(texts, flags, options));
   RETURN_IF_ERROR(CheckNumbers(options));
   RETURN_IF_ERROR(CheckCombinations(options, flags));

@@ -6,13 +6,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "tools/command.h"
+#include "tools/connection_flags.h"
 #include "tools/load/arrivals.h"
 #include "tools/load/model_inputs.h"
 
@@ -41,7 +41,7 @@ struct LoadOptions {
   int32_t channels = 1;
   int64_t max_in_flight = 10000;
   bool follow_health = false;
-  std::vector<std::pair<std::string, std::string>> metadata;
+  ConnectionOptions connection;
 
   std::string inputs, replay;
   std::string ads = "200", ads_from;

@@ -2,14 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/load_targets.h"
 
-#include <grpcpp/client_context.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
 #include "proto/health.grpc.pb.h"
-#include "tools/clients.h"
 
 namespace ulfd::tools {
 namespace {
@@ -34,9 +31,10 @@ LoadTargets::LoadTargets(LoadTargetsOptions options) : options_(std::move(option
     auto target = std::make_unique<Target>();
     target->address = address;
     for (int i = 0; i < options_.channels; ++i) {
-      target->channels.push_back(Connect(address, QuickReconnects()));
-      target->channels.back()->GetState(/*try_to_connect=*/true);
-      target->stubs.push_back(std::make_unique<grpc::GenericStub>(target->channels.back()));
+      target->connections.push_back(options_.connector.Connect(address, QuickReconnects()));
+      const auto& channel = target->connections.back().channel();
+      channel->GetState(/*try_to_connect=*/true);
+      target->stubs.push_back(std::make_unique<grpc::GenericStub>(channel));
     }
     target->serving = !options_.follow_health;
     targets_.push_back(std::move(target));
@@ -68,8 +66,10 @@ void LoadTargets::SetServing(Target& target, bool serving) {
 }
 
 bool LoadTargets::WatchOnce(Target& target) {
-  const auto stub = grpc::health::v1::Health::NewStub(Connect(target.address, QuickReconnects()));
+  const Connection server = options_.connector.Connect(target.address, QuickReconnects());
+  const auto stub = grpc::health::v1::Health::NewStub(server.channel());
   grpc::ClientContext context;
+  server.Prepare(context, absl::InfiniteDuration());
   {
     MutexLock lock(mu_);
     if (stopping_) return true;

@@ -3,7 +3,6 @@
 #ifndef ULFD_TOOLS_LOAD_LOAD_TARGETS_H_
 #define ULFD_TOOLS_LOAD_LOAD_TARGETS_H_
 
-#include <grpcpp/channel.h>
 #include <grpcpp/generic/generic_stub.h>
 
 #include <atomic>
@@ -15,14 +14,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "engine/tensor/mutex.h"
-
-namespace grpc {
-class ClientContext;
-}
+#include "tools/connection.h"
 
 namespace ulfd::tools {
 
 struct LoadTargetsOptions {
+  Connector connector;
   std::vector<std::string> addresses;  // At least one.
   int channels = 1;                    // TCP connections to each.
   bool follow_health = false;
@@ -41,9 +38,7 @@ class LoadTargets {
 
   int size() const { return static_cast<int>(targets_.size()); }
   const std::string& address(int target) const { return targets_[target]->address; }
-  const std::shared_ptr<grpc::Channel>& channel(int target) const {
-    return targets_[target]->channels[0];
-  }
+  const Connection& connection(int target) const { return targets_[target]->connections[0]; }
   // The next target in turn that serves; -1: none does.
   int Pick();
   // The next connection of the target in turn.
@@ -58,7 +53,7 @@ class LoadTargets {
  private:
   struct Target {
     std::string address;
-    std::vector<std::shared_ptr<grpc::Channel>> channels;
+    std::vector<Connection> connections;
     std::vector<std::unique_ptr<grpc::GenericStub>> stubs;
     std::atomic<uint32_t> next_stub{0};
     std::atomic<bool> serving{true}, without_health{false};

@@ -71,13 +71,12 @@ absl::StatusOr<AdCounts> AdsFor(const LoadOptions& o) {
   return AdCounts::Empirical(std::move(counts));
 }
 
-absl::StatusOr<ModelInputs> AskForInputs(const LoadOptions& o,
-                                         const std::shared_ptr<grpc::Channel>& channel) {
+absl::StatusOr<ModelInputs> AskForInputs(const LoadOptions& o, const Connection& server) {
   if (o.api == LoadApi::kNative) {
-    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(channel, SpecOf(o), o.timeout));
+    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(server, SpecOf(o), o.timeout));
     return InputsOf(metadata, o.shapes);
   }
-  ASSIGN_OR_RETURN(const auto metadata, CallModelMetadata(channel, o.model, o.version, o.timeout));
+  ASSIGN_OR_RETURN(const auto metadata, CallModelMetadata(server, o.model, o.version, o.timeout));
   return InputsOf(metadata, o.shapes);
 }
 
@@ -121,9 +120,8 @@ const char* MethodOf(LoadApi api) {
                                  : "/inference.GRPCInferenceService/ModelInfer";
 }
 
-absl::Status RequestSource::MakeRandom(const LoadOptions& o,
-                                       const std::shared_ptr<grpc::Channel>& channel) {
-  ASSIGN_OR_RETURN(ModelInputs inputs, AskForInputs(o, channel));
+absl::Status RequestSource::MakeRandom(const LoadOptions& o, const Connection& server) {
+  ASSIGN_OR_RETURN(ModelInputs inputs, AskForInputs(o, server));
   RandomRequestOptions random;
   ASSIGN_OR_RETURN(random.ads, AdsFor(o));
   random.users = o.users;
@@ -166,18 +164,16 @@ absl::Status RequestSource::MakeRandom(const LoadOptions& o,
   return absl::OkStatus();
 }
 
-absl::Status RequestSource::MakeFromArrays(const LoadOptions& o,
-                                           const std::shared_ptr<grpc::Channel>& channel) {
+absl::Status RequestSource::MakeFromArrays(const LoadOptions& o, const Connection& server) {
   ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
   model_ = o.model;
   if (o.api == LoadApi::kNative) {
-    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(channel, SpecOf(o), o.timeout));
+    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(server, SpecOf(o), o.timeout));
     ASSIGN_OR_RETURN(PredictRequest request, RequestFromArrays(arrays, metadata));
     SetModel(o, request);
     pool_.push_back(Serialised(o.api, request, AdsOfRequest(arrays, metadata)));
   } else {
-    ASSIGN_OR_RETURN(const auto metadata,
-                     CallModelMetadata(channel, o.model, o.version, o.timeout));
+    ASSIGN_OR_RETURN(const auto metadata, CallModelMetadata(server, o.model, o.version, o.timeout));
     ASSIGN_OR_RETURN(auto request, InferRequestFromArrays(arrays, metadata));
     SetModel(o, request);
     int64_t ads = 1;
@@ -190,8 +186,7 @@ absl::Status RequestSource::MakeFromArrays(const LoadOptions& o,
   return absl::OkStatus();
 }
 
-absl::Status RequestSource::MakeFromRecording(const LoadOptions& o,
-                                              const std::shared_ptr<grpc::Channel>& channel) {
+absl::Status RequestSource::MakeFromRecording(const LoadOptions& o, const Connection& server) {
   ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordingFiles(o.replay));
   recording::Damage damage;
   std::set<std::string> models;
@@ -231,20 +226,20 @@ absl::Status RequestSource::MakeFromRecording(const LoadOptions& o,
   first.model = *models.begin();
   first.api = pool_[0].api;
   if (first.api == LoadApi::kNative) {
-    return CallGetModelMetadata(channel, SpecOf(first), o.timeout).status();
+    return CallGetModelMetadata(server, SpecOf(first), o.timeout).status();
   }
-  return CallModelMetadata(channel, first.model, first.version, o.timeout).status();
+  return CallModelMetadata(server, first.model, first.version, o.timeout).status();
 }
 
-absl::StatusOr<std::unique_ptr<RequestSource>> RequestSource::Create(
-    const LoadOptions& options, const std::shared_ptr<grpc::Channel>& channel) {
+absl::StatusOr<std::unique_ptr<RequestSource>> RequestSource::Create(const LoadOptions& options,
+                                                                     const Connection& server) {
   auto source = std::unique_ptr<RequestSource>(new RequestSource);
   if (!options.replay.empty()) {
-    RETURN_IF_ERROR(source->MakeFromRecording(options, channel));
+    RETURN_IF_ERROR(source->MakeFromRecording(options, server));
   } else if (!options.inputs.empty()) {
-    RETURN_IF_ERROR(source->MakeFromArrays(options, channel));
+    RETURN_IF_ERROR(source->MakeFromArrays(options, server));
   } else {
-    RETURN_IF_ERROR(source->MakeRandom(options, channel));
+    RETURN_IF_ERROR(source->MakeRandom(options, server));
   }
   return source;
 }

@@ -3,7 +3,6 @@
 #ifndef ULFD_TOOLS_LOAD_REQUEST_SOURCE_H_
 #define ULFD_TOOLS_LOAD_REQUEST_SOURCE_H_
 
-#include <grpcpp/channel.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <cstdint>
@@ -14,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tools/connection.h"
 #include "tools/load/load_options.h"
 
 namespace ulfd::tools {
@@ -35,8 +35,8 @@ class RequestSource {
  public:
   // Asks the server about the model, and makes the pool.  Errors: those of the server, which tell
   // an unreachable one; of files; and of flags that do not suit the model.
-  static absl::StatusOr<std::unique_ptr<RequestSource>> Create(
-      const LoadOptions& options, const std::shared_ptr<grpc::Channel>& channel);
+  static absl::StatusOr<std::unique_ptr<RequestSource>> Create(const LoadOptions& options,
+                                                               const Connection& server);
 
   // The `number`-th request; the sequence never ends.
   LoadRequest Get(uint64_t number) const;
@@ -54,12 +54,9 @@ class RequestSource {
 
  private:
   RequestSource() = default;
-  absl::Status MakeRandom(const LoadOptions& options,
-                          const std::shared_ptr<grpc::Channel>& channel);
-  absl::Status MakeFromArrays(const LoadOptions& options,
-                              const std::shared_ptr<grpc::Channel>& channel);
-  absl::Status MakeFromRecording(const LoadOptions& options,
-                                 const std::shared_ptr<grpc::Channel>& channel);
+  absl::Status MakeRandom(const LoadOptions& options, const Connection& server);
+  absl::Status MakeFromArrays(const LoadOptions& options, const Connection& server);
+  absl::Status MakeFromRecording(const LoadOptions& options, const Connection& server);
 
   std::vector<LoadRequest> pool_;
   std::function<LoadRequest(uint64_t)> make_;  // Used if the pool is empty.

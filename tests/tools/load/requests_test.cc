@@ -281,7 +281,8 @@ TEST(LoadOptions, are_read) {
   EXPECT_THAT(options->shapes.at("x"), ElementsAre(-1, 4));
   EXPECT_THAT(options->shapes.at("y"), ElementsAre(1, 2, 3));
   EXPECT_EQ(options->feature_ids.at("a:b"), 7);
-  EXPECT_THAT(options->metadata, ElementsAre(testing::Pair("k", "v=w"), testing::Pair("l", "")));
+  EXPECT_THAT(options->connection.metadata,
+              ElementsAre(testing::Pair("k", "v=w"), testing::Pair("l", "")));
   EXPECT_EQ(DescribeArrivals(*options),
             "bursts of 3 times the rate for 0.02 s of every 0.2 s, 250/s on average");
 }
