@@ -68,38 +68,45 @@ inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-// A scoring call as a reactor: `Call` is a ScoreCall that is created with the rest of the arguments
-// and declares `void Finish(const absl::Status&)` by deriving from this.
+// A scoring call of gRPC: `Call` is a ScoreCall that is created with the rest of the arguments.  It answers through the
+// call's default reactor: of any other, gRPC 1.51 runs the last reaction on its executor, one more thread that each call
+// has to pass through.
 template <typename Call>
-class ScoreReactor : public grpc::ServerUnaryReactor, public Call {
+class GrpcScoreCall final : public Call {
  public:
   template <typename... Args>
-  explicit ScoreReactor(grpc::CallbackServerContext* call, Args&&... args)
-      : Call(std::forward<Args>(args)...), call_(call) {}
+  explicit GrpcScoreCall(grpc::CallbackServerContext* call, Args&&... args)
+      : Call(std::forward<Args>(args)...), call_(*call), reactor_(*call->DefaultReactor()) {}
+
+  grpc::ServerUnaryReactor* reactor() { return &reactor_; }
 
  private:
+  bool cancelled() const override { return call_.IsCancelled(); }
   void Finish(const absl::Status& status) override {
     if (const auto pushback = RetryAfter(status); pushback.has_value()) {
-      call_->AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
+      call_.AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
     }
-    grpc::ServerUnaryReactor::Finish(ToGrpcStatus(status));
+    const grpc::Status answer = ToGrpcStatus(status);
+    grpc::ServerUnaryReactor& reactor = reactor_;
+    delete this;  // It refers to the request, which may go as soon as the call has ended.
+    reactor.Finish(answer);
   }
-  void OnCancel() override { this->Cancel(); }
-  void OnDone() override { delete this; }
 
-  grpc::CallbackServerContext* const call_;
+  grpc::CallbackServerContext& call_;
+  grpc::ServerUnaryReactor& reactor_;
 };
 
-// Makes the reactor of a scoring call and starts it.
+// Makes a scoring call and starts it.
 template <typename Call, typename Request, typename Response>
 grpc::ServerUnaryReactor* StartScoring(grpc::CallbackServerContext* call,
                                        const ServingContext& serving,
                                        const absl::StatusOr<ModelChoice>& choice,
                                        const Request& request, Response& response) {
   absl::StatusOr<CallTerms> terms = TermsOf(*call, serving);
-  auto* reactor =
-      new ScoreReactor<Call>(call, serving, terms.ok() ? *terms : CallTerms{}, request, response);
-  reactor->Start(terms.ok() ? choice : terms.status());
+  auto* scoring =
+      new GrpcScoreCall<Call>(call, serving, terms.ok() ? *terms : CallTerms{}, request, response);
+  grpc::ServerUnaryReactor* reactor = scoring->reactor();
+  scoring->Start(terms.ok() ? choice : terms.status());
   return reactor;
 }
 

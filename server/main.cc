@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/mutex.h"
 #include "server/daemon.h"
 #include "server/options.h"
 
@@ -60,6 +61,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // A caller that went away is an error of one write, not our end.
 
   AllowFiles();
+  // Debian builds Abseil with its search for deadlocks on: every lock that gRPC takes would pass
+  // through a graph of all locks, which has a lock of its own.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
   if (!flags.ok()) return Fail(flags.status(), 2);

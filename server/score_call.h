@@ -70,8 +70,6 @@ class ScoreCall : public Job {
 
   // On the thread that received the call; never blocks.
   void Start(const absl::StatusOr<ModelChoice>& choice);
-  // The caller went away.  Any thread, any time before Finish returns.
-  void Cancel() { cancelled_.store(true, std::memory_order_relaxed); }
 
   // Job
   const std::shared_ptr<Lane>& lane() const override { return handle_->lane; }
@@ -79,7 +77,6 @@ class ScoreCall : public Job {
   TimePoint deadline() const override { return terms_.deadline; }
   Priority priority() const override { return terms_.priority; }
   bool divisible() const override { return handle_->model->info().row_separable; }
-  bool cancelled() const override { return cancelled_.load(std::memory_order_relaxed); }
   void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override;
   bool Begin(Worker& worker) override;
   void RunRows(Worker& worker, int64_t begin, int64_t end) override;
@@ -130,7 +127,6 @@ class ScoreCall : public Job {
   const ServingContext& context_;
   const TimePoint arrival_;
   const CallTerms terms_;
-  std::atomic<bool> cancelled_{false};
   int64_t rows_ = 1;
   int64_t booked_rows_ = 0;  // Of the client's quota.
   ModelHandle handle_;

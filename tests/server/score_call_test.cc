@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <latch>
@@ -32,6 +33,9 @@ class TestCall final : public ScoreCall {
  public:
   TestCall(const ServingContext& context, v1::PredictRequest request, CallTerms terms = {})
       : ScoreCall(context, std::move(terms)), request_(std::move(request)) {}
+
+  void Cancel() { cancelled_.store(true); }
+  bool cancelled() const override { return cancelled_.load(); }
 
   std::function<void()> on_decode;  // Called on the worker.
   absl::Status status;
@@ -60,6 +64,7 @@ class TestCall final : public ScoreCall {
   }
 
  private:
+  std::atomic<bool> cancelled_{false};
   const v1::PredictRequest request_;
 };
 
