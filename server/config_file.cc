@@ -6,7 +6,6 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -252,6 +251,8 @@ ModelConfig ReadModel(const config::ModelConfig& model, const Reader& reader,
     result.labels[label] = version;
   }
   ReadRouting(model, reader, result);
+  reader.Texts("allowed_clients", result.allowed_clients);
+  if (model.has_record_share()) reader.Share("record_share", result.record_share.emplace());
   return result;
 }
 
@@ -272,14 +273,8 @@ void ReadModels(const config::ServerConfig& file, const Reader& reader, Options&
     } else if (!names.insert(model.name()).second) {
       reader.Complain("models", absl::StrCat("model \"", model.name(), "\" is given twice"), i);
     }
-    const Reader model_reader = reader.Sub("models", model, i);
-    options.models.push_back(ReadModel(model, model_reader, options.default_version_policy));
-    if (model.allowed_clients_size() > 0) {
-      model_reader.Texts("allowed_clients", options.model_clients[model.name()]);
-    }
-    if (model.has_record_share()) {
-      model_reader.Share("record_share", options.recorder.model_shares[model.name()]);
-    }
+    options.models.push_back(
+        ReadModel(model, reader.Sub("models", model, i), options.default_version_policy));
   }
 }
 
@@ -401,15 +396,7 @@ absl::Status CheckOnlyModelsDiffer(const std::string& before, const std::string&
     return absl::InternalError(absl::StrCat(source, ": was read, and cannot be read again"));
   }
   for (config::ServerConfig* file : {&old_file, &new_file}) {
-    // Access rules are read at the start only.
-    std::map<std::string, config::ModelConfig> rules;
-    for (const config::ModelConfig& model : file->models()) {
-      if (model.allowed_clients().empty()) continue;
-      rules[model.name()].set_name(model.name());
-      *rules[model.name()].mutable_allowed_clients() = model.allowed_clients();
-    }
     file->clear_models();
-    for (const auto& [name, rule] : rules) *file->add_models() = rule;
     file->clear_default_version_policy();
   }
   std::string differences;
@@ -417,9 +404,7 @@ absl::Status CheckOnlyModelsDiffer(const std::string& before, const std::string&
   differencer.ReportDifferencesToString(&differences);
   if (differencer.Compare(old_file, new_file)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      source,
-      ": only models, without allowed_clients, and default_version_policy can change while the "
-      "daemon runs: ",
+      source, ": only models and default_version_policy can change while the daemon runs: ",
       absl::StrJoin(absl::StrSplit(differences, '\n', absl::SkipEmpty()), "; ")));
 }
 

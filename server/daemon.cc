@@ -184,7 +184,9 @@ absl::Status Daemon::StartRecorder() {
                      {"retry_ms", static_cast<int64_t>(options_.recorder.retry_interval.count())}});
     }
   };
-  ASSIGN_OR_RETURN(recorder_, Recorder::Create(options_.recorder, clock_, on_change));
+  RecorderOptions options = options_.recorder;
+  options.model_shares = RecordShares(options_.models);
+  ASSIGN_OR_RETURN(recorder_, Recorder::Create(std::move(options), clock_, on_change));
   return absl::OkStatus();
 }
 
@@ -221,8 +223,8 @@ absl::Status Daemon::StartGrpc() {
     std::string address;
     int port = 0;
     RETURN_IF_ERROR(SplitAddress(options_.admin_address, address, port));
-    admin_ = std::make_unique<AdminService>(*models_, *report_, clock_,
-                                            [this] { return ReadConfigure(options_); });
+    admin_ =
+        std::make_unique<AdminService>(*models_, *report_, clock_, [this] { return ReadChange(); });
     ASSIGN_OR_RETURN(admin_grpc_, GrpcListener::Create(address, port, options_, security_->admin(),
                                                        {admin_.get()}, logger_));
   }
@@ -231,6 +233,16 @@ absl::Status Daemon::StartGrpc() {
       GrpcListener::Create(options_.grpc_address, options_.grpc_port, options_, security_->grpc(),
                            {prediction_.get(), open_inference_.get(), health_.get()}, logger_));
   return absl::OkStatus();
+}
+
+absl::StatusOr<ModelChange> Daemon::ReadChange() {
+  ASSIGN_OR_RETURN(ModelChange change, ReadConfigure(options_));
+  if (recorder_ != nullptr) {
+    change.published = [this, shares = RecordShares(change.models)] {
+      recorder_->SetModelShares(shares);
+    };
+  }
+  return change;
 }
 
 std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {

@@ -66,6 +66,8 @@ class Daemon {
   absl::Status StartHttp();
   absl::Status StartGrpc();
   absl::Status WritePortFile() const;
+  // What ReloadConfig has to carry out.
+  absl::StatusOr<ModelChange> ReadChange();
   // What /metrics says of the ports and of the recorder.
   std::vector<prometheus::MetricFamily> CollectPortsAndRecorder() const;
 

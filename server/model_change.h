@@ -4,6 +4,7 @@
 #define ULFD_SERVER_MODEL_CHANGE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -23,6 +24,9 @@ struct ModelChange {
   std::vector<ModelConfig> models;  // kConfigure: as in ModelManagerOptions.
   VersionPolicy default_policy;     // kConfigure
   bool dry_run = false;             // kConfigure: load and check, but publish nothing.
+  // Called where the change is carried out, once it is in force; not for one that is refused, nor for
+  // a dry run.  Null: nothing.
+  std::function<void()> published;
 };
 
 // What became of one version.

@@ -50,8 +50,15 @@ class ModelManagerImpl final : public ModelManager {
   void Poll() override;
   absl::Status PollNow(steady_clock::time_point deadline) override;
   void Apply(ModelChange change, std::function<void(ModelChangeResult)> done) override;
-  absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const override;
-  std::optional<ShadowTarget> FindShadow(const std::string& name) const override;
+  absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const override {
+    return snapshot()->Find(choice);
+  }
+  std::optional<ShadowTarget> FindShadow(const std::string& name) const override {
+    return snapshot()->FindShadow(name);
+  }
+  absl::Status CheckAccess(const ModelChoice& choice) const override {
+    return snapshot()->CheckAccess(choice);
+  }
   std::vector<ModelStatus> List() const override;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const override;
   bool Ready() const override { return ready_.load(std::memory_order_acquire); }
@@ -68,6 +75,10 @@ class ModelManagerImpl final : public ModelManager {
     LoadOutcome outcome;
   };
 
+  std::shared_ptr<const ServedModels> snapshot() const {
+    MutexLock lock(snapshot_mu_);
+    return snapshot_;
+  }
   void PollLoop();
   void LoaderLoop();
   void Look();
@@ -139,7 +150,8 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
           })),
       loader_(options_, *reaper_, *observer_),
       watcher_(std::move(watcher)),
-      table_(options_.repository, options_.default_policy, watch_options(), options_.models) {
+      table_(options_.repository, options_.default_policy, options_.default_clients,
+             watch_options(), options_.models) {
   MutexLock lock(mu_);
   Republish();
 }
@@ -159,7 +171,8 @@ ModelManagerImpl::~ModelManagerImpl() {
   if (loader_thread_.joinable()) loader_thread_.join();
   {
     MutexLock lock(mu_);
-    table_ = ModelTable(options_.repository, options_.default_policy, watch_options(), {});
+    table_ = ModelTable(options_.repository, options_.default_policy, options_.default_clients,
+                        watch_options(), {});
     MutexLock snapshot_lock(snapshot_mu_);
     snapshot_.reset();
   }
@@ -482,6 +495,7 @@ absl::Status ModelManagerImpl::Commit(const ModelChange& change, const Repositor
       }
     }
   }
+  if (change.published) change.published();
   for (const auto& [handle, load_time] : published) observer_->OnPublished(*handle, load_time);
   observer_->OnReadinessChanged();
   // Other directories are to be watched.
@@ -533,24 +547,6 @@ ModelChangeResult ModelManagerImpl::RunChange(ModelChange change) {
   result.from_version = plan->from_version;
   result.to_version = plan->to_version;
   return result;
-}
-
-absl::StatusOr<ModelHandle> ModelManagerImpl::Find(const ModelChoice& choice) const {
-  std::shared_ptr<const ServedModels> snapshot;
-  {
-    MutexLock lock(snapshot_mu_);
-    snapshot = snapshot_;
-  }
-  return snapshot->Find(choice);
-}
-
-std::optional<ShadowTarget> ModelManagerImpl::FindShadow(const std::string& name) const {
-  std::shared_ptr<const ServedModels> snapshot;
-  {
-    MutexLock lock(snapshot_mu_);
-    snapshot = snapshot_;
-  }
-  return snapshot->FindShadow(name);
 }
 
 std::vector<ModelStatus> ModelManagerImpl::List() const {

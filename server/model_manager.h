@@ -74,6 +74,8 @@ struct ModelChoice {
   std::optional<int64_t> version;
   std::string label;
   const Caller* caller = nullptr;  // Borrowed for the look-up; null: never a canary's.
+  // All names of the client that asks; nullopt: nobody whose access has to be checked.
+  std::optional<std::vector<std::string>> client;
 };
 
 // Which versions of a model are wanted.
@@ -96,6 +98,10 @@ struct ModelConfig {
   Lane::Limits limits;   // Of each generation, for the scheduler.
   std::optional<CanaryConfig> canary;
   std::optional<ShadowConfig> shadow;
+  // Names of clients that may use it; empty: ModelManagerOptions::default_clients.
+  std::vector<std::string> allowed_clients;
+  // Share of its calls that is recorded; nullopt: the recorder's.  The manager only reports changes.
+  std::optional<double> record_share;
   bool operator==(const ModelConfig&) const = default;
 };
 
@@ -105,6 +111,8 @@ struct ModelManagerOptions {
   std::string repository;
   std::vector<ModelConfig> models;
   VersionPolicy default_policy;
+  // Clients that may use models which name none; "*": every one.
+  std::vector<std::string> default_clients = {"*"};
   std::chrono::milliseconds poll_interval{1000};  // < 0: never; the tests step by hand with Poll().
   bool use_inotify = true;  // Wakes the poll early.  Polling goes on either way.
   // For how long nothing in a version directory may have changed before it is loaded without
@@ -204,13 +212,16 @@ class ModelManager {
   // thread.
   virtual void Apply(ModelChange change, std::function<void(ModelChangeResult)> done) = 0;
 
-  // The model that a request wants.  Any thread; takes no lock that a load holds.  NOT_FOUND names
-  // what is unknown (model, version, label) and what exists; UNAVAILABLE if the model is known but
-  // nothing of it is published yet.
+  // The model that a request wants.  Any thread; takes no lock that a load holds.  PERMISSION_DENIED if
+  // choice.client may not use the model, by the rules that were published together with what would
+  // be found; NOT_FOUND names what is unknown (model, version, label) and what exists; UNAVAILABLE if
+  // the model is known but nothing of it is published yet.
   virtual absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const = 0;
   // The version that shadows the model, if it is configured and published.  Any thread; as cheap as
   // Find.
   virtual std::optional<ShadowTarget> FindShadow(const std::string& name) const = 0;
+  // PERMISSION_DENIED if choice.client may not use the model, whether it is there or not.
+  virtual absl::Status CheckAccess(const ModelChoice& choice) const = 0;
   // Every model and version known, sorted.
   virtual std::vector<ModelStatus> List() const = 0;
   // Labels that name this version of the model.

@@ -13,9 +13,11 @@ namespace ulfd::server {
 using std::chrono::system_clock;
 
 ModelTable::ModelTable(std::string repository, VersionPolicy default_policy,
-                       const VersionWatch::Options& watch, const std::vector<ModelConfig>& models)
+                       std::vector<std::string> default_clients, const VersionWatch::Options& watch,
+                       const std::vector<ModelConfig>& models)
     : repository_(std::move(repository)),
       default_policy_(std::move(default_policy)),
+      default_clients_(std::move(default_clients)),
       watch_(watch) {
   for (const ModelConfig& model : models) {
     entries_.try_emplace(model.name, model, /*configured=*/true, watch_);
@@ -161,6 +163,7 @@ void ModelTable::Published(const LoadJob& job, const ModelHandle& handle) {
 std::shared_ptr<ServedModels> ModelTable::Serve(TimePoint now,
                                                 std::vector<ModelHandle>& withdrawn) {
   auto served = std::make_shared<ServedModels>();
+  ModelClients clients;
   for (auto it = entries_.begin(); it != entries_.end();) {
     ModelEntry& entry = it->second;
     for (ModelHandle& handle : entry.TakeUnwanted(now)) withdrawn.push_back(std::move(handle));
@@ -170,8 +173,12 @@ std::shared_ptr<ServedModels> ModelTable::Serve(TimePoint now,
     }
     const ServedVersions& versions = served->models[it->first] = entry.Served();
     if (const ModelHandle* handle = versions.Default()) entry.NoteDefault((*handle)->version);
+    const ModelConfig& config = entry.config();
+    for (const ModelHandle& handle : versions.versions) handle->lane->SetLimits(config.limits);
+    if (!config.allowed_clients.empty()) clients[config.name] = config.allowed_clients;
     ++it;
   }
+  served->access = AccessRules(default_clients_, clients);
   return served;
 }
 

@@ -24,8 +24,10 @@ class ModelTable {
  public:
   using TimePoint = VersionWatch::TimePoint;
 
+  // default_clients: as in ModelManagerOptions.
   ModelTable(std::string repository, VersionPolicy default_policy,
-             const VersionWatch::Options& watch, const std::vector<ModelConfig>& models);
+             std::vector<std::string> default_clients, const VersionWatch::Options& watch,
+             const std::vector<ModelConfig>& models);
 
   // Where to look, for RepositoryScanner.
   std::map<std::string, std::string> BasePaths() const;
@@ -52,7 +54,7 @@ class ModelTable {
   void Published(const LoadJob& job, const ModelHandle& handle);
 
   // Takes out of service what no longer has to serve, into `withdrawn`, forgets what is gone, and
-  // tells what serves now.
+  // tells what serves now; versions that serve get the limits that are configured now.
   std::shared_ptr<ServedModels> Serve(TimePoint now, std::vector<ModelHandle>& withdrawn);
   // Which models can be called, as text to compare; `all`: every required one, and there is one.
   std::string Readiness(const ServedModels& served, bool& all) const;
@@ -72,6 +74,7 @@ class ModelTable {
  private:
   std::string repository_;
   VersionPolicy default_policy_;
+  std::vector<std::string> default_clients_;
   VersionWatch::Options watch_;
   std::map<std::string, ModelEntry> entries_;
 };

@@ -86,9 +86,10 @@ grpc::ServerUnaryReactor* OpenInferenceService::ServerReady(
 grpc::ServerUnaryReactor* OpenInferenceService::ModelReady(
     grpc::CallbackServerContext* call, const inference::ModelReadyRequest* request,
     inference::ModelReadyResponse* response) {
-  const auto choice = security_.Permit(*call, ChoiceOf(request->name(), request->version()));
-  if (choice.ok()) response->set_ready(readiness_.ModelReady(*choice));
-  return Answer(call, choice.status());
+  const auto choice = security_.Identify(*call, ChoiceOf(request->name(), request->version()));
+  if (!choice.ok()) return Answer(call, choice.status());
+  response->set_ready(readiness_.ModelReady(*choice));
+  return Answer(call, context_.models.CheckAccess(*choice));
 }
 
 grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(
@@ -102,7 +103,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(
 grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(
     grpc::CallbackServerContext* call, const inference::ModelMetadataRequest* request,
     inference::ModelMetadataResponse* response) {
-  const auto choice = security_.Permit(*call, ChoiceOf(request->name(), request->version()));
+  const auto choice = security_.Identify(*call, ChoiceOf(request->name(), request->version()));
   return Answer(call, Describe(context_.models, choice, *response));
 }
 
@@ -110,7 +111,7 @@ grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
     grpc::CallbackServerContext* call, const inference::ModelInferRequest* request,
     inference::ModelInferResponse* response) {
   absl::StatusOr<ModelChoice> choice =
-      security_.Permit(*call, ChoiceOf(request->model_name(), request->model_version()));
+      security_.Identify(*call, ChoiceOf(request->model_name(), request->model_version()));
   const RequestCaller caller(*call, *request);
   if (choice.ok()) choice->caller = &caller;
   return StartScoring<InferCall>(call, context_, choice, *request, *response);

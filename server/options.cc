@@ -107,10 +107,10 @@ absl::Status CheckSecurity(const Options& options) {
   const AuthenticationOptions& authentication = options.authentication;
   const bool tokens = !authentication.token_file.empty();
   const bool names = tokens || !options.tls.client_ca_file.empty();
-  for (const auto& [model, clients] : options.model_clients) {
-    if (!names) {
+  for (const ModelConfig& model : options.models) {
+    if (!names && !model.allowed_clients.empty()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("model \"", model,
+          absl::StrCat("model \"", model.name,
                        "\": allowed_clients, but clients have no names without "
                        "authentication.token_file and tls.client_ca_file"));
     }
@@ -228,12 +228,21 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   manager.repository = options.model_repository;
   manager.models = options.models;
   manager.default_policy = options.default_version_policy;
+  manager.default_clients = options.authentication.allowed_clients;
   manager.poll_interval = options.poll_interval;
   manager.settle_time = options.settle_time;
   manager.use_inotify = options.use_inotify;
   manager.retry_backoff = options.retry_backoff;
   manager.memory_budget_bytes = options.memory_budget_bytes;
   return manager;
+}
+
+std::map<std::string, double> RecordShares(const std::vector<ModelConfig>& models) {
+  std::map<std::string, double> shares;
+  for (const ModelConfig& model : models) {
+    if (model.record_share.has_value()) shares[model.name] = *model.record_share;
+  }
+  return shares;
 }
 
 absl::StatusOr<ModelChange> ReadConfigure(const Options& options) {
@@ -245,8 +254,9 @@ absl::StatusOr<ModelChange> ReadConfigure(const Options& options) {
   Options fresh;
   RETURN_IF_ERROR(ReadConfig(text, options.config_file, fresh));
   RETURN_IF_ERROR(CheckOnlyModelsDiffer(options.config_text, text, options.config_file));
-  // A flag may have won over the file; the repository cannot have changed.
+  // Flags may have won over the file; neither can have changed.
   fresh.model_repository = options.model_repository;
+  fresh.admin_address = options.admin_address;
   RETURN_IF_ERROR(CheckAll(fresh));
   ModelChange change{.kind = ModelChange::Kind::kConfigure};
   change.models = std::move(fresh.models);

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,7 +76,6 @@ struct Options {
 
   TlsOptions tls, admin_tls;
   AuthenticationOptions authentication;
-  ModelClients model_clients;
 
   std::chrono::milliseconds drain_delay{2000};
   std::chrono::milliseconds drain_timeout{20000};
@@ -121,6 +121,8 @@ absl::Status CheckOnlyModelsDiffer(const std::string& before, const std::string&
 absl::Status ReadConfig(absl::string_view text, absl::string_view source, Options& options);
 
 ModelManagerOptions ManagerOptions(const Options& options);
+// RecorderOptions::model_shares, from what the models say.
+std::map<std::string, double> RecordShares(const std::vector<ModelConfig>& models);
 
 // Reads options.config_file again, for what it says about models.  FAILED_PRECONDITION: there is none,
 // or it differs from options.config_text in something that takes a restart, which is named; other

@@ -81,7 +81,7 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext* call,
                                                      const v1::PredictRequest* request,
                                                      v1::PredictResponse* response) {
-  absl::StatusOr<ModelChoice> choice = security_.Permit(*call, ChoiceOf(request->model()));
+  absl::StatusOr<ModelChoice> choice = security_.Identify(*call, ChoiceOf(request->model()));
   const RequestCaller caller(*call, *request);
   if (choice.ok()) choice->caller = &caller;
   return StartScoring<PredictCall>(call, context_, choice, *request, *response);
@@ -90,7 +90,7 @@ grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* PredictionService::GetModelMetadata(
     grpc::CallbackServerContext* call, const v1::GetModelMetadataRequest* request,
     v1::GetModelMetadataResponse* response) {
-  const auto choice = security_.Permit(*call, ChoiceOf(request->model()));
+  const auto choice = security_.Identify(*call, ChoiceOf(request->model()));
   return Answer(call, Describe(context_.models, choice, *response));
 }
 
@@ -99,10 +99,11 @@ grpc::ServerUnaryReactor* PredictionService::ListModels(grpc::CallbackServerCont
                                                         v1::ListModelsResponse* response) {
   DescribeModels(context_.models, *response->mutable_models());
   auto& models = *response->mutable_models();
-  const std::vector<std::string> names = security_.NamesOf(*call);
+  ModelChoice choice{.client = security_.ClientOf(*call)};
   models.erase(std::remove_if(models.begin(), models.end(),
                               [&](const v1::ModelStatus& model) {
-                                return !security_.MayUse(names, model.name());
+                                choice.name = model.name();
+                                return !context_.models.CheckAccess(choice).ok();
                               }),
                models.end());
   response->set_generation(context_.models.generation());

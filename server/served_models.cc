@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/embedding/key_hash.h"
+#include "engine/status_macros.h"
 
 namespace ulfd::server {
 namespace {
@@ -32,15 +33,18 @@ std::string Published(const ServedVersions& model) {
   });
 }
 
-absl::Status UnknownModel(const ServedModels& served, const std::string& name) {
-  if (served.models.empty()) {
-    return absl::NotFoundError(
-        absl::StrCat("model \"", name, "\" is unknown; the repository holds no model"));
-  }
+// Names no model that the client may not use.
+absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice) {
   std::vector<std::string> names;
-  for (const auto& [known, versions] : served.models) names.push_back(known);
-  return absl::NotFoundError(
-      absl::StrCat("model \"", name, "\" is unknown; models: ", Quoted(std::move(names))));
+  for (const auto& [known, versions] : served.models) {
+    if (!choice.client.has_value() || served.access.MayUse(*choice.client, known)) {
+      names.push_back(known);
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" is unknown; ",
+                                          served.models.empty()
+                                              ? "the repository holds no model"
+                                              : "models: " + Quoted(std::move(names))));
 }
 
 absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice) {
@@ -98,9 +102,14 @@ std::optional<ShadowTarget> ServedModels::FindShadow(const std::string& name) co
   return ShadowTarget{*handle, model.shadow->share, model.shadow->max_queued};
 }
 
+absl::Status ServedModels::CheckAccess(const ModelChoice& choice) const {
+  return choice.client.has_value() ? access.Check(*choice.client, choice.name) : absl::OkStatus();
+}
+
 absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const {
+  RETURN_IF_ERROR(CheckAccess(choice));
   const auto found = models.find(choice.name);
-  if (found == models.end()) return UnknownModel(*this, choice.name);
+  if (found == models.end()) return UnknownModel(*this, choice);
   const ServedVersions& model = found->second;
   if (choice.version.has_value() && !choice.label.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("model \"", choice.name, "\": version ",

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "server/model_manager.h"
+#include "server/security/access_rules.h"
 
 namespace ulfd::server {
 
@@ -38,7 +39,10 @@ struct ServedVersions {
 
 struct ServedModels {
   absl::flat_hash_map<std::string, ServedVersions> models;
+  AccessRules access;
 
+  // See ModelManager::CheckAccess.
+  absl::Status CheckAccess(const ModelChoice& choice) const;
   // See ModelManager::Find.
   absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const;
   // See ModelManager::FindShadow.

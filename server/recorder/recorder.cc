@@ -29,7 +29,10 @@ uint64_t Mix(uint64_t z) {
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options, const Clock& clock, OnChange on_change)
-    : options_(std::move(options)), clock_(clock), on_change_(std::move(on_change)) {}
+    : options_(std::move(options)),
+      clock_(clock),
+      on_change_(std::move(on_change)),
+      model_shares_(options_.model_shares) {}
 
 absl::StatusOr<std::unique_ptr<Recorder>> Recorder::CreateWithoutThread(RecorderOptions options,
                                                                         const Clock& clock,
@@ -62,11 +65,19 @@ Recorder::~Recorder() {
 }
 
 bool Recorder::BelowShare(const std::string& model) {
-  const auto own = options_.model_shares.find(model);
-  const double share = own == options_.model_shares.end() ? options_.share : own->second;
+  double share = options_.share;
+  {
+    MutexLock lock(shares_mu_);
+    if (const auto own = model_shares_.find(model); own != model_shares_.end()) share = own->second;
+  }
   if (share <= 0) return false;
   const uint64_t number = calls_seen_.fetch_add(1, std::memory_order_relaxed);
   return static_cast<double>(Mix(number) >> 11) * 0x1p-53 < share;
+}
+
+void Recorder::SetModelShares(std::map<std::string, double> shares) {
+  MutexLock lock(shares_mu_);
+  model_shares_ = std::move(shares);
 }
 
 bool Recorder::Choose(const std::string& model) {

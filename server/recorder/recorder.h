@@ -74,6 +74,8 @@ class Recorder {
   // Whether this call of the model is to be recorded; counts it as dropped if there were too many
   // in this second.
   bool Choose(const std::string& model);
+  // Other RecorderOptions::model_shares, from the next call on.
+  void SetModelShares(std::map<std::string, double> shares);
   // Queues the record of a chosen call, or drops it.
   void Add(recording::v1::Recording record);
   RecorderStats Stats() const;
@@ -102,7 +104,7 @@ class Recorder {
   absl::Status NextFile(const std::string& model, ModelFiles& files);
   void SetStatus(const absl::Status& status);
 
-  const RecorderOptions options_;
+  const RecorderOptions options_;  // Its model_shares are those of the beginning.
   const Clock& clock_;
   const OnChange on_change_;
 
@@ -111,6 +113,8 @@ class Recorder {
   std::array<std::atomic<int64_t>, kRecorderDrops> dropped_{};
   std::atomic<bool> failing_{false};
 
+  Mutex shares_mu_;  // A leaf.
+  std::map<std::string, double> model_shares_ ABSL_GUARDED_BY(shares_mu_);
   mutable Mutex mu_;
   CondVar work_;
   std::vector<recording::v1::Recording> queue_ ABSL_GUARDED_BY(mu_);

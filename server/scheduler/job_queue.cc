@@ -102,11 +102,11 @@ absl::Status JobQueue::CheckLimits(const Job& job, const Entry& entry) const {
                   retry);
   }
   const Lane& lane = *entry.lane;
-  if (lane.queued_rows_ > 0 && lane.queued_rows_ + job.rows() > lane.limits().max_queued_rows) {
+  const int64_t limit = lane.max_queued_rows();
+  if (lane.queued_rows_ > 0 && lane.queued_rows_ + job.rows() > limit) {
     return Refuse(ShedReason::kQuota,
                   absl::StrCat(lane.queued_rows_, " ads wait for model \"", lane.name(),
-                               "\" and this request has ", job.rows(), ", its limit is ",
-                               lane.limits().max_queued_rows),
+                               "\" and this request has ", job.rows(), ", its limit is ", limit),
                   retry);
   }
   return absl::OkStatus();
@@ -232,7 +232,7 @@ void JobQueue::HandOut(Entry* entry, nanoseconds part) {
 
 void JobQueue::Charge(Lane& lane, nanoseconds work) {
   virtual_time_ns_ = lane.virtual_time_ns_;
-  lane.virtual_time_ns_ += static_cast<double>(work.count()) / lane.limits().weight;
+  lane.virtual_time_ns_ += static_cast<double>(work.count()) / lane.weight();
 }
 
 JobQueue::Entry* JobQueue::Pick(Lane*& lane) {

@@ -23,12 +23,21 @@ class Lane {
   };
   // `guess`: what a call costs until runs tell, such as what the generation before had learned.
   Lane(std::string name, const Limits& limits, const CostModel::Parts& guess = CostModel::kGuess)
-      : name_(std::move(name)), limits_(limits), cost_(guess) {}
+      : name_(std::move(name)),
+        max_queued_rows_(limits.max_queued_rows),
+        weight_(limits.weight),
+        cost_(guess) {}
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
 
   const std::string& name() const { return name_; }  // For messages: the model's name.
-  const Limits& limits() const { return limits_; }
+  int64_t max_queued_rows() const { return max_queued_rows_.load(std::memory_order_relaxed); }
+  double weight() const { return weight_.load(std::memory_order_relaxed); }
+  // For what is queued and handed out from now on.
+  void SetLimits(const Limits& limits) {
+    max_queued_rows_.store(limits.max_queued_rows, std::memory_order_relaxed);
+    weight_.store(limits.weight, std::memory_order_relaxed);
+  }
   CostModel& cost() { return cost_; }
   const CostModel& cost() const { return cost_; }
 
@@ -39,7 +48,8 @@ class Lane {
  private:
   friend class JobQueue;
   const std::string name_;
-  const Limits limits_;
+  std::atomic<int64_t> max_queued_rows_;
+  std::atomic<double> weight_;
   CostModel cost_;
   std::atomic<bool> merges_{true};
   int64_t queued_rows_ = 0;     // Of jobs that nobody has started.

@@ -59,10 +59,6 @@ Security::Security(const Options& options, Logger& logger)
 absl::StatusOr<std::unique_ptr<Security>> Security::Create(const Options& options, Logger& logger) {
   auto security = std::unique_ptr<Security>(new Security(options, logger));
   RETURN_IF_ERROR(security->ReadAll());
-  security->SetRules(
-      security->clients_have_names_
-          ? AccessRules(options.authentication.allowed_clients, options.model_clients)
-          : AccessRules());
   if (security->grpc_tls_ != nullptr || security->admin_tls_ != nullptr ||
       security->tokens_ != nullptr) {
     security->thread_ = std::thread([s = security.get()] { s->Loop(); });
@@ -150,30 +146,15 @@ void Security::Loop() {
   }
 }
 
-std::shared_ptr<const AccessRules> Security::rules() const {
-  MutexLock lock(mu_);
-  return rules_;
-}
-
-void Security::SetRules(AccessRules rules) {
-  auto next = std::make_shared<const AccessRules>(std::move(rules));
-  MutexLock lock(mu_);
-  rules_ = std::move(next);
-}
-
-std::vector<std::string> Security::NamesOf(const grpc::CallbackServerContext& call) const {
-  if (!clients_have_names_) return {};
+std::optional<std::vector<std::string>> Security::ClientOf(
+    const grpc::CallbackServerContext& call) const {
+  if (!clients_have_names_) return std::nullopt;
   return grpc_callers_->NamesOf(FactsOf(call));
 }
 
-bool Security::MayUse(const std::vector<std::string>& names, const std::string& model) const {
-  return !clients_have_names_ || rules()->MayUse(names, model);
-}
-
-absl::StatusOr<ModelChoice> Security::Permit(const grpc::CallbackServerContext& call,
-                                             absl::StatusOr<ModelChoice> choice) const {
-  if (!clients_have_names_ || !choice.ok()) return choice;
-  RETURN_IF_ERROR(rules()->Check(NamesOf(call), choice->name));
+absl::StatusOr<ModelChoice> Security::Identify(const grpc::CallbackServerContext& call,
+                                               absl::StatusOr<ModelChoice> choice) const {
+  if (choice.ok()) choice->client = ClientOf(call);
   return choice;
 }
 

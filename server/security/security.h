@@ -7,6 +7,7 @@
 #include <prometheus/metric_family.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,15 +32,11 @@ class Security {
   PortSecurity grpc() const { return {grpc_tls_.get(), grpc_callers_.get()}; }
   PortSecurity admin() const { return {admin_tls_.get(), admin_callers_.get()}; }
 
-  // The names of who makes this call to the gRPC port; none where clients have no names.
-  std::vector<std::string> NamesOf(const grpc::CallbackServerContext& call) const;
-  // `choice` itself, or PERMISSION_DENIED if the caller may not use that model.
-  absl::StatusOr<ModelChoice> Permit(const grpc::CallbackServerContext& call,
-                                     absl::StatusOr<ModelChoice> choice) const;
-  // Whether a client of these names may use the model.
-  bool MayUse(const std::vector<std::string>& names, const std::string& model) const;
-  // Other rules, at once for all calls that come in.
-  void SetRules(AccessRules rules);
+  // All names of who makes this call to the gRPC port; nullopt where clients have none.
+  std::optional<std::vector<std::string>> ClientOf(const grpc::CallbackServerContext& call) const;
+  // `choice` with its client, by which the model manager decides who may use what.
+  absl::StatusOr<ModelChoice> Identify(const grpc::CallbackServerContext& call,
+                                       absl::StatusOr<ModelChoice> choice) const;
 
   // Adds what operators want to know.
   void Collect(std::vector<prometheus::MetricFamily>& families) const;
@@ -51,7 +48,6 @@ class Security {
   void Look();
   template <typename T>
   void LookAt(const char* what, Reloaded<T>* value);
-  std::shared_ptr<const AccessRules> rules() const;
 
   const TlsOptions grpc_tls_options_, admin_tls_options_;
   const AuthenticationOptions authentication_;
@@ -63,7 +59,6 @@ class Security {
 
   mutable Mutex mu_;
   CondVar changed_;
-  std::shared_ptr<const AccessRules> rules_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // Last: it uses everything above.  None if there is nothing to look at.
 };

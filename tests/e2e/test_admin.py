@@ -7,52 +7,27 @@ import signal
 
 import grpc
 
-from harness.clients import OPTIONS, outputs_of, predict_request
+from harness.admin import ON_REQUEST, AdminDaemonTest
+from harness.clients import outputs_of, predict_request
 from harness.daemon import wait_for
-from harness.fixtures import DaemonTest, add_stamp
+from harness.fixtures import add_stamp
 from harness.modelfiles import write_version
 from harness.small import stamp_files, stamp_inputs
-from proto import admin_pb2 as admin_pb
 
 
-class AdminTest(DaemonTest):
-    """Nothing but a request makes this daemon look at its repository again."""
-
-    CONFIG = """
-watch { poll_interval_ms: 3600000 use_inotify: false settle_time_ms: 0 }
-shutdown { drain_delay_ms: 0 }
-admin_address: "127.0.0.1:0"
-"""
+class AdminTest(AdminDaemonTest):
+    CONFIG = ON_REQUEST + 'admin_address: "127.0.0.1:0"'
 
     @classmethod
     def fill(cls, repository):
         add_stamp(repository, 1)
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        with open(cls.daemon.port_file, encoding="utf-8") as file:
-            ports = dict(line.split(": ") for line in file.read().splitlines())
-        cls.channel = grpc.insecure_channel(f"127.0.0.1:{ports['admin_port']}", options=OPTIONS)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
-
-    def call(self, method, timeout=20):
-        request = getattr(admin_pb, method + "Request")
-        reply = getattr(admin_pb, method + "Response")
-        return self.channel.unary_unary(f"/ulfd.admin.v1.AdminService/{method}",
-                                        request.SerializeToString,
-                                        reply.FromString)(request(), timeout=timeout)
 
     def stamp(self):
         reply = self.client.predict(predict_request("stamp", stamp_inputs([0]), ()))
         return outputs_of(reply)["score"].item()
 
     def test_status(self):
-        status = self.call("GetStatus")
+        status = self.admin.call("GetStatus")
         self.assertTrue(status.server.ready)
         self.assertFalse(status.server.draining)
         self.assertGreaterEqual(status.server.workers, 1)
@@ -66,17 +41,17 @@ admin_address: "127.0.0.1:0"
         before = self.stamp()
         add_stamp(self.repository, before + 1, version=int(before) + 1)
         self.assertEqual(self.stamp(), before)
-        reply = self.call("ReloadRepository")
+        reply = self.admin.call("ReloadRepository")
         self.assertEqual(self.stamp(), before + 1)
         self.assertGreater(reply.generation_after, reply.generation_before)
-        again = self.call("ReloadRepository")
+        again = self.admin.call("ReloadRepository")
         self.assertEqual(again.generation_after, again.generation_before)
 
     def test_reload_says_what_was_refused(self):
         files = stamp_files(1)
         files["graph_ulf.txt"] = files["graph_ulf.txt"].replace("inner_product_layer", "no_layer")
         write_version(os.path.join(self.repository, "broken", "1"), files)
-        reply = self.call("ReloadRepository")
+        reply = self.admin.call("ReloadRepository")
         (version,) = next(m for m in reply.models if m.name == "broken").versions
         self.assertIn("no_layer", version.error)
         self.assertFalse(version.serving)

@@ -11,7 +11,7 @@ import numpy as np
 from harness import env
 from harness.clients import (Client, infer_outputs, infer_request, outputs_of, predict_request)
 from harness.daemon import FAST, wait_for
-from harness.fixtures import DaemonTest, add_heavy, add_shop, add_stamp, shop
+from harness.fixtures import BusyTest, DaemonTest, add_heavy, add_shop, add_stamp, shop
 from harness.metrics import scrape
 from harness.shop import USER
 from harness.small import heavy_inputs, stamp_inputs, stamp_of
@@ -67,10 +67,10 @@ class ConcurrencyTest(DaemonTest):
         for thread in threads:
             thread.join()
         self.assertEqual(failures, [])
-        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") == 0, "no call is left")
+        self.idle()
 
 
-class OverloadTest(DaemonTest):
+class OverloadTest(BusyTest):
     """One worker and a short queue; long calls are neither cut nor overtaken while they run."""
 
     CONFIG = FAST + """
@@ -78,27 +78,6 @@ workers: 1
 limits { max_queued_requests: 3 max_queued_rows: 7000 }
 scheduling { tile_us: 1000000 max_queued_ms: 60000 codel_target_ms: 0 }
 """
-
-    @classmethod
-    def fill(cls, repository):
-        add_heavy(repository)
-        add_stamp(repository, 1)
-
-    def setUp(self):
-        self.heavy = predict_request("heavy", heavy_inputs(), ())
-        self.stamp = predict_request("stamp", stamp_inputs([1]), ())
-        self.idle()
-
-    def idle(self):
-        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") == 0, "no call is left",
-                 30)
-
-    def occupy(self, calls):
-        """Starts so many long calls; returns when the daemon has them."""
-        futures = [self.client.Predict.future(self.heavy, timeout=60) for _ in range(calls)]
-        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") >= calls or
-                 any(f.done() for f in futures), "the calls are there", step=0.001)
-        return futures
 
     def candidates(self, model="stamp"):
         return scrape(self.daemon).sum("ulfd_candidates_total", model=model)

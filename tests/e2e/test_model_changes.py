@@ -4,15 +4,15 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import shutil
-import subprocess
 import threading
 
 import grpc
 
-from harness import env
-from harness.clients import OPTIONS, outputs_of, predict_request
+from harness.admin import ON_REQUEST, AdminDaemonTest
+from harness.clients import outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import DaemonTest, add_stamp
+from harness.loading import ulf
 from harness.metrics import scrape
 from harness.modelfiles import write_version
 from harness.small import stamp_files, stamp_inputs, stamp_of
@@ -33,30 +33,14 @@ def golden(stamp, ids=(0, 5, 9)):
     return record.SerializeToString()
 
 
-class ChangesTest(DaemonTest):
-    """Nothing but requests makes this daemon look at its repository; the admin service listens on a
-    Unix socket."""
+class ChangesTest(AdminDaemonTest):
+    """The admin service listens on a Unix socket."""
 
-    CONFIG = """
-watch { poll_interval_ms: 3600000 use_inotify: false settle_time_ms: 0 }
-shutdown { drain_delay_ms: 0 }
-admin_address: "unix:admin.sock"
-"""
+    CONFIG = ON_REQUEST + 'admin_address: "unix:admin.sock"\n'
 
     @classmethod
     def fill(cls, repository):
         add_stamp(repository, 1)
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.admin_address = "unix:" + os.path.join(cls.daemon.dir, "admin.sock")
-        cls.channel = grpc.insecure_channel(cls.admin_address, options=OPTIONS)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.channel.close()
-        super().tearDownClass()
 
     def setUp(self):
         """Version 1 serves, and there is no other."""
@@ -68,11 +52,7 @@ admin_address: "unix:admin.sock"
         self.configure("")
 
     def call(self, method, **fields):
-        request = getattr(admin_pb, method + "Request")
-        reply = getattr(admin_pb, method + "Response")
-        return self.channel.unary_unary(f"/ulfd.admin.v1.AdminService/{method}",
-                                        request.SerializeToString,
-                                        reply.FromString)(request(**fields), timeout=60)
+        return self.admin.call(method, **fields)
 
     def refused(self, method, **fields):
         with self.assertRaises(grpc.RpcError) as caught:
@@ -81,15 +61,12 @@ admin_address: "unix:admin.sock"
 
     def configure(self, models, **fields):
         """Serves these models besides the repository."""
-        with open(os.path.join(self.daemon.dir, "server.textproto"), "w",
-                  encoding="utf-8") as file:
-            file.write(self.CONFIG + models)
+        self.daemon.write_config(self.CONFIG + models)
         return self.call("ReloadConfig", **fields)
 
     def ulf(self, *args):
-        run = subprocess.run([env.program("ulf"), "admin", self.admin_address, *args],
-                             capture_output=True, text=True, timeout=60, check=False)
-        return run.returncode, run.stdout + run.stderr
+        code, out, err = ulf("admin", self.admin.target, *args)
+        return code, out + err
 
     def stamp(self, model="stamp", **spec):
         request = predict_request(model, stamp_inputs(IDS), ())

@@ -4,40 +4,24 @@ SPDX-License-Identifier: Apache-2.0
 import grpc
 
 from harness.clients import infer_request, outputs_of, predict_request
-from harness.daemon import FAST, wait_for
-from harness.fixtures import DaemonTest, add_heavy, add_stamp
+from harness.daemon import FAST
+from harness.fixtures import BusyTest
 from harness.metrics import scrape
 from harness.small import heavy_inputs, stamp_inputs, stamp_of
 
 A, B = [("x-client", "a")], [("x-client", "b")]
 
 
-class SchedulingTest(DaemonTest):
+class SchedulingTest(BusyTest):
     CONFIG = FAST + """
 workers: 1
 scheduling { max_queued_ms: 60000 codel_target_ms: 0 }
 client_quota { metadata_key: "x-client" max_rows: 2010 }
 """
 
-    @classmethod
-    def fill(cls, repository):
-        add_heavy(repository)
-        add_stamp(repository, 1)
-
-    def setUp(self):
-        self.heavy = predict_request("heavy", heavy_inputs(), ())
-        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") == 0, "no call is left",
-                 30)
-
-    def occupy(self):
-        future = self.client.Predict.future(self.heavy, timeout=60, metadata=A)
-        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") >= 1 or future.done(),
-                 "the call is there", step=0.001)
-        return future
-
     def test_refusals_say_why_and_when_to_come_back(self):
         shed = scrape(self.daemon).sum("ulfd_shed_total", reason="quota")
-        busy = self.occupy()
+        (busy,) = self.occupy(metadata=A)
         for call, request in ((self.client.Predict, self.heavy),
                               (self.client.ModelInfer,
                                infer_request("heavy", heavy_inputs(), ()))):
@@ -68,7 +52,7 @@ client_quota { metadata_key: "x-client" max_rows: 2010 }
 
     def test_small_calls_that_wait_are_merged_and_pass_a_large_one(self):
         before = scrape(self.daemon)
-        busy = self.occupy()
+        (busy,) = self.occupy(metadata=A)
         ids = [[i % 50, (7 * i) % 50, i % 3] for i in range(60)]
         futures = [self.client.Predict.future(predict_request("stamp", stamp_inputs(one), ()),
                                               timeout=60) for one in ids]

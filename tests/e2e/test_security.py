@@ -6,7 +6,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import tempfile
 import unittest
 
 import grpc
@@ -15,15 +14,14 @@ import numpy as np
 import health_v1_pb2 as health_pb
 import kserve_v2_pb2 as kserve_pb
 from harness import env
+from harness.admin import AdminClient
 from harness.certificates import Authority, read
-from harness.clients import (Client, infer_request, native_pb, open_channel, outputs_of,
-                             predict_request)
+from harness.clients import Client, infer_request, native_pb, outputs_of, predict_request
 from harness.daemon import FAST, Daemon, StartFailed, wait_for
 from harness.fixtures import add_stamp
 from harness.loading import load, ulf
 from harness.metrics import scrape
 from harness.small import stamp_inputs
-from proto import admin_pb2 as admin_pb
 
 UNAUTHENTICATED = grpc.StatusCode.UNAUTHENTICATED
 DENIED = grpc.StatusCode.PERMISSION_DENIED
@@ -57,23 +55,6 @@ def own_address():
         except OSError:
             return None
         return probe.getsockname()[0]
-
-
-class AdminClient:
-    def __init__(self, daemon, credentials=None):
-        self.channel = open_channel(daemon.admin_target, credentials)
-
-    def status(self, metadata=None):
-        call = self.channel.unary_unary("/ulfd.admin.v1.AdminService/GetStatus",
-                                        admin_pb.GetStatusRequest.SerializeToString,
-                                        admin_pb.GetStatusResponse.FromString)
-        return call(admin_pb.GetStatusRequest(), timeout=10, metadata=metadata)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self.channel.close()
 
 
 class SecurityTest(unittest.TestCase):
@@ -269,13 +250,13 @@ models { name: "secret" allowed_clients: "spiffe://x/lab" allowed_clients: "ops"
         with Daemon(self.models, config=config, flags=["--admin_address=127.0.0.1:0"]) as daemon:
             with Client(daemon) as client:
                 client.predict(predict())  # The other port is as open as it was.
-            with AdminClient(daemon, credentials(self.authority, ops)) as admin:
-                self.assertTrue(admin.status().server.ready)
-            with AdminClient(daemon, credentials(self.authority, shop)) as admin:
-                self.refuse(lambda m: admin.status(), DENIED,
+            with AdminClient(daemon.admin_target, credentials(self.authority, ops)) as admin:
+                self.assertTrue(admin.call("GetStatus").server.ready)
+            with AdminClient(daemon.admin_target, credentials(self.authority, shop)) as admin:
+                self.refuse(lambda m: admin.call("GetStatus"), DENIED,
                             'client "shop.example" may not call this port')
-            with AdminClient(daemon) as admin:
-                self.refuse(lambda m: admin.status(), UNAVAILABLE)
+            with AdminClient(daemon.admin_target) as admin:
+                self.refuse(lambda m: admin.call("GetStatus"), UNAVAILABLE)
             self.assertEqual(scrape(daemon).sum("ulfd_unauthenticated_total", port="admin",
                                                 why="denied"), 1)
 
@@ -358,6 +339,61 @@ models { name: "secret" allowed_clients: "lab" }
                       for name in TOKENS}
             self.assertEqual(listed, {"shop": ["stamp"], "lab": ["secret", "stamp"], "ops": []})
 
+    def test_reload_of_the_configuration_changes_who_may_use_which_model(self):
+        add_stamp(self.models, 2, name="other")
+        recordings = self.path("recordings")
+        base = self.config('admin_clients: "ops"') + f"""
+admin_address: "127.0.0.1:0"
+recorder {{ directory: "{recordings}" share: 0 }}
+"""
+        with Daemon(self.models, config=base + 'models { name: "stamp" allowed_clients: "shop" }') \
+                as daemon, Client(daemon) as client, AdminClient(daemon.admin_target) as admin:
+            def by(name):
+                return [("authorization", f"Bearer {TOKENS[name]}")]
+
+            def allowed(model):
+                """The clients who get an answer of the model."""
+                names = set()
+                for name in TOKENS:
+                    try:
+                        client.Predict(predict(model), timeout=10, metadata=by(name))
+                        names.add(name)
+                    except grpc.RpcError as error:
+                        self.assertEqual(error.code(), DENIED)
+                return names
+
+            def reload(models):
+                daemon.write_config(base + models)
+                return admin.call("ReloadConfig", metadata=by("ops"))
+
+            def recorded():
+                return scrape(daemon).sum("ulfd_recorder_records_total")
+
+            self.assertEqual((allowed("stamp"), allowed("other")), ({"shop"}, set(TOKENS)))
+            self.assertEqual(recorded(), 0)
+            # What cannot be served as a whole changes nothing.
+            both = """
+models { name: "stamp" allowed_clients: "lab" record_share: 1 weight: 2 max_queued_rows: 500 }
+models { name: "other" allowed_clients: "ops" %s }
+"""
+            reply = reload(both % "labels { key: 'next' value: 7 }")
+            self.assertFalse(reply.applied)
+            self.assertEqual((allowed("stamp"), allowed("other")), ({"shop"}, set(TOKENS)))
+            self.assertEqual(recorded(), 0)
+            reply = reload(both % "")
+            self.assertTrue(reply.applied, reply)
+            self.assertEqual([m.name for m in reply.models], ["other", "stamp"])
+            self.assertEqual((allowed("stamp"), allowed("other")), ({"lab"}, {"ops"}))
+            wait_for(lambda: recorded() == 1, "the one answered call of stamp is recorded")
+            listed = {name: [m.name for m in client.ListModels(
+                native_pb.ListModelsRequest(), timeout=10, metadata=by(name)).models]
+                      for name in TOKENS}
+            self.assertEqual(listed, {"shop": [], "lab": ["stamp"], "ops": ["other"]})
+            # And back to what a model gets that says nothing.
+            self.assertTrue(reload("").applied)
+            self.assertEqual((allowed("stamp"), allowed("other")), (set(TOKENS), set(TOKENS)))
+            self.assertEqual(recorded(), 1)
+
     def test_tokens_change_while_the_server_runs(self):
         with Daemon(self.models, config=self.config()) as daemon, Client(daemon) as client:
             def works(token):
@@ -415,12 +451,12 @@ models { name: "secret" allowed_clients: "lab" }
     def test_admin_port_by_token(self):
         with Daemon(self.models, config=self.config('admin_clients: "ops"'),
                     flags=["--admin_address=127.0.0.1:0"]) as daemon:
-            with AdminClient(daemon) as admin:
-                self.refuse(lambda m: admin.status(), UNAUTHENTICATED)
-                self.refuse(lambda m: admin.status(m), DENIED, 'client "shop"',
+            with AdminClient(daemon.admin_target) as admin:
+                self.refuse(lambda m: admin.call("GetStatus"), UNAUTHENTICATED)
+                self.refuse(lambda m: admin.call("GetStatus", metadata=m), DENIED, 'client "shop"',
                             token=TOKENS["shop"])
                 by_ops = [("authorization", f"Bearer {TOKENS['ops']}")]
-                self.assertTrue(admin.status(by_ops).server.ready)
+                self.assertTrue(admin.call("GetStatus", metadata=by_ops).server.ready)
             self.no_secret(daemon)
 
 
@@ -504,13 +540,12 @@ class CommandLineTest(SecurityTest):
             self.skipTest("this machine has no address but the loopback's")
         config = (FAST + f'authentication {{ token_file: "{self.tokens()}" admin_clients: "ops" '
                   "open_health: false }")
-        socket_path = os.path.join(tempfile.mkdtemp(), "admin")
-        flags = ["--grpc_address=0.0.0.0", f"--admin_address=unix:{socket_path}"]
+        flags = ["--grpc_address=0.0.0.0", "--admin_address=unix:admin.sock"]
         token = f"--token_file={self.token}"
         with Daemon(self.models, config=config, flags=flags, own_address=False) as daemon:
             self.assertEqual(ulf("health", daemon.target, token)[0], 0)
-            self.assertEqual(ulf("admin", f"unix:{socket_path}", "status", token)[0], 0)
-            self.assertEqual(ulf("admin", f"unix:{socket_path}", "status")[0], 1)
+            self.assertEqual(ulf("admin", daemon.admin_target, "status", token)[0], 0)
+            self.assertEqual(ulf("admin", daemon.admin_target, "status")[0], 1)
         # Whoever listens there gets a connection, and nothing to read.
         with socket.create_server((own, 0)) as listener:
             code, _, err = ulf("health", f"{own}:{listener.getsockname()[1]}", token)

@@ -12,7 +12,9 @@
 namespace ulfd::server {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class ConfigReloadTest : public ::testing::Test {
  protected:
@@ -55,14 +57,51 @@ TEST_F(ConfigReloadTest, ModelsAndPolicyChange) {
 TEST_F(ConfigReloadTest, WhatTakesARestartIsRefusedByName) {
   const Options options = Start("workers: 3 limits { max_ads: 10 }");
   dir_.Write("server.textproto", "workers: 4 limits { max_ads: 10 }");
-  EXPECT_EQ(ReadConfigure(options).status().ToString(),
-            absl::StrCat("FAILED_PRECONDITION: ", dir_.path(),
-                         "/server.textproto: only models, without allowed_clients, and "
-                         "default_version_policy can change while the daemon runs: modified: "
-                         "workers: 3 -> 4"));
+  EXPECT_EQ(
+      ReadConfigure(options).status().ToString(),
+      absl::StrCat("FAILED_PRECONDITION: ", dir_.path(),
+                   "/server.textproto: only models and default_version_policy can change while "
+                   "the daemon runs: modified: workers: 3 -> 4"));
   dir_.Write("server.textproto", "wrokers: 4");
   EXPECT_THAT(ReadConfigure(options).status().ToString(), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(ReadConfigure(Options()).status().ToString(), HasSubstr("without --config"));
+}
+
+TEST_F(ConfigReloadTest, EverythingOfAModelChanges) {
+  const std::string tokens = "authentication { token_file: \"/t\" } ";
+  const Options options = Start(tokens + "models { name: \"a\" allowed_clients: \"shop\" }");
+  EXPECT_THAT(ManagerOptions(options).models[0].allowed_clients, ElementsAre("shop"));
+  dir_.Write("server.textproto",
+             tokens +
+                 "models { name: \"a\" allowed_clients: \"lab\" record_share: 0.5 weight: 2 "
+                 "max_queued_rows: 7 } models { name: \"b\" }");
+  const auto change = ReadConfigure(options);
+  ASSERT_TRUE(change.ok()) << change.status();
+  EXPECT_THAT(change->models[0].allowed_clients, ElementsAre("lab"));
+  EXPECT_EQ(change->models[0].limits, (Lane::Limits{.max_queued_rows = 7, .weight = 2}));
+  EXPECT_EQ(RecordShares(change->models), (std::map<std::string, double>{{"a", 0.5}}));
+  EXPECT_THAT(change->models[1].allowed_clients, IsEmpty());
+  // Not what holds for all models, nor names where clients have none.
+  dir_.Write(
+      "server.textproto",
+      "authentication { token_file: \"/t\" allowed_clients: \"lab\" } models { name: \"a\" }");
+  EXPECT_THAT(ReadConfigure(options).status().ToString(),
+              HasSubstr("added: authentication.allowed_clients[0]"));
+  const Options open = Start("models { name: \"a\" }");
+  dir_.Write("server.textproto", "models { name: \"a\" allowed_clients: \"lab\" }");
+  EXPECT_THAT(ReadConfigure(open).status().ToString(),
+              HasSubstr("model \"a\": allowed_clients, but clients have no names"));
+}
+
+TEST_F(ConfigReloadTest, AddressesOfTheCommandLineGoOn) {
+  Flags flags;
+  flags.model_repository = dir_.path();
+  flags.admin_address = "127.0.0.1:0";
+  flags.config =
+      dir_.Write("server.textproto", "admin_tls { certificate_file: \"c\" key_file: \"k\" }");
+  const auto options = LoadOptions(flags);
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_TRUE(ReadConfigure(*options).ok()) << ReadConfigure(*options).status();
 }
 
 TEST_F(ConfigReloadTest, SharesAndLabelsAreChecked) {

@@ -239,6 +239,16 @@ TEST_F(JobQueueTest, ModelsShareTheWorkersByWeight) {
     Done(queue, work);
   }
   EXPECT_NEAR(done[1] / done[0], 3.0, 0.3);
+  // And by another one from then on.
+  heavy->SetLimits({.weight = 0.5});
+  double later[2] = {0, 0};
+  for (int i = 0; i < 80; ++i) {
+    const JobQueue::Work work = Take(queue);
+    ASSERT_EQ(work.kind, Kind::kTogether);
+    later[work.jobs[0]->lane() == heavy ? 1 : 0] += static_cast<double>(work.end);
+    Done(queue, work);
+  }
+  EXPECT_NEAR(later[1] / later[0], 0.5, 0.1);
 }
 
 TEST_F(JobQueueTest, AModelThatWasIdleClaimsNoArrears) {
@@ -293,6 +303,12 @@ TEST_F(JobQueueTest, AModelsLimitDoesNotTouchOthers) {
   EXPECT_EQ(queue.Admit(&Make(limited, 30), now_).message(),
             "quota: 80 ads wait for model \"small\" and this request has 30, its limit is 100");
   EXPECT_TRUE(queue.Admit(&Make(lane_, 500), now_).ok());
+  // A new limit holds for the next request.
+  limited->SetLimits({.max_queued_rows = 110});
+  Add(queue, limited, 30);
+  limited->SetLimits({.max_queued_rows = 50});
+  EXPECT_EQ(queue.Admit(&Make(limited, 1), now_).message(),
+            "quota: 110 ads wait for model \"small\" and this request has 1, its limit is 50");
 }
 
 TEST_F(JobQueueTest, RefusesWhatCannotMakeItsDeadline) {

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/model_manager.h"
-#include "tests/testing/model_repository.h"
+#include "tests/testing/stepped_manager.h"
 
 namespace ulfd::server {
 namespace {
@@ -42,37 +42,8 @@ std::string Word(Outcome outcome) {
   return "?";
 }
 
-class ModelChangeTest : public ::testing::Test {
+class ModelChangeTest : public SteppedManagerTest {
  protected:
-  ModelChangeTest() {
-    options_.repository = repository_.path();
-    options_.poll_interval = milliseconds(-1);
-    options_.settle_time = hours(1);
-    options_.now = [this] { return now_; };
-    options_.load = [this](const engine::LoadOptions& load)
-        -> absl::StatusOr<std::unique_ptr<const engine::Model>> {
-      ++loads_;
-      if (during_load_) during_load_(load);
-      const auto failure = failures_.find({load.name, load.version});
-      if (failure != failures_.end()) return failure->second;
-      return nullptr;
-    };
-  }
-
-  void Create() {
-    auto manager = ModelManager::Create(options_, &observer_);
-    ASSERT_TRUE(manager.ok()) << manager.status();
-    manager_ = *std::move(manager);
-  }
-  std::vector<std::string> Poll() {
-    if (manager_ == nullptr) Create();
-    manager_->Poll();
-    return observer_.TakeEvents();
-  }
-  std::vector<std::string> PollAfter(std::chrono::steady_clock::duration time) {
-    now_ += time;
-    return Poll();
-  }
   ModelChangeResult Apply(ModelChange change) {
     ModelChangeResult result;
     bool done = false;
@@ -108,31 +79,7 @@ class ModelChangeTest : public ::testing::Test {
     }
     return out;
   }
-  std::string Serving(const ModelChoice& choice = {"m"}) {
-    const auto handle = manager_->Find(choice);
-    if (!handle.ok()) return handle.status().ToString();
-    return absl::StrCat("v", (*handle)->version, " generation ", (*handle)->generation);
-  }
-  VersionStatus Version(int64_t version, const std::string& name = "m") {
-    for (const ModelStatus& model : manager_->List()) {
-      if (model.name != name) continue;
-      for (const VersionStatus& status : model.versions) {
-        if (status.version == version) return status;
-      }
-    }
-    ADD_FAILURE() << "no version " << version;
-    return {};
-  }
-
-  ModelRepository repository_;
-  RecordingObserver observer_;
-  ModelManagerOptions options_;
-  std::chrono::steady_clock::time_point now_{hours(1000)};
-  std::map<std::pair<std::string, int64_t>, absl::Status> failures_;
-  std::function<void(const engine::LoadOptions&)> during_load_;
-  int loads_ = 0;
   std::vector<std::string> events_of_change_;  // Of the last Apply.
-  std::unique_ptr<ModelManager> manager_;
 };
 
 TEST_F(ModelChangeTest, LoadServesWhatThePolicyDoesNotWant) {
@@ -435,6 +382,99 @@ TEST_F(ModelChangeTest, ConfigureSaysWhatIsMissing) {
             absl::StrCat("NOT_FOUND: model \"x\": base_path: directory ", repository_.path(),
                          "/x does not exist"));
   EXPECT_EQ(Serving(), "v1 generation 1");
+}
+
+// A choice by the client of that name.
+ModelChoice By(const std::string& client, const std::string& model = "m") {
+  return {.name = model, .client = std::vector<std::string>{client}};
+}
+
+TEST_F(ModelChangeTest, AccessChangesTogetherWithWhatIsServed) {
+  options_.default_clients = {"shop"};
+  options_.models = {{.name = "m", .policy = {.specific = {1}}}};
+  repository_.Publish("m", 1, "open");
+  repository_.Publish("m", 2, "closed");
+  repository_.Publish("n", 1, "a");
+  Poll();
+  EXPECT_EQ(Serving(By("shop")), "v1 generation 1");
+  const std::string denied = "PERMISSION_DENIED: client \"shop\" may not use model \"m\"";
+  const std::vector<ModelConfig> next = {
+      {.name = "m", .policy = {.specific = {2}}, .allowed_clients = {"lab"}}};
+  // Whatever ends before the publication leaves the rules alone.
+  during_load_ = [&](const engine::LoadOptions&) {
+    EXPECT_EQ(Serving(By("shop")), "v1 generation 1");
+    EXPECT_TRUE(absl::IsPermissionDenied(manager_->Find(By("lab")).status()));
+  };
+  EXPECT_TRUE(Apply({.kind = Kind::kConfigure, .models = next, .dry_run = true}).applied);
+  failures_[{"m", 2}] = absl::UnavailableError("no disk");
+  EXPECT_FALSE(Configure(next).applied);
+  EXPECT_EQ(Serving(By("shop")), "v1 generation 1");
+  failures_.clear();
+  EXPECT_THAT(Outcomes(Configure(next)), ElementsAre("m v2 loaded", "m v1 unloaded"));
+  EXPECT_EQ(Serving(By("shop")), denied);
+  EXPECT_EQ(manager_->CheckAccess(By("shop")).ToString(), denied);
+  EXPECT_EQ(Serving(By("lab")).substr(0, 2), "v2");
+  EXPECT_EQ(Serving().substr(0, 2), "v2");  // Nobody whose access has to be checked.
+  // Nothing has to be loaded for new rules alone; those of the repository's models are the default.
+  during_load_ = nullptr;
+  EXPECT_EQ(Serving(By("lab", "n")).substr(0, 17), "PERMISSION_DENIED");
+  EXPECT_THAT(Outcomes(Configure({{.name = "m", .policy = {.specific = {2}}}})),
+              ElementsAre("m v2 already"));
+  EXPECT_EQ(Serving(By("shop")).substr(0, 2), "v2");
+  EXPECT_EQ(Serving(By("lab")).substr(0, 17), "PERMISSION_DENIED");
+}
+
+TEST_F(ModelChangeTest, NoModelIsNamedToWhomItIsClosed) {
+  options_.models = {{.name = "secret", .allowed_clients = {"lab"}}};
+  repository_.Publish("secret", 1, "a");
+  repository_.Publish("m", 1, "a");
+  Poll();
+  EXPECT_EQ(Serving(By("shop", "x")), "NOT_FOUND: model \"x\" is unknown; models: \"m\"");
+  EXPECT_EQ(Serving(By("lab", "x")),
+            "NOT_FOUND: model \"x\" is unknown; models: \"m\", \"secret\"");
+}
+
+TEST_F(ModelChangeTest, LimitsApplyToVersionsThatServe) {
+  options_.models = {{.name = "m", .limits = {.max_queued_rows = 100, .weight = 2}}};
+  repository_.Publish("m", 1, "a");
+  Poll();
+  const Lane& lane = *(*manager_->Find({"m"}))->lane;
+  EXPECT_EQ(lane.max_queued_rows(), 100);
+  EXPECT_EQ(lane.weight(), 2);
+  const std::vector<ModelConfig> next = {
+      {.name = "m", .labels = {{"next", 7}}, .limits = {.max_queued_rows = 30, .weight = 5}}};
+  EXPECT_FALSE(Configure(next).applied);  // There is no version 7.
+  EXPECT_EQ(lane.max_queued_rows(), 100);
+  repository_.Publish("m", 7, "b");
+  EXPECT_THAT(Outcomes(Configure(next)), ElementsAre("m v7 loaded", "m v1 unloaded"));
+  EXPECT_EQ((*manager_->Find({"m"}))->lane->weight(), 5);
+  const Lane& now = *(*manager_->Find({"m"}))->lane;
+  EXPECT_THAT(Outcomes(Configure({{.name = "m", .limits = {.weight = 0.5}}})),
+              ElementsAre("m v7 already"));
+  EXPECT_EQ(now.weight(), 0.5);
+  EXPECT_EQ(now.max_queued_rows(), Lane::Limits().max_queued_rows);
+}
+
+TEST_F(ModelChangeTest, PublishedIsCalledForWhatIsInForceOnly) {
+  repository_.Publish("m", 1, "a");
+  repository_.Publish("m", 2, "b");
+  Poll();
+  std::vector<std::string> calls;
+  ModelChange change{.kind = Kind::kConfigure,
+                     .models = {{.name = "m", .policy = {.specific = {1}}, .record_share = 0.5}},
+                     .dry_run = true};
+  change.published = [&] { calls.push_back(Serving()); };
+  EXPECT_TRUE(Apply(change).applied);
+  change.dry_run = false;
+  failures_[{"m", 1}] = absl::UnavailableError("no disk");
+  EXPECT_FALSE(Apply(change).applied);
+  EXPECT_THAT(calls, IsEmpty());
+  failures_.clear();
+  EXPECT_TRUE(Apply(change).applied);
+  EXPECT_THAT(calls, ElementsAre("v1 generation 2"));
+  change.models[0].record_share = 0.25;
+  EXPECT_THAT(Outcomes(Apply(change)), ElementsAre("m v1 already"));
+  EXPECT_EQ(calls.size(), 2u);
 }
 
 TEST_F(ModelChangeTest, ConfigureEndsWhatOperatorsSaid) {

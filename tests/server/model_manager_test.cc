@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "tests/testing/model_repository.h"
+#include "tests/testing/stepped_manager.h"
 
 namespace ulfd::server {
 namespace {
@@ -24,75 +24,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class ModelManagerTest : public ::testing::Test {
+class ModelManagerTest : public SteppedManagerTest {
  protected:
-  ModelManagerTest() {
-    options_.repository = repository_.path();
-    options_.poll_interval = milliseconds(-1);
-    options_.settle_time =
-        hours(1);  // Far longer than the test: only the clock below makes it pass.
-    options_.now = [this] { return now_; };
-    // Models are null: the manager never looks into them.  model_reload_test has real ones.
-    options_.load = [this](const engine::LoadOptions& load) -> Loaded {
-      ++loads_;
-      if (during_load_) during_load_(load);
-      const auto failure = failures_.find(load.version);
-      if (failure != failures_.end()) return failure->second;
-      return nullptr;
-    };
-  }
-
-  using Loaded = absl::StatusOr<std::unique_ptr<const engine::Model>>;
-
-  void Create() {
-    auto manager = ModelManager::Create(options_, &observer_);
-    ASSERT_TRUE(manager.ok()) << manager.status();
-    manager_ = *std::move(manager);
-  }
-  // One step; returns what the observer saw.
-  std::vector<std::string> Poll() {
-    if (manager_ == nullptr) Create();
-    manager_->Poll();
-    return observer_.TakeEvents();
-  }
-  std::vector<std::string> PollAfter(std::chrono::steady_clock::duration time) {
-    now_ += time;
-    return Poll();
-  }
-  // Version that a request without version gets; the error otherwise.
-  std::string Serving(const ModelChoice& choice = {"m"}) {
-    const auto handle = manager_->Find(choice);
-    if (!handle.ok()) return handle.status().ToString();
-    return absl::StrCat("v", (*handle)->version, " generation ", (*handle)->generation);
-  }
-  ModelStatus Status(const std::string& name = "m") {
-    for (const ModelStatus& status : manager_->List()) {
-      if (status.name == name) return status;
-    }
-    ADD_FAILURE() << "no model " << name;
-    return {};
-  }
-  VersionStatus Version(int64_t version, const std::string& name = "m") {
-    for (const VersionStatus& status : Status(name).versions) {
-      if (status.version == version) return status;
-    }
-    ADD_FAILURE() << "no version " << version;
-    return {};
-  }
   // Drops of the last handle only queue; waiting for the reaper is destroying the manager.
   std::set<int64_t> UnloadedAtEnd() {
     manager_.reset();
     return observer_.unloaded();
   }
-
-  ModelRepository repository_;
-  RecordingObserver observer_;
-  ModelManagerOptions options_;
-  std::chrono::steady_clock::time_point now_{hours(1000)};
-  std::map<int64_t, absl::Status> failures_;
-  std::function<void(const engine::LoadOptions&)> during_load_;
-  int loads_ = 0;
-  std::unique_ptr<ModelManager> manager_;
 };
 
 TEST_F(ModelManagerTest, CommittedVersionLoadsAtOnce) {
@@ -199,7 +137,7 @@ TEST_F(ModelManagerTest, SymbolicLinkAsVersion) {
 TEST_F(ModelManagerTest, BrokenContentLeavesTheOldOneServing) {
   repository_.Publish("m", 1, "a");
   Poll();
-  failures_[1] = absl::InvalidArgumentError("layer 3: weight missing");
+  failures_[{"m", 1}] = absl::InvalidArgumentError("layer 3: weight missing");
   repository_.Publish("m", 1, "broken");
   EXPECT_THAT(Poll(), ElementsAre("failed m v1 content"));
   EXPECT_EQ(Serving(), "v1 generation 1");
@@ -251,7 +189,7 @@ TEST_F(ModelManagerTest, ContentThatChangesUnderTheLoadIsThrownAway) {
 
 TEST_F(ModelManagerTest, FailureOfContentThatChangedIsNotHeldAgainstIt) {
   repository_.Publish("m", 1, "a");
-  failures_[1] = absl::InvalidArgumentError("truncated");
+  failures_[{"m", 1}] = absl::InvalidArgumentError("truncated");
   during_load_ = [&](const engine::LoadOptions&) {
     if (loads_ == 1) repository_.Publish("m", 1, "b");
   };
@@ -288,8 +226,8 @@ TEST_F(ModelManagerTest, FallsBackToTheVersionBelow) {
   repository_.Publish("m", 1, "a");
   repository_.Publish("m", 2, "b");
   repository_.Publish("m", 3, "c");
-  failures_[3] = absl::InvalidArgumentError("broken");
-  failures_[2] = absl::DataLossError("broken too");
+  failures_[{"m", 3}] = absl::InvalidArgumentError("broken");
+  failures_[{"m", 2}] = absl::DataLossError("broken too");
   EXPECT_THAT(Poll(), ElementsAre("failed m v3 content", "failed m v2 content", "published m v1"));
   EXPECT_EQ(Serving(), "v1 generation 1");
   EXPECT_THAT(PollAfter(hours(1)), IsEmpty());
@@ -309,7 +247,7 @@ TEST_F(ModelManagerTest, FallsBackToTheVersionBelow) {
 TEST_F(ModelManagerTest, BrokenNewVersionLeavesTheOldVersion) {
   repository_.Publish("m", 1, "a");
   Poll();
-  failures_[2] = absl::InvalidArgumentError("broken");
+  failures_[{"m", 2}] = absl::InvalidArgumentError("broken");
   repository_.Publish("m", 2, "b");
   EXPECT_THAT(Poll(), ElementsAre("failed m v2 content"));
   EXPECT_EQ(Serving(), "v1 generation 1");
@@ -335,7 +273,7 @@ TEST_F(ModelManagerTest, LatestTwo) {
   EXPECT_THAT(Poll(), ElementsAre("published m v4"));
   EXPECT_EQ(Serving({"m", 2}), "NOT_FOUND: model \"m\" has no version 2; published: 3, 4");
   // A broken newest does not push the older two out.
-  failures_[5] = absl::InvalidArgumentError("broken");
+  failures_[{"m", 5}] = absl::InvalidArgumentError("broken");
   repository_.Publish("m", 5, "a");
   EXPECT_THAT(Poll(), ElementsAre("failed m v5 content"));
   EXPECT_EQ(Serving({"m", 3}), "v3 generation 1");
@@ -471,7 +409,7 @@ TEST_F(ModelManagerTest, RepositoryOutOfReachUnloadsNothing) {
 TEST_F(ModelManagerTest, IoErrorsAreRetriedWithGrowingPauses) {
   options_.retry_backoff = milliseconds(1000);
   repository_.Publish("m", 1, "a");
-  failures_[1] = absl::UnavailableError("stale file handle");
+  failures_[{"m", 1}] = absl::UnavailableError("stale file handle");
   EXPECT_THAT(Poll(), ElementsAre("failed m v1 io"));
   EXPECT_EQ(Version(1).state, VersionState::kFailed);
   EXPECT_EQ(Version(1).error, "stale file handle");
@@ -486,7 +424,7 @@ TEST_F(ModelManagerTest, IoErrorsAreRetriedWithGrowingPauses) {
 
 TEST_F(ModelManagerTest, ChangeEndsTheBackoff) {
   repository_.Publish("m", 1, "a");
-  failures_[1] = absl::ResourceExhaustedError("no memory");
+  failures_[{"m", 1}] = absl::ResourceExhaustedError("no memory");
   EXPECT_THAT(Poll(), ElementsAre("failed m v1 memory"));
   repository_.Publish("m", 1, "smaller");
   failures_.clear();
@@ -532,7 +470,7 @@ TEST_F(ModelManagerTest, ReadyOnceEveryRequiredModelServesAndFromThenOn) {
   EXPECT_FALSE(manager_->Ready()) << "n waits";
   PollAfter(hours(1));
   EXPECT_TRUE(manager_->Ready());
-  failures_[2] = absl::InvalidArgumentError("broken");
+  failures_[{"m", 2}] = absl::InvalidArgumentError("broken");
   repository_.Publish("m", 2, "a");
   repository_.Publish("o", 2, "a");
   Poll();

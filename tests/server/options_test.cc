@@ -152,7 +152,7 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_THAT(o.authentication.admin_clients, ::testing::ElementsAre("ops"));
   EXPECT_FALSE(o.authentication.open_health);
   EXPECT_EQ(o.authentication.reload_interval, milliseconds(29));
-  EXPECT_THAT(o.model_clients.at("rank"), ::testing::ElementsAre("shop", "lab"));
+  EXPECT_THAT(o.models[0].allowed_clients, ::testing::ElementsAre("shop", "lab"));
   EXPECT_EQ(o.drain_delay, milliseconds(21));
   EXPECT_EQ(o.drain_timeout, milliseconds(22));
   EXPECT_EQ(o.log_level, LogLevel::kDebug);
@@ -392,7 +392,7 @@ TEST(RecorderConfig, IsRead) {
       "f", o);
   ASSERT_TRUE(status.ok()) << status;
   const RecorderOptions& r = o.recorder;
-  EXPECT_EQ(r.model_shares, (std::map<std::string, double>{{"a", 0.5}, {"b", 0}}));
+  EXPECT_EQ(RecordShares(o.models), (std::map<std::string, double>{{"a", 0.5}, {"b", 0}}));
   EXPECT_EQ(r.directory, "/r");
   EXPECT_EQ(r.share, 0.25);
   EXPECT_EQ(r.max_per_second, 7);

@@ -111,6 +111,12 @@ TEST_F(RecorderTest, chooses_the_share_of_each_model) {
   EXPECT_NEAR(some, 5000, 250);
   EXPECT_EQ(all, 1000);
   EXPECT_EQ(none, 0);
+  recorder->SetModelShares({{"some", 1.0}, {"all", 0.0}});
+  EXPECT_TRUE(recorder->Choose("some"));
+  EXPECT_FALSE(recorder->Choose("all"));
+  none = 0;
+  for (int i = 0; i < 20000; ++i) none += recorder->Choose("none");
+  EXPECT_NEAR(none, 5000, 250);
 }
 
 TEST_F(RecorderTest, chooses_no_more_than_max_per_second) {

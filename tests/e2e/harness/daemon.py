@@ -55,10 +55,7 @@ class Daemon:
         if repository:
             args.append(f"--model_repository={repository}")
         if config:
-            path = os.path.join(self.dir, "server.textproto")
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(config)
-            args.append(f"--config={path}")
+            args.append(f"--config={self.write_config(config)}")
         args.extend(flags)
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -71,6 +68,13 @@ class Daemon:
         except BaseException:
             self.kill()
             raise
+
+    def write_config(self, text):
+        """Replaces the configuration file, which the daemon reads when it is told to."""
+        path = os.path.join(self.dir, "server.textproto")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
 
     def _ports(self):
         code = self.process.poll()
@@ -96,7 +100,9 @@ class Daemon:
     def admin_target(self):
         with open(self.port_file, encoding="utf-8") as file:
             ports = dict(line.split(": ") for line in file.read().splitlines())
-        return f"127.0.0.1:{ports['admin_port']}"
+        port = int(ports["admin_port"])
+        # A socket in the daemon's working directory has no port.
+        return f"127.0.0.1:{port}" if port else "unix:" + os.path.join(self.dir, "admin.sock")
 
     def _tasks(self):
         return [int(task) for task in os.listdir(f"/proc/{self.process.pid}/task")]

@@ -9,10 +9,11 @@ import unittest
 import numpy as np
 
 from harness import env, modelfiles
-from harness.clients import Client
-from harness.daemon import FAST, Daemon
+from harness.clients import Client, predict_request
+from harness.daemon import FAST, Daemon, wait_for
+from harness.metrics import scrape
 from harness.shop import Shop
-from harness.small import heavy_files, stamp_files
+from harness.small import heavy_files, heavy_inputs, stamp_files, stamp_inputs
 
 # Exports beside the repository: which of their inputs belong to the user.
 SHARED_USERS = {
@@ -84,7 +85,34 @@ class DaemonTest(unittest.TestCase):
         cls.client.close()
         cls.daemon.stop()
 
+    def idle(self):
+        """Waits until no call is under way."""
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") == 0,
+                 "no call is left", 30)
+
     def assert_close(self, found, expected, tolerance, text=""):
         self.assertEqual(found.shape, expected.shape, text)
         worst = np.max(np.abs(found - expected)) if expected.size else 0
         self.assertTrue(worst <= tolerance, f"{text}: {worst} apart, want at most {tolerance}")
+
+
+class BusyTest(DaemonTest):
+    """A daemon with a model of long calls and one of short calls; each test begins without calls."""
+
+    @classmethod
+    def fill(cls, repository):
+        add_heavy(repository)
+        add_stamp(repository, 1)
+
+    def setUp(self):
+        self.heavy = predict_request("heavy", heavy_inputs(), ())
+        self.stamp = predict_request("stamp", stamp_inputs([1]), ())
+        self.idle()
+
+    def occupy(self, calls=1, metadata=None):
+        """Starts so many long calls; returns when the daemon has them."""
+        futures = [self.client.Predict.future(self.heavy, timeout=60, metadata=metadata)
+                   for _ in range(calls)]
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") >= calls or
+                 any(f.done() for f in futures), "the calls are there", step=0.001)
+        return futures
