@@ -65,7 +65,7 @@ class ChangesTest(AdminDaemonTest):
         return self.call("ReloadConfig", **fields)
 
     def ulf(self, *args):
-        code, out, err = ulf("admin", self.admin.target, *args)
+        code, out, err = ulf("admin", self.daemon.admin_target, *args)
         return code, out + err
 
     def stamp(self, model="stamp", **spec):

@@ -6,6 +6,8 @@ import shutil
 import socket
 import ssl
 import subprocess
+import threading
+import time
 import unittest
 
 import grpc
@@ -55,6 +57,51 @@ def own_address():
         except OSError:
             return None
         return probe.getsockname()[0]
+
+
+class SlowLink:
+    """Forwards connections to a port of this machine, and what goes over them a while later."""
+
+    DELAY = 0.15
+
+    def __init__(self, port):
+        self._to = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._ends = []
+        self._run(self._accept)
+
+    @staticmethod
+    def _run(work, *arguments):
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near = self._listener.accept()[0]
+                far = socket.create_connection(("127.0.0.1", self._to), 10)
+            except OSError:
+                return
+            self._ends += [near, far]
+            self._run(self._forward, near, far)
+            self._run(self._forward, far, near)
+
+    def _forward(self, source, target):
+        try:
+            while data := source.recv(65536):
+                time.sleep(self.DELAY)
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for end in (self._listener, *self._ends):
+            end.close()
 
 
 class SecurityTest(unittest.TestCase):
@@ -554,6 +601,16 @@ class CommandLineTest(SecurityTest):
             listener.settimeout(10)
             with listener.accept()[0] as connection:
                 self.assertEqual(connection.recv(1000), b"")
+
+    def test_load_over_a_slow_link(self):
+        """The first handshake may take longer than the pause between two attempts."""
+        certificate, key = self.authority.issue("server")
+        config = FAST + f'tls {{ certificate_file: "{certificate}" key_file: "{key}" }}'
+        with Daemon(self.models, config=config) as daemon, SlowLink(daemon.grpc_port) as link:
+            summary = load(f"127.0.0.1:{link.port}", "--model=stamp", "--closed_loop=1",
+                           "--calls=2", "--warmup=0s", "--timeout=20s",
+                           f"--tls_ca={self.authority.certificate}")
+            self.assertEqual(summary["calls"]["answered"], 2)
 
     def test_health_over_http(self):
         with Daemon(self.models) as daemon:

@@ -1,7 +1,7 @@
 """The admin service of a daemon, and daemons that only it makes do something.
 SPDX-License-Identifier: Apache-2.0
 """
-from harness.clients import open_channel
+from harness.clients import Connected
 from harness.fixtures import DaemonTest
 from proto import admin_pb2 as admin_pb
 
@@ -12,11 +12,7 @@ shutdown { drain_delay_ms: 0 }
 """
 
 
-class AdminClient:
-    def __init__(self, target, credentials=None):
-        self.target = target
-        self.channel = open_channel(target, credentials)
-
+class AdminClient(Connected):
     def call(self, method, timeout=60, metadata=None, **fields):
         """Calls AdminService.`method` with a request of these fields."""
         request = getattr(admin_pb, method + "Request")
@@ -24,15 +20,6 @@ class AdminClient:
         return self.channel.unary_unary(f"/ulfd.admin.v1.AdminService/{method}",
                                         request.SerializeToString, reply.FromString)(
                                             request(**fields), timeout=timeout, metadata=metadata)
-
-    def close(self):
-        self.channel.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self.close()
 
 
 class AdminDaemonTest(DaemonTest):

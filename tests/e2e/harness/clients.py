@@ -21,18 +21,30 @@ _KSERVE = ["ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMe
            "ModelInfer"]
 
 
-def open_channel(target, credentials=None):
-    """In plain text without credentials."""
-    if credentials is None:
-        return grpc.insecure_channel(target, options=OPTIONS)
-    return grpc.secure_channel(target, credentials, options=OPTIONS)
+class Connected:
+    """Owns a channel, in plain text without credentials."""
+
+    def __init__(self, target, credentials=None):
+        if credentials is None:
+            self.channel = grpc.insecure_channel(target, options=OPTIONS)
+        else:
+            self.channel = grpc.secure_channel(target, credentials, options=OPTIONS)
+
+    def close(self):
+        self.channel.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
 
 
-class Client:
-    """A channel with the native API, KServe v2 and health on it.  Every call takes a message."""
+class Client(Connected):
+    """The native API, KServe v2 and health.  Every call takes a message."""
 
     def __init__(self, daemon, credentials=None):
-        self.channel = open_channel(daemon.target, credentials)
+        super().__init__(daemon.target, credentials)
         for name, (request, reply) in _NATIVE.items():
             self._add(name, f"/ulfd.v1.PredictionService/{name}", request, reply)
         for name in _KSERVE:
@@ -69,15 +81,6 @@ class Client:
                     if found.version == version:
                         return found
         return None
-
-    def close(self):
-        self.channel.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self.close()
 
 
 def feature_names(arrays):
