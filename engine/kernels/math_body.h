@@ -46,6 +46,9 @@ struct Pair {
   [[gnu::always_inline]] static Pair SelectGreater(Pair x, Pair y, Pair t, Pair f) {
     return {Half::SelectGreater(x.a, y.a, t.a, f.a), Half::SelectGreater(x.b, y.b, t.b, f.b)};
   }
+  [[gnu::always_inline]] static Pair SelectEqual(Pair x, Pair y, Pair t, Pair f) {
+    return {Half::SelectEqual(x.a, y.a, t.a, f.a), Half::SelectEqual(x.b, y.b, t.b, f.b)};
+  }
   [[gnu::always_inline]] static Pair Or(Pair x, Pair y) {
     return {Half::Or(x.a, y.a), Half::Or(x.b, y.b)};
   }
@@ -54,6 +57,9 @@ struct Pair {
   }
   [[gnu::always_inline]] static Pair ShiftToExponent(Pair x, Pair base) {
     return {Half::ShiftToExponent(x.a, base.a), Half::ShiftToExponent(x.b, base.b)};
+  }
+  [[gnu::always_inline]] static Pair ExponentBits(Pair x) {
+    return {Half::ExponentBits(x.a), Half::ExponentBits(x.b)};
   }
 };
 using Two = Pair<Vec>;
@@ -115,6 +121,39 @@ template <class T>
   const T half = T::Fma(z.n, T::Set(0.5f), T::Set(kRound));
   const T rest = z.shifted - (half - T::Set(kRound));
   return ExpOfReduced(z.r) * PowerOfTwo(half, 1.0f) * PowerOfTwo(rest, 1.0f);
+}
+
+// Method and coefficients of Cephes' logf: log of the mantissa in [sqrt(1/2), sqrt(2)) as a polynomial,
+// plus exponent * log 2.
+template <class T>
+[[gnu::always_inline]] inline T Log(T x) {
+  constexpr float kMin = 1.17549435e-38f, kInfinity = __builtin_inff();
+  const T zero = T::Set(0.0f);
+  // Denormal numbers times 2^23.
+  const T normal = T::SelectGreater(T::Set(kMin), x, x * T::Set(8388608.0f), x);
+  const T bias = T::SelectGreater(T::Set(kMin), x, T::Set(126.0f + 23.0f), T::Set(126.0f));
+  T e = T::ExponentBits(normal) - bias;
+  // The largest denormal number is the mask of the mantissa; [0.5, 1).
+  T m = T::Or(T::And(normal, T::Set(0x1.fffffcp-127f)), T::Set(0.5f));
+  const T half = T::Set(0.707106781f);
+  e = T::SelectGreater(half, m, e - T::Set(1.0f), e);
+  m = T::SelectGreater(half, m, m + m, m) - T::Set(1.0f);
+  const T z = m * m;
+  T p = T::Set(7.0376836292e-2f);
+  p = T::Fma(p, m, T::Set(-1.1514610310e-1f));
+  p = T::Fma(p, m, T::Set(1.1676998740e-1f));
+  p = T::Fma(p, m, T::Set(-1.2420140846e-1f));
+  p = T::Fma(p, m, T::Set(1.4249322787e-1f));
+  p = T::Fma(p, m, T::Set(-1.6668057665e-1f));
+  p = T::Fma(p, m, T::Set(2.0000714765e-1f));
+  p = T::Fma(p, m, T::Set(-2.4999993993e-1f));
+  p = T::Fma(p, m, T::Set(3.3333331174e-1f));
+  T y = T::Fnma(T::Set(2.12194440e-4f), e, m * z * p);
+  y = T::Fnma(T::Set(0.5f), z, y);
+  y = T::Fma(T::Set(0.693359375f), e, m + y);
+  y = T::SelectGreater(T::Set(kInfinity), x, y, x);  // Infinity and NaN are their own logarithms.
+  y = T::SelectGreater(x, zero, y, T::Set(-kInfinity));
+  return T::SelectGreater(zero, x, T::Set(__builtin_nanf("")), T::SelectEqual(x, x, y, x));
 }
 
 // With z = exp(x): z / (1 + z), both scaled by 2^30, so that small results lose no digits.  Beyond 60

@@ -98,6 +98,13 @@ enum class BlockOp : uint8_t {
   kSquare,
   kSqrt,
   kRelu,
+  // As close to the exact value as Unary (elementwise.h); kLog: within 2 ulp.
+  kExp,
+  kLog,  // NaN of negative numbers, -infinity of 0.
+  kSigmoid,
+  kTanh,
+  kPow,    // it = it to the power a, by the C library: a call per value.
+  kPowOf,  // it = a to the power it
   kWhere,  // it = it > 0 ? a : b
   // it = a + b, and so on.
   kLoadSum,
@@ -121,10 +128,11 @@ enum class BlockOp : uint8_t {
 // Memory that a step reads or writes; of row r: data + r * row_stride.
 struct BlockOperand {
   static constexpr int64_t kPlaceFloats = 64;
-  enum class Kind : uint8_t {
-    kRows,    // As many values as a row has.
-    kScalar,  // One value for the whole row.
-    kPlace,   // kPlaceFloats values, overwritten from block to block.
+  // Value i of a row is data[i & kind].
+  enum class Kind : int64_t {
+    kRows = -1,                 // As many values as a row has.
+    kScalar = 0,                // One value for the whole row.
+    kPlace = kPlaceFloats - 1,  // kPlaceFloats values, overwritten from block to block.
   };
   float* data = nullptr;  // Written by kStore alone.
   int64_t row_stride = 0;

@@ -62,6 +62,10 @@ struct Vec {
     return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(x.v), 23),
                                                  _mm256_castps_si256(base.v)))};
   }
+  // The bits of x, shifted right by 23 (for x >= 0 the exponent + 127), as a number.
+  static Vec ExponentBits(Vec x) {
+    return {_mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_castps_si256(x.v), 23))};
+  }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const __m256 t = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));

@@ -67,6 +67,10 @@ struct Vec {
     const __m512i shifted = _mm512_slli_epi32(_mm512_castps_si512(x.v), 23);
     return {_mm512_castsi512_ps(_mm512_add_epi32(shifted, _mm512_castps_si512(base.v)))};
   }
+  // The bits of x, shifted right by 23 (for x >= 0 the exponent + 127), as a number.
+  static Vec ExponentBits(Vec x) {
+    return {_mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_castps_si512(x.v), 23))};
+  }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const __m256 t =

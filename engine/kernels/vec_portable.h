@@ -89,6 +89,11 @@ struct Vec {
     const U4 high = (reinterpret_cast<U4>(x.high) << 23) + reinterpret_cast<U4>(base.high);
     return {reinterpret_cast<F4>(low), reinterpret_cast<F4>(high)};
   }
+  // The bits of x, shifted right by 23 (for x >= 0 the exponent + 127), as a number.
+  static Vec ExponentBits(Vec x) {
+    return {__builtin_convertvector(Bits(x.low) >> 23 & 0x1ff, F4),
+            __builtin_convertvector(Bits(x.high) >> 23 & 0x1ff, F4)};
+  }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const Vec all[4] = {a, b, c, d};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "engine/kernels/blocks.h"
@@ -46,6 +47,8 @@ std::optional<StepPair> StepsOf(Op op) {
       return StepPair{BlockOp::kEqual, BlockOp::kEqual};
     case Op::kNotEqual:
       return StepPair{BlockOp::kNotEqual, BlockOp::kNotEqual};
+    case Op::kPow:
+      return StepPair{BlockOp::kPow, BlockOp::kPowOf};
     default:
       return std::nullopt;
   }
@@ -61,22 +64,22 @@ std::optional<BlockOp> StepOf(Op op) {
       return BlockOp::kSqrt;
     case Op::kRelu:
       return BlockOp::kRelu;
+    case Op::kExp:
+      return BlockOp::kExp;
+    case Op::kLog:
+      return BlockOp::kLog;
+    case Op::kSigmoid:
+      return BlockOp::kSigmoid;
+    case Op::kTanh:
+      return BlockOp::kTanh;
     default:
       return std::nullopt;
   }
 }
 
-std::optional<UnaryOp> FunctionOf(Op op) {
-  switch (op) {
-    case Op::kExp:
-      return UnaryOp::kExp;
-    case Op::kSigmoid:
-      return UnaryOp::kSigmoid;
-    case Op::kTanh:
-      return UnaryOp::kTanh;
-    default:
-      return std::nullopt;
-  }
+bool IsFunction(Op op) {
+  return op == Op::kExp || op == Op::kLog || op == Op::kSigmoid || op == Op::kTanh ||
+         op == Op::kPow;
 }
 
 // Pairs of values that the step that needs them computes.
@@ -125,22 +128,21 @@ class BlockCompiler {
   explicit BlockCompiler(const Expression& expression)
       : expression_(expression), kept_(static_cast<size_t>(expression.stored)) {}
 
-  std::optional<BlockProgram> Compile() {
+  BlockProgram Compile() {
     const std::vector<Instruction>& code = expression_.program;
     for (size_t i = 0; i < code.size(); ++i) {
       if (IsSquare(i)) {
         // Kept for this product alone: nothing has to be kept.
-        if (Loads(code[i].input) > 1 && !Translate(code[i])) return std::nullopt;
+        if (Loads(code[i].input) > 1) Translate(code[i]);
         Load(stack_.back());
         Emit(BlockOp::kSquare);
         i += 2;
-      } else if (!Translate(code[i])) {
-        return std::nullopt;
+      } else {
+        Translate(code[i]);
       }
     }
     Load(stack_[0]);
     Emit(BlockOp::kStore, {Source::Kind::kOutput});
-    program_.parts_.push_back({program_.lines_.size(), std::nullopt, {}, 0});
     return std::move(program_);
   }
 
@@ -210,58 +212,42 @@ class BlockCompiler {
     }
     free_.push_back(source.index);
   }
-  bool Translate(const Instruction& i) {
+  void Translate(const Instruction& i) {
     switch (i.op) {
       case Op::kNumber:
         stack_.push_back(
             InMemory({Source::Kind::kNumber, static_cast<int>(program_.numbers_.size())}));
         program_.numbers_.push_back(i.number);
-        return true;
+        return;
       case Op::kInput:
         stack_.push_back(InMemory({Source::Kind::kInput, i.input}));
-        return true;
+        return;
       case Op::kLoad:
         stack_.push_back(InMemory(kept_[static_cast<size_t>(i.input)]));
-        return true;
+        return;
       case Op::kStore: {
         Source& kept = kept_[static_cast<size_t>(i.input)];
         if (stack_.back().inner.has_value()) Load(stack_.back());
         kept = stack_.back().source;
-        if (!stack_.back().it) return true;
+        if (!stack_.back().it) return;
         kept = NewPlace();
         Emit(BlockOp::kStore, kept);
-        return true;
+        return;
       }
       case Op::kWhere:
         return Where();
-      case Op::kPow:
-        return Square();
       default:
-        return OperandCount(i.op) == 1 ? Function(i.op) : Operator(i.op);
+        if (i.op == Op::kPow && Square()) return;
+        program_.has_functions_ = program_.has_functions_ || IsFunction(i.op);
+        if (const std::optional<BlockOp> step = StepOf(i.op)) {
+          Load(stack_.back());
+          return Emit(*step);
+        }
+        return Operator(i.op, *StepsOf(i.op));
     }
   }
 
-  bool Function(Op op) {
-    if (const std::optional<UnaryOp> function = FunctionOf(op)) {
-      Entry& x = stack_.back();
-      if (x.inner.has_value() || x.source.kind == Source::Kind::kNumber) Load(x);
-      Spill();
-      const Source from = x.source, to = NewPlace();
-      program_.parts_.push_back({program_.lines_.size(), function, from, to.index});
-      Release(from);
-      x = InMemory(to);
-      return true;
-    }
-    const std::optional<BlockOp> step = StepOf(op);
-    if (!step.has_value()) return false;
-    Load(stack_.back());
-    Emit(*step);
-    return true;
-  }
-
-  bool Operator(Op op) {
-    const std::optional<StepPair> steps = StepsOf(op);
-    if (!steps.has_value()) return false;
+  void Operator(Op op, StepPair steps) {
     Entry& a = stack_[stack_.size() - 2];
     Entry& b = stack_.back();
     const std::optional<Inner> inner = InnerOf(op);
@@ -270,25 +256,25 @@ class BlockCompiler {
       a.inner = inner;
       a.second = b.source;
       stack_.pop_back();
-      return true;
+      return;
     }
     // Whether a step can take the entry as its second operand.
     const auto fits = [](BlockOp step, const Entry& e) {
       return !e.it && (!e.inner.has_value() || WithInner(step, *e.inner).has_value());
     };
-    if (!fits(steps->left, b) && !b.it) Load(b);
-    if (!a.it && !(b.it && fits(steps->right, a))) Load(a);
+    if (!fits(steps.left, b) && !b.it) Load(b);
+    if (!a.it && !(b.it && fits(steps.right, a))) Load(a);
     // Loading a may have put b into memory.
     if (a.it) {
-      Combine(steps->left, b);
+      Combine(steps.left, b);
     } else {
-      Combine(steps->right, a);
+      Combine(steps.right, a);
     }
     stack_.pop_back();
     stack_.back() = InRegisters();
-    return true;
   }
 
+  // A square, as a power.
   bool Square() {
     const Entry power = stack_.back();
     if (power.it || power.inner.has_value() || power.source.kind != Source::Kind::kNumber ||
@@ -301,7 +287,7 @@ class BlockCompiler {
     return true;
   }
 
-  bool Where() {
+  void Where() {
     Entry* const entries = &stack_[stack_.size() - 3];  // Condition, a, b.
     for (int i : {1, 2}) {
       if (entries[i].inner.has_value()) Load(entries[i]);
@@ -312,7 +298,6 @@ class BlockCompiler {
     Release(entries[2].source);
     stack_.pop_back();
     stack_.pop_back();
-    return true;
   }
 
   const Expression& expression_;
@@ -322,34 +307,30 @@ class BlockCompiler {
   std::vector<int> free_;  // Places.
 };
 
-std::optional<BlockProgram> BlockProgram::Compile(const Expression& expression) {
+BlockProgram BlockProgram::Compile(const Expression& expression) {
   return BlockCompiler(expression).Compile();
 }
 
-BlockOperand BlockProgram::Bind(Source source, absl::Span<const BlockOperand> inputs, int64_t from,
-                                float* places, float* y, int64_t n) const {
+BlockOperand BlockProgram::Bind(Source source, absl::Span<const BlockOperand> inputs, float* places,
+                                float* y, int64_t n) const {
   switch (source.kind) {
-    case Source::Kind::kInput: {
-      BlockOperand input = inputs[source.index];
-      if (input.kind == BlockOperand::Kind::kRows) input.data += from;
-      return input;
-    }
+    case Source::Kind::kInput:
+      return inputs[source.index];
     case Source::Kind::kPlace:
-      return {places + source.index * PlaceFloats(), 0,
-              takes_rows() ? BlockOperand::Kind::kPlace : BlockOperand::Kind::kRows};
+      return {places + source.index * BlockOperand::kPlaceFloats, 0, BlockOperand::Kind::kPlace};
     case Source::Kind::kNumber:
       return {const_cast<float*>(&numbers_[source.index]), 0, BlockOperand::Kind::kScalar};
     case Source::Kind::kOutput:
-      return {y + from, n, BlockOperand::Kind::kRows};
+      return {y, n, BlockOperand::Kind::kRows};
     case Source::Kind::kNone:
       break;
   }
   return {};
 }
 
-bool BlockProgram::RunArithmetic(const BlockStep* begin, int64_t n) {
+bool BlockProgram::RunArithmetic(absl::Span<const BlockStep> steps, int64_t n) {
   constexpr int64_t kPlace = BlockOperand::kPlaceFloats;
-  const BlockStep &load = begin[0], &store = begin[1];
+  const BlockStep& load = steps[0];
   BinaryOp op;
   switch (load.op) {
     case BlockOp::kLoadSum:
@@ -364,7 +345,7 @@ bool BlockProgram::RunArithmetic(const BlockStep* begin, int64_t n) {
     default:
       return false;
   }
-  if (store.op != BlockOp::kStore || store.a.kind != BlockOperand::Kind::kRows) return false;
+  if (steps.size() != 2) return false;  // Behind it: the store to the output.
   // A place is the same values again in every row of kPlace.
   const bool places =
       load.a.kind == BlockOperand::Kind::kPlace || load.b.kind == BlockOperand::Kind::kPlace;
@@ -374,46 +355,22 @@ bool BlockProgram::RunArithmetic(const BlockStep* begin, int64_t n) {
     return Strided{o.data, o.kind == BlockOperand::Kind::kRows ? width : 0,
                    o.kind == BlockOperand::Kind::kScalar ? 0 : 1};
   };
-  BinaryRows(op, operand(load.a), operand(load.b), store.a.data, width, n / width, width);
+  BinaryRows(op, operand(load.a), operand(load.b), steps[1].a.data, width, n / width, width);
   return true;
-}
-
-void BlockProgram::RunTile(absl::Span<const BlockOperand> inputs, void* scratch, float* y,
-                           int64_t from, int64_t rows, int64_t n) const {
-  auto* const steps = static_cast<BlockStep*>(scratch);
-  auto* const places = reinterpret_cast<float*>(steps + lines_.size());
-  size_t line = 0;
-  for (const Part& part : parts_) {
-    const size_t begin = line;
-    for (; line < part.end; ++line) {
-      const Line& l = lines_[line];
-      new (steps + line) BlockStep{l.op, Bind(l.a, inputs, from, places, y, n),
-                                   Bind(l.b, inputs, from, places, y, n)};
-    }
-    const bool done = line == begin + 2 && rows == 1 && RunArithmetic(steps + begin, n);
-    if (begin < line && !done) RunBlocks(absl::MakeSpan(steps + begin, line - begin), rows, n);
-    if (!part.function.has_value()) continue;
-    const BlockOperand x = Bind(part.from, inputs, from, places, y, n);
-    float* const to = places + part.to * PlaceFloats();
-    if (x.kind == BlockOperand::Kind::kRows) {
-      Unary(*part.function, x.data, to, n);
-      continue;
-    }
-    // A place or one value, again and again.
-    const int64_t period = x.kind == BlockOperand::Kind::kScalar ? 1 : BlockOperand::kPlaceFloats;
-    Unary(*part.function, x.data, to, std::min(period, n));
-    for (int64_t at = period; at < n; at += period) {
-      std::copy_n(to, std::min(period, n - at), to + at);
-    }
-  }
 }
 
 void BlockProgram::Run(absl::Span<const BlockOperand> inputs, void* scratch, float* y, int64_t rows,
                        int64_t n) const {
-  if (takes_rows()) return RunTile(inputs, scratch, y, 0, rows, n);
-  for (int64_t from = 0; from < n; from += kTile) {
-    RunTile(inputs, scratch, y, from, 1, std::min(kTile, n - from));
+  auto* const steps = static_cast<BlockStep*>(scratch);
+  auto* const places = reinterpret_cast<float*>(steps + lines_.size());
+  for (size_t i = 0; i < lines_.size(); ++i) {
+    const Line& l = lines_[i];
+    new (steps + i)
+        BlockStep{l.op, Bind(l.a, inputs, places, y, n), Bind(l.b, inputs, places, y, n)};
   }
+  const absl::Span<BlockStep> program(steps, lines_.size());
+  if (rows == 1 && RunArithmetic(program, n)) return;
+  RunBlocks(program, rows, n);
 }
 
 }  // namespace ulfd::engine

@@ -2,9 +2,6 @@
 // cache.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/kernels/elementwise.h"
 #include "engine/layers/arithmetic.h"
 #include "engine/layers/block_program.h"
 #include "engine/layers/checks.h"
@@ -27,194 +23,12 @@ namespace {
 using Op = ExpressionOp;
 
 constexpr int64_t kTile = 1024;  // Elements.
-// Between the tiles' places in scratch: not a multiple of 4096 bytes, where processors take the
+// Between the tiles of the inputs in scratch: not a multiple of 4096 bytes, where processors take the
 // store to one tile for one to the next.
 constexpr int64_t kPlace = kTile + 80;
-constexpr int64_t kShortRun = 128;  // Shorter runs are put together before anything is computed,
-constexpr int64_t kBlockRun = 16;   // unless blocks compute it: those take such runs as they lie.
-
-// ----------------------------------------------------------------------------------- tile kernels
-
-// An operand of a tile: `data`, or one number for all elements.
-struct Value {
-  const float* data = nullptr;
-  float number = 0;
-};
-
-// y may be an operand, which is why the loops say themselves that they carry nothing over.
-template <class Fn>
-[[gnu::always_inline]] inline void Binary(const Value& a, const Value& b, float* y, int64_t n,
-                                          Fn fn) {
-  if (a.data != nullptr && b.data != nullptr) {
-    const float *p = a.data, *q = b.data;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = fn(p[i], q[i]);
-  } else if (a.data != nullptr) {
-    const float* p = a.data;
-    const float v = b.number;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = fn(p[i], v);
-  } else {
-    const float* q = b.data;
-    const float v = a.number;
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = fn(v, q[i]);
-  }
-}
-
-// REQUIRES: one of the operands is not a number alone.
-ULFD_MULTIVERSION void BinaryTile(Op op, Value a, Value b, float* y, int64_t n) {
-  switch (op) {
-    case Op::kAdd:
-      return Binary(a, b, y, n, [](float p, float q) { return p + q; });
-    case Op::kSub:
-      return Binary(a, b, y, n, [](float p, float q) { return p - q; });
-    case Op::kMul:
-      return Binary(a, b, y, n, [](float p, float q) { return p * q; });
-    case Op::kDiv:
-      return Binary(a, b, y, n, [](float p, float q) { return p / q; });
-    case Op::kMin:
-      return Binary(a, b, y, n, [](float p, float q) { return p < q || p != p ? p : q; });
-    case Op::kMax:
-      return Binary(a, b, y, n, [](float p, float q) { return p > q || p != p ? p : q; });
-    case Op::kLess:
-      return Binary(a, b, y, n, [](float p, float q) { return p < q ? 1.0f : 0.0f; });
-    case Op::kLessEqual:
-      return Binary(a, b, y, n, [](float p, float q) { return p <= q ? 1.0f : 0.0f; });
-    case Op::kGreater:
-      return Binary(a, b, y, n, [](float p, float q) { return p > q ? 1.0f : 0.0f; });
-    case Op::kGreaterEqual:
-      return Binary(a, b, y, n, [](float p, float q) { return p >= q ? 1.0f : 0.0f; });
-    case Op::kEqual:
-      return Binary(a, b, y, n, [](float p, float q) { return p == q ? 1.0f : 0.0f; });
-    case Op::kNotEqual:
-      return Binary(a, b, y, n, [](float p, float q) { return p != q ? 1.0f : 0.0f; });
-    default:
-      return;
-  }
-}
-
-// Within 2 ulp; negative numbers and NaN give NaN, 0 gives -infinity.  Method and coefficients of
-// Cephes' logf: log of the mantissa in [sqrt(1/2), sqrt(2)) as a polynomial, plus exponent * log 2.
-[[gnu::always_inline]] inline float Log(float x) {
-  const bool denormal = x < std::numeric_limits<float>::min();
-  const float normal = denormal ? x * 8388608.0f : x;
-  const int32_t bits = std::bit_cast<int32_t>(normal);
-  int32_t exponent = ((bits >> 23) & 0xff) - 126 - (denormal ? 23 : 0);
-  float m = std::bit_cast<float>((bits & 0x007fffff) | 0x3f000000);  // [0.5, 1)
-  const bool low = m < 0.707106781f;
-  exponent -= low ? 1 : 0;
-  m = (low ? m + m : m) - 1.0f;
-  const float e = static_cast<float>(exponent), z = m * m;
-  float p = 7.0376836292e-2f;
-  p = p * m - 1.1514610310e-1f;
-  p = p * m + 1.1676998740e-1f;
-  p = p * m - 1.2420140846e-1f;
-  p = p * m + 1.4249322787e-1f;
-  p = p * m - 1.6668057665e-1f;
-  p = p * m + 2.0000714765e-1f;
-  p = p * m - 2.4999993993e-1f;
-  p = p * m + 3.3333331174e-1f;
-  float y = m * z * p - 2.12194440e-4f * e - 0.5f * z;
-  y = m + y + 0.693359375f * e;
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  y = x == kInfinity ? x : y;
-  y = x == 0.0f ? -kInfinity : y;
-  return x < 0.0f || x != x ? std::numeric_limits<float>::quiet_NaN() : y;
-}
-
-ULFD_MULTIVERSION void UnaryTile(Op op, const float* x, float* y, int64_t n) {
-  switch (op) {
-    case Op::kNeg:
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) y[i] = -x[i];
-      return;
-    case Op::kAbs:
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) y[i] = std::abs(x[i]);
-      return;
-    case Op::kSqrt:
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) y[i] = std::sqrt(x[i]);
-      return;
-    case Op::kLog:
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) y[i] = Log(x[i]);
-      return;
-    case Op::kRelu:
-#pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? 0.0f : x[i];
-      return;
-    case Op::kExp:
-      return Unary(UnaryOp::kExp, x, y, n);
-    case Op::kSigmoid:
-      return Unary(UnaryOp::kSigmoid, x, y, n);
-    case Op::kTanh:
-      return Unary(UnaryOp::kTanh, x, y, n);
-    default:
-      return;
-  }
-}
-
-// Powers are exact to the last bit or two, and slow (a call each), but for squares.
-void PowTile(const Value& a, const Value& b, float* y, int64_t n) {
-  if (b.data == nullptr && b.number == 2) return BinaryTile(Op::kMul, a, a, y, n);
-  for (int64_t i = 0; i < n; ++i) {
-    y[i] = std::pow(a.data != nullptr ? a.data[i] : a.number,
-                    b.data != nullptr ? b.data[i] : b.number);
-  }
-}
-
-ULFD_MULTIVERSION void WhereTile(const float* cond, Value a, Value b, float* y, int64_t n) {
-  const float *p = a.data, *q = b.data;
-  if (p != nullptr && q != nullptr) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      const float u = p[i], v = q[i];  // Both sides always: no branch.
-      y[i] = cond[i] > 0 ? u : v;
-    }
-  } else if (p != nullptr) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      const float u = p[i];
-      y[i] = cond[i] > 0 ? u : b.number;
-    }
-  } else if (q != nullptr) {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) {
-      const float v = q[i];
-      y[i] = cond[i] > 0 ? a.number : v;
-    }
-  } else {
-#pragma GCC ivdep
-    for (int64_t i = 0; i < n; ++i) y[i] = cond[i] > 0 ? a.number : b.number;
-  }
-}
-
-// One instruction on `n` elements.  The result is a number if every operand is, else in `y`.
-Value Apply(Op op, int operands, const Value* v, float* y, int64_t n) {
-  if (std::all_of(v, v + operands, [](const Value& x) { return x.data == nullptr; })) {
-    const float numbers[3] = {v[0].number, operands > 1 ? v[1].number : 0,
-                              operands > 2 ? v[2].number : 0};
-    return {nullptr, Evaluate(op, numbers)};
-  }
-  if (operands == 1) {
-    UnaryTile(op, v[0].data, y, n);
-  } else if (op == Op::kPow) {
-    PowTile(v[0], v[1], y, n);
-  } else if (operands == 2) {
-    BinaryTile(op, v[0], v[1], y, n);
-  } else if (v[0].data != nullptr) {
-    WhereTile(v[0].data, v[1], v[2], y, n);
-  } else {
-    const Value& chosen = v[0].number > 0 ? v[1] : v[2];
-    if (chosen.data == nullptr) return chosen;
-    std::copy_n(chosen.data, n, y);  // Its own place is free from now on.
-  }
-  return {y, 0};
-}
-
-// ------------------------------------------------------------------------------------------ kernel
+// Shorter runs are put together before anything is computed,
+constexpr int64_t kShortRun = 128;
+constexpr int64_t kBlockRun = 32;  // unless they are a multiple of this, which fills the blocks.
 
 // How the inputs are walked through along the output: axes outside of runs, along which each input
 // either advances by one element or stays.  Axes that all walk through alike are one.
@@ -351,46 +165,38 @@ std::optional<BinaryOp> ArithmeticOf(const Expression& expression) {
 
 class ExpressionKernel final : public Kernel {
  public:
-  explicit ExpressionKernel(Expression expression)
-      : expression_(std::move(expression)), blocks_(BlockProgram::Compile(expression_)) {
-    for (const Instruction& instruction : expression_.program) {
-      operands_.push_back(OperandCount(instruction.op));
-      operations_ += operands_.back() > 0 ? 1 : 0;
-    }
-  }
+  explicit ExpressionKernel(const Expression& expression)
+      : program_(BlockProgram::Compile(expression)) {}
 
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    const size_t places = static_cast<size_t>(expression_.stack + expression_.stored) + in.size();
-    return places * kPlace * sizeof(float) + (blocks_.has_value() ? blocks_->ScratchBytes() : 0);
+    return in.size() * kPlace * sizeof(float) + program_.ScratchBytes();
   }
   absl::Status Run(RunContext& ctx) const override {
     if (ctx.out[0].elements() == 0) return absl::OkStatus();
     const Walk walk(ctx.out[0].dims, ctx.in);
     const bool floats = std::all_of(ctx.in.begin(), ctx.in.end(),
                                     [](const Tensor& x) { return x.dtype == DType::kFloat32; });
-    if (floats && blocks_.has_value() && BlocksTake(walk)) {
-      RunOnBlocks(walk, ctx);
+    const bool in_place = walk.run >= kShortRun || walk.run % kBlockRun == 0 || Flat(walk);
+    if (floats && in_place) {
+      RunInPlace(walk, ctx);
     } else if (walk.run < kShortRun && walk.runs > 1) {
       RunGathered(walk, ctx);
     } else {
-      RunDirect(walk, ctx);
+      RunConverted(walk, ctx);
     }
     return absl::OkStatus();
   }
 
  private:
-  using Values = absl::InlinedVector<Value, 4>;
-  struct Machine {
-    explicit Machine(const Expression& expression)
-        : stack(static_cast<size_t>(expression.stack)),
-          kept(static_cast<size_t>(expression.stored)) {}
-    Values stack, kept;
-  };
+  using Operands = absl::InlinedVector<BlockOperand, 4>;
 
-  float* Gathered(const RunContext& ctx, size_t input) const {
-    return static_cast<float*>(ctx.scratch) +
-           (expression_.stack + expression_.stored + static_cast<int64_t>(input)) * kPlace;
+  // An operand that is read only, as BlockOperand wants it.
+  static float* Floats(const Tensor& x) { return static_cast<float*>(x.data); }
+  // A tile of an input, converted or put together.
+  static float* Gathered(const RunContext& ctx, size_t input) {
+    return static_cast<float*>(ctx.scratch) + static_cast<int64_t>(input) * kPlace;
   }
+  static void* ProgramScratch(const RunContext& ctx) { return Gathered(ctx, ctx.in.size()); }
 
   // Whether rows of this length lie side by side, or can be repeated, in whole places.
   static bool Flat(const Walk& walk) {
@@ -402,22 +208,14 @@ class ExpressionKernel final : public Kernel {
     }
     return BlockOperand::kPlaceFloats % walk.run == 0;
   }
-  bool BlocksTake(const Walk& walk) const {
-    return Flat(walk) ||
-           (walk.run >= kBlockRun && (blocks_->takes_rows() || walk.run >= kShortRun));
-  }
-
-  // Where the places of blocks begin: behind all others.
-  void* BlockScratch(const RunContext& ctx) const { return Gathered(ctx, ctx.in.size()); }
-
   // Operands are read where they are, rows of runs at a time.
-  void RunOnBlocks(const Walk& walk, RunContext& ctx) const {
+  void RunInPlace(const Walk& walk, RunContext& ctx) const {
     const Walk::Axis& rows = walk.outer.back();
     absl::InlinedVector<BlockOperand, 4> operands(ctx.in.size());
     float* y = ctx.out[0].f32();
     for (int64_t run = 0; run < walk.runs; run += rows.count, y += rows.count * walk.run) {
       for (size_t i = 0; i < operands.size(); ++i) {
-        operands[i] = {static_cast<float*>(ctx.in[i].data) + walk.Offset(i, run), rows.step[i],
+        operands[i] = {Floats(ctx.in[i]) + walk.Offset(i, run), rows.step[i],
                        walk.step[i] == 0 ? BlockOperand::Kind::kScalar : BlockOperand::Kind::kRows};
       }
       RunRows(walk, ctx, absl::MakeSpan(operands), y);
@@ -439,42 +237,33 @@ class ExpressionKernel final : public Kernel {
         }
         operand = {place, 0, BlockOperand::Kind::kPlace};
       }
-      return blocks_->Run(operands, BlockScratch(ctx), y, 1, rows * walk.run);
+      return program_.Run(operands, ProgramScratch(ctx), y, 1, rows * walk.run);
     }
-    if (blocks_->takes_rows()) {
-      return blocks_->Run(operands, BlockScratch(ctx), y, rows, walk.run);
-    }
-    for (int64_t row = 0; row < rows; ++row, y += walk.run) {
-      blocks_->Run(operands, BlockScratch(ctx), y, 1, walk.run);
-      for (BlockOperand& operand : operands) operand.data += operand.row_stride;
-    }
+    program_.Run(operands, ProgramScratch(ctx), y, rows, walk.run);
   }
 
-  // Long runs: operands are read where they are.
-  void RunDirect(const Walk& walk, RunContext& ctx) const {
-    const bool floats = std::all_of(ctx.in.begin(), ctx.in.end(),
-                                    [](const Tensor& x) { return x.dtype == DType::kFloat32; });
-    // A single operation writes to the output and needs no tile.
-    const int64_t tile = floats && operations_ <= 1 ? walk.run : kTile;
+  // Long runs, not all of float32: tiles of the others are converted.
+  void RunConverted(const Walk& walk, RunContext& ctx) const {
     float* y = ctx.out[0].f32();
-    Values inputs(ctx.in.size());
-    Machine machine(expression_);
+    Operands operands(ctx.in.size());
     for (int64_t run = 0; run < walk.runs; ++run) {
-      for (int64_t done = 0; done < walk.run; done += tile) {
-        const int64_t n = std::min(tile, walk.run - done);
-        for (size_t i = 0; i < inputs.size(); ++i) {
+      for (int64_t done = 0; done < walk.run; done += kTile) {
+        const int64_t n = std::min(kTile, walk.run - done);
+        for (size_t i = 0; i < operands.size(); ++i) {
           const Tensor& x = ctx.in[i];
           const int64_t offset = walk.Offset(i, run);
+          float* const place = Gathered(ctx, i);
           if (walk.step[i] == 0) {
-            inputs[i] = {nullptr, At(x, offset)};
+            *place = At(x, offset);
+            operands[i] = {place, 0, BlockOperand::Kind::kScalar};
           } else if (x.dtype == DType::kFloat32) {
-            inputs[i].data = x.f32() + offset + done;
+            operands[i].data = Floats(x) + offset + done;
           } else {
-            CopyRowsAs(x, offset + done, 0, 1, 1, n, Gathered(ctx, i));
-            inputs[i].data = Gathered(ctx, i);
+            CopyRowsAs(x, offset + done, 0, 1, 1, n, place);
+            operands[i].data = place;
           }
         }
-        Tile(ctx, inputs, n, machine, y);
+        program_.Run(operands, ProgramScratch(ctx), y, 1, n);
         y += n;
       }
     }
@@ -487,34 +276,34 @@ class ExpressionKernel final : public Kernel {
     const bool within = rows.count * walk.run >= 2 * kShortRun;
     const int64_t fit = kTile / walk.run;
     float* y = ctx.out[0].f32();
-    Values inputs(ctx.in.size());
-    Machine machine(expression_);
-    Walk::Steps gathered(inputs.size(), -1);  // The offset whose row fills the place, or -1.
+    Operands operands(ctx.in.size());
+    Walk::Steps gathered(operands.size(), -1);  // The offset whose row fills the place, or -1.
     for (int64_t run = 0; run < walk.runs;) {
       const int64_t left = within ? rows.count - run % rows.count : walk.runs - run;
       const int64_t count = std::min(fit, left);
-      for (size_t i = 0; i < inputs.size(); ++i) {
+      for (size_t i = 0; i < operands.size(); ++i) {
         const Tensor& x = ctx.in[i];
+        float* const place = Gathered(ctx, i);
+        operands[i] = {place, 0, BlockOperand::Kind::kRows};
         if (x.elements() == 1) {
-          inputs[i].number = At(x, 0);
+          *place = At(x, 0);
+          operands[i].kind = BlockOperand::Kind::kScalar;
           continue;
         }
         const int64_t offset = walk.Offset(i, run);
         if (within && x.dtype == DType::kFloat32 && walk.step[i] == 1 && rows.step[i] == walk.run) {
-          inputs[i].data = x.f32() + offset;
+          operands[i].data = Floats(x) + offset;
           continue;
         }
-        inputs[i].data = Gathered(ctx, i);
         if (within && rows.step[i] == 0) {  // One row again and again, also in the next tile.
           if (gathered[i] == offset) continue;
-          CopyRowsAs(x, offset, 0, walk.step[i], std::min(fit, rows.count), walk.run,
-                     Gathered(ctx, i));
+          CopyRowsAs(x, offset, 0, walk.step[i], std::min(fit, rows.count), walk.run, place);
           gathered[i] = offset;
         } else {
-          Gather(walk, x, i, run, count, Gathered(ctx, i));
+          Gather(walk, x, i, run, count, place);
         }
       }
-      Tile(ctx, inputs, count * walk.run, machine, y);
+      program_.Run(operands, ProgramScratch(ctx), y, 1, count * walk.run);
       y += count * walk.run;
       run += count;
     }
@@ -533,61 +322,7 @@ class ExpressionKernel final : public Kernel {
     }
   }
 
-  // The whole formula on n elements.  The last instruction writes to y.
-  void Tile(const RunContext& ctx, const Values& inputs, int64_t n, Machine& machine,
-            float* y) const {
-    float* const scratch = static_cast<float*>(ctx.scratch);
-    if (blocks_.has_value()) {
-      absl::InlinedVector<BlockOperand, 4> operands(inputs.size());
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        const bool number = inputs[i].data == nullptr;
-        operands[i] = {const_cast<float*>(number ? &inputs[i].number : inputs[i].data), 0,
-                       number ? BlockOperand::Kind::kScalar : BlockOperand::Kind::kRows};
-      }
-      return blocks_->Run(operands, BlockScratch(ctx), y, 1, n);
-    }
-    Values& stack = machine.stack;
-    Values& kept = machine.kept;
-    size_t top = 0;
-    const Instruction* const end = expression_.program.data() + expression_.program.size();
-    for (const Instruction* i = expression_.program.data(); i != end; ++i) {
-      switch (i->op) {
-        case Op::kNumber:
-          stack[top++] = {nullptr, i->number};
-          break;
-        case Op::kInput:
-          stack[top++] = inputs[i->input];
-          break;
-        case Op::kLoad:
-          stack[top++] = kept[i->input];
-          break;
-        case Op::kStore:
-          kept[i->input] = stack[top - 1];
-          break;
-        default: {
-          const int operands = operands_[static_cast<size_t>(i - expression_.program.data())];
-          top -= static_cast<size_t>(operands);
-          const bool keep = i + 1 != end && i[1].op == Op::kStore;
-          float* to = i + 1 == end ? y
-                      : keep       ? scratch + (expression_.stack + i[1].input) * kPlace
-                                   : scratch + static_cast<int64_t>(top) * kPlace;
-          stack[top] = Apply(i->op, operands, stack.data() + top, to, n);
-          ++top;
-        }
-      }
-    }
-    const Value& result = stack[0];
-    if (result.data == nullptr) {
-      std::fill_n(y, n, result.number);
-    } else if (result.data != y) {
-      std::copy_n(result.data, n, y);
-    }
-  }
-
-  const Expression expression_;
-  const std::optional<BlockProgram> blocks_;
-  std::vector<int> operands_;  // Per instruction.
-  int64_t operations_ = 0;
+  const BlockProgram program_;
 };
 
 // expression_layer: y = a formula over the inputs @0, @1, ..., element by element.

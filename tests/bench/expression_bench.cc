@@ -1,7 +1,7 @@
 // expression_layer beside the same formula as a chain of arithmetic layers, in turns.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   expression_bench [pairs]     default 15
+//   expression_bench [pairs [name]]     default 15, formulas whose name contains `name`
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "engine/layers/registry.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::bench {
 namespace {
 
-constexpr int64_t kRows = 128, kHistoryRows = 16, kSteps = 50, kDim = 32, kWidth = 200;
+constexpr int64_t kRows = 128, kHistoryRows = 16, kSteps = 50, kWidth = 200;
 
 // What stands in the chain: type, bottoms, top.
 struct Link {
@@ -29,7 +30,7 @@ struct Case {
   const char* name;
   const char* formula;
   std::vector<Link> chain;
-  bool history;  // The ads' [16, 1, 32] and the user's [1, 50, 32], else [128, 200] twice.
+  int64_t dim;  // The ads' [16, 1, dim] and the user's [1, 50, dim]; 0: [128, 200] twice.
 };
 
 std::vector<Case> Cases() {
@@ -46,11 +47,11 @@ std::vector<Case> Cases() {
                                    {"add_layer", "h", "p", "t"},
                                    {"multiply_layer", "t", "q", "y"}};
   std::vector<Case> cases;
-  for (bool history : {false, true}) {
-    cases.push_back({"1 operator", "@0*@1", one, history});
-    cases.push_back({"2 operators", "(@0-@1)*@0", two, history});
-    cases.push_back({"5 operators", "(@0-@1)*(@0-@1)+@0*@1-@0", five, history});
-    cases.push_back({"5 with a sigmoid", "((@0-@1)*sigmoid(@0-@1)+@0)*@1", swish, history});
+  for (int64_t dim : {0, 32, 36}) {
+    cases.push_back({"1 operator", "@0*@1", one, dim});
+    cases.push_back({"2 operators", "(@0-@1)*@0", two, dim});
+    cases.push_back({"5 operators", "(@0-@1)*(@0-@1)+@0*@1-@0", five, dim});
+    cases.push_back({"5 with a sigmoid", "((@0-@1)*sigmoid(@0-@1)+@0)*@1", swish, dim});
   }
   return cases;
 }
@@ -67,8 +68,8 @@ class Program {
       std::fill_n(data, elements, 0.5f);
       return engine::Tensor{engine::DType::kFloat32, {dims.begin(), dims.end()}, data};
     };
-    if (c.history) {
-      values_ = {{"p", floats({kHistoryRows, 1, kDim})}, {"q", floats({1, kSteps, kDim})}};
+    if (c.dim > 0) {
+      values_ = {{"p", floats({kHistoryRows, 1, c.dim})}, {"q", floats({1, kSteps, c.dim})}};
     } else {
       values_ = {{"p", floats({kRows, kWidth})}, {"q", floats({kRows, kWidth})}};
     }
@@ -163,11 +164,15 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-int Main(int pairs) {
+int Main(int pairs, const std::string& name) {
   engine::UseOneThread();
   std::printf("%-18s %-28s %14s %18s\n", "formula", "operands", "expression us",
               "chain/expression");
   for (const Case& c : Cases()) {
+    if (std::string(c.name).find(name) == std::string::npos) continue;
+    const std::string operands = c.dim == 0
+                                     ? "[128, 200], [128, 200]"
+                                     : absl::StrCat("[16, 1, ", c.dim, "], [1, 50, ", c.dim, "]");
     Program expression(c), chain(c);
     expression.Add("expression_layer", {"p", "q"}, "y", c.formula);
     for (const Link& link : c.chain) {
@@ -183,8 +188,7 @@ int Main(int pairs) {
       times.push_back(a);
       ratios.push_back(b / a);
     }
-    std::printf("%-18s %-28s %14.1f %18.2f\n", c.name,
-                c.history ? "[16, 1, 32], [1, 50, 32]" : "[128, 200], [128, 200]", Median(times),
+    std::printf("%-18s %-28s %14.1f %18.2f\n", c.name, operands.c_str(), Median(times),
                 Median(ratios));
   }
   return 0;
@@ -193,4 +197,6 @@ int Main(int pairs) {
 }  // namespace
 }  // namespace ulfd::bench
 
-int main(int argc, char** argv) { return ulfd::bench::Main(argc > 1 ? std::atoi(argv[1]) : 15); }
+int main(int argc, char** argv) {
+  return ulfd::bench::Main(argc > 1 ? std::atoi(argv[1]) : 15, argc > 2 ? argv[2] : "");
+}

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "engine/kernels/blocks.h"
+#include "engine/kernels/elementwise.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
 
@@ -54,6 +56,8 @@ std::vector<Op> Ops() {
       {O::kSquare, [](float it, float, float) { return it * it; }},
       {O::kSqrt, [](float it, float, float) { return std::sqrt(it); }},
       {O::kRelu, [](float it, float, float) { return it < 0 ? 0.0f : it; }},
+      {O::kPow, [](float it, float a, float) { return std::pow(it, a); }},
+      {O::kPowOf, [](float it, float a, float) { return std::pow(a, it); }},
       {O::kWhere, [](float it, float a, float b) { return it > 0 ? a : b; }, true},
   };
   // The volatile result keeps the compiler from fusing the two operations.
@@ -166,6 +170,64 @@ TEST_P(BlocksTest, PlacesKeepValuesBetweenSteps) {
     for (int64_t i = 0; i < kN; ++i) {
       const float d = x.At(r, i) - z.At(r, i);
       ASSERT_TRUE(Same(y[r * kN + i], d / (d + z.At(r, i)))) << "row " << r << " value " << i;
+    }
+  }
+}
+
+// y = op(x), in blocks.
+void RunFunction(BlockOp op, const GuardedFloats& x, GuardedFloats& y, Isa isa) {
+  std::vector<BlockStep> steps = {
+      {BlockOp::kLoad, {const_cast<float*>(x.data()), 0, Kind::kRows}, {}},
+      {op, {}, {}},
+      {BlockOp::kStore, {y.data(), 0, Kind::kRows}, {}}};
+  RunBlocks(absl::MakeSpan(steps), 1, x.size(), isa);
+}
+
+TEST_P(BlocksTest, FunctionsHaveTheBitsOfThoseOfArrays) {
+  const std::pair<BlockOp, UnaryOp> functions[] = {{BlockOp::kExp, UnaryOp::kExp},
+                                                   {BlockOp::kSigmoid, UnaryOp::kSigmoid},
+                                                   {BlockOp::kTanh, UnaryOp::kTanh},
+                                                   {BlockOp::kRelu, UnaryOp::kRelu}};
+  for (const auto& [op, array_op] : functions) {
+    for (const int64_t n : {1, 7, 8, 31, 32, 47, 63, 64, 65, 200}) {
+      SCOPED_TRACE(absl::StrCat("op ", static_cast<int>(op), " n ", n));
+      GuardedFloats x(n, 1), y(n, 2), want(n, 3);
+      Fill(x, static_cast<uint32_t>(n));
+      RunFunction(op, x, y, GetParam());
+      Unary(array_op, x.data(), want.data(), n, GetParam());
+      for (int64_t i = 0; i < n; ++i) ASSERT_TRUE(Same(y[i], want[i])) << "of " << x[i];
+    }
+  }
+}
+
+TEST_P(BlocksTest, LogarithmsAreWithinTwoUlp) {
+  std::vector<float> values = {0.0f,
+                               -0.0f,
+                               kInf,
+                               -kInf,
+                               kNan,
+                               -1.0f,
+                               -1e-40f,
+                               1.0f,
+                               std::numeric_limits<float>::min(),
+                               std::numeric_limits<float>::max(),
+                               std::numeric_limits<float>::denorm_min()};
+  for (uint32_t bits = 1; bits < 0x7f800000; bits += 9973) {
+    values.push_back(std::bit_cast<float>(bits));
+  }
+  for (int i = -2000; i < 2000; ++i) values.push_back(1.0f + static_cast<float>(i) * 1e-6f);
+  const auto n = static_cast<int64_t>(values.size());
+  GuardedFloats x(n, 1), y(n, 2);
+  for (int64_t i = 0; i < n; ++i) x[i] = values[static_cast<size_t>(i)];
+  RunFunction(BlockOp::kLog, x, y, GetParam());
+  for (int64_t i = 0; i < n; ++i) {
+    const double exact = std::log(double{x[i]});
+    if (!std::isfinite(exact)) {
+      ASSERT_TRUE(Same(y[i], static_cast<float>(exact))) << y[i] << " of " << x[i];
+    } else {
+      const float near = std::abs(static_cast<float>(exact));
+      const float ulp = std::nextafter(near, kInf) - near;
+      ASSERT_LE(std::abs(y[i] - exact), 2.0 * ulp) << "of " << x[i];
     }
   }
 }
