@@ -1,0 +1,3 @@
+"""The checks of deploy/slo-check.
+SPDX-License-Identifier: Apache-2.0
+"""

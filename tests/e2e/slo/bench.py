@@ -1,0 +1,157 @@
+"""What the checks share: the models, the daemon under load, and what a load reports.
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import shutil
+import statistics
+import subprocess
+import threading
+import time
+
+from harness import env
+from harness.daemon import Daemon
+from harness.fixtures import add_heavy, add_shop
+from harness.loading import command, finish_load, load
+from harness.metrics import scrape
+
+# The defaults but for quick reactions to files, and the request sizes of the checks.
+CONFIG = """
+watch { poll_interval_ms: 100 settle_time_ms: 0 }
+limits { max_ads: 2000 }
+shutdown { drain_delay_ms: 1000 drain_timeout_ms: 30000 }
+"""
+
+
+class Subject:
+    """A model under load: its folder, and how `ulf load` makes requests of it."""
+
+    def __init__(self, name, folder, flags):
+        self.name = name
+        self.folder = folder  # A version: what is inside it.
+        self.flags = (f"--model={name}", *flags)
+
+
+def subjects():
+    """(the model that is called, another one): exported ones if they are there, else the project's own."""
+    if env.shared_model("din") and env.shared_model("tdm_dnn"):
+        ids = ("--ids=1..100", "--feature_ids=uid:1,mid_list:50,cat_list:50")
+        return (Subject("din", os.path.join(env.shared_model("din"), "1"), ids),
+                Subject("tdm_dnn", os.path.join(env.shared_model("tdm_dnn"), "1"), ()))
+    own = os.path.join(env.scratch("own"), "models")
+    add_shop(own)
+    add_heavy(own)
+    return (Subject("shop", os.path.join(own, "shop", "1"),
+                    ("--ids=0..150", "--user_ids=5", "--ints=0..1")),
+            Subject("heavy", os.path.join(own, "heavy", "1"), ()))
+
+
+class Bench:
+    """`scale`: of the lengths of all loads."""
+
+    def __init__(self, scale):
+        self.scale = scale
+        self.subject, self.other = subjects()
+        self.capacity = {}  # ads of a request -> answered calls a second
+
+    def seconds(self, seconds):
+        return max(2.0, seconds * self.scale)
+
+    def daemon(self, name, config=CONFIG):
+        models = os.path.join(env.scratch(name), "models")
+        for subject in (self.subject, self.other):
+            install(subject, models, 1)
+        return Daemon(models, config=config, name=name), models
+
+    def flags(self, seconds, **more):
+        warmup = min(2.0, 0.25 * seconds)
+        flags = {"duration": f"{seconds + warmup:.3f}s", "warmup": f"{warmup:.3f}s", "ads": 200,
+                 "timeout": "1s", "channels": 2, **more}
+        return (*self.subject.flags, *(f"--{name}={value}" for name, value in flags.items()))
+
+    def load(self, daemon, seconds, **more):
+        return load(daemon.target, *self.flags(seconds, **more))
+
+    def start_load(self, targets, seconds, *switches, **more):
+        return subprocess.Popen(command("load", *targets, *self.flags(seconds, **more), "--json",
+                                        *switches),
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def rate_of(self, share, ads=200):
+        """That share of the capacity, in calls a second."""
+        return share * self.capacity[ads]
+
+    def measure_capacity(self, daemon, ads=200, seconds=8):
+        """The most that a closed loop gets answered: the median of three."""
+        workers = int(scrape(daemon).sum("ulfd_workers"))
+        found = [self.load(daemon, self.seconds(seconds), ads=ads, closed_loop=3 * workers)
+                 for _ in range(3)]
+        self.capacity[ads] = statistics.median(f["goodput_per_second"] for f in found)
+        return self.capacity[ads]
+
+
+def install(subject, models, version):
+    """A version that appears at once, as a deployment that knows its trade does it."""
+    folder = os.path.join(models, subject.name)
+    os.makedirs(folder, exist_ok=True)
+    hidden = os.path.join(folder, f".{version}.tmp")
+    shutil.copytree(subject.folder, hidden)
+    os.chmod(hidden, 0o755)
+    os.rename(hidden, os.path.join(folder, str(version)))
+
+
+class Reloader:
+    """New versions of a model, one every `period` seconds, until stopped.  Their files are there
+    before, so that copying them is not part of what is measured."""
+
+    def __init__(self, subject, models, period, first, count):
+        self.subject, self.models, self.period = subject, models, period
+        self.versions = range(first, first + count)
+        self.store = os.path.join(env.scratch("versions"), "store")
+        for version in self.versions:
+            install(subject, os.path.join(self.store, str(version)), version)
+        self.done = 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self):
+        for version in self.versions:
+            if self._stop.wait(self.period):
+                return
+            folder = os.path.join(self.models, self.subject.name)
+            os.rename(os.path.join(self.store, str(version), self.subject.name, str(version)),
+                      os.path.join(folder, str(version)))
+            self.done += 1
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        self._thread.join()
+
+
+def wait_version(daemon, subject, version, seconds=30):
+    """Until calls of the model are answered by that version."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        labels = scrape(daemon).labels("ulfd_model_info")
+        if {"model": subject.name, "version": str(version)}.items() <= max(
+                (found for found in labels if found["model"] == subject.name),
+                key=lambda found: int(found["version"]), default={}).items():
+            return
+        time.sleep(0.01)
+    raise AssertionError(f"{subject.name} {version} was not loaded\n{daemon.log()}")
+
+
+def failed(summary):
+    """Calls that were due and got no answer."""
+    return summary["calls"]["due"] - summary["calls"]["answered"]
+
+
+def p99(summary):
+    return summary["latency_ms"]["corrected"]["p99"]
+
+
+__all__ = ["CONFIG", "Bench", "Reloader", "Subject", "failed", "finish_load", "install", "p99",
+           "scrape", "wait_version"]

@@ -1,0 +1,324 @@
+"""The checks: each yields rows (promise, figure, kept), kept being None where nothing is promised.
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import signal
+import statistics
+import struct
+import subprocess
+import sys
+import time
+
+from harness import env, http2
+from slo.bench import (CONFIG, Reloader, failed, finish_load, p99, scrape, wait_version)
+
+# The words a refusal may begin with.
+REASONS = ("queue_full", "deadline", "codel", "quota", "memory")
+
+
+def _figures(summary):
+    latency = summary["latency_ms"]["corrected"]
+    return (f"{summary['due_per_second']:.0f} calls/s: p50 {latency['p50']:.1f}, "
+            f"p99 {latency['p99']:.1f}, p99.9 {latency['p999']:.1f} ms")
+
+
+def _none_failed(summary):
+    return f"{failed(summary)} of {summary['calls']['due']} failed", failed(summary) == 0
+
+
+def steady(bench):
+    daemon, _ = bench.daemon("steady")
+    with daemon:
+        capacity = bench.measure_capacity(daemon)
+        yield "capacity, closed loop, 200 ads", f"{capacity:.0f} calls/s", None
+        for share in (0.3, 0.6, 0.8):
+            found = bench.load(daemon, bench.seconds(60), rate=bench.rate_of(share))
+            yield f"{share:.0%} of capacity: no call fails", \
+                f"{_none_failed(found)[0]}; {_figures(found)}", failed(found) == 0
+
+
+def reload(bench):
+    """Pairs of loads without and with a reload every 5 seconds, of the model that is called and of another."""
+    period, seconds, pairs = 5, 25, 5
+    if bench.scale < 1:
+        period, seconds, pairs = 2.5, 8, 3
+    rate = bench.rate_of(0.5)
+    daemon, models = bench.daemon("reload")
+    ratios = {"same": [], "other": []}
+    lost = {"same": 0, "other": 0}
+    reloads = {"same": 0, "other": 0}
+    calls = {"same": 0, "other": 0}
+    first = 2
+    with daemon:
+        bench.load(daemon, 3, rate=rate)
+        for pair in range(pairs):
+            for kind, subject in (("same", bench.subject), ("other", bench.other)):
+                def quiet():
+                    return p99(bench.load(daemon, seconds, rate=rate, seed=pair + 1))
+
+                def busy():
+                    nonlocal first
+                    with Reloader(subject, models, period, first, int(seconds / period) + 1) as it:
+                        found = bench.load(daemon, seconds, rate=rate, seed=pair + 1)
+                    wait_version(daemon, subject, first + it.done - 1)
+                    first += it.done + 1
+                    lost[kind] += failed(found)
+                    calls[kind] += found["calls"]["due"]
+                    reloads[kind] += it.done
+                    return p99(found)
+
+                # Who goes first takes turns: machines drift.
+                if pair % 2:
+                    loaded, alone = busy(), quiet()
+                else:
+                    alone, loaded = quiet(), busy()
+                ratios[kind].append(loaded / alone)
+    for kind, text in (("same", "the model that is called"), ("other", "another model")):
+        middle = statistics.median(ratios[kind])
+        yield f"p99 while {text} reloads, at most 1.1 x the p99 without", \
+            (f"{middle:.2f} x ({min(ratios[kind]):.2f} .. {max(ratios[kind]):.2f}), {pairs} pairs, "
+             f"{reloads[kind]} reloads"), middle <= 1.1
+        yield f"no call fails while {text} reloads", f"{lost[kind]} of {calls[kind]} failed", \
+            lost[kind] == 0
+
+
+def sigterm(bench):
+    """Two daemons behind a client that follows health; one ends, as on a rolling update."""
+    one, _ = bench.daemon("first")
+    with one:
+        two, _ = bench.daemon("second")
+        seconds = bench.seconds(20)
+        with two:
+            running = bench.start_load((one.target, two.target), seconds, "--follow_health",
+                                       rate=bench.rate_of(0.3))
+            time.sleep(seconds / 2)
+            two.terminate()
+            code = two.wait()
+            found = finish_load(running)
+            lost, kept = _none_failed(found)
+            yield "no call fails on SIGTERM, the client following health", \
+                f"{lost}, exit code {code}", kept and code == 0
+            # It has ended as it should; nothing is left to be stopped.
+            two.alive = lambda: True
+            two.stop = lambda: None
+
+
+def overload(bench):
+    daemon, _ = bench.daemon("overload")
+    with daemon:
+        # What the machine can do changes: the peak is taken before and after.
+        peaks = [bench.measure_capacity(daemon)]
+        before = scrape(daemon)
+        found = bench.load(daemon, bench.seconds(60), rate=3 * peaks[0], timeout="100ms")
+        after = scrape(daemon)
+        peaks.append(bench.measure_capacity(daemon))
+        goodput = found["goodput_per_second"] / statistics.mean(peaks)
+        yield "goodput at three times the load, at least 90 % of the peak", \
+            (f"{goodput:.1%}: {found['goodput_per_second']:.0f} of {peaks[0]:.0f} and "
+             f"{peaks[1]:.0f} calls/s, {_figures(found)}"), goodput >= 0.9
+        silent = {reason: count for reason, count in found["reasons"].items()
+                  if reason.startswith("RESOURCE_EXHAUSTED") and
+                  not reason.startswith(tuple(f"RESOURCE_EXHAUSTED: {r}:" for r in REASONS))}
+        codes = set(found["codes"]) - {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
+        yield "nobody is refused without a reason", \
+            f"codes {found['codes']}, without reason {sum(silent.values())}", \
+            not silent and not codes
+        longest = _bound(before, after, bench.subject.name, "queue", 0.99)
+        yield "accepted calls wait no longer than their deadline of 100 ms", \
+            f"99 % at most {longest * 1e3:.0f} ms", longest <= 0.1
+        again = bench.load(daemon, bench.seconds(10), rate=bench.rate_of(0.3))
+        yield "no call fails once the overload is over", *_none_failed(again)
+
+
+def _bound(before, after, model, stage, share):
+    """The bucket of ulfd_stage_duration_seconds that holds that share of what was observed between."""
+    name = "ulfd_stage_duration_seconds_bucket"
+
+    def counts(metrics):
+        return {float(labels["le"].replace("+Inf", "inf")): value
+                for found, labels, value in metrics.samples
+                if found == name and labels["model"] == model and labels["stage"] == stage}
+
+    old, new = counts(before), counts(after)
+    total = new[float("inf")] - old.get(float("inf"), 0)
+    return next(le for le in sorted(new) if new[le] - old.get(le, 0) >= share * total)
+
+
+def memory(bench):
+    """200 versions of the model that is called, one after the other as soon as it is loaded."""
+    count = 200 if bench.scale == 1 else 50
+    daemon, models = bench.daemon("memory")
+    with daemon:
+        running = bench.start_load((daemon.target,), 4 + 0.25 * count, rate=bench.rate_of(0.3))
+        first = None
+        with Reloader(bench.subject, models, 0.2, 2, count) as it:
+            while it.done < count:
+                time.sleep(0.05)
+                if first is None and it.done >= 1:
+                    wait_version(daemon, bench.subject, 2)
+                    time.sleep(0.1)
+                    first = daemon.resident_bytes()
+        wait_version(daemon, bench.subject, count + 1)
+        found = finish_load(running)
+        time.sleep(1)
+        last = daemon.resident_bytes()
+        yield f"memory after {count} reloads, at most 1.05 x that after the first", \
+            f"{last / first:.3f} x ({first / 2**20:.1f} -> {last / 2**20:.1f} MiB)", \
+            last <= 1.05 * first
+        yield f"no call fails in {count} reloads", *_none_failed(found)
+
+
+VICTIM = """
+import sys
+import grpc
+call = grpc.insecure_channel(sys.argv[1]).unary_unary("/ulfd.v1.PredictionService/Predict")
+message = open(sys.argv[2], "rb").read()
+for future in [call.future(message, timeout=30) for _ in range(int(sys.argv[3]))]:
+    future.add_done_callback(lambda _: None)
+import time
+time.sleep(30)
+"""
+
+
+def _request(daemon, bench, ads):
+    """A request of the subject as bytes, in a file: one of those that `ulf load` sends."""
+    import grpc
+    from concurrent import futures
+    path = os.path.join(env.scratch("request"), "bytes")
+
+    class Keep(grpc.GenericRpcHandler):
+        def service(self, details):
+            def keep(message, _):
+                if details.method.endswith("/Predict"):
+                    with open(path, "wb") as file:
+                        file.write(message)
+                return forward(details.method, message)
+            return grpc.unary_unary_rpc_method_handler(keep)
+
+    channel = grpc.insecure_channel(daemon.target)
+
+    def forward(method, message):
+        return channel.unary_unary(method)(message, timeout=30)
+
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    server.add_generic_rpc_handlers((Keep(),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    from harness.loading import load
+    load(f"127.0.0.1:{port}", *bench.subject.flags, "--closed_loop=1", "--calls=1", "--warmup=0s",
+         f"--ads={ads}", "--pool=1")
+    server.stop(None)
+    channel.close()
+    return path
+
+
+def _beside(bench, daemon, trouble, seconds):
+    """The load beside some trouble: its p99 by that without, pairs in turn, and what failed."""
+    rate = bench.rate_of(0.3)
+    ratios, lost = [], 0
+    for pair in range(3):
+        def troubled():
+            nonlocal lost
+            running = bench.start_load((daemon.target,), seconds, rate=rate, seed=pair + 1)
+            trouble(time.monotonic() + seconds + min(2.0, 0.25 * seconds))
+            found = finish_load(running)
+            lost += failed(found)
+            return p99(found)
+
+        def alone():
+            return p99(bench.load(daemon, seconds, rate=rate, seed=pair + 1))
+
+        if pair % 2:
+            with_it, without = troubled(), alone()
+        else:
+            without, with_it = alone(), troubled()
+        ratios.append(with_it / without)
+    return (f"{lost} failed; p99 {statistics.median(ratios):.2f} x that without "
+            f"({min(ratios):.2f} .. {max(ratios):.2f})"), lost == 0
+
+
+def dying(bench):
+    """Clients killed with calls of 2000 ads under way: one a second, eight calls each."""
+    daemon, _ = bench.daemon("dying")
+    with daemon:
+        path = _request(daemon, bench, 2000)
+        killed = 0
+
+        def trouble(until):
+            nonlocal killed
+            while time.monotonic() < until - 1.5:
+                with subprocess.Popen([sys.executable, "-c", VICTIM, daemon.target, path,
+                                       "8"]) as victim:
+                    time.sleep(1.0)
+                    victim.send_signal(signal.SIGKILL)
+                killed += 1
+
+        text, kept = _beside(bench, daemon, trouble, bench.seconds(20))
+        time.sleep(1)
+        left = int(scrape(daemon).sum("ulfd_inflight_requests"))
+        yield "no call fails beside clients that die, and nothing of theirs is left", \
+            f"{killed} killed, {left} of their calls left; {text}", kept and left == 0
+
+
+def reader(bench):
+    """A client that reads no reply: 50 calls of 200 ads a second on a connection with a closed window."""
+    daemon, _ = bench.daemon("reader")
+    with daemon:
+        with open(_request(daemon, bench, 200), "rb") as file:
+            message = http2.grpc_message(file.read())
+        window = struct.pack(">HI", http2.INITIAL_WINDOW_SIZE, 0)
+        before = daemon.resident_bytes()
+        most = before
+
+        def trouble(until):
+            nonlocal most
+            with http2.Connection(daemon.grpc_port, settings=window) as connection:
+                streams = 0
+                while time.monotonic() < until:
+                    # As many as the daemon lets wait for their reader.
+                    if streams < 100 and connection.open_stream(
+                            "/ulfd.v1.PredictionService/Predict", message):
+                        streams += 1
+                    connection.read(0.02)
+                    most = max(most, daemon.resident_bytes())
+
+        text, kept = _beside(bench, daemon, trouble, bench.seconds(20))
+        grown = (most - before) / 2**20
+        yield "no call fails beside a client that does not read, memory within 64 MiB", \
+            f"memory {grown:+.1f} MiB; {text}", kept and grown <= 64
+
+
+def mixed(bench):
+    """10-ad calls beside 2000-ad ones, against 10-ad calls that use as much of the workers alone."""
+    seconds = bench.seconds(20)
+    daemon, _ = bench.daemon("mixed", CONFIG)
+    with daemon:
+        small = bench.measure_capacity(daemon, 10, 4)
+        large = bench.measure_capacity(daemon, 2000, 4)
+        use, few = 0.5, 0.1  # Of the workers: all calls, and the 10-ad calls beside large ones.
+        ratios, lost = [], 0
+        for pair in range(5):
+            def alone():
+                return bench.load(daemon, seconds, ads=10, rate=use * small, seed=pair + 1)
+
+            def beside():
+                running = bench.start_load((daemon.target,), seconds, ads=2000,
+                                           rate=(use - few) * large, timeout="10s", seed=pair + 9)
+                found = bench.load(daemon, seconds, ads=10, rate=few * small, seed=pair + 1)
+                return found, finish_load(running)
+
+            first = alone() if pair % 2 else None
+            among, big = beside()
+            lonely = first or alone()
+            lost += failed(lonely) + failed(among) + failed(big)
+            ratios.append((p99(among) / p99(lonely), p99(among), p99(lonely)))
+        ratios.sort()
+        ratio, among, lonely = ratios[len(ratios) // 2]
+        yield "p99 of 10-ad calls beside 2000-ad ones, at most 3 x their p99 alone at that use", \
+            (f"{ratio:.2f} x ({ratios[0][0]:.2f} .. {ratios[-1][0]:.2f}): {among:.2f} against "
+             f"{lonely:.2f} ms at {use:.0%} of {small:.0f} or {large:.1f} calls/s; {lost} failed"), \
+            ratio <= 3 and lost == 0
+
+
+CHECKS = {"steady": steady, "reload": reload, "sigterm": sigterm, "overload": overload,
+          "memory": memory, "dying": dying, "reader": reader, "mixed": mixed}
