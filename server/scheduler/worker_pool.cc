@@ -77,11 +77,6 @@ absl::Status WorkerPool::PrepareThread(int index) const {
     return absl::InternalError("worker pool: OpenMP does not honour one thread per worker");
   }
   pthread_setname_np(pthread_self(), "ulfd-worker");
-  // A worker that wakes up does not push aside the thread that gave it work: that one goes on to
-  // what else has arrived, which the worker then finds together.  Where the kernel refuses, nothing
-  // is lost but that.
-  constexpr sched_param kNoPriority{};
-  pthread_setschedparam(pthread_self(), SCHED_BATCH, &kNoPriority);
   if (options_.cpus.empty()) return absl::OkStatus();
   const int cpu = options_.cpus[static_cast<size_t>(index) % options_.cpus.size()];
   const size_t size = CPU_ALLOC_SIZE(cpu + 1);

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -73,13 +72,11 @@ class TestJob final : public Job {
   std::array<std::atomic<int>, 2000> times{};
   int worker_index = -1;
   bool one_thread = false;
-  int scheduling_policy = -1;
   absl::Status dropped;
 
  private:
   void Compute(Worker& worker, size_t jobs) {
     one_thread = engine::UsesOneThread();
-    scheduling_policy = sched_getscheduler(0);
     worker_index = worker.index;
     together = jobs;
     started.count_down();
@@ -138,7 +135,6 @@ TEST_F(WorkerPoolTest, RunsEveryTaskOnceOnAWorkerWithOneOpenMpThread) {
   for (auto& task : tasks) {
     EXPECT_EQ(task->runs, 1);
     EXPECT_TRUE(task->one_thread);
-    EXPECT_EQ(task->scheduling_policy, SCHED_BATCH);
     EXPECT_GE(task->worker_index, 0);
     EXPECT_LT(task->worker_index, 3);
   }
