@@ -98,6 +98,7 @@ void WorkerPool::Started(const absl::Status& status) {
 }
 
 Work WorkerPool::Take(std::vector<JobQueue::Dropped>& dropped) {
+  bool yielded = false;
   MutexLock lock(mu_);
   for (;;) {
     Work work = queue_.Take(clock_.Now(), waiting_, dropped);
@@ -109,6 +110,16 @@ Work WorkerPool::Take(std::vector<JobQueue::Dropped>& dropped) {
       return work;
     }
     if (!dropped.empty() || stopping_) return work;
+    if (!yielded) {
+      // Going to sleep and being woken up costs more than a small request: whoever has the next one
+      // in hand on this CPU brings it first.
+      yielded = true;
+      mu_.Unlock();
+      sched_yield();
+      mu_.Lock();
+      continue;
+    }
+    yielded = false;
     ++waiting_;
     work_.Wait(mu_);
     --waiting_;
