@@ -20,6 +20,7 @@
 #include "engine/tensor/mutex.h"
 #include "server/change_plan.h"
 #include "server/directory_watcher.h"
+#include "server/memory_release.h"
 #include "server/model_change.h"
 #include "server/model_manager_options.h"
 #include "server/model_table.h"
@@ -233,6 +234,7 @@ void ModelManagerImpl::LoaderLoop() {
     } else {
       change->done(RunChange(std::move(change->change)));
     }
+    ReleaseFreeMemory();
     MutexLock lock(mu_);
     done_.NotifyAll();
   }

@@ -3,32 +3,14 @@
 #include "server/reaper.h"
 
 #include <atomic>
-#include <cstddef>
 #include <thread>
 #include <utility>
 
-#include "absl/base/attributes.h"
 #include "engine/tensor/mutex.h"
+#include "server/memory_release.h"
 #include "server/thread_priority.h"
 
-// Present in glibc, respectively only when jemalloc is linked.
-extern "C" {
-ABSL_ATTRIBUTE_WEAK int malloc_trim(size_t pad);
-ABSL_ATTRIBUTE_WEAK int mallctl(const char* name, void* old_value, size_t* old_size, void* value,
-                                size_t size);
-}
-
 namespace ulfd::server {
-namespace {
-
-// Gives the memory of a freed model back to the system: glibc keeps it otherwise, and the next load
-// adds its own on top.
-void ReleaseMemory() {
-  if (mallctl == nullptr && malloc_trim != nullptr) malloc_trim(0);
-}
-
-}  // namespace
-
 struct Reaper::State {
   // One model, allocated with the handle so that queueing it needs no memory.
   struct Node {
@@ -71,7 +53,7 @@ struct Reaper::State {
         batch = std::exchange(queue, nullptr);
       }
       const int64_t count = FreeAll(batch);
-      ReleaseMemory();
+      ReleaseFreeMemory();
       MutexLock lock(mu);
       freed += count;
       idle.NotifyAll();

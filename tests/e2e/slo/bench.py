@@ -1,6 +1,7 @@
 """What the checks share: the models, the daemon under load, and what a load reports.
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import os
 import shutil
 import statistics
@@ -89,6 +90,25 @@ class Bench:
         return self.capacity[ads]
 
 
+@contextlib.contextmanager
+def on_cpus(cpus):
+    """Processes started inside run there."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def halves():
+    """The CPUs of the daemon and those of the load, where the load is so high that it would take
+    the daemon's time; the same ones if there is only one."""
+    cpus = sorted(os.sched_getaffinity(0))
+    middle = (len(cpus) + 1) // 2
+    return set(cpus[:middle]), set(cpus[middle:]) or set(cpus)
+
+
 def install(subject, models, version):
     """A version that appears at once, as a deployment that knows its trade does it."""
     folder = os.path.join(models, subject.name)
@@ -153,5 +173,5 @@ def p99(summary):
     return summary["latency_ms"]["corrected"]["p99"]
 
 
-__all__ = ["CONFIG", "Bench", "Reloader", "Subject", "failed", "finish_load", "install", "p99",
-           "scrape", "wait_version"]
+__all__ = ["CONFIG", "Bench", "Reloader", "Subject", "failed", "finish_load", "halves", "install",
+           "on_cpus", "p99", "scrape", "wait_version"]

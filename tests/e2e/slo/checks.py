@@ -10,7 +10,8 @@ import sys
 import time
 
 from harness import env, http2
-from slo.bench import (CONFIG, Reloader, failed, finish_load, p99, scrape, wait_version)
+from slo.bench import (CONFIG, Reloader, failed, finish_load, halves, on_cpus, p99, scrape,
+                       wait_version)
 
 # The words a refusal may begin with.
 REASONS = ("queue_full", "deadline", "codel", "quota", "memory")
@@ -104,8 +105,11 @@ def sigterm(bench):
 
 
 def overload(bench):
-    daemon, _ = bench.daemon("overload")
-    with daemon:
+    """Three times what the daemon can do; it has half of the CPUs, the load the others."""
+    served, loading = halves()
+    with on_cpus(served):
+        daemon, _ = bench.daemon("overload")
+    with daemon, on_cpus(loading):
         # What the machine can do changes: the peak is taken before and after.
         peaks = [bench.measure_capacity(daemon)]
         before = scrape(daemon)
@@ -128,6 +132,7 @@ def overload(bench):
             f"99 % at most {longest * 1e3:.0f} ms", longest <= 0.1
         again = bench.load(daemon, bench.seconds(10), rate=bench.rate_of(0.3))
         yield "no call fails once the overload is over", *_none_failed(again)
+    bench.capacity.clear()  # It was that of half the machine.
 
 
 def _bound(before, after, model, stage, share):
@@ -145,22 +150,23 @@ def _bound(before, after, model, stage, share):
 
 
 def memory(bench):
-    """200 versions of the model that is called, one after the other as soon as it is loaded."""
+    """200 versions of the model that is called, one every 0.2 s."""
     count = 200 if bench.scale == 1 else 50
+    period, settle = 0.2, 3
     daemon, models = bench.daemon("memory")
     with daemon:
-        running = bench.start_load((daemon.target,), 4 + 0.25 * count, rate=bench.rate_of(0.3))
-        first = None
-        with Reloader(bench.subject, models, 0.2, 2, count) as it:
-            while it.done < count:
+        running = bench.start_load((daemon.target,), 2 * settle + (period + 0.05) * count,
+                                   rate=bench.rate_of(0.3))
+        with Reloader(bench.subject, models, period, 2, 1):
+            wait_version(daemon, bench.subject, 2)
+            time.sleep(settle)
+        first = daemon.resident_bytes()
+        with Reloader(bench.subject, models, period, 3, count - 1) as it:
+            while it.done < count - 1:
                 time.sleep(0.05)
-                if first is None and it.done >= 1:
-                    wait_version(daemon, bench.subject, 2)
-                    time.sleep(0.1)
-                    first = daemon.resident_bytes()
         wait_version(daemon, bench.subject, count + 1)
         found = finish_load(running)
-        time.sleep(1)
+        time.sleep(settle)
         last = daemon.resident_bytes()
         yield f"memory after {count} reloads, at most 1.05 x that after the first", \
             f"{last / first:.3f} x ({first / 2**20:.1f} -> {last / 2**20:.1f} MiB)", \
