@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/element.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
 #include "server/open_inference_codec.h"
@@ -16,18 +17,6 @@ namespace {
 using engine::Tensor;
 using recording::v1::RecordedOutput;
 using recording::v1::Recording;
-
-double ValueAt(const Tensor& tensor, int64_t i) {
-  switch (tensor.dtype) {
-    case engine::DType::kFloat32:
-      return tensor.f32()[i];
-    case engine::DType::kInt32:
-      return tensor.i32()[i];
-    case engine::DType::kInt64:
-      return static_cast<double>(tensor.i64()[i]);
-  }
-  return 0;
-}
 
 // Visits one output.  Where `rows` are given and it has a row for each of the request's ads, row i
 // of the record is row rows[i] of the request.
@@ -57,7 +46,7 @@ absl::Status VisitOutput(const RecordedOutput& recorded, const Tensor& found,
                            .row = row,
                            .column = i % columns,
                            .recorded = recorded.values(static_cast<int>(i)),
-                           .found = ValueAt(found, row * columns + i % columns)}));
+                           .found = engine::ElementOf(found, row * columns + i % columns)}));
   }
   return absl::OkStatus();
 }
@@ -83,7 +72,7 @@ Recording MakeRecording(recording::v1::Api api, const google::protobuf::MessageL
     output.mutable_shape()->Add(tensor.dims.begin(), tensor.dims.end());
     output.mutable_values()->Reserve(static_cast<int>(tensor.elements()));
     for (int64_t i = 0; i < tensor.elements(); ++i) {
-      output.add_values(static_cast<float>(ValueAt(tensor, i)));
+      output.add_values(static_cast<float>(engine::ElementOf(tensor, i)));
     }
   }
   return record;

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/layers/registry.h"
 #include "engine/tensor/onednn.h"
+#include "tests/testing/no_files.h"
 
 namespace ulfd::bench {
 namespace {
@@ -117,15 +118,6 @@ class Program {
   }
 
  private:
-  class NoFiles final : public engine::ModelResources {
-   public:
-    absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override {
-      return absl::NotFoundError(path);
-    }
-    absl::StatusOr<TableRef> Table(const std::string& name) override {
-      return absl::NotFoundError(name);
-    }
-  };
   struct Call {
     std::vector<engine::Tensor> in, out;
     std::unique_ptr<engine::Kernel> kernel;
@@ -135,7 +127,7 @@ class Program {
     std::exit(1);
   }
 
-  NoFiles no_files_;
+  testing::NoFiles no_files_;
   // Aligned as the executor's arena is.
   float* Floats(size_t count) {
     memory_.emplace_back(std::aligned_alloc(64, (count * sizeof(float) / 64 + 1) * 64), &std::free);

@@ -10,21 +10,12 @@
 #include "engine/layers/expression.h"
 #include "engine/layers/registry.h"
 #include "gtest/gtest.h"
+#include "tests/testing/no_files.h"
 
 namespace ulfd::engine {
 namespace {
 
 using Dims = std::vector<int64_t>;
-
-class NoFiles final : public ModelResources {
- public:
-  absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override {
-    return absl::NotFoundError(path);
-  }
-  absl::StatusOr<TableRef> Table(const std::string& name) override {
-    return absl::NotFoundError(name);
-  }
-};
 
 std::string Formula(std::mt19937& random, int depth, bool slow) {
   const auto any = [&](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
@@ -169,7 +160,7 @@ class ExpressionLayerTest : public ::testing::Test {
   }
 
   std::mt19937 random_{5};
-  NoFiles files_;
+  testing::NoFiles files_;
 };
 
 TEST_F(ExpressionLayerTest, RandomFormulas) {

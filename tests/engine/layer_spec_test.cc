@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "engine/layers/registry.h"
 #include "gtest/gtest.h"
+#include "tests/testing/no_files.h"
 
 namespace ulfd::engine {
 namespace {
@@ -53,16 +54,6 @@ std::string ToText(const TensorSpec& spec) {
   return absl::StrCat(type, spec.shape.ToString(), " ", Name(spec.level));
 }
 
-class NoFiles final : public ModelResources {
- public:
-  absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override {
-    return absl::NotFoundError(path);
-  }
-  absl::StatusOr<TableRef> Table(const std::string& name) override {
-    return absl::NotFoundError(name);
-  }
-};
-
 using Weights = std::vector<std::vector<int64_t>>;
 
 // A layer of that type with `bottoms` bottoms and weights of those shapes, all ones.
@@ -96,7 +87,7 @@ class TestLayer {
   ulf::LayerParameter param_;
   std::vector<float> values_;
   std::vector<Weight> weights_;
-  NoFiles files_;
+  testing::NoFiles files_;
   Notices notices_;
   std::unique_ptr<Layer> layer_;
 };

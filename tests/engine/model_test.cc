@@ -5,11 +5,13 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/two_features.h"
 
 namespace ulfd::engine {
 namespace {
@@ -19,13 +21,7 @@ using ::testing::HasSubstr;
 using ulfd::testing::CaseInputs;
 
 // Two FCs: one on the user, one on user and ad together.
-constexpr char kGraph[] = R"(
-layer_params { type: "input_layer" top: "u.ids" top: "u.values" top: "u.segments"
-               top: "a.ids" top: "a.values" top: "a.segments" }
-layer_params { name: "user" type: "embedding_layer" bottom: "u.ids" bottom: "u.values" bottom: "u.segments"
-               top: "u" embedding_param { embedding_conf_path: "user.conf" level: 1 } }
-layer_params { name: "ad" type: "embedding_layer" bottom: "a.ids" bottom: "a.values" bottom: "a.segments"
-               top: "a" embedding_param { embedding_conf_path: "ad.conf" level: 0 } }
+constexpr char kLayers[] = R"(
 layer_params { name: "tower" type: "inner_product_layer" bottom: "u" top: "tower" }
 layer_params { name: "fuse" type: "fuse_layer" bottom: "tower" bottom: "a" top: "fused" }
 layer_params { name: "fc" type: "inner_product_layer" bottom: "fused" top: "score" }
@@ -37,21 +33,16 @@ layer_weights_params { name: "fc" blob_datas { shape: 4 shape: 1 data: [1, 1, 1,
                        blob_datas { shape: 1 data: [0.5] } }
 )";
 
-std::string Conf(const std::string& feature) {
-  return "feature_group_config { feature_group: \"" + feature +
-         "\" table_name: \"t\" dim: 2 } block_config { embedding_block_config_item { "
-         "feature_group: \"" +
-         feature + "\" } }";
-}
+std::string Graph() { return absl::StrCat(testing::kTwoFeatures, kLayers); }
 
 class ModelTest : public ::testing::Test {
  protected:
   ModelTest() : base_(::testing::TempDir() + "/model_test_" + std::to_string(getpid())) {
     UseOneThread();
     case_.name = "rank";
-    case_.graph = kGraph;
+    case_.graph = Graph();
     case_.weights_text = kWeights;
-    case_.confs = {{"user.conf", Conf("u")}, {"ad.conf", Conf("a")}};
+    case_.confs = testing::TwoFeaturesConfs(/*dim=*/2);
     case_.tables = {{"t", "1,1,2\n2,10,20\n-3,100,200\n"}};
   }
   ~ModelTest() override { fs::remove_all(base_); }
@@ -226,7 +217,7 @@ TEST_F(ModelTest, BatchOfUsersIsChecked) {
 
 TEST_F(ModelTest, UsersRunAloneWhereNoProofHolds) {
   // The sum over the ads makes every row depend on all.
-  case_.graph = std::string(kGraph) +
+  case_.graph = Graph() +
                 "layer_params { name: \"all\" type: \"sum_layer\" bottom: \"score\" top: \"all\" "
                 "sum_param { dim: 0 } }";
   const auto model = Load();
@@ -284,7 +275,7 @@ TEST_F(ModelTest, MemoryLimitNamesTheParts) {
 
 TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {
   case_.graph =
-      std::string(kGraph) +
+      Graph() +
       "layer_params { type: \"input_layer\" top: \"x\" }"
       "layer_params { name: \"beside\" type: \"concat_layer\" bottom: \"a\" bottom: \"x\" "
       "top: \"beside\" }";
@@ -300,7 +291,7 @@ TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {
   model = Load();
   EXPECT_TRUE(model.ok()) << model.status();
   // The other way round: fuse takes one row only.
-  case_.graph = std::string(kGraph) +
+  case_.graph = Graph() +
                 "layer_params { type: \"input_layer\" top: \"x\" }"
                 "layer_params { name: \"beside\" type: \"fuse_layer\" bottom: \"x\" bottom: \"a\" "
                 "top: \"beside\" }";
@@ -429,15 +420,15 @@ TEST_F(ModelTest, RefusesBadGraphsByLayer) {
   EXPECT_EQ(LoadError("bottom: \"tower\" bottom: \"a\"", "bottom: \"score\" bottom: \"a\""),
             "model \"rank\" v1: layer 4 \"fuse\" (fuse_layer): reads \"score\", which only layer 5 "
             "\"fc\" (inner_product_layer) makes; a layer reads what stands before it");
-  case_.graph = kGraph;
+  case_.graph = Graph();
   EXPECT_EQ(LoadError("bottom: \"tower\" bottom: \"a\"", "bottom: \"towel\" bottom: \"a\""),
             "model \"rank\" v1: layer 4 \"fuse\" (fuse_layer): reads \"towel\", which no layer "
             "makes and no input declares");
-  case_.graph = kGraph;
+  case_.graph = Graph();
   EXPECT_THAT(
       LoadError("\"fc\" type: \"inner_product_layer\"", "\"fc\" type: \"inner_produkt_layer\""),
       HasSubstr("layer 5 \"fc\" (inner_produkt_layer): "));
-  case_.graph = kGraph;
+  case_.graph = Graph();
   case_.weights_text = kWeights;
   const std::string four = "shape: 4 shape: 1 data: [1, 1, 1, 1]";
   case_.weights_text.replace(case_.weights_text.find(four), four.size(),

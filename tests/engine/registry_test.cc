@@ -12,22 +12,13 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/no_files.h"
 
 namespace ulfd::engine {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-class NoFiles final : public ModelResources {
- public:
-  absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override {
-    return absl::NotFoundError(path);
-  }
-  absl::StatusOr<TableRef> Table(const std::string& name) override {
-    return absl::NotFoundError(name);
-  }
-};
 
 // The message of parsing `text` with `weights` vectors of two values as weights; "" if it parses.
 std::string ParseError(const std::string& text, int weights = 0) {
@@ -39,7 +30,7 @@ std::string ParseError(const std::string& text, int weights = 0) {
     w.dims = {2};
     w.data = values;
   }
-  NoFiles files;
+  testing::NoFiles files;
   Notices notices;
   const auto layer =
       ParseLayer({.param = param, .weights = blobs, .resources = files, .notices = notices});
@@ -183,7 +174,7 @@ TEST(Registry, RefusesParametersOfOtherTypes) {
       ulf::LayerParameter param;
       param.set_type(std::string(type->name));
       param.GetReflection()->MutableMessage(&param, field);
-      NoFiles files;
+      testing::NoFiles files;
       Notices notices;
       const auto layer = ParseLayer({.param = param, .resources = files, .notices = notices});
       EXPECT_THAT(std::string(layer.status().message()),

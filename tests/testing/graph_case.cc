@@ -12,6 +12,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "engine/tensor/element.h"
 
 namespace ulfd::testing {
 
@@ -69,18 +70,6 @@ std::vector<char> ToBytes(const std::vector<double>& values) {
     std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
   }
   return bytes;
-}
-
-double ValueAt(const engine::Tensor& tensor, size_t i) {
-  switch (tensor.dtype) {
-    case engine::DType::kFloat32:
-      return tensor.f32()[i];
-    case engine::DType::kInt32:
-      return tensor.i32()[i];
-    case engine::DType::kInt64:
-      return static_cast<double>(tensor.i64()[i]);
-  }
-  return std::nan("");
 }
 
 }  // namespace
@@ -184,7 +173,7 @@ double Error(const engine::Tensor& found, const CaseArray& wanted, double min_sc
   double scale = min_scale, error = 0;
   for (double w : wanted.values) scale = std::isfinite(w) ? std::max(scale, std::abs(w)) : scale;
   for (size_t i = 0; i < wanted.values.size(); ++i) {
-    const double w = wanted.values[i], f = ValueAt(found, i);
+    const double w = wanted.values[i], f = engine::ElementOf(found, static_cast<int64_t>(i));
     if (std::isfinite(w) && std::isfinite(f)) {
       error = std::max(error, std::abs(f - w) / scale);
     } else if (std::isnan(w) ? !std::isnan(f) : w != f) {

@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/layers/registry.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/element.h"
 
 namespace ulfd::testing {
 namespace {
@@ -295,18 +296,7 @@ std::string Difference(const LayerCase& layer_case, int index, const Tensor& fou
   }
   const double tolerance = layer_case.tolerance() > 0 ? layer_case.tolerance() : 1e-5;
   for (int i = 0; i < wanted.values_size(); ++i) {
-    double value = 0;
-    switch (found.dtype) {
-      case DType::kFloat32:
-        value = found.f32()[i];
-        break;
-      case DType::kInt32:
-        value = found.i32()[i];
-        break;
-      case DType::kInt64:
-        value = static_cast<double>(found.i64()[i]);
-        break;
-    }
+    const double value = engine::ElementOf(found, i);
     const double want = wanted.values(i);
     const bool same = std::isnan(want) ? std::isnan(value)
                       : std::isinf(want)

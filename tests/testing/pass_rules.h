@@ -21,25 +21,9 @@
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/plan_runner.h"
+#include "tests/testing/two_features.h"
 
 namespace ulfd::testing {
-
-// A user's and an ad's embedding of 4 columns: "u" and "a".
-inline constexpr char kPassRulesInputs[] = R"(
-layer_params { type: "input_layer" top: "u.ids" top: "u.values" top: "u.segments"
-               top: "a.ids" top: "a.values" top: "a.segments" }
-layer_params { name: "user" type: "embedding_layer" bottom: "u.ids" bottom: "u.values" bottom: "u.segments"
-               top: "u" embedding_param { embedding_conf_path: "user.conf" level: 1 } }
-layer_params { name: "ad" type: "embedding_layer" bottom: "a.ids" bottom: "a.values" bottom: "a.segments"
-               top: "a" embedding_param { embedding_conf_path: "ad.conf" level: 0 } }
-)";
-
-inline std::string Conf(const std::string& feature) {
-  return absl::StrCat("feature_group_config { feature_group: \"", feature,
-                      "\" table_name: \"t\" dim: 4 } block_config { embedding_block_config_item { "
-                      "feature_group: \"",
-                      feature, "\" } }");
-}
 
 // `layer_params { ... }` with a name like its top.
 inline std::string Layer(const std::string& type, const std::vector<std::string>& bottoms,
@@ -71,7 +55,7 @@ class PassRules : public ::testing::Test {
   PassRules() : base_(::testing::TempDir() + "/pass_rules_" + std::to_string(getpid())) {
     engine::UseOneThread();
     case_.name = "rules";
-    case_.confs = {{"user.conf", Conf("u")}, {"ad.conf", Conf("a")}};
+    case_.confs = TwoFeaturesConfs(/*dim=*/4);
     case_.tables = {{"t", "1,1,-2,0,3.5\n2,10,20,-0.0,40\n3,-1,-0.5,0.25,7\n"}};
     case_.inputs = {{"u.ids", {"int64", {2}, {1, 3}}}, {"a.ids", {"int64", {3}, {1, 2, 77}}}};
   }
@@ -87,7 +71,7 @@ class PassRules : public ::testing::Test {
   // that is asked for.  Returns how many rewrites there were.
   int Rewrites(const std::string& layers, const std::vector<std::string>& passes,
                double tolerance = 0, bool exact = false) {
-    case_.graph = kPassRulesInputs + layers;
+    case_.graph = kTwoFeatures + layers;
     std::filesystem::remove_all(base_);
     engine::LoadOptions options{.directory = WriteModelDirectory(case_, base_)};
     options.passes.exact = exact;
