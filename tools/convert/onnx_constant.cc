@@ -241,6 +241,16 @@ absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank) {
   return static_cast<int>(index);
 }
 
+absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int64_t rank) {
+  std::vector<int> indices;
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const int index, WantAxis(axis, rank));
+    indices.push_back(index);
+  }
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()), Dim::Of(1));
   for (size_t back = 1; back <= out.size(); ++back) {

@@ -1,6 +1,5 @@
 // ONNX's operators along an axis: Softmax, sums and means, BatchNormalization.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -48,13 +47,7 @@ absl::StatusOr<std::vector<int>> ReducedAxes(const OnnxNode& node, int rank) {
   if (stated.empty() && IntAttribute(node.node, "noop_with_empty_axes", 0) == 0) {
     for (int i = 0; i < rank; ++i) stated.push_back(i);
   }
-  std::vector<int> axes;
-  for (const int64_t axis : stated) {
-    ASSIGN_OR_RETURN(const int index, WantAxis(axis, rank));
-    axes.push_back(index);
-  }
-  std::sort(axes.begin(), axes.end());
-  return axes;
+  return WantAxes(stated, rank);
 }
 
 // sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes

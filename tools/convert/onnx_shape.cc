@@ -27,13 +27,7 @@ absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
 
 absl::StatusOr<std::vector<int>> Axes(const OnnxNode& node, int64_t rank) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
-  std::vector<int> axes;
-  for (const int64_t axis : stated) {
-    ASSIGN_OR_RETURN(const int index, WantAxis(axis, rank));
-    axes.push_back(index);
-  }
-  std::sort(axes.begin(), axes.end());
-  return axes;
+  return WantAxes(stated, rank);
 }
 
 Dim Product(const Dims& dims) {
