@@ -114,13 +114,19 @@ absl::Status EncodePredict(const ulfd::v1::PredictRequest& request, const Decode
   return absl::OkStatus();
 }
 
-int64_t CountNonFinite(const engine::RunResult& result, const std::vector<int>& outputs) {
+int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& decoded) {
   int64_t count = 0;
-  for (int output : outputs) {
+  const auto add = [&](int output) {
     const Tensor& tensor = result.outputs[output];
-    if (tensor.dtype != DType::kFloat32) continue;
+    if (tensor.dtype != DType::kFloat32) return;
     const float* data = tensor.f32();
     for (int64_t i = 0, n = tensor.elements(); i < n; ++i) count += std::isfinite(data[i]) ? 0 : 1;
+  };
+  const std::vector<int>& wanted = decoded.outputs;
+  for (int output : wanted) add(output);
+  const TopKChoice& top = decoded.top_k;
+  if (top.k > 0 && std::find(wanted.begin(), wanted.end(), top.output) == wanted.end()) {
+    add(top.output);
   }
   return count;
 }

@@ -31,8 +31,9 @@ absl::Status EncodePredict(const ulfd::v1::PredictRequest& request, const Decode
                            const engine::ModelInfo& info, const engine::RunResult& result,
                            ulfd::v1::PredictResponse& response);
 
-// Values of the wanted outputs that are NaN or infinite.
-int64_t CountNonFinite(const engine::RunResult& result, const std::vector<int>& outputs);
+// Values that are NaN or infinite in the wanted outputs and the one that top_k ranks by, in all of
+// their rows: NaNs rank last and would not be seen among the first.
+int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& decoded);
 
 }  // namespace ulfd::server
 

@@ -315,7 +315,7 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   stage(Stage::kEncode, times_.encode_ns);
   model.candidates.Add(decoded_.ads);
   model.candidates_per_request.Observe(shard, decoded_.ads);
-  if (const int64_t n = CountNonFinite(result, decoded_.outputs); n > 0) {
+  if (const int64_t n = CountNonFinite(result, decoded_); n > 0) {
     model.nonfinite_scores.Add(n);
   }
   const std::vector<int64_t>& missing = result.stats.missing_ids;

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <optional>
 
-#include "absl/base/casts.h"
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/general_run.h"
 #include "engine/runtime/row_run.h"
@@ -74,37 +73,26 @@ absl::Status RunOneUser(const Executable& executable, const RunOptions& options,
   return RunGenerally(executable, options, part, ws, result);
 }
 
-int64_t CountNonFinite(const float* values, int64_t n) {
-  // The exponent is all ones.
-  constexpr uint32_t kMask = 0x7f800000;
-  int64_t count = 0;
-  for (int64_t i = 0; i < n; ++i) count += (absl::bit_cast<uint32_t>(values[i]) & kMask) == kMask;
-  return count;
-}
-
-// Counts NaN and infinity in rows [begin, end) of the output (end < 0: in all of it).
-// FAILED_PRECONDITION where the model refuses them.
+// FAILED_PRECONDITION if the model refuses NaN and infinity and rows [begin, end) of the output (end <
+// 0: all of it) hold one.
 absl::Status CheckFinite(const Executable& executable, size_t o, const Tensor& output,
-                         int64_t begin, int64_t end, RunStats& stats) {
+                         int64_t begin, int64_t end) {
+  if (!executable.refuse_non_finite) return absl::OkStatus();
   if (output.dtype != DType::kFloat32 || output.elements() == 0) return absl::OkStatus();
   const int64_t row = output.dims.empty() ? 1 : output.elements() / output.dims[0];
   if (end < 0) end = output.elements() / row;
   const float* const values = output.f32() + begin * row;
-  const int64_t n = (end - begin) * row;
-  const int64_t count = CountNonFinite(values, n);
-  stats.non_finite[o] += count;
-  if (count == 0 || !executable.refuse_non_finite) return absl::OkStatus();
-  const int64_t first =
-      std::find_if(values, values + n, [](float v) { return !std::isfinite(v); }) - values;
-  return absl::FailedPreconditionError(
-      absl::StrCat("output \"", executable.info->outputs[o].name, "\": row ", begin + first / row,
-                   " has ", values[first], ", and the manifest's non_finite is REFUSE"));
+  const float* const stop = output.f32() + end * row;
+  const float* const first = std::find_if(values, stop, [](float v) { return !std::isfinite(v); });
+  if (first == stop) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "output \"", executable.info->outputs[o].name, "\": row ", begin + (first - values) / row,
+      " has ", *first, ", and the manifest's non_finite is REFUSE"));
 }
 
-absl::Status CheckAllFinite(const Executable& executable, RunResult& result) {
-  result.stats.non_finite.assign(result.outputs.size(), 0);
+absl::Status CheckAllFinite(const Executable& executable, const RunResult& result) {
   for (size_t o = 0; o < result.outputs.size(); ++o) {
-    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1, result.stats));
+    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1));
   }
   return absl::OkStatus();
 }
@@ -217,10 +205,9 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   BeginRows(executable, *schedule, ads, part, result);
   RETURN_IF_ERROR(RunUsers(options, 0, part.users, part, ws, result));
   result.stats.missing_ids = ws.counters.missing_ids;
-  result.stats.non_finite.assign(result.outputs.size(), 0);
   for (size_t o = 0; o < result.outputs.size(); ++o) {
     if (schedule->outputs[o].place == Operand::Place::kAd) continue;
-    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1, result.stats));
+    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1));
   }
   return absl::OkStatus();
 }
@@ -235,10 +222,9 @@ absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t
   for (size_t i = 0; i < stats.missing_ids.size(); ++i) {
     stats.missing_ids[i] += ws.counters.missing_ids[i];
   }
-  stats.non_finite.resize(outputs.size(), 0);
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (part.schedule->outputs[o].place != Operand::Place::kAd) continue;
-    RETURN_IF_ERROR(CheckFinite(*part.executable, o, outputs[o], begin, end, stats));
+    RETURN_IF_ERROR(CheckFinite(*part.executable, o, outputs[o], begin, end));
   }
   return absl::OkStatus();
 }

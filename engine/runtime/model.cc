@@ -62,8 +62,6 @@ void AddAds(const RunStats& from, RunStats& to) {
   to.ad_ns += from.ad_ns;
   to.missing_ids.resize(std::max(to.missing_ids.size(), from.missing_ids.size()), 0);
   for (size_t i = 0; i < from.missing_ids.size(); ++i) to.missing_ids[i] += from.missing_ids[i];
-  to.non_finite.resize(std::max(to.non_finite.size(), from.non_finite.size()), 0);
-  for (size_t i = 0; i < from.non_finite.size(); ++i) to.non_finite[i] += from.non_finite[i];
   to.layers.resize(std::max(to.layers.size(), from.layers.size()));
   for (size_t i = 0; i < from.layers.size(); ++i) {
     to.layers[i].runs += from.layers[i].runs;

@@ -122,7 +122,6 @@ struct NamedTensor {
 struct RunStats {
   int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
   std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
-  std::vector<int64_t> non_finite;   // Per output: values that are NaN or infinite.
   // Whether the optimised plan ran.
   bool optimised = false;
   // Whether anything was computed in one piece by numpy's rules, because no proof holds for the
