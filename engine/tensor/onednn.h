@@ -1,5 +1,5 @@
-// The one place that talks to oneDNN: GEMM, elementwise functions, OpenMP threads.  dnnl::error
-// stops here.
+// What the engine takes of oneDNN beside convolution (onednn_convolution.h): elementwise functions,
+// and the OpenMP threads.  dnnl::error stops here.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_ONEDNN_H_
 #define ULFD_ENGINE_TENSOR_ONEDNN_H_
@@ -18,14 +18,6 @@ namespace ulfd::engine {
 void UseOneThread();
 // Whether UseOneThread has taken effect on the calling thread.
 bool UsesOneThread();
-
-// Row-major C[m, n] = A x B (+ C if accumulate), where A is [m, k], or [k, m] if transpose_a, and
-// likewise B; ld* are row strides in floats, at least the number of columns stored.  Any size may
-// be 0 (k = 0 gives zeros).  INTERNAL if a stride is too small or oneDNN fails.  REQUIRES:
-// UsesOneThread().
-absl::Status Gemm(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k,
-                  const float* a, int64_t lda, const float* b, int64_t ldb, bool accumulate,
-                  float* c, int64_t ldc);
 
 // An elementwise function, made once and run on any number of elements.  Immutable; any thread may
 // Run it.

@@ -23,6 +23,7 @@
 #include "engine/kernels/isa.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
+#include "oneapi/dnnl/dnnl.hpp"
 
 namespace ulfd::bench {
 namespace {
@@ -114,8 +115,8 @@ void BenchFc(benchmark::State& state, const Shape& s, Activation::Kind kind) {
   const std::unique_ptr<const Eltwise> sigmoid = SigmoidOfOneDnn();
   const auto theirs = [&] {
     for (int64_t r = 0; r < s.rows; ++r) std::copy_n(bias.data(), s.n, &z[r * s.n]);
-    benchmark::DoNotOptimize(engine::Gemm(false, false, s.rows, s.n, s.k, x.data(), s.k,
-                                          padded.data(), ld, true, z.data(), s.n));
+    benchmark::DoNotOptimize(dnnl::sgemm('N', 'N', s.rows, s.n, s.k, 1.0f, x.data(), s.k,
+                                         padded.data(), ld, 1.0f, z.data(), s.n));
     if (kind == Activation::Kind::kRelu) {
       for (float& v : z) v = v < 0 ? 0 : v;
     } else if (kind == Activation::Kind::kSigmoid) {
