@@ -14,6 +14,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "engine/layers/expression.h"
+#include "engine/layers/registry.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
@@ -78,13 +80,14 @@ CaseArray Ramp(const std::vector<int64_t>& shape) {
 // Loads the sample as a whole graph and scores `rows` rows with inputs of these shapes (without the
 // rows), in the order in which the sample names its bottoms.  The shapes of the outputs, by name.
 std::string Score(const std::string& sample, const std::vector<std::vector<int64_t>>& shapes,
-                  int64_t rows, const std::string& weights = "") {
+                  int64_t rows, const std::string& weights = "", const std::string& manifest = "") {
   UseOneThread();
   const std::vector<std::string> bottoms = Bottoms(sample);
   if (bottoms.size() != shapes.size()) return absl::StrCat(bottoms.size(), " bottoms");
   ulfd::testing::GraphCase graph_case;
   graph_case.name = "sample";
   graph_case.weights_text = weights;
+  graph_case.manifest = manifest;
   std::string inputs;
   for (size_t i = 0; i < bottoms.size(); ++i) {
     absl::StrAppend(&inputs, "top: \"", bottoms[i], "\" ");
@@ -202,11 +205,68 @@ TEST(Seed001, Expression) {
       "y [3, 4]");
 }
 
+TEST(Seed001, LayerRegisterer) {
+  EXPECT_TRUE(absl::StrContains(
+      Score("layer { name: \"c\" type: \"convolution\" bottom: \"x\" top: \"y\" }", {{4}}, 1),
+      "convolution_layer"));  // The nearest known one.
+}
+
+TEST(Seed001, NonParamLayer) {
+  EXPECT_EQ(Score("layer { name: \"r\" type: \"relu_layer\" bottom: \"x\" top: \"y\" }", {{4}}, 3),
+            "y [3, 4]");
+}
+
+TEST(Seed001, ParamLayer) {
+  EXPECT_TRUE(absl::StrContains(
+      Score("layer { name: \"c\" type: \"convolution_layer\" bottom: \"x\" top: \"y\" "
+            "convolution_param { } }",
+            {{4, 6, 5}}, 3),
+      "weights"));
+}
+
+TEST(Seed001, TokensAndSyntaxTree) {
+  const auto expression = Expression::Parse("add(@0,mul(@1,@2))", 3);
+  ASSERT_TRUE(expression.ok()) << expression.status();
+  EXPECT_EQ(expression->ToString(), "@0 @1 @2 mul add");
+  EXPECT_EQ(Expression::Parse("add(@0,mul(@1,@2)", 3).status().message().substr(0, 9), "column 4:");
+}
+
 // The document's shape inference: channels * 4, height / 2, width / 2.
 TEST(Seed003, Reorg) {
   EXPECT_EQ(Score("layer { name: \"r\" type: \"Reorg\" bottom: \"x\" top: \"y\" reorg_param { } }",
                   {{3, 8, 6}}, 2),
             "y [2, 12, 4, 3]");
+}
+
+// The document's way to add a layer.  Converter: tests/tools/convert_caffe_test.cc; verification:
+// tests/tools/comparison_test.cc; both ways of each decomposable layer: layer_cases_test.
+// The field numbers are those of the document of the operators, which this one contradicts.
+TEST(Seed003, ProtoField) {
+  const auto* reorg = ulf::LayerParameter::descriptor()->FindFieldByName("reorg_param");
+  ASSERT_NE(reorg, nullptr);
+  const auto* stride = reorg->message_type()->FindFieldByName("stride");
+  const auto* reverse = reorg->message_type()->FindFieldByName("reverse");
+  ASSERT_NE(stride, nullptr);
+  ASSERT_NE(reverse, nullptr);
+  EXPECT_EQ(stride->number(), 2);
+  EXPECT_EQ(reverse->number(), 1);
+  EXPECT_FALSE(reverse->default_value_bool());
+}
+
+TEST(Seed003, Decomposition) {
+  for (const char* name : {"Reorg", "ShuffleChannel"}) {
+    Notices notices;
+    const auto type = FindLayerType(name, notices);
+    ASSERT_TRUE(type.ok()) << type.status();
+    EXPECT_TRUE((*type)->decomposable) << name;
+  }
+}
+
+// In a model of layout NHWC the same layer takes and gives images with the channels last.
+TEST(Seed003, Layout) {
+  EXPECT_EQ(Score("layer { name: \"r\" type: \"Reorg\" bottom: \"x\" top: \"y\" reorg_param { } }",
+                  {{8, 6, 3}}, 2, "", "layout: LAYOUT_NHWC"),
+            "y [2, 4, 3, 12]");
 }
 
 // `layer` and `layer_params` are two names of one thing.

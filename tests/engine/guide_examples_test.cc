@@ -1,14 +1,18 @@
-// Every example of the published layer guide (beside the checkout) loads, in a graph that declares
-// its bottoms and with weights where its type wants some.  Two cannot: div names one bottom, and
-// embedding names "input0" where three inputs per feature belong (it is tried with those).
+// Every row of the published layer guide (beside the checkout) is a layer type, and its sample loads,
+// in a graph that declares its bottoms and with weights where its type wants some.  Two cannot: div
+// names one bottom, and embedding names "input0" where three inputs per feature belong (it is tried
+// with those).
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <ostream>
 #include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "engine/layers/registry.h"
 #include "engine/runtime/model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -88,27 +92,84 @@ absl::StatusOr<std::unique_ptr<const Model>> LoadExample(std::string example,
   return Model::Load({.directory = ulfd::testing::WriteModelDirectory(graph_case, base)});
 }
 
-TEST(GuideExamples, Load) {
+// A row of the guide's list of layers.
+struct Row {
+  const char* type;
+  const char* sample = nullptr;  // The type as its sample spells it; null: as it is.
+  bool has_sample = true;
+  const char* error = nullptr;  // What is wrong with the sample.
+};
+void PrintTo(const Row& row, std::ostream* out) { *out << row.type; }
+
+constexpr Row kRows[] = {{"add_layer"},
+                         {"batchdot_layer"},
+                         {"bn_layer"},
+                         {"broadcast_to_layer"},
+                         {"concat_layer"},
+                         {"constant_layer"},
+                         {"dice_layer"},
+                         {.type = "div_layer", .error = "1 bottom"},
+                         {"embedding_layer"},
+                         {"fuse_layer"},
+                         {.type = "gru_layer", .has_sample = false},
+                         {.type = "inner_product_layer", .has_sample = false},
+                         {.type = "inner_product_layer_ex", .has_sample = false},
+                         {"multiply_layer"},
+                         {"prelu_layer"},
+                         {"relu_layer"},
+                         {"reshape_layer", "rehshape_layer"},
+                         {"sigmoid_layer"},
+                         {"slice_layer"},
+                         {.type = "softmax_layer", .has_sample = false},
+                         {"sub_layer"},
+                         {"sum_layer", "reduce_layer"},
+                         {"tanh_layer"},
+                         {"where_layer"}};
+
+// Values are checked by tests/data/layers.
+class Seed000 : public ::testing::TestWithParam<Row> {};
+
+TEST_P(Seed000, IsKnownAndItsSampleLoads) {
+  const Row& row = GetParam();
+  Notices notices;
+  const auto type = FindLayerType(row.type, notices);
+  ASSERT_TRUE(type.ok()) << type.status();
+  EXPECT_EQ((*type)->name, row.type);
+  EXPECT_TRUE(notices.empty());
   const std::string guide = GuideText();
   if (guide.empty()) GTEST_SKIP() << "the guide is not there";
+  EXPECT_TRUE(absl::StrContains(guide, absl::StrCat(">", row.type, "</a>")));
+  const std::string spelling = row.sample == nullptr ? row.type : row.sample;
   const std::string base = ::testing::TempDir() + "/guide_" + std::to_string(getpid());
-  int loaded = 0;
+  int samples = 0;
   for (const std::string& example : Examples(guide)) {
+    if (!absl::StrContains(example, absl::StrCat("type: \"", spelling, "\""))) continue;
     SCOPED_TRACE(example);
+    ++samples;
     const auto model = LoadExample(example, base);
-    if (absl::StrContains(example, "div_layer")) {
-      EXPECT_THAT(std::string(model.status().message()), HasSubstr("1 bottom"));
+    if (row.error != nullptr) {
+      EXPECT_THAT(std::string(model.status().message()), HasSubstr(row.error));
       continue;
     }
     ASSERT_TRUE(model.ok()) << model.status();
-    ++loaded;
-    for (const char* spelling : {"rehshape_layer", "reduce_layer"}) {
-      if (!absl::StrContains(example, spelling)) continue;
-      EXPECT_THAT((*model)->info().notices, Contains(HasSubstr(spelling)));
+    if (row.sample != nullptr) {
+      EXPECT_THAT((*model)->info().notices, Contains(HasSubstr(row.sample)));
     }
   }
-  EXPECT_EQ(loaded, 19);
+  EXPECT_EQ(samples, row.has_sample ? 1 : 0);
   fs::remove_all(base);
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, Seed000, ::testing::ValuesIn(kRows),
+                         [](const auto& info) { return std::string(info.param.type); });
+
+TEST(Seed000Rows, AreAllOfTheGuidesList) {
+  const std::string guide = GuideText();
+  if (guide.empty()) GTEST_SKIP() << "the guide is not there";
+  const std::string link = " * <a href=";
+  size_t rows = 0;
+  for (size_t at = guide.find(link); at != std::string::npos; at = guide.find(link, at + 1)) ++rows;
+  EXPECT_EQ(rows, std::size(kRows));
 }
 
 }  // namespace
