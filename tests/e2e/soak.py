@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import statistics
-import subprocess
 import sys
 import threading
 import time
@@ -27,16 +26,6 @@ ALLOWED = {
 # Of the memory after warming up.
 MAX_GROWTH = 1.05
 MAX_GROWTH_BYTES = 24 << 20
-
-VICTIM = """
-import os, sys, threading
-import grpc
-call = grpc.insecure_channel(sys.argv[1]).unary_unary("/ulfd.v1.PredictionService/Predict")
-message = open(sys.argv[2], "rb").read()
-while True:
-    for future in [call.future(message, timeout=30) for _ in range(8)]:
-        future.exception()
-"""
 
 
 class Soak:
@@ -170,12 +159,11 @@ connections { max_age_ms: 60000 handshake_timeout_ms: 2000 }
         """Clients that die with calls under way."""
         from harness.clients import predict_request
         from harness.small import heavy_inputs
+        from harness.victim import Victims
         source = random.Random(self.seed + 2000)
-        path = os.path.join(env.scratch("victim"), "request")
-        with open(path, "wb") as file:
-            file.write(predict_request("heavy", heavy_inputs(100), ()).SerializeToString())
+        victims = Victims(self.daemon, predict_request("heavy", heavy_inputs(100), ()))
         while not self.stop.is_set():
-            with subprocess.Popen([sys.executable, "-c", VICTIM, self.daemon.target, path]) as one:
+            with victims.start() as one:
                 self.stop.wait(source.uniform(0.5, 3))
                 one.send_signal(signal.SIGKILL)
             with self.lock:

@@ -5,15 +5,17 @@ import contextlib
 import os
 import shutil
 import statistics
-import subprocess
 import threading
-import time
+
+import numpy as np
 
 from harness import env
-from harness.daemon import Daemon
-from harness.fixtures import add_heavy, add_shop
-from harness.loading import command, finish_load, load
+from harness.clients import predict_request
+from harness.daemon import Daemon, wait_for
+from harness.fixtures import SHARED_USERS, add_heavy, add_shop, shared_cases, shop
+from harness.loading import load, start_load
 from harness.metrics import scrape
+from harness.shop import USER
 
 # The defaults but for quick reactions to files, and the request sizes of the checks.
 CONFIG = """
@@ -24,26 +26,37 @@ shutdown { drain_delay_ms: 1000 drain_timeout_ms: 30000 }
 
 
 class Subject:
-    """A model under load: its folder, and how `ulf load` makes requests of it."""
+    """A model under load: its folder, how `ulf load` makes requests of it, and a request of so many ads."""
 
-    def __init__(self, name, folder, flags):
+    def __init__(self, name, folder, flags=(), request=None):
         self.name = name
         self.folder = folder  # A version: what is inside it.
         self.flags = (f"--model={name}", *flags)
+        self.request = request
+
+
+def din_request(ads):
+    """The ads of a real request of 200, as often as it takes."""
+    inputs = next(inputs for case, inputs, _ in shared_cases("din")[0] if case == "u0_a200")
+    of_user = SHARED_USERS["din"]
+    arrays = {name: array if name.split(".")[0] in of_user else np.resize(array, ads)
+              for name, array in inputs.items()}
+    return predict_request("din", arrays, of_user)
 
 
 def subjects():
     """(the model that is called, another one): exported ones if they are there, else the project's own."""
     if env.shared_model("din") and env.shared_model("tdm_dnn"):
         ids = ("--ids=1..100", "--feature_ids=uid:1,mid_list:50,cat_list:50")
-        return (Subject("din", os.path.join(env.shared_model("din"), "1"), ids),
-                Subject("tdm_dnn", os.path.join(env.shared_model("tdm_dnn"), "1"), ()))
+        return (Subject("din", os.path.join(env.shared_model("din"), "1"), ids, din_request),
+                Subject("tdm_dnn", os.path.join(env.shared_model("tdm_dnn"), "1")))
     own = os.path.join(env.scratch("own"), "models")
     add_shop(own)
     add_heavy(own)
     return (Subject("shop", os.path.join(own, "shop", "1"),
-                    ("--ids=0..150", "--user_ids=5", "--ints=0..1")),
-            Subject("heavy", os.path.join(own, "heavy", "1"), ()))
+                    ("--ids=0..150", "--user_ids=5", "--ints=0..1"),
+                    lambda ads: predict_request("shop", shop().inputs(ads, seed=ads), USER)),
+            Subject("heavy", os.path.join(own, "heavy", "1")))
 
 
 class Bench:
@@ -57,14 +70,19 @@ class Bench:
     def seconds(self, seconds):
         return max(2.0, seconds * self.scale)
 
-    def daemon(self, name, config=CONFIG):
+    @staticmethod
+    def warmup(seconds):
+        """What a load of so many seconds runs before it counts."""
+        return min(2.0, 0.25 * seconds)
+
+    def daemon(self, name):
         models = os.path.join(env.scratch(name), "models")
         for subject in (self.subject, self.other):
             install(subject, models, 1)
-        return Daemon(models, config=config, name=name), models
+        return Daemon(models, config=CONFIG, name=name), models
 
     def flags(self, seconds, **more):
-        warmup = min(2.0, 0.25 * seconds)
+        warmup = self.warmup(seconds)
         flags = {"duration": f"{seconds + warmup:.3f}s", "warmup": f"{warmup:.3f}s", "ads": 200,
                  "timeout": "1s", "channels": 2, **more}
         return (*self.subject.flags, *(f"--{name}={value}" for name, value in flags.items()))
@@ -73,9 +91,7 @@ class Bench:
         return load(daemon.target, *self.flags(seconds, **more))
 
     def start_load(self, targets, seconds, *switches, **more):
-        return subprocess.Popen(command("load", *targets, *self.flags(seconds, **more), "--json",
-                                        *switches),
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return start_load(*targets, *self.flags(seconds, **more), *switches)
 
     def rate_of(self, share, ads=200):
         """That share of the capacity, in calls a second."""
@@ -151,17 +167,19 @@ class Reloader:
         self._thread.join()
 
 
-def wait_version(daemon, subject, version, seconds=30):
-    """Until calls of the model are answered by that version."""
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        labels = scrape(daemon).labels("ulfd_model_info")
-        if {"model": subject.name, "version": str(version)}.items() <= max(
-                (found for found in labels if found["model"] == subject.name),
-                key=lambda found: int(found["version"]), default={}).items():
-            return
-        time.sleep(0.01)
-    raise AssertionError(f"{subject.name} {version} was not loaded\n{daemon.log()}")
+def wait_version(daemon, subject, version):
+    """Until that version is served."""
+    wait_for(lambda: scrape(daemon).sum("ulfd_model_info", model=subject.name,
+                                        version=str(version)) == 1,
+             f"{subject.name} {version} is loaded", 30)
+
+
+def in_turn(pair, first, second):
+    """The results of both; who runs first takes turns from pair to pair, because machines drift."""
+    if pair % 2:
+        late = second()
+        return first(), late
+    return first(), second()
 
 
 def failed(summary):
@@ -172,6 +190,3 @@ def failed(summary):
 def p99(summary):
     return summary["latency_ms"]["corrected"]["p99"]
 
-
-__all__ = ["CONFIG", "Bench", "Reloader", "Subject", "failed", "finish_load", "halves", "install",
-           "on_cpus", "p99", "scrape", "wait_version"]

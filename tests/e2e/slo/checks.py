@@ -1,17 +1,16 @@
 """The checks: each yields rows (promise, figure, kept), kept being None where nothing is promised.
 SPDX-License-Identifier: Apache-2.0
 """
-import os
 import signal
 import statistics
 import struct
-import subprocess
-import sys
 import time
 
-from harness import env, http2
-from slo.bench import (CONFIG, Reloader, failed, finish_load, halves, on_cpus, p99, scrape,
-                       wait_version)
+from harness import http2
+from harness.loading import finish_load
+from harness.metrics import scrape
+from harness.victim import Victims
+from slo.bench import Reloader, failed, halves, in_turn, on_cpus, p99, wait_version
 
 # The words a refusal may begin with.
 REASONS = ("queue_full", "deadline", "codel", "quota", "memory")
@@ -68,11 +67,7 @@ def reload(bench):
                     reloads[kind] += it.done
                     return p99(found)
 
-                # Who goes first takes turns: machines drift.
-                if pair % 2:
-                    loaded, alone = busy(), quiet()
-                else:
-                    alone, loaded = quiet(), busy()
+                alone, loaded = in_turn(pair, quiet, busy)
                 ratios[kind].append(loaded / alone)
     for kind, text in (("same", "the model that is called"), ("other", "another model")):
         middle = statistics.median(ratios[kind])
@@ -89,19 +84,18 @@ def sigterm(bench):
     with one:
         two, _ = bench.daemon("second")
         seconds = bench.seconds(20)
-        with two:
+        try:
             running = bench.start_load((one.target, two.target), seconds, "--follow_health",
                                        rate=bench.rate_of(0.3))
             time.sleep(seconds / 2)
             two.terminate()
             code = two.wait()
             found = finish_load(running)
-            lost, kept = _none_failed(found)
-            yield "no call fails on SIGTERM, the client following health", \
-                f"{lost}, exit code {code}", kept and code == 0
-            # It has ended as it should; nothing is left to be stopped.
-            two.alive = lambda: True
-            two.stop = lambda: None
+        finally:
+            two.kill()
+        lost, kept = _none_failed(found)
+        yield "no call fails on SIGTERM, the client following health", \
+            f"{lost}, exit code {code}", kept and code == 0
 
 
 def overload(bench):
@@ -174,50 +168,6 @@ def memory(bench):
         yield f"no call fails in {count} reloads", *_none_failed(found)
 
 
-VICTIM = """
-import sys
-import grpc
-call = grpc.insecure_channel(sys.argv[1]).unary_unary("/ulfd.v1.PredictionService/Predict")
-message = open(sys.argv[2], "rb").read()
-for future in [call.future(message, timeout=30) for _ in range(int(sys.argv[3]))]:
-    future.add_done_callback(lambda _: None)
-import time
-time.sleep(30)
-"""
-
-
-def _request(daemon, bench, ads):
-    """A request of the subject as bytes, in a file: one of those that `ulf load` sends."""
-    import grpc
-    from concurrent import futures
-    path = os.path.join(env.scratch("request"), "bytes")
-
-    class Keep(grpc.GenericRpcHandler):
-        def service(self, details):
-            def keep(message, _):
-                if details.method.endswith("/Predict"):
-                    with open(path, "wb") as file:
-                        file.write(message)
-                return forward(details.method, message)
-            return grpc.unary_unary_rpc_method_handler(keep)
-
-    channel = grpc.insecure_channel(daemon.target)
-
-    def forward(method, message):
-        return channel.unary_unary(method)(message, timeout=30)
-
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    server.add_generic_rpc_handlers((Keep(),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    from harness.loading import load
-    load(f"127.0.0.1:{port}", *bench.subject.flags, "--closed_loop=1", "--calls=1", "--warmup=0s",
-         f"--ads={ads}", "--pool=1")
-    server.stop(None)
-    channel.close()
-    return path
-
-
 def _beside(bench, daemon, trouble, seconds):
     """The load beside some trouble: its p99 by that without, pairs in turn, and what failed."""
     rate = bench.rate_of(0.3)
@@ -226,7 +176,7 @@ def _beside(bench, daemon, trouble, seconds):
         def troubled():
             nonlocal lost
             running = bench.start_load((daemon.target,), seconds, rate=rate, seed=pair + 1)
-            trouble(time.monotonic() + seconds + min(2.0, 0.25 * seconds))
+            trouble(time.monotonic() + seconds + bench.warmup(seconds))
             found = finish_load(running)
             lost += failed(found)
             return p99(found)
@@ -234,27 +184,23 @@ def _beside(bench, daemon, trouble, seconds):
         def alone():
             return p99(bench.load(daemon, seconds, rate=rate, seed=pair + 1))
 
-        if pair % 2:
-            with_it, without = troubled(), alone()
-        else:
-            without, with_it = alone(), troubled()
+        without, with_it = in_turn(pair, alone, troubled)
         ratios.append(with_it / without)
     return (f"{lost} failed; p99 {statistics.median(ratios):.2f} x that without "
             f"({min(ratios):.2f} .. {max(ratios):.2f})"), lost == 0
 
 
 def dying(bench):
-    """Clients killed with calls of 2000 ads under way: one a second, eight calls each."""
+    """Clients killed with calls of 2000 ads under way: one a second, each calling eight at a time."""
     daemon, _ = bench.daemon("dying")
     with daemon:
-        path = _request(daemon, bench, 2000)
+        victims = Victims(daemon, bench.subject.request(2000))
         killed = 0
 
         def trouble(until):
             nonlocal killed
             while time.monotonic() < until - 1.5:
-                with subprocess.Popen([sys.executable, "-c", VICTIM, daemon.target, path,
-                                       "8"]) as victim:
+                with victims.start() as victim:
                     time.sleep(1.0)
                     victim.send_signal(signal.SIGKILL)
                 killed += 1
@@ -267,11 +213,10 @@ def dying(bench):
 
 
 def reader(bench):
-    """A client that reads no reply: 50 calls of 200 ads a second on a connection with a closed window."""
+    """A client that reads no reply: up to 100 calls of 200 ads on a connection with a closed window."""
     daemon, _ = bench.daemon("reader")
     with daemon:
-        with open(_request(daemon, bench, 200), "rb") as file:
-            message = http2.grpc_message(file.read())
+        message = http2.grpc_message(bench.subject.request(200).SerializeToString())
         window = struct.pack(">HI", http2.INITIAL_WINDOW_SIZE, 0)
         before = daemon.resident_bytes()
         most = before
@@ -297,7 +242,7 @@ def reader(bench):
 def mixed(bench):
     """10-ad calls beside 2000-ad ones, against 10-ad calls that use as much of the workers alone."""
     seconds = bench.seconds(20)
-    daemon, _ = bench.daemon("mixed", CONFIG)
+    daemon, _ = bench.daemon("mixed")
     with daemon:
         small = bench.measure_capacity(daemon, 10, 4)
         large = bench.measure_capacity(daemon, 2000, 4)
@@ -313,9 +258,7 @@ def mixed(bench):
                 found = bench.load(daemon, seconds, ads=10, rate=few * small, seed=pair + 1)
                 return found, finish_load(running)
 
-            first = alone() if pair % 2 else None
-            among, big = beside()
-            lonely = first or alone()
+            lonely, (among, big) = in_turn(pair, alone, beside)
             lost += failed(lonely) + failed(among) + failed(big)
             ratios.append((p99(among) / p99(lonely), p99(among), p99(lonely)))
         ratios.sort()
