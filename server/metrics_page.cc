@@ -73,7 +73,8 @@ void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& famili
         static_cast<double>(stats.queued_requests));
   gauge("ulfd_queue_predicted_seconds", "Time that the workers need for what they have in hand",
         std::chrono::duration<double>(stats.pending).count() / stats.workers);
-  gauge("ulfd_queue_overloaded", "1 while the queue stands and the newest go first",
+  gauge("ulfd_queue_overloaded",
+        "1 while the queue stands and newcomers that would wait for long are refused",
         stats.overloaded ? 1 : 0);
   gauge("ulfd_workers", "Threads that score", stats.workers);
   gauge("ulfd_workers_busy", "Workers that score a request now", stats.busy_workers);

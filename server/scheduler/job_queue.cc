@@ -154,6 +154,24 @@ absl::Status JobQueue::CheckDeadline(const Job& job, const Entry& entry, TimePoi
                 RetryAfter(wait * options_.workers));
 }
 
+nanoseconds JobQueue::Takes(const Entry& entry) {
+  // What was predicted on arrival may have been put right since.
+  const nanoseconds cost = entry.lane->cost().Predict(1, entry.rows);
+  if (entry.job->deadline() == TimePoint::max()) return cost;
+  return std::max<nanoseconds>(cost, (entry.job->deadline() - entry.arrival) / kPatience);
+}
+
+absl::Status JobQueue::CheckOverload(const Entry& entry) const {
+  if (!overload_.overloaded()) return absl::OkStatus();
+  const nanoseconds takes = Takes(entry);
+  if (!overload_.TooLong(pending() / options_.workers, takes)) return absl::OkStatus();
+  const nanoseconds wait = Ahead(entry) / options_.workers;
+  if (!overload_.TooLong(wait, takes)) return absl::OkStatus();
+  return Refuse(ShedReason::kCodel,
+                absl::StrCat("a wait of ", Ms(wait), " is expected in a queue that does not empty"),
+                RetryAfter(wait * options_.workers));
+}
+
 absl::Status JobQueue::Admit(Job* job, TimePoint now) {
   if (job->cancelled()) return absl::CancelledError("the caller went away");
   if (job->deadline() <= now) {
@@ -175,6 +193,7 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
   }
   RETURN_IF_ERROR(CheckLimits(*job, *entry));
   RETURN_IF_ERROR(CheckDeadline(*job, *entry, now));
+  RETURN_IF_ERROR(CheckOverload(*entry));
 
   Lane& lane = *entry->lane;
   // A lane that was idle does not claim the time that it did not use.
@@ -250,8 +269,8 @@ JobQueue::Entry* JobQueue::Pick(Lane*& lane) {
     }
     if (best == nullptr) continue;
     const Ordered& ordered = best->waiting[p];
-    if (!overload_.overloaded()) return *ordered.begin();
-    // Overload: what is begun gets finished, then the newest has the best chance to be in time.
+    if (!overload_.newest_first()) return *ordered.begin();
+    // What is begun gets finished, then the newest has the best chance to be in time.
     Entry* newest = nullptr;
     for (Entry* entry : ordered) {
       if (entry->ready) return entry;
@@ -279,16 +298,10 @@ void JobQueue::Shed(TimePoint now, std::vector<Dropped>& dropped) {
     return;
   }
   const auto waited = [now](const Entry& entry) { return now - entry.arrival; };
-  const auto takes = [](const Entry& entry) {
-    // What was predicted on arrival may have been put right since.
-    const nanoseconds cost = entry.lane->cost().Predict(1, entry.rows);
-    if (entry.job->deadline() == TimePoint::max()) return cost;
-    return std::max<nanoseconds>(cost, (entry.job->deadline() - entry.arrival) / kPatience);
-  };
-  overload_.Observe(waited(**unstarted_.begin()), takes(**unstarted_.begin()), now);
+  overload_.Observe(waited(**unstarted_.begin()), Takes(**unstarted_.begin()), now);
   while (!unstarted_.empty()) {
     Entry* oldest = *unstarted_.begin();
-    if (!overload_.TooOld(waited(*oldest), takes(*oldest))) return;
+    if (!overload_.TooOld(waited(*oldest), Takes(*oldest))) return;
     dropped.push_back({oldest->job, Refuse(ShedReason::kCodel,
                                            absl::StrCat("waited ", Ms(waited(*oldest)),
                                                         " in a queue that does not empty"),

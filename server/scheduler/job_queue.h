@@ -65,7 +65,7 @@ class JobQueue {
   explicit JobQueue(const JobQueueOptions& options);
   ~JobQueue();
 
-  // Takes the job, or says why not (see refusal.h): queue_full, deadline; CANCELLED and
+  // Takes the job, or says why not (see refusal.h): queue_full, deadline, codel, quota; CANCELLED and
   // DEADLINE_EXCEEDED for what is too late already.
   absl::Status Admit(Job* job, TimePoint now);
   // The next piece of work; kNone if there is none now.  Jobs that expired, left or are shed on the
@@ -98,6 +98,10 @@ class JobQueue {
 
   absl::Status CheckLimits(const Job& job, const Entry& entry) const;
   absl::Status CheckDeadline(const Job& job, const Entry& entry, TimePoint now) const;
+  // While the queue stands, a wait that is too long is not begun.
+  absl::Status CheckOverload(const Entry& entry) const;
+  // How long it may wait without that being a sign of overload, at least.
+  static std::chrono::nanoseconds Takes(const Entry& entry);
   // What is to be done before `entry`, of one worker.
   std::chrono::nanoseconds Ahead(const Entry& entry) const;
   // How long `entry` takes if nothing is ahead of it.

@@ -16,7 +16,7 @@ namespace ulfd::server {
 enum class ShedReason : uint8_t {
   kQueueFull,  // More rows, requests or milliseconds wait than allowed.
   kDeadline,   // The deadline has passed or cannot be met.
-  kCodel,      // The queue stands: the oldest go.
+  kCodel,      // The queue stands, and it would wait or has waited for too long.
   kDraining,   // Shutting down.
   kQuota,      // The model's or the client's share is used up.
   kMemory,     // No memory for the request.

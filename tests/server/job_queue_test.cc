@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -378,38 +379,117 @@ TEST_F(JobQueueTest, GivesUpBetweenTilesAndTellsTheJobOnce) {
   EXPECT_TRUE(queue.empty());
 }
 
-TEST_F(JobQueueTest, ShedsTheOldestWhenTheQueueStands) {
-  JobQueue queue({.max_queued_work = std::chrono::seconds(10),
-                  .max_batch_requests = 1,
-                  .codel_target = milliseconds(5),
-                  .codel_interval = milliseconds(100)});
-  // 1 ms of work arrives every half millisecond.
-  int shed = 0, served = 0;
-  nanoseconds worst_wait{0};
-  std::vector<TimePoint> arrivals;
-  for (int i = 0; i < 2000; ++i) {
-    Add(queue, lane_, 100);
-    arrivals.push_back(now_);
-    now_ += microseconds(500);
-    if (i % 2 == 1) {
+// Jobs of 1 ms arrive twice as fast as one worker can do them: `queue` is driven for `duration`, each
+// job taking `actual`.
+struct OverloadResult {
+  int refused = 0;  // On arrival.
+  int shed = 0;     // After waiting.
+  int served = 0;
+  int passed = 0;             // Served although an older one waited.
+  nanoseconds worst_wait{0};  // Of those who were served in the second half.
+};
+
+class JobQueueOverloadTest : public JobQueueTest {
+ protected:
+  static JobQueueOptions Options() {
+    return {.max_batch_requests = 1,
+            .codel_target = milliseconds(5),
+            .codel_interval = milliseconds(100)};
+  }
+
+  OverloadResult Overload(JobQueue& queue, nanoseconds duration, nanoseconds actual) {
+    OverloadResult result;
+    std::map<const Job*, TimePoint> waiting;
+    const TimePoint end = now_ + duration;
+    while (now_ < end) {
+      for (int i = 0; i < 2 * actual / nanoseconds(milliseconds(1)); ++i) {
+        FakeJob& job = Make(lane_, 100);
+        const absl::Status status = queue.Admit(&job, now_);
+        if (status.ok()) {
+          waiting[&job] = now_;
+          continue;
+        }
+        EXPECT_EQ(ReasonOf(status), ShedReason::kCodel) << status;
+        EXPECT_GE(RetryAfter(status), milliseconds(1));
+        ++result.refused;
+      }
       const JobQueue::Work work = Take(queue);
-      if (work.kind == Kind::kNone) continue;
-      ++served;
-      const auto at = std::find_if(jobs_.begin(), jobs_.end(),
-                                   [&](const auto& job) { return job.get() == work.jobs[0]; });
-      if (i > 500)
-        worst_wait = std::max<nanoseconds>(worst_wait, now_ - arrivals[at - jobs_.begin()]);
+      EXPECT_EQ(work.kind, Kind::kTogether) << "a worker idles";
+      if (work.kind == Kind::kNone) break;
+      for (const JobQueue::Dropped& drop : dropped_) {
+        EXPECT_EQ(ReasonOf(drop.why), ShedReason::kCodel) << drop.why;
+        waiting.erase(drop.job);
+        ++result.shed;
+      }
+      dropped_.clear();
+      ++result.served;
+      const auto served = waiting.find(work.jobs[0]);
+      const TimePoint arrival = served == waiting.end() ? kStart : served->second;
+      for (const auto& [job, since] : waiting) {
+        if (since >= arrival) continue;
+        ++result.passed;
+        break;
+      }
+      if (end - now_ < duration / 2) {
+        result.worst_wait = std::max<nanoseconds>(result.worst_wait, now_ - arrival);
+      }
+      waiting.erase(work.jobs[0]);
+      now_ += actual;
       Done(queue, work);
     }
-    for (const JobQueue::Dropped& drop : dropped_) {
-      EXPECT_EQ(ReasonOf(drop.why), ShedReason::kCodel) << drop.why;
-      ++shed;
-    }
-    dropped_.clear();
+    return result;
   }
-  EXPECT_GT(shed, 500);
-  EXPECT_EQ(served, 1000);                   // The worker never idles.
-  EXPECT_LT(worst_wait, milliseconds(120));  // And nobody waits for long who is served.
+};
+
+TEST_F(JobQueueOverloadTest, RefusesNewcomersSoThatWhoIsTakenIsServedSoon) {
+  JobQueue queue(Options());
+  Overload(queue, milliseconds(300), milliseconds(1));
+  EXPECT_TRUE(queue.overloaded());
+  const OverloadResult steady = Overload(queue, milliseconds(1000), milliseconds(1));
+  EXPECT_EQ(steady.served, 1000);
+  EXPECT_NEAR(steady.refused, 1000, 10);
+  EXPECT_EQ(steady.shed, 0);
+  EXPECT_EQ(steady.passed, 0);
+  EXPECT_LE(steady.worst_wait, milliseconds(10));
+}
+
+TEST_F(JobQueueOverloadTest, ShedsTheOldestWherePredictionsAreWrong) {
+  JobQueue queue(Options());
+  // Everything takes four times what is predicted.
+  const OverloadResult result = Overload(queue, milliseconds(4000), milliseconds(4));
+  EXPECT_EQ(result.served, 1000);
+  EXPECT_GT(result.shed, 20);
+  EXPECT_GT(result.passed, 20);  // The newest have the best chance then.
+  EXPECT_LT(result.worst_wait, milliseconds(120));
+}
+
+TEST_F(JobQueueOverloadTest, TakesPatientWorkAgainOnceItIsOver) {
+  JobQueue queue(Options());
+  Overload(queue, milliseconds(300), milliseconds(1));
+  const auto refused = [&](int jobs) {
+    int count = 0;
+    for (int i = 0; i < jobs; ++i) count += queue.Admit(&Make(lane_, 100), now_).ok() ? 0 : 1;
+    return count;
+  };
+  EXPECT_GT(refused(50), 0);
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 100, nanoseconds::max(), Priority::kHigh), now_).ok());
+  const auto drain = [&] {
+    for (JobQueue::Work work = Take(queue); work.kind != Kind::kNone; work = Take(queue)) {
+      now_ += milliseconds(1);
+      Done(queue, work);
+    }
+  };
+  // It is over when the queue has been short for an interval.
+  drain();
+  now_ += milliseconds(99);
+  Take(queue);
+  EXPECT_TRUE(queue.overloaded());
+  now_ += milliseconds(10);
+  Take(queue);
+  EXPECT_FALSE(queue.overloaded());
+  EXPECT_EQ(refused(50), 0);
+  drain();
+  EXPECT_THAT(dropped_, SizeIs(0));
 }
 
 TEST_F(JobQueueTest, AQueueOfAFewSlowRequestsIsNoOverload) {
@@ -429,29 +509,30 @@ TEST_F(JobQueueTest, AQueueOfAFewSlowRequestsIsNoOverload) {
 
 TEST_F(JobQueueTest, PatientCallersAreNotShedEarly) {
   // Five callers who call again at once; each waits for 80 ms of the second that it has.
-  int dropped[2] = {0, 0};
+  int lost[2] = {0, 0};
   for (const bool patient : {false, true}) {
     JobQueue queue({.codel_target = milliseconds(5), .codel_interval = milliseconds(100)});
-    const auto call = [&] {
-      FakeJob& job =
-          Make(lane_, 2000, patient ? nanoseconds(milliseconds(1000)) : nanoseconds::max());
-      job.divide = false;
-      EXPECT_TRUE(queue.Admit(&job, now_).ok());
-    };
-    for (int i = 0; i < 5; ++i) call();
+    int callers = 5;
     for (int i = 0; i < 300; ++i) {
+      for (; callers > 0; --callers) {
+        FakeJob& job =
+            Make(lane_, 2000, patient ? nanoseconds(milliseconds(1000)) : nanoseconds::max());
+        job.divide = false;
+        if (queue.Admit(&job, now_).ok()) continue;
+        ++lost[patient ? 1 : 0];
+        break;  // Those left call again later.
+      }
       const JobQueue::Work work = Take(queue);
       ASSERT_EQ(work.kind, Kind::kTogether);
       now_ += milliseconds(20);
       Done(queue, work);
-      call();
-      for (size_t d = 0; d < dropped_.size(); ++d) call();
-      dropped[patient ? 1 : 0] += static_cast<int>(dropped_.size());
+      callers += 1 + static_cast<int>(dropped_.size());
+      lost[patient ? 1 : 0] += static_cast<int>(dropped_.size());
       dropped_.clear();
     }
   }
-  EXPECT_GT(dropped[0], 0);
-  EXPECT_EQ(dropped[1], 0);
+  EXPECT_GT(lost[0], 0);
+  EXPECT_EQ(lost[1], 0);
 }
 
 TEST_F(JobQueueTest, KeepsALaneWhoseJobsAndOwnerAreGone) {
