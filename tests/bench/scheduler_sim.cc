@@ -26,6 +26,7 @@ struct Settings {
   int workers = 64;
   double seconds = 0.5;     // Of virtual time.
   double deadline_ms = 20;  // Of every request.
+  double slower = 1;        // How many times longer everything takes than in TrueCost.
   std::string svg;          // Where to write the plot; empty: nowhere.
 };
 
@@ -52,7 +53,7 @@ constexpr double kLoads[] = {0.3, 0.6, 0.8, 0.9, 1.0, 1.5, 3.0};
 constexpr int64_t kSmallRows = 16;
 
 struct Outcome {
-  int64_t offered = 0, in_time = 0, refused = 0;
+  int64_t offered = 0, in_time = 0, late = 0, refused = 0;
   double p50 = 0, p99 = 0, p999 = 0, small_p99 = 0;  // Of those who were served.  Unit: ms.
   double goodput = 0;                                // Requests in time per second.
   double real_ns = 0;                                // Of this computer, per request.
@@ -136,7 +137,7 @@ class Simulation {
       const double ms = static_cast<double>(now_ - r.arrival_ns) / 1e6;
       latencies_.push_back(ms);
       if (r.rows <= kSmallRows) small_.push_back(ms);
-      outcome_.in_time += now_ <= r.deadline_ns ? 1 : 0;
+      ++(now_ <= r.deadline_ns ? outcome_.in_time : outcome_.late);
     }
     CountDropped();
   }
@@ -184,13 +185,16 @@ class Simulation {
 };
 
 void RunTrace(const Trace& trace, const Settings& settings, std::vector<PlotPanel>& panels) {
-  const SimMachine machine{.workers = settings.workers};
+  SimMachine machine{.workers = settings.workers};
+  for (double* part : {&machine.cost.base_ns, &machine.cost.user_ns, &machine.cost.row_ns}) {
+    *part *= settings.slower;
+  }
   const double capacity = settings.workers * 1e9 / MeanCost(trace, machine.cost);
   std::cout << absl::StrFormat(
       "\n%s sizes, %d workers, capacity %.0f requests/s alone, deadline %g ms\n"
-      "%6s %10s  %-9s %9s %9s %9s %12s %11s %9s %8s\n",
+      "%6s %10s  %-9s %9s %9s %9s %12s %11s %8s %9s %8s\n",
       trace.name, settings.workers, capacity, settings.deadline_ms, "load", "requests/s",
-      "scheduler", "p50 ms", "p99 ms", "p99.9 ms", "p99 <=16 ads", "in time/s", "refused",
+      "scheduler", "p50 ms", "p99 ms", "p99.9 ms", "p99 <=16 ads", "in time/s", "late", "refused",
       "ns/req");
   PlotPanel latency{.title = trace.name + ": p99 of served requests",
                     .x_label = "offered load, % of capacity",
@@ -208,10 +212,13 @@ void RunTrace(const Trace& trace, const Settings& settings, std::vector<PlotPane
     if (requests.empty()) continue;
     for (size_t p = 0; p < PolicyNames().size(); ++p) {
       const Outcome out = Simulation(machine, requests, PolicyNames()[p]).Run();
+      const auto percent = [&](int64_t n) {
+        return 100.0 * static_cast<double>(n) / static_cast<double>(out.offered);
+      };
       std::cout << absl::StrFormat(
-          "%5.0f%% %10.0f  %-9s %9.3f %9.3f %9.3f %12.3f %11.0f %8.2f%% %8.0f\n", 100 * load,
-          load * capacity, PolicyNames()[p], out.p50, out.p99, out.p999, out.small_p99, out.goodput,
-          100.0 * static_cast<double>(out.refused) / static_cast<double>(out.offered), out.real_ns);
+          "%5.0f%% %10.0f  %-9s %9.3f %9.3f %9.3f %12.3f %11.0f %7.2f%% %8.2f%% %8.0f\n",
+          100 * load, load * capacity, PolicyNames()[p], out.p50, out.p99, out.p999, out.small_p99,
+          out.goodput, percent(out.late), percent(out.refused), out.real_ns);
       latency.lines[p].points.emplace_back(100 * load, out.p99);
       goodput.lines[p].points.emplace_back(100 * load, out.goodput / 1000);
     }
@@ -231,6 +238,9 @@ bool ReadFlag(absl::string_view flag, Settings& settings) {
   if (absl::ConsumePrefix(&flag, "--deadline_ms=")) {
     return absl::SimpleAtod(flag, &settings.deadline_ms) && settings.deadline_ms > 0;
   }
+  if (absl::ConsumePrefix(&flag, "--slower=")) {
+    return absl::SimpleAtod(flag, &settings.slower) && settings.slower > 0;
+  }
   if (!absl::ConsumePrefix(&flag, "--svg=")) return false;
   settings.svg = std::string(flag);
   return !settings.svg.empty();
@@ -241,7 +251,7 @@ int Main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (ReadFlag(argv[i], settings)) continue;
     std::cerr << "usage: scheduler_sim [--workers=64] [--seconds=0.5] [--deadline_ms=20] "
-                 "[--svg=FILE]\n";
+                 "[--slower=1] [--svg=FILE]\n";
     return 2;
   }
   std::vector<PlotPanel> panels;
