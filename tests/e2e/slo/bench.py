@@ -70,6 +70,10 @@ class Bench:
     def seconds(self, seconds):
         return max(2.0, seconds * self.scale)
 
+    def rounds(self, rounds):
+        """How often something is repeated."""
+        return rounds if self.scale == 1 else max(1, rounds // 3)
+
     @staticmethod
     def warmup(seconds):
         """What a load of so many seconds runs before it counts."""

@@ -5,6 +5,7 @@ import signal
 import statistics
 import struct
 import time
+from collections import Counter
 
 from harness import http2
 from harness.loading import finish_load
@@ -39,9 +40,10 @@ def steady(bench):
 
 def reload(bench):
     """Pairs of loads without and with a reload every 5 seconds, of the model that is called and of another."""
-    period, seconds, pairs = 5, 25, 5
+    # Short loads and many of them: what a machine does now and then spoils some pairs, not the median.
+    period, seconds, pairs = 5, 10, bench.rounds(11)
     if bench.scale < 1:
-        period, seconds, pairs = 2.5, 8, 3
+        period, seconds = 2.5, 8
     rate = bench.rate_of(0.5)
     daemon, models = bench.daemon("reload")
     ratios = {"same": [], "other": []}
@@ -104,24 +106,32 @@ def overload(bench):
     with on_cpus(served):
         daemon, _ = bench.daemon("overload")
     with daemon, on_cpus(loading):
-        # What the machine can do changes: the peak is taken before and after.
-        peaks = [bench.measure_capacity(daemon)]
-        before = scrape(daemon)
-        found = bench.load(daemon, bench.seconds(60), rate=3 * peaks[0], timeout="100ms")
-        after = scrape(daemon)
-        peaks.append(bench.measure_capacity(daemon))
-        goodput = found["goodput_per_second"] / statistics.mean(peaks)
+        # What the machine can do changes: the peak is taken before and after each time.
+        peaks, loads, longest = [bench.measure_capacity(daemon)], [], 0
+        for _ in range(bench.rounds(3)):
+            before = scrape(daemon)
+            loads.append(bench.load(daemon, bench.seconds(60), rate=3 * peaks[-1],
+                                    timeout="100ms"))
+            waits = _bound(before, scrape(daemon), bench.subject.name, "queue", 0.99)
+            longest = max(longest, waits)
+            peaks.append(bench.measure_capacity(daemon))
+        ratios = [found["goodput_per_second"] / statistics.mean(peaks[i:i + 2])
+                  for i, found in enumerate(loads)]
+        middle = statistics.median(ratios)
+        found = loads[ratios.index(sorted(ratios)[len(ratios) // 2])]
         yield "goodput at three times the load, at least 90 % of the peak", \
-            (f"{goodput:.1%}: {found['goodput_per_second']:.0f} of {peaks[0]:.0f} and "
-             f"{peaks[1]:.0f} calls/s, {_figures(found)}"), goodput >= 0.9
-        silent = {reason: count for reason, count in found["reasons"].items()
+            (f"{middle:.1%} ({min(ratios):.1%} .. {max(ratios):.1%}): "
+             f"{found['goodput_per_second']:.0f} calls/s in time, peak "
+             f"{min(peaks):.0f} .. {max(peaks):.0f}, {_figures(found)}"), middle >= 0.9
+        codes = sum((Counter(found["codes"]) for found in loads), Counter())
+        reasons = sum((Counter(found["reasons"]) for found in loads), Counter())
+        silent = {reason: count for reason, count in reasons.items()
                   if reason.startswith("RESOURCE_EXHAUSTED") and
                   not reason.startswith(tuple(f"RESOURCE_EXHAUSTED: {r}:" for r in REASONS))}
-        codes = set(found["codes"]) - {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
+        other = set(codes) - {"OK", "RESOURCE_EXHAUSTED", "DEADLINE_EXCEEDED"}
         yield "nobody is refused without a reason", \
-            f"codes {found['codes']}, without reason {sum(silent.values())}", \
-            not silent and not codes
-        longest = _bound(before, after, bench.subject.name, "queue", 0.99)
+            f"codes {dict(codes)}, without reason {sum(silent.values())}", \
+            not silent and not other
         yield "accepted calls wait no longer than their deadline of 100 ms", \
             f"99 % at most {longest * 1e3:.0f} ms", longest <= 0.1
         again = bench.load(daemon, bench.seconds(10), rate=bench.rate_of(0.3))
