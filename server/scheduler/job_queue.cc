@@ -20,7 +20,7 @@ using std::chrono::nanoseconds;
 // How many times its own cost a job may wait before jobs that came later stop passing it.
 constexpr int64_t kStretch = 8;
 // The part of the time that a deadline gave in which waiting is no sign of overload.
-constexpr int64_t kPatience = 8;
+constexpr int64_t kPatience = 4;
 // The part of the time until the deadline that is not planned with.  Predictions are means: what is
 // planned to be just in time is late every other time, and computed for nobody.
 constexpr int64_t kReserve = 5;

@@ -21,6 +21,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using Kind = JobQueue::Work::Kind;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
@@ -397,19 +398,20 @@ class JobQueueOverloadTest : public JobQueueTest {
             .codel_interval = milliseconds(100)};
   }
 
-  OverloadResult Overload(JobQueue& queue, nanoseconds duration, nanoseconds actual) {
+  OverloadResult Overload(JobQueue& queue, nanoseconds duration, nanoseconds actual,
+                          nanoseconds left = nanoseconds::max()) {
     OverloadResult result;
     std::map<const Job*, TimePoint> waiting;
     const TimePoint end = now_ + duration;
     while (now_ < end) {
       for (int i = 0; i < 2 * actual / nanoseconds(milliseconds(1)); ++i) {
-        FakeJob& job = Make(lane_, 100);
+        FakeJob& job = Make(lane_, 100, left);
         const absl::Status status = queue.Admit(&job, now_);
         if (status.ok()) {
           waiting[&job] = now_;
           continue;
         }
-        EXPECT_EQ(ReasonOf(status), ShedReason::kCodel) << status;
+        EXPECT_THAT(ReasonOf(status), AnyOf(ShedReason::kCodel, ShedReason::kDeadline)) << status;
         EXPECT_GE(RetryAfter(status), milliseconds(1));
         ++result.refused;
       }
@@ -451,6 +453,20 @@ TEST_F(JobQueueOverloadTest, RefusesNewcomersSoThatWhoIsTakenIsServedSoon) {
   EXPECT_EQ(steady.shed, 0);
   EXPECT_EQ(steady.passed, 0);
   EXPECT_LE(steady.worst_wait, milliseconds(10));
+}
+
+TEST_F(JobQueueOverloadTest, WaitsLongerForThoseWhoHaveTime) {
+  JobQueue queue(Options());
+  // A quarter of the deadline is no overload, and the interval is as many times longer.
+  const nanoseconds left = milliseconds(200);
+  EXPECT_EQ(Overload(queue, milliseconds(100), milliseconds(1), left).refused, 0);
+  Overload(queue, milliseconds(1400), milliseconds(1), left);
+  EXPECT_TRUE(queue.overloaded());
+  const OverloadResult steady = Overload(queue, milliseconds(2000), milliseconds(1), left);
+  EXPECT_EQ(steady.served, 2000);
+  EXPECT_EQ(steady.shed, 0);
+  EXPECT_GE(steady.worst_wait, milliseconds(70));
+  EXPECT_LE(steady.worst_wait, milliseconds(80));
 }
 
 TEST_F(JobQueueOverloadTest, ShedsTheOldestWherePredictionsAreWrong) {
