@@ -193,6 +193,8 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
   }
   RETURN_IF_ERROR(CheckLimits(*job, *entry));
   RETURN_IF_ERROR(CheckDeadline(*job, *entry, now));
+  // While nothing comes nobody observes.
+  if (unstarted_.empty()) overload_.Observe(nanoseconds(0), nanoseconds(0), now);
   RETURN_IF_ERROR(CheckOverload(*entry));
 
   Lane& lane = *entry->lane;

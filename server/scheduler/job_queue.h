@@ -82,7 +82,8 @@ class JobQueue {
   int64_t queued_rows() const { return queued_rows_; }
   // Predicted work in hand, of one worker.
   std::chrono::nanoseconds pending() const { return waiting_work_ + running_work_; }
-  bool overloaded() const { return overload_.overloaded(); }
+  // The queue stands (overload.h).
+  bool overloaded() const { return !unstarted_.empty() && overload_.overloaded(); }
 
  private:
   struct ByKey {
