@@ -178,12 +178,13 @@ def wait_version(daemon, subject, version):
              f"{subject.name} {version} is loaded", 30)
 
 
-def in_turn(pair, first, second):
-    """The results of both; who runs first takes turns from pair to pair, because machines drift."""
-    if pair % 2:
-        late = second()
-        return first(), late
-    return first(), second()
+def in_turn(turn, *runs):
+    """The results of all; who runs first takes turns, because machines drift."""
+    found = [None] * len(runs)
+    for i in range(len(runs)):
+        at = (turn + i) % len(runs)
+        found[at] = runs[at]()
+    return found
 
 
 def failed(summary):

@@ -39,42 +39,45 @@ def steady(bench):
 
 
 def reload(bench):
-    """Pairs of loads without and with a reload every 5 seconds, of the model that is called and of another."""
-    # Short loads and many of them: what a machine does now and then spoils some pairs, not the median.
-    period, seconds, pairs = 5, 10, bench.rounds(11)
+    """Loads with a reload every 5 seconds, of the model that is called or of another, beside one without."""
+    # Short loads and many of them: what a machine does now and then spoils some rounds, not the median.
+    period, seconds, rounds = 5, 10, bench.rounds(15)
     if bench.scale < 1:
         period, seconds = 2.5, 8
     rate = bench.rate_of(0.5)
     daemon, models = bench.daemon("reload")
-    ratios = {"same": [], "other": []}
-    lost = {"same": 0, "other": 0}
-    reloads = {"same": 0, "other": 0}
-    calls = {"same": 0, "other": 0}
+    subjects = {"same": bench.subject, "other": bench.other}
+    ratios = {kind: [] for kind in subjects}
+    lost, reloads, calls = Counter(), Counter(), Counter()
     first = 2
+
+    def quiet(number):
+        return p99(bench.load(daemon, seconds, rate=rate, seed=number))
+
+    def busy(kind, number):
+        nonlocal first
+        subject = subjects[kind]
+        with Reloader(subject, models, period, first, int(seconds / period) + 1) as it:
+            found = bench.load(daemon, seconds, rate=rate, seed=number)
+        wait_version(daemon, subject, first + it.done - 1)
+        first += it.done + 1
+        lost[kind] += failed(found)
+        calls[kind] += found["calls"]["due"]
+        reloads[kind] += it.done
+        return p99(found)
+
     with daemon:
         bench.load(daemon, 3, rate=rate)
-        for pair in range(pairs):
-            for kind, subject in (("same", bench.subject), ("other", bench.other)):
-                def quiet():
-                    return p99(bench.load(daemon, seconds, rate=rate, seed=pair + 1))
-
-                def busy():
-                    nonlocal first
-                    with Reloader(subject, models, period, first, int(seconds / period) + 1) as it:
-                        found = bench.load(daemon, seconds, rate=rate, seed=pair + 1)
-                    wait_version(daemon, subject, first + it.done - 1)
-                    first += it.done + 1
-                    lost[kind] += failed(found)
-                    calls[kind] += found["calls"]["due"]
-                    reloads[kind] += it.done
-                    return p99(found)
-
-                alone, loaded = in_turn(pair, quiet, busy)
-                ratios[kind].append(loaded / alone)
+        for number in range(rounds):
+            alone, same, other = in_turn(number, lambda n=number: quiet(n + 1),
+                                         lambda n=number: busy("same", n + 1),
+                                         lambda n=number: busy("other", n + 1))
+            ratios["same"].append(same / alone)
+            ratios["other"].append(other / alone)
     for kind, text in (("same", "the model that is called"), ("other", "another model")):
         middle = statistics.median(ratios[kind])
         yield f"p99 while {text} reloads, at most 1.1 x the p99 without", \
-            (f"{middle:.2f} x ({min(ratios[kind]):.2f} .. {max(ratios[kind]):.2f}), {pairs} pairs, "
+            (f"{middle:.2f} x ({min(ratios[kind]):.2f} .. {max(ratios[kind]):.2f}), {rounds} pairs, "
              f"{reloads[kind]} reloads"), middle <= 1.1
         yield f"no call fails while {text} reloads", f"{lost[kind]} of {calls[kind]} failed", \
             lost[kind] == 0
