@@ -176,13 +176,14 @@ scheduling { max_queued_ms: 600000 }
     def test_a_second_signal_hastens_the_end(self):
         models = repository("DrainTest")
         add_heavy(models)
-        config = ("workers: 1\nscheduling { max_queued_ms: 600000 }\n"
+        # Nothing is refused for the lack of time, however slow the machine.
+        config = ("workers: 1\nscheduling { max_queued_ms: 3600000 codel_target_ms: 0 }\n"
                   "shutdown { drain_delay_ms: 60000 drain_timeout_ms: 60000 }\n")
         daemon = Daemon(models, config=config)
         with Client(daemon) as client:
             slow = predict_request("heavy", heavy_inputs(), ())
             client.predict(slow)
-            calls = [client.Predict.future(slow, timeout=60) for _ in range(30)]
+            calls = [client.Predict.future(slow, timeout=3600) for _ in range(30)]
             wait_for(lambda: calls[0].done(), "the first of them is answered")
             begin = time.monotonic()
             daemon.terminate()

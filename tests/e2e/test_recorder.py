@@ -83,7 +83,7 @@ class RecorderTest(unittest.TestCase):
             self.recorded(daemon, 80)
         with Daemon(self.repository) as daemon:
             summary = load(daemon.target, f"--replay={self.folder}", "--speed=0.5",
-                           "--timeout=20s")
+                           "--warmup=0s", "--timeout=20s")
             self.assertEqual(summary["calls"]["answered"], 80, summary["reasons"])
             self.assertEqual(summary["load"]["arrivals"], "recorded arrivals, speed 0.5")
             found = scrape(daemon)
