@@ -135,25 +135,6 @@ nanoseconds JobQueue::Alone(const Entry& entry) const {
   return std::max(entry.cost / options_.workers, std::min(entry.cost, entry.once + options_.tile));
 }
 
-absl::Status JobQueue::CheckDeadline(const Job& job, const Entry& entry, TimePoint now) const {
-  if (job.deadline() == TimePoint::max()) return absl::OkStatus();
-  const nanoseconds until = job.deadline() - now;
-  const nanoseconds left = until - until / kReserve;
-  const nanoseconds alone = Alone(entry);
-  // In time even behind everything that is there.
-  if (pending() / options_.workers + alone <= left) return absl::OkStatus();
-  const nanoseconds wait = Ahead(entry) / options_.workers;
-  if (wait + alone <= left) return absl::OkStatus();
-  // Only runs put a wrong prediction right: of each lane one job is tried at any time, if nothing
-  // but its own prediction is against it.
-  if (wait <= left && entry.lane->jobs_ == 0) return absl::OkStatus();
-  return Refuse(ShedReason::kDeadline,
-                absl::StrCat("a wait of ", Ms(wait), " and ", Ms(alone),
-                             " to compute are expected, the deadline leaves ", Ms(until),
-                             ", a fifth of it in reserve"),
-                RetryAfter(wait * options_.workers));
-}
-
 nanoseconds JobQueue::Takes(const Entry& entry) {
   // What was predicted on arrival may have been put right since.
   const nanoseconds cost = entry.lane->cost().Predict(1, entry.rows);
@@ -161,15 +142,40 @@ nanoseconds JobQueue::Takes(const Entry& entry) {
   return std::max<nanoseconds>(cost, (entry.job->deadline() - entry.arrival) / kPatience);
 }
 
-absl::Status JobQueue::CheckOverload(const Entry& entry) const {
-  if (!overload_.overloaded()) return absl::OkStatus();
-  const nanoseconds takes = Takes(entry);
-  if (!overload_.TooLong(pending() / options_.workers, takes)) return absl::OkStatus();
-  const nanoseconds wait = Ahead(entry) / options_.workers;
-  if (!overload_.TooLong(wait, takes)) return absl::OkStatus();
-  return Refuse(ShedReason::kCodel,
-                absl::StrCat("a wait of ", Ms(wait), " is expected in a queue that does not empty"),
-                RetryAfter(wait * options_.workers));
+bool JobQueue::MakesDeadline(const Entry& entry, nanoseconds wait) const {
+  const TimePoint deadline = entry.job->deadline();
+  if (deadline == TimePoint::max()) return true;
+  const nanoseconds until = deadline - entry.arrival;
+  const nanoseconds left = until - until / kReserve;
+  // Only runs put a wrong prediction right: of each lane one job is tried at any time, if nothing
+  // but its own prediction is against it.
+  return wait + Alone(entry) <= left || (wait <= left && entry.lane->jobs_ == 0);
+}
+
+absl::Status JobQueue::CheckWait(const Entry& entry) const {
+  const nanoseconds takes = overload_.overloaded() ? Takes(entry) : nanoseconds(0);
+  // Short enough even behind everything that is there.
+  const nanoseconds longest = pending() / options_.workers;
+  if (MakesDeadline(entry, longest) && !overload_.TooLong(longest, takes)) {
+    return absl::OkStatus();
+  }
+  const nanoseconds ahead = Ahead(entry);
+  const nanoseconds wait = ahead / options_.workers;
+  if (!MakesDeadline(entry, wait)) {
+    return Refuse(
+        ShedReason::kDeadline,
+        absl::StrCat("a wait of ", Ms(wait), " and ", Ms(Alone(entry)),
+                     " to compute are expected, the deadline leaves ",
+                     Ms(entry.job->deadline() - entry.arrival), ", a fifth of it in reserve"),
+        RetryAfter(ahead));
+  }
+  if (overload_.TooLong(wait, takes)) {
+    return Refuse(
+        ShedReason::kCodel,
+        absl::StrCat("a wait of ", Ms(wait), " is expected in a queue that does not empty"),
+        RetryAfter(ahead));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JobQueue::Admit(Job* job, TimePoint now) {
@@ -192,10 +198,9 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
     entry->key = std::min(entry->key, job->deadline() - entry->cost);
   }
   RETURN_IF_ERROR(CheckLimits(*job, *entry));
-  RETURN_IF_ERROR(CheckDeadline(*job, *entry, now));
   // While nothing comes nobody observes.
   if (unstarted_.empty()) overload_.Observe(nanoseconds(0), nanoseconds(0), now);
-  RETURN_IF_ERROR(CheckOverload(*entry));
+  RETURN_IF_ERROR(CheckWait(*entry));
 
   Lane& lane = *entry->lane;
   // A lane that was idle does not claim the time that it did not use.

@@ -98,9 +98,10 @@ class JobQueue {
   };
 
   absl::Status CheckLimits(const Job& job, const Entry& entry) const;
-  absl::Status CheckDeadline(const Job& job, const Entry& entry, TimePoint now) const;
-  // While the queue stands, a wait that is too long is not begun.
-  absl::Status CheckOverload(const Entry& entry) const;
+  // Whether what is ahead of `entry` lets it make its deadline, and is not too much for a queue that
+  // stands.
+  absl::Status CheckWait(const Entry& entry) const;
+  bool MakesDeadline(const Entry& entry, std::chrono::nanoseconds wait) const;
   // How long it may wait without that being a sign of overload, at least.
   static std::chrono::nanoseconds Takes(const Entry& entry);
   // What is to be done before `entry`, of one worker.

@@ -55,8 +55,9 @@ class OverloadDetector {
     late_.Observe(oldest > 2 * target, interval, std::chrono::nanoseconds(0), now);
   }
 
-  // The queue stands.
-  bool overloaded() const { return stands_.on() || late_.on(); }
+  // The queue stands.  Always so where the newest go first: what is longer than twice the target is
+  // longer than the target.
+  bool overloaded() const { return stands_.on(); }
   // Whether a newcomer that is predicted to wait for so long is to be refused.  Less than what gets
   // dropped: predictions are means.
   bool TooLong(std::chrono::nanoseconds wait, std::chrono::nanoseconds takes) const {

@@ -380,8 +380,7 @@ TEST_F(JobQueueTest, GivesUpBetweenTilesAndTellsTheJobOnce) {
   EXPECT_TRUE(queue.empty());
 }
 
-// Jobs of 1 ms arrive twice as fast as one worker can do them: `queue` is driven for `duration`, each
-// job taking `actual`.
+// What became of jobs under overload.
 struct OverloadResult {
   int refused = 0;  // On arrival.
   int shed = 0;     // After waiting.
@@ -398,6 +397,8 @@ class JobQueueOverloadTest : public JobQueueTest {
             .codel_interval = milliseconds(100)};
   }
 
+  // For `duration`, a job arrives every half millisecond, is predicted to take 1 ms, and takes one
+  // worker `actual`.  `left`: until the deadline of each.
   OverloadResult Overload(JobQueue& queue, nanoseconds duration, nanoseconds actual,
                           nanoseconds left = nanoseconds::max()) {
     OverloadResult result;
