@@ -194,4 +194,3 @@ def failed(summary):
 
 def p99(summary):
     return summary["latency_ms"]["corrected"]["p99"]
-
