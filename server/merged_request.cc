@@ -32,6 +32,16 @@ void Append(const Tensor& tensor, std::vector<char>& data) {
   Append(static_cast<const char*>(tensor.data), static_cast<int64_t>(tensor.bytes()), data);
 }
 
+// The tensors one behind the other.
+std::vector<char> Concatenate(const std::vector<const Tensor*>& tensors) {
+  int64_t bytes = 0;
+  for (const Tensor* tensor : tensors) bytes += static_cast<int64_t>(tensor->bytes());
+  std::vector<char> data;
+  data.reserve(static_cast<size_t>(bytes));
+  for (const Tensor* tensor : tensors) Append(*tensor, data);
+  return data;
+}
+
 // Whether all parts give it (then `some`, too), or none.
 bool AllOrNone(const std::vector<const Tensor*>& column, bool& some) {
   const auto given = std::count_if(column.begin(), column.end(),
@@ -94,7 +104,6 @@ absl::Status MergedRequest::JoinDense(const InputInfo& input, const Column& colu
   if (!AllOrNone(column, some)) return DoNotFit(input, "given by some requests, not by others");
   if (!some) return absl::OkStatus();
   engine::TensorDims dims = column[0]->dims;
-  std::vector<char> data;
   int64_t rows = 0;
   for (const Tensor* tensor : column) {
     if (tensor->dtype != input.dtype) return DoNotFit(input, "of several types");
@@ -103,10 +112,9 @@ absl::Status MergedRequest::JoinDense(const InputInfo& input, const Column& colu
       return DoNotFit(input, "rows of several shapes");
     }
     rows += tensor->dims[0];
-    Append(*tensor, data);
   }
   dims[0] = rows;
-  Add(input, std::move(dims), std::move(data));
+  Add(input, std::move(dims), Concatenate(column));
   return absl::OkStatus();
 }
 
@@ -116,13 +124,9 @@ absl::Status MergedRequest::JoinFeature(const ModelInfo& info, const FeatureInfo
   bool some = false;
   if (!AllOrNone(ids, some)) return DoNotFit(input, "given by some requests, not by others");
   if (!some) return absl::OkStatus();
-  std::vector<char> data;
   int64_t count = 0;
-  for (const Tensor* tensor : ids) {
-    count += tensor->elements();
-    Append(*tensor, data);
-  }
-  Add(input, {count}, std::move(data));
+  for (const Tensor* tensor : ids) count += tensor->elements();
+  Add(input, {count}, Concatenate(ids));
   if (feature.values >= 0) JoinValues(info.inputs[feature.values], columns_[feature.values], ids);
   if (feature.segments >= 0) {
     JoinSegments(info.inputs[feature.segments], feature.level, columns_[feature.segments], ids);
@@ -134,11 +138,12 @@ void MergedRequest::JoinValues(const InputInfo& input, const Column& values, con
   bool some = false;
   AllOrNone(values, some);
   if (!some) return;  // All ones.
-  std::vector<char> data;
   int64_t count = 0;
+  for (const Tensor* tensor : ids) count += tensor->elements();
+  std::vector<char> data;
+  data.reserve(static_cast<size_t>(count) * sizeof(float));
   for (size_t p = 0; p < ids.size(); ++p) {
     const int64_t n = ids[p]->elements();
-    count += n;
     if (values[p] != nullptr) {
       Append(*values[p], data);
     } else {

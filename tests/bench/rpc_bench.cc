@@ -1,11 +1,12 @@
 // Calls per second of the daemon on a trivial model against those of a bare gRPC callback server.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   rpc_bench [--pairs=N] [--seconds=S] [--in_flight=N] [--channels=N] [--ads=N]
+//   rpc_bench [--turns=N] [--seconds=S] [--in_flight=N] [--channels=N] [--ads=N] [--before=ULFD]
 //
 // Two servers run in processes of their own: `ulfd` beside this program, and this program with --bare, whose Predict
 // answers every call with the bytes that the daemon answered, in gRPC's own threads.  A closed loop of asynchronous calls
-// in this process loads one after the other in turns.  It reports; only a call that fails ends it with 1.
+// in this process loads one after the other in turns.  With --before, the daemon of another build takes part.  It reports;
+// only a call that fails ends it with 1.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -25,8 +26,10 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "engine/status_macros.h"
 #include "engine/tensor/mutex.h"
 #include "proto/predict.grpc.pb.h"
@@ -46,9 +49,10 @@ constexpr double kTarget = 0.85;  // Of the bare server's calls per second.
 constexpr double kStartSeconds = 30;
 
 struct Options {
-  int pairs = 7, in_flight = 64, channels = 4, ads = 200;
-  double seconds = 1;
-  std::string bare;  // FILE: be the bare server, answering with what FILE holds.
+  int turns = 100, in_flight = 64, channels = 4, ads = 200;
+  double seconds = 0.2;  // Of each server in each turn.
+  std::string before;    // The daemon of another build; empty: none.
+  std::string bare;      // FILE: be the bare server, answering with what FILE holds.
   std::string port_file;
 };
 
@@ -248,8 +252,8 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
     absl::string_view arg = argv[i];
     const auto number = [&](int& value) { return absl::SimpleAtoi(arg, &value) && value > 0; };
     bool good = false;
-    if (absl::ConsumePrefix(&arg, "--pairs=")) {
-      good = number(options.pairs);
+    if (absl::ConsumePrefix(&arg, "--turns=")) {
+      good = number(options.turns);
     } else if (absl::ConsumePrefix(&arg, "--in_flight=")) {
       good = number(options.in_flight);
     } else if (absl::ConsumePrefix(&arg, "--channels=")) {
@@ -258,6 +262,9 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       good = number(options.ads);
     } else if (absl::ConsumePrefix(&arg, "--seconds=")) {
       good = absl::SimpleAtod(arg, &options.seconds) && options.seconds > 0;
+    } else if (absl::ConsumePrefix(&arg, "--before=")) {
+      options.before = std::string(arg);
+      good = !arg.empty();
     } else if (absl::ConsumePrefix(&arg, "--bare=")) {
       options.bare = std::string(arg);
       good = true;
@@ -268,46 +275,72 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
     if (!good) {
       return absl::InvalidArgumentError(
           absl::StrCat(argv[i],
-                       ": want --pairs=N (7) --seconds=S (1, of each server in each pair) "
-                       "--in_flight=N (64) --channels=N (4) --ads=N (200, of 25 floats each)"));
+                       ": want --turns=N (100) --seconds=S (0.2, of each server in each turn) "
+                       "--in_flight=N (64) --channels=N (4) --ads=N (200, of 25 floats each) "
+                       "--before=ULFD (the daemon of another build)"));
     }
   }
   return options;
 }
 
-struct Measured {
-  std::vector<double> rates,
-      cpu_us;  // Per pair: calls per second, CPU time of the server per call.
+// A server under load, and what was seen of it.
+struct Contender {
+  std::string name;
+  std::unique_ptr<ServerProcess> server;
+  std::unique_ptr<ClosedLoop> loop;
+  // Per turn: calls per second, CPU time of the server per call.
+  std::vector<double> rates, cpu_us;
 };
 
-absl::Status MeasureOnce(ClosedLoop& loop, const ServerProcess& server, const Options& options,
-                         Measured& measured) {
-  const double before = server.CpuSeconds();
+absl::Status MeasureOnce(Contender& contender, const Options& options) {
+  const double before = contender.server->CpuSeconds();
   const auto begin = steady_clock::now();
-  ASSIGN_OR_RETURN(const double rate, loop.Run(options.in_flight, options.seconds));
+  ASSIGN_OR_RETURN(const double rate, contender.loop->Run(options.in_flight, options.seconds));
   const std::chrono::duration<double> took = steady_clock::now() - begin;
-  measured.rates.push_back(rate);
-  measured.cpu_us.push_back((server.CpuSeconds() - before) / (rate * took.count()) * 1e6);
+  contender.rates.push_back(rate);
+  contender.cpu_us.push_back((contender.server->CpuSeconds() - before) / (rate * took.count()) *
+                             1e6);
   return absl::OkStatus();
 }
 
-void Print(const v1::PredictRequest& request, const Options& options, const Measured& daemon,
-           const Measured& bare) {
-  const Spread ratio = SpreadOf(Ratios(daemon.rates, bare.rates));
+std::string Percent(const Spread& ratio) {
+  return absl::StrFormat("%.1f %% (%.1f .. %.1f)", 100 * ratio.median, 100 * ratio.low,
+                         100 * ratio.high);
+}
+
+// The first contender is the daemon, the second one the bare server.
+void Print(const v1::PredictRequest& request, const Options& options,
+           absl::Span<const Contender> contenders) {
   std::printf(
-      "requests of %zu bytes, %d in flight on %d channels, %d pairs of %.2g s each, client and "
-      "servers on %u "
-      "CPUs\n\n| server | calls/s | CPU us per call |\n|---|---|---|\n| ulfd | %.0f | %.1f |\n| "
-      "bare callback "
-      "server | %.0f | %.1f |\n\n",
-      request.ByteSizeLong(), options.in_flight, options.channels, options.pairs, options.seconds,
-      std::thread::hardware_concurrency(), SpreadOf(daemon.rates).median,
-      SpreadOf(daemon.cpu_us).median, SpreadOf(bare.rates).median, SpreadOf(bare.cpu_us).median);
-  std::printf(
-      "ulfd reaches %.1f %% (%.1f .. %.1f) of the bare server's calls; target at least %.0f %%: "
-      "%s\n",
-      100 * ratio.median, 100 * ratio.low, 100 * ratio.high, 100 * kTarget,
-      ratio.median >= kTarget ? "reached" : "MISSED");
+      "requests of %zu bytes, %d in flight on %d channels, %d turns of %.2g s each, client and "
+      "servers on %u CPUs; medians\n\n| server | calls/s | CPU us per call |\n|---|---|---|\n",
+      request.ByteSizeLong(), options.in_flight, options.channels, options.turns, options.seconds,
+      std::thread::hardware_concurrency());
+  for (const Contender& contender : contenders) {
+    std::printf("| %s | %.0f | %.1f |\n", contender.name.c_str(), SpreadOf(contender.rates).median,
+                SpreadOf(contender.cpu_us).median);
+  }
+  const Spread ratio = SpreadOf(Ratios(contenders[0].rates, contenders[1].rates));
+  std::printf("\nulfd reaches %s of the bare server's calls; target at least %.0f %%: %s\n",
+              Percent(ratio).c_str(), 100 * kTarget,
+              ratio.median >= kTarget ? "reached" : "MISSED");
+  for (const Contender& other : contenders.subspan(2)) {
+    std::printf("%s reaches %s; ulfd makes %s of its calls\n", other.name.c_str(),
+                Percent(SpreadOf(Ratios(other.rates, contenders[1].rates))).c_str(),
+                Percent(SpreadOf(Ratios(contenders[0].rates, other.rates))).c_str());
+  }
+}
+
+// Starts a daemon on the models in `scratch`.
+absl::StatusOr<std::unique_ptr<ServerProcess>> StartDaemon(const std::string& program,
+                                                           const std::string& scratch,
+                                                           const std::string& name) {
+  const std::string ports = absl::StrCat(scratch, "/", name, ".ports");
+  return ServerProcess::Start(
+      {program, "--model_repository=" + scratch + "/models", "--grpc_address=127.0.0.1",
+       "--http_address=127.0.0.1", "--grpc_port=0", "--http_port=0", "--log_level=error",
+       "--port_file=" + ports},
+      ports);
 }
 
 absl::Status Run(const Options& options) {
@@ -317,32 +350,42 @@ absl::Status Run(const Options& options) {
   model.Layer("inner_product_layer", {"x"}, "score", "", {{kColumns, 1}, {1}});
   RETURN_IF_ERROR(model.Load(scratch.path() + "/models/trivial/1").status());
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string daemon_ports = scratch.path() + "/daemon",
-                    bare_ports = scratch.path() + "/bare";
-  const std::string answer_file = scratch.path() + "/answer";
-  ASSIGN_OR_RETURN(
-      const auto daemon,
-      ServerProcess::Start({std::filesystem::path(program).parent_path() / "ulfd",
-                            "--model_repository=" + scratch.path() + "/models",
-                            "--grpc_address=127.0.0.1", "--http_address=127.0.0.1", "--grpc_port=0",
-                            "--http_port=0", "--log_level=error", "--port_file=" + daemon_ports},
-                           daemon_ports));
   const v1::PredictRequest request = MakeRequest(options.ads);
-  ASSIGN_OR_RETURN(const v1::PredictResponse answer, FirstAnswer(daemon->address(), request));
+  std::vector<Contender> contenders(2);
+  contenders[0].name = "ulfd";
+  ASSIGN_OR_RETURN(
+      contenders[0].server,
+      StartDaemon(std::filesystem::path(program).parent_path() / "ulfd", scratch.path(), "ulfd"));
+  ASSIGN_OR_RETURN(const v1::PredictResponse answer,
+                   FirstAnswer(contenders[0].server->address(), request));
+  const std::string answer_file = scratch.path() + "/answer";
   std::ofstream(answer_file, std::ios::binary) << answer.SerializeAsString();
-  ASSIGN_OR_RETURN(const auto bare, ServerProcess::Start({program, "--bare=" + answer_file,
-                                                          "--port_file=" + bare_ports},
-                                                         bare_ports));
-  ClosedLoop daemon_loop(daemon->address(), options.channels, request);
-  ClosedLoop bare_loop(bare->address(), options.channels, request);
-  Measured daemon_measured, bare_measured;
-  for (int pair = -1; pair < options.pairs; ++pair) {  // The first one warms up.
-    Measured ignored;
-    RETURN_IF_ERROR(
-        MeasureOnce(daemon_loop, *daemon, options, pair < 0 ? ignored : daemon_measured));
-    RETURN_IF_ERROR(MeasureOnce(bare_loop, *bare, options, pair < 0 ? ignored : bare_measured));
+  contenders[1].name = "bare callback server";
+  const std::string bare_ports = scratch.path() + "/bare.ports";
+  ASSIGN_OR_RETURN(contenders[1].server, ServerProcess::Start({program, "--bare=" + answer_file,
+                                                               "--port_file=" + bare_ports},
+                                                              bare_ports));
+  if (!options.before.empty()) {
+    Contender& before = contenders.emplace_back();
+    before.name = options.before;
+    ASSIGN_OR_RETURN(before.server, StartDaemon(options.before, scratch.path(), "before"));
+    RETURN_IF_ERROR(FirstAnswer(before.server->address(), request).status());
   }
-  Print(request, options, daemon_measured, bare_measured);
+  for (Contender& contender : contenders) {
+    contender.loop =
+        std::make_unique<ClosedLoop>(contender.server->address(), options.channels, request);
+    RETURN_IF_ERROR(MeasureOnce(contender, options));  // Warms up.
+    contender.rates.clear();
+    contender.cpu_us.clear();
+  }
+  for (int turn = 0; turn < options.turns; ++turn) {
+    // There and back, so that a machine that becomes slower favours none of them.
+    for (size_t i = 0; i < contenders.size(); ++i) {
+      const size_t which = turn % 2 == 0 ? i : contenders.size() - 1 - i;
+      RETURN_IF_ERROR(MeasureOnce(contenders[which], options));
+    }
+  }
+  Print(request, options, contenders);
   return absl::OkStatus();
 }
 
