@@ -101,11 +101,11 @@ class Bench:
         """That share of the capacity, in calls a second."""
         return share * self.capacity[ads]
 
-    def measure_capacity(self, daemon, ads=200, seconds=8):
-        """The most that a closed loop gets answered: the median of three."""
+    def measure_capacity(self, daemon, ads=200, seconds=8, times=3):
+        """The most that a closed loop gets answered: the median of three, or so many."""
         workers = int(scrape(daemon).sum("ulfd_workers"))
         found = [self.load(daemon, self.seconds(seconds), ads=ads, closed_loop=3 * workers)
-                 for _ in range(3)]
+                 for _ in range(times)]
         self.capacity[ads] = statistics.median(f["goodput_per_second"] for f in found)
         return self.capacity[ads]
 
