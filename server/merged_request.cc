@@ -42,6 +42,12 @@ std::vector<char> Concatenate(const std::vector<const Tensor*>& tensors) {
   return data;
 }
 
+int64_t ElementsOf(const std::vector<const Tensor*>& tensors) {
+  int64_t count = 0;
+  for (const Tensor* tensor : tensors) count += tensor->elements();
+  return count;
+}
+
 // Whether all parts give it (then `some`, too), or none.
 bool AllOrNone(const std::vector<const Tensor*>& column, bool& some) {
   const auto given = std::count_if(column.begin(), column.end(),
@@ -124,9 +130,7 @@ absl::Status MergedRequest::JoinFeature(const ModelInfo& info, const FeatureInfo
   bool some = false;
   if (!AllOrNone(ids, some)) return DoNotFit(input, "given by some requests, not by others");
   if (!some) return absl::OkStatus();
-  int64_t count = 0;
-  for (const Tensor* tensor : ids) count += tensor->elements();
-  Add(input, {count}, Concatenate(ids));
+  Add(input, {ElementsOf(ids)}, Concatenate(ids));
   if (feature.values >= 0) JoinValues(info.inputs[feature.values], columns_[feature.values], ids);
   if (feature.segments >= 0) {
     JoinSegments(info.inputs[feature.segments], feature.level, columns_[feature.segments], ids);
@@ -138,8 +142,7 @@ void MergedRequest::JoinValues(const InputInfo& input, const Column& values, con
   bool some = false;
   AllOrNone(values, some);
   if (!some) return;  // All ones.
-  int64_t count = 0;
-  for (const Tensor* tensor : ids) count += tensor->elements();
+  const int64_t count = ElementsOf(ids);
   std::vector<char> data;
   data.reserve(static_cast<size_t>(count) * sizeof(float));
   for (size_t p = 0; p < ids.size(); ++p) {
