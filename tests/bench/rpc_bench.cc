@@ -284,22 +284,21 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
 }
 
 // A server under load, and what was seen of it.
-struct Contender {
+struct LoadedServer {
   std::string name;
-  std::unique_ptr<ServerProcess> server;
+  std::unique_ptr<ServerProcess> process;
   std::unique_ptr<ClosedLoop> loop;
   // Per turn: calls per second, CPU time of the server per call.
   std::vector<double> rates, cpu_us;
 };
 
-absl::Status MeasureOnce(Contender& contender, const Options& options) {
-  const double before = contender.server->CpuSeconds();
+absl::Status MeasureOnce(LoadedServer& server, const Options& options) {
+  const double before = server.process->CpuSeconds();
   const auto begin = steady_clock::now();
-  ASSIGN_OR_RETURN(const double rate, contender.loop->Run(options.in_flight, options.seconds));
+  ASSIGN_OR_RETURN(const double rate, server.loop->Run(options.in_flight, options.seconds));
   const std::chrono::duration<double> took = steady_clock::now() - begin;
-  contender.rates.push_back(rate);
-  contender.cpu_us.push_back((contender.server->CpuSeconds() - before) / (rate * took.count()) *
-                             1e6);
+  server.rates.push_back(rate);
+  server.cpu_us.push_back((server.process->CpuSeconds() - before) / (rate * took.count()) * 1e6);
   return absl::OkStatus();
 }
 
@@ -308,26 +307,26 @@ std::string Percent(const Spread& ratio) {
                          100 * ratio.high);
 }
 
-// The first contender is the daemon, the second one the bare server.
+// The first server is the daemon, the second one the bare server.
 void Print(const v1::PredictRequest& request, const Options& options,
-           absl::Span<const Contender> contenders) {
+           absl::Span<const LoadedServer> servers) {
   std::printf(
       "requests of %zu bytes, %d in flight on %d channels, %d turns of %.2g s each, client and "
       "servers on %u CPUs; medians\n\n| server | calls/s | CPU us per call |\n|---|---|---|\n",
       request.ByteSizeLong(), options.in_flight, options.channels, options.turns, options.seconds,
       std::thread::hardware_concurrency());
-  for (const Contender& contender : contenders) {
-    std::printf("| %s | %.0f | %.1f |\n", contender.name.c_str(), SpreadOf(contender.rates).median,
-                SpreadOf(contender.cpu_us).median);
+  for (const LoadedServer& server : servers) {
+    std::printf("| %s | %.0f | %.1f |\n", server.name.c_str(), SpreadOf(server.rates).median,
+                SpreadOf(server.cpu_us).median);
   }
-  const Spread ratio = SpreadOf(Ratios(contenders[0].rates, contenders[1].rates));
+  const Spread ratio = SpreadOf(Ratios(servers[0].rates, servers[1].rates));
   std::printf("\nulfd reaches %s of the bare server's calls; target at least %.0f %%: %s\n",
               Percent(ratio).c_str(), 100 * kTarget,
               ratio.median >= kTarget ? "reached" : "MISSED");
-  for (const Contender& other : contenders.subspan(2)) {
+  for (const LoadedServer& other : servers.subspan(2)) {
     std::printf("%s reaches %s; ulfd makes %s of its calls\n", other.name.c_str(),
-                Percent(SpreadOf(Ratios(other.rates, contenders[1].rates))).c_str(),
-                Percent(SpreadOf(Ratios(contenders[0].rates, other.rates))).c_str());
+                Percent(SpreadOf(Ratios(other.rates, servers[1].rates))).c_str(),
+                Percent(SpreadOf(Ratios(servers[0].rates, other.rates))).c_str());
   }
 }
 
@@ -351,41 +350,41 @@ absl::Status Run(const Options& options) {
   RETURN_IF_ERROR(model.Load(scratch.path() + "/models/trivial/1").status());
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const v1::PredictRequest request = MakeRequest(options.ads);
-  std::vector<Contender> contenders(2);
-  contenders[0].name = "ulfd";
+  std::vector<LoadedServer> servers(2);
+  servers[0].name = "ulfd";
   ASSIGN_OR_RETURN(
-      contenders[0].server,
+      servers[0].process,
       StartDaemon(std::filesystem::path(program).parent_path() / "ulfd", scratch.path(), "ulfd"));
   ASSIGN_OR_RETURN(const v1::PredictResponse answer,
-                   FirstAnswer(contenders[0].server->address(), request));
+                   FirstAnswer(servers[0].process->address(), request));
   const std::string answer_file = scratch.path() + "/answer";
   std::ofstream(answer_file, std::ios::binary) << answer.SerializeAsString();
-  contenders[1].name = "bare callback server";
+  servers[1].name = "bare callback server";
   const std::string bare_ports = scratch.path() + "/bare.ports";
-  ASSIGN_OR_RETURN(contenders[1].server, ServerProcess::Start({program, "--bare=" + answer_file,
-                                                               "--port_file=" + bare_ports},
-                                                              bare_ports));
+  ASSIGN_OR_RETURN(servers[1].process, ServerProcess::Start({program, "--bare=" + answer_file,
+                                                             "--port_file=" + bare_ports},
+                                                            bare_ports));
   if (!options.before.empty()) {
-    Contender& before = contenders.emplace_back();
+    LoadedServer& before = servers.emplace_back();
     before.name = options.before;
-    ASSIGN_OR_RETURN(before.server, StartDaemon(options.before, scratch.path(), "before"));
-    RETURN_IF_ERROR(FirstAnswer(before.server->address(), request).status());
+    ASSIGN_OR_RETURN(before.process, StartDaemon(options.before, scratch.path(), "before"));
+    RETURN_IF_ERROR(FirstAnswer(before.process->address(), request).status());
   }
-  for (Contender& contender : contenders) {
-    contender.loop =
-        std::make_unique<ClosedLoop>(contender.server->address(), options.channels, request);
-    RETURN_IF_ERROR(MeasureOnce(contender, options));  // Warms up.
-    contender.rates.clear();
-    contender.cpu_us.clear();
+  for (LoadedServer& server : servers) {
+    server.loop =
+        std::make_unique<ClosedLoop>(server.process->address(), options.channels, request);
+    RETURN_IF_ERROR(MeasureOnce(server, options));  // Warms up.
+    server.rates.clear();
+    server.cpu_us.clear();
   }
   for (int turn = 0; turn < options.turns; ++turn) {
     // There and back, so that a machine that becomes slower favours none of them.
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      const size_t which = turn % 2 == 0 ? i : contenders.size() - 1 - i;
-      RETURN_IF_ERROR(MeasureOnce(contenders[which], options));
+    for (size_t i = 0; i < servers.size(); ++i) {
+      const size_t which = turn % 2 == 0 ? i : servers.size() - 1 - i;
+      RETURN_IF_ERROR(MeasureOnce(servers[which], options));
     }
   }
-  Print(request, options, contenders);
+  Print(request, options, servers);
   return absl::OkStatus();
 }
 
