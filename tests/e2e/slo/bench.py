@@ -102,7 +102,7 @@ class Bench:
         return share * self.capacity[ads]
 
     def measure_capacity(self, daemon, ads=200, seconds=8, times=3):
-        """The most that a closed loop gets answered: the median of three, or so many."""
+        """The most that a closed loop gets answered: the median of so many loads."""
         workers = int(scrape(daemon).sum("ulfd_workers"))
         found = [self.load(daemon, self.seconds(seconds), ads=ads, closed_loop=3 * workers)
                  for _ in range(times)]
