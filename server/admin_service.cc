@@ -14,45 +14,22 @@
 
 namespace ulfd::server {
 
-// A reload that waits or runs; deletes itself when gRPC is done with it.
-class AdminService::Reload final : public grpc::ServerUnaryReactor {
- public:
-  Reload(TimePoint until, ulfd::admin::v1::ReloadRepositoryResponse& reply)
-      : deadline(until), response(reply) {}
-  void OnCancel() override { cancelled.store(true); }
-  void OnDone() override { delete this; }
-
-  const TimePoint deadline;
-  ulfd::admin::v1::ReloadRepositoryResponse& response;
-  std::atomic<bool> cancelled{false};
-};
-
 // A change that the manager carries out.  Shared by the manager, which answers it, and the service,
-// which may have to answer before; the call itself belongs to gRPC.
+// which may have to answer before; the call itself belongs to its receiver.
 class AdminService::Change {
  public:
-  // The reactor of a call; deletes itself when gRPC is done with it.
-  class Reactor final : public grpc::ServerUnaryReactor {
-    void OnDone() override { delete this; }
-  };
-
-  Change() : reactor_(new Reactor()) {}
-  // For gRPC, before anybody can answer.
-  grpc::ServerUnaryReactor* reactor() {
-    MutexLock lock(mu_);
-    return reactor_;
-  }
+  explicit Change(RpcCall& call) : call_(&call) {}
   // Answers once; later answers are dropped.  `fill` runs while the reply is still there.
   void Answer(const absl::Status& status, const std::function<void()>& fill) {
     MutexLock lock(mu_);
-    if (reactor_ == nullptr) return;
+    if (call_ == nullptr) return;
     if (status.ok()) fill();
-    std::exchange(reactor_, nullptr)->Finish(ToGrpcStatus(status));
+    std::exchange(call_, nullptr)->Finish(ToGrpcStatus(status));
   }
 
  private:
   Mutex mu_;
-  Reactor* reactor_ ABSL_GUARDED_BY(mu_);
+  RpcCall* call_ ABSL_GUARDED_BY(mu_);
 };
 
 namespace {
@@ -80,7 +57,7 @@ AdminService::~AdminService() {
 void AdminService::Stop() {
   MutexLock lock(mu_);
   stopping_ = true;
-  for (Reload* reload : waiting_) reload->Finish(ToGrpcStatus(Draining()));
+  for (const Reload& reload : waiting_) reload.call->Finish(ToGrpcStatus(Draining()));
   waiting_.clear();
   for (const std::weak_ptr<Change>& weak : changes_) {
     if (const auto change = weak.lock()) change->Answer(Draining(), [] {});
@@ -89,87 +66,77 @@ void AdminService::Stop() {
   changed_.NotifyAll();
 }
 
-grpc::ServerUnaryReactor* AdminService::GetStatus(grpc::CallbackServerContext* call,
-                                                  const ulfd::admin::v1::GetStatusRequest*,
-                                                  ulfd::admin::v1::GetStatusResponse* response) {
-  report_.Fill(*response);
-  return Answer(call, absl::OkStatus());
+void AdminService::AwaitCalls(CallReceiver& receiver) {
+  using Methods = ulfd::admin::v1::AdminService::AsyncService;
+  namespace v1 = ulfd::admin::v1;
+  const auto await = [&](auto ask, auto answer) {
+    server::AwaitCalls(receiver, methods_, ask, *this, answer);
+  };
+  await(&Methods::RequestGetStatus, &AdminService::GetStatus);
+  await(&Methods::RequestReloadRepository, &AdminService::ReloadRepository);
+  await(&Methods::RequestLoadModel,
+        &AdminService::ChangeModels<v1::LoadModelRequest, v1::LoadModelResponse>);
+  await(&Methods::RequestUnloadModel,
+        &AdminService::ChangeModels<v1::UnloadModelRequest, v1::UnloadModelResponse>);
+  await(&Methods::RequestSetLabel,
+        &AdminService::ChangeModels<v1::SetLabelRequest, v1::SetLabelResponse>);
+  await(&Methods::RequestRollback,
+        &AdminService::ChangeModels<v1::RollbackRequest, v1::RollbackResponse>);
+  await(&Methods::RequestReloadConfig, &AdminService::ReloadConfig);
 }
 
-grpc::ServerUnaryReactor* AdminService::ReloadRepository(
-    grpc::CallbackServerContext* call, const ulfd::admin::v1::ReloadRepositoryRequest*,
-    ulfd::admin::v1::ReloadRepositoryResponse* response) {
-  auto* reload = new Reload(DeadlineOf(*call, clock_.Now()), *response);
+void AdminService::GetStatus(
+    Call<ulfd::admin::v1::GetStatusRequest, ulfd::admin::v1::GetStatusResponse>& call) {
+  report_.Fill(call.response());
+  call.Finish(grpc::Status::OK);
+}
+
+void AdminService::ReloadRepository(ReloadCall& call) {
+  const TimePoint deadline = DeadlineOf(call.context(), clock_.Now());
   MutexLock lock(mu_);
   if (stopping_) {
-    reload->Finish(ToGrpcStatus(Draining()));
+    call.Finish(ToGrpcStatus(Draining()));
   } else if (waiting_.size() >= kMaxWaiting) {
-    reload->Finish(ToGrpcStatus(absl::ResourceExhaustedError(
+    call.Finish(ToGrpcStatus(absl::ResourceExhaustedError(
         absl::StrCat(waiting_.size(), " reloads wait already, limit ", kMaxWaiting))));
   } else {
-    waiting_.push_back(reload);
+    waiting_.push_back({&call, deadline});
     changed_.NotifyAll();
   }
-  return reload;
 }
 
-template <typename Reply>
-grpc::ServerUnaryReactor* AdminService::Apply(grpc::CallbackServerContext* call,
-                                              absl::StatusOr<ModelChange> change, Reply* reply) {
-  if (!change.ok()) return ulfd::server::Answer(call, change.status());
-  const auto pending = std::make_shared<Change>();
-  grpc::ServerUnaryReactor* reactor = pending->reactor();
+template <typename Request, typename Response>
+void AdminService::Apply(Call<Request, Response>& call, absl::StatusOr<ModelChange> change) {
+  if (!change.ok()) return call.Finish(ToGrpcStatus(change.status()));
+  const auto pending = std::make_shared<Change>(call);
   {
     MutexLock lock(mu_);
-    if (stopping_) {
-      pending->Answer(Draining(), [] {});
-      return reactor;
-    }
+    if (stopping_) return pending->Answer(Draining(), [] {});
     std::erase_if(changes_, [](const auto& weak) { return weak.expired(); });
     changes_.push_back(pending);
   }
   // Nothing of the service: it may be gone by then, unlike the manager.
-  models_.Apply(*std::move(change), [pending, reply](const ModelChangeResult& result) {
-    pending->Answer(result.status, [&] { FillReply(result, *reply); });
-  });
-  return reactor;
+  models_.Apply(*std::move(change),
+                [pending, reply = &call.response()](const ModelChangeResult& result) {
+                  pending->Answer(result.status, [&] { FillReply(result, *reply); });
+                });
 }
 
-grpc::ServerUnaryReactor* AdminService::LoadModel(grpc::CallbackServerContext* call,
-                                                  const ulfd::admin::v1::LoadModelRequest* request,
-                                                  ulfd::admin::v1::LoadModelResponse* response) {
-  return Apply(call, ChangeOf(*request), response);
+template <typename Request, typename Response>
+void AdminService::ChangeModels(Call<Request, Response>& call) {
+  Apply(call, ChangeOf(call.request()));
 }
 
-grpc::ServerUnaryReactor* AdminService::UnloadModel(
-    grpc::CallbackServerContext* call, const ulfd::admin::v1::UnloadModelRequest* request,
-    ulfd::admin::v1::UnloadModelResponse* response) {
-  return Apply(call, ChangeOf(*request), response);
-}
-
-grpc::ServerUnaryReactor* AdminService::SetLabel(grpc::CallbackServerContext* call,
-                                                 const ulfd::admin::v1::SetLabelRequest* request,
-                                                 ulfd::admin::v1::SetLabelResponse* response) {
-  return Apply(call, ChangeOf(*request), response);
-}
-
-grpc::ServerUnaryReactor* AdminService::Rollback(grpc::CallbackServerContext* call,
-                                                 const ulfd::admin::v1::RollbackRequest* request,
-                                                 ulfd::admin::v1::RollbackResponse* response) {
-  return Apply(call, ChangeOf(*request), response);
-}
-
-grpc::ServerUnaryReactor* AdminService::ReloadConfig(
-    grpc::CallbackServerContext* call, const ulfd::admin::v1::ReloadConfigRequest* request,
-    ulfd::admin::v1::ReloadConfigResponse* response) {
+void AdminService::ReloadConfig(
+    Call<ulfd::admin::v1::ReloadConfigRequest, ulfd::admin::v1::ReloadConfigResponse>& call) {
   absl::StatusOr<ModelChange> change = read_configure_();
-  if (change.ok()) change->dry_run = request->dry_run();
-  return Apply(call, std::move(change), response);
+  if (change.ok()) change->dry_run = call.request().dry_run();
+  Apply(call, std::move(change));
 }
 
 void AdminService::Loop() {
   while (true) {
-    Reload* reload = nullptr;
+    Reload reload{};
     {
       MutexLock lock(mu_);
       while (waiting_.empty() && !stopping_) changed_.Wait(mu_);
@@ -177,12 +144,13 @@ void AdminService::Loop() {
       reload = waiting_.front();
       waiting_.pop_front();
     }
-    reload->Finish(ToGrpcStatus(Run(*reload)));
+    reload.call->Finish(ToGrpcStatus(Run(reload)));
   }
 }
 
-absl::Status AdminService::Run(Reload& reload) {
-  reload.response.set_generation_before(models_.generation());
+absl::Status AdminService::Run(const Reload& reload) {
+  ulfd::admin::v1::ReloadRepositoryResponse& response = reload.call->response();
+  response.set_generation_before(models_.generation());
   while (true) {
     const TimePoint now = clock_.Now();
     const absl::Status polled = models_.PollNow(std::min(reload.deadline, now + kStep));
@@ -194,12 +162,12 @@ absl::Status AdminService::Run(Reload& reload) {
       return absl::DeadlineExceededError(
           "the deadline passed while models load; they go on loading");
     }
-    if (reload.cancelled.load()) return absl::CancelledError("the caller went away");
+    if (reload.call->context().IsCancelled()) return absl::CancelledError("the caller went away");
     MutexLock lock(mu_);
     if (stopping_) return Draining();
   }
-  reload.response.set_generation_after(models_.generation());
-  DescribeModels(models_, *reload.response.mutable_models());
+  response.set_generation_after(models_.generation());
+  DescribeModels(models_, *response.mutable_models());
   return absl::OkStatus();
 }
 

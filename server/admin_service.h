@@ -14,14 +14,16 @@
 #include "absl/status/statusor.h"
 #include "engine/tensor/mutex.h"
 #include "proto/admin.grpc.pb.h"
+#include "server/call_receiver.h"
 #include "server/model_change.h"
+#include "server/scheduler/clock.h"
 #include "server/status_report.h"
 
 namespace ulfd::server {
 
 // A reload takes as long as loading takes: it waits on a thread of this class, never on one of
 // gRPC's or a worker's.  Changes wait nowhere: the manager's loader thread answers them.
-class AdminService final : public ulfd::admin::v1::AdminService::CallbackService {
+class AdminService final : public RpcService {
  public:
   // Reloads that wait behind the one that runs; more are refused with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxWaiting = 8;
@@ -36,46 +38,44 @@ class AdminService final : public ulfd::admin::v1::AdminService::CallbackService
   // that runs.  A change that is being carried out goes on.
   void Stop();
 
-  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* call,
-                                      const ulfd::admin::v1::GetStatusRequest* request,
-                                      ulfd::admin::v1::GetStatusResponse* response) override;
-  grpc::ServerUnaryReactor* ReloadRepository(
-      grpc::CallbackServerContext* call, const ulfd::admin::v1::ReloadRepositoryRequest* request,
-      ulfd::admin::v1::ReloadRepositoryResponse* response) override;
-  grpc::ServerUnaryReactor* LoadModel(grpc::CallbackServerContext* call,
-                                      const ulfd::admin::v1::LoadModelRequest* request,
-                                      ulfd::admin::v1::LoadModelResponse* response) override;
-  grpc::ServerUnaryReactor* UnloadModel(grpc::CallbackServerContext* call,
-                                        const ulfd::admin::v1::UnloadModelRequest* request,
-                                        ulfd::admin::v1::UnloadModelResponse* response) override;
-  grpc::ServerUnaryReactor* SetLabel(grpc::CallbackServerContext* call,
-                                     const ulfd::admin::v1::SetLabelRequest* request,
-                                     ulfd::admin::v1::SetLabelResponse* response) override;
-  grpc::ServerUnaryReactor* Rollback(grpc::CallbackServerContext* call,
-                                     const ulfd::admin::v1::RollbackRequest* request,
-                                     ulfd::admin::v1::RollbackResponse* response) override;
-  grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* call,
-                                         const ulfd::admin::v1::ReloadConfigRequest* request,
-                                         ulfd::admin::v1::ReloadConfigResponse* response) override;
+  grpc::Service& methods() override { return methods_; }
+  void AwaitCalls(CallReceiver& receiver) override;
 
  private:
-  class Reload;
+  template <typename Request, typename Response>
+  using Call = UnaryCall<Request, Response>;
+  using ReloadCall =
+      Call<ulfd::admin::v1::ReloadRepositoryRequest, ulfd::admin::v1::ReloadRepositoryResponse>;
+
+  void GetStatus(Call<ulfd::admin::v1::GetStatusRequest, ulfd::admin::v1::GetStatusResponse>& call);
+  void ReloadRepository(ReloadCall& call);
+  // LoadModel, UnloadModel, SetLabel, Rollback.
+  template <typename Request, typename Response>
+  void ChangeModels(Call<Request, Response>& call);
+  void ReloadConfig(
+      Call<ulfd::admin::v1::ReloadConfigRequest, ulfd::admin::v1::ReloadConfigResponse>& call);
+
   class Change;
+  // A reload that waits or runs.
+  struct Reload {
+    ReloadCall* call;
+    TimePoint deadline;
+  };
   void Loop();
-  absl::Status Run(Reload& reload);
+  absl::Status Run(const Reload& reload);
   // Hands the change to the manager; the reply is filled and sent when it is done.
-  template <typename Reply>
-  grpc::ServerUnaryReactor* Apply(grpc::CallbackServerContext* call,
-                                  absl::StatusOr<ModelChange> change, Reply* reply);
+  template <typename Request, typename Response>
+  void Apply(Call<Request, Response>& call, absl::StatusOr<ModelChange> change);
 
   ModelManager& models_;
   const StatusReport& report_;
   const Clock& clock_;
   const ReadConfigure read_configure_;
+  ulfd::admin::v1::AdminService::AsyncService methods_;
 
   Mutex mu_;
   CondVar changed_;
-  std::deque<Reload*> waiting_ ABSL_GUARDED_BY(mu_);
+  std::deque<Reload> waiting_ ABSL_GUARDED_BY(mu_);
   std::vector<std::weak_ptr<Change>> changes_ ABSL_GUARDED_BY(mu_);  // Not answered yet, at least.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::thread thread_;  // Last: it uses everything above.

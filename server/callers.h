@@ -20,12 +20,12 @@ namespace ulfd::server {
 template <typename Request>
 class RequestCaller final : public Caller {
  public:
-  RequestCaller(const grpc::CallbackServerContext& call, const Request& request)
+  RequestCaller(const grpc::ServerContext& call, const Request& request)
       : call_(call), request_(request) {}
   int64_t Hash(const CanaryConfig& canary) const override;
 
  private:
-  const grpc::CallbackServerContext& call_;
+  const grpc::ServerContext& call_;
   const Request& request_;
 };
 

@@ -429,6 +429,7 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
   reader.Text("admin_address", options.admin_address);
   reader.Int("workers", 0, 1024, options.workers);
   reader.Bool("pin_workers", options.pin_workers);
+  reader.Int("grpc_threads", 0, 64, options.grpc_threads);
   ReadTls(reader, "tls", file.tls(), options.tls);
   ReadTls(reader, "admin_tls", file.admin_tls(), options.admin_tls);
   ReadAuthentication(reader.Sub("authentication", file.authentication()), options.authentication);

@@ -34,6 +34,12 @@ int WorkerCount(const Options& options) {
   return options.workers > 0 ? options.workers : UsableCpuCount();
 }
 
+int GrpcThreadCount(const Options& options) {
+  if (options.grpc_threads > 0) return options.grpc_threads;
+  // What receives must keep up with what scores: far less than half of the CPUs does, even for a model that costs nothing.
+  return std::clamp(UsableCpuCount() / 2, 1, 16);
+}
+
 // The CPU of each worker; empty: none of its own.
 absl::StatusOr<std::vector<int>> WorkerCpus(const Options& options) {
   std::vector<int> cpus;
@@ -225,13 +231,14 @@ absl::Status Daemon::StartGrpc() {
     RETURN_IF_ERROR(SplitAddress(options_.admin_address, address, port));
     admin_ =
         std::make_unique<AdminService>(*models_, *report_, clock_, [this] { return ReadChange(); });
-    ASSIGN_OR_RETURN(admin_grpc_, GrpcListener::Create(address, port, options_, security_->admin(),
-                                                       {admin_.get()}, logger_));
+    ASSIGN_OR_RETURN(admin_grpc_,
+                     GrpcListener::Create(address, port, /*threads=*/1, options_,
+                                          security_->admin(), {admin_.get()}, logger_));
   }
-  ASSIGN_OR_RETURN(
-      grpc_,
-      GrpcListener::Create(options_.grpc_address, options_.grpc_port, options_, security_->grpc(),
-                           {prediction_.get(), open_inference_.get(), health_.get()}, logger_));
+  ASSIGN_OR_RETURN(grpc_, GrpcListener::Create(
+                              options_.grpc_address, options_.grpc_port, GrpcThreadCount(options_),
+                              options_, security_->grpc(),
+                              {prediction_.get(), open_inference_.get(), health_.get()}, logger_));
   return absl::OkStatus();
 }
 

@@ -5,7 +5,6 @@
 
 #include <grpc/support/time.h>
 #include <grpcpp/server_context.h>
-#include <grpcpp/support/server_callback.h>
 
 #include <chrono>
 #include <string>
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "engine/status_macros.h"
+#include "server/call_receiver.h"
 #include "server/grpc_status.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/refusal.h"
@@ -24,7 +24,7 @@
 namespace ulfd::server {
 
 // The deadline of a call on the steady clock; TimePoint::max() if it has none.
-inline TimePoint DeadlineOf(const grpc::CallbackServerContext& context, TimePoint now) {
+inline TimePoint DeadlineOf(const grpc::ServerContext& context, TimePoint now) {
   // gRPC keeps it on its monotonic clock; by way of the wall clock, a jump in between would end the call.
   const gpr_timespec deadline = context.raw_deadline();
   const gpr_timespec left = gpr_time_sub(deadline, gpr_now(deadline.clock_type));
@@ -34,8 +34,7 @@ inline TimePoint DeadlineOf(const grpc::CallbackServerContext& context, TimePoin
 }
 
 // The value of a metadata key of the call; empty if it has none.
-inline absl::string_view MetadataOf(const grpc::CallbackServerContext& context,
-                                    const std::string& key) {
+inline absl::string_view MetadataOf(const grpc::ServerContext& context, const std::string& key) {
   const auto it = context.client_metadata().find(key);
   if (it == context.client_metadata().end()) return "";
   return {it->second.data(), it->second.size()};
@@ -47,7 +46,7 @@ inline constexpr char kPriorityKey[] = "ulfd-priority";
 inline constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
 
 // INVALID_ARGUMENT: a priority that is none.
-inline absl::StatusOr<CallTerms> TermsOf(const grpc::CallbackServerContext& context,
+inline absl::StatusOr<CallTerms> TermsOf(const grpc::ServerContext& context,
                                          const ServingContext& serving) {
   CallTerms terms;
   terms.deadline = DeadlineOf(context, serving.clock.Now());
@@ -60,54 +59,37 @@ inline absl::StatusOr<CallTerms> TermsOf(const grpc::CallbackServerContext& cont
   return terms;
 }
 
-// Answers a call at once, on the thread that received it.
-inline grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
-                                        const absl::Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(ToGrpcStatus(status));
-  return reactor;
-}
-
-// A scoring call of gRPC: `Call` is a ScoreCall that is created with the rest of the arguments.  It answers through the
-// call's default reactor: of any other, gRPC 1.51 runs the last reaction on its executor, one more thread that each call
-// has to pass through.
+// A scoring call of gRPC: `Call` is a ScoreCall that is created with the rest of the arguments.
 template <typename Call>
 class GrpcScoreCall final : public Call {
  public:
   template <typename... Args>
-  explicit GrpcScoreCall(grpc::CallbackServerContext* call, Args&&... args)
-      : Call(std::forward<Args>(args)...), call_(*call), reactor_(*call->DefaultReactor()) {}
-
-  grpc::ServerUnaryReactor* reactor() { return &reactor_; }
+  explicit GrpcScoreCall(RpcCall& rpc, Args&&... args)
+      : Call(std::forward<Args>(args)...), rpc_(rpc) {}
 
  private:
-  bool cancelled() const override { return call_.IsCancelled(); }
+  bool cancelled() const override { return rpc_.context().IsCancelled(); }
   void Finish(const absl::Status& status) override {
+    RpcCall& rpc = rpc_;
     if (const auto pushback = RetryAfter(status); pushback.has_value()) {
-      call_.AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
+      rpc.context().AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
     }
     const grpc::Status answer = ToGrpcStatus(status);
-    grpc::ServerUnaryReactor& reactor = reactor_;
     delete this;  // It refers to the request, which may go as soon as the call has ended.
-    reactor.Finish(answer);
+    rpc.Finish(answer);
   }
 
-  grpc::CallbackServerContext& call_;
-  grpc::ServerUnaryReactor& reactor_;
+  RpcCall& rpc_;
 };
 
 // Makes a scoring call and starts it.
 template <typename Call, typename Request, typename Response>
-grpc::ServerUnaryReactor* StartScoring(grpc::CallbackServerContext* call,
-                                       const ServingContext& serving,
-                                       const absl::StatusOr<ModelChoice>& choice,
-                                       const Request& request, Response& response) {
-  absl::StatusOr<CallTerms> terms = TermsOf(*call, serving);
-  auto* scoring =
-      new GrpcScoreCall<Call>(call, serving, terms.ok() ? *terms : CallTerms{}, request, response);
-  grpc::ServerUnaryReactor* reactor = scoring->reactor();
+void StartScoring(UnaryCall<Request, Response>& rpc, const ServingContext& serving,
+                  const absl::StatusOr<ModelChoice>& choice) {
+  absl::StatusOr<CallTerms> terms = TermsOf(rpc.context(), serving);
+  auto* scoring = new GrpcScoreCall<Call>(rpc, serving, terms.ok() ? *terms : CallTerms{},
+                                          rpc.request(), rpc.response());
   scoring->Start(terms.ok() ? choice : terms.status());
-  return reactor;
 }
 
 }  // namespace ulfd::server

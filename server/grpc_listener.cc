@@ -76,11 +76,11 @@ void EnableReflection() {
 }
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
-    const std::string& address, int port, const Options& options, const PortSecurity& security,
-    const std::vector<grpc::Service*>& services, Logger& logger) {
+    const std::string& address, int port, int threads, const Options& options,
+    const PortSecurity& security, const std::vector<RpcService*>& services, Logger& logger) {
   using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   if (absl::StartsWith(address, kUnixPrefix)) {
-    return CreateOnSocket(address, options, security, services);
+    return CreateOnSocket(address, threads, options, security, services);
   }
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "gRPC"));
@@ -90,9 +90,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   Configure(options, builder);
   listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
       External::FROM_FD, listener->credentials_);
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  listener->server_ = builder.BuildAndStart();
-  if (listener->server_ == nullptr) {
+  if (!listener->Serve(builder, services, threads)) {
     return absl::UnavailableError(
         absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
   }
@@ -111,8 +109,8 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
 }
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
-    const std::string& address, const Options& options, const PortSecurity& security,
-    const std::vector<grpc::Service*>& services) {
+    const std::string& address, int threads, const Options& options, const PortSecurity& security,
+    const std::vector<RpcService*>& services) {
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
   grpc::ServerBuilder builder;
@@ -120,19 +118,29 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
   // Whoever may open the socket is few: gRPC accepts by itself.
   int bound = 0;
   builder.AddListeningPort(address, listener->credentials_, &bound);
-  for (grpc::Service* service : services) builder.RegisterService(service);
-  listener->server_ = builder.BuildAndStart();
-  if (listener->server_ == nullptr || bound == 0) {
+  if (!listener->Serve(builder, services, threads) || bound == 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, " for gRPC, see the log above"));
   }
   return listener;
 }
 
+bool GrpcListener::Serve(grpc::ServerBuilder& builder, const std::vector<RpcService*>& services,
+                         int threads) {
+  for (RpcService* service : services) builder.RegisterService(&service->methods());
+  receiver_ = std::make_unique<CallReceiver>(builder);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) return false;
+  for (RpcService* service : services) service->AwaitCalls(*receiver_);
+  receiver_->Start(threads);
+  return true;
+}
+
 void GrpcListener::Shutdown(milliseconds grace) {
   if (acceptor_ != nullptr) acceptor_->Stop();
   server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                  gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));
+  receiver_->Stop();
 }
 
 GrpcListener::~GrpcListener() {

@@ -3,7 +3,6 @@
 #ifndef ULFD_SERVER_GRPC_LISTENER_H_
 #define ULFD_SERVER_GRPC_LISTENER_H_
 
-#include <grpcpp/impl/codegen/service_type.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "server/call_receiver.h"
 #include "server/connection_acceptor.h"
 #include "server/listener_credentials.h"
 #include "server/options.h"
@@ -26,11 +26,11 @@ void EnableReflection();
 class GrpcListener {
  public:
   // Listens on "address:port" (0: any free port), or on the socket of the address "unix:PATH" (its
-  // port() is 0), and serves.  Another process on the same port is an
+  // port() is 0), and serves on so many receiving threads.  Another process on the same port is an
   // error, UNAVAILABLE, which says why.  `services`, `security` and `logger` are borrowed.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Create(
-      const std::string& address, int port, const Options& options, const PortSecurity& security,
-      const std::vector<grpc::Service*>& services, Logger& logger);
+      const std::string& address, int port, int threads, const Options& options,
+      const PortSecurity& security, const std::vector<RpcService*>& services, Logger& logger);
   // Shutdown at once.
   ~GrpcListener();
 
@@ -47,11 +47,15 @@ class GrpcListener {
  private:
   GrpcListener() = default;
   static absl::StatusOr<std::unique_ptr<GrpcListener>> CreateOnSocket(
-      const std::string& address, const Options& options, const PortSecurity& security,
-      const std::vector<grpc::Service*>& services);
+      const std::string& address, int threads, const Options& options, const PortSecurity& security,
+      const std::vector<RpcService*>& services);
+  // Builds the server and receives its calls; false: it does not start.
+  bool Serve(grpc::ServerBuilder& builder, const std::vector<RpcService*>& services, int threads);
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> entrance_;
+  std::unique_ptr<CallReceiver>
+      receiver_;  // Outlives the server, which puts events into its queue.
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;  // Hands connections to the server.
 };

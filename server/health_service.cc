@@ -13,12 +13,21 @@ namespace ulfd::server {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
-// One stream.  Writes one status at a time; of those that come in between, only the last one is
+// One stream, or one that is to come.  Writes one status at a time; of those that come in between, only the last one is
 // sent.
-class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheckResponse> {
+class HealthService::Watcher final {
  public:
-  Watcher(HealthService& service, std::string name) : service_(service), name_(std::move(name)) {}
-  const std::string& name() const { return name_; }
+  // Waits for one stream; each that comes waits for the next one.
+  static void Await(HealthService& service, CallReceiver& receiver) {
+    if (!receiver.Enter()) return;
+    auto* watcher = new Watcher(service, receiver);
+    watcher->context_.AsyncNotifyWhenDone(static_cast<CallEvent*>(&watcher->closed_));
+    service.methods_.RequestWatch(&watcher->context_, &watcher->request_, &watcher->writer_,
+                                  receiver.queue(), receiver.queue(),
+                                  static_cast<CallEvent*>(&watcher->received_));
+  }
+
+  const std::string& name() const { return request_.service(); }
 
   // Sends the status unless it is the one sent last.
   void Notify(ServingStatus status) {
@@ -28,44 +37,89 @@ class HealthService::Watcher final : public grpc::ServerWriteReactor<HealthCheck
   }
   void End(const grpc::Status& status) {
     MutexLock lock(mu_);
-    if (finished_) return;
-    finished_ = true;
-    Finish(status);
+    EndLocked(status);
   }
 
  private:
+  Watcher(HealthService& service, CallReceiver& receiver)
+      : service_(service), receiver_(receiver), writer_(&context_) {}
+
+  void OnReceived(bool ok) {
+    if (!ok) return Release();  // The server shuts down.
+    Await(service_, receiver_);
+    service_.Add(this);
+    EventDone();
+  }
+  void OnClosed(bool) {
+    {
+      MutexLock lock(mu_);
+      EndLocked(Gone());  // Unless it has ended already.
+    }
+    EventDone();
+  }
+  void OnWritten(bool ok) {
+    {
+      MutexLock lock(mu_);
+      writing_ = false;
+      if (ok) {
+        MaybeWrite();
+      } else {
+        EndLocked(Gone());
+      }
+    }
+    EventDone();
+  }
+  void OnFinished(bool) { EventDone(); }
+
+  static grpc::Status Gone() {
+    return grpc::Status(grpc::StatusCode::CANCELLED, "the watcher went away");
+  }
   void MaybeWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (finished_ || writing_ || sent_ == static_cast<int>(wanted_)) return;
     writing_ = true;
+    ++events_;
     sent_ = static_cast<int>(wanted_);
-    message_.set_status(wanted_);
-    StartWrite(&message_);
+    HealthCheckResponse message;
+    message.set_status(wanted_);
+    writer_.Write(message, static_cast<CallEvent*>(&written_));
   }
-  void OnWriteDone(bool ok) override {
-    if (!ok) {
-      End(grpc::Status(grpc::StatusCode::CANCELLED, "the watcher went away"));
-      return;
+  void EndLocked(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (finished_) return;
+    finished_ = true;
+    writer_.Finish(status, static_cast<CallEvent*>(&done_));
+  }
+  // The stream is over when nothing of it is under way any more.
+  void EventDone() {
+    {
+      MutexLock lock(mu_);
+      if (--events_ > 0) return;
     }
-    MutexLock lock(mu_);
-    writing_ = false;
-    MaybeWrite();
-  }
-  void OnCancel() override {
-    End(grpc::Status(grpc::StatusCode::CANCELLED, "the watcher went away"));
-  }
-  void OnDone() override {
     service_.Remove(this);
+    Release();
+  }
+  void Release() {
+    CallReceiver& receiver = receiver_;
     delete this;
+    receiver.Leave();
   }
 
   HealthService& service_;
-  const std::string name_;
+  CallReceiver& receiver_;
+  grpc::ServerContext context_;
+  HealthCheckRequest request_;
+  grpc::ServerAsyncWriter<HealthCheckResponse> writer_;
+  StepEvent<Watcher, &Watcher::OnReceived> received_{*this};
+  StepEvent<Watcher, &Watcher::OnClosed> closed_{*this};
+  StepEvent<Watcher, &Watcher::OnWritten> written_{*this};
+  StepEvent<Watcher, &Watcher::OnFinished> done_{*this};
+
   Mutex mu_;
   ServingStatus wanted_ ABSL_GUARDED_BY(mu_) = HealthCheckResponse::UNKNOWN;
   int sent_ ABSL_GUARDED_BY(mu_) = -1;  // A ServingStatus, or nothing yet.
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
-  HealthCheckResponse message_;  // Of the write that is under way.
+  // Still to come: it is received, closed and finished, and a write that was begun.
+  int events_ ABSL_GUARDED_BY(mu_) = 3;
 };
 
 HealthService::HealthService(const ModelManager& models, const Readiness& readiness,
@@ -117,25 +171,28 @@ void HealthService::Remove(Watcher* watcher) {
   watchers_.erase(watcher);
 }
 
-grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* call,
-                                               const HealthCheckRequest* request,
-                                               HealthCheckResponse* response) {
+void HealthService::AwaitCalls(CallReceiver& receiver) {
+  server::AwaitCalls(receiver, methods_, &grpc::health::v1::Health::AsyncService::RequestCheck,
+                     *this, &HealthService::Check);
+  for (int i = 0; i < kAwaitedCalls; ++i) Watcher::Await(*this, receiver);
+}
+
+void HealthService::Check(UnaryCall<HealthCheckRequest, HealthCheckResponse>& call) {
+  const std::string& service = call.request().service();
   ServingStatus status;
   {
     MutexLock lock(mu_);
-    status = StatusOf(request->service());
+    status = StatusOf(service);
   }
   if (status == HealthCheckResponse::SERVICE_UNKNOWN) {
-    return Answer(call, absl::NotFoundError(
-                            absl::StrCat("health: unknown service \"", request->service(), "\"")));
+    return call.Finish(ToGrpcStatus(
+        absl::NotFoundError(absl::StrCat("health: unknown service \"", service, "\""))));
   }
-  response->set_status(status);
-  return Answer(call, absl::OkStatus());
+  call.response().set_status(status);
+  call.Finish(grpc::Status::OK);
 }
 
-grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
-    grpc::CallbackServerContext*, const HealthCheckRequest* request) {
-  auto* watcher = new Watcher(*this, request->service());
+void HealthService::Add(Watcher* watcher) {
   MutexLock lock(mu_);
   if (ended_) {
     watcher->End(
@@ -147,7 +204,6 @@ grpc::ServerWriteReactor<HealthCheckResponse>* HealthService::Watch(
     watchers_.insert(watcher);
     watcher->Notify(StatusOf(watcher->name()));
   }
-  return watcher;
 }
 
 }  // namespace ulfd::server

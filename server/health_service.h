@@ -15,11 +15,12 @@
 #include "absl/base/thread_annotations.h"
 #include "engine/tensor/mutex.h"
 #include "proto/health.grpc.pb.h"
+#include "server/call_receiver.h"
 #include "server/readiness.h"
 
 namespace ulfd::server {
 
-class HealthService final : public grpc::health::v1::Health::CallbackService {
+class HealthService final : public RpcService {
  public:
   using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
   // More watches than that are refused with RESOURCE_EXHAUSTED.
@@ -34,15 +35,15 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   // Ends every watch, now and from now on: the server cannot shut down while a stream is open.
   void EndWatches();
 
-  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* call,
-                                  const grpc::health::v1::HealthCheckRequest* request,
-                                  grpc::health::v1::HealthCheckResponse* response) override;
-  grpc::ServerWriteReactor<grpc::health::v1::HealthCheckResponse>* Watch(
-      grpc::CallbackServerContext* call,
-      const grpc::health::v1::HealthCheckRequest* request) override;
+  grpc::Service& methods() override { return methods_; }
+  void AwaitCalls(CallReceiver& receiver) override;
 
  private:
   class Watcher;
+  void Check(
+      UnaryCall<grpc::health::v1::HealthCheckRequest, grpc::health::v1::HealthCheckResponse>& call);
+  // A stream has been opened; it removes itself at its end, whatever is said here.
+  void Add(Watcher* watcher);
   std::map<std::string, ServingStatus> Look() const;
   ServingStatus StatusOf(const std::string& service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remove(Watcher* watcher);
@@ -50,6 +51,7 @@ class HealthService final : public grpc::health::v1::Health::CallbackService {
   const ModelManager& models_;
   const Readiness& readiness_;
   const std::vector<std::string> services_;
+  grpc::health::v1::Health::AsyncService methods_;
 
   Mutex refresh_mu_;  // One Refresh at a time, so that an older look never overtakes a newer one.
                       // Before mu_.

@@ -125,7 +125,7 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const PortSecurity& sec
   return std::make_shared<Credentials>(security, unix_socket);
 }
 
-CallFacts FactsOf(const grpc::CallbackServerContext& context) {
+CallFacts FactsOf(const grpc::ServerContext& context) {
   CallFacts call;
   const auto range = context.client_metadata().equal_range("authorization");
   for (auto it = range.first; it != range.second; ++it) {

@@ -27,7 +27,7 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const PortSecurity& sec
                                                          bool unix_socket);
 
 // What a call that has come in shows; borrows from `context`.
-CallFacts FactsOf(const grpc::CallbackServerContext& context);
+CallFacts FactsOf(const grpc::ServerContext& context);
 
 }  // namespace ulfd::server
 

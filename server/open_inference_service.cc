@@ -69,52 +69,63 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 
 }  // namespace
 
-grpc::ServerUnaryReactor* OpenInferenceService::ServerLive(
-    grpc::CallbackServerContext* call, const inference::ServerLiveRequest*,
-    inference::ServerLiveResponse* response) {
-  response->set_live(true);
-  return Answer(call, absl::OkStatus());
+void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
+  using Methods = inference::GRPCInferenceService::AsyncService;
+  using Self = OpenInferenceService;
+  const auto await = [&](auto ask, auto answer) {
+    server::AwaitCalls(receiver, methods_, ask, *this, answer);
+  };
+  await(&Methods::RequestServerLive, &Self::ServerLive);
+  await(&Methods::RequestServerReady, &Self::ServerReady);
+  await(&Methods::RequestModelReady, &Self::ModelReady);
+  await(&Methods::RequestServerMetadata, &Self::ServerMetadata);
+  await(&Methods::RequestModelMetadata, &Self::ModelMetadata);
+  await(&Methods::RequestModelInfer, &Self::ModelInfer);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ServerReady(
-    grpc::CallbackServerContext* call, const inference::ServerReadyRequest*,
-    inference::ServerReadyResponse* response) {
-  response->set_ready(readiness_.ServerReady());
-  return Answer(call, absl::OkStatus());
+void OpenInferenceService::ServerLive(
+    UnaryCall<inference::ServerLiveRequest, inference::ServerLiveResponse>& call) {
+  call.response().set_live(true);
+  call.Finish(grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelReady(
-    grpc::CallbackServerContext* call, const inference::ModelReadyRequest* request,
-    inference::ModelReadyResponse* response) {
-  const auto choice = security_.Identify(*call, ChoiceOf(request->name(), request->version()));
-  if (!choice.ok()) return Answer(call, choice.status());
-  response->set_ready(readiness_.ModelReady(*choice));
-  return Answer(call, context_.models.CheckAccess(*choice));
+void OpenInferenceService::ServerReady(
+    UnaryCall<inference::ServerReadyRequest, inference::ServerReadyResponse>& call) {
+  call.response().set_ready(readiness_.ServerReady());
+  call.Finish(grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ServerMetadata(
-    grpc::CallbackServerContext* call, const inference::ServerMetadataRequest*,
-    inference::ServerMetadataResponse* response) {
-  response->set_name("ulfd");
-  response->set_version(server_version_);
-  return Answer(call, absl::OkStatus());
+void OpenInferenceService::ModelReady(
+    UnaryCall<inference::ModelReadyRequest, inference::ModelReadyResponse>& call) {
+  const auto choice =
+      security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
+  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
+  call.response().set_ready(readiness_.ModelReady(*choice));
+  call.Finish(ToGrpcStatus(context_.models.CheckAccess(*choice)));
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelMetadata(
-    grpc::CallbackServerContext* call, const inference::ModelMetadataRequest* request,
-    inference::ModelMetadataResponse* response) {
-  const auto choice = security_.Identify(*call, ChoiceOf(request->name(), request->version()));
-  return Answer(call, Describe(context_.models, choice, *response));
+void OpenInferenceService::ServerMetadata(
+    UnaryCall<inference::ServerMetadataRequest, inference::ServerMetadataResponse>& call) {
+  call.response().set_name("ulfd");
+  call.response().set_version(server_version_);
+  call.Finish(grpc::Status::OK);
 }
 
-grpc::ServerUnaryReactor* OpenInferenceService::ModelInfer(
-    grpc::CallbackServerContext* call, const inference::ModelInferRequest* request,
-    inference::ModelInferResponse* response) {
+void OpenInferenceService::ModelMetadata(
+    UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call) {
+  const auto choice =
+      security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
+  call.Finish(ToGrpcStatus(Describe(context_.models, choice, call.response())));
+}
+
+void OpenInferenceService::ModelInfer(
+    UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& call) {
+  const inference::ModelInferRequest& request = call.request();
   absl::StatusOr<ModelChoice> choice =
-      security_.Identify(*call, ChoiceOf(request->model_name(), request->model_version()));
-  const RequestCaller caller(*call, *request);
+      security_.Identify(call.context(), ChoiceOf(request.model_name(), request.model_version()));
+  const RequestCaller caller(call.context(), request);
   if (choice.ok()) choice->caller = &caller;
-  return StartScoring<InferCall>(call, context_, choice, *request, *response);
+  StartScoring<InferCall>(call, context_, choice);
 }
 
 }  // namespace ulfd::server

@@ -1,4 +1,4 @@
-// inference.GRPCInferenceService: KServe v2 over gRPC's callback API.
+// inference.GRPCInferenceService: KServe v2.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_OPEN_INFERENCE_SERVICE_H_
 #define ULFD_SERVER_OPEN_INFERENCE_SERVICE_H_
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "proto/open_inference.grpc.pb.h"
+#include "server/call_receiver.h"
 #include "server/readiness.h"
 #include "server/score_call.h"
 #include "server/security/security.h"
@@ -13,7 +14,7 @@
 namespace ulfd::server {
 
 // Nothing here blocks: ModelInfer only queues, the others only look.
-class OpenInferenceService final : public inference::GRPCInferenceService::CallbackService {
+class OpenInferenceService final : public RpcService {
  public:
   // `server_version`: what ServerMetadata says.  The others are borrowed.
   OpenInferenceService(const ServingContext& context, const Security& security,
@@ -23,30 +24,24 @@ class OpenInferenceService final : public inference::GRPCInferenceService::Callb
         readiness_(readiness),
         server_version_(std::move(server_version)) {}
 
-  grpc::ServerUnaryReactor* ServerLive(grpc::CallbackServerContext* call,
-                                       const inference::ServerLiveRequest* request,
-                                       inference::ServerLiveResponse* response) override;
-  grpc::ServerUnaryReactor* ServerReady(grpc::CallbackServerContext* call,
-                                        const inference::ServerReadyRequest* request,
-                                        inference::ServerReadyResponse* response) override;
-  grpc::ServerUnaryReactor* ModelReady(grpc::CallbackServerContext* call,
-                                       const inference::ModelReadyRequest* request,
-                                       inference::ModelReadyResponse* response) override;
-  grpc::ServerUnaryReactor* ServerMetadata(grpc::CallbackServerContext* call,
-                                           const inference::ServerMetadataRequest* request,
-                                           inference::ServerMetadataResponse* response) override;
-  grpc::ServerUnaryReactor* ModelMetadata(grpc::CallbackServerContext* call,
-                                          const inference::ModelMetadataRequest* request,
-                                          inference::ModelMetadataResponse* response) override;
-  grpc::ServerUnaryReactor* ModelInfer(grpc::CallbackServerContext* call,
-                                       const inference::ModelInferRequest* request,
-                                       inference::ModelInferResponse* response) override;
+  grpc::Service& methods() override { return methods_; }
+  void AwaitCalls(CallReceiver& receiver) override;
 
  private:
+  void ServerLive(UnaryCall<inference::ServerLiveRequest, inference::ServerLiveResponse>& call);
+  void ServerReady(UnaryCall<inference::ServerReadyRequest, inference::ServerReadyResponse>& call);
+  void ModelReady(UnaryCall<inference::ModelReadyRequest, inference::ModelReadyResponse>& call);
+  void ServerMetadata(
+      UnaryCall<inference::ServerMetadataRequest, inference::ServerMetadataResponse>& call);
+  void ModelMetadata(
+      UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call);
+  void ModelInfer(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& call);
+
   const ServingContext& context_;
   const Security& security_;
   const Readiness& readiness_;
   const std::string server_version_;
+  inference::GRPCInferenceService::AsyncService methods_;
 };
 
 }  // namespace ulfd::server

@@ -78,36 +78,43 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 
 }  // namespace
 
-grpc::ServerUnaryReactor* PredictionService::Predict(grpc::CallbackServerContext* call,
-                                                     const v1::PredictRequest* request,
-                                                     v1::PredictResponse* response) {
-  absl::StatusOr<ModelChoice> choice = security_.Identify(*call, ChoiceOf(request->model()));
-  const RequestCaller caller(*call, *request);
+void PredictionService::AwaitCalls(CallReceiver& receiver) {
+  using Methods = v1::PredictionService::AsyncService;
+  using Self = PredictionService;
+  const auto await = [&](auto ask, auto answer) {
+    server::AwaitCalls(receiver, methods_, ask, *this, answer);
+  };
+  await(&Methods::RequestPredict, &Self::Predict);
+  await(&Methods::RequestGetModelMetadata, &Self::GetModelMetadata);
+  await(&Methods::RequestListModels, &Self::ListModels);
+}
+
+void PredictionService::Predict(UnaryCall<v1::PredictRequest, v1::PredictResponse>& call) {
+  absl::StatusOr<ModelChoice> choice =
+      security_.Identify(call.context(), ChoiceOf(call.request().model()));
+  const RequestCaller caller(call.context(), call.request());
   if (choice.ok()) choice->caller = &caller;
-  return StartScoring<PredictCall>(call, context_, choice, *request, *response);
+  StartScoring<PredictCall>(call, context_, choice);
 }
 
-grpc::ServerUnaryReactor* PredictionService::GetModelMetadata(
-    grpc::CallbackServerContext* call, const v1::GetModelMetadataRequest* request,
-    v1::GetModelMetadataResponse* response) {
-  const auto choice = security_.Identify(*call, ChoiceOf(request->model()));
-  return Answer(call, Describe(context_.models, choice, *response));
+void PredictionService::GetModelMetadata(
+    UnaryCall<v1::GetModelMetadataRequest, v1::GetModelMetadataResponse>& call) {
+  const auto choice = security_.Identify(call.context(), ChoiceOf(call.request().model()));
+  call.Finish(ToGrpcStatus(Describe(context_.models, choice, call.response())));
 }
 
-grpc::ServerUnaryReactor* PredictionService::ListModels(grpc::CallbackServerContext* call,
-                                                        const v1::ListModelsRequest*,
-                                                        v1::ListModelsResponse* response) {
-  DescribeModels(context_.models, *response->mutable_models());
-  auto& models = *response->mutable_models();
-  ModelChoice choice{.client = security_.ClientOf(*call)};
+void PredictionService::ListModels(UnaryCall<v1::ListModelsRequest, v1::ListModelsResponse>& call) {
+  auto& models = *call.response().mutable_models();
+  DescribeModels(context_.models, models);
+  ModelChoice choice{.client = security_.ClientOf(call.context())};
   models.erase(std::remove_if(models.begin(), models.end(),
                               [&](const v1::ModelStatus& model) {
                                 choice.name = model.name();
                                 return !context_.models.CheckAccess(choice).ok();
                               }),
                models.end());
-  response->set_generation(context_.models.generation());
-  return Answer(call, absl::OkStatus());
+  call.response().set_generation(context_.models.generation());
+  call.Finish(grpc::Status::OK);
 }
 
 }  // namespace ulfd::server

@@ -1,34 +1,34 @@
-// ulfd.v1.PredictionService: the native API over gRPC's callback API.
+// ulfd.v1.PredictionService: the native API.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_PREDICTION_SERVICE_H_
 #define ULFD_SERVER_PREDICTION_SERVICE_H_
 
 #include "proto/predict.grpc.pb.h"
+#include "server/call_receiver.h"
 #include "server/score_call.h"
 #include "server/security/security.h"
 
 namespace ulfd::server {
 
 // Nothing here blocks: Predict only queues, the other two only look.
-class PredictionService final : public ulfd::v1::PredictionService::CallbackService {
+class PredictionService final : public RpcService {
  public:
   // Both are borrowed.
   PredictionService(const ServingContext& context, const Security& security)
       : context_(context), security_(security) {}
 
-  grpc::ServerUnaryReactor* Predict(grpc::CallbackServerContext* call,
-                                    const ulfd::v1::PredictRequest* request,
-                                    ulfd::v1::PredictResponse* response) override;
-  grpc::ServerUnaryReactor* GetModelMetadata(grpc::CallbackServerContext* call,
-                                             const ulfd::v1::GetModelMetadataRequest* request,
-                                             ulfd::v1::GetModelMetadataResponse* response) override;
-  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* call,
-                                       const ulfd::v1::ListModelsRequest* request,
-                                       ulfd::v1::ListModelsResponse* response) override;
+  grpc::Service& methods() override { return methods_; }
+  void AwaitCalls(CallReceiver& receiver) override;
 
  private:
+  void Predict(UnaryCall<ulfd::v1::PredictRequest, ulfd::v1::PredictResponse>& call);
+  void GetModelMetadata(
+      UnaryCall<ulfd::v1::GetModelMetadataRequest, ulfd::v1::GetModelMetadataResponse>& call);
+  void ListModels(UnaryCall<ulfd::v1::ListModelsRequest, ulfd::v1::ListModelsResponse>& call);
+
   const ServingContext& context_;
   const Security& security_;
+  ulfd::v1::PredictionService::AsyncService methods_;
 };
 
 }  // namespace ulfd::server

@@ -146,13 +146,12 @@ void Security::Loop() {
   }
 }
 
-std::optional<std::vector<std::string>> Security::ClientOf(
-    const grpc::CallbackServerContext& call) const {
+std::optional<std::vector<std::string>> Security::ClientOf(const grpc::ServerContext& call) const {
   if (!clients_have_names_) return std::nullopt;
   return grpc_callers_->NamesOf(FactsOf(call));
 }
 
-absl::StatusOr<ModelChoice> Security::Identify(const grpc::CallbackServerContext& call,
+absl::StatusOr<ModelChoice> Security::Identify(const grpc::ServerContext& call,
                                                absl::StatusOr<ModelChoice> choice) const {
   if (choice.ok()) choice->client = ClientOf(call);
   return choice;

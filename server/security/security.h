@@ -33,9 +33,9 @@ class Security {
   PortSecurity admin() const { return {admin_tls_.get(), admin_callers_.get()}; }
 
   // All names of who makes this call to the gRPC port; nullopt where clients have none.
-  std::optional<std::vector<std::string>> ClientOf(const grpc::CallbackServerContext& call) const;
+  std::optional<std::vector<std::string>> ClientOf(const grpc::ServerContext& call) const;
   // `choice` with its client, by which the model manager decides who may use what.
-  absl::StatusOr<ModelChoice> Identify(const grpc::CallbackServerContext& call,
+  absl::StatusOr<ModelChoice> Identify(const grpc::ServerContext& call,
                                        absl::StatusOr<ModelChoice> choice) const;
 
   // Adds what operators want to know.

@@ -19,7 +19,7 @@ from harness.small import heavy_inputs, stamp_inputs, stamp_of
 
 class ConcurrencyTest(DaemonTest):
     # A machine that others use may take long; here it is about answers.
-    CONFIG = FAST + "scheduling { max_queued_ms: 60000 codel_target_ms: 0 }"
+    CONFIG = FAST + "grpc_threads: 3 scheduling { max_queued_ms: 60000 codel_target_ms: 0 }"
 
     @classmethod
     def fill(cls, repository):

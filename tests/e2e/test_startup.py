@@ -200,6 +200,23 @@ class StartupTest(unittest.TestCase):
         self.assertEqual(len(scores["{}"]), 1)
         self.assertEqual(set(threads.values()), {threads["{}"]}, threads)
 
+    def test_threads_that_receive_calls(self):
+        half = max(1, min(16, len(os.sched_getaffinity(0)) // 2))
+        cases = {"": (1, half), "grpc_threads: 3\n": (3, 3),
+                 # One of its own for the admin port.
+                 'grpc_threads: 2\nadmin_address: "127.0.0.1:0"\n': (3, 3)}
+        for config, (least, most) in cases.items():
+            with self.subTest(config), Daemon(self.models, config=FAST + config) as daemon, \
+                    Client(daemon) as client:
+                client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+                threads = daemon.thread_names().count("ulfd-grpc")
+                # A quota of the cgroup may allow fewer than the affinity does.
+                self.assertGreaterEqual(threads, least)
+                self.assertLessEqual(threads, most)
+        with self.assertRaises(StartFailed) as caught:
+            Daemon(self.models, config=FAST + "grpc_threads: 65\n")
+        self.assertIn("grpc_threads: 65, want 0..64", caught.exception.log)
+
     def test_workers_on_cpus_of_their_own(self):
         cpus = sorted(os.sched_getaffinity(0))
         config = FAST + f"pin_workers: true workers: {len(cpus)}\n"

@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -264,6 +265,40 @@ TEST_F(DaemonTest, IsNotReadyBeforeItsModelIs) {
   EXPECT_EQ(Health("inference.GRPCInferenceService"), HealthCheckResponse::SERVING);
   EXPECT_EQ(Health("model/nobody"), HealthCheckResponse::SERVICE_UNKNOWN);
   EXPECT_TRUE(Predict(TinyRequest()).ok());
+}
+
+TEST_F(DaemonTest, WatchersComeAndGoWhileModelsDo) {
+  options_.grpc_threads = 3;
+  StartWithTinyModel();
+  constexpr int kClients = 4, kWatches = 60;
+  std::atomic<int> first_statuses{0}, running{kClients};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] {
+      for (int k = 0; k < kWatches; ++k) {
+        grpc::ClientContext context;
+        context.set_deadline(std::chrono::system_clock::now() + seconds(60));
+        HealthCheckRequest request;
+        if (k % 2 == 0) request.set_service("model/other");
+        const auto watch = health_->Watch(&context, request);
+        HealthCheckResponse response;
+        if (watch->Read(&response)) ++first_statuses;
+        context.TryCancel();
+        EXPECT_EQ(watch->Finish().error_code(), StatusCode::CANCELLED);
+      }
+      --running;
+    });
+  }
+  while (running > 0) {
+    ulfd::testing::WriteTinyModel(repository_.File("other/1"));
+    std::this_thread::sleep_for(milliseconds(30));
+    std::filesystem::remove_all(repository_.File("other"));
+    std::this_thread::sleep_for(milliseconds(30));
+    EXPECT_TRUE(Predict(TinyRequest()).ok());
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(first_statuses, kClients * kWatches);
+  EXPECT_EQ(Health(""), HealthCheckResponse::SERVING);
 }
 
 TEST_F(DaemonTest, WatchFollowsAModelThatAppears) {

@@ -80,7 +80,7 @@ TEST(Config, EveryFieldIsRead) {
     default_version_policy { latest { count: 2 } }
     watch { poll_interval_ms: 11 settle_time_ms: 12 use_inotify: false retry_backoff_ms: 13 }
     grpc_address: "127.0.0.1" grpc_port: 0 http_address: "127.0.0.2" http_port: 14
-    admin_address: "127.0.0.1:0" workers: 3 pin_workers: true layer_plugins: "a.so" layer_plugins: "/b/c.so"
+    admin_address: "127.0.0.1:0" workers: 3 pin_workers: true grpc_threads: 28 layer_plugins: "a.so" layer_plugins: "/b/c.so"
     limits {
       max_ads: 15 max_ids_per_request: 16 max_message_bytes: 2048 max_queued_requests: 17
       max_queued_rows: 18 max_ids_per_feature: 23
@@ -141,6 +141,7 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.memory_quota_bytes, 5000000000);
   EXPECT_EQ(o.max_ids_per_feature, 23);
   EXPECT_TRUE(o.pin_workers);
+  EXPECT_EQ(o.grpc_threads, 28);
   EXPECT_EQ(o.tls.certificate_file, "c");
   EXPECT_EQ(o.tls.key_file, "k");
   EXPECT_EQ(o.tls.client_ca_file, "a");
@@ -371,6 +372,7 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.memory_quota_bytes, d.memory_quota_bytes);
   EXPECT_EQ(o.max_ids_per_feature, d.max_ids_per_feature);
   EXPECT_EQ(o.pin_workers, d.pin_workers);
+  EXPECT_EQ(o.grpc_threads, d.grpc_threads);
   EXPECT_FALSE(o.tls.on());
   EXPECT_FALSE(o.admin_tls.on());
   EXPECT_EQ(o.authentication.allowed_clients, d.authentication.allowed_clients);

@@ -1,0 +1,203 @@
+// Receives calls of gRPC: a completion queue, the threads that wait at it, and the calls that are to come.
+//
+// gRPC's callback API would do without this, but it starts two threads at least, and half as many as the machine has cores,
+// whatever the process may use of them; the threads hand the lead to each other at every event.  With the asynchronous API
+// their number is ours (D-019 in README.md).
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_CALL_RECEIVER_H_
+#define ULFD_SERVER_CALL_RECEIVER_H_
+
+#include <grpcpp/server_builder.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/async_unary_call.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "engine/tensor/mutex.h"
+
+namespace ulfd::server {
+
+// What the completion queue gives back: a step of a call that has ended.
+class CallEvent {
+ public:
+  // On a receiving thread; must not block.  `ok`: as grpc::CompletionQueue::Next says it.
+  virtual void Happened(bool ok) = 0;
+
+ protected:
+  ~CallEvent() = default;
+};
+
+// The event that calls a member function.
+template <typename Owner, void (Owner::*kStep)(bool ok)>
+class StepEvent final : public CallEvent {
+ public:
+  explicit StepEvent(Owner& owner) : owner_(owner) {}
+  void Happened(bool ok) override { (owner_.*kStep)(ok); }
+
+ private:
+  Owner& owner_;
+};
+
+// Thread-safe.
+class CallReceiver {
+ public:
+  // Adds a completion queue to the server that is being built.
+  explicit CallReceiver(grpc::ServerBuilder& builder);
+  // Stop.
+  ~CallReceiver();
+
+  // Starts the threads, once the server has started.
+  void Start(int threads);
+  // Waits until every call has ended, then ends the threads.  After the server's Shutdown, which makes calls end.
+  void Stop();
+
+  // What a call needs that is to be received or under way: the queue for its events, and a place that keeps the queue open.
+  grpc::ServerCompletionQueue* queue() { return queue_.get(); }
+  // false: no more calls are received.
+  bool Enter();
+  void Leave();
+  // Keeps what its calls refer to, until after the last of them.
+  void Keep(std::shared_ptr<const void> thing);
+
+ private:
+  void Loop();
+
+  const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  Mutex mu_;
+  CondVar empty_;
+  int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
+  Mutex stop_mu_;  // One Stop at a time.  Before mu_.
+  bool closed_ ABSL_GUARDED_BY(stop_mu_) = false;
+  std::vector<std::thread> threads_ ABSL_GUARDED_BY(stop_mu_);
+};
+
+// A call with one request and one reply.  Belongs to the receiver: it may be gone as soon as Finish is called.
+class RpcCall {
+ public:
+  grpc::ServerContext& context() { return context_; }
+  // Sends the reply, or the error instead of it.  Once, from any thread.
+  virtual void Finish(const grpc::Status& status) = 0;
+
+ protected:
+  RpcCall() = default;
+  virtual ~RpcCall() = default;
+  RpcCall(const RpcCall&) = delete;
+  RpcCall& operator=(const RpcCall&) = delete;
+
+  grpc::ServerContext context_;
+};
+
+template <typename Request, typename Response>
+class UnaryCall final : public RpcCall {
+ public:
+  // How calls of a method are asked for and answered.
+  struct Method {
+    CallReceiver& receiver;
+    std::function<void(grpc::ServerContext* context, Request* request,
+                       grpc::ServerAsyncResponseWriter<Response>* writer,
+                       grpc::ServerCompletionQueue* queue, void* event)>
+        ask;
+    // On a receiving thread; must not block, and sees to it that the call is finished.
+    std::function<void(UnaryCall& call)> answer;
+  };
+
+  // Asks for one call of the method; each that comes asks for the next one.
+  static void Await(const Method& method) {
+    if (!method.receiver.Enter()) return;
+    auto* call = new UnaryCall(method);
+    call->context_.AsyncNotifyWhenDone(static_cast<CallEvent*>(&call->closed_));
+    method.ask(&call->context_, &call->request_, &call->writer_, method.receiver.queue(),
+               static_cast<CallEvent*>(&call->received_));
+  }
+
+  const Request& request() const { return request_; }
+  Response& response() { return response_; }
+
+  void Finish(const grpc::Status& status) override {
+    CallEvent* event = &finished_;
+    if (status.ok()) {
+      writer_.Finish(response_, status, event);
+    } else {
+      writer_.FinishWithError(status, event);
+    }
+  }
+
+ private:
+  explicit UnaryCall(const Method& method) : method_(method), writer_(&context_) {}
+
+  void OnReceived(bool ok) {
+    if (!ok) return Release();  // The server shuts down.
+    const Method& method = method_;
+    method.answer(*this);  // From here on the call may be gone.
+    Await(method);
+  }
+  // Whether it was closed before its end, the context knows.
+  void OnClosed(bool) { LeaveOpen(); }
+  void OnFinished(bool) { LeaveOpen(); }
+
+  // A call that has begun is over when both sides of it are.
+  void LeaveOpen() {
+    if (open_sides_.fetch_sub(1, std::memory_order_acq_rel) == 1) Release();
+  }
+  void Release() {
+    CallReceiver& receiver = method_.receiver;
+    delete this;
+    receiver.Leave();
+  }
+
+  const Method& method_;
+  Request request_;
+  Response response_;
+  grpc::ServerAsyncResponseWriter<Response> writer_;
+  std::atomic<int> open_sides_{2};
+  StepEvent<UnaryCall, &UnaryCall::OnReceived> received_{*this};
+  StepEvent<UnaryCall, &UnaryCall::OnClosed> closed_{*this};
+  StepEvent<UnaryCall, &UnaryCall::OnFinished> finished_{*this};
+};
+
+// Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.
+inline constexpr int kAwaitedCalls = 32;
+
+// Receives calls of one method: `ask` is the generated RequestNAME of `methods`, `answer` a member function of `service`.
+// Both are borrowed, until the receiver has stopped.
+template <typename Methods, typename Base, typename Request, typename Response, typename Service>
+void AwaitCalls(CallReceiver& receiver, Methods& methods,
+                void (Base::*ask)(grpc::ServerContext*, Request*,
+                                  grpc::ServerAsyncResponseWriter<Response>*,
+                                  grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*),
+                Service& service, void (Service::*answer)(UnaryCall<Request, Response>&)) {
+  using Call = UnaryCall<Request, Response>;
+  const auto method = std::make_shared<const typename Call::Method>(
+      typename Call::Method{receiver,
+                            [&methods, ask](grpc::ServerContext* context, Request* request,
+                                            grpc::ServerAsyncResponseWriter<Response>* writer,
+                                            grpc::ServerCompletionQueue* queue, void* event) {
+                              (methods.*ask)(context, request, writer, queue, queue, event);
+                            },
+                            [&service, answer](Call& call) { (service.*answer)(call); }});
+  receiver.Keep(method);
+  for (int i = 0; i < kAwaitedCalls; ++i) Call::Await(*method);
+}
+
+// A service of gRPC that receives its calls this way.
+class RpcService {
+ public:
+  virtual ~RpcService() = default;
+  // What the server has to know before it starts.
+  virtual grpc::Service& methods() = 0;
+  // Receives calls of every method from now on.
+  virtual void AwaitCalls(CallReceiver& receiver) = 0;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_CALL_RECEIVER_H_

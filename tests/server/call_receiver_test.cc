@@ -1,0 +1,170 @@
+// Calls of a real gRPC server, received by threads of ours.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/call_receiver.h"
+
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "proto/predict.grpc.pb.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace v1 = ulfd::v1;
+using Call = UnaryCall<v1::ListModelsRequest, v1::ListModelsResponse>;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Answers by what it is told to do.
+class Service final : public RpcService {
+ public:
+  explicit Service(std::function<void(Call&)> answer) : answer_(std::move(answer)) {}
+  grpc::Service& methods() override { return methods_; }
+  void AwaitCalls(CallReceiver& receiver) override {
+    server::AwaitCalls(receiver, methods_, &v1::PredictionService::AsyncService::RequestListModels,
+                       *this, &Service::ListModels);
+  }
+
+ private:
+  void ListModels(Call& call) { answer_(call); }
+  const std::function<void(Call&)> answer_;
+  v1::PredictionService::AsyncService methods_;
+};
+
+class CallReceiverTest : public ::testing::Test {
+ protected:
+  void Serve(int threads, std::function<void(Call&)> answer) {
+    service_ = std::make_unique<Service>(std::move(answer));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_->methods());
+    receiver_ = std::make_unique<CallReceiver>(builder);
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    service_->AwaitCalls(*receiver_);
+    receiver_->Start(threads);
+    stub_ = v1::PredictionService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                               grpc::InsecureChannelCredentials()));
+  }
+  void Shutdown() {
+    server_->Shutdown(std::chrono::system_clock::now());
+    receiver_->Stop();
+  }
+  ~CallReceiverTest() override {
+    if (server_ != nullptr) Shutdown();
+  }
+  grpc::Status ListModels(milliseconds timeout, v1::ListModelsResponse* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + timeout);
+    return stub_->ListModels(&context, {}, response);
+  }
+
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<CallReceiver> receiver_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::PredictionService::Stub> stub_;
+};
+
+TEST_F(CallReceiverTest, CallsOfManyClientsAreAnsweredByManyThreads) {
+  constexpr int kClients = 8, kCalls = 200;
+  static_assert(kClients * kCalls > kAwaitedCalls);
+  std::atomic<int64_t> answered{0};
+  Serve(3, [&](Call& call) {
+    call.response().set_generation(++answered);
+    // Every other one fails.
+    call.Finish(answered % 2 == 0 ? grpc::Status::OK
+                                  : grpc::Status(grpc::StatusCode::NOT_FOUND, "odd"));
+  });
+  std::atomic<int> good{0}, bad{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] {
+      for (int k = 0; k < kCalls; ++k) {
+        v1::ListModelsResponse response;
+        const grpc::Status status = ListModels(seconds(60), &response);
+        if (status.ok() && response.generation() > 0) ++good;
+        if (status.error_code() == grpc::StatusCode::NOT_FOUND) ++bad;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(good + bad, kClients * kCalls);
+  EXPECT_GT(good, 0);
+  EXPECT_EQ(answered, kClients * kCalls);
+}
+
+TEST_F(CallReceiverTest, ACallThatIsAnsweredLaterHoldsUpNobody) {
+  std::atomic<Call*> held{nullptr};
+  Serve(1, [&](Call& call) {
+    if (held.load() == nullptr) {
+      held.store(&call);
+    } else {
+      call.Finish(grpc::Status::OK);
+    }
+  });
+  v1::ListModelsResponse response;
+  std::thread first([&] { EXPECT_TRUE(ListModels(seconds(60), &response).ok()); });
+  while (held.load() == nullptr) std::this_thread::yield();
+  v1::ListModelsResponse others;
+  for (int i = 0; i < 2 * kAwaitedCalls; ++i) EXPECT_TRUE(ListModels(seconds(60), &others).ok());
+  EXPECT_FALSE(held.load()->context().IsCancelled());
+  held.load()->response().set_generation(7);
+  held.load()->Finish(grpc::Status::OK);
+  first.join();
+  EXPECT_EQ(response.generation(), 7);
+}
+
+TEST_F(CallReceiverTest, ACallerThatLeavesIsNoticed) {
+  std::atomic<Call*> held{nullptr};
+  Serve(1, [&](Call& call) { held.store(&call); });
+  v1::ListModelsResponse response;
+  EXPECT_EQ(ListModels(milliseconds(100), &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  while (held.load() == nullptr) std::this_thread::yield();
+  while (!held.load()->context().IsCancelled()) std::this_thread::yield();
+  held.load()->Finish(grpc::Status::OK);
+}
+
+TEST_F(CallReceiverTest, StopWaitsForTheCallsUnderWay) {
+  std::atomic<Call*> held{nullptr};
+  Serve(2, [&](Call& call) { held.store(&call); });
+  v1::ListModelsResponse response;
+  std::thread client([&] {
+    // The server has no patience.
+    EXPECT_FALSE(ListModels(seconds(60), &response).ok());
+  });
+  while (held.load() == nullptr) std::this_thread::yield();
+  std::atomic<bool> finished{false};
+  std::thread worker([&] {
+    while (!held.load()->context().IsCancelled()) std::this_thread::yield();
+    finished.store(true);
+    held.load()->Finish(grpc::Status::OK);
+  });
+  Shutdown();
+  EXPECT_TRUE(finished);
+  EXPECT_FALSE(receiver_->Enter());
+  worker.join();
+  client.join();
+}
+
+TEST_F(CallReceiverTest, AServerThatDoesNotStartLeavesNothing) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:/nowhere/at/all", grpc::InsecureServerCredentials());
+  Service service([](Call&) {});
+  builder.RegisterService(&service.methods());
+  CallReceiver receiver(builder);
+  EXPECT_EQ(builder.BuildAndStart(), nullptr);
+}
+
+}  // namespace
+}  // namespace ulfd::server
