@@ -33,6 +33,15 @@ class Result(unittest.TextTestResult):
         self.stream.write(f"{time.monotonic() - self.begin:5.1f} s ")
         super().addSuccess(test)
 
+    # Why, at once: the end of the output may be cut off.
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.stream.writeln(self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.stream.writeln(self.errors[-1][1])
+
     def getDescription(self, test):
         return test.id()
 
