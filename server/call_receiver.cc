@@ -4,9 +4,12 @@
 
 #include <pthread.h>
 
+#include "absl/strings/str_cat.h"
+
 namespace ulfd::server {
 
-CallReceiver::CallReceiver(grpc::ServerBuilder& builder) : queue_(builder.AddCompletionQueue()) {}
+CallReceiver::CallReceiver(grpc::ServerBuilder& builder, int64_t max_header_bytes)
+    : queue_(builder.AddCompletionQueue()), max_header_bytes_(max_header_bytes) {}
 
 CallReceiver::~CallReceiver() { Stop(); }
 
@@ -36,6 +39,18 @@ bool CallReceiver::Enter() {
 void CallReceiver::Leave() {
   MutexLock lock(mu_);
   if (--calls_ == 0 && stopping_) empty_.NotifyAll();
+}
+
+grpc::Status CallReceiver::CheckHeaders(const grpc::ServerContext& context) const {
+  constexpr int64_t kOverhead = 32;  // Of each header: RFC 7540, 6.5.2.
+  int64_t bytes = 0;
+  for (const auto& [key, value] : context.client_metadata()) {
+    bytes += static_cast<int64_t>(key.size() + value.size()) + kOverhead;
+  }
+  if (bytes <= max_header_bytes_) return grpc::Status::OK;
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+          absl::StrCat("headers of ", bytes, " bytes, limit ", max_header_bytes_,
+                       " (connections.max_header_bytes)")};
 }
 
 void CallReceiver::Keep(std::shared_ptr<const void> thing) {

@@ -48,8 +48,9 @@ class StepEvent final : public CallEvent {
 // Thread-safe.
 class CallReceiver {
  public:
-  // Adds a completion queue to the server that is being built.
-  explicit CallReceiver(grpc::ServerBuilder& builder);
+  // Adds a completion queue to the server that is being built.  Calls with more headers than that are refused: of headers
+  // that come in pieces (CONTINUATION frames) gRPC 1.51 measures only the last one.
+  CallReceiver(grpc::ServerBuilder& builder, int64_t max_header_bytes);
   // Stop.
   ~CallReceiver();
 
@@ -63,6 +64,8 @@ class CallReceiver {
   // false: no more calls are received.
   bool Enter();
   void Leave();
+  // RESOURCE_EXHAUSTED: too many headers.
+  grpc::Status CheckHeaders(const grpc::ServerContext& context) const;
   // Keeps what its calls refer to, until after the last of them.
   void Keep(std::shared_ptr<const void> thing);
 
@@ -70,6 +73,7 @@ class CallReceiver {
   void Loop();
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  const int64_t max_header_bytes_;
   Mutex mu_;
   CondVar empty_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
@@ -137,7 +141,13 @@ class UnaryCall final : public RpcCall {
   void OnReceived(bool ok) {
     if (!ok) return Release();  // The server shuts down.
     const Method& method = method_;
-    method.answer(*this);  // From here on the call may be gone.
+    const grpc::Status checked = method.receiver.CheckHeaders(context_);
+    // From here on the call may be gone.
+    if (checked.ok()) {
+      method.answer(*this);
+    } else {
+      Finish(checked);
+    }
     Await(method);
   }
   // Whether it was closed before its end, the context knows.

@@ -90,7 +90,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   Configure(options, builder);
   listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
       External::FROM_FD, listener->credentials_);
-  if (!listener->Serve(builder, services, threads)) {
+  if (!listener->Serve(builder, options, services, threads)) {
     return absl::UnavailableError(
         absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
   }
@@ -118,17 +118,17 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
   // Whoever may open the socket is few: gRPC accepts by itself.
   int bound = 0;
   builder.AddListeningPort(address, listener->credentials_, &bound);
-  if (!listener->Serve(builder, services, threads) || bound == 0) {
+  if (!listener->Serve(builder, options, services, threads) || bound == 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, " for gRPC, see the log above"));
   }
   return listener;
 }
 
-bool GrpcListener::Serve(grpc::ServerBuilder& builder, const std::vector<RpcService*>& services,
-                         int threads) {
+bool GrpcListener::Serve(grpc::ServerBuilder& builder, const Options& options,
+                         const std::vector<RpcService*>& services, int threads) {
   for (RpcService* service : services) builder.RegisterService(&service->methods());
-  receiver_ = std::make_unique<CallReceiver>(builder);
+  receiver_ = std::make_unique<CallReceiver>(builder, options.max_header_bytes);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return false;
   for (RpcService* service : services) service->AwaitCalls(*receiver_);

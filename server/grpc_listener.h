@@ -50,7 +50,8 @@ class GrpcListener {
       const std::string& address, int threads, const Options& options, const PortSecurity& security,
       const std::vector<RpcService*>& services);
   // Builds the server and receives its calls; false: it does not start.
-  bool Serve(grpc::ServerBuilder& builder, const std::vector<RpcService*>& services, int threads);
+  bool Serve(grpc::ServerBuilder& builder, const Options& options,
+             const std::vector<RpcService*>& services, int threads);
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> entrance_;

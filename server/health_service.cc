@@ -47,7 +47,11 @@ class HealthService::Watcher final {
   void OnReceived(bool ok) {
     if (!ok) return Release();  // The server shuts down.
     Await(service_, receiver_);
-    service_.Add(this);
+    if (const grpc::Status checked = receiver_.CheckHeaders(context_); !checked.ok()) {
+      End(checked);
+    } else {
+      service_.Add(this);
+    }
     EventDone();
   }
   void OnClosed(bool) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/call_receiver.h"
 
+#include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -23,6 +24,8 @@ namespace v1 = ulfd::v1;
 using Call = UnaryCall<v1::ListModelsRequest, v1::ListModelsResponse>;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+
+constexpr int64_t kMaxHeaderBytes = 4096;
 
 // Answers by what it is told to do.
 class Service final : public RpcService {
@@ -48,7 +51,7 @@ class CallReceiverTest : public ::testing::Test {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_->methods());
-    receiver_ = std::make_unique<CallReceiver>(builder);
+    receiver_ = std::make_unique<CallReceiver>(builder, kMaxHeaderBytes);
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     service_->AwaitCalls(*receiver_);
@@ -157,12 +160,32 @@ TEST_F(CallReceiverTest, StopWaitsForTheCallsUnderWay) {
   client.join();
 }
 
+TEST_F(CallReceiverTest, HeadersBeyondTheLimitAreRefused) {
+  std::atomic<int> answered{0};
+  Serve(1, [&](Call& call) {
+    ++answered;
+    call.Finish(grpc::Status::OK);
+  });
+  for (const auto& [size, code] : {std::pair<size_t, grpc::StatusCode>{3900, grpc::StatusCode::OK},
+                                   {4100, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-large", std::string(size, 'x'));
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, {}, &response);
+    EXPECT_EQ(status.error_code(), code) << size << ": " << status.error_message();
+    if (!status.ok()) {
+      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("max_header_bytes"));
+    }
+  }
+  EXPECT_EQ(answered, 1);
+}
+
 TEST_F(CallReceiverTest, AServerThatDoesNotStartLeavesNothing) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:/nowhere/at/all", grpc::InsecureServerCredentials());
   Service service([](Call&) {});
   builder.RegisterService(&service.methods());
-  CallReceiver receiver(builder);
+  CallReceiver receiver(builder, kMaxHeaderBytes);
   EXPECT_EQ(builder.BuildAndStart(), nullptr);
 }
 
