@@ -3,7 +3,6 @@
 #include "server/admin_service.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

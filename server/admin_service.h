@@ -21,8 +21,8 @@
 
 namespace ulfd::server {
 
-// A reload takes as long as loading takes: it waits on a thread of this class, never on one of
-// gRPC's or a worker's.  Changes wait nowhere: the manager's loader thread answers them.
+// A reload takes as long as loading takes: it waits on a thread of this class, never on one that
+// receives calls or a worker.  Changes wait nowhere: the manager's loader thread answers them.
 class AdminService final : public RpcService {
  public:
   // Reloads that wait behind the one that runs; more are refused with RESOURCE_EXHAUSTED.
