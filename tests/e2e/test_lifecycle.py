@@ -77,7 +77,8 @@ class NotReadyTest(unittest.TestCase):
             self.assertEqual(next(watch).status, health_pb.HealthCheckResponse.SERVICE_UNKNOWN)
             add_shop(models)
             daemon.wait_ready()
-            self.assertEqual(client.health(), "SERVING")
+            # Health is told of changes: a moment after /readyz, which looks.
+            wait_for(lambda: client.health() == "SERVING", "the health service says so too")
             states = []
             while not states or states[-1] != SERVING:
                 states.append(next(watch).status)
