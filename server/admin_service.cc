@@ -68,20 +68,17 @@ void AdminService::Stop() {
 void AdminService::AwaitCalls(CallReceiver& receiver) {
   using Methods = ulfd::admin::v1::AdminService::AsyncService;
   namespace v1 = ulfd::admin::v1;
-  const auto await = [&](auto ask, auto answer) {
-    server::AwaitCalls(receiver, methods_, ask, *this, answer);
-  };
-  await(&Methods::RequestGetStatus, &AdminService::GetStatus);
-  await(&Methods::RequestReloadRepository, &AdminService::ReloadRepository);
-  await(&Methods::RequestLoadModel,
+  Await(receiver, &Methods::RequestGetStatus, &AdminService::GetStatus);
+  Await(receiver, &Methods::RequestReloadRepository, &AdminService::ReloadRepository);
+  Await(receiver, &Methods::RequestLoadModel,
         &AdminService::ChangeModels<v1::LoadModelRequest, v1::LoadModelResponse>);
-  await(&Methods::RequestUnloadModel,
+  Await(receiver, &Methods::RequestUnloadModel,
         &AdminService::ChangeModels<v1::UnloadModelRequest, v1::UnloadModelResponse>);
-  await(&Methods::RequestSetLabel,
+  Await(receiver, &Methods::RequestSetLabel,
         &AdminService::ChangeModels<v1::SetLabelRequest, v1::SetLabelResponse>);
-  await(&Methods::RequestRollback,
+  Await(receiver, &Methods::RequestRollback,
         &AdminService::ChangeModels<v1::RollbackRequest, v1::RollbackResponse>);
-  await(&Methods::RequestReloadConfig, &AdminService::ReloadConfig);
+  Await(receiver, &Methods::RequestReloadConfig, &AdminService::ReloadConfig);
 }
 
 void AdminService::GetStatus(

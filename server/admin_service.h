@@ -23,7 +23,8 @@ namespace ulfd::server {
 
 // A reload takes as long as loading takes: it waits on a thread of this class, never on one that
 // receives calls or a worker.  Changes wait nowhere: the manager's loader thread answers them.
-class AdminService final : public RpcService {
+class AdminService final
+    : public RpcServiceOf<AdminService, ulfd::admin::v1::AdminService::AsyncService> {
  public:
   // Reloads that wait behind the one that runs; more are refused with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxWaiting = 8;
@@ -38,7 +39,6 @@ class AdminService final : public RpcService {
   // that runs.  A change that is being carried out goes on.
   void Stop();
 
-  grpc::Service& methods() override { return methods_; }
   void AwaitCalls(CallReceiver& receiver) override;
 
  private:
@@ -71,7 +71,6 @@ class AdminService final : public RpcService {
   const StatusReport& report_;
   const Clock& clock_;
   const ReadConfigure read_configure_;
-  ulfd::admin::v1::AdminService::AsyncService methods_;
 
   Mutex mu_;
   CondVar changed_;

@@ -208,6 +208,21 @@ class RpcService {
   virtual void AwaitCalls(CallReceiver& receiver) = 0;
 };
 
+// One with the generated AsyncService `Methods`, whose unary calls are answered by member functions of `Self`.
+template <typename Self, typename Methods>
+class RpcServiceOf : public RpcService {
+ public:
+  grpc::Service& methods() final { return methods_; }
+
+ protected:
+  template <typename Ask, typename Answer>
+  void Await(CallReceiver& receiver, Ask ask, Answer answer) {
+    server::AwaitCalls(receiver, methods_, ask, static_cast<Self&>(*this), answer);
+  }
+
+  Methods methods_;
+};
+
 }  // namespace ulfd::server
 
 #endif  // ULFD_SERVER_CALL_RECEIVER_H_

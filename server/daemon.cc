@@ -36,7 +36,7 @@ int WorkerCount(const Options& options) {
 
 int GrpcThreadCount(const Options& options) {
   if (options.grpc_threads > 0) return options.grpc_threads;
-  // What receives must keep up with what scores: far less than half of the CPUs does, even for a model that costs nothing.
+  // As many as gRPC's callback API, but not two at least, and of the CPUs that the process may use.
   return std::clamp(UsableCpuCount() / 2, 1, 16);
 }
 

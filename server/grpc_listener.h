@@ -55,8 +55,8 @@ class GrpcListener {
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> entrance_;
-  std::unique_ptr<CallReceiver>
-      receiver_;  // Outlives the server, which puts events into its queue.
+  // Outlives the server, which puts events into its queue.
+  std::unique_ptr<CallReceiver> receiver_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ConnectionAcceptor> acceptor_;  // Hands connections to the server.
 };

@@ -176,8 +176,7 @@ void HealthService::Remove(Watcher* watcher) {
 }
 
 void HealthService::AwaitCalls(CallReceiver& receiver) {
-  server::AwaitCalls(receiver, methods_, &grpc::health::v1::Health::AsyncService::RequestCheck,
-                     *this, &HealthService::Check);
+  Await(receiver, &grpc::health::v1::Health::AsyncService::RequestCheck, &HealthService::Check);
   for (int i = 0; i < kAwaitedCalls; ++i) Watcher::Await(*this, receiver);
 }
 

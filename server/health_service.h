@@ -20,7 +20,8 @@
 
 namespace ulfd::server {
 
-class HealthService final : public RpcService {
+class HealthService final
+    : public RpcServiceOf<HealthService, grpc::health::v1::Health::AsyncService> {
  public:
   using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
   // More watches than that are refused with RESOURCE_EXHAUSTED.
@@ -35,7 +36,6 @@ class HealthService final : public RpcService {
   // Ends every watch, now and from now on: the server cannot shut down while a stream is open.
   void EndWatches();
 
-  grpc::Service& methods() override { return methods_; }
   void AwaitCalls(CallReceiver& receiver) override;
 
  private:
@@ -51,7 +51,6 @@ class HealthService final : public RpcService {
   const ModelManager& models_;
   const Readiness& readiness_;
   const std::vector<std::string> services_;
-  grpc::health::v1::Health::AsyncService methods_;
 
   Mutex refresh_mu_;  // One Refresh at a time, so that an older look never overtakes a newer one.
                       // Before mu_.

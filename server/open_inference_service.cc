@@ -72,15 +72,12 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
   using Methods = inference::GRPCInferenceService::AsyncService;
   using Self = OpenInferenceService;
-  const auto await = [&](auto ask, auto answer) {
-    server::AwaitCalls(receiver, methods_, ask, *this, answer);
-  };
-  await(&Methods::RequestServerLive, &Self::ServerLive);
-  await(&Methods::RequestServerReady, &Self::ServerReady);
-  await(&Methods::RequestModelReady, &Self::ModelReady);
-  await(&Methods::RequestServerMetadata, &Self::ServerMetadata);
-  await(&Methods::RequestModelMetadata, &Self::ModelMetadata);
-  await(&Methods::RequestModelInfer, &Self::ModelInfer);
+  Await(receiver, &Methods::RequestServerLive, &Self::ServerLive);
+  Await(receiver, &Methods::RequestServerReady, &Self::ServerReady);
+  Await(receiver, &Methods::RequestModelReady, &Self::ModelReady);
+  Await(receiver, &Methods::RequestServerMetadata, &Self::ServerMetadata);
+  Await(receiver, &Methods::RequestModelMetadata, &Self::ModelMetadata);
+  Await(receiver, &Methods::RequestModelInfer, &Self::ModelInfer);
 }
 
 void OpenInferenceService::ServerLive(

@@ -14,7 +14,8 @@
 namespace ulfd::server {
 
 // Nothing here blocks: ModelInfer only queues, the others only look.
-class OpenInferenceService final : public RpcService {
+class OpenInferenceService final
+    : public RpcServiceOf<OpenInferenceService, inference::GRPCInferenceService::AsyncService> {
  public:
   // `server_version`: what ServerMetadata says.  The others are borrowed.
   OpenInferenceService(const ServingContext& context, const Security& security,
@@ -24,7 +25,6 @@ class OpenInferenceService final : public RpcService {
         readiness_(readiness),
         server_version_(std::move(server_version)) {}
 
-  grpc::Service& methods() override { return methods_; }
   void AwaitCalls(CallReceiver& receiver) override;
 
  private:
@@ -41,7 +41,6 @@ class OpenInferenceService final : public RpcService {
   const Security& security_;
   const Readiness& readiness_;
   const std::string server_version_;
-  inference::GRPCInferenceService::AsyncService methods_;
 };
 
 }  // namespace ulfd::server

@@ -81,12 +81,9 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 void PredictionService::AwaitCalls(CallReceiver& receiver) {
   using Methods = v1::PredictionService::AsyncService;
   using Self = PredictionService;
-  const auto await = [&](auto ask, auto answer) {
-    server::AwaitCalls(receiver, methods_, ask, *this, answer);
-  };
-  await(&Methods::RequestPredict, &Self::Predict);
-  await(&Methods::RequestGetModelMetadata, &Self::GetModelMetadata);
-  await(&Methods::RequestListModels, &Self::ListModels);
+  Await(receiver, &Methods::RequestPredict, &Self::Predict);
+  Await(receiver, &Methods::RequestGetModelMetadata, &Self::GetModelMetadata);
+  Await(receiver, &Methods::RequestListModels, &Self::ListModels);
 }
 
 void PredictionService::Predict(UnaryCall<v1::PredictRequest, v1::PredictResponse>& call) {

@@ -11,13 +11,13 @@
 namespace ulfd::server {
 
 // Nothing here blocks: Predict only queues, the other two only look.
-class PredictionService final : public RpcService {
+class PredictionService final
+    : public RpcServiceOf<PredictionService, ulfd::v1::PredictionService::AsyncService> {
  public:
   // Both are borrowed.
   PredictionService(const ServingContext& context, const Security& security)
       : context_(context), security_(security) {}
 
-  grpc::Service& methods() override { return methods_; }
   void AwaitCalls(CallReceiver& receiver) override;
 
  private:
@@ -28,7 +28,6 @@ class PredictionService final : public RpcService {
 
   const ServingContext& context_;
   const Security& security_;
-  ulfd::v1::PredictionService::AsyncService methods_;
 };
 
 }  // namespace ulfd::server
