@@ -5,8 +5,6 @@ import contextlib
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -121,28 +119,6 @@ def on_cpus(cpus):
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-@contextlib.contextmanager
-def awake(cpus):
-    """None of the CPUs sleeps: whatever else has something to do there goes first (SCHED_IDLE).
-
-    A packet that wakes up a CPU costs the process that sends it an interrupt, which on a virtual machine is dear, and a CPU that
-    works slows its twin.  Callers on machines of their own do neither to a daemon; callers beside it do the more of it the more
-    they are.  With this it is the same, whatever the load.
-    """
-    code = ("import os\nos.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\n"
-            "while os.getppid() == %d: pass" % os.getpid())
-    busy = []
-    try:
-        for cpu in cpus:
-            with on_cpus({cpu}):
-                busy.append(subprocess.Popen([sys.executable, "-c", code]))
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()
 
 
 def halves():
