@@ -3,10 +3,26 @@
 #include "server/call_receiver.h"
 
 #include <pthread.h>
+#include <time.h>
+
+#include <algorithm>
 
 #include "absl/strings/str_cat.h"
 
 namespace ulfd::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+using std::chrono::seconds;
+
+// How often the threads are looked at.
+constexpr milliseconds kLook{50};
+// How long spare threads stay, in looks.
+constexpr int kQuietLooks = 40;
+constexpr size_t kMostSpares = 16;
+
+}  // namespace
 
 CallReceiver::CallReceiver(grpc::ServerBuilder& builder, int64_t max_header_bytes)
     : queue_(builder.AddCompletionQueue()), max_header_bytes_(max_header_bytes) {}
@@ -16,17 +32,94 @@ CallReceiver::~CallReceiver() { Stop(); }
 void CallReceiver::Start(int threads) {
   MutexLock lock(stop_mu_);
   for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] {
+    Thread& self = *threads_.emplace_back(std::make_unique<Thread>());
+    self.thread = std::thread([this, &self] {
       pthread_setname_np(pthread_self(), "ulfd-grpc");
-      Loop();
+      Loop(self);
     });
   }
+  {
+    MutexLock watch_lock(mu_);
+    watching_ = true;
+  }
+  watch_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "ulfd-watch");
+    Watch();
+  });
 }
 
-void CallReceiver::Loop() {
+void CallReceiver::Handle(Thread& self, void* event, bool ok) {
+  self.events.fetch_add(1, std::memory_order_relaxed);
+  static_cast<CallEvent*>(event)->Happened(ok);
+}
+
+void CallReceiver::Loop(Thread& self) {
   void* event = nullptr;
   bool ok = false;
-  while (queue_->Next(&event, &ok)) static_cast<CallEvent*>(event)->Happened(ok);
+  while (queue_->Next(&event, &ok)) Handle(self, event, ok);
+}
+
+void CallReceiver::SpareLoop(Thread& self) {
+  using Queue = grpc::CompletionQueue;
+  auto got = Queue::TIMEOUT;
+  while (got != Queue::SHUTDOWN && spares_wanted_.load()) {
+    void* event = nullptr;
+    bool ok = false;
+    got = queue_->AsyncNext(&event, &ok, std::chrono::system_clock::now() + kLook);
+    if (got == Queue::GOT_EVENT) Handle(self, event, ok);
+  }
+  self.ended.store(true);
+}
+
+bool CallReceiver::Busy(Thread& thread) {
+  clockid_t clock{};
+  timespec used{};
+  if (thread.ended.load() || pthread_getcpuclockid(thread.thread.native_handle(), &clock) != 0 ||
+      clock_gettime(clock, &used) != 0) {
+    return false;
+  }
+  const auto cpu = seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
+  const int64_t events = thread.events.load(std::memory_order_relaxed);
+  const bool busy = events == thread.seen_events && cpu - thread.seen_cpu >= kLook / 5;
+  thread.seen_events = events;
+  thread.seen_cpu = cpu;
+  return busy;
+}
+
+bool CallReceiver::AllBusy(const Threads& threads) {
+  bool all = true;
+  for (const auto& thread : threads) all &= Busy(*thread);  // Each is looked at.
+  return all;
+}
+
+void CallReceiver::Watch() {
+  int quiet_looks = 0;
+  for (;;) {
+    {
+      MutexLock lock(mu_);
+      if (watching_) watched_.WaitUntil(mu_, std::chrono::steady_clock::now() + kLook);
+      if (!watching_) break;
+    }
+    for (auto& spare : spares_) {
+      if (spare->ended.load()) spare->thread.join();
+    }
+    spares_.erase(std::remove_if(spares_.begin(), spares_.end(),
+                                 [](const auto& spare) { return !spare->thread.joinable(); }),
+                  spares_.end());
+    const bool all_busy = AllBusy(threads_), spares_busy = AllBusy(spares_);
+    quiet_looks = all_busy ? 0 : quiet_looks + 1;
+    if (all_busy && spares_busy && spares_.size() < kMostSpares) {
+      spares_wanted_.store(true);
+      spares_started_.fetch_add(1, std::memory_order_relaxed);
+      Thread& self = *spares_.emplace_back(std::make_unique<Thread>());
+      self.thread = std::thread([this, &self] {
+        pthread_setname_np(pthread_self(), "ulfd-spare");
+        SpareLoop(self);
+      });
+    }
+    // Threads that were busy a moment ago may be so again in the next.
+    if (quiet_looks == kQuietLooks) spares_wanted_.store(false);
+  }
 }
 
 bool CallReceiver::Enter() {
@@ -68,10 +161,21 @@ void CallReceiver::Stop() {
     stopping_ = true;
     while (calls_ > 0) empty_.Wait(mu_);
   }
+  {
+    MutexLock lock(mu_);
+    watching_ = false;
+  }
+  watched_.NotifyAll();
+  if (watch_.joinable()) watch_.join();
   queue_->Shutdown();
-  for (std::thread& thread : threads_) thread.join();
+  for (Threads* threads : {&threads_, &spares_}) {
+    for (auto& thread : *threads) thread->thread.join();
+  }
   // gRPC wants the queue empty, even that of a server that did not start.
-  if (threads_.empty()) Loop();
+  if (threads_.empty()) {
+    Thread self;
+    Loop(self);
+  }
 }
 
 }  // namespace ulfd::server

@@ -12,6 +12,7 @@
 #include <grpcpp/support/async_unary_call.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,10 @@ class StepEvent final : public CallEvent {
 };
 
 // Thread-safe.
+//
+// gRPC 1.51 can keep a thread busy with one connection for seconds (a header of many megabytes is copied with every piece of it
+// that comes), and a message of many megabytes is parsed on the thread that received it.  While that is so of all threads,
+// spare ones receive as well.
 class CallReceiver {
  public:
   // Adds a completion queue to the server that is being built.  Calls with more headers than that are refused: of headers
@@ -56,6 +61,8 @@ class CallReceiver {
 
   // Starts the threads, once the server has started.
   void Start(int threads);
+  // How many spare threads have been started so far.
+  int64_t spares() const { return spares_started_.load(std::memory_order_relaxed); }
   // Waits until every call has ended, then ends the threads.  After the server's Shutdown, which makes calls end.
   void Stop();
 
@@ -70,7 +77,23 @@ class CallReceiver {
   void Keep(std::shared_ptr<const void> thing);
 
  private:
-  void Loop();
+  // A thread that receives, and what was last seen of it.
+  struct Thread {
+    std::atomic<int64_t> events{0};
+    std::atomic<bool> ended{false};
+    int64_t seen_events = 0;
+    std::chrono::nanoseconds seen_cpu{0};
+    std::thread thread;  // Last: it uses the others.
+  };
+  using Threads = std::vector<std::unique_ptr<Thread>>;
+  static void Handle(Thread& self, void* event, bool ok);
+  void Loop(Thread& self);
+  void SpareLoop(Thread& self);
+  // Looks after the threads until Stop.
+  void Watch();
+  // Whether it has computed since the last look, and received nothing.
+  static bool Busy(Thread& thread);
+  static bool AllBusy(const Threads& threads);
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   const int64_t max_header_bytes_;
@@ -78,10 +101,17 @@ class CallReceiver {
   CondVar empty_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool watching_ ABSL_GUARDED_BY(mu_) = false;
+  CondVar watched_;  // No longer watching.
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
+  std::atomic<bool> spares_wanted_{false};
+  std::atomic<int64_t> spares_started_{0};
   Mutex stop_mu_;  // One Stop at a time.  Before mu_.
   bool closed_ ABSL_GUARDED_BY(stop_mu_) = false;
-  std::vector<std::thread> threads_ ABSL_GUARDED_BY(stop_mu_);
+  // Those of Start do not change while the watch runs, the spare ones are its own.
+  Threads threads_;
+  Threads spares_;
+  std::thread watch_ ABSL_GUARDED_BY(stop_mu_);
 };
 
 // A call with one request and one reply.  Belongs to the receiver: it may be gone as soon as Finish is called.

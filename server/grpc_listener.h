@@ -7,6 +7,7 @@
 #include <grpcpp/server_builder.h>
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ class GrpcListener {
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }
+  // CallReceiver::spares.
+  int64_t spares() const { return receiver_->spares(); }
   // Nothing for a Unix socket.
   ConnectionStats connections() const {
     return acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();

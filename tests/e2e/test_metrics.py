@@ -27,7 +27,8 @@ COUNTERS = ["ulfd_requests_total", "ulfd_candidates_total", "ulfd_shed_total",
             "ulfd_cancelled_total", "ulfd_worker_busy_seconds_total",
             "ulfd_model_load_failures_total", "ulfd_embedding_missing_keys_total",
             "ulfd_score_nonfinite_total", "ulfd_unproved_runs_total",
-            "ulfd_users_run_alone_total", "ulfd_computed_rows_total", "process_cpu_seconds_total"]
+            "ulfd_users_run_alone_total", "ulfd_computed_rows_total", "ulfd_spare_receivers_total",
+            "process_cpu_seconds_total"]
 GAUGES = ["ulfd_queue_rows", "ulfd_queue_predicted_seconds", "ulfd_queue_overloaded",
           "ulfd_model_cost_seconds", "ulfd_inflight_requests", "ulfd_model_generation", "ulfd_model_info",
           "ulfd_model_memory_bytes", "ulfd_build_info", "process_resident_memory_bytes",

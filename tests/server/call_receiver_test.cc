@@ -127,6 +127,57 @@ TEST_F(CallReceiverTest, ACallThatIsAnsweredLaterHoldsUpNobody) {
   EXPECT_EQ(response.generation(), 7);
 }
 
+TEST_F(CallReceiverTest, SpareThreadsReceiveWhileAllOthersAreBusy) {
+  constexpr int kBusy = 3;
+  std::atomic<int> busy{0};
+  std::atomic<bool> go_on{false};
+  // The first calls keep the threads that receive them.
+  Serve(1, [&](Call& call) {
+    if (busy.fetch_add(1) < kBusy) {
+      while (!go_on) {
+      }
+    }
+    call.Finish(grpc::Status::OK);
+  });
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kBusy; ++i) {
+    clients.emplace_back([&] {
+      v1::ListModelsResponse mine;
+      EXPECT_TRUE(ListModels(seconds(120), &mine).ok());
+    });
+  }
+  while (busy < kBusy) std::this_thread::yield();
+  v1::ListModelsResponse response;
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+  EXPECT_FALSE(go_on);
+  EXPECT_GE(receiver_->spares(), kBusy);
+  go_on.store(true);
+  for (std::thread& client : clients) client.join();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+}
+
+TEST_F(CallReceiverTest, StopsWhileASpareThreadReceives) {
+  std::atomic<Call*> held{nullptr};
+  std::atomic<bool> go_on{false};
+  Serve(1, [&](Call& call) {
+    if (held.exchange(&call) != nullptr) return call.Finish(grpc::Status::OK);
+    while (!go_on) {
+    }
+    call.Finish(grpc::Status::OK);
+  });
+  std::thread client([&] {
+    v1::ListModelsResponse mine;
+    ListModels(seconds(60), &mine);
+  });
+  while (held.load() == nullptr) std::this_thread::yield();
+  v1::ListModelsResponse response;
+  EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+  std::thread shutdown([&] { Shutdown(); });
+  go_on.store(true);
+  shutdown.join();
+  client.join();
+}
+
 TEST_F(CallReceiverTest, ACallerThatLeavesIsNoticed) {
   std::atomic<Call*> held{nullptr};
   Serve(1, [&](Call& call) { held.store(&call); });
