@@ -5,8 +5,6 @@
 #include <pthread.h>
 #include <time.h>
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 
 namespace ulfd::server {
@@ -32,19 +30,19 @@ CallReceiver::~CallReceiver() { Stop(); }
 void CallReceiver::Start(int threads) {
   MutexLock lock(stop_mu_);
   for (int i = 0; i < threads; ++i) {
-    Thread& self = *threads_.emplace_back(std::make_unique<Thread>());
-    self.thread = std::thread([this, &self] {
-      pthread_setname_np(pthread_self(), "ulfd-grpc");
-      Loop(self);
-    });
-  }
-  {
-    MutexLock watch_lock(mu_);
-    watching_ = true;
+    Add(threads_, "ulfd-grpc", &CallReceiver::Loop);
   }
   watch_ = std::thread([this] {
     pthread_setname_np(pthread_self(), "ulfd-watch");
     Watch();
+  });
+}
+
+void CallReceiver::Add(Threads& threads, const char* name, void (CallReceiver::*loop)(Thread&)) {
+  Thread& self = *threads.emplace_back(std::make_unique<Thread>());
+  self.thread = std::thread([this, &self, name, loop] {
+    pthread_setname_np(pthread_self(), name);
+    (this->*loop)(self);
   });
 }
 
@@ -97,25 +95,20 @@ void CallReceiver::Watch() {
   for (;;) {
     {
       MutexLock lock(mu_);
-      if (watching_) watched_.WaitUntil(mu_, std::chrono::steady_clock::now() + kLook);
-      if (!watching_) break;
+      if (!Over()) over_.WaitUntil(mu_, std::chrono::steady_clock::now() + kLook);
+      if (Over()) return;
     }
-    for (auto& spare : spares_) {
-      if (spare->ended.load()) spare->thread.join();
-    }
-    spares_.erase(std::remove_if(spares_.begin(), spares_.end(),
-                                 [](const auto& spare) { return !spare->thread.joinable(); }),
-                  spares_.end());
+    std::erase_if(spares_, [](const auto& spare) {
+      if (!spare->ended.load()) return false;
+      spare->thread.join();
+      return true;
+    });
     const bool all_busy = AllBusy(threads_), spares_busy = AllBusy(spares_);
     quiet_looks = all_busy ? 0 : quiet_looks + 1;
     if (all_busy && spares_busy && spares_.size() < kMostSpares) {
       spares_wanted_.store(true);
       spares_started_.fetch_add(1, std::memory_order_relaxed);
-      Thread& self = *spares_.emplace_back(std::make_unique<Thread>());
-      self.thread = std::thread([this, &self] {
-        pthread_setname_np(pthread_self(), "ulfd-spare");
-        SpareLoop(self);
-      });
+      Add(spares_, "ulfd-spare", &CallReceiver::SpareLoop);
     }
     // Threads that were busy a moment ago may be so again in the next.
     if (quiet_looks == kQuietLooks) spares_wanted_.store(false);
@@ -131,7 +124,8 @@ bool CallReceiver::Enter() {
 
 void CallReceiver::Leave() {
   MutexLock lock(mu_);
-  if (--calls_ == 0 && stopping_) empty_.NotifyAll();
+  --calls_;
+  if (Over()) over_.NotifyAll();
 }
 
 grpc::Status CallReceiver::CheckHeaders(const grpc::ServerContext& context) const {
@@ -159,13 +153,9 @@ void CallReceiver::Stop() {
     // A call that still has something to say needs the queue open.
     MutexLock lock(mu_);
     stopping_ = true;
-    while (calls_ > 0) empty_.Wait(mu_);
+    while (!Over()) over_.Wait(mu_);
   }
-  {
-    MutexLock lock(mu_);
-    watching_ = false;
-  }
-  watched_.NotifyAll();
+  over_.NotifyAll();  // If there was no call whose end would have told the watch.
   if (watch_.joinable()) watch_.join();
   queue_->Shutdown();
   for (Threads* threads : {&threads_, &spares_}) {

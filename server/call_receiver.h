@@ -86,11 +86,15 @@ class CallReceiver {
     std::thread thread;  // Last: it uses the others.
   };
   using Threads = std::vector<std::unique_ptr<Thread>>;
+  void Add(Threads& threads, const char* name, void (CallReceiver::*loop)(Thread& self));
   static void Handle(Thread& self, void* event, bool ok);
   void Loop(Thread& self);
+  // Until it is no longer wanted.
   void SpareLoop(Thread& self);
-  // Looks after the threads until Stop.
+  // Looks after the threads until it is over.
   void Watch();
+  // No call is left and none comes.
+  bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ && calls_ == 0; }
   // Whether it has computed since the last look, and received nothing.
   static bool Busy(Thread& thread);
   static bool AllBusy(const Threads& threads);
@@ -98,11 +102,9 @@ class CallReceiver {
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   const int64_t max_header_bytes_;
   Mutex mu_;
-  CondVar empty_;
+  CondVar over_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool watching_ ABSL_GUARDED_BY(mu_) = false;
-  CondVar watched_;  // No longer watching.
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> spares_wanted_{false};
   std::atomic<int64_t> spares_started_{0};
@@ -207,27 +209,6 @@ class UnaryCall final : public RpcCall {
 // Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.
 inline constexpr int kAwaitedCalls = 32;
 
-// Receives calls of one method: `ask` is the generated RequestNAME of `methods`, `answer` a member function of `service`.
-// Both are borrowed, until the receiver has stopped.
-template <typename Methods, typename Base, typename Request, typename Response, typename Service>
-void AwaitCalls(CallReceiver& receiver, Methods& methods,
-                void (Base::*ask)(grpc::ServerContext*, Request*,
-                                  grpc::ServerAsyncResponseWriter<Response>*,
-                                  grpc::CompletionQueue*, grpc::ServerCompletionQueue*, void*),
-                Service& service, void (Service::*answer)(UnaryCall<Request, Response>&)) {
-  using Call = UnaryCall<Request, Response>;
-  const auto method = std::make_shared<const typename Call::Method>(
-      typename Call::Method{receiver,
-                            [&methods, ask](grpc::ServerContext* context, Request* request,
-                                            grpc::ServerAsyncResponseWriter<Response>* writer,
-                                            grpc::ServerCompletionQueue* queue, void* event) {
-                              (methods.*ask)(context, request, writer, queue, queue, event);
-                            },
-                            [&service, answer](Call& call) { (service.*answer)(call); }});
-  receiver.Keep(method);
-  for (int i = 0; i < kAwaitedCalls; ++i) Call::Await(*method);
-}
-
 // A service of gRPC that receives its calls this way.
 class RpcService {
  public:
@@ -245,9 +226,25 @@ class RpcServiceOf : public RpcService {
   grpc::Service& methods() final { return methods_; }
 
  protected:
-  template <typename Ask, typename Answer>
-  void Await(CallReceiver& receiver, Ask ask, Answer answer) {
-    server::AwaitCalls(receiver, methods_, ask, static_cast<Self&>(*this), answer);
+  // Receives calls of one method from now on: `ask` is its generated RequestNAME.  The service is borrowed, until the receiver
+  // has stopped.
+  template <typename Base, typename Request, typename Response>
+  void Await(CallReceiver& receiver,
+             void (Base::*ask)(grpc::ServerContext*, Request*,
+                               grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
+                               grpc::ServerCompletionQueue*, void*),
+             void (Self::*answer)(UnaryCall<Request, Response>&)) {
+    using Call = UnaryCall<Request, Response>;
+    const auto method = std::make_shared<const typename Call::Method>(typename Call::Method{
+        receiver,
+        [this, ask](grpc::ServerContext* context, Request* request,
+                    grpc::ServerAsyncResponseWriter<Response>* writer,
+                    grpc::ServerCompletionQueue* queue, void* event) {
+          (methods_.*ask)(context, request, writer, queue, queue, event);
+        },
+        [this, answer](Call& call) { (static_cast<Self&>(*this).*answer)(call); }});
+    receiver.Keep(method);
+    for (int i = 0; i < kAwaitedCalls; ++i) Call::Await(*method);
   }
 
   Methods methods_;

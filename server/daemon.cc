@@ -262,11 +262,6 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
   using prometheus::MetricType;
   families.push_back(Family("ulfd_connections", "Open connections to the gRPC port",
                             MetricType::Gauge, {GaugeSample(static_cast<double>(stats.open))}));
-  families.push_back(
-      Family("ulfd_spare_receivers_total",
-             "Spare threads started because all that receive calls were kept busy, each by "
-             "one connection (endless headers, messages of many megabytes)",
-             MetricType::Counter, {CounterSample(static_cast<double>(grpc_->spares()))}));
   families.push_back(Family("ulfd_connections_total", "Connections to the gRPC port so far",
                             MetricType::Counter,
                             {CounterSample(static_cast<double>(stats.accepted))}));
@@ -277,6 +272,11 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
              MetricType::Counter,
              {CounterSample(static_cast<double>(stats.over_limit), {{"why", "max_connections"}}),
               CounterSample(static_cast<double>(stats.no_descriptors), {{"why", "descriptors"}})}));
+  families.push_back(
+      Family("ulfd_spare_receivers_total",
+             "Spare threads started because all that receive calls were kept busy, each by "
+             "one connection (endless headers, messages of many megabytes)",
+             MetricType::Counter, {CounterSample(static_cast<double>(grpc_->spares()))}));
   return families;
 }
 

@@ -195,15 +195,15 @@ connections {
                         self.assertIn(b"max_header_bytes", trailers()[0])
                     connection.close()
 
-    def send_endless_headers(self, bytes_, first, piece, seconds):
-        """A call whose headers go on until so many bytes or seconds are over; the open connection."""
+    def send_endless_headers(self, limit, first, piece, seconds):
+        """A call whose headers go on until `limit` bytes or so many seconds are over; the open connection."""
         connection = self.connect()
         connection.socket.settimeout(min(seconds, 20))
         connection.send(frame(http2.HEADERS, 0, 1, http2.call_headers(PREDICT) + first))
         piece = frame(http2.CONTINUATION, 0, 1, piece)
         sent = 0
         until = time.monotonic() + seconds
-        while sent < bytes_ and time.monotonic() < until and connection.send(piece):
+        while sent < limit and time.monotonic() < until and connection.send(piece):
             sent += len(piece)
         return connection
 

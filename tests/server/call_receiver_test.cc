@@ -28,19 +28,16 @@ using std::chrono::seconds;
 constexpr int64_t kMaxHeaderBytes = 4096;
 
 // Answers by what it is told to do.
-class Service final : public RpcService {
+class Service final : public RpcServiceOf<Service, v1::PredictionService::AsyncService> {
  public:
   explicit Service(std::function<void(Call&)> answer) : answer_(std::move(answer)) {}
-  grpc::Service& methods() override { return methods_; }
   void AwaitCalls(CallReceiver& receiver) override {
-    server::AwaitCalls(receiver, methods_, &v1::PredictionService::AsyncService::RequestListModels,
-                       *this, &Service::ListModels);
+    Await(receiver, &v1::PredictionService::AsyncService::RequestListModels, &Service::ListModels);
   }
 
  private:
   void ListModels(Call& call) { answer_(call); }
   const std::function<void(Call&)> answer_;
-  v1::PredictionService::AsyncService methods_;
 };
 
 class CallReceiverTest : public ::testing::Test {

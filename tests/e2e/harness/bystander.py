@@ -16,6 +16,7 @@ class Bystander:
 
     # Other work on a small machine makes single calls late; the middle of many is not.
     FLOOR_S = 0.1
+    # A middle alone would not see one call that waits for all of what others do.
     LONGEST_S = 5
 
     def __init__(self, daemon, request):
@@ -45,7 +46,7 @@ class Bystander:
 
     def check(self, test, calls=20, allowed=()):
         """At least so many calls since the last check; none failed but with a code that is allowed,
-        the middle one was not late, and the last one not very late."""
+        the middle one was not late, and none as late as if it had waited for somebody else's trouble to end."""
         until = time.monotonic() + 30 * env.SLOWNESS
         while len(self._times) < calls and time.monotonic() < until:
             time.sleep(0.01)
