@@ -116,22 +116,75 @@ class CallReceiver {
   std::thread watch_ ABSL_GUARDED_BY(stop_mu_);
 };
 
-// A call with one request and one reply.  Belongs to the receiver: it may be gone as soon as Finish is called.
+// A call that is to come or under way.  Belongs to the receiver: it is gone once it is over on both sides and every step that
+// was begun has ended.
 class RpcCall {
  public:
-  grpc::ServerContext& context() { return context_; }
-  // Sends the reply, or the error instead of it.  Once, from any thread.
-  virtual void Finish(const grpc::Status& status) = 0;
-
- protected:
-  RpcCall() = default;
-  virtual ~RpcCall() = default;
   RpcCall(const RpcCall&) = delete;
   RpcCall& operator=(const RpcCall&) = delete;
 
+  grpc::ServerContext& context() { return context_; }
+  // Sends the reply, or the error instead of it.  Once, from any thread; the call may be gone afterwards.
+  virtual void Finish(const grpc::Status& status) = 0;
+
+ protected:
+  // The receiver has been entered.
+  explicit RpcCall(CallReceiver& receiver) : receiver_(receiver) {
+    context_.AsyncNotifyWhenDone(static_cast<CallEvent*>(&closed_));
+  }
+  virtual ~RpcCall() = default;
+
+  // It has come.  On a receiving thread, as all of these; must not block, and sees to it that the call is finished.
+  virtual void Answer() = 0;
+  // Asks for the next call of the method.
+  virtual void AwaitNext() = 0;
+  // The client is gone, or has everything.
+  virtual void Closed() {}
+  // The call will be deleted.
+  virtual void Over() {}
+
+  CallReceiver& receiver() { return receiver_; }
+  CallEvent* received() { return &received_; }
+  CallEvent* finished() { return &finished_; }
+  // Another step, beside these, that ends with StepEnded; begun before the call is finished.
+  void StepBegun() { steps_.fetch_add(1, std::memory_order_relaxed); }
+  void StepEnded() {
+    if (steps_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+    Over();
+    Release();
+  }
+
+ private:
+  void OnReceived(bool ok) {
+    if (!ok) return Release();  // The server shuts down, and nothing else will be heard of it.
+    if (const grpc::Status checked = receiver_.CheckHeaders(context_); checked.ok()) {
+      Answer();
+    } else {
+      Finish(checked);
+    }
+    AwaitNext();
+    StepEnded();
+  }
+  void OnClosed(bool) {
+    Closed();
+    StepEnded();
+  }
+  void OnFinished(bool) { StepEnded(); }
+  void Release() {
+    CallReceiver& receiver = receiver_;
+    delete this;
+    receiver.Leave();
+  }
+
+  CallReceiver& receiver_;
   grpc::ServerContext context_;
+  std::atomic<int> steps_{3};  // To be received, closed and finished.
+  StepEvent<RpcCall, &RpcCall::OnReceived> received_{*this};
+  StepEvent<RpcCall, &RpcCall::OnClosed> closed_{*this};
+  StepEvent<RpcCall, &RpcCall::OnFinished> finished_{*this};
 };
 
+// One with one request and one reply.
 template <typename Request, typename Response>
 class UnaryCall final : public RpcCall {
  public:
@@ -142,7 +195,7 @@ class UnaryCall final : public RpcCall {
                        grpc::ServerAsyncResponseWriter<Response>* writer,
                        grpc::ServerCompletionQueue* queue, void* event)>
         ask;
-    // On a receiving thread; must not block, and sees to it that the call is finished.
+    // As RpcCall::Answer.
     std::function<void(UnaryCall& call)> answer;
   };
 
@@ -150,60 +203,32 @@ class UnaryCall final : public RpcCall {
   static void Await(const Method& method) {
     if (!method.receiver.Enter()) return;
     auto* call = new UnaryCall(method);
-    call->context_.AsyncNotifyWhenDone(static_cast<CallEvent*>(&call->closed_));
-    method.ask(&call->context_, &call->request_, &call->writer_, method.receiver.queue(),
-               static_cast<CallEvent*>(&call->received_));
+    method.ask(&call->context(), &call->request_, &call->writer_, method.receiver.queue(),
+               call->received());
   }
 
   const Request& request() const { return request_; }
   Response& response() { return response_; }
 
   void Finish(const grpc::Status& status) override {
-    CallEvent* event = &finished_;
     if (status.ok()) {
-      writer_.Finish(response_, status, event);
+      writer_.Finish(response_, status, finished());
     } else {
-      writer_.FinishWithError(status, event);
+      writer_.FinishWithError(status, finished());
     }
   }
 
  private:
-  explicit UnaryCall(const Method& method) : method_(method), writer_(&context_) {}
+  explicit UnaryCall(const Method& method)
+      : RpcCall(method.receiver), method_(method), writer_(&context()) {}
 
-  void OnReceived(bool ok) {
-    if (!ok) return Release();  // The server shuts down.
-    const Method& method = method_;
-    const grpc::Status checked = method.receiver.CheckHeaders(context_);
-    // From here on the call may be gone.
-    if (checked.ok()) {
-      method.answer(*this);
-    } else {
-      Finish(checked);
-    }
-    Await(method);
-  }
-  // Whether it was closed before its end, the context knows.
-  void OnClosed(bool) { LeaveOpen(); }
-  void OnFinished(bool) { LeaveOpen(); }
-
-  // A call that has begun is over when both sides of it are.
-  void LeaveOpen() {
-    if (open_sides_.fetch_sub(1, std::memory_order_acq_rel) == 1) Release();
-  }
-  void Release() {
-    CallReceiver& receiver = method_.receiver;
-    delete this;
-    receiver.Leave();
-  }
+  void Answer() override { method_.answer(*this); }
+  void AwaitNext() override { Await(method_); }
 
   const Method& method_;
   Request request_;
   Response response_;
   grpc::ServerAsyncResponseWriter<Response> writer_;
-  std::atomic<int> open_sides_{2};
-  StepEvent<UnaryCall, &UnaryCall::OnReceived> received_{*this};
-  StepEvent<UnaryCall, &UnaryCall::OnClosed> closed_{*this};
-  StepEvent<UnaryCall, &UnaryCall::OnFinished> finished_{*this};
 };
 
 // Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.

@@ -15,16 +15,14 @@ using grpc::health::v1::HealthCheckResponse;
 
 // One stream, or one that is to come.  Writes one status at a time; of those that come in between, only the last one is
 // sent.
-class HealthService::Watcher final {
+class HealthService::Watcher final : public RpcCall {
  public:
   // Waits for one stream; each that comes waits for the next one.
   static void Await(HealthService& service, CallReceiver& receiver) {
     if (!receiver.Enter()) return;
     auto* watcher = new Watcher(service, receiver);
-    watcher->context_.AsyncNotifyWhenDone(static_cast<CallEvent*>(&watcher->closed_));
-    service.methods_.RequestWatch(&watcher->context_, &watcher->request_, &watcher->writer_,
-                                  receiver.queue(), receiver.queue(),
-                                  static_cast<CallEvent*>(&watcher->received_));
+    service.methods_.RequestWatch(&watcher->context(), &watcher->request_, &watcher->writer_,
+                                  receiver.queue(), receiver.queue(), watcher->received());
   }
 
   const std::string& name() const { return request_.service(); }
@@ -35,45 +33,31 @@ class HealthService::Watcher final {
     wanted_ = status;
     MaybeWrite();
   }
-  void End(const grpc::Status& status) {
+  // Ends the stream, unless it has ended.
+  void Finish(const grpc::Status& status) override {
     MutexLock lock(mu_);
-    EndLocked(status);
+    if (finished_) return;
+    finished_ = true;
+    writer_.Finish(status, finished());
   }
 
  private:
   Watcher(HealthService& service, CallReceiver& receiver)
-      : service_(service), receiver_(receiver), writer_(&context_) {}
+      : RpcCall(receiver), service_(service), writer_(&context()) {}
 
-  void OnReceived(bool ok) {
-    if (!ok) return Release();  // The server shuts down.
-    Await(service_, receiver_);
-    if (const grpc::Status checked = receiver_.CheckHeaders(context_); !checked.ok()) {
-      End(checked);
-    } else {
-      service_.Add(this);
-    }
-    EventDone();
-  }
-  void OnClosed(bool) {
-    {
-      MutexLock lock(mu_);
-      EndLocked(Gone());  // Unless it has ended already.
-    }
-    EventDone();
-  }
+  void Answer() override { service_.Add(this); }
+  void AwaitNext() override { Await(service_, receiver()); }
+  void Closed() override { Finish(Gone()); }
+  void Over() override { service_.Remove(this); }
   void OnWritten(bool ok) {
+    if (!ok) Finish(Gone());
     {
       MutexLock lock(mu_);
       writing_ = false;
-      if (ok) {
-        MaybeWrite();
-      } else {
-        EndLocked(Gone());
-      }
+      MaybeWrite();
     }
-    EventDone();
+    StepEnded();
   }
-  void OnFinished(bool) { EventDone(); }
 
   static grpc::Status Gone() {
     return grpc::Status(grpc::StatusCode::CANCELLED, "the watcher went away");
@@ -81,49 +65,23 @@ class HealthService::Watcher final {
   void MaybeWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (finished_ || writing_ || sent_ == static_cast<int>(wanted_)) return;
     writing_ = true;
-    ++events_;
     sent_ = static_cast<int>(wanted_);
     HealthCheckResponse message;
     message.set_status(wanted_);
+    StepBegun();
     writer_.Write(message, static_cast<CallEvent*>(&written_));
-  }
-  void EndLocked(const grpc::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (finished_) return;
-    finished_ = true;
-    writer_.Finish(status, static_cast<CallEvent*>(&done_));
-  }
-  // The stream is over when nothing of it is under way any more.
-  void EventDone() {
-    {
-      MutexLock lock(mu_);
-      if (--events_ > 0) return;
-    }
-    service_.Remove(this);
-    Release();
-  }
-  void Release() {
-    CallReceiver& receiver = receiver_;
-    delete this;
-    receiver.Leave();
   }
 
   HealthService& service_;
-  CallReceiver& receiver_;
-  grpc::ServerContext context_;
   HealthCheckRequest request_;
   grpc::ServerAsyncWriter<HealthCheckResponse> writer_;
-  StepEvent<Watcher, &Watcher::OnReceived> received_{*this};
-  StepEvent<Watcher, &Watcher::OnClosed> closed_{*this};
   StepEvent<Watcher, &Watcher::OnWritten> written_{*this};
-  StepEvent<Watcher, &Watcher::OnFinished> done_{*this};
 
   Mutex mu_;
   ServingStatus wanted_ ABSL_GUARDED_BY(mu_) = HealthCheckResponse::UNKNOWN;
   int sent_ ABSL_GUARDED_BY(mu_) = -1;  // A ServingStatus, or nothing yet.
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
-  // Still to come: it is received, closed and finished, and a write that was begun.
-  int events_ ABSL_GUARDED_BY(mu_) = 3;
 };
 
 HealthService::HealthService(const ModelManager& models, const Readiness& readiness,
@@ -165,7 +123,7 @@ void HealthService::EndWatches() {
   MutexLock lock(mu_);
   ended_ = true;
   for (Watcher* watcher : watchers_) {
-    watcher->End(
+    watcher->Finish(
         grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"));
   }
 }
@@ -198,11 +156,12 @@ void HealthService::Check(UnaryCall<HealthCheckRequest, HealthCheckResponse>& ca
 void HealthService::Add(Watcher* watcher) {
   MutexLock lock(mu_);
   if (ended_) {
-    watcher->End(
+    watcher->Finish(
         grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"));
   } else if (watchers_.size() >= kMaxWatches) {
-    watcher->End(grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                              absl::StrCat("health: ", kMaxWatches, " watches are open already")));
+    watcher->Finish(
+        grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                     absl::StrCat("health: ", kMaxWatches, " watches are open already")));
   } else {
     watchers_.insert(watcher);
     watcher->Notify(StatusOf(watcher->name()));
