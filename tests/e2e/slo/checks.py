@@ -39,46 +39,42 @@ def steady(bench):
 
 
 def reload(bench):
-    """Loads with a reload every 5 seconds, of the model that is called or of another, beside one without."""
+    """Loads with a reload in the middle, of the model that is called or of another, beside loads without."""
     # Short loads and many of them: what a machine does now and then spoils some rounds, not the median.
-    period, seconds, rounds = 5, 10, bench.rounds(15)
-    if bench.scale < 1:
-        period, seconds = 2.5, 8
+    seconds, rounds = 5 if bench.scale == 1 else 2.5, bench.rounds(45)
     rate = bench.rate_of(0.5)
     daemon, models = bench.daemon("reload")
     subjects = {"same": bench.subject, "other": bench.other}
     ratios = {kind: [] for kind in subjects}
-    lost, reloads, calls = Counter(), Counter(), Counter()
-    first = 2
+    lost, calls = Counter(), Counter()
 
     def quiet(number):
         return p99(bench.load(daemon, seconds, rate=rate, seed=number))
 
     def busy(kind, number):
-        nonlocal first
-        subject = subjects[kind]
-        with Reloader(subject, models, period, first, int(seconds / period) + 1) as it:
+        subject, version = subjects[kind], number + 1
+        with Reloader(subject, models, bench.warmup(seconds) + seconds / 2, version, 1):
             found = bench.load(daemon, seconds, rate=rate, seed=number)
-        wait_version(daemon, subject, first + it.done - 1)
-        first += it.done + 1
+        wait_version(daemon, subject, version)
         lost[kind] += failed(found)
         calls[kind] += found["calls"]["due"]
-        reloads[kind] += it.done
         return p99(found)
 
     with daemon:
         bench.load(daemon, 3, rate=rate)
-        for number in range(rounds):
-            alone, same, other = in_turn(number, lambda n=number: quiet(n + 1),
-                                         lambda n=number: busy("same", n + 1),
-                                         lambda n=number: busy("other", n + 1))
+        for number in range(1, rounds + 1):
+            alone, same, other = in_turn(number, lambda n=number: quiet(n),
+                                         lambda n=number: busy("same", n),
+                                         lambda n=number: busy("other", n))
             ratios["same"].append(same / alone)
             ratios["other"].append(other / alone)
     for kind, text in (("same", "the model that is called"), ("other", "another model")):
-        middle = statistics.median(ratios[kind])
-        yield f"p99 while {text} reloads, at most 1.1 x the p99 without", \
-            (f"{middle:.2f} x ({min(ratios[kind]):.2f} .. {max(ratios[kind]):.2f}), {rounds} pairs, "
-             f"{reloads[kind]} reloads"), middle <= 1.1
+        found = ratios[kind]
+        low, high = median_between(found)
+        middle = statistics.median(found)
+        yield f"p99 while {text} reloads every {seconds:g} s, at most 1.1 x the p99 without", \
+            (f"{middle:.2f} x, 95 % sure between {low:.2f} and {high:.2f} "
+             f"({min(found):.2f} .. {max(found):.2f}, {rounds} pairs)"), middle <= 1.1
         yield f"no call fails while {text} reloads", f"{lost[kind]} of {calls[kind]} failed", \
             lost[kind] == 0
 
