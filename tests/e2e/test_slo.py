@@ -5,7 +5,7 @@ import unittest
 
 from harness import env
 from slo.bench import Bench
-from slo.checks import memory, overload, sigterm
+from slo.checks import memory, overload, reload, sigterm
 
 
 @unittest.skipIf(env.SANITIZED, "figures of instrumented code mean nothing")
@@ -19,7 +19,16 @@ class SloCheckTest(unittest.TestCase):
         for promise, (figure, kept) in self.rows(sigterm).items():
             self.assertTrue(kept, f"{promise}: {figure}")
 
-    def test_reloads(self):
+    def test_reload(self):
+        rows = self.rows(reload)
+        self.assertEqual(len(rows), 4)
+        for promise, (figure, kept) in rows.items():
+            if promise.startswith("no call"):
+                self.assertTrue(kept, f"{promise}: {figure}")
+            else:
+                self.assertIn("4 pairs", figure)
+
+    def test_many_reloads(self):
         rows = self.rows(memory)
         self.assertEqual(len(rows), 2)
         for promise, (figure, kept) in rows.items():

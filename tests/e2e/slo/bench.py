@@ -72,7 +72,7 @@ class Bench:
 
     def rounds(self, rounds):
         """How often something is repeated."""
-        return rounds if self.scale == 1 else max(1, rounds // 3)
+        return max(1, round(rounds * self.scale))
 
     @staticmethod
     def warmup(seconds):
