@@ -259,20 +259,23 @@ def reader(bench):
 def mixed(bench):
     """10-ad calls beside 2000-ad ones, against 10-ad calls that use as much of the workers alone."""
     seconds = bench.seconds(20)
+    use, few = 0.5, 0.1  # Of the workers: all calls, and the 10-ad calls beside large ones.
     daemon, _ = bench.daemon("mixed")
     with daemon:
-        small = bench.measure_capacity(daemon, 10, 4)
-        large = bench.measure_capacity(daemon, 2000, 4)
-        use, few = 0.5, 0.1  # Of the workers: all calls, and the 10-ad calls beside large ones.
-        ratios, lost = [], 0
-        for pair in range(5):
+        ratios, lost, small, large = [], 0, [], []
+        for pair in range(bench.rounds(5)):
+            # Just before, as in steady().
+            small.append(bench.measure_capacity(daemon, 10, 4, times=1))
+            large.append(bench.measure_capacity(daemon, 2000, 4, times=1))
+
             def alone():
-                return bench.load(daemon, seconds, ads=10, rate=use * small, seed=pair + 1)
+                return bench.load(daemon, seconds, ads=10, rate=use * small[-1], seed=pair + 1)
 
             def beside():
                 running = bench.start_load((daemon.target,), seconds, ads=2000,
-                                           rate=(use - few) * large, timeout="10s", seed=pair + 9)
-                found = bench.load(daemon, seconds, ads=10, rate=few * small, seed=pair + 1)
+                                           rate=(use - few) * large[-1], timeout="10s",
+                                           seed=pair + 9)
+                found = bench.load(daemon, seconds, ads=10, rate=few * small[-1], seed=pair + 1)
                 return found, finish_load(running)
 
             lonely, (among, big) = in_turn(pair, alone, beside)
@@ -282,7 +285,8 @@ def mixed(bench):
         ratio, among, lonely = ratios[len(ratios) // 2]
         yield "p99 of 10-ad calls beside 2000-ad ones, at most 3 x their p99 alone at that use", \
             (f"{ratio:.2f} x ({ratios[0][0]:.2f} .. {ratios[-1][0]:.2f}): {among:.2f} against "
-             f"{lonely:.2f} ms at {use:.0%} of {small:.0f} or {large:.1f} calls/s; {lost} failed"), \
+             f"{lonely:.2f} ms at {use:.0%} of {min(small):.0f} .. {max(small):.0f} or "
+             f"{min(large):.1f} .. {max(large):.1f} calls/s; {lost} failed"), \
             ratio <= 3 and lost == 0
 
 
