@@ -185,6 +185,7 @@ class StartupTest(unittest.TestCase):
                             {"OMP_NUM_THREADS": "8"},
                             {"OMP_NUM_THREADS": "4,3,2", "OMP_MAX_ACTIVE_LEVELS": "3"},
                             {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
+                            {"GOMP_CPU_AFFINITY": "0"},
                             {"KMP_AFFINITY": "compact", "KMP_HW_SUBSET": "1c"}):
             name = str(environment)
             with self.subTest(name), Daemon(models, environment=environment,
@@ -196,6 +197,8 @@ class StartupTest(unittest.TestCase):
                 scores[name] = {str(outputs_of(c.result())["score"].tolist()) for c in calls}
                 # Threads of OpenMP have the name of the one that started them; gRPC's have others.
                 threads[name] = sum(t.startswith("ulfd") for t in daemon.thread_names())
+                for cpus in daemon.affinities():
+                    self.assertEqual(cpus, os.sched_getaffinity(0))
         self.assertEqual(set.union(*scores.values()), scores["{}"])
         self.assertEqual(len(scores["{}"]), 1)
         self.assertEqual(set(threads.values()), {threads["{}"]}, threads)
