@@ -158,7 +158,7 @@ absl::Status AdminService::Run(const Reload& reload) {
       return absl::DeadlineExceededError(
           "the deadline passed while models load; they go on loading");
     }
-    if (reload.call->context().IsCancelled()) return absl::CancelledError("the caller went away");
+    if (reload.call->cancelled()) return absl::CancelledError("the caller went away");
     MutexLock lock(mu_);
     if (stopping_) return Draining();
   }

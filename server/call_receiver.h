@@ -124,6 +124,8 @@ class RpcCall {
   RpcCall& operator=(const RpcCall&) = delete;
 
   grpc::ServerContext& context() { return context_; }
+  // Whether the client has gone before it had everything.  From any thread, without a lock: it is asked often.
+  bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   // Sends the reply, or the error instead of it.  Once, from any thread; the call may be gone afterwards.
   virtual void Finish(const grpc::Status& status) = 0;
 
@@ -166,6 +168,7 @@ class RpcCall {
     StepEnded();
   }
   void OnClosed(bool) {
+    if (context_.IsCancelled()) cancelled_.store(true, std::memory_order_relaxed);
     Closed();
     StepEnded();
   }
@@ -178,6 +181,7 @@ class RpcCall {
 
   CallReceiver& receiver_;
   grpc::ServerContext context_;
+  std::atomic<bool> cancelled_{false};
   std::atomic<int> steps_{3};  // To be received, closed and finished.
   StepEvent<RpcCall, &RpcCall::OnReceived> received_{*this};
   StepEvent<RpcCall, &RpcCall::OnClosed> closed_{*this};

@@ -68,7 +68,7 @@ class GrpcScoreCall final : public Call {
       : Call(std::forward<Args>(args)...), rpc_(rpc) {}
 
  private:
-  bool cancelled() const override { return rpc_.context().IsCancelled(); }
+  bool cancelled() const override { return rpc_.cancelled(); }
   void Finish(const absl::Status& status) override {
     RpcCall& rpc = rpc_;
     if (const auto pushback = RetryAfter(status); pushback.has_value()) {

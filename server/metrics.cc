@@ -83,7 +83,9 @@ Histogram::Histogram(absl::Span<const int64_t> bounds, double unit, int shards)
 }
 
 void Histogram::Observe(int shard, int64_t value) {
-  const size_t bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
+  // About twenty bounds: counting is faster than searching, whose branches nobody can predict.
+  size_t bucket = 0;
+  for (const int64_t bound : bounds_) bucket += bound < value ? 1 : 0;
   shards_[shard]->counts[bucket].fetch_add(1, std::memory_order_relaxed);
   shards_[shard]->sum.fetch_add(value, std::memory_order_relaxed);
 }

@@ -23,7 +23,7 @@ class InferCall : public ScoreCall {
         shadow_(context.shadow),
         request_(request),
         response_(response),
-        record_(context.recorder, context.clock.Now(), ScoreCall::deadline()) {}
+        record_(context.recorder, arrival(), ScoreCall::deadline()) {}
 
  protected:
   int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }

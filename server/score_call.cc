@@ -22,6 +22,8 @@ bool IsOurFault(absl::StatusCode code) {
          code == absl::StatusCode::kDataLoss;
 }
 
+int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
+
 }  // namespace
 
 struct ScoreCall::Parallel {
@@ -51,9 +53,7 @@ ScoreCall::ScoreCall(const ServingContext& context, CallTerms terms)
 
 ScoreCall::~ScoreCall() = default;
 
-int64_t ScoreCall::SinceNs(TimePoint begin) const {
-  return std::chrono::nanoseconds(context_.clock.Now() - begin).count();
-}
+int64_t ScoreCall::SinceNs(TimePoint begin) const { return Ns(context_.clock.Now() - begin); }
 
 absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
   RETURN_IF_ERROR(choice.status());
@@ -101,8 +101,8 @@ void ScoreCall::Drop(const absl::Status& why) {
   Conclude(why, 0);
 }
 
-absl::Status ScoreCall::StillWanted() const {
-  if (context_.clock.Now() >= terms_.deadline) {
+absl::Status ScoreCall::StillWanted(TimePoint now) const {
+  if (now >= terms_.deadline) {
     return absl::DeadlineExceededError("the deadline passed while the model ran");
   }
   if (cancelled()) return absl::CancelledError("the caller went away");
@@ -120,11 +120,12 @@ absl::Status ScoreCall::Explain(const absl::Status& run) const {
 }
 
 absl::Status ScoreCall::Prepare() {
-  times_.queue_ns = SinceNs(arrival_);
   const TimePoint begin = context_.clock.Now();
   RETURN_IF_ERROR(Decode(*handle_->model, context_.limits, decoded_));
-  times_.decode_ns = SinceNs(begin);
-  return StillWanted().ok() ? absl::OkStatus() : Explain(absl::CancelledError());
+  const TimePoint end = context_.clock.Now();
+  times_.queue_ns = Ns(begin - arrival_);
+  times_.decode_ns = Ns(end - begin);
+  return StillWanted(end).ok() ? absl::OkStatus() : Explain(absl::CancelledError());
 }
 
 void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
@@ -282,14 +283,15 @@ void ScoreCall::Reply(Worker& worker, const engine::RunResult& result) {
 }
 
 absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& result) {
-  if (!StillWanted().ok()) return Explain(absl::CancelledError());
+  const TimePoint begin = context_.clock.Now();
+  if (!StillWanted(begin).ok()) return Explain(absl::CancelledError());
   times_.embed_ns = result.stats.embed_ns;
   times_.user_ns = result.stats.user_ns;
   times_.dense_ns = result.stats.ad_ns;
-  const TimePoint begin = context_.clock.Now();
   RETURN_IF_ERROR(Encode(decoded_, handle_->model->info(), result));
-  times_.encode_ns = SinceNs(begin);
-  times_.total_ns = SinceNs(arrival_);
+  const TimePoint end = context_.clock.Now();
+  times_.encode_ns = Ns(end - begin);
+  times_.total_ns = Ns(end - arrival_);
   AddTimes(times_);
   Observe(worker, result);
   return absl::OkStatus();

@@ -84,6 +84,7 @@ class ScoreCall : public Job {
   void Drop(const absl::Status& why) override;
 
  protected:
+  TimePoint arrival() const { return arrival_; }
   // How many ads the request seems to have; on the receiving thread.
   virtual int64_t CountRows(const engine::Model& model) const = 0;
   // Checks the request and maps it to tensors; on a worker.
@@ -107,7 +108,8 @@ class ScoreCall : public Job {
   // Decodes on a worker.  An error: the call is to end with it.
   absl::Status Prepare();
   // An error: nobody waits for the call any more, or nobody may.
-  absl::Status StillWanted() const;
+  absl::Status StillWanted() const { return StillWanted(context_.clock.Now()); }
+  absl::Status StillWanted(TimePoint now) const;
   // The calls as one batch.  false: they are to be run one by one; no call has ended.
   static bool RunMerged(Worker& worker, const Calls& calls);
   void RunAlone(Worker& worker);

@@ -117,7 +117,7 @@ TEST_F(CallReceiverTest, ACallThatIsAnsweredLaterHoldsUpNobody) {
   while (held.load() == nullptr) std::this_thread::yield();
   v1::ListModelsResponse others;
   for (int i = 0; i < 2 * kAwaitedCalls; ++i) EXPECT_TRUE(ListModels(seconds(60), &others).ok());
-  EXPECT_FALSE(held.load()->context().IsCancelled());
+  EXPECT_FALSE(held.load()->cancelled());
   held.load()->response().set_generation(7);
   held.load()->Finish(grpc::Status::OK);
   first.join();
@@ -182,7 +182,7 @@ TEST_F(CallReceiverTest, ACallerThatLeavesIsNoticed) {
   EXPECT_EQ(ListModels(milliseconds(100), &response).error_code(),
             grpc::StatusCode::DEADLINE_EXCEEDED);
   while (held.load() == nullptr) std::this_thread::yield();
-  while (!held.load()->context().IsCancelled()) std::this_thread::yield();
+  while (!held.load()->cancelled()) std::this_thread::yield();
   held.load()->Finish(grpc::Status::OK);
 }
 
@@ -197,7 +197,7 @@ TEST_F(CallReceiverTest, StopWaitsForTheCallsUnderWay) {
   while (held.load() == nullptr) std::this_thread::yield();
   std::atomic<bool> finished{false};
   std::thread worker([&] {
-    while (!held.load()->context().IsCancelled()) std::this_thread::yield();
+    while (!held.load()->cancelled()) std::this_thread::yield();
     finished.store(true);
     held.load()->Finish(grpc::Status::OK);
   });
