@@ -78,6 +78,9 @@ void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& famili
         stats.overloaded ? 1 : 0);
   gauge("ulfd_workers", "Threads that score", stats.workers);
   gauge("ulfd_workers_busy", "Workers that score a request now", stats.busy_workers);
+  families.push_back(Family("ulfd_calls_at_once_total",
+                            "Calls computed by the thread that received them", MetricType::Counter,
+                            {CounterSample(static_cast<double>(stats.at_once))}));
   families.push_back(Family("ulfd_computed_rows_total",
                             "Ads that workers computed, also for callers who then left",
                             MetricType::Counter, {CounterSample(static_cast<double>(stats.rows))}));

@@ -45,7 +45,7 @@ struct Options {
 
   int workers = 0;  // 0: UsableCpuCount()
   bool pin_workers = false;
-  int grpc_threads = 0;  // 0: half of UsableCpuCount(), 1..16.
+  int grpc_threads = 0;  // 0: half of UsableCpuCount(), 2..16 (1 on 1 CPU).
   int max_ads = 2000;
   int max_ids_per_request = 1000000;
   int max_ids_per_feature = 500000;

@@ -178,7 +178,7 @@ absl::Status JobQueue::CheckWait(const Entry& entry) const {
   return absl::OkStatus();
 }
 
-absl::Status JobQueue::Admit(Job* job, TimePoint now) {
+absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   if (job->cancelled()) return absl::CancelledError("the caller went away");
   if (job->deadline() <= now) {
     return absl::DeadlineExceededError("the deadline had passed when the call arrived");
@@ -208,15 +208,30 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
     lane.virtual_time_ns_ = std::max(lane.virtual_time_ns_, virtual_time_ns_);
   }
   ++lane.jobs_;
-  lane.queued_rows_ += entry->rows;
   ++entries_;
+  waiting_work_ += entry->cost;
+  Entry* const accepted = entry.get();
+  owned_.emplace(accepted, std::move(entry));
+  return accepted;
+}
+
+absl::Status JobQueue::Admit(Job* job, TimePoint now) {
+  ASSIGN_OR_RETURN(Entry* const entry, Accept(job, now));
+  entry->lane->queued_rows_ += entry->rows;
   ++queued_requests_;
   queued_rows_ += entry->rows;
-  waiting_work_ += entry->cost;
-  unstarted_.insert(entry.get());
-  Entry* const admitted = entry.get();
-  owned_.emplace(admitted, std::move(entry));
-  Insert(admitted);
+  unstarted_.insert(entry);
+  Insert(entry);
+  return absl::OkStatus();
+}
+
+absl::Status JobQueue::AdmitTaken(Job* job, TimePoint now, Work& work) {
+  ASSIGN_OR_RETURN(Entry* const entry, Accept(job, now));
+  work = {.kind = Work::Kind::kTogether, .jobs = {job}, .entry = entry, .end = entry->rows};
+  work.predicted = entry->cost;
+  HandOut(entry, entry->cost);
+  entry->begun = true;
+  ++entry->running;
   return absl::OkStatus();
 }
 

@@ -24,6 +24,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "server/scheduler/job.h"
 #include "server/scheduler/overload.h"
 
@@ -68,6 +69,8 @@ class JobQueue {
   // Takes the job, or says why not (see refusal.h): queue_full, deadline, codel, quota; CANCELLED and
   // DEADLINE_EXCEEDED for what is too late already.
   absl::Status Admit(Job* job, TimePoint now);
+  // As Admit, for a caller who computes the whole job at once; REQUIRES: !HasWork().
+  absl::Status AdmitTaken(Job* job, TimePoint now, Work& work);
   // The next piece of work; kNone if there is none now.  Jobs that expired, left or are shed on the
   // way are appended to `dropped`: the caller drops them.  `idle`: other workers that wait for work.
   Work Take(TimePoint now, int idle, std::vector<Dropped>& dropped);
@@ -97,6 +100,8 @@ class JobQueue {
     std::array<Ordered, kPriorities> waiting;  // Not started, or started with rows left.
   };
 
+  // Checks and books the job, which is neither waiting nor running yet.
+  absl::StatusOr<Entry*> Accept(Job* job, TimePoint now);
   absl::Status CheckLimits(const Job& job, const Entry& entry) const;
   // Whether what is ahead of `entry` lets it make its deadline, and is not too much for a queue that
   // stands.

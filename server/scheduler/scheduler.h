@@ -29,6 +29,8 @@ struct SchedulerStats {
   // Since the start: pieces of work, and the rows computed in them.
   int64_t batches = 0;
   int64_t rows = 0;
+  // Since the start: jobs that were computed by the thread that submitted them.
+  int64_t at_once = 0;
   // Time that workers spent computing, all together, since the start; counted when a piece ends.
   std::chrono::nanoseconds busy{0};
 };
@@ -37,9 +39,10 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  // Queues the job.  Never blocks for long; any thread.  An error means that the job was not taken
-  // and that none of its functions will be called: RESOURCE_EXHAUSTED (see refusal.h), UNAVAILABLE
-  // (shutting down), DEADLINE_EXCEEDED or CANCELLED (too late already).
+  // Queues the job, or computes it at once if that costs less than to hand it over.  Never blocks for
+  // long; any thread that holds no lock.  An error means that the job was not taken and that none of
+  // its functions will be called: RESOURCE_EXHAUSTED (see refusal.h), UNAVAILABLE (shutting down),
+  // DEADLINE_EXCEEDED or CANCELLED (too late already).
   virtual absl::Status Submit(Job* job) = 0;
   // Refuses new jobs from now on and returns when those that were taken have ended.  Not on a worker
   // thread.

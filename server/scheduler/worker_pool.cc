@@ -18,7 +18,12 @@ namespace ulfd::server {
 using Work = JobQueue::Work;
 
 WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
-    : options_(std::move(options)), clock_(clock), queue_(options_.queue) {}
+    : options_(std::move(options)), clock_(clock), queue_(options_.queue) {
+  for (int i = 0; options_.at_once.count() > 0 && i < options_.queue.workers; ++i) {
+    stand_ins_.push_back(std::make_unique<Worker>());
+    stand_ins_.back()->index = i;
+  }
+}
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions options,
                                                                const Clock& clock) {
@@ -26,14 +31,14 @@ absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions
   if (queue.workers < 1 || queue.max_queued_requests < 1 || queue.max_queued_rows < 1 ||
       queue.max_queued_work.count() < 1 || queue.tile.count() < 1 || queue.max_batch_rows < 1 ||
       queue.max_batch_requests < 1 || queue.codel_target.count() < 1 ||
-      queue.codel_interval.count() < 1) {
+      queue.codel_interval.count() < 1 || options.at_once.count() < 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "worker pool: workers ", queue.workers, ", max_queued_requests ", queue.max_queued_requests,
         ", max_queued_rows ", queue.max_queued_rows, ", max_queued_work ",
         queue.max_queued_work.count(), " ns, tile ", queue.tile.count(), " ns, max_batch_rows ",
         queue.max_batch_rows, ", max_batch_requests ", queue.max_batch_requests, ", codel_target ",
         queue.codel_target.count(), " ns, codel_interval ", queue.codel_interval.count(),
-        " ns, want at least 1 of each"));
+        " ns, want at least 1 of each; at_once ", options.at_once.count(), " ns, want at least 0"));
   }
   const int workers = queue.workers;
   auto pool = std::unique_ptr<WorkerPool>(new WorkerPool(std::move(options), clock));
@@ -62,13 +67,36 @@ WorkerPool::~WorkerPool() {
 
 absl::Status WorkerPool::Submit(Job* job) {
   const TimePoint now = clock_.Now();
+  const bool cheap = job->lane()->cost().Predict(1, job->rows()) <= options_.at_once;
+  std::unique_ptr<Worker> stand_in;
+  Work work;
   {
     MutexLock lock(mu_);
     if (draining_) return absl::UnavailableError("draining: the server is shutting down");
-    RETURN_IF_ERROR(queue_.Admit(job, now));
+    if (!cheap || !MayStandIn()) {
+      RETURN_IF_ERROR(queue_.Admit(job, now));
+    } else {
+      RETURN_IF_ERROR(queue_.AdmitTaken(job, now, work));
+      stand_in = std::move(stand_ins_.back());
+      stand_ins_.pop_back();
+      ++busy_;
+      ++totals_.at_once;
+    }
   }
-  work_.NotifyOne();
+  if (stand_in == nullptr) {
+    work_.NotifyOne();
+    return absl::OkStatus();
+  }
+  engine::UseOneThread();
+  std::vector<JobQueue::Dropped> dropped;
+  Compute(*stand_in, std::move(work), dropped);  // One whole job: none is dropped.
+  MutexLock lock(mu_);
+  stand_ins_.push_back(std::move(stand_in));
   return absl::OkStatus();
+}
+
+bool WorkerPool::MayStandIn() const {
+  return !stand_ins_.empty() && busy_ < options_.queue.workers && !queue_.HasWork();
 }
 
 absl::Status WorkerPool::PrepareThread(int index) const {

@@ -21,9 +21,12 @@ namespace ulfd::server {
 
 struct WorkerPoolOptions {
   JobQueueOptions queue;  // queue.workers threads.
+  // A job that is predicted to take no longer is computed by the thread that submits it, in the place
+  // of a worker that is idle, while nothing waits: to hand it over would cost more.  0: never.
+  std::chrono::nanoseconds at_once{0};
   // Binds worker i to cpus[i % cpus.size()]; empty: the kernel decides.
   std::vector<int> cpus;
-  // Called on the worker after each piece of work, if set: how many jobs and rows it had.  Must not
+  // Called on the worker, or who stands in for it, after each piece of work, if set: how many jobs and rows it had.  Must not
   // block.
   std::function<void(int worker, int64_t jobs, int64_t rows)> on_batch;
 };
@@ -48,6 +51,8 @@ class WorkerPool final : public Scheduler {
   // Reports whether the thread is what kernels need, before any work.
   void Started(const absl::Status& status);
   absl::Status PrepareThread(int index) const;
+  // Whether who brings a job may compute it: nobody is passed, and a worker would be idle.
+  bool MayStandIn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for work; kNone: stop.
   JobQueue::Work Take(std::vector<JobQueue::Dropped>& dropped);
   // Computes one piece, and what follows at once.
@@ -64,6 +69,8 @@ class WorkerPool final : public Scheduler {
   int busy_ ABSL_GUARDED_BY(mu_) = 0;
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;  // Workers in work_.Wait.
   int started_ ABSL_GUARDED_BY(mu_) = 0;
+  // Lent to threads that compute what they submit; one per worker, none if `at_once` is 0.
+  std::vector<std::unique_ptr<Worker>> stand_ins_ ABSL_GUARDED_BY(mu_);
   int64_t ending_ ABSL_GUARDED_BY(mu_) = 0;  // Jobs out of the queue whose end is not over.
   absl::Status start_status_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;

@@ -14,7 +14,7 @@ import urllib.request
 import grpc
 
 from harness import env
-from harness.clients import predict_request
+from harness.clients import outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import DaemonTest, add_shop, add_stamp, shop
 from harness.metrics import scrape
@@ -24,7 +24,7 @@ from harness.modelfiles import write_version
 
 # What a dashboard may rely on.
 COUNTERS = ["ulfd_requests_total", "ulfd_candidates_total", "ulfd_shed_total",
-            "ulfd_cancelled_total", "ulfd_worker_busy_seconds_total",
+            "ulfd_cancelled_total", "ulfd_worker_busy_seconds_total", "ulfd_calls_at_once_total",
             "ulfd_model_load_failures_total", "ulfd_embedding_missing_keys_total",
             "ulfd_score_nonfinite_total", "ulfd_unproved_runs_total",
             "ulfd_users_run_alone_total", "ulfd_computed_rows_total", "ulfd_spare_receivers_total",
@@ -95,6 +95,21 @@ class MetricsTest(DaemonTest):
         self.assertGreaterEqual(found.sum("ulfd_model_generation"), 2)
         self.assertEqual(found.sum("ulfd_model_load_failures_total"), 1)
         self.assertGreater(found.sum("ulfd_worker_busy_seconds_total"), 0)
+
+    @unittest.skipIf(env.SANITIZED, "nothing is cheap in an instrumented daemon")
+    def test_cheap_calls_are_computed_where_they_are_received(self):
+        request = predict_request("stamp", stamp_inputs([1, 2]), ())
+        for _ in range(20):  # Until the cost is learned.
+            self.client.predict(request)
+        before = scrape(self.daemon)
+        for _ in range(500):
+            reply = self.client.predict(request)
+            self.assertEqual(outputs_of(reply)["score"].tolist(), [[2.0], [3.0]])
+        after = scrape(self.daemon)
+        self.assertGreater(after.sum("ulfd_calls_at_once_total")
+                           - before.sum("ulfd_calls_at_once_total"), 450)
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_computed_rows_total")
+                 == before.sum("ulfd_computed_rows_total") + 1000, "the last rows to be counted")
 
     def test_missing_keys_are_counted_by_table(self):
         arrays = shop().inputs(50, seed=6)

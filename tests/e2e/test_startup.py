@@ -204,7 +204,8 @@ class StartupTest(unittest.TestCase):
         self.assertEqual(set(threads.values()), {threads["{}"]}, threads)
 
     def test_threads_that_receive_calls(self):
-        half = max(1, min(16, len(os.sched_getaffinity(0)) // 2))
+        cpus = len(os.sched_getaffinity(0))
+        half = min(16, max(min(2, cpus), cpus // 2))
         cases = {"": (1, half), "grpc_threads: 3\n": (3, 3),
                  # One of its own for the admin port.
                  'grpc_threads: 2\nadmin_address: "127.0.0.1:0"\n': (3, 3)}

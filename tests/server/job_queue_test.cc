@@ -104,6 +104,49 @@ TEST_F(JobQueueTest, RunsASmallJobWhole) {
   EXPECT_EQ(queue.pending().count(), 0);
 }
 
+TEST_F(JobQueueTest, WhatIsTakenOnArrivalNeverWaits) {
+  JobQueue queue({});
+  FakeJob& job = Make(lane_, 10);
+  JobQueue::Work work;
+  ASSERT_TRUE(queue.AdmitTaken(&job, now_, work).ok());
+  EXPECT_EQ(work.kind, Kind::kTogether);
+  EXPECT_THAT(work.jobs, ElementsAre(&job));
+  EXPECT_EQ(work.end, 10);
+  EXPECT_EQ(queue.queued_requests(), 0);
+  EXPECT_EQ(queue.queued_rows(), 0);
+  EXPECT_EQ(queue.pending(), work.predicted);
+  EXPECT_FALSE(queue.HasWork());
+  EXPECT_FALSE(queue.empty());
+  // Others of the lane come and go meanwhile.
+  FakeJob& second = Add(queue, lane_, 20);
+  const JobQueue::Work other = Take(queue);
+  EXPECT_THAT(other.jobs, ElementsAre(&second));
+  EXPECT_EQ(Done(queue, work).kind, Kind::kNone);
+  EXPECT_EQ(queue.pending(), other.predicted);
+  EXPECT_EQ(Done(queue, other).kind, Kind::kNone);
+  EXPECT_TRUE(queue.empty());
+  EXPECT_EQ(queue.pending().count(), 0);
+}
+
+TEST_F(JobQueueTest, WhatIsTakenOnArrivalIsCheckedAndCharged) {
+  JobQueue queue({});
+  JobQueue::Work work;
+  FakeJob& expired = Make(lane_, 10, nanoseconds(0));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(queue.AdmitTaken(&expired, now_, work)));
+  FakeJob& gone = Make(lane_, 10);
+  gone.cancel = true;
+  EXPECT_TRUE(absl::IsCancelled(queue.AdmitTaken(&gone, now_, work)));
+  EXPECT_EQ(work.kind, Kind::kNone);
+  EXPECT_TRUE(queue.empty());
+  // `lane_` has had its turn then: `other_` is first, though it comes later.
+  FakeJob& job = Make(lane_, 100);
+  ASSERT_TRUE(queue.AdmitTaken(&job, now_, work).ok());
+  Done(queue, work);
+  Add(queue, lane_, 100);
+  FakeJob& first = Add(queue, other_, 100);
+  EXPECT_THAT(Take(queue).jobs, ElementsAre(&first));
+}
+
 TEST_F(JobQueueTest, CutsALargeJobIntoTilesOfAMillisecond) {
   JobQueue queue({.workers = 2});
   FakeJob& job = Add(queue, lane_, 2000);

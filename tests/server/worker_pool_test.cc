@@ -71,6 +71,7 @@ class TestJob final : public Job {
   std::atomic<int64_t> computed{0};  // Rows.
   std::array<std::atomic<int>, 2000> times{};
   int worker_index = -1;
+  std::thread::id thread;
   bool one_thread = false;
   absl::Status dropped;
 
@@ -78,6 +79,7 @@ class TestJob final : public Job {
   void Compute(Worker& worker, size_t jobs) {
     one_thread = engine::UsesOneThread();
     worker_index = worker.index;
+    thread = std::this_thread::get_id();
     together = jobs;
     started.count_down();
     if (hold) hold->wait();
@@ -99,9 +101,11 @@ std::shared_ptr<Lane> MakeLane(double row_ns = 10e3) {
 
 class WorkerPoolTest : public testing::Test {
  protected:
-  std::unique_ptr<WorkerPool> MakePool(int workers, int64_t requests = 100, int64_t rows = 1000) {
+  std::unique_ptr<WorkerPool> MakePool(int workers, int64_t requests = 100, int64_t rows = 1000,
+                                       std::chrono::nanoseconds at_once = {}) {
     auto pool = WorkerPool::Create(
         {.queue = {.workers = workers, .max_queued_requests = requests, .max_queued_rows = rows},
+         .at_once = at_once,
          .on_batch = [this](int, int64_t jobs,
                             int64_t) { largest_batch_ = std::max(jobs, +largest_batch_); }},
         clock_);
@@ -112,8 +116,8 @@ class WorkerPoolTest : public testing::Test {
     return std::make_unique<TestJob>(lane_, rows, deadline);
   }
   // A job that keeps a worker busy until `Release`.
-  TestJob& Occupy(WorkerPool& pool) {
-    auto& task = *blockers_.emplace_back(Make());
+  TestJob& Occupy(WorkerPool& pool, int64_t rows = 1) {
+    auto& task = *blockers_.emplace_back(Make(rows));
     task.hold = std::make_unique<std::latch>(1);
     EXPECT_TRUE(pool.Submit(&task).ok());
     task.started.wait();
@@ -330,6 +334,138 @@ TEST_F(WorkerPoolTest, MergesWhatWaits) {
   pool->Drain();
   for (const auto& job : jobs) EXPECT_EQ(job->together, 8u);
   EXPECT_EQ(largest_batch_, 8);
+}
+
+// With a pool that computes jobs of one row, 10 us, where they are submitted.
+class AtOnceTest : public WorkerPoolTest {
+ protected:
+  std::unique_ptr<WorkerPool> MakeAtOncePool(int workers) {
+    return MakePool(workers, 1000, 1000, std::chrono::microseconds(15));
+  }
+};
+
+TEST_F(AtOnceTest, ACheapJobIsComputedWhereItIsSubmitted) {
+  auto pool = MakeAtOncePool(1);
+  for (int i = 0; i < 3; ++i) {
+    TestJob job(lane_, 1);
+    job.clock = &clock_;
+    ASSERT_TRUE(pool->Submit(&job).ok());
+    EXPECT_EQ(job.runs, 1);
+    EXPECT_EQ(job.thread, std::this_thread::get_id());
+    EXPECT_TRUE(job.one_thread);
+    EXPECT_EQ(job.worker_index, 0);
+  }
+  EXPECT_EQ(largest_batch_, 1);
+  const SchedulerStats stats = pool->Stats();
+  EXPECT_EQ(stats.at_once, 3);
+  EXPECT_EQ(stats.batches, 3);
+  EXPECT_EQ(stats.rows, 3);
+  EXPECT_EQ(stats.busy, milliseconds(21));
+  EXPECT_EQ(stats.busy_workers, 0);
+  EXPECT_EQ(stats.queued_requests, 0);
+}
+
+TEST_F(AtOnceTest, ADearJobIsForAWorker) {
+  auto pool = MakeAtOncePool(1);
+  TestJob job(lane_, 2);
+  ASSERT_TRUE(pool->Submit(&job).ok());
+  pool->Drain();
+  EXPECT_EQ(job.runs, 1);
+  EXPECT_NE(job.thread, std::this_thread::get_id());
+  EXPECT_EQ(pool->Stats().at_once, 0);
+}
+
+TEST_F(AtOnceTest, NobodyStandsInWhileEveryWorkerIsBusy) {
+  auto pool = MakeAtOncePool(1);
+  TestJob& blocker = Occupy(*pool, /*rows=*/2);
+  TestJob job(lane_, 1);
+  ASSERT_TRUE(pool->Submit(&job).ok());
+  EXPECT_EQ(job.runs, 0);
+  EXPECT_EQ(pool->Stats().queued_requests, 1);
+  blocker.hold->count_down();
+  pool->Drain();
+  EXPECT_EQ(job.runs, 1);
+  EXPECT_NE(job.thread, std::this_thread::get_id());
+}
+
+TEST_F(AtOnceTest, NoMoreStandInThanThereAreWorkers) {
+  auto pool = MakeAtOncePool(2);
+  std::vector<std::unique_ptr<TestJob>> held;
+  std::vector<std::thread> submitters;
+  for (int i = 0; i < 2; ++i) {
+    TestJob& job = *held.emplace_back(Make());
+    job.hold = std::make_unique<std::latch>(1);
+    submitters.emplace_back([&] { EXPECT_TRUE(pool->Submit(&job).ok()); });
+    job.started.wait();
+  }
+  EXPECT_EQ(pool->Stats().busy_workers, 2);
+  TestJob third(lane_, 1);
+  ASSERT_TRUE(pool->Submit(&third).ok());
+  third.ended.wait();  // The workers themselves are free.
+  EXPECT_NE(third.thread, std::this_thread::get_id());
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(held[i]->thread, submitters[i].get_id());
+    held[i]->hold->count_down();
+    submitters[i].join();
+  }
+  EXPECT_NE(held[0]->worker_index, held[1]->worker_index);
+  pool->Drain();
+  EXPECT_EQ(pool->Stats().at_once, 2);
+}
+
+TEST_F(AtOnceTest, DrainWaitsForThoseWhoStandIn) {
+  auto pool = MakeAtOncePool(1);
+  TestJob job(lane_, 1);
+  job.hold = std::make_unique<std::latch>(1);
+  std::thread submitter([&] { EXPECT_TRUE(pool->Submit(&job).ok()); });
+  job.started.wait();
+  std::atomic<bool> drained{false};
+  std::thread drainer([&] {
+    pool->Drain();
+    drained.store(true);
+  });
+  // Drain has begun once nothing is taken any more.
+  std::vector<std::unique_ptr<TestJob>> late;
+  while (pool->Submit(late.emplace_back(Make(2)).get()).ok()) std::this_thread::yield();
+  EXPECT_FALSE(drained.load());
+  job.hold->count_down();
+  drainer.join();
+  submitter.join();
+  EXPECT_EQ(job.runs, 1);
+}
+
+TEST_F(AtOnceTest, WhatIsTooLateIsRefusedAsEver) {
+  auto pool = MakeAtOncePool(1);
+  TestJob expired(lane_, 1, clock_.Now());
+  EXPECT_EQ(pool->Submit(&expired).code(), absl::StatusCode::kDeadlineExceeded);
+  TestJob cancelled(lane_, 1);
+  cancelled.cancel.store(true);
+  EXPECT_EQ(pool->Submit(&cancelled).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(expired.runs + cancelled.runs, 0);
+  TestJob job(lane_, 1);
+  ASSERT_TRUE(pool->Submit(&job).ok());  // The place is still free.
+  EXPECT_EQ(job.runs, 1);
+}
+
+TEST_F(AtOnceTest, ManyProducersLoseNothing) {
+  constexpr int kProducers = 4, kTasks = 500;
+  std::vector<std::unique_ptr<TestJob>> jobs;
+  for (int i = 0; i < kProducers * kTasks; ++i) jobs.push_back(Make(1 + i % 2));
+  auto pool =
+      MakePool(2, kProducers * kTasks, 2 * kProducers * kTasks, std::chrono::microseconds(15));
+  std::vector<std::thread> producers;
+  for (int p = 0; p < kProducers; ++p) {
+    producers.emplace_back([&, p] {
+      for (int i = 0; i < kTasks; ++i) {
+        EXPECT_TRUE(pool->Submit(jobs[p * kTasks + i].get()).ok());
+      }
+    });
+  }
+  for (std::thread& producer : producers) producer.join();
+  pool->Drain();
+  for (const auto& job : jobs) ASSERT_EQ(job->runs, 1);
+  EXPECT_EQ(pool->Stats().rows, kProducers * kTasks * 3 / 2);
+  EXPECT_EQ(pool->Stats().busy_workers, 0);
 }
 
 TEST(WorkerPoolOptions, AreChecked) {
