@@ -34,10 +34,6 @@ def main():
     rows, broken = [], 0
     for name in wanted:
         begin = time.monotonic()
-        if name not in ("steady", "overload", "mixed") and 200 not in bench.capacity:
-            daemon, _ = bench.daemon("capacity")
-            with daemon:
-                bench.measure_capacity(daemon)
         for promise, figure, kept in CHECKS[name](bench):
             verdict = {True: "kept", False: "BROKEN", None: "-"}[kept]
             broken += kept is False

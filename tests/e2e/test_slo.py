@@ -11,8 +11,7 @@ from slo.checks import memory, overload, reload, sigterm
 @unittest.skipIf(env.SANITIZED, "figures of instrumented code mean nothing")
 class SloCheckTest(unittest.TestCase):
     def rows(self, check):
-        bench = Bench(0.1)
-        bench.capacity[200] = 20  # Calls a second: a third of it fits any machine.
+        bench = Bench(0.1, capacity=20)  # A third of it fits any machine.
         return {promise: (figure, kept) for promise, figure, kept in check(bench)}
 
     def test_sigterm(self):

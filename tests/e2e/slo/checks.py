@@ -32,10 +32,9 @@ def steady(bench):
     daemon, _ = bench.daemon("steady")
     with daemon:
         for share in (0.3, 0.6, 0.8):
-            # Just before: what a machine can do changes within minutes, and 80 % of then may be all of now.
-            capacity = bench.measure_capacity(daemon)
-            found = bench.load(daemon, bench.seconds(60), rate=bench.rate_of(share))
-            after = bench.measure_capacity(daemon, times=1)
+            capacity = bench.measure_capacity(daemon, seconds=8, times=3)
+            found = bench.load(daemon, bench.seconds(60), rate=share * capacity)
+            after = bench.measure_capacity(daemon, seconds=8)
             yield f"{share:.0%} of capacity: no call fails", \
                 (f"{_none_failed(found)[0]}; {_figures(found)}; closed loop before {capacity:.0f}, "
                  f"after {after:.0f} calls/s"), failed(found) == 0
@@ -45,7 +44,6 @@ def reload(bench):
     """Loads with a reload in the middle, of the model that is called or of another, beside loads without."""
     # Short loads and many of them: what a machine does now and then spoils some rounds, not the median.
     seconds, rounds = 5 if bench.scale == 1 else 2.5, bench.rounds(45)
-    rate = bench.rate_of(0.5)
     daemon, models = bench.daemon("reload")
     subjects = {"same": bench.subject, "other": bench.other}
     ratios = {kind: [] for kind in subjects}
@@ -64,8 +62,9 @@ def reload(bench):
         return p99(found)
 
     with daemon:
-        bench.load(daemon, 3, rate=rate)
         for number in range(1, rounds + 1):
+            if number % 5 == 1:
+                rate = bench.rate_of(daemon, 0.5)
             alone, same, other = in_turn(number, lambda n=number: quiet(n),
                                          lambda n=number: busy("same", n),
                                          lambda n=number: busy("other", n))
@@ -86,11 +85,12 @@ def sigterm(bench):
     """Two daemons behind a client that follows health; one ends, as on a rolling update."""
     one, _ = bench.daemon("first")
     with one:
+        rate = bench.rate_of(one, 0.3)
         two, _ = bench.daemon("second")
         seconds = bench.seconds(20)
         try:
             running = bench.start_load((one.target, two.target), seconds, "--follow_health",
-                                       rate=bench.rate_of(0.3))
+                                       rate=rate)
             time.sleep(seconds / 2)
             two.terminate()
             code = two.wait()
@@ -111,7 +111,7 @@ def overload(bench):
         # What the machine can do changes within seconds: after a minute that shows what lasts,
         # many short rounds, with the peak taken right before and right after each.
         def peak():
-            return bench.measure_capacity(daemon, seconds=4, times=1)
+            return bench.measure_capacity(daemon)
 
         peaks, loads, longest = [peak()], [], 0
         for round_ in range(bench.rounds(21)):
@@ -141,9 +141,8 @@ def overload(bench):
             not silent and not other
         yield "accepted calls wait no longer than their deadline of 100 ms", \
             f"99 % at most {longest * 1e3:.0f} ms", longest <= 0.1
-        again = bench.load(daemon, bench.seconds(10), rate=bench.rate_of(0.3))
+        again = bench.load(daemon, bench.seconds(10), rate=0.3 * peaks[-1])
         yield "no call fails once the overload is over", *_none_failed(again)
-    bench.capacity.clear()  # It was that of half the machine.
 
 
 def _bound(before, after, model, stage, share):
@@ -167,7 +166,7 @@ def memory(bench):
     daemon, models = bench.daemon("memory")
     with daemon:
         running = bench.start_load((daemon.target,), 2 * settle + (period + 0.05) * count,
-                                   rate=bench.rate_of(0.3))
+                                   rate=bench.rate_of(daemon, 0.3))
         with Reloader(bench.subject, models, period, 2, 1):
             wait_version(daemon, bench.subject, 2)
             time.sleep(settle)
@@ -187,9 +186,10 @@ def memory(bench):
 
 def _beside(bench, daemon, trouble, seconds):
     """The load beside some trouble: its p99 by that without, pairs in turn, and what failed."""
-    rate = bench.rate_of(0.3)
     ratios, lost = [], 0
     for pair in range(3):
+        rate = bench.rate_of(daemon, 0.3)
+
         def troubled():
             nonlocal lost
             running = bench.start_load((daemon.target,), seconds, rate=rate, seed=pair + 1)
@@ -264,9 +264,8 @@ def mixed(bench):
     with daemon:
         ratios, lost, small, large = [], 0, [], []
         for pair in range(bench.rounds(5)):
-            # Just before, as in steady().
-            small.append(bench.measure_capacity(daemon, 10, 4, times=1))
-            large.append(bench.measure_capacity(daemon, 2000, 4, times=1))
+            small.append(bench.measure_capacity(daemon, 10))
+            large.append(bench.measure_capacity(daemon, 2000))
 
             def alone():
                 return bench.load(daemon, seconds, ads=10, rate=use * small[-1], seed=pair + 1)
