@@ -154,10 +154,10 @@ absl::Status Daemon::Start() {
   ModelManagerOptions manager = ManagerOptions(options_);
   RETURN_IF_ERROR(AddPlugins(options_, plugins_));
   manager.layer_types = plugins_.types();
-  manager.check = [limits = Limits(options_)](const engine::Model& model,
-                                              const std::string& directory,
-                                              std::vector<std::string>& notices) {
-    return CheckRecordings(model, directory, limits, notices);
+  manager.check = [limits = Limits(options_)](
+                      const engine::Model& model, const std::string& directory,
+                      const engine::RunOptions& run, std::vector<std::string>& notices) {
+    return CheckRecordings(model, directory, limits, run, notices);
   };
   ASSIGN_OR_RETURN(models_, ModelManager::Create(manager, &events_));
   ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_, metrics_));

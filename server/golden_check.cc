@@ -108,13 +108,14 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
 }  // namespace
 
 absl::Status CheckRecordings(const engine::Model& model, const std::string& directory,
-                             const RequestLimits& limits, std::vector<std::string>& notices) {
+                             const RequestLimits& limits, const engine::RunOptions& run,
+                             std::vector<std::string>& notices) {
   ASSIGN_OR_RETURN(const double tolerance, ToleranceOf(directory));
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordingFiles(directory));
   const RecordedRun::Visit compare = [tolerance](const ScorePair& pair) {
     return Compare(pair, tolerance);
   };
-  RecordedRun run;
+  RecordedRun recorded;
   int requests = 0;
   bool enough = false;
   for (const std::string& path : paths) {
@@ -128,7 +129,7 @@ absl::Status CheckRecordings(const engine::Model& model, const std::string& dire
       }
       ++requests;
       ++number;
-      const absl::Status status = run.Run(record, model, limits, compare);
+      const absl::Status status = recorded.Run(record, model, limits, run, compare);
       if (status.ok()) return true;
       return absl::Status(status.code(), absl::StrCat("golden scores: ", path, " record ", number,
                                                       ": ", status.message()));

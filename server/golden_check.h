@@ -21,9 +21,10 @@ inline constexpr int kMaxGoldenRequests = 1000;
 // are read as calls are, limits included.  Where a record holds outputs, those are compared; the
 // manifest's golden_tolerance says how exactly.  FAILED_PRECONDITION names file, record, output,
 // row, what was found and what was wanted.  `notices`: what an operator should know.
-// REQUIRES: UsesOneThread().
+// `run`: for the runs.  REQUIRES: UsesOneThread().
 absl::Status CheckRecordings(const engine::Model& model, const std::string& directory,
-                             const RequestLimits& limits, std::vector<std::string>& notices);
+                             const RequestLimits& limits, const engine::RunOptions& run,
+                             std::vector<std::string>& notices);
 
 }  // namespace ulfd::server
 

@@ -30,7 +30,7 @@ CostModel::Parts MeasureCost(const engine::Model& model) {
     for (int round = 0; round < kRounds; ++round) {
       engine::RunResult result;
       const Clock::time_point begin = Clock::now();
-      if (!model.RunWarmup(ads, workspace, result).ok() || result.outputs.empty()) {
+      if (!model.RunWarmup(ads, {}, workspace, result).ok() || result.outputs.empty()) {
         return CostModel::kGuess;
       }
       least = std::min(least, Clock::now() - begin);

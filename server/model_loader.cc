@@ -27,13 +27,15 @@ bool IsFinite(const engine::Tensor& tensor) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
-    const engine::LoadOptions& options, std::vector<std::string>& notices) {
+    const engine::LoadOptions& options, const engine::RunOptions& run,
+    std::vector<std::string>& notices) {
   engine::UseOneThread();
   ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, engine::Model::Load(options));
   engine::Workspace workspace;
   engine::RunResult result;
   for (const int64_t ads : kWarmUpAds) {
-    if (const absl::Status status = model->RunWarmup(ads, workspace, result); !status.ok()) {
+    const absl::Status status = model->RunWarmup(ads, run, workspace, result);
+    if (!status.ok()) {
       return engine::WithLoadReason(
           absl::Status(status.code(), absl::StrCat(status.message(), " (in a made-up request of ",
                                                    ads, " ads before publication)")),

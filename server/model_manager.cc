@@ -325,7 +325,7 @@ void ModelManagerImpl::ReportFailure(const LoadJob& job, const LoadOutcome& outc
 }
 
 void ModelManagerImpl::RunJob(const LoadJob& job) {
-  LoadOutcome outcome = loader_.Load(job);
+  LoadOutcome outcome = loader_.Load(job, Ready());
   if (outcome.kind == LoadOutcome::Kind::kLoaded) return Publish(job, std::move(outcome));
   {
     MutexLock lock(mu_);
@@ -419,7 +419,7 @@ bool ModelManagerImpl::LoadGoals(const RepositoryScan& scan, std::vector<StagedL
   int64_t staged_bytes = 0;
   for (StagedLoad& load : loads) {
     load.job.staged_bytes = staged_bytes;
-    load.outcome = loader_.Load(load.job);
+    load.outcome = loader_.Load(load.job, Ready());
     LoadOutcome& outcome = load.outcome;
     auto model = std::find_if(plan.models.begin(), plan.models.end(),
                               [&](const ModelOutcome& m) { return m.name == load.job.name; });

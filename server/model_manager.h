@@ -127,10 +127,11 @@ struct ModelManagerOptions {
   // What all models together may hold while one is loaded aside; 0: DefaultMemoryBudget().
   int64_t memory_budget_bytes = 0;
   // Called on the loader thread with a model that is loaded and warm, before it is published: a last
-  // check of its own, such as of recorded scores.  An error, which names neither model nor version,
-  // refuses the version; `notices` go to the observer.  Null: none.
+  // check of its own, such as of recorded scores, whose runs are to be done with `run`.  An error,
+  // which names neither model nor version, refuses the version; `notices` go to the observer.  Null:
+  // none.
   std::function<absl::Status(const engine::Model& model, const std::string& directory,
-                             std::vector<std::string>& notices)>
+                             const engine::RunOptions& run, std::vector<std::string>& notices)>
       check;
   // Injected for tests; defaults: LoadAndWarmUp of model_loader.h, the steady clock.
   std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)>

@@ -79,7 +79,8 @@ Recording MakeRecording(recording::v1::Api api, const google::protobuf::MessageL
 }
 
 absl::Status RecordedRun::Run(const Recording& record, const engine::Model& model,
-                              const RequestLimits& limits, const Visit& visit) {
+                              const RequestLimits& limits, const engine::RunOptions& run,
+                              const Visit& visit) {
   // The requests live as long as the tensors that borrow from them.
   ulfd::v1::PredictRequest native;
   inference::ModelInferRequest kserve;
@@ -91,7 +92,7 @@ absl::Status RecordedRun::Run(const Recording& record, const engine::Model& mode
     if (!native.ParseFromString(record.request())) return Garbled();
     RETURN_IF_ERROR(DecodePredict(native, model, limits, decoded));
   }
-  RETURN_IF_ERROR(model.Run(decoded.inputs, engine::RunOptions{}, workspace_, result_));
+  RETURN_IF_ERROR(model.Run(decoded.inputs, run, workspace_, result_));
   const absl::Span<const int32_t> rows(record.indices().data(),
                                        static_cast<size_t>(record.indices_size()));
   for (const RecordedOutput& output : record.outputs()) {

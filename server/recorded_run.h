@@ -43,7 +43,7 @@ class RecordedRun {
   // FAILED_PRECONDITION for an output that the model does not have, or that has another shape.
   // REQUIRES: UsesOneThread().
   absl::Status Run(const recording::v1::Recording& record, const engine::Model& model,
-                   const RequestLimits& limits, const Visit& visit);
+                   const RequestLimits& limits, const engine::RunOptions& run, const Visit& visit);
 
  private:
   engine::Workspace workspace_;

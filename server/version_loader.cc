@@ -12,6 +12,7 @@
 #include "server/memory_budget.h"
 #include "server/model_lane.h"
 #include "server/model_loader.h"
+#include "server/pacer.h"
 
 namespace ulfd::server {
 namespace {
@@ -19,6 +20,9 @@ namespace {
 using engine::LoadReason;
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
+
+// Of a CPU, for the runs before publication: most of what a load of a small model computes.
+constexpr double kShareBesideCalls = 0.2;
 
 // Same code and reason, with the model's name in front.
 absl::Status Named(const LoadJob& job, const absl::Status& status, LoadReason reason) {
@@ -36,23 +40,27 @@ LoadOutcome RefusedFor(const absl::Status& error) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
-    const LoadJob& job) const {
+    const LoadJob& job, bool gives_way) const {
   const engine::LoadOptions load{.directory = job.directory,
                                  .name = job.name,
                                  .version = job.version,
                                  .layer_types = options_.layer_types};
   if (options_.load) return options_.load(load);
+  Pacer pacer(gives_way ? kShareBesideCalls : 1);
+  engine::RunOptions run;
+  run.stop = &pacer.stop();
   std::vector<std::string> notices;
-  absl::StatusOr<std::unique_ptr<const engine::Model>> model = LoadAndWarmUp(load, notices);
+  absl::StatusOr<std::unique_ptr<const engine::Model>> model = LoadAndWarmUp(load, run, notices);
   if (model.ok() && options_.check) {
-    const absl::Status checked = options_.check(**model, job.directory, notices);
+    const absl::Status checked = options_.check(**model, job.directory, run, notices);
     if (!checked.ok()) model = Named(job, checked, LoadReason::kWarmup);
   }
   for (const std::string& notice : notices) observer_.OnNotice(job.name, job.version, notice);
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(const LoadJob& job) const {
+absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(const LoadJob& job,
+                                                                        bool gives_way) const {
   auto served = std::make_unique<ServedModel>();
   // Where the sizes cannot be told, the load itself says why.
   const auto estimate = EstimateMemory(job.directory, job.bytes_per_file_byte);
@@ -63,7 +71,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(const Lo
     const absl::Status fits = CheckMemory(estimate->bytes, /*about=*/true, held, budget);
     if (!fits.ok()) return Named(job, fits, LoadReason::kMemory);
   }
-  ASSIGN_OR_RETURN(served->model, LoadModel(job));
+  ASSIGN_OR_RETURN(served->model, LoadModel(job, gives_way));
   if (served->model != nullptr) {
     const int64_t needed = served->model->info().memory_bytes;
     const absl::Status fits = CheckMemory(needed, /*about=*/false, held, budget);
@@ -98,7 +106,7 @@ std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job) const {
   return outcome;
 }
 
-LoadOutcome VersionLoader::Load(const LoadJob& job) const {
+LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
   const steady_clock::time_point start = steady_clock::now();
   LoadOutcome outcome;
   outcome.state = engine::InspectDirectory(job.directory);
@@ -119,7 +127,7 @@ LoadOutcome VersionLoader::Load(const LoadJob& job) const {
   }
   if (std::optional<LoadOutcome> bad = KnownBad(job); bad.has_value()) return *std::move(bad);
 
-  absl::StatusOr<std::unique_ptr<ServedModel>> served = LoadChecked(job);
+  absl::StatusOr<std::unique_ptr<ServedModel>> served = LoadChecked(job, gives_way);
   // Known before the last look at the files, so that it is the hash of what was tried.
   absl::StatusOr<std::string> hash = absl::NotFoundError("");
   if (engine::IsContentError(served.status())) hash = HashVersionDirectory(job.directory);

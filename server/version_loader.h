@@ -58,12 +58,15 @@ class VersionLoader {
   VersionLoader(const ModelManagerOptions& options, const Reaper& reaper, ModelObserver& observer)
       : options_(options), reaper_(reaper), observer_(observer) {}
 
-  // On a background thread: takes as long as loading takes.
-  LoadOutcome Load(const LoadJob& job) const;
+  // On a background thread: takes as long as loading takes.  `gives_way`: calls are served meanwhile, and are
+  // not to notice what is computed here.
+  LoadOutcome Load(const LoadJob& job, bool gives_way) const;
 
  private:
-  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job) const;
-  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job) const;
+  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job,
+                                                           bool gives_way) const;
+  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
+                                                                 bool gives_way) const;
   // Content that is known to be bad, without trying it.
   std::optional<LoadOutcome> KnownBad(const LoadJob& job) const;
 

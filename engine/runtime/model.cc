@@ -281,7 +281,8 @@ absl::Status Model::RunAds(const SharedUserPart& part, const RunOptions& options
   return status.ok() ? status : WithPrefix(info(), status);
 }
 
-absl::Status Model::RunWarmup(int64_t ads, Workspace& workspace, RunResult& result) const {
+absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace& workspace,
+                              RunResult& result) const {
   std::vector<std::vector<char>> buffers;
   std::vector<NamedTensor> inputs;
   buffers.reserve(2 * info().inputs.size());
@@ -311,7 +312,7 @@ absl::Status Model::RunWarmup(int64_t ads, Workspace& workspace, RunResult& resu
     tensor.data = buffers.back().data();
     inputs.push_back({input.name, tensor});
   }
-  return Run(inputs, RunOptions{}, workspace, result);
+  return Run(inputs, options, workspace, result);
 }
 
 }  // namespace ulfd::engine

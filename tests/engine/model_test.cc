@@ -516,7 +516,7 @@ TEST_F(ModelTest, WarmupRuns) {
   ASSERT_TRUE(model.ok()) << model.status();
   Workspace workspace;
   RunResult result;
-  ASSERT_TRUE((*model)->RunWarmup(5, workspace, result).ok());
+  ASSERT_TRUE((*model)->RunWarmup(5, {}, workspace, result).ok());
   EXPECT_EQ(ToString(result.outputs[0].dims), "[5, 1]");
 }
 
@@ -526,7 +526,7 @@ TEST_F(ModelTest, WarmupAsksNoStrictTableForMadeUpIds) {
   ASSERT_TRUE(model.ok()) << model.status();
   Workspace workspace;
   RunResult result;
-  const absl::Status status = (*model)->RunWarmup(5, workspace, result);
+  const absl::Status status = (*model)->RunWarmup(5, {}, workspace, result);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(ToString(result.outputs[0].dims), "[5, 1]");
 }

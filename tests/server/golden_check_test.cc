@@ -66,7 +66,7 @@ class GoldenCheckTest : public ::testing::Test {
   }
   absl::Status Check() {
     notices_.clear();
-    return CheckRecordings(*model_, dir_.File("tiny/3"), {}, notices_);
+    return CheckRecordings(*model_, dir_.File("tiny/3"), {}, {}, notices_);
   }
   std::string Path(const std::string& name) const { return dir_.File("tiny/3/warmup/" + name); }
 

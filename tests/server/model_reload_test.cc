@@ -3,10 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -233,6 +235,38 @@ class RealReloadTest : public ModelReloadTest {
     return *result.outputs[0].f32();
   }
 };
+
+// How often this thread gave up the CPU of its own accord while it ran `stop` for 5 ms of CPU time.
+int64_t SleepsOf(const std::function<bool()>& stop) {
+  rusage before{}, after{};
+  getrusage(RUSAGE_THREAD, &before);
+  const auto cpu = [](const rusage& usage) {
+    return seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  };
+  do {
+    EXPECT_FALSE(stop());
+    getrusage(RUSAGE_THREAD, &after);
+  } while (cpu(after) - cpu(before) < milliseconds(5));
+  return after.ru_nvcsw - before.ru_nvcsw;
+}
+
+TEST_F(RealReloadTest, RunsBeforePublicationGiveWayOnceCallsAreServed) {
+  std::vector<int64_t> sleeps;
+  options_.check = [&](const engine::Model&, const std::string&, const engine::RunOptions& run,
+                       std::vector<std::string>&) {
+    sleeps.push_back(SleepsOf(*run.stop));
+    return absl::OkStatus();
+  };
+  PublishBias(1, 1);
+  Start();
+  ASSERT_TRUE(PollNow().ok());
+  PublishBias(2, 2);
+  ASSERT_TRUE(PollNow().ok());
+  ASSERT_EQ(sleeps.size(), 2u);
+  EXPECT_EQ(sleeps[0], 0);
+  EXPECT_GT(sleeps[1], 0);
+}
 
 TEST_F(RealReloadTest, EveryScoreIsOneVersionsScoreWhileFiftyReplaceEachOther) {
   PublishBias(1, 0);

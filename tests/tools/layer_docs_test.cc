@@ -43,7 +43,7 @@ TEST_P(LayerDocs, ExampleLoadsAndRuns) {
   if (GetParam()->name == "roi_align_layer") return;  // Made-up regions lie outside of the image.
   engine::Workspace workspace;
   engine::RunResult result;
-  const absl::Status status = (*model)->RunWarmup(3, workspace, result);
+  const absl::Status status = (*model)->RunWarmup(3, {}, workspace, result);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_FALSE(result.outputs.empty());  // Empty: the shapes were not known, nothing ran.
 }
