@@ -95,8 +95,8 @@ void CallReceiver::Watch() {
   for (;;) {
     {
       MutexLock lock(mu_);
-      if (!Over()) over_.WaitUntil(mu_, std::chrono::steady_clock::now() + kLook);
-      if (Over()) return;
+      if (!Done()) over_.WaitUntil(mu_, std::chrono::steady_clock::now() + kLook);
+      if (Done()) return;
     }
     std::erase_if(spares_, [](const auto& spare) {
       if (!spare->ended.load()) return false;
@@ -125,7 +125,7 @@ bool CallReceiver::Enter() {
 void CallReceiver::Leave() {
   MutexLock lock(mu_);
   --calls_;
-  if (Over()) over_.NotifyAll();
+  if (Done()) over_.NotifyAll();
 }
 
 grpc::Status CallReceiver::CheckHeaders(const grpc::ServerContext& context) const {
@@ -153,7 +153,7 @@ void CallReceiver::Stop() {
     // A call that still has something to say needs the queue open.
     MutexLock lock(mu_);
     stopping_ = true;
-    while (!Over()) over_.Wait(mu_);
+    while (!Done()) over_.Wait(mu_);
   }
   over_.NotifyAll();  // If there was no call whose end would have told the watch.
   if (watch_.joinable()) watch_.join();

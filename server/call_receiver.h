@@ -94,7 +94,7 @@ class CallReceiver {
   // Looks after the threads until it is over.
   void Watch();
   // No call is left and none comes.
-  bool Over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ && calls_ == 0; }
+  bool Done() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return stopping_ && calls_ == 0; }
   // Whether it has computed since the last look, and received nothing.
   static bool Busy(Thread& thread);
   static bool AllBusy(const Threads& threads);

@@ -26,8 +26,8 @@ struct WorkerPoolOptions {
   std::chrono::nanoseconds at_once{0};
   // Binds worker i to cpus[i % cpus.size()]; empty: the kernel decides.
   std::vector<int> cpus;
-  // Called on the worker, or who stands in for it, after each piece of work, if set: how many jobs and rows it had.  Must not
-  // block.
+  // Called on the worker, or who stands in for it, after each piece of work, if set: how many jobs
+  // and rows it had.  Must not block.
   std::function<void(int worker, int64_t jobs, int64_t rows)> on_batch;
 };
 
