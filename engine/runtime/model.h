@@ -272,7 +272,7 @@ class Model {
 
   // Runs a made-up request of `ads` ads, to touch weights and code before the model is published and to see that
   // values come out (NaN or infinity is reported by the caller from `result`).  Does nothing, and leaves `result`
-  // alone, if the shape of a dense input is not known: a guess could refuse a good model.
+  // alone, if the shape of a dense input is not known: a guess could refuse a good model.  `options`: as for Run.
   absl::Status RunWarmup(int64_t ads, const RunOptions& options, Workspace& workspace,
                          RunResult& result) const;
 

@@ -217,16 +217,25 @@ absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
 
 absl::Status JobQueue::Admit(Job* job, TimePoint now) {
   ASSIGN_OR_RETURN(Entry* const entry, Accept(job, now));
+  Enqueue(entry);
+  return absl::OkStatus();
+}
+
+void JobQueue::Enqueue(Entry* entry) {
   entry->lane->queued_rows_ += entry->rows;
   ++queued_requests_;
   queued_rows_ += entry->rows;
   unstarted_.insert(entry);
   Insert(entry);
-  return absl::OkStatus();
 }
 
-absl::Status JobQueue::AdmitTaken(Job* job, TimePoint now, Work& work) {
+absl::Status JobQueue::AdmitTaken(Job* job, TimePoint now, nanoseconds at_most, Work& work) {
+  work = {};
   ASSIGN_OR_RETURN(Entry* const entry, Accept(job, now));
+  if (entry->cost > at_most) {
+    Enqueue(entry);
+    return absl::OkStatus();
+  }
   work = {.kind = Work::Kind::kTogether, .jobs = {job}, .entry = entry, .end = entry->rows};
   work.predicted = entry->cost;
   HandOut(entry, entry->cost);

@@ -69,8 +69,9 @@ class JobQueue {
   // Takes the job, or says why not (see refusal.h): queue_full, deadline, codel, quota; CANCELLED and
   // DEADLINE_EXCEEDED for what is too late already.
   absl::Status Admit(Job* job, TimePoint now);
-  // As Admit, for a caller who computes the whole job at once; REQUIRES: !HasWork().
-  absl::Status AdmitTaken(Job* job, TimePoint now, Work& work);
+  // As Admit, for a caller who computes the whole job at once if it is predicted to take at most that:
+  // `work` is that, and goes to Done; kNone: it waits as any other.  REQUIRES: !HasWork().
+  absl::Status AdmitTaken(Job* job, TimePoint now, std::chrono::nanoseconds at_most, Work& work);
   // The next piece of work; kNone if there is none now.  Jobs that expired, left or are shed on the
   // way are appended to `dropped`: the caller drops them.  `idle`: other workers that wait for work.
   Work Take(TimePoint now, int idle, std::vector<Dropped>& dropped);
@@ -128,6 +129,7 @@ class JobQueue {
   Work TakeRows(Entry* entry);
   // The part of the entry's cost that a worker starts now.
   void HandOut(Entry* entry, std::chrono::nanoseconds part);
+  void Enqueue(Entry* entry);  // What was accepted waits.
   void Insert(Entry* entry);
   void Erase(Entry* entry);
   void Unqueue(Entry* entry);  // It starts, or goes.

@@ -67,16 +67,17 @@ WorkerPool::~WorkerPool() {
 
 absl::Status WorkerPool::Submit(Job* job) {
   const TimePoint now = clock_.Now();
-  const bool cheap = job->lane()->cost().Predict(1, job->rows()) <= options_.at_once;
   std::unique_ptr<Worker> stand_in;
   Work work;
   {
     MutexLock lock(mu_);
     if (draining_) return absl::UnavailableError("draining: the server is shutting down");
-    if (!cheap || !MayStandIn()) {
-      RETURN_IF_ERROR(queue_.Admit(job, now));
+    if (MayStandIn()) {
+      RETURN_IF_ERROR(queue_.AdmitTaken(job, now, options_.at_once, work));
     } else {
-      RETURN_IF_ERROR(queue_.AdmitTaken(job, now, work));
+      RETURN_IF_ERROR(queue_.Admit(job, now));
+    }
+    if (work.kind != Work::Kind::kNone) {
       stand_in = std::move(stand_ins_.back());
       stand_ins_.pop_back();
       ++busy_;

@@ -51,7 +51,7 @@ class WorkerPool final : public Scheduler {
   // Reports whether the thread is what kernels need, before any work.
   void Started(const absl::Status& status);
   absl::Status PrepareThread(int index) const;
-  // Whether who brings a job may compute it: nobody is passed, and a worker would be idle.
+  // Whether who brings a cheap job may compute it: nobody is passed, and a worker would be idle.
   bool MayStandIn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for work; kNone: stop.
   JobQueue::Work Take(std::vector<JobQueue::Dropped>& dropped);

@@ -108,7 +108,7 @@ TEST_F(JobQueueTest, WhatIsTakenOnArrivalNeverWaits) {
   JobQueue queue({});
   FakeJob& job = Make(lane_, 10);
   JobQueue::Work work;
-  ASSERT_TRUE(queue.AdmitTaken(&job, now_, work).ok());
+  ASSERT_TRUE(queue.AdmitTaken(&job, now_, milliseconds(2), work).ok());
   EXPECT_EQ(work.kind, Kind::kTogether);
   EXPECT_THAT(work.jobs, ElementsAre(&job));
   EXPECT_EQ(work.end, 10);
@@ -132,15 +132,15 @@ TEST_F(JobQueueTest, WhatIsTakenOnArrivalIsCheckedAndCharged) {
   JobQueue queue({});
   JobQueue::Work work;
   FakeJob& expired = Make(lane_, 10, nanoseconds(0));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(queue.AdmitTaken(&expired, now_, work)));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(queue.AdmitTaken(&expired, now_, milliseconds(2), work)));
   FakeJob& gone = Make(lane_, 10);
   gone.cancel = true;
-  EXPECT_TRUE(absl::IsCancelled(queue.AdmitTaken(&gone, now_, work)));
+  EXPECT_TRUE(absl::IsCancelled(queue.AdmitTaken(&gone, now_, milliseconds(2), work)));
   EXPECT_EQ(work.kind, Kind::kNone);
   EXPECT_TRUE(queue.empty());
   // `lane_` has had its turn then: `other_` is first, though it comes later.
   FakeJob& job = Make(lane_, 100);
-  ASSERT_TRUE(queue.AdmitTaken(&job, now_, work).ok());
+  ASSERT_TRUE(queue.AdmitTaken(&job, now_, milliseconds(2), work).ok());
   Done(queue, work);
   Add(queue, lane_, 100);
   FakeJob& first = Add(queue, other_, 100);
