@@ -29,15 +29,27 @@ def _none_failed(summary):
 
 
 def steady(bench):
+    """Loads of ten seconds, each at a share of what the daemon was seen to do right before it."""
+    seconds, rounds = 10, bench.rounds(6)
     daemon, _ = bench.daemon("steady")
     with daemon:
         for share in (0.3, 0.6, 0.8):
-            capacity = bench.measure_capacity(daemon, seconds=8, times=3)
-            found = bench.load(daemon, bench.seconds(60), rate=share * capacity)
-            after = bench.measure_capacity(daemon, seconds=8)
+            loads = [bench.load(daemon, seconds, rate=bench.rate_of(daemon, share), seed=number + 1)
+                     for number in range(rounds)]
+            rates = [found["due_per_second"] for found in loads]
+            lost, calls = sum(map(failed, loads)), sum(found["calls"]["due"] for found in loads)
             yield f"{share:.0%} of capacity: no call fails", \
-                (f"{_none_failed(found)[0]}; {_figures(found)}; closed loop before {capacity:.0f}, "
-                 f"after {after:.0f} calls/s"), failed(found) == 0
+                (f"{lost} of {calls} failed; {_medians(loads)} at {min(rates):.0f} .. "
+                 f"{max(rates):.0f} calls/s, {rounds} loads of {seconds} s"), lost == 0
+
+
+def _medians(loads):
+    """Of the percentiles of several loads; and between which values they lie."""
+    texts = []
+    for name, text in (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9")):
+        found = [summary["latency_ms"]["corrected"][name] for summary in loads]
+        texts.append(f"{text} {statistics.median(found):.1f} ({min(found):.1f} .. {max(found):.1f})")
+    return ", ".join(texts) + " ms"
 
 
 def reload(bench):
