@@ -3,7 +3,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <filesystem>
@@ -15,8 +14,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/tensor/onednn.h"
+#include "server/model_change.h"
 #include "server/model_manager.h"
 #include "tests/testing/model_repository.h"
+#include "tests/testing/thread_use.h"
 
 namespace ulfd::server {
 namespace {
@@ -236,19 +237,9 @@ class RealReloadTest : public ModelReloadTest {
   }
 };
 
-// How often this thread gave up the CPU of its own accord while it ran `stop` for 5 ms of CPU time.
+// How often this thread gives up the CPU while it asks `stop` for 5 ms of CPU time.
 int64_t SleepsOf(const std::function<bool()>& stop) {
-  rusage before{}, after{};
-  getrusage(RUSAGE_THREAD, &before);
-  const auto cpu = [](const rusage& usage) {
-    return seconds(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-           std::chrono::microseconds(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-  };
-  do {
-    EXPECT_FALSE(stop());
-    getrusage(RUSAGE_THREAD, &after);
-  } while (cpu(after) - cpu(before) < milliseconds(5));
-  return after.ru_nvcsw - before.ru_nvcsw;
+  return ThreadUse::Of(milliseconds(5), [&] { EXPECT_FALSE(stop()); }).sleeps;
 }
 
 TEST_F(RealReloadTest, RunsBeforePublicationGiveWayOnceCallsAreServed) {
