@@ -3,10 +3,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/options.h"
 
-#include <fstream>
 #include <functional>
 #include <set>
-#include <sstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -15,6 +13,7 @@
 #include "engine/kernels/isa.h"
 #include "engine/status_macros.h"
 #include "server/setting_names.h"
+#include "server/text_file.h"
 
 namespace ulfd::server {
 namespace {
@@ -86,15 +85,6 @@ std::vector<FlagRow> FlagTable() {
          return absl::OkStatus();
        }},
   };
-}
-
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat(path, ": cannot read the configuration file"));
-  }
-  return text.str();
 }
 
 template <typename T>

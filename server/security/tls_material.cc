@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
-#include "server/security/text_file.h"
+#include "server/text_file.h"
 
 namespace ulfd::server {
 namespace {

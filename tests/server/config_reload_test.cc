@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -65,6 +67,28 @@ TEST_F(ConfigReloadTest, WhatTakesARestartIsRefusedByName) {
   dir_.Write("server.textproto", "wrokers: 4");
   EXPECT_THAT(ReadConfigure(options).status().ToString(), HasSubstr("INVALID_ARGUMENT"));
   EXPECT_THAT(ReadConfigure(Options()).status().ToString(), HasSubstr("without --config"));
+}
+
+TEST_F(ConfigReloadTest, WhatIsNoFileIsRefusedAtOnce) {
+  const Options options = Start("workers: 3");
+  const std::string path = dir_.File("server.textproto");
+  const auto error = [&] {
+    Flags flags;
+    flags.config = path;
+    EXPECT_EQ(LoadOptions(flags).status(), ReadConfigure(options).status());
+    return ReadConfigure(options).status();
+  };
+  // A pipe that nobody writes to, and what never ends.
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(error(), absl::NotFoundError(path + ": is not a regular file"));
+  std::filesystem::remove(path);
+  std::filesystem::create_symlink("/dev/zero", path);
+  EXPECT_EQ(error(), absl::NotFoundError(path + ": is not a regular file"));
+  std::filesystem::remove(path);
+  EXPECT_EQ(error(), absl::NotFoundError(path + ": No such file or directory"));
+  dir_.Write("server.textproto", std::string((size_t{1} << 20) + 1, ' '));
+  EXPECT_EQ(error(), absl::InvalidArgumentError(path + ": larger than 1048576 bytes"));
 }
 
 TEST_F(ConfigReloadTest, EverythingOfAModelChanges) {

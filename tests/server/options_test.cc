@@ -267,7 +267,7 @@ TEST(LoadOptions, ChecksOptionsTogether) {
             "configuration");
   flags.config = "/does/not/exist";
   EXPECT_EQ(LoadOptions(flags).status(),
-            absl::NotFoundError("/does/not/exist: cannot read the configuration file"));
+            absl::NotFoundError("/does/not/exist: No such file or directory"));
   const std::string path = ::testing::TempDir() + "/together.textproto";
   flags.config = path;
   std::ofstream(path) << "models { name: 'a' }";

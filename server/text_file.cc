@@ -1,8 +1,9 @@
 // Reads by file descriptor, for errno.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/security/text_file.h"
+#include "server/text_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,9 +15,14 @@ namespace ulfd::server {
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{1} << 20;
-  // Without O_NONBLOCK, a FIFO in the place of the file would hang the server.
+  // Without O_NONBLOCK, to open a FIFO in the place of the file would hang the server.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  struct stat about {};
+  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    close(fd);
+    return absl::NotFoundError(absl::StrCat(path, ": is not a regular file"));
+  }
   std::string text;
   char buffer[4096];
   ssize_t got;

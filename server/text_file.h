@@ -1,7 +1,7 @@
 // A small file as a whole.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_SECURITY_TEXT_FILE_H_
-#define ULFD_SERVER_SECURITY_TEXT_FILE_H_
+#ifndef ULFD_SERVER_TEXT_FILE_H_
+#define ULFD_SERVER_TEXT_FILE_H_
 
 #include <string>
 
@@ -9,9 +9,10 @@
 
 namespace ulfd::server {
 
-// NOT_FOUND if it cannot be read (says why), INVALID_ARGUMENT if it is larger than 1 MiB.
+// NOT_FOUND if it cannot be read or is no regular file (says why), INVALID_ARGUMENT if it is larger
+// than 1 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
 }  // namespace ulfd::server
 
-#endif  // ULFD_SERVER_SECURITY_TEXT_FILE_H_
+#endif  // ULFD_SERVER_TEXT_FILE_H_
