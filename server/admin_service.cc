@@ -102,8 +102,8 @@ void AdminService::ReloadRepository(ReloadCall& call) {
 }
 
 template <typename Request, typename Response>
-void AdminService::Apply(Call<Request, Response>& call, absl::StatusOr<ModelChange> change) {
-  if (!change.ok()) return call.Finish(ToGrpcStatus(change.status()));
+void AdminService::Apply(Call<Request, Response>& call,
+                         std::function<absl::StatusOr<ModelChange>()> make) {
   const auto pending = std::make_shared<Change>(call);
   {
     MutexLock lock(mu_);
@@ -112,7 +112,7 @@ void AdminService::Apply(Call<Request, Response>& call, absl::StatusOr<ModelChan
     changes_.push_back(pending);
   }
   // Nothing of the service: it may be gone by then, unlike the manager.
-  models_.Apply(*std::move(change),
+  models_.Apply(std::move(make),
                 [pending, reply = &call.response()](const ModelChangeResult& result) {
                   pending->Answer(result.status, [&] { FillReply(result, *reply); });
                 });
@@ -120,14 +120,19 @@ void AdminService::Apply(Call<Request, Response>& call, absl::StatusOr<ModelChan
 
 template <typename Request, typename Response>
 void AdminService::ChangeModels(Call<Request, Response>& call) {
-  Apply(call, ChangeOf(call.request()));
+  absl::StatusOr<ModelChange> change = ChangeOf(call.request());
+  if (!change.ok()) return call.Finish(ToGrpcStatus(change.status()));
+  Apply(call, [change = *std::move(change)] { return change; });
 }
 
 void AdminService::ReloadConfig(
     Call<ulfd::admin::v1::ReloadConfigRequest, ulfd::admin::v1::ReloadConfigResponse>& call) {
-  absl::StatusOr<ModelChange> change = read_configure_();
-  if (change.ok()) change->dry_run = call.request().dry_run();
-  Apply(call, std::move(change));
+  // Nothing of the service or of the call: they may be gone by then.
+  Apply(call, [read = read_configure_, dry_run = call.request().dry_run()] {
+    absl::StatusOr<ModelChange> change = read();
+    if (change.ok()) change->dry_run = dry_run;
+    return change;
+  });
 }
 
 void AdminService::Loop() {

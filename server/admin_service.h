@@ -28,7 +28,8 @@ class AdminService final
  public:
   // Reloads that wait behind the one that runs; more are refused with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxWaiting = 8;
-  // Reads the configuration anew: a change of kind kConfigure, or why it cannot be one.
+  // Reads the configuration anew: a change of kind kConfigure, or why it cannot be one.  Called on
+  // the manager's loader thread; what it uses outlives the manager.
   using ReadConfigure = std::function<absl::StatusOr<ModelChange>()>;
 
   AdminService(ModelManager& models, const StatusReport& report, const Clock& clock,
@@ -63,9 +64,10 @@ class AdminService final
   };
   void Loop();
   absl::Status Run(const Reload& reload);
-  // Hands the change to the manager; the reply is filled and sent when it is done.
+  // Has the manager carry out what `make` returns, which may block; the reply is filled and sent when
+  // it is done.
   template <typename Request, typename Response>
-  void Apply(Call<Request, Response>& call, absl::StatusOr<ModelChange> change);
+  void Apply(Call<Request, Response>& call, std::function<absl::StatusOr<ModelChange>()> make);
 
   ModelManager& models_;
   const StatusReport& report_;

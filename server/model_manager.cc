@@ -50,7 +50,8 @@ class ModelManagerImpl final : public ModelManager {
   void Start() override;
   void Poll() override;
   absl::Status PollNow(steady_clock::time_point deadline) override;
-  void Apply(ModelChange change, std::function<void(ModelChangeResult)> done) override;
+  void Apply(std::function<absl::StatusOr<ModelChange>()> make,
+             std::function<void(ModelChangeResult)> done) override;
   absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const override {
     return snapshot()->Find(choice);
   }
@@ -67,7 +68,7 @@ class ModelManagerImpl final : public ModelManager {
 
  private:
   struct PendingChange {
-    ModelChange change;
+    std::function<absl::StatusOr<ModelChange>()> make;
     std::function<void(ModelChangeResult)> done;
   };
   // A load for a change, and what became of it.
@@ -87,7 +88,7 @@ class ModelManagerImpl final : public ModelManager {
   void Publish(const LoadJob& job, LoadOutcome outcome);
   void ReportFailure(const LoadJob& job, const LoadOutcome& outcome);
 
-  ModelChangeResult RunChange(ModelChange change);
+  ModelChangeResult RunChange(absl::StatusOr<ModelChange> made);
   // Fills in what CompleteOptions fills in, and checks it.
   absl::Status CheckConfigure(ModelChange& change) const;
   RepositoryScan ScanFor(const ModelChange& change);
@@ -232,7 +233,7 @@ void ModelManagerImpl::LoaderLoop() {
     if (job.has_value()) {
       RunJob(*job);
     } else {
-      change->done(RunChange(std::move(change->change)));
+      change->done(RunChange(change->make()));
     }
     ReleaseFreeMemory();
     MutexLock lock(mu_);
@@ -356,12 +357,13 @@ void ModelManagerImpl::Publish(const LoadJob& job, LoadOutcome outcome) {
   observer_->OnReadinessChanged();
 }
 
-void ModelManagerImpl::Apply(ModelChange change, std::function<void(ModelChangeResult)> done) {
+void ModelManagerImpl::Apply(std::function<absl::StatusOr<ModelChange>()> make,
+                             std::function<void(ModelChangeResult)> done) {
   if (!started_) {
     ModelChangeResult result;
     {
       MutexLock step(step_mu_);
-      result = RunChange(std::move(change));
+      result = RunChange(make());
     }
     return done(std::move(result));
   }
@@ -374,7 +376,7 @@ void ModelManagerImpl::Apply(ModelChange change, std::function<void(ModelChangeR
       refused = absl::ResourceExhaustedError(
           absl::StrCat(changes_.size(), " changes wait already, limit ", kMaxChanges));
     } else {
-      changes_.push_back({std::move(change), std::move(done)});
+      changes_.push_back({std::move(make), std::move(done)});
       work_.NotifyAll();
       return;
     }
@@ -505,8 +507,10 @@ absl::Status ModelManagerImpl::Commit(const ModelChange& change, const Repositor
   return absl::OkStatus();
 }
 
-ModelChangeResult ModelManagerImpl::RunChange(ModelChange change) {
-  ModelChangeResult result{.generation = generation()};
+ModelChangeResult ModelManagerImpl::RunChange(absl::StatusOr<ModelChange> made) {
+  ModelChangeResult result{.status = made.status(), .generation = generation()};
+  if (!made.ok()) return result;
+  ModelChange& change = *made;
   const bool configure = change.kind == ModelChange::Kind::kConfigure;
   if (configure) {
     result.status = CheckConfigure(change);

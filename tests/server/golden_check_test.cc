@@ -160,7 +160,8 @@ class ShadowOnly final : public ModelManager {
   void Start() override {}
   void Poll() override {}
   absl::Status PollNow(std::chrono::steady_clock::time_point) override { return {}; }
-  void Apply(ModelChange, std::function<void(ModelChangeResult)>) override {}
+  void Apply(std::function<absl::StatusOr<ModelChange>()>,
+             std::function<void(ModelChangeResult)>) override {}
   absl::StatusOr<ModelHandle> Find(const ModelChoice&) const override {
     return absl::NotFoundError("");
   }

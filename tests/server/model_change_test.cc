@@ -44,13 +44,14 @@ std::string Word(Outcome outcome) {
 
 class ModelChangeTest : public SteppedManagerTest {
  protected:
-  ModelChangeResult Apply(ModelChange change) {
+  ModelChangeResult Apply(const ModelChange& change) {
     ModelChangeResult result;
     bool done = false;
-    manager_->Apply(std::move(change), [&](ModelChangeResult r) {
-      result = std::move(r);
-      done = true;
-    });
+    manager_->Apply([&] { return change; },
+                    [&](ModelChangeResult r) {
+                      result = std::move(r);
+                      done = true;
+                    });
     EXPECT_TRUE(done);
     events_of_change_ = observer_.TakeEvents();
     return result;

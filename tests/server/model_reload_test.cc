@@ -115,6 +115,34 @@ TEST_F(ModelReloadTest, ManyWhoAskForOneVersionLoadItOnce) {
   EXPECT_EQ(manager_->generation(), 1);
 }
 
+TEST_F(ModelReloadTest, WhatIsToChangeIsReadByTheLoaderInItsTurn) {
+  Gate loading, go, changed;
+  options_.load = [&](const engine::LoadOptions&) -> std::unique_ptr<const engine::Model> {
+    loading.Open();
+    go.Wait();
+    return nullptr;
+  };
+  repository_.Publish("m", 1, "a");
+  Start();
+  loading.Wait();
+  std::atomic<int64_t> generation = -1;
+  absl::Status status;
+  manager_->Apply(
+      [&]() -> absl::StatusOr<ModelChange> {
+        generation = manager_->generation();
+        return absl::NotFoundError("no configuration");
+      },
+      [&](const ModelChangeResult& result) {
+        status = result.status;
+        changed.Open();
+      });
+  EXPECT_EQ(generation, -1);  // Here nothing is read, however busy the loader is.
+  go.Open();
+  changed.Wait();
+  EXPECT_EQ(generation, 1);
+  EXPECT_EQ(status, absl::NotFoundError("no configuration"));
+}
+
 TEST_F(ModelReloadTest, InotifyFindsANewVersionByItself) {
   options_.use_inotify = true;
   options_.load = [](const engine::LoadOptions&) { return nullptr; };
