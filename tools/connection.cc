@@ -8,50 +8,40 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "engine/status_macros.h"
 #include "grpcpp/create_channel.h"
+#include "server/security/tls_material.h"
 #include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {
 
-// A file of `what`; gRPC would only log that a channel could not be made.
-absl::StatusOr<std::string> ReadPem(const char* flag, const std::string& path,
-                                    absl::string_view end_of_first_line, const char* what) {
-  absl::StatusOr<std::string> pem = ReadTextFile(path);
-  if (!pem.ok()) {
-    return absl::Status(pem.status().code(),
-                        absl::StrCat("--", flag, ": ", pem.status().message()));
-  }
-  if (absl::StrContains(*pem, end_of_first_line)) return pem;
-  return absl::InvalidArgumentError(absl::StrCat("--", flag, ": ", path, ": holds no PEM ", what));
+// An error that says which flags it is about.
+absl::Status About(absl::string_view flags, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(flags, ": ", status.message()));
 }
 
+// What is wrong with the files is said here; gRPC would only log that a channel could not be made.
 absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions& options) {
-  constexpr char kCertificate[] = "BEGIN CERTIFICATE-----", kKey[] = "PRIVATE KEY-----";
   grpc::SslCredentialsOptions ssl;
   if (!options.tls_ca.empty()) {
-    ASSIGN_OR_RETURN(ssl.pem_root_certs,
-                     ReadPem("tls_ca", options.tls_ca, kCertificate, "certificate"));
+    const absl::StatusOr<std::string> issuers = server::ReadCertificates(options.tls_ca);
+    if (!issuers.ok()) return About("--tls_ca", issuers.status());
+    ssl.pem_root_certs = *issuers;
   }
   if (options.tls_cert.empty()) return ssl;
-  ASSIGN_OR_RETURN(ssl.pem_cert_chain,
-                   ReadPem("tls_cert", options.tls_cert, kCertificate, "certificate"));
-  ASSIGN_OR_RETURN(ssl.pem_private_key, ReadPem("tls_key", options.tls_key, kKey, "private key"));
-  if (absl::StrContains(ssl.pem_private_key, "ENCRYPTED")) {
-    return absl::InvalidArgumentError(absl::StrCat("--tls_key: ", options.tls_key,
-                                                   ": the private key is encrypted, want one "
-                                                   "without passphrase"));
-  }
+  const auto own = server::ReadTlsMaterial(
+      {.certificate_file = options.tls_cert, .key_file = options.tls_key}, absl::Now());
+  if (!own.ok()) return About("--tls_cert and --tls_key", own.status());
+  ssl.pem_cert_chain = own->certificate_chain;
+  ssl.pem_private_key = own->private_key;
   return ssl;
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   absl::StatusOr<std::string> text = ReadTextFile(path);
-  if (!text.ok()) {
-    return absl::Status(text.status().code(),
-                        absl::StrCat("--token_file: ", text.status().message()));
-  }
+  if (!text.ok()) return About("--token_file", text.status());
   const absl::string_view token = absl::StripAsciiWhitespace(*text);
   if (!token.empty() &&
       std::all_of(token.begin(), token.end(), [](char c) { return absl::ascii_isgraph(c); })) {

@@ -133,4 +133,10 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsOptions& options, absl::Tim
   return last;
 }
 
+absl::StatusOr<std::string> ReadCertificates(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string pem, ReadTextFile(path));
+  RETURN_IF_ERROR(Certificates(path, pem).status());
+  return pem;
+}
+
 }  // namespace ulfd::server

@@ -1,17 +1,17 @@
-// Certificates: what is accepted, and what an operator is told otherwise.  The files are made by openssl(1).
+// Certificates: what is accepted, and what an operator is told otherwise.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/security/tls_material.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "tests/testing/certificate.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::server {
@@ -23,13 +23,8 @@ using ::testing::Not;
 
 class TlsMaterialTest : public ::testing::Test {
  protected:
-  // A key and a certificate that signs itself, NAME.key and NAME.crt.
   void Make(const std::string& name, const std::string& more = "") {
-    const std::string command = absl::StrCat(
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout ",
-        dir_.File(name + ".key"), " -out ", dir_.File(name + ".crt"), " -days 30 -subj /CN=", name,
-        " ", more, " 2>", dir_.File("log"));
-    ASSERT_EQ(std::system(command.c_str()), 0) << command;
+    MakeCertificate(dir_, name, more);
   }
   TlsOptions Options(const std::string& certificate, const std::string& key,
                      const std::string& ca = "") {
@@ -117,10 +112,7 @@ TEST_F(TlsMaterialTest, AKeyOfAnotherCertificate) {
 
 TEST_F(TlsMaterialTest, AKeyThatIsEncrypted) {
   Make("server");
-  const std::string command =
-      absl::StrCat("openssl pkcs8 -topk8 -in ", dir_.File("server.key"), " -out ",
-                   dir_.File("locked.key"), " -passout pass:open-sesame");
-  ASSERT_EQ(std::system(command.c_str()), 0);
+  EncryptKey(dir_, "server", "locked");
   EXPECT_EQ(
       Error(Options("server.crt", "locked.key")),
       dir_.File("locked.key") + ": the private key is encrypted, want one without passphrase");

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "tests/testing/certificate.h"
 #include "tests/testing/temp_dir.h"
 #include "tools/http_get.h"
 
@@ -18,9 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::Pair;
-
-constexpr char kCertificate[] = "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n";
-constexpr char kKey[] = "-----BEGIN PRIVATE KEY-----\nx\n-----END PRIVATE KEY-----\n";
+using ::testing::StartsWith;
 
 class ConnectionTest : public ::testing::Test {
  protected:
@@ -88,22 +87,28 @@ TEST_F(ConnectionTest, TlsFlagsThatContradictEachOther) {
 }
 
 TEST_F(ConnectionTest, TlsFilesThatHoldSomethingElse) {
-  const std::string certificate = dir_.Write("good.crt", kCertificate);
-  const std::string key = dir_.Write("good.key", kKey);
+  for (const char* name : {"good", "other"}) MakeCertificate(dir_, name);
+  EncryptKey(dir_, "good", "locked");
+  const std::string certificate = dir_.File("good.crt"), key = dir_.File("good.key");
+  const auto error_of_pair = [&](const std::string& crt, const std::string& of_crt) {
+    const std::string error = Error({"--tls_cert=" + crt, "--tls_key=" + of_crt});
+    EXPECT_THAT(error, StartsWith("--tls_cert and --tls_key: " + dir_.path()));
+    return error;
+  };
   EXPECT_TRUE(
       Create({"--tls_ca=" + certificate, "--tls_cert=" + certificate, "--tls_key=" + key}).ok());
-  EXPECT_THAT(Error({"--tls_ca=/nowhere/ca"}), HasSubstr("--tls_ca: /nowhere/ca: No such file"));
+  EXPECT_EQ(Error({"--tls_ca=/nowhere/ca"}), "--tls_ca: /nowhere/ca: No such file or directory");
   EXPECT_EQ(Error({"--tls_ca=" + key}),
             absl::StrCat("--tls_ca: ", key, ": holds no PEM certificate"));
-  EXPECT_EQ(Error({"--tls_cert=" + key, "--tls_key=" + key}),
-            absl::StrCat("--tls_cert: ", key, ": holds no PEM certificate"));
-  EXPECT_EQ(Error({"--tls_cert=" + certificate, "--tls_key=" + certificate}),
-            absl::StrCat("--tls_key: ", certificate, ": holds no PEM private key"));
-  const std::string locked =
-      dir_.Write("locked.key",
-                 "-----BEGIN ENCRYPTED PRIVATE KEY-----\nx\n-----END ENCRYPTED PRIVATE KEY-----\n");
-  EXPECT_THAT(Error({"--tls_cert=" + certificate, "--tls_key=" + locked}),
-              HasSubstr("the private key is encrypted"));
+  EXPECT_THAT(error_of_pair(key, key), HasSubstr("good.key: holds no PEM certificate"));
+  EXPECT_THAT(error_of_pair(certificate, certificate),
+              HasSubstr("good.crt: holds no PEM private key"));
+  EXPECT_THAT(error_of_pair(certificate, dir_.File("locked.key")),
+              HasSubstr("locked.key: the private key is encrypted"));
+  EXPECT_THAT(error_of_pair(certificate, dir_.File("other.key")),
+              HasSubstr("other.key: the private key does not belong to the certificate of "
+                        "\"CN=good\" in " +
+                        certificate));
 }
 
 TEST(HttpGetTest, UrlsThatAreNone) {
