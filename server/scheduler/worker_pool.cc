@@ -90,9 +90,9 @@ absl::Status WorkerPool::Submit(Job* job) {
   }
   engine::UseOneThread();
   std::vector<JobQueue::Dropped> dropped;
-  Compute(*stand_in, std::move(work), dropped);  // One whole job: none is dropped.
-  MutexLock lock(mu_);
-  stand_ins_.push_back(std::move(stand_in));
+  Worker& worker = *stand_in;
+  Compute(worker, std::move(work), dropped,
+          std::move(stand_in));  // One whole job: none is dropped.
   return absl::OkStatus();
 }
 
@@ -173,7 +173,8 @@ void WorkerPool::DropAll(std::vector<JobQueue::Dropped>& dropped) {
   if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
 }
 
-void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Dropped>& dropped) {
+void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Dropped>& dropped,
+                         std::unique_ptr<Worker> stand_in) {
   const TimePoint begin = clock_.Now();
   bool alive = true;
   int64_t rows = 0;
@@ -195,25 +196,36 @@ void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Droppe
   if (rows > 0 && options_.on_batch) {
     options_.on_batch(worker.index, static_cast<int64_t>(work.jobs.size()), rows);
   }
+  const TimePoint end = clock_.Now();
   Work next;
   bool more = false;
   {
     MutexLock lock(mu_);
     next = queue_.Done(work, alive, dropped);
     ending_ += static_cast<int64_t>(dropped.size());
-    if (next.kind == Work::Kind::kEnd) ++ending_;
     if (rows > 0) {
       ++totals_.batches;
       totals_.rows += rows;
     }
     more = work.kind == Work::Kind::kBegin && waiting_ > 0;
+    if (next.kind == Work::Kind::kEnd) {
+      ++ending_;
+    } else {
+      Free(end - begin, std::move(stand_in));
+    }
   }
   if (more) work_.NotifyAll();  // The rows of a large job are for everybody.
-  if (next.kind == Work::Kind::kEnd) next.jobs.front()->End(worker);
+  if (next.kind != Work::Kind::kEnd) return;
+  next.jobs.front()->End(worker);
   MutexLock lock(mu_);
-  if (next.kind == Work::Kind::kEnd) --ending_;
+  --ending_;
+  Free(clock_.Now() - begin, std::move(stand_in));
+}
+
+void WorkerPool::Free(std::chrono::nanoseconds computed, std::unique_ptr<Worker> stand_in) {
   --busy_;
-  totals_.busy += clock_.Now() - begin;
+  totals_.busy += computed;
+  if (stand_in != nullptr) stand_ins_.push_back(std::move(stand_in));
   if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
 }
 

@@ -56,7 +56,11 @@ class WorkerPool final : public Scheduler {
   // Waits for work; kNone: stop.
   JobQueue::Work Take(std::vector<JobQueue::Dropped>& dropped);
   // Computes one piece, and what follows at once.
-  void Compute(Worker& worker, JobQueue::Work work, std::vector<JobQueue::Dropped>& dropped);
+  void Compute(Worker& worker, JobQueue::Work work, std::vector<JobQueue::Dropped>& dropped,
+               std::unique_ptr<Worker> stand_in = nullptr);
+  // Whoever computed for so long is done; a stand-in is one again.
+  void Free(std::chrono::nanoseconds computed, std::unique_ptr<Worker> stand_in)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropAll(std::vector<JobQueue::Dropped>& dropped);
 
   const WorkerPoolOptions options_;
