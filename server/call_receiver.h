@@ -211,10 +211,13 @@ class UnaryCall final : public RpcCall {
                call->received());
   }
 
+  // Until the call is finished.
   const Request& request() const { return request_; }
   Response& response() { return response_; }
 
   void Finish(const grpc::Status& status) override {
+    // The call goes on for a while; the memory of its request is for the next one, as long as it is in a cache.
+    Request().Swap(&request_);
     if (status.ok()) {
       writer_.Finish(response_, status, finished());
     } else {
@@ -235,8 +238,9 @@ class UnaryCall final : public RpcCall {
   grpc::ServerAsyncResponseWriter<Response> writer_;
 };
 
-// Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.
-inline constexpr int kAwaitedCalls = 32;
+// Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.  Few: gRPC takes
+// the one that has waited longest, and with many its memory is in no cache any more (server/README.md has figures).
+inline constexpr int kAwaitedCalls = 8;
 
 // A service of gRPC that receives its calls this way.
 class RpcService {
