@@ -3,7 +3,7 @@
 #
 #   cmake -DROOT=<repository> -P tests/check_layering.cmake
 #
-# proto <- engine <- recording <- server, and tools beside the server.  Inside the engine:
+# proto <- engine <- recording <- server, and tools beside the server, of which they read certificates only.  Inside the engine:
 # tensor <- kernels, weights, embedding <- layers <- graph <- runtime.  Nothing but tests includes tests.
 cmake_minimum_required(VERSION 3.25)
 if(NOT IS_DIRECTORY "${ROOT}")
@@ -29,7 +29,8 @@ set(may_recording "${base}|engine/weights/file\\.h|proto/recording\\.pb\\.h|reco
 set(may_server "engine/.*|proto/.*|recording/.*|server/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
 set(may_tools_convert "engine/.*|proto/(ulf|embedding|model_manifest)\\.pb\\.h|tools/convert/.*|tools/(command|text_table)\\.h")
-set(may_tools "engine/.*|proto/.*|recording/.*|tools/.*")
+# Of the server no more than what reads certificates and keys, which knows nothing of serving.
+set(may_tools "engine/.*|proto/.*|recording/.*|server/security/tls_material\\.h|tools/.*")
 # Libraries that only the daemon and the tools know of.
 set(serving_libraries "(grpc|grpcpp|grpc\\+\\+|prometheus|spdlog|absl/flags)/.*|civetweb\\.h|CivetServer\\.h")
 
