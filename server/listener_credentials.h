@@ -11,7 +11,7 @@
 
 #include "server/security/authenticator.h"
 #include "server/security/reloaded.h"
-#include "server/security/tls_material.h"
+#include "tls/tls_material.h"
 
 namespace ulfd::server {
 

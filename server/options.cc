@@ -13,7 +13,7 @@
 #include "engine/kernels/isa.h"
 #include "engine/status_macros.h"
 #include "server/setting_names.h"
-#include "server/text_file.h"
+#include "tls/text_file.h"
 
 namespace ulfd::server {
 namespace {

@@ -3,7 +3,7 @@
 #
 #   cmake -DROOT=<repository> -P tests/check_layering.cmake
 #
-# proto <- engine <- recording <- server, and tools beside the server, of which they read certificates only.  Inside the engine:
+# proto <- engine <- recording <- server, and tools beside the server; tls below both.  Inside the engine:
 # tensor <- kernels, weights, embedding <- layers <- graph <- runtime.  Nothing but tests includes tests.
 cmake_minimum_required(VERSION 3.25)
 if(NOT IS_DIRECTORY "${ROOT}")
@@ -13,7 +13,7 @@ endif()
 # Per folder: a regular expression over the paths of this repository that its files may include.
 set(base "engine/status_macros\\.h")
 set(graph_protos "proto/(ulf|embedding|model_manifest)\\.pb\\.h")
-set(rungs engine/tensor engine/kernels engine/weights engine/embedding engine/layers engine/graph engine/runtime engine recording server tools/convert tools)
+set(rungs engine/tensor engine/kernels engine/weights engine/embedding engine/layers engine/graph engine/runtime engine recording tls server tools/convert tools)
 set(may_engine "${base}")
 set(may_engine_tensor "${base}|engine/tensor/.*")
 set(may_engine_kernels "${may_engine_tensor}|engine/kernels/.*")
@@ -26,17 +26,17 @@ set(may_engine_graph "${may_engine_layers}|engine/graph/.*")
 set(may_engine_runtime "${may_engine_graph}|engine/runtime/.*")
 # The daemon writes recordings, the tools read them; of the engine they need no more than reading files.
 set(may_recording "${base}|engine/weights/file\\.h|proto/recording\\.pb\\.h|recording/.*")
-set(may_server "engine/.*|proto/.*|recording/.*|server/.*")
+set(may_tls "${base}|tls/.*")
+set(may_server "engine/.*|proto/.*|recording/.*|server/.*|tls/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
 set(may_tools_convert "engine/.*|proto/(ulf|embedding|model_manifest)\\.pb\\.h|tools/convert/.*|tools/(command|text_table)\\.h")
-# Of the server no more than what reads certificates and keys, which knows nothing of serving.
-set(may_tools "engine/.*|proto/.*|recording/.*|server/security/tls_material\\.h|tools/.*")
+set(may_tools "engine/.*|proto/.*|recording/.*|tls/.*|tools/.*")
 # Libraries that only the daemon and the tools know of.
 set(serving_libraries "(grpc|grpcpp|grpc\\+\\+|prometheus|spdlog|absl/flags)/.*|civetweb\\.h|CivetServer\\.h")
 
 set(errors)
 set(files_seen 0)
-foreach(top engine recording server tools)
+foreach(top engine recording tls server tools)
   file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/${top}/*.h ${ROOT}/${top}/*.cc)
   foreach(source IN LISTS sources)
     math(EXPR files_seen "${files_seen} + 1")
@@ -57,7 +57,7 @@ foreach(top engine recording server tools)
       string(REGEX REPLACE "^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]*).*$" "\\1" path "${line}")
       if(path MATCHES "(^|/)\\.\\.?/")
         list(APPEND errors "${source}: \"${path}\": includes are rooted at the repository")
-      elseif(path MATCHES "^(proto|engine|recording|server|tools|tests)/")
+      elseif(path MATCHES "^(proto|engine|recording|tls|server|tools|tests)/")
         if(NOT path MATCHES "^(${may_${key}})$")
           list(APPEND errors "${source}: \"${path}\" is not below ${rung}")
         endif()

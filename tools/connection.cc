@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "engine/status_macros.h"
 #include "grpcpp/create_channel.h"
-#include "server/security/tls_material.h"
+#include "tls/tls_material.h"
 #include "tools/text_file.h"
 
 namespace ulfd::tools {
@@ -26,12 +26,12 @@ absl::Status About(absl::string_view flags, const absl::Status& status) {
 absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions& options) {
   grpc::SslCredentialsOptions ssl;
   if (!options.tls_ca.empty()) {
-    const absl::StatusOr<std::string> issuers = server::ReadCertificates(options.tls_ca);
+    const absl::StatusOr<std::string> issuers = ReadCertificates(options.tls_ca);
     if (!issuers.ok()) return About("--tls_ca", issuers.status());
     ssl.pem_root_certs = *issuers;
   }
   if (options.tls_cert.empty()) return ssl;
-  const auto own = server::ReadTlsMaterial(
+  const auto own = ReadTlsMaterial(
       {.certificate_file = options.tls_cert, .key_file = options.tls_key}, absl::Now());
   if (!own.ok()) return About("--tls_cert and --tls_key", own.status());
   ssl.pem_cert_chain = own->certificate_chain;

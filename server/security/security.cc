@@ -12,7 +12,7 @@
 #include "absl/time/clock.h"
 #include "engine/status_macros.h"
 #include "server/metrics.h"
-#include "server/text_file.h"
+#include "tls/text_file.h"
 
 namespace ulfd::server {
 namespace {

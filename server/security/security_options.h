@@ -8,16 +8,9 @@
 #include <string>
 #include <vector>
 
-namespace ulfd::server {
+#include "tls/tls_material.h"
 
-// The certificate of one port.
-struct TlsOptions {
-  std::string certificate_file;  // "": plain text.
-  std::string key_file;
-  std::string client_ca_file;  // "": clients show no certificate.
-  std::chrono::milliseconds reload_interval{1000};
-  bool on() const { return !certificate_file.empty(); }
-};
+namespace ulfd::server {
 
 struct AuthenticationOptions {
   std::string token_file;                            // "": no tokens.

@@ -1,6 +1,6 @@
 // Certificates: what is accepted, and what an operator is told otherwise.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/security/tls_material.h"
+#include "tls/tls_material.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

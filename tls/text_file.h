@@ -1,18 +1,18 @@
 // A small file as a whole.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_TEXT_FILE_H_
-#define ULFD_SERVER_TEXT_FILE_H_
+#ifndef ULFD_TLS_TEXT_FILE_H_
+#define ULFD_TLS_TEXT_FILE_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 
-namespace ulfd::server {
+namespace ulfd {
 
 // NOT_FOUND if it cannot be read or is no regular file (says why), INVALID_ARGUMENT if it is larger
 // than 1 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
-}  // namespace ulfd::server
+}  // namespace ulfd
 
-#endif  // ULFD_SERVER_TEXT_FILE_H_
+#endif  // ULFD_TLS_TEXT_FILE_H_

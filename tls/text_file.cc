@@ -1,6 +1,6 @@
 // Reads by file descriptor, for errno.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/text_file.h"
+#include "tls/text_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace ulfd::server {
+namespace ulfd {
 
 absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{1} << 20;
@@ -38,4 +38,4 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   return text;
 }
 
-}  // namespace ulfd::server
+}  // namespace ulfd

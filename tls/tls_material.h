@@ -1,15 +1,24 @@
 // Certificates and keys from files, checked before anybody uses them.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_SERVER_SECURITY_TLS_MATERIAL_H_
-#define ULFD_SERVER_SECURITY_TLS_MATERIAL_H_
+#ifndef ULFD_TLS_TLS_MATERIAL_H_
+#define ULFD_TLS_TLS_MATERIAL_H_
 
+#include <chrono>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "server/security/security_options.h"
 
-namespace ulfd::server {
+namespace ulfd {
+
+// The certificate of one port, or of a caller.
+struct TlsOptions {
+  std::string certificate_file;  // "": plain text.
+  std::string key_file;
+  std::string client_ca_file;  // "": clients show no certificate.
+  std::chrono::milliseconds reload_interval{1000};
+  bool on() const { return !certificate_file.empty(); }
+};
 
 // What a port needs for its handshakes.  PEM.
 struct TlsMaterial {
@@ -32,6 +41,6 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsOptions& options, absl::Tim
 // The PEM text of a file with certificates and nothing broken among them, of whatever age.  Errors as above.
 absl::StatusOr<std::string> ReadCertificates(const std::string& path);
 
-}  // namespace ulfd::server
+}  // namespace ulfd
 
-#endif  // ULFD_SERVER_SECURITY_TLS_MATERIAL_H_
+#endif  // ULFD_TLS_TLS_MATERIAL_H_

@@ -1,6 +1,6 @@
 // OpenSSL reads and checks; gRPC would only say that a handshake failed.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/security/tls_material.h"
+#include "tls/tls_material.h"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -15,9 +15,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
-#include "server/text_file.h"
+#include "tls/text_file.h"
 
-namespace ulfd::server {
+namespace ulfd {
 namespace {
 
 template <typename T, void (*kFree)(T*)>
@@ -139,4 +139,4 @@ absl::StatusOr<std::string> ReadCertificates(const std::string& path) {
   return pem;
 }
 
-}  // namespace ulfd::server
+}  // namespace ulfd
