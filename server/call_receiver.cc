@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "absl/strings/str_cat.h"
+#include "server/send_burst.h"
 
 namespace ulfd::server {
 namespace {
@@ -52,9 +53,26 @@ void CallReceiver::Handle(Thread& self, void* event, bool ok) {
 }
 
 void CallReceiver::Loop(Thread& self) {
-  void* event = nullptr;
-  bool ok = false;
-  while (queue_->Next(&event, &ok)) Handle(self, event, ok);
+  using Queue = grpc::CompletionQueue;
+  SendBurst burst(gathered_);
+  for (;;) {
+    void* event = nullptr;
+    bool ok = false;
+    auto got = Queue::GOT_EVENT;
+    if (burst.holds()) {
+      // Replies wait for each other only as long as there is something to do without waiting.
+      got = queue_->AsyncNext(&event, &ok, std::chrono::system_clock::time_point());
+    } else if (!queue_->Next(&event, &ok)) {
+      got = Queue::SHUTDOWN;
+    }
+    if (got == Queue::SHUTDOWN) return;
+    if (got == Queue::TIMEOUT) {
+      burst.Flush();
+      continue;
+    }
+    const SendBurst::Gathering gathering(burst);
+    Handle(self, event, ok);
+  }
 }
 
 void CallReceiver::SpareLoop(Thread& self) {

@@ -63,6 +63,8 @@ class CallReceiver {
   void Start(int threads);
   // How many spare threads have been started so far.
   int64_t spares() const { return spares_started_.load(std::memory_order_relaxed); }
+  // How many replies have waited for others, to be sent with them (send_burst.h).
+  int64_t gathered() const { return gathered_.load(std::memory_order_relaxed); }
   // Waits until every call has ended, then ends the threads.  After the server's Shutdown, which makes calls end.
   void Stop();
 
@@ -108,6 +110,7 @@ class CallReceiver {
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> spares_wanted_{false};
   std::atomic<int64_t> spares_started_{0};
+  std::atomic<int64_t> gathered_{0};
   Mutex stop_mu_;  // One Stop at a time.  Before mu_.
   bool closed_ ABSL_GUARDED_BY(stop_mu_) = false;
   // Those of Start do not change while the watch runs, the spare ones are its own.

@@ -284,6 +284,10 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
              "Spare threads started because all that receive calls were kept busy, each by "
              "one connection (endless headers, messages of many megabytes)",
              MetricType::Counter, {CounterSample(static_cast<double>(grpc_->spares()))}));
+  families.push_back(
+      Family("ulfd_gathered_replies_total",
+             "Replies that waited up to 0.1 ms for others on their connection, to be sent together",
+             MetricType::Counter, {CounterSample(static_cast<double>(grpc_->gathered()))}));
   return families;
 }
 

@@ -40,8 +40,9 @@ class GrpcListener {
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }
-  // CallReceiver::spares.
+  // As CallReceiver's.
   int64_t spares() const { return receiver_->spares(); }
+  int64_t gathered() const { return receiver_->gathered(); }
   // Nothing for a Unix socket.
   ConnectionStats connections() const {
     return acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();

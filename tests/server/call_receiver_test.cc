@@ -40,6 +40,12 @@ class Service final : public RpcServiceOf<Service, v1::PredictionService::AsyncS
   const std::function<void(Call&)> answer_;
 };
 
+struct AsyncCall {
+  grpc::ClientContext context;
+  v1::ListModelsRequest request;
+  v1::ListModelsResponse response;
+};
+
 class CallReceiverTest : public ::testing::Test {
  protected:
   void Serve(int threads, std::function<void(Call&)> answer) {
@@ -122,6 +128,34 @@ TEST_F(CallReceiverTest, ACallThatIsAnsweredLaterHoldsUpNobody) {
   held.load()->Finish(grpc::Status::OK);
   first.join();
   EXPECT_EQ(response.generation(), 7);
+}
+
+TEST_F(CallReceiverTest, RepliesToCallsThatCameTogetherLeaveTogether) {
+  constexpr int kTogether = 32, kMostRounds = 100;
+  std::atomic<bool> sent{false};
+  Serve(1, [&](Call& call) {
+    sent.wait(false);  // So that the others of its round come together.
+    call.Finish(grpc::Status::OK);
+  });
+  // When they arrive is up to gRPC and the kernel.
+  for (int round = 0; round < kMostRounds && receiver_->gathered() == 0; ++round) {
+    sent.store(false);
+    std::atomic<int> left{kTogether};
+    std::vector<std::unique_ptr<AsyncCall>> calls;
+    for (int i = 0; i < kTogether; ++i) {
+      AsyncCall& call = *calls.emplace_back(std::make_unique<AsyncCall>());
+      stub_->async()->ListModels(&call.context, &call.request, &call.response,
+                                 [&](const grpc::Status& status) {
+                                   EXPECT_TRUE(status.ok()) << status.error_message();
+                                   --left;
+                                 });
+    }
+    sent.store(true);
+    sent.notify_all();
+    while (left > 0) std::this_thread::yield();
+  }
+  Shutdown();  // Before what the answers refer to is gone.
+  EXPECT_GT(receiver_->gathered(), 0);
 }
 
 TEST_F(CallReceiverTest, SpareThreadsReceiveWhileAllOthersAreBusy) {
