@@ -3,15 +3,15 @@
 #include "server/connection_acceptor.h"
 
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
 #include <vector>
+
+#include "tests/testing/loopback.h"
 
 namespace ulfd::server {
 namespace {
@@ -32,17 +32,7 @@ class ConnectionAcceptorTest : public ::testing::Test {
         },
         logger_);
   }
-  FileDescriptor Connect() const {
-    FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(port_));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-      return FileDescriptor();
-    }
-    return fd;
-  }
+  FileDescriptor Connect() const { return ConnectTo(port_); }
   static void WaitFor(const std::function<bool()>& condition) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!condition() && std::chrono::steady_clock::now() < end) {

@@ -5,9 +5,7 @@
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -23,6 +21,7 @@
 #include "proto/open_inference.grpc.pb.h"
 #include "proto/predict.grpc.pb.h"
 #include "server/grpc_status.h"
+#include "tests/testing/loopback.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
 
@@ -38,19 +37,13 @@ using std::chrono::seconds;
 using ::testing::HasSubstr;
 
 std::string HttpGet(int port, const std::string& path) {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
-    return "no connection";
+  const FileDescriptor fd = ConnectTo(port);
+  if (fd.get() < 0) return "no connection";
   const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\n\r\n");
-  send(fd, request.data(), request.size(), 0);
+  send(fd.get(), request.data(), request.size(), 0);
   std::string reply;
   char buffer[4096];
-  for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) reply.append(buffer, n);
-  close(fd);
+  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) reply.append(buffer, n);
   return reply;
 }
 

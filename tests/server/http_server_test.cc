@@ -4,14 +4,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "tests/testing/loopback.h"
 
 namespace ulfd::server {
 namespace {
@@ -34,12 +34,8 @@ class HttpServerTest : public ::testing::Test {
     http_ = *std::move(http);
   }
   FileDescriptor Connect() const {
-    FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(http_->port()));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    FileDescriptor fd = ConnectTo(http_->port());
+    EXPECT_GE(fd.get(), 0);
     return fd;
   }
   static std::string ReadAll(int fd) {

@@ -8,7 +8,6 @@
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <thread>
 
 #include "server/listening_socket.h"
+#include "tests/testing/loopback.h"
 
 namespace ulfd::server {
 namespace {
@@ -30,12 +30,8 @@ class Connection {
   Connection() {
     auto listening = ListenOn("127.0.0.1", 0, "tests");
     EXPECT_TRUE(listening.ok()) << listening.status();
-    client_ = FileDescriptor(socket(AF_INET, SOCK_STREAM, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<uint16_t>(listening->port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    EXPECT_EQ(connect(client_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    client_ = ConnectTo(listening->port);
+    EXPECT_GE(client_.get(), 0);
     // The listening socket does not block.
     while (server_.get() < 0)
       server_ = FileDescriptor(accept(listening->fd.get(), nullptr, nullptr));

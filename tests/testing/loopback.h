@@ -1,0 +1,30 @@
+// TCP connections to servers of this process.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TESTS_TESTING_LOOPBACK_H_
+#define ULFD_TESTS_TESTING_LOOPBACK_H_
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "server/listening_socket.h"
+
+namespace ulfd::server {
+
+// To 127.0.0.1; no descriptor if nobody accepts it.
+inline FileDescriptor ConnectTo(int port) {
+  FileDescriptor fd(socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    return FileDescriptor();
+  }
+  return fd;
+}
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_TESTS_TESTING_LOOPBACK_H_
