@@ -16,7 +16,8 @@ namespace ulfd::server {
 
 // What a worker thread owns and lends to the job that it runs.
 struct Worker {
-  int index = 0;  // 0..workers-1
+  int index = 0;           // 0..workers-1
+  bool stands_in = false;  // Lent to a thread that computes what it submits.
   engine::Workspace workspace;
   engine::RunResult result;
 };

@@ -20,8 +20,10 @@ using Work = JobQueue::Work;
 WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), queue_(options_.queue) {
   for (int i = 0; options_.at_once.count() > 0 && i < options_.queue.workers; ++i) {
-    stand_ins_.push_back(std::make_unique<Worker>());
-    stand_ins_.back()->index = i;
+    Worker& worker = *all_stand_ins_.emplace_back(std::make_unique<Worker>());
+    worker.index = i;
+    worker.stands_in = true;
+    stand_ins_.push_back(&worker);
   }
 }
 
@@ -67,7 +69,7 @@ WorkerPool::~WorkerPool() {
 
 absl::Status WorkerPool::Submit(Job* job) {
   const TimePoint now = clock_.Now();
-  std::unique_ptr<Worker> stand_in;
+  Worker* stand_in = nullptr;
   Work work;
   {
     MutexLock lock(mu_);
@@ -78,7 +80,7 @@ absl::Status WorkerPool::Submit(Job* job) {
       RETURN_IF_ERROR(queue_.Admit(job, now));
     }
     if (work.kind != Work::Kind::kNone) {
-      stand_in = std::move(stand_ins_.back());
+      stand_in = stand_ins_.back();
       stand_ins_.pop_back();
       ++busy_;
       ++totals_.at_once;
@@ -90,9 +92,7 @@ absl::Status WorkerPool::Submit(Job* job) {
   }
   engine::UseOneThread();
   std::vector<JobQueue::Dropped> dropped;
-  Worker& worker = *stand_in;
-  Compute(worker, std::move(work), dropped,
-          std::move(stand_in));  // One whole job: none is dropped.
+  Compute(*stand_in, std::move(work), dropped);  // One whole job: none is dropped.
   return absl::OkStatus();
 }
 
@@ -173,8 +173,7 @@ void WorkerPool::DropAll(std::vector<JobQueue::Dropped>& dropped) {
   if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
 }
 
-void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Dropped>& dropped,
-                         std::unique_ptr<Worker> stand_in) {
+void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Dropped>& dropped) {
   const TimePoint begin = clock_.Now();
   bool alive = true;
   int64_t rows = 0;
@@ -211,7 +210,7 @@ void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Droppe
     if (next.kind == Work::Kind::kEnd) {
       ++ending_;
     } else {
-      Free(end - begin, std::move(stand_in));
+      Free(worker, end - begin);
     }
   }
   if (more) work_.NotifyAll();  // The rows of a large job are for everybody.
@@ -219,13 +218,13 @@ void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Droppe
   next.jobs.front()->End(worker);
   MutexLock lock(mu_);
   --ending_;
-  Free(clock_.Now() - begin, std::move(stand_in));
+  Free(worker, clock_.Now() - begin);
 }
 
-void WorkerPool::Free(std::chrono::nanoseconds computed, std::unique_ptr<Worker> stand_in) {
+void WorkerPool::Free(Worker& worker, std::chrono::nanoseconds computed) {
   --busy_;
   totals_.busy += computed;
-  if (stand_in != nullptr) stand_ins_.push_back(std::move(stand_in));
+  if (worker.stands_in) stand_ins_.push_back(&worker);
   if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
 }
 

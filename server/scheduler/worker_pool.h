@@ -56,15 +56,15 @@ class WorkerPool final : public Scheduler {
   // Waits for work; kNone: stop.
   JobQueue::Work Take(std::vector<JobQueue::Dropped>& dropped);
   // Computes one piece, and what follows at once.
-  void Compute(Worker& worker, JobQueue::Work work, std::vector<JobQueue::Dropped>& dropped,
-               std::unique_ptr<Worker> stand_in = nullptr);
-  // Whoever computed for so long is done; a stand-in is one again.
-  void Free(std::chrono::nanoseconds computed, std::unique_ptr<Worker> stand_in)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Compute(Worker& worker, JobQueue::Work work, std::vector<JobQueue::Dropped>& dropped);
+  // It has computed for so long, and is done; a stand-in is given back.
+  void Free(Worker& worker, std::chrono::nanoseconds computed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropAll(std::vector<JobQueue::Dropped>& dropped);
 
   const WorkerPoolOptions options_;
   const Clock& clock_;
+  // Lent to threads that compute what they submit; one per worker, none if `at_once` is 0.
+  std::vector<std::unique_ptr<Worker>> all_stand_ins_;
 
   mutable Mutex mu_;
   CondVar work_;  // There is work, or stopping.
@@ -73,8 +73,8 @@ class WorkerPool final : public Scheduler {
   int busy_ ABSL_GUARDED_BY(mu_) = 0;
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;  // Workers in work_.Wait.
   int started_ ABSL_GUARDED_BY(mu_) = 0;
-  // Lent to threads that compute what they submit; one per worker, none if `at_once` is 0.
-  std::vector<std::unique_ptr<Worker>> stand_ins_ ABSL_GUARDED_BY(mu_);
+  // Those that are not lent.
+  std::vector<Worker*> stand_ins_ ABSL_GUARDED_BY(mu_);
   int64_t ending_ ABSL_GUARDED_BY(mu_) = 0;  // Jobs out of the queue whose end is not over.
   absl::Status start_status_ ABSL_GUARDED_BY(mu_);
   bool draining_ ABSL_GUARDED_BY(mu_) = false;
