@@ -54,17 +54,14 @@ void CallReceiver::Handle(Thread& self, void* event, bool ok) {
 
 void CallReceiver::Loop(Thread& self) {
   using Queue = grpc::CompletionQueue;
+  using TimePoint = std::chrono::system_clock::time_point;
   SendBurst burst(gathered_);
   for (;;) {
     void* event = nullptr;
     bool ok = false;
-    auto got = Queue::GOT_EVENT;
-    if (burst.holds()) {
-      // Replies wait for each other only as long as there is something to do without waiting.
-      got = queue_->AsyncNext(&event, &ok, std::chrono::system_clock::time_point());
-    } else if (!queue_->Next(&event, &ok)) {
-      got = Queue::SHUTDOWN;
-    }
+    // Replies wait for each other only as long as there is something to do without waiting.
+    const auto until = burst.holds() ? TimePoint() : TimePoint::max();
+    const auto got = queue_->AsyncNext(&event, &ok, until);
     if (got == Queue::SHUTDOWN) return;
     if (got == Queue::TIMEOUT) {
       burst.Flush();

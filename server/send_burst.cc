@@ -18,16 +18,16 @@ thread_local SendBurst* gathering = nullptr;
 
 }  // namespace
 
-SendBurst::Gathering::Gathering(SendBurst& burst) { gathering = &burst; }
+SendBurst::Gathering::Gathering(SendBurst& burst) : burst_(burst), sends_before_(burst.sends_) {
+  gathering = &burst;
+}
 
 SendBurst::Gathering::~Gathering() {
-  SendBurst& burst = *gathering;
   gathering = nullptr;
-  if (!burst.joined_) return;
-  burst.joined_ = false;
+  if (burst_.sends_ == sends_before_) return;
   const auto now = steady_clock::now();
-  if (burst.sends_ == 1) burst.since_ = now;
-  if (now - burst.since_ >= kLongest) burst.Flush();
+  if (sends_before_ == 0) burst_.since_ = now;
+  if (now - burst_.since_ >= kLongest) burst_.Flush();
 }
 
 bool SendBurst::Take(int socket) { return gathering != nullptr && gathering->Join(socket); }
@@ -47,7 +47,6 @@ bool SendBurst::Join(int socket) {
     sockets_[held_sockets_++] = socket;
   }
   ++sends_;
-  joined_ = true;
   return true;
 }
 

@@ -34,6 +34,10 @@ class SendBurst {
     ~Gathering();
     Gathering(const Gathering&) = delete;
     Gathering& operator=(const Gathering&) = delete;
+
+   private:
+    SendBurst& burst_;
+    const int sends_before_;
   };
 
   // Whether anything waits to be sent.
@@ -59,9 +63,8 @@ class SendBurst {
   size_t held_sockets_ = 0;
   int sends_ = 0;  // That wait.
   std::chrono::steady_clock::time_point since_;
-  int skip_ = 0;         // As many sends more go out at once.
-  int last_skip_ = 0;    // After the last burst.
-  bool joined_ = false;  // Since the gathering began.
+  int skip_ = 0;       // As many sends more go out at once.
+  int last_skip_ = 0;  // After the last burst.
 };
 
 }  // namespace ulfd::server
