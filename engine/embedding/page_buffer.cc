@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 
 namespace ulfd::engine {
 
@@ -40,7 +42,9 @@ void Unmap(void* data, size_t bytes) {
 }  // namespace
 
 PageBuffer::~PageBuffer() {
-  if (data_ != nullptr) Unmap(data_, bytes_);
+  if (data_ == nullptr) return;
+  Unmap(data_, bytes_);
+  LoadScope::Charge(-static_cast<int64_t>(bytes_)).IgnoreError();  // To give back cannot fail.
 }
 
 namespace {
@@ -86,6 +90,8 @@ absl::Status PageBuffer::Resize(size_t bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const size_t wanted = (bytes + page - 1) / page * page;
   if (wanted == bytes_) return absl::OkStatus();
+  const auto more = static_cast<int64_t>(wanted) - static_cast<int64_t>(bytes_);
+  RETURN_IF_ERROR(LoadScope::Charge(more));
   if (wanted == 0) {
     Unmap(data_, bytes_);
     data_ = nullptr;
@@ -94,6 +100,7 @@ absl::Status PageBuffer::Resize(size_t bytes) {
   }
   void* moved = Map(data_, bytes_, wanted);
   if (moved == MAP_FAILED) {
+    RETURN_IF_ERROR(LoadScope::Charge(-more));
     return absl::ResourceExhaustedError(absl::StrCat("no memory for ", wanted, " bytes"));
   }
   data_ = moved;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 
 namespace ulfd::engine {
 
@@ -262,7 +263,10 @@ absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs) 
 }
 
 absl::Status InferGraph(const Graph& graph, GraphSpecs& specs) {
-  for (const Node& node : graph.nodes) RETURN_IF_ERROR(InferNode(graph, node, specs));
+  for (const Node& node : graph.nodes) {
+    RETURN_IF_ERROR(LoadScope::Check());
+    RETURN_IF_ERROR(InferNode(graph, node, specs));
+  }
   return absl::OkStatus();
 }
 

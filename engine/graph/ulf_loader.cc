@@ -14,6 +14,7 @@
 #include "engine/layers/nhwc.h"
 #include "engine/layers/registry.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/weights/file.h"
 
 namespace ulfd::engine {
@@ -44,6 +45,7 @@ class Builder {
       return absl::InvalidArgumentError("the graph has no layers");
     }
     for (int i = 0; i < net_.layer_params_size(); ++i) {
+      RETURN_IF_ERROR(LoadScope::Check());
       const ulf::LayerParameter& param = net_.layer_params(i);
       const absl::Status status =
           param.type() == "input_layer" ? AddInputs(i, param) : AddLayer(i, param);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
+#include <new>
 
 #include "engine/kernels/table.h"
 
@@ -12,6 +12,8 @@ namespace ulfd::engine {
 namespace {
 
 constexpr int64_t kPanel = MatrixView::kPanel, kHalf = kPanel / 2;
+
+constexpr std::align_val_t kAlignment{64};
 
 // Width of the last panel in memory.
 int64_t TailWidth(int64_t n) {
@@ -21,9 +23,7 @@ int64_t TailWidth(int64_t n) {
 
 float* AllocateFloats(int64_t count) {
   const size_t bytes = (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
-  void* data = std::aligned_alloc(64, std::max<size_t>(bytes, 64));
-  if (data == nullptr) std::abort();  // As operator new does where exceptions end the process.
-  return static_cast<float*>(data);
+  return static_cast<float*>(operator new(std::max<size_t>(bytes, 64), kAlignment));
 }
 
 // Fills a panel matrix of ViewOf's layout, with a last panel of `tail_width` columns.
@@ -42,7 +42,7 @@ void FillPanels(const float* from, int64_t k, int64_t n, int64_t row_stride, int
 
 }  // namespace
 
-void PackedMatrix::Free::operator()(float* p) const { std::free(p); }
+void PackedMatrix::Free::operator()(float* p) const { operator delete(p, kAlignment); }
 
 int64_t PackedMatrix::PackedFloats(int64_t k, int64_t n) {
   if (n <= MatrixView::kMaxColumns) return k * n;

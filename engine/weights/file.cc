@@ -8,24 +8,75 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 
 namespace ulfd::engine {
 
-absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // A FIFO must not block.
+bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots) {
+  const auto holds = [path](absl::string_view root) {
+    absl::ConsumeSuffix(&root, "/");
+    return absl::StartsWith(path, root) && (path.size() == root.size() || path[root.size()] == '/');
+  };
+  return roots.empty() || std::any_of(roots.begin(), roots.end(), holds);
+}
+
+namespace {
+
+absl::Status LeadsOut(const std::string& path, const std::vector<std::string>& roots) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": leads out of ", roots.front(),
+                   " through a symbolic link (model_link_targets allows it)"));
+}
+
+// What the descriptor is open on, with every symbolic link followed.
+absl::StatusOr<std::string> ResolvedPath(int fd, const std::string& path) {
+  std::string resolved(PATH_MAX, '\0');
+  const ssize_t size =
+      readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), resolved.data(), resolved.size());
+  if (size < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": where it lies (/proc)"));
+  resolved.resize(static_cast<size_t>(size));
+  return resolved;
+}
+
+// A regular file that lies where the load may read.  Nothing is opened before that is known: to
+// open a FIFO can block, and to open a device can set off what it does.
+absl::StatusOr<int> OpenForReading(const std::string& path) {
+  const LoadScope* const scope = LoadScope::Current();
+  const int place = open(path.c_str(), O_PATH | O_CLOEXEC);
+  if (place < 0) return absl::ErrnoToStatus(errno, path);
+  const absl::Cleanup close_place = [place] { close(place); };
+  if (scope != nullptr && !scope->limits().roots.empty()) {
+    ASSIGN_OR_RETURN(const std::string resolved, ResolvedPath(place, path));
+    if (!LiesWithin(resolved, scope->limits().roots)) return LeadsOut(path, scope->limits().roots);
+  }
+  struct stat info;
+  if (fstat(place, &info) != 0) return absl::ErrnoToStatus(errno, path);
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
+  }
+  const int fd = open(absl::StrCat("/proc/self/fd/", place).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  return fd;
+}
+
+}  // namespace
+
+absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
+  RETURN_IF_ERROR(LoadScope::Check());
+  ASSIGN_OR_RETURN(const int fd, OpenForReading(path));
   InputFile file(path, fd, 0);
   struct stat st;
   if (fstat(fd, &st) != 0) return absl::ErrnoToStatus(errno, path);
-  if (!S_ISREG(st.st_mode)) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
-  }
   file.size_ = st.st_size;
   return file;
 }
@@ -50,10 +101,15 @@ InputFile::~InputFile() {
   if (fd_ >= 0) close(fd_);
 }
 
+int InputFile::Duplicate() const { return fcntl(fd_, F_DUPFD_CLOEXEC, 0); }
+
 absl::StatusOr<size_t> InputFile::Read(char* to, size_t size) {
+  // A file of many gigabytes on a slow disk must not keep a load from its deadline.
+  constexpr size_t kPiece = size_t{16} << 20;
   size_t got = 0;
   while (got < size) {
-    const ssize_t n = read(fd_, to + got, size - got);
+    RETURN_IF_ERROR(LoadScope::Check());
+    const ssize_t n = read(fd_, to + got, std::min(kPiece, size - got));
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -96,13 +152,41 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes)
   return content;
 }
 
+namespace {
+
+absl::Status WithText(const absl::Status& status, absl::string_view text) {
+  absl::Status other(status.code(), text);
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { other.SetPayload(type, payload); });
+  return other;
+}
+
+}  // namespace
+
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix) {
   if (status.ok()) return status;
-  absl::Status annotated(status.code(), absl::StrCat(prefix, ": ", status.message()));
-  status.ForEachPayload([&](absl::string_view type, const absl::Cord& payload) {
-    annotated.SetPayload(type, payload);
-  });
-  return annotated;
+  return WithText(status, absl::StrCat(prefix, ": ", status.message()));
+}
+
+std::string Printable(absl::string_view text, size_t max_bytes) {
+  const size_t size = text.size();
+  if (size > max_bytes) {
+    text = text.substr(0, max_bytes);
+    // Not within a character.
+    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80) {
+      text.remove_suffix(1);
+    }
+    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);
+  }
+  std::string printable(text);
+  if (!IsUtf8(text)) printable = absl::CHexEscape(text);
+  if (size > max_bytes) absl::StrAppend(&printable, "... (", size, " bytes)");
+  return printable;
+}
+
+absl::Status Clip(const absl::Status& status, size_t max_bytes) {
+  if (status.ok()) return status;
+  return WithText(status, Printable(status.message(), max_bytes));
 }
 
 std::string Quote(absl::string_view text) {

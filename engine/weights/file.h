@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,7 +18,8 @@ namespace ulfd::engine {
 // somebody truncates while a model loads would kill the process with SIGBUS.
 class InputFile {
  public:
-  // NOT_FOUND if there is no such file; INVALID_ARGUMENT for a directory or another non-file.
+  // NOT_FOUND if there is no such file; INVALID_ARGUMENT for what is no regular file (never blocks)
+  // and for a file outside of the roots of the thread's LoadScope; errors of LoadScope::Check.
   static absl::StatusOr<InputFile> Open(const std::string& path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -31,6 +33,9 @@ class InputFile {
   // Size when the file was opened, in bytes.
   int64_t size() const { return size_; }
   const std::string& path() const { return path_; }
+  // A descriptor of its own for the same file, for libraries that read files themselves; -1 and
+  // errno if there are too many.  The caller closes it.
+  int Duplicate() const;
 
  private:
   InputFile(std::string path, int fd, int64_t size);
@@ -39,11 +44,21 @@ class InputFile {
   int64_t size_ = 0;
 };
 
+// Whether `path`, resolved, is one of `roots` (resolved, too) or lies below one; without roots
+// everything does.
+bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots);
+
 // The whole content.  Errors: those of InputFile, and RESOURCE_EXHAUSTED above `max_bytes`.
 absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = INT64_MAX);
 
 // `status` with "PREFIX: " before its text, payloads kept; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
+
+// `text` for messages and replies: bytes that are not UTF-8 are escaped, and what is longer than
+// about `max_bytes` is cut, and says how long it was.
+std::string Printable(absl::string_view text, size_t max_bytes);
+// `status` with its text made so, payloads kept.
+absl::Status Clip(const absl::Status& status, size_t max_bytes);
 
 // At most 40 bytes of `text`, with anything unprintable escaped, in quotes: for quoting a file's
 // content in a message.

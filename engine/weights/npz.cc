@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/weights/file.h"
 #include "engine/weights/npy.h"
 
@@ -79,6 +80,7 @@ class Member {
       return absl::InvalidArgumentError(absl::StrCat(left_, " bytes left, want ", size));
     }
     while (size > 0) {
+      RETURN_IF_ERROR(LoadScope::Check());
       const uint64_t step = std::min(size, kStep);
       const size_t before = to.size();
       to.resize(before + step);
@@ -246,21 +248,21 @@ absl::Status WriteArchive(const std::string& path, const NpzArrays& arrays) {
 }  // namespace
 
 absl::StatusOr<NpzArrays> ReadNpz(const std::string& path) {
-  int64_t size = 0;
-  {
-    ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
-    size = file.size();
-    std::string tail;
-    tail.resize(kEndRecordBytes + 0xffff);
-    ASSIGN_OR_RETURN(const size_t got, file.ReadTail(tail.data(), tail.size()));
-    RETURN_IF_ERROR(Annotate(CheckEndRecord(absl::string_view(tail.data(), got)), path));
-  }
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  std::string tail;
+  tail.resize(kEndRecordBytes + 0xffff);
+  ASSIGN_OR_RETURN(const size_t got, file.ReadTail(tail.data(), tail.size()));
+  RETURN_IF_ERROR(Annotate(CheckEndRecord(absl::string_view(tail.data(), got)), path));
   int code = 0;
-  const ZipPtr zip(zip_open(path.c_str(), ZIP_RDONLY, &code));
+  // The file that was checked, not what the path leads to now.
+  const int fd = file.Duplicate();
+  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  const ZipPtr zip(zip_fdopen(fd, 0, &code));  // Owns the descriptor unless it fails.
   if (zip == nullptr) {
+    close(fd);
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a zip archive: ", ErrorText(code)));
   }
-  absl::StatusOr<NpzArrays> arrays = ReadArchive(zip.get(), size);
+  absl::StatusOr<NpzArrays> arrays = ReadArchive(zip.get(), file.size());
   if (!arrays.ok()) return Annotate(arrays.status(), path);
   return arrays;
 }

@@ -1,9 +1,9 @@
 // Computes at load what depends on constants only.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -20,8 +20,10 @@ namespace {
 // A folded value may be larger than what it is computed from (a broadcast), but not by much.
 constexpr int64_t kMaxGrownElements = 1 << 14;
 
+constexpr std::align_val_t kAlignment{64};
+
 struct Free {
-  void operator()(void* p) const { std::free(p); }
+  void operator()(void* p) const { operator delete(p, kAlignment); }
 };
 
 // Whether the node reads constants only, makes one float32 tensor, and folding it costs no memory
@@ -70,9 +72,8 @@ absl::StatusOr<std::vector<float>> Compute(const GraphEditor& editor, int index)
     std::copy_n(in[0].f32(), result.size(), result.data());
     return result;
   }
-  constexpr size_t kAlignment = 64;
-  const size_t bytes = (kernel->ScratchBytes(in) + kAlignment) / kAlignment * kAlignment;
-  const std::unique_ptr<void, Free> scratch(std::aligned_alloc(kAlignment, bytes));
+  const size_t bytes = static_cast<size_t>(kernel->ScratchBytes(in));
+  const std::unique_ptr<void, Free> scratch(operator new(bytes, kAlignment));
   Tensor out[] = {TensorOf(editor.shape(node.outputs[0]), result.data())};
   RunCounters counters;
   RunContext context{
