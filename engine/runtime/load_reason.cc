@@ -12,9 +12,9 @@ namespace ulfd::engine {
 namespace {
 
 constexpr absl::string_view kPayload = "type.ulfd/load_reason";
-constexpr absl::string_view kNames[] = {"manifest", "sums",   "parse",  "graph",
-                                        "weights",  "table",  "warmup", "incomplete",
-                                        "changed",  "memory", "io",     "content"};
+constexpr absl::string_view kNames[] = {"manifest", "sums",   "parse",      "graph",   "weights",
+                                        "table",    "warmup", "incomplete", "changed", "memory",
+                                        "time",     "io",     "content"};
 
 }  // namespace
 

@@ -21,7 +21,8 @@ enum class LoadReason : uint8_t {
   kWarmup,      // "warmup"      the made-up request failed
   kIncomplete,  // "incomplete"  a file that the graph names is missing
   kChanged,     // "changed"     the files changed while they were read
-  kMemory,      // "memory"      RESOURCE_EXHAUSTED, or over the manifest's limit
+  kMemory,      // "memory"      RESOURCE_EXHAUSTED, or over the manifest's or the load's limit
+  kTime,        // "time"        the load took longer than it may
   kIo,          // "io"          the file system or the machine, not the content
   kContent,     // "content"     bad content, not said which
 };

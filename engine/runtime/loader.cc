@@ -23,6 +23,7 @@
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/resources.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/weights/digest.h"
 #include "engine/weights/file.h"
 #include "proto/embedding.pb.h"
@@ -375,6 +376,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   AddWeightNotices(*model->weights, info);
   model->tables = resources.TakeTables();
   info.content_hash = hasher.Hex();
+  // A step that took its end for a reason to do without its result must not hide it.
+  RETURN_IF_ERROR(LoadScope::Check());
   ModelMemory memory = MemoryOf(model->executable);
   memory.weights = info.weight_bytes + packed.bytes() - Release(weights, packed, *model->weights);
   for (const std::vector<float>& kernel : model->kernels) {

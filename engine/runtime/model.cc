@@ -16,6 +16,7 @@
 #include "engine/runtime/loader.h"
 #include "engine/runtime/workspace.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/weights/file.h"
 
 namespace ulfd::engine {
@@ -126,11 +127,14 @@ bool HasStrictTable(const FeatureInfo& feature,
 
 absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& options) {
   RETURN_IF_ERROR(IsaOfEnvironment().status());
-  absl::StatusOr<std::unique_ptr<LoadedModel>> loaded = LoadModel(options);
+  absl::StatusOr<std::unique_ptr<LoadedModel>> loaded =
+      WithinMemory([&options] { return LoadModel(options); });
   if (!loaded.ok()) {
+    // Names in the files, which errors repeat, may be of any length.
+    constexpr size_t kMaxErrorBytes = 4096;
     ModelInfo identity;
     SetIdentity(options, identity);
-    return WithPrefix(identity, loaded.status());
+    return WithPrefix(identity, Clip(loaded.status(), kMaxErrorBytes));
   }
   std::unique_ptr<Model> model(new Model());
   SetIdentity(options, (*loaded)->info);

@@ -326,10 +326,11 @@ absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDir
   return confs;
 }
 
-absl::StatusOr<DirectoryState> InspectDirectory(const std::string& path) {
-  ASSIGN_OR_RETURN(DirectoryState state, FingerprintDirectory(path));
+absl::StatusOr<DirectoryState> InspectDirectory(const std::string& path,
+                                                const DirectoryRules& rules) {
+  ASSIGN_OR_RETURN(DirectoryState state, FingerprintDirectory(path, rules));
   state.complete = true;
-  if (state.has_success) return state;
+  if (state.has_success || !state.fault.ok()) return state;
   if (const absl::Status status = CheckComplete(path); !status.ok()) {
     state.complete = false;
     state.missing = std::string(status.message());

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/runtime/directory_tree.h"
 #include "proto/embedding.pb.h"
 #include "proto/model_manifest.pb.h"
 #include "proto/ulf.pb.h"
@@ -62,8 +63,8 @@ absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDir
                                                                   const ulf::NetParameter& net);
 
 // `base`/`name`.  INVALID_ARGUMENT, naming `what`, if `name` is empty, absolute, or leaves `root`
-// through "..".  Symbolic links are followed wherever they point: whoever may write the directory
-// put them there.  REQUIRES: base is root or below it.
+// through "..".  Where symbolic links may lead is decided when the file is opened (LoadLimits::roots).
+// REQUIRES: base is root or below it.
 absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view base,
                                        absl::string_view name, absl::string_view what);
 
@@ -76,8 +77,10 @@ struct DirectoryState {
   std::string missing;  // Not complete: what is missing, with its reason.
   // Name, size, modification time (ns) and inode of every file in the directory and below, sorted:
   // changes when any of them is written, touched, added, removed or replaced.  Comparable between
-  // calls for one path only.
+  // calls for one path and one set of rules only.
   std::string fingerprint;
+  // Not OK: the directory breaks the rules, which is all that is known of it.
+  absl::Status fault;
   // Of the directory itself, after symbolic links: tells a directory that was swapped as a whole.
   uint64_t device = 0, inode = 0;
   // The latest change (ctime, which cannot be set back) of any of the files; the epoch for an empty
@@ -88,11 +91,13 @@ struct DirectoryState {
 // Everything but `complete` and `missing`: stat calls only, no file is read.  NOT_FOUND if the
 // directory does not exist; another code if it could not be read, which says nothing of its
 // content.
-absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path);
+absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path,
+                                                    const DirectoryRules& rules = {});
 
 // The whole state; reads graph, configurations and manifest unless _SUCCESS exists.  Errors as
 // FingerprintDirectory.
-absl::StatusOr<DirectoryState> InspectDirectory(const std::string& path);
+absl::StatusOr<DirectoryState> InspectDirectory(const std::string& path,
+                                                const DirectoryRules& rules = {});
 
 }  // namespace ulfd::engine
 

@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kGraph[] = R"(
 layer_params { type: "input_layer" top: "a.ids" top: "a.values" top: "a.segments" }
@@ -271,6 +272,45 @@ TEST_F(ModelDirectoryTest, FingerprintTellsASwappedDirectory) {
   EXPECT_NE(after.inode, before.inode);
   EXPECT_NE(after.fingerprint, before.fingerprint);
   EXPECT_EQ(FingerprintDirectory(root_ + "/old")->fingerprint, before.fingerprint);
+}
+
+TEST_F(ModelDirectoryTest, LinksOutOfTheRootsAreNotFollowed) {
+  WriteWhole();
+  fs::create_directories(root_ + "/outside/deep");
+  std::ofstream(root_ + "/outside/deep/file") << "x";
+  const DirectoryRules rules{.roots = {*ResolvePath(dir_)}};
+  const std::string before = FingerprintDirectory(dir_, rules)->fingerprint;
+  fs::create_directory_symlink(root_ + "/outside", dir_ + "/folder");
+  fs::create_symlink(root_ + "/outside/deep/file", dir_ + "/link");
+  const std::string linked = FingerprintDirectory(dir_, rules)->fingerprint;
+  EXPECT_NE(linked, before);
+  EXPECT_THAT(linked, HasSubstr("folder outside\n"));
+  EXPECT_THAT(linked, HasSubstr("link outside\n"));
+  EXPECT_THAT(linked, Not(HasSubstr("deep")));
+  std::ofstream(root_ + "/outside/deep/file") << "changed";
+  EXPECT_EQ(FingerprintDirectory(dir_, rules)->fingerprint, linked) << "not looked at";
+  EXPECT_THAT(FingerprintDirectory(dir_)->fingerprint, HasSubstr("folder/deep/file 7 "));
+}
+
+TEST_F(ModelDirectoryTest, TreesThatBreakTheRulesAreAFault) {
+  WriteWhole();
+  const DirectoryRules rules{.max_files = 12, .max_depth = 3};
+  EXPECT_TRUE(FingerprintDirectory(dir_, rules)->fault.ok());
+  fs::create_directories(dir_ + "/1/2/3");
+  EXPECT_TRUE(FingerprintDirectory(dir_, rules)->fault.ok());
+  fs::create_directories(dir_ + "/1/2/3/4");
+  auto state = *InspectDirectory(dir_, rules);
+  EXPECT_EQ(state.fault.ToString(),
+            absl::StrCat("FAILED_PRECONDITION: ", dir_, ": directories more than 3 deep"));
+  fs::remove_all(dir_ + "/1");
+  EXPECT_NE(FingerprintDirectory(dir_, rules)->fingerprint, state.fingerprint);
+  for (int i = 0; i < 20; ++i) Write(absl::StrCat("file", i), "");
+  state = *InspectDirectory(dir_, rules);
+  EXPECT_EQ(state.fault.ToString(), absl::StrCat("FAILED_PRECONDITION: ", dir_,
+                                                 ": holds more than 12 files (load.max_files)"));
+  // As long as there are too many, it does not matter which.
+  Write("file20", "");
+  EXPECT_EQ(FingerprintDirectory(dir_, rules)->fingerprint, state.fingerprint);
 }
 
 TEST_F(ModelDirectoryTest, SharedExportsAreComplete) {

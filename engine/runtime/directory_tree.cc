@@ -1,0 +1,133 @@
+// Walks with fixed bounds.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/directory_tree.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
+#include "engine/weights/file.h"
+
+namespace ulfd::engine {
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* dir) const { closedir(dir); }
+};
+
+class Walker {
+ public:
+  Walker(const std::string& root, const DirectoryRules& rules,
+         absl::FunctionRef<void(const TreeEntry&)> visit)
+      : root_(root), rules_(rules), visit_(visit) {}
+
+  // `prefix`: the path below the root, "" or ending in a slash.
+  absl::Status Walk(const std::string& prefix, int depth) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> names, List(absl::StrCat(root_, "/", prefix)));
+    for (const std::string& name : names) {
+      RETURN_IF_ERROR(Add(absl::StrCat(prefix, name), depth));
+    }
+    return absl::OkStatus();
+  }
+
+  // False if this directory was seen before: another link leads there, or one leads in a circle.
+  bool Enter(const struct stat& info) {
+    return directories_.insert({info.st_dev, info.st_ino}).second;
+  }
+
+ private:
+  absl::StatusOr<std::vector<std::string>> List(const std::string& path) {
+    RETURN_IF_ERROR(LoadScope::Check());
+    std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
+    if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    std::vector<std::string> names;
+    while (true) {
+      errno = 0;
+      const dirent* entry = readdir(dir.get());
+      if (entry == nullptr) break;
+      std::string name = entry->d_name;
+      if (name == "." || name == "..") continue;
+      names.push_back(std::move(name));
+      if (++entries_ > rules_.max_files) {
+        return absl::FailedPreconditionError(
+            absl::StrCat(root_, ": holds more than ", rules_.max_files, " files (load.max_files)"));
+      }
+    }
+    if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  absl::Status Add(const std::string& name, int depth) {
+    const std::string path = absl::StrCat(root_, "/", name);
+    TreeEntry entry{.name = name};
+    if (lstat(path.c_str(), &entry.info) != 0) return Unreadable(path, entry);
+    if (S_ISLNK(entry.info.st_mode)) {
+      if (stat(path.c_str(), &entry.info) != 0) return Unreadable(path, entry);
+      const absl::StatusOr<std::string> place = ResolvePath(path);
+      if (place.ok() && !LiesWithin(*place, rules_.roots)) {
+        entry.kind = TreeEntry::Kind::kOutside;
+        visit_(entry);
+        return absl::OkStatus();
+      }
+    }
+    if (S_ISDIR(entry.info.st_mode)) {
+      if (!Enter(entry.info)) return absl::OkStatus();
+      if (depth < rules_.max_depth) return Walk(absl::StrCat(name, "/"), depth + 1);
+      return absl::FailedPreconditionError(
+          absl::StrCat(root_, ": directories more than ", rules_.max_depth, " deep"));
+    }
+    if (S_ISREG(entry.info.st_mode)) visit_(entry);
+    return absl::OkStatus();
+  }
+
+  // A link that points nowhere yet, or a file that went away since it was listed, is a fact like any
+  // other.
+  absl::Status Unreadable(const std::string& path, TreeEntry& entry) {
+    if (errno != ENOENT && errno != ELOOP) {
+      return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+    }
+    entry.kind = TreeEntry::Kind::kAbsent;
+    visit_(entry);
+    return absl::OkStatus();
+  }
+
+  const std::string& root_;
+  const DirectoryRules& rules_;
+  const absl::FunctionRef<void(const TreeEntry&)> visit_;
+  std::set<std::pair<dev_t, ino_t>> directories_;
+  int64_t entries_ = 0;
+};
+
+}  // namespace
+
+absl::Status WalkTree(const std::string& path, const DirectoryRules& rules,
+                      absl::FunctionRef<void(const TreeEntry&)> visit) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));
+  }
+  if (!S_ISDIR(info.st_mode)) {
+    return absl::NotFoundError(absl::StrCat(path, " is not a directory"));
+  }
+  Walker walker(path, rules, visit);
+  walker.Enter(info);
+  return walker.Walk("", 0);
+}
+
+absl::StatusOr<std::string> ResolvePath(const std::string& path) {
+  const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(path.c_str(), nullptr),
+                                                             &std::free);
+  if (resolved == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot resolve ", path));
+  return std::string(resolved.get());
+}
+
+}  // namespace ulfd::engine
