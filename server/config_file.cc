@@ -285,6 +285,14 @@ void ReadWatch(const Reader& reader, Options& options) {
   reader.Milliseconds("retry_backoff_ms", 10, 60000, options.retry_backoff);
 }
 
+void ReadLoad(const Reader& reader, LoadBounds& load) {
+  reader.Bytes("max_memory_bytes", 1 << 20, load.max_memory_bytes);
+  reader.Milliseconds("max_time_ms", 100, 86400000, load.max_time);
+  int max_files = static_cast<int>(load.max_files);
+  reader.Int("max_files", 10, 10000000, max_files);
+  load.max_files = max_files;
+}
+
 void ReadLimits(const Reader& reader, Options& options) {
   reader.Int("max_ads", 1, 100000, options.max_ads);
   reader.Int("max_ids_per_request", 1, 100000000, options.max_ids_per_request);
@@ -438,6 +446,8 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
     if (file.layer_plugins(i).empty()) reader.Complain("layer_plugins", "empty, want a path", i);
     options.layer_plugins.push_back(file.layer_plugins(i));
   }
+  ReadLoad(reader.Sub("load", file.load()), options.load);
+  reader.Texts("model_link_targets", options.model_link_targets);
   ReadLimits(reader.Sub("limits", file.limits()), options);
   ReadScheduling(reader.Sub("scheduling", file.scheduling()), options);
   if (file.has_client_quota()) {

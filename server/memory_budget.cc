@@ -50,6 +50,9 @@ std::optional<int64_t> Tightest(const std::string& mount, std::string path, cons
   }
 }
 
+// Sparse files may claim any size.
+int64_t Sum(int64_t a, int64_t b) { return std::min(a, kNoLimit) + std::min(b, kNoLimit); }
+
 std::string Megabytes(int64_t bytes) { return absl::StrCat((bytes + (1 << 20) - 1) >> 20, " MiB"); }
 
 }  // namespace
@@ -80,40 +83,39 @@ int64_t DefaultMemoryBudget() {
 }
 
 absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
+                                              const engine::DirectoryRules& rules,
                                               std::optional<double> bytes_per_file_byte) {
   MemoryEstimate estimate;
-  std::error_code error;
-  const fs::path root(directory);
-  fs::recursive_directory_iterator it(root, fs::directory_options::follow_directory_symlink, error);
-  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    if (it.depth() == 0 && it->path().filename() == "warmup") {
-      it.disable_recursion_pending();
-    } else if (it->is_regular_file(error)) {
-      estimate.file_bytes += static_cast<int64_t>(it->file_size(error));
+  RETURN_IF_ERROR(engine::WalkTree(directory, rules, [&](const engine::TreeEntry& entry) {
+    if (entry.kind != engine::TreeEntry::Kind::kFile || absl::StartsWith(entry.name, "warmup/")) {
+      return;
     }
-  }
-  if (error) {
-    return absl::UnavailableError(absl::StrCat("cannot read ", directory, ": ", error.message()));
-  }
+    estimate.file_bytes = Sum(estimate.file_bytes, entry.info.st_size);
+  }));
   if (bytes_per_file_byte.has_value()) {
-    estimate.bytes =
-        static_cast<int64_t>(static_cast<double>(estimate.file_bytes) * *bytes_per_file_byte);
+    const double bytes = static_cast<double>(estimate.file_bytes) * *bytes_per_file_byte;
+    estimate.bytes = bytes < static_cast<double>(kNoLimit) ? static_cast<int64_t>(bytes) : kNoLimit;
     return estimate;
   }
   ASSIGN_OR_RETURN(const engine::ModelDirectory model, engine::OpenModelDirectory(directory));
   estimate.bytes = estimate.file_bytes;
   if (!model.weights_path.empty()) {
+    std::error_code error;
     const auto weights = fs::file_size(model.weights_path, error);
-    if (!error) estimate.bytes += static_cast<int64_t>(weights);
+    if (!error) {
+      estimate.bytes =
+          Sum(estimate.bytes, static_cast<int64_t>(std::min<uintmax_t>(weights, kNoLimit)));
+    }
   }
   return estimate;
 }
 
 absl::Status CheckMemory(int64_t needed, bool about, int64_t held, int64_t budget) {
-  if (needed + held <= budget) return absl::OkStatus();
+  const int64_t together = Sum(needed, held);
+  if (together <= budget) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("needs ", about ? "about " : "", Megabytes(needed), " beside the ",
-                   Megabytes(held), " that models hold now: ", Megabytes(needed + held),
+                   Megabytes(held), " that models hold now: ", Megabytes(together),
                    " together, memory_budget_bytes allows ", Megabytes(budget)));
 }
 

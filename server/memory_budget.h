@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/runtime/directory_tree.h"
 
 namespace ulfd::server {
 
@@ -30,6 +31,7 @@ struct MemoryEstimate {
   int64_t bytes = 0;
 };
 absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
+                                              const engine::DirectoryRules& rules,
                                               std::optional<double> bytes_per_file_byte);
 
 // RESOURCE_EXHAUSTED with the sum if `needed` bytes do not fit beside the `held` ones.  `about`: the

@@ -29,6 +29,7 @@
 #include "server/served_models.h"
 #include "server/thread_priority.h"
 #include "server/version_loader.h"
+#include "server/version_rules.h"
 
 namespace ulfd::server {
 namespace {
@@ -113,9 +114,10 @@ class ModelManagerImpl final : public ModelManager {
   const ModelManagerOptions options_;
   ModelObserver silent_;  // For a null observer.
   ModelObserver* const observer_;
+  const VersionRules rules_;
   const RepositoryScanner scanner_;
   std::unique_ptr<Reaper> reaper_;
-  const VersionLoader loader_;
+  VersionLoader loader_;
   const std::unique_ptr<DirectoryWatcher> watcher_;  // Wait and Watch: the poll thread's.
   std::string watcher_notice_;                       // The poll thread's.
 
@@ -145,12 +147,13 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
                                    std::unique_ptr<DirectoryWatcher> watcher)
     : options_(std::move(options)),
       observer_(observer != nullptr ? observer : &silent_),
-      scanner_(options_.repository),
+      rules_(options_.repository, options_.link_targets, options_.load_bounds.max_files),
+      scanner_(options_.repository, rules_),
       reaper_(std::make_unique<Reaper>(
           [this](const std::string& name, int64_t version, int64_t generation) {
             observer_->OnUnloaded(name, version, generation);
           })),
-      loader_(options_, *reaper_, *observer_),
+      loader_(options_, rules_, *reaper_, *observer_),
       watcher_(std::move(watcher)),
       table_(options_.repository, options_.default_policy, options_.default_clients,
              watch_options(), options_.models) {
@@ -163,6 +166,7 @@ ModelManagerImpl::~ModelManagerImpl() {
   {
     MutexLock lock(mu_);
     stopping_ = true;
+    loader_.Cancel();
     changes.swap(changes_);
     work_.NotifyAll();
     done_.NotifyAll();
@@ -455,7 +459,8 @@ std::vector<QuarantinedContent> ModelManagerImpl::HashRejected(const ChangePlan&
       if (table_.FindWatch(rejected.name, rejected.version) == nullptr) continue;
       job = table_.JobFor(rejected.name, rejected.version);
     }
-    absl::StatusOr<std::string> hash = HashVersionDirectory(job.directory);
+    absl::StatusOr<std::string> hash =
+        HashVersionDirectory(job.directory, rules_.Of(job.directory));
     if (!hash.ok()) continue;  // Gone: what comes instead is new content.
     contents.push_back({*std::move(hash), rejected.version,
                         absl::FailedPreconditionError("rolled back by an operator"),

@@ -105,6 +105,13 @@ struct ModelConfig {
   bool operator==(const ModelConfig&) const = default;
 };
 
+// What one load may take.
+struct LoadBounds {
+  int64_t max_memory_bytes = 0;  // At a time; 0: what memory_budget_bytes leaves, and an eighth.
+  std::chrono::milliseconds max_time{900000};
+  int64_t max_files = 10000;  // In a version directory and below.
+};
+
 struct ModelManagerOptions {
   // Every subdirectory is a model (required for Ready() once it holds a version directory), except
   // where `models` has an entry of the same name.  Empty: only `models`.
@@ -126,6 +133,10 @@ struct ModelManagerOptions {
   absl::Span<const engine::LayerType* const> layer_types = {};
   // What all models together may hold while one is loaded aside; 0: DefaultMemoryBudget().
   int64_t memory_budget_bytes = 0;
+  LoadBounds load_bounds;
+  // Directories that symbolic links among the files of a version may lead into, too
+  // (version_rules.h).
+  std::vector<std::string> link_targets;
   // Called on the loader thread with a model that is loaded and warm, before it is published: a last
   // check of its own, such as of recorded scores, whose runs are to be done with `run`.  An error,
   // which names neither model nor version, refuses the version; `notices` go to the observer.  Null:
@@ -193,7 +204,7 @@ class ModelManager {
   // label names a version that the policy excludes.  Does not load anything yet.
   static absl::StatusOr<std::unique_ptr<ModelManager>> Create(ModelManagerOptions options,
                                                               ModelObserver* observer);
-  // Stops the threads (waits for the load that runs); handles that are still held stay valid until
+  // Stops the threads (ends the load that runs); handles that are still held stay valid until
   // dropped, and whoever drops the last one then frees the model.
   virtual ~ModelManager() = default;
 

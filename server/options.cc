@@ -224,6 +224,8 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   manager.use_inotify = options.use_inotify;
   manager.retry_backoff = options.retry_backoff;
   manager.memory_budget_bytes = options.memory_budget_bytes;
+  manager.load_bounds = options.load;
+  manager.link_targets = options.model_link_targets;
   return manager;
 }
 

@@ -28,6 +28,7 @@ struct Options {
   std::vector<ModelConfig>
       models;  // base_path "": <model_repository>/<name>, filled by LoadOptions.
   VersionPolicy default_version_policy;
+  std::vector<std::string> model_link_targets;
   std::chrono::milliseconds poll_interval{1000};
   std::chrono::milliseconds settle_time{2000};
   bool use_inotify = true;
@@ -40,6 +41,7 @@ struct Options {
   std::string admin_address;  // "ADDRESS:PORT" or "unix:PATH"; "": off
 
   int64_t memory_budget_bytes = 0;  // 0: DefaultMemoryBudget()
+  LoadBounds load;
 
   std::vector<std::string> layer_plugins;  // Paths of shared libraries.
 

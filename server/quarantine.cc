@@ -3,8 +3,6 @@
 #include "server/quarantine.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -33,22 +31,18 @@ void Quarantine::Release(int64_t version) {
   std::erase_if(contents_, [&](const auto& entry) { return entry.second.version == version; });
 }
 
-absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  std::vector<std::string> names;
-  const fs::path root(directory);
-  fs::recursive_directory_iterator it(root, fs::directory_options::follow_directory_symlink, error);
-  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    // Links in a circle would go on for ever.
-    if (it.depth() > 32) return absl::FailedPreconditionError(directory + ": nested too deeply");
-    if (it->is_regular_file(error)) names.push_back(fs::relative(it->path(), root).string());
-  }
-  if (error) {
-    return absl::UnavailableError(absl::StrCat("cannot read ", directory, ": ", error.message()));
-  }
+absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory,
+                                                 const engine::DirectoryRules& rules) {
+  std::vector<std::string> names, outside;
+  RETURN_IF_ERROR(engine::WalkTree(directory, rules, [&](const engine::TreeEntry& entry) {
+    if (entry.kind == engine::TreeEntry::Kind::kFile) names.push_back(entry.name);
+    if (entry.kind == engine::TreeEntry::Kind::kOutside) outside.push_back(entry.name);
+  }));
   std::sort(names.begin(), names.end());
+  std::sort(outside.begin(), outside.end());
   engine::ContentHasher hasher;
+  // What is not read counts by its name: that it is there is why the content is refused.
+  for (const std::string& name : outside) hasher.Add(name);
   for (const std::string& name : names) {
     if (name == engine::kSuccessFile) continue;
     hasher.Add(name);

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "engine/runtime/directory_tree.h"
 
 namespace ulfd::server {
 
@@ -38,9 +39,10 @@ class Quarantine {
   std::map<std::string, QuarantinedContent> contents_;
 };
 
-// A hash of names and contents of all files in the directory and below, symbolic links followed,
-// except the file _SUCCESS: 32 hexadecimal digits.  Reads every file.
-absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory);
+// A hash of names and contents of all files in the directory and below, symbolic links followed as
+// far as `rules` allow, except the file _SUCCESS: 32 hexadecimal digits.  Reads every file.
+absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory,
+                                                 const engine::DirectoryRules& rules);
 
 }  // namespace ulfd::server
 

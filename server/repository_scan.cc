@@ -35,7 +35,8 @@ RepositoryScan RepositoryScan::Only(const std::string& name) const {
   return one;
 }
 
-RepositoryScanner::RepositoryScanner(std::string repository) : repository_(std::move(repository)) {
+RepositoryScanner::RepositoryScanner(std::string repository, const VersionRules& rules)
+    : repository_(std::move(repository)), rules_(rules) {
   struct stat info;
   if (stat(repository_.c_str(), &info) == 0) device_ = info.st_dev;
 }
@@ -70,7 +71,7 @@ RepositoryScan RepositoryScanner::Scan(const std::map<std::string, std::string>&
     if (model.listing.ok()) {
       for (const int64_t version : model.listing->versions) {
         const std::string path = absl::StrCat(base_path, "/", version);
-        model.versions.emplace(version, engine::FingerprintDirectory(path));
+        model.versions.emplace(version, engine::FingerprintDirectory(path, rules_.Of(path)));
         scan.directories.push_back(path);
       }
     }

@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "engine/runtime/model_directory.h"
 #include "server/repository.h"
+#include "server/version_rules.h"
 
 namespace ulfd::server {
 
@@ -38,8 +39,8 @@ struct RepositoryScan {
 // Thread-safe.
 class RepositoryScanner {
  public:
-  // `repository`: may be empty (none).
-  explicit RepositoryScanner(std::string repository);
+  // `repository`: may be empty (none).  `rules` is borrowed.
+  RepositoryScanner(std::string repository, const VersionRules& rules);
 
   // Looks at the repository and at `base_paths` (model -> directory), which win over it.
   RepositoryScan Scan(const std::map<std::string, std::string>& base_paths) const;
@@ -48,6 +49,7 @@ class RepositoryScanner {
   absl::StatusOr<std::vector<std::string>> ListRepository() const;
 
   const std::string repository_;
+  const VersionRules& rules_;
   dev_t device_ = 0;  // On which it was at the start.
 };
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/version_loader.h"
 
+#include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +11,7 @@
 #include "absl/time/time.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 #include "server/memory_budget.h"
 #include "server/model_lane.h"
 #include "server/model_loader.h"
@@ -31,9 +34,13 @@ absl::Status Named(const LoadJob& job, const absl::Status& status, LoadReason re
   return engine::WithLoadReason(std::move(named), reason);
 }
 
+// What a hostile model may make the daemon keep, log and send of an error or notice.
+constexpr size_t kMaxErrorBytes = 4096;
+constexpr size_t kMaxNotices = 100;
+
 LoadOutcome RefusedFor(const absl::Status& error) {
   LoadOutcome outcome;
-  outcome.error = error;
+  outcome.error = engine::Clip(error, kMaxErrorBytes);
   return outcome;
 }
 
@@ -47,23 +54,34 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
                                  .layer_types = options_.layer_types};
   if (options_.load) return options_.load(load);
   Pacer pacer(gives_way ? kShareBesideCalls : 1);
+  const std::function<bool()> stop = [&pacer] {
+    pacer.Pace();
+    return !engine::LoadScope::Check().ok();
+  };
   engine::RunOptions run;
-  run.stop = &pacer.stop();
+  run.stop = &stop;
   std::vector<std::string> notices;
   absl::StatusOr<std::unique_ptr<const engine::Model>> model = LoadAndWarmUp(load, run, notices);
   if (model.ok() && options_.check) {
     const absl::Status checked = options_.check(**model, job.directory, run, notices);
     if (!checked.ok()) model = Named(job, checked, LoadReason::kWarmup);
   }
-  for (const std::string& notice : notices) observer_.OnNotice(job.name, job.version, notice);
+  if (notices.size() > kMaxNotices) {
+    const size_t more = notices.size() - kMaxNotices;
+    notices.resize(kMaxNotices);
+    notices.push_back(absl::StrCat("and ", more, " more notices"));
+  }
+  for (const std::string& notice : notices) {
+    observer_.OnNotice(job.name, job.version, engine::Printable(notice, kMaxErrorBytes));
+  }
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(const LoadJob& job,
-                                                                        bool gives_way) const {
+absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
+    const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules) const {
   auto served = std::make_unique<ServedModel>();
   // Where the sizes cannot be told, the load itself says why.
-  const auto estimate = EstimateMemory(job.directory, job.bytes_per_file_byte);
+  const auto estimate = EstimateMemory(job.directory, rules, job.bytes_per_file_byte);
   const int64_t held = reaper_.held_bytes() + job.staged_bytes,
                 budget = options_.memory_budget_bytes;
   if (estimate.ok()) {
@@ -88,9 +106,10 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(const Lo
   return served;
 }
 
-std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job) const {
+std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job,
+                                                   const engine::DirectoryRules& rules) const {
   if (job.quarantine.empty()) return std::nullopt;
-  const absl::StatusOr<std::string> hash = HashVersionDirectory(job.directory);
+  const absl::StatusOr<std::string> hash = HashVersionDirectory(job.directory, rules);
   if (!hash.ok()) return std::nullopt;  // Whatever it is, the load finds it as well.
   const QuarantinedContent* bad = job.quarantine.Find(*hash);
   if (bad == nullptr) return std::nullopt;
@@ -106,32 +125,93 @@ std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job) const {
   return outcome;
 }
 
-LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
-  const steady_clock::time_point start = steady_clock::now();
-  LoadOutcome outcome;
-  outcome.state = engine::InspectDirectory(job.directory);
+engine::LoadLimits VersionLoader::LimitsOf(const LoadJob& job,
+                                           const engine::DirectoryRules& rules) const {
+  constexpr int64_t kLeastBuffers = int64_t{64} << 20;
+  const int64_t budget = options_.memory_budget_bytes;
+  const int64_t left = std::max<int64_t>(budget - reaper_.held_bytes() - job.staged_bytes, 0);
+  const int64_t chosen = options_.load_bounds.max_memory_bytes;
+  return {.roots = rules.roots,
+          .max_memory_bytes = chosen > 0 ? chosen : left + std::max(budget / 8, kLeastBuffers),
+          .deadline = steady_clock::now() + options_.load_bounds.max_time,
+          .cancelled = &cancelled_};
+}
+
+absl::Status VersionLoader::LimitReached(const LoadJob& job) const {
+  const absl::Status why = engine::LoadScope::Check();
+  if (absl::IsFailedPrecondition(why)) return Named(job, why, LoadReason::kTime);
+  if (!absl::IsResourceExhausted(why)) return why.ok() ? why : Named(job, why, LoadReason::kIo);
+  // Where other models leave too little, there may be enough later; otherwise there never is.
+  const bool always = options_.load_bounds.max_memory_bytes > 0 ||
+                      (reaper_.held_bytes() == 0 && job.staged_bytes == 0);
+  return Named(job, always ? absl::FailedPreconditionError(why.message()) : why,
+               LoadReason::kMemory);
+}
+
+bool VersionLoader::Try(const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
+                        absl::StatusOr<std::unique_ptr<ServedModel>>& served,
+                        LoadOutcome& outcome) const {
+  outcome.state = engine::InspectDirectory(job.directory, rules);
   // Changed since the look that made the job: the next look decides.
   if (!outcome.state.ok() || outcome.state->fingerprint != job.fingerprint) {
     if (outcome.state.ok() || absl::IsNotFound(outcome.state.status())) {
       outcome.kind = LoadOutcome::Kind::kMoved;
-      return outcome;
+    } else {
+      outcome = RefusedFor(outcome.state.status());
     }
-    return RefusedFor(outcome.state.status());
+    return false;
+  }
+  if (!outcome.state->fault.ok()) {
+    outcome = RefusedFor(Named(job, outcome.state->fault, LoadReason::kContent));
+    return false;
   }
   if (!outcome.state->complete) {
-    return RefusedFor(
+    outcome = RefusedFor(
         Named(job,
               absl::FailedPreconditionError(absl::StrCat(
                   "not complete, and no ", engine::kSuccessFile, ": ", outcome.state->missing)),
               LoadReason::kIncomplete));
+    return false;
   }
-  if (std::optional<LoadOutcome> bad = KnownBad(job); bad.has_value()) return *std::move(bad);
+  if (std::optional<LoadOutcome> bad = KnownBad(job, rules); bad.has_value()) {
+    outcome = *std::move(bad);
+    return false;
+  }
+  served = LoadChecked(job, gives_way, rules);
+  return true;
+}
 
-  absl::StatusOr<std::unique_ptr<ServedModel>> served = LoadChecked(job, gives_way);
+LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
+  const steady_clock::time_point start = steady_clock::now();
+  LoadOutcome outcome;
+  const engine::DirectoryRules rules = rules_.Of(job.directory);
+  const engine::LoadLimits limits = LimitsOf(job, rules);
+  absl::StatusOr<std::unique_ptr<ServedModel>> served = nullptr;
+  bool go_on = true;
+  {
+    const engine::LoadScope scope(limits);
+    const absl::Status memory = engine::WithinMemory([&] {
+      go_on = Try(job, gives_way, rules, served, outcome);
+      return absl::OkStatus();
+    });
+    const engine::LoadScope::WithoutRefusals for_the_messages;
+    if (!memory.ok()) served = Named(job, memory, LoadReason::kMemory);
+    // A step that had to end says less than why it had to.
+    if (!served.ok() || !go_on) {
+      if (const absl::Status why = LimitReached(job); !why.ok()) {
+        served = why;
+        go_on = true;
+      }
+    }
+  }
+  if (!go_on) return outcome;
   // Known before the last look at the files, so that it is the hash of what was tried.
   absl::StatusOr<std::string> hash = absl::NotFoundError("");
-  if (engine::IsContentError(served.status())) hash = HashVersionDirectory(job.directory);
-  outcome.state = engine::FingerprintDirectory(job.directory);
+  if (engine::IsContentError(served.status())) {
+    const engine::LoadScope scope(limits);
+    hash = engine::WithinMemory([&] { return HashVersionDirectory(job.directory, rules); });
+  }
+  outcome.state = engine::FingerprintDirectory(job.directory, rules);
   if (!outcome.state.ok() && !absl::IsNotFound(outcome.state.status())) {
     return RefusedFor(outcome.state.status());
   }
@@ -144,9 +224,9 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
     return outcome;
   }
   if (!served.ok()) {
-    outcome.error = served.status();
+    outcome = RefusedFor(served.status());
     if (hash.ok()) {
-      outcome.quarantined = {*std::move(hash), job.version, served.status(), system_clock::now()};
+      outcome.quarantined = {*std::move(hash), job.version, outcome.error, system_clock::now()};
     }
     return outcome;
   }

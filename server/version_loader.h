@@ -4,6 +4,7 @@
 #ifndef ULFD_SERVER_VERSION_LOADER_H_
 #define ULFD_SERVER_VERSION_LOADER_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,9 +15,11 @@
 #include "absl/status/statusor.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/tensor/load_scope.h"
 #include "server/model_manager.h"
 #include "server/quarantine.h"
 #include "server/reaper.h"
+#include "server/version_rules.h"
 
 namespace ulfd::server {
 
@@ -55,24 +58,39 @@ struct LoadOutcome {
 class VersionLoader {
  public:
   // Borrows everything.  `options` is complete.
-  VersionLoader(const ModelManagerOptions& options, const Reaper& reaper, ModelObserver& observer)
-      : options_(options), reaper_(reaper), observer_(observer) {}
+  VersionLoader(const ModelManagerOptions& options, const VersionRules& rules, const Reaper& reaper,
+                ModelObserver& observer)
+      : options_(options), rules_(rules), reaper_(reaper), observer_(observer) {}
 
   // On a background thread: takes as long as loading takes.  `gives_way`: calls are served meanwhile, and are
   // not to notice what is computed here.
   LoadOutcome Load(const LoadJob& job, bool gives_way) const;
 
+  // Ends the load that runs, and every later one, with CANCELLED.  Any thread.
+  void Cancel() { cancelled_.store(true); }
+
  private:
-  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job,
-                                                           bool gives_way) const;
+  // What may be tried within the limits of a load: looks, checks, loads.  False if `outcome` is
+  // final.
+  bool Try(const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
+           absl::StatusOr<std::unique_ptr<ServedModel>>& served, LoadOutcome& outcome) const;
+  // The limits of a load that begins now.
+  engine::LoadLimits LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const;
+  // Why the load of this thread had to end, as an error of the version; OK: it had not.
+  absl::Status LimitReached(const LoadJob& job) const;
+  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(
+      const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules) const;
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
                                                                  bool gives_way) const;
   // Content that is known to be bad, without trying it.
-  std::optional<LoadOutcome> KnownBad(const LoadJob& job) const;
+  std::optional<LoadOutcome> KnownBad(const LoadJob& job,
+                                      const engine::DirectoryRules& rules) const;
 
   const ModelManagerOptions& options_;
+  const VersionRules& rules_;
   const Reaper& reaper_;
   ModelObserver& observer_;
+  std::atomic<bool> cancelled_ = false;
 };
 
 }  // namespace ulfd::server

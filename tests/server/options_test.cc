@@ -337,6 +337,10 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_TRUE(o.models.empty());
   EXPECT_EQ(o.default_version_policy.latest, d.default_version_policy.latest);
   EXPECT_EQ(o.poll_interval, d.poll_interval);
+  EXPECT_EQ(o.load.max_memory_bytes, d.load.max_memory_bytes);
+  EXPECT_EQ(o.load.max_time, d.load.max_time);
+  EXPECT_EQ(o.load.max_files, d.load.max_files);
+  EXPECT_TRUE(o.model_link_targets.empty());
   EXPECT_EQ(o.settle_time, d.settle_time);
   EXPECT_EQ(o.use_inotify, d.use_inotify);
   EXPECT_EQ(o.retry_backoff, d.retry_backoff);
@@ -411,6 +415,26 @@ TEST(RecorderConfig, ErrorsSayWhere) {
             "f.textproto:1:20: record_share: -1, want 0..1");
   EXPECT_EQ(ConfigError("recorder { max_files: 1 }"),
             "f.textproto:1:12: max_files: 1, want 2..10000");
+}
+
+TEST(LoadConfig, IsReadAndChecked) {
+  Options o;
+  ASSERT_TRUE(ReadConfig("load { max_memory_bytes: 2000000 max_time_ms: 5000 max_files: 50 } "
+                         "model_link_targets: '/a' model_link_targets: '/b'",
+                         "f", o)
+                  .ok());
+  const ModelManagerOptions manager = ManagerOptions(o);
+  EXPECT_EQ(manager.load_bounds.max_memory_bytes, 2000000);
+  EXPECT_EQ(manager.load_bounds.max_time, std::chrono::seconds(5));
+  EXPECT_EQ(manager.load_bounds.max_files, 50);
+  EXPECT_EQ(manager.link_targets, std::vector<std::string>({"/a", "/b"}));
+  EXPECT_EQ(ConfigError("load { max_memory_bytes: 5 }"),
+            "f.textproto:1:8: max_memory_bytes: 5, want 0 or at least 1048576");
+  EXPECT_EQ(ConfigError("load { max_time_ms: 0 }"),
+            "f.textproto:1:8: max_time_ms: 0, want 100..86400000");
+  EXPECT_EQ(ConfigError("load { max_files: 1 }"),
+            "f.textproto:1:8: max_files: 1, want 10..10000000");
+  EXPECT_EQ(ConfigError("model_link_targets: ''"), "f.textproto:1:1: model_link_targets: empty");
 }
 
 TEST(RecorderConfig, TheExampleHasTheDefaults) {
