@@ -66,19 +66,18 @@ void AdminService::Stop() {
 }
 
 void AdminService::AwaitCalls(CallReceiver& receiver) {
-  using Methods = ulfd::admin::v1::AdminService::AsyncService;
   namespace v1 = ulfd::admin::v1;
-  Await(receiver, &Methods::RequestGetStatus, &AdminService::GetStatus);
-  Await(receiver, &Methods::RequestReloadRepository, &AdminService::ReloadRepository);
-  Await(receiver, &Methods::RequestLoadModel,
+  Await(receiver, "GetStatus", &AdminService::GetStatus);
+  Await(receiver, "ReloadRepository", &AdminService::ReloadRepository);
+  Await(receiver, "LoadModel",
         &AdminService::ChangeModels<v1::LoadModelRequest, v1::LoadModelResponse>);
-  Await(receiver, &Methods::RequestUnloadModel,
+  Await(receiver, "UnloadModel",
         &AdminService::ChangeModels<v1::UnloadModelRequest, v1::UnloadModelResponse>);
-  Await(receiver, &Methods::RequestSetLabel,
+  Await(receiver, "SetLabel",
         &AdminService::ChangeModels<v1::SetLabelRequest, v1::SetLabelResponse>);
-  Await(receiver, &Methods::RequestRollback,
+  Await(receiver, "Rollback",
         &AdminService::ChangeModels<v1::RollbackRequest, v1::RollbackResponse>);
-  Await(receiver, &Methods::RequestReloadConfig, &AdminService::ReloadConfig);
+  Await(receiver, "ReloadConfig", &AdminService::ReloadConfig);
 }
 
 void AdminService::GetStatus(

@@ -5,6 +5,9 @@
 #include <pthread.h>
 #include <time.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "server/send_burst.h"
 
@@ -23,8 +26,8 @@ constexpr size_t kMostSpares = 16;
 
 }  // namespace
 
-CallReceiver::CallReceiver(grpc::ServerBuilder& builder, int64_t max_header_bytes)
-    : queue_(builder.AddCompletionQueue()), max_header_bytes_(max_header_bytes) {}
+CallReceiver::CallReceiver(grpc::ServerBuilder& builder, const ReceiverOptions& options)
+    : queue_(builder.AddCompletionQueue()), options_(options) {}
 
 CallReceiver::~CallReceiver() { Stop(); }
 
@@ -149,9 +152,9 @@ grpc::Status CallReceiver::CheckHeaders(const grpc::ServerContext& context) cons
   for (const auto& [key, value] : context.client_metadata()) {
     bytes += static_cast<int64_t>(key.size() + value.size()) + kOverhead;
   }
-  if (bytes <= max_header_bytes_) return grpc::Status::OK;
+  if (bytes <= options_.max_header_bytes) return grpc::Status::OK;
   return {grpc::StatusCode::RESOURCE_EXHAUSTED,
-          absl::StrCat("headers of ", bytes, " bytes, limit ", max_header_bytes_,
+          absl::StrCat("headers of ", bytes, " bytes, limit ", options_.max_header_bytes,
                        " (connections.max_header_bytes)")};
 }
 
@@ -181,6 +184,25 @@ void CallReceiver::Stop() {
     Thread self;
     Loop(self);
   }
+}
+
+grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
+                           google::protobuf::Message& message) {
+  MessagePrice price;
+  const grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
+  if (priced.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    context_.AddInitialMetadata("grpc-accept-encoding", "identity");
+  }
+  return priced.ok() ? ParseMessage(bytes, message) : priced;
+}
+
+int MethodIndex(absl::string_view method, const google::protobuf::Descriptor& request) {
+  const google::protobuf::FileDescriptor& file = *request.file();
+  for (int i = 0; i < file.service_count(); ++i) {
+    const auto* found = file.service(i)->FindMethodByName(std::string(method));
+    if (found != nullptr && found->input_type() == &request) return found->index();
+  }
+  std::abort();  // A slip of the programmer.
 }
 
 }  // namespace ulfd::server

@@ -10,6 +10,7 @@
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/async_unary_call.h>
+#include <grpcpp/support/byte_buffer.h>
 
 #include <atomic>
 #include <chrono>
@@ -21,7 +22,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
 #include "engine/tensor/mutex.h"
+#include "server/message_scan.h"
+#include "server/received_message.h"
 
 namespace ulfd::server {
 
@@ -46,6 +50,13 @@ class StepEvent final : public CallEvent {
   Owner& owner_;
 };
 
+struct ReceiverOptions {
+  // Calls with more headers are refused: of headers that come in pieces (CONTINUATION frames) gRPC 1.51 measures only the last one.
+  int64_t max_header_bytes = 16384;
+  // Of requests; those beyond are refused before they are parsed.
+  MessageLimits message;
+};
+
 // Thread-safe.
 //
 // gRPC 1.51 can keep a thread busy with one connection for seconds (a header of many megabytes is copied with every piece of it
@@ -53,9 +64,8 @@ class StepEvent final : public CallEvent {
 // spare ones receive as well.
 class CallReceiver {
  public:
-  // Adds a completion queue to the server that is being built.  Calls with more headers than that are refused: of headers
-  // that come in pieces (CONTINUATION frames) gRPC 1.51 measures only the last one.
-  CallReceiver(grpc::ServerBuilder& builder, int64_t max_header_bytes);
+  // Adds a completion queue to the server that is being built.
+  CallReceiver(grpc::ServerBuilder& builder, const ReceiverOptions& options);
   // Stop.
   ~CallReceiver();
 
@@ -73,6 +83,7 @@ class CallReceiver {
   // false: no more calls are received.
   bool Enter();
   void Leave();
+  const ReceiverOptions& options() const { return options_; }
   // RESOURCE_EXHAUSTED: too many headers.
   grpc::Status CheckHeaders(const grpc::ServerContext& context) const;
   // Keeps what its calls refer to, until after the last of them.
@@ -102,7 +113,7 @@ class CallReceiver {
   static bool AllBusy(const Threads& threads);
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  const int64_t max_header_bytes_;
+  const ReceiverOptions options_;
   Mutex mu_;
   CondVar over_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
@@ -149,6 +160,9 @@ class RpcCall {
   virtual void Over() {}
 
   CallReceiver& receiver() { return receiver_; }
+  // Looks at a message of the call before it parses it; an error is for the client.
+  grpc::Status Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
+                    google::protobuf::Message& message);
   CallEvent* received() { return &received_; }
   CallEvent* finished() { return &finished_; }
   // Another step, beside these, that ends with StepEnded; begun before the call is finished.
@@ -191,6 +205,9 @@ class RpcCall {
   StepEvent<RpcCall, &RpcCall::OnFinished> finished_{*this};
 };
 
+// The place of a method in its service: of the one named so that takes such requests.
+int MethodIndex(absl::string_view method, const google::protobuf::Descriptor& request);
+
 // One with one request and one reply.
 template <typename Request, typename Response>
 class UnaryCall final : public RpcCall {
@@ -198,19 +215,20 @@ class UnaryCall final : public RpcCall {
   // How calls of a method are asked for and answered.
   struct Method {
     CallReceiver& receiver;
-    std::function<void(grpc::ServerContext* context, Request* request,
-                       grpc::ServerAsyncResponseWriter<Response>* writer,
+    std::function<void(grpc::ServerContext* context, grpc::ByteBuffer* request,
+                       grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>* writer,
                        grpc::ServerCompletionQueue* queue, void* event)>
         ask;
     // As RpcCall::Answer.
     std::function<void(UnaryCall& call)> answer;
+    MessageScan scan{*Request::descriptor()};
   };
 
   // Asks for one call of the method; each that comes asks for the next one.
   static void Await(const Method& method) {
     if (!method.receiver.Enter()) return;
     auto* call = new UnaryCall(method);
-    method.ask(&call->context(), &call->request_, &call->writer_, method.receiver.queue(),
+    method.ask(&call->context(), &call->bytes_, &call->writer_, method.receiver.queue(),
                call->received());
   }
 
@@ -221,24 +239,32 @@ class UnaryCall final : public RpcCall {
   void Finish(const grpc::Status& status) override {
     // The call goes on for a while; the memory of its request is for the next one, as long as it is in a cache.
     Request().Swap(&request_);
-    if (status.ok()) {
-      writer_.Finish(response_, status, finished());
-    } else {
-      writer_.FinishWithError(status, finished());
-    }
+    if (!status.ok()) return writer_.FinishWithError(status, finished());
+    bool own = false;
+    const grpc::Status written =
+        grpc::SerializationTraits<Response>::Serialize(response_, &bytes_, &own);
+    Response().Swap(&response_);  // It may wait for the client for long.
+    if (!written.ok()) return writer_.FinishWithError(written, finished());
+    writer_.Finish(bytes_, status, finished());
   }
 
  private:
   explicit UnaryCall(const Method& method)
       : RpcCall(method.receiver), method_(method), writer_(&context()) {}
 
-  void Answer() override { method_.answer(*this); }
+  void Answer() override {
+    const grpc::Status read = Read(bytes_, method_.scan, request_);
+    bytes_.Clear();
+    if (!read.ok()) return Finish(read);
+    method_.answer(*this);
+  }
   void AwaitNext() override { Await(method_); }
 
   const Method& method_;
+  grpc::ByteBuffer bytes_;  // The request, then the reply.
   Request request_;
   Response response_;
-  grpc::ServerAsyncResponseWriter<Response> writer_;
+  grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> writer_;
 };
 
 // Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.  Few: gRPC takes
@@ -262,28 +288,32 @@ class RpcServiceOf : public RpcService {
   grpc::Service& methods() final { return methods_; }
 
  protected:
-  // Receives calls of one method from now on: `ask` is its generated RequestNAME.  The service is borrowed, until the receiver
-  // has stopped.
-  template <typename Base, typename Request, typename Response>
-  void Await(CallReceiver& receiver,
-             void (Base::*ask)(grpc::ServerContext*, Request*,
-                               grpc::ServerAsyncResponseWriter<Response>*, grpc::CompletionQueue*,
-                               grpc::ServerCompletionQueue*, void*),
+  // The generated functions that ask for calls have them parsed by gRPC.
+  struct RawMethods final : Methods {
+    using grpc::Service::RequestAsyncBidiStreaming;
+    using grpc::Service::RequestAsyncServerStreaming;
+    using grpc::Service::RequestAsyncUnary;
+  };
+
+  // Receives calls of one method from now on.  The service is borrowed, until the receiver has stopped.
+  template <typename Request, typename Response>
+  void Await(CallReceiver& receiver, absl::string_view name,
              void (Self::*answer)(UnaryCall<Request, Response>&)) {
     using Call = UnaryCall<Request, Response>;
     const auto method = std::make_shared<const typename Call::Method>(typename Call::Method{
         receiver,
-        [this, ask](grpc::ServerContext* context, Request* request,
-                    grpc::ServerAsyncResponseWriter<Response>* writer,
-                    grpc::ServerCompletionQueue* queue, void* event) {
-          (methods_.*ask)(context, request, writer, queue, queue, event);
+        [this, index = MethodIndex(name, *Request::descriptor())](
+            grpc::ServerContext* context, grpc::ByteBuffer* request,
+            grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>* writer,
+            grpc::ServerCompletionQueue* queue, void* event) {
+          methods_.RequestAsyncUnary(index, context, request, writer, queue, queue, event);
         },
         [this, answer](Call& call) { (static_cast<Self&>(*this).*answer)(call); }});
     receiver.Keep(method);
     for (int i = 0; i < kAwaitedCalls; ++i) Call::Await(*method);
   }
 
-  Methods methods_;
+  RawMethods methods_;
 };
 
 }  // namespace ulfd::server

@@ -298,6 +298,7 @@ void ReadLimits(const Reader& reader, Options& options) {
   reader.Int("max_ids_per_request", 1, 100000000, options.max_ids_per_request);
   reader.Int("max_ids_per_feature", 1, 100000000, options.max_ids_per_feature);
   reader.Int("max_message_bytes", 1024, 1 << 30, options.max_message_bytes);
+  reader.Int("max_request_fields", 100, 100000000, options.max_request_fields);
   reader.Int("max_queued_requests", 1, 1000000, options.max_queued_requests);
   reader.Int("max_queued_rows", 1, 1000000000, options.max_queued_rows);
 }

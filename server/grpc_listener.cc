@@ -49,8 +49,10 @@ void Configure(const Options& options, grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota;
   quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
   builder.SetResourceQuota(quota);
-  // Compressing costs more CPU than the scores need; clients may still send compressed requests.
-  builder.SetDefaultCompressionAlgorithm(GRPC_COMPRESS_NONE);
+  // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU than the scores need.  Without
+  // the two filters, compressed requests come as they are, and are refused.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
 }
 
 // Connections must not take the descriptors that models and pages need.
@@ -128,7 +130,12 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
 bool GrpcListener::Serve(grpc::ServerBuilder& builder, const Options& options,
                          const std::vector<RpcService*>& services, int threads) {
   for (RpcService* service : services) builder.RegisterService(&service->methods());
-  receiver_ = std::make_unique<CallReceiver>(builder, options.max_header_bytes);
+  constexpr int64_t kParsedByMessage = 8;  // Bytes in memory for each on the wire, at most.
+  receiver_ = std::make_unique<CallReceiver>(
+      builder, ReceiverOptions{
+                   .max_header_bytes = options.max_header_bytes,
+                   .message = {.max_fields = options.max_request_fields,
+                               .max_parsed_bytes = kParsedByMessage * options.max_message_bytes}});
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return false;
   for (RpcService* service : services) service->AwaitCalls(*receiver_);

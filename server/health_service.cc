@@ -21,8 +21,10 @@ class HealthService::Watcher final : public RpcCall {
   static void Await(HealthService& service, CallReceiver& receiver) {
     if (!receiver.Enter()) return;
     auto* watcher = new Watcher(service, receiver);
-    service.methods_.RequestWatch(&watcher->context(), &watcher->request_, &watcher->writer_,
-                                  receiver.queue(), receiver.queue(), watcher->received());
+    static const int index = MethodIndex("Watch", *HealthCheckRequest::descriptor());
+    service.methods_.RequestAsyncServerStreaming(index, &watcher->context(), &watcher->bytes_,
+                                                 &watcher->writer_, receiver.queue(),
+                                                 receiver.queue(), watcher->received());
   }
 
   const std::string& name() const { return request_.service(); }
@@ -45,7 +47,13 @@ class HealthService::Watcher final : public RpcCall {
   Watcher(HealthService& service, CallReceiver& receiver)
       : RpcCall(receiver), service_(service), writer_(&context()) {}
 
-  void Answer() override { service_.Add(this); }
+  void Answer() override {
+    static const MessageScan scan(*HealthCheckRequest::descriptor());
+    const grpc::Status read = Read(bytes_, scan, request_);
+    bytes_.Clear();
+    if (!read.ok()) return Finish(read);
+    service_.Add(this);
+  }
   void AwaitNext() override { Await(service_, receiver()); }
   void Closed() override { Finish(Gone()); }
   void Over() override { service_.Remove(this); }
@@ -73,6 +81,7 @@ class HealthService::Watcher final : public RpcCall {
   }
 
   HealthService& service_;
+  grpc::ByteBuffer bytes_;
   HealthCheckRequest request_;
   grpc::ServerAsyncWriter<HealthCheckResponse> writer_;
   StepEvent<Watcher, &Watcher::OnWritten> written_{*this};
@@ -134,7 +143,7 @@ void HealthService::Remove(Watcher* watcher) {
 }
 
 void HealthService::AwaitCalls(CallReceiver& receiver) {
-  Await(receiver, &grpc::health::v1::Health::AsyncService::RequestCheck, &HealthService::Check);
+  Await(receiver, "Check", &HealthService::Check);
   for (int i = 0; i < kAwaitedCalls; ++i) Watcher::Await(*this, receiver);
 }
 

@@ -1,5 +1,6 @@
 // ulfd: the daemon.
 // SPDX-License-Identifier: Apache-2.0
+#include <google/protobuf/stubs/logging.h>
 #include <sys/resource.h>
 
 #include <csignal>
@@ -88,6 +89,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // A caller that went away is an error of one write, not our end.
 
   AllowFiles();
+  // Whatever callers send must not be a line on standard error each time, as text that is not UTF-8 would be.
+  google::protobuf::SetLogHandler(nullptr);
   // Debian builds Abseil with its search for deadlocks on: every lock that gRPC takes would pass
   // through a graph of all locks, which has a lock of its own.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);

@@ -70,14 +70,13 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 }  // namespace
 
 void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
-  using Methods = inference::GRPCInferenceService::AsyncService;
   using Self = OpenInferenceService;
-  Await(receiver, &Methods::RequestServerLive, &Self::ServerLive);
-  Await(receiver, &Methods::RequestServerReady, &Self::ServerReady);
-  Await(receiver, &Methods::RequestModelReady, &Self::ModelReady);
-  Await(receiver, &Methods::RequestServerMetadata, &Self::ServerMetadata);
-  Await(receiver, &Methods::RequestModelMetadata, &Self::ModelMetadata);
-  Await(receiver, &Methods::RequestModelInfer, &Self::ModelInfer);
+  Await(receiver, "ServerLive", &Self::ServerLive);
+  Await(receiver, "ServerReady", &Self::ServerReady);
+  Await(receiver, "ModelReady", &Self::ModelReady);
+  Await(receiver, "ServerMetadata", &Self::ServerMetadata);
+  Await(receiver, "ModelMetadata", &Self::ModelMetadata);
+  Await(receiver, "ModelInfer", &Self::ModelInfer);
 }
 
 void OpenInferenceService::ServerLive(

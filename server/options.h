@@ -52,6 +52,7 @@ struct Options {
   int max_ids_per_request = 1000000;
   int max_ids_per_feature = 500000;
   int max_message_bytes = 16 << 20;
+  int max_request_fields = 200000;
   int max_queued_requests = 1000;
   int max_queued_rows = 200000;
 

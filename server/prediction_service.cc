@@ -79,11 +79,10 @@ absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoi
 }  // namespace
 
 void PredictionService::AwaitCalls(CallReceiver& receiver) {
-  using Methods = v1::PredictionService::AsyncService;
   using Self = PredictionService;
-  Await(receiver, &Methods::RequestPredict, &Self::Predict);
-  Await(receiver, &Methods::RequestGetModelMetadata, &Self::GetModelMetadata);
-  Await(receiver, &Methods::RequestListModels, &Self::ListModels);
+  Await(receiver, "Predict", &Self::Predict);
+  Await(receiver, "GetModelMetadata", &Self::GetModelMetadata);
+  Await(receiver, "ListModels", &Self::ListModels);
 }
 
 void PredictionService::Predict(UnaryCall<v1::PredictRequest, v1::PredictResponse>& call) {

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import unittest
+import zlib
 
 import grpc
 
@@ -233,6 +234,42 @@ connections {
             connection.close()
         wait_for(lambda: self.metric("ulfd_connections") < 10, "the connections are gone")
         self.bystander.check(self, allowed=allowed)
+
+    def test_compressed_requests(self):
+        """gRPC 1.51 would inflate all of it before it looks at the limit."""
+        before = self.daemon.resident_bytes()
+        zeros = zlib.compressobj(9, zlib.DEFLATED, 31)
+        bomb = b"".join(zeros.compress(bytes(1 << 20)) for _ in range(32)) + zeros.flush()
+        message = b"\1" + struct.pack(">I", len(bomb)) + bomb
+        for path in (PREDICT, "/grpc.health.v1.Health/Check", "/grpc.health.v1.Health/Watch"):
+            with self.subTest(path):
+                connection = self.connect()
+                stream = connection.open_stream(path, end=False, more=[("grpc-encoding", "gzip")])
+                for i in range(0, len(message), 16384):
+                    connection.send(frame(http2.DATA, http2.END_STREAM * (i + 16384 >= len(message)),
+                                          stream, message[i:i + 16384]))
+                headers = lambda: b"".join(f[3] for f in connection.of(http2.HEADERS))
+                self.assertTrue(connection.read_until(lambda: b"grpc-status" in headers()))
+                self.assertIn(b"grpc-status\x0212", headers())
+                self.assertIn(b"grpc-accept-encoding\x08identity", headers())
+                connection.close()
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 64 << 20)
+
+    def test_millions_of_fields(self):
+        """Two bytes on the wire each, a hundred in memory."""
+        before = self.daemon.resident_bytes()
+        methods = {PREDICT: b"\x1a\0", "/inference.GRPCInferenceService/ModelInfer": b"\x2a\0",
+                   "/grpc.health.v1.Health/Check": b"\x7b\x7c"}
+        for path, field in methods.items():
+            with self.subTest(path), Client(self.daemon) as client:
+                call = client.channel.unary_unary(path)
+                futures = [call.future(field * (7 << 20), timeout=60) for _ in range(6)]
+                for future in futures:
+                    self.assertEqual(future.code(), EXHAUSTED)
+                    self.assertIn("max_request_fields", future.details())
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 256 << 20)
 
     def test_a_flood_of_streams(self):
         before = self.daemon.resident_bytes()

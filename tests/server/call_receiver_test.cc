@@ -26,13 +26,14 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int64_t kMaxHeaderBytes = 4096;
+constexpr int kMaxFields = 100;
 
 // Answers by what it is told to do.
 class Service final : public RpcServiceOf<Service, v1::PredictionService::AsyncService> {
  public:
   explicit Service(std::function<void(Call&)> answer) : answer_(std::move(answer)) {}
   void AwaitCalls(CallReceiver& receiver) override {
-    Await(receiver, &v1::PredictionService::AsyncService::RequestListModels, &Service::ListModels);
+    Await(receiver, "ListModels", &Service::ListModels);
   }
 
  private:
@@ -54,7 +55,11 @@ class CallReceiverTest : public ::testing::Test {
     int port = 0;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
     builder.RegisterService(&service_->methods());
-    receiver_ = std::make_unique<CallReceiver>(builder, kMaxHeaderBytes);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+    receiver_ = std::make_unique<CallReceiver>(
+        builder, ReceiverOptions{.max_header_bytes = kMaxHeaderBytes,
+                                 .message = {.max_fields = kMaxFields}});
     server_ = builder.BuildAndStart();
     ASSERT_NE(server_, nullptr);
     service_->AwaitCalls(*receiver_);
@@ -262,12 +267,58 @@ TEST_F(CallReceiverTest, HeadersBeyondTheLimitAreRefused) {
   EXPECT_EQ(answered, 1);
 }
 
+TEST_F(CallReceiverTest, AMessageIsLookedAtBeforeItIsParsed) {
+  std::atomic<int> answered{0};
+  Serve(1, [&](Call& call) {
+    ++answered;
+    call.Finish(grpc::Status::OK);
+  });
+  // Fields that ListModelsRequest does not know.
+  for (const auto& [times, code] :
+       {std::pair<int, grpc::StatusCode>{kMaxFields, grpc::StatusCode::OK},
+        {kMaxFields + 1, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
+    v1::ListModelsRequest request;
+    for (int i = 0; i < times; ++i) {
+      request.GetReflection()->MutableUnknownFields(&request)->AddVarint(7, 1);
+    }
+    grpc::ClientContext context;
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, request, &response);
+    EXPECT_EQ(status.error_code(), code) << times << ": " << status.error_message();
+    if (!status.ok()) {
+      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("max_request_fields"));
+    }
+  }
+  EXPECT_EQ(answered, 1);
+}
+
+TEST_F(CallReceiverTest, ACompressedMessageIsRefused) {
+  std::atomic<int> answered{0};
+  Serve(1, [&](Call& call) {
+    ++answered;
+    call.Finish(grpc::Status::OK);
+  });
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    v1::ListModelsRequest request;
+    // So that it is worth compressing.
+    request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(
+        7, std::string(100000, 'x'));
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("identity only"));
+  }
+  EXPECT_EQ(answered, 0);
+}
+
 TEST_F(CallReceiverTest, AServerThatDoesNotStartLeavesNothing) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("unix:/nowhere/at/all", grpc::InsecureServerCredentials());
   Service service([](Call&) {});
   builder.RegisterService(&service.methods());
-  CallReceiver receiver(builder, kMaxHeaderBytes);
+  CallReceiver receiver(builder, {.max_header_bytes = kMaxHeaderBytes});
   EXPECT_EQ(builder.BuildAndStart(), nullptr);
 }
 

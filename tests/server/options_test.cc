@@ -83,6 +83,7 @@ TEST(Config, EveryFieldIsRead) {
     admin_address: "127.0.0.1:0" workers: 3 pin_workers: true grpc_threads: 28 layer_plugins: "a.so" layer_plugins: "/b/c.so"
     limits {
       max_ads: 15 max_ids_per_request: 16 max_message_bytes: 2048 max_queued_requests: 17
+      max_request_fields: 1234
       max_queued_rows: 18 max_ids_per_feature: 23
     }
     connections {
@@ -125,6 +126,7 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.max_ads, 15);
   EXPECT_EQ(o.max_ids_per_request, 16);
   EXPECT_EQ(o.max_message_bytes, 2048);
+  EXPECT_EQ(o.max_request_fields, 1234);
   EXPECT_EQ(o.max_queued_requests, 17);
   EXPECT_EQ(o.max_queued_rows, 18);
   EXPECT_EQ(o.max_connection_age, milliseconds(0));
@@ -353,6 +355,7 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.max_ads, d.max_ads);
   EXPECT_EQ(o.max_ids_per_request, d.max_ids_per_request);
   EXPECT_EQ(o.max_message_bytes, d.max_message_bytes);
+  EXPECT_EQ(o.max_request_fields, d.max_request_fields);
   EXPECT_EQ(o.max_queued_requests, d.max_queued_requests);
   EXPECT_EQ(o.max_queued_rows, d.max_queued_rows);
   EXPECT_EQ(o.max_queued_work, d.max_queued_work);
