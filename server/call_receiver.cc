@@ -191,7 +191,7 @@ grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
   MessagePrice price;
   const grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
   if (priced.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
-    context_.AddInitialMetadata("grpc-accept-encoding", "identity");
+    context_.AddTrailingMetadata("grpc-accept-encoding", "identity");
   }
   return priced.ok() ? ParseMessage(bytes, message) : priced;
 }
