@@ -33,8 +33,10 @@ def program(name):
     return os.path.join(_bin_dir, name)
 
 
-def prepare():
-    """Empties build/e2e and generates the stubs there."""
+def prepare(work=WORK):
+    """Empties the folder for what a run writes (build/e2e) and generates the stubs there."""
+    global WORK, STUBS
+    WORK, STUBS = work, os.path.join(work, "stubs")
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(STUBS)
     # The native API is ours; the other two are written down anew from the published protocols, so

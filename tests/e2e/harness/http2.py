@@ -6,8 +6,8 @@ import struct
 import time
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-DATA, HEADERS, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = \
-    0, 1, 3, 4, 6, 7, 8, 9
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = \
+    0, 1, 2, 3, 4, 6, 7, 8, 9
 END_STREAM, ACK, END_HEADERS = 1, 1, 4
 CANCEL, INITIAL_WINDOW_SIZE = 8, 4
 
@@ -45,9 +45,11 @@ def grpc_message(message):
 class Connection:
     """A raw connection; `frames` holds the (kind, flags, stream, payload) that came."""
 
-    def __init__(self, port, settings=b"", greet=True):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def __init__(self, port, settings=b"", greet=True, over=None):
+        """over: a connected socket (TLS, Unix) to use instead of the port."""
+        self.socket = over or socket.create_connection(("127.0.0.1", port), timeout=20)
+        if over is None:
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.frames = []
         self._rest = b""
         self.closed = False

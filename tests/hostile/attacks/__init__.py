@@ -1,0 +1,13 @@
+"""All attacks, in the order in which they run: those of a scene together, the ones that end its daemon last.
+SPDX-License-Identifier: Apache-2.0
+"""
+from attacks import admin, http_port, models, requests, security, wire  # noqa: F401
+from attacks.common import REGISTERED
+from attacks.open_holes import OPEN
+
+_SCENES = ["plain", "guarded", "admin", "unix"]
+ATTACKS = sorted(REGISTERED, key=lambda a: (_SCENES.index(a.scene), a.ends_daemon))
+for _attack in ATTACKS:
+    _attack.short = _attack.short and _attack.name not in OPEN
+assert len({a.name for a in ATTACKS}) == len(ATTACKS), "two attacks of one name"
+assert set(OPEN) <= {a.name for a in ATTACKS}, "open_holes.py names what is not there"

@@ -1,0 +1,277 @@
+"""Model directories that appear in the repository of a running daemon.
+SPDX-License-Identifier: Apache-2.0
+"""
+import functools
+import os
+import shutil
+import struct
+import time
+
+import numpy as np
+
+from harness import modelfiles
+from harness.modelfiles import dense_txt, embedding_conf, layer, npz_bytes, sparse_inputs
+from attacks.common import REGISTERED, Attack
+
+FC = "inner_product_layer"
+
+
+def _squares(n, start='top: "x0"'):
+    text = 'layer_params { type: "input_layer" %s }\n' % start
+    for i in range(n):
+        text += layer("concat_layer", f"c{i}", [f"x{i}", f"x{i}"], [f"x{i + 1}"], param="concat_param { dim: 1 }")
+    return text
+
+
+def _squares_of(width, n):
+    return {"graph_ulf.txt": _squares(n),
+            "model.textproto": f'inputs {{ name: "x0" level: INPUT_LEVEL_AD row_shape: [{width}] }}\n'}
+
+
+def _outer(n):
+    text = layer("input_layer", "", [], ["x0"])
+    for i in range(n):
+        text += layer("batchdot_layer", f"b{i}", [f"x{i}", f"x{i}"], [f"x{i + 1}"],
+                      param="batch_dot_param { transpose_a: true transpose_b: false }")
+    return {"graph_ulf.txt": text, "model.textproto": 'inputs { name: "x0" level: INPUT_LEVEL_AD row_shape: [1, 60000] }\n'}
+
+
+def _constant(shape):
+    dims = " ".join(f"shape: {n}" for n in shape)
+    return {"graph_ulf.txt": layer("input_layer", "", [], ["x"]) +
+            layer("constant_layer", "c", [], ["y"], param=f"constant_param {{ blob_data {{ {dims} data: 1 }} }}") +
+            layer("add_layer", "a", ["x", "y"], ["z"])}
+
+
+def _broadcast(shape):
+    dims = " ".join(f"shape: {n}" for n in shape)
+    return {"graph_ulf.txt": layer("input_layer", "", [], ["x"]) +
+            layer("broadcast_to_layer", "b", ["x"], ["y"], param=f"broadcast_to_param {{ {dims} }}"),
+            "model.textproto": 'inputs { name: "x" level: INPUT_LEVEL_AD row_shape: [1] }\n'}
+
+
+def _npz(shape):
+    """A header that claims so many values, and none."""
+    header = ("{'descr': '<f4', 'fortran_order': False, 'shape': (%s,), }" % ", ".join(map(str, shape))).encode()
+    header += b" " * (63 - (len(header) + 10) % 64) + b"\n"
+    npy = b"\x93NUMPY\x01\0" + struct.pack("<H", len(header)) + header
+    import io
+    import zipfile
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("w.npy", npy)
+        archive.writestr("b.npy", npy)
+    return buffer.getvalue()
+
+
+def _zip_bomb(size):
+    import io
+    import zipfile
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in ("w.npy", "b.npy"):
+            with archive.open(name, "w", force_zip64=True) as file:
+                for _ in range(size >> 20):
+                    file.write(bytes(1 << 20))
+    return buffer.getvalue()
+
+
+PLAIN = layer("input_layer", "", [], ["x"]) + layer(FC, "fc", ["x"], ["y"], ["w", "b"])
+GOOD = {"graph_ulf.txt": 'backend: "tensorflow"\n' + PLAIN,
+        "dense.npz": npz_bytes({"w": np.ones((4, 1), np.float32), "b": np.ones(1, np.float32)})}
+
+
+def _with(**files):
+    return {**{"graph_ulf.txt": GOOD["graph_ulf.txt"]}, **{name.replace("__", "."): text for name, text in files.items()}}
+
+
+def _ndarray(shape):
+    out = struct.pack("<QQQ", 0x112, 0, 1) + struct.pack("<IiI", 0xF993FAC9, 0, len(shape))
+    return out + struct.pack(f"<{len(shape)}q", *shape) + struct.pack("<iii", 1, 0, 0)
+
+
+def _embedding(dim, rows="1,0.5\n"):
+    return {"graph_ulf.txt": layer("input_layer", "", [], sparse_inputs("ad")) +
+            layer("embedding_layer", "embedding", sparse_inputs("ad"), ["e"],
+                  param='embedding_param { embedding_conf_path: "ad.conf" level: 0 }') + layer("relu_layer", "r", ["e"], ["y"]),
+            "ad.conf": embedding_conf({"ad": ("items", dim)}, [[("ad", "udf_type: 0")]]), "items": rows}
+
+
+def _nested(depth):
+    data = b""
+    for _ in range(depth):
+        data = b"\x0a" + _varint(len(data)) + data
+    return data
+
+
+def _varint(n):
+    out = b""
+    while n >= 128:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def _link(name, target):
+    def make(folder):
+        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
+        os.symlink(target, os.path.join(folder, name))
+    return make
+
+
+# A word that stands in a file outside of the repository, and nowhere in an error.
+SECRET = "sesame"
+
+
+def _link_out(name, files=GOOD):
+    def make(folder):
+        outside = os.path.join(os.path.dirname(os.path.dirname(folder)), "outside")
+        modelfiles.write(outside, SECRET + " opens everything\n")
+        modelfiles.write_version(folder, {k: v for k, v in files.items() if k != name}, success=False)
+        os.symlink(outside, os.path.join(folder, name))
+    return make
+
+
+def _fifo(name):
+    def make(folder):
+        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
+        os.mkfifo(os.path.join(folder, name))
+    return make
+
+
+def _holes(name, size):
+    """A file of that size without content on the disk."""
+    def make(folder):
+        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
+        with open(os.path.join(folder, name), "wb") as file:
+            file.truncate(size)
+    return make
+
+
+def _folder_as(name):
+    def make(folder):
+        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
+        os.mkdir(os.path.join(folder, name))
+    return make
+
+
+MODELS = {
+    "26 concat layers that double": _squares_of(1, 26), "60 concat layers that double": _squares_of(1, 60),
+    "70 doublings of [4]": _squares_of(4, 70), "doublings without a stated width": {"graph_ulf.txt": _squares(60)},
+    "outer products of 60000": _outer(3), "a constant of 2^60": _constant([1 << 30, 1 << 30]),
+    "a constant of 0 by 2^62": _constant([0, 1 << 62]), "a constant of negative size": _constant([-5, -7]),
+    "broadcast to 2^60": _broadcast([1, 1 << 30, 1 << 30]), "broadcast to 10^9": _broadcast([1, 10**9]),
+    "broadcast to 2*10^8": _broadcast([1, 2 * 10**8]),
+    "npz claims petabytes": _with(dense__npz=_npz([1 << 25, 1 << 25])), "npz claims 2^63": _with(dense__npz=_npz([1 << 62, 2])),
+    "npz claims 0 by 2^62": _with(dense__npz=_npz([0, 1 << 62])), "npz of 100000 dimensions": _with(dense__npz=_npz([1] * 9000)),
+    "npz bomb of 2 GB": lambda folder: modelfiles.write_version(folder, _with(dense__npz=_zip_bomb(1 << 30))),
+    "NDArray claims petabytes": _with(dense__txt=_ndarray([1 << 25, 1 << 25])),
+    "NDArray claims 2^32 names": _with(dense__txt=struct.pack("<QQQ", 0x112, 0, 1 << 32)),
+    "NDArray with a name of 2^60": _with(dense__txt=dense_txt({"w": np.ones(4)})[:-9] + struct.pack("<Q", 1 << 60) + b"w"),
+    "weights.pb nested 100000 deep": _with(weights__pb=_nested(20000)),
+    "weights.pb of 16 MB of nothing": _with(weights__pb=b"\x0a\0" * (8 << 20)),
+    "a graph of 300000 layers": {"graph_ulf.txt": layer("input_layer", "", [], ["x"]) +
+                                 'layer_params { type: "relu_layer" bottom: "x" top: "y" }\n' * 300_000},
+    "a graph of 20000 layers in a row": {"graph_ulf.txt": layer("input_layer", "", [], ["x0"]) + "".join(
+        layer("relu_layer", f"r{i}", [f"x{i}"], [f"x{i + 1}"]) for i in range(20_000)),
+        "model.textproto": 'inputs { name: "x0" level: INPUT_LEVEL_AD row_shape: [4] }\n'},
+    "a graph that is braces": {"graph_ulf.txt": "layer_params { " * 1_000_000},
+    "a name of 100 MB": {"graph_ulf.txt": layer("relu_layer", "n" * (100 << 20), ["x"], ["y"])},
+    "a manifest of 64 MB": {**GOOD, "model.textproto": 'outputs: "y"\n' * (5 << 20)},
+    "a manifest that leaves the folder": {**GOOD, "model.textproto": 'graph: "../../../../../../etc/passwd"\n'},
+    "an embedding of 2^31 - 1 columns": _embedding(2**31 - 1), "an embedding of -1 columns": _embedding(-1),
+    "a table line of 64 MB": _embedding(4, "1," + "0.5," * (16 << 20) + "\n"),
+    "a table of other numbers": _embedding(2, "1,nan,inf\n2,1e999,-1e999\n3,0x1p5,1_0\n" * 100_000),
+    "the graph is a link out": _link_out("graph_ulf.txt"), "the manifest is a link out": _link_out("model.textproto"),
+    "the table is a link out": _link_out("items", _embedding(4)), "weights.pb is a link out": _link_out("weights.pb"),
+    "weights are /dev/zero": _link("dense.npz", "/dev/zero"), "the graph is /dev/zero": _link("graph_ulf.txt", "/dev/zero"),
+    "the manifest is /dev/urandom": _link("model.textproto", "/dev/urandom"),
+    "the graph is a link to itself": _link("graph_ulf.txt", "graph_ulf.txt"),
+    "the graph is a FIFO": _fifo("graph_ulf.txt"), "weights are a FIFO": _fifo("dense.npz"),
+    "the manifest is a FIFO": _fifo("model.textproto"), "_SUCCESS is a FIFO": _fifo("_SUCCESS"),
+    "a stray FIFO": _fifo("notes"), "the graph is a folder": _folder_as("graph_ulf.txt"),
+    "a graph of 1 TB": _holes("graph_ulf.txt", 1 << 40), "weights.pb of 1 TB": _holes("weights.pb", 1 << 40),
+    "dense.npz of 1 TB": _holes("dense.npz", 1 << 40), "dense.txt of 1 TB": _holes("dense.txt", 1 << 40),
+    "a manifest of 1 TB": _holes("model.textproto", 1 << 40), "a stray file of 1 TB": _holes("notes", 1 << 40),
+}
+SHORT = {"26 concat layers that double", "60 concat layers that double", "npz claims petabytes", "the graph is a link out",
+         "the graph is a FIFO", "weights are /dev/zero"}
+
+
+def _appears(name, content, site):
+    model = os.path.join(site.scene.repository, "hostile")
+    shutil.rmtree(model, ignore_errors=True)
+    aside = os.path.join(site.scene.dir, "aside")
+    shutil.rmtree(aside, ignore_errors=True)
+    folder = os.path.join(aside, "1")
+    os.makedirs(folder)
+    if callable(content):
+        content(folder)
+    else:
+        modelfiles.write_version(folder, content)
+    if not os.path.lexists(os.path.join(folder, "_SUCCESS")):
+        modelfiles.write(os.path.join(folder, "_SUCCESS"), b"")
+    site.begin()
+    site.doing = name
+    site.sent += sum(os.lstat(os.path.join(folder, f)).st_blocks * 512 for f in os.listdir(folder))
+    os.rename(aside, model)
+    site.scene.until_tried(site, "hostile")
+    site.hold()
+    os.rename(model, aside)
+    shutil.rmtree(aside, ignore_errors=True)
+    time.sleep(0.5)  # It is unloaded, which is part of it.
+
+
+for _name, _content in MODELS.items():
+    REGISTERED.append(Attack(f"model: {_name}"[:44], "appears in the repository of a running daemon",
+                             functools.partial(_appears, _name, _content), short=_name in SHORT))
+
+
+def _many(make, site):
+    folder = site.scene.repository
+    made = []
+    for i in range(20_000):
+        if site.over():
+            break
+        made.append(make(folder, i))
+    site.hold()
+    for path in made:
+        shutil.rmtree(path, ignore_errors=True)
+    time.sleep(1)
+
+
+def _empty_model(folder, i):
+    path = os.path.join(folder, f"m{i}")
+    os.makedirs(path)
+    return path
+
+
+def _version(folder, i):
+    path = os.path.join(folder, "versions", str(i + 1))
+    os.makedirs(path)
+    return path
+
+
+REGISTERED.append(Attack("model: thousands of empty folders", "models that hold nothing",
+                         functools.partial(_many, _empty_model)))
+REGISTERED.append(Attack("model: thousands of versions", "of one model, each empty", functools.partial(_many, _version)))
+
+
+def _changing(site):
+    """A table that another process rewrites while it is read."""
+    folder = os.path.join(site.scene.repository, "changing", "1")
+    rows = "".join(f"{i},{i}.5,1\n" for i in range(200_000))
+    modelfiles.write_version(folder, _embedding(2, rows))
+    path = os.path.join(folder, "items")
+    while not site.over():
+        with open(path, "r+", encoding="utf-8") as file:
+            file.truncate(1000)
+            file.seek(0, 2)
+            file.write(rows)
+        os.utime(os.path.join(folder, "_SUCCESS"))
+        time.sleep(0.02)
+    shutil.rmtree(os.path.dirname(folder))
+    time.sleep(1)
+
+
+REGISTERED.append(Attack("model: a table that changes while it is read", "cut off and written anew, many times",
+                         _changing, seconds=6))
