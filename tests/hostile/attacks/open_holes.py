@@ -10,5 +10,5 @@ OPEN = {
     "outer products", "1 ad of [1, 150000, 8], four in parallel", "top_k, deadlines and priorities",
     "8 million fields: empty KServe inputs", "8 million fields: empty ad_features", "8 million fields, gzip",
     "SIGTERM with streams of every kind open", "window of 0, 40000 x Check without a token",
-    "8 million fields without a token", "gzip bomb without a token, Predict", "unix: connections",
+    "model: the graph is a link out", "8 million fields without a token", "gzip bomb without a token, Predict", "unix: connections",
 }
