@@ -130,6 +130,14 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
   return Counted(memory);
 }
 
+// The C++ library's calls the form above, AddressSanitizer's does not.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  if (!ulfd::engine::LoadScope::Allocate(bytes)) return nullptr;
+  void* const memory = std::malloc(std::max<size_t>(bytes, 1));
+  if (memory != nullptr) ulfd::engine::LoadScope::Allocated(memory);
+  return memory;
+}
+
 void operator delete(void* memory) noexcept {
   if (memory == nullptr) return;
   ulfd::engine::LoadScope::Freed(memory);

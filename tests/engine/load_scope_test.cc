@@ -57,6 +57,17 @@ TEST(LoadScopeTest, RefusesWhatIsTooMuchAndSaysSo) {
   EXPECT_LT(scope.peak_bytes(), kMegabyte);
 }
 
+// What std::stable_sort takes its buffer from; under AddressSanitizer a form of its own.
+TEST(LoadScopeTest, CountsMemoryThatMayBeRefused) {
+  const LoadScope scope({.max_memory_bytes = kMegabyte});
+  void* const fits = operator new(kMegabyte / 2, std::nothrow);
+  ASSERT_NE(fits, nullptr);
+  EXPECT_GE(scope.peak_bytes(), kMegabyte / 2);
+  operator delete(fits);
+  EXPECT_EQ(operator new(2 * kMegabyte, std::nothrow), nullptr);
+  EXPECT_TRUE(absl::IsResourceExhausted(LoadScope::Check()));
+}
+
 TEST(LoadScopeTest, ImpossibleSizesAreErrorsWithoutAScopeToo) {
   const auto fill = [](size_t bytes) {
     return WithinMemory([bytes] { return absl::UnknownError(std::string(bytes, 'x')); });
