@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::server {
 namespace {
@@ -16,9 +17,10 @@ constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConf
 
 void ModelEntry::Update(const ModelScan& scan, TimePoint now,
                         std::chrono::system_clock::time_point wall_now) {
+  constexpr size_t kMaxErrorBytes = 4096;
   error_.clear();
   if (!scan.listing.ok()) {
-    error_ = std::string(scan.listing.status().message());
+    error_ = engine::Printable(scan.listing.status().message(), kMaxErrorBytes);
     if (!absl::IsNotFound(scan.listing.status())) return;
     if (!gone_since_.has_value()) gone_since_ = now;
     for (auto& [version, watch] : versions_) watch.Gone(now);
@@ -34,7 +36,9 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
       if (VersionWatch* watch = FindWatch(version); watch != nullptr) {
         if (absl::IsNotFound(state.status())) watch->Gone(now);
       }
-      if (!absl::IsNotFound(state.status())) error_ = std::string(state.status().message());
+      if (!absl::IsNotFound(state.status())) {
+        error_ = engine::Printable(state.status().message(), kMaxErrorBytes);
+      }
       continue;
     }
     VersionWatch& watch = versions_.try_emplace(version, options_).first->second;
@@ -43,7 +47,13 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
   if (scan.listing->versions.empty()) {
     error_ = absl::StrCat("no version directory (a positive whole number) in ", config_.base_path);
     if (!scan.listing->ignored.empty()) {
-      absl::StrAppend(&error_, "; ignored: ", absl::StrJoin(scan.listing->ignored, ", "));
+      const auto& ignored = scan.listing->ignored;
+      const size_t named = std::min<size_t>(ignored.size(), 20);
+      absl::StrAppend(
+          &error_, "; ignored: ",
+          engine::Printable(absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
+                            kMaxErrorBytes),
+          named < ignored.size() ? ", ..." : "");
     }
   }
 }

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 
+#include "engine/tensor/load_scope.h"
 #include "engine/tensor/onednn.h"
 #include "server/merged_request.h"
 
@@ -24,13 +26,15 @@ CostModel::Parts MeasureCost(const engine::Model& model) {
   engine::UseOneThread();
   CostModel cost;
   engine::Workspace workspace;
+  const std::function<bool()> stop = [] { return !engine::LoadScope::Check().ok(); };
+  const engine::RunOptions run{.stop = &stop};
   for (const int64_t ads : kAds) {
     // The least of several: others may have had the core.
     Clock::duration least = Clock::duration::max();
     for (int round = 0; round < kRounds; ++round) {
       engine::RunResult result;
       const Clock::time_point begin = Clock::now();
-      if (!model.RunWarmup(ads, {}, workspace, result).ok() || result.outputs.empty()) {
+      if (!model.RunWarmup(ads, run, workspace, result).ok() || result.outputs.empty()) {
         return CostModel::kGuess;
       }
       least = std::min(least, Clock::now() - begin);

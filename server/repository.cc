@@ -14,6 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::server {
 namespace {
@@ -21,6 +22,9 @@ namespace {
 struct CloseDirectory {
   void operator()(DIR* dir) const { closedir(dir); }
 };
+
+// Of a repository, and of the versions of a model; each look at them asks for every one.
+constexpr size_t kMaxEntries = 100000;
 
 struct Entry {
   std::string name;
@@ -46,6 +50,10 @@ absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path) {
     entry.is_directory =
         stat(absl::StrCat(path, "/", entry.name).c_str(), &info) == 0 && S_ISDIR(info.st_mode);
     entries.push_back(std::move(entry));
+    if (entries.size() > kMaxEntries) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " holds more than ", kMaxEntries, " names"));
+    }
   }
   if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
   return entries;
@@ -68,7 +76,8 @@ absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string&
   ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDirectory(repository));
   std::vector<std::string> names;
   for (const Entry& entry : entries) {
-    if (entry.is_directory && entry.name[0] != '.' && entry.name != "lost+found") {
+    const bool printable = engine::Printable(entry.name, entry.name.size()) == entry.name;
+    if (entry.is_directory && printable && entry.name[0] != '.' && entry.name != "lost+found") {
       names.push_back(entry.name);
     }
   }

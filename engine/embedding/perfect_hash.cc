@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 
 namespace ulfd::engine {
 namespace {
@@ -128,7 +129,10 @@ class PerfectHashBuilder {
     if (displaced_.empty()) return absl::OkStatus();
     RETURN_IF_ERROR(hash_.displaced_.Reserve(displaced_.size()));
     size_t slot = 0;
+    size_t placed = 0;
     for (const uint64_t hash : displaced_) {
+      // Ids that collide in the index, too, take a step for each one before them.
+      if (placed++ % 256 == 0) RETURN_IF_ERROR(LoadScope::Check());
       while (taken_[slot]) ++slot;  // There are more slots than keys.
       taken_[slot] = true;
       absl::StatusOr<uint32_t> inserted =

@@ -16,6 +16,7 @@
 #include "engine/embedding/table.h"
 #include "engine/embedding/table_builder.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/weights/file.h"
 
 namespace ulfd::engine {
@@ -141,6 +142,7 @@ class TextTableLoader {
         continue;
       }
       if (at_end) break;
+      RETURN_IF_ERROR(LoadScope::Check());
       if (end - begin > kMaxLineBytes) {
         return absl::InvalidArgumentError(
             absl::StrCat(path_, ":", line_ + 1, ": line of more than ", kMaxLineBytes, " bytes"));

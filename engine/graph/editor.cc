@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/layers/fused_fc.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 
 namespace ulfd::engine {
 
@@ -269,6 +270,7 @@ absl::StatusOr<std::vector<int>> GraphEditor::Unneeded(absl::Span<const int> rep
 
 absl::Status GraphEditor::Replace(absl::Span<const int> replaced, int at, std::vector<Node> added,
                                   std::string text) {
+  RETURN_IF_ERROR(LoadScope::Check());
   std::vector<int> layers;
   Cost saved;
   for (const Node& node : added) {
@@ -284,6 +286,7 @@ absl::Status GraphEditor::Replace(absl::Span<const int> replaced, int at, std::v
 }
 
 absl::Status GraphEditor::Redirect(ValueId from, ValueId to, std::string text) {
+  RETURN_IF_ERROR(LoadScope::Check());
   if (outputs_[from] || specs_[from].shape != specs_[to].shape) {
     return absl::InternalError(absl::StrCat(pass_, ": \"", graph_.values[from].name,
                                             "\" cannot be read from \"", graph_.values[to].name,
@@ -307,6 +310,7 @@ absl::Status GraphEditor::Redirect(ValueId from, ValueId to, std::string text) {
 }
 
 absl::Status GraphEditor::Fold(ValueId value, std::vector<float> data, std::string text) {
+  RETURN_IF_ERROR(LoadScope::Check());
   const Shape& shape = specs_[value].shape;
   if (!shape.IsConcrete() || shape.Elements().value() != static_cast<int64_t>(data.size())) {
     return absl::InternalError(absl::StrCat(pass_, ": \"", graph_.values[value].name,

@@ -75,8 +75,9 @@ class Builder {
       value.constant = blobs[k].data;
       RETURN_IF_ERROR(Declare(names[k], graph_.AddValue(std::move(value))));
     }
+    const absl::flat_hash_set<absl::string_view> constants(names.begin(), names.end());
     for (const std::string& name : param.top()) {
-      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      if (constants.contains(name)) continue;
       Value value{.name = name, .kind = Value::Kind::kInput, .dtype = InputDType(name)};
       const ValueId id = graph_.AddValue(std::move(value));
       graph_.inputs.push_back(id);

@@ -118,7 +118,8 @@ absl::StatusOr<Weight> KernelFromHwio(const Weight& weight, std::vector<float>& 
   }
   const int64_t places = weight.dims[0] * weight.dims[1], in = weight.dims[2], out = weight.dims[3];
   data.resize(weight.data.size());
-  for (int64_t p = 0; p < places; ++p) {
+  // Without elements, any of the dimensions may be a number that nobody counts up to.
+  for (int64_t p = 0; p < (data.empty() ? 0 : places); ++p) {
     for (int64_t c = 0; c < in; ++c) {
       for (int64_t o = 0; o < out; ++o) {
         data[(o * in + c) * places + p] = weight.data[(p * in + c) * out + o];

@@ -58,6 +58,7 @@ absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& 
                                                        const Graph& graph) {
   std::vector<InputStatement> statements;
   for (const pb::InputConfig& config : manifest.inputs()) {
+    RETURN_IF_ERROR(LoadScope::Check());
     InputStatement statement{.input = FindInputValue(graph, config.name())};
     if (statement.input == kNoValue) {
       return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
@@ -133,22 +134,25 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
 // Which tables each feature reads.
 absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& resources,
                                    ModelInfo& info) {
+  absl::flat_hash_map<absl::string_view, FeatureInfo*> features;
+  for (FeatureInfo& feature : info.features) features.emplace(feature.name, &feature);
   for (const ulf::LayerParameter& layer : net.layer_params()) {
     if (layer.type() != "embedding_layer") continue;
+    RETURN_IF_ERROR(LoadScope::Check());
     ASSIGN_OR_RETURN(const blaze::EmbeddingConfig* conf,
                      resources.EmbeddingConf(layer.embedding_param().embedding_conf_path()));
+    const absl::flat_hash_set<absl::string_view> bottoms(layer.bottom().begin(),
+                                                         layer.bottom().end());
     for (const blaze::EmbeddingFeatureGroupConfig& group : conf->feature_group_config()) {
-      const std::string ids = absl::StrCat(group.feature_group(), ".ids");
-      if (std::find(layer.bottom().begin(), layer.bottom().end(), ids) == layer.bottom().end()) {
+      const auto feature = features.find(group.feature_group());
+      if (feature == features.end() ||
+          !bottoms.contains(absl::StrCat(group.feature_group(), ".ids"))) {
         continue;
       }
-      for (FeatureInfo& feature : info.features) {
-        if (feature.name != group.feature_group()) continue;
-        ASSIGN_OR_RETURN(const ModelResources::TableRef table, resources.Table(group.table_name()));
-        if (std::find(feature.tables.begin(), feature.tables.end(), table.index) ==
-            feature.tables.end()) {
-          feature.tables.push_back(table.index);
-        }
+      ASSIGN_OR_RETURN(const ModelResources::TableRef table, resources.Table(group.table_name()));
+      std::vector<int>& tables = feature->second->tables;
+      if (std::find(tables.begin(), tables.end(), table.index) == tables.end()) {
+        tables.push_back(table.index);
       }
     }
   }
@@ -176,16 +180,17 @@ void DescribeLayers(const ulf::NetParameter& net, const Graph& graph, const Grap
     }
   }
   // input_layer is no node: its tops are the values that nothing computes.
+  absl::flat_hash_map<absl::string_view, size_t> given;
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    if (graph.values[id].kind != Value::Kind::kComputed) given.emplace(graph.values[id].name, id);
+  }
   for (LayerInfo& layer : info.layers) {
     if (layer.type != "input_layer") continue;
     for (const std::string& top : layer.tops) {
-      for (size_t id = 0; id < graph.values.size(); ++id) {
-        if (graph.values[id].kind == Value::Kind::kComputed || graph.values[id].name != top)
-          continue;
-        layer.top_shapes.push_back(specs[id].shape);
-        layer.top_levels.push_back(specs[id].level);
-        break;
-      }
+      const auto id = given.find(top);
+      if (id == given.end()) continue;
+      layer.top_shapes.push_back(specs[id->second].shape);
+      layer.top_levels.push_back(specs[id->second].level);
     }
   }
 }

@@ -123,6 +123,19 @@ bool HasStrictTable(const FeatureInfo& feature,
   });
 }
 
+// Errors and notices repeat names of the files, which may be many and long.
+constexpr size_t kMaxErrorBytes = 4096;
+
+void ClipNotices(std::vector<std::string>& notices) {
+  constexpr size_t kMaxNotices = 100;
+  const size_t count = notices.size();
+  if (count > kMaxNotices) {
+    notices.resize(kMaxNotices);
+    notices.push_back(absl::StrCat("and ", count - kMaxNotices, " more notices"));
+  }
+  for (std::string& notice : notices) notice = Printable(notice, kMaxErrorBytes);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& options) {
@@ -130,14 +143,13 @@ absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& opti
   absl::StatusOr<std::unique_ptr<LoadedModel>> loaded =
       WithinMemory([&options] { return LoadModel(options); });
   if (!loaded.ok()) {
-    // Names in the files, which errors repeat, may be of any length.
-    constexpr size_t kMaxErrorBytes = 4096;
     ModelInfo identity;
     SetIdentity(options, identity);
     return WithPrefix(identity, Clip(loaded.status(), kMaxErrorBytes));
   }
   std::unique_ptr<Model> model(new Model());
   SetIdentity(options, (*loaded)->info);
+  ClipNotices((*loaded)->info.notices);
   model->impl_->loaded = *std::move(loaded);
   const ModelInfo& info = model->info();
   model->impl_->inputs = IndexByName(info.inputs);

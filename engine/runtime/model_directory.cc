@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/types/span.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
@@ -279,6 +280,47 @@ absl::Status UseLayerParams(ulf::NetParameter& net) {
   return absl::OkStatus();
 }
 
+// Names end up in errors, metrics and replies, and passes take up to the square of a graph's size:
+// both are bounded well above what any model has.
+constexpr size_t kMaxNameBytes = 1024;
+constexpr int kMaxLayers = 20000;
+constexpr int64_t kMaxEnds = 200000;  // Bottoms and tops of all layers.
+
+template <typename Names>
+absl::Status CheckNames(const Names& names, absl::string_view field) {
+  for (const std::string& name : names) {
+    if (name.size() <= kMaxNameBytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        field, " of ", name.size(), " bytes, want at most ", kMaxNameBytes, ": ", Quote(name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSize(const ulf::NetParameter& net) {
+  if (net.layer_params_size() > kMaxLayers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(net.layer_params_size(), " layers, want at most ", kMaxLayers));
+  }
+  int64_t ends = 0;
+  for (int i = 0; i < net.layer_params_size(); ++i) {
+    const ulf::LayerParameter& layer = net.layer_params(i);
+    ends += int64_t{layer.bottom_size()} + layer.top_size();
+    const std::string* const words[] = {&layer.name(), &layer.type()};
+    absl::Status status;
+    for (const std::string* word : words) {
+      if (status.ok()) status = CheckNames(absl::MakeConstSpan(word, 1), "name or type");
+    }
+    if (status.ok()) status = CheckNames(layer.bottom(), "bottom");
+    if (status.ok()) status = CheckNames(layer.top(), "top");
+    if (status.ok()) status = CheckNames(layer.arg_names(), "arg_names");
+    if (status.ok()) status = CheckNames(layer.input_param().param(), "input_param.param");
+    RETURN_IF_ERROR(Annotate(status, absl::StrCat("layer ", i)));
+  }
+  if (ends <= kMaxEnds) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(ends, " bottoms and tops in all, want at most ", kMaxEnds));
+}
+
 }  // namespace
 
 absl::StatusOr<ulf::NetParameter> ReadGraph(const ModelDirectory& directory) {
@@ -292,18 +334,21 @@ absl::StatusOr<ulf::NetParameter> ReadGraph(const ModelDirectory& directory) {
         absl::InvalidArgumentError(absl::StrCat(directory.graph_path, ": the graph has no layers")),
         LoadReason::kParse);
   }
+  RETURN_IF_ERROR(
+      ContentReason(Annotate(CheckSize(net), directory.graph_path), LoadReason::kParse));
   return net;
 }
 
 absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDirectory& directory,
                                                                   const ulf::NetParameter& net) {
   std::vector<EmbeddingConfFile> confs;
+  std::set<std::string> known;
   const std::string base = directory.graph_path.substr(0, directory.graph_path.rfind('/'));
   for (int i = 0; i < net.layer_params_size(); ++i) {
     const ulf::LayerParameter& layer = net.layer_params(i);
     if (!layer.has_embedding_param()) continue;
     const std::string& name = layer.embedding_param().embedding_conf_path();
-    if (absl::c_any_of(confs, [&](const EmbeddingConfFile& c) { return c.name == name; })) continue;
+    if (!known.insert(name).second) continue;
     const std::string what = absl::StrCat(directory.graph_path, ": layer ", i, " \"", layer.name(),
                                           "\" (", layer.type(), "): embedding_conf_path");
     EmbeddingConfFile conf;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/tensor/load_scope.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 namespace ulfd::engine {
@@ -108,6 +109,8 @@ class EltwisePrimitives final : public Eltwise {
 
 absl::StatusOr<std::unique_ptr<const Eltwise>> Eltwise::Create(Function function) {
   try {
+    // Its cache of primitives must not be left by one.
+    const LoadScope::WithoutRefusals no_exceptions;
     return std::unique_ptr<const Eltwise>(new EltwisePrimitives(function));
   } catch (const dnnl::error& e) {
     return absl::InternalError(absl::StrCat("oneDNN eltwise: ", e.message));

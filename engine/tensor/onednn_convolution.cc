@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/tensor/mutex.h"
 #include "engine/tensor/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
@@ -67,6 +69,13 @@ struct Size {
   int64_t height = 0, width = 0;
   std::vector<Batch> batches;
 };
+
+// Makes something of oneDNN's, whose cache of primitives an exception would leave in disorder.
+template <typename F>
+auto InOneDnn(F make) {
+  const LoadScope::WithoutRefusals no_exceptions;
+  return make();
+}
 
 class Primitives final : public Convolution {
  public:
@@ -194,8 +203,9 @@ class Primitives final : public Convolution {
         batch.bias, dnnl::memory::desc(y, kFloat, images), Pair(geometry_.stride, 0),
         Pair(geometry_.dilation, -1), {geometry_.pad[0], geometry_.pad[1]},
         {geometry_.pad[2], geometry_.pad[3]});
-    const dnnl::convolution_forward::primitive_desc described(op, attributes, engine_);
-    batch.convolution = dnnl::convolution_forward(described);
+    const auto described = InOneDnn(
+        [&] { return dnnl::convolution_forward::primitive_desc(op, attributes, engine_); });
+    batch.convolution = InOneDnn([&] { return dnnl::convolution_forward(described); });
     batch.src = described.src_desc();
     batch.dst = described.dst_desc();
     batch.scratchpad = described.scratchpad_desc();
@@ -209,7 +219,8 @@ class Primitives final : public Convolution {
     return {pair[0] + plus, pair[1] + plus};
   }
   dnnl::reorder Reorder(const dnnl::memory::desc& from, const dnnl::memory::desc& to) const {
-    return dnnl::reorder(dnnl::reorder::primitive_desc(engine_, from, engine_, to));
+    return InOneDnn(
+        [&] { return dnnl::reorder(dnnl::reorder::primitive_desc(engine_, from, engine_, to)); });
   }
 
   // The weights in that layout, made once.
@@ -221,6 +232,8 @@ class Primitives final : public Convolution {
         if (held != nullptr && held->desc == desc) return held;
       }
     }
+    // oneDNN's layouts pad channels: a kernel of one channel may take 256 times its weights.
+    if (!LoadScope::Charge(static_cast<int64_t>(desc.get_size())).ok()) throw std::bad_alloc();
     auto weights = std::make_shared<LaidOutWeights>();
     weights->desc = desc;
     weights->memory = dnnl::memory(desc, engine_);

@@ -122,10 +122,13 @@ absl::StatusOr<size_t> InputFile::Read(char* to, size_t size) {
 
 absl::StatusOr<size_t> InputFile::ReadTail(char* to, size_t size) const {
   size = std::min(size, static_cast<size_t>(size_));
-  const int64_t start = size_ - static_cast<int64_t>(size);
+  return ReadAt(size_ - static_cast<int64_t>(size), to, size);
+}
+
+absl::StatusOr<size_t> InputFile::ReadAt(int64_t offset, char* to, size_t size) const {
   size_t got = 0;
   while (got < size) {
-    const ssize_t n = pread(fd_, to + got, size - got, start + static_cast<int64_t>(got));
+    const ssize_t n = pread(fd_, to + got, size - got, offset + static_cast<int64_t>(got));
     if (n == 0) break;
     if (n < 0) {
       if (errno == EINTR) continue;
@@ -178,8 +181,16 @@ std::string Printable(absl::string_view text, size_t max_bytes) {
     }
     if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);
   }
-  std::string printable(text);
-  if (!IsUtf8(text)) printable = absl::CHexEscape(text);
+  const bool utf8 = IsUtf8(text);
+  std::string printable;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
+      absl::StrAppend(&printable, absl::CHexEscape(absl::string_view(&c, 1)));
+    } else {
+      printable.push_back(c);
+    }
+  }
   if (size > max_bytes) absl::StrAppend(&printable, "... (", size, " bytes)");
   return printable;
 }

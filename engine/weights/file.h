@@ -27,6 +27,9 @@ class InputFile {
 
   // Reads up to `size` bytes, fewer only at the end of the file; returns how many.
   absl::StatusOr<size_t> Read(char* to, size_t size);
+  // Reads up to `size` bytes from byte `offset` on, fewer only at the end of the file; returns how
+  // many.  Leaves the position of Read alone.
+  absl::StatusOr<size_t> ReadAt(int64_t offset, char* to, size_t size) const;
   // Reads the last `size` bytes, or all of a shorter file; returns how many.  Leaves the position
   // of Read alone.
   absl::StatusOr<size_t> ReadTail(char* to, size_t size) const;
@@ -54,8 +57,8 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes 
 // `status` with "PREFIX: " before its text, payloads kept; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 
-// `text` for messages and replies: bytes that are not UTF-8 are escaped, and what is longer than
-// about `max_bytes` is cut, and says how long it was.
+// `text` for messages, logs and replies: bytes that are not UTF-8 and control characters, line ends
+// too, are escaped, and what is longer than about `max_bytes` is cut, and says how long it was.
 std::string Printable(absl::string_view text, size_t max_bytes);
 // `status` with its text made so, payloads kept.
 absl::Status Clip(const absl::Status& status, size_t max_bytes);

@@ -160,19 +160,20 @@ size_t SizeOf(NpyType type) { return Row(type).size; }
 absl::string_view Name(NpyType type) { return Row(type).name; }
 
 absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type) {
-  constexpr int64_t kMax = int64_t{1} << 62;
+  constexpr int64_t kMax = int64_t{1} << 62, kMaxEmpty = int64_t{1} << 31;
   int64_t bytes = static_cast<int64_t>(SizeOf(type));
   bool empty = false;
+  const auto refuse = [&dims](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape [", absl::StrJoin(dims, ", "), "] ", why));
+  };
   for (const int64_t dim : dims) {
-    const bool negative = dim < 0;
+    if (dim < 0) return refuse("has a negative dimension");
+    if (dim > 0 && bytes > kMax / dim) return refuse("is too large");
     empty = empty || dim == 0;
-    if (negative || (dim > 0 && bytes > kMax / dim)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape [", absl::StrJoin(dims, ", "), "] ",
-                       negative ? "has a negative dimension" : "is too large"));
-    }
     if (dim > 0) bytes *= dim;
   }
+  if (empty && bytes > kMaxEmpty) return refuse("is too large");
   return empty ? 0 : bytes;
 }
 

@@ -22,7 +22,8 @@ size_t SizeOf(NpyType type);
 absl::string_view Name(NpyType type);
 
 // Bytes of an array of these dimensions.  INVALID_ARGUMENT for a negative dimension or more than
-// 2^62 bytes, also where a dimension of 0 makes the product harmless.
+// 2^62 bytes; where a dimension of 0 makes the product 0, more than 2^31 of the others, so that
+// loops over them end.
 absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type);
 
 // Elements converted to float32; `bytes` is little-endian and holds `count` elements.

@@ -9,8 +9,8 @@ import grpc
 import numpy as np
 
 from harness import env, modelfiles
-from harness.clients import native_pb, outputs_of, predict_request
-from harness.daemon import FAST, wait_for
+from harness.clients import Client, native_pb, outputs_of, predict_request
+from harness.daemon import FAST, Daemon, wait_for
 from harness.fixtures import DaemonTest, add_stamp, shop
 from harness.metrics import scrape
 from harness.modelfiles import layer
@@ -211,3 +211,98 @@ class BadModelsTest(DaemonTest):
             self.assertNotEqual(done.returncode, 0)
             for text in self.bad[name][1]:
                 self.assertIn(text, done.stderr)
+
+
+class HostileModelsTest(DaemonTest):
+    """Directories made against the daemon: it lives, says why, and goes on serving.  Also after a
+    restart."""
+    CONFIG = FAST + "load { max_memory_bytes: 67108864 max_time_ms: 20000 max_files: 200 }"
+    WAIT_READY = False
+    SECRET = "qzxj-words-of-another-file"
+
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+        good = stamp_files(1)
+        outside = env.scratch("outside")
+        secret = os.path.join(outside, "secret")
+        with open(secret, "w", encoding="utf-8") as file:
+            file.write(cls.SECRET)
+        cls.bad = {}
+
+        def version(name, text, files=None):
+            path = os.path.join(repository, name, "1")
+            modelfiles.write_version(path, good if files is None else files, success=False)
+            cls.bad[name] = text
+            return path
+
+        for name, file in (("graph", GRAPH), ("weights", WEIGHTS), ("table", TABLE), ("conf", CONF),
+                           ("manifest", "model.textproto")):
+            path = os.path.join(version(f"{name}_behind_a_link", "leads out of"), file)
+            if os.path.exists(path):
+                os.remove(path)
+            os.symlink(secret, path)
+        path = version("device", "leads out of")
+        os.remove(os.path.join(path, TABLE))
+        os.symlink("/dev/zero", os.path.join(path, TABLE))
+        path = version("fifo", "not a regular file")
+        os.remove(os.path.join(path, WEIGHTS))
+        os.mkfifo(os.path.join(path, "pipe"))
+        with open(os.path.join(path, "model.textproto"), "w", encoding="utf-8") as file:
+            file.write('weights: "pipe"\n')
+        path = version("sparse_table", "load.max_memory_bytes")
+        os.truncate(os.path.join(path, TABLE), 1 << 40)
+        path = version("sparse_weights", "memory")
+        os.truncate(os.path.join(path, WEIGHTS), 1 << 40)
+        path = version("many_files", "holds more than 200 files")
+        for i in range(300):
+            open(os.path.join(path, f"f{i}"), "w", encoding="utf-8").close()
+        version("long_name", "bytes, want at most 1024",
+                {**good, GRAPH: good[GRAPH] + layer("relu_layer", "n" * 5000000, ["score"], ["y"])})
+        version("deep_text", GRAPH, {**good, GRAPH: "layer_params " + "[" * 1000000})
+        version("deep_expression", "nested",
+                {**good, GRAPH: good[GRAPH] + layer(
+                    "expression_layer", "deep", ["score"], ["y"],
+                    param='expression_param { expression: "%s" }' %
+                    ("(" * 1000 + "@0" + ")" * 1000))})
+        version("many_layers", "20000",
+                {**good, GRAPH: good[GRAPH] + "layer_params { }\n" * 30000})
+        version("many_bottoms", "200000",
+                {**good, GRAPH: good[GRAPH] + layer("concat_layer", "c", ["score"] * 300000,
+                                                    ["y"])})
+        version("empty_weight_of_any_size", "fc",
+                {**good, WEIGHTS: 'layer_weights_params { name: "fc" blob_datas { shape: 0 '
+                                  'shape: 2147483647 } blob_datas { shape: 2147483647 } }'})
+        for path in (os.path.join(repository, name, "1") for name in cls.bad):
+            open(os.path.join(path, "_SUCCESS"), "w", encoding="utf-8").close()
+
+    def check(self, daemon, client):
+        statuses = {}
+
+        def all_ended():
+            statuses.update({m.name: m for m in client.list_models().models})
+            return len(statuses) > len(self.bad) and all(
+                v.state == FAILED or v.serving for m in statuses.values() for v in m.versions)
+
+        wait_for(all_ended, "every load has ended", 120)
+        for name, text in self.bad.items():
+            with self.subTest(model=name):
+                (version,) = statuses[name].versions
+                self.assertEqual(version.state, FAILED, version.error)
+                self.assertIn(text, version.error)
+                self.assertNotIn(self.SECRET[:4], version.error)
+        reply = client.predict(predict_request("stamp", stamp_inputs([3]), ()))
+        self.assertEqual(outputs_of(reply)["score"].tolist(), [[4.0]])
+        self.assertNotIn(self.SECRET, daemon.log())
+
+    def test_each_is_refused_and_the_others_serve(self):
+        self.check(self.daemon, self.client)
+
+    def test_the_same_at_every_start(self):
+        daemon = Daemon(self.repository, config=self.CONFIG, wait_ready=False)
+        try:
+            client = Client(daemon)
+            self.check(daemon, client)
+            client.close()
+        finally:
+            daemon.stop()

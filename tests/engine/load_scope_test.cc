@@ -211,6 +211,7 @@ TEST(PrintableTest, CutsAndEscapes) {
   EXPECT_EQ(Printable(std::string(100, 'x'), 3), "xxx... (100 bytes)");
   EXPECT_EQ(Printable("a\xc3\xa4\xc3\xa4", 4), "a\xc3\xa4... (5 bytes)");
   EXPECT_EQ(Printable("a\xff", 10), "a\\xff");
+  EXPECT_EQ(Printable("a\n\x1b[2J\"", 10), "a\\n\\x1b[2J\"");
   EXPECT_TRUE(IsUtf8(Printable(std::string(50, '\xbf'), 7)));
   EXPECT_EQ(Clip(absl::NotFoundError("abcdef"), 2).ToString(), "NOT_FOUND: ab... (6 bytes)");
 }

@@ -191,6 +191,9 @@ TEST(Npz, ChecksSizesBeforeAllocating) {
             "shape [4294967296, 4294967296] is too large");
   EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(0, 9223372036854775807)"), "")),
             "shape [0, 9223372036854775807] is too large");
+  // Nobody counts through the other dimensions of an array without elements.
+  EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(0, 1000000000)"), "")), "shape [0, 1000000000] is too large");
+  EXPECT_TRUE(ReadOne(Npy(Dict("<f4", "(0, 100000000)"), "")).ok());
   EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(-1, -4)"), "abcd")),
             "shape [-1, -4] has a negative dimension");
   EXPECT_THAT(ErrorOf(Npy(Dict("<f4", "(99999999999999999999,)"), "abcd")),

@@ -27,7 +27,7 @@ TEST(RepositoryTest, VersionsArePositiveWholeNumbersWrittenOneWay) {
 
 TEST(RepositoryTest, ListsModelsWithoutHiddenOnesAndFiles) {
   TempDir dir;
-  for (const char* name : {"rank", "din", ".git", "lost+found", "7"}) {
+  for (const char* name : {"rank", "din", ".git", "lost+found", "7", "a\nb", "c\xff"}) {
     fs::create_directory(dir.File(name));
   }
   dir.Write("README", "x");

@@ -3,6 +3,7 @@
 #include "tools/convert/caffe_reader.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -247,11 +248,10 @@ absl::Status Normalize(caffe::NetParameter&& net, CaffeNet& result) {
 
 // Weights that no layer of the net has: usual when a net was cut after training.
 void NoteUnusedBlobs(CaffeNet& net) {
+  std::set<std::string> names;
+  for (const caffe::LayerParameter& layer : net.net.layer()) names.insert(layer.name());
   for (const auto& [name, blobs] : net.blobs) {
-    const bool known =
-        std::any_of(net.net.layer().begin(), net.net.layer().end(),
-                    [&](const caffe::LayerParameter& layer) { return layer.name() == name; });
-    if (known) continue;
+    if (names.contains(name)) continue;
     net.notes.push_back(absl::StrCat("weights of layer \"", name,
                                      "\" are left out: the net has no layer of that name"));
   }

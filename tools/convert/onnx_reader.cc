@@ -4,7 +4,6 @@
 
 #include <exception>
 #include <filesystem>
-#include <fstream>
 #include <set>
 #include <vector>
 
@@ -56,22 +55,23 @@ absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tenso
     return absl::InvalidArgumentError(absl::StrCat("external data: length ", data.length, ", want ",
                                                    wanted, " bytes for its shape"));
   }
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
+  const absl::StatusOr<engine::InputFile> file = engine::InputFile::Open(path);
+  if (absl::IsNotFound(file.status()) || absl::IsInvalidArgument(file.status())) {
     return absl::InvalidArgumentError(
         absl::StrCat("external data: there is no file ", data.location, " beside the model"));
   }
-  const auto size = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  if (error || data.offset > size || wanted > size - data.offset) {
+  RETURN_IF_ERROR(engine::Annotate(file.status(), "external data"));
+  const int64_t size = file->size();
+  if (data.offset > size || wanted > size - data.offset) {
     return absl::InvalidArgumentError(absl::StrCat("external data: ", data.location, " has ", size,
                                                    " bytes, want ", wanted, " from byte ",
                                                    data.offset));
   }
-  std::ifstream file(path, std::ios::binary);
   std::string bytes(static_cast<size_t>(wanted), '\0');
-  file.seekg(data.offset);
-  file.read(bytes.data(), wanted);
-  if (!file) return absl::UnavailableError(absl::StrCat("external data: ", path, ": read failed"));
+  ASSIGN_OR_RETURN(const size_t got, file->ReadAt(data.offset, bytes.data(), bytes.size()));
+  if (got < bytes.size()) {
+    return absl::UnavailableError(absl::StrCat("external data: ", path, ": changed while read"));
+  }
   tensor.set_raw_data(std::move(bytes));
   tensor.clear_external_data();
   tensor.clear_data_location();
