@@ -250,7 +250,7 @@ class HostileModelsTest(DaemonTest):
         os.mkfifo(os.path.join(path, "pipe"))
         with open(os.path.join(path, "model.textproto"), "w", encoding="utf-8") as file:
             file.write('weights: "pipe"\n')
-        path = version("sparse_table", "load.max_memory_bytes")
+        path = version("sparse_table", "memory")
         os.truncate(os.path.join(path, TABLE), 1 << 40)
         path = version("sparse_weights", "memory")
         os.truncate(os.path.join(path, WEIGHTS), 1 << 40)

@@ -274,6 +274,32 @@ TEST_F(ModelDirectoryTest, FingerprintTellsASwappedDirectory) {
   EXPECT_EQ(FingerprintDirectory(root_ + "/old")->fingerprint, before.fingerprint);
 }
 
+TEST_F(ModelDirectoryTest, GraphsHaveABoundedSize) {
+  const auto error = [&](const std::string& graph) {
+    Write("graph_ulf.txt", graph);
+    const absl::Status status = ReadGraph(*OpenModelDirectory(dir_)).status();
+    EXPECT_EQ(LoadReasonOf(status), LoadReason::kParse) << status;
+    return std::string(status.message());
+  };
+  const auto repeat = [](const char* text, int times) {
+    std::string all;
+    for (int i = 0; i < times; ++i) all += text;
+    return all;
+  };
+  EXPECT_THAT(error(repeat("layer_params { } ", 20001)), HasSubstr("20001 layers, want at most"));
+  EXPECT_THAT(error(absl::StrCat("layer_params { ", repeat("bottom: 'x' ", 200001), "}")),
+              HasSubstr("200001 bottoms and tops in all, want at most 200000"));
+  for (const char* field : {"name", "type", "top", "bottom", "arg_names"}) {
+    const std::string text =
+        error(absl::StrCat("layer_params { ", field, ": '", std::string(2000, 'n'), "' }"));
+    EXPECT_THAT(text, HasSubstr("layer 0: "));
+    EXPECT_THAT(text, HasSubstr("of 2000 bytes, want at most 1024: \"nnn"));
+    EXPECT_LT(text.size(), 300u);
+  }
+  EXPECT_THAT(error(absl::StrCat("layer_params ", std::string(1000000, '['))),
+              HasSubstr("graph_ulf.txt:1:14"));
+}
+
 TEST_F(ModelDirectoryTest, LinksOutOfTheRootsAreNotFollowed) {
   WriteWhole();
   fs::create_directories(root_ + "/outside/deep");

@@ -162,7 +162,13 @@ TEST_F(HostileModelsTest, NamesAreNotRepeatedInFull) {
   const std::string name(20 << 20, 'n');
   Write(2, "graph_ulf.txt",
         absl::StrCat(kGood, " layer_params { name: \"", name, "\" type: \"t\" }"));
-  EXPECT_THAT(Refusal("graph"), HasSubstr("nnnn"));
+  EXPECT_THAT(Refusal("parse"), HasSubstr("name or type of 20971520 bytes, want at most 1024"));
+  // Nor do they forge lines of a log or move a terminal's cursor.
+  Write(next_, "graph_ulf.txt",
+        absl::StrCat(kGood, " layer_params { name: \"a\\nb\\033[2J\" type: \"t\" }"));
+  const std::string error = Refusal("graph");
+  EXPECT_THAT(error, HasSubstr("a\\nb\\x1b[2J"));
+  EXPECT_THAT(error, Not(HasSubstr("\n")));
 }
 
 }  // namespace
