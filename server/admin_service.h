@@ -23,8 +23,7 @@ namespace ulfd::server {
 
 // A reload takes as long as loading takes: it waits on a thread of this class, never on one that
 // receives calls or a worker.  Changes wait nowhere: the manager's loader thread answers them.
-class AdminService final
-    : public RpcServiceOf<AdminService, ulfd::admin::v1::AdminService::AsyncService> {
+class AdminService final : public RpcServiceOf<AdminService, ulfd::admin::v1::AdminService> {
  public:
   // Reloads that wait behind the one that runs; more are refused with RESOURCE_EXHAUSTED.
   static constexpr size_t kMaxWaiting = 8;

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "server/send_burst.h"
@@ -17,17 +18,20 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 using std::chrono::seconds;
+using std::chrono::steady_clock;
 
 // How often the threads are looked at.
 constexpr milliseconds kLook{50};
 // How long spare threads stay, in looks.
 constexpr int kQuietLooks = 40;
 constexpr size_t kMostSpares = 16;
+// What a reply may need to leave, once the server shuts down.
+constexpr milliseconds kReplyTime{600};
 
 }  // namespace
 
 CallReceiver::CallReceiver(grpc::ServerBuilder& builder, const ReceiverOptions& options)
-    : queue_(builder.AddCompletionQueue()), options_(options) {}
+    : queue_(builder.AddCompletionQueue()), options_(options), ledger_(options.budget) {}
 
 CallReceiver::~CallReceiver() { Stop(); }
 
@@ -43,11 +47,23 @@ void CallReceiver::Start(int threads) {
 }
 
 void CallReceiver::Add(Threads& threads, const char* name, void (CallReceiver::*loop)(Thread&)) {
-  Thread& self = *threads.emplace_back(std::make_unique<Thread>());
-  self.thread = std::thread([this, &self, name, loop] {
+  auto added = std::make_unique<Thread>();
+  added->thread = std::thread([this, &self = *added, name, loop] {
     pthread_setname_np(pthread_self(), name);
     (this->*loop)(self);
   });
+  threads.push_back(std::move(added));
+}
+
+void CallReceiver::AddSpare() {
+  spares_wanted_.store(true);
+  try {
+    Add(spares_, "ulfd-spare", &CallReceiver::SpareLoop);
+    spares_started_.fetch_add(1, std::memory_order_relaxed);
+  } catch (const std::system_error&) {
+    // It goes on without, and is tried again at the next look.
+    spares_refused_.fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 void CallReceiver::Handle(Thread& self, void* event, bool ok) {
@@ -123,14 +139,29 @@ void CallReceiver::Watch() {
     });
     const bool all_busy = AllBusy(threads_), spares_busy = AllBusy(spares_);
     quiet_looks = all_busy ? 0 : quiet_looks + 1;
-    if (all_busy && spares_busy && spares_.size() < kMostSpares) {
-      spares_wanted_.store(true);
-      spares_started_.fetch_add(1, std::memory_order_relaxed);
-      Add(spares_, "ulfd-spare", &CallReceiver::SpareLoop);
-    }
+    if (all_busy && spares_busy && spares_.size() < kMostSpares) AddSpare();
+    MaybeCancel();
     // Threads that were busy a moment ago may be so again in the next.
     if (quiet_looks == kQuietLooks) spares_wanted_.store(false);
   }
+}
+
+void CallReceiver::EndWhenAnswered(std::function<void()> cancel) {
+  MutexLock lock(mu_);
+  cancel_ = std::move(cancel);
+  // Replies may be on their way.
+  last_answer_.store(steady_clock::now().time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+void CallReceiver::MaybeCancel() {
+  std::function<void()> cancel;
+  {
+    MutexLock lock(mu_);
+    cancel = cancel_;
+  }
+  if (cancel == nullptr || unanswered_.load(std::memory_order_acquire) > 0) return;
+  const steady_clock::duration last(last_answer_.load(std::memory_order_relaxed));
+  if (steady_clock::now().time_since_epoch() - last >= kReplyTime) cancel();
 }
 
 bool CallReceiver::Enter() {
@@ -188,21 +219,39 @@ void CallReceiver::Stop() {
 
 grpc::Status RpcCall::Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
                            google::protobuf::Message& message) {
+  Forget();
   MessagePrice price;
   const grpc::Status priced = PriceMessage(bytes, scan, receiver_.options().message, price);
   if (priced.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     context_.AddTrailingMetadata("grpc-accept-encoding", "identity");
   }
-  return priced.ok() ? ParseMessage(bytes, message) : priced;
+  if (!priced.ok()) return priced;
+  if (!receiver_.ledger().ReserveRequest(price.parsed_bytes)) {
+    return {grpc::StatusCode::RESOURCE_EXHAUSTED,
+            absl::StrCat("memory: ", price.parsed_bytes,
+                         " bytes for the request, and those under way hold nearly ",
+                         receiver_.options().budget.request_bytes,
+                         " (half of connections.memory_quota_bytes)")};
+  }
+  request_bytes_ = price.parsed_bytes;
+  return ParseMessage(bytes, message);
 }
 
-int MethodIndex(absl::string_view method, const google::protobuf::Descriptor& request) {
-  const google::protobuf::FileDescriptor& file = *request.file();
-  for (int i = 0; i < file.service_count(); ++i) {
-    const auto* found = file.service(i)->FindMethodByName(std::string(method));
-    if (found != nullptr && found->input_type() == &request) return found->index();
-  }
-  std::abort();  // A slip of the programmer.
+void UnknownCall::Await(grpc::AsyncGenericService& service, CallReceiver& receiver) {
+  if (!receiver.Enter()) return;
+  auto* call = new UnknownCall(service, receiver);
+  service.RequestCall(&call->generic_context(), &call->stream_, receiver.queue(), receiver.queue(),
+                      call->received());
+}
+
+void UnknownCall::Answer() { Finish({grpc::StatusCode::UNIMPLEMENTED, "unknown method"}); }
+
+int MethodIndex(const char* service, absl::string_view method) {
+  const auto* found = google::protobuf::DescriptorPool::generated_pool()
+                          ->FindServiceByName(service)
+                          ->FindMethodByName(std::string(method));
+  if (found == nullptr) std::abort();  // A slip of the programmer.
+  return found->index();
 }
 
 }  // namespace ulfd::server

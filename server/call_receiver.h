@@ -7,6 +7,7 @@
 #ifndef ULFD_SERVER_CALL_RECEIVER_H_
 #define ULFD_SERVER_CALL_RECEIVER_H_
 
+#include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server_builder.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/async_unary_call.h>
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,6 +26,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "engine/tensor/mutex.h"
+#include "server/call_ledger.h"
 #include "server/message_scan.h"
 #include "server/received_message.h"
 
@@ -55,6 +58,7 @@ struct ReceiverOptions {
   int64_t max_header_bytes = 16384;
   // Of requests; those beyond are refused before they are parsed.
   MessageLimits message;
+  CallBudget budget;
 };
 
 // Thread-safe.
@@ -71,10 +75,14 @@ class CallReceiver {
 
   // Starts the threads, once the server has started.
   void Start(int threads);
-  // How many spare threads have been started so far.
+  // How many spare threads have been started so far, and how many the system refused.
   int64_t spares() const { return spares_started_.load(std::memory_order_relaxed); }
+  int64_t refused_spares() const { return spares_refused_.load(std::memory_order_relaxed); }
   // How many replies have waited for others, to be sent with them (send_burst.h).
   int64_t gathered() const { return gathered_.load(std::memory_order_relaxed); }
+  // While the server shuts down: calls `cancel`, which ends all calls at once, as soon as every call that wants an answer has had it
+  // for a while.  What nobody will ever answer (streams, calls that never send their message) must not hold up the shutdown.
+  void EndWhenAnswered(std::function<void()> cancel);
   // Waits until every call has ended, then ends the threads.  After the server's Shutdown, which makes calls end.
   void Stop();
 
@@ -84,6 +92,14 @@ class CallReceiver {
   bool Enter();
   void Leave();
   const ReceiverOptions& options() const { return options_; }
+  CallLedger& ledger() { return ledger_; }
+  // A call that wants an answer has come, or has it.
+  void Asked() { unanswered_.fetch_add(1, std::memory_order_relaxed); }
+  void Answered() {
+    last_answer_.store(std::chrono::steady_clock::now().time_since_epoch().count(),
+                       std::memory_order_relaxed);
+    unanswered_.fetch_sub(1, std::memory_order_release);
+  }
   // RESOURCE_EXHAUSTED: too many headers.
   grpc::Status CheckHeaders(const grpc::ServerContext& context) const;
   // Keeps what its calls refer to, until after the last of them.
@@ -99,7 +115,11 @@ class CallReceiver {
     std::thread thread;  // Last: it uses the others.
   };
   using Threads = std::vector<std::unique_ptr<Thread>>;
+  // std::system_error: the system refuses a thread.
   void Add(Threads& threads, const char* name, void (CallReceiver::*loop)(Thread& self));
+  void AddSpare();
+  // Calls cancel_ if it is time.
+  void MaybeCancel();
   static void Handle(Thread& self, void* event, bool ok);
   void Loop(Thread& self);
   // Until it is no longer wanted.
@@ -114,13 +134,18 @@ class CallReceiver {
 
   const std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   const ReceiverOptions options_;
+  CallLedger ledger_;
+  // On a cache line of their own: every call changes them.
+  alignas(64) std::atomic<int64_t> unanswered_{0};
+  std::atomic<int64_t> last_answer_{0};  // On the steady clock.
   Mutex mu_;
   CondVar over_;
   int64_t calls_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::function<void()> cancel_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> spares_wanted_{false};
-  std::atomic<int64_t> spares_started_{0};
+  std::atomic<int64_t> spares_started_{0}, spares_refused_{0};
   std::atomic<int64_t> gathered_{0};
   Mutex stop_mu_;  // One Stop at a time.  Before mu_.
   bool closed_ ABSL_GUARDED_BY(stop_mu_) = false;
@@ -160,9 +185,21 @@ class RpcCall {
   virtual void Over() {}
 
   CallReceiver& receiver() { return receiver_; }
-  // Looks at a message of the call before it parses it; an error is for the client.
+  // Looks at a message of the call before it parses it; an error is for the client.  Its memory counts until Forget.
   grpc::Status Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
                     google::protobuf::Message& message);
+  // What was read is there no longer.
+  void Forget() {
+    if (request_bytes_ > 0) receiver_.ledger().ReleaseRequest(std::exchange(request_bytes_, 0));
+  }
+  // Bytes of a reply wait to be sent, until the call is over.
+  void Hold(int64_t bytes) {
+    held_bytes_ += bytes;
+    receiver_.ledger().Hold(connection_, bytes);
+  }
+  // Of the connection.
+  std::string Peer() const { return context_.peer(); }
+  grpc::GenericServerContext& generic_context() { return context_; }
   CallEvent* received() { return &received_; }
   CallEvent* finished() { return &finished_; }
   // Another step, beside these, that ends with StepEnded; begun before the call is finished.
@@ -176,6 +213,7 @@ class RpcCall {
  private:
   void OnReceived(bool ok) {
     if (!ok) return Release();  // The server shuts down, and nothing else will be heard of it.
+    connection_ = receiver_.ledger().Begin(context_.peer());
     if (const grpc::Status checked = receiver_.CheckHeaders(context_); checked.ok()) {
       Answer();
     } else {
@@ -192,12 +230,16 @@ class RpcCall {
   void OnFinished(bool) { StepEnded(); }
   void Release() {
     CallReceiver& receiver = receiver_;
+    Forget();
+    if (connection_ != nullptr) receiver.ledger().End(connection_, held_bytes_);
     delete this;
     receiver.Leave();
   }
 
   CallReceiver& receiver_;
-  grpc::ServerContext context_;
+  grpc::GenericServerContext context_;
+  CallLedger::Connection* connection_ = nullptr;  // Once it has come.
+  int64_t request_bytes_ = 0, held_bytes_ = 0;    // Of the ledger.
   std::atomic<bool> cancelled_{false};
   std::atomic<int> steps_{3};  // To be received, closed and finished.
   StepEvent<RpcCall, &RpcCall::OnReceived> received_{*this};
@@ -205,8 +247,8 @@ class RpcCall {
   StepEvent<RpcCall, &RpcCall::OnFinished> finished_{*this};
 };
 
-// The place of a method in its service: of the one named so that takes such requests.
-int MethodIndex(absl::string_view method, const google::protobuf::Descriptor& request);
+// The place of a method in its service.
+int MethodIndex(const char* service, absl::string_view method);
 
 // One with one request and one reply.
 template <typename Request, typename Response>
@@ -239,12 +281,15 @@ class UnaryCall final : public RpcCall {
   void Finish(const grpc::Status& status) override {
     // The call goes on for a while; the memory of its request is for the next one, as long as it is in a cache.
     Request().Swap(&request_);
+    Forget();
+    if (std::exchange(asked_, false)) receiver().Answered();
     if (!status.ok()) return writer_.FinishWithError(status, finished());
     bool own = false;
     const grpc::Status written =
         grpc::SerializationTraits<Response>::Serialize(response_, &bytes_, &own);
     Response().Swap(&response_);  // It may wait for the client for long.
     if (!written.ok()) return writer_.FinishWithError(written, finished());
+    Hold(static_cast<int64_t>(bytes_.Length()));
     writer_.Finish(bytes_, status, finished());
   }
 
@@ -253,6 +298,8 @@ class UnaryCall final : public RpcCall {
       : RpcCall(method.receiver), method_(method), writer_(&context()) {}
 
   void Answer() override {
+    asked_ = true;
+    receiver().Asked();
     const grpc::Status read = Read(bytes_, method_.scan, request_);
     bytes_.Clear();
     if (!read.ok()) return Finish(read);
@@ -261,6 +308,7 @@ class UnaryCall final : public RpcCall {
   void AwaitNext() override { Await(method_); }
 
   const Method& method_;
+  bool asked_ = false;
   grpc::ByteBuffer bytes_;  // The request, then the reply.
   Request request_;
   Response response_;
@@ -271,25 +319,43 @@ class UnaryCall final : public RpcCall {
 // the one that has waited longest, and with many its memory is in no cache any more (server/README.md has figures).
 inline constexpr int kAwaitedCalls = 8;
 
+// A call of a method that nobody has.
+class UnknownCall final : public RpcCall {
+ public:
+  static void Await(grpc::AsyncGenericService& service, CallReceiver& receiver);
+  void Finish(const grpc::Status& status) override { stream_.Finish(status, finished()); }
+
+ private:
+  UnknownCall(grpc::AsyncGenericService& service, CallReceiver& receiver)
+      : RpcCall(receiver), service_(service), stream_(&context()) {}
+  void Answer() override;
+  void AwaitNext() override { Await(service_, receiver()); }
+
+  grpc::AsyncGenericService& service_;
+  grpc::GenericServerAsyncReaderWriter stream_;
+};
+
 // A service of gRPC that receives its calls this way.
 class RpcService {
  public:
   virtual ~RpcService() = default;
+  virtual const char* full_name() const = 0;
   // What the server has to know before it starts.
   virtual grpc::Service& methods() = 0;
   // Receives calls of every method from now on.
   virtual void AwaitCalls(CallReceiver& receiver) = 0;
 };
 
-// One with the generated AsyncService `Methods`, whose unary calls are answered by member functions of `Self`.
-template <typename Self, typename Methods>
+// That of the generated class `Api`, whose unary calls are answered by member functions of `Self`.
+template <typename Self, typename Api>
 class RpcServiceOf : public RpcService {
  public:
+  const char* full_name() const final { return Api::service_full_name(); }
   grpc::Service& methods() final { return methods_; }
 
  protected:
   // The generated functions that ask for calls have them parsed by gRPC.
-  struct RawMethods final : Methods {
+  struct RawMethods final : Api::AsyncService {
     using grpc::Service::RequestAsyncBidiStreaming;
     using grpc::Service::RequestAsyncServerStreaming;
     using grpc::Service::RequestAsyncUnary;
@@ -302,7 +368,7 @@ class RpcServiceOf : public RpcService {
     using Call = UnaryCall<Request, Response>;
     const auto method = std::make_shared<const typename Call::Method>(typename Call::Method{
         receiver,
-        [this, index = MethodIndex(name, *Request::descriptor())](
+        [this, index = MethodIndex(Api::service_full_name(), name)](
             grpc::ServerContext* context, grpc::ByteBuffer* request,
             grpc::ServerAsyncResponseWriter<grpc::ByteBuffer>* writer,
             grpc::ServerCompletionQueue* queue, void* event) {

@@ -356,6 +356,8 @@ void ReadConnections(const Reader& reader, Options& options) {
   reader.Int("max_connections", 1, 1000000, options.max_connections);
   reader.Int("max_concurrent_streams", 1, 1000000, options.max_concurrent_streams);
   reader.Int("max_header_bytes", 1024, 1048576, options.max_header_bytes);
+  reader.Int64("max_unsent_bytes", 1 << 20, int64_t{1} << 40, options.max_unsent_bytes);
+  reader.Int("max_lost_streams", 10, 1000000, options.max_lost_streams);
   reader.Int("max_ping_strikes", 1, 1000, options.max_ping_strikes);
   reader.Milliseconds("handshake_timeout_ms", 100, 600000, options.handshake_timeout);
   reader.Int64("memory_quota_bytes", 16 << 20, int64_t{1} << 40, options.memory_quota_bytes);
@@ -436,6 +438,7 @@ absl::Status ReadConfig(absl::string_view text, absl::string_view source, Option
   reader.Address("http_address", options.http_address);
   reader.Int("http_port", 0, 65535, options.http_port);
   reader.Text("admin_address", options.admin_address);
+  reader.Bool("reflection", options.reflection);
   reader.Int("workers", 0, 1024, options.workers);
   reader.Bool("pin_workers", options.pin_workers);
   reader.Int("grpc_threads", 0, 64, options.grpc_threads);

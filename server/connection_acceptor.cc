@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/connection_acceptor.h"
 
+#include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -13,6 +15,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace ulfd::server {
 namespace {
@@ -26,6 +30,9 @@ constexpr milliseconds kCountInterval{20};
 constexpr seconds kWarningInterval{10};
 // The process has no file descriptor left: time for somebody to close one.
 constexpr milliseconds kBackoff{20};
+// How often connections are looked at, and how much of a CPU that may take.
+constexpr milliseconds kLook{50};
+constexpr int kLookShare = 100;
 
 bool InodeOf(int fd, ino_t& inode) {
   struct stat info;
@@ -34,16 +41,39 @@ bool InodeOf(int fd, ino_t& inode) {
   return true;
 }
 
+// As gRPC has it; "" for what is no IP address.
+std::string PeerName(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    const auto& address = reinterpret_cast<const sockaddr_in&>(peer);
+    inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(address.sin_port));
+  }
+  if (peer.ss_family != AF_INET6) return "";
+  const auto& address = reinterpret_cast<const sockaddr_in6&>(peer);
+  if (IN6_IS_ADDR_V4MAPPED(&address.sin6_addr)) {
+    inet_ntop(AF_INET, &address.sin6_addr.s6_addr[12], text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(address.sin6_port));
+  }
+  inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
+  return absl::StrCat("ipv6:%5B", text, "%5D:", ntohs(address.sin6_port));
+}
+
 }  // namespace
 
 ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
-                                       std::function<void(int fd)> hand, Logger& logger)
+                                       std::function<void(int fd)> hand, CallLedger& ledger,
+                                       Logger& logger)
     : socket_(std::move(socket)),
       options_(options),
       hand_(std::move(hand)),
+      ledger_(ledger),
+      watch_(options.watch, ledger),
       logger_(logger),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      thread_([this] { Loop(); }) {}
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ledger_.set_close([this](const std::string& peer, const char* why) { Close(peer, why); });
+  thread_ = std::thread([this] { Loop(); });
+}
 
 ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
 
@@ -58,18 +88,27 @@ void ConnectionAcceptor::Stop() {
 void ConnectionAcceptor::Loop() {
   while (true) {
     pollfd fds[] = {{socket_.fd.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-    if (poll(fds, 2, -1) < 0 && errno != EINTR) return;
+    const auto left = std::chrono::ceil<milliseconds>(next_look_ - steady_clock::now());
+    if (poll(fds, 2, std::max(0, static_cast<int>(left.count()))) < 0 && errno != EINTR) return;
     if (fds[1].revents != 0) return;
     if (fds[0].revents != 0) AcceptAll();
+    const auto begin = steady_clock::now();
+    if (begin < next_look_) continue;
+    LookAtAll();
+    const auto end = steady_clock::now();
+    next_look_ = end + std::max<steady_clock::duration>(kLook, kLookShare * (end - begin));
   }
 }
 
 void ConnectionAcceptor::AcceptAll() {
   constexpr int kBurst = 64;  // Then somebody may want us to stop.
   for (int i = 0; i < kBurst; ++i) {
-    const int fd = accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                           SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-      HandOver(fd);
+      HandOver(fd, PeerName(peer));
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -87,7 +126,7 @@ void ConnectionAcceptor::AcceptAll() {
   }
 }
 
-void ConnectionAcceptor::HandOver(int fd) {
+void ConnectionAcceptor::HandOver(int fd, const std::string& peer) {
   ino_t inode = 0;
   if (!HasRoom() || !InodeOf(fd, inode)) {
     close(fd);
@@ -100,7 +139,7 @@ void ConnectionAcceptor::HandOver(int fd) {
   {
     MutexLock lock(mu_);
     ++stats_.accepted;
-    handed_.push_back({fd, inode});
+    handed_.push_back({fd, inode, peer});
   }
   hand_(fd);
 }
@@ -123,11 +162,48 @@ bool ConnectionAcceptor::HasRoom() {
 }
 
 void ConnectionAcceptor::CountOpen() const {
-  const auto closed = [](const Handed& handed) {
+  const auto closed = [this](const Handed& handed) {
     ino_t inode = 0;
-    return !InodeOf(handed.fd, inode) || inode != handed.inode;
+    if (InodeOf(handed.fd, inode) && inode == handed.inode) return false;
+    ledger_.Forget(handed.peer);
+    return true;
   };
   handed_.erase(std::remove_if(handed_.begin(), handed_.end(), closed), handed_.end());
+}
+
+void ConnectionAcceptor::LookAtAll() {
+  std::vector<ConnectionWatch::Connection> open;
+  {
+    MutexLock lock(mu_);
+    CountOpen();
+    open.reserve(handed_.size());
+    for (const Handed& handed : handed_) open.push_back({handed.peer, ReceivedBytes(handed.fd)});
+  }
+  for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
+}
+
+void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
+  bool says = false;
+  {
+    MutexLock lock(mu_);
+    const auto handed =
+        std::find_if(handed_.rbegin(), handed_.rend(),
+                     [&](const Handed& candidate) { return candidate.peer == peer; });
+    if (handed == handed_.rend()) return;
+    // A copy cannot become another socket between the look and the end, as the number itself can.
+    const FileDescriptor copy(fcntl(handed->fd, F_DUPFD_CLOEXEC, 0));
+    ino_t inode = 0;
+    if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed->inode) return;
+    shutdown(copy.get(), SHUT_RDWR);
+    ++stats_.closed[why];
+    const auto now = steady_clock::now();
+    says = now >= next_close_line_;
+    if (says) next_close_line_ = now + kWarningInterval;
+  }
+  if (says) {
+    logger_.Warning("a connection that takes too much is closed; others may follow without a line",
+                    {{"peer", peer}, {"why", why}});
+  }
 }
 
 ConnectionStats ConnectionAcceptor::Stats() const {

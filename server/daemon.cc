@@ -12,6 +12,7 @@
 #include <fstream>
 #include <map>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -221,7 +222,6 @@ absl::Status Daemon::StartHttp() {
 }
 
 absl::Status Daemon::StartGrpc() {
-  EnableReflection();
   prediction_ = std::make_unique<PredictionService>(*context_, *security_);
   open_inference_ = std::make_unique<OpenInferenceService>(*context_, *security_, *readiness_,
                                                            ThisBuild().version);
@@ -279,11 +279,27 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
              MetricType::Counter,
              {CounterSample(static_cast<double>(stats.over_limit), {{"why", "max_connections"}}),
               CounterSample(static_cast<double>(stats.no_descriptors), {{"why", "descriptors"}})}));
+  std::vector<prometheus::ClientMetric> closed;
+  for (const char* why : {"calls", "unsent", "streams", "silent", "refused"}) {
+    const auto it = stats.closed.find(why);
+    const int64_t count = it == stats.closed.end() ? 0 : it->second;
+    closed.push_back(CounterSample(static_cast<double>(count), {{"why", why}}));
+  }
+  families.push_back(
+      Family("ulfd_connections_closed_total",
+             "Connections to the gRPC port that were closed for what they took: calls under way "
+             "(calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), bytes that "
+             "never became a call (silent), streams refused for their token or reset (refused)",
+             MetricType::Counter, std::move(closed)));
   families.push_back(
       Family("ulfd_spare_receivers_total",
              "Spare threads started because all that receive calls were kept busy, each by "
              "one connection (endless headers, messages of many megabytes)",
              MetricType::Counter, {CounterSample(static_cast<double>(grpc_->spares()))}));
+  families.push_back(Family("ulfd_threads_refused_total",
+                            "Spare receiving threads that the system refused; it went on without",
+                            MetricType::Counter,
+                            {CounterSample(static_cast<double>(grpc_->refused_spares()))}));
   families.push_back(
       Family("ulfd_gathered_replies_total",
              "Replies that waited up to 0.1 ms for others on their connection, to be sent together",
@@ -335,15 +351,23 @@ void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
   };
   std::atomic<bool> done{false};
   // Shutdown blocks until every call has ended; meanwhile somebody may want to hurry.
-  std::thread shutdown([&] {
+  const auto shut_down = [&] {
     if (admin_grpc_ != nullptr) admin_grpc_->Shutdown(left());
     grpc_->Shutdown(left());
     done.store(true);
-  });
+  };
+  std::thread shutdown;
+  try {
+    shutdown = std::thread(shut_down);
+  } catch (const std::system_error& error) {
+    logger_.Warning("no thread for the shutdown: a second signal will not hurry it",
+                    {{"error", error.what()}});
+    shut_down();
+  }
   while (!done.load()) {
     if (hurry(milliseconds(20))) abandon_.store(hurried = true);
   }
-  shutdown.join();
+  if (shutdown.joinable()) shutdown.join();
   pool_->Drain();
   logger_.Info("drained", {{"hurried", hurried ? 1 : 0}});
 }

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/grpc_listener.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/time.h>
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
-#include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 #include <sys/resource.h>
 
@@ -55,9 +54,29 @@ void Configure(const Options& options, grpc::ServerBuilder& builder) {
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
 }
 
+// Twice as many streams as clients are told: a call is over for the client before it is for us.
+int64_t MostStreams(const Options& options) { return int64_t{2} * options.max_concurrent_streams; }
+
+CallBudget Budget(const Options& options) {
+  return {.connection_calls = MostStreams(options),
+          .connection_bytes = options.max_unsent_bytes,
+          .caller_bytes = options.memory_quota_bytes / 4,
+          .total_bytes = options.memory_quota_bytes / 2,
+          .request_bytes = options.memory_quota_bytes / 2};
+}
+
+WatchLimits Watched(const Options& options) {
+  return {.streams = MostStreams(options),
+          .all_streams = options.memory_quota_bytes / 2 / CallLedger::kCallBytes,
+          .silent_bytes = options.memory_quota_bytes / 2,
+          .growing_silent_bytes = std::max(1 << 20, options.max_message_bytes / 4),
+          .growth_bytes = options.memory_quota_bytes / 4,
+          .lost_streams = options.max_lost_streams};
+}
+
 // Connections must not take the descriptors that models and pages need.
 int MaxConnections(const Options& options, Logger& logger) {
-  constexpr rlim_t kOthers = 256;
+  constexpr rlim_t kOthers = 256 + 512;  // The HTTP port's, among them.
   rlimit files{};
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return options.max_connections;
   const rlim_t room =
@@ -71,11 +90,6 @@ int MaxConnections(const Options& options, Logger& logger) {
 }
 
 }  // namespace
-
-void EnableReflection() {
-  grpc::EnableDefaultHealthCheckService(false);  // We have our own.
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
-}
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
     const std::string& address, int port, int threads, const Options& options,
@@ -99,6 +113,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
   AcceptorOptions acceptor;
   acceptor.max_connections = MaxConnections(options, logger);
   acceptor.user_timeout = options.keepalive_timeout;
+  acceptor.watch = Watched(options);
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
       [entrance = listener->entrance_.get()](int fd) {
@@ -106,7 +121,7 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
         connection.fd = fd;
         entrance->HandleNewConnection(&connection);
       },
-      logger);
+      listener->receiver_->ledger(), logger);
   return listener;
 }
 
@@ -129,22 +144,35 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
 
 bool GrpcListener::Serve(grpc::ServerBuilder& builder, const Options& options,
                          const std::vector<RpcService*>& services, int threads) {
-  for (RpcService* service : services) builder.RegisterService(&service->methods());
+  std::vector<RpcService*> all = services;
+  if (options.reflection) {
+    reflection_ = std::make_unique<ReflectionService>();
+    all.push_back(reflection_.get());
+    std::vector<std::string> names;
+    for (const RpcService* service : all) names.emplace_back(service->full_name());
+    reflection_->set_services(std::move(names));
+  }
+  for (RpcService* service : all) builder.RegisterService(&service->methods());
+  builder.RegisterAsyncGenericService(&unknown_);
   constexpr int64_t kParsedByMessage = 8;  // Bytes in memory for each on the wire, at most.
   receiver_ = std::make_unique<CallReceiver>(
-      builder, ReceiverOptions{
-                   .max_header_bytes = options.max_header_bytes,
-                   .message = {.max_fields = options.max_request_fields,
-                               .max_parsed_bytes = kParsedByMessage * options.max_message_bytes}});
+      builder,
+      ReceiverOptions{.max_header_bytes = options.max_header_bytes,
+                      .message = {.max_fields = options.max_request_fields,
+                                  .max_parsed_bytes = kParsedByMessage * options.max_message_bytes},
+                      .budget = Budget(options)});
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return false;
-  for (RpcService* service : services) service->AwaitCalls(*receiver_);
+  for (RpcService* service : all) service->AwaitCalls(*receiver_);
+  for (int i = 0; i < kAwaitedCalls; ++i) UnknownCall::Await(unknown_, *receiver_);
   receiver_->Start(threads);
   return true;
 }
 
 void GrpcListener::Shutdown(milliseconds grace) {
   if (acceptor_ != nullptr) acceptor_->Stop();
+  if (reflection_ != nullptr) reflection_->EndStreams();
+  receiver_->EndWhenAnswered([this] { grpc_server_cancel_all_calls(server_->c_server()); });
   server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                  gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));
   receiver_->Stop();

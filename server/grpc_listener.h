@@ -17,11 +17,9 @@
 #include "server/connection_acceptor.h"
 #include "server/listener_credentials.h"
 #include "server/options.h"
+#include "server/reflection_service.h"
 
 namespace ulfd::server {
-
-// Reflection is part of every server that this builds: call once, before the first one is built.
-void EnableReflection();
 
 // A gRPC server on one port.
 class GrpcListener {
@@ -35,14 +33,15 @@ class GrpcListener {
   // Shutdown at once.
   ~GrpcListener();
 
-  // Takes no more connections and calls, and returns when those under way have ended; those that have not within
-  // `grace` are cancelled.
+  // Takes no more connections and calls, and returns when those under way that want an answer have had it, and half a second to
+  // take it; those that have not within `grace` are cancelled.
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }
   // As CallReceiver's.
   int64_t spares() const { return receiver_->spares(); }
   int64_t gathered() const { return receiver_->gathered(); }
+  int64_t refused_spares() const { return receiver_->refused_spares(); }
   // Nothing for a Unix socket.
   ConnectionStats connections() const {
     return acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
@@ -59,6 +58,8 @@ class GrpcListener {
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> entrance_;
+  std::unique_ptr<ReflectionService> reflection_;  // Null if it is switched off.
+  grpc::AsyncGenericService unknown_;
   // Outlives the server, which puts events into its queue.
   std::unique_ptr<CallReceiver> receiver_;
   std::unique_ptr<grpc::Server> server_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/health_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -13,6 +14,14 @@ namespace ulfd::server {
 using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 
+namespace {
+
+grpc::Status TooMany(absl::string_view what) {
+  return {grpc::StatusCode::RESOURCE_EXHAUSTED, absl::StrCat("health: ", what)};
+}
+
+}  // namespace
+
 // One stream, or one that is to come.  Writes one status at a time; of those that come in between, only the last one is
 // sent.
 class HealthService::Watcher final : public RpcCall {
@@ -21,13 +30,15 @@ class HealthService::Watcher final : public RpcCall {
   static void Await(HealthService& service, CallReceiver& receiver) {
     if (!receiver.Enter()) return;
     auto* watcher = new Watcher(service, receiver);
-    static const int index = MethodIndex("Watch", *HealthCheckRequest::descriptor());
+    static const int index = MethodIndex(service.full_name(), "Watch");
     service.methods_.RequestAsyncServerStreaming(index, &watcher->context(), &watcher->bytes_,
                                                  &watcher->writer_, receiver.queue(),
                                                  receiver.queue(), watcher->received());
   }
 
   const std::string& name() const { return request_.service(); }
+  const std::string& peer() const { return peer_; }
+  const std::string& address() const { return address_; }
 
   // Sends the status unless it is the one sent last.
   void Notify(ServingStatus status) {
@@ -51,7 +62,10 @@ class HealthService::Watcher final : public RpcCall {
     static const MessageScan scan(*HealthCheckRequest::descriptor());
     const grpc::Status read = Read(bytes_, scan, request_);
     bytes_.Clear();
+    Forget();
     if (!read.ok()) return Finish(read);
+    peer_ = Peer();
+    address_ = peer_.substr(0, peer_.rfind(':'));
     service_.Add(this);
   }
   void AwaitNext() override { Await(service_, receiver()); }
@@ -83,6 +97,7 @@ class HealthService::Watcher final : public RpcCall {
   HealthService& service_;
   grpc::ByteBuffer bytes_;
   HealthCheckRequest request_;
+  std::string peer_, address_;
   grpc::ServerAsyncWriter<HealthCheckResponse> writer_;
   StepEvent<Watcher, &Watcher::OnWritten> written_{*this};
 
@@ -139,7 +154,31 @@ void HealthService::EndWatches() {
 
 void HealthService::Remove(Watcher* watcher) {
   MutexLock lock(mu_);
-  watchers_.erase(watcher);
+  if (watchers_.erase(watcher) > 0) Uncount(*watcher);
+}
+
+void HealthService::Uncount(const Watcher& watcher) {
+  const auto remove = [](std::map<std::string, int>& counts, const std::string& key) {
+    const auto it = counts.find(key);
+    if (--it->second == 0) counts.erase(it);
+  };
+  remove(of_connection_, watcher.peer());
+  remove(of_address_, watcher.address());
+}
+
+bool HealthService::MakeRoom(const std::string& address) {
+  const auto most =
+      std::max_element(of_address_.begin(), of_address_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == of_address_.end() || most->second <= of_address_[address] + 1) return false;
+  for (Watcher* watcher : watchers_) {
+    if (watcher->address() != most->first) continue;
+    watchers_.erase(watcher);
+    Uncount(*watcher);
+    watcher->Finish(TooMany("others have fewer watches"));
+    return true;
+  }
+  return false;
 }
 
 void HealthService::AwaitCalls(CallReceiver& receiver) {
@@ -167,12 +206,15 @@ void HealthService::Add(Watcher* watcher) {
   if (ended_) {
     watcher->Finish(
         grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"));
-  } else if (watchers_.size() >= kMaxWatches) {
-    watcher->Finish(
-        grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                     absl::StrCat("health: ", kMaxWatches, " watches are open already")));
+  } else if (of_connection_.count(watcher->peer()) > 0 &&
+             of_connection_[watcher->peer()] >= kMaxOfConnection) {
+    watcher->Finish(TooMany(absl::StrCat(kMaxOfConnection, " watches on this connection already")));
+  } else if (watchers_.size() >= kMaxWatches && !MakeRoom(watcher->address())) {
+    watcher->Finish(TooMany(absl::StrCat(kMaxWatches, " watches are open already")));
   } else {
     watchers_.insert(watcher);
+    ++of_connection_[watcher->peer()];
+    ++of_address_[watcher->address()];
     watcher->Notify(StatusOf(watcher->name()));
   }
 }

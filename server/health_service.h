@@ -20,12 +20,13 @@
 
 namespace ulfd::server {
 
-class HealthService final
-    : public RpcServiceOf<HealthService, grpc::health::v1::Health::AsyncService> {
+class HealthService final : public RpcServiceOf<HealthService, grpc::health::v1::Health> {
  public:
   using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
-  // More watches than that are refused with RESOURCE_EXHAUSTED.
-  static constexpr size_t kMaxWatches = 1000;
+  // More watches than that are refused with RESOURCE_EXHAUSTED: on one connection, and at all.  Of an address that has more watches
+  // than a newcomer's, one ends instead.
+  static constexpr int kMaxOfConnection = 32;
+  static constexpr size_t kMaxWatches = 4000;
 
   // `services`: full names whose health is that of the server.
   HealthService(const ModelManager& models, const Readiness& readiness,
@@ -47,6 +48,9 @@ class HealthService final
   std::map<std::string, ServingStatus> Look() const;
   ServingStatus StatusOf(const std::string& service) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Remove(Watcher* watcher);
+  // Ends a watch of the address that has most of them, if that has more than `address`.
+  bool MakeRoom(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Uncount(const Watcher& watcher) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const ModelManager& models_;
   const Readiness& readiness_;
@@ -57,6 +61,8 @@ class HealthService final
   mutable Mutex mu_;  // Before a watcher's own.
   std::map<std::string, ServingStatus> statuses_ ABSL_GUARDED_BY(mu_);
   std::set<Watcher*> watchers_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int> of_connection_ ABSL_GUARDED_BY(mu_);  // Watches, by peer.
+  std::map<std::string, int> of_address_ ABSL_GUARDED_BY(mu_);
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
 };
 

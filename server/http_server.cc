@@ -106,27 +106,36 @@ void HttpServer::Loop() {
 }
 
 void HttpServer::Accept() {
-  while (true) {
-    FileDescriptor fd(accept4(socket_.fd.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd.get() < 0) {
-      if (errno == EMFILE || errno == ENFILE) {
+  constexpr int kBurst = 64;  // Then those that are here already have their turn.
+  for (int i = 0; i < kBurst; ++i) {
+    Connection connection{.fd = FileDescriptor(accept4(socket_.fd.get(), nullptr, nullptr,
+                                                       SOCK_NONBLOCK | SOCK_CLOEXEC)),
+                          .until = Clock::now() + limits_.request_timeout};
+    if (connection.fd.get() < 0) {
+      if (errno == ECONNABORTED || errno == EINTR) continue;
+      if (errno != EMFILE && errno != ENFILE) return;
+      if (connections_.empty()) {
         // Nothing closes a connection of somebody else's, but the wait keeps the loop from spinning.
         pollfd stop = {wake_.get(), POLLIN, 0};
         poll(&stop, 1, static_cast<int>(kNoDescriptors.count()));
         return;
       }
-      if (errno == ECONNABORTED || errno == EINTR) continue;
-      return;
+      CloseOldest();
+      continue;
     }
-    if (connections_.size() >= static_cast<size_t>(limits_.max_connections)) {
-      const auto first = std::min_element(
-          connections_.begin(), connections_.end(),
-          [](const Connection& a, const Connection& b) { return a.until < b.until; });
-      std::swap(*first, connections_.back());
-      connections_.pop_back();
-    }
-    connections_.push_back({.fd = std::move(fd), .until = Clock::now() + limits_.request_timeout});
+    // Most have sent their request by now: however many come behind them, they have their reply.
+    if (!Advance(connection)) continue;
+    if (connections_.size() >= static_cast<size_t>(limits_.max_connections)) CloseOldest();
+    connections_.push_back(std::move(connection));
   }
+}
+
+void HttpServer::CloseOldest() {
+  const auto first =
+      std::min_element(connections_.begin(), connections_.end(),
+                       [](const Connection& a, const Connection& b) { return a.until < b.until; });
+  std::swap(*first, connections_.back());
+  connections_.pop_back();
 }
 
 bool HttpServer::Advance(Connection& connection) {

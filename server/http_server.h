@@ -32,7 +32,7 @@ class HttpServer {
   using Page = std::function<HttpReply()>;
 
   struct Limits {
-    int max_connections = 64;      // One more, and the one that has waited longest is closed.
+    int max_connections = 512;     // One more, and the one that has waited longest is closed.
     size_t max_head_bytes = 8192;  // Of a request; 431 above.
     std::chrono::milliseconds request_timeout{5000};
     std::chrono::milliseconds reply_timeout{10000};
@@ -62,7 +62,10 @@ class HttpServer {
   };
   HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, const Limits& limits);
   void Loop();
+  // Takes some of those that wait.
   void Accept();
+  // Of those that still send, those that have their reply, or else those that take it: the one that ends first by itself.
+  void CloseOldest();
   // Does what can be done without waiting; false: the connection has ended.
   bool Advance(Connection& connection);
   bool Read(Connection& connection);

@@ -15,7 +15,7 @@ namespace ulfd::server {
 
 // Nothing here blocks: ModelInfer only queues, the others only look.
 class OpenInferenceService final
-    : public RpcServiceOf<OpenInferenceService, inference::GRPCInferenceService::AsyncService> {
+    : public RpcServiceOf<OpenInferenceService, inference::GRPCInferenceService> {
  public:
   // `server_version`: what ServerMetadata says.  The others are borrowed.
   OpenInferenceService(const ServingContext& context, const Security& security,

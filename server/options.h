@@ -38,6 +38,7 @@ struct Options {
   int grpc_port = 8500;
   std::string http_address = "0.0.0.0";
   int http_port = 8501;
+  bool reflection = true;
   std::string admin_address;  // "ADDRESS:PORT" or "unix:PATH"; "": off
 
   int64_t memory_budget_bytes = 0;  // 0: DefaultMemoryBudget()
@@ -74,6 +75,8 @@ struct Options {
   int max_connections = 10000;
   int max_concurrent_streams = 1000;  // Of one connection.
   int max_header_bytes = 16384;
+  int64_t max_unsent_bytes = int64_t{64} << 20;  // Of one connection.
+  int max_lost_streams = 500;                    // Of one connection, in ten seconds.
   int max_ping_strikes = 2;
   std::chrono::milliseconds handshake_timeout{10000};
   int64_t memory_quota_bytes = int64_t{512} << 20;

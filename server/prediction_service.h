@@ -12,7 +12,7 @@ namespace ulfd::server {
 
 // Nothing here blocks: Predict only queues, the other two only look.
 class PredictionService final
-    : public RpcServiceOf<PredictionService, ulfd::v1::PredictionService::AsyncService> {
+    : public RpcServiceOf<PredictionService, ulfd::v1::PredictionService> {
  public:
   // Both are borrowed.
   PredictionService(const ServingContext& context, const Security& security)

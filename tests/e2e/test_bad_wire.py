@@ -13,6 +13,7 @@ import unittest
 import zlib
 
 import grpc
+import health_v1_pb2 as health_pb
 
 from harness import env, http2
 from harness.bystander import Bystander
@@ -24,6 +25,7 @@ from harness.metrics import scrape
 from harness.small import heavy_inputs, stamp_inputs
 
 PREDICT = "/ulfd.v1.PredictionService/Predict"
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 DEADLINE = grpc.StatusCode.DEADLINE_EXCEEDED
 
@@ -223,8 +225,10 @@ connections {
             for connection in slow:
                 connection.close()
         # More than memory_quota_bytes.
+        count = self.closed("silent")
         connection = self.send_endless_headers(100e6, b"", many, 60 * env.SLOWNESS)
         self.end_beyond_quota(connection)
+        self.assertGreater(self.closed("silent"), count)
 
     def end_beyond_quota(self, *connections):
         """Near its quota, gRPC closes connections that are idle, between two calls for instance."""
@@ -270,6 +274,75 @@ connections {
                     self.assertIn("max_request_fields", future.details())
         if not env.SANITIZED:
             self.assertLess(self.daemon.resident_bytes() - before, 256 << 20)
+
+    def closed(self, why):
+        return self.metric("ulfd_connections_closed_total", why=why)
+
+    def assert_closed(self, connection, why, before):
+        """The server has closed it, and counted it under one of these words."""
+        connection.read_until(lambda: connection.closed)
+        self.assertTrue(connection.closed)
+        wait_for(lambda: sum(self.closed(word) for word in why) > before, f"counted as {why}")
+
+    def test_replies_that_nobody_takes(self):
+        before = self.daemon.resident_bytes()
+        window = struct.pack(">HI", http2.INITIAL_WINDOW_SIZE, 0)
+        for path, message in (("/ulfd.v1.PredictionService/GetModelMetadata", b"\x0a\x07\x0a\x05stamp"),
+                              ("/grpc.health.v1.Health/Check", b"")):
+            with self.subTest(path):
+                count = self.closed("calls") + self.closed("unsent") + self.closed("streams")
+                connection = self.connect(settings=window)
+                for _ in range(20000):
+                    if connection.closed:
+                        break
+                    connection.open_stream(path, http2.grpc_message(message))
+                self.assert_closed(connection, ("calls", "unsent", "streams"), count)
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 64 << 20)
+
+    def test_calls_that_never_send_their_message(self):
+        before = self.daemon.resident_bytes()
+        count = self.closed("streams")
+        connection = self.connect()  # Which does not say that it has read the limit.
+        for _ in range(100000):
+            if connection.closed:
+                break
+            connection.open_stream(PREDICT, end=False)
+        self.assert_closed(connection, ("streams",), count)
+        if not env.SANITIZED:
+            self.assertLess(self.daemon.resident_bytes() - before, 512 << 20)
+
+    def test_unknown_methods(self):
+        with Client(self.daemon) as client:
+            for path in ("/no.Service/Method", "/ulfd.v1.PredictionService/Nothing"):
+                with self.assertRaises(grpc.RpcError) as caught:
+                    client.channel.unary_unary(path)(b"", timeout=20)
+                self.assertEqual(caught.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+
+    def test_many_watches_of_one_connection(self):
+        connection = self.connect()
+        connection.send(frame(http2.SETTINGS, http2.ACK))
+        for _ in range(40):
+            connection.open_stream("/grpc.health.v1.Health/Watch", http2.grpc_message(b""))
+        refused = lambda: [f for f in connection.of(http2.HEADERS) if b"grpc-status\x018" in f[3]]
+        # Later ones may be indexed.
+        self.assertTrue(connection.read_until(refused))
+        with Client(self.daemon) as client:
+            self.assertEqual(next(client.Watch(health_pb.HealthCheckRequest(), timeout=20)).status,
+                             health_pb.HealthCheckResponse.SERVING)
+
+    def test_many_idle_reflection_streams(self):
+        threads = len(self.daemon.thread_names())
+        connections = [self.connect() for _ in range(8)]
+        for connection in connections:
+            connection.send(frame(http2.SETTINGS, http2.ACK))
+            for _ in range(40):
+                connection.open_stream(REFLECTION, http2.grpc_message(b"\x3a\0"), end=False)
+        for connection in connections:
+            self.assertTrue(connection.read_until(
+                lambda connection=connection: len(connection.of(http2.DATA)) >= 8 and
+                len({f[2] for f in connection.of(http2.HEADERS)}) == 40))
+        self.assertLess(len(self.daemon.thread_names()), threads + 5)
 
     def test_a_flood_of_streams(self):
         before = self.daemon.resident_bytes()
@@ -408,6 +481,80 @@ while True:
         self.assertGreaterEqual(self.metric("ulfd_cancelled_total"), 1)
         self.bystander = Bystander(self.daemon, stamp_request())
         self.addCleanup(self.bystander.stop)
+
+
+class GuessedTokensTest(DaemonTest):
+    """Calls with tokens that nobody has."""
+
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+
+    @classmethod
+    def setUpClass(cls):
+        path = os.path.join(env.scratch("guessed"), "tokens")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("shop s3cret-of-the-shop\n")
+        cls.CONFIG = FAST + f'authentication {{ token_file: "{path}" }}\n' \
+                            "connections { max_lost_streams: 50 }\n"
+        super().setUpClass()
+
+    def test_a_connection_that_guesses_is_closed(self):
+        refused = lambda: scrape(self.daemon).sum("ulfd_connections_closed_total", why="refused")
+        metadata = [("authorization", "Bearer s3cret-of-the-shop")]
+        self.client.Predict(stamp_request(), timeout=20, metadata=metadata)
+        connection = Connection(self.daemon.grpc_port)
+        self.addCleanup(connection.close)
+        connection.send(frame(http2.SETTINGS, http2.ACK))
+        for _ in range(1000):
+            for guess in range(10):
+                connection.open_stream(PREDICT, body(), more=[("authorization", f"Bearer {guess}")])
+            connection.read(0.005)
+            if connection.closed:
+                break
+        self.assertTrue(connection.closed)
+        wait_for(lambda: refused() == 1, "it is counted")
+        # Who has a token may call as fast as it likes, on a connection of its own.
+        for _ in range(200):
+            self.client.Predict(stamp_request(), timeout=20, metadata=metadata)
+        self.assertEqual(refused(), 1)
+
+
+class OpenStreamsTest(unittest.TestCase):
+    def test_the_end_waits_for_no_stream(self):
+        """drain_timeout_ms is for calls that are scored."""
+        repository = os.path.join(env.scratch("open-streams"), "models")
+        os.makedirs(repository)
+        add_stamp(repository, 1)
+        config = FAST.replace("drain_delay_ms: 50 drain_timeout_ms: 20000",
+                              "drain_delay_ms: 200 drain_timeout_ms: 30000")
+        self.assertNotEqual(config, FAST)
+        config += 'admin_address: "127.0.0.1:0"\n'
+        daemon = Daemon(repository, config=config, name="open-streams")
+        self.addCleanup(daemon.kill)
+        with Client(daemon) as client:
+            admin_port = int(daemon.admin_target.rsplit(":", 1)[1])
+            window = struct.pack(">HI", http2.INITIAL_WINDOW_SIZE, 0)
+            connections = []
+            for port in (daemon.grpc_port, admin_port):
+                for settings in (b"", window):
+                    connection = Connection(port, settings=settings)
+                    self.addCleanup(connection.close)
+                    connections.append(connection)
+                    connection.open_stream(REFLECTION, http2.grpc_message(b"\x3a\0"), end=False)
+                    connection.open_stream(PREDICT, end=False)
+                    connection.open_stream("/no.Service/Method", end=False)
+                    connection.open_stream(PREDICT, body()[:-1], end=False)
+                    connection.open_stream("/grpc.health.v1.Health/Watch", http2.grpc_message(b""))
+                    connection.open_stream(PREDICT, body())
+                    connection.read(0.2)
+            self.assertEqual(client.health(), "SERVING")
+            begin = time.monotonic()
+            daemon.terminate()
+            self.assertEqual(daemon.wait(), 0)
+            self.assertLess(time.monotonic() - begin, 2.2 * env.SLOWNESS)
+            self.assertTrue(all(connection.read_until(lambda: connection.closed)
+                                for connection in connections))
 
 
 @unittest.skipIf(env.SANITIZED, "a library loaded before that of the sanitizer")

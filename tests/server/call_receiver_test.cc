@@ -29,7 +29,7 @@ constexpr int64_t kMaxHeaderBytes = 4096;
 constexpr int kMaxFields = 100;
 
 // Answers by what it is told to do.
-class Service final : public RpcServiceOf<Service, v1::PredictionService::AsyncService> {
+class Service final : public RpcServiceOf<Service, v1::PredictionService> {
  public:
   explicit Service(std::function<void(Call&)> answer) : answer_(std::move(answer)) {}
   void AwaitCalls(CallReceiver& receiver) override {

@@ -30,7 +30,7 @@ class ConnectionAcceptorTest : public ::testing::Test {
           MutexLock lock(mu_);
           handed_.emplace_back(fd);
         },
-        logger_);
+        ledger_, logger_);
   }
   FileDescriptor Connect() const { return ConnectTo(port_); }
   static void WaitFor(const std::function<bool()>& condition) {
@@ -47,6 +47,7 @@ class ConnectionAcceptorTest : public ::testing::Test {
   }
 
   Logger logger_{LogLevel::kError, LogFormat::kText};
+  CallLedger ledger_{CallBudget()};
   int port_ = 0;
   Mutex mu_;
   std::vector<FileDescriptor> handed_;

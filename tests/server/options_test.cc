@@ -80,7 +80,7 @@ TEST(Config, EveryFieldIsRead) {
     default_version_policy { latest { count: 2 } }
     watch { poll_interval_ms: 11 settle_time_ms: 12 use_inotify: false retry_backoff_ms: 13 }
     grpc_address: "127.0.0.1" grpc_port: 0 http_address: "127.0.0.2" http_port: 14
-    admin_address: "127.0.0.1:0" workers: 3 pin_workers: true grpc_threads: 28 layer_plugins: "a.so" layer_plugins: "/b/c.so"
+    admin_address: "127.0.0.1:0" reflection: false workers: 3 pin_workers: true grpc_threads: 28 layer_plugins: "a.so" layer_plugins: "/b/c.so"
     limits {
       max_ads: 15 max_ids_per_request: 16 max_message_bytes: 2048 max_queued_requests: 17
       max_request_fields: 1234
@@ -89,7 +89,7 @@ TEST(Config, EveryFieldIsRead) {
     connections {
       max_age_ms: 0 max_age_grace_ms: 19 keepalive_time_ms: 2000 keepalive_timeout_ms: 200
       min_client_ping_interval_ms: 20 max_idle_ms: 0 max_connections: 24
-      max_concurrent_streams: 25 max_header_bytes: 2048 max_ping_strikes: 26
+      max_concurrent_streams: 25 max_unsent_bytes: 1048577 max_lost_streams: 29 max_header_bytes: 2048 max_ping_strikes: 26
       handshake_timeout_ms: 127 memory_quota_bytes: 5000000000
     }
     tls { certificate_file: "c" key_file: "k" client_ca_file: "a" reload_interval_ms: 28 }
@@ -121,6 +121,7 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.http_address, "127.0.0.2");
   EXPECT_EQ(o.http_port, 14);
   EXPECT_EQ(o.admin_address, "127.0.0.1:0");
+  EXPECT_FALSE(o.reflection);
   EXPECT_EQ(o.workers, 3);
   EXPECT_THAT(o.layer_plugins, ::testing::ElementsAre("a.so", "/b/c.so"));
   EXPECT_EQ(o.max_ads, 15);
@@ -138,6 +139,8 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.max_connections, 24);
   EXPECT_EQ(o.max_concurrent_streams, 25);
   EXPECT_EQ(o.max_header_bytes, 2048);
+  EXPECT_EQ(o.max_unsent_bytes, 1048577);
+  EXPECT_EQ(o.max_lost_streams, 29);
   EXPECT_EQ(o.max_ping_strikes, 26);
   EXPECT_EQ(o.handshake_timeout, milliseconds(127));
   EXPECT_EQ(o.memory_quota_bytes, 5000000000);
@@ -351,6 +354,7 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.http_address, d.http_address);
   EXPECT_EQ(o.http_port, d.http_port);
   EXPECT_EQ(o.admin_address, d.admin_address);
+  EXPECT_EQ(o.reflection, d.reflection);
   EXPECT_EQ(o.workers, d.workers);
   EXPECT_EQ(o.max_ads, d.max_ads);
   EXPECT_EQ(o.max_ids_per_request, d.max_ids_per_request);
@@ -374,6 +378,8 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.max_connections, d.max_connections);
   EXPECT_EQ(o.max_concurrent_streams, d.max_concurrent_streams);
   EXPECT_EQ(o.max_header_bytes, d.max_header_bytes);
+  EXPECT_EQ(o.max_unsent_bytes, d.max_unsent_bytes);
+  EXPECT_EQ(o.max_lost_streams, d.max_lost_streams);
   EXPECT_EQ(o.max_ping_strikes, d.max_ping_strikes);
   EXPECT_EQ(o.handshake_timeout, d.handshake_timeout);
   EXPECT_EQ(o.memory_quota_bytes, d.memory_quota_bytes);
