@@ -19,6 +19,9 @@
 
 namespace ulfd::server {
 
+// Whether other connections have that peer, too: those of a Unix socket.
+inline bool SharesPeer(absl::string_view peer) { return peer.substr(0, 5) == "unix:"; }
+
 // Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and kCallBytes for every call.
 struct CallBudget {
   int64_t connection_calls = 2000;

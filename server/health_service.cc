@@ -206,7 +206,7 @@ void HealthService::Add(Watcher* watcher) {
   if (ended_) {
     watcher->Finish(
         grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"));
-  } else if (of_connection_.count(watcher->peer()) > 0 &&
+  } else if (!SharesPeer(watcher->peer()) && of_connection_.count(watcher->peer()) > 0 &&
              of_connection_[watcher->peer()] >= kMaxOfConnection) {
     watcher->Finish(TooMany(absl::StrCat(kMaxOfConnection, " watches on this connection already")));
   } else if (watchers_.size() >= kMaxWatches && !MakeRoom(watcher->address())) {

@@ -118,7 +118,8 @@ class ReflectionService::Stream final : public RpcCall {
       if (!finished_ && !std::exchange(asked_, false)) {
         EndLocked({grpc::StatusCode::DEADLINE_EXCEEDED,
                    absl::StrCat("reflection: no request for ", kMostIdle.count(), " s")});
-        if (writing_) context().TryCancel();  // Or the status would wait behind a reply that nobody takes.
+        if (writing_)
+          context().TryCancel();  // Or the status would wait behind a reply that nobody takes.
       } else if (!finished_) {
         SetAlarm();
       }
@@ -188,7 +189,8 @@ grpc::Status ReflectionService::Add(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
   if (ended_) return Draining();
   const auto it = of_connection_.find(peer);
-  const bool full = it != of_connection_.end() && it->second >= kMaxOfConnection;
+  const bool full =
+      !SharesPeer(peer) && it != of_connection_.end() && it->second >= kMaxOfConnection;
   if (full || streams_.size() >= kMaxStreams) {
     return {
         grpc::StatusCode::RESOURCE_EXHAUSTED,
