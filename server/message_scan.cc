@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string>
 
 #include "absl/status/status.h"
@@ -206,9 +207,15 @@ class MessageScan::Walk {
       if (!in_.GetDirectBufferPointer(&data, &here)) return false;
       here = std::min(here, size);
       const auto* bytes = static_cast<const uint8_t*>(data);
-      int ends = 0;
-      for (int i = 0; i < here; ++i) ends += bytes[i] < 0x80;
-      count += ends;
+      int i = 0;
+      for (; i + 8 <= here; i += 8) {
+        uint64_t word;
+        std::memcpy(&word, bytes + i, sizeof(word));
+        // A 1 in each byte without a high bit; the product has their sum on top.
+        constexpr uint64_t kOnes = 0x0101010101010101;
+        count += static_cast<int64_t>(((~word >> 7 & kOnes) * kOnes) >> 56);
+      }
+      for (; i < here; ++i) count += bytes[i] < 0x80;
       size -= here;
       if (!in_.Skip(here)) return false;
     }
