@@ -20,9 +20,8 @@ class CallLedgerTest : public ::testing::Test {
  protected:
   void Use(const CallBudget& budget) {
     ledger_ = std::make_unique<CallLedger>(budget);
-    ledger_->set_close([this](const std::string& peer, const char* why) {
-      closed_.push_back(peer + " " + why);
-    });
+    ledger_->set_close(
+        [this](const std::string& peer, const char* why) { closed_.push_back(peer + " " + why); });
   }
   std::unique_ptr<CallLedger> ledger_;
   std::vector<std::string> closed_;
