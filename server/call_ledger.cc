@@ -80,21 +80,28 @@ void CallLedger::Add(Connection& connection, int64_t bytes) {
 
 CallLedger::Connection* CallLedger::Check(Connection& connection, const char*& why) {
   if (connection.closing) return nullptr;
+  // Of those that count here the largest, not the one that happens to come last.
+  const auto largest = [&](const std::string* address) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    Connection* most = nullptr;
+    for (const auto& [peer, other] : connections_) {
+      if (other->closing || (address != nullptr && other->address != *address)) continue;
+      if (most == nullptr || other->bytes > most->bytes) most = other.get();
+    }
+    return most;
+  };
   Connection* doomed = nullptr;
   if (connection.calls > budget_.connection_calls) {
     doomed = &connection;
     why = "calls";
   } else if (connection.calls > 1 &&  // Its only reply is never too large.
-             (connection.bytes > budget_.connection_bytes ||
-              callers_[connection.address].bytes > budget_.caller_bytes)) {
+             connection.bytes > budget_.connection_bytes) {
     doomed = &connection;
     why = "unsent";
+  } else if (callers_[connection.address].bytes > budget_.caller_bytes) {
+    doomed = largest(&connection.address);
+    why = "unsent";
   } else if (total_ > budget_.total_bytes) {
-    for (const auto& [peer, other] : connections_) {
-      if (!other->closing && (doomed == nullptr || other->bytes > doomed->bytes)) {
-        doomed = other.get();
-      }
-    }
+    doomed = largest(nullptr);
     why = "unsent";
   }
   if (doomed == nullptr) return nullptr;
