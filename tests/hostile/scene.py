@@ -135,7 +135,8 @@ class Scene:
             config += 'admin_address: "unix:admin.sock"\n'
         self.daemon = Daemon(self.repository, config=config, flags=flags, name=kind)
         self._wait_for_models()
-        self._limit()
+        if not env.SANITIZED:  # AddressSanitizer reserves terabytes.
+            self._limit()
         self.victim = Victim(self.daemon, victim_request(), self.secrets)
         self._wait_for_victim()
         self.p99_beside_sink = self._beside_sink()
@@ -156,7 +157,7 @@ class Scene:
         if self.secrets:
             return
         with Client(self.daemon) as client:
-            until = time.monotonic() + 60
+            until = time.monotonic() + 60 * env.SLOWNESS
             while time.monotonic() < until:
                 states = [v.state for m in client.list_models().models for v in m.versions]
                 if states and not set(states) & {1, 2}:
@@ -167,7 +168,7 @@ class Scene:
     def _wait_for_victim(self):
         """Until it calls: what the first calls touch belongs to the daemon at rest."""
         begin = time.monotonic()
-        while time.monotonic() < begin + 30:
+        while time.monotonic() < begin + 30 * env.SLOWNESS:
             times, _ = self.victim.between(begin, time.monotonic())
             if len(times) >= 20:
                 return
@@ -224,7 +225,7 @@ class Scene:
             site.count(f"s until the end: {took:.1f}")
             if code != 0:
                 site.faults.append(f"SIGTERM: exit code {code}")
-            if took > DRAIN_DELAY_S + SIGTERM_SLACK_S:
+            if took > (DRAIN_DELAY_S + SIGTERM_SLACK_S) * env.SLOWNESS:
                 site.faults.append(f"SIGTERM took {took:.1f} s")
         except subprocess.TimeoutExpired:
             self.daemon.kill()
@@ -302,7 +303,7 @@ class Scene:
         except AssertionError as error:
             return str(error).splitlines()[0]
         took = time.monotonic() - begin
-        if took > DRAIN_DELAY_S + SIGTERM_SLACK_S:
+        if took > (DRAIN_DELAY_S + SIGTERM_SLACK_S) * env.SLOWNESS:
             return f"SIGTERM took {took:.1f} s"
         return None
 
@@ -322,6 +323,8 @@ class Row:
         self.answers = ""
 
     def judge(self, resident, allowed_p99):
+        if env.SANITIZED:
+            return  # Memory and times mean nothing; what counts is that it lives, and what the attack itself says.
         if self.grown > ALLOWED_GROWTH:
             self.faults.append(f"{self.grown // MIB} MiB more at its peak, {ALLOWED_GROWTH // MIB} are allowed")
         if self.failures:

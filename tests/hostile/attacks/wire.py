@@ -333,12 +333,13 @@ def check_flood(site):
         pass
 
 
-@attack("flood of reflection", "the largest file is asked for without end")
+@attack("flood of reflection", "the largest file is asked for again and again, a call each; answers are read")
 def reflection_flood(site):
-    wire = site.wire()
-    site.push(wire, frame(http2.HEADERS, http2.END_HEADERS, 1, http2.call_headers(REFLECTION)))
-    while not site.over() and site.push(wire, frame(http2.DATA, 0, 1, REFLECT_SYMBOL * 100)):
-        pass
+    while not site.over():
+        wire = site.wire()
+        while not site.over() and site.streams(wire, REFLECTION, REFLECT_SYMBOL, 100, each=50):
+            pass
+        wire.close()
 
 
 @attack("1500 idle reflection streams", "each stays open and asks nothing", seconds=6, short=True)
