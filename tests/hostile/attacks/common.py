@@ -26,6 +26,9 @@ CHECK = "/grpc.health.v1.Health/Check"
 WATCH = "/grpc.health.v1.Health/Watch"
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
+# Strangers have another address than the victim.
+ADDRESS = "127.0.0.2"
+
 REGISTERED = []
 
 
@@ -104,6 +107,7 @@ class Site:
         connection.settimeout(10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
+            connection.bind((ADDRESS, 0))
             connection.connect(("127.0.0.1", port or self.daemon.grpc_port))
         except OSError:
             connection.close()

@@ -10,7 +10,7 @@ from attacks.common import attack, in_parallel
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-@attack("HTTP: slow loris", "1000 connections, one byte of a request at a time", short=True)
+@attack("HTTP: slow loris", "1000 connections, one byte of a request at a time")
 def loris(site):
     connections = []
     for _ in range(1000):
@@ -84,7 +84,7 @@ def _endless(site, first, piece):
         connection.close()
 
 
-@attack("HTTP: request line without end", "a path that goes on", short=True)
+@attack("HTTP: request line without end", "a path that goes on")
 def long_line(site):
     _endless(site, b"GET /", b"x" * 65536)
 

@@ -193,8 +193,7 @@ MODELS = {
     "dense.npz of 1 TB": _holes("dense.npz", 1 << 40), "dense.txt of 1 TB": _holes("dense.txt", 1 << 40),
     "a manifest of 1 TB": _holes("model.textproto", 1 << 40), "a stray file of 1 TB": _holes("notes", 1 << 40),
 }
-SHORT = {"26 concat layers that double", "60 concat layers that double", "npz claims petabytes", "the graph is a link out",
-         "the graph is a FIFO", "weights are /dev/zero"}
+SHORT = {"26 concat layers that double", "npz claims petabytes", "the graph is a link out", "the graph is a FIFO"}
 
 
 def _appears(name, content, site):

@@ -113,12 +113,12 @@ def many_tokens(site):
         wire.close()
 
 
-@attack("messages of 16 MB without a token", "eight connections", scene="guarded", short=True)
+@attack("messages of 16 MB without a token", "eight connections", scene="guarded")
 def large_messages(site):
     _fields(PREDICT, bytes(LIMIT), 8, site)
 
 
-@attack("8 million fields without a token", "KServe inputs, six connections", scene="guarded", short=True)
+@attack("8 million fields without a token", "KServe inputs, six connections", scene="guarded")
 def fields(site):
     _fields(*FIELDS["empty KServe inputs"], 6, site)
 
@@ -140,7 +140,7 @@ def refusals(site):
     site.hold()
 
 
-@attack("open streams without a token", "Predict, reflection and Watch, never ended", scene="guarded", short=True)
+@attack("open streams without a token", "Predict, reflection and Watch, never ended", scene="guarded")
 def open_streams(site):
     for path in (PREDICT, INFER, REFLECTION, WATCH):
         for _ in range(2):

@@ -67,7 +67,7 @@ def idle(site):
     site.hold()
 
 
-@attack("connection flood", "connects and closes as fast as it can, from four threads", short=True)
+@attack("connection flood", "connects and closes as fast as it can, from four threads")
 def connection_flood(site):
     def work(_):
         while not site.over():
@@ -103,13 +103,12 @@ def _settings(*pairs):
 
 
 _frames("SETTINGS flood", "empty SETTINGS frames, answers read", frame(http2.SETTINGS) * 5000, True)
-_frames("SETTINGS flood, answers not read", "each wants an ACK, none is taken", frame(http2.SETTINGS) * 5000, True,
-        drain=False)
+_frames("SETTINGS flood, answers not read", "each wants an ACK, none is taken", frame(http2.SETTINGS) * 5000, drain=False)
 _frames("SETTINGS of 2700 values", "frames of 16 KB", frame(http2.SETTINGS, 0, 0, _settings((1, 4096), (4, 65535)) * 1365) * 10)
-_frames("PING flood", "pings, answers read", frame(http2.PING, 0, 0, bytes(8)) * 5000, True)
+_frames("PING flood", "pings, answers read", frame(http2.PING, 0, 0, bytes(8)) * 5000)
 _frames("PING flood, answers not read", "pings, no answer is taken", frame(http2.PING, 0, 0, bytes(8)) * 5000, drain=False)
 _frames("PRIORITY flood", "priorities of streams that are not there",
-        b"".join(frame(http2.PRIORITY, 0, s, struct.pack(">IB", s + 2, 7)) for s in range(1, 10001, 2)), True)
+        b"".join(frame(http2.PRIORITY, 0, s, struct.pack(">IB", s + 2, 7)) for s in range(1, 10001, 2)))
 _frames("WINDOW_UPDATE flood", "the connection's window by one byte",
         frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 1)) * 5000)
 _frames("unknown frames", "frames of a type that nobody knows", frame(0x55, 0xff, 0, bytes(100)) * 1000)
@@ -214,7 +213,7 @@ def large_metadata(site):
 
 # Streams and bodies.
 
-@attack("trickled bodies", "10 connections, 100 calls each, a byte of a 16 MB message at a time", short=True)
+@attack("trickled bodies", "10 connections, 100 calls each, a byte of a 16 MB message at a time")
 def trickle(site):
     wires = [site.wire() for _ in range(10)]
     for wire in wires:
