@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "engine/weights/file.h"
 #include "proto/server_config.pb.h"
 #include "server/options.h"
 #include "server/setting_names.h"
@@ -32,9 +33,10 @@ class Errors final : public pb::io::ErrorCollector {
  public:
   explicit Errors(absl::string_view source) : source_(source) {}
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
-    errors_.push_back(line < 0
-                          ? absl::StrCat(source_, ": ", message)
-                          : absl::StrCat(source_, ":", line + 1, ":", column + 1, ": ", message));
+    constexpr size_t kMaxBytes = 1000;
+    const std::string what = engine::Printable(message, kMaxBytes);  // It quotes the file.
+    errors_.push_back(line < 0 ? absl::StrCat(source_, ": ", what)
+                               : absl::StrCat(source_, ":", line + 1, ":", column + 1, ": ", what));
   }
   bool empty() const { return errors_.empty(); }
   absl::Status ToStatus() const {

@@ -31,13 +31,15 @@ namespace pb = google::protobuf;
 
 // protobuf keeps sizes in int.
 constexpr int64_t kMaxBytes = std::numeric_limits<int>::max();
+constexpr size_t kMaxErrorBytes = 1000;
 
 // Keeps the first error; those after it are mostly its echo.
 class FirstError final : public pb::io::ErrorCollector {
  public:
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     if (!text_.empty()) return;
-    text_ = line < 0 ? message : absl::StrCat(line + 1, ":", column + 1, ": ", message);
+    const std::string what = Printable(message, kMaxErrorBytes);  // It quotes the file.
+    text_ = line < 0 ? what : absl::StrCat(line + 1, ":", column + 1, ": ", what);
     if (absl::EndsWith(text_, "got: ")) text_ += "end of file";
   }
   const std::string& text() const { return text_; }

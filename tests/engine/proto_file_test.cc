@@ -109,6 +109,14 @@ TEST(ParseProto, RefusesTextThatIsNotUtf8) {
             "g.txt: layer_params[0].name \"a\\xff\" is not UTF-8");
 }
 
+// protobuf's parser quotes what it does not expect.
+TEST(ParseTextProto, QuotesNeitherBrokenNorEndlessText) {
+  EXPECT_EQ(TextError("\xfah"), "g.txt:1:1: Expected identifier, got: \\xfah");
+  const std::string endless = TextError("layer_params { " + std::string(100000, 'x') + ": 1 }");
+  EXPECT_THAT(endless, HasSubstr("has no field named \"xxx"));
+  EXPECT_LT(endless.size(), 1100);
+}
+
 TEST(ParseBinaryProto, NamesMissingRequiredFields) {
   ulf::NetParameter net;
   net.add_layer_params()->mutable_embedding_param();

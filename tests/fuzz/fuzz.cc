@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/weights/file.h"
 
@@ -59,7 +60,9 @@ void CheckMessage(const absl::Status& status) {
   if (status.message().size() > kMaxMessageBytes) {
     Fail(absl::StrCat("a message of ", status.message().size(), " bytes"));
   }
-  if (!engine::IsUtf8(status.message())) Fail("a message that is not UTF-8");
+  if (!engine::IsUtf8(status.message())) {
+    Fail(absl::StrCat("a message that is not UTF-8: ", absl::CHexEscape(status.message())));
+  }
 }
 
 void Fail(absl::string_view what) {
