@@ -11,10 +11,9 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "engine/status_macros.h"
+#include "server/http_request.h"
 
 namespace ulfd::server {
 namespace {
@@ -164,7 +163,7 @@ bool HttpServer::Read(Connection& connection) {
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
     text.append(buffer, static_cast<size_t>(got));
-    const size_t end = std::min(text.find("\r\n\r\n"), text.find("\n\n"));
+    const size_t end = FindHeadEnd(text);
     if (end == std::string::npos) continue;
     text = ReplyTo(absl::string_view(text).substr(0, end));
     connection.state = State::kWriting;
@@ -193,19 +192,12 @@ bool HttpServer::Write(Connection& connection) {
 }
 
 std::string HttpServer::ReplyTo(absl::string_view head) const {
-  absl::string_view line = head.substr(0, head.find('\n'));
-  if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
-  const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
-  if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) {
-    return Format({400, "text/plain", "want GET PATH HTTP/1.1\n"}, true);
-  }
-  const bool head_only = words[0] == "HEAD";
-  if (words[0] != "GET" && !head_only) {
-    return Format({405, "text/plain", "want GET or HEAD\n"}, true);
-  }
-  const auto it = pages_.find(std::string(words[1].substr(0, words[1].find('?'))));
-  if (it == pages_.end()) return Format({404, "text/plain", "no such page\n"}, !head_only);
-  return Format(it->second(), !head_only);
+  const HttpRequest request = ParseHead(head);
+  if (request.refused == 400) return Format({400, "text/plain", "want GET PATH HTTP/1.1\n"}, true);
+  if (request.refused == 405) return Format({405, "text/plain", "want GET or HEAD\n"}, true);
+  const auto it = pages_.find(std::string(request.path));
+  if (it == pages_.end()) return Format({404, "text/plain", "no such page\n"}, !request.head_only);
+  return Format(it->second(), !request.head_only);
 }
 
 }  // namespace ulfd::server

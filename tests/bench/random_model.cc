@@ -6,6 +6,7 @@
 #include <functional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,9 +26,18 @@ struct RandomTensor {
   int32_t columns() const { return flat() ? dims[0] : dims[0] * dims[1]; }
 };
 
+// What std::shuffle takes.
+struct Bits {
+  using result_type = uint32_t;
+  static constexpr uint32_t min() { return 0; }
+  static constexpr uint32_t max() { return UINT32_MAX; }
+  uint32_t operator()() const { return choose(); }
+  std::function<uint32_t()> choose;
+};
+
 class Builder {
  public:
-  Builder(ScratchModel& m, uint32_t seed) : m_(m), random_(seed) {}
+  Builder(ScratchModel& m, std::function<uint32_t()> choose) : m_(m), random_{std::move(choose)} {}
 
   void Build() {
     AddInputs();
@@ -86,7 +96,7 @@ class Builder {
   void Attention();
 
   ScratchModel& m_;
-  std::mt19937 random_;
+  const Bits random_;
   std::vector<RandomTensor> tensors_;
   int next_ = 0;
 };
@@ -281,6 +291,13 @@ void Builder::Attention() {
 
 }  // namespace
 
-void BuildRandomModel(ScratchModel& m, uint32_t seed) { Builder(m, seed).Build(); }
+void BuildRandomModel(ScratchModel& m, uint32_t seed) {
+  std::mt19937 random(seed);
+  Builder(m, [&random] { return static_cast<uint32_t>(random()); }).Build();
+}
+
+void BuildRandomModel(ScratchModel& m, std::function<uint32_t()> choose) {
+  Builder(m, std::move(choose)).Build();
+}
 
 }  // namespace ulfd::bench

@@ -4,6 +4,7 @@
 #define ULFD_TESTS_BENCH_RANDOM_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 
 #include "tests/bench/scratch_model.h"
 
@@ -13,6 +14,8 @@ namespace ulfd::bench {
 // layers (a DIN attention among them) whose shapes fit.  Every layer type that keeps to float32 takes part, GRU excepted.
 // tests/make_random_graphs.py makes smaller ones, with lookups, and says what values they have.
 void BuildRandomModel(ScratchModel& m, uint32_t seed);
+// The same with choices made by `choose`, which gives any numbers: for fuzzers.
+void BuildRandomModel(ScratchModel& m, std::function<uint32_t()> choose);
 
 }  // namespace ulfd::bench
 
