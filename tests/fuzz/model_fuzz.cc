@@ -14,6 +14,7 @@
 #include "engine/layers/registry.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
+#include "engine/weights/file.h"
 #include "tests/fuzz/bounded_load.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/model_case.pb.h"
@@ -92,7 +93,8 @@ std::vector<NamedTensor> Inputs(const ModelCase& model_case,
   std::vector<NamedTensor> inputs;
   for (const ulfd::fuzz::Input& input : model_case.inputs()) {
     const auto elements = Elements(input);
-    if (!elements.has_value()) continue;
+    // What parses as a request has names in UTF-8.
+    if (!elements.has_value() || !IsUtf8(input.name())) continue;
     std::vector<char>& buffer = buffers.emplace_back();
     Tensor tensor;
     switch (input.type()) {

@@ -18,7 +18,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!ulfd::fuzz::ReceiveMessage(data, size, request)) return 0;
   const ulfd::engine::Model& model = ulfd::fuzz::SmallModel();
   ulfd::fuzz::CheckMessage(ChoiceOf(request.model()).status());
-  if (CountAds(request, model) < 0) ulfd::fuzz::Fail("a negative number of ads");
   DecodedRequest decoded;
   const absl::Status status = DecodePredict(request, model, RequestLimits(), decoded);
   ulfd::fuzz::CheckMessage(status);

@@ -77,6 +77,7 @@ class Mutator {
       : random_(seed), names_(std::move(names)) {}
 
   void Mutate(pb::Message& root) {
+    root_ = &root;
     for (int changes = 1 + Below(4); changes > 0; --changes) {
       Collect(root);
       Change(*nodes_[Below(static_cast<int>(nodes_.size()))]);
@@ -199,6 +200,8 @@ class Mutator {
   // Another one of the same type in its place, or a change within.
   void ChangeMessage(pb::Message& message) {
     if (Below(3) == 0) {
+      Collect(
+          *root_);  // What was there before may be gone: a field of a oneof takes another's place.
       const int begin = Below(static_cast<int>(nodes_.size()));
       for (size_t i = 0; i < nodes_.size(); ++i) {
         const pb::Message* other = nodes_[(begin + i) % nodes_.size()];
@@ -207,8 +210,6 @@ class Mutator {
         const std::unique_ptr<pb::Message> copy(other->New());
         copy->CopyFrom(*other);
         message.CopyFrom(*copy);
-        // What was within it is gone.
-        nodes_.assign(1, &message);
         return;
       }
     }
@@ -337,6 +338,7 @@ class Mutator {
 
   std::minstd_rand random_;
   std::vector<std::string> names_, strings_;
+  pb::Message* root_ = nullptr;
   std::vector<pb::Message*> nodes_;
   int depth_ = 0;
 };

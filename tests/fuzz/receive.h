@@ -24,7 +24,8 @@ bool ReceiveMessage(const uint8_t* data, size_t size, Message& message) {
     if (parsed && absl::IsInvalidArgument(price.status())) Fail("what parses is not let through");
     return false;
   }
-  const auto used = static_cast<int64_t>(message.SpaceUsedLong());
+  // The price is of what the message holds.
+  const auto used = static_cast<int64_t>(message.SpaceUsedLong() - Message().SpaceUsedLong());
   if (parsed && used > price->parsed_bytes) {
     Fail(absl::StrCat("a message of ", used, " bytes, told as ", price->parsed_bytes));
   }
