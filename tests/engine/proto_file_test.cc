@@ -111,7 +111,7 @@ TEST(ParseProto, RefusesTextThatIsNotUtf8) {
 
 // protobuf's parser quotes what it does not expect.
 TEST(ParseTextProto, QuotesNeitherBrokenNorEndlessText) {
-  EXPECT_EQ(TextError("\xfah"), "g.txt:1:1: Expected identifier, got: \\xfah");
+  EXPECT_EQ(TextError("'\xfah'"), "g.txt:1:1: Expected identifier, got: '\\xfah'");
   const std::string endless = TextError("layer_params { " + std::string(100000, 'x') + ": 1 }");
   EXPECT_THAT(endless, HasSubstr("has no field named \"xxx"));
   EXPECT_LT(endless.size(), 1100);
