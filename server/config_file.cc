@@ -299,6 +299,8 @@ void ReadLimits(const Reader& reader, Options& options) {
   reader.Int("max_ads", 1, 100000, options.max_ads);
   reader.Int("max_ids_per_request", 1, 100000000, options.max_ids_per_request);
   reader.Int("max_ids_per_feature", 1, 100000000, options.max_ids_per_feature);
+  reader.Int64("max_request_memory_bytes", 1 << 20, int64_t{1} << 40,
+               options.max_request_memory_bytes);
   reader.Int("max_message_bytes", 1024, 1 << 30, options.max_message_bytes);
   reader.Int("max_request_fields", 100, 100000000, options.max_request_fields);
   reader.Int("max_queued_requests", 1, 1000000, options.max_queued_requests);

@@ -85,7 +85,9 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(const Options& options, Metrics& m
 RequestLimits Limits(const Options& options) {
   return {.max_ads = options.max_ads,
           .max_ids = options.max_ids_per_request,
-          .max_ids_per_feature = options.max_ids_per_feature};
+          .max_ids_per_feature = options.max_ids_per_feature,
+          .max_memory_bytes = options.max_request_memory_bytes,
+          .max_message_bytes = options.max_message_bytes};
 }
 
 // "127.0.0.1:8502", "[::1]:8502", "unix:/run/ulfd/admin.sock" (without port)

@@ -137,6 +137,8 @@ struct ModelManagerOptions {
   // Directories that symbolic links among the files of a version may lead into, too
   // (version_rules.h).
   std::vector<std::string> link_targets;
+  // What a run before publication may take; 0: no limit.  Unit: bytes.
+  int64_t max_request_memory_bytes = 0;
   // Called on the loader thread with a model that is loaded and warm, before it is published: a last
   // check of its own, such as of recorded scores, whose runs are to be done with `run`.  An error,
   // which names neither model nor version, refuses the version; `notices` go to the observer.  Null:

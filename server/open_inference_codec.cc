@@ -75,6 +75,7 @@ class Decoder {
     RETURN_IF_ERROR(CheckAds(decoded_.ads, limits_));
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       if (given_[i] < 0 || info_.inputs[i].feature >= 0) continue;
+      RETURN_IF_ERROR(CheckLeadingRows(static_cast<int>(i)));
       RETURN_IF_ERROR(CheckStatedShape(info_.inputs[i], Given(static_cast<int>(i)).dims,
                                        decoded_.ads,
                                        absl::StrCat("input \"", info_.inputs[i].name, "\"")));
@@ -246,6 +247,15 @@ class Decoder {
     return CheckRows(info.name, info.level, tensor.dims[0]);
   }
 
+  // Rows of which nobody knows whose they are count as ads, too.
+  absl::Status CheckLeadingRows(int index) const {
+    const int64_t rows = Given(index).dims[0];
+    if (rows <= limits_.max_ads) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("input \"", info_.inputs[index].name,
+                                                     "\": ", rows, " rows, want at most ",
+                                                     limits_.max_ads, " (limits.max_ads)"));
+  }
+
   absl::Status AddOutputs() {
     std::vector<absl::string_view> names;
     for (const auto& output : request_.outputs()) {
@@ -294,7 +304,10 @@ absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string&
   return choice;
 }
 
-int64_t CountAds(const inference::ModelInferRequest& request, const Model& model) {
+namespace {
+
+// What the inputs say of the number of ads.
+int64_t StatedAds(const inference::ModelInferRequest& request, const Model& model) {
   int64_t rows = 1;
   for (const Input& input : request.inputs()) {
     const int index = model.FindInput(input.name());
@@ -308,6 +321,36 @@ int64_t CountAds(const inference::ModelInferRequest& request, const Model& model
     rows = std::max<int64_t>(rows, input.shape(0));
   }
   return rows;
+}
+
+// How many values the message holds for an input, whatever its shape says.
+int64_t ValuesOf(const inference::ModelInferRequest& request, int input, DType dtype) {
+  if (input < request.raw_input_contents_size()) {
+    return static_cast<int64_t>(request.raw_input_contents(input).size() / engine::SizeOf(dtype));
+  }
+  const inference::InferTensorContents& contents = request.inputs(input).contents();
+  return int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
+         contents.int64_contents_size();
+}
+
+}  // namespace
+
+int64_t CountRows(const inference::ModelInferRequest& request, const Model& model,
+                  const RequestLimits& limits) {
+  int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
+  int64_t ids = 0;
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const int index = model.FindInput(request.inputs(i).name());
+    if (index < 0) continue;
+    const InputInfo& info = model.info().inputs[index];
+    const int64_t values = ValuesOf(request, i, info.dtype);
+    if (info.feature < 0) {
+      rows = std::max(rows, RowsOfValues(info, values));
+    } else if (model.info().features[info.feature].ids == index) {
+      ids += values;
+    }
+  }
+  return std::max(rows, RowsOfIds(ids));
 }
 
 absl::Status DecodeInfer(const inference::ModelInferRequest& request, const Model& model,

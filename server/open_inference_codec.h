@@ -20,8 +20,9 @@ namespace ulfd::server {
 // decimal number.
 absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version);
 
-// How many ads the request seems to have: cheap, for the queue's bound; the decoder checks.
-int64_t CountAds(const inference::ModelInferRequest& request, const engine::Model& model);
+// How many ads the request seems to cost: see request_decoder.h.
+int64_t CountRows(const inference::ModelInferRequest& request, const engine::Model& model,
+                  const RequestLimits& limits);
 
 // INVALID_ARGUMENT names the input, what was found and what was wanted.  `request` and `model` must
 // outlive `decoded`.  The values are not copied: the tensors point into the request.

@@ -26,7 +26,9 @@ class InferCall : public ScoreCall {
         record_(context.recorder, arrival(), ScoreCall::deadline()) {}
 
  protected:
-  int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
+  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
+    return server::CountRows(request_, model, limits);
+  }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
     return DecodeInfer(request_, model, limits, decoded);

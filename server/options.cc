@@ -226,6 +226,7 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   manager.memory_budget_bytes = options.memory_budget_bytes;
   manager.load_bounds = options.load;
   manager.link_targets = options.model_link_targets;
+  manager.max_request_memory_bytes = options.max_request_memory_bytes;
   return manager;
 }
 

@@ -52,6 +52,7 @@ struct Options {
   int max_ads = 2000;
   int max_ids_per_request = 1000000;
   int max_ids_per_feature = 500000;
+  int64_t max_request_memory_bytes = int64_t{256} << 20;
   int max_message_bytes = 16 << 20;
   int max_request_fields = 200000;
   int max_queued_requests = 1000;

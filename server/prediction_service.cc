@@ -32,7 +32,9 @@ class PredictCall : public ScoreCall {
         record_(context.recorder, arrival(), ScoreCall::deadline()) {}
 
  protected:
-  int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
+  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
+    return server::CountRows(request_, model, limits);
+  }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
     return DecodePredict(request_, model, limits, decoded);

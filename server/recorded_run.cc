@@ -92,7 +92,9 @@ absl::Status RecordedRun::Run(const Recording& record, const engine::Model& mode
     if (!native.ParseFromString(record.request())) return Garbled();
     RETURN_IF_ERROR(DecodePredict(native, model, limits, decoded));
   }
-  RETURN_IF_ERROR(model.Run(decoded.inputs, run, workspace_, result_));
+  engine::RunOptions bounded = run;
+  bounded.max_memory_bytes = limits.max_memory_bytes;
+  RETURN_IF_ERROR(model.Run(decoded.inputs, bounded, workspace_, result_));
   const absl::Span<const int32_t> rows(record.indices().data(),
                                        static_cast<size_t>(record.indices_size()));
   for (const RecordedOutput& output : record.outputs()) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/request_decoder.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 
@@ -353,7 +354,10 @@ absl::StatusOr<ModelChoice> ChoiceOf(const v1::ModelSpec& spec) {
   return choice;
 }
 
-int64_t CountAds(const v1::PredictRequest& request, const Model& model) {
+namespace {
+
+// What the ad features say of the number of ads.
+int64_t StatedAds(const v1::PredictRequest& request, const Model& model) {
   int64_t ads = 1;
   for (const v1::Feature& feature : request.ad_features()) {
     if (feature.has_sparse()) {
@@ -368,6 +372,27 @@ int64_t CountAds(const v1::PredictRequest& request, const Model& model) {
     if (width > 0) ads = (dense.floats_size() + dense.int32s_size() + dense.int64s_size()) / width;
   }
   return ads;
+}
+
+}  // namespace
+
+int64_t CountRows(const v1::PredictRequest& request, const Model& model,
+                  const RequestLimits& limits) {
+  int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
+  int64_t ids = 0;
+  for (const auto* features : {&request.user_features(), &request.ad_features()}) {
+    for (const v1::Feature& feature : *features) {
+      ids += feature.sparse().ids_size();
+      if (!feature.has_dense()) continue;
+      const int index = model.FindInput(feature.name());
+      if (index < 0) continue;
+      const v1::DenseTensor& dense = feature.dense();
+      const int64_t values =
+          int64_t{dense.floats_size()} + dense.int32s_size() + dense.int64s_size();
+      rows = std::max(rows, RowsOfValues(model.info().inputs[index], values));
+    }
+  }
+  return std::max(rows, RowsOfIds(ids));
 }
 
 absl::Status DecodePredict(const v1::PredictRequest& request, const Model& model,
@@ -412,23 +437,35 @@ absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::st
 }
 
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what) {
-  constexpr int64_t kMax = int64_t{1} << 40;
-  int64_t product = 1;
-  for (int64_t dim : shape) {
-    if (dim < 0 || dim > kMax || (dim != 0 && product > kMax / dim)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ": shape ", engine::ToString(shape), " is not possible"));
-    }
-    product *= dim;
+  if (const absl::Status possible = engine::CheckDims(shape); !possible.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", possible.message()));
   }
+  int64_t product = 1;
+  for (int64_t dim : shape) product *= dim;
   return product;
+}
+
+int64_t RowsOfValues(const InputInfo& input, int64_t values) {
+  // A row of unknown width is taken for a wide one: the price of a request whose shape the model
+  // leaves open is then too low rather than too high.
+  constexpr int64_t kWide = 256;
+  const engine::Dim row = input.shape.RowElements();
+  const int64_t width = row.IsConst() && row.value() > 0 ? row.value() : kWide;
+  return (values + width - 1) / width;
+}
+
+int64_t RowsOfIds(int64_t ids) {
+  // More than most ads have.
+  constexpr int64_t kMany = 128;
+  return ids / kMany;
 }
 
 absl::Status CheckStatedShape(const InputInfo& input, absl::Span<const int64_t> shape, int64_t ads,
                               absl::string_view what) {
-  if (!input.stated || !input.shape.ranked()) return absl::OkStatus();
+  if (!input.shape_stated || !input.shape.ranked()) return absl::OkStatus();
   bool ok = input.shape.rank() == static_cast<int>(shape.size());
-  for (int i = 0; ok && i < input.shape.rank(); ++i) {
+  // A leading dimension is guessed where the level is.
+  for (int i = input.stated ? 0 : 1; ok && i < input.shape.rank(); ++i) {
     const engine::Dim& dim = input.shape[i];
     if (dim.IsConst()) ok = shape[i] == dim.value();
     if (dim.IsUsers()) ok = shape[i] == dim.value();

@@ -20,6 +20,9 @@ struct RequestLimits {
   int64_t max_ads = 2000;
   int64_t max_ids = 1000000;             // Of all sparse features together.
   int64_t max_ids_per_feature = 500000;  // Of each.
+  // What a request may take for values, scratch and outputs; 0: no limit.  Unit: bytes.
+  int64_t max_memory_bytes = int64_t{256} << 20;
+  int64_t max_message_bytes = int64_t{16} << 20;
 };
 inline constexpr size_t kMaxRequestIdBytes = 128;
 
@@ -43,8 +46,10 @@ struct DecodedRequest {
 // Which model the request asks for; INVALID_ARGUMENT for an empty name or a version below 1.
 absl::StatusOr<ModelChoice> ChoiceOf(const ulfd::v1::ModelSpec& spec);
 
-// How many ads the request seems to have: cheap, for the queue's bound; the decoder checks.
-int64_t CountAds(const ulfd::v1::PredictRequest& request, const engine::Model& model);
+// How many ads the request seems to cost, at least 1: cheap, for the queue; the decoder checks.  Ads
+// that the caller states, at most max_ads of them, or as many as the values that it sends would make.
+int64_t CountRows(const ulfd::v1::PredictRequest& request, const engine::Model& model,
+                  const RequestLimits& limits);
 
 // INVALID_ARGUMENT names the feature, what was found and what was wanted.  `request` and `model`
 // must outlive `decoded`.
@@ -61,10 +66,14 @@ absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
                       absl::string_view what);
 // Non-negative and summing to `ids`; `what` begins the error ("feature \"mid\": counts").
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
-// Number of elements, or INVALID_ARGUMENT for a negative dimension or a product above 2^40.
+// Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
+// As how many ads so many values of a dense input count: by the width of a row, where it is known.
+int64_t RowsOfValues(const engine::InputInfo& input, int64_t values);
+// As how many ads so many ids count.
+int64_t RowsOfIds(int64_t ids);
 // Where the model states the shape of the input: the rank and every dimension that is a number must
-// agree.
+// agree, and the leading one with the level, where that is stated, too.
 absl::Status CheckStatedShape(const engine::InputInfo& input, absl::Span<const int64_t> shape,
                               int64_t ads, absl::string_view what);
 // Index of the output; INVALID_ARGUMENT with suggestions.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "engine/status_macros.h"
 #include "server/merged_request.h"
 #include "server/response_encoder.h"
+#include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
 namespace {
@@ -23,6 +25,20 @@ bool IsOurFault(absl::StatusCode code) {
 }
 
 int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
+
+// When memory may be there again.
+constexpr std::chrono::milliseconds kMemoryRetry(1000);
+
+// What `step` returns; UNAVAILABLE if memory is not to be had for it.  One request must not end the
+// process for that.
+template <typename Step>
+absl::Status WithinMemory(Step step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("the system has no memory left for the request");
+  }
+}
 
 }  // namespace
 
@@ -59,8 +75,7 @@ absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
   RETURN_IF_ERROR(choice.status());
   ASSIGN_OR_RETURN(handle_, context_.models.Find(*choice));
   series_ = context_.metrics.For(*handle_);
-  // A request beyond the limit is refused by the decoder, with a better text than the queue's.
-  rows_ = std::clamp<int64_t>(CountRows(*handle_->model), 1, context_.limits.max_ads);
+  rows_ = CountRows(*handle_->model, context_.limits);
   if (context_.client_quota != nullptr) {
     const absl::Status booked = context_.client_quota->Acquire(terms_.client, rows_);
     if (!booked.ok()) {
@@ -113,6 +128,15 @@ absl::Status ScoreCall::StillWanted(TimePoint now) const {
 }
 
 absl::Status ScoreCall::Explain(const absl::Status& run) const {
+  if (absl::IsResourceExhausted(run)) {
+    context_.metrics.CountShed(ShedReason::kMemory);
+    return absl::ResourceExhaustedError(absl::StrCat(Name(ShedReason::kMemory), ": ", run.message(),
+                                                     " (limits.max_request_memory_bytes)"));
+  }
+  if (absl::IsUnavailable(run)) {
+    context_.metrics.CountShed(ShedReason::kMemory);
+    return Refuse(ShedReason::kMemory, run.message(), kMemoryRetry);
+  }
   if (!absl::IsCancelled(run)) return run;
   context_.metrics.CountCancelled(CancelStage::kCompute);
   const absl::Status why = StillWanted();
@@ -121,11 +145,21 @@ absl::Status ScoreCall::Explain(const absl::Status& run) const {
 
 absl::Status ScoreCall::Prepare() {
   const TimePoint begin = context_.clock.Now();
-  RETURN_IF_ERROR(Decode(*handle_->model, context_.limits, decoded_));
+  const absl::Status decoded =
+      WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
+  // What the decoder refuses has its own text.
+  if (!decoded.ok()) return absl::IsUnavailable(decoded) ? Explain(decoded) : decoded;
   const TimePoint end = context_.clock.Now();
   times_.queue_ns = Ns(begin - arrival_);
   times_.decode_ns = Ns(end - begin);
   return StillWanted(end).ok() ? absl::OkStatus() : Explain(absl::CancelledError());
+}
+
+engine::RunOptions ScoreCall::RunOptionsWith(const std::function<bool()>& stop) const {
+  engine::RunOptions options;
+  options.max_memory_bytes = context_.limits.max_memory_bytes;
+  options.stop = &stop;
+  return options;
 }
 
 void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
@@ -143,7 +177,7 @@ void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
       continue;
     }
     calls.push_back(call);
-    rows += call->decoded_.ads;
+    rows += call->rows_;
   }
   if (calls.empty()) return;
   if (calls.size() == 1 || !RunMerged(worker, calls)) {
@@ -166,10 +200,10 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
     return std::all_of(calls.begin(), calls.end(),
                        [](const ScoreCall* call) { return !call->StillWanted().ok(); });
   };
-  engine::RunOptions options;
-  options.stop = &stop;
+  engine::RunOptions options = calls[0]->RunOptionsWith(stop);
   options.ads_per_user = merged.ads_per_user();
-  const absl::Status status = model.Run(merged.inputs(), options, worker.workspace, worker.result);
+  const absl::Status status = WithinMemory(
+      [&] { return model.Run(merged.inputs(), options, worker.workspace, worker.result); });
   if (absl::IsCancelled(status)) {
     for (ScoreCall* call : calls) call->Conclude(call->Explain(status), worker.index + 1);
     return true;
@@ -196,10 +230,10 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
 
 void ScoreCall::RunAlone(Worker& worker) {
   const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
-  engine::RunOptions options;
-  options.stop = &stop;
-  const absl::Status status =
-      handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
+  engine::RunOptions options = RunOptionsWith(stop);
+  const absl::Status status = WithinMemory([&] {
+    return handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
+  });
   if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
   CountRun(worker.result.stats);
   Reply(worker, worker.result);
@@ -211,19 +245,22 @@ bool ScoreCall::Begin(Worker& worker) {
   Parallel& parallel = *parallel_;
   absl::Status status = Prepare();
   const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
-  engine::RunOptions options;
-  options.stop = &stop;
+  engine::RunOptions options = RunOptionsWith(stop);
   const engine::Model& model = *handle_->model;
   if (status.ok()) {
-    status = Explain(model.RunUserPart(decoded_.inputs, options, worker.workspace,
-                                       parallel.user_part, parallel.result));
+    status = Explain(WithinMemory([&] {
+      return model.RunUserPart(decoded_.inputs, options, worker.workspace, parallel.user_part,
+                               parallel.result);
+    }));
   }
   const int64_t ads = parallel.user_part.ads();
-  // The decoder may find other rows than the queue was told.
-  const bool whole = status.ok() && ads != rows_;
+  // The decoder may find more rows than the queue was told.
+  const bool whole = status.ok() && (ads == 0 || ads > rows_);
   if (whole && ads > 0) {
-    status = Explain(model.RunAds(parallel.user_part, options, 0, ads, worker.workspace,
-                                  parallel.result.outputs, parallel.result.stats));
+    status = Explain(WithinMemory([&] {
+      return model.RunAds(parallel.user_part, options, 0, ads, worker.workspace,
+                          parallel.result.outputs, parallel.result.stats);
+    }));
   }
   if (!status.ok()) {
     Conclude(status, worker.index + 1);
@@ -233,21 +270,24 @@ bool ScoreCall::Begin(Worker& worker) {
   parallel.rows_begin = context_.clock.Now();
   parallel.begin_took = parallel.rows_begin - begin;
   if (!whole) return true;
-  lane()->cost().Observe(1, decoded_.ads, parallel.begin_took);
+  lane()->cost().Observe(1, rows_, parallel.begin_took);
   Reply(worker, parallel.result);
   return false;
 }
 
 void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
   Parallel& parallel = *parallel_;
-  if (parallel.failed.load(std::memory_order_relaxed)) return;
+  // What it costs beyond its ads has no rows.
+  end = std::min(end, parallel.user_part.ads());
+  if (begin >= end || parallel.failed.load(std::memory_order_relaxed)) return;
   const TimePoint start = context_.clock.Now();
   const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
-  engine::RunOptions options;
-  options.stop = &stop;
+  engine::RunOptions options = RunOptionsWith(stop);
   engine::RunStats stats;
-  const absl::Status status = handle_->model->RunAds(
-      parallel.user_part, options, begin, end, worker.workspace, parallel.result.outputs, stats);
+  const absl::Status status = WithinMemory([&] {
+    return handle_->model->RunAds(parallel.user_part, options, begin, end, worker.workspace,
+                                  parallel.result.outputs, stats);
+  });
   MutexLock lock(parallel.mu);
   parallel.rows_took += context_.clock.Now() - start;
   engine::AddAds(stats, parallel.rows_stats);
@@ -271,7 +311,7 @@ void ScoreCall::End(Worker& worker) {
     rows.ad_ns = static_cast<int64_t>(static_cast<double>(rows.ad_ns) * scale);
     engine::AddAds(rows, stats);
     if (status.ok()) {
-      lane()->cost().Observe(1, decoded_.ads, parallel.begin_took + parallel.rows_took);
+      lane()->cost().Observe(1, rows_, parallel.begin_took + parallel.rows_took);
     }
   }
   if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
@@ -288,13 +328,28 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   times_.embed_ns = result.stats.embed_ns;
   times_.user_ns = result.stats.user_ns;
   times_.dense_ns = result.stats.ad_ns;
-  RETURN_IF_ERROR(Encode(decoded_, handle_->model->info(), result));
+  RETURN_IF_ERROR(CheckReplySize(result));
+  RETURN_IF_ERROR(
+      Explain(WithinMemory([&] { return Encode(decoded_, handle_->model->info(), result); })));
   const TimePoint end = context_.clock.Now();
   times_.encode_ns = Ns(end - begin);
   times_.total_ns = Ns(end - arrival_);
   AddTimes(times_);
   Observe(worker, result);
   return absl::OkStatus();
+}
+
+absl::Status ScoreCall::CheckReplySize(const engine::RunResult& result) const {
+  // What top_k leaves is small.
+  if (decoded_.top_k.k > 0) return absl::OkStatus();
+  int64_t bytes = 0;
+  for (const int output : decoded_.outputs) {
+    bytes += static_cast<int64_t>(result.outputs[static_cast<size_t>(output)].bytes());
+  }
+  if (bytes <= context_.limits.max_message_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the reply would have ", bytes, " bytes of outputs, want at most ",
+                   context_.limits.max_message_bytes, " (limits.max_message_bytes)"));
 }
 
 void ScoreCall::CountRun(const engine::RunStats& stats) {

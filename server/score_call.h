@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -85,8 +86,8 @@ class ScoreCall : public Job {
 
  protected:
   TimePoint arrival() const { return arrival_; }
-  // How many ads the request seems to have; on the receiving thread.
-  virtual int64_t CountRows(const engine::Model& model) const = 0;
+  // How many ads the request seems to cost; on the receiving thread.
+  virtual int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const = 0;
   // Checks the request and maps it to tensors; on a worker.
   virtual absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                               DecodedRequest& decoded) = 0;
@@ -113,7 +114,11 @@ class ScoreCall : public Job {
   // The calls as one batch.  false: they are to be run one by one; no call has ended.
   static bool RunMerged(Worker& worker, const Calls& calls);
   void RunAlone(Worker& worker);
-  // What the run of the call's model says, put in the words of the call.
+  // With the limits of the server; `stop` is borrowed.
+  engine::RunOptions RunOptionsWith(const std::function<bool()>& stop) const;
+  // Whether the outputs go into a message.
+  absl::Status CheckReplySize(const engine::RunResult& result) const;
+  // What the run of the call's model says, put in the words of the call, and counted.
   absl::Status Explain(const absl::Status& run) const;
   // Encodes, observes, ends.
   void Reply(Worker& worker, const engine::RunResult& result);
@@ -129,7 +134,7 @@ class ScoreCall : public Job {
   const ServingContext& context_;
   const TimePoint arrival_;
   const CallTerms terms_;
-  int64_t rows_ = 1;
+  int64_t rows_ = 1;  // What it seems to cost: at least as many as it has ads, if it is as stated.
   int64_t booked_rows_ = 0;  // Of the client's quota.
   ModelHandle handle_;
   std::shared_ptr<const VersionSeries> series_;

@@ -59,6 +59,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
     return !engine::LoadScope::Check().ok();
   };
   engine::RunOptions run;
+  run.max_memory_bytes = options_.max_request_memory_bytes;
   run.stop = &stop;
   std::vector<std::string> notices;
   absl::StatusOr<std::unique_ptr<const engine::Model>> model = LoadAndWarmUp(load, run, notices);

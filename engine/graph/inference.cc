@@ -257,6 +257,12 @@ absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs) 
                                                    " tops, makes ", outputs->size()));
   }
   for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const absl::Status possible = CheckDims((*outputs)[i].shape);
+    if (!possible.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(node.Label(), ": output \"",
+                                                     graph.values[node.outputs[i]].name,
+                                                     "\": ", possible.message()));
+    }
     specs[node.outputs[i]] = std::move((*outputs)[i]);
   }
   return absl::OkStatus();

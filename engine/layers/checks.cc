@@ -60,15 +60,6 @@ std::optional<Dim> Same(Dim a, Dim b) {
   return Dim::Unknown();
 }
 
-Dim Sum(Dim a, Dim b) {
-  if (a.IsConst() && a.value() == 0) return b;
-  if (b.IsConst() && b.value() == 0) return a;
-  if (a.IsConst() && b.IsConst()) return Dim::Of(a.value() + b.value());
-  if (a.IsUsers() && b.IsUsers()) return Dim::Users(a.value() + b.value());
-  if (a.IsAds() && b.IsAds()) return Dim::Ads(a.value() + b.value());
-  return Dim::Unknown();
-}
-
 Shape AlignUserRow(const TensorSpec& spec, int rank) {
   Shape shape = spec.shape;
   if (spec.level == Level::kUser && shape.rank() > 0 && shape.rank() < rank &&

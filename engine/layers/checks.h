@@ -33,8 +33,6 @@ absl::Status WantAxis(absl::string_view field, int64_t axis, const TensorSpec& s
 // One spec for tensors that must agree (nothing is repeated): a number beats an unknown.  nullopt:
 // they differ for sure.
 std::optional<Dim> Same(Dim a, Dim b);
-// The sum; unknown where it has no form.
-Dim Sum(Dim a, Dim b);
 
 // `spec` as one of several operands that numpy aligns at the last dimension: a user's single row
 // that comes to lie behind another leading dimension of `rank` is a plain 1 there.  ([users, E]

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "engine/tensor/tensor.h"
+
 namespace ulfd::engine {
 
 namespace {
@@ -11,7 +13,7 @@ namespace {
 constexpr int64_t kAlignment = 64;
 
 int64_t Aligned(int64_t bytes) {
-  return (std::max<int64_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
+  return SaturatingAdd(std::max<int64_t>(bytes, 1), kAlignment - 1) / kAlignment * kAlignment;
 }
 
 // A list of free ranges, merged where they touch.
@@ -31,11 +33,11 @@ class FreeList {
     if (!ranges_.empty() && ranges_.back().offset + ranges_.back().bytes == end_) {
       const int64_t offset = ranges_.back().offset;
       ranges_.pop_back();
-      end_ = offset + bytes;
+      end_ = SaturatingAdd(offset, bytes);
       return offset;
     }
     const int64_t offset = end_;
-    end_ += bytes;
+    end_ = SaturatingAdd(end_, bytes);
     return offset;
   }
 

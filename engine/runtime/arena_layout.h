@@ -13,7 +13,7 @@ namespace ulfd::engine {
 // of 64 bytes.
 struct ArenaLayout {
   std::vector<int64_t> offsets;  // Per value; -1: not in this arena.
-  int64_t bytes = 0;
+  int64_t bytes = 0;             // Saturating: it may be more than there is.
 };
 
 // A value that is made by step `first` and read last by step `last`.

@@ -52,7 +52,7 @@ absl::Status RunRows(const Executable& executable, const RunOptions& options,
                      RunResult& result) {
   result.stats.optimised = &schedule == executable.optimised_schedule.get();
   ResetTimes(options, *schedule.plan, result.stats.optimised);
-  BeginRows(executable, schedule, ads, part, result);
+  RETURN_IF_ERROR(BeginRows(options, executable, schedule, ads, part, result));
   for (int64_t u = 0; u < part.users; u += Schedule::kMaxUsers) {
     const int64_t last = std::min(part.users, u + Schedule::kMaxUsers);
     RETURN_IF_ERROR(RunUsers(options, u, last, part, ws, result));
@@ -127,6 +127,14 @@ class UsersAlone {
  private:
   // Puts the user's rows of the outputs behind those of the users before.
   absl::Status Gather(int64_t u) {
+    for (const Tensor& tensor : result_.outputs) {
+      gathered_bytes_ = SaturatingAdd(gathered_bytes_, static_cast<int64_t>(tensor.bytes()));
+    }
+    if (options_.max_memory_bytes > 0 && gathered_bytes_ > options_.max_memory_bytes) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the outputs of ", u + 1, " users together have ", gathered_bytes_,
+                       " bytes, want at most ", options_.max_memory_bytes));
+    }
     for (size_t o = 0; o < result_.outputs.size(); ++o) {
       const Tensor& tensor = result_.outputs[o];
       if (u == 0) {
@@ -153,6 +161,7 @@ class UsersAlone {
   const RunOptions& options_;
   WorkspaceState& ws_;
   RunResult& result_;
+  int64_t gathered_bytes_ = 0;
 };
 
 }  // namespace
@@ -202,7 +211,7 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   if (!cut) return absl::OkStatus();
   ResetStats(*executable.info, options, ws, result.stats);
   result.stats.optimised = schedule == executable.optimised_schedule.get();
-  BeginRows(executable, *schedule, ads, part, result);
+  RETURN_IF_ERROR(BeginRows(options, executable, *schedule, ads, part, result));
   RETURN_IF_ERROR(RunUsers(options, 0, part.users, part, ws, result));
   result.stats.missing_ids = ws.counters.missing_ids;
   for (size_t o = 0; o < result.outputs.size(); ++o) {

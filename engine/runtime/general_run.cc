@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "engine/runtime/largest_tensor.h"
 #include "engine/runtime/run_clock.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
@@ -31,7 +32,8 @@ class GeneralRun {
   absl::Status Run() {
     Binding* binding = nullptr;
     ASSIGN_OR_RETURN(binding, Bind());
-    PointValues(*binding);
+    RETURN_IF_ERROR(CheckMemory(*binding));
+    RETURN_IF_ERROR(PointValues(*binding));
     const int end = static_cast<int>(plan_.steps.size());
     for (const bool users : {true, false}) {
       const int64_t start = NowNs();
@@ -41,7 +43,7 @@ class GeneralRun {
       (users ? result_.stats.user_ns : result_.stats.ad_ns) +=
           NowNs() - start - (result_.stats.embed_ns - embed_ns);
     }
-    CopyOutputs(*binding);
+    RETURN_IF_ERROR(CopyOutputs(*binding));
     if (options_.keep_all) CollectTensors(*binding);
     return absl::OkStatus();
   }
@@ -109,6 +111,8 @@ class GeneralRun {
         binding.dims[id].push_back(d.IsUnknown() ? 0 : d.value());
       }
     }
+    // Before anything is computed of them, scratch included.
+    RETURN_IF_ERROR(CheckTensors(binding));
     for (const Step& step : plan_.steps) {
       Binding::StepTensors& tensors = binding.steps.emplace_back();
       for (ValueId id : step.node->inputs) tensors.in.push_back(tensor_of(id));
@@ -126,6 +130,36 @@ class GeneralRun {
     return absl::OkStatus();
   }
 
+  // Every tensor by itself, also those that are empty: kernels may loop over what they would hold.
+  absl::Status CheckTensors(const Binding& binding) const {
+    const int64_t limit = options_.max_memory_bytes;
+    if (limit == 0) return absl::OkStatus();
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      const int64_t bytes = SaturatingMultiply(
+          Volume(binding.dims[id]), static_cast<int64_t>(SizeOf(graph_.values[id].dtype)));
+      if (bytes <= limit || graph_.values[id].kind == Value::Kind::kConstant) continue;
+      return absl::ResourceExhaustedError(absl::StrCat("tensor \"", graph_.values[id].name,
+                                                       "\" of ", ToString(binding.dims[id]), ": ",
+                                                       bytes, " bytes, want at most ", limit));
+    }
+    return absl::OkStatus();
+  }
+
+  // All of them together.
+  absl::Status CheckMemory(const Binding& binding) const {
+    const int64_t limit = options_.max_memory_bytes;
+    const int64_t needed = SaturatingAdd(
+        binding.layout.bytes, SaturatingAdd(binding.scratch_bytes, binding.output_bytes));
+    if (limit == 0 || needed <= limit) return absl::OkStatus();
+    LargestTensor largest;
+    for (size_t s = 0; s < binding.steps.size(); ++s) {
+      for (size_t o = 0; o < binding.steps[s].out.size(); ++o) {
+        largest.Offer(graph_.values[plan_.steps[s].node->outputs[o]].name, binding.steps[s].out[o]);
+      }
+    }
+    return largest.TooMuch(needed, limit);
+  }
+
   // What the ads' part or the reply reads outlives the user's part as any other value does that is
   // read later.
   void PlaceValues(Binding& binding) const {
@@ -137,11 +171,16 @@ class GeneralRun {
       }
     }
     binding.layout = LayOut(plan_, bytes, !options_.keep_all);
+    for (const NamedValue& output : graph_.outputs) {
+      const Tensor tensor{DTypeOf(binding, output.value), binding.dims[output.value], nullptr};
+      binding.output_bytes = SaturatingAdd(binding.output_bytes, Aligned(tensor));
+    }
   }
 
-  void PointValues(const Binding& binding) {
-    char* const arena = static_cast<char*>(ws_.general.Reserve(binding.layout.bytes));
-    ws_.scratch.Reserve(binding.scratch_bytes);
+  absl::Status PointValues(const Binding& binding) {
+    RETURN_IF_ERROR(ws_.general.Reserve(binding.layout.bytes));
+    RETURN_IF_ERROR(ws_.scratch.Reserve(binding.scratch_bytes));
+    char* const arena = static_cast<char*>(ws_.general.data());
     ws_.data.assign(graph_.values.size(), nullptr);
     for (size_t id = 0; id < graph_.values.size(); ++id) {
       if (binding.layout.offsets[id] >= 0) {
@@ -156,6 +195,7 @@ class GeneralRun {
     for (const Step& step : plan_.steps) {
       if (step.view) ws_.data[step.node->outputs[0]] = ws_.data[step.node->inputs[0]];
     }
+    return absl::OkStatus();
   }
 
   // Lengths of ids and values are not in the binding.
@@ -183,7 +223,8 @@ class GeneralRun {
     }
     if (step.embedding) {
       SetIdLengths(step, tensors);
-      ws_.scratch.Reserve(static_cast<int64_t>(step.kernel->ScratchBytes(tensors.in)));
+      RETURN_IF_ERROR(
+          ws_.scratch.Reserve(static_cast<int64_t>(step.kernel->ScratchBytes(tensors.in))));
     }
     RunContext context{.in = tensors.in,
                        .out = absl::MakeSpan(tensors.out),
@@ -218,27 +259,23 @@ class GeneralRun {
     return graph_.values[id].dtype;
   }
 
-  void CopyOutputs(const Binding& binding) {
-    const auto aligned = [](const Tensor& t) {
-      return (static_cast<int64_t>(t.bytes()) + 63) / 64 * 64;
-    };
+  static int64_t Aligned(const Tensor& tensor) {
+    return (static_cast<int64_t>(tensor.bytes()) + 63) / 64 * 64;
+  }
+
+  absl::Status CopyOutputs(const Binding& binding) {
+    RETURN_IF_ERROR(part_.outputs.Reserve(binding.output_bytes));
     result_.outputs.resize(graph_.outputs.size());
-    int64_t bytes = 0;
+    char* data = static_cast<char*>(part_.outputs.data());
     for (size_t o = 0; o < graph_.outputs.size(); ++o) {
       const ValueId id = graph_.outputs[o].value;
       Tensor& tensor = result_.outputs[o];
-      tensor.dtype = DTypeOf(binding, id);
-      tensor.dims = binding.dims[id];
-      bytes += aligned(tensor);
-    }
-    char* data = static_cast<char*>(part_.outputs.Reserve(bytes));
-    for (size_t o = 0; o < graph_.outputs.size(); ++o) {
-      Tensor& tensor = result_.outputs[o];
-      tensor.data = data;
-      data += aligned(tensor);
+      tensor = {DTypeOf(binding, id), binding.dims[id], data};
+      data += Aligned(tensor);
       if (tensor.bytes() == 0) continue;
-      std::memcpy(tensor.data, ws_.data[graph_.outputs[o].value], tensor.bytes());
+      std::memcpy(tensor.data, ws_.data[id], tensor.bytes());
     }
+    return absl::OkStatus();
   }
 
   void CollectTensors(const Binding& binding) {

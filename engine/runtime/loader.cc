@@ -104,6 +104,7 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
                            .shape = specs[id].shape,
                            .level = specs[id].level,
                            .stated = stated[id].level != Level::kUnknown,
+                           .shape_stated = stated[id].shape.ranked(),
                            .used = readers[id] > 0});
     executable.input_values.push_back(id);
   }

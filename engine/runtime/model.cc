@@ -28,7 +28,6 @@ struct Model::Impl {
 
 namespace {
 
-// In the order in which Trim gives them back.
 std::array<Arena*, 7> Arenas(WorkspaceState& ws) {
   return {&ws.general,      &ws.ads,           &ws.user.arena, &ws.alone.arena,
           &ws.user.outputs, &ws.alone.outputs, &ws.scratch};
@@ -47,10 +46,11 @@ int64_t Workspace::bytes() const {
   return bytes;
 }
 
-void Workspace::Trim(int64_t keep_bytes) {
-  for (Arena* arena : Arenas(*state_)) {
-    if (bytes() > keep_bytes) arena->Release();
-  }
+bool Workspace::Shrink() {
+  bool more = false;
+  for (Arena* arena : Arenas(*state_)) more |= arena->Shrink();
+  std::vector<std::vector<char>>().swap(state_->gathered);
+  return more;
 }
 
 SharedUserPart::SharedUserPart() : state_(std::make_unique<UserPart>()) {}
@@ -249,6 +249,9 @@ absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& w
     }
     if (request.given[index] != nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is given twice"));
+    }
+    if (const absl::Status possible = CheckDims(input.tensor.dims); !possible.ok()) {
+      return Annotate(possible, absl::StrCat("input \"", input.name, "\""));
     }
     if (input.tensor.dtype != known[index].dtype) {
       return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\" is ",

@@ -34,6 +34,8 @@ struct InputInfo {
   Level level = Level::kUnknown;
   // Whether shape and level follow from the graph or the manifest rather than from a guess.
   bool stated = false;
+  // Whether the dimensions after the rows do, at least.
+  bool shape_stated = false;
   // Read by some layer.  An input that no layer reads may be left out of a request.
   bool used = false;
   // Index into ModelInfo::features for f.ids, f.values and f.segments; -1 for a dense input.
@@ -159,6 +161,10 @@ struct RunOptions {
   // Rows per tile of ads, at most as many as the plan has room for; 0: chosen by the plan.  For
   // tests.
   int64_t tile_rows = 0;
+  // Memory that the run may take for values, scratch and outputs; 0: no limit.  It is known before
+  // anything is computed or reserved: RESOURCE_EXHAUSTED names the largest tensor (UNAVAILABLE: the
+  // system has no such memory).  Unit: bytes.
+  int64_t max_memory_bytes = 0;
   // Polled between stages and tiles; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;
   // Filled if given; costs two readings of the clock per step.  With users that run one by one: of
@@ -177,7 +183,7 @@ struct WorkspaceState;  // engine/runtime/workspace.h
 struct Request;         // engine/runtime/request.h
 
 // Scratch memory of one worker: arenas and shapes, reused from call to call and across models;
-// bounded by what the largest request needs.  Not thread-safe.
+// bounded by what the largest request needs, or by RunOptions::max_memory_bytes.  Not thread-safe.
 class Workspace {
  public:
   Workspace();
@@ -186,8 +192,10 @@ class Workspace {
   Workspace& operator=(Workspace&&) noexcept;
   // Memory held now.
   int64_t bytes() const;
-  // Gives memory back, keeping at most `keep_bytes`.
-  void Trim(int64_t keep_bytes);
+  // Gives back large blocks of which the runs since the last call used less than half: called now and
+  // then, it keeps what the usual requests need, and not what an unusual one needed.  Results are
+  // invalid afterwards.  Whether there is anything left that a further call might give back.
+  bool Shrink();
 
  private:
   friend class Model;

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/embedding/pooling.h"
+#include "engine/runtime/largest_tensor.h"
 #include "engine/runtime/run_clock.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
@@ -48,7 +50,7 @@ class Runner {
 
   absl::Status RunTile(int64_t begin, int64_t end) {
     const ArenaLayout& layout = Schedule::For(schedule_.ad_layouts, end - begin);
-    ws_.ads.Reserve(layout.bytes);
+    RETURN_IF_ERROR(ws_.ads.Reserve(layout.bytes));
     for (const Stage& stage : schedule_.stages) {
       const int64_t rows = stage.rows > 0 ? std::min(stage.rows, end - begin) : end - begin;
       for (int64_t at = begin; at < end; at += rows) {
@@ -202,11 +204,9 @@ class Runner {
     const absl::Span<Tensor> out(tensor, step.out.size());
     for (const Operand& operand : step.out) Point(operand, rows, layout, *tensor++);
     const absl::Span<const Tensor> in(tensors, step.in.size());
+    RETURN_IF_ERROR(ws_.scratch.Reserve(static_cast<int64_t>(kernel.ScratchBytes(in))));
     RunContext context{
-        .in = in,
-        .out = out,
-        .scratch = ws_.scratch.Reserve(static_cast<int64_t>(kernel.ScratchBytes(in))),
-        .counters = &ws_.counters};
+        .in = in, .out = out, .scratch = ws_.scratch.data(), .counters = &ws_.counters};
     const bool embedding = step.step->embedding;
     const bool timed = embedding || options_.steps != nullptr;
     const int64_t start = timed ? NowNs() : 0;
@@ -236,12 +236,13 @@ class Runner {
 };
 
 // Addresses of what does not depend on the ads.
-void SetBases(UserPart& part) {
+absl::Status SetBases(UserPart& part) {
   const Schedule& schedule = *part.schedule;
   const std::vector<Value>& values = schedule.plan->graph.values;
   const ArenaLayout& layout =
       Schedule::For(schedule.user_layouts, part.last_user - part.first_user);
-  char* const arena = static_cast<char*>(part.arena.Reserve(layout.bytes));
+  RETURN_IF_ERROR(part.arena.Reserve(layout.bytes));
+  char* const arena = static_cast<char*>(part.arena.data());
   part.base.resize(values.size());
   for (size_t id = 0; id < values.size(); ++id) {
     if (layout.offsets[id] >= 0) {
@@ -256,6 +257,7 @@ void SetBases(UserPart& part) {
   for (size_t i = 0; i < part.request.inputs.size(); ++i) {
     part.base[executable.input_values[i]] = static_cast<char*>(part.request.inputs[i].data);
   }
+  return absl::OkStatus();
 }
 
 // What the outputs have of the group's users, and what they have of nobody.
@@ -271,6 +273,41 @@ void CopyUsers(const UserPart& part, absl::Span<const Tensor> outputs) {
     if (bytes == 0) continue;
     std::memcpy(static_cast<char*>(outputs[o].data) + to, part.base[operand.root] + from, bytes);
   }
+}
+
+// Scratch that embeddings take for the request's ids.
+int64_t IdScratch(const UserPart& part) {
+  int64_t ids = 0;
+  for (const FeatureInfo& feature : part.executable->info->features) {
+    ids = SaturatingAdd(ids, part.request.inputs[feature.ids].elements());
+  }
+  return SaturatingMultiply(ids, kPoolingScratchBytes);
+}
+
+// Whether the arenas, the scratch and so many bytes of outputs are within the limit.
+absl::Status CheckMemory(const RunOptions& options, const UserPart& part, int64_t output_bytes) {
+  if (options.max_memory_bytes == 0) return absl::OkStatus();
+  const Schedule& schedule = *part.schedule;
+  const int64_t users = std::min(part.users, Schedule::kMaxUsers);
+  const int64_t ads = std::min(part.ads, schedule.tile_rows);
+  const int64_t arenas = SaturatingAdd(Schedule::For(schedule.user_layouts, users).bytes,
+                                       Schedule::For(schedule.ad_layouts, ads).bytes);
+  const int64_t scratch = std::max({Schedule::For(schedule.user_scratch, users),
+                                    Schedule::For(schedule.ad_scratch, ads), IdScratch(part)});
+  const int64_t needed = SaturatingAdd(output_bytes, SaturatingAdd(arenas, scratch));
+  if (needed <= options.max_memory_bytes) return absl::OkStatus();
+  LargestTensor largest;
+  for (const auto* steps : {&schedule.user_steps, &schedule.ad_steps}) {
+    for (const RowStep& step : *steps) {
+      for (size_t o = 0; o < step.out.size(); ++o) {
+        Tensor tensor = step.out[o].form;
+        if (step.out[o].place == Place::kUser) tensor.dims[0] = users;
+        if (step.out[o].place == Place::kAd) tensor.dims[0] = ads;
+        largest.Offer(schedule.plan->graph.values[step.step->node->outputs[o]].name, tensor);
+      }
+    }
+  }
+  return largest.TooMuch(needed, options.max_memory_bytes);
 }
 
 }  // namespace
@@ -293,8 +330,8 @@ std::optional<int64_t> MatchShapes(const Schedule& schedule, const Request& requ
   return ads < 0 ? 1 : ads;  // A model without ad inputs scores the user alone.
 }
 
-void BeginRows(const Executable& executable, const Schedule& schedule, int64_t ads, UserPart& part,
-               RunResult& result) {
+absl::Status BeginRows(const RunOptions& options, const Executable& executable,
+                       const Schedule& schedule, int64_t ads, UserPart& part, RunResult& result) {
   part.executable = &executable;
   part.schedule = &schedule;
   part.users = part.request.users();
@@ -315,13 +352,17 @@ void BeginRows(const Executable& executable, const Schedule& schedule, int64_t a
     tensor = operand.form;
     if (operand.place == Place::kUser) tensor.dims[0] = part.users;
     if (operand.place == Place::kAd) tensor.dims[0] = ads;
-    bytes += aligned(tensor);
+    RETURN_IF_ERROR(CheckDims(tensor.dims));
+    bytes = SaturatingAdd(bytes, aligned(tensor));
   }
-  char* data = static_cast<char*>(part.outputs.Reserve(bytes));
+  RETURN_IF_ERROR(CheckMemory(options, part, bytes));
+  RETURN_IF_ERROR(part.outputs.Reserve(bytes));
+  char* data = static_cast<char*>(part.outputs.data());
   for (Tensor& tensor : result.outputs) {
     tensor.data = data;
     data += aligned(tensor);
   }
+  return absl::OkStatus();
 }
 
 absl::Status RunUsers(const RunOptions& options, int64_t first_user, int64_t last_user,
@@ -330,7 +371,7 @@ absl::Status RunUsers(const RunOptions& options, int64_t first_user, int64_t las
   const int64_t embed_ns = result.stats.embed_ns;
   part.first_user = first_user;
   part.last_user = last_user;
-  SetBases(part);
+  RETURN_IF_ERROR(SetBases(part));
   RETURN_IF_ERROR(Runner(options, part, ws, result.stats).RunUserSteps(first_user, last_user));
   CopyUsers(part, result.outputs);
   result.stats.user_ns += NowNs() - start - (result.stats.embed_ns - embed_ns);

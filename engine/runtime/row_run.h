@@ -28,9 +28,9 @@ absl::Status RunAds(const RunOptions& options, const UserPart& part, int64_t beg
                     WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats);
 
 // Fills the fields of `part` that describe the request (`part.request` is filled, and matches), and
-// makes room for the outputs.
-void BeginRows(const Executable& executable, const Schedule& schedule, int64_t ads, UserPart& part,
-               RunResult& result);
+// makes room for the outputs, if the run takes no more memory than `options` allow.
+absl::Status BeginRows(const RunOptions& options, const Executable& executable,
+                       const Schedule& schedule, int64_t ads, UserPart& part, RunResult& result);
 
 }  // namespace ulfd::engine
 

@@ -3,7 +3,6 @@
 #include "engine/runtime/schedule.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -223,7 +222,27 @@ class Builder {
         lifetimes.push_back({static_cast<int>(id), life.first, life.last, rows * life.row_bytes});
       }
       schedule_->user_layouts.push_back(LayOut(std::move(lifetimes), lives.size()));
+      schedule_->user_scratch.push_back(Scratch(schedule_->user_steps, 0, end, users, 1));
     }
+  }
+
+  // The most scratch that one of steps [begin, end) takes for so many rows.  What embeddings take
+  // grows with the ids, of which only the request knows how many there are.
+  static int64_t Scratch(const std::vector<RowStep>& steps, int begin, int end, int64_t users,
+                         int64_t ads) {
+    int64_t most = 0;
+    for (int s = begin; s < end; ++s) {
+      const RowStep& step = steps[s];
+      if (step.step->embedding) continue;
+      std::vector<Tensor> in;
+      for (const Operand& operand : step.in) {
+        in.push_back(operand.form);
+        if (operand.place == Operand::Place::kUser) in.back().dims[0] = step.one_user ? 1 : users;
+        if (operand.place == Operand::Place::kAd) in.back().dims[0] = ads;
+      }
+      most = std::max(most, static_cast<int64_t>(step.step->kernel->ScratchBytes(in)));
+    }
+    return most;
   }
 
   // ------------------------------------------------------------------------------------- tiles
@@ -333,6 +352,12 @@ class Builder {
         lifetimes.push_back({static_cast<int>(id), life.first, life.last, bytes});
       }
       schedule_->ad_layouts.push_back(LayOut(std::move(lifetimes), lives.size()));
+      int64_t scratch = 0;
+      for (const Stage& stage : schedule_->stages) {
+        const int64_t ads = std::min(tile, stage.rows > 0 ? stage.rows : schedule_->tile_rows);
+        scratch = std::max(scratch, Scratch(schedule_->ad_steps, stage.begin, stage.end, 1, ads));
+      }
+      schedule_->ad_scratch.push_back(scratch);
       if (tile >= schedule_->tile_rows) break;
     }
   }
@@ -349,10 +374,6 @@ class Builder {
 };
 
 }  // namespace
-
-const ArenaLayout& Schedule::For(const std::vector<ArenaLayout>& layouts, int64_t rows) {
-  return layouts[rows <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(rows - 1))];
-}
 
 absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
     const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,

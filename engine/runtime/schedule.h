@@ -4,6 +4,7 @@
 #ifndef ULFD_ENGINE_RUNTIME_SCHEDULE_H_
 #define ULFD_ENGINE_RUNTIME_SCHEDULE_H_
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -69,11 +70,16 @@ struct Schedule {
   // Where a step depends on the user in a way that only a single user's request allows: why.
   std::string one_user_only;
   int64_t tile_rows = 0;
-  // Arenas for up to 1 << i users, and ads per tile.
+  // Arenas for up to 1 << i users, and ads per tile; and the most scratch that a step takes there,
+  // beside what grows with the ids.
   std::vector<ArenaLayout> user_layouts, ad_layouts;
+  std::vector<int64_t> user_scratch, ad_scratch;
 
-  // The layout with room for `rows`.  REQUIRES: rows <= kMaxUsers or tile_rows.
-  static const ArenaLayout& For(const std::vector<ArenaLayout>& layouts, int64_t rows);
+  // The layout with room for `rows`, or its scratch.  REQUIRES: rows <= kMaxUsers or tile_rows.
+  template <typename Item>
+  static const Item& For(const std::vector<Item>& items, int64_t rows) {
+    return items[rows <= 1 ? 0 : std::bit_width(static_cast<uint64_t>(rows - 1))];
+  }
 };
 
 // FAILED_PRECONDITION, saying which layer and why, if the rows are not proved independent or a shape

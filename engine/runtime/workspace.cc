@@ -2,21 +2,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/workspace.h"
 
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
 namespace ulfd::engine {
 
-void* Arena::Reserve(int64_t bytes) {
-  if (bytes > bytes_) {
-    const int64_t size = (bytes + 4095) / 4096 * 4096;
-    data_.reset(std::aligned_alloc(64, static_cast<size_t>(size)));
-    bytes_ = data_ ? size : 0;
-    if (!data_) std::abort();  // As operator new does where exceptions end the process.
+absl::Status Arena::Reserve(int64_t bytes) {
+  used_ = std::max(used_, bytes);
+  if (bytes <= bytes_) return absl::OkStatus();
+  constexpr int64_t kPage = 4096;
+  Release();
+  const int64_t size = SaturatingAdd(bytes, kPage - 1) / kPage * kPage;
+  data_.reset(std::aligned_alloc(64, static_cast<size_t>(size)));
+  if (data_ == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("the system has no ", size, " bytes for the values of a run"));
   }
-  return data_.get();
+  bytes_ = size;
+  return absl::OkStatus();
 }
 
 void Arena::Release() {
   data_.reset();
   bytes_ = 0;
+}
+
+bool Arena::Shrink() {
+  // As much as a tile takes that stays in the second-level cache.
+  constexpr int64_t kSmall = 1 << 20;
+  if (bytes_ > kSmall && used_ <= bytes_ / 2) Release();
+  used_ = 0;
+  return bytes_ > kSmall;
 }
 
 }  // namespace ulfd::engine

@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/request.h"
@@ -21,8 +22,12 @@ struct Executable;  // engine/runtime/executor.h
 // A block of memory that grows on demand; contents are lost when it grows.  64-byte aligned.
 class Arena {
  public:
-  void* Reserve(int64_t bytes);
+  // UNAVAILABLE if the system has no such memory; it holds nothing then.
+  absl::Status Reserve(int64_t bytes);
   void Release();
+  // Releases it if it is large and nobody has reserved more than half of it since the last call.
+  // Whether it is large still.
+  bool Shrink();
   void* data() const { return data_.get(); }
   int64_t bytes() const { return bytes_; }
 
@@ -32,6 +37,7 @@ class Arena {
   };
   std::unique_ptr<void, Free> data_;
   int64_t bytes_ = 0;
+  int64_t used_ = 0;  // The most that was reserved since the last Shrink.
 };
 
 // The plan of the graph as written, with numbers: concrete shapes of every value for one kind of
@@ -42,6 +48,7 @@ struct Binding {
   std::vector<TensorDims> dims;     // Per value.
   ArenaLayout layout;
   int64_t scratch_bytes = 0;
+  int64_t output_bytes = 0;
   // Per step: views with dims set; data is set on each run.
   struct StepTensors {
     std::vector<Tensor> in, out;

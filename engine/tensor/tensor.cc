@@ -3,6 +3,7 @@
 #include "engine/tensor/tensor.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -65,12 +66,58 @@ bool IsOne(Dim a) { return a.IsConst() && a.value() == 1; }
 
 }  // namespace
 
+int64_t SaturatingMultiply(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+int64_t SaturatingAdd(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
+
+int64_t Volume(absl::Span<const int64_t> dims) {
+  int64_t product = 1;
+  for (int64_t d : dims) product = SaturatingMultiply(product, std::max<int64_t>(1, d));
+  return product;
+}
+
+absl::Status CheckDims(absl::Span<const int64_t> dims) {
+  for (int64_t d : dims) {
+    if (d >= 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("shape ", ToString(dims), " is not possible: negative dimension"));
+  }
+  if (Volume(dims) <= kMaxElements) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "shape ", ToString(dims), " is not possible: more than ", kMaxElements, " elements"));
+}
+
+absl::Status CheckDims(const Shape& shape) {
+  if (!shape.ranked()) return absl::OkStatus();
+  TensorDims numbers;
+  for (const Dim& d : shape.dims()) numbers.push_back(d.IsUnknown() ? 1 : d.value());
+  const absl::Status checked = CheckDims(numbers);
+  if (checked.ok()) return checked;
+  return absl::InvalidArgumentError(
+      absl::StrCat("shape ", shape.ToString(), " is not possible: ", "want at most ", kMaxElements,
+                   " elements, none of the dimensions negative"));
+}
+
 Dim Multiply(Dim a, Dim b) {
   if (IsZero(a) || IsZero(b)) return Dim::Of(0);
   if (a.IsUnknown() || b.IsUnknown()) return Dim::Unknown();
-  if (b.IsConst()) return WithFactor(a, a.value() * b.value());
-  if (a.IsConst()) return WithFactor(b, a.value() * b.value());
+  if (b.IsConst()) return WithFactor(a, SaturatingMultiply(a.value(), b.value()));
+  if (a.IsConst()) return WithFactor(b, SaturatingMultiply(a.value(), b.value()));
   return Dim::Unknown();
+}
+
+Dim Sum(Dim a, Dim b) {
+  if (IsZero(a)) return b;
+  if (IsZero(b)) return a;
+  const bool alike =
+      (a.IsConst() && b.IsConst()) || (a.IsUsers() && b.IsUsers()) || (a.IsAds() && b.IsAds());
+  return alike ? WithFactor(a, SaturatingAdd(a.value(), b.value())) : Dim::Unknown();
 }
 
 std::optional<Dim> Divide(Dim a, Dim b) {

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -35,6 +36,21 @@ enum class Level : uint8_t {
 
 absl::string_view Name(Level level);  // "constant", "user", "ad", "unknown".
 inline Level Join(Level a, Level b) { return a < b ? b : a; }
+
+// a * b and a + b of numbers that are not negative; the greatest number where that is too large.
+int64_t SaturatingMultiply(int64_t a, int64_t b);
+int64_t SaturatingAdd(int64_t a, int64_t b);
+
+// No tensor has more elements, so that products and sums of a few dimensions never overflow.
+inline constexpr int64_t kMaxElements = int64_t{1} << 40;
+
+// The product of those dimensions that are not 0: what a loop over an empty tensor may still run
+// over.  The greatest number where that is too large.  REQUIRES: none is negative.
+int64_t Volume(absl::Span<const int64_t> dims);
+
+// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for a negative dimension, and for a volume
+// above kMaxElements.  Every shape that comes from outside goes through this before it is used.
+absl::Status CheckDims(absl::Span<const int64_t> dims);
 
 // One dimension at load time: a number, a multiple of the number of users or of ads, or unknown. At
 // run time every dimension is a number, and the same Infer functions work on those.
@@ -66,8 +82,11 @@ class Dim {
   int64_t value_ = 0;
 };
 
-// The product; unknown where it has no form (users * ads) unless a factor is the constant 0.
+// The product, saturating; unknown where it has no form (users * ads) unless a factor is the constant
+// 0.
 Dim Multiply(Dim a, Dim b);
+// The sum, saturating; unknown where it has no form.
+Dim Sum(Dim a, Dim b);
 // a / b if that is exact and has a form.  nullopt: provably not divisible.  Unknown: cannot be told
 // at load.
 std::optional<Dim> Divide(Dim a, Dim b);
@@ -126,7 +145,11 @@ using TensorSpecs = absl::InlinedVector<TensorSpec, 2>;
 // were merged, moved or summed away.
 Level LevelOf(const Shape& shape, absl::Span<const TensorSpec> inputs);
 
-// A tensor at run time: borrowed memory, row-major without gaps.  64-byte aligned if it was made by
+// As the other CheckDims, for what is known of a shape at load: the numbers in it, and the factors of
+// users and ads.
+absl::Status CheckDims(const Shape& shape);
+
+// A tensor at run time: borrowed memory, row-major without gaps, of dimensions that pass CheckDims.  64-byte aligned if it was made by
 // the executor, of any alignment if it is an input of the request.
 using TensorDims = absl::InlinedVector<int64_t, 4>;
 struct Tensor {

@@ -19,6 +19,7 @@ struct Worker {
   int index = 0;           // 0..workers-1
   bool stands_in = false;  // Lent to a thread that computes what it submits.
   engine::Workspace workspace;
+  TimePoint shrunk;  // When the workspace last gave back memory.
   engine::RunResult result;
 };
 

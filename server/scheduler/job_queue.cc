@@ -88,13 +88,13 @@ absl::Status JobQueue::CheckLimits(const Job& job, const Entry& entry) const {
         absl::StrCat(queued_requests_, " requests wait, limit ", options_.max_queued_requests),
         retry);
   }
-  if (queued_rows_ + job.rows() > options_.max_queued_rows) {
+  // One job alone may be larger than the limits: it would never be served otherwise.
+  if (queued_rows_ > 0 && queued_rows_ + job.rows() > options_.max_queued_rows) {
     return Refuse(ShedReason::kQueueFull,
                   absl::StrCat(queued_rows_, " ads wait and this request has ", job.rows(),
                                ", limit ", options_.max_queued_rows),
                   retry);
   }
-  // One job alone may be larger than the limit: it would never be served otherwise.
   if (wait.count() > 0 && wait + entry.cost / options_.workers > options_.max_queued_work) {
     return Refuse(ShedReason::kQueueFull,
                   absl::StrCat(Ms(wait), " of work wait and this request needs ", Ms(entry.cost),

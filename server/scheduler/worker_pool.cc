@@ -15,7 +15,16 @@
 
 namespace ulfd::server {
 
+namespace {
+
 using Work = JobQueue::Work;
+
+// How often a worker looks whether it holds memory that it has not used since.
+constexpr std::chrono::milliseconds kShrinkInterval(500);
+// What computes cheap calls needs less.
+constexpr int64_t kStandInKeeps = int64_t{4} << 20;
+
+}  // namespace
 
 WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), queue_(options_.queue) {
@@ -126,8 +135,8 @@ void WorkerPool::Started(const absl::Status& status) {
   idle_.NotifyAll();
 }
 
-Work WorkerPool::Take(std::vector<JobQueue::Dropped>& dropped) {
-  bool yielded = false;
+Work WorkerPool::Take(Worker& worker, std::vector<JobQueue::Dropped>& dropped) {
+  bool yielded = false, shrinks = true;
   MutexLock lock(mu_);
   for (;;) {
     Work work = queue_.Take(clock_.Now(), waiting_, dropped);
@@ -150,8 +159,17 @@ Work WorkerPool::Take(std::vector<JobQueue::Dropped>& dropped) {
     }
     yielded = false;
     ++waiting_;
-    work_.Wait(mu_);
+    bool woken = true;
+    if (shrinks) {
+      woken = work_.WaitUntil(mu_, std::chrono::steady_clock::now() + kShrinkInterval);
+    } else {
+      work_.Wait(mu_);
+    }
     --waiting_;
+    if (woken) continue;
+    mu_.Unlock();
+    shrinks = worker.workspace.Shrink();
+    mu_.Lock();
   }
 }
 
@@ -196,6 +214,12 @@ void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Droppe
     options_.on_batch(worker.index, static_cast<int64_t>(work.jobs.size()), rows);
   }
   const TimePoint end = clock_.Now();
+  if (worker.stands_in) {
+    if (worker.workspace.bytes() > kStandInKeeps) worker.workspace = engine::Workspace();
+  } else if (end - worker.shrunk >= kShrinkInterval) {
+    worker.workspace.Shrink();
+    worker.shrunk = end;
+  }
   Work next;
   bool more = false;
   {
@@ -235,7 +259,7 @@ void WorkerPool::WorkerLoop(int index) {
   worker.index = index;
   std::vector<JobQueue::Dropped> dropped;
   for (;;) {
-    Work work = Take(dropped);
+    Work work = Take(worker, dropped);
     if (work.kind == Work::Kind::kNone && dropped.empty()) return;
     // Those who are told "no" are told before anybody computes.
     DropAll(dropped);

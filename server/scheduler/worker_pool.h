@@ -53,8 +53,8 @@ class WorkerPool final : public Scheduler {
   absl::Status PrepareThread(int index) const;
   // Whether who brings a cheap job may compute it: nobody is passed, and a worker would be idle.
   bool MayStandIn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Waits for work; kNone: stop.
-  JobQueue::Work Take(std::vector<JobQueue::Dropped>& dropped);
+  // Waits for work; kNone: stop.  Meanwhile the worker gives back memory.
+  JobQueue::Work Take(Worker& worker, std::vector<JobQueue::Dropped>& dropped);
   // Computes one piece, and what follows at once.
   void Compute(Worker& worker, JobQueue::Work work, std::vector<JobQueue::Dropped>& dropped);
   // It has computed for so long, and is done; a stand-in is given back.

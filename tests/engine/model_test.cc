@@ -505,8 +505,8 @@ TEST_F(ModelTest, WorkspaceServesSeveralModelsAndStaysBounded) {
     }
   }
   EXPECT_LT(workspace.bytes(), 1 << 20);
-  workspace.Trim(0);
-  EXPECT_EQ(workspace.bytes(), 0);
+  EXPECT_FALSE(workspace.Shrink());  // As little as that is kept.
+  EXPECT_GT(workspace.bytes(), 0);
   ASSERT_TRUE((*first)->Run(inputs.tensors(), {}, workspace, result).ok());
   EXPECT_FLOAT_EQ(result.outputs[0].f32()[0], 191.5f);
 }

@@ -261,9 +261,9 @@ TEST_F(OpenInferenceCodecTest, MetadataHasMinusOneForWhatVaries) {
   EXPECT_THAT(metadata.outputs(1).shape(), ::testing::ElementsAre(1, 2));
 }
 
-TEST_F(OpenInferenceCodecTest, CountAdsIsTheNumberOfAds) {
-  EXPECT_EQ(CountAds(Raw(), *model_), 3);
-  EXPECT_EQ(CountAds(ModelInferRequest(), *model_), 1);
+TEST_F(OpenInferenceCodecTest, CountRowsIsTheNumberOfAds) {
+  EXPECT_EQ(CountRows(Raw(), *model_, limits_), 3);
+  EXPECT_EQ(CountRows(ModelInferRequest(), *model_, limits_), 1);
 }
 
 TEST(OpenInferenceVersion, IsAPositiveNumberOrNothing) {

@@ -84,7 +84,7 @@ TEST(Config, EveryFieldIsRead) {
     limits {
       max_ads: 15 max_ids_per_request: 16 max_message_bytes: 2048 max_queued_requests: 17
       max_request_fields: 1234
-      max_queued_rows: 18 max_ids_per_feature: 23
+      max_queued_rows: 18 max_ids_per_feature: 23 max_request_memory_bytes: 6000000000
     }
     connections {
       max_age_ms: 0 max_age_grace_ms: 19 keepalive_time_ms: 2000 keepalive_timeout_ms: 200
@@ -145,6 +145,7 @@ TEST(Config, EveryFieldIsRead) {
   EXPECT_EQ(o.handshake_timeout, milliseconds(127));
   EXPECT_EQ(o.memory_quota_bytes, 5000000000);
   EXPECT_EQ(o.max_ids_per_feature, 23);
+  EXPECT_EQ(o.max_request_memory_bytes, 6000000000);
   EXPECT_TRUE(o.pin_workers);
   EXPECT_EQ(o.grpc_threads, 28);
   EXPECT_EQ(o.tls.certificate_file, "c");
@@ -384,6 +385,7 @@ TEST(ExampleConfig, HasEveryFieldWithItsDefault) {
   EXPECT_EQ(o.handshake_timeout, d.handshake_timeout);
   EXPECT_EQ(o.memory_quota_bytes, d.memory_quota_bytes);
   EXPECT_EQ(o.max_ids_per_feature, d.max_ids_per_feature);
+  EXPECT_EQ(o.max_request_memory_bytes, d.max_request_memory_bytes);
   EXPECT_EQ(o.pin_workers, d.pin_workers);
   EXPECT_EQ(o.grpc_threads, d.grpc_threads);
   EXPECT_FALSE(o.tls.on());

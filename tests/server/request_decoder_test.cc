@@ -270,10 +270,12 @@ TEST_F(RequestDecoderTest, DenseErrors) {
   for (int dim : {1, 3}) mask.add_shape(dim);
   EXPECT_EQ(Error(request), "feature \"mask\": 2 values, want 3 for shape [1, 3]");
   mask.set_shape(1, -2);
-  EXPECT_EQ(Error(request), "feature \"mask\": shape [1, -2] is not possible");
+  EXPECT_EQ(Error(request), "feature \"mask\": shape [1, -2] is not possible: negative dimension");
   mask.set_shape(0, int64_t{1} << 39);
   mask.set_shape(1, int64_t{1} << 39);
-  EXPECT_EQ(Error(request), "feature \"mask\": shape [549755813888, 549755813888] is not possible");
+  EXPECT_EQ(Error(request),
+            "feature \"mask\": shape [549755813888, 549755813888] is not possible: more than "
+            "1099511627776 elements");
 }
 
 TEST_F(RequestDecoderTest, RequestIdIsBounded) {
@@ -282,15 +284,46 @@ TEST_F(RequestDecoderTest, RequestIdIsBounded) {
   EXPECT_EQ(Error(request), "request_id: 129 bytes, want at most 128");
 }
 
-TEST_F(RequestDecoderTest, CountAdsIsTheNumberOfAds) {
-  EXPECT_EQ(CountAds(Good(), *model_), 3);
-  EXPECT_EQ(CountAds(PredictRequest(), *model_), 1);
+TEST_F(RequestDecoderTest, CountRowsIsTheNumberOfAds) {
+  EXPECT_EQ(CountRows(Good(), *model_, limits_), 3);
+  EXPECT_EQ(CountRows(PredictRequest(), *model_, limits_), 1);
   // Where nothing but a dense feature of known width tells.
   PredictRequest dense;
   auto& price = *dense.add_ad_features();
   price.set_name("price");
   for (float p : {1.f, 2.f, 3.f, 4.f}) price.mutable_dense()->add_floats(p);
-  EXPECT_EQ(CountAds(dense, *model_), 4);
+  EXPECT_EQ(CountRows(dense, *model_, limits_), 4);
+}
+
+TEST_F(RequestDecoderTest, CountRowsSeesWhatTheCallerDoesNotState) {
+  // A price of one column, but as many values as a hundred ads have.
+  PredictRequest request = Good();
+  auto& price = *request.mutable_ad_features(1)->mutable_dense();
+  price.mutable_shape()->Add(1);
+  price.mutable_floats()->Resize(100, 0);
+  EXPECT_EQ(CountRows(request, *model_, limits_), 100);
+  // Ids that all belong to one ad.
+  request = Good();
+  request.mutable_ad_features(0)->mutable_sparse()->mutable_ids()->Resize(128000, 1);
+  request.mutable_ad_features(0)->mutable_sparse()->add_counts(128000);
+  EXPECT_EQ(CountRows(request, *model_, limits_), 1000);
+  // What is said, not sent, is worth at most a full request.
+  request = Good();
+  request.mutable_ad_features(0)->clear_sparse();
+  request.mutable_ad_features(0)->mutable_dense()->add_shape(int64_t{1} << 50);
+  EXPECT_EQ(CountRows(request, *model_, limits_), 2000);
+}
+
+TEST(StatedShape, WithoutALevelBindsTheRowsAlone) {
+  using engine::Dim;
+  engine::InputInfo input{.name = "x", .shape = engine::Shape({Dim::Unknown(), Dim::Of(8)})};
+  EXPECT_TRUE(CheckStatedShape(input, {1, 5, 8}, 5, "x").ok());  // Not stated at all.
+  input.shape_stated = true;
+  EXPECT_TRUE(CheckStatedShape(input, {5, 8}, 5, "x").ok());
+  EXPECT_TRUE(CheckStatedShape(input, {1, 8}, 5, "x").ok());
+  EXPECT_EQ(CheckStatedShape(input, {1, 150000, 8}, 1, "x").message(),
+            "x: shape [1, 150000, 8], want [?, 8]");
+  EXPECT_EQ(CheckStatedShape(input, {5, 7}, 5, "x").message(), "x: shape [5, 7], want [?, 8]");
 }
 
 TEST(ModelSpec, Choice) {

@@ -45,7 +45,9 @@ class TestCall final : public ScoreCall {
   CallTimes times;
 
  protected:
-  int64_t CountRows(const engine::Model& model) const override { return CountAds(request_, model); }
+  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
+    return server::CountRows(request_, model, limits);
+  }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& out) override {
     decoded = true;
