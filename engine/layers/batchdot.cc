@@ -73,10 +73,18 @@ MatrixView ViewOf(const Right& b, int64_t rows, float* scratch) {
                                 scratch);
 }
 
-// y[rows, n] = x[rows, k] * b
-void Multiply(const float* x, int64_t rows, const MatrixView& b, float* y) {
-  const FcBlock block{x, b.k, b.k};
-  Fc({.blocks = absl::MakeConstSpan(&block, 1), .rows = rows, .w = b, .y = y, .y_stride = b.n});
+// y[rows, n] = x[rows, k] * b, unless the context says stop.
+absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const MatrixView& b,
+                      float* y) {
+  constexpr int64_t kBlockRows = 48;
+  return InPieces(ctx, rows, b.k * b.n, kBlockRows, [&](int64_t begin, int64_t end) {
+    const FcBlock block{x + begin * b.k, b.k, b.k};
+    Fc({.blocks = absl::MakeConstSpan(&block, 1),
+        .rows = end - begin,
+        .w = b,
+        .y = y + begin * b.n,
+        .y_stride = b.n});
+  });
 }
 
 // to[columns, rows] = from[rows, columns], some columns at a time, so that their lines stay in the
@@ -114,17 +122,19 @@ class BatchDotKernel final : public Kernel {
     if (batches * m * n == 0) return absl::OkStatus();
     if (b.batches == 1 && a.batches == batches && !a.transposed) {
       // One matrix for all batches: the rows of all of them are one tall matrix.
-      Multiply(a.data, batches * m, ViewOf({b.data, k, n, b.transposed}, batches * m, scratch), y);
-    } else if (a.batches == 1 && b.batches == batches && n == 1) {
-      // One matrix for all batches of vectors: y^T = b^T a^T, for which the vectors are the rows.
-      Multiply(b.data, batches, ViewOf({a.data, k, m, !a.transposed}, batches, scratch), y);
-    } else if (a.batches == 1 && b.batches == batches && m == 1 && b.transposed) {
-      // One vector for all batches of matrices.
-      Multiply(b.data, batches * n, PackedMatrix::ViewOf(a.data, k, 1), y);
-    } else {
-      RunEach(p, absl::MakeConstSpan(out.dims.data(), out.rank() - 2), scratch, y);
+      return Multiply(ctx, a.data, batches * m,
+                      ViewOf({b.data, k, n, b.transposed}, batches * m, scratch), y);
     }
-    return absl::OkStatus();
+    if (a.batches == 1 && b.batches == batches && n == 1) {
+      // One matrix for all batches of vectors: y^T = b^T a^T, for which the vectors are the rows.
+      return Multiply(ctx, b.data, batches, ViewOf({a.data, k, m, !a.transposed}, batches, scratch),
+                      y);
+    }
+    if (a.batches == 1 && b.batches == batches && m == 1 && b.transposed) {
+      // One vector for all batches of matrices.
+      return Multiply(ctx, b.data, batches * n, PackedMatrix::ViewOf(a.data, k, 1), y);
+    }
+    return RunEach(ctx, p, absl::MakeConstSpan(out.dims.data(), out.rank() - 2), scratch, y);
   }
 
  private:
@@ -144,7 +154,8 @@ class BatchDotKernel final : public Kernel {
     return p;
   }
 
-  static void RunEach(const Product& p, absl::Span<const int64_t> batch, float* scratch, float* y) {
+  static absl::Status RunEach(const RunContext& ctx, const Product& p,
+                              absl::Span<const int64_t> batch, float* scratch, float* y) {
     const Operand &a = p.a, &b = p.b;
     const int64_t m = p.m, k = p.k, n = p.n;
     const BroadcastPlan plan = PlanBroadcast(batch, {a.batch, b.batch});
@@ -153,11 +164,19 @@ class BatchDotKernel final : public Kernel {
     float* const turned = scratch + PackedFloats(k, std::max(n, m));
     const float* viewed = nullptr;  // What `view` shows.
     MatrixView view;
+    absl::Status status;
+    int64_t since_check = 0;  // Multiplications.
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t first) {
       const float* from_a = a.data + at[0] * m * k;
       const float* from_b = b.data + at[1] * k * n;
       float* to = y + first * m * n;
-      for (int64_t i = 0; i < plan.run; ++i, from_a += a_step, from_b += b_step, to += m * n) {
+      for (int64_t i = 0; i < plan.run && status.ok();
+           ++i, from_a += a_step, from_b += b_step, to += m * n) {
+        since_check += m * k * n;
+        if (since_check > kMillisecondOfWork) {
+          status = ctx.CheckStop();
+          since_check = 0;
+        }
         if (m == 1 && n == 1) {
           *to = Dot(from_a, from_b, k);
           continue;
@@ -167,7 +186,7 @@ class BatchDotKernel final : public Kernel {
           continue;
         }
         if (m == 1) {  // The rows that b has in memory times a vector.
-          Multiply(from_b, n, PackedMatrix::ViewOf(from_a, k, 1), to);
+          status.Update(Multiply(ctx, from_b, n, PackedMatrix::ViewOf(from_a, k, 1), to));
           continue;
         }
         if (n == 1 && a.transposed) {  // A sum of a's stored rows.
@@ -177,9 +196,10 @@ class BatchDotKernel final : public Kernel {
         if (viewed != from_b) view = ViewOf({from_b, k, n, b.transposed}, m, scratch);
         viewed = from_b;
         if (a.transposed) Transpose(from_a, k, m, turned);
-        Multiply(a.transposed ? turned : from_a, m, view, to);
+        status.Update(Multiply(ctx, a.transposed ? turned : from_a, m, view, to));
       }
     });
+    return status;
   }
 
   const bool transpose_a_, transpose_b_;

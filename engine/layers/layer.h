@@ -8,7 +8,9 @@
 #ifndef ULFD_ENGINE_LAYERS_LAYER_H_
 #define ULFD_ENGINE_LAYERS_LAYER_H_
 
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,7 +42,35 @@ struct RunContext {
   absl::Span<Tensor> out;
   void* scratch = nullptr;          // Kernel::ScratchBytes() bytes, 64-byte aligned.
   RunCounters* counters = nullptr;  // Never null while a kernel runs.
+  // Whether nobody waits for the result any more; null: somebody does.  Asked by kernels whose work
+  // grows faster than their tensors (InPieces).
+  const std::function<bool()>* stop = nullptr;
+
+  // CANCELLED if it is over.
+  absl::Status CheckStop() const {
+    if (stop == nullptr || !(*stop)()) return absl::OkStatus();
+    return absl::CancelledError("the call was cancelled or its deadline has passed");
+  }
 };
+
+// Multiplications that take about a millisecond.
+inline constexpr int64_t kMillisecondOfWork = int64_t{1} << 25;
+
+// Calls run(begin, end) for pieces of [0, rows) that take about a millisecond each, if a row takes so
+// many multiplications, until the context says stop.  Pieces begin at multiples of `unit`.
+template <typename RunPiece>
+absl::Status InPieces(const RunContext& ctx, int64_t rows, int64_t work, int64_t unit,
+                      RunPiece run) {
+  const int64_t units =
+      std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, work) / unit);
+  for (int64_t begin = 0; begin < rows; begin += units * unit) {
+    if (begin > 0) {
+      if (absl::Status stopped = ctx.CheckStop(); !stopped.ok()) return stopped;
+    }
+    run(begin, std::min(rows, begin + units * unit));
+  }
+  return absl::OkStatus();
+}
 
 // Run-time half of a layer: immutable, shared by every worker thread.
 class Kernel {

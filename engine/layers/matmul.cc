@@ -47,20 +47,26 @@ absl::StatusOr<Matrix> ReadMatrix(const ParseContext& ctx, int index) {
 }
 
 // y[rows, n] = init + x[rows, k] * w; init is null, one row (stride 0) or rows repeated with a
-// period.
-void Multiply(const float* x, int64_t rows, const PackedMatrix& w, const float* init,
-              int64_t init_stride, int64_t init_period, float* y) {
-  const FcBlock block{x, w.k(), w.k()};
-  FcCall call;
-  call.blocks = absl::MakeConstSpan(&block, 1);
-  call.rows = rows;
-  call.w = w.view();
-  call.init = init;
-  call.init_stride = init_stride;
-  call.init_period = init_period;
-  call.y = y;
-  call.y_stride = w.n();
-  Fc(call);
+// period.  CANCELLED if the context says so meanwhile.
+absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const PackedMatrix& w,
+                      const float* init, int64_t init_stride, int64_t init_period, float* y) {
+  const auto multiply = [&](int64_t begin, int64_t end) {
+    const FcBlock block{x + begin * w.k(), w.k(), w.k()};
+    FcCall call;
+    call.blocks = absl::MakeConstSpan(&block, 1);
+    call.rows = end - begin;
+    call.w = w.view();
+    // A piece begins where the period does.
+    call.init = init == nullptr || init_period > 0 ? init : init + begin * init_stride;
+    call.init_stride = init_stride;
+    call.init_period = init_period;
+    call.y = y + begin * w.n();
+    call.y_stride = w.n();
+    Fc(call);
+  };
+  constexpr int64_t kBlockRows = 48;  // What the kernel computes at a time fits into it.
+  return InPieces(ctx, rows, w.k() * w.n(), std::max<int64_t>(1, init_period) * kBlockRows,
+                  multiply);
 }
 
 // A bias: none, one row [n], or [m, n] that is added by numpy's rules.
@@ -158,11 +164,10 @@ class InnerProductKernel final : public Kernel {
     const int64_t rows = RowsOf(x);
     float* y = ctx.out[0].f32();
     if (!Expands(x)) {
-      Multiply(x.f32(), rows, matrix_, bias_.init(), bias_.stride(n), bias_.rows, y);
-      return absl::OkStatus();
+      return Multiply(ctx, x.f32(), rows, matrix_, bias_.init(), bias_.stride(n), bias_.rows, y);
     }
     float* product = static_cast<float*>(ctx.scratch);
-    Multiply(x.f32(), rows, matrix_, nullptr, 0, 0, product);
+    RETURN_IF_ERROR(Multiply(ctx, x.f32(), rows, matrix_, nullptr, 0, 0, product));
     FillBias(bias_, rows * bias_.rows, n, y);
     for (int64_t r = 0; r < rows * bias_.rows; ++r) {
       for (int64_t j = 0; j < n; ++j) y[r * n + j] += product[r / bias_.rows * n + j];
@@ -264,7 +269,7 @@ class InnerProductExKernel final : public Kernel {
     bool done = false;
     for (int i = 0; i < 2; ++i) {
       if (ctx.in[i].dims[0] != rows) continue;
-      Multiply(ctx.in[i].f32(), rows, *packed_[i], start, stride, period, y);
+      RETURN_IF_ERROR(Multiply(ctx, ctx.in[i].f32(), rows, *packed_[i], start, stride, period, y));
       start = y;  // Each row goes on where it was.
       stride = n;
       period = 0;

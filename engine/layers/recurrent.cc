@@ -41,8 +41,9 @@ class GruRecurrenceKernel final : public Kernel {
     const int64_t rows = RowsOf(ctx.in[0]);
     const int64_t steps = ctx.in[0].dims[ctx.in[0].rank() - 2];
     for (int64_t row = 0; row < rows; row += kBlockRows) {
-      RunBlock(ctx.in[0].f32() + row * steps * 3 * n_, std::min(kBlockRows, rows - row), steps,
-               static_cast<float*>(ctx.scratch), ctx.out[0].f32() + row * steps * n_);
+      RETURN_IF_ERROR(RunBlock(ctx, ctx.in[0].f32() + row * steps * 3 * n_,
+                               std::min(kBlockRows, rows - row), steps,
+                               ctx.out[0].f32() + row * steps * n_));
     }
     return absl::OkStatus();
   }
@@ -53,7 +54,9 @@ class GruRecurrenceKernel final : public Kernel {
   static int64_t RowsOf(const Tensor& pre) { return pre.rank() == 3 ? pre.dims[0] : 1; }
 
   // All steps of some rows.  A row that has not started keeps h = 0.
-  void RunBlock(const float* pre, int64_t rows, int64_t steps, float* h, float* y) const {
+  absl::Status RunBlock(const RunContext& ctx, const float* pre, int64_t rows, int64_t steps,
+                        float* y) const {
+    float* h = static_cast<float*>(ctx.scratch);
     float* recurrent = h + rows * n_;
     char* started = reinterpret_cast<char*>(recurrent + rows * 3 * n_);
     std::fill_n(h, rows * n_, 0.0f);
@@ -67,7 +70,10 @@ class GruRecurrenceKernel final : public Kernel {
     fc.y = recurrent;
     fc.y_stride = 3 * n_;
     bool any = false;
+    const int64_t steps_to_check =
+        std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, rows * 3 * n_ * n_));
     for (int64_t t = 0; t < steps; ++t) {
+      if (t % steps_to_check == 0) RETURN_IF_ERROR(ctx.CheckStop());
       for (int64_t b = 0; b < rows; ++b) {
         const float* first = pre + (b * steps + t) * 3 * n_;
         // NaN starts a row, too.
@@ -83,6 +89,7 @@ class GruRecurrenceKernel final : public Kernel {
         std::copy_n(h + b * n_, n_, y + (b * steps + t) * n_);
       }
     }
+    return absl::OkStatus();
   }
 
   const int64_t n_;

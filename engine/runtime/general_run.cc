@@ -229,7 +229,8 @@ class GeneralRun {
     RunContext context{.in = tensors.in,
                        .out = absl::MakeSpan(tensors.out),
                        .scratch = ws_.scratch.data(),
-                       .counters = &ws_.counters};
+                       .counters = &ws_.counters,
+                       .stop = options_.stop};
     const bool timed = step.embedding || options_.steps != nullptr;
     const int64_t start = timed ? NowNs() : 0;
     const absl::Status status = step.kernel->Run(context);

@@ -165,7 +165,8 @@ struct RunOptions {
   // anything is computed or reserved: RESOURCE_EXHAUSTED names the largest tensor (UNAVAILABLE: the
   // system has no such memory).  Unit: bytes.
   int64_t max_memory_bytes = 0;
-  // Polled between stages and tiles; true ends the run with CANCELLED.
+  // Polled between stages and tiles, and every few milliseconds within steps whose work grows faster
+  // than their tensors; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;
   // Filled if given; costs two readings of the clock per step.  With users that run one by one: of
   // the last one.

@@ -205,8 +205,11 @@ class Runner {
     for (const Operand& operand : step.out) Point(operand, rows, layout, *tensor++);
     const absl::Span<const Tensor> in(tensors, step.in.size());
     RETURN_IF_ERROR(ws_.scratch.Reserve(static_cast<int64_t>(kernel.ScratchBytes(in))));
-    RunContext context{
-        .in = in, .out = out, .scratch = ws_.scratch.data(), .counters = &ws_.counters};
+    RunContext context{.in = in,
+                       .out = out,
+                       .scratch = ws_.scratch.data(),
+                       .counters = &ws_.counters,
+                       .stop = options_.stop};
     const bool embedding = step.step->embedding;
     const bool timed = embedding || options_.steps != nullptr;
     const int64_t start = timed ? NowNs() : 0;

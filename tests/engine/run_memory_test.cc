@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -150,6 +151,29 @@ TEST_F(RunMemoryTest, GraphsWhoseSizesOverflowAreRefusedAtLoad) {
       Load(Doublings(60), R"(inputs { name: "c0" level: INPUT_LEVEL_AD row_shape: 6 })");
   EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("is not possible"));
+}
+
+TEST_F(RunMemoryTest, AStepThatTakesLongLooksWhetherSomebodyWaits) {
+  const auto model = Load(R"(
+layer_params { type: "input_layer" top: "a" top: "b" }
+layer_params { name: "m" type: "batchdot_layer" bottom: "a" bottom: "b" top: "m" }
+)");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::vector<float> ones(1024 * 1024, 1.0f);
+  const Tensor square{DType::kFloat32, {1, 1024, 1024}, const_cast<float*>(ones.data())};
+  const std::vector<NamedTensor> inputs = {{"a", square}, {"b", square}};
+  int asked = 0;
+  std::function<bool()> stop = [&] { return ++asked > 5; };
+  // 2^30 multiplications in the only step.
+  EXPECT_EQ((*model)->Run(inputs, {.stop = &stop}, workspace_, result_).code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(asked, 6);
+  // Its pieces are the whole.
+  stop = [&] { return false; };
+  ASSERT_TRUE((*model)->Run(inputs, {.stop = &stop}, workspace_, result_).ok());
+  for (int64_t i = 0; i < result_.outputs[0].elements(); ++i) {
+    ASSERT_EQ(result_.outputs[0].f32()[i], 1024.0f) << i;
+  }
 }
 
 TEST_F(RunMemoryTest, MemoryOfAnUnusualRequestGoesBack) {
