@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -42,6 +43,9 @@ struct Plan {
   std::vector<Feature> features;  // In the order of the bottoms.
   std::vector<int64_t> widths;    // Per block.
 };
+
+// Index into Plan::features by name.
+using FeatureIndex = absl::flat_hash_map<std::string, size_t>;
 
 // Unknown for a level that nothing states.
 Dim RowsOf(Level level) {
@@ -140,10 +144,14 @@ class Embedding final : public Layer {
   std::string Describe() const override;
 
  private:
+  using Groups = absl::flat_hash_map<absl::string_view, const blaze::EmbeddingFeatureGroupConfig*>;
+
   Embedding(Level level, std::string conf) : level_(level), conf_(std::move(conf)) {}
-  absl::Status AddFeatures(const ulf::LayerParameter& param);
-  absl::Status AddBlock(const blaze::EmbeddingConfig& config, int b, bool trunc_all);
-  absl::Status OpenTables(const blaze::EmbeddingConfig& config, ModelResources& resources);
+  absl::Status AddFeatures(const ulf::LayerParameter& param, FeatureIndex& index);
+  // `groups`: of the configuration, by feature.
+  absl::Status AddBlock(const blaze::EmbeddingConfig& config, int b, bool trunc_all,
+                        const Groups& groups, const FeatureIndex& index);
+  absl::Status OpenTables(const Groups& groups, ModelResources& resources);
   void DropUnusedFeatures(Notices& notices);
   absl::Status CheckFeature(const Feature& feature, absl::Span<const TensorSpec> in) const;
   absl::Status AddRows(const Feature& feature, const TensorSpec& segments, TensorSpec& block) const;
@@ -174,17 +182,22 @@ absl::StatusOr<std::unique_ptr<Layer>> Embedding::Parse(const ParseContext& ctx)
                                                  : param.level() == 1 ? Level::kUser
                                                                       : Level::kAd,
                                                  path));
-  RETURN_IF_ERROR(layer->AddFeatures(ctx.param));
+  FeatureIndex index;
+  RETURN_IF_ERROR(layer->AddFeatures(ctx.param, index));
+  Groups groups;
+  for (const auto& group : config->feature_group_config()) {
+    groups.emplace(group.feature_group(), &group);
+  }
   for (int b = 0; b < blocks; ++b) {
-    RETURN_IF_ERROR(Annotate(layer->AddBlock(*config, b, ctx.trunc_all),
+    RETURN_IF_ERROR(Annotate(layer->AddBlock(*config, b, ctx.trunc_all, groups, index),
                              absl::StrCat(path, ": block_config[", b, "]")));
   }
   layer->DropUnusedFeatures(ctx.notices);
-  RETURN_IF_ERROR(layer->OpenTables(*config, ctx.resources));
+  RETURN_IF_ERROR(layer->OpenTables(groups, ctx.resources));
   return layer;
 }
 
-absl::Status Embedding::AddFeatures(const ulf::LayerParameter& param) {
+absl::Status Embedding::AddFeatures(const ulf::LayerParameter& param, FeatureIndex& index) {
   if (param.bottom_size() % kPerFeature != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         param.bottom_size(), " bottoms, want threes of <feature>.ids, .values, .segments"));
@@ -198,37 +211,35 @@ absl::Status Embedding::AddFeatures(const ulf::LayerParameter& param) {
       return absl::InvalidArgumentError(absl::StrCat(
           "bottom ", i + part, " is \"", param.bottom(i + part), "\", want \"", want, "\""));
     }
-    for (const Feature& other : plan_.features) {
-      if (other.name != name) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "feature \"", name, "\" is given twice, by bottoms ", other.input, " and ", i));
+    const auto [known, is_new] = index.emplace(name, plan_.features.size());
+    if (!is_new) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("feature \"", name, "\" is given twice, by bottoms ",
+                       plan_.features[known->second].input, " and ", i));
     }
     plan_.features.push_back(Feature{.name = std::string(name), .input = i});
   }
   return absl::OkStatus();
 }
 
-absl::Status Embedding::AddBlock(const blaze::EmbeddingConfig& config, int b, bool trunc_all) {
+absl::Status Embedding::AddBlock(const blaze::EmbeddingConfig& config, int b, bool trunc_all,
+                                 const Groups& groups, const FeatureIndex& index) {
   int64_t width = 0;
   for (const blaze::EmbeddingBlockConfigItem& item :
        config.block_config(b).embedding_block_config_item()) {
     const std::string& name = item.feature_group();
-    const auto feature = std::find_if(plan_.features.begin(), plan_.features.end(),
-                                      [&name](const Feature& f) { return f.name == name; });
-    if (feature == plan_.features.end()) {
+    const auto known = index.find(name);
+    if (known == index.end()) {
       return absl::InvalidArgumentError(
           absl::StrCat("feature \"", name, "\" has no bottoms in the layer, want \"", name,
                        ".ids\", \"", name, ".values\", \"", name, ".segments\""));
     }
-    const auto group = std::find_if(  // Exists: the configuration has been validated.
-        config.feature_group_config().begin(), config.feature_group_config().end(),
-        [&name](const blaze::EmbeddingFeatureGroupConfig& g) { return g.feature_group() == name; });
     PoolingSpec pooling;
     pooling.pooling = static_cast<Pooling>(item.udf_type());
-    pooling.dim = group->dim();
+    pooling.dim = groups.at(name)->dim();  // Exists: the configuration has been validated.
     pooling.trunc_num = pooling.pooling == Pooling::kAssign || trunc_all ? item.trunc_num() : 0;
     pooling.keep_last = item.trunc_direction() == blaze::kReverse;
-    feature->items.push_back(Item{pooling, b, width});
+    plan_.features[known->second].items.push_back(Item{pooling, b, width});
     width += pooling.width();
   }
   if (config.block_config(b).embedding_block_config_item().empty()) {
@@ -249,18 +260,15 @@ void Embedding::DropUnusedFeatures(Notices& notices) {
                        plan_.features.end());
 }
 
-absl::Status Embedding::OpenTables(const blaze::EmbeddingConfig& config,
-                                   ModelResources& resources) {
+absl::Status Embedding::OpenTables(const Groups& groups, ModelResources& resources) {
   for (Feature& feature : plan_.features) {
-    for (const blaze::EmbeddingFeatureGroupConfig& group : config.feature_group_config()) {
-      if (group.feature_group() != feature.name) continue;
-      ASSIGN_OR_RETURN(feature.table, resources.Table(group.table_name()));
-      const int64_t dim = feature.table.table->dim();
-      if (dim == group.dim()) continue;
-      return absl::InvalidArgumentError(absl::StrCat("table \"", group.table_name(), "\" has dim ",
-                                                     dim, ", want ", group.dim(), " for feature \"",
-                                                     feature.name, "\" (", conf_, ")"));
-    }
+    const blaze::EmbeddingFeatureGroupConfig& group = *groups.at(feature.name);
+    ASSIGN_OR_RETURN(feature.table, resources.Table(group.table_name()));
+    const int64_t dim = feature.table.table->dim();
+    if (dim == group.dim()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("table \"", group.table_name(), "\" has dim ",
+                                                   dim, ", want ", group.dim(), " for feature \"",
+                                                   feature.name, "\" (", conf_, ")"));
   }
   return absl::OkStatus();
 }

@@ -47,19 +47,15 @@ absl::Status CheckSums(const ModelDirectory& directory) {
   return absl::OkStatus();
 }
 
-ValueId FindInputValue(const Graph& graph, absl::string_view name) {
-  for (ValueId id : graph.inputs) {
-    if (graph.values[id].name == name) return id;
-  }
-  return kNoValue;
-}
-
 absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& manifest,
                                                        const Graph& graph) {
   std::vector<InputStatement> statements;
+  absl::flat_hash_map<absl::string_view, ValueId> inputs;
+  for (ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
   for (const pb::InputConfig& config : manifest.inputs()) {
     RETURN_IF_ERROR(LoadScope::Check());
-    InputStatement statement{.input = FindInputValue(graph, config.name())};
+    const auto input = inputs.find(config.name());
+    InputStatement statement{.input = input == inputs.end() ? kNoValue : input->second};
     if (statement.input == kNoValue) {
       return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
                                                      "\", which is no input of the graph"));
