@@ -289,7 +289,11 @@ constexpr int64_t kMaxEnds = 200000;  // Bottoms and tops of all layers.
 template <typename Names>
 absl::Status CheckNames(const Names& names, absl::string_view field) {
   for (const std::string& name : names) {
-    if (name.size() <= kMaxNameBytes) continue;
+    if (name.size() <= kMaxNameBytes) {
+      if (Printable(name, kMaxNameBytes) == name) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(field, " ", Quote(name), " holds control characters"));
+    }
     return absl::InvalidArgumentError(absl::StrCat(
         field, " of ", name.size(), " bytes, want at most ", kMaxNameBytes, ": ", Quote(name)));
   }

@@ -65,6 +65,9 @@ absl::StatusOr<int> OpenForReading(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": not a regular file"));
   }
   const int fd = open(absl::StrCat("/proc/self/fd/", place).c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0 && errno == ENOENT) {
+    return absl::UnavailableError(absl::StrCat(path, ": cannot be opened, /proc is not mounted"));
+  }
   if (fd < 0) return absl::ErrnoToStatus(errno, path);
   return fd;
 }

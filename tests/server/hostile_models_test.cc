@@ -166,8 +166,8 @@ TEST_F(HostileModelsTest, NamesAreNotRepeatedInFull) {
   // Nor do they forge lines of a log or move a terminal's cursor.
   Write(next_, "graph_ulf.txt",
         absl::StrCat(kGood, " layer_params { name: \"a\\nb\\033[2J\" type: \"t\" }"));
-  const std::string error = Refusal("graph");
-  EXPECT_THAT(error, HasSubstr("a\\nb\\x1b[2J"));
+  const std::string error = Refusal("parse");
+  EXPECT_THAT(error, HasSubstr("\"a\\nb\\x1b[2J\" holds control characters"));
   EXPECT_THAT(error, Not(HasSubstr("\n")));
 }
 
