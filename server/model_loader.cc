@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
+#include "engine/tensor/load_scope.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::server {
@@ -35,10 +36,18 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
   engine::RunResult result;
   for (const int64_t ads : kWarmUpAds) {
     const absl::Status status = model->RunWarmup(ads, run, workspace, result);
+    // More than any request may take; that is so however much memory is free.
+    const bool too_large = absl::IsResourceExhausted(status) && engine::LoadScope::Check().ok();
+    if (too_large && ads > 1) {
+      notices.push_back(absl::StrCat(
+          "requests of ", ads, " ads will be refused, so will larger ones: ", status.message()));
+      break;
+    }
     if (!status.ok()) {
       return engine::WithLoadReason(
-          absl::Status(status.code(), absl::StrCat(status.message(), " (in a made-up request of ",
-                                                   ads, " ads before publication)")),
+          absl::Status(too_large ? absl::StatusCode::kFailedPrecondition : status.code(),
+                       absl::StrCat(status.message(), " (in a made-up request of ", ads,
+                                    " ads before publication)")),
           engine::LoadReason::kWarmup);
     }
     for (size_t i = 0; i < result.outputs.size(); ++i) {
