@@ -9,6 +9,7 @@ namespace ulfd::server {
 class CallLedger::Connection {
  public:
   std::string peer, address;
+  Caller* caller = nullptr;  // That of the address.
   int64_t calls = 0, bytes = 0, received = 0;
   // It is being closed: its bytes count no longer, or it would take others with it.
   bool closing = false;
@@ -37,7 +38,8 @@ CallLedger::Connection* CallLedger::Begin(const std::string& peer) {
       slot = std::make_unique<Connection>();
       slot->peer = peer;
       slot->address = AddressOf(peer);
-      ++callers_[slot->address].connections;
+      slot->caller = &callers_[slot->address];
+      ++slot->caller->connections;
     }
     begun = slot.get();
     begun->gone = false;
@@ -74,7 +76,7 @@ void CallLedger::End(Connection* connection, int64_t held_bytes) {
 void CallLedger::Add(Connection& connection, int64_t bytes) {
   connection.bytes += bytes;
   if (connection.closing) return;
-  callers_[connection.address].bytes += bytes;
+  connection.caller->bytes += bytes;
   total_ += bytes;
 }
 
@@ -97,7 +99,7 @@ CallLedger::Connection* CallLedger::Check(Connection& connection, const char*& w
              connection.bytes > budget_.connection_bytes) {
     doomed = &connection;
     why = "unsent";
-  } else if (callers_[connection.address].bytes > budget_.caller_bytes) {
+  } else if (connection.caller->bytes > budget_.caller_bytes) {
     doomed = largest(&connection.address);
     why = "unsent";
   } else if (total_ > budget_.total_bytes) {
@@ -105,7 +107,7 @@ CallLedger::Connection* CallLedger::Check(Connection& connection, const char*& w
     why = "unsent";
   }
   if (doomed == nullptr) return nullptr;
-  callers_[doomed->address].bytes -= doomed->bytes;
+  doomed->caller->bytes -= doomed->bytes;
   total_ -= doomed->bytes;
   doomed->closing = true;
   return doomed;
@@ -116,8 +118,7 @@ void CallLedger::MaybeErase(Connection& connection) {
   // A connection that was closed for its calls may be followed by one from the same port.
   connection.closing = false;
   if (!connection.gone) return;
-  const auto caller = callers_.find(connection.address);
-  if (--caller->second.connections == 0) callers_.erase(caller);
+  if (--connection.caller->connections == 0) callers_.erase(connection.address);
   connections_.erase(std::string(connection.peer));
 }
 

@@ -14,6 +14,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "engine/tensor/mutex.h"
 
@@ -82,7 +83,7 @@ class CallLedger {
   std::atomic<int64_t> requests_{0};
   mutable Mutex mu_;
   Connections connections_ ABSL_GUARDED_BY(mu_);
-  absl::flat_hash_map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // By address.
+  absl::node_hash_map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // By address.
   int64_t total_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
