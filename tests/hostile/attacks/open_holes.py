@@ -8,8 +8,6 @@ OPEN = {
     # Hundreds of calls that come at once, each cheap, are answered before the next one of anybody else.
     "half-open streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
     "top_k, deadlines and priorities", "window of 0, 20000 x Watch", "window of 0, 30 connections x 900 calls", "windows opened and closed",
-    # The price of a request is not known before it is computed.
-    "absurd shapes, sum_layer", "model: 26 concat layers that double", "outer products", "1 ad of [1, 150000, 8], four in parallel",
     # Many small things that a file holds become large objects.
     "model: weights.pb of 16 MB of nothing", "model: a graph of 300000 layers", "model: weights.pb of 1 TB",
     "unix: connections",
