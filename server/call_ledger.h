@@ -36,8 +36,9 @@ struct CallBudget {
 // Thread-safe, never blocks.
 class CallLedger {
  public:
-  // What gRPC and we need for a call that is under way, beside its messages (measured: 14 KB).
-  static constexpr int64_t kCallBytes = 16384;
+  // What gRPC and we need for a call that is under way (measured: 14 KB), and its reply, if that is small.
+  static constexpr int64_t kSmallReply = 2048;
+  static constexpr int64_t kCallBytes = 14336 + kSmallReply;
   // Closes the connection with that peer, because of a word: "calls", "unsent".  Any thread; must not block.
   using Close = std::function<void(const std::string& peer, const char* why)>;
 

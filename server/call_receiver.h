@@ -194,6 +194,7 @@ class RpcCall {
   }
   // Bytes of a reply wait to be sent, until the call is over.
   void Hold(int64_t bytes) {
+    if (bytes <= CallLedger::kSmallReply) return;
     held_bytes_ += bytes;
     receiver_.ledger().Hold(connection_, bytes);
   }
