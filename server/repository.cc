@@ -2,29 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/repository.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <memory>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "engine/runtime/directory_tree.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
 
 namespace ulfd::server {
 namespace {
 
-struct CloseDirectory {
-  void operator()(DIR* dir) const { closedir(dir); }
-};
-
 // Of a repository, and of the versions of a model; each look at them asks for every one.
-constexpr size_t kMaxEntries = 100000;
+constexpr int64_t kMaxEntries = 100000;
 
 struct Entry {
   std::string name;
@@ -32,30 +26,20 @@ struct Entry {
 };
 
 absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path) {
-  std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
-  if (dir == nullptr) {
-    if (errno == ENOENT || errno == ENOTDIR) {
-      return absl::NotFoundError(absl::StrCat("directory ", path, " does not exist"));
-    }
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  absl::StatusOr<std::vector<std::string>> names = engine::ListNames(path, kMaxEntries);
+  const absl::Status& listed = names.status();
+  if (absl::IsNotFound(listed) || absl::IsFailedPrecondition(listed)) {
+    return absl::NotFoundError(absl::StrCat("directory ", path, " does not exist"));
   }
+  if (absl::IsOutOfRange(listed)) return absl::FailedPreconditionError(listed.message());
+  RETURN_IF_ERROR(listed);
   std::vector<Entry> entries;
-  while (true) {
-    errno = 0;
-    const dirent* found = readdir(dir.get());
-    if (found == nullptr) break;
-    Entry entry{found->d_name};
-    if (entry.name == "." || entry.name == "..") continue;
+  for (std::string& name : *names) {
     struct stat info;
-    entry.is_directory =
-        stat(absl::StrCat(path, "/", entry.name).c_str(), &info) == 0 && S_ISDIR(info.st_mode);
-    entries.push_back(std::move(entry));
-    if (entries.size() > kMaxEntries) {
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, " holds more than ", kMaxEntries, " names"));
-    }
+    const bool is_directory =
+        stat(absl::StrCat(path, "/", name).c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+    entries.push_back({std::move(name), is_directory});
   }
-  if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
   return entries;
 }
 
@@ -81,7 +65,6 @@ absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string&
       names.push_back(entry.name);
     }
   }
-  std::sort(names.begin(), names.end());
   return names;
 }
 
@@ -97,7 +80,6 @@ absl::StatusOr<VersionList> ListVersions(const std::string& base_path) {
     }
   }
   std::sort(list.versions.begin(), list.versions.end());
-  std::sort(list.ignored.begin(), list.ignored.end());
   return list;
 }
 

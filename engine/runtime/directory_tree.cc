@@ -46,23 +46,12 @@ class Walker {
  private:
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) {
     RETURN_IF_ERROR(LoadScope::Check());
-    std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
-    if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-    std::vector<std::string> names;
-    while (true) {
-      errno = 0;
-      const dirent* entry = readdir(dir.get());
-      if (entry == nullptr) break;
-      std::string name = entry->d_name;
-      if (name == "." || name == "..") continue;
-      names.push_back(std::move(name));
-      if (++entries_ > rules_.max_files) {
-        return absl::FailedPreconditionError(
-            absl::StrCat(root_, ": holds more than ", rules_.max_files, " files (load.max_files)"));
-      }
+    absl::StatusOr<std::vector<std::string>> names = ListNames(path, rules_.max_files - entries_);
+    if (absl::IsOutOfRange(names.status())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(root_, ": holds more than ", rules_.max_files, " files (load.max_files)"));
     }
-    if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
-    std::sort(names.begin(), names.end());
+    if (names.ok()) entries_ += static_cast<int64_t>(names->size());
     return names;
   }
 
@@ -108,6 +97,26 @@ class Walker {
 };
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most) {
+  const std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
+  if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  std::vector<std::string> names;
+  while (true) {
+    errno = 0;
+    const dirent* entry = readdir(dir.get());
+    if (entry == nullptr) break;
+    std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
+    if (static_cast<int64_t>(names.size()) >= most) {
+      return absl::OutOfRangeError(absl::StrCat(path, " holds more than ", most, " names"));
+    }
+    names.push_back(std::move(name));
+  }
+  if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
+  std::sort(names.begin(), names.end());
+  return names;
+}
 
 absl::Status WalkTree(const std::string& path, const DirectoryRules& rules,
                       absl::FunctionRef<void(const TreeEntry&)> visit) {

@@ -36,6 +36,10 @@ struct TreeEntry {
   struct stat info = {};
 };
 
+// Names of whatever is in the directory, sorted, without "." and "..".  OUT_OF_RANGE: more than
+// `most`; NOT_FOUND, FAILED_PRECONDITION: there is no such directory; other codes: it cannot be read.
+absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most);
+
 // Calls `visit` for every file below `path`, sorted within each directory, each directory once
 // however many links lead to it.  What is neither file nor directory is left out.  NOT_FOUND if
 // `path` is no directory; FAILED_PRECONDITION, naming the rule, for a tree that breaks it; other

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/model_directory.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "engine/runtime/directory_tree.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/status_macros.h"
 #include "engine/weights/file.h"
@@ -36,10 +36,6 @@ constexpr absl::string_view kWeightsNames[] = {"weights.pb", "dnn-model-dat", "d
 constexpr absl::string_view kTypesWithWeights[] = {
     "inner_product_layer", "inner_product_layer_ex", "prelu_layer", "bn_layer", "dice_layer",
     "gru_layer",           "convolution_layer"};
-
-struct CloseDirectory {
-  void operator()(DIR* dir) const { closedir(dir); }
-};
 
 // The reason of bad content; a file that cannot be read keeps "io".
 absl::Status ContentReason(absl::Status status, LoadReason reason) {
@@ -68,17 +64,10 @@ bool IsFile(const std::string& path) {
 
 // Names of the regular files in `path`, sorted.
 absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& path) {
-  std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
-  if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
-  std::vector<std::string> names;
-  while (true) {
-    errno = 0;
-    const dirent* entry = readdir(dir.get());
-    if (entry == nullptr) break;
-    if (IsFile(absl::StrCat(path, "/", entry->d_name))) names.push_back(entry->d_name);
-  }
-  if (errno != 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot list ", path));
-  std::sort(names.begin(), names.end());
+  // The server has walked the directory by its own limit.
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListNames(path, INT64_MAX));
+  std::erase_if(names,
+                [&](const std::string& name) { return !IsFile(absl::StrCat(path, "/", name)); });
   return names;
 }
 
