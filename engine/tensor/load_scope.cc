@@ -9,8 +9,12 @@
 #include <new>
 #include <utility>
 
+#include "absl/base/attributes.h"
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
+
+// jemalloc's free for who knows the size, which is sooner done; there only where jemalloc is linked.
+extern "C" ABSL_ATTRIBUTE_WEAK void sdallocx(void* memory, size_t bytes, int flags);
 
 namespace ulfd::engine {
 namespace {
@@ -144,7 +148,12 @@ void operator delete(void* memory) noexcept {
   std::free(memory);
 }
 
-void operator delete(void* memory, size_t) noexcept { operator delete(memory); }
+void operator delete(void* memory, size_t bytes) noexcept {
+  if (sdallocx == nullptr || memory == nullptr || ulfd::engine::LoadScope::Current() != nullptr) {
+    return operator delete(memory);
+  }
+  sdallocx(memory, std::max<size_t>(bytes, 1), 0);
+}
 
 void operator delete(void* memory, std::align_val_t) noexcept { operator delete(memory); }
 
