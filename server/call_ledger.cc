@@ -8,109 +8,99 @@ namespace ulfd::server {
 
 class CallLedger::Connection {
  public:
-  std::string peer, address;
-  Caller* caller = nullptr;  // That of the address.
+  std::string peer;
+  Caller* caller = nullptr;  // That of its address.
   int64_t calls = 0, bytes = 0, received = 0;
   // It is being closed: its bytes count no longer, or it would take others with it.
   bool closing = false;
   bool gone = false;  // Nobody looks at it any more.
 };
 
-namespace {
-
-// "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1"
 std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
-
-}  // namespace
 
 CallLedger::CallLedger(const CallBudget& budget) : budget_(budget) {}
 
 CallLedger::~CallLedger() = default;
 
 CallLedger::Connection* CallLedger::Begin(const std::string& peer) {
-  Connection *begun, *doomed;
-  const char* why = "";
-  std::string doomed_peer;
+  Connection* begun;
+  std::optional<Verdict> verdict;
   {
     MutexLock lock(mu_);
     std::unique_ptr<Connection>& slot = connections_[peer];
     if (slot == nullptr) {
       slot = std::make_unique<Connection>();
       slot->peer = peer;
-      slot->address = AddressOf(peer);
-      slot->caller = &callers_[slot->address];
+      slot->caller = &callers_[AddressOf(peer)];
       ++slot->caller->connections;
     }
     begun = slot.get();
     begun->gone = false;
     ++begun->calls;
     ++begun->received;
-    Add(*begun, kCallBytes);
-    doomed = Check(*begun, why);
-    if (doomed != nullptr) doomed_peer = doomed->peer;
+    verdict = Add(*begun, kCallBytes);
   }
-  if (doomed != nullptr && close_) close_(doomed_peer, why);
+  Execute(verdict);
   return begun;
 }
 
 void CallLedger::Hold(Connection* connection, int64_t bytes) {
-  Connection* doomed;
-  const char* why = "";
-  std::string doomed_peer;
+  std::optional<Verdict> verdict;
   {
     MutexLock lock(mu_);
-    Add(*connection, bytes);
-    doomed = Check(*connection, why);
-    if (doomed != nullptr) doomed_peer = doomed->peer;
+    verdict = Add(*connection, bytes);
   }
-  if (doomed != nullptr && close_) close_(doomed_peer, why);
+  Execute(verdict);
 }
 
 void CallLedger::End(Connection* connection, int64_t held_bytes) {
   MutexLock lock(mu_);
-  Add(*connection, -kCallBytes - held_bytes);
+  Count(*connection, -kCallBytes - held_bytes);
   --connection->calls;
   MaybeErase(*connection);
 }
 
-void CallLedger::Add(Connection& connection, int64_t bytes) {
+void CallLedger::Count(Connection& connection, int64_t bytes) {
   connection.bytes += bytes;
   if (connection.closing) return;
   connection.caller->bytes += bytes;
   total_ += bytes;
 }
 
-CallLedger::Connection* CallLedger::Check(Connection& connection, const char*& why) {
-  if (connection.closing) return nullptr;
-  // Of those that count here the largest, not the one that happens to come last.
-  const auto largest = [&](const std::string* address) ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    Connection* most = nullptr;
-    for (const auto& [peer, other] : connections_) {
-      if (other->closing || (address != nullptr && other->address != *address)) continue;
-      if (most == nullptr || other->bytes > most->bytes) most = other.get();
-    }
-    return most;
-  };
-  Connection* doomed = nullptr;
-  if (connection.calls > budget_.connection_calls) {
-    doomed = &connection;
-    why = "calls";
-  } else if (connection.calls > 1 &&  // Its only reply is never too large.
-             connection.bytes > budget_.connection_bytes) {
-    doomed = &connection;
-    why = "unsent";
-  } else if (connection.caller->bytes > budget_.caller_bytes) {
-    doomed = largest(&connection.address);
-    why = "unsent";
-  } else if (total_ > budget_.total_bytes) {
-    doomed = largest(nullptr);
-    why = "unsent";
+std::optional<CallLedger::Verdict> CallLedger::Add(Connection& connection, int64_t bytes) {
+  Count(connection, bytes);
+  if (connection.closing) return std::nullopt;
+  if (connection.calls > budget_.connection_calls) return Doom(connection, "calls");
+  // Its only reply is never too large.
+  if (connection.calls > 1 && connection.bytes > budget_.connection_bytes) {
+    return Doom(connection, "unsent");
   }
-  if (doomed == nullptr) return nullptr;
-  doomed->caller->bytes -= doomed->bytes;
-  total_ -= doomed->bytes;
-  doomed->closing = true;
-  return doomed;
+  if (connection.caller->bytes > budget_.caller_bytes) {
+    return Doom(Largest(connection.caller), "unsent");
+  }
+  if (total_ > budget_.total_bytes) return Doom(Largest(nullptr), "unsent");
+  return std::nullopt;
+}
+
+// Of those that count the largest, not the one that happens to come last.
+CallLedger::Connection& CallLedger::Largest(const Caller* caller) {
+  Connection* most = nullptr;
+  for (const auto& [peer, other] : connections_) {
+    if (other->closing || (caller != nullptr && other->caller != caller)) continue;
+    if (most == nullptr || other->bytes > most->bytes) most = other.get();
+  }
+  return *most;
+}
+
+CallLedger::Verdict CallLedger::Doom(Connection& connection, const char* why) {
+  connection.caller->bytes -= connection.bytes;
+  total_ -= connection.bytes;
+  connection.closing = true;
+  return {connection.peer, why};
+}
+
+void CallLedger::Execute(const std::optional<Verdict>& verdict) const {
+  if (verdict.has_value() && close_) close_(verdict->peer, verdict->why);
 }
 
 void CallLedger::MaybeErase(Connection& connection) {
@@ -118,8 +108,9 @@ void CallLedger::MaybeErase(Connection& connection) {
   // A connection that was closed for its calls may be followed by one from the same port.
   connection.closing = false;
   if (!connection.gone) return;
-  if (--connection.caller->connections == 0) callers_.erase(connection.address);
-  connections_.erase(std::string(connection.peer));
+  const std::string peer = connection.peer;
+  if (--connection.caller->connections == 0) callers_.erase(AddressOf(peer));
+  connections_.erase(peer);
 }
 
 bool CallLedger::ReserveRequest(int64_t bytes) {

@@ -1,6 +1,6 @@
 // CallLedger: what calls hold, by connection, by caller and all together, and which connection has to go for it.
 //
-// gRPC 1.51 lets a client that does not acknowledge its settings open as many streams as it likes, and keeps every reply that a
+// gRPC 1.51 lets a client that does not acknowledge its settings open as many streams as it likes.  It keeps every reply that a
 // client does not take.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_CALL_LEDGER_H_
@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -22,6 +23,9 @@ namespace ulfd::server {
 
 // Whether other connections have that peer, too: those of a Unix socket.
 inline bool SharesPeer(absl::string_view peer) { return peer.substr(0, 5) == "unix:"; }
+
+// "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1"
+std::string AddressOf(const std::string& peer);
 
 // Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and kCallBytes for every call.
 struct CallBudget {
@@ -74,9 +78,20 @@ class CallLedger {
     int64_t bytes = 0, connections = 0;
   };
   using Connections = absl::flat_hash_map<std::string, std::unique_ptr<Connection>>;
-  void Add(Connection& connection, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The connection that has to go, if one has; it is closed by who asks, without the lock.
-  Connection* Check(Connection& connection, const char*& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // A connection that has to go, and the word for why.
+  struct Verdict {
+    std::string peer;
+    const char* why;
+  };
+  void Count(Connection& connection, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts, and says who has to go for it.
+  std::optional<Verdict> Add(Connection& connection, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of the caller, or of all; there is one.
+  Connection& Largest(const Caller* caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Verdict Doom(Connection& connection, const char* why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Without the lock: who closes has locks of its own.
+  void Execute(const std::optional<Verdict>& verdict) const;
   void MaybeErase(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const CallBudget budget_;

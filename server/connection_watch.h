@@ -23,8 +23,8 @@ struct WatchLimits {
   int64_t all_streams = 16384;
   // Bytes that came since a call was received from the connection.
   int64_t silent_bytes = int64_t{256} << 20;
-  // As silent_bytes, of all connections together but for kHandshakeBytes of each, while the memory of the process grows by more than `growth_bytes` in some
-  // seconds: a byte of headers may take a hundred.
+  // The same of all connections together, but for kHandshakeBytes of each, while the memory of the process has grown by more than
+  // growth_bytes in three seconds: a byte of headers may take a hundred.
   int64_t growing_silent_bytes = int64_t{4} << 20;
   int64_t growth_bytes = int64_t{128} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset at once.  Those that became

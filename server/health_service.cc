@@ -65,7 +65,7 @@ class HealthService::Watcher final : public RpcCall {
     Forget();
     if (!read.ok()) return Finish(read);
     peer_ = Peer();
-    address_ = peer_.substr(0, peer_.rfind(':'));
+    address_ = AddressOf(peer_);
     service_.Add(this);
   }
   void AwaitNext() override { Await(service_, receiver()); }
