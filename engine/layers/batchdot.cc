@@ -174,7 +174,7 @@ class BatchDotKernel final : public Kernel {
            ++i, from_a += a_step, from_b += b_step, to += m * n) {
         since_check += m * k * n;
         if (since_check > kMillisecondOfWork) {
-          status = ctx.CheckStop();
+          status = CheckStop(ctx.stop);
           since_check = 0;
         }
         if (m == 1 && n == 1) {

@@ -34,6 +34,12 @@ struct RunCounters {
   std::vector<int64_t> missing_ids;
 };
 
+// CANCELLED if `stop` is not null and says that nobody waits for the result any more.
+inline absl::Status CheckStop(const std::function<bool()>* stop) {
+  if (stop == nullptr || !(*stop)()) return absl::OkStatus();
+  return absl::CancelledError("the call was cancelled or its deadline has passed");
+}
+
 // What a kernel gets.  Inputs and outputs have the concrete shapes that Infer gave; outputs and
 // scratch are not zeroed. An output never overlaps an input, except where Kernel::IsView() (then
 // Run is not called).
@@ -42,15 +48,8 @@ struct RunContext {
   absl::Span<Tensor> out;
   void* scratch = nullptr;          // Kernel::ScratchBytes() bytes, 64-byte aligned.
   RunCounters* counters = nullptr;  // Never null while a kernel runs.
-  // Whether nobody waits for the result any more; null: somebody does.  Asked by kernels whose work
-  // grows faster than their tensors (InPieces).
+  // For CheckStop, by kernels whose work grows faster than their tensors (InPieces).
   const std::function<bool()>* stop = nullptr;
-
-  // CANCELLED if it is over.
-  absl::Status CheckStop() const {
-    if (stop == nullptr || !(*stop)()) return absl::OkStatus();
-    return absl::CancelledError("the call was cancelled or its deadline has passed");
-  }
 };
 
 // Multiplications that take about a millisecond.
@@ -65,7 +64,7 @@ absl::Status InPieces(const RunContext& ctx, int64_t rows, int64_t work, int64_t
       std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, work) / unit);
   for (int64_t begin = 0; begin < rows; begin += units * unit) {
     if (begin > 0) {
-      if (absl::Status stopped = ctx.CheckStop(); !stopped.ok()) return stopped;
+      if (absl::Status stopped = CheckStop(ctx.stop); !stopped.ok()) return stopped;
     }
     run(begin, std::min(rows, begin + units * unit));
   }

@@ -73,7 +73,7 @@ class GruRecurrenceKernel final : public Kernel {
     const int64_t steps_to_check =
         std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, rows * 3 * n_ * n_));
     for (int64_t t = 0; t < steps; ++t) {
-      if (t % steps_to_check == 0) RETURN_IF_ERROR(ctx.CheckStop());
+      if (t % steps_to_check == 0) RETURN_IF_ERROR(CheckStop(ctx.stop));
       for (int64_t b = 0; b < rows; ++b) {
         const float* first = pre + (b * steps + t) * 3 * n_;
         // NaN starts a row, too.

@@ -8,13 +8,12 @@
 
 namespace ulfd::engine {
 
-namespace {
-
-constexpr int64_t kAlignment = 64;
-
 int64_t Aligned(int64_t bytes) {
+  constexpr int64_t kAlignment = 64;
   return SaturatingAdd(std::max<int64_t>(bytes, 1), kAlignment - 1) / kAlignment * kAlignment;
 }
+
+namespace {
 
 // A list of free ranges, merged where they touch.
 class FreeList {

@@ -9,6 +9,9 @@
 
 namespace ulfd::engine {
 
+// What a value of so many bytes takes in an arena: a multiple of 64, and not nothing.
+int64_t Aligned(int64_t bytes);
+
 // Offsets of values in an arena such that values that are alive together do not overlap.  Multiples
 // of 64 bytes.
 struct ArenaLayout {

@@ -127,13 +127,14 @@ class UsersAlone {
  private:
   // Puts the user's rows of the outputs behind those of the users before.
   absl::Status Gather(int64_t u) {
-    for (const Tensor& tensor : result_.outputs) {
-      gathered_bytes_ = SaturatingAdd(gathered_bytes_, static_cast<int64_t>(tensor.bytes()));
+    int64_t bytes = 0;
+    for (size_t o = 0; o < result_.outputs.size(); ++o) {
+      bytes += static_cast<int64_t>(ws_.gathered[o].size() + result_.outputs[o].bytes());
     }
-    if (options_.max_memory_bytes > 0 && gathered_bytes_ > options_.max_memory_bytes) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("the outputs of ", u + 1, " users together have ", gathered_bytes_,
-                       " bytes, want at most ", options_.max_memory_bytes));
+    if (options_.max_memory_bytes > 0 && bytes > options_.max_memory_bytes) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the outputs of ", u + 1, " users together have ", bytes, " bytes, want at most ",
+          options_.max_memory_bytes, " (limits.max_request_memory_bytes)"));
     }
     for (size_t o = 0; o < result_.outputs.size(); ++o) {
       const Tensor& tensor = result_.outputs[o];
@@ -161,7 +162,6 @@ class UsersAlone {
   const RunOptions& options_;
   WorkspaceState& ws_;
   RunResult& result_;
-  int64_t gathered_bytes_ = 0;
 };
 
 }  // namespace

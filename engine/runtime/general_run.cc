@@ -138,9 +138,9 @@ class GeneralRun {
       const int64_t bytes = SaturatingMultiply(
           Volume(binding.dims[id]), static_cast<int64_t>(SizeOf(graph_.values[id].dtype)));
       if (bytes <= limit || graph_.values[id].kind == Value::Kind::kConstant) continue;
-      return absl::ResourceExhaustedError(absl::StrCat("tensor \"", graph_.values[id].name,
-                                                       "\" of ", ToString(binding.dims[id]), ": ",
-                                                       bytes, " bytes, want at most ", limit));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "tensor \"", graph_.values[id].name, "\" of ", ToString(binding.dims[id]), ": ", bytes,
+          " bytes, want at most ", limit, " (limits.max_request_memory_bytes)"));
     }
     return absl::OkStatus();
   }
@@ -173,7 +173,8 @@ class GeneralRun {
     binding.layout = LayOut(plan_, bytes, !options_.keep_all);
     for (const NamedValue& output : graph_.outputs) {
       const Tensor tensor{DTypeOf(binding, output.value), binding.dims[output.value], nullptr};
-      binding.output_bytes = SaturatingAdd(binding.output_bytes, Aligned(tensor));
+      binding.output_bytes =
+          SaturatingAdd(binding.output_bytes, Aligned(static_cast<int64_t>(tensor.bytes())));
     }
   }
 
@@ -211,9 +212,7 @@ class GeneralRun {
   }
 
   absl::Status RunStep(const Step& step, Binding::StepTensors& tensors) {
-    if (options_.stop != nullptr && (*options_.stop)()) {
-      return absl::CancelledError("the call was cancelled or its deadline has passed");
-    }
+    RETURN_IF_ERROR(CheckStop(options_.stop));
     if (step.view) return absl::OkStatus();
     for (size_t i = 0; i < tensors.in.size(); ++i) {
       tensors.in[i].data = ws_.data[step.node->inputs[i]];
@@ -260,10 +259,6 @@ class GeneralRun {
     return graph_.values[id].dtype;
   }
 
-  static int64_t Aligned(const Tensor& tensor) {
-    return (static_cast<int64_t>(tensor.bytes()) + 63) / 64 * 64;
-  }
-
   absl::Status CopyOutputs(const Binding& binding) {
     RETURN_IF_ERROR(part_.outputs.Reserve(binding.output_bytes));
     result_.outputs.resize(graph_.outputs.size());
@@ -272,7 +267,7 @@ class GeneralRun {
       const ValueId id = graph_.outputs[o].value;
       Tensor& tensor = result_.outputs[o];
       tensor = {DTypeOf(binding, id), binding.dims[id], data};
-      data += Aligned(tensor);
+      data += Aligned(static_cast<int64_t>(tensor.bytes()));
       if (tensor.bytes() == 0) continue;
       std::memcpy(tensor.data, ws_.data[id], tensor.bytes());
     }

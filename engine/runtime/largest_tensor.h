@@ -24,8 +24,8 @@ class LargestTensor {
   }
   // RESOURCE_EXHAUSTED: the run needs so many bytes, and may take `limit`.
   absl::Status TooMuch(int64_t needed, int64_t limit) const {
-    std::string text =
-        absl::StrCat("the request needs ", needed, " bytes of memory, want at most ", limit);
+    std::string text = absl::StrCat("the request needs ", needed, " bytes of memory, want at most ",
+                                    limit, " (limits.max_request_memory_bytes)");
     if (name_ != nullptr) {
       absl::StrAppend(&text, "; its largest tensor is \"", *name_, "\" of ", ToString(dims_));
     }

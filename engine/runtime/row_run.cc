@@ -195,9 +195,7 @@ class Runner {
 
   absl::Status RunStep(const RowStep& step, const Rows& rows, const ArenaLayout* layout,
                        Tensor* tensors) {
-    if (options_.stop != nullptr && (*options_.stop)()) {
-      return absl::CancelledError("the call was cancelled or its deadline has passed");
-    }
+    RETURN_IF_ERROR(CheckStop(options_.stop));
     const Kernel& kernel = *step.step->kernel;
     Tensor* tensor = tensors;
     for (const Operand& in : step.in) Point(in, rows, layout, *tensor++);
@@ -344,9 +342,6 @@ absl::Status BeginRows(const RunOptions& options, const Executable& executable,
   } else {
     part.begins = part.request.user_begin;
   }
-  const auto aligned = [](const Tensor& t) {
-    return (static_cast<int64_t>(t.bytes()) + 63) / 64 * 64;
-  };
   result.outputs.resize(schedule.outputs.size());
   int64_t bytes = 0;
   for (size_t o = 0; o < schedule.outputs.size(); ++o) {
@@ -356,14 +351,14 @@ absl::Status BeginRows(const RunOptions& options, const Executable& executable,
     if (operand.place == Place::kUser) tensor.dims[0] = part.users;
     if (operand.place == Place::kAd) tensor.dims[0] = ads;
     RETURN_IF_ERROR(CheckDims(tensor.dims));
-    bytes = SaturatingAdd(bytes, aligned(tensor));
+    bytes = SaturatingAdd(bytes, Aligned(static_cast<int64_t>(tensor.bytes())));
   }
   RETURN_IF_ERROR(CheckMemory(options, part, bytes));
   RETURN_IF_ERROR(part.outputs.Reserve(bytes));
   char* data = static_cast<char*>(part.outputs.data());
   for (Tensor& tensor : result.outputs) {
     tensor.data = data;
-    data += aligned(tensor);
+    data += Aligned(static_cast<int64_t>(tensor.bytes()));
   }
   return absl::OkStatus();
 }

@@ -82,26 +82,33 @@ int64_t Volume(absl::Span<const int64_t> dims) {
   return product;
 }
 
-absl::Status CheckDims(absl::Span<const int64_t> dims) {
-  for (int64_t d : dims) {
-    if (d >= 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape ", ToString(dims), " is not possible: negative dimension"));
+namespace {
+
+// "" if they can be those of a tensor.
+std::string WhyImpossible(absl::Span<const int64_t> dims) {
+  if (std::any_of(dims.begin(), dims.end(), [](int64_t d) { return d < 0; })) {
+    return "negative dimension";
   }
-  if (Volume(dims) <= kMaxElements) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "shape ", ToString(dims), " is not possible: more than ", kMaxElements, " elements"));
+  return Volume(dims) <= kMaxElements ? "" : absl::StrCat("more than ", kMaxElements, " elements");
+}
+
+absl::Status Impossible(const std::string& shape, const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " is not possible: ", why));
+}
+
+}  // namespace
+
+absl::Status CheckDims(absl::Span<const int64_t> dims) {
+  const std::string why = WhyImpossible(dims);
+  return why.empty() ? absl::OkStatus() : Impossible(ToString(dims), why);
 }
 
 absl::Status CheckDims(const Shape& shape) {
   if (!shape.ranked()) return absl::OkStatus();
   TensorDims numbers;
   for (const Dim& d : shape.dims()) numbers.push_back(d.IsUnknown() ? 1 : d.value());
-  const absl::Status checked = CheckDims(numbers);
-  if (checked.ok()) return checked;
-  return absl::InvalidArgumentError(
-      absl::StrCat("shape ", shape.ToString(), " is not possible: ", "want at most ", kMaxElements,
-                   " elements, none of the dimensions negative"));
+  const std::string why = WhyImpossible(numbers);
+  return why.empty() ? absl::OkStatus() : Impossible(shape.ToString(), why);
 }
 
 Dim Multiply(Dim a, Dim b) {
