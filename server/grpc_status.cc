@@ -3,6 +3,7 @@
 #include "server/grpc_status.h"
 
 #include "absl/strings/str_cat.h"
+#include "engine/weights/file.h"
 
 namespace ulfd::server {
 
@@ -14,9 +15,7 @@ static_assert(static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED) ==
 std::string ClipError(absl::string_view text) {
   if (text.size() <= kMaxErrorBytes) return std::string(text);
   constexpr absl::string_view kDots = "...";
-  size_t end = kMaxErrorBytes - kDots.size();
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return absl::StrCat(text.substr(0, end), kDots);
+  return absl::StrCat(engine::Beginning(text, kMaxErrorBytes - kDots.size()), kDots);
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {

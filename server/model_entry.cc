@@ -17,10 +17,9 @@ constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConf
 
 void ModelEntry::Update(const ModelScan& scan, TimePoint now,
                         std::chrono::system_clock::time_point wall_now) {
-  constexpr size_t kMaxErrorBytes = 4096;
   error_.clear();
   if (!scan.listing.ok()) {
-    error_ = engine::Printable(scan.listing.status().message(), kMaxErrorBytes);
+    error_ = engine::Printable(scan.listing.status().message(), engine::kMaxLoadErrorBytes);
     if (!absl::IsNotFound(scan.listing.status())) return;
     if (!gone_since_.has_value()) gone_since_ = now;
     for (auto& [version, watch] : versions_) watch.Gone(now);
@@ -37,7 +36,7 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
         if (absl::IsNotFound(state.status())) watch->Gone(now);
       }
       if (!absl::IsNotFound(state.status())) {
-        error_ = engine::Printable(state.status().message(), kMaxErrorBytes);
+        error_ = engine::Printable(state.status().message(), engine::kMaxLoadErrorBytes);
       }
       continue;
     }
@@ -52,7 +51,7 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
       absl::StrAppend(
           &error_, "; ignored: ",
           engine::Printable(absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
-                            kMaxErrorBytes),
+                            engine::kMaxLoadErrorBytes),
           named < ignored.size() ? ", ..." : "");
     }
   }

@@ -34,13 +34,9 @@ absl::Status Named(const LoadJob& job, const absl::Status& status, LoadReason re
   return engine::WithLoadReason(std::move(named), reason);
 }
 
-// What a hostile model may make the daemon keep, log and send of an error or notice.
-constexpr size_t kMaxErrorBytes = 4096;
-constexpr size_t kMaxNotices = 100;
-
 LoadOutcome RefusedFor(const absl::Status& error) {
   LoadOutcome outcome;
-  outcome.error = engine::Clip(error, kMaxErrorBytes);
+  outcome.error = engine::Clip(error, engine::kMaxLoadErrorBytes);
   return outcome;
 }
 
@@ -67,14 +63,8 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
     const absl::Status checked = options_.check(**model, job.directory, run, notices);
     if (!checked.ok()) model = Named(job, checked, LoadReason::kWarmup);
   }
-  if (notices.size() > kMaxNotices) {
-    const size_t more = notices.size() - kMaxNotices;
-    notices.resize(kMaxNotices);
-    notices.push_back(absl::StrCat("and ", more, " more notices"));
-  }
-  for (const std::string& notice : notices) {
-    observer_.OnNotice(job.name, job.version, engine::Printable(notice, kMaxErrorBytes));
-  }
+  engine::ClipNotices(notices);
+  for (const std::string& notice : notices) observer_.OnNotice(job.name, job.version, notice);
   return model;
 }
 
@@ -149,63 +139,51 @@ absl::Status VersionLoader::LimitReached(const LoadJob& job) const {
                LoadReason::kMemory);
 }
 
-bool VersionLoader::Try(const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
-                        absl::StatusOr<std::unique_ptr<ServedModel>>& served,
-                        LoadOutcome& outcome) const {
-  outcome.state = engine::InspectDirectory(job.directory, rules);
+std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
+    const LoadJob& job, const engine::DirectoryRules& rules) const {
+  const absl::StatusOr<engine::DirectoryState> state =
+      engine::InspectDirectory(job.directory, rules);
   // Changed since the look that made the job: the next look decides.
-  if (!outcome.state.ok() || outcome.state->fingerprint != job.fingerprint) {
-    if (outcome.state.ok() || absl::IsNotFound(outcome.state.status())) {
-      outcome.kind = LoadOutcome::Kind::kMoved;
-    } else {
-      outcome = RefusedFor(outcome.state.status());
-    }
-    return false;
+  if (absl::IsNotFound(state.status()) || (state.ok() && state->fingerprint != job.fingerprint)) {
+    return LoadOutcome{.kind = LoadOutcome::Kind::kMoved, .state = state};
   }
-  if (!outcome.state->fault.ok()) {
-    outcome = RefusedFor(Named(job, outcome.state->fault, LoadReason::kContent));
-    return false;
-  }
-  if (!outcome.state->complete) {
-    outcome = RefusedFor(
+  if (!state.ok()) return RefusedFor(state.status());
+  if (!state->fault.ok()) return RefusedFor(Named(job, state->fault, LoadReason::kContent));
+  if (!state->complete) {
+    return RefusedFor(
         Named(job,
               absl::FailedPreconditionError(absl::StrCat(
-                  "not complete, and no ", engine::kSuccessFile, ": ", outcome.state->missing)),
+                  "not complete, and no ", engine::kSuccessFile, ": ", state->missing)),
               LoadReason::kIncomplete));
-    return false;
   }
-  if (std::optional<LoadOutcome> bad = KnownBad(job, rules); bad.has_value()) {
-    outcome = *std::move(bad);
-    return false;
-  }
-  served = LoadChecked(job, gives_way, rules);
-  return true;
+  return KnownBad(job, rules);
 }
 
 LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
   const steady_clock::time_point start = steady_clock::now();
-  LoadOutcome outcome;
   const engine::DirectoryRules rules = rules_.Of(job.directory);
   const engine::LoadLimits limits = LimitsOf(job, rules);
+  std::optional<LoadOutcome> ended;
   absl::StatusOr<std::unique_ptr<ServedModel>> served = nullptr;
-  bool go_on = true;
   {
     const engine::LoadScope scope(limits);
     const absl::Status memory = engine::WithinMemory([&] {
-      go_on = Try(job, gives_way, rules, served, outcome);
+      ended = EndWithoutLoad(job, rules);
+      if (!ended.has_value()) served = LoadChecked(job, gives_way, rules);
       return absl::OkStatus();
     });
     const engine::LoadScope::WithoutRefusals for_the_messages;
     if (!memory.ok()) served = Named(job, memory, LoadReason::kMemory);
     // A step that had to end says less than why it had to.
-    if (!served.ok() || !go_on) {
+    if (ended.has_value() || !served.ok()) {
       if (const absl::Status why = LimitReached(job); !why.ok()) {
         served = why;
-        go_on = true;
+        ended.reset();
       }
     }
   }
-  if (!go_on) return outcome;
+  if (ended.has_value()) return *std::move(ended);
+  LoadOutcome outcome;
   // Known before the last look at the files, so that it is the hash of what was tried.
   absl::StatusOr<std::string> hash = absl::NotFoundError("");
   if (engine::IsContentError(served.status())) {

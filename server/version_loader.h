@@ -70,10 +70,9 @@ class VersionLoader {
   void Cancel() { cancelled_.store(true); }
 
  private:
-  // What may be tried within the limits of a load: looks, checks, loads.  False if `outcome` is
-  // final.
-  bool Try(const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
-           absl::StatusOr<std::unique_ptr<ServedModel>>& served, LoadOutcome& outcome) const;
+  // The outcome, where the files themselves tell it: they have moved on, or cannot be tried.
+  std::optional<LoadOutcome> EndWithoutLoad(const LoadJob& job,
+                                            const engine::DirectoryRules& rules) const;
   // The limits of a load that begins now.
   engine::LoadLimits LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const;
   // Why the load of this thread had to end, as an error of the version; OK: it had not.

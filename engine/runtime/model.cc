@@ -123,19 +123,6 @@ bool HasStrictTable(const FeatureInfo& feature,
   });
 }
 
-// Errors and notices repeat names of the files, which may be many and long.
-constexpr size_t kMaxErrorBytes = 4096;
-
-void ClipNotices(std::vector<std::string>& notices) {
-  constexpr size_t kMaxNotices = 100;
-  const size_t count = notices.size();
-  if (count > kMaxNotices) {
-    notices.resize(kMaxNotices);
-    notices.push_back(absl::StrCat("and ", count - kMaxNotices, " more notices"));
-  }
-  for (std::string& notice : notices) notice = Printable(notice, kMaxErrorBytes);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& options) {
@@ -145,7 +132,7 @@ absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& opti
   if (!loaded.ok()) {
     ModelInfo identity;
     SetIdentity(options, identity);
-    return WithPrefix(identity, Clip(loaded.status(), kMaxErrorBytes));
+    return WithPrefix(identity, Clip(loaded.status(), kMaxLoadErrorBytes));
   }
   std::unique_ptr<Model> model(new Model());
   SetIdentity(options, (*loaded)->info);

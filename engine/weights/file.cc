@@ -174,16 +174,16 @@ absl::Status Annotate(const absl::Status& status, absl::string_view prefix) {
   return WithText(status, absl::StrCat(prefix, ": ", status.message()));
 }
 
+absl::string_view Beginning(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
 std::string Printable(absl::string_view text, size_t max_bytes) {
   const size_t size = text.size();
-  if (size > max_bytes) {
-    text = text.substr(0, max_bytes);
-    // Not within a character.
-    while (!text.empty() && (static_cast<unsigned char>(text.back()) & 0xc0) == 0x80) {
-      text.remove_suffix(1);
-    }
-    if (!text.empty() && static_cast<unsigned char>(text.back()) >= 0xc0) text.remove_suffix(1);
-  }
+  text = Beginning(text, max_bytes);
   const bool utf8 = IsUtf8(text);
   std::string printable;
   for (const char c : text) {
@@ -201,6 +201,16 @@ std::string Printable(absl::string_view text, size_t max_bytes) {
 absl::Status Clip(const absl::Status& status, size_t max_bytes) {
   if (status.ok()) return status;
   return WithText(status, Printable(status.message(), max_bytes));
+}
+
+void ClipNotices(std::vector<std::string>& notices) {
+  constexpr size_t kMaxNotices = 100;
+  const size_t count = notices.size();
+  if (count > kMaxNotices) {
+    notices.resize(kMaxNotices);
+    notices.push_back(absl::StrCat("and ", count - kMaxNotices, " more notices"));
+  }
+  for (std::string& notice : notices) notice = Printable(notice, kMaxLoadErrorBytes);
 }
 
 std::string Quote(absl::string_view text) {

@@ -57,11 +57,19 @@ absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes 
 // `status` with "PREFIX: " before its text, payloads kept; OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view prefix);
 
+// The first bytes of UTF-8 text, at most so many, and no part of a character.
+absl::string_view Beginning(absl::string_view text, size_t max_bytes);
+
 // `text` for messages, logs and replies: bytes that are not UTF-8 and control characters, line ends
 // too, are escaped, and what is longer than about `max_bytes` is cut, and says how long it was.
 std::string Printable(absl::string_view text, size_t max_bytes);
 // `status` with its text made so, payloads kept.
 absl::Status Clip(const absl::Status& status, size_t max_bytes);
+
+// What a hostile model may make others keep, log and send of an error or a notice.
+inline constexpr size_t kMaxLoadErrorBytes = 4096;
+// Each notice made printable and cut to that; of more than 100, how many were left out.
+void ClipNotices(std::vector<std::string>& notices);
 
 // At most 40 bytes of `text`, with anything unprintable escaped, in quotes: for quoting a file's
 // content in a message.
