@@ -74,7 +74,7 @@ struct Options {
   std::chrono::milliseconds min_client_ping_interval{10000};
   std::chrono::milliseconds max_connection_idle{600000};  // 0: no limit
   int max_connections = 10000;
-  int max_concurrent_streams = 1000;  // Of one connection.
+  int max_concurrent_streams = 256;  // Of one connection.
   int max_header_bytes = 16384;
   int64_t max_unsent_bytes = int64_t{64} << 20;  // Of one connection.
   int max_lost_streams = 500;                    // Of one connection, in ten seconds.

@@ -88,7 +88,7 @@ class Bench:
     def flags(self, seconds, **more):
         warmup = self.warmup(seconds)
         flags = {"duration": f"{seconds + warmup:.3f}s", "warmup": f"{warmup:.3f}s", "ads": 200,
-                 "timeout": "1s", "channels": 2, **more}
+                 "timeout": "1s", "channels": 8, **more}
         return (*self.subject.flags, *(f"--{name}={value}" for name, value in flags.items()))
 
     def load(self, daemon, seconds, **more):
