@@ -52,9 +52,6 @@ void Configure(const Options& options, grpc::ServerBuilder& builder) {
   // the two filters, compressed requests come as they are, and are refused.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
-  // Between two reads a connection can be ended and others get their turn.  gRPC's own limit of 4 MiB holds 20 000 small calls.
-  constexpr int kReadBytes = 32 << 10;
-  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
 }
 
 // Twice as many streams as clients are told: a call is over for the client before it is for us.

@@ -6,7 +6,8 @@ OPEN = {
     "headers without end", "one header without end", "indexed headers without end", "a header of 10 MB",
     "metadata just below the limit",
     # Hundreds of calls that come at once, each cheap, are answered before the next one of anybody else.
-    "half-open streams", "window of 0, 20000 x ListModels", "window of 0, 30 connections x 900 calls",
+    "half-open streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
+    "window of 0, 30 connections x 900 calls",
     # Many small things that a file holds become large objects.
     "model: weights.pb of 16 MB of nothing", "model: a graph of 300000 layers", "model: weights.pb of 1 TB",
     "unix: connections",
