@@ -8,7 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "engine/runtime/model.h"
-#include "engine/runtime/parallel_run.h"
+#include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
@@ -21,6 +21,31 @@ namespace fs = std::filesystem;
 using testing::OwnedRequest;
 
 constexpr double kTolerance = 1e-6;
+
+// Like Model::Run, with half of the ads on a thread of its own.  `result` is valid as long as `part`.
+absl::Status RunOnTwoThreads(const Model& model, absl::Span<const NamedTensor> inputs,
+                             const RunOptions& options, SharedUserPart& part, Workspace& workspace,
+                             RunResult& result) {
+  RETURN_IF_ERROR(model.RunUserPart(inputs, options, workspace, part, result));
+  const int64_t ads = part.ads(), half = ads / 2;
+  if (ads == 0) return absl::OkStatus();
+  Workspace other_workspace;
+  RunStats stats, other_stats;
+  absl::Status other_status;
+  std::thread other([&] {
+    UseOneThread();
+    other_status =
+        model.RunAds(part, options, half, ads, other_workspace, result.outputs, other_stats);
+  });
+  const absl::Status status =
+      model.RunAds(part, options, 0, half, workspace, result.outputs, stats);
+  other.join();
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(other_status);
+  AddAds(stats, result.stats);
+  AddAds(other_stats, result.stats);
+  return absl::OkStatus();
+}
 
 class SplitRun : public ::testing::Test {
  protected:
@@ -60,8 +85,8 @@ TEST_F(SplitRun, ThreadsComputeWhatOneComputes) {
     const auto wanted = testing::Keep(result);
     const RunStats stats = result.stats;
 
-    ParallelRunner runner(2);
-    ASSERT_TRUE(runner.Run(**model, batch.tensors(), options, result).ok());
+    SharedUserPart part;
+    ASSERT_TRUE(RunOnTwoThreads(**model, batch.tensors(), options, part, workspace, result).ok());
     EXPECT_LE(testing::Difference(testing::Keep(result), wanted), kTolerance);
     EXPECT_EQ(result.stats.missing_ids, stats.missing_ids);
     EXPECT_EQ(result.stats.unproved, stats.unproved);
@@ -113,15 +138,17 @@ TEST_F(SplitRun, AnErrorOfOneThreadIsTheRequests) {
       testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json");
   const auto model = Model::Load({.directory = testing::WriteModelDirectory(cases[0], base_)});
   ASSERT_TRUE(model.ok()) << model.status();
-  ParallelRunner runner(2);
+  SharedUserPart part;
+  Workspace workspace;
   RunResult result;
-  const absl::Status status = runner.Run(**model, {}, {}, result);
+  const absl::Status status = RunOnTwoThreads(**model, {}, {}, part, workspace, result);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   std::atomic<int> polls = 0;
   const std::function<bool()> stop = [&] { return ++polls > 3; };
   const testing::CaseInputs inputs(cases[0].inputs);
-  EXPECT_EQ(runner.Run(**model, inputs.tensors(), {.stop = &stop}, result).code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      RunOnTwoThreads(**model, inputs.tensors(), {.stop = &stop}, part, workspace, result).code(),
+      absl::StatusCode::kCancelled);
 }
 
 }  // namespace
