@@ -255,6 +255,25 @@ TEST_F(OnnxTest, WeightsMustFit) {
             "m.onnx: initializer \"b\": 2 values, want 3 for shape [3]");
 }
 
+TEST_F(OnnxTest, RawDataMustFitBeforeLibonnxReadsIt) {
+  const std::string tensor = "data_type: 7 dims: 2 raw_data: '12345'";
+  const std::string reshape =
+      " node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' }";
+  const std::string values = X({"ads", "4"}) + Out({"ads", "4"});
+  EXPECT_EQ(Error(Model(values + "initializer { name: 's' " + tensor + " }" + reshape)),
+            "m.onnx: initializer \"s\": 5 bytes, want 16 for shape [2]");
+  EXPECT_EQ(Error(Model(values +
+                        "node { name: 'c' op_type: 'Constant' output: 's' attribute { name: "
+                        "'value' type: TENSOR t { " +
+                        tensor + " } } }" + reshape)),
+            "m.onnx: node \"c\": 5 bytes, want 16 for shape [2]");
+  EXPECT_EQ(Error(Model(values +
+                        "node { name: 'i' op_type: 'If' input: 'x' output: 'y' attribute { name: "
+                        "'then_branch' type: GRAPH g { initializer { name: 's' " +
+                        tensor + " } } } }")),
+            "m.onnx: node \"i\": initializer \"s\": 5 bytes, want 16 for shape [2]");
+}
+
 TEST_F(OnnxTest, ExternalDataIsReadFromBesideTheModelOnly) {
   auto model = Model(X({"ads", "4"}) + Out({"ads", "4"}) +
                      "initializer { name: 'w' data_type: 1 dims: 4 data_location: EXTERNAL "

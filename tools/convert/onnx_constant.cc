@@ -162,16 +162,21 @@ absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor) {
                             type.npy);
 }
 
+absl::Status CheckRawData(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
+  if (static_cast<int64_t>(tensor.raw_data().size()) == bytes) return absl::OkStatus();
+  const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
+  return absl::InvalidArgumentError(absl::StrCat(tensor.raw_data().size(), " bytes, want ", bytes,
+                                                 " for shape ", engine::ToString(sizes)));
+}
+
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
   ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
   ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
   const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
   const int64_t count = bytes / static_cast<int64_t>(engine::SizeOf(type.npy));
   const bool raw = tensor.has_raw_data();
-  if (raw && static_cast<int64_t>(tensor.raw_data().size()) != bytes) {
-    return absl::InvalidArgumentError(absl::StrCat(tensor.raw_data().size(), " bytes, want ", bytes,
-                                                   " for shape ", engine::ToString(sizes)));
-  }
+  if (raw) RETURN_IF_ERROR(CheckRawData(tensor));
   std::vector<float> floats;
   std::vector<Dim> ints;
   if (type.is_float && raw) {

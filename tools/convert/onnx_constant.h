@@ -58,6 +58,8 @@ Constant IntConstant(std::vector<int64_t> sizes, std::vector<engine::Dim> values
 // Bytes of the elements.  INVALID_ARGUMENT for a type that is no number, a negative or too large
 // dimension.
 absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor);
+// INVALID_ARGUMENT unless its raw data has as many.
+absl::Status CheckRawData(const onnx::TensorProto& tensor);
 // float16, float, double become floats; all integers and bool become integers.
 absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor);
 

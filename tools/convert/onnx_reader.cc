@@ -78,26 +78,44 @@ absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tenso
   return absl::OkStatus();
 }
 
-absl::Status LoadAllExternal(const std::string& directory, onnx::GraphProto& graph) {
+// Its bytes are there, and as many as its shape says: libonnx reads past the end of fewer.
+absl::Status CompleteTensor(const std::string& directory, onnx::TensorProto& tensor) {
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return LoadExternal(directory, tensor);
+  // Types that are no numbers are refused where they are used.
+  return tensor.has_raw_data() && TensorBytes(tensor).ok() ? CheckRawData(tensor)
+                                                           : absl::OkStatus();
+}
+
+absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph);
+
+// A node may hold tensors, and graphs with tensors.
+absl::Status CompleteTensors(const std::string& directory, onnx::AttributeProto& attribute) {
+  if (attribute.has_t()) RETURN_IF_ERROR(CompleteTensor(directory, *attribute.mutable_t()));
+  for (onnx::TensorProto& tensor : *attribute.mutable_tensors()) {
+    RETURN_IF_ERROR(CompleteTensor(directory, tensor));
+  }
+  if (attribute.has_g()) RETURN_IF_ERROR(CompleteTensors(directory, *attribute.mutable_g()));
+  for (onnx::GraphProto& graph : *attribute.mutable_graphs()) {
+    RETURN_IF_ERROR(CompleteTensors(directory, graph));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph) {
   if (graph.sparse_initializer_size() > 0) {
     return absl::UnimplementedError(absl::StrCat("initializer \"",
                                                  graph.sparse_initializer(0).values().name(),
                                                  "\" is sparse, want a dense one"));
   }
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    if (tensor.data_location() != onnx::TensorProto::EXTERNAL) continue;
-    RETURN_IF_ERROR(engine::Annotate(LoadExternal(directory, tensor),
+    RETURN_IF_ERROR(engine::Annotate(CompleteTensor(directory, tensor),
                                      absl::StrCat("initializer \"", tensor.name(), "\"")));
   }
-  // A Constant's tensor may lie outside, too.
   for (onnx::NodeProto& node : *graph.mutable_node()) {
+    const std::string& name =
+        node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
     for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      if (!attribute.has_t() || attribute.t().data_location() != onnx::TensorProto::EXTERNAL) {
-        continue;
-      }
-      const std::string& name =
-          node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
-      RETURN_IF_ERROR(engine::Annotate(LoadExternal(directory, *attribute.mutable_t()),
+      RETURN_IF_ERROR(engine::Annotate(CompleteTensors(directory, attribute),
                                        absl::StrCat("node \"", name, "\"")));
     }
   }
@@ -188,7 +206,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
         absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
-  RETURN_IF_ERROR(LoadAllExternal(directory, *model.proto.mutable_graph()));
+  RETURN_IF_ERROR(CompleteTensors(directory, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   return Check(model.proto);
 }
