@@ -4,21 +4,19 @@
 
 #include <algorithm>
 #include <functional>
+#include <new>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
 #include "server/merged_request.h"
 #include "server/response_encoder.h"
 #include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
 namespace {
-
-using engine::WithinMemory;
 
 // Codes that mean a bug of ours rather than of the caller.
 bool IsOurFault(absl::StatusCode code) {
@@ -30,6 +28,17 @@ int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
 
 // When memory may be there again.
 constexpr std::chrono::milliseconds kMemoryRetry(1000);
+
+// What `step` returns; UNAVAILABLE if memory is not to be had for it.  One request must not end the
+// process for that.
+template <typename Step>
+absl::Status WithinMemory(Step step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("the system has no memory left for the request");
+  }
+}
 
 }  // namespace
 
@@ -121,8 +130,8 @@ absl::Status ScoreCall::StillWanted(TimePoint now) const {
 absl::Status ScoreCall::Explain(const absl::Status& run) const {
   if (absl::IsResourceExhausted(run)) {
     context_.metrics.CountShed(ShedReason::kMemory);
-    return absl::ResourceExhaustedError(
-        absl::StrCat(Name(ShedReason::kMemory), ": ", run.message()));
+    return absl::ResourceExhaustedError(absl::StrCat(Name(ShedReason::kMemory), ": ", run.message(),
+                                                     " (limits.max_request_memory_bytes)"));
   }
   if (absl::IsUnavailable(run)) {
     context_.metrics.CountShed(ShedReason::kMemory);
@@ -136,7 +145,10 @@ absl::Status ScoreCall::Explain(const absl::Status& run) const {
 
 absl::Status ScoreCall::Prepare() {
   const TimePoint begin = context_.clock.Now();
-  RETURN_IF_ERROR(WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); }));
+  const absl::Status decoded =
+      WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
+  // What the decoder refuses has its own text.
+  if (!decoded.ok()) return absl::IsUnavailable(decoded) ? Explain(decoded) : decoded;
   const TimePoint end = context_.clock.Now();
   times_.queue_ns = Ns(begin - arrival_);
   times_.decode_ns = Ns(end - begin);
@@ -317,7 +329,8 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   times_.user_ns = result.stats.user_ns;
   times_.dense_ns = result.stats.ad_ns;
   RETURN_IF_ERROR(CheckReplySize(result));
-  RETURN_IF_ERROR(WithinMemory([&] { return Encode(decoded_, handle_->model->info(), result); }));
+  RETURN_IF_ERROR(
+      Explain(WithinMemory([&] { return Encode(decoded_, handle_->model->info(), result); })));
   const TimePoint end = context_.clock.Now();
   times_.encode_ns = Ns(end - begin);
   times_.total_ns = Ns(end - arrival_);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <latch>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -322,6 +323,20 @@ TEST_F(ScoreCallTest, WhatExpiresWhileItIsDecodedIsNotComputed) {
   pool_->Drain();
   EXPECT_EQ(call.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(metrics_.For(*Find("tiny"))->model->candidates.value(), 0);
+}
+
+TEST_F(ScoreCallTest, WhoseDecodingFindsNoMemoryIsRefusedAndMayTryAgain) {
+  MakePool(1);
+  TestCall& call = Make(Request(5));
+  call.on_decode = [] { throw std::bad_alloc(); };
+  TestCall& next = Make(Request(5));
+  Start(call);
+  Start(next);
+  pool_->Drain();
+  EXPECT_EQ(call.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(call.status.message(), "memory: the system has no memory left for the request");
+  EXPECT_EQ(RetryAfter(call.status), milliseconds(1000));
+  ExpectLikeAlone(next, Request(5));
 }
 
 TEST_F(ScoreCallTest, NoMoreTilesAreComputedOnceTheCallerLeft) {
