@@ -272,6 +272,16 @@ TEST_F(OnnxTest, RawDataMustFitBeforeLibonnxReadsIt) {
                         "'then_branch' type: GRAPH g { initializer { name: 's' " +
                         tensor + " } } } }")),
             "m.onnx: node \"i\": initializer \"s\": 5 bytes, want 16 for shape [2]");
+  auto model = Model(values + "node { name: 'a' op_type: 'Relu' input: 'x' output: 'y' }");
+  auto& function = *model.add_functions();
+  function.set_name("f");
+  auto& node = *function.add_node();
+  node.set_name("c");
+  auto& constant = *node.add_attribute()->mutable_t();
+  constant.set_data_type(7);
+  constant.add_dims(2);
+  constant.set_raw_data("12345");
+  EXPECT_EQ(Error(model), "m.onnx: function \"f\": node \"c\": 5 bytes, want 16 for shape [2]");
 }
 
 TEST_F(OnnxTest, ExternalDataIsReadFromBesideTheModelOnly) {

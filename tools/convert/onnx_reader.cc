@@ -88,7 +88,7 @@ absl::Status CompleteTensor(const std::string& directory, onnx::TensorProto& ten
 
 absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph);
 
-// A node may hold tensors, and graphs with tensors.
+// An attribute of a node may hold tensors, and graphs with tensors.
 absl::Status CompleteTensors(const std::string& directory, onnx::AttributeProto& attribute) {
   if (attribute.has_t()) RETURN_IF_ERROR(CompleteTensor(directory, *attribute.mutable_t()));
   for (onnx::TensorProto& tensor : *attribute.mutable_tensors()) {
@@ -97,6 +97,19 @@ absl::Status CompleteTensors(const std::string& directory, onnx::AttributeProto&
   if (attribute.has_g()) RETURN_IF_ERROR(CompleteTensors(directory, *attribute.mutable_g()));
   for (onnx::GraphProto& graph : *attribute.mutable_graphs()) {
     RETURN_IF_ERROR(CompleteTensors(directory, graph));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompleteTensors(const std::string& directory,
+                             google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+  for (onnx::NodeProto& node : nodes) {
+    const std::string& name =
+        node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      RETURN_IF_ERROR(engine::Annotate(CompleteTensors(directory, attribute),
+                                       absl::StrCat("node \"", name, "\"")));
+    }
   }
   return absl::OkStatus();
 }
@@ -111,15 +124,15 @@ absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& gra
     RETURN_IF_ERROR(engine::Annotate(CompleteTensor(directory, tensor),
                                      absl::StrCat("initializer \"", tensor.name(), "\"")));
   }
-  for (onnx::NodeProto& node : *graph.mutable_node()) {
-    const std::string& name =
-        node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
-    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      RETURN_IF_ERROR(engine::Annotate(CompleteTensors(directory, attribute),
-                                       absl::StrCat("node \"", name, "\"")));
-    }
+  return CompleteTensors(directory, *graph.mutable_node());
+}
+
+absl::Status CompleteTensors(const std::string& directory, onnx::ModelProto& model) {
+  for (onnx::FunctionProto& function : *model.mutable_functions()) {
+    RETURN_IF_ERROR(engine::Annotate(CompleteTensors(directory, *function.mutable_node()),
+                                     absl::StrCat("function \"", function.name(), "\"")));
   }
-  return absl::OkStatus();
+  return CompleteTensors(directory, *model.mutable_graph());
 }
 
 // Names become names of layers and tensors, which end up in messages and replies.
@@ -206,7 +219,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
         absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
-  RETURN_IF_ERROR(CompleteTensors(directory, *model.proto.mutable_graph()));
+  RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   return Check(model.proto);
 }
