@@ -29,7 +29,7 @@ std::string AddressOf(const std::string& peer);
 
 // Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and kCallBytes for every call.
 struct CallBudget {
-  int64_t connection_calls = 2000;
+  int64_t connection_calls = 512;
   int64_t connection_bytes = int64_t{64} << 20;
   int64_t caller_bytes = int64_t{128} << 20;  // All connections from one address.
   int64_t total_bytes = int64_t{256} << 20;

@@ -18,7 +18,7 @@ namespace ulfd::server {
 struct WatchLimits {
   // HTTP/2 streams of a connection, whether they have become calls or not; clients are told half as many, gRPC 1.51 believes
   // that they know once they say so.
-  int64_t streams = 2000;
+  int64_t streams = 512;
   // Streams of all connections.
   int64_t all_streams = 16384;
   // Bytes that came since a call was received from the connection.
