@@ -10,7 +10,6 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
-#include "server/send_burst.h"
 
 namespace ulfd::server {
 namespace {
@@ -72,23 +71,9 @@ void CallReceiver::Handle(Thread& self, void* event, bool ok) {
 }
 
 void CallReceiver::Loop(Thread& self) {
-  using Queue = grpc::CompletionQueue;
-  using TimePoint = std::chrono::system_clock::time_point;
-  SendBurst burst(gathered_);
-  for (;;) {
-    void* event = nullptr;
-    bool ok = false;
-    // Replies wait for each other only as long as there is something to do without waiting.
-    const auto until = burst.holds() ? TimePoint() : TimePoint::max();
-    const auto got = queue_->AsyncNext(&event, &ok, until);
-    if (got == Queue::SHUTDOWN) return;
-    if (got == Queue::TIMEOUT) {
-      burst.Flush();
-      continue;
-    }
-    const SendBurst::Gathering gathering(burst);
-    Handle(self, event, ok);
-  }
+  void* event = nullptr;
+  bool ok = false;
+  while (queue_->Next(&event, &ok)) Handle(self, event, ok);
 }
 
 void CallReceiver::SpareLoop(Thread& self) {

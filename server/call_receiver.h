@@ -78,8 +78,6 @@ class CallReceiver {
   // How many spare threads have been started so far, and how many the system refused.
   int64_t spares() const { return spares_started_.load(std::memory_order_relaxed); }
   int64_t refused_spares() const { return spares_refused_.load(std::memory_order_relaxed); }
-  // How many replies have waited for others, to be sent with them (send_burst.h).
-  int64_t gathered() const { return gathered_.load(std::memory_order_relaxed); }
   // While the server shuts down: calls `cancel`, which ends all calls at once, as soon as every call that wants an answer has had it
   // for a while.  What nobody will ever answer (streams, calls that never send their message) must not hold up the shutdown.
   void EndWhenAnswered(std::function<void()> cancel);
@@ -146,7 +144,6 @@ class CallReceiver {
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> spares_wanted_{false};
   std::atomic<int64_t> spares_started_{0}, spares_refused_{0};
-  std::atomic<int64_t> gathered_{0};
   Mutex stop_mu_;  // One Stop at a time.  Before mu_.
   bool closed_ ABSL_GUARDED_BY(stop_mu_) = false;
   // Those of Start do not change while the watch runs, the spare ones are its own.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
@@ -153,6 +154,10 @@ absl::Status AddPlugins(const Options& options, engine::LayerPlugins& plugins) {
 }  // namespace
 
 absl::Status Daemon::Start() {
+  for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"}) {
+    if (std::getenv(name) == nullptr) continue;
+    logger_.Warning("libgomp may bind the whole daemon to one CPU", {{"variable", name}});
+  }
   ASSIGN_OR_RETURN(security_, Security::Create(options_, logger_));
   ModelManagerOptions manager = ManagerOptions(options_);
   RETURN_IF_ERROR(AddPlugins(options_, plugins_));
@@ -302,10 +307,6 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
                             "Spare receiving threads that the system refused; it went on without",
                             MetricType::Counter,
                             {CounterSample(static_cast<double>(grpc_->refused_spares()))}));
-  families.push_back(
-      Family("ulfd_gathered_replies_total",
-             "Replies that waited up to 0.1 ms for others on their connection, to be sent together",
-             MetricType::Counter, {CounterSample(static_cast<double>(grpc_->gathered()))}));
   return families;
 }
 

@@ -40,7 +40,6 @@ class GrpcListener {
   int port() const { return port_; }
   // As CallReceiver's.
   int64_t spares() const { return receiver_->spares(); }
-  int64_t gathered() const { return receiver_->gathered(); }
   int64_t refused_spares() const { return receiver_->refused_spares(); }
   // Nothing for a Unix socket.
   ConnectionStats connections() const {

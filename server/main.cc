@@ -20,27 +20,6 @@ const char* malloc_conf = "background_thread:true,dirty_decay_ms:1000,muzzy_deca
 
 namespace {
 
-// libgomp's constructor binds the main thread to one CPU if one of these is set, and every thread of ours would inherit
-// that: one CPU for the whole daemon.  So they are taken out of the environment before any constructor runs, when there is
-// neither a C library nor a sanitizer to call yet.
-__attribute__((no_sanitize("address", "undefined"))) void ForgetBinding(int, char**,
-                                                                        char** environment) {
-  constexpr const char* kBinding[] = {"OMP_PROC_BIND=", "OMP_PLACES=", "GOMP_CPU_AFFINITY="};
-  char** kept = environment;
-  for (char** variable = environment; *variable != nullptr; ++variable) {
-    bool binds = false;
-    for (const char* name : kBinding) {
-      const char* text = *variable;
-      while (*name != '\0' && *name == *text) ++name, ++text;
-      binds |= *name == '\0';
-    }
-    if (!binds) *kept++ = *variable;
-  }
-  *kept = nullptr;
-}
-__attribute__((section(".preinit_array"),
-               used)) void (*const forget_binding)(int, char**, char**) = &ForgetBinding;
-
 using std::chrono::milliseconds;
 
 int Fail(const absl::Status& status, int code) {

@@ -14,27 +14,11 @@ namespace ulfd {
 
 class ABSL_LOCKABLE Mutex {
  public:
-  // Tries for about two microseconds before it sleeps: what is done under these locks is short, and to
-  // sleep and be woken up costs more, above all for a thread that receives calls.
-  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() {
-    constexpr int kTries = 50;
-    for (int i = 0; i < kTries; ++i) {
-      if (mu_.try_lock()) return;
-      Pause();
-    }
-    mu_.lock();
-  }
+  void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mu_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mu_.unlock(); }
 
  private:
   friend class CondVar;
-  // Leaves the core to its other thread for a moment.
-  static void Pause() {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
-  }
-
   std::mutex mu_;
 };
 

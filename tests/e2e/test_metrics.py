@@ -28,7 +28,7 @@ COUNTERS = ["ulfd_requests_total", "ulfd_candidates_total", "ulfd_shed_total",
             "ulfd_model_load_failures_total", "ulfd_embedding_missing_keys_total",
             "ulfd_score_nonfinite_total", "ulfd_unproved_runs_total",
             "ulfd_users_run_alone_total", "ulfd_computed_rows_total", "ulfd_spare_receivers_total",
-            "ulfd_gathered_replies_total", "process_cpu_seconds_total"]
+            "process_cpu_seconds_total"]
 GAUGES = ["ulfd_queue_rows", "ulfd_queue_predicted_seconds", "ulfd_queue_overloaded",
           "ulfd_model_cost_seconds", "ulfd_inflight_requests", "ulfd_model_generation", "ulfd_model_info",
           "ulfd_model_memory_bytes", "ulfd_build_info", "process_resident_memory_bytes",
@@ -109,23 +109,6 @@ class MetricsTest(DaemonTest):
                            - before.sum("ulfd_calls_at_once_total"), 0)
         wait_for(lambda: scrape(self.daemon).sum("ulfd_computed_rows_total")
                  == before.sum("ulfd_computed_rows_total") + 1000, "the last rows to be counted")
-
-    def test_replies_that_leave_together(self):
-        def gathered():
-            return scrape(self.daemon).sum("ulfd_gathered_replies_total")
-
-        before, rounds = gathered(), 0
-        # How many calls a read brings is up to gRPC and the kernel.
-        while gathered() == before and rounds < 200:
-            rounds += 1
-            good = [self.client.Predict.future(predict_request("stamp", stamp_inputs([i]), ()))
-                    for i in range(32)]
-            bad = [self.client.Predict.future(predict_request("nobody", stamp_inputs([i]), ()))
-                   for i in range(32)]
-            self.assertEqual([outputs_of(call.result())["score"].tolist() for call in good],
-                             [[[i + 1.0]] for i in range(32)])
-            self.assertEqual({call.code() for call in bad}, {grpc.StatusCode.NOT_FOUND})
-        self.assertGreater(gathered(), before, rounds)
 
     def test_missing_keys_are_counted_by_table(self):
         arrays = shop().inputs(50, seed=6)

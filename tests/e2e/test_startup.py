@@ -184,8 +184,6 @@ class StartupTest(unittest.TestCase):
                             {"OMP_DYNAMIC": "true", "OMP_NUM_THREADS": "8"},
                             {"OMP_NUM_THREADS": "8"},
                             {"OMP_NUM_THREADS": "4,3,2", "OMP_MAX_ACTIVE_LEVELS": "3"},
-                            {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
-                            {"GOMP_CPU_AFFINITY": "0"},
                             {"KMP_AFFINITY": "compact", "KMP_HW_SUBSET": "1c"}):
             name = str(environment)
             with self.subTest(name), Daemon(models, environment=environment,
@@ -202,6 +200,15 @@ class StartupTest(unittest.TestCase):
         self.assertEqual(set.union(*scores.values()), scores["{}"])
         self.assertEqual(len(scores["{}"]), 1)
         self.assertEqual(set(threads.values()), {threads["{}"]}, threads)
+
+    def test_a_daemon_bound_to_one_cpu_says_so(self):
+        for name, value in (("OMP_PROC_BIND", "true"), ("OMP_PLACES", "cores"),
+                            ("GOMP_CPU_AFFINITY", "0")):
+            with self.subTest(name), Daemon(self.models, environment={name: value}) as daemon, \
+                    Client(daemon) as client:
+                reply = client.predict(predict_request("stamp", stamp_inputs([1, 2]), ()))
+                self.assertEqual(outputs_of(reply)["score"].tolist(), [[2.0], [3.0]])
+                self.assertRegex(daemon.log(), f"warning.*variable={name}")
 
     def test_threads_that_receive_calls(self):
         cpus = len(os.sched_getaffinity(0))

@@ -135,34 +135,6 @@ TEST_F(CallReceiverTest, ACallThatIsAnsweredLaterHoldsUpNobody) {
   EXPECT_EQ(response.generation(), 7);
 }
 
-TEST_F(CallReceiverTest, RepliesToCallsThatCameTogetherLeaveTogether) {
-  constexpr int kTogether = 32, kMostRounds = 100;
-  std::atomic<bool> sent{false};
-  Serve(1, [&](Call& call) {
-    sent.wait(false);  // So that the others of its round come together.
-    call.Finish(grpc::Status::OK);
-  });
-  // When they arrive is up to gRPC and the kernel.
-  for (int round = 0; round < kMostRounds && receiver_->gathered() == 0; ++round) {
-    sent.store(false);
-    std::atomic<int> left{kTogether};
-    std::vector<std::unique_ptr<AsyncCall>> calls;
-    for (int i = 0; i < kTogether; ++i) {
-      AsyncCall& call = *calls.emplace_back(std::make_unique<AsyncCall>());
-      stub_->async()->ListModels(&call.context, &call.request, &call.response,
-                                 [&](const grpc::Status& status) {
-                                   EXPECT_TRUE(status.ok()) << status.error_message();
-                                   --left;
-                                 });
-    }
-    sent.store(true);
-    sent.notify_all();
-    while (left > 0) std::this_thread::yield();
-  }
-  Shutdown();  // Before what the answers refer to is gone.
-  EXPECT_GT(receiver_->gathered(), 0);
-}
-
 TEST_F(CallReceiverTest, SpareThreadsReceiveWhileAllOthersAreBusy) {
   constexpr int kBusy = 3;
   std::atomic<int> busy{0};
