@@ -21,11 +21,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "server/golden_check.h"
-#include "server/metrics_page.h"
+#include "base/status_macros.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
+#include "server/scoring/golden_check.h"
+#include "server/services/metrics_page.h"
 
 namespace ulfd::server {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "server/config/options.h"
 #include "server/daemon.h"
-#include "server/options.h"
 
 // Read by jemalloc before anything runs.  What reloads free goes back to the system within seconds, given back by a
 // thread of jemalloc's own rather than by whoever allocates next; MALLOC_CONF in the environment overrides it.

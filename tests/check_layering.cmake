@@ -3,40 +3,71 @@
 #
 #   cmake -DROOT=<repository> -P tests/check_layering.cmake
 #
-# proto <- engine <- recording <- server, and tools beside the server; tls below both.  Inside the engine:
-# tensor <- kernels, weights, embedding <- layers <- graph <- runtime.  Nothing but tests includes tests.
+# base <- engine <- server, and tools beside the server.  Nothing but tests includes tests.  A folder that is not named here has no
+# place in the order.
 cmake_minimum_required(VERSION 3.25)
 if(NOT IS_DIRECTORY "${ROOT}")
   message(FATAL_ERROR "check_layering: -DROOT=<repository> is missing or no directory: '${ROOT}'")
 endif()
 
-# Per folder: a regular expression over the paths of this repository that its files may include.
-set(base "engine/status_macros\\.h")
+# rung(FOLDER REGEX...): the files of FOLDER may include its own and those of this repository that a REGEX matches.
+set(rungs)
+function(rung folder)
+  string(REPLACE "/" "_" key ${folder})
+  list(JOIN ARGN "|" allowed)
+  set(may_${key} "${folder}/.*|${allowed}" PARENT_SCOPE)
+  set(rungs ${rungs} ${folder} PARENT_SCOPE)
+endfunction()
+# ladder(TOP ROOM... BELOW REGEX...): each room of TOP may include those named before it, and what a REGEX matches.
+macro(ladder top)
+  cmake_parse_arguments(L "" "" "ROOMS;BELOW" ${ARGN})
+  foreach(room IN LISTS L_ROOMS)
+    rung(${top}/${room} ${L_BELOW})
+    list(APPEND L_BELOW "${top}/${room}/.*")
+  endforeach()
+endmacro()
+
+set(root "base/[^/]*")
 set(graph_protos "proto/(ulf|embedding|model_manifest)\\.pb\\.h")
-set(rungs engine/tensor engine/kernels engine/weights engine/embedding engine/layers engine/graph engine/runtime engine recording tls server tools/convert tools)
-set(may_engine "${base}")
-set(may_engine_tensor "${base}|engine/tensor/.*")
-set(may_engine_kernels "${may_engine_tensor}|engine/kernels/.*")
-set(may_engine_weights "${may_engine_tensor}|engine/weights/.*|${graph_protos}")
-# Embedding reads its files with the two readers of weights, and knows nothing else of weights.
-set(may_engine_embedding
-  "${may_engine_tensor}|engine/embedding/.*|engine/weights/(file|proto_file)\\.h|${graph_protos}")
-set(may_engine_layers "${may_engine_weights}|engine/kernels/.*|engine/embedding/.*|engine/layers/.*")
-set(may_engine_graph "${may_engine_layers}|engine/graph/.*")
-set(may_engine_runtime "${may_engine_graph}|engine/runtime/.*")
-# The daemon writes recordings, the tools read them; of the engine they need no more than reading files.
-set(may_recording "${base}|engine/weights/file\\.h|proto/recording\\.pb\\.h|recording/.*")
-set(may_tls "${base}|tls/.*")
-set(may_server "engine/.*|proto/.*|recording/.*|server/.*|tls/.*")
+rung(base/recording ${root} "proto/recording\\.pb\\.h")
+rung(base/tls ${root})
+rung(base ${root})
+
+rung(engine/tensor ${root})
+rung(engine/kernels ${root} "engine/tensor/.*")
+rung(engine/weights ${root} ${graph_protos} "engine/tensor/.*")
+# Embedding reads its files with a reader of weights, and knows nothing else of weights.
+rung(engine/embedding ${root} ${graph_protos} "engine/tensor/.*" "engine/weights/proto_file\\.h")
+set(below_layers ${root} ${graph_protos} "engine/(tensor|kernels|weights|embedding)/.*")
+# Layer types know the contract and what they have in common, not each other's folder.
+set(contract "engine/layers/[^/]*")
+rung(engine/layers/common ${below_layers} ${contract})
+rung(engine/layers/types ${below_layers} ${contract} "engine/layers/common/.*")
+rung(engine/layers/fused ${below_layers} ${contract} "engine/layers/common/.*")
+rung(engine/layers ${below_layers})
+rung(engine/graph ${below_layers} "engine/layers/.*")
+rung(engine/runtime ${below_layers} "engine/(layers|graph)/.*")
+
+ladder(server
+  ROOMS system scheduler security models observe recorder config scoring rpc services
+  BELOW "base/.*" "proto/.*" "engine/.*")
+rung(server "base/.*" "proto/.*" "engine/.*")
+
+rung(tools/cli "base/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
-set(may_tools_convert "engine/.*|proto/(ulf|embedding|model_manifest)\\.pb\\.h|tools/convert/.*|tools/(command|text_table)\\.h")
-set(may_tools "engine/.*|proto/.*|recording/.*|tls/.*|tools/.*")
+rung(tools/convert "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
+rung(tools/model "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
+rung(tools/explain "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
+rung(tools/demo "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
+rung(tools/client "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
+rung(tools/load "base/.*" "engine/.*" "proto/.*" "tools/(cli|model|client)/.*")
+rung(tools "base/.*" "tools/.*")
 # Libraries that only the daemon and the tools know of.
 set(serving_libraries "(grpc|grpcpp|grpc\\+\\+|prometheus|spdlog|absl/flags)/.*|civetweb\\.h|CivetServer\\.h")
 
 set(errors)
 set(files_seen 0)
-foreach(top engine recording tls server tools)
+foreach(top base engine server tools)
   file(GLOB_RECURSE sources RELATIVE ${ROOT} ${ROOT}/${top}/*.h ${ROOT}/${top}/*.cc)
   foreach(source IN LISTS sources)
     math(EXPR files_seen "${files_seen} + 1")
@@ -46,18 +77,19 @@ foreach(top engine recording tls server tools)
         set(rung ${candidate})
       endif()
     endforeach()
-    if(rung STREQUAL "engine" AND NOT source MATCHES "^engine/[^/]+$")
+    # Only a file at its top belongs to a rung that has rooms, but for what it holds itself (engine/graph/passes).
+    cmake_path(GET source PARENT_PATH folder)
+    if(NOT rung OR (rung MATCHES "^(base|server|tools|engine/layers)$" AND NOT folder STREQUAL rung))
       list(APPEND errors "${source}: its folder has no place in the order of tests/check_layering.cmake")
       continue()
     endif()
     string(REPLACE "/" "_" key ${rung})
-    cmake_path(GET source PARENT_PATH folder)
     file(STRINGS ${ROOT}/${source} includes REGEX "^[ \t]*#[ \t]*include[ \t]*[<\"]")
     foreach(line IN LISTS includes)
       string(REGEX REPLACE "^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]*).*$" "\\1" path "${line}")
       if(path MATCHES "(^|/)\\.\\.?/")
         list(APPEND errors "${source}: \"${path}\": includes are rooted at the repository")
-      elseif(path MATCHES "^(proto|engine|recording|tls|server|tools|tests)/")
+      elseif(path MATCHES "^(proto|base|engine|server|tools|tests)/")
         if(NOT path MATCHES "^(${may_${key}})$")
           list(APPEND errors "${source}: \"${path}\" is not below ${rung}")
         endif()

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes tests/data/layers/*.textproto, one file per layer type, for tests/engine/layer_cases_test.cc.
+"""Writes tests/data/layers/*.textproto, one file per layer type, for tests/engine/layers/layer_cases_test.cc.
 
   make_layer_cases.py --oracle DIR --out tests/data/layers
 

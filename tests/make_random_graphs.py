@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes random graphs with inputs and expected outputs for tests/engine/graph_cases_test.cc.
+"""Writes random graphs with inputs and expected outputs for tests/engine/graph/graph_cases_test.cc.
 
   make_random_graphs.py --oracle DIR --seed N --count N --ads 1,5,33 --out FILE.json
 

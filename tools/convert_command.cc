@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "tools/commands.h"
+#include "tools/cli/commands.h"
 
 namespace ulfd::tools {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/tensor/load_scope.h"
-#include "tools/command.h"
-#include "tools/commands.h"
+#include "base/load_scope.h"
+#include "tools/cli/command.h"
+#include "tools/cli/commands.h"
 
 namespace ulfd::tools {
 namespace {
@@ -57,8 +57,7 @@ int Main(int argc, char** argv) {
   }
   for (const Command& command : kCommands) {
     if (command.name != args[0]) continue;
-    const absl::Status status =
-        engine::WithinMemory([&] { return command.run(Args(args).subspan(1)); });
+    const absl::Status status = WithinMemory([&] { return command.run(Args(args).subspan(1)); });
     if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
     std::fflush(stdout);
     std::fprintf(stderr, "ulf %s: %s\n", args[0].c_str(), std::string(status.message()).c_str());

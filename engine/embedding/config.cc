@@ -6,8 +6,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/weights/proto_file.h"
 
 namespace ulfd::engine {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 
 namespace ulfd::engine {
 

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/embedding/row_pooling.h"
-#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 namespace {

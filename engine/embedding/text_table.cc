@@ -13,11 +13,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "base/file.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/embedding/table.h"
 #include "engine/embedding/table_builder.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
-#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 namespace {

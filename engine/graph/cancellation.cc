@@ -11,7 +11,7 @@
 
 #include "engine/graph/graph.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/double_math.h"
+#include "engine/layers/common/double_math.h"
 
 namespace ulfd::engine {
 

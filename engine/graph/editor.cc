@@ -8,9 +8,9 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "engine/layers/fused_fc.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "engine/layers/fused/fused_fc.h"
 
 namespace ulfd::engine {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
 
 namespace ulfd::engine {
 

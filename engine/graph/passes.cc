@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/graph/editor.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 

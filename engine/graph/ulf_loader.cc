@@ -11,11 +11,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/layers/nhwc.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/layers/registry.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
-#include "engine/weights/file.h"
+#include "engine/layers/types/nhwc.h"
 
 namespace ulfd::engine {
 

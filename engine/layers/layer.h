@@ -159,7 +159,7 @@ class ModelResources {
 };
 
 struct LayerType;
-class PackedWeights;  // engine/layers/packed_weights.h
+class PackedWeights;  // engine/layers/common/packed_weights.h
 
 // Everything that Parse may look at.
 struct ParseContext {

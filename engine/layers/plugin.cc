@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/layers/registry.h"
-#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 

@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
-#include "engine/layers/embedding.h"
-#include "engine/layers/families.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
+#include "engine/layers/types/embedding.h"
+#include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
 namespace {

@@ -13,7 +13,7 @@
 namespace ulfd::engine {
 
 struct CyclicParams;    // engine/layers/checks.h
-struct FusedFcOptions;  // engine/layers/fused_fc.h
+struct FusedFcOptions;  // engine/layers/fused/fused_fc.h
 
 // A weight matrix W [k, n] wherever it lies: rows of matrices that are laid out for kernels, one
 // below the other; or, if there are no such rows, element (i, j) is data[i * row_stride + j *

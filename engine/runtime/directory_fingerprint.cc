@@ -9,8 +9,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "engine/runtime/model_directory.h"
-#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 namespace {

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
-#include "engine/weights/file.h"
+#include "base/file.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
 
 namespace ulfd::engine {
 namespace {

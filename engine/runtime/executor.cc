@@ -7,10 +7,10 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/general_run.h"
 #include "engine/runtime/row_run.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 

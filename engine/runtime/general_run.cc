@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/largest_tensor.h"
 #include "engine/runtime/run_clock.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 

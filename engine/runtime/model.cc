@@ -11,13 +11,13 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/kernels/isa.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/loader.h"
 #include "engine/runtime/workspace.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
-#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 

@@ -18,10 +18,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/types/span.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/directory_tree.h"
 #include "engine/runtime/load_reason.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 #include "engine/weights/proto_file.h"
 
 namespace ulfd::engine {

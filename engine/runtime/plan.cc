@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 
 namespace ulfd::engine {
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/embedding/config.h"
 #include "engine/runtime/load_reason.h"
-#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <utility>
 
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/embedding/pooling.h"
 #include "engine/runtime/largest_tensor.h"
 #include "engine/runtime/run_clock.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 
 namespace ulfd::engine {
 

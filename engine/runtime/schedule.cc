@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/runtime/cache_size.h"
-#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 

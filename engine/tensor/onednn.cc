@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tensor/load_scope.h"
+#include "base/load_scope.h"
 #include "oneapi/dnnl/dnnl.hpp"
 
 namespace ulfd::engine {

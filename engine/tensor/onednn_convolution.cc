@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tensor/load_scope.h"
-#include "engine/tensor/mutex.h"
+#include "base/load_scope.h"
+#include "base/mutex.h"
 #include "engine/tensor/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
 

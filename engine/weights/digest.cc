@@ -11,8 +11,8 @@
 #include "absl/functional/function_ref.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/file.h"
+#include "base/status_macros.h"
 
 namespace ulfd::engine {
 namespace {

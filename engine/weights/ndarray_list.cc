@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/weights/npy.h"
 
 namespace ulfd::engine {

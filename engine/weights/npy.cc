@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 
 namespace ulfd::engine {
 

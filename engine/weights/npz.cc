@@ -17,9 +17,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
-#include "engine/weights/file.h"
+#include "base/file.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/weights/npy.h"
 
 namespace ulfd::engine {

@@ -21,8 +21,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 
 namespace ulfd::engine {
 namespace {

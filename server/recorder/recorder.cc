@@ -10,8 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "server/thread_priority.h"
+#include "base/status_macros.h"
+#include "server/system/thread_priority.h"
 
 namespace ulfd::server {
 namespace {

@@ -18,9 +18,9 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/tensor/mutex.h"
+#include "base/mutex.h"
+#include "base/recording/recording_file.h"
 #include "proto/recording.pb.h"
-#include "recording/recording_file.h"
 #include "server/scheduler/clock.h"
 
 namespace ulfd::server {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "server/metrics.h"
+#include "server/observe/metrics.h"
 
 namespace ulfd::server {
 

@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "engine/tensor/mutex.h"
+#include "base/mutex.h"
 
 namespace ulfd::server {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "absl/base/thread_annotations.h"
-#include "engine/tensor/mutex.h"
+#include "base/mutex.h"
 
 namespace ulfd::server {
 

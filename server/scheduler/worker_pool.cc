@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "engine/tensor/onednn.h"
 #include "server/scheduler/refusal.h"
 

@@ -12,7 +12,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "engine/tensor/mutex.h"
+#include "base/mutex.h"
 
 namespace ulfd::server {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tls/tls_material.h"
+#include "base/tls/tls_material.h"
 
 namespace ulfd::server {
 

@@ -8,7 +8,7 @@
 #include <dlfcn.h>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 
 namespace ulfd::bench {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tests/bench/turns.h"
 
 namespace ulfd::bench {

@@ -23,7 +23,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
 #include "tests/bench/bench_models.h"

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 #include "engine/runtime/model.h"
-#include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
 #include "tests/bench/bench_models.h"
 #include "tests/bench/scratch_model.h"

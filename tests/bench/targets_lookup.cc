@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "base/status_macros.h"
 #include "benchmark/benchmark.h"
 #include "engine/embedding/pooling.h"
 #include "engine/embedding/table_builder.h"
-#include "engine/status_macros.h"
 #include "tests/bench/targets.h"
 
 namespace ulfd::bench {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tests/bench/bench_models.h"
 #include "tests/bench/peer_model.h"
 #include "tests/bench/targets.h"

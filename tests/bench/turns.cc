@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/status_macros.h"
 #include "benchmark/benchmark.h"
-#include "engine/status_macros.h"
 #include "engine/tensor/fma_peak.h"
 
 namespace ulfd::bench {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/load_scope.h"
 #include "engine/runtime/model.h"
-#include "engine/tensor/load_scope.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace ulfd::fuzz {
@@ -17,11 +17,10 @@ namespace ulfd::fuzz {
 // Loads the version directory and warms it up; null where that says why not.  Less than a finding
 // takes in memory, and in time.
 inline std::unique_ptr<const engine::Model> LoadBounded(const std::string& directory) {
-  const engine::LoadScope scope(
-      {.max_memory_bytes = int64_t{256} << 20,
-       .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(3)});
+  const LoadScope scope({.max_memory_bytes = int64_t{256} << 20,
+                         .deadline = std::chrono::steady_clock::now() + std::chrono::seconds(3)});
   std::unique_ptr<const engine::Model> model;
-  const absl::Status status = engine::WithinMemory([&]() -> absl::Status {
+  const absl::Status status = WithinMemory([&]() -> absl::Status {
     auto loaded = engine::Model::Load({.directory = directory});
     if (!loaded.ok()) return loaded.status();
     engine::Workspace workspace;
@@ -30,7 +29,7 @@ inline std::unique_ptr<const engine::Model> LoadBounded(const std::string& direc
     if (warm.ok()) model = *std::move(loaded);
     return warm;
   });
-  const engine::LoadScope::WithoutRefusals for_the_messages;
+  const LoadScope::WithoutRefusals for_the_messages;
   CheckMessage(status);
   return model;
 }

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "proto/server_config.pb.h"
-#include "server/options.h"
+#include "server/config/options.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/proto_mutator.h"
 

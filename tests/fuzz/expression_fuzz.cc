@@ -1,6 +1,6 @@
 // Formulas of expression_layer.  The first byte says how many inputs there are.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/expression.h"
+#include "engine/layers/common/expression.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

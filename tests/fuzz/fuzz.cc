@@ -11,7 +11,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "engine/weights/file.h"
+#include "base/text.h"
 
 namespace ulfd::fuzz {
 namespace {
@@ -60,7 +60,7 @@ void CheckMessage(const absl::Status& status) {
   if (status.message().size() > kMaxMessageBytes) {
     Fail(absl::StrCat("a message of ", status.message().size(), " bytes"));
   }
-  if (!engine::IsUtf8(status.message())) {
+  if (!IsUtf8(status.message())) {
     Fail(absl::StrCat("a message that is not UTF-8: ", absl::CHexEscape(status.message())));
   }
 }

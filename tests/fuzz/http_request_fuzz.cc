@@ -1,6 +1,6 @@
 // Heads of HTTP requests.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/http_request.h"
+#include "server/observe/http_request.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

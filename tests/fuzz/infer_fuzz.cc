@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn.h"
 #include "proto/open_inference.pb.h"
-#include "server/open_inference_codec.h"
+#include "server/scoring/open_inference_codec.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/proto_mutator.h"
 #include "tests/fuzz/receive.h"

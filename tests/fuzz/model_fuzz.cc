@@ -11,10 +11,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "engine/layers/registry.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
-#include "engine/weights/file.h"
 #include "tests/fuzz/bounded_load.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/model_case.pb.h"

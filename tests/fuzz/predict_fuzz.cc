@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn.h"
 #include "proto/predict.pb.h"
-#include "server/request_decoder.h"
-#include "server/response_encoder.h"
+#include "server/scoring/request_decoder.h"
+#include "server/scoring/response_encoder.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/proto_mutator.h"
 #include "tests/fuzz/receive.h"

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "recording/recording_file.h"
-#include "recording/recording_reader.h"
+#include "base/recording/recording_file.h"
+#include "base/recording/recording_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

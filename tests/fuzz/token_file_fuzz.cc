@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <string>
 
+#include "base/text_file.h"
 #include "server/security/token_table.h"
 #include "tests/fuzz/fuzz.h"
-#include "tls/text_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view text = ulfd::fuzz::AsText(data, size);

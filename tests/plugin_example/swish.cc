@@ -7,9 +7,9 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/plugin.h"
-#include "engine/status_macros.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/options.h"
+#include "server/config/options.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::server {

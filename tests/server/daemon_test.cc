@@ -20,7 +20,7 @@
 #include "proto/health.grpc.pb.h"
 #include "proto/open_inference.grpc.pb.h"
 #include "proto/predict.grpc.pb.h"
-#include "server/grpc_status.h"
+#include "server/rpc/grpc_status.h"
 #include "tests/testing/loopback.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"

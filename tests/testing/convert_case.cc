@@ -9,8 +9,8 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/runtime/model.h"
-#include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
 #include "engine/weights/npy.h"
 #include "gmock/gmock.h"

@@ -16,8 +16,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/layers/registry.h"
-#include "engine/status_macros.h"
 #include "engine/tensor/element.h"
 
 namespace ulfd::testing {

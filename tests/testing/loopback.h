@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "server/listening_socket.h"
+#include "server/system/listening_socket.h"
 
 namespace ulfd::server {
 

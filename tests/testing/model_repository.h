@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/tensor/mutex.h"
-#include "server/model_manager.h"
+#include "base/mutex.h"
+#include "server/models/model_manager.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd {

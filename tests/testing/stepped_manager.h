@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "server/model_manager.h"
+#include "server/models/model_manager.h"
 #include "tests/testing/model_repository.h"
 
 namespace ulfd::server {

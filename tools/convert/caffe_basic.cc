@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tools/convert/caffe_layers.h"
 #include "tools/convert/recipes.h"
 

@@ -7,7 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tools/convert/caffe_layers.h"
 #include "tools/convert/caffe_reader.h"
 #include "tools/convert/convert.h"

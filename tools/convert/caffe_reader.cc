@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/tensor/tensor.h"
-#include "engine/weights/file.h"
 #include "engine/weights/proto_file.h"
 
 namespace ulfd::convert {
@@ -50,8 +51,8 @@ absl::Status ReadBlobs(const Layer& layer, CaffeNet& net) {
   std::vector<CaffeBlob> blobs;
   for (const caffe::BlobProto& proto : layer.blobs()) {
     absl::StatusOr<CaffeBlob> blob = ReadBlob(proto);
-    RETURN_IF_ERROR(engine::Annotate(
-        blob.status(), absl::StrCat("layer \"", layer.name(), "\" blob ", blobs.size())));
+    RETURN_IF_ERROR(
+        Annotate(blob.status(), absl::StrCat("layer \"", layer.name(), "\" blob ", blobs.size())));
     blobs.push_back(*std::move(blob));
   }
   if (!net.blobs.emplace(layer.name(), std::move(blobs)).second) {
@@ -62,7 +63,7 @@ absl::Status ReadBlobs(const Layer& layer, CaffeNet& net) {
 }
 
 absl::Status ReadWeights(const std::string& path, CaffeNet& net) {
-  ASSIGN_OR_RETURN(const std::string bytes, engine::ReadFile(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   caffe::NetWeights weights;
   // Forks add fields of their own, so that unknown ones are no sign of a broken file here.
   if (!weights.ParseFromString(bytes)) {
@@ -73,10 +74,10 @@ absl::Status ReadWeights(const std::string& path, CaffeNet& net) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": has no layers; is it a caffemodel?"));
   }
   for (const auto& layer : weights.layer()) {
-    RETURN_IF_ERROR(engine::Annotate(ReadBlobs(layer, net), path));
+    RETURN_IF_ERROR(Annotate(ReadBlobs(layer, net), path));
   }
   for (const auto& layer : weights.layers()) {
-    RETURN_IF_ERROR(engine::Annotate(ReadBlobs(layer, net), path));
+    RETURN_IF_ERROR(Annotate(ReadBlobs(layer, net), path));
   }
   return absl::OkStatus();
 }
@@ -260,7 +261,7 @@ void NoteUnusedBlobs(CaffeNet& net) {
 }  // namespace
 
 absl::StatusOr<CaffeNet> ReadCaffe(const std::string& net_path, const std::string& weights_path) {
-  ASSIGN_OR_RETURN(const std::string content, engine::ReadFile(net_path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string content, ReadFile(net_path, kMaxFileBytes));
   caffe::NetParameter net;
   const engine::ProtoFormat format = engine::DetectProtoFormat(content);
   if (format == engine::ProtoFormat::kText) {
@@ -270,12 +271,12 @@ absl::StatusOr<CaffeNet> ReadCaffe(const std::string& net_path, const std::strin
         absl::StrCat(net_path, ": truncated, or not a Caffe net (text or binary NetParameter)"));
   }
   CaffeNet result;
-  RETURN_IF_ERROR(engine::Annotate(Normalize(std::move(net), result), net_path));
+  RETURN_IF_ERROR(Annotate(Normalize(std::move(net), result), net_path));
   if (!weights_path.empty()) {
     RETURN_IF_ERROR(ReadWeights(weights_path, result));
   } else {
     for (const caffe::LayerParameter& layer : result.net.layer()) {
-      RETURN_IF_ERROR(engine::Annotate(ReadBlobs(layer, result), net_path));
+      RETURN_IF_ERROR(Annotate(ReadBlobs(layer, result), net_path));
     }
   }
   NoteUnusedBlobs(result);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tools/convert/caffe_layers.h"
 #include "tools/convert/recipes.h"
 

@@ -1,7 +1,7 @@
 // Caffe's image layers and the extension operators.
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tools/convert/caffe_layers.h"
 #include "tools/convert/recipes.h"
 

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/ulf_loader.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/registry.h"
-#include "engine/status_macros.h"
 #include "engine/weights/weights.h"
 
 namespace ulfd::convert {

@@ -10,10 +10,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
 #include "engine/tensor/onednn.h"
-#include "tools/command.h"
+#include "tools/cli/command.h"
 #include "tools/convert/convert.h"
 
 namespace ulfd::convert {
@@ -83,7 +83,7 @@ absl::Status Run(tools::Args args) {
 
 int Main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  const absl::Status status = engine::WithinMemory([&args] { return Run(args); });
+  const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
   std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());
   if (!tools::IsUsageError(status)) return 1;

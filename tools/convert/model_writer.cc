@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 #include "google/protobuf/text_format.h"
 
 namespace ulfd::convert {
@@ -167,7 +167,7 @@ absl::Status WriteModel(const ConvertedModel& model, absl::string_view report,
   if (chmod(scratch.path().c_str(), kReadable) != 0) return SystemError(scratch.path());
   RETURN_IF_ERROR(WriteFiles(model, report, scratch.path()));
   const auto loaded = engine::Model::Load({.directory = scratch.path(), .name = target});
-  RETURN_IF_ERROR(engine::Annotate(loaded.status(), "the converted model does not load"));
+  RETURN_IF_ERROR(Annotate(loaded.status(), "the converted model does not load"));
   RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
   if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);
   scratch.Release();

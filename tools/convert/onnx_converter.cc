@@ -8,8 +8,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "tools/convert/convert.h"
 #include "tools/convert/model_writer.h"
 #include "tools/convert/onnx_features.h"
@@ -52,17 +52,17 @@ class OnnxConverter {
   absl::StatusOr<ConvertedModel> Convert() {
     for (const onnx::TensorProto& tensor : proto_.initializer()) {
       absl::StatusOr<Constant> constant = ReadTensor(tensor);
-      RETURN_IF_ERROR(engine::Annotate(
-          constant.status(), absl::StrCat(source_, ": initializer \"", tensor.name(), "\"")));
+      RETURN_IF_ERROR(Annotate(constant.status(),
+                               absl::StrCat(source_, ": initializer \"", tensor.name(), "\"")));
       graph_.Define(tensor.name(), *std::move(constant));
     }
-    RETURN_IF_ERROR(engine::Annotate(ReadInputs(), source_));
+    RETURN_IF_ERROR(Annotate(ReadInputs(), source_));
     CountUses();
     features_.Scan(problems_);
     RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
     for (const onnx::NodeProto& node : proto_.node()) ConvertNode(node);
     RETURN_IF_ERROR(problems_.ToStatus(source_));
-    RETURN_IF_ERROR(engine::Annotate(NameOutputs(), source_));
+    RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
     if (folded_ > 0) {
       report_.notes.push_back(
           absl::StrCat(folded_, " nodes (constants, shapes) were computed while converting"));
@@ -194,9 +194,9 @@ absl::Status OnnxConverter::PrepareInputs() {
   for (const auto& [name, input] : inputs_) {
     if (features_.IsFeature(name) || !uses_.contains(name)) continue;
     RETURN_IF_ERROR(
-        engine::Annotate(AddDenseInput(input), absl::StrCat(source_, ": input \"", name, "\"")));
+        Annotate(AddDenseInput(input), absl::StrCat(source_, ": input \"", name, "\"")));
   }
-  return engine::Annotate(features_.Emit(report_), source_);
+  return Annotate(features_.Emit(report_), source_);
 }
 
 absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
@@ -356,8 +356,7 @@ absl::Status OnnxConverter::NameOutputs() {
           absl::StrCat("output \"", output.name(), "\" is a constant"));
     }
     absl::StatusOr<std::string> tensor = graph_.Full(*value);
-    RETURN_IF_ERROR(
-        engine::Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));
+    RETURN_IF_ERROR(Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));
     renames.emplace_back(output.name(), *tensor);
   }
   // A name that is taken (the output is a view of it) is replaced last.

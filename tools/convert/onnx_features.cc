@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
+#include "base/status_macros.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {

@@ -11,9 +11,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/model_directory.h"
-#include "engine/status_macros.h"
-#include "engine/weights/file.h"
 #include "onnx/checker.h"
 #include "onnx/shape_inference/implementation.h"
 #include "tools/convert/onnx_constant.h"
@@ -55,12 +56,12 @@ absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tenso
     return absl::InvalidArgumentError(absl::StrCat("external data: length ", data.length, ", want ",
                                                    wanted, " bytes for its shape"));
   }
-  const absl::StatusOr<engine::InputFile> file = engine::InputFile::Open(path);
+  const absl::StatusOr<InputFile> file = InputFile::Open(path);
   if (absl::IsNotFound(file.status()) || absl::IsInvalidArgument(file.status())) {
     return absl::InvalidArgumentError(
         absl::StrCat("external data: there is no file ", data.location, " beside the model"));
   }
-  RETURN_IF_ERROR(engine::Annotate(file.status(), "external data"));
+  RETURN_IF_ERROR(Annotate(file.status(), "external data"));
   const int64_t size = file->size();
   if (data.offset > size || wanted > size - data.offset) {
     return absl::InvalidArgumentError(absl::StrCat("external data: ", data.location, " has ", size,
@@ -107,8 +108,8 @@ absl::Status CompleteTensors(const std::string& directory,
     const std::string& name =
         node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
     for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
-      RETURN_IF_ERROR(engine::Annotate(CompleteTensors(directory, attribute),
-                                       absl::StrCat("node \"", name, "\"")));
+      RETURN_IF_ERROR(
+          Annotate(CompleteTensors(directory, attribute), absl::StrCat("node \"", name, "\"")));
     }
   }
   return absl::OkStatus();
@@ -121,16 +122,16 @@ absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& gra
                                                  "\" is sparse, want a dense one"));
   }
   for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
-    RETURN_IF_ERROR(engine::Annotate(CompleteTensor(directory, tensor),
-                                     absl::StrCat("initializer \"", tensor.name(), "\"")));
+    RETURN_IF_ERROR(Annotate(CompleteTensor(directory, tensor),
+                             absl::StrCat("initializer \"", tensor.name(), "\"")));
   }
   return CompleteTensors(directory, *graph.mutable_node());
 }
 
 absl::Status CompleteTensors(const std::string& directory, onnx::ModelProto& model) {
   for (onnx::FunctionProto& function : *model.mutable_functions()) {
-    RETURN_IF_ERROR(engine::Annotate(CompleteTensors(directory, *function.mutable_node()),
-                                     absl::StrCat("function \"", function.name(), "\"")));
+    RETURN_IF_ERROR(Annotate(CompleteTensors(directory, *function.mutable_node()),
+                             absl::StrCat("function \"", function.name(), "\"")));
   }
   return CompleteTensors(directory, *model.mutable_graph());
 }
@@ -154,9 +155,8 @@ absl::Status CheckNames(const onnx::GraphProto& graph) {
   }
   for (const onnx::TensorProto& tensor : graph.initializer()) names.push_back(&tensor.name());
   for (const std::string* name : names) {
-    if (!engine::IsUtf8(*name)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("name ", engine::Quote(*name), " is not UTF-8"));
+    if (!IsUtf8(*name)) {
+      return absl::InvalidArgumentError(absl::StrCat("name ", Quote(*name), " is not UTF-8"));
     }
   }
   return absl::OkStatus();
@@ -228,14 +228,14 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
 
 absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
                                    const std::map<std::string, int64_t>& dims) {
-  ASSIGN_OR_RETURN(const std::string bytes, engine::ReadFile(path, kMaxFileBytes));
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   OnnxModel model;
   if (!model.proto.ParseFromString(bytes) || !model.proto.has_graph()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or not an ONNX model"));
   }
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
-  RETURN_IF_ERROR(engine::Annotate(Complete(directory, dims, model), path));
+  RETURN_IF_ERROR(Annotate(Complete(directory, dims, model), path));
   return model;
 }
 

@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
 #include "tools/convert/recipes.h"
 

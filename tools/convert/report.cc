@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "tools/text_table.h"
+#include "tools/cli/text_table.h"
 
 namespace ulfd::convert {
 namespace {

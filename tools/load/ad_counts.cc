@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 
 namespace ulfd::tools {
 namespace {

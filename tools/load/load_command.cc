@@ -12,16 +12,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
-#include "tools/commands.h"
-#include "tools/connection.h"
+#include "base/status_macros.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_file.h"
+#include "tools/client/connection.h"
 #include "tools/load/load_generator.h"
 #include "tools/load/load_options.h"
 #include "tools/load/load_report.h"
 #include "tools/load/load_targets.h"
 #include "tools/load/request_source.h"
 #include "tools/load/results.h"
-#include "tools/text_file.h"
 
 namespace ulfd::tools {
 namespace {

@@ -13,7 +13,7 @@
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "engine/tensor/mutex.h"
+#include "base/mutex.h"
 #include "tools/load/arrivals.h"
 #include "tools/load/load_targets.h"
 #include "tools/load/request_source.h"

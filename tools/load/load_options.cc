@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "tools/load/ad_counts.h"
 
 namespace ulfd::tools {

@@ -11,8 +11,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tools/command.h"
-#include "tools/connection_flags.h"
+#include "tools/cli/command.h"
+#include "tools/cli/connection_flags.h"
 #include "tools/load/arrivals.h"
 #include "tools/load/model_inputs.h"
 

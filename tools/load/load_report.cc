@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "tools/text_table.h"
+#include "tools/cli/text_table.h"
 
 namespace ulfd::tools {
 namespace {

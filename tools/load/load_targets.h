@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "engine/tensor/mutex.h"
-#include "tools/connection.h"
+#include "base/mutex.h"
+#include "tools/client/connection.h"
 
 namespace ulfd::tools {
 

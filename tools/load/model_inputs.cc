@@ -8,7 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 
 namespace ulfd::tools {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "recording/recording_reader.h"
+#include "base/recording/recording_reader.h"
 
 namespace ulfd::tools {
 

@@ -5,11 +5,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "engine/status_macros.h"
-#include "tools/commands.h"
+#include "base/status_macros.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_table.h"
 #include "tools/load/recording_arrays.h"
 #include "tools/load/recordings.h"
-#include "tools/text_table.h"
 
 namespace ulfd::tools {
 namespace {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
-#include "tools/clients.h"
+#include "tools/client/clients.h"
 #include "tools/load/random_requests.h"
 #include "tools/load/recordings.h"
 

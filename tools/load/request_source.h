@@ -13,7 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/connection.h"
+#include "tools/client/connection.h"
 #include "tools/load/load_options.h"
 
 namespace ulfd::tools {

@@ -11,7 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
-#include "engine/tensor/mutex.h"
+#include "base/mutex.h"
 #include "tools/load/histogram.h"
 
 namespace ulfd::tools {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/norm.h"
-#include "engine/status_macros.h"
+#include "engine/layers/types/norm.h"
 
 namespace ulfd::engine {
 

@@ -7,7 +7,7 @@
 // whatever the order, the subset and the signs.  With B(q) = (Wk - Wd) + diag(q) Wp it is k B(q) +
 // (q (Wq + Wd) + b): E columns instead of 4E.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/attention.h"
+#include "engine/layers/fused/attention.h"
 
 #include <algorithm>
 #include <memory>
@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/passes/weights.h"
-#include "engine/layers/fused_fc.h"
-#include "engine/status_macros.h"
+#include "engine/layers/fused/fused_fc.h"
 
 namespace ulfd::engine {
 

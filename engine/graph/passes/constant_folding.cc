@@ -9,8 +9,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/status_macros.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {

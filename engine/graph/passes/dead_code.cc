@@ -1,9 +1,9 @@
 // Drops what no output depends on.
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/status_macros.h"
-#include "engine/tensor/load_scope.h"
 
 namespace ulfd::engine {
 

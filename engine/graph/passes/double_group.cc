@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
-#include "engine/layers/double_math.h"
-#include "engine/status_macros.h"
+#include "base/status_macros.h"
+#include "engine/layers/common/double_math.h"
 
 namespace ulfd::engine {
 

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/double_group.h"
-#include "engine/layers/double_math.h"
-#include "engine/status_macros.h"
+#include "engine/layers/common/double_math.h"
 
 namespace ulfd::engine {
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/passes/weights.h"
-#include "engine/layers/fused_fc.h"
-#include "engine/status_macros.h"
+#include "engine/layers/fused/fused_fc.h"
 
 namespace ulfd::engine {
 

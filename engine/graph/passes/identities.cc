@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/status_macros.h"
 
 namespace ulfd::engine {
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
-#include "engine/layers/rearrange.h"
-#include "engine/layers/shape.h"
-#include "engine/status_macros.h"
+#include "engine/layers/types/rearrange.h"
+#include "engine/layers/types/shape.h"
 
 namespace ulfd::engine {
 namespace {

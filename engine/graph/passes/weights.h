@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/layers/fused_fc.h"
+#include "engine/layers/fused/fused_fc.h"
 #include "engine/layers/semantics.h"
 
 namespace ulfd::engine {

@@ -1,0 +1,59 @@
+// Reading files with errors that name them: whole, or chunk by chunk.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_BASE_FILE_H_
+#define ULFD_BASE_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ulfd {
+
+// An open file that is read from start to end.  Files are read, never mapped: a mapped file that
+// somebody truncates while a model loads would kill the process with SIGBUS.
+class InputFile {
+ public:
+  // NOT_FOUND if there is no such file; INVALID_ARGUMENT for what is no regular file (never blocks)
+  // and for a file outside of the roots of the thread's LoadScope; errors of LoadScope::Check.
+  static absl::StatusOr<InputFile> Open(const std::string& path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
+
+  // Reads up to `size` bytes, fewer only at the end of the file; returns how many.
+  absl::StatusOr<size_t> Read(char* to, size_t size);
+  // Reads up to `size` bytes from byte `offset` on, fewer only at the end of the file; returns how
+  // many.  Leaves the position of Read alone.
+  absl::StatusOr<size_t> ReadAt(int64_t offset, char* to, size_t size) const;
+  // Reads the last `size` bytes, or all of a shorter file; returns how many.  Leaves the position
+  // of Read alone.
+  absl::StatusOr<size_t> ReadTail(char* to, size_t size) const;
+  // Size when the file was opened, in bytes.
+  int64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+  // A descriptor of its own for the same file, for libraries that read files themselves; -1 and
+  // errno if there are too many.  The caller closes it.
+  int Duplicate() const;
+
+ private:
+  InputFile(std::string path, int fd, int64_t size);
+  std::string path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+// Whether `path`, resolved, is one of `roots` (resolved, too) or lies below one; without roots
+// everything does.
+bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots);
+
+// The whole content.  Errors: those of InputFile, and RESOURCE_EXHAUSTED above `max_bytes`.
+absl::StatusOr<std::string> ReadFile(const std::string& path, int64_t max_bytes = INT64_MAX);
+
+}  // namespace ulfd
+
+#endif  // ULFD_BASE_FILE_H_

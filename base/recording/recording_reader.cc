@@ -1,0 +1,124 @@
+// Reading records.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/recording/recording_reader.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/recording/recording_file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+
+namespace ulfd::recording {
+namespace {
+
+uint64_t LittleEndian(absl::string_view bytes) {
+  uint64_t value = 0;
+  for (size_t i = bytes.size(); i-- > 0;) value = value << 8 | static_cast<unsigned char>(bytes[i]);
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<RecordingReader> RecordingReader::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  RecordingReader reader(std::move(file));
+  std::string magic;
+  ASSIGN_OR_RETURN(const bool whole, reader.Fill(kFileMagic.size(), magic));
+  if (absl::StartsWith(kFileMagic, magic)) return reader;  // Whole, or just being created.
+  // The last byte is the version of the format.
+  if (whole && magic.compare(0, magic.size() - 1, kFileMagic.data(), kFileMagic.size() - 1) == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": format version ",
+                                                   static_cast<int>(magic.back()), ", want ",
+                                                   static_cast<int>(kFileMagic.back())));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": begins with ", Quote(magic), ": no file of the recorder"));
+}
+
+absl::StatusOr<bool> RecordingReader::Fill(size_t size, std::string& to) {
+  // A damaged size must not cost memory: what is asked for grows with what is there.
+  constexpr size_t kPiece = size_t{1} << 20;
+  to.clear();
+  while (to.size() < size) {
+    const size_t begin = to.size();
+    const size_t wanted = std::min(kPiece, size - begin);
+    to.resize(begin + wanted);
+    size_t got = 0;
+    while (got < wanted) {
+      ASSIGN_OR_RETURN(const size_t n, file_.Read(to.data() + begin + got, wanted - got));
+      if (n == 0) break;
+      got += n;
+    }
+    to.resize(begin + got);
+    if (got < wanted) {
+      ended_ = true;
+      damage_.tail_bytes += static_cast<int64_t>(to.size());
+      return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<bool> RecordingReader::Next(Recording* record) {
+  while (!ended_) {
+    ASSIGN_OR_RETURN(const bool more, Fill(kRecordHeaderBytes, header_));
+    if (!more) break;
+    const absl::string_view header = header_;
+    const uint64_t size = LittleEndian(header.substr(4, 4));
+    if (header.substr(0, 4) != kRecordMagic || size > static_cast<uint64_t>(kMaxPayloadBytes)) {
+      ended_ = true;  // Where the next record begins is anyone's guess.
+      damage_.tail_bytes += kRecordHeaderBytes;
+      while (!header_.empty()) {
+        header_.resize(size_t{1} << 16);
+        ASSIGN_OR_RETURN(const size_t n, file_.Read(header_.data(), header_.size()));
+        damage_.tail_bytes += static_cast<int64_t>(n);
+        header_.resize(n);
+      }
+      break;
+    }
+    const uint64_t checksum = LittleEndian(header.substr(8, 8));
+    ASSIGN_OR_RETURN(const bool whole, Fill(size, payload_));
+    if (!whole) {
+      damage_.tail_bytes += kRecordHeaderBytes;
+      break;
+    }
+    if (PayloadChecksum(payload_) == checksum && record->ParseFromString(payload_)) return true;
+    ++damage_.records;
+  }
+  return false;
+}
+
+absl::StatusOr<Recordings> LatestRecordings(absl::string_view directory, absl::string_view model,
+                                            int64_t max_records, int64_t max_bytes) {
+  ASSIGN_OR_RETURN(const std::vector<RecordingPath> files, ListFiles(directory, model));
+  Recordings newest_first;
+  absl::Status unreadable;
+  int64_t bytes = 0;
+  bool full = max_records <= 0;
+  for (auto path = files.rbegin(); path != files.rend() && !full; ++path) {
+    absl::StatusOr<RecordingReader> reader = RecordingReader::Open(path->path);
+    Recordings of_file;
+    for (Recording record; reader.ok();) {
+      const absl::StatusOr<bool> more = reader->Next(&record);
+      if (!more.ok()) reader = more.status();
+      if (!more.ok() || !*more) break;
+      of_file.push_back(std::move(record));
+    }
+    if (!reader.ok()) unreadable = reader.status();
+    for (auto record = of_file.rbegin(); record != of_file.rend() && !full; ++record) {
+      bytes += static_cast<int64_t>(record->request().size());
+      full = bytes > max_bytes;
+      if (!full) newest_first.push_back(std::move(*record));
+      full |= static_cast<int64_t>(newest_first.size()) == max_records;
+    }
+  }
+  if (newest_first.empty() && !unreadable.ok()) return unreadable;
+  std::reverse(newest_first.begin(), newest_first.end());
+  return newest_first;
+}
+
+}  // namespace ulfd::recording

@@ -1,0 +1,94 @@
+// Text for messages.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text.h"
+
+#include <algorithm>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace ulfd {
+namespace {
+
+absl::Status WithText(const absl::Status& status, absl::string_view text) {
+  absl::Status other(status.code(), text);
+  status.ForEachPayload(
+      [&](absl::string_view type, const absl::Cord& payload) { other.SetPayload(type, payload); });
+  return other;
+}
+
+}  // namespace
+
+absl::Status Annotate(const absl::Status& status, absl::string_view prefix) {
+  if (status.ok()) return status;
+  return WithText(status, absl::StrCat(prefix, ": ", status.message()));
+}
+
+absl::string_view Beginning(absl::string_view text, size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  size_t end = max_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+std::string Printable(absl::string_view text, size_t max_bytes) {
+  const size_t size = text.size();
+  text = Beginning(text, max_bytes);
+  const bool utf8 = IsUtf8(text);
+  std::string printable;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
+      absl::StrAppend(&printable, absl::CHexEscape(absl::string_view(&c, 1)));
+    } else {
+      printable.push_back(c);
+    }
+  }
+  if (size > max_bytes) absl::StrAppend(&printable, "... (", size, " bytes)");
+  return printable;
+}
+
+absl::Status Clip(const absl::Status& status, size_t max_bytes) {
+  if (status.ok()) return status;
+  return WithText(status, Printable(status.message(), max_bytes));
+}
+
+void ClipNotices(std::vector<std::string>& notices) {
+  constexpr size_t kMaxNotices = 100;
+  const size_t count = notices.size();
+  if (count > kMaxNotices) {
+    notices.resize(kMaxNotices);
+    notices.push_back(absl::StrCat("and ", count - kMaxNotices, " more notices"));
+  }
+  for (std::string& notice : notices) notice = Printable(notice, kMaxLoadErrorBytes);
+}
+
+std::string Quote(absl::string_view text) {
+  constexpr size_t kMax = 40;
+  const bool cut = text.size() > kMax;
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMax)), cut ? "...\"" : "\"");
+}
+
+bool IsUtf8(absl::string_view text) {
+  // Per lead byte: how many bytes follow and the range of the first of them (RFC 3629, section 4).
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i++]);
+    if (lead < 0x80) continue;
+    if (lead < 0xc2 || lead > 0xf4) return false;
+    const size_t more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
+    if (text.size() - i < more) return false;
+    const auto next = static_cast<unsigned char>(text[i]);
+    if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) ||
+        (lead == 0xf0 && next < 0x90) || (lead == 0xf4 && next > 0x8f)) {
+      return false;
+    }
+    for (size_t k = 0; k < more; ++k, ++i) {
+      if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace ulfd

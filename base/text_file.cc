@@ -1,0 +1,41 @@
+// Reads by file descriptor, for errno.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/text_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace ulfd {
+
+absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  // Without O_NONBLOCK, to open a FIFO in the place of the file would hang the server.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  struct stat about {};
+  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+    close(fd);
+    return absl::NotFoundError(absl::StrCat(path, ": is not a regular file"));
+  }
+  std::string text;
+  char buffer[4096];
+  ssize_t got;
+  while ((got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() <= kMaxBytes) {
+    text.append(buffer, static_cast<size_t>(got));
+  }
+  const int error = errno;
+  close(fd);
+  if (got < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(error)));
+  if (text.size() > kMaxBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": larger than ", kMaxBytes, " bytes"));
+  }
+  return text;
+}
+
+}  // namespace ulfd

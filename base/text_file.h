@@ -1,0 +1,18 @@
+// A small file as a whole.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_BASE_TEXT_FILE_H_
+#define ULFD_BASE_TEXT_FILE_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace ulfd {
+
+// NOT_FOUND if it cannot be read or is no regular file (says why), INVALID_ARGUMENT if it is larger
+// than 1 MiB.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+
+}  // namespace ulfd
+
+#endif  // ULFD_BASE_TEXT_FILE_H_

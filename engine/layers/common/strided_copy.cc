@@ -1,0 +1,81 @@
+// Copies elements in an order that a few strides describe.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/common/strided_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "engine/layers/common/multiversion.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+using Axes = absl::InlinedVector<StridedCopy::Axis, 8>;
+
+// Axes that are walked through like one become one; axes of one element go.
+Axes Merged(const Axes& axes) {
+  Axes merged;
+  for (const StridedCopy::Axis& axis : axes) {
+    if (axis.count == 1) continue;
+    if (!merged.empty() && merged.back().step == axis.count * axis.step) {
+      merged.back() = {merged.back().count * axis.count, axis.step};
+    } else {
+      merged.push_back(axis);
+    }
+  }
+  if (merged.empty()) merged.push_back({1, 1});
+  return merged;
+}
+
+template <class T>
+[[gnu::always_inline]] inline void CopyRun(const T* x, int64_t step, T* __restrict y, int64_t n) {
+  switch (step) {
+    case 1:
+      std::memcpy(y, x, n * sizeof(T));
+      return;
+    case 0:
+      std::fill_n(y, n, *x);
+      return;
+    default:
+      for (int64_t i = 0; i < n; ++i) y[i] = x[i * step];
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void CopyAll(const Axes& axes, const T* x, T* y) {
+  const StridedCopy::Axis inner = axes.back();
+  absl::InlinedVector<int64_t, 8> index(axes.size(), 0);
+  for (;; y += inner.count) {
+    CopyRun(x, inner.step, y, inner.count);
+    int axis = static_cast<int>(axes.size()) - 2;
+    for (; axis >= 0; --axis) {
+      x += axes[axis].step;
+      if (++index[axis] < axes[axis].count) break;
+      x -= axes[axis].step * axes[axis].count;
+      index[axis] = 0;
+    }
+    if (axis < 0) return;
+  }
+}
+
+ULFD_MULTIVERSION void Copy32(const Axes& axes, const int32_t* x, int32_t* y) {
+  CopyAll(axes, x, y);
+}
+ULFD_MULTIVERSION void Copy64(const Axes& axes, const int64_t* x, int64_t* y) {
+  CopyAll(axes, x, y);
+}
+
+}  // namespace
+
+void StridedCopy::Run(const Tensor& x, Tensor& y) const {
+  if (y.elements() == 0) return;
+  const Axes merged = Merged(axes);
+  if (SizeOf(x.dtype) == sizeof(int32_t)) {
+    Copy32(merged, x.i32() + start, static_cast<int32_t*>(y.data));
+  } else {
+    Copy64(merged, x.i64() + start, static_cast<int64_t*>(y.data));
+  }
+}
+
+}  // namespace ulfd::engine

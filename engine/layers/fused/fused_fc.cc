@@ -1,0 +1,253 @@
+// The fully connected layer that the optimiser works with.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/fused/fused_fc.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/kernels/fc.h"
+#include "engine/layers/checks.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+absl::string_view Text(Activation::Kind kind) {
+  switch (kind) {
+    case Activation::Kind::kNone:
+      return "";
+    case Activation::Kind::kRelu:
+      return "relu";
+    case Activation::Kind::kPrelu:
+      return "prelu";
+    case Activation::Kind::kSigmoid:
+      return "sigmoid";
+    case Activation::Kind::kTanh:
+      return "tanh";
+    case Activation::Kind::kDice:
+      return "dice";
+  }
+  return "";
+}
+
+PackedMatrix PackCopy(const MatrixRef& w) {
+  if (!w.shared()) return PackedMatrix::Pack(w.data, w.k, w.n, w.row_stride, w.column_stride);
+  std::vector<float> rows(w.k * w.n);
+  for (int64_t i = 0; i < w.k; ++i) {
+    for (int64_t j = 0; j < w.n; ++j) rows[i * w.n + j] = w.at(i, j);
+  }
+  return PackedMatrix::Pack(rows.data(), w.k, w.n, w.n, 1);
+}
+
+// The matrix that all rows of `w` are of; null: there is no such matrix.
+std::shared_ptr<const PackedMatrix> SharedBy(const MatrixRef& w) {
+  for (const MatrixRef::Rows& part : w.rows) {
+    if (part.matrix != w.rows[0].matrix) return nullptr;
+  }
+  return w.shared() ? w.rows[0].matrix : nullptr;
+}
+
+class FusedFcKernel final : public Kernel {
+ public:
+  explicit FusedFcKernel(const FusedFcOptions& options) : options_(options) {
+    if (options_.weight_input < 0) shared_ = SharedBy(options_.weight);
+    if (shared_ != nullptr) {
+      SplitBlocks();
+      weight_ = shared_->view();
+    } else {
+      for (const FusedFcOptions::Block& block : options_.blocks) {
+        pieces_.push_back({block, FcBlock::kNext});
+      }
+      if (options_.weight_input < 0) {
+        packed_ = PackCopy(options_.weight);
+        weight_ = packed_.view();
+      }
+    }
+    options_.owner = nullptr;  // The copy is enough.
+    options_.weight.rows.clear();
+    epilogue_ = ViewOf(options_.epilogue);
+  }
+
+  size_t ScratchBytes(absl::Span<const Tensor>) const override {
+    return pieces_.size() * sizeof(FcBlock);
+  }
+  int64_t bytes() const override { return packed_.bytes(); }
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& out = ctx.out[0];
+    const int64_t n = options_.n();
+    const int64_t rows = n > 0 ? out.elements() / n : 0;
+    if (rows == 0) return absl::OkStatus();
+    FcBlock* blocks = static_cast<FcBlock*>(ctx.scratch);
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const FusedFcOptions::Block& block = pieces_[i].block;
+      const Tensor& x = ctx.in[block.input];
+      int64_t x_rows = x.dims[0];
+      if (!options_.flat) x_rows *= x.dims[1];
+      const int64_t stride = x_rows > 0 ? x.elements() / x_rows : 0;
+      blocks[i] = {x.f32() + block.offset, x_rows == 1 && rows > 1 ? 0 : stride, block.k,
+                   pieces_[i].w_row};
+    }
+    FcCall call{.blocks = absl::MakeConstSpan(blocks, pieces_.size()),
+                .rows = rows,
+                .w = weight_,
+                .epilogue = epilogue_,
+                .y = ctx.out[0].f32(),
+                .y_stride = n};
+    if (options_.weight_input >= 0) {
+      call.w = PackedMatrix::Borrow(ctx.in[options_.weight_input].f32(), options_.k(), n, n).view();
+    }
+    SetInit(ctx, call);
+    Fc(call);
+    return absl::OkStatus();
+  }
+
+ private:
+  void SetInit(const RunContext& ctx, FcCall& call) const {
+    if (options_.init < 0) {
+      call.init = options_.bias.empty() ? nullptr : options_.bias.data();
+      return;
+    }
+    const Tensor& init = ctx.in[options_.init];
+    const TensorDims& out = ctx.out[0].dims;
+    call.init = init.f32();
+    const int64_t init_rows = init.elements() / options_.n();
+    if (init_rows == 1) return;  // One row for all.
+    call.init_stride = options_.n();
+    if (options_.flat || init_rows == call.rows) return;
+    if (init.dims[0] == out[0]) {
+      call.init_repeat = out[1];
+    } else {
+      call.init_period = out[1];
+    }
+  }
+
+  // Blocks, cut where their rows in the shared matrix do not follow one another.
+  void SplitBlocks() {
+    size_t part = 0;
+    int64_t used = 0;  // Of that part.
+    for (FusedFcOptions::Block block : options_.blocks) {
+      while (block.k > 0) {
+        const MatrixRef::Rows& rows = options_.weight.rows[part];
+        const int64_t k = std::min(block.k, rows.count - used);
+        if (k > 0) pieces_.push_back({{block.input, block.offset, k}, rows.first + used});
+        block.offset += k;
+        block.k -= k;
+        used += k;
+        if (used < rows.count) continue;
+        used = 0;
+        ++part;
+      }
+    }
+  }
+
+  struct Piece {
+    FusedFcOptions::Block block;
+    int64_t w_row = FcBlock::kNext;
+  };
+
+  FusedFcOptions options_;
+  std::vector<Piece> pieces_;
+  std::shared_ptr<const PackedMatrix> shared_;  // Holds the weights, or
+  PackedMatrix packed_;                         // this does.
+  MatrixView weight_;
+  Epilogue epilogue_;
+};
+
+}  // namespace
+
+int64_t FusedFcOptions::k() const {
+  int64_t sum = 0;
+  for (const Block& block : blocks) sum += block.k;
+  return sum;
+}
+
+absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) const {
+  RETURN_IF_ERROR(WantFloat32(in));
+  const int rank = options_.flat ? 2 : 3;
+  Shape shape = options_.flat ? Shape({Dim::Of(1), Dim::Of(options_.n())})
+                              : Shape({Dim::Of(1), Dim::Of(1), Dim::Of(options_.n())});
+  const auto join = [&](int index, int dims) -> absl::Status {
+    for (int d = 0; d < dims; ++d) {
+      const std::optional<Dim> both = Broadcast(shape[d], in[index].shape[d]);
+      if (!both.has_value()) {
+        return BadInput(index, in[index],
+                        absl::StrCat("leading dimensions that go with ", shape.ToString()));
+      }
+      shape[d] = *both;
+    }
+    return absl::OkStatus();
+  };
+  for (const FusedFcOptions::Block& block : options_.blocks) {
+    const Shape& x = in[block.input].shape;
+    RETURN_IF_ERROR(WantRank(in, block.input, rank, options_.flat ? 8 : 3));
+    const Dim width = options_.flat ? x.RowElements() : x[2];
+    if (!width.IsConst() || width.value() < block.offset + block.k) {
+      return BadInput(block.input, in[block.input],
+                      absl::StrCat("at least ", block.offset + block.k, " columns"));
+    }
+    RETURN_IF_ERROR(join(block.input, rank - 1));
+  }
+  if (options_.init >= 0) {
+    const Shape& init = in[options_.init].shape;
+    RETURN_IF_ERROR(WantRank(in, options_.init, rank, rank));
+    if (init[rank - 1] != Dim::Of(options_.n())) {
+      return BadInput(options_.init, in[options_.init], absl::StrCat(options_.n(), " columns"));
+    }
+    RETURN_IF_ERROR(join(options_.init, rank - 1));
+  }
+  if (options_.weight_input >= 0) {
+    const Shape& w = in[options_.weight_input].shape;
+    RETURN_IF_ERROR(WantRank(in, options_.weight_input, 3, 3));
+    if (w[1] != Dim::Of(options_.k()) || w[2] != Dim::Of(options_.n())) {
+      return BadInput(options_.weight_input, in[options_.weight_input],
+                      absl::StrCat("weights [users, ", options_.k(), ", ", options_.n(), "]"));
+    }
+  }
+  TensorSpec out{DType::kFloat32, std::move(shape), Level::kUnknown};
+  out.level = LevelOf(out.shape, in);
+  return TensorSpecs{out};
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> FusedFc::Prepare(absl::Span<const TensorSpec>) const {
+  return std::unique_ptr<Kernel>(new FusedFcKernel(options_));
+}
+
+Semantics FusedFc::semantics() const {
+  return {.op = Semantics::Op::kFusedFc, .fused_fc = &options_};
+}
+
+double FusedFc::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> out) const {
+  const double elements = static_cast<double>(out[0].shape.Elements().value());
+  const double epilogue = (options_.epilogue.affine ? 2.0 : 0.0) +
+                          (options_.epilogue.activation != Activation::Kind::kNone ? 1.0 : 0.0);
+  return (2.0 * static_cast<double>(options_.k()) + epilogue) * elements;
+}
+
+std::shared_ptr<const Layer> FusedFc::WithoutWeights() const {
+  FusedFcOptions options = options_;
+  options.weight.data = nullptr;
+  options.weight.rows.clear();
+  options.owner = nullptr;
+  return std::make_shared<FusedFc>(std::move(options));
+}
+
+std::string FusedFc::Describe() const {
+  std::string text = absl::StrCat(options_.k(), "x", options_.n(), " blocks=");
+  for (size_t i = 0; i < options_.blocks.size(); ++i) {
+    const FusedFcOptions::Block& block = options_.blocks[i];
+    absl::StrAppend(&text, i == 0 ? "" : ",", block.input, "[", block.offset, ":",
+                    block.offset + block.k, "]");
+  }
+  if (options_.init >= 0) absl::StrAppend(&text, " init=", options_.init);
+  if (options_.weight_input >= 0) absl::StrAppend(&text, " weights=", options_.weight_input);
+  if (options_.epilogue.affine) absl::StrAppend(&text, " bn");
+  if (options_.epilogue.activation != Activation::Kind::kNone) {
+    absl::StrAppend(&text, " ", Text(options_.epilogue.activation));
+  }
+  return text;
+}
+
+}  // namespace ulfd::engine

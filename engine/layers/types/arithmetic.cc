@@ -1,0 +1,316 @@
+// Elementwise arithmetic with numpy broadcasting, where, and sums along an axis.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/types/arithmetic.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/common/broadcast.h"
+#include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/families.h"
+
+namespace ulfd::engine {
+namespace {
+
+// ---------------------------------------------------------------------------------------- add sub
+// multiply div
+
+class BinaryKernel final : public Kernel {
+ public:
+  explicit BinaryKernel(BinaryOp op) : op_(op) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& a = ctx.in[0];
+    const Tensor& b = ctx.in[1];
+    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
+    float* y = ctx.out[0].f32();
+    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      BinaryRows(op_, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
+                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
+                 plan.rows(), plan.run);
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const BinaryOp op_;
+};
+
+// add_layer, sub_layer, multiply_layer, div_layer: y = a op b.
+// Input   0 a, 1 b, f32, any rank, any level; numpy broadcasting both ways.
+// Weights none.
+// Output  0 the broadcast shape; level of the higher input if its rows lead.
+// Params  none.
+// Errors  InvalidArgument for a type other than float32 and for shapes that do not broadcast. x / 0
+//         is IEEE.
+// Source  ULF guide; x-deeplearning blaze/operator/op/{add,sub,mul,div}_op.
+template <BinaryOp kBinary, Semantics::Op kOp>
+class Binary final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
+    return std::unique_ptr<Layer>(new Binary);
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
+    return TensorSpecs{out};
+  }
+  Semantics semantics() const override { return {.op = kOp}; }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return MakeArithmetic(kBinary);
+  }
+};
+
+// ---------------------------------------------------------------------------------------- where
+
+// One run; steps are 0 or 1.
+template <class Cond>
+[[gnu::always_inline]] inline void WhereRun(const Cond* cond, int64_t cond_step, const float* a,
+                                            int64_t a_step, const float* b, int64_t b_step,
+                                            float* __restrict y, int64_t n) {
+  if (cond_step == 0) {
+    const float* from = *cond > 0 ? a : b;
+    const int64_t step = *cond > 0 ? a_step : b_step;
+    if (step == 0) {
+      std::fill_n(y, n, *from);
+    } else {
+      std::copy_n(from, n, y);
+    }
+  } else if (a_step == 1 && b_step == 1) {
+    for (int64_t i = 0; i < n; ++i) y[i] = cond[i] > 0 ? a[i] : b[i];
+  } else if (a_step == 1) {
+    for (int64_t i = 0; i < n; ++i) y[i] = cond[i] > 0 ? a[i] : *b;
+  } else {
+    for (int64_t i = 0; i < n; ++i) y[i] = cond[i] > 0 ? *a : b[i * b_step];
+  }
+}
+ULFD_MULTIVERSION void WhereRun32(const int32_t* c, int64_t cs, const float* a, int64_t as,
+                                  const float* b, int64_t bs, float* y, int64_t n) {
+  WhereRun(c, cs, a, as, b, bs, y, n);
+}
+ULFD_MULTIVERSION void WhereRun64(const int64_t* c, int64_t cs, const float* a, int64_t as,
+                                  const float* b, int64_t bs, float* y, int64_t n) {
+  WhereRun(c, cs, a, as, b, bs, y, n);
+}
+
+class WhereKernel final : public Kernel {
+ public:
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& cond = ctx.in[0];
+    const float* a = ctx.in[1].f32();
+    const float* b = ctx.in[2].f32();
+    float* y = ctx.out[0].f32();
+    const BroadcastPlan plan =
+        PlanBroadcast(ctx.out[0].dims, {cond.dims, ctx.in[1].dims, ctx.in[2].dims});
+    const auto& step = plan.advances;
+    plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      if (cond.dtype == DType::kInt32) {
+        WhereRun32(cond.i32() + at[0], step[0], a + at[1], step[1], b + at[2], step[2], y + out,
+                   plan.run);
+      } else {
+        WhereRun64(cond.i64() + at[0], step[0], a + at[1], step[1], b + at[2], step[2], y + out,
+                   plan.run);
+      }
+    });
+    return absl::OkStatus();
+  }
+};
+
+// where_layer: y = cond > 0 ? a : b.
+// Input   0 cond int32 or int64, 1 a f32, 2 b f32, any rank; numpy broadcasting.
+// Weights none.
+// Output  0 the broadcast shape, f32; level of the highest input if its rows lead.
+// Params  none.
+// Errors  InvalidArgument for other types and for shapes that do not broadcast.
+// Source  ULF guide; x-deeplearning blaze/operator/op/where_op.
+class Where final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext&) {
+    return std::unique_ptr<Layer>(new Where);
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    if (in[0].dtype == DType::kFloat32) {
+      return absl::InvalidArgumentError("input 0 (condition): float32, want int32 or int64");
+    }
+    for (int i = 1; i < 3; ++i) {
+      if (in[i].dtype == DType::kFloat32) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, ": ", Name(in[i].dtype), ", want float32"));
+    }
+    ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
+    return TensorSpecs{out};
+  }
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    if (in[0].dtype == DType::kFloat32) in[0].dtype = DType::kInt32;
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kWhere}; }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new WhereKernel);
+  }
+};
+
+// ---------------------------------------------------------------------------------------- sum
+
+// y[i] += x[i].
+ULFD_MULTIVERSION void AddTo(const float* x, float* __restrict y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+}
+
+// The sum of x in 16 partial sums: what the compiler may vectorise, and more exact than one.
+ULFD_MULTIVERSION float Total(const float* x, int64_t n) {
+  constexpr int kLanes = 16;
+  float lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] += x[i + j];
+  }
+  float total = 0;
+  for (float lane : lanes) total += lane;
+  for (; i < n; ++i) total += x[i];
+  return total;
+}
+
+class SumKernel final : public Kernel {
+ public:
+  explicit SumKernel(int axis) : axis_(axis) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    int64_t outer = 1, inner = 1;
+    for (int i = 0; i < axis_; ++i) outer *= x.dims[i];
+    for (int i = axis_ + 1; i < x.rank(); ++i) inner *= x.dims[i];
+    const int64_t count = x.dims[axis_];
+    const float* from = x.f32();
+    float* y = ctx.out[0].f32();
+    for (int64_t o = 0; o < outer; ++o, from += count * inner, y += inner) {
+      if (inner == 1) {
+        *y = Total(from, count);
+        continue;
+      }
+      std::fill_n(y, inner, 0.0f);
+      for (int64_t i = 0; i < count; ++i) AddTo(from + i * inner, y, inner);
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int axis_;
+};
+
+// sum_layer: y = sum of x along one axis, which is dropped.
+// Input   0 x f32, any rank above the axis.
+// Weights none.
+// Output  0 shape without the axis; level of x, unknown if the axis is 0 (rows are summed away).
+// Params  sum_param.dim, default 1; of several only the first counts (a notice), an empty list is
+//         refused.
+// Errors  InvalidArgument for another type and an axis that x lacks.
+// Source  ULF guide (there also spelt reduce_layer); x-deeplearning
+//         blaze/operator/op/reduce_sum_op.
+class SumAxis final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    if (!ctx.param.has_sum_param()) return std::unique_ptr<Layer>(new SumAxis(1));
+    const auto& dims = ctx.param.sum_param().dim();
+    if (dims.empty()) return absl::InvalidArgumentError("sum_param.dim: empty, want one axis");
+    if (dims[0] < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("sum_param.dim: ", dims[0], ", want 0 or more"));
+    }
+    if (dims.size() > 1) {
+      ctx.notices.push_back(absl::StrCat("sum_param.dim lists ", dims.size(),
+                                         " axes: only the first, ", dims[0],
+                                         ", is summed (as in Blaze)"));
+    }
+    return std::unique_ptr<Layer>(new SumAxis(dims[0]));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantAxis("sum_param.dim", axis_, in[0]));
+    TensorSpec out = in[0];
+    out.shape.dims().erase(out.shape.dims().begin() + axis_);
+    out.level = LevelOf(out.shape, in);
+    if (axis_ == 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
+    return TensorSpecs{out};
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kSum, .axis = axis_}; }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
+    return static_cast<double>(in[0].shape.Elements().value());
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new SumKernel(axis_));
+  }
+  std::string Describe() const override { return absl::StrCat("dim=", axis_); }
+
+ private:
+  explicit SumAxis(int axis) : axis_(axis) {}
+  const int axis_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "add_layer",
+     .summary = "a + b with numpy broadcasting",
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .parse = &Binary<BinaryOp::kAdd, Semantics::Op::kAdd>::Parse,
+     .doc = {.formula = "y = a + b",
+             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
+             .source = "ULF layer guide",
+             .example_inputs = "a:3,4;b@user:1,4"}},
+    {.name = "sub_layer",
+     .summary = "a - b with numpy broadcasting",
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .parse = &Binary<BinaryOp::kSub, Semantics::Op::kSubtract>::Parse,
+     .doc = {.formula = "y = a - b",
+             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
+             .source = "ULF layer guide",
+             .example_inputs = "a:3,4;b@user:1,4"}},
+    {.name = "multiply_layer",
+     .summary = "a * b with numpy broadcasting",
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .parse = &Binary<BinaryOp::kMultiply, Semantics::Op::kMultiply>::Parse,
+     .doc = {.formula = "y = a * b",
+             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
+             .source = "ULF layer guide",
+             .example_inputs = "a:3,4;b@user:1,4"}},
+    {.name = "div_layer",
+     .summary = "a / b with numpy broadcasting",
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .parse = &Binary<BinaryOp::kDiv, Semantics::Op::kDivide>::Parse,
+     .doc = {.formula = "y = a / b",
+             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
+             .source = "ULF layer guide",
+             .example_inputs = "a:3,4;b@user:1,4"}},
+    {.name = "where_layer",
+     .summary = "condition > 0 ? a : b with numpy broadcasting",
+     .inputs = {3, 3},
+     .outputs = {1, 1},
+     .parse = &Where::Parse,
+     .doc = {.formula = "y = cond > 0 ? a : b",
+             .inputs = "cond int32 or int64; a, b float32; numpy broadcasting",
+             .source = "ULF layer guide",
+             .example_inputs = "mask:4;a:4;b:4"}},
+    {.name = "sum_layer",
+     .summary = "sum along one axis, which is dropped",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kSumParamFieldNumber,
+     .parse = &SumAxis::Parse,
+     .doc = {.formula = "y = sum of x along sum_param.dim (1), which is dropped",
+             .inputs = "x float32, any rank above the axis",
+             .source = "ULF layer guide",
+             .example_inputs = "x:3,4"}},
+};
+
+}  // namespace
+
+std::unique_ptr<Kernel> MakeArithmetic(BinaryOp op) { return std::make_unique<BinaryKernel>(op); }
+
+absl::Span<const LayerType> ArithmeticLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

@@ -1,0 +1,309 @@
+// Batched matrix product: batchdot.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/fc.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/common/broadcast.h"
+#include "engine/layers/types/families.h"
+
+namespace ulfd::engine {
+namespace {
+
+// One operand: a batch of stored matrices [rows, columns] (before `transposed` applies).
+struct Operand {
+  const float* data = nullptr;
+  TensorDims batch;  // Leading dimensions.
+  int64_t batches = 1;
+  int64_t rows = 0, columns = 0;
+  bool transposed = false;
+
+  // A vector is the same in memory whichever way it lies.
+  void SetTransposed(bool wanted) {
+    if (transposed == wanted || (rows != 1 && columns != 1)) return;
+    std::swap(rows, columns);
+    transposed = wanted;
+  }
+};
+
+// `lift` is where a rank-2 tensor gets its dimension of 1: [n, k] -> [n, 1, k] (1) or [n, k, 1]
+// (2).
+Operand OperandOf(const Tensor& x, int lift, bool transposed) {
+  TensorDims dims = x.dims;
+  if (dims.size() == 2) dims.insert(dims.begin() + lift, 1);
+  Operand operand;
+  operand.data = x.f32();
+  operand.transposed = transposed;
+  operand.columns = dims.back();
+  dims.pop_back();
+  operand.rows = dims.back();
+  dims.pop_back();
+  for (int64_t d : dims) operand.batches *= d;
+  operand.batch = std::move(dims);
+  return operand;
+}
+
+// The right operand of a product of matrices: [k, n], stored as [n, k] if it is transposed.
+struct Right {
+  const float* data = nullptr;
+  int64_t k = 0, n = 0;
+  bool transposed = false;
+};
+
+// Floats of scratch that Multiply takes for a right operand of this size.
+int64_t PackedFloats(int64_t k, int64_t n) {
+  return (PackedMatrix::PackedFloats(k, n) + 15) / 16 * 16;
+}
+
+// As kernels read it: where it lies, or laid out anew in `scratch`.
+MatrixView ViewOf(const Right& b, int64_t rows, float* scratch) {
+  constexpr int64_t kWorthPacking = 32;  // Rows that read the copy.
+  if (b.n <= MatrixView::kMaxColumns && (b.transposed || b.n == 1)) {
+    return PackedMatrix::ViewOf(b.data, b.k, b.n);  // Column by column is how it lies.
+  }
+  if (b.n > MatrixView::kMaxColumns && !b.transposed && rows < kWorthPacking) {
+    return PackedMatrix::Borrow(b.data, b.k, b.n, b.n).view();
+  }
+  return PackedMatrix::PackInto(b.data, b.k, b.n, b.transposed ? 1 : b.n, b.transposed ? b.k : 1,
+                                scratch);
+}
+
+// y[rows, n] = x[rows, k] * b, unless the context says stop.
+absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const MatrixView& b,
+                      float* y) {
+  constexpr int64_t kBlockRows = 48;
+  return InPieces(ctx, rows, b.k * b.n, kBlockRows, [&](int64_t begin, int64_t end) {
+    const FcBlock block{x + begin * b.k, b.k, b.k};
+    Fc({.blocks = absl::MakeConstSpan(&block, 1),
+        .rows = end - begin,
+        .w = b,
+        .y = y + begin * b.n,
+        .y_stride = b.n});
+  });
+}
+
+// to[columns, rows] = from[rows, columns], some columns at a time, so that their lines stay in the
+// first-level cache.
+void Transpose(const float* from, int64_t rows, int64_t columns, float* to) {
+  constexpr int64_t kColumns = 16;
+  for (int64_t begin = 0; begin < columns; begin += kColumns) {
+    const int64_t end = std::min(columns, begin + kColumns);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = begin; j < end; ++j) to[j * rows + i] = from[i * columns + j];
+    }
+  }
+}
+
+class BatchDotKernel final : public Kernel {
+ public:
+  BatchDotKernel(bool transpose_a, bool transpose_b)
+      : transpose_a_(transpose_a), transpose_b_(transpose_b) {}
+
+  // For a right operand laid out anew (either may be it), and for a left one that is transposed.
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    const Product p = ProductOf(in);
+    const int64_t right = PackedFloats(p.k, std::max(p.n, p.m));
+    return static_cast<size_t>(right + (p.a.transposed ? p.m * p.k : 0)) * sizeof(float);
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const Product p = ProductOf(ctx.in);
+    const Operand &a = p.a, &b = p.b;
+    const int64_t m = p.m, k = p.k, n = p.n;
+    const Tensor& out = ctx.out[0];
+    float* y = ctx.out[0].f32();
+    float* const scratch = static_cast<float*>(ctx.scratch);
+    int64_t batches = 1;
+    for (int i = 0; i + 2 < out.rank(); ++i) batches *= out.dims[i];
+    if (batches * m * n == 0) return absl::OkStatus();
+    if (b.batches == 1 && a.batches == batches && !a.transposed) {
+      // One matrix for all batches: the rows of all of them are one tall matrix.
+      return Multiply(ctx, a.data, batches * m,
+                      ViewOf({b.data, k, n, b.transposed}, batches * m, scratch), y);
+    }
+    if (a.batches == 1 && b.batches == batches && n == 1) {
+      // One matrix for all batches of vectors: y^T = b^T a^T, for which the vectors are the rows.
+      return Multiply(ctx, b.data, batches, ViewOf({a.data, k, m, !a.transposed}, batches, scratch),
+                      y);
+    }
+    if (a.batches == 1 && b.batches == batches && m == 1 && b.transposed) {
+      // One vector for all batches of matrices.
+      return Multiply(ctx, b.data, batches * n, PackedMatrix::ViewOf(a.data, k, 1), y);
+    }
+    return RunEach(ctx, p, absl::MakeConstSpan(out.dims.data(), out.rank() - 2), scratch, y);
+  }
+
+ private:
+  // [m, k] x [k, n] for each batch.
+  struct Product {
+    Operand a, b;
+    int64_t m = 0, k = 0, n = 0;
+  };
+
+  Product ProductOf(absl::Span<const Tensor> in) const {
+    Product p{OperandOf(in[0], 2, transpose_a_), OperandOf(in[1], 1, transpose_b_)};
+    p.m = p.a.transposed ? p.a.columns : p.a.rows;
+    p.k = p.a.transposed ? p.a.rows : p.a.columns;
+    p.n = p.b.transposed ? p.b.rows : p.b.columns;
+    p.a.SetTransposed(false);
+    p.b.SetTransposed(false);
+    return p;
+  }
+
+  static absl::Status RunEach(const RunContext& ctx, const Product& p,
+                              absl::Span<const int64_t> batch, float* scratch, float* y) {
+    const Operand &a = p.a, &b = p.b;
+    const int64_t m = p.m, k = p.k, n = p.n;
+    const BroadcastPlan plan = PlanBroadcast(batch, {a.batch, b.batch});
+    const int64_t a_step = plan.advances[0] ? m * k : 0;
+    const int64_t b_step = plan.advances[1] ? k * n : 0;
+    float* const turned = scratch + PackedFloats(k, std::max(n, m));
+    const float* viewed = nullptr;  // What `view` shows.
+    MatrixView view;
+    absl::Status status;
+    int64_t since_check = 0;  // Multiplications.
+    plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t first) {
+      const float* from_a = a.data + at[0] * m * k;
+      const float* from_b = b.data + at[1] * k * n;
+      float* to = y + first * m * n;
+      for (int64_t i = 0; i < plan.run && status.ok();
+           ++i, from_a += a_step, from_b += b_step, to += m * n) {
+        since_check += m * k * n;
+        if (since_check > kMillisecondOfWork) {
+          status = CheckStop(ctx.stop);
+          since_check = 0;
+        }
+        if (m == 1 && n == 1) {
+          *to = Dot(from_a, from_b, k);
+          continue;
+        }
+        if (m == 1 && !b.transposed) {  // A sum of b's rows.
+          WeightedSum(from_a, from_b, b.columns, k, n, to);
+          continue;
+        }
+        if (m == 1) {  // The rows that b has in memory times a vector.
+          status.Update(Multiply(ctx, from_b, n, PackedMatrix::ViewOf(from_a, k, 1), to));
+          continue;
+        }
+        if (n == 1 && a.transposed) {  // A sum of a's stored rows.
+          WeightedSum(from_b, from_a, a.columns, k, m, to);
+          continue;
+        }
+        if (viewed != from_b) view = ViewOf({from_b, k, n, b.transposed}, m, scratch);
+        viewed = from_b;
+        if (a.transposed) Transpose(from_a, k, m, turned);
+        status.Update(Multiply(ctx, a.transposed ? turned : from_a, m, view, to));
+      }
+    });
+    return status;
+  }
+
+  const bool transpose_a_, transpose_b_;
+};
+
+// batchdot_layer: y[i] = a[i] * b[i] (matrix product), each operand transposed if asked for.
+// Input   0 a [..., M, K], 1 b [..., K, N], f32, rank 2 or more; a [n, m] counts as [n, m, 1], b
+//         [n, k] as [n, 1, k], before transposition. Leading dimensions broadcast.
+// Weights none.
+// Output  0 [..., M, N], at least rank 3; level of the higher input.
+// Params  batch_dot_param.transpose_a, default false; batch_dot_param.transpose_b, default true,
+//         also without the message.
+// Errors  InvalidArgument for another type or rank, K that differs, leading dimensions that do not
+//         broadcast.
+// Source  ULF guide; x-deeplearning blaze/operator/op/batchdot_op (which leaves its operands
+//         reshaped; we do not).
+class BatchDot final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::BatchDotParameter& p = ctx.param.batch_dot_param();
+    return std::unique_ptr<Layer>(new BatchDot(p.transpose_a(), p.transpose_b()));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 2, kMaxRank));
+    RETURN_IF_ERROR(WantRank(in, 1, 2, kMaxRank));
+    const int rank = std::max({3, in[0].shape.rank(), in[1].shape.rank()});
+    Shape a = Lift(in[0], 2, transpose_a_, rank);
+    Shape b = Lift(in[1], 1, transpose_b_, rank);
+    const Dim m = a[a.rank() - 2], n = b[b.rank() - 1];
+    if (!CouldBeEqual(a[a.rank() - 1], b[b.rank() - 2])) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input 1: shape ", in[1].shape.ToString(), ", want ", a[a.rank() - 1].ToString(),
+          " rather than ", b[b.rank() - 2].ToString(),
+          " as inner dimension to match input 0: shape ", in[0].shape.ToString(), " (transpose_a ",
+          Text(transpose_a_), ", transpose_b ", Text(transpose_b_), ")"));
+    }
+    a.dims().resize(a.rank() - 2);
+    b.dims().resize(b.rank() - 2);
+    absl::StatusOr<Shape> batch = BroadcastShapes(a, b);
+    if (!batch.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input 1: leading ", batch.status().message()));
+    }
+    TensorSpec out{DType::kFloat32, *std::move(batch), Level::kUnknown};
+    out.shape.dims().push_back(m);
+    out.shape.dims().push_back(n);
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  Semantics semantics() const override {
+    return {
+        .op = Semantics::Op::kBatchDot, .transpose_a = transpose_a_, .transpose_b = transpose_b_};
+  }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override {
+    const Shape a = Lift(in[0], 2, transpose_a_, std::max(3, in[0].shape.rank()));
+    return 2.0 * static_cast<double>(a[a.rank() - 1].value() * out[0].shape.Elements().value());
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new BatchDotKernel(transpose_a_, transpose_b_));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("transpose_a=", Text(transpose_a_), " transpose_b=", Text(transpose_b_));
+  }
+
+ private:
+  static constexpr int kMaxRank = 1 << 20;
+
+  BatchDot(bool transpose_a, bool transpose_b)
+      : transpose_a_(transpose_a), transpose_b_(transpose_b) {}
+
+  static absl::string_view Text(bool value) { return value ? "true" : "false"; }
+
+  // The operand as it takes part in the product.
+  static Shape Lift(const TensorSpec& spec, int lift, bool transpose, int rank) {
+    TensorSpec lifted = spec;
+    if (spec.shape.rank() == 2) {
+      lifted.shape.dims().insert(lifted.shape.dims().begin() + lift, Dim::Of(1));
+    }
+    Shape shape = AlignUserRow(lifted, rank);
+    if (transpose) std::swap(shape[shape.rank() - 1], shape[shape.rank() - 2]);
+    return shape;
+  }
+
+  const bool transpose_a_, transpose_b_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "batchdot_layer",
+     .summary = "batched matrix product a * b with optional transposition",
+     .inputs = {2, 2},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kBatchDotParamFieldNumber,
+     .parse = &BatchDot::Parse,
+     .doc = {.formula = "y = a b for each row, transposed as batch_dot_param says",
+             .inputs = "a [rows, n, k], b [rows, m, k] float32; rank 2 reads as [rows, n, 1] and "
+                       "[rows, 1, k]",
+             .source = "ULF layer guide",
+             .example_inputs = "a:2,3;b:4,3",
+             .example_param = "batch_dot_param { transpose_b: true }"}},
+};
+
+}  // namespace
+
+absl::Span<const LayerType> BatchDotLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

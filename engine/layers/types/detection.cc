@@ -1,0 +1,605 @@
+// Layers of detection heads: normalize (SSD), yolo, prior_box (SSD).
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/families.h"
+#include "engine/tensor/onednn.h"
+
+namespace ulfd::engine {
+namespace {
+
+// --------------------------------------------------------------------------------------- normalize
+
+ULFD_MULTIVERSION void AddSquares(const float* x, double* __restrict sums, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sums[i] += double{x[i]} * double{x[i]};
+}
+ULFD_MULTIVERSION double SumOfSquares(const float* x, int64_t n) {
+  constexpr int kLanes = 8;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] += double{x[i + j]} * double{x[i + j]};
+  }
+  double sum = 0;
+  for (double lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += double{x[i]} * double{x[i]};
+  return sum;
+}
+ULFD_MULTIVERSION void Inverse(const double* sums, double eps, float* __restrict inverse,
+                               int64_t n) {
+  for (int64_t i = 0; i < n; ++i) inverse[i] = static_cast<float>(1.0 / std::sqrt(sums[i] + eps));
+}
+ULFD_MULTIVERSION void ScaleBy(const float* x, const float* inverse, float scale,
+                               float* __restrict y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * inverse[i] * scale;
+}
+ULFD_MULTIVERSION void ScaleAll(const float* x, float scale, float* __restrict y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;
+}
+
+class NormalizeKernel final : public Kernel {
+ public:
+  NormalizeKernel(bool across_spatial, double eps, std::vector<float> scale)
+      : across_spatial_(across_spatial), eps_(eps), scale_(std::move(scale)) {}
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    if (across_spatial_) return 0;
+    return static_cast<size_t>(in[0].dims[2] * in[0].dims[3]) * (sizeof(double) + sizeof(float));
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const int64_t channels = x.dims[1], places = x.dims[2] * x.dims[3];
+    if (x.elements() == 0) return absl::OkStatus();
+    double* sums = static_cast<double*>(ctx.scratch);
+    for (int64_t row = 0; row < x.dims[0]; ++row) {
+      const float* from = x.f32() + row * channels * places;
+      float* to = ctx.out[0].f32() + row * channels * places;
+      if (across_spatial_) {
+        const double norm = std::sqrt(SumOfSquares(from, channels * places) + eps_);
+        for (int64_t c = 0; c < channels; ++c) {
+          ScaleAll(from + c * places, static_cast<float>(Scale(c) / norm), to + c * places, places);
+        }
+        continue;
+      }
+      float* inverse = reinterpret_cast<float*>(sums + places);
+      std::fill_n(sums, places, 0.0);
+      for (int64_t c = 0; c < channels; ++c) AddSquares(from + c * places, sums, places);
+      Inverse(sums, eps_, inverse, places);
+      for (int64_t c = 0; c < channels; ++c) {
+        ScaleBy(from + c * places, inverse, Scale(c), to + c * places, places);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  float Scale(int64_t channel) const { return scale_[scale_.size() == 1 ? 0 : channel]; }
+
+  const bool across_spatial_;
+  const double eps_;
+  const std::vector<float> scale_;  // One, or one per channel.
+};
+
+// normalize_layer (Normalize): y = x / sqrt(sum of x^2 + eps) * scale; the sum runs over the channels
+// at each place, or over the whole row (across_spatial).
+// Input   0 x [rows, channels, height, width] f32, any level.
+// Weights 0 scale, optional: [1] if channel_shared, else [channels].
+// Output  0 shape and level of x.
+// Params  norm_param: across_spatial (true), channel_shared (true), eps (1e-10), scale_filler (the
+//         scale of a layer without a weight; default 1).
+// Errors  InvalidArgument for another type or rank, a negative eps, a filler other than "constant",
+//         a scale that does not fit.
+// Source  Normalize of the extension operators (SSD's layer; L2 normalisation of ParseNet).
+class Normalize final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::NormalizeParameter& p = ctx.param.norm_param();
+    if (!(p.eps() >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("norm_param.eps: ", p.eps(), ", want 0 or more"));
+    }
+    if (p.has_scale_filler() && p.scale_filler().type() != "constant") {
+      return absl::InvalidArgumentError(absl::StrCat("norm_param.scale_filler.type: \"",
+                                                     p.scale_filler().type(),
+                                                     "\", want \"constant\" (or a weight)"));
+    }
+    std::vector<float> scale = {p.has_scale_filler() ? p.scale_filler().value() : 1.0f};
+    const bool trained = !ctx.weights.empty();
+    if (trained) {
+      scale.assign(ctx.weights[0].data.begin(), ctx.weights[0].data.end());
+      if (scale.empty() || (p.channel_shared() && scale.size() != 1)) {
+        return BadWeight(
+            ctx.weights, 0,
+            p.channel_shared() ? "one value (norm_param.channel_shared)" : "one value per channel");
+      }
+    }
+    return std::unique_ptr<Layer>(new Normalize(p.across_spatial(), trained && !p.channel_shared(),
+                                                p.eps(), std::move(scale)));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    const int64_t channels = static_cast<int64_t>(scale_.size());
+    if (per_channel_ && !CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
+      return BadInput(0, in[0], absl::StrCat(channels, " channels (the size of weight 0)"));
+    }
+    return TensorSpecs{in[0]};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new NormalizeKernel(across_spatial_, eps_, scale_));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("across_spatial=", across_spatial_ ? "true" : "false", " eps=", eps_,
+                        " scale=", per_channel_ ? "per channel" : absl::StrCat(scale_[0]));
+  }
+
+ private:
+  Normalize(bool across_spatial, bool per_channel, float eps, std::vector<float> scale)
+      : across_spatial_(across_spatial),
+        per_channel_(per_channel),
+        eps_(eps),
+        scale_(std::move(scale)) {}
+  const bool across_spatial_, per_channel_;
+  const float eps_;
+  const std::vector<float> scale_;
+};
+
+// ---------------------------------------------------------------------------------------- yolo
+
+struct YoloHead {
+  int64_t boxes = 0, coords = 0, classes = 0;
+  bool softmax = false;     // Over the classes.
+  bool background = false;  // The objectness is the logit of a class of its own.
+  int64_t BoxChannels() const { return coords + 1 + classes; }
+};
+
+// t = x - max over [count, places], per place.
+ULFD_MULTIVERSION void ShiftByMax(const float* x, float* __restrict t, float* __restrict max,
+                                  int64_t count, int64_t places) {
+  std::copy_n(x, places, max);
+  for (int64_t i = 1; i < count; ++i) {
+    for (int64_t j = 0; j < places; ++j) max[j] = std::max(max[j], x[i * places + j]);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < places; ++j) t[i * places + j] = x[i * places + j] - max[j];
+  }
+}
+// y /= sum over [count, places], per place.
+ULFD_MULTIVERSION void DivideBySum(float* __restrict y, float* __restrict sum, int64_t count,
+                                   int64_t places) {
+  std::fill_n(sum, places, 0.0f);
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < places; ++j) sum[j] += y[i * places + j];
+  }
+  for (int64_t j = 0; j < places; ++j) sum[j] = 1.0f / sum[j];
+  for (int64_t i = 0; i < count; ++i) {
+    for (int64_t j = 0; j < places; ++j) y[i * places + j] *= sum[j];
+  }
+}
+
+class YoloKernel final : public Kernel {
+ public:
+  YoloKernel(const YoloHead& head, std::unique_ptr<const Eltwise> sigmoid,
+             std::unique_ptr<const Eltwise> exp)
+      : head_(head), sigmoid_(std::move(sigmoid)), exp_(std::move(exp)) {}
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    if (!head_.softmax) return 0;
+    const int64_t places = in[0].dims[2] * in[0].dims[3];
+    return static_cast<size_t>(places * (1 + 2 * (head_.classes + 1))) * sizeof(float);
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const int64_t places = x.dims[2] * x.dims[3];
+    if (x.elements() == 0) return absl::OkStatus();
+    const float* from = x.f32();
+    float* coords = ctx.out[0].f32();
+    float* objects = ctx.out[1].f32();
+    float* classes = ctx.out[2].f32();
+    for (int64_t box = x.dims[0] * head_.boxes; box > 0; --box) {
+      RETURN_IF_ERROR(sigmoid_->Run(from, coords, 2 * places));  // x and y
+      std::copy_n(from + 2 * places, (head_.coords - 2) * places, coords + 2 * places);
+      const float* object = from + head_.coords * places;
+      if (head_.softmax) {
+        RETURN_IF_ERROR(
+            Softmax(object, places, static_cast<float*>(ctx.scratch), objects, classes));
+      } else {
+        RETURN_IF_ERROR(Object(object, places, objects));
+        RETURN_IF_ERROR(sigmoid_->Run(object + places, classes, head_.classes * places));
+      }
+      from += head_.BoxChannels() * places;
+      coords += head_.coords * places;
+      objects += places;
+      classes += head_.classes * places;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Object(const float* object, int64_t places, float* objects) const {
+    if (!head_.background) return sigmoid_->Run(object, objects, places);
+    std::copy_n(object, places, objects);
+    return absl::OkStatus();
+  }
+  // The classes follow the objectness in the input.
+  absl::Status Softmax(const float* object, int64_t places, float* scratch, float* objects,
+                       float* classes) const {
+    float* per_place = scratch;
+    float* shifted = scratch + places;
+    if (!head_.background) {
+      RETURN_IF_ERROR(Object(object, places, objects));
+      ShiftByMax(object + places, shifted, per_place, head_.classes, places);
+      RETURN_IF_ERROR(exp_->Run(shifted, classes, head_.classes * places));
+      DivideBySum(classes, per_place, head_.classes, places);
+      return absl::OkStatus();
+    }
+    const int64_t count = head_.classes + 1;
+    float* exps = shifted + count * places;
+    ShiftByMax(object, shifted, per_place, count, places);
+    RETURN_IF_ERROR(exp_->Run(shifted, exps, count * places));
+    DivideBySum(exps, per_place, count, places);
+    std::copy_n(exps, places, objects);
+    std::copy_n(exps + places, head_.classes * places, classes);
+    return absl::OkStatus();
+  }
+
+  const YoloHead head_;
+  const std::unique_ptr<const Eltwise> sigmoid_, exp_;
+};
+
+// yolo_layer (Yolo): the activations of a YOLO head.  Channels of x: for each box coords (x, y, w, h),
+// one objectness, classes.  x, y: sigmoid; w, h: as they are; objectness: sigmoid; classes: sigmoid.
+// V2 with softmax: softmax over the classes; with background, too: over objectness and classes
+// together; background alone: the objectness as it is.
+// Input   0 x [rows, boxes*(coords + 1 + classes), height, width] f32, any level.
+// Weights none.
+// Output  0 [rows, boxes*coords, height, width], 1 [rows, boxes, height, width],
+//         2 [rows, boxes*classes, height, width]; level of x.
+// Params  yolo_param: boxes (3), coords (4), classes (80), yolo_version ("V3"), softmax (false),
+//         background (false); softmax and background have no effect on V3 (a notice).
+// Errors  InvalidArgument for another type or rank, counts below 1 (coords: 2), another version, a
+//         softmaxtree, a channel count that does not match.
+// Source  Yolo of the extension operators; region and yolo layers of Darknet.
+class Yolo final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::YoloParameter& p = ctx.param.yolo_param();
+    const struct {
+      absl::string_view field;
+      int64_t value, min;
+    } kCounts[] = {{"boxes", p.boxes(), 1}, {"coords", p.coords(), 2}, {"classes", p.classes(), 1}};
+    for (const auto& count : kCounts) {
+      if (count.value >= count.min && count.value <= kMaxCount) continue;
+      return absl::InvalidArgumentError(absl::StrCat("yolo_param.", count.field, ": ", count.value,
+                                                     ", want ", count.min, " to ", kMaxCount));
+    }
+    if (p.softmaxtree()) {
+      return absl::InvalidArgumentError(
+          "yolo_param.softmaxtree: true, want false (the published format names it without a "
+          "definition)");
+    }
+    const bool v2 = p.yolo_version() == "V2";
+    if (!v2 && p.yolo_version() != "V3") {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "yolo_param.yolo_version: \"", p.yolo_version(), "\", want \"V2\" or \"V3\""));
+    }
+    if (!v2 && (p.softmax() || p.background())) {
+      ctx.notices.push_back(absl::StrCat("yolo_param.", p.softmax() ? "softmax" : "background",
+                                         " has no effect on V3: every class gets a sigmoid"));
+    }
+    return std::unique_ptr<Layer>(new Yolo({.boxes = p.boxes(),
+                                            .coords = p.coords(),
+                                            .classes = p.classes(),
+                                            .softmax = v2 && p.softmax(),
+                                            .background = v2 && p.background()}));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    const int64_t channels = head_.boxes * head_.BoxChannels();
+    if (!CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
+      return BadInput(0, in[0],
+                      absl::StrCat(channels, " channels (", head_.boxes, " boxes x (", head_.coords,
+                                   " coords + 1 + ", head_.classes, " classes))"));
+    }
+    TensorSpecs out(3, in[0]);
+    out[0].shape[1] = Dim::Of(head_.boxes * head_.coords);
+    out[1].shape[1] = Dim::Of(head_.boxes);
+    out[2].shape[1] = Dim::Of(head_.boxes * head_.classes);
+    return out;
+  }
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    Suggest(in[0],
+            Shape({Dim::Unknown(), Dim::Of(head_.boxes * head_.BoxChannels()), Dim::Unknown(),
+                   Dim::Unknown()}),
+            Level::kUnknown);
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
+                     Eltwise::Create(Eltwise::Function::kSigmoid));
+    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> exp, Eltwise::Create(Eltwise::Function::kExp));
+    return std::unique_ptr<Kernel>(new YoloKernel(head_, std::move(sigmoid), std::move(exp)));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("boxes=", head_.boxes, " coords=", head_.coords, " classes=", head_.classes,
+                        head_.softmax ? " softmax=true" : "",
+                        head_.background ? " background=true" : "");
+  }
+
+ private:
+  static constexpr int64_t kMaxCount = 65536;
+  explicit Yolo(const YoloHead& head) : head_(head) {}
+  const YoloHead head_;
+};
+
+// --------------------------------------------------------------------------------------- prior_box
+
+struct BoxSize {
+  float width, height;  // In pixels.
+};
+
+class PriorBoxKernel final : public Kernel {
+ public:
+  PriorBoxKernel(const ulf::PriorBoxParameter& p, std::vector<BoxSize> sizes)
+      : p_(p), sizes_(std::move(sizes)) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& features = ctx.in[0];
+    const int64_t height = features.dims[2], width = features.dims[3];
+    const double image_w = ImageSide(ctx, 3), image_h = ImageSide(ctx, 2);
+    const double step_w = Step(p_.step_w(), image_w, width);
+    const double step_h = Step(p_.step_h(), image_h, height);
+    float* y = ctx.out[0].f32();
+    for (int64_t h = 0; h < height; ++h) {
+      for (int64_t w = 0; w < width; ++w) {
+        const double x_center = (static_cast<double>(w) + p_.offset()) * step_w;
+        const double y_center = (static_cast<double>(h) + p_.offset()) * step_h;
+        for (const BoxSize& size : sizes_) {
+          *y++ = Limited((x_center - size.width / 2) / image_w);
+          *y++ = Limited((y_center - size.height / 2) / image_h);
+          *y++ = Limited((x_center + size.width / 2) / image_w);
+          *y++ = Limited((y_center + size.height / 2) / image_h);
+        }
+      }
+    }
+    const int variances = p_.variance_size();
+    const int64_t boxes = height * width * static_cast<int64_t>(sizes_.size());
+    for (int64_t i = 0; i < 4 * boxes; ++i) {
+      *y++ = variances == 0 ? 0.1f : p_.variance(variances == 1 ? 0 : static_cast<int>(i % 4));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  double ImageSide(const RunContext& ctx, int axis) const {
+    if (p_.has_img_size()) return p_.img_size();
+    if (p_.has_img_h()) return axis == 2 ? p_.img_h() : p_.img_w();
+    return static_cast<double>(ctx.in[1].dims[axis]);
+  }
+  double Step(float stated, double image, int64_t places) const {
+    if (p_.has_step()) return p_.step();
+    return p_.has_step_h() ? stated : image / static_cast<double>(places);
+  }
+  float Limited(double value) const {
+    return static_cast<float>(p_.clip() ? std::clamp(value, 0.0, 1.0) : value);
+  }
+
+  const ulf::PriorBoxParameter p_;
+  const std::vector<BoxSize> sizes_;
+};
+
+// prior_box_layer (PriorBox): default boxes (xmin, ymin, xmax, ymax, as parts of the image) at every
+// place of a feature map, then a variance for each number.  Boxes per place, in this order, for each
+// min_size: the square of that side; the square of sqrt(min*max), if there are max_sizes; for each
+// aspect ratio r but 1: min*sqrt(r) wide, min/sqrt(r) high.  So num_priors = min_sizes *
+// (1 + ratios) + max_sizes, ratios counted after flip.
+// Input   0 features [rows, channels, height, width], 1 image [rows, channels, height, width], f32.
+//         Only their sizes count.
+// Weights none.
+// Output  0 [1, 2, height*width*num_priors*4]: boxes, variances.  Constant unless an input belongs to
+//         the ads (the plan then computes one request as a whole).
+// Params  prior_box_param: see proto/ulf.proto.  The second bottom may be absent if the image's size
+//         is stated.
+// Errors  InvalidArgument for no min_size, sizes, ratios, variances and steps that are not above 0,
+//         a number of max_sizes or variances that does not match, a max_size not above its min_size,
+//         size or step stated twice or by half, another rank.
+// Source  PriorBox of the extension operators; SSD's PriorBoxLayer.
+class PriorBox final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::PriorBoxParameter& p = ctx.param.prior_box_param();
+    RETURN_IF_ERROR(CheckSizes(p));
+    RETURN_IF_ERROR(CheckImage(p, ctx.param.bottom_size()));
+    return std::unique_ptr<Layer>(new PriorBox(p, SizesOf(p)));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    Level level = Level::kConstant;
+    for (int i = 0; i < static_cast<int>(in.size()); ++i) {
+      RETURN_IF_ERROR(WantRank(in, i, 4, 4));
+      for (int axis : {2, 3}) {
+        if (in[i].shape[axis] == Dim::Of(0)) return BadInput(i, in[i], "height and width above 0");
+      }
+      level = Join(level, in[i].level);
+    }
+    const Dim numbers = Dim::Of(4 * static_cast<int64_t>(sizes_.size()));
+    TensorSpec out{DType::kFloat32,
+                   Shape({Dim::Of(1), Dim::Of(2),
+                          Multiply(Multiply(in[0].shape[2], in[0].shape[3]), numbers)}),
+                   level >= Level::kAd ? Level::kUnknown : Level::kConstant};
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new PriorBoxKernel(p_, sizes_));
+  }
+  std::string Describe() const override { return absl::StrCat("num_priors=", sizes_.size()); }
+
+ private:
+  PriorBox(const ulf::PriorBoxParameter& p, std::vector<BoxSize> sizes)
+      : p_(p), sizes_(std::move(sizes)) {}
+
+  static absl::Status WantAboveZero(absl::string_view field,
+                                    const google::protobuf::RepeatedField<float>& values) {
+    for (float value : values) {
+      if (value > 0 && std::isfinite(value)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("prior_box_param.", field, ": ", value, ", want above 0"));
+    }
+    return absl::OkStatus();
+  }
+  static absl::Status CheckSizes(const ulf::PriorBoxParameter& p) {
+    if (p.min_size().empty()) {
+      return absl::InvalidArgumentError("prior_box_param.min_size: none, want at least one");
+    }
+    RETURN_IF_ERROR(WantAboveZero("min_size", p.min_size()));
+    RETURN_IF_ERROR(WantAboveZero("max_size", p.max_size()));
+    RETURN_IF_ERROR(WantAboveZero("aspect_ratio", p.aspect_ratio()));
+    RETURN_IF_ERROR(WantAboveZero("variance", p.variance()));
+    if (!p.max_size().empty() && p.max_size_size() != p.min_size_size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prior_box_param.max_size: ", p.max_size_size(), " values, want none or ",
+                       p.min_size_size(), ", one per min_size"));
+    }
+    for (int i = 0; i < p.max_size_size(); ++i) {
+      if (p.max_size(i) > p.min_size(i)) continue;
+      return absl::InvalidArgumentError(absl::StrCat("prior_box_param.max_size: ", p.max_size(i),
+                                                     ", want above its min_size ", p.min_size(i)));
+    }
+    const int variances = p.variance_size();
+    if (variances != 0 && variances != 1 && variances != 4) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("prior_box_param.variance: ", variances, " values, want none, 1 or 4"));
+    }
+    return absl::OkStatus();
+  }
+  static absl::Status CheckImage(const ulf::PriorBoxParameter& p, int bottoms) {
+    const auto field = [](absl::string_view name, absl::string_view what) {
+      return absl::InvalidArgumentError(absl::StrCat("prior_box_param.", name, ": ", what));
+    };
+    if (p.has_img_size() && (p.has_img_h() || p.has_img_w())) {
+      return field("img_size", "set, want no img_h or img_w beside it");
+    }
+    if (p.has_img_h() != p.has_img_w()) {
+      return field(p.has_img_h() ? "img_w" : "img_h", "not set, want both img_h and img_w or none");
+    }
+    if (p.has_step() && (p.has_step_h() || p.has_step_w())) {
+      return field("step", "set, want no step_h or step_w beside it");
+    }
+    if (p.has_step_h() != p.has_step_w()) {
+      return field(p.has_step_h() ? "step_w" : "step_h",
+                   "not set, want both step_h and step_w or none");
+    }
+    const bool stated = p.has_img_size() || p.has_img_h();
+    if (stated && (p.has_img_size() ? p.img_size() < 1 : p.img_h() < 1 || p.img_w() < 1)) {
+      return field(p.has_img_size() ? "img_size" : "img_h, img_w", "0, want 1 or more");
+    }
+    if ((p.has_step() && !(p.step() > 0)) ||
+        (p.has_step_h() && !(p.step_h() > 0 && p.step_w() > 0))) {
+      return field(p.has_step() ? "step" : "step_h, step_w",
+                   "not above 0, want a number of pixels");
+    }
+    if (!stated && bottoms < 2) {
+      return absl::InvalidArgumentError(
+          "1 bottom, want 2 (features and image) or prior_box_param.img_size");
+    }
+    return absl::OkStatus();
+  }
+  static std::vector<BoxSize> SizesOf(const ulf::PriorBoxParameter& p) {
+    std::vector<double> ratios;  // Without 1.
+    const auto add = [&ratios](double ratio) {
+      constexpr double kSame = 1e-6;
+      if (std::abs(ratio - 1) < kSame) return;
+      for (double known : ratios) {
+        if (std::abs(ratio - known) < kSame) return;
+      }
+      ratios.push_back(ratio);
+    };
+    for (double ratio : p.aspect_ratio()) {
+      const size_t before = ratios.size();
+      add(ratio);
+      if (p.flip() && ratios.size() > before) add(1 / ratio);
+    }
+    std::vector<BoxSize> sizes;
+    for (int i = 0; i < p.min_size_size(); ++i) {
+      const double min = p.min_size(i);
+      sizes.push_back({p.min_size(i), p.min_size(i)});
+      if (!p.max_size().empty()) {
+        const float side = static_cast<float>(std::sqrt(min * p.max_size(i)));
+        sizes.push_back({side, side});
+      }
+      for (double ratio : ratios) {
+        sizes.push_back({static_cast<float>(min * std::sqrt(ratio)),
+                         static_cast<float>(min / std::sqrt(ratio))});
+      }
+    }
+    return sizes;
+  }
+
+  const ulf::PriorBoxParameter p_;
+  const std::vector<BoxSize> sizes_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "normalize_layer",
+     .summary = "x / sqrt(sum of x^2 + eps) * scale, per place or per row",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .weights = {0, 1},
+     .param_field = ulf::LayerParameter::kNormParamFieldNumber,
+     .parse = &Normalize::Parse,
+     .aliases = "Normalize",
+     .image_inputs = 1,
+     .image_outputs = 1,
+     .doc = {.formula = "y = x / sqrt(sum of x^2 + eps) * scale; the sum over channels at each "
+                        "place, or over the row",
+             .inputs = "x [rows, channels, height, width] float32",
+             .weights = "scale [1], or [channels] if not channel_shared; optional",
+             .source = "Normalize of the extension operators; SSD",
+             .example_inputs = "x:3,2,2",
+             .example_weights = "3",
+             .example_param = "norm_param { across_spatial: false channel_shared: false }"}},
+    {.name = "yolo_layer",
+     .summary = "activations of a YOLO head: coordinates, objectness, classes",
+     .inputs = {1, 1},
+     .outputs = {3, 3},
+     .param_field = ulf::LayerParameter::kYoloParamFieldNumber,
+     .parse = &Yolo::Parse,
+     .aliases = "Yolo",
+     .image_inputs = 1,
+     .image_outputs = 7,
+     .doc = {.formula = "sigmoid of x, y, objectness and classes of each box; V2 with softmax: "
+                        "softmax over the classes",
+             .inputs = "x [rows, boxes*(coords + 1 + classes), height, width] float32",
+             .source = "Yolo of the extension operators; Darknet",
+             .example_inputs = "x:14,2,2",
+             .example_param = "yolo_param { boxes: 2 coords: 4 classes: 2 yolo_version: \"V3\" }"}},
+    {.name = "prior_box_layer",
+     .summary = "default boxes of a feature map and their variances",
+     .inputs = {1, 2},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kPriorBoxParamFieldNumber,
+     .parse = &PriorBox::Parse,
+     .aliases = "PriorBox",
+     .image_inputs = 3,
+     .doc =
+         {.formula = "boxes (xmin, ymin, xmax, ymax) of each place for each size and aspect ratio, "
+                     "then their variances",
+          .inputs =
+              "features and image [rows, channels, height, width] float32; only their sizes count",
+          .source = "PriorBox of the extension operators; SSD",
+          .example_inputs = "x@user:2,2,2",
+          .example_param =
+              "prior_box_param { min_size: 30 max_size: 60 aspect_ratio: 2 img_size: 300 }"}},
+};
+
+}  // namespace
+
+absl::Span<const LayerType> DetectionLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

@@ -1,0 +1,32 @@
+// The tables of layer types, one per family; registry.cc lists them, so the linker keeps them.
+// embedding.h has one more.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_LAYERS_TYPES_FAMILIES_H_
+#define ULFD_ENGINE_LAYERS_TYPES_FAMILIES_H_
+
+#include "absl/types/span.h"
+#include "engine/layers/layer.h"
+
+namespace ulfd::engine {
+
+absl::Span<const LayerType>
+ActivationLayers();  // activation.cc: relu prelu sigmoid tanh dice softmax
+absl::Span<const LayerType> ArithmeticLayers();   // arithmetic.cc: add sub multiply div where sum
+absl::Span<const LayerType> MatmulLayers();       // matmul.cc: inner_product inner_product_layer_ex
+absl::Span<const LayerType> BatchDotLayers();     // batchdot.cc: batchdot
+absl::Span<const LayerType> NormLayers();         // norm.cc: bn
+absl::Span<const LayerType> RecurrentLayers();    // recurrent.cc: gru
+absl::Span<const LayerType> ShapeLayers();        // shape.cc: reshape concat slice broadcast_to
+absl::Span<const LayerType> SourceLayers();       // source.cc: constant fuse
+absl::Span<const LayerType> ExpressionLayers();   // expression_layer.cc: expression
+absl::Span<const LayerType> ConvolutionLayers();  // convolution.cc: convolution
+absl::Span<const LayerType> PoolingLayers();      // image_pooling.cc: max_pooling
+absl::Span<const LayerType>
+RearrangeLayers();  // rearrange.cc: transpose reverse reorg shuffle_channel
+absl::Span<const LayerType> UpsampleLayers();   // upsample.cc: upsample
+absl::Span<const LayerType> DetectionLayers();  // detection.cc: normalize yolo prior_box
+absl::Span<const LayerType> SamplingLayers();   // sampling.cc: roi_align spatial_transformer
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_LAYERS_TYPES_FAMILIES_H_

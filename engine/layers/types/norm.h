@@ -1,0 +1,23 @@
+// Batch normalisation as a building block of graph passes.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_LAYERS_TYPES_NORM_H_
+#define ULFD_ENGINE_LAYERS_TYPES_NORM_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/layers/layer.h"
+
+namespace ulfd::engine {
+
+// y = (x - mean) * scale + beta, computed in this order; a bn_layer of gamma `scale`, variance 1 and
+// eps 0.  The vectors are copied; they repeat along the flattened x.  INVALID_ARGUMENT if one is
+// empty.
+absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mean,
+                                                     absl::Span<const float> scale,
+                                                     absl::Span<const float> beta);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_LAYERS_TYPES_NORM_H_

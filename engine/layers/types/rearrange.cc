@@ -1,0 +1,523 @@
+// Layers that put elements into another order: transpose, reverse, reorg, shuffle_channel.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/types/rearrange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/common/strided_copy.h"
+#include "engine/layers/types/families.h"
+
+namespace ulfd::engine {
+namespace {
+
+// Elements between neighbours along each axis.
+TensorDims StridesOf(const Tensor& x) {
+  TensorDims strides(x.dims.size());
+  int64_t stride = 1;
+  for (int i = x.rank() - 1; i >= 0; --i) {
+    strides[i] = stride;
+    stride *= x.dims[i];
+  }
+  return strides;
+}
+
+absl::Status WantImage(absl::Span<const TensorSpec> in) {
+  RETURN_IF_ERROR(WantFloat32(in));
+  return WantRank(in, 0, 4, 4);
+}
+
+// ---------------------------------------------------------------------------------------- transpose
+
+class TransposeKernel final : public Kernel {
+ public:
+  explicit TransposeKernel(std::vector<int> perm) : perm_(std::move(perm)) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const TensorDims strides = StridesOf(x);
+    StridedCopy copy;
+    for (int axis : perm_) copy.Add(x.dims[axis], strides[axis]);
+    copy.Run(x, ctx.out[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<int> perm_;
+};
+
+// transpose_layer: axis perm[k] of x becomes axis k of y.
+// Input   0 x, any type and level, as many axes as perm has.
+// Weights none.
+// Output  0 the axes of x in the order of perm; level of x if perm[0] is 0, else unknown.
+// Params  transpose_param.perm: each axis once.
+// Errors  InvalidArgument for a perm that is no permutation, an input of another rank.
+// Source  numpy.transpose; the primitive that Reorg decomposes into in the guide to new layers.
+class Transpose final : public Layer {
+ public:
+  explicit Transpose(std::vector<int> perm) : perm_(std::move(perm)) {}
+
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const auto& perm = ctx.param.transpose_param().perm();
+    std::vector<int> sorted(perm.begin(), perm.end());
+    std::sort(sorted.begin(), sorted.end());
+    for (int i = 0; i < perm.size(); ++i) {
+      if (sorted[i] == i) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("transpose_param.perm: [", absl::StrJoin(perm, ", "),
+                       "], want each of 0 to ", perm.size() - 1, " once"));
+    }
+    if (perm.empty()) {
+      return absl::InvalidArgumentError("transpose_param.perm: empty, want an axis for each axis");
+    }
+    return std::unique_ptr<Layer>(new Transpose({perm.begin(), perm.end()}));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    const int rank = static_cast<int>(perm_.size());
+    if (in[0].shape.rank() != rank) {
+      return BadInput(0, in[0],
+                      absl::StrCat("rank ", rank, " for transpose_param.perm [",
+                                   absl::StrJoin(perm_, ", "), "]"));
+    }
+    TensorSpec out = in[0];
+    for (int k = 0; k < rank; ++k) out.shape[k] = in[0].shape[perm_[k]];
+    out.level = LevelOf(out.shape, in);
+    if (perm_[0] != 0 && out.level != Level::kConstant) out.level = Level::kUnknown;
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new TransposeKernel(perm_));
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kTranspose, .perm = perm_}; }
+  std::string Describe() const override {
+    return absl::StrCat("perm=[", absl::StrJoin(perm_, ", "), "]");
+  }
+
+ private:
+  const std::vector<int> perm_;
+};
+
+// ----------------------------------------------------------------------- splitting, merging axes
+
+class ViewKernel final : public Kernel {
+ public:
+  bool IsView() const override { return true; }
+  absl::Status Run(RunContext& ctx) const override {
+    if (ctx.in[0].elements() > 0) std::memcpy(ctx.out[0].data, ctx.in[0].data, ctx.in[0].bytes());
+    return absl::OkStatus();
+  }
+};
+
+// Primitive of composite layers: see MakeSplitAxis.
+class SplitAxis final : public Layer {
+ public:
+  SplitAxis(int axis, int64_t outer, int64_t inner) : axis_(axis), outer_(outer), inner_(inner) {}
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantAxis("axis", axis_, in[0]));
+    const int64_t known = outer_ > 0 ? outer_ : inner_;
+    const std::optional<Dim> rest = Divide(in[0].shape[axis_], Dim::Of(known));
+    if (!rest.has_value()) {
+      return BadInput(0, in[0], absl::StrCat("axis ", axis_, " a multiple of ", known));
+    }
+    TensorSpec out = in[0];
+    out.shape[axis_] = outer_ > 0 ? Dim::Of(outer_) : *rest;
+    out.shape.dims().insert(out.shape.dims().begin() + axis_ + 1,
+                            outer_ > 0 ? *rest : Dim::Of(inner_));
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ViewKernel);
+  }
+
+ private:
+  const int axis_;
+  const int64_t outer_, inner_;
+};
+
+// Primitive of composite layers: see MakeMergeAxes.
+class MergeAxes final : public Layer {
+ public:
+  MergeAxes(int first, int count) : first_(first), count_(count) {}
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantAxis("axis", first_ + count_ - 1, in[0]));
+    TensorSpec out = in[0];
+    auto& dims = out.shape.dims();
+    for (int i = 1; i < count_; ++i) {
+      dims[first_] = Multiply(dims[first_], dims[first_ + 1]);
+      dims.erase(dims.begin() + first_ + 1);
+    }
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ViewKernel);
+  }
+
+ private:
+  const int first_, count_;
+};
+
+// ---------------------------------------------------------------------------------------- reverse
+
+class ReverseKernel final : public Kernel {
+ public:
+  explicit ReverseKernel(std::vector<int> axes) : axes_(std::move(axes)) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    TensorDims strides = StridesOf(x);
+    StridedCopy copy;
+    for (int axis : axes_) {
+      axis += axis < 0 ? x.rank() : 0;
+      copy.start += strides[axis] * (x.dims[axis] - 1);
+      strides[axis] = -strides[axis];
+    }
+    for (int i = 0; i < x.rank(); ++i) copy.Add(x.dims[i], strides[i]);
+    copy.Run(x, ctx.out[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<int> axes_;
+};
+
+// reverse_layer (Reverse): the elements in opposite order along each of some axes.
+// Input   0 x, any type, rank and level.
+// Weights none.
+// Output  0 shape of x; level of x, unknown if axis 0 (the rows) is reversed.
+// Params  reverse_param.axis: one or more; negative ones count from the last axis.
+// Errors  InvalidArgument for no axis, an axis that x lacks, an axis given twice.
+// Source  Reverse of the extension operators; numpy.flip.
+class Reverse final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const auto& axes = ctx.param.reverse_param().axis();
+    if (axes.empty()) {
+      return absl::InvalidArgumentError("reverse_param.axis: none, want at least one");
+    }
+    return std::unique_ptr<Layer>(new Reverse({axes.begin(), axes.end()}));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    const int rank = in[0].shape.rank();
+    std::vector<bool> seen(rank, false);
+    for (int axis : axes_) {
+      if (axis < -rank || axis >= rank) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("reverse_param.axis: ", axis, ", want ", -rank, " to ", rank - 1,
+                         " for input 0: shape ", in[0].shape.ToString()));
+      }
+      const int place = axis < 0 ? axis + rank : axis;
+      if (seen[place]) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("reverse_param.axis: ", axis, " is axis ", place, " a second time"));
+      }
+      seen[place] = true;
+    }
+    TensorSpec out = in[0];
+    if (seen[0] && out.level != Level::kConstant) out.level = Level::kUnknown;
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ReverseKernel(axes_));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("axis=[", absl::StrJoin(axes_, ", "), "]");
+  }
+
+ private:
+  explicit Reverse(std::vector<int> axes) : axes_(std::move(axes)) {}
+  const std::vector<int> axes_;
+};
+
+// ---------------------------------------------------------------------------------------- reorg
+
+class ReorgKernel final : public Kernel {
+ public:
+  ReorgKernel(int64_t stride, bool reverse) : stride_(stride), reverse_(reverse) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const TensorDims at = StridesOf(x);
+    const int64_t s = stride_;
+    StridedCopy copy;
+    copy.Add(x.dims[0], at[0]);
+    if (reverse_) {
+      const int64_t channels = x.dims[1] / (s * s);
+      copy.Add(channels, at[1]);
+      copy.Add(x.dims[2], at[2]);
+      copy.Add(s, s * channels * at[1]);
+      copy.Add(x.dims[3], at[3]);
+      copy.Add(s, channels * at[1]);
+    } else {
+      copy.Add(s, at[2]);
+      copy.Add(s, at[3]);
+      copy.Add(x.dims[1], at[1]);
+      copy.Add(x.dims[2] / s, s * at[2]);
+      copy.Add(x.dims[3] / s, s * at[3]);
+    }
+    copy.Run(x, ctx.out[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t stride_;
+  const bool reverse_;
+};
+
+// reorg_layer (Reorg, PassThrough): y[n, (i*s + j)*C + c, h, w] = x[n, c, h*s + i, w*s + j] with C
+// channels of x; `reverse` is the inverse.  Channels that were neighbours stay neighbours.  (Darknet's
+// own reorg computes other places from the same numbers; the published operator does not.)
+// Input   0 x [rows, channels, height, width] f32, any level.
+// Weights none.
+// Output  0 [rows, channels*s*s, height/s, width/s], reverse: [rows, channels/(s*s), height*s,
+//         width*s]; level of x.
+// Params  reorg_param: stride (2), reverse (false).
+// Errors  InvalidArgument for another type or rank, a stride of 0, a stride that does not divide
+//         height and width (reverse: stride^2 the channels).
+// Source  Reorg/PassThrough of the extension operators; space_to_depth and depth_to_space.
+// Decomposes into reshape, transpose, reshape.
+class Reorg final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::ReorgParameter& p = ctx.param.reorg_param();
+    if (p.stride() < 1 || p.stride() > kMaxStride) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("reorg_param.stride: ", p.stride(), ", want 1 to ", kMaxStride));
+    }
+    return std::unique_ptr<Layer>(new Reorg(p.stride(), p.reverse()));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantImage(in));
+    TensorSpec out = in[0];
+    const Dim side = Dim::Of(stride_), square = Dim::Of(stride_ * stride_);
+    if (reverse_) {
+      ASSIGN_OR_RETURN(out.shape[1], Quotient(in[0], 1, square));
+      for (int axis : {2, 3}) out.shape[axis] = Multiply(in[0].shape[axis], side);
+    } else {
+      out.shape[1] = Multiply(in[0].shape[1], square);
+      for (int axis : {2, 3}) {
+        ASSIGN_OR_RETURN(out.shape[axis], Quotient(in[0], axis, side));
+      }
+    }
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  absl::Status Lower(LoweringSink& sink) const override {
+    using Value = LoweringSink::Value;
+    if (reverse_) {  // [n, s*s*c, h, w] -> [n, s, s, c, h, w] -> [n, c, h, s, w, s]
+      const Value outer = sink.Add("reshape_1", MakeSplitAxis(1, stride_, 0), {sink.Input(0)});
+      const Value split = sink.Add("reshape_2", MakeSplitAxis(2, stride_, 0), {outer});
+      const Value turned = sink.Add("transpose", MakeTranspose({0, 3, 4, 1, 5, 2}), {split});
+      const Value rows = sink.Add("reshape_3", MakeMergeAxes(2, 2), {turned});
+      sink.Output(0, sink.Add("reshape_4", MakeMergeAxes(3, 2), {rows}));
+      return absl::OkStatus();
+    }
+    // [n, c, h, w] -> [n, c, h/s, s, w/s, s] -> [n, s, s, c, h/s, w/s]
+    const Value rows = sink.Add("reshape_1", MakeSplitAxis(2, 0, stride_), {sink.Input(0)});
+    const Value split = sink.Add("reshape_2", MakeSplitAxis(4, 0, stride_), {rows});
+    const Value turned = sink.Add("transpose", MakeTranspose({0, 3, 5, 1, 2, 4}), {split});
+    sink.Output(0, sink.Add("reshape_3", MakeMergeAxes(1, 3), {turned}));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ReorgKernel(stride_, reverse_));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("stride=", stride_, reverse_ ? " reverse=true" : "");
+  }
+
+ private:
+  static constexpr int64_t kMaxStride = 4096;
+  Reorg(int64_t stride, bool reverse) : stride_(stride), reverse_(reverse) {}
+
+  absl::StatusOr<Dim> Quotient(const TensorSpec& in, int axis, Dim by) const {
+    const std::optional<Dim> quotient = Divide(in.shape[axis], by);
+    if (quotient.has_value()) return *quotient;
+    constexpr absl::string_view kNames[] = {"rows", "channels", "height", "width"};
+    return BadInput(
+        0, in,
+        absl::StrCat(kNames[axis], " that ", by.value(), " divides (reorg_param.stride ", stride_,
+                     reverse_ ? ", reverse)" : ")"));
+  }
+
+  const int64_t stride_;
+  const bool reverse_;
+};
+
+// ---------------------------------------------------------------------------------------- shuffle
+
+class ShuffleKernel final : public Kernel {
+ public:
+  explicit ShuffleKernel(int64_t group) : group_(group) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const TensorDims at = StridesOf(x);
+    const int64_t per_group = x.dims[1] / group_;
+    StridedCopy copy;
+    copy.Add(x.dims[0], at[0]);
+    copy.Add(per_group, at[1]);
+    copy.Add(group_, per_group * at[1]);
+    copy.Add(at[1], 1);
+    copy.Run(x, ctx.out[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const int64_t group_;
+};
+
+class SwapKernel final : public Kernel {
+ public:
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const TensorDims at = StridesOf(x);
+    StridedCopy copy;
+    copy.Add(x.dims[0], at[0]);
+    copy.Add(x.dims[2], at[2]);
+    copy.Add(x.dims[1], at[1]);
+    copy.Add(at[2], 1);
+    copy.Run(x, ctx.out[0]);
+    return absl::OkStatus();
+  }
+};
+
+// Primitive of shuffle_channel_layer: axes 1 and 2 change places, however many follow.
+class SwapAxes final : public Layer {
+ public:
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantAxis("axis", 2, in[0]));
+    TensorSpec out = in[0];
+    std::swap(out.shape[1], out.shape[2]);
+    return TensorSpecs{out};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new SwapKernel);
+  }
+};
+
+// shuffle_channel_layer (ShuffleChannel): channels seen as [group, c / group] and transposed,
+// y[n, j*group + i] = x[n, i*(c / group) + j].
+// Input   0 x [rows, channels, ...], any type, rank 2 or more and level.
+// Weights none.
+// Output  0 shape and level of x.
+// Params  shuffle_channel_param.group (1).
+// Errors  InvalidArgument for a group of 0 or one that does not divide the channels.
+// Source  ShuffleChannel of the extension operators; torch.nn.ChannelShuffle.
+// Decomposes into reshape, transpose, reshape.
+class ShuffleChannel final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const int64_t group = ctx.param.shuffle_channel_param().group();
+    if (group < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shuffle_channel_param.group: ", group, ", want 1 or more"));
+    }
+    return std::unique_ptr<Layer>(new ShuffleChannel(group));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    if (in[0].shape.rank() < 2) return BadInput(0, in[0], "rank 2 or more");
+    if (!Divide(in[0].shape[1], Dim::Of(group_)).has_value()) {
+      return BadInput(
+          0, in[0],
+          absl::StrCat("channels that ", group_, " divides (shuffle_channel_param.group)"));
+    }
+    return TensorSpecs{in[0]};
+  }
+  absl::Status Lower(LoweringSink& sink) const override {
+    // [n, c, rest] for any number of further axes: those stay where they are.
+    const LoweringSink::Value split =
+        sink.Add("reshape_1", MakeSplitAxis(1, group_, 0), {sink.Input(0)});
+    const LoweringSink::Value turned = sink.Add("transpose", std::make_unique<SwapAxes>(), {split});
+    sink.Output(0, sink.Add("reshape_2", MakeMergeAxes(1, 2), {turned}));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ShuffleKernel(group_));
+  }
+  std::string Describe() const override { return absl::StrCat("group=", group_); }
+
+ private:
+  explicit ShuffleChannel(int64_t group) : group_(group) {}
+
+  const int64_t group_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "transpose_layer",
+     .summary = "axes in another order",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kTransposeParamFieldNumber,
+     .parse = &Transpose::Parse,
+     .doc = {.formula = "axis perm[k] of x becomes axis k of y",
+             .inputs = "x, any type",
+             .source = "numpy.transpose",
+             .example_inputs = "x:2,3",
+             .example_param = "transpose_param { perm: 0 perm: 2 perm: 1 }"}},
+    {.name = "reverse_layer",
+     .summary = "elements in opposite order along axes",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kReverseParamFieldNumber,
+     .parse = &Reverse::Parse,
+     .aliases = "Reverse",
+     .doc = {.formula = "the elements in opposite order along each axis",
+             .inputs = "x, any type and shape",
+             .source = "Reverse of the extension operators; numpy.flip",
+             .example_inputs = "x:3",
+             .example_param = "reverse_param { axis: -1 }"}},
+    {.name = "reorg_layer",
+     .summary = "squares of places to channels, or back",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kReorgParamFieldNumber,
+     .parse = &Reorg::Parse,
+     .aliases = "Reorg PassThrough",
+     .decomposable = true,
+     .image_inputs = 1,
+     .image_outputs = 1,
+     .doc = {.formula =
+                 "y[n, (i*s + j)*C + c, h, w] = x[n, c, h*s + i, w*s + j]; reverse: the inverse",
+             .inputs = "x [rows, channels, height, width] float32",
+             .source = "Reorg/PassThrough of the extension operators",
+             .example_inputs = "x:2,4,4",
+             .example_param = "reorg_param { stride: 2 }"}},
+    {.name = "shuffle_channel_layer",
+     .summary = "channels [group, c / group] transposed",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kShuffleChannelParamFieldNumber,
+     .parse = &ShuffleChannel::Parse,
+     .aliases = "ShuffleChannel",
+     .decomposable = true,
+     .image_inputs = 1,
+     .image_outputs = 1,
+     .doc = {.formula = "y[n, j*group + i] = x[n, i*(c / group) + j]",
+             .inputs = "x [rows, channels, ...], any type",
+             .source = "ShuffleChannel of the extension operators; torch.nn.ChannelShuffle",
+             .example_inputs = "x:6,2,2",
+             .example_param = "shuffle_channel_param { group: 3 }"}},
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeTranspose(std::vector<int> perm) {
+  return std::make_unique<Transpose>(std::move(perm));
+}
+
+std::unique_ptr<Layer> MakeSplitAxis(int axis, int64_t outer, int64_t inner) {
+  return std::make_unique<SplitAxis>(axis, outer, inner);
+}
+
+std::unique_ptr<Layer> MakeMergeAxes(int first, int count) {
+  return std::make_unique<MergeAxes>(first, count);
+}
+
+absl::Span<const LayerType> RearrangeLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

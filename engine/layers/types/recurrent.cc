@@ -1,0 +1,244 @@
+// Recurrent layers: gru.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
+#include "engine/kernels/fc.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/types/families.h"
+#include "engine/layers/types/matmul.h"
+
+namespace ulfd::engine {
+namespace {
+
+// ----------------------------------------------------------------------------------------
+// gru_recurrence
+
+class GruRecurrenceKernel final : public Kernel {
+ public:
+  GruRecurrenceKernel(const Weight& h2h, absl::Span<const float> h_bias,
+                      absl::Span<const float> i_bias, bool padding)
+      : n_(h2h.dims[0]),
+        padding_(padding),
+        h2h_(PackedMatrix::Pack(h2h.data.data(), n_, 3 * n_, 3 * n_, 1)),
+        start_(h_bias.begin(), h_bias.end()),
+        candidate_bias_(i_bias.begin() + 2 * n_, i_bias.end()) {
+    for (int64_t j = 0; j < 2 * n_; ++j) start_[j] += i_bias[j];
+  }
+
+  int64_t bytes() const override { return h2h_.bytes(); }
+  // Per row of a block: state n, h * h2h 3n; and a flag.
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    return static_cast<size_t>(std::min(kBlockRows, RowsOf(in[0]))) * (4 * n_ * sizeof(float) + 1);
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const int64_t rows = RowsOf(ctx.in[0]);
+    const int64_t steps = ctx.in[0].dims[ctx.in[0].rank() - 2];
+    for (int64_t row = 0; row < rows; row += kBlockRows) {
+      RETURN_IF_ERROR(RunBlock(ctx, ctx.in[0].f32() + row * steps * 3 * n_,
+                               std::min(kBlockRows, rows - row), steps,
+                               ctx.out[0].f32() + row * steps * n_));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kBlockRows = 48;  // What they need stays in the first-level cache.
+
+  static int64_t RowsOf(const Tensor& pre) { return pre.rank() == 3 ? pre.dims[0] : 1; }
+
+  // All steps of some rows.  A row that has not started keeps h = 0.
+  absl::Status RunBlock(const RunContext& ctx, const float* pre, int64_t rows, int64_t steps,
+                        float* y) const {
+    float* h = static_cast<float*>(ctx.scratch);
+    float* recurrent = h + rows * n_;
+    char* started = reinterpret_cast<char*>(recurrent + rows * 3 * n_);
+    std::fill_n(h, rows * n_, 0.0f);
+    std::fill_n(started, rows, padding_ ? 0 : 1);
+    const FcBlock block{h, n_, n_};
+    FcCall fc;
+    fc.blocks = absl::MakeConstSpan(&block, 1);
+    fc.rows = rows;
+    fc.w = h2h_.view();
+    fc.init = start_.data();
+    fc.y = recurrent;
+    fc.y_stride = 3 * n_;
+    bool any = false;
+    const int64_t steps_to_check =
+        std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, rows * 3 * n_ * n_));
+    for (int64_t t = 0; t < steps; ++t) {
+      if (t % steps_to_check == 0) RETURN_IF_ERROR(CheckStop(ctx.stop));
+      for (int64_t b = 0; b < rows; ++b) {
+        const float* first = pre + (b * steps + t) * 3 * n_;
+        // NaN starts a row, too.
+        started[b] = started[b] || std::any_of(first, first + n_, [](float v) { return v != 0; });
+        any = any || started[b];
+      }
+      if (any) Fc(fc);
+      for (int64_t b = 0; b < rows; ++b) {
+        if (started[b]) {
+          GruCell(pre + (b * steps + t) * 3 * n_, recurrent + b * 3 * n_, candidate_bias_.data(),
+                  h + b * n_, n_);
+        }
+        std::copy_n(h + b * n_, n_, y + (b * steps + t) * n_);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const int64_t n_;
+  const bool padding_;
+  const PackedMatrix h2h_;                   // [n, 3n].
+  std::vector<float> start_;                 // h's biases, and those of x for reset and update.
+  const std::vector<float> candidate_bias_;  // x's, of the candidate.
+};
+
+// gru_recurrence (primitive, not a type of the format): the steps of a GRU over i = x * i2h.
+//   g = h*h2h + bh;  r = sig(i_r + bi_r + g_r);  z = sig(i_z + bi_z + g_z);  c = tanh(i_c + bi_c +
+//   r*g_c) h' = c + z*(h - c), h0 = 0.  Leading steps whose i has only zeros in its first n values
+//   are padding: they give zeros and leave h at 0.
+// oneDNN's lbr_gru has this cell, but not this rule: how many leading steps are padding differs
+// from row to row, each row then starts from h = 0 as if it were shorter, and its primitive has
+// neither lengths per row nor sizes known only at run time (a primitive per pair of row and step
+// counts would have to be made).  The GEMM per step covers all rows. Input   0 i [batch, steps, 3n]
+// or [steps, 3n] f32. Output  0 [batch, steps, n] (batch 1 for rank 2), every step.
+class GruRecurrence final : public Layer {
+ public:
+  GruRecurrence(Weight h2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias,
+                bool padding)
+      : h2h_(std::move(h2h)), h_bias_(h_bias), i_bias_(i_bias), padding_(padding) {}
+
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
+    TensorSpec out = in[0];
+    if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
+    if (!CouldBeEqual(out.shape[2], Dim::Of(3 * h2h_.dims[0]))) {
+      return BadInput(0, in[0], absl::StrCat("last dimension ", 3 * h2h_.dims[0]));
+    }
+    out.shape[2] = Dim::Of(h2h_.dims[0]);
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
+    return (2.0 * static_cast<double>(h2h_.dims[0]) + 6.0) *
+           static_cast<double>(in[0].shape.Elements().value());
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new GruRecurrenceKernel(h2h_, h_bias_, i_bias_, padding_));
+  }
+  std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
+
+ private:
+  const Weight h2h_;
+  const absl::Span<const float> h_bias_, i_bias_;
+  const bool padding_;
+};
+
+// ---------------------------------------------------------------------------------------- gru
+
+// gru_layer: h over the steps of x; see gru_recurrence for the formulas.  Composite: inner_product
+// x * i2h over all steps at once, then gru_recurrence.
+// Input   0 x [batch, steps, n] or [steps, n] (one batch) f32, any level.
+// Weights 0 h2h [n, 3n], 1 i2h [n, 3n], 2 h2h bias, 3 i2h bias, 3n values each; gates in the order
+//         reset, update, candidate.  With gru_param i2h may be [k, 3n] for x of width k.
+// Output  0 [batch, steps, n], the state after every step; level of x (unknown for rank 2: rows
+//         become steps).
+// Params  gru_param.leading_zeros: PADDING (default, above) or STEPS, which are steps like others.
+// Errors  InvalidArgument for another type or rank, an input whose width is not n, misshapen
+//         weights.
+// Source  ULF guide; x-deeplearning blaze/operator/op/gru_op.
+class Gru final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    ASSIGN_OR_RETURN(Weight h2h, WantMatrix(ctx.weights, 0));
+    const int64_t n = h2h.dims[0];
+    if (n == 0 || h2h.dims[1] != 3 * n) {
+      return BadWeight(ctx.weights, 0, "[n, 3*n] (h2h: reset, update, candidate)");
+    }
+    ASSIGN_OR_RETURN(Weight i2h, WantMatrix(ctx.weights, 1));
+    if ((i2h.dims[0] != n && !ctx.param.has_gru_param()) || i2h.dims[0] == 0 ||
+        i2h.dims[1] != 3 * n) {
+      return BadWeight(ctx.weights, 1, absl::StrCat("[", n, ", ", 3 * n, "] (i2h) like weight 0"));
+    }
+    for (int i = 2; i < 4; ++i) {
+      if (static_cast<int64_t>(ctx.weights[i].data.size()) != 3 * n) {
+        return BadWeight(ctx.weights, i, absl::StrCat(3 * n, " values"));
+      }
+    }
+    return std::unique_ptr<Layer>(
+        new Gru(std::move(h2h), std::move(i2h), ctx.weights[2].data, ctx.weights[3].data,
+                ctx.param.gru_param().leading_zeros() == ulf::GruParameter::PADDING));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 2, 3));
+    const int64_t n = h2h_.dims[0], k = i2h_.dims[0];
+    TensorSpec out = in[0];
+    if (!CouldBeEqual(out.shape[out.shape.rank() - 1], Dim::Of(k))) {
+      return BadInput(0, in[0],
+                      absl::StrCat("last dimension ", k,
+                                   k == n ? " (the hidden width)" : " (the rows of i2h)"));
+    }
+    if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
+    out.shape[2] = Dim::Of(n);
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(i2h_.dims[0])}), Level::kUnknown);
+  }
+  absl::Status Lower(LoweringSink& sink) const override {
+    const LoweringSink::Value pre = sink.Add("i2h", MakeInnerProduct(i2h_), {sink.Input(0)});
+    const LoweringSink::Value steps = sink.Add(
+        "recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_, padding_), {pre});
+    sink.Output(0, steps);
+    return absl::OkStatus();
+  }
+  std::string Describe() const override {
+    return absl::StrCat("hidden=", h2h_.dims[0], padding_ ? "" : " leading_zeros=STEPS");
+  }
+
+ private:
+  Gru(Weight h2h, Weight i2h, absl::Span<const float> h_bias, absl::Span<const float> i_bias,
+      bool padding)
+      : h2h_(std::move(h2h)),
+        i2h_(std::move(i2h)),
+        h_bias_(h_bias),
+        i_bias_(i_bias),
+        padding_(padding) {}
+  const Weight h2h_, i2h_;
+  const absl::Span<const float> h_bias_, i_bias_;
+  const bool padding_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "gru_layer",
+     .summary = "gated recurrent unit over the steps of x",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .weights = {4, 4},
+     .param_field = ulf::LayerParameter::kGruParamFieldNumber,
+     .composite = true,
+     .parse = &Gru::Parse,
+     .doc = {.formula = "i = x i2h + bi, g = h h2h + bh; r = sig(i_r + g_r), z = sig(i_z + g_z), c "
+                        "= tanh(i_c + r*g_c); h = c + z*(h - c)",
+             .inputs = "x [rows, steps, n] float32",
+             .weights =
+                 "h2h [n, 3n]: reset, update, candidate\ni2h [n, 3n]\nh2h bias [3n]\ni2h bias [3n]",
+             .source = "ULF layer guide",
+             .example_inputs = "x:3,2",
+             .example_weights = "2,6;2,6;6;6"}},
+};
+
+}  // namespace
+
+absl::Span<const LayerType> RecurrentLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

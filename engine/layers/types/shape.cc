@@ -1,0 +1,541 @@
+// Layers that move or rename elements: reshape, concat, slice, broadcast_to.  They keep the type of
+// their input.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/types/shape.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/common/broadcast.h"
+#include "engine/layers/types/families.h"
+
+namespace ulfd::engine {
+namespace {
+
+using Sizes = std::vector<int64_t>;
+
+std::string Text(const Sizes& sizes) { return absl::StrCat("[", absl::StrJoin(sizes, ", "), "]"); }
+
+// Dimensions as a layer's parameter states them: 0, -1 or more.
+absl::StatusOr<Sizes> ReadSizes(absl::string_view field,
+                                const google::protobuf::RepeatedField<int32_t>& values) {
+  Sizes sizes(values.begin(), values.end());
+  for (int64_t size : sizes) {
+    if (size >= -1) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, ": ", Text(sizes), ", want -1 or more"));
+  }
+  return sizes;
+}
+
+// ---------------------------------------------------------------------------------------- reshape
+
+class ReshapeKernel final : public Kernel {
+ public:
+  bool IsView() const override { return true; }
+  absl::Status Run(RunContext& ctx) const override {
+    if (ctx.in[0].elements() > 0) std::memcpy(ctx.out[0].data, ctx.in[0].data, ctx.in[0].bytes());
+    return absl::OkStatus();
+  }
+};
+
+// reshape_layer: the same elements under another shape.
+// Input   0 x, any type, rank and level.
+// Weights none.
+// Output  0 `shape`, type of x; level of x if its rows still lead. A leading 1 on a user's tensor
+//         means "per user".
+// Params  reshape_param.shape: 0 the input's dimension at that place, -1 (at most one) whatever is
+//         left, else the size.
+// Errors  InvalidArgument for two -1, a 0 beyond the rank of x, element counts that do not match.
+// Source  ULF guide (there also spelt rehshape_layer); x-deeplearning blaze/operator/op/reshape_op.
+class Reshape final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    ASSIGN_OR_RETURN(Sizes sizes,
+                     ReadSizes("reshape_param.shape", ctx.param.reshape_param().shape()));
+    if (std::count(sizes.begin(), sizes.end(), -1) > 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("reshape_param.shape: ", Text(sizes), ", want at most one -1"));
+    }
+    return std::unique_ptr<Layer>(new Reshape(std::move(sizes)));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    // Dimensions kept by 0 cancel; what is left on both sides has to have the same number of
+    // elements.
+    Shape::Dims left = in[0].shape.dims();
+    Shape::Dims dims(sizes_.size());
+    Dim known = Dim::Of(1);
+    int inferred = -1;
+    for (int i = 0; i < static_cast<int>(sizes_.size()); ++i) {
+      const bool user_rows = i == 0 && sizes_[0] == 1 && !left.empty() && left[0] == Dim::Users() &&
+                             in[0].level == Level::kUser;
+      if (sizes_[i] == 0 || user_rows) {
+        if (i >= static_cast<int>(left.size())) {
+          return Mismatch(in[0], absl::StrCat("a dimension at place ", i));
+        }
+        dims[i] = std::exchange(left[i], Dim::Of(1));
+      } else if (sizes_[i] == -1) {
+        inferred = i;
+      } else {
+        dims[i] = Dim::Of(sizes_[i]);
+        known = Multiply(known, dims[i]);
+      }
+    }
+    const Dim elements = Shape(left).Elements();
+    if (inferred >= 0) {
+      const std::optional<Dim> rest = Divide(elements, known);
+      if (!rest.has_value())
+        return Mismatch(in[0], absl::StrCat("a multiple of ", known.value(), " elements"));
+      dims[inferred] = *rest;
+    } else if (!CouldHaveSize(elements, known)) {
+      return Mismatch(
+          in[0], absl::StrCat(known.ToString(), " elements rather than ", elements.ToString()));
+    }
+    TensorSpec out{in[0].dtype, Shape(std::move(dims)), Level::kUnknown};
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    if (sizes_.size() < 2 || sizes_[0] != 1) return;
+    Dim product = Dim::Of(1);
+    for (int64_t size : sizes_) {
+      if (size == 0) return;
+      product = size < 0 ? Dim::Unknown() : Multiply(product, Dim::Of(size));
+    }
+    Suggest(in[0], Shape({Dim::Users(), product}), Level::kUser);
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kReshape}; }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ReshapeKernel);
+  }
+  std::string Describe() const override { return absl::StrCat("shape=", Text(sizes_)); }
+
+ private:
+  explicit Reshape(Sizes sizes) : sizes_(std::move(sizes)) {}
+
+  // A request has one user, so that a user's row counts as 1.
+  static bool CouldHaveSize(Dim elements, Dim size) {
+    if (elements.IsUsers()) return elements.value() == size.value();
+    return CouldBeEqual(elements, size);
+  }
+  absl::Status Mismatch(const TensorSpec& in, absl::string_view wanted) const {
+    return BadInput(0, in, absl::StrCat(wanted, " for reshape_param.shape ", Text(sizes_)));
+  }
+
+  const Sizes sizes_;
+};
+
+// ---------------------------------------------------------------------------------------- concat
+
+class ConcatKernel final : public Kernel {
+ public:
+  explicit ConcatKernel(int axis) : axis_(axis) {}
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& out = ctx.out[0];
+    int64_t outer = 1;
+    for (int i = 0; i < axis_; ++i) outer *= out.dims[i];
+    if (out.elements() == 0) return absl::OkStatus();
+    const size_t row = out.bytes() / outer;
+    char* to = static_cast<char*>(ctx.out[0].data);
+    for (const Tensor& x : ctx.in) {
+      const size_t piece = x.bytes() / outer;
+      const char* from = static_cast<const char*>(x.data);
+      for (int64_t o = 0; o < outer && piece > 0; ++o) {
+        std::memcpy(to + o * row, from + o * piece, piece);
+      }
+      to += piece;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const int axis_;
+};
+
+// concat_layer: inputs one after the other along an axis.
+// Input   0.. x, one or more, of one type and rank, equal in all other dimensions.
+// Weights none.
+// Output  0 as the inputs, the axis as long as all together; level of the higher input if the rows
+//         still lead.
+// Params  concat_param.dim, default 1.
+// Errors  InvalidArgument for types, ranks or other dimensions that differ, and an axis that the
+//         inputs lack.
+// Source  ULF guide; x-deeplearning blaze/operator/op/concat_op.
+class Concat final : public Layer {
+ public:
+  explicit Concat(int axis) : axis_(axis) {}
+
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const int axis = ctx.param.concat_param().dim();
+    if (axis < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("concat_param.dim: ", axis, ", want 0 or more"));
+    }
+    return std::unique_ptr<Layer>(new Concat(axis));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantOneType(in));
+    RETURN_IF_ERROR(WantAxis("concat_param.dim", axis_, in[0]));
+    TensorSpec out = in[0];
+    for (int i = 1; i < static_cast<int>(in.size()); ++i) {
+      const Shape& shape = in[i].shape;
+      bool fits = shape.rank() == out.shape.rank();
+      for (int d = 0; fits && d < shape.rank(); ++d) {
+        if (d == axis_) {
+          out.shape[d] = Sum(out.shape[d], shape[d]);
+          continue;
+        }
+        const std::optional<Dim> same = Same(out.shape[d], shape[d]);
+        fits = same.has_value();
+        if (fits) out.shape[d] = *same;
+      }
+      if (!fits) {
+        return BadInput(
+            i, in[i],
+            absl::StrCat("input 0's shape ", in[0].shape.ToString(), " except along axis ", axis_));
+      }
+    }
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  // What stands beside a tensor has its rows, unless the rows are what is joined.
+  void SuggestInputs(absl::Span<TensorSpec> in) const override {
+    const auto known = std::find_if(in.begin(), in.end(), [&](const TensorSpec& spec) {
+      return spec.shape.ranked() && spec.shape.rank() > axis_;
+    });
+    if (known == in.end() || axis_ == 0) return;
+    Shape shape = known->shape;
+    shape[axis_] = Dim::Unknown();
+    const Level level = known->level;
+    for (TensorSpec& spec : in) Suggest(spec, shape, level);
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kConcat, .axis = axis_}; }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new ConcatKernel(axis_));
+  }
+  std::string Describe() const override { return absl::StrCat("dim=", axis_); }
+
+ private:
+  const int axis_;
+};
+
+// ---------------------------------------------------------------------------------------- slice
+
+// A piece of each row as slice_layer's parameters state it.
+struct Piece {
+  int64_t offset = 0;
+  Sizes shape;
+  int64_t elements = 1;
+};
+
+class SliceKernel final : public Kernel {
+ public:
+  SliceKernel(const std::vector<Piece>& pieces, int concat_dim) {
+    for (int i = 0; i < concat_dim; ++i) outer_ *= pieces[0].shape[i];
+    for (const Piece& piece : pieces)
+      copies_.push_back({piece.offset, piece.elements / std::max<int64_t>(1, outer_)});
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    if (ctx.out[0].elements() == 0) return absl::OkStatus();
+    const size_t element = SizeOf(x.dtype);
+    const size_t row = x.bytes() / x.dims[0];
+    const char* from = static_cast<const char*>(x.data);
+    char* to = static_cast<char*>(ctx.out[0].data);
+    for (int64_t r = 0; r < x.dims[0]; ++r, from += row) {
+      for (int64_t o = 0; o < outer_; ++o) {
+        for (const Copy& copy : copies_) {
+          const size_t bytes = copy.elements * element;
+          std::memcpy(to, from + (copy.offset + o * copy.elements) * element, bytes);
+          to += bytes;
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  struct Copy {
+    int64_t offset;    // In the row.
+    int64_t elements;  // Per index of the dimensions before the axis of concatenation.
+  };
+  int64_t outer_ = 1;
+  std::vector<Copy> copies_;
+};
+
+// slice_layer: pieces of each row, put side by side.
+// Input   0 x [d0, ...], any type and level, seen as [d0, rest].
+// Weights none.
+// Output  0 [d0] + the pieces' shape, longer along concat_dim + 1; level of x.
+// Params  slice_param.slices: offset (elements within a row) and shape of each piece;
+//         slice_param.concat_dim: the dimension of a piece along which they are put together.
+// Errors  InvalidArgument for no pieces, shapes that do not go together, a piece beyond the row.
+// Source  ULF guide; x-deeplearning blaze/operator/op/slice_op.
+class SliceRows final : public Layer {
+ public:
+  SliceRows(std::vector<Piece> pieces, int concat_dim, Sizes shape)
+      : pieces_(std::move(pieces)), concat_dim_(concat_dim), shape_(std::move(shape)) {}
+
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::SliceParameter& p = ctx.param.slice_param();
+    if (p.slices().empty()) {
+      return absl::InvalidArgumentError("slice_param.slices: none, want at least one");
+    }
+    std::vector<Piece> pieces;
+    for (const ulf::Slice& slice : p.slices()) {
+      Piece piece{slice.offset(), Sizes(slice.shape().begin(), slice.shape().end())};
+      const std::string field = absl::StrCat("slice_param.slices[", pieces.size(), "]");
+      for (int64_t size : piece.shape) {
+        if (size < 1) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(field, ".shape: ", Text(piece.shape), ", want sizes of 1 or more"));
+        }
+        if (size > kMaxElements / piece.elements) {
+          return absl::InvalidArgumentError(
+              absl::StrCat(field, ".shape: ", Text(piece.shape), ", want at most 2^31 elements"));
+        }
+        piece.elements *= size;
+      }
+      if (piece.offset < 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(field, ".offset: ", piece.offset, ", want 0 or more"));
+      }
+      pieces.push_back(std::move(piece));
+    }
+    int concat_dim = p.concat_dim();
+    if (concat_dim > 0 && concat_dim == static_cast<int>(pieces[0].shape.size())) {
+      // The layer guide's own example counts the rows, too; no other reading of it has a meaning.
+      --concat_dim;
+      ctx.notices.push_back(absl::StrCat("slice_param.concat_dim ", p.concat_dim(),
+                                         " is beyond a piece's dimensions; read as axis ",
+                                         p.concat_dim(),
+                                         " of the result, like the guide's example"));
+    }
+    return Join(std::move(pieces), concat_dim);
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    if (in[0].shape.rank() == 0) return BadInput(0, in[0], "rank 1 or more");
+    const Dim row = in[0].shape.RowElements();
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      const int64_t end = pieces_[i].offset + pieces_[i].elements;
+      if (row.IsConst() && end > row.value()) {
+        return BadInput(
+            0, in[0],
+            absl::StrCat("at least ", end, " elements per row for slice_param.slices[", i,
+                         "] (offset ", pieces_[i].offset, ", shape ", Text(pieces_[i].shape), ")"));
+      }
+    }
+    TensorSpec out{in[0].dtype, Shape({in[0].shape[0]}), Level::kUnknown};
+    for (int64_t size : shape_) out.shape.dims().push_back(Dim::Of(size));
+    out.level = LevelOf(out.shape, in);
+    return TensorSpecs{out};
+  }
+  Semantics semantics() const override {
+    Semantics semantics{.op = Semantics::Op::kSlice, .axis = concat_dim_ + 1, .contiguous = true};
+    for (int i = 0; i < concat_dim_; ++i) semantics.contiguous &= pieces_[0].shape[i] == 1;
+    semantics.contiguous |= pieces_.size() == 1;
+    for (const Piece& piece : pieces_) semantics.pieces.push_back({piece.offset, piece.elements});
+    return semantics;
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new SliceKernel(pieces_, concat_dim_));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("concat_dim=", concat_dim_, " slices=",
+                        absl::StrJoin(pieces_, ",", [](std::string* out, const Piece& piece) {
+                          absl::StrAppend(out, piece.offset, "+", Text(piece.shape));
+                        }));
+  }
+
+ private:
+  static constexpr int64_t kMaxElements = int64_t{1} << 31;
+
+  static absl::StatusOr<std::unique_ptr<Layer>> Join(std::vector<Piece> pieces, int concat_dim) {
+    Sizes shape = pieces[0].shape;
+    if (concat_dim < 0 || concat_dim >= static_cast<int>(shape.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("slice_param.concat_dim: ", concat_dim,
+                                                     ", want a dimension of the pieces' shape ",
+                                                     Text(shape)));
+    }
+    shape[concat_dim] = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      Sizes other = pieces[i].shape;
+      if (other.size() == shape.size()) other[concat_dim] = shape[concat_dim];
+      if (other != shape) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "slice_param.slices[", i, "].shape: ", Text(pieces[i].shape), ", want ",
+            Text(pieces[0].shape), " like slices[0], except in dimension ", concat_dim));
+      }
+      shape[concat_dim] += pieces[i].shape[concat_dim];
+    }
+    return std::unique_ptr<Layer>(new SliceRows(std::move(pieces), concat_dim, std::move(shape)));
+  }
+
+  const std::vector<Piece> pieces_;
+  const int concat_dim_;
+  const Sizes shape_;  // Of a row of the output.
+};
+
+// ----------------------------------------------------------------------------------------
+// broadcast_to
+
+template <class T>
+void Repeat(const BroadcastPlan& plan, const T* x, T* y) {
+  plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
+    if (plan.advances[0]) {
+      std::copy_n(x + at[0], plan.run, y + out);
+    } else {
+      std::fill_n(y + out, plan.run, x[at[0]]);
+    }
+  });
+}
+
+class BroadcastToKernel final : public Kernel {
+ public:
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {x.dims});
+    if (SizeOf(x.dtype) == sizeof(int64_t)) {
+      Repeat(plan, x.i64(), static_cast<int64_t*>(ctx.out[0].data));
+    } else {
+      Repeat(plan, x.i32(), static_cast<int32_t*>(ctx.out[0].data));
+    }
+    return absl::OkStatus();
+  }
+};
+
+// broadcast_to_layer: x repeated by numpy's rules to the shape of a second input, or to a given one.
+// Input   0 x, any type, rank and level; 1 (optional) a tensor whose shape counts.
+// Weights none.
+// Output  0 that shape, type of x; level of the higher input if its rows lead.
+// Params  broadcast_to_param.shape (one input only): a size per dimension of x; 0 and -1 keep x's.
+// Errors  InvalidArgument if x does not broadcast to the shape, or `shape` has another rank than x.
+// Source  ULF guide; x-deeplearning blaze/operator/op/broadcast_to_op.
+class BroadcastTo final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    ASSIGN_OR_RETURN(Sizes sizes,
+                     ReadSizes("broadcast_to_param.shape", ctx.param.broadcast_to_param().shape()));
+    const bool given = ctx.param.bottom_size() == 1;
+    if (given && sizes.empty()) {
+      return absl::InvalidArgumentError(
+          "1 bottom and no broadcast_to_param.shape, want one of: a second bottom, a shape");
+    }
+    if (!given && !sizes.empty()) {
+      ctx.notices.push_back(absl::StrCat("broadcast_to_param.shape ", Text(sizes),
+                                         " is ignored: the second bottom gives the shape"));
+      sizes.clear();
+    }
+    return std::unique_ptr<Layer>(new BroadcastTo(std::move(sizes)));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    ASSIGN_OR_RETURN(Shape target, Target(in));
+    const Shape x = AlignUserRow(in[0], target.rank());
+    bool fits = x.rank() <= target.rank();
+    for (int i = 0; fits && i < x.rank(); ++i) {
+      Dim& to = target[target.rank() - x.rank() + i];
+      fits = x[i] == Dim::Of(1) || CouldBeEqual(x[i], to);
+      if (to.IsUnknown() && x[i] != Dim::Of(1) && x[i].IsConst()) to = x[i];
+    }
+    if (!fits) {
+      return BadInput(0, in[0], absl::StrCat("a shape that broadcasts to ", target.ToString()));
+    }
+    return TensorSpecs{TensorSpec{in[0].dtype, target, LevelOf(target, in)}};
+  }
+  Semantics semantics() const override { return {.op = Semantics::Op::kBroadcast}; }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new BroadcastToKernel);
+  }
+  std::string Describe() const override {
+    return sizes_.empty() ? "" : absl::StrCat("shape=", Text(sizes_));
+  }
+
+ private:
+  explicit BroadcastTo(Sizes sizes) : sizes_(std::move(sizes)) {}
+
+  absl::StatusOr<Shape> Target(absl::Span<const TensorSpec> in) const {
+    if (in.size() == 2) return in[1].shape;
+    Shape target = in[0].shape;
+    if (static_cast<size_t>(target.rank()) != sizes_.size()) {
+      return BadInput(0, in[0],
+                      absl::StrCat("the rank of broadcast_to_param.shape ", Text(sizes_)));
+    }
+    for (int i = 0; i < target.rank(); ++i) {
+      // One user per request: a user's row under a literal 1 stays the user's row.
+      const bool user_row = sizes_[i] == 1 && target[i] == Dim::Users();
+      if (sizes_[i] > 0 && !user_row) target[i] = Dim::Of(sizes_[i]);
+    }
+    return target;
+  }
+
+  const Sizes sizes_;  // Empty: the second input gives the shape.
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "reshape_layer",
+     .summary = "the same elements under another shape",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kReshapeParamFieldNumber,
+     .parse = &Reshape::Parse,
+     .doc = {.formula = "the same elements under reshape_param.shape: 0 keeps a dimension, one -1 "
+                        "is inferred",
+             .inputs = "x, any type and shape",
+             .source = "ULF layer guide",
+             .example_inputs = "x:6",
+             .example_param = "reshape_param { shape: 0 shape: 2 shape: -1 }"}},
+    {.name = "concat_layer",
+     .summary = "inputs one after the other along an axis",
+     .inputs = {1, Arity::kAny},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kConcatParamFieldNumber,
+     .parse = &Concat::Parse,
+     .doc = {.formula = "inputs one after the other along concat_param.dim (1)",
+             .inputs = "one or more of one type and rank, equal in all other dimensions",
+             .source = "ULF layer guide",
+             .example_inputs = "a:3;b:2",
+             .example_param = "concat_param { dim: 1 }"}},
+    {.name = "slice_layer",
+     .summary = "pieces of each row, put side by side",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kSliceParamFieldNumber,
+     .parse = &SliceRows::Parse,
+     .doc = {.formula = "elements [offset, offset + product(shape)) of each row, pieces joined "
+                        "along concat_dim + 1",
+             .inputs = "x [rows, ...], any type",
+             .source = "ULF layer guide",
+             .example_inputs = "x:6",
+             .example_param = "slice_param { concat_dim: 0 slices { offset: 2 shape: 3 } }"}},
+    {.name = "broadcast_to_layer",
+     .summary = "x repeated to the shape of a second input, or to a given one",
+     .inputs = {1, 2},
+     .outputs = {1, 1},
+     .param_field = ulf::LayerParameter::kBroadcastToParamFieldNumber,
+     .parse = &BroadcastTo::Parse,
+     .doc = {.formula =
+                 "x repeated to the shape of the second input, or to broadcast_to_param.shape",
+             .inputs = "x; optionally a tensor whose shape counts",
+             .source = "ULF layer guide",
+             .example_inputs = "a@user:3;b:3"}},
+};
+
+}  // namespace
+
+std::unique_ptr<Layer> MakeConcat(int axis) { return std::make_unique<Concat>(axis); }
+
+std::unique_ptr<Layer> MakeSlice(int64_t offset, int64_t width) {
+  return std::make_unique<SliceRows>(std::vector<Piece>{{offset, {width}, width}}, 0, Sizes{width});
+}
+
+absl::Span<const LayerType> ShapeLayers() { return kTypes; }
+
+}  // namespace ulfd::engine

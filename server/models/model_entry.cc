@@ -1,0 +1,302 @@
+// Version policy, fall-back and unloading of one model.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/models/model_entry.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/text.h"
+
+namespace ulfd::server {
+namespace {
+
+constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConfig";
+
+}  // namespace
+
+void ModelEntry::Update(const ModelScan& scan, TimePoint now,
+                        std::chrono::system_clock::time_point wall_now) {
+  error_.clear();
+  if (!scan.listing.ok()) {
+    error_ = Printable(scan.listing.status().message(), kMaxLoadErrorBytes);
+    if (!absl::IsNotFound(scan.listing.status())) return;
+    if (!gone_since_.has_value()) gone_since_ = now;
+    for (auto& [version, watch] : versions_) watch.Gone(now);
+    return;
+  }
+  gone_since_.reset();
+  for (auto& [version, watch] : versions_) {
+    if (!scan.versions.contains(version)) watch.Gone(now);
+  }
+  for (const auto& [version, state] : scan.versions) {
+    if (!state.ok()) {
+      // Only "not there" says something about the content.
+      if (VersionWatch* watch = FindWatch(version); watch != nullptr) {
+        if (absl::IsNotFound(state.status())) watch->Gone(now);
+      }
+      if (!absl::IsNotFound(state.status())) {
+        error_ = Printable(state.status().message(), kMaxLoadErrorBytes);
+      }
+      continue;
+    }
+    VersionWatch& watch = versions_.try_emplace(version, options_).first->second;
+    watch.Seen(*state, now, wall_now - state->newest_change);
+  }
+  if (scan.listing->versions.empty()) {
+    error_ = absl::StrCat("no version directory (a positive whole number) in ", config_.base_path);
+    if (!scan.listing->ignored.empty()) {
+      const auto& ignored = scan.listing->ignored;
+      const size_t named = std::min<size_t>(ignored.size(), 20);
+      absl::StrAppend(&error_, "; ignored: ",
+                      Printable(absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
+                                kMaxLoadErrorBytes),
+                      named < ignored.size() ? ", ..." : "");
+    }
+  }
+}
+
+VersionWatch* ModelEntry::FindWatch(int64_t version) {
+  const auto found = versions_.find(version);
+  return found == versions_.end() ? nullptr : &found->second;
+}
+
+bool ModelEntry::Named(int64_t version) const {
+  if (Held(version)) return false;
+  return pinned_.contains(version) ||
+         std::any_of(config_.labels.begin(), config_.labels.end(),
+                     [&](const auto& label) { return label.second == version; });
+}
+
+std::set<int64_t> ModelEntry::WantedByPolicy(TimePoint now) const {
+  std::set<int64_t> wanted;
+  if (!config_.policy.specific.empty()) {
+    for (const int64_t version : config_.policy.specific) {
+      const auto found = versions_.find(version);
+      const bool rejected = found != versions_.end() && found->second.rejected();
+      if (!Held(version) && !rejected) wanted.insert(version);
+    }
+    return wanted;
+  }
+  for (auto it = versions_.rbegin(); it != versions_.rend(); ++it) {
+    if (static_cast<int>(wanted.size()) == config_.policy.latest) break;
+    if (Held(it->first) || it->second.rejected()) continue;
+    if (!it->second.GoneForGood(now)) wanted.insert(it->first);
+  }
+  return wanted;
+}
+
+std::vector<int64_t> ModelEntry::Wanted(TimePoint now) const {
+  std::set<int64_t> wanted = WantedByPolicy(now);
+  for (const auto& [label, version] : config_.labels) wanted.insert(version);
+  for (const int64_t version : pinned_) wanted.insert(version);
+  std::erase_if(wanted, [&](int64_t version) { return Held(version); });
+  return {wanted.begin(), wanted.end()};
+}
+
+void ModelEntry::Pin(int64_t version, TimePoint now) {
+  EndHold(version);
+  if (!WantedByPolicy(now).contains(version)) pinned_.insert(version);
+}
+
+void ModelEntry::EndHold(int64_t version) {
+  held_.erase(version);
+  if (!all_held_) return;
+  // The model as a whole was held: the others still are.
+  all_held_ = false;
+  for (const auto& [other, watch] : versions_) {
+    if (other != version) held_.insert(other);
+  }
+}
+
+void ModelEntry::Hold(int64_t version) {
+  pinned_.erase(version);
+  held_.insert(version);
+}
+
+void ModelEntry::HoldAll() {
+  pinned_.clear();
+  all_held_ = true;
+}
+
+void ModelEntry::EndHolds() {
+  held_.clear();
+  all_held_ = false;
+}
+
+void ModelEntry::Reconfigure(ModelConfig config, bool configured) {
+  config_ = std::move(config);
+  configured_ = configured;
+  pinned_.clear();
+  EndHolds();
+}
+
+bool ModelEntry::Differs(const ModelConfig& config) const {
+  return config_ != config || !pinned_.empty() || !held_.empty() || all_held_;
+}
+
+void ModelEntry::NoteDefault(int64_t version) {
+  constexpr size_t kMaxDefaults = 16;
+  if (!defaults_.empty() && defaults_.back() == version) return;
+  // Going back is no news: else the next roll-back would lead to where the first one came from.
+  const auto before = std::find(defaults_.begin(), defaults_.end(), version);
+  if (before != defaults_.end()) {
+    defaults_.erase(before + 1, defaults_.end());
+    return;
+  }
+  defaults_.push_back(version);
+  if (defaults_.size() > kMaxDefaults) defaults_.erase(defaults_.begin());
+}
+
+std::optional<int64_t> ModelEntry::Previous() const {
+  const auto usable = [&](int64_t version) {
+    const auto found = versions_.find(version);
+    if (found == versions_.end() || Held(version)) return false;
+    return found->second.present() || found->second.serving() != nullptr;
+  };
+  if (defaults_.empty()) return std::nullopt;
+  for (size_t i = defaults_.size() - 1; i-- > 0;) {
+    if (usable(defaults_[i])) return defaults_[i];
+  }
+  for (auto it = versions_.rbegin(); it != versions_.rend(); ++it) {
+    if (it->first < defaults_.back() && usable(it->first) && !it->second.refused()) {
+      return it->first;
+    }
+  }
+  return std::nullopt;
+}
+
+bool ModelEntry::serves() const {
+  return std::any_of(versions_.begin(), versions_.end(),
+                     [](const auto& version) { return version.second.serving() != nullptr; });
+}
+
+std::optional<int64_t> ModelEntry::NextToLoad(TimePoint now) const {
+  const std::set<int64_t> wanted = WantedByPolicy(now);
+  const bool may_fall_back = config_.policy.specific.empty() && !serves();
+  std::optional<int64_t> fall_back;
+  for (auto it = versions_.rbegin(); it != versions_.rend(); ++it) {
+    const auto& [version, watch] = *it;
+    if (watch.loading()) return std::nullopt;  // One after the other: its end decides on the next.
+    if (!watch.Due(now) || Held(version)) continue;
+    if (wanted.contains(version) || Named(version) || watch.serving() != nullptr) return version;
+    if (may_fall_back && !fall_back.has_value()) fall_back = version;
+  }
+  return fall_back;
+}
+
+std::optional<int64_t> ModelEntry::Loading() const {
+  for (const auto& [version, watch] : versions_) {
+    if (watch.loading()) return version;
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelEntry::TimePoint> ModelEntry::NextDueAt(TimePoint now) const {
+  const std::set<int64_t> wanted = WantedByPolicy(now);
+  const bool may_fall_back = config_.policy.specific.empty() && !serves();
+  std::optional<TimePoint> next;
+  for (const auto& [version, watch] : versions_) {
+    if (Held(version)) continue;
+    if (!wanted.contains(version) && !Named(version) && watch.serving() == nullptr &&
+        !may_fall_back) {
+      continue;
+    }
+    const std::optional<TimePoint> at = watch.DueAt();
+    if (at.has_value() && (!next.has_value() || *at < *next)) next = at;
+  }
+  return next;
+}
+
+void ModelEntry::Retired(const ModelHandle& handle) {
+  std::erase_if(retired_, [](const auto& weak) { return weak.expired(); });
+  retired_.push_back(handle);
+}
+
+std::vector<ModelHandle> ModelEntry::TakeUnwanted(TimePoint now) {
+  const std::set<int64_t> wanted = WantedByPolicy(now);
+  const bool all = GoneForGood(now);
+  const size_t enough = config_.policy.specific.empty() ? static_cast<size_t>(config_.policy.latest)
+                                                        : std::max<size_t>(wanted.size(), 1);
+  size_t serving_wanted = 0, serving_kept = 0;
+  for (const auto& [version, watch] : versions_) {
+    if (watch.serving() == nullptr || Held(version) || watch.rejected()) continue;
+    ++serving_kept;
+    serving_wanted += wanted.contains(version);
+  }
+  std::vector<ModelHandle> taken;
+  for (auto it = versions_.begin(); it != versions_.end();) {
+    auto& [version, watch] = *it;
+    const bool replaced = !wanted.contains(version) && !Named(version) && serving_wanted >= enough;
+    const bool rejected = watch.rejected() && serving_kept > 0;
+    if (watch.serving() != nullptr && (all || Held(version) || rejected || replaced)) {
+      taken.push_back(watch.Withdraw());
+      Retired(taken.back());
+    }
+    const bool forget = !watch.loading() && watch.serving() == nullptr && watch.GoneForGood(now);
+    it = forget ? versions_.erase(it) : std::next(it);
+  }
+  return taken;
+}
+
+bool ModelEntry::Forgettable(TimePoint now) const {
+  return !configured_ && versions_.empty() && GoneForGood(now);
+}
+
+ServedVersions ModelEntry::Served() const {
+  ServedVersions served{.labels = config_.labels,
+                        .waiting_for = error_,
+                        .canary = config_.canary,
+                        .shadow = config_.shadow};
+  for (const auto& [version, watch] : versions_) {
+    if (watch.serving() != nullptr) served.versions.push_back(watch.serving());
+    if (const std::string error = watch.error(); !error.empty()) {
+      served.waiting_for = absl::StrCat("version ", version, ": ", error);
+    }
+  }
+  if (all_held_) served.waiting_for = kHeld;
+  if (!served.versions.empty()) served.waiting_for.clear();
+  return served;
+}
+
+ModelStatus ModelEntry::Status(TimePoint now) const {
+  ModelStatus status{.name = config_.name, .required = config_.required, .error = error_};
+  const std::set<int64_t> wanted = WantedByPolicy(now);
+  std::map<int64_t, VersionStatus> versions;
+  for (const auto& [version, watch] : versions_) {
+    VersionStatus& entry = versions[version];
+    entry = {version, watch.state(), watch.error(), watch.serving()};
+    entry.quarantine = watch.quarantine();
+    if (Held(version)) {
+      entry.error = kHeld;
+    } else if (entry.state == VersionState::kWaiting && watch.present() &&
+               !wanted.contains(version) && !Named(version)) {
+      entry.error = "not wanted by the version policy";
+    }
+  }
+  for (const std::weak_ptr<const ServedModel>& retired : retired_) {
+    const ModelHandle handle = retired.lock();
+    if (handle == nullptr) continue;
+    VersionStatus& entry = versions[handle->version];
+    entry.version = handle->version;
+    if (entry.serving == nullptr && entry.state == VersionState::kWaiting) {
+      entry.state = VersionState::kUnloading;
+      entry.error = "unloaded; requests still hold it";
+    }
+  }
+  std::set<int64_t> named = {config_.policy.specific.begin(), config_.policy.specific.end()};
+  for (const auto& [label, version] : config_.labels) named.insert(version);
+  for (const int64_t version : named) {
+    if (versions.contains(version)) continue;
+    versions[version] = {.version = version, .error = "its directory does not exist"};
+  }
+  for (auto& [version, entry] : versions) {
+    for (const auto& [label, labelled] : config_.labels) {
+      if (labelled == version) entry.labels.push_back(label);
+    }
+    status.versions.push_back(std::move(entry));
+  }
+  return status;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,142 @@
+// Look-ups in what is published, and the messages for what is not.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/models/served_models.h"
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "engine/embedding/key_hash.h"
+
+namespace ulfd::server {
+namespace {
+
+// At most so many names in a message: a repository may hold thousands.
+constexpr size_t kNamesInMessage = 20;
+
+std::string Quoted(std::vector<std::string> names) {
+  std::sort(names.begin(), names.end());
+  const size_t all = names.size();
+  names.resize(std::min(all, kNamesInMessage));
+  std::string text = absl::StrJoin(names, ", ", [](std::string* out, const std::string& name) {
+    absl::StrAppend(out, "\"", name, "\"");
+  });
+  if (all > names.size()) absl::StrAppend(&text, " and ", all - names.size(), " more");
+  return text;
+}
+
+std::string Published(const ServedVersions& model) {
+  return absl::StrJoin(model.versions, ", ", [](std::string* out, const ModelHandle& handle) {
+    absl::StrAppend(out, handle->version);
+  });
+}
+
+// Names no model that the client may not use.
+absl::Status UnknownModel(const ServedModels& served, const ModelChoice& choice) {
+  std::vector<std::string> names;
+  for (const auto& [known, versions] : served.models) {
+    if (!choice.client.has_value() || served.access.MayUse(*choice.client, known)) {
+      names.push_back(known);
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" is unknown; ",
+                                          served.models.empty()
+                                              ? "the repository holds no model"
+                                              : "models: " + Quoted(std::move(names))));
+}
+
+absl::Status UnknownLabel(const ServedVersions& model, const ModelChoice& choice) {
+  if (model.labels.empty()) {
+    return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
+                                            choice.label, "\"; it has no labels"));
+  }
+  std::vector<std::string> labels;
+  for (const auto& [label, version] : model.labels) labels.push_back(label);
+  return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no label \"",
+                                          choice.label, "\"; labels: ", Quoted(std::move(labels))));
+}
+
+absl::Status LabelNotPublished(const ServedVersions& model, const std::string& name,
+                               const std::string& label, int64_t version) {
+  return absl::UnavailableError(
+      absl::StrCat("model \"", name, "\": label \"", label, "\" names version ", version,
+                   ", which is not published; published: ", Published(model)));
+}
+
+}  // namespace
+
+const ModelHandle* ServedVersions::Find(int64_t version) const {
+  const auto at = std::lower_bound(
+      versions.begin(), versions.end(), version,
+      [](const ModelHandle& handle, int64_t wanted) { return handle->version < wanted; });
+  return at != versions.end() && (*at)->version == version ? &*at : nullptr;
+}
+
+const ModelHandle* ServedVersions::Default() const {
+  if (const auto stable = labels.find(kStableLabel); stable != labels.end()) {
+    return Find(stable->second);
+  }
+  return versions.empty() ? nullptr : &versions.back();
+}
+
+const ModelHandle* ServedVersions::Canary(const Caller* caller) const {
+  if (!canary.has_value() || caller == nullptr) return nullptr;
+  const auto label = labels.find(canary->label);
+  if (label == labels.end()) return nullptr;
+  // The same user is below the share, or not, whatever else changes: a share that grows only adds
+  // users.
+  const double place = static_cast<double>(engine::HashKey(caller->Hash(*canary)) >> 11) * 0x1p-53;
+  return place < canary->share ? Find(label->second) : nullptr;
+}
+
+std::optional<ShadowTarget> ServedModels::FindShadow(const std::string& name) const {
+  const auto found = models.find(name);
+  if (found == models.end() || !found->second.shadow.has_value()) return std::nullopt;
+  const ServedVersions& model = found->second;
+  const auto label = model.labels.find(model.shadow->label);
+  if (label == model.labels.end()) return std::nullopt;
+  const ModelHandle* handle = model.Find(label->second);
+  if (handle == nullptr) return std::nullopt;
+  return ShadowTarget{*handle, model.shadow->share, model.shadow->max_queued};
+}
+
+absl::Status ServedModels::CheckAccess(const ModelChoice& choice) const {
+  return choice.client.has_value() ? access.Check(*choice.client, choice.name) : absl::OkStatus();
+}
+
+absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const {
+  RETURN_IF_ERROR(CheckAccess(choice));
+  const auto found = models.find(choice.name);
+  if (found == models.end()) return UnknownModel(*this, choice);
+  const ServedVersions& model = found->second;
+  if (choice.version.has_value() && !choice.label.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("model \"", choice.name, "\": version ",
+                                                   *choice.version, " and label \"", choice.label,
+                                                   "\" are both set, want at most one"));
+  }
+  if (!choice.label.empty() && !model.labels.contains(choice.label)) {
+    return UnknownLabel(model, choice);
+  }
+  if (model.versions.empty()) {
+    return absl::UnavailableError(
+        absl::StrCat("model \"", choice.name, "\" is known, but no version of it is published yet",
+                     model.waiting_for.empty() ? "" : ": ", model.waiting_for));
+  }
+  if (!choice.label.empty()) {
+    const int64_t version = model.labels.at(choice.label);
+    if (const ModelHandle* handle = model.Find(version)) return *handle;
+    return LabelNotPublished(model, choice.name, choice.label, version);
+  }
+  if (choice.version.has_value()) {
+    if (const ModelHandle* handle = model.Find(*choice.version)) return *handle;
+    return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no version ",
+                                            *choice.version, "; published: ", Published(model)));
+  }
+  if (const ModelHandle* handle = model.Canary(choice.caller)) return *handle;
+  if (const ModelHandle* handle = model.Default()) return *handle;
+  return LabelNotPublished(model, choice.name, kStableLabel, model.labels.at(kStableLabel));
+}
+
+}  // namespace ulfd::server

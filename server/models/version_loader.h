@@ -1,0 +1,97 @@
+// Loads one version aside: everything between "this directory is to be loaded" and "this model can
+// be published".  Reads files and computes; decides nothing about what serves.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_MODELS_VERSION_LOADER_H_
+#define ULFD_SERVER_MODELS_VERSION_LOADER_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/load_scope.h"
+#include "engine/runtime/model.h"
+#include "engine/runtime/model_directory.h"
+#include "server/models/model_manager.h"
+#include "server/models/quarantine.h"
+#include "server/models/reaper.h"
+#include "server/models/version_rules.h"
+
+namespace ulfd::server {
+
+struct LoadJob {
+  std::string name;
+  int64_t version = 0;
+  std::string directory;
+  std::string fingerprint;  // What was seen there.
+  // What is not tried again; empty where an operator asks for the load.
+  Quarantine quarantine;
+  Lane::Limits limits;
+  // What calls of another version of the model cost, if one serves.
+  std::optional<CostModel::Parts> cost;
+  int64_t staged_bytes = 0;  // Held by models that the same change has loaded already.
+  // What a version of this model needed, if one was loaded.
+  std::optional<double> bytes_per_file_byte;
+};
+
+struct LoadOutcome {
+  enum class Kind : uint8_t {
+    kLoaded,
+    kRefused,  // `error`; bad content also has `quarantined`.
+    kChanged,  // The files changed under the load: `error` and `state`.
+    kMoved,    // They had changed before it, or were gone: nothing was tried; `state`.
+  };
+  Kind kind = Kind::kRefused;
+  std::unique_ptr<ServedModel> served;  // kLoaded; without generation.
+  std::chrono::nanoseconds load_time{0};
+  absl::Status error;
+  std::optional<QuarantinedContent> quarantined;
+  bool known_bad = false;  // kRefused: it was in quarantine already, and was not tried.
+  // What is there now; NOT_FOUND: nothing.
+  absl::StatusOr<engine::DirectoryState> state = engine::DirectoryState();
+};
+
+class VersionLoader {
+ public:
+  // Borrows everything.  `options` is complete.
+  VersionLoader(const ModelManagerOptions& options, const VersionRules& rules, const Reaper& reaper,
+                ModelObserver& observer)
+      : options_(options), rules_(rules), reaper_(reaper), observer_(observer) {}
+
+  // On a background thread: takes as long as loading takes.  `gives_way`: calls are served meanwhile, and are
+  // not to notice what is computed here.
+  LoadOutcome Load(const LoadJob& job, bool gives_way) const;
+
+  // Ends the load that runs, and every later one, with CANCELLED.  Any thread.
+  void Cancel() { cancelled_.store(true); }
+
+ private:
+  // The outcome, where the files themselves tell it: they have moved on, or cannot be tried.
+  std::optional<LoadOutcome> EndWithoutLoad(const LoadJob& job,
+                                            const engine::DirectoryRules& rules) const;
+  // The limits of a load that begins now.
+  LoadLimits LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const;
+  // Why the load of this thread had to end, as an error of the version; OK: it had not.
+  absl::Status LimitReached(const LoadJob& job) const;
+  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(
+      const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules) const;
+  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
+                                                                 bool gives_way) const;
+  // Content that is known to be bad, without trying it.
+  std::optional<LoadOutcome> KnownBad(const LoadJob& job,
+                                      const engine::DirectoryRules& rules) const;
+
+  const ModelManagerOptions& options_;
+  const VersionRules& rules_;
+  const Reaper& reaper_;
+  ModelObserver& observer_;
+  std::atomic<bool> cancelled_ = false;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_MODELS_VERSION_LOADER_H_

@@ -1,0 +1,115 @@
+// The rules of VersionWatch.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/models/version_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "engine/runtime/load_reason.h"
+
+namespace ulfd::server {
+
+void VersionWatch::Seen(const engine::DirectoryState& state, TimePoint now,
+                        std::chrono::nanoseconds age) {
+  const bool arrived = !present_ || state.device != device_ || state.inode != inode_;
+  const bool marked = state.has_success && !has_success_;
+  const bool changed = arrived || state.fingerprint != fingerprint_;
+  present_ = true;
+  device_ = state.device;
+  inode_ = state.inode;
+  has_success_ = state.has_success;
+  if (!changed) return;
+  const bool same_content = state.fingerprint == fingerprint_;
+  fingerprint_ = state.fingerprint;
+  committed_ = state.has_success && (arrived || marked);
+  // A directory that only went out of sight for a moment is judged as before.
+  if (same_content) return;
+  changed_at_ = now;
+  if (arrived) {
+    changed_at_ -= std::chrono::duration_cast<TimePoint::duration>(std::clamp(
+        age, std::chrono::nanoseconds(0), std::chrono::nanoseconds(options_.settle_time)));
+  }
+  Readmit();
+}
+
+void VersionWatch::Readmit() {
+  failure_ = absl::OkStatus();
+  refused_ = rejected_ = false;
+  failures_ = 0;
+  quarantine_.reset();
+}
+
+void VersionWatch::Reject(const absl::Status& why) {
+  failure_ = why;
+  refused_ = rejected_ = true;
+}
+
+void VersionWatch::Gone(TimePoint now) {
+  if (present_) gone_since_ = now;
+  present_ = false;
+}
+
+std::optional<VersionWatch::TimePoint> VersionWatch::DueAt() const {
+  if (loading_ || refused_ || !differs()) return std::nullopt;
+  const TimePoint settled = committed_ ? TimePoint::min() : changed_at_ + options_.settle_time;
+  return failures_ > 0 ? std::max(settled, retry_at_) : settled;
+}
+
+bool VersionWatch::Due(TimePoint now) const {
+  const std::optional<TimePoint> at = DueAt();
+  return at.has_value() && *at <= now;
+}
+
+void VersionWatch::Published(const std::string& fingerprint, ModelHandle handle) {
+  loading_ = false;
+  served_fingerprint_ = fingerprint;
+  serving_ = std::move(handle);
+  if (fingerprint != fingerprint_) return;  // A look saw newer content meanwhile.
+  Readmit();
+}
+
+void VersionWatch::Refused(const std::string& fingerprint, const absl::Status& error,
+                           TimePoint now) {
+  loading_ = false;
+  if (fingerprint != fingerprint_) return;
+  failure_ = error;
+  refused_ = engine::IsContentError(error);
+  const int doublings = std::min(failures_++, 16);
+  retry_at_ = now + std::min(options_.retry_backoff * (int64_t{1} << doublings), kLongestBackoff);
+}
+
+void VersionWatch::ChangedDuringLoad(const engine::DirectoryState& state, TimePoint now,
+                                     std::chrono::nanoseconds age, const absl::Status& error) {
+  loading_ = false;
+  Seen(state, now, age);
+  failure_ = error;
+}
+
+ModelHandle VersionWatch::Withdraw() {
+  served_fingerprint_.clear();
+  return std::exchange(serving_, nullptr);
+}
+
+VersionState VersionWatch::state() const {
+  if (loading_) return VersionState::kLoading;
+  if (!failure_.ok() && present_) return VersionState::kFailed;
+  return serving_ != nullptr ? VersionState::kServing : VersionState::kWaiting;
+}
+
+std::string VersionWatch::error() const {
+  if (!present_) {
+    return serving_ == nullptr
+               ? "its directory is gone"
+               : "its directory is gone; it serves until another version replaces it";
+  }
+  if (!failure_.ok()) return std::string(failure_.message());
+  if (loading_ || !differs()) return "";
+  const absl::string_view kind = serving_ == nullptr ? "new" : "changed";
+  if (committed_) return absl::StrCat(kind, " content, waiting for its turn to be loaded");
+  return absl::StrCat(kind, " content, loaded once nothing has changed for ",
+                      options_.settle_time.count(), " ms",
+                      has_success_ ? "" : absl::StrCat(" or ", engine::kSuccessFile, " exists"));
+}
+
+}  // namespace ulfd::server

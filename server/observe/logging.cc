@@ -1,0 +1,163 @@
+// Formats events and hands the lines to spdlog.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/logging.h"
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace ulfd::server {
+namespace {
+
+absl::string_view Name(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug";
+    case LogLevel::kInfo:
+      return "info";
+    case LogLevel::kWarning:
+      return "warning";
+    case LogLevel::kError:
+      return "error";
+  }
+  return "?";
+}
+
+spdlog::level::level_enum SpdLevel(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+  }
+  return spdlog::level::err;
+}
+
+// Length of the UTF-8 sequence at text[i], 0 if there is none.
+size_t SequenceLength(absl::string_view text, size_t i) {
+  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
+  const unsigned char first = byte(i);
+  const size_t length = first < 0x80                    ? 1
+                        : first >= 0xC2 && first < 0xE0 ? 2
+                        : first >= 0xE0 && first < 0xF0 ? 3
+                        : first >= 0xF0 && first < 0xF5 ? 4
+                                                        : 0;
+  if (length == 0 || i + length > text.size()) return 0;
+  for (size_t k = 1; k < length; ++k) {
+    if ((byte(i + k) & 0xC0) != 0x80) return 0;
+  }
+  return length;
+}
+
+bool NeedsQuotes(absl::string_view value) {
+  return value.empty() || value.find_first_of(" =\"\n\t") != absl::string_view::npos;
+}
+
+std::string TextLine(LogLevel level, absl::string_view time, absl::string_view message,
+                     Logger::Fields fields) {
+  std::string line = absl::StrFormat("%s %-7s %s", time, Name(level), message);
+  for (const LogField& field : fields) {
+    if (field.quoted && NeedsQuotes(field.value)) {
+      absl::StrAppend(&line, " ", field.key, "=\"", JsonEscape(field.value), "\"");
+    } else {
+      absl::StrAppend(&line, " ", field.key, "=", field.value);
+    }
+  }
+  return line;
+}
+
+std::string JsonLine(LogLevel level, absl::string_view time, absl::string_view message,
+                     Logger::Fields fields) {
+  std::string line = absl::StrCat("{\"time\":\"", time, "\",\"level\":\"", Name(level),
+                                  "\",\"message\":\"", JsonEscape(message), "\"");
+  for (const LogField& field : fields) {
+    const absl::string_view quote = field.quoted ? "\"" : "";
+    absl::StrAppend(&line, ",\"", JsonEscape(field.key), "\":", quote,
+                    field.quoted ? JsonEscape(field.value) : field.value, quote);
+  }
+  return line + "}";
+}
+
+}  // namespace
+
+LogField::LogField(absl::string_view k, double v)
+    : key(k), value(absl::StrFormat("%.6g", v)), quoted(!std::isfinite(v)) {}
+
+std::string JsonEscape(absl::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    const size_t length = SequenceLength(text, i);
+    if (length == 0) {
+      out += '?';
+      ++i;
+      continue;
+    }
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      absl::StrAppendFormat(&out, "\\u%04x", c);
+    } else {
+      out.append(text.data() + i, length);
+    }
+    i += length;
+  }
+  return out;
+}
+
+Logger::Logger(LogLevel level, LogFormat format)
+    : Logger(level, format, std::make_shared<spdlog::sinks::stderr_sink_mt>()) {}
+
+Logger::Logger(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink)
+    : level_(level),
+      format_(format),
+      logger_(std::make_unique<spdlog::logger>("ulfd", std::move(sink))) {
+  logger_->set_pattern("%v");  // The line is made here.
+  logger_->set_level(SpdLevel(level));
+  logger_->flush_on(spdlog::level::debug);
+}
+
+Logger::~Logger() = default;
+
+void Logger::Log(LogLevel level, absl::string_view message, Fields fields) {
+  if (level < level_) return;
+  const std::string time =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone());
+  const std::string line = format_ == LogFormat::kJson ? JsonLine(level, time, message, fields)
+                                                       : TextLine(level, time, message, fields);
+  logger_->log(SpdLevel(level), spdlog::string_view_t(line.data(), line.size()));
+}
+
+absl::StatusOr<LogLevel> ParseLogLevel(absl::string_view word) {
+  if (word == "debug") return LogLevel::kDebug;
+  if (word == "info") return LogLevel::kInfo;
+  if (word == "warning") return LogLevel::kWarning;
+  if (word == "error") return LogLevel::kError;
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", word, "\", want debug, info, warning or error"));
+}
+
+absl::StatusOr<LogFormat> ParseLogFormat(absl::string_view word) {
+  if (word == "text") return LogFormat::kText;
+  if (word == "json") return LogFormat::kJson;
+  return absl::InvalidArgumentError(absl::StrCat("\"", word, "\", want text or json"));
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,290 @@
+// Counting, and the export of what was counted.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/metrics.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace ulfd::server {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+// Nanoseconds; 0.25 ms .. 2 s.
+constexpr int64_t kDurationBounds[] = {
+    250'000,     500'000,     750'000,     1'000'000,    1'500'000,   2'000'000,
+    3'000'000,   4'000'000,   5'000'000,   7'500'000,    10'000'000,  15'000'000,
+    20'000'000,  30'000'000,  40'000'000,  50'000'000,   75'000'000,  100'000'000,
+    150'000'000, 250'000'000, 500'000'000, 1000'000'000, 2000'000'000};
+// Nanoseconds; stages are shorter than calls: 10 us .. 1 s.
+constexpr int64_t kStageBounds[] = {10'000,      25'000,      50'000,      100'000,
+                                    250'000,     500'000,     1'000'000,   2'500'000,
+                                    5'000'000,   10'000'000,  25'000'000,  50'000'000,
+                                    100'000'000, 250'000'000, 500'000'000, 1000'000'000};
+constexpr int64_t kCandidateBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
+constexpr int64_t kBatchRequestBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+// Nanoseconds; 10 ms .. 10 min.
+constexpr int64_t kLoadBounds[] = {10'000'000,     50'000'000,      100'000'000,    500'000'000,
+                                   1'000'000'000,  5'000'000'000,   10'000'000'000, 30'000'000'000,
+                                   60'000'000'000, 300'000'000'000, 600'000'000'000};
+constexpr double kSecond = 1e9;  // In nanoseconds.
+
+constexpr absl::string_view kStageNames[kStages] = {"decode", "queue", "user",
+                                                    "embed",  "dense", "encode"};
+constexpr absl::string_view kCancelNames[kCancelStages] = {"queue", "compute"};
+
+ClientMetric HistogramSample(const Histogram& histogram, std::vector<ClientMetric::Label> labels) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.histogram = histogram.Collect();
+  return metric;
+}
+
+void AddCodes(const CodeCounters& codes, const std::string& model, const std::string& version,
+              MetricFamily& family) {
+  for (size_t code = 0; code < codes.counts().size(); ++code) {
+    const int64_t n = codes.counts()[code].value();
+    // Only OK is there from the start: 17 codes for each version would be mostly zeros.
+    if (n == 0 && (code != 0 || model.empty())) continue;
+    family.metric.push_back(CounterSample(
+        n, {{"model", model},
+            {"version", version},
+            {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}}));
+  }
+}
+
+}  // namespace
+
+ClientMetric CounterSample(double value, std::vector<ClientMetric::Label> labels) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.counter.value = value;
+  return metric;
+}
+
+ClientMetric GaugeSample(double value, std::vector<ClientMetric::Label> labels) {
+  ClientMetric metric;
+  metric.label = std::move(labels);
+  metric.gauge.value = value;
+  return metric;
+}
+
+MetricFamily Family(std::string name, std::string help, MetricType type,
+                    std::vector<ClientMetric> samples) {
+  return {std::move(name), std::move(help), type, std::move(samples)};
+}
+
+Histogram::Histogram(absl::Span<const int64_t> bounds, double unit, int shards)
+    : bounds_(bounds), unit_(unit) {
+  for (int i = 0; i < shards; ++i) shards_.push_back(std::make_unique<Shard>(bounds.size() + 1));
+}
+
+void Histogram::Observe(int shard, int64_t value) {
+  // About twenty bounds: counting is faster than searching, whose branches nobody can predict.
+  size_t bucket = 0;
+  for (const int64_t bound : bounds_) bucket += bound < value ? 1 : 0;
+  shards_[shard]->counts[bucket].fetch_add(1, std::memory_order_relaxed);
+  shards_[shard]->sum.fetch_add(value, std::memory_order_relaxed);
+}
+
+ClientMetric::Histogram Histogram::Collect() const {
+  ClientMetric::Histogram out;
+  std::vector<uint64_t> counts(bounds_.size() + 1);
+  double sum = 0;
+  for (const auto& shard : shards_) {
+    for (size_t i = 0; i < counts.size(); ++i) {
+      counts[i] += shard->counts[i].load(std::memory_order_relaxed);
+    }
+    sum += static_cast<double>(shard->sum.load(std::memory_order_relaxed));
+  }
+  for (size_t i = 0; i < bounds_.size(); ++i) {
+    out.sample_count += counts[i];
+    out.bucket.push_back({out.sample_count, static_cast<double>(bounds_[i]) / unit_});
+  }
+  out.sample_count += counts.back();  // The serialiser adds the bucket "+Inf" from it.
+  out.sample_sum = sum / unit_;
+  return out;
+}
+
+ModelSeries::ModelSeries(std::string model_name, int shards)
+    : name(std::move(model_name)),
+      duration(kDurationBounds, kSecond, shards),
+      candidates_per_request(kCandidateBounds, 1, shards) {
+  for (int i = 0; i < kStages; ++i) stages.emplace_back(kStageBounds, kSecond, shards);
+}
+
+Metrics::Metrics(int workers)
+    : shards_(workers + 1),
+      batch_requests_(kBatchRequestBounds, 1, shards_),
+      batch_rows_(kCandidateBounds, 1, shards_) {}
+
+std::shared_ptr<const VersionSeries> Metrics::Make(const ServedModel& model) {
+  const VersionKey key(model.name, model.version);
+  const std::vector<engine::TableInfo>& tables = model.model->info().tables;
+  auto series = std::make_shared<VersionSeries>();
+  series->version = model.version;
+  series->generation = model.generation;
+  const auto gone = unloaded_.find(key);
+  if (gone != unloaded_.end() && gone->second >= model.generation) {  // Counts, but into nothing.
+    series->model = std::make_shared<ModelSeries>(model.name, shards_);
+    series->codes = std::make_shared<CodeCounters>();
+    for (size_t i = 0; i < tables.size(); ++i) {
+      series->missing_keys.push_back(std::make_shared<Counter>());
+    }
+    return series;
+  }
+  auto& by_name = models_[model.name];
+  if (by_name == nullptr) by_name = std::make_shared<ModelSeries>(model.name, shards_);
+  series->model = by_name;
+  for (const engine::TableInfo& table : tables) {
+    auto& counter = missing_keys_[{model.name, table.name}];
+    if (counter == nullptr) counter = std::make_shared<Counter>();
+    series->missing_keys.push_back(counter);
+  }
+  auto& newest = versions_[key];
+  series->codes = newest == nullptr ? std::make_shared<CodeCounters>() : newest->codes;
+  if (newest == nullptr || newest->generation < model.generation) newest = series;
+  return series;
+}
+
+std::shared_ptr<const VersionSeries> Metrics::For(const ServedModel& model) {
+  MutexLock lock(mu_);
+  const auto it = versions_.find(VersionKey(model.name, model.version));
+  if (it != versions_.end() && it->second->generation == model.generation) return it->second;
+  return Make(model);
+}
+
+void Metrics::CountPublished(const ServedModel& model, std::chrono::nanoseconds load_time) {
+  MutexLock lock(mu_);
+  Make(model);
+  auto& histogram = load_durations_[model.name];
+  if (histogram == nullptr) histogram = std::make_unique<Histogram>(kLoadBounds, kSecond, 1);
+  histogram->Observe(0, load_time.count());
+}
+
+void Metrics::CountLoadFailed(absl::string_view reason) {
+  MutexLock lock(mu_);
+  ++load_failures_[std::string(reason)];
+}
+
+void Metrics::CountUnloaded(const std::string& name, int64_t version, int64_t generation) {
+  MutexLock lock(mu_);
+  const VersionKey key(name, version);
+  int64_t& gone = unloaded_[key];
+  gone = std::max(gone, generation);
+  const auto it = versions_.find(key);
+  if (it == versions_.end() || it->second->generation > generation) return;
+  versions_.erase(it);
+  const auto next = versions_.lower_bound(VersionKey(name, INT64_MIN));
+  if (next != versions_.end() && next->first.first == name) return;
+  models_.erase(name);
+  load_durations_.erase(name);
+  for (auto i = missing_keys_.begin(); i != missing_keys_.end();) {
+    i = i->first.first == name ? missing_keys_.erase(i) : std::next(i);
+  }
+}
+
+void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
+  auto requests =
+      Family("ulfd_requests_total",
+             "Calls that ended, by status code; without model: unknown or unloaded ones",
+             MetricType::Counter);
+  for (const auto& [key, series] : versions_) {
+    AddCodes(*series->codes, key.first, absl::StrCat(key.second), requests);
+  }
+  AddCodes(without_model_, "", "", requests);
+  families.push_back(std::move(requests));
+
+  auto shed = Family("ulfd_shed_total", "Calls refused before any computing", MetricType::Counter);
+  for (int i = 0; i < kShedReasons; ++i) {
+    shed.metric.push_back(CounterSample(
+        shed_[i].value(), {{"reason", std::string(Name(static_cast<ShedReason>(i)))}}));
+  }
+  families.push_back(std::move(shed));
+
+  auto cancelled = Family("ulfd_cancelled_total",
+                          "Calls whose caller went away or whose deadline passed while computing",
+                          MetricType::Counter);
+  for (int i = 0; i < kCancelStages; ++i) {
+    cancelled.metric.push_back(
+        CounterSample(cancelled_[i].value(), {{"stage", std::string(kCancelNames[i])}}));
+  }
+  families.push_back(std::move(cancelled));
+  families.push_back(Family("ulfd_batch_requests", "Calls in a piece of work of one worker",
+                            MetricType::Histogram, {HistogramSample(batch_requests_, {})}));
+  families.push_back(Family("ulfd_batch_rows", "Ads in a piece of work of one worker",
+                            MetricType::Histogram, {HistogramSample(batch_rows_, {})}));
+  families.push_back(Family("ulfd_inflight_requests", "Scoring calls that have not ended",
+                            MetricType::Gauge, {GaugeSample(in_flight_.value())}));
+}
+
+void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
+  auto duration = Family("ulfd_request_duration_seconds", "From the arrival of a call to its reply",
+                         MetricType::Histogram);
+  auto stages =
+      Family("ulfd_stage_duration_seconds", "Time of each stage of a call", MetricType::Histogram);
+  auto candidates = Family("ulfd_candidates_total", "Ads scored", MetricType::Counter);
+  auto per_request =
+      Family("ulfd_candidates_per_request", "Ads per scored request", MetricType::Histogram);
+  auto nonfinite = Family("ulfd_score_nonfinite_total", "Output values that are NaN or infinite",
+                          MetricType::Counter);
+  auto unproved = Family("ulfd_unproved_runs_total",
+                         "Runs in one piece, because the rows are not proved to be independent",
+                         MetricType::Counter);
+  auto alone = Family("ulfd_users_run_alone_total",
+                      "Users of merged calls that were computed one by one", MetricType::Counter);
+  auto missing = Family("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
+                        MetricType::Counter);
+  for (const auto& [name, series] : models_) {
+    duration.metric.push_back(HistogramSample(series->duration, {{"model", name}}));
+    for (int i = 0; i < kStages; ++i) {
+      stages.metric.push_back(HistogramSample(
+          series->stages[i], {{"model", name}, {"stage", std::string(kStageNames[i])}}));
+    }
+    candidates.metric.push_back(CounterSample(series->candidates.value(), {{"model", name}}));
+    per_request.metric.push_back(
+        HistogramSample(series->candidates_per_request, {{"model", name}}));
+    nonfinite.metric.push_back(CounterSample(series->nonfinite_scores.value(), {{"model", name}}));
+    unproved.metric.push_back(CounterSample(series->unproved_runs.value(), {{"model", name}}));
+    alone.metric.push_back(CounterSample(series->users_run_alone.value(), {{"model", name}}));
+  }
+  for (const auto& [key, counter] : missing_keys_) {
+    missing.metric.push_back(
+        CounterSample(counter->value(), {{"model", key.first}, {"table", key.second}}));
+  }
+  for (auto* family :
+       {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone, &missing}) {
+    families.push_back(std::move(*family));
+  }
+}
+
+void Metrics::CollectLoads(std::vector<MetricFamily>& families) const {
+  auto durations = Family("ulfd_model_load_duration_seconds",
+                          "From the start of a load to its publication", MetricType::Histogram);
+  for (const auto& [name, histogram] : load_durations_) {
+    durations.metric.push_back(HistogramSample(*histogram, {{"model", name}}));
+  }
+  auto failures = Family("ulfd_model_load_failures_total", "Contents that were not published",
+                         MetricType::Counter);
+  for (const auto& [reason, n] : load_failures_) {
+    failures.metric.push_back(CounterSample(n, {{"reason", reason}}));
+  }
+  families.push_back(std::move(durations));
+  families.push_back(std::move(failures));
+}
+
+std::vector<MetricFamily> Metrics::Collect() const {
+  std::vector<MetricFamily> families;
+  {
+    MutexLock lock(mu_);
+    CollectCalls(families);
+    CollectModels(families);
+    CollectLoads(families);
+  }
+  return families;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,170 @@
+// Metrics: the counters and histograms of the serving path.  Counting is an atomic addition on
+// memory that the counting worker hardly shares with others; names, labels and sums are put
+// together when somebody scrapes.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_OBSERVE_METRICS_H_
+#define ULFD_SERVER_OBSERVE_METRICS_H_
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "server/models/model_manager.h"
+#include "server/scheduler/refusal.h"
+
+namespace ulfd::server {
+
+// A count that only grows.  Any thread.
+class Counter {
+ public:
+  void Add(int64_t n = 1) { value_.fetch_add(n, std::memory_order_relaxed); }
+  int64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t> value_{0};
+};
+
+// A histogram over integers (nanoseconds, rows) with fixed bounds.  One shard per worker, so that
+// observing is not contended.
+class Histogram {
+ public:
+  // `bounds` ascend and outlive the histogram.  Exported values are observed ones divided by `unit`
+  // (1e9: seconds from nanoseconds).
+  Histogram(absl::Span<const int64_t> bounds, double unit, int shards);
+  // 0 <= shard < shards; two threads may use the same one.
+  void Observe(int shard, int64_t value);
+  prometheus::ClientMetric::Histogram Collect() const;
+
+ private:
+  struct alignas(64) Shard {
+    explicit Shard(size_t buckets) : counts(buckets) {}
+    std::vector<std::atomic<uint64_t>> counts;  // Per bound, and one for what is above.
+    std::atomic<int64_t> sum{0};
+  };
+  const absl::Span<const int64_t> bounds_;
+  const double unit_;
+  std::vector<std::unique_ptr<Shard>> shards_;
+};
+
+enum class Stage : uint8_t { kDecode, kQueue, kUser, kEmbed, kDense, kEncode };
+inline constexpr int kStages = 6;
+// Where a call was when its caller went away: not yet taken by a worker, or computing.
+enum class CancelStage : uint8_t { kQueue, kCompute };
+inline constexpr int kCancelStages = 2;
+
+// Calls by status code.
+class CodeCounters {
+ public:
+  void Add(absl::StatusCode code) { counts_[static_cast<size_t>(code) % counts_.size()].Add(); }
+  const std::array<Counter, 17>& counts() const { return counts_; }
+
+ private:
+  std::array<Counter, 17> counts_;
+};
+
+// The series of one model.
+struct ModelSeries {
+  ModelSeries(std::string model_name, int shards);
+  const std::string name;
+  Histogram duration;
+  std::vector<Histogram> stages;  // Per Stage.
+  Histogram candidates_per_request;
+  Counter candidates;
+  Counter nonfinite_scores;
+  Counter unproved_runs;    // Computed in one piece by numpy's rules (RunStats::unproved).
+  Counter users_run_alone;  // Of merged calls (RunStats::per_user_fallbacks).
+};
+
+// The series of one published content of one version.
+struct VersionSeries {
+  std::shared_ptr<ModelSeries> model;
+  int64_t version = 0;
+  int64_t generation = 0;
+  std::shared_ptr<CodeCounters> codes;                 // Go on over the contents of a version.
+  std::vector<std::shared_ptr<Counter>> missing_keys;  // Per ModelInfo::tables.
+};
+
+// Thread-safe.  Labels are bounded: a model is a label from its first publication until its last
+// version is gone, and what a request calls itself never is one.
+class Metrics final : public prometheus::Collectable {
+ public:
+  // Shard 0 is for threads that are not workers; worker i has shard i + 1.
+  explicit Metrics(int workers);
+
+  // The series of this content; takes a short lock, so once per call.
+  std::shared_ptr<const VersionSeries> For(const ServedModel& model);
+  // A call that ended before it had a model.
+  void CountWithoutModel(absl::StatusCode code) { without_model_.Add(code); }
+  void CountShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].Add(); }
+  void CountCancelled(CancelStage stage) { cancelled_[static_cast<size_t>(stage)].Add(); }
+  void AddInFlight(int64_t n) { in_flight_.Add(n); }
+  // One piece of work of worker `shard` - 1: how many calls and ads it computed.
+  void ObserveBatch(int shard, int64_t requests, int64_t rows) {
+    batch_requests_.Observe(shard, requests);
+    batch_rows_.Observe(shard, rows);
+  }
+
+  void CountPublished(const ServedModel& model, std::chrono::nanoseconds load_time);
+  void CountLoadFailed(absl::string_view reason);
+  // Removes the series of the version if no newer content of it was published, and those of the
+  // model with its last version.
+  void CountUnloaded(const std::string& name, int64_t version, int64_t generation);
+
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  using VersionKey = std::pair<std::string, int64_t>;
+  std::shared_ptr<const VersionSeries> Make(const ServedModel& model)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectCalls(std::vector<prometheus::MetricFamily>& families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectModels(std::vector<prometheus::MetricFamily>& families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectLoads(std::vector<prometheus::MetricFamily>& families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const int shards_;
+  CodeCounters without_model_;
+  std::array<Counter, kShedReasons> shed_;
+  std::array<Counter, kCancelStages> cancelled_;
+  Counter in_flight_;
+  Histogram batch_requests_, batch_rows_;
+
+  mutable Mutex mu_;
+  std::map<std::string, std::shared_ptr<ModelSeries>> models_ ABSL_GUARDED_BY(mu_);
+  // The newest content of each version.
+  std::map<VersionKey, std::shared_ptr<const VersionSeries>> versions_ ABSL_GUARDED_BY(mu_);
+  // Generation whose unloading was reported last: a late call must not bring its series back.
+  std::map<VersionKey, int64_t> unloaded_ ABSL_GUARDED_BY(mu_);
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Counter>> missing_keys_
+      ABSL_GUARDED_BY(mu_);  // (model, table)
+  std::map<std::string, std::unique_ptr<Histogram>> load_durations_
+      ABSL_GUARDED_BY(mu_);                                            // By model.
+  std::map<std::string, int64_t> load_failures_ ABSL_GUARDED_BY(mu_);  // By reason.
+};
+
+// Shorthands for collectors.
+prometheus::ClientMetric CounterSample(double value,
+                                       std::vector<prometheus::ClientMetric::Label> labels = {});
+prometheus::ClientMetric GaugeSample(double value,
+                                     std::vector<prometheus::ClientMetric::Label> labels = {});
+prometheus::MetricFamily Family(std::string name, std::string help, prometheus::MetricType type,
+                                std::vector<prometheus::ClientMetric> samples = {});
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_OBSERVE_METRICS_H_

@@ -1,0 +1,103 @@
+// Reads /proc/self.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/process_metrics.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "server/observe/metrics.h"
+
+namespace ulfd::server {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+std::string ReadAll(const char* path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Field `number` of proc(5)'s stat, counted from 1.  The second one, the program's name, may hold
+// spaces.
+std::optional<double> StatField(const std::string& stat, size_t number) {
+  const size_t end_of_name = stat.rfind(')');
+  if (end_of_name == std::string::npos || number < 3) return std::nullopt;
+  const std::vector<std::string> rest =
+      absl::StrSplit(stat.substr(end_of_name + 1), ' ', absl::SkipEmpty());
+  double value = 0;
+  if (number - 3 >= rest.size() || !absl::SimpleAtod(rest[number - 3], &value)) return std::nullopt;
+  return value;
+}
+
+std::optional<double> BootTime() {
+  const std::string stat = ReadAll("/proc/stat");
+  for (absl::string_view line : absl::StrSplit(stat, '\n')) {
+    double value = 0;
+    if (absl::StartsWith(line, "btime ") && absl::SimpleAtod(line.substr(6), &value)) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> OpenFiles() {
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return std::nullopt;
+  int n = -3;  // ".", ".." and the directory itself.
+  while (readdir(directory) != nullptr) ++n;
+  closedir(directory);
+  return n;
+}
+
+void AddIf(std::optional<double> value, const char* name, const char* help, MetricType type,
+           std::vector<MetricFamily>& families) {
+  if (!value) return;
+  families.push_back(
+      Family(name, help, type,
+             {type == MetricType::Counter ? CounterSample(*value) : GaugeSample(*value)}));
+}
+
+}  // namespace
+
+std::vector<MetricFamily> CollectProcessMetrics() {
+  std::vector<MetricFamily> families;
+  const std::string stat = ReadAll("/proc/self/stat");
+  const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  const auto user = StatField(stat, 14), system = StatField(stat, 15), start = StatField(stat, 22);
+  const auto resident_pages = StatField(stat, 24), boot = BootTime();
+  if (user && system) {
+    AddIf((*user + *system) / ticks, "process_cpu_seconds_total", "CPU time used, user and system",
+          MetricType::Counter, families);
+  }
+  if (resident_pages) {
+    AddIf(*resident_pages * page, "process_resident_memory_bytes", "Resident memory",
+          MetricType::Gauge, families);
+  }
+  AddIf(StatField(stat, 23), "process_virtual_memory_bytes", "Virtual memory", MetricType::Gauge,
+        families);
+  if (start && boot) {
+    AddIf(*boot + *start / ticks, "process_start_time_seconds", "Start, seconds since 1970",
+          MetricType::Gauge, families);
+  }
+  AddIf(StatField(stat, 20), "process_threads", "Threads", MetricType::Gauge, families);
+  AddIf(OpenFiles(), "process_open_fds", "Open file descriptors", MetricType::Gauge, families);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    AddIf(static_cast<double>(limit.rlim_cur), "process_max_fds", "Limit of open file descriptors",
+          MetricType::Gauge, families);
+  }
+  return families;
+}
+
+}  // namespace ulfd::server

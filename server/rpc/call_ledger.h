@@ -1,0 +1,108 @@
+// CallLedger: what calls hold, by connection, by caller and all together, and which connection has to go for it.
+//
+// gRPC 1.51 lets a client that does not acknowledge its settings open as many streams as it likes.  It keeps every reply that a
+// client does not take.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_RPC_CALL_LEDGER_H_
+#define ULFD_SERVER_RPC_CALL_LEDGER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "base/mutex.h"
+
+namespace ulfd::server {
+
+// Whether other connections have that peer, too: those of a Unix socket.
+inline bool SharesPeer(absl::string_view peer) { return peer.substr(0, 5) == "unix:"; }
+
+// "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1"
+std::string AddressOf(const std::string& peer);
+
+// Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and kCallBytes for every call.
+struct CallBudget {
+  int64_t connection_calls = 512;
+  int64_t connection_bytes = int64_t{64} << 20;
+  int64_t caller_bytes = int64_t{128} << 20;  // All connections from one address.
+  int64_t total_bytes = int64_t{256} << 20;
+  // Memory of requests that have been parsed, all together; one more is refused.
+  int64_t request_bytes = int64_t{256} << 20;
+};
+
+// Thread-safe, never blocks.
+class CallLedger {
+ public:
+  // What gRPC and we need for a call that is under way (measured: 14 KB), and its reply, if that is small.
+  static constexpr int64_t kSmallReply = 2048;
+  static constexpr int64_t kCallBytes = 14336 + kSmallReply;
+  // Closes the connection with that peer, because of a word: "calls", "unsent".  Any thread; must not block.
+  using Close = std::function<void(const std::string& peer, const char* why)>;
+
+  class Connection;
+
+  explicit CallLedger(const CallBudget& budget);
+  ~CallLedger();
+  // Before the first call.
+  void set_close(Close close) { close_ = std::move(close); }
+
+  // A call has come; `peer` as grpc::ServerContext::peer says it.  Until its End.
+  Connection* Begin(const std::string& peer);
+  // A reply waits to be sent.
+  void Hold(Connection* connection, int64_t bytes);
+  // The call is over, and so are its replies.
+  void End(Connection* connection, int64_t held_bytes);
+
+  // false: no memory is left for such a request.
+  bool ReserveRequest(int64_t bytes);
+  void ReleaseRequest(int64_t bytes) { requests_.fetch_sub(bytes, std::memory_order_relaxed); }
+
+  struct Counts {
+    int64_t received = 0, under_way = 0;  // Calls.
+  };
+  Counts CountsOf(const std::string& peer) const;
+  // The connection has ended.
+  void Forget(const std::string& peer);
+  // Bytes of all calls, without those of connections that are being closed.
+  int64_t held_bytes() const;
+
+ private:
+  struct Caller {
+    int64_t bytes = 0, connections = 0;
+  };
+  using Connections = absl::flat_hash_map<std::string, std::unique_ptr<Connection>>;
+  // A connection that has to go, and the word for why.
+  struct Verdict {
+    std::string peer;
+    const char* why;
+  };
+  void Count(Connection& connection, int64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Counts, and says who has to go for it.
+  std::optional<Verdict> Add(Connection& connection, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Of the caller, or of all; there is one.
+  Connection& Largest(const Caller* caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Verdict Doom(Connection& connection, const char* why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Without the lock: who closes has locks of its own.
+  void Execute(const std::optional<Verdict>& verdict) const;
+  void MaybeErase(Connection& connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  const CallBudget budget_;
+  Close close_;
+  std::atomic<int64_t> requests_{0};
+  mutable Mutex mu_;
+  Connections connections_ ABSL_GUARDED_BY(mu_);
+  absl::node_hash_map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // By address.
+  int64_t total_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_RPC_CALL_LEDGER_H_

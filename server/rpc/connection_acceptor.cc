@@ -1,0 +1,240 @@
+// The accept loop.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/connection_acceptor.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace ulfd::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+// Every connection was just looked at, and all were open: they are not looked at again sooner.
+constexpr milliseconds kCountInterval{20};
+constexpr seconds kWarningInterval{10};
+// The process has no file descriptor left: time for somebody to close one.
+constexpr milliseconds kBackoff{20};
+// How often connections are looked at, and how much of a CPU that may take.
+constexpr milliseconds kLook{50};
+constexpr int kLookShare = 100;
+constexpr seconds kLongestPause{1};
+
+// Of this thread: what others on a busy machine take must not make looks rarer.
+std::chrono::nanoseconds CpuTime() {
+  timespec used{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+  return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
+}
+
+bool InodeOf(int fd, ino_t& inode) {
+  struct stat info;
+  if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
+  inode = info.st_ino;
+  return true;
+}
+
+// As gRPC has it; "" for what is no IP address.
+std::string PeerName(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    const auto& address = reinterpret_cast<const sockaddr_in&>(peer);
+    inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(address.sin_port));
+  }
+  if (peer.ss_family != AF_INET6) return "";
+  const auto& address = reinterpret_cast<const sockaddr_in6&>(peer);
+  if (IN6_IS_ADDR_V4MAPPED(&address.sin6_addr)) {
+    inet_ntop(AF_INET, &address.sin6_addr.s6_addr[12], text, sizeof(text));
+    return absl::StrCat("ipv4:", text, ":", ntohs(address.sin6_port));
+  }
+  inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
+  return absl::StrCat("ipv6:%5B", text, "%5D:", ntohs(address.sin6_port));
+}
+
+}  // namespace
+
+ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
+                                       std::function<void(int fd)> hand, CallLedger& ledger,
+                                       Logger& logger)
+    : socket_(std::move(socket)),
+      options_(options),
+      hand_(std::move(hand)),
+      ledger_(ledger),
+      watch_(options.watch, ledger),
+      logger_(logger),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  ledger_.set_close([this](const std::string& peer, const char* why) { Close(peer, why); });
+  thread_ = std::thread([this] { Loop(); });
+}
+
+ConnectionAcceptor::~ConnectionAcceptor() { Stop(); }
+
+void ConnectionAcceptor::Stop() {
+  MutexLock lock(stop_mu_);
+  if (!thread_.joinable()) return;
+  eventfd_write(wake_.get(), 1);
+  thread_.join();
+  socket_.fd = FileDescriptor();
+}
+
+void ConnectionAcceptor::Loop() {
+  while (true) {
+    pollfd fds[] = {{socket_.fd.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+    const auto left = std::chrono::ceil<milliseconds>(next_look_ - steady_clock::now());
+    if (poll(fds, 2, std::max(0, static_cast<int>(left.count()))) < 0 && errno != EINTR) return;
+    if (fds[1].revents != 0) return;
+    if (fds[0].revents != 0) AcceptAll();
+    if (steady_clock::now() < next_look_) continue;
+    const auto begin = CpuTime();
+    LookAtAll();
+    next_look_ = steady_clock::now() + std::clamp<steady_clock::duration>(
+                                           kLookShare * (CpuTime() - begin), kLook, kLongestPause);
+  }
+}
+
+void ConnectionAcceptor::AcceptAll() {
+  constexpr int kBurst = 64;  // Then somebody may want us to stop.
+  for (int i = 0; i < kBurst; ++i) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                           SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+      HandOver(fd, PeerName(peer));
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+      {
+        MutexLock lock(mu_);
+        ++stats_.no_descriptors;
+      }
+      Warn("no file descriptor for another connection", options_.max_connections);
+      pollfd stop = {wake_.get(), POLLIN, 0};
+      poll(&stop, 1, static_cast<int>(kBackoff.count()));
+      return;
+    }
+    // A connection that ended before it was accepted is no reason to stop.
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+  }
+}
+
+void ConnectionAcceptor::HandOver(int fd, const std::string& peer) {
+  ino_t inode = 0;
+  if (!HasRoom() || !InodeOf(fd, inode)) {
+    close(fd);
+    return;
+  }
+  const int on = 1;
+  const unsigned timeout_ms = static_cast<unsigned>(options_.user_timeout.count());
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+  {
+    MutexLock lock(mu_);
+    ++stats_.accepted;
+    handed_.push_back({fd, inode, peer});
+  }
+  hand_(fd);
+}
+
+bool ConnectionAcceptor::HasRoom() {
+  const auto limit = static_cast<size_t>(options_.max_connections);
+  {
+    MutexLock lock(mu_);
+    if (handed_.size() < limit) return true;
+    const auto now = steady_clock::now();
+    if (now >= next_count_) {
+      CountOpen();
+      if (handed_.size() < limit) return true;
+      next_count_ = now + kCountInterval;
+    }
+    ++stats_.over_limit;
+  }
+  Warn("connections over the limit are closed", options_.max_connections);
+  return false;
+}
+
+void ConnectionAcceptor::CountOpen() const {
+  const auto closed = [this](const Handed& handed) {
+    ino_t inode = 0;
+    if (InodeOf(handed.fd, inode) && inode == handed.inode) return false;
+    ledger_.Forget(handed.peer);
+    return true;
+  };
+  handed_.erase(std::remove_if(handed_.begin(), handed_.end(), closed), handed_.end());
+}
+
+void ConnectionAcceptor::LookAtAll() {
+  std::vector<ConnectionWatch::Connection> open;
+  {
+    MutexLock lock(mu_);
+    CountOpen();
+    open.reserve(handed_.size());
+    for (const Handed& handed : handed_) open.push_back({handed.peer, ReceivedBytes(handed.fd)});
+  }
+  for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
+}
+
+void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
+  bool says = false;
+  {
+    MutexLock lock(mu_);
+    const auto handed =
+        std::find_if(handed_.rbegin(), handed_.rend(),
+                     [&](const Handed& candidate) { return candidate.peer == peer; });
+    if (handed == handed_.rend()) return;
+    // A copy cannot become another socket between the look and the end, as the number itself can.
+    const FileDescriptor copy(fcntl(handed->fd, F_DUPFD_CLOEXEC, 0));
+    ino_t inode = 0;
+    if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed->inode) return;
+    shutdown(copy.get(), SHUT_RDWR);
+    // What has come already would still be read, megabytes of it.
+    while (recv(copy.get(), nullptr, size_t{1} << 20, MSG_TRUNC | MSG_DONTWAIT) > 0) {
+    }
+    ++stats_.closed[why];
+    const auto now = steady_clock::now();
+    says = now >= next_close_line_;
+    if (says) next_close_line_ = now + kWarningInterval;
+  }
+  if (says) {
+    logger_.Warning("a connection that takes too much is closed; others may follow without a line",
+                    {{"peer", peer}, {"why", why}});
+  }
+}
+
+ConnectionStats ConnectionAcceptor::Stats() const {
+  MutexLock lock(mu_);
+  CountOpen();
+  ConnectionStats stats = stats_;
+  stats.open = static_cast<int64_t>(handed_.size());
+  return stats;
+}
+
+void ConnectionAcceptor::Warn(const char* what, int64_t limit) {
+  const auto now = steady_clock::now();
+  if (now < next_warning_) return;
+  next_warning_ = now + kWarningInterval;
+  const ConnectionStats stats = Stats();
+  logger_.Warning(what, {{"open", stats.open},
+                         {"max_connections", limit},
+                         {"over_limit", stats.over_limit},
+                         {"no_descriptors", stats.no_descriptors}});
+}
+
+}  // namespace ulfd::server

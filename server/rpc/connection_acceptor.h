@@ -1,0 +1,93 @@
+// ConnectionAcceptor: accepts connections and hands them over, as long as there are not too many, and closes those that take too
+// much.  (gRPC 1.51 has no limits of its own.)
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_RPC_CONNECTION_ACCEPTOR_H_
+#define ULFD_SERVER_RPC_CONNECTION_ACCEPTOR_H_
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "server/observe/logging.h"
+#include "server/rpc/call_ledger.h"
+#include "server/rpc/connection_watch.h"
+#include "server/system/listening_socket.h"
+
+namespace ulfd::server {
+
+struct AcceptorOptions {
+  int max_connections = 10000;
+  // A peer that leaves sent data unacknowledged for that long is taken for dead.
+  std::chrono::milliseconds user_timeout{20000};
+  WatchLimits watch;
+};
+
+struct ConnectionStats {
+  int64_t open = 0, accepted = 0;
+  int64_t over_limit = 0;                 // Closed at once, because of max_connections.
+  int64_t no_descriptors = 0;             // Times that the process had no file descriptor left.
+  std::map<std::string, int64_t> closed;  // For what they took, by the word that says what.
+};
+
+// Thread-safe.  Has one thread of its own.
+class ConnectionAcceptor {
+ public:
+  // `hand` takes over the file descriptor, and closes it when the connection ends; it is called on the
+  // acceptor's thread.  `ledger` and `logger` are borrowed.
+  ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
+                     std::function<void(int fd)> hand, CallLedger& ledger, Logger& logger);
+  // Stop.
+  ~ConnectionAcceptor();
+  // Listens no longer; what is open stays open.  Once this returns, `hand` is not called any more.
+  void Stop();
+  ConnectionStats Stats() const;
+  // Ends the connection with that peer (as grpc::ServerContext::peer says it), if it is open, and counts it under that word.
+  void Close(const std::string& peer, const char* why);
+
+ private:
+  // A connection that was handed over.  It is still open while its descriptor names the same socket.
+  struct Handed {
+    int fd;
+    ino_t inode;
+    std::string peer;
+  };
+  void Loop();
+  void AcceptAll();
+  // Whether there is room for one more.
+  bool HasRoom();
+  void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void HandOver(int fd, const std::string& peer);
+  // Has the watch look at all connections, and closes those that have to go.
+  void LookAtAll();
+  // At most one line in ten seconds.
+  void Warn(const char* what, int64_t limit);
+
+  ListeningSocket socket_;
+  const AcceptorOptions options_;
+  const std::function<void(int)> hand_;
+  CallLedger& ledger_;
+  ConnectionWatch watch_;  // The thread's.
+  Logger& logger_;
+  FileDescriptor wake_;
+  std::chrono::steady_clock::time_point next_count_{}, next_warning_{},
+      next_look_{};  // The thread's.
+
+  mutable Mutex mu_;
+  mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
+  ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
+  std::chrono::steady_clock::time_point next_close_line_ ABSL_GUARDED_BY(mu_){};
+  Mutex stop_mu_;                                 // One Stop at a time.
+  std::thread thread_ ABSL_GUARDED_BY(stop_mu_);  // Last: it uses everything above.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_RPC_CONNECTION_ACCEPTOR_H_

@@ -1,0 +1,205 @@
+// What gRPC's channelz and TCP tell about connections.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/connection_watch.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/alloc.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+
+namespace ulfd::server {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr seconds kWindow{10};
+constexpr seconds kGrowth{3};
+constexpr int64_t kLooksForAll = 20;
+
+using Json = std::unique_ptr<char, decltype(&gpr_free)>;
+
+Json Own(char* text) { return {text, &gpr_free}; }
+
+// The text of the next string named `key`, and `json` behind it; false: there is none.  Values that we ask for hold no quotes.
+bool NextText(absl::string_view& json, absl::string_view key, absl::string_view& text) {
+  const size_t at = json.find(key);
+  if (at == absl::string_view::npos) return false;
+  json.remove_prefix(at + key.size());
+  const size_t end = json.find('"');
+  if (end == absl::string_view::npos) return false;
+  text = json.substr(0, end);
+  json.remove_prefix(end);
+  return true;
+}
+
+int64_t NumberOf(absl::string_view json, absl::string_view key) {
+  absl::string_view text;
+  int64_t number = 0;
+  return NextText(json, key, text) && absl::SimpleAtoi(text, &number) ? number : 0;
+}
+
+int64_t ResidentBytes() {
+  long size = 0, resident = 0;
+  std::FILE* file = std::fopen("/proc/self/statm", "re");
+  if (file == nullptr) return 0;
+  const int read = std::fscanf(file, "%ld %ld", &size, &resident);
+  std::fclose(file);
+  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
+}
+
+}  // namespace
+
+int64_t ReceivedBytes(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return 0;
+  return static_cast<int64_t>(info.tcpi_bytes_received);
+}
+
+void ConnectionWatch::FindSockets() {
+  const Json servers = Own(grpc_channelz_get_servers(0));
+  absl::string_view rest = servers == nullptr ? "" : servers.get();
+  absl::string_view server;
+  // gRPC may show two connections in another order than they were numbered: now and then all are asked for.
+  if (look_ % kLooksForAll == 0) last_socket_id_ = 0;
+  intptr_t highest = last_socket_id_;
+  while (NextText(rest, "\"serverId\":\"", server)) {
+    int64_t server_id = 0;
+    if (!absl::SimpleAtoi(server, &server_id)) continue;
+    for (intptr_t next = last_socket_id_ + 1;;) {
+      const Json sockets = Own(grpc_channelz_get_server_sockets(server_id, next, 0));
+      absl::string_view list = sockets == nullptr ? "" : sockets.get();
+      absl::string_view name, id;
+      int found = 0;
+      while (NextText(list, "\"name\":\"", name) && NextText(list, "\"socketId\":\"", id)) {
+        int64_t socket_id = 0;
+        if (!absl::SimpleAtoi(id, &socket_id)) continue;
+        ++found;
+        next = socket_id + 1;
+        highest = std::max<intptr_t>(highest, socket_id);
+        // "chttp2 ipv4:127.0.0.1:4242"
+        const auto it = states_.find(std::string(name.substr(name.rfind(' ') + 1)));
+        if (it != states_.end()) it->second.socket_id = socket_id;
+      }
+      if (found == 0) break;
+    }
+  }
+  last_socket_id_ = highest;
+}
+
+void ConnectionWatch::ReadStreams(State& state) const {
+  const Json socket = Own(grpc_channelz_get_socket(state.socket_id));
+  if (socket == nullptr) return;
+  const absl::string_view json = socket.get();
+  state.started = NumberOf(json, "\"streamsStarted\":\"");
+  state.ended = NumberOf(json, "\"streamsSucceeded\":\"") + NumberOf(json, "\"streamsFailed\":\"");
+}
+
+bool ConnectionWatch::Grows(Clock::time_point now) {
+  resident_.emplace_back(now, ResidentBytes());
+  resident_.erase(std::remove_if(resident_.begin(), resident_.end(),
+                                 [&](const auto& seen) { return now - seen.first > kGrowth; }),
+                  resident_.end());
+  const int64_t least =
+      std::min_element(resident_.begin(), resident_.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->second;
+  return resident_.back().second - least > limits_.growth_bytes;
+}
+
+const char* ConnectionWatch::Judge(const std::string& peer, State& state,
+                                   Clock::time_point now) const {
+  const CallLedger::Counts counts = ledger_.CountsOf(peer);
+  if (counts.received != state.calls) {
+    state.calls = counts.received;
+    state.bytes_at_call = state.bytes;
+  }
+  if (state.started - state.ended > limits_.streams) return "streams";
+  if (state.bytes - state.bytes_at_call > limits_.silent_bytes) return "silent";
+  const int64_t lost = state.ended - (counts.received - counts.under_way);
+  if (now - state.window > kWindow) {
+    state.window = now;
+    state.window_lost = lost;
+    state.window_calls = counts.received;
+  }
+  const int64_t lost_lately = lost - state.window_lost;
+  if (lost_lately > limits_.lost_streams && lost_lately > counts.received - state.window_calls) {
+    return "refused";
+  }
+  return nullptr;
+}
+
+std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
+    const std::vector<Connection>& connections) {
+  const auto now = Clock::now();
+  ++look_;
+  bool unknown = false;
+  for (const Connection& connection : connections) {
+    State& state = states_[connection.peer];
+    // A port that is used again.
+    if (connection.received_bytes < state.bytes) state = State();
+    state.look = look_;
+    unknown |= state.socket_id == 0;
+  }
+  for (auto it = states_.begin(); it != states_.end();) {
+    const auto here = it++;
+    if (here->second.look != look_) states_.erase(here);
+  }
+  if (unknown) FindSockets();
+
+  std::vector<Verdict> verdicts;
+  int64_t all_streams = 0, all_silent = 0;
+  const auto silent = [](const State& state) {
+    return std::max<int64_t>(0, state.bytes - state.bytes_at_call - kHandshakeBytes);
+  };
+  const auto doom = [&](const std::string& peer, State& state, const char* why) {
+    state.doomed = true;
+    all_streams -= state.started - state.ended;
+    all_silent -= silent(state);
+    verdicts.push_back({peer, why});
+  };
+  for (const Connection& connection : connections) {
+    State& state = states_[connection.peer];
+    if (state.doomed) continue;
+    // Where nothing came, nothing began.
+    const bool may_differ =
+        connection.received_bytes != state.bytes || state.started != state.ended;
+    if (may_differ && state.socket_id != 0) ReadStreams(state);
+    state.bytes = connection.received_bytes;
+    const char* why = Judge(connection.peer, state, now);
+    all_streams += state.started - state.ended;
+    all_silent += silent(state);
+    if (why != nullptr) doom(connection.peer, state, why);
+  }
+  // Together too much: the largest goes, until it is not.
+  const auto shrink = [&](const int64_t& sum, int64_t limit, const auto& size, const char* why) {
+    while (sum > limit) {
+      const std::pair<const std::string, State>* most = nullptr;
+      for (const auto& entry : states_) {
+        if (!entry.second.doomed && (most == nullptr || size(entry.second) > size(most->second))) {
+          most = &entry;
+        }
+      }
+      if (most == nullptr) return;
+      doom(most->first, states_[most->first], why);
+    }
+  };
+  const auto streams = [](const State& state) { return state.started - state.ended; };
+  shrink(all_streams, limits_.all_streams, streams, "streams");
+  shrink(all_silent, 2 * limits_.silent_bytes, silent, "silent");
+  if (Grows(now)) shrink(all_silent, limits_.growing_silent_bytes, silent, "silent");
+  return verdicts;
+}
+
+}  // namespace ulfd::server

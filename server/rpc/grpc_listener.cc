@@ -1,0 +1,188 @@
+// gRPC server settings.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/grpc_listener.h"
+
+#include <grpc/grpc.h>
+#include <grpc/support/time.h>
+#include <grpcpp/resource_quota.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace ulfd::server {
+namespace {
+
+// How the address of a Unix socket begins.
+constexpr char kUnixPrefix[] = "unix:";
+
+using std::chrono::milliseconds;
+
+int Ms(milliseconds duration) { return static_cast<int>(duration.count()); }
+
+void Configure(const Options& options, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
+  builder.SetMaxSendMessageSize(options.max_message_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_header_bytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Ms(options.handshake_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Ms(options.keepalive_time));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Ms(options.keepalive_timeout));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             Ms(options.min_client_ping_interval));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, options.max_ping_strikes);
+  if (options.max_connection_age.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Ms(options.max_connection_age));
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                               Ms(options.max_connection_age_grace));
+  }
+  if (options.max_connection_idle.count() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Ms(options.max_connection_idle));
+  }
+  grpc::ResourceQuota quota;
+  quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
+  builder.SetResourceQuota(quota);
+  // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU than the scores need.  Without
+  // the two filters, compressed requests come as they are, and are refused.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+}
+
+// Twice as many streams as clients are told: a call is over for the client before it is for us.
+int64_t MostStreams(const Options& options) { return int64_t{2} * options.max_concurrent_streams; }
+
+CallBudget Budget(const Options& options) {
+  return {.connection_calls = MostStreams(options),
+          .connection_bytes = options.max_unsent_bytes,
+          .caller_bytes = options.memory_quota_bytes / 4,
+          .total_bytes = options.memory_quota_bytes / 2,
+          .request_bytes = options.memory_quota_bytes / 2};
+}
+
+WatchLimits Watched(const Options& options) {
+  return {.streams = MostStreams(options),
+          .all_streams = options.memory_quota_bytes / 2 / CallLedger::kCallBytes,
+          .silent_bytes = options.memory_quota_bytes / 2,
+          .growing_silent_bytes = std::max(1 << 20, options.max_message_bytes / 4),
+          .growth_bytes = options.memory_quota_bytes / 4,
+          .lost_streams = options.max_lost_streams};
+}
+
+// Connections must not take the descriptors that models and pages need.
+int MaxConnections(const Options& options, Logger& logger) {
+  constexpr rlim_t kOthers = 256 + 512;  // The HTTP port's, among them.
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return options.max_connections;
+  const rlim_t room =
+      std::max(files.rlim_cur / 2, files.rlim_cur - std::min(files.rlim_cur, kOthers));
+  if (room >= static_cast<rlim_t>(options.max_connections)) return options.max_connections;
+  logger.Warning("fewer connections than max_connections, for lack of file descriptors",
+                 {{"max_connections", options.max_connections},
+                  {"RLIMIT_NOFILE", static_cast<int64_t>(files.rlim_cur)},
+                  {"connections", static_cast<int64_t>(room)}});
+  return static_cast<int>(room);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
+    const std::string& address, int port, int threads, const Options& options,
+    const PortSecurity& security, const std::vector<RpcService*>& services, Logger& logger) {
+  using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
+  if (absl::StartsWith(address, kUnixPrefix)) {
+    return CreateOnSocket(address, threads, options, security, services);
+  }
+  auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
+  ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "gRPC"));
+  listener->port_ = socket.port;
+  listener->credentials_ = MakeCredentials(security, /*unix_socket=*/false);
+  grpc::ServerBuilder builder;
+  Configure(options, builder);
+  listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
+      External::FROM_FD, listener->credentials_);
+  if (!listener->Serve(builder, options, services, threads)) {
+    return absl::UnavailableError(
+        absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
+  }
+  AcceptorOptions acceptor;
+  acceptor.max_connections = MaxConnections(options, logger);
+  acceptor.user_timeout = options.keepalive_timeout;
+  acceptor.watch = Watched(options);
+  listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
+      std::move(socket), acceptor,
+      [entrance = listener->entrance_.get()](int fd) {
+        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+        connection.fd = fd;
+        entrance->HandleNewConnection(&connection);
+      },
+      listener->receiver_->ledger(), logger);
+  return listener;
+}
+
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
+    const std::string& address, int threads, const Options& options, const PortSecurity& security,
+    const std::vector<RpcService*>& services) {
+  auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
+  listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
+  grpc::ServerBuilder builder;
+  Configure(options, builder);
+  // Whoever may open the socket is few: gRPC accepts by itself.
+  int bound = 0;
+  builder.AddListeningPort(address, listener->credentials_, &bound);
+  if (!listener->Serve(builder, options, services, threads) || bound == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, " for gRPC, see the log above"));
+  }
+  return listener;
+}
+
+bool GrpcListener::Serve(grpc::ServerBuilder& builder, const Options& options,
+                         const std::vector<RpcService*>& services, int threads) {
+  std::vector<RpcService*> all = services;
+  if (options.reflection) {
+    reflection_ = std::make_unique<ReflectionService>();
+    all.push_back(reflection_.get());
+    std::vector<std::string> names;
+    for (const RpcService* service : all) names.emplace_back(service->full_name());
+    reflection_->set_services(std::move(names));
+  }
+  for (RpcService* service : all) builder.RegisterService(&service->methods());
+  builder.RegisterAsyncGenericService(&unknown_);
+  constexpr int64_t kParsedByMessage = 8;  // Bytes in memory for each on the wire, at most.
+  receiver_ = std::make_unique<CallReceiver>(
+      builder,
+      ReceiverOptions{.max_header_bytes = options.max_header_bytes,
+                      .message = {.max_fields = options.max_request_fields,
+                                  .max_parsed_bytes = kParsedByMessage * options.max_message_bytes},
+                      .budget = Budget(options)});
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) return false;
+  for (RpcService* service : all) service->AwaitCalls(*receiver_);
+  for (int i = 0; i < kAwaitedCalls; ++i) UnknownCall::Await(unknown_, *receiver_);
+  receiver_->Start(threads);
+  return true;
+}
+
+void GrpcListener::Shutdown(milliseconds grace) {
+  if (acceptor_ != nullptr) acceptor_->Stop();
+  if (reflection_ != nullptr) reflection_->EndStreams();
+  receiver_->EndWhenAnswered([this] { grpc_server_cancel_all_calls(server_->c_server()); });
+  server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                 gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));
+  receiver_->Stop();
+}
+
+GrpcListener::~GrpcListener() {
+  if (server_ == nullptr || (acceptor_ == nullptr && entrance_ != nullptr)) return;
+  Shutdown(milliseconds(0));
+  acceptor_.reset();
+  server_.reset();
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,113 @@
+// Hashes of users.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/canary_hash.h"
+
+#include <chrono>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "engine/embedding/key_hash.h"
+
+namespace ulfd::server {
+namespace {
+
+// FNV-1a over bytes: simple to write again where users are assigned outside of the server.
+class Fnv {
+ public:
+  void Add(absl::string_view bytes) {
+    for (const char c : bytes) {
+      hash_ ^= static_cast<uint8_t>(c);
+      hash_ *= 0x100000001b3;
+    }
+  }
+  template <typename T>
+  void AddValue(T value) {
+    char bytes[sizeof(T)];
+    std::memcpy(bytes, &value, sizeof(T));
+    Add(absl::string_view(bytes, sizeof(T)));
+  }
+  template <typename Values>
+  void AddAll(const Values& values) {
+    for (const auto value : values) AddValue(value);
+  }
+  int64_t hash() const { return static_cast<int64_t>(hash_); }
+
+ private:
+  uint64_t hash_ = 0xcbf29ce484222325;
+};
+
+// For requests whose user cannot be told: any version will do.
+int64_t RandomHash(const void* request) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
+  return static_cast<int64_t>(engine::HashKey(static_cast<int64_t>(now)) ^
+                              reinterpret_cast<uintptr_t>(request));
+}
+
+}  // namespace
+
+std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
+                                   absl::string_view feature) {
+  Fnv hash;
+  for (const ulfd::v1::Feature& user : request.user_features()) {
+    if (user.name() != feature) continue;
+    if (user.has_sparse()) {
+      if (user.sparse().ids().empty()) return std::nullopt;
+      hash.AddAll(user.sparse().ids());
+    } else {
+      const ulfd::v1::DenseTensor& dense = user.dense();
+      if (dense.floats().empty() && dense.int32s().empty() && dense.int64s().empty()) {
+        return std::nullopt;
+      }
+      hash.AddAll(dense.floats());
+      hash.AddAll(dense.int32s());
+      hash.AddAll(dense.int64s());
+    }
+    return hash.hash();
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
+                                   absl::string_view feature) {
+  const std::string ids = absl::StrCat(feature, ".ids");
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const auto& input = request.inputs(i);
+    if (input.name() != feature && input.name() != ids) continue;
+    Fnv hash;
+    if (i < request.raw_input_contents_size()) {
+      if (request.raw_input_contents(i).empty()) return std::nullopt;
+      hash.Add(request.raw_input_contents(i));
+      return hash.hash();
+    }
+    const auto& contents = input.contents();
+    if (contents.int64_contents().empty() && contents.int_contents().empty() &&
+        contents.fp32_contents().empty()) {
+      return std::nullopt;
+    }
+    hash.AddAll(contents.int64_contents());
+    hash.AddAll(contents.int_contents());
+    hash.AddAll(contents.fp32_contents());
+    return hash.hash();
+  }
+  return std::nullopt;
+}
+
+template <typename Request>
+int64_t RequestCaller<Request>::Hash(const CanaryConfig& canary) const {
+  if (!canary.metadata.empty()) {
+    const auto& metadata = call_.client_metadata();
+    const auto found = metadata.find(grpc::string_ref(canary.metadata));
+    if (found == metadata.end()) return RandomHash(&request_);
+    Fnv hash;
+    hash.Add(absl::string_view(found->second.data(), found->second.size()));
+    return hash.hash();
+  }
+  if (canary.feature.empty()) return RandomHash(&request_);
+  const std::optional<int64_t> hash = HashFeature(request_, canary.feature);
+  return hash.has_value() ? *hash : RandomHash(&request_);
+}
+
+template class RequestCaller<ulfd::v1::PredictRequest>;
+template class RequestCaller<inference::ModelInferRequest>;
+
+}  // namespace ulfd::server

@@ -1,0 +1,40 @@
+// Who asks: what a canary tells users apart by, from a call's metadata or from its request.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_CANARY_HASH_H_
+#define ULFD_SERVER_SCORING_CANARY_HASH_H_
+
+#include <grpcpp/server_context.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/string_view.h"
+#include "proto/open_inference.pb.h"
+#include "proto/predict.pb.h"
+#include "server/models/model_manager.h"
+
+namespace ulfd::server {
+
+// Borrows the call and its request.  Hashes are the same in every process, so that a user gets the
+// same version from every replica.
+template <typename Request>
+class RequestCaller final : public Caller {
+ public:
+  RequestCaller(const grpc::ServerContext& call, const Request& request)
+      : call_(call), request_(request) {}
+  int64_t Hash(const CanaryConfig& canary) const override;
+
+ private:
+  const grpc::ServerContext& call_;
+  const Request& request_;
+};
+
+// The hash of a user feature of the request; nullopt: it is not there, or empty.
+std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
+                                   absl::string_view feature);
+std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
+                                   absl::string_view feature);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_CANARY_HASH_H_

@@ -1,0 +1,143 @@
+// Reading, scoring and comparing recordings.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/golden_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/recording/recording_file.h"
+#include "base/recording/recording_reader.h"
+#include "base/status_macros.h"
+#include "engine/runtime/model_directory.h"
+#include "server/scoring/recorded_run.h"
+
+namespace ulfd::server {
+namespace {
+
+using recording::Recording;
+
+constexpr double kDefaultTolerance = 1e-4;
+
+absl::StatusOr<double> ToleranceOf(const std::string& directory) {
+  ASSIGN_OR_RETURN(const engine::ModelDirectory model, engine::OpenModelDirectory(directory));
+  if (!model.manifest.has_golden_tolerance()) return kDefaultTolerance;
+  const double tolerance = model.manifest.golden_tolerance();
+  if (!std::isfinite(tolerance) || tolerance < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("manifest: golden_tolerance: ", tolerance,
+                                                   ", want a finite number, at least 0"));
+  }
+  return tolerance;
+}
+
+// Paths, sorted; none without the folder.
+absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> paths;
+  std::error_code error;
+  const fs::path folder = fs::path(directory) / "warmup";
+  if (!fs::exists(folder, error)) return paths;
+  fs::directory_iterator it(folder, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string extension = it->path().extension().string();
+    if (extension == ".pb" || extension == ".ulfrec") paths.push_back(it->path().string());
+  }
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot read ", folder.string(), ": ", error.message()));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+bool Near(double found, double wanted, double tolerance) {
+  if (std::isnan(wanted)) return std::isnan(found);
+  if (found == wanted) return true;  // Infinities, too.
+  return std::abs(found - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
+}
+
+absl::Status Compare(const ScorePair& pair, double tolerance) {
+  if (Near(pair.found, pair.recorded, tolerance)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "output \"", pair.output, "\" row ", pair.row, " column ", pair.column, ": found ",
+      pair.found, ", recorded ", pair.recorded, ", tolerance ", tolerance));
+}
+
+// Calls `use` for every record until it fails or says that it has enough (false).
+using UseRecord = std::function<absl::StatusOr<bool>(const Recording& record)>;
+absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
+                           std::vector<std::string>& notices) {
+  std::string magic(recording::kFileMagic.size(), '\0');
+  {
+    ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+    ASSIGN_OR_RETURN(const size_t read, file.Read(magic.data(), magic.size()));
+    magic.resize(read);
+  }
+  if (magic != recording::kFileMagic) {
+    ASSIGN_OR_RETURN(const std::string content, ReadFile(path));
+    Recording record;
+    if (!record.ParseFromString(content) || record.api() == recording::v1::API_UNSPECIFIED) {
+      return absl::DataLossError(absl::StrCat(
+          path, ": neither a file of the recorder nor a serialised ulfd.recording.v1.Recording"));
+    }
+    return use(record).status();
+  }
+  ASSIGN_OR_RETURN(recording::RecordingReader reader, recording::RecordingReader::Open(path));
+  Recording record;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool more, reader.Next(&record));
+    if (!more) break;
+    ASSIGN_OR_RETURN(const bool go_on, use(record));
+    if (!go_on) return absl::OkStatus();
+  }
+  if (reader.damage().records > 0) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", reader.damage().records, " damaged records"));
+  }
+  if (reader.damage().tail_bytes > 0) {
+    notices.push_back(absl::StrCat(path, ": the last record is incomplete and was left out"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRecordings(const engine::Model& model, const std::string& directory,
+                             const RequestLimits& limits, const engine::RunOptions& run,
+                             std::vector<std::string>& notices) {
+  ASSIGN_OR_RETURN(const double tolerance, ToleranceOf(directory));
+  ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordingFiles(directory));
+  const RecordedRun::Visit compare = [tolerance](const ScorePair& pair) {
+    return Compare(pair, tolerance);
+  };
+  RecordedRun recorded;
+  int requests = 0;
+  bool enough = false;
+  for (const std::string& path : paths) {
+    int number = 0;  // Within the file, from 1.
+    const UseRecord use = [&](const Recording& record) -> absl::StatusOr<bool> {
+      if (requests == kMaxGoldenRequests) {
+        enough = true;
+        notices.push_back(absl::StrCat("warmup: only the first ", kMaxGoldenRequests,
+                                       " recorded requests were scored"));
+        return false;
+      }
+      ++requests;
+      ++number;
+      const absl::Status status = recorded.Run(record, model, limits, run, compare);
+      if (status.ok()) return true;
+      return absl::Status(status.code(), absl::StrCat("golden scores: ", path, " record ", number,
+                                                      ": ", status.message()));
+    };
+    RETURN_IF_ERROR(ForEachRecord(path, use, notices));
+    if (enough) break;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::server

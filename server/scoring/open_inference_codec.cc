@@ -1,0 +1,418 @@
+// KServe v2.  Numbers on the wire are little-endian, and so is every machine that this runs on.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/open_inference_codec.h"
+
+#include <algorithm>
+#include <bit>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/scoring/name_suggestions.h"
+
+namespace ulfd::server {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "raw contents are used in place");
+
+using engine::DType;
+using engine::FeatureInfo;
+using engine::InputInfo;
+using engine::Level;
+using engine::Model;
+using engine::ModelInfo;
+using engine::Tensor;
+using Input = inference::ModelInferRequest::InferInputTensor;
+
+absl::Status Bad(absl::string_view name, const std::string& text) {
+  return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": ", text));
+}
+
+template <typename Map>
+absl::Status WantNoParameters(absl::string_view where, const Map& parameters) {
+  if (parameters.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, "parameter \"", parameters.begin()->first, "\": unknown, want none"));
+}
+
+// The name of a field of `contents` with values, other than that of `dtype`; empty if there is
+// none.
+absl::string_view FilledOtherThan(const inference::InferTensorContents& contents, DType dtype) {
+  if (contents.bool_contents_size() != 0) return "bool_contents";
+  if (contents.int_contents_size() != 0 && dtype != DType::kInt32) return "int_contents";
+  if (contents.int64_contents_size() != 0 && dtype != DType::kInt64) return "int64_contents";
+  if (contents.uint_contents_size() != 0) return "uint_contents";
+  if (contents.uint64_contents_size() != 0) return "uint64_contents";
+  if (contents.fp32_contents_size() != 0 && dtype != DType::kFloat32) return "fp32_contents";
+  if (contents.fp64_contents_size() != 0) return "fp64_contents";
+  if (contents.bytes_contents_size() != 0) return "bytes_contents";
+  return "";
+}
+
+absl::string_view ContentsField(DType dtype) {
+  return dtype == DType::kInt32   ? "int_contents"
+         : dtype == DType::kInt64 ? "int64_contents"
+                                  : "fp32_contents";
+}
+
+class Decoder {
+ public:
+  Decoder(const inference::ModelInferRequest& request, const Model& model,
+          const RequestLimits& limits, DecodedRequest& decoded)
+      : request_(request), model_(model), info_(model.info()), limits_(limits), decoded_(decoded) {}
+
+  absl::Status Decode() {
+    RETURN_IF_ERROR(CheckEnvelope());
+    given_.resize(info_.inputs.size(), -1);
+    decoded_.inputs.reserve(info_.inputs.size());
+    for (int i = 0; i < request_.inputs_size(); ++i) RETURN_IF_ERROR(AddInput(i));
+    for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(CheckFeature(feature));
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      if (info_.inputs[i].feature < 0) RETURN_IF_ERROR(CheckDense(static_cast<int>(i)));
+    }
+    if (ads_from_.empty()) decoded_.ads = loose_rows_;
+    RETURN_IF_ERROR(CheckAds(decoded_.ads, limits_));
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      if (given_[i] < 0 || info_.inputs[i].feature >= 0) continue;
+      RETURN_IF_ERROR(CheckLeadingRows(static_cast<int>(i)));
+      RETURN_IF_ERROR(CheckStatedShape(info_.inputs[i], Given(static_cast<int>(i)).dims,
+                                       decoded_.ads,
+                                       absl::StrCat("input \"", info_.inputs[i].name, "\"")));
+    }
+    return AddOutputs();
+  }
+
+ private:
+  absl::Status CheckEnvelope() const {
+    RETURN_IF_ERROR(WantNoParameters("", request_.parameters()));
+    if (request_.id().size() > kMaxRequestIdBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("id: ", request_.id().size(), " bytes, want at most ", kMaxRequestIdBytes));
+    }
+    const int raw = request_.raw_input_contents_size();
+    if (raw != 0 && raw != request_.inputs_size()) {
+      return absl::InvalidArgumentError(absl::StrCat("raw_input_contents: ", raw, " entries for ",
+                                                     request_.inputs_size(),
+                                                     " inputs, want one for each"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddInput(int position) {
+    const Input& input = request_.inputs(position);
+    const int index = model_.FindInput(input.name());
+    if (index < 0) {
+      std::vector<absl::string_view> known;
+      for (const InputInfo& info : info_.inputs) known.push_back(info.name);
+      return Bad(input.name(), absl::StrCat("unknown", SuggestNames(input.name(), known)));
+    }
+    if (given_[index] >= 0) return Bad(input.name(), "given twice");
+    RETURN_IF_ERROR(
+        WantNoParameters(absl::StrCat("input \"", input.name(), "\": "), input.parameters()));
+    const InputInfo& info = info_.inputs[index];
+    if (input.datatype() != DatatypeName(info.dtype)) {
+      return Bad(input.name(), absl::StrCat("datatype \"", input.datatype(), "\", want \"",
+                                            DatatypeName(info.dtype), "\""));
+    }
+    ASSIGN_OR_RETURN(const int64_t elements,
+                     CountElements(input.shape(), absl::StrCat("input \"", input.name(), "\"")));
+    if (info.feature >= 0 && input.shape_size() != 1) {
+      return Bad(input.name(),
+                 absl::StrCat("shape ", engine::ToString(input.shape()), ", want one dimension"));
+    }
+    Tensor tensor{info.dtype, {input.shape().begin(), input.shape().end()}, nullptr};
+    ASSIGN_OR_RETURN(tensor.data, request_.raw_input_contents_size() != 0
+                                      ? RawData(position, info.dtype, elements)
+                                      : TypedData(input, info.dtype, elements));
+    given_[index] = static_cast<int>(decoded_.inputs.size());
+    decoded_.inputs.push_back({info.name, std::move(tensor)});
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<void*> RawData(int position, DType dtype, int64_t elements) const {
+    const Input& input = request_.inputs(position);
+    if (input.has_contents() && input.contents().ByteSizeLong() != 0) {
+      return Bad(input.name(), "contents beside raw_input_contents, want one of the two");
+    }
+    const std::string& raw = request_.raw_input_contents(position);
+    const int64_t want = elements * static_cast<int64_t>(engine::SizeOf(dtype));
+    if (static_cast<int64_t>(raw.size()) != want) {
+      return Bad(input.name(),
+                 absl::StrCat(raw.size(), " raw bytes, want ", want, " for ", DatatypeName(dtype),
+                              " ", engine::ToString(input.shape())));
+    }
+    return const_cast<char*>(raw.data());  // Inputs of Run are not written to.
+  }
+
+  static absl::StatusOr<void*> TypedData(const Input& input, DType dtype, int64_t elements) {
+    const inference::InferTensorContents& contents = input.contents();
+    const absl::string_view other = FilledOtherThan(contents, dtype);
+    if (!other.empty()) {
+      return Bad(input.name(), absl::StrCat("values in ", other, ", want ", ContentsField(dtype),
+                                            " for ", DatatypeName(dtype)));
+    }
+    int64_t found = 0;
+    const void* data = nullptr;
+    if (dtype == DType::kInt32) {
+      found = contents.int_contents_size();
+      data = contents.int_contents().data();
+    } else if (dtype == DType::kInt64) {
+      found = contents.int64_contents_size();
+      data = contents.int64_contents().data();
+    } else {
+      found = contents.fp32_contents_size();
+      data = contents.fp32_contents().data();
+    }
+    if (found != elements) {
+      return Bad(input.name(), absl::StrCat(found, " values, want ", elements, " for shape ",
+                                            engine::ToString(input.shape())));
+    }
+    return const_cast<void*>(data);  // Inputs of Run are not written to.
+  }
+
+  bool IsGiven(int index) const { return index >= 0 && given_[index] >= 0; }
+  const Tensor& Given(int index) const { return decoded_.inputs[given_[index]].tensor; }
+  bool IsUsed(int index) const { return index >= 0 && info_.inputs[index].used; }
+
+  absl::Status AgreeOnAds(absl::string_view name, int64_t rows) {
+    if (ads_from_.empty()) {
+      ads_from_ = name;
+      decoded_.ads = rows;
+    } else if (rows != decoded_.ads) {
+      return Bad(name, absl::StrCat(rows, " rows, but input \"", ads_from_, "\" has ", decoded_.ads,
+                                    ": every ad input has one row per ad"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckRows(absl::string_view name, Level level, int64_t rows) {
+    if (level == Level::kAd) return AgreeOnAds(name, rows);
+    if (level == Level::kUser && rows != 1) {
+      return Bad(name, absl::StrCat(rows, " rows, want 1: it belongs to the user"));
+    }
+    if (level == Level::kUnknown) loose_rows_ = std::max(loose_rows_, rows);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckFeature(const FeatureInfo& feature) {
+    const InputInfo& ids_info = info_.inputs[feature.ids];
+    if (!IsGiven(feature.ids)) {
+      for (int other : {feature.values, feature.segments}) {
+        if (IsGiven(other)) {
+          return Bad(info_.inputs[other].name,
+                     absl::StrCat("given without \"", ids_info.name, "\""));
+        }
+      }
+      if (!IsUsed(feature.ids) && !IsUsed(feature.values) && !IsUsed(feature.segments)) {
+        return absl::OkStatus();
+      }
+      return Bad(ids_info.name, "missing, want INT64 [n]");
+    }
+    const int64_t ids = Given(feature.ids).dims[0];
+    total_ids_ += ids;
+    RETURN_IF_ERROR(
+        CheckIds(ids, total_ids_, limits_, absl::StrCat("input \"", ids_info.name, "\"")));
+    if (IsGiven(feature.values) && Given(feature.values).dims[0] != ids) {
+      return Bad(info_.inputs[feature.values].name,
+                 absl::StrCat(Given(feature.values).dims[0], " values, want ", ids,
+                              ", the length of \"", ids_info.name, "\""));
+    }
+    if (!IsGiven(feature.segments)) {
+      return CheckRows(ids_info.name, feature.level, feature.level == Level::kUser ? 1 : ids);
+    }
+    const InputInfo& segments_info = info_.inputs[feature.segments];
+    const Tensor& segments = Given(feature.segments);
+    RETURN_IF_ERROR(CheckSegments(segments, ids, segments_info.name));
+    return CheckRows(segments_info.name, feature.level, segments.dims[0]);
+  }
+
+  // Raw bytes may lie at any address, so that they are copied to be read as numbers.
+  static absl::Status CheckSegments(const Tensor& segments, int64_t ids, absl::string_view name) {
+    std::vector<int32_t> counts(segments.dims[0]);
+    const char* bytes = static_cast<const char*>(segments.data);
+    std::copy_n(bytes, segments.bytes(), reinterpret_cast<char*>(counts.data()));
+    return CheckCounts(counts, ids, absl::StrCat("input \"", name, "\": counts"));
+  }
+
+  absl::Status CheckDense(int index) {
+    const InputInfo& info = info_.inputs[index];
+    if (given_[index] < 0) {
+      if (!info.used) return absl::OkStatus();
+      return Bad(info.name, absl::StrCat("missing, want ", DatatypeName(info.dtype), " ",
+                                         info.shape.ToString()));
+    }
+    const Tensor& tensor = Given(index);
+    if (tensor.rank() == 0) return Bad(info.name, "no dimensions, want rows first");
+    return CheckRows(info.name, info.level, tensor.dims[0]);
+  }
+
+  // Rows of which nobody knows whose they are count as ads, too.
+  absl::Status CheckLeadingRows(int index) const {
+    const int64_t rows = Given(index).dims[0];
+    if (rows <= limits_.max_ads) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat("input \"", info_.inputs[index].name,
+                                                     "\": ", rows, " rows, want at most ",
+                                                     limits_.max_ads, " (limits.max_ads)"));
+  }
+
+  absl::Status AddOutputs() {
+    std::vector<absl::string_view> names;
+    for (const auto& output : request_.outputs()) {
+      RETURN_IF_ERROR(
+          WantNoParameters(absl::StrCat("output \"", output.name(), "\": "), output.parameters()));
+      names.push_back(output.name());
+    }
+    return ChooseOutputs(model_, names, decoded_.outputs);
+  }
+
+  const inference::ModelInferRequest& request_;
+  const Model& model_;
+  const ModelInfo& info_;
+  const RequestLimits& limits_;
+  DecodedRequest& decoded_;
+  std::vector<int> given_;  // By input: its place in decoded_.inputs, or -1.
+  int64_t total_ids_ = 0;
+  absl::string_view ads_from_;  // The input that told the number of ads.
+  int64_t loose_rows_ = 1;      // The most rows of inputs without a level.
+};
+
+}  // namespace
+
+absl::string_view DatatypeName(DType dtype) {
+  switch (dtype) {
+    case DType::kInt32:
+      return "INT32";
+    case DType::kInt64:
+      return "INT64";
+    case DType::kFloat32:
+      break;
+  }
+  return "FP32";
+}
+
+absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version) {
+  if (name.empty()) return absl::InvalidArgumentError("model name: empty");
+  ModelChoice choice{.name = name};
+  if (version.empty()) return choice;
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(version, &number) || number < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("model version: \"", version, "\", want a positive number or nothing"));
+  }
+  choice.version = number;
+  return choice;
+}
+
+namespace {
+
+// What the inputs say of the number of ads.
+int64_t StatedAds(const inference::ModelInferRequest& request, const Model& model) {
+  int64_t rows = 1;
+  for (const Input& input : request.inputs()) {
+    const int index = model.FindInput(input.name());
+    if (index < 0 || input.shape_size() == 0) continue;
+    const InputInfo& info = model.info().inputs[index];
+    const Level level = info.feature < 0 ? info.level : model.info().features[info.feature].level;
+    if (level == Level::kUser) continue;
+    // Ids may be many for each ad, segments are one.
+    const bool of_ids = info.feature >= 0 && model.info().features[info.feature].segments != index;
+    if (level == Level::kAd && !of_ids) return input.shape(0);
+    rows = std::max<int64_t>(rows, input.shape(0));
+  }
+  return rows;
+}
+
+// How many values the message holds for an input, whatever its shape says.
+int64_t ValuesOf(const inference::ModelInferRequest& request, int input, DType dtype) {
+  if (input < request.raw_input_contents_size()) {
+    return static_cast<int64_t>(request.raw_input_contents(input).size() / engine::SizeOf(dtype));
+  }
+  const inference::InferTensorContents& contents = request.inputs(input).contents();
+  return int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
+         contents.int64_contents_size();
+}
+
+}  // namespace
+
+int64_t CountRows(const inference::ModelInferRequest& request, const Model& model,
+                  const RequestLimits& limits) {
+  int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
+  int64_t ids = 0;
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const int index = model.FindInput(request.inputs(i).name());
+    if (index < 0) continue;
+    const InputInfo& info = model.info().inputs[index];
+    const int64_t values = ValuesOf(request, i, info.dtype);
+    if (info.feature < 0) {
+      rows = std::max(rows, RowsOfValues(info, values));
+    } else if (model.info().features[info.feature].ids == index) {
+      ids += values;
+    }
+  }
+  return std::max(rows, RowsOfIds(ids));
+}
+
+absl::Status DecodeInfer(const inference::ModelInferRequest& request, const Model& model,
+                         const RequestLimits& limits, DecodedRequest& decoded) {
+  return Decoder(request, model, limits, decoded).Decode();
+}
+
+void EncodeInfer(const inference::ModelInferRequest& request, const DecodedRequest& decoded,
+                 const ModelInfo& info, const engine::RunResult& result,
+                 inference::ModelInferResponse& response) {
+  response.set_model_name(info.name);
+  response.set_model_version(absl::StrCat(info.version));
+  response.set_id(request.id());
+  const bool raw = request.raw_input_contents_size() != 0;
+  for (int output : decoded.outputs) {
+    const Tensor& tensor = result.outputs[output];
+    const int64_t n = tensor.elements();
+    auto& out = *response.add_outputs();
+    out.set_name(info.outputs[output].name);
+    out.set_datatype(std::string(DatatypeName(tensor.dtype)));
+    out.mutable_shape()->Add(tensor.dims.begin(), tensor.dims.end());
+    if (raw) {
+      response.add_raw_output_contents(tensor.data, tensor.bytes());
+    } else if (tensor.dtype == DType::kInt32) {
+      out.mutable_contents()->mutable_int_contents()->Add(tensor.i32(), tensor.i32() + n);
+    } else if (tensor.dtype == DType::kInt64) {
+      out.mutable_contents()->mutable_int64_contents()->Add(tensor.i64(), tensor.i64() + n);
+    } else {
+      out.mutable_contents()->mutable_fp32_contents()->Add(tensor.f32(), tensor.f32() + n);
+    }
+  }
+}
+
+namespace {
+
+void Describe(absl::string_view name, DType dtype, const engine::Shape& shape,
+              inference::ModelMetadataResponse::TensorMetadata& out) {
+  out.set_name(std::string(name));
+  out.set_datatype(std::string(DatatypeName(dtype)));
+  if (!shape.ranked()) {
+    out.add_shape(-1);
+    return;
+  }
+  for (const engine::Dim& dim : shape.dims()) {
+    // One user per request; everything else that is not a number depends on the request.
+    const bool fixed = dim.IsConst() || dim.IsUsers();
+    out.add_shape(fixed ? dim.value() : -1);
+  }
+}
+
+}  // namespace
+
+void DescribeModel(const ModelInfo& info, inference::ModelMetadataResponse& response) {
+  response.set_name(info.name);
+  response.set_platform("ulf");
+  for (const InputInfo& input : info.inputs) {
+    Describe(input.name, input.dtype, input.shape, *response.add_inputs());
+  }
+  for (const engine::OutputInfo& output : info.outputs) {
+    Describe(output.name, DType::kFloat32, output.shape, *response.add_outputs());
+  }
+  (*response.mutable_properties())["version"] = absl::StrCat(info.version);
+}
+
+}  // namespace ulfd::server

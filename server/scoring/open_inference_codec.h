@@ -1,0 +1,45 @@
+// KServe v2 requests -> the engine's tensors, and back.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_OPEN_INFERENCE_CODEC_H_
+#define ULFD_SERVER_SCORING_OPEN_INFERENCE_CODEC_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/runtime/model.h"
+#include "proto/open_inference.pb.h"
+#include "server/models/model_manager.h"
+#include "server/scoring/request_decoder.h"
+
+namespace ulfd::server {
+
+// Which model is meant; INVALID_ARGUMENT for an empty name or a version that is not a positive
+// decimal number.
+absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version);
+
+// How many ads the request seems to cost: see request_decoder.h.
+int64_t CountRows(const inference::ModelInferRequest& request, const engine::Model& model,
+                  const RequestLimits& limits);
+
+// INVALID_ARGUMENT names the input, what was found and what was wanted.  `request` and `model` must
+// outlive `decoded`.  The values are not copied: the tensors point into the request.
+absl::Status DecodeInfer(const inference::ModelInferRequest& request, const engine::Model& model,
+                         const RequestLimits& limits, DecodedRequest& decoded);
+
+// Raw contents if the request used them, typed ones otherwise.
+void EncodeInfer(const inference::ModelInferRequest& request, const DecodedRequest& decoded,
+                 const engine::ModelInfo& info, const engine::RunResult& result,
+                 inference::ModelInferResponse& response);
+
+// Inputs, outputs, platform and properties; not `versions`.
+void DescribeModel(const engine::ModelInfo& info, inference::ModelMetadataResponse& response);
+
+// "FP32", "INT32", "INT64".
+absl::string_view DatatypeName(engine::DType dtype);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_OPEN_INFERENCE_CODEC_H_

@@ -1,0 +1,88 @@
+// Requests of the native API -> the engine's tensors.  Checks everything that a request can get
+// wrong; knows nothing of gRPC calls.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_REQUEST_DECODER_H_
+#define ULFD_SERVER_SCORING_REQUEST_DECODER_H_
+
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/runtime/model.h"
+#include "proto/predict.pb.h"
+#include "server/models/model_manager.h"
+
+namespace ulfd::server {
+
+struct RequestLimits {
+  int64_t max_ads = 2000;
+  int64_t max_ids = 1000000;             // Of all sparse features together.
+  int64_t max_ids_per_feature = 500000;  // Of each.
+  // What a request may take for values, scratch and outputs; 0: no limit.  Unit: bytes.
+  int64_t max_memory_bytes = int64_t{256} << 20;
+  int64_t max_message_bytes = int64_t{16} << 20;
+};
+inline constexpr size_t kMaxRequestIdBytes = 128;
+
+// What of the best ads is wanted.
+struct TopKChoice {
+  int64_t k = 0;   // 0: all ads, in the order of the request.
+  int output = 0;  // Index into ModelInfo::outputs.
+  int column = 0;  // Negative: from the end.
+};
+
+// A checked request, ready to run.  The tensors borrow from the request, from the model and from
+// `made`.
+struct DecodedRequest {
+  std::vector<engine::NamedTensor> inputs;
+  int64_t ads = 0;
+  std::vector<int> outputs;  // Indices into ModelInfo::outputs, as wanted.
+  TopKChoice top_k;
+  std::deque<std::vector<int32_t>> made;  // Segments that the request leaves out.
+};
+
+// Which model the request asks for; INVALID_ARGUMENT for an empty name or a version below 1.
+absl::StatusOr<ModelChoice> ChoiceOf(const ulfd::v1::ModelSpec& spec);
+
+// How many ads the request seems to cost, at least 1: cheap, for the queue; the decoder checks.  Ads
+// that the caller states, at most max_ads of them, or as many as the values that it sends would make.
+int64_t CountRows(const ulfd::v1::PredictRequest& request, const engine::Model& model,
+                  const RequestLimits& limits);
+
+// INVALID_ARGUMENT names the feature, what was found and what was wanted.  `request` and `model`
+// must outlive `decoded`.
+absl::Status DecodePredict(const ulfd::v1::PredictRequest& request, const engine::Model& model,
+                           const RequestLimits& limits, DecodedRequest& decoded);
+
+// Shared by the two APIs.
+
+// `0 ads, want 1..2000` unless the number is allowed.
+absl::Status CheckAds(int64_t ads, const RequestLimits& limits);
+// `600000 ids, want at most 500000 of one feature`, or at most max_ids with those of the features
+// before it, `total`.
+absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
+                      absl::string_view what);
+// Non-negative and summing to `ids`; `what` begins the error ("feature \"mid\": counts").
+absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
+// Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
+absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
+// As how many ads so many values of a dense input count: by the width of a row, where it is known.
+int64_t RowsOfValues(const engine::InputInfo& input, int64_t values);
+// As how many ads so many ids count.
+int64_t RowsOfIds(int64_t ids);
+// Where the model states the shape of the input: the rank and every dimension that is a number must
+// agree, and the leading one with the level, where that is stated, too.
+absl::Status CheckStatedShape(const engine::InputInfo& input, absl::Span<const int64_t> shape,
+                              int64_t ads, absl::string_view what);
+// Index of the output; INVALID_ARGUMENT with suggestions.
+absl::StatusOr<int> FindOutputNamed(const engine::Model& model, absl::string_view name);
+// Which outputs are wanted: all if `names` is empty; INVALID_ARGUMENT for unknown and repeated
+// names.
+absl::Status ChooseOutputs(const engine::Model& model, const std::vector<absl::string_view>& names,
+                           std::vector<int>& outputs);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_REQUEST_DECODER_H_

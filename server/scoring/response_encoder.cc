@@ -1,0 +1,134 @@
+// The native API's replies.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/response_encoder.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace ulfd::server {
+namespace {
+
+using engine::DType;
+using engine::Tensor;
+
+// Elements per row; 1 for a tensor without further dimensions.
+int64_t RowSize(const Tensor& tensor) {
+  int64_t size = 1;
+  for (int i = 1; i < tensor.rank(); ++i) size *= tensor.dims[i];
+  return size;
+}
+
+// Appends elements [begin, begin + n), as floats.
+void Append(const Tensor& tensor, int64_t begin, int64_t n,
+            google::protobuf::RepeatedField<float>& out) {
+  switch (tensor.dtype) {
+    case DType::kFloat32:
+      out.Add(tensor.f32() + begin, tensor.f32() + begin + n);
+      return;
+    case DType::kInt32:
+      out.Add(tensor.i32() + begin, tensor.i32() + begin + n);
+      return;
+    case DType::kInt64:
+      out.Add(tensor.i64() + begin, tensor.i64() + begin + n);
+      return;
+  }
+}
+
+void EncodeOutput(const Tensor& tensor, const std::optional<Ranking>& ranking, int64_t ads,
+                  ulfd::v1::OutputTensor& out) {
+  out.mutable_shape()->Add(tensor.dims.begin(), tensor.dims.end());
+  if (!ranking || tensor.rank() == 0 || tensor.dims[0] != ads) {
+    out.mutable_values()->Reserve(static_cast<int>(tensor.elements()));
+    Append(tensor, 0, tensor.elements(), *out.mutable_values());
+    return;
+  }
+  const int64_t row = RowSize(tensor);
+  out.set_shape(0, static_cast<int64_t>(ranking->indices.size()));
+  out.mutable_values()->Reserve(static_cast<int>(row * ranking->indices.size()));
+  for (int32_t ad : ranking->indices) Append(tensor, ad * row, row, *out.mutable_values());
+}
+
+}  // namespace
+
+absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const TopKChoice& choice, int64_t ads,
+                                absl::string_view name) {
+  const auto bad = [&](const auto&... text) {
+    return absl::InvalidArgumentError(absl::StrCat("top_k: output \"", name, "\" ", text...));
+  };
+  if (tensor.dtype != DType::kFloat32)
+    return bad("is ", engine::Name(tensor.dtype), ", want float32");
+  if (tensor.rank() == 0 || tensor.dims[0] != ads) {
+    return bad("has shape ", engine::ToString(tensor.dims), ", want one row for each of ", ads,
+               " ads");
+  }
+  const int64_t columns = RowSize(tensor);
+  const int64_t column = choice.column < 0 ? columns + choice.column : choice.column;
+  if (column < 0 || column >= columns) {
+    return bad("has ", columns, " columns, want column ", choice.column);
+  }
+  const float* scores = tensor.f32() + column;
+  // Strictly before: NaN after every number, then higher first, then the request's order.
+  const auto before = [&](int32_t a, int32_t b) {
+    const float x = scores[a * columns], y = scores[b * columns];
+    if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
+    if (x != y && !std::isnan(x)) return x > y;
+    return a < b;
+  };
+  Ranking ranking;
+  ranking.indices.resize(ads);
+  std::iota(ranking.indices.begin(), ranking.indices.end(), 0);
+  const int64_t k = std::min(choice.k, ads);
+  std::partial_sort(ranking.indices.begin(), ranking.indices.begin() + k, ranking.indices.end(),
+                    before);
+  ranking.indices.resize(k);
+  for (int32_t ad : ranking.indices) ranking.scores.push_back(scores[ad * columns]);
+  return ranking;
+}
+
+absl::Status EncodePredict(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
+                           const engine::ModelInfo& info, const engine::RunResult& result,
+                           ulfd::v1::PredictResponse& response) {
+  response.mutable_model()->set_name(info.name);
+  response.mutable_model()->set_version(info.version);
+  response.set_request_id(request.request_id());
+  response.set_missing_ids(std::accumulate(result.stats.missing_ids.begin(),
+                                           result.stats.missing_ids.end(), int64_t{0}));
+  std::optional<Ranking> ranking;
+  if (decoded.top_k.k > 0) {
+    const int output = decoded.top_k.output;
+    ASSIGN_OR_RETURN(ranking, RankAds(result.outputs[output], decoded.top_k, decoded.ads,
+                                      info.outputs[output].name));
+    response.mutable_indices()->Add(ranking->indices.begin(), ranking->indices.end());
+    response.mutable_scores()->Add(ranking->scores.begin(), ranking->scores.end());
+  }
+  for (int output : decoded.outputs) {
+    auto& out = *response.add_outputs();
+    out.set_name(info.outputs[output].name);
+    EncodeOutput(result.outputs[output], ranking, decoded.ads, out);
+  }
+  return absl::OkStatus();
+}
+
+int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& decoded) {
+  int64_t count = 0;
+  const auto add = [&](int output) {
+    const Tensor& tensor = result.outputs[output];
+    if (tensor.dtype != DType::kFloat32) return;
+    const float* data = tensor.f32();
+    for (int64_t i = 0, n = tensor.elements(); i < n; ++i) count += std::isfinite(data[i]) ? 0 : 1;
+  };
+  const std::vector<int>& wanted = decoded.outputs;
+  for (int output : wanted) add(output);
+  const TopKChoice& top = decoded.top_k;
+  if (top.k > 0 && std::find(wanted.begin(), wanted.end(), top.output) == wanted.end()) {
+    add(top.output);
+  }
+  return count;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,40 @@
+// The engine's results -> replies of the native API, and the choice of the best ads.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_RESPONSE_ENCODER_H_
+#define ULFD_SERVER_SCORING_RESPONSE_ENCODER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/runtime/model.h"
+#include "proto/predict.pb.h"
+#include "server/scoring/request_decoder.h"
+
+namespace ulfd::server {
+
+// The best ads of one column.
+struct Ranking {
+  std::vector<int32_t> indices;  // Rows, best first; ties in row order, NaN last.
+  std::vector<float> scores;     // The column's values at these rows.
+};
+
+// The `choice.k` highest rows of `tensor` in the column.  INVALID_ARGUMENT if it has not one row
+// per ad, is not float32, or lacks the column; `name` is the output's.
+absl::StatusOr<Ranking> RankAds(const engine::Tensor& tensor, const TopKChoice& choice, int64_t ads,
+                                absl::string_view name);
+
+// Fills outputs, indices, scores, missing_ids and request_id.  Outputs with one row per ad are cut
+// to the ranked rows under top_k, others (of the user) stay whole.
+absl::Status EncodePredict(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
+                           const engine::ModelInfo& info, const engine::RunResult& result,
+                           ulfd::v1::PredictResponse& response);
+
+// Values that are NaN or infinite in the wanted outputs and the one that top_k ranks by, in all of
+// their rows: NaNs rank last and would not be seen among the first.
+int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& decoded);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_RESPONSE_ENCODER_H_

@@ -1,0 +1,407 @@
+// The life of a call.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/score_call.h"
+
+#include <algorithm>
+#include <functional>
+#include <new>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/models/merged_request.h"
+#include "server/scheduler/refusal.h"
+#include "server/scoring/response_encoder.h"
+
+namespace ulfd::server {
+namespace {
+
+// Codes that mean a bug of ours rather than of the caller.
+bool IsOurFault(absl::StatusCode code) {
+  return code == absl::StatusCode::kInternal || code == absl::StatusCode::kUnknown ||
+         code == absl::StatusCode::kDataLoss;
+}
+
+int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
+
+// When memory may be there again.
+constexpr std::chrono::milliseconds kMemoryRetry(1000);
+
+// What `step` returns; UNAVAILABLE if memory is not to be had for it.  One request must not end the
+// process for that.
+template <typename Step>
+absl::Status WithinMemory(Step step) {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    return absl::UnavailableError("the system has no memory left for the request");
+  }
+}
+
+}  // namespace
+
+struct ScoreCall::Parallel {
+  engine::SharedUserPart user_part;
+  engine::RunResult result;
+  std::chrono::nanoseconds begin_took{0};
+  TimePoint rows_begin;
+  std::atomic<bool> failed{false};
+  Mutex mu;
+  absl::Status status ABSL_GUARDED_BY(mu);  // The first error of the rows.
+  engine::RunStats rows_stats ABSL_GUARDED_BY(mu);
+  std::chrono::nanoseconds rows_took ABSL_GUARDED_BY(mu){0};  // On all workers together.
+};
+
+absl::StatusOr<Priority> ParsePriority(absl::string_view word) {
+  if (word == "high") return Priority::kHigh;
+  if (word == "normal") return Priority::kNormal;
+  if (word == "low") return Priority::kLow;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "priority \"", absl::CHexEscape(word.substr(0, 32)), "\", want high, normal or low"));
+}
+
+ScoreCall::ScoreCall(const ServingContext& context, CallTerms terms)
+    : context_(context), arrival_(context.clock.Now()), terms_(std::move(terms)) {
+  context_.metrics.AddInFlight(1);
+}
+
+ScoreCall::~ScoreCall() = default;
+
+int64_t ScoreCall::SinceNs(TimePoint begin) const { return Ns(context_.clock.Now() - begin); }
+
+absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
+  RETURN_IF_ERROR(choice.status());
+  ASSIGN_OR_RETURN(handle_, context_.models.Find(*choice));
+  series_ = context_.metrics.For(*handle_);
+  rows_ = CountRows(*handle_->model, context_.limits);
+  if (context_.client_quota != nullptr) {
+    const absl::Status booked = context_.client_quota->Acquire(terms_.client, rows_);
+    if (!booked.ok()) {
+      CountRefusal(booked);
+      return booked;
+    }
+    booked_rows_ = rows_;
+  }
+  const absl::Status submitted = context_.scheduler.Submit(this);
+  if (!submitted.ok()) CountRefusal(submitted);
+  return submitted;
+}
+
+void ScoreCall::Start(const absl::StatusOr<ModelChoice>& choice) {
+  // After a Submit that succeeded the call may be gone already.
+  const absl::Status admitted = Admit(choice);
+  if (!admitted.ok()) Conclude(admitted, 0);
+}
+
+void ScoreCall::CountRefusal(const absl::Status& why) {
+  if (const std::optional<ShedReason> reason = ReasonOf(why); reason.has_value()) {
+    context_.metrics.CountShed(*reason);
+  } else if (absl::IsUnavailable(why)) {
+    context_.metrics.CountShed(ShedReason::kDraining);
+  } else if (absl::IsCancelled(why)) {
+    context_.metrics.CountCancelled(CancelStage::kQueue);
+  } else {
+    context_.metrics.CountShed(ShedReason::kDeadline);
+  }
+}
+
+void ScoreCall::Drop(const absl::Status& why) {
+  if (parallel_ != nullptr) {
+    context_.metrics.CountCancelled(CancelStage::kCompute);
+  } else {
+    CountRefusal(why);
+  }
+  Conclude(why, 0);
+}
+
+absl::Status ScoreCall::StillWanted(TimePoint now) const {
+  if (now >= terms_.deadline) {
+    return absl::DeadlineExceededError("the deadline passed while the model ran");
+  }
+  if (cancelled()) return absl::CancelledError("the caller went away");
+  if (context_.abandon.load(std::memory_order_relaxed)) {
+    return absl::UnavailableError("draining: the server is shutting down in a hurry");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ScoreCall::Explain(const absl::Status& run) const {
+  if (absl::IsResourceExhausted(run)) {
+    context_.metrics.CountShed(ShedReason::kMemory);
+    return absl::ResourceExhaustedError(absl::StrCat(Name(ShedReason::kMemory), ": ", run.message(),
+                                                     " (limits.max_request_memory_bytes)"));
+  }
+  if (absl::IsUnavailable(run)) {
+    context_.metrics.CountShed(ShedReason::kMemory);
+    return Refuse(ShedReason::kMemory, run.message(), kMemoryRetry);
+  }
+  if (!absl::IsCancelled(run)) return run;
+  context_.metrics.CountCancelled(CancelStage::kCompute);
+  const absl::Status why = StillWanted();
+  return why.ok() ? run : why;
+}
+
+absl::Status ScoreCall::Prepare() {
+  const TimePoint begin = context_.clock.Now();
+  const absl::Status decoded =
+      WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
+  // What the decoder refuses has its own text.
+  if (!decoded.ok()) return absl::IsUnavailable(decoded) ? Explain(decoded) : decoded;
+  const TimePoint end = context_.clock.Now();
+  times_.queue_ns = Ns(begin - arrival_);
+  times_.decode_ns = Ns(end - begin);
+  return StillWanted(end).ok() ? absl::OkStatus() : Explain(absl::CancelledError());
+}
+
+engine::RunOptions ScoreCall::RunOptionsWith(const std::function<bool()>& stop) const {
+  engine::RunOptions options;
+  options.max_memory_bytes = context_.limits.max_memory_bytes;
+  options.stop = &stop;
+  return options;
+}
+
+void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
+  // This call, being one of them, may be gone before the others are.
+  const ServingContext& context = context_;
+  const std::shared_ptr<Lane> shared_lane = lane();
+  const TimePoint begin = context.clock.Now();
+  Calls calls;
+  int64_t rows = 0;
+  for (Job* job : jobs) {
+    auto* call = static_cast<ScoreCall*>(job);  // Lanes hold nothing else.
+    const absl::Status prepared = call->Prepare();
+    if (!prepared.ok()) {
+      call->Conclude(prepared, worker.index + 1);
+      continue;
+    }
+    calls.push_back(call);
+    rows += call->rows_;
+  }
+  if (calls.empty()) return;
+  if (calls.size() == 1 || !RunMerged(worker, calls)) {
+    for (ScoreCall* call : calls) call->RunAlone(worker);
+  }
+  shared_lane->cost().Observe(static_cast<int64_t>(calls.size()), rows,
+                              context.clock.Now() - begin);
+}
+
+bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
+  const engine::Model& model = *calls[0]->handle_->model;
+  std::vector<MergedRequest::Part> parts;
+  for (const ScoreCall* call : calls) {
+    parts.push_back({.inputs = call->decoded_.inputs, .ads = call->decoded_.ads});
+  }
+  MergedRequest merged;
+  if (!merged.Join(model, parts).ok()) return false;
+  // The batch goes on as long as somebody waits for it.
+  const std::function<bool()> stop = [&calls] {
+    return std::all_of(calls.begin(), calls.end(),
+                       [](const ScoreCall* call) { return !call->StillWanted().ok(); });
+  };
+  engine::RunOptions options = calls[0]->RunOptionsWith(stop);
+  options.ads_per_user = merged.ads_per_user();
+  const absl::Status status = WithinMemory(
+      [&] { return model.Run(merged.inputs(), options, worker.workspace, worker.result); });
+  if (absl::IsCancelled(status)) {
+    for (ScoreCall* call : calls) call->Conclude(call->Explain(status), worker.index + 1);
+    return true;
+  }
+  // One request's error must not become that of the others: alone, each gets its own.
+  if (!status.ok()) return false;
+  calls[0]->CountRun(worker.result.stats);
+  if (worker.result.stats.per_user_fallbacks > 0) calls[0]->lane()->StopMerging();
+  std::vector<engine::RunResult> results(calls.size());
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!merged.Cut(model.info(), worker.result, static_cast<int64_t>(i), results[i]).ok()) {
+      calls[0]->lane()->StopMerging();
+      return false;
+    }
+  }
+  std::vector<std::vector<int64_t>> missing;
+  ShareMissingIds(model, parts, worker.result.stats.missing_ids, missing);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    results[i].stats.missing_ids = std::move(missing[i]);
+    calls[i]->Reply(worker, results[i]);
+  }
+  return true;
+}
+
+void ScoreCall::RunAlone(Worker& worker) {
+  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
+  engine::RunOptions options = RunOptionsWith(stop);
+  const absl::Status status = WithinMemory([&] {
+    return handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
+  });
+  if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
+  CountRun(worker.result.stats);
+  Reply(worker, worker.result);
+}
+
+bool ScoreCall::Begin(Worker& worker) {
+  const TimePoint begin = context_.clock.Now();
+  parallel_ = std::make_unique<Parallel>();
+  Parallel& parallel = *parallel_;
+  absl::Status status = Prepare();
+  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
+  engine::RunOptions options = RunOptionsWith(stop);
+  const engine::Model& model = *handle_->model;
+  if (status.ok()) {
+    status = Explain(WithinMemory([&] {
+      return model.RunUserPart(decoded_.inputs, options, worker.workspace, parallel.user_part,
+                               parallel.result);
+    }));
+  }
+  const int64_t ads = parallel.user_part.ads();
+  // The decoder may find more rows than the queue was told.
+  const bool whole = status.ok() && (ads == 0 || ads > rows_);
+  if (whole && ads > 0) {
+    status = Explain(WithinMemory([&] {
+      return model.RunAds(parallel.user_part, options, 0, ads, worker.workspace,
+                          parallel.result.outputs, parallel.result.stats);
+    }));
+  }
+  if (!status.ok()) {
+    Conclude(status, worker.index + 1);
+    return false;
+  }
+  CountRun(parallel.result.stats);
+  parallel.rows_begin = context_.clock.Now();
+  parallel.begin_took = parallel.rows_begin - begin;
+  if (!whole) return true;
+  lane()->cost().Observe(1, rows_, parallel.begin_took);
+  Reply(worker, parallel.result);
+  return false;
+}
+
+void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
+  Parallel& parallel = *parallel_;
+  // What it costs beyond its ads has no rows.
+  end = std::min(end, parallel.user_part.ads());
+  if (begin >= end || parallel.failed.load(std::memory_order_relaxed)) return;
+  const TimePoint start = context_.clock.Now();
+  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
+  engine::RunOptions options = RunOptionsWith(stop);
+  engine::RunStats stats;
+  const absl::Status status = WithinMemory([&] {
+    return handle_->model->RunAds(parallel.user_part, options, begin, end, worker.workspace,
+                                  parallel.result.outputs, stats);
+  });
+  MutexLock lock(parallel.mu);
+  parallel.rows_took += context_.clock.Now() - start;
+  engine::AddAds(stats, parallel.rows_stats);
+  if (status.ok()) return;
+  if (parallel.status.ok()) parallel.status = status;
+  parallel.failed.store(true, std::memory_order_relaxed);
+}
+
+void ScoreCall::End(Worker& worker) {
+  Parallel& parallel = *parallel_;
+  engine::RunStats& stats = parallel.result.stats;
+  absl::Status status;
+  {
+    MutexLock lock(parallel.mu);
+    status = parallel.status;
+    // Several workers' time becomes wall time, by what each kind of work took of it.
+    engine::RunStats& rows = parallel.rows_stats;
+    const double sum = static_cast<double>(std::max<int64_t>(1, rows.embed_ns + rows.ad_ns));
+    const double scale = static_cast<double>(SinceNs(parallel.rows_begin)) / sum;
+    rows.embed_ns = static_cast<int64_t>(static_cast<double>(rows.embed_ns) * scale);
+    rows.ad_ns = static_cast<int64_t>(static_cast<double>(rows.ad_ns) * scale);
+    engine::AddAds(rows, stats);
+    if (status.ok()) {
+      lane()->cost().Observe(1, rows_, parallel.begin_took + parallel.rows_took);
+    }
+  }
+  if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
+  Reply(worker, parallel.result);
+}
+
+void ScoreCall::Reply(Worker& worker, const engine::RunResult& result) {
+  Conclude(EncodeReply(worker, result), worker.index + 1);
+}
+
+absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& result) {
+  const TimePoint begin = context_.clock.Now();
+  if (!StillWanted(begin).ok()) return Explain(absl::CancelledError());
+  times_.embed_ns = result.stats.embed_ns;
+  times_.user_ns = result.stats.user_ns;
+  times_.dense_ns = result.stats.ad_ns;
+  RETURN_IF_ERROR(CheckReplySize(result));
+  RETURN_IF_ERROR(
+      Explain(WithinMemory([&] { return Encode(decoded_, handle_->model->info(), result); })));
+  const TimePoint end = context_.clock.Now();
+  times_.encode_ns = Ns(end - begin);
+  times_.total_ns = Ns(end - arrival_);
+  AddTimes(times_);
+  Observe(worker, result);
+  return absl::OkStatus();
+}
+
+absl::Status ScoreCall::CheckReplySize(const engine::RunResult& result) const {
+  // What top_k leaves is small.
+  if (decoded_.top_k.k > 0) return absl::OkStatus();
+  int64_t bytes = 0;
+  for (const int output : decoded_.outputs) {
+    bytes += static_cast<int64_t>(result.outputs[static_cast<size_t>(output)].bytes());
+  }
+  if (bytes <= context_.limits.max_message_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the reply would have ", bytes, " bytes of outputs, want at most ",
+                   context_.limits.max_message_bytes, " (limits.max_message_bytes)"));
+}
+
+void ScoreCall::CountRun(const engine::RunStats& stats) {
+  ModelSeries& model = *series_->model;
+  if (stats.unproved) model.unproved_runs.Add();
+  if (stats.per_user_fallbacks > 0) model.users_run_alone.Add(stats.per_user_fallbacks);
+}
+
+void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
+  const int shard = worker.index + 1;
+  ModelSeries& model = *series_->model;
+  const auto stage = [&](Stage s, int64_t ns) {
+    model.stages[static_cast<size_t>(s)].Observe(shard, ns);
+  };
+  stage(Stage::kDecode, times_.decode_ns);
+  stage(Stage::kQueue, times_.queue_ns);
+  stage(Stage::kUser, times_.user_ns);
+  stage(Stage::kEmbed, times_.embed_ns);
+  stage(Stage::kDense, times_.dense_ns);
+  stage(Stage::kEncode, times_.encode_ns);
+  model.candidates.Add(decoded_.ads);
+  model.candidates_per_request.Observe(shard, decoded_.ads);
+  if (const int64_t n = CountNonFinite(result, decoded_); n > 0) {
+    model.nonfinite_scores.Add(n);
+  }
+  const std::vector<int64_t>& missing = result.stats.missing_ids;
+  for (size_t i = 0; i < missing.size() && i < series_->missing_keys.size(); ++i) {
+    if (missing[i] > 0) series_->missing_keys[i]->Add(missing[i]);
+  }
+}
+
+void ScoreCall::Conclude(const absl::Status& status, int shard) {
+  if (series_ != nullptr) {
+    series_->codes->Add(status.code());
+    series_->model->duration.Observe(shard, SinceNs(arrival_));
+  } else {
+    context_.metrics.CountWithoutModel(status.code());
+  }
+  context_.metrics.AddInFlight(-1);
+  if (booked_rows_ > 0) context_.client_quota->Release(terms_.client, booked_rows_);
+  if (IsOurFault(status.code())) {
+    context_.logger.Error("call failed",
+                          {{"request_id", request_id()},
+                           {"model", handle_ == nullptr ? "" : handle_->name},
+                           {"version", handle_ == nullptr ? 0 : handle_->version},
+                           {"error", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
+  }
+  // The model is given back before the caller can see the answer, so that a reload is not held up
+  // by slow readers.
+  parallel_.reset();
+  handle_.reset();
+  Finish(status);
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,148 @@
+// ScoreCall: the life of one scoring call, the same for both APIs and free of gRPC: admission,
+// queue, decode, run, encode, and what is counted, timed and logged on the way.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_SCORE_CALL_H_
+#define ULFD_SERVER_SCORING_SCORE_CALL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/mutex.h"
+#include "server/models/model_manager.h"
+#include "server/observe/logging.h"
+#include "server/observe/metrics.h"
+#include "server/recorder/recorder.h"
+#include "server/scheduler/client_quota.h"
+#include "server/scheduler/clock.h"
+#include "server/scheduler/scheduler.h"
+#include "server/scoring/request_decoder.h"
+
+namespace ulfd::server {
+
+class Shadow;  // server/scoring/shadow.h
+
+// What all calls share.  Everything is borrowed and outlives them.
+struct ServingContext {
+  const ModelManager& models;
+  Scheduler& scheduler;
+  Metrics& metrics;
+  Logger& logger;
+  const Clock& clock;
+  RequestLimits limits;
+  // Set when a shutdown is in a hurry: calls end with UNAVAILABLE at their next check.
+  const std::atomic<bool>& abandon;
+  ClientQuota* client_quota = nullptr;  // Null: no limits.
+  std::string client_key;               // The metadata key that names the client.
+  Shadow* shadow = nullptr;             // Null: no shadow traffic.
+  Recorder* recorder = nullptr;         // Null: nothing is recorded.
+};
+
+// What the caller says about a call beside the request.
+struct CallTerms {
+  TimePoint deadline = TimePoint::max();
+  Priority priority = Priority::kNormal;
+  std::string client;  // For ServingContext::client_quota.
+};
+
+// "high", "normal" or "low"; INVALID_ARGUMENT for anything else.
+absl::StatusOr<Priority> ParsePriority(absl::string_view word);
+
+// Where the time of a call went: wall time, that of its batch where it was merged with others.  Unit:
+// nanoseconds.
+struct CallTimes {
+  int64_t queue_ns = 0, decode_ns = 0, embed_ns = 0, user_ns = 0, dense_ns = 0, encode_ns = 0;
+  int64_t total_ns = 0;
+};
+
+// One call.  The subclass owns itself: it lives until Finish has been called, which happens exactly
+// once after Start.
+class ScoreCall : public Job {
+ public:
+  ScoreCall(const ServingContext& context, CallTerms terms);
+  ~ScoreCall() override;
+
+  // On the thread that received the call; never blocks.
+  void Start(const absl::StatusOr<ModelChoice>& choice);
+
+  // Job
+  const std::shared_ptr<Lane>& lane() const override { return handle_->lane; }
+  int64_t rows() const override { return rows_; }
+  TimePoint deadline() const override { return terms_.deadline; }
+  Priority priority() const override { return terms_.priority; }
+  bool divisible() const override { return handle_->model->info().row_separable; }
+  void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override;
+  bool Begin(Worker& worker) override;
+  void RunRows(Worker& worker, int64_t begin, int64_t end) override;
+  void End(Worker& worker) override;
+  void Drop(const absl::Status& why) override;
+
+ protected:
+  TimePoint arrival() const { return arrival_; }
+  // How many ads the request seems to cost; on the receiving thread.
+  virtual int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const = 0;
+  // Checks the request and maps it to tensors; on a worker.
+  virtual absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
+                              DecodedRequest& decoded) = 0;
+  // Fills the reply; on a worker.
+  virtual absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
+                              const engine::RunResult& result) = 0;
+  // Adds the times to the reply, if they are wanted.
+  virtual void AddTimes(const CallTimes& times) = 0;
+  // What the caller calls the request, for the log.
+  virtual const std::string& request_id() const = 0;
+  // Sends the reply or the error.  The call may be gone when this returns.
+  virtual void Finish(const absl::Status& status) = 0;
+
+ private:
+  using Calls = std::vector<ScoreCall*>;
+  struct Parallel;  // What a call that is cut keeps from Begin to End.
+
+  absl::Status Admit(const absl::StatusOr<ModelChoice>& choice);
+  // Decodes on a worker.  An error: the call is to end with it.
+  absl::Status Prepare();
+  // An error: nobody waits for the call any more, or nobody may.
+  absl::Status StillWanted() const { return StillWanted(context_.clock.Now()); }
+  absl::Status StillWanted(TimePoint now) const;
+  // The calls as one batch.  false: they are to be run one by one; no call has ended.
+  static bool RunMerged(Worker& worker, const Calls& calls);
+  void RunAlone(Worker& worker);
+  // With the limits of the server; `stop` is borrowed.
+  engine::RunOptions RunOptionsWith(const std::function<bool()>& stop) const;
+  // Whether the outputs go into a message.
+  absl::Status CheckReplySize(const engine::RunResult& result) const;
+  // What the run of the call's model says, put in the words of the call, and counted.
+  absl::Status Explain(const absl::Status& run) const;
+  // Encodes, observes, ends.
+  void Reply(Worker& worker, const engine::RunResult& result);
+  absl::Status EncodeReply(Worker& worker, const engine::RunResult& result);
+  void CountRefusal(const absl::Status& why);
+  // Counts a run of the model, be it of one call or of a batch.
+  void CountRun(const engine::RunStats& stats);
+  void Observe(Worker& worker, const engine::RunResult& result);
+  // Counts, logs and finishes.  `shard` is that of the calling thread (see Metrics).
+  void Conclude(const absl::Status& status, int shard);
+  int64_t SinceNs(TimePoint begin) const;
+
+  const ServingContext& context_;
+  const TimePoint arrival_;
+  const CallTerms terms_;
+  int64_t rows_ = 1;  // What it seems to cost: at least as many as it has ads, if it is as stated.
+  int64_t booked_rows_ = 0;  // Of the client's quota.
+  ModelHandle handle_;
+  std::shared_ptr<const VersionSeries> series_;
+  DecodedRequest decoded_;
+  std::unique_ptr<Parallel> parallel_;
+  CallTimes times_;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_SCORE_CALL_H_

@@ -1,0 +1,144 @@
+// Choosing, queueing, scoring, counting.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/shadow.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "engine/embedding/key_hash.h"
+#include "engine/tensor/onednn.h"
+#include "server/system/thread_priority.h"
+
+namespace ulfd::server {
+namespace {
+
+// Differences are counted in units of 1e-9; scores are mostly probabilities.
+constexpr double kUnit = 1e9;
+constexpr int64_t kBounds[] = {10,        100,        1'000,       10'000,        100'000,
+                               1'000'000, 10'000'000, 100'000'000, 1'000'000'000, 10'000'000'000};
+constexpr double kLargest = 1e18;
+
+}  // namespace
+
+Shadow::Series::Series() : difference(kBounds, kUnit, /*shards=*/1) {}
+
+Shadow::Shadow(const ModelManager& models, const RequestLimits& limits)
+    : models_(models), limits_(limits), thread_([this] { Run(); }) {}
+
+Shadow::Shadow(const ModelManager& models, const RequestLimits& limits, WithoutThread)
+    : models_(models), limits_(limits) {}
+
+Shadow::~Shadow() {
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+    work_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<ShadowTarget> Shadow::Choose(const std::string& model, int64_t version) {
+  std::optional<ShadowTarget> target = models_.FindShadow(model);
+  if (!target.has_value() || target->handle->version == version) return std::nullopt;
+  // Spread evenly, whatever order calls come in.
+  const uint64_t number = calls_seen_.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t place = engine::HashKey(static_cast<int64_t>(number));
+  if (static_cast<double>(place >> 11) * 0x1p-53 >= target->share) return std::nullopt;
+  return target;
+}
+
+void Shadow::Add(ShadowTarget target, recording::v1::Recording call) {
+  const std::string& name = target.handle->name;
+  MutexLock lock(mu_);
+  std::shared_ptr<Series>& series = series_[{name, target.handle->version}];
+  if (series == nullptr) series = std::make_shared<Series>();
+  if (int& queued = queued_[name]; queued < target.max_queued && !stopping_) {
+    ++queued;
+    queue_.push_back({std::move(target), std::move(call), series});
+    work_.NotifyOne();
+  } else {
+    series->dropped.Add();
+  }
+}
+
+void Shadow::Offer(recording::v1::Api api, const google::protobuf::MessageLite& request,
+                   const DecodedRequest& decoded, const engine::ModelInfo& info,
+                   const engine::RunResult& result) {
+  std::optional<ShadowTarget> target = Choose(info.name, info.version);
+  if (!target.has_value()) return;
+  Add(*std::move(target), MakeRecording(api, request, decoded, info, result));
+}
+
+void Shadow::Run() {
+  MakeBackgroundThread("ulfd-shadow");
+  engine::UseOneThread();
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      while (queue_.empty() && !stopping_) work_.Wait(mu_);
+      if (stopping_) return;
+    }
+    ScoreQueued();
+  }
+}
+
+void Shadow::ScoreQueued() {
+  while (true) {
+    Task task;
+    {
+      MutexLock lock(mu_);
+      if (queue_.empty() || stopping_) return;
+      task = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    Score(task);
+    MutexLock lock(mu_);
+    --queued_[task.target.handle->name];
+  }
+}
+
+void Shadow::Score(const Task& task) {
+  Series& series = *task.series;
+  const absl::Status status =
+      run_.Run(task.call, *task.target.handle->model, limits_, {}, [&](const ScorePair& pair) {
+        const double apart = std::abs(pair.found - pair.recorded);
+        // Not a number on one side only is as far apart as can be; on both it is no difference.
+        const bool both = std::isnan(pair.found) && std::isnan(pair.recorded);
+        const bool same = both || pair.found == pair.recorded;
+        const double scaled = same ? 0 : std::isfinite(apart) ? apart * kUnit : kLargest;
+        series.difference.Observe(0, static_cast<int64_t>(std::min(scaled, kLargest)));
+        return absl::OkStatus();
+      });
+  (status.ok() ? series.scored : series.failed).Add();
+}
+
+std::vector<prometheus::MetricFamily> Shadow::Collect() const {
+  using prometheus::MetricType;
+  auto requests = Family("ulfd_shadow_requests_total",
+                         "Calls chosen to be scored by a shadow version, by what became of them",
+                         MetricType::Counter);
+  auto difference = Family("ulfd_shadow_score_difference",
+                           "How far scores of the shadow version are from those of the reply",
+                           MetricType::Histogram);
+  MutexLock lock(mu_);
+  if (series_.empty()) return {};
+  for (const auto& [key, series] : series_) {
+    const std::string version = absl::StrCat(key.second);
+    const std::pair<const char*, const Counter*> results[] = {
+        {"scored", &series->scored}, {"failed", &series->failed}, {"dropped", &series->dropped}};
+    for (const auto& [result, counter] : results) {
+      requests.metric.push_back(
+          CounterSample(static_cast<double>(counter->value()),
+                        {{"model", key.first}, {"version", version}, {"result", result}}));
+    }
+    prometheus::ClientMetric metric;
+    metric.label = {{"model", key.first}, {"version", version}};
+    metric.histogram = series->difference.Collect();
+    difference.metric.push_back(std::move(metric));
+  }
+  return {std::move(requests), std::move(difference)};
+}
+
+}  // namespace ulfd::server

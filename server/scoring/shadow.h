@@ -1,0 +1,92 @@
+// Shadow traffic: requests that were answered are scored once more by another version, off the reply
+// path, to see how far its scores are from those that callers got.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_SHADOW_H_
+#define ULFD_SERVER_SCORING_SHADOW_H_
+
+#include <prometheus/metric_family.h>
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "proto/recording.pb.h"
+#include "server/models/model_manager.h"
+#include "server/observe/metrics.h"
+#include "server/scoring/recorded_run.h"
+#include "server/scoring/request_decoder.h"
+
+namespace ulfd::server {
+
+// Thread-safe.  One thread at low priority scores what is queued; what does not fit into the queue
+// of its model is dropped and counted, so that calls never wait for it.
+class Shadow {
+ public:
+  Shadow(const ModelManager& models, const RequestLimits& limits);
+  // The same without a thread: ScoreQueued does its work.  For tests.
+  struct WithoutThread {};
+  Shadow(const ModelManager& models, const RequestLimits& limits, WithoutThread);
+  // Drops what is queued.
+  ~Shadow();
+
+  // Where a call that this version of the model scored is to be scored again; nullopt: nowhere.
+  // Cheap.
+  std::optional<ShadowTarget> Choose(const std::string& model, int64_t version);
+  // Queues a call that was chosen: its request and the outputs of its reply.
+  void Add(ShadowTarget target, recording::v1::Recording call);
+
+  // A call that was just answered: Choose, and Add if it is chosen.
+  void Offer(recording::v1::Api api, const google::protobuf::MessageLite& request,
+             const DecodedRequest& decoded, const engine::ModelInfo& info,
+             const engine::RunResult& result);
+
+  // Series of the versions that have been chosen for a call.
+  std::vector<prometheus::MetricFamily> Collect() const;
+
+  // Scores what is queued; one step of the thread, which only one thread may take.
+  void ScoreQueued();
+
+ private:
+  // What became of chosen calls of one version.
+  struct Series {
+    Series();
+    Counter scored, failed, dropped;
+    Histogram difference;  // In units of 1e-9.
+  };
+  struct Task {
+    ShadowTarget target;
+    recording::v1::Recording call;
+    std::shared_ptr<Series> series;
+  };
+  using Key = std::pair<std::string, int64_t>;  // Model, version.
+
+  void Run();
+  void Score(const Task& task);
+
+  const ModelManager& models_;
+  const RequestLimits limits_;
+  std::atomic<uint64_t> calls_seen_{0};
+
+  mutable Mutex mu_;
+  CondVar work_;
+  std::deque<Task> queue_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int> queued_ ABSL_GUARDED_BY(mu_);  // By model; what runs counts as well.
+  std::map<Key, std::shared_ptr<Series>> series_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  RecordedRun run_;     // The scoring thread's.
+  std::thread thread_;  // Last: it uses everything above.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_SHADOW_H_

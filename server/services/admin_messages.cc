@@ -1,0 +1,119 @@
+// Requests -> changes, results -> replies.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/admin_messages.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/rpc/grpc_status.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace v1 = ulfd::admin::v1;
+using google::protobuf::RepeatedPtrField;
+
+// Checks what all of them have.
+absl::StatusOr<ModelChange> Begin(ModelChange::Kind kind, const std::string& name,
+                                  std::optional<int64_t> version) {
+  if (name.empty()) return absl::InvalidArgumentError("name: empty, want a model's name");
+  if (version.has_value() && *version < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("version: ", *version, ", want a positive number"));
+  }
+  ModelChange change{.kind = kind, .name = name};
+  change.version = version;
+  return change;
+}
+
+template <typename Request>
+std::optional<int64_t> VersionOf(const Request& request) {
+  return request.has_version() ? std::optional<int64_t>(request.version()) : std::nullopt;
+}
+
+v1::VersionChange::Outcome OutcomeOf(VersionChange::Outcome outcome) {
+  switch (outcome) {
+    case VersionChange::Outcome::kLoaded:
+      return v1::VersionChange::OUTCOME_LOADED;
+    case VersionChange::Outcome::kAlreadyServing:
+      return v1::VersionChange::OUTCOME_ALREADY_SERVING;
+    case VersionChange::Outcome::kUnloaded:
+      return v1::VersionChange::OUTCOME_UNLOADED;
+    case VersionChange::Outcome::kDiscarded:
+      return v1::VersionChange::OUTCOME_DISCARDED;
+    case VersionChange::Outcome::kFailed:
+      return v1::VersionChange::OUTCOME_FAILED;
+  }
+  return v1::VersionChange::OUTCOME_UNSPECIFIED;
+}
+
+void FillVersions(const std::vector<VersionChange>& versions,
+                  RepeatedPtrField<v1::VersionChange>& out) {
+  for (const VersionChange& version : versions) {
+    v1::VersionChange& change = *out.Add();
+    change.set_version(version.version);
+    change.set_outcome(OutcomeOf(version.outcome));
+    change.set_error(ClipError(version.error.message()));
+  }
+}
+
+// What a change of one model says of versions.
+void FillVersions(const ModelChangeResult& result, RepeatedPtrField<v1::VersionChange>& out) {
+  for (const ModelOutcome& model : result.models) FillVersions(model.versions, out);
+}
+
+}  // namespace
+
+absl::StatusOr<ModelChange> ChangeOf(const v1::LoadModelRequest& request) {
+  return Begin(ModelChange::Kind::kLoad, request.name(), VersionOf(request));
+}
+absl::StatusOr<ModelChange> ChangeOf(const v1::UnloadModelRequest& request) {
+  return Begin(ModelChange::Kind::kUnload, request.name(), VersionOf(request));
+}
+absl::StatusOr<ModelChange> ChangeOf(const v1::RollbackRequest& request) {
+  return Begin(ModelChange::Kind::kRollback, request.name(), VersionOf(request));
+}
+absl::StatusOr<ModelChange> ChangeOf(const v1::SetLabelRequest& request) {
+  ASSIGN_OR_RETURN(ModelChange change,
+                   Begin(ModelChange::Kind::kSetLabel, request.name(), VersionOf(request)));
+  if (request.label().empty()) return absl::InvalidArgumentError("label: empty, want a name");
+  change.label = request.label();
+  return change;
+}
+
+void FillReply(const ModelChangeResult& result, v1::LoadModelResponse& reply) {
+  FillVersions(result, *reply.mutable_versions());
+  reply.set_generation(result.generation);
+}
+void FillReply(const ModelChangeResult& result, v1::UnloadModelResponse& reply) {
+  FillVersions(result, *reply.mutable_versions());
+  reply.set_generation(result.generation);
+}
+void FillReply(const ModelChangeResult& result, v1::SetLabelResponse& reply) {
+  FillVersions(result, *reply.mutable_versions());
+  if (result.from_version.has_value()) reply.set_previous_version(*result.from_version);
+  reply.set_generation(result.generation);
+}
+void FillReply(const ModelChangeResult& result, v1::RollbackResponse& reply) {
+  reply.set_from_version(result.from_version.value_or(0));
+  reply.set_to_version(result.to_version.value_or(0));
+  FillVersions(result, *reply.mutable_versions());
+  reply.set_generation(result.generation);
+}
+void FillReply(const ModelChangeResult& result, v1::ReloadConfigResponse& reply) {
+  reply.set_applied(result.applied);
+  for (const ModelOutcome& model : result.models) {
+    v1::ModelChange& change = *reply.add_models();
+    change.set_name(model.name);
+    change.set_error(ClipError(model.error.message()));
+    FillVersions(model.versions, *change.mutable_versions());
+    change.set_removed(model.removed);
+  }
+  reply.set_generation(result.generation);
+}
+
+}  // namespace ulfd::server

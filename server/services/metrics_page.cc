@@ -1,0 +1,112 @@
+// Collects and serialises.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/metrics_page.h"
+
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "server/observe/process_metrics.h"
+#include "server/services/status_report.h"
+
+namespace ulfd::server {
+namespace {
+
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) {
+  auto info = Family("ulfd_model_info", "1 for each version that serves", MetricType::Gauge);
+  auto memory = Family("ulfd_model_memory_bytes", "What a served version holds", MetricType::Gauge);
+  auto cost = Family("ulfd_model_cost_seconds",
+                     "What a call is predicted to take: once, per user, per ad", MetricType::Gauge);
+  auto quarantined =
+      Family("ulfd_model_quarantined", "1 for each version whose newest content is in quarantine",
+             MetricType::Gauge);
+  for (const ModelStatus& model : models.List()) {
+    for (const VersionStatus& version : model.versions) {
+      if (version.quarantine.has_value()) {
+        quarantined.metric.push_back(
+            GaugeSample(1, {{"model", model.name}, {"version", absl::StrCat(version.version)}}));
+      }
+      if (version.serving == nullptr) continue;
+      const engine::ModelInfo& facts = version.serving->model->info();
+      const std::string number = absl::StrCat(version.version);
+      info.metric.push_back(GaugeSample(1, {{"model", model.name},
+                                            {"version", number},
+                                            {"label", absl::StrJoin(version.labels, ",")},
+                                            {"sha", facts.content_hash}}));
+      memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes),
+                                          {{"model", model.name}, {"version", number}}));
+      const CostModel::Parts parts = version.serving->lane->cost().parts();
+      for (const auto& [part, ns] :
+           {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),
+            std::pair("row", parts.row_ns)}) {
+        cost.metric.push_back(
+            GaugeSample(ns / 1e9, {{"model", model.name}, {"version", number}, {"part", part}}));
+      }
+    }
+  }
+  families.push_back(Family("ulfd_model_generation", "Publications of the whole server so far",
+                            MetricType::Gauge,
+                            {GaugeSample(static_cast<double>(models.generation()))}));
+  families.push_back(Family("ulfd_ready", "1 if every required model can be called",
+                            MetricType::Gauge, {GaugeSample(models.Ready() ? 1 : 0)}));
+  families.push_back(std::move(info));
+  families.push_back(std::move(memory));
+  families.push_back(std::move(cost));
+  families.push_back(std::move(quarantined));
+}
+
+void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& families) {
+  const auto gauge = [&](const char* name, const char* help, double value) {
+    families.push_back(Family(name, help, MetricType::Gauge, {GaugeSample(value)}));
+  };
+  gauge("ulfd_queue_rows", "Ads in requests that wait for a worker",
+        static_cast<double>(stats.queued_rows));
+  gauge("ulfd_queue_requests", "Requests that wait for a worker",
+        static_cast<double>(stats.queued_requests));
+  gauge("ulfd_queue_predicted_seconds", "Time that the workers need for what they have in hand",
+        std::chrono::duration<double>(stats.pending).count() / stats.workers);
+  gauge("ulfd_queue_overloaded",
+        "1 while the queue stands and newcomers that would wait for long are refused",
+        stats.overloaded ? 1 : 0);
+  gauge("ulfd_workers", "Threads that score", stats.workers);
+  gauge("ulfd_workers_busy", "Workers that score a request now", stats.busy_workers);
+  families.push_back(Family("ulfd_calls_at_once_total",
+                            "Calls computed by the thread that received them", MetricType::Counter,
+                            {CounterSample(static_cast<double>(stats.at_once))}));
+  families.push_back(Family("ulfd_computed_rows_total",
+                            "Ads that workers computed, also for callers who then left",
+                            MetricType::Counter, {CounterSample(static_cast<double>(stats.rows))}));
+  families.push_back(Family(
+      "ulfd_worker_busy_seconds_total", "Time that workers spent on requests, all together",
+      MetricType::Counter, {CounterSample(std::chrono::duration<double>(stats.busy).count())}));
+}
+
+}  // namespace
+
+std::string MetricsPage(const Metrics& metrics, const ModelManager& models,
+                        const Scheduler& scheduler, std::vector<MetricFamily> more) {
+  std::vector<MetricFamily> families = metrics.Collect();
+  std::move(more.begin(), more.end(), std::back_inserter(families));
+  AddModels(models, families);
+  AddScheduler(scheduler.Stats(), families);
+  const BuildFacts build = ThisBuild();
+  families.push_back(
+      Family("ulfd_build_info", "1; what runs", MetricType::Gauge,
+             {GaugeSample(1, {{"version", build.version}, {"build", build.build}})}));
+  std::vector<MetricFamily> process = CollectProcessMetrics();
+  std::move(process.begin(), process.end(), std::back_inserter(families));
+  families.erase(std::remove_if(families.begin(), families.end(),
+                                [](const MetricFamily& f) { return f.metric.empty(); }),
+                 families.end());
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace ulfd::server

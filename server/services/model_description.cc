@@ -1,0 +1,132 @@
+// ModelManager's view -> messages.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/model_description.h"
+
+#include "server/rpc/grpc_status.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace v1 = ulfd::v1;
+
+v1::VersionState StateOf(VersionState state) {
+  switch (state) {
+    case VersionState::kWaiting:
+      return v1::VERSION_STATE_WAITING;
+    case VersionState::kLoading:
+      return v1::VERSION_STATE_LOADING;
+    case VersionState::kServing:
+      return v1::VERSION_STATE_SERVING;
+    case VersionState::kFailed:
+      return v1::VERSION_STATE_FAILED;
+    case VersionState::kUnloading:
+      return v1::VERSION_STATE_UNLOADING;
+  }
+  return v1::VERSION_STATE_UNSPECIFIED;
+}
+
+v1::TensorLevel LevelOf(engine::Level level) {
+  switch (level) {
+    case engine::Level::kConstant:
+      return v1::TENSOR_LEVEL_CONSTANT;
+    case engine::Level::kUser:
+      return v1::TENSOR_LEVEL_USER;
+    case engine::Level::kAd:
+      return v1::TENSOR_LEVEL_AD;
+    case engine::Level::kUnknown:
+      break;
+  }
+  return v1::TENSOR_LEVEL_UNSPECIFIED;
+}
+
+v1::DataType TypeOf(engine::DType dtype) {
+  switch (dtype) {
+    case engine::DType::kFloat32:
+      return v1::DATA_TYPE_FLOAT32;
+    case engine::DType::kInt32:
+      return v1::DATA_TYPE_INT32;
+    case engine::DType::kInt64:
+      return v1::DATA_TYPE_INT64;
+  }
+  return v1::DATA_TYPE_UNSPECIFIED;
+}
+
+void DescribeTensor(const std::string& name, engine::DType dtype, const engine::Shape& shape,
+                    engine::Level level, v1::TensorMetadata& out) {
+  out.set_name(name);
+  out.set_data_type(TypeOf(dtype));
+  out.set_level(LevelOf(level));
+  if (!shape.ranked()) return;
+  for (const engine::Dim& dim : shape.dims()) {
+    const bool fixed = dim.IsConst() || dim.IsUsers();  // One user per request.
+    out.add_shape(fixed ? dim.value() : -1);
+  }
+}
+
+void FillTime(std::chrono::system_clock::time_point time, google::protobuf::Timestamp& out) {
+  const auto since_1970 = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_1970);
+  out.set_seconds(seconds.count());
+  out.set_nanos(static_cast<int32_t>(std::chrono::nanoseconds(since_1970 - seconds).count()));
+}
+
+void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
+  out.set_version(version.version);
+  out.set_state(StateOf(version.state));
+  out.set_error(ClipError(version.error));
+  out.mutable_labels()->Add(version.labels.begin(), version.labels.end());
+  out.set_serving(version.serving != nullptr);
+  if (version.quarantine.has_value()) {
+    v1::Quarantine& quarantine = *out.mutable_quarantine();
+    quarantine.set_content_hash(version.quarantine->content_hash);
+    FillTime(version.quarantine->since, *quarantine.mutable_since());
+    quarantine.set_reason(ClipError(version.quarantine->error.message()));
+  }
+  if (version.serving == nullptr) return;
+  const ServedModel& served = *version.serving;
+  out.set_generation(served.generation);
+  FillTime(served.published_at, *out.mutable_published_at());
+  const engine::ModelInfo& info = served.model->info();
+  out.set_memory_bytes(info.memory_bytes);
+  for (const std::string& notice : info.notices) out.add_notices(ClipError(notice));
+}
+
+}  // namespace
+
+void DescribeModels(const ModelManager& models,
+                    google::protobuf::RepeatedPtrField<v1::ModelStatus>& out) {
+  for (const ModelStatus& model : models.List()) {
+    v1::ModelStatus& status = *out.Add();
+    status.set_name(model.name);
+    status.set_error(ClipError(model.error));
+    for (const VersionStatus& version : model.versions) {
+      DescribeVersion(version, *status.add_versions());
+    }
+  }
+}
+
+void DescribeModel(const ServedModel& served, const std::vector<std::string>& labels,
+                   v1::GetModelMetadataResponse& out) {
+  const engine::ModelInfo& info = served.model->info();
+  out.mutable_model()->set_name(served.name);
+  out.mutable_model()->set_version(served.version);
+  out.mutable_labels()->Add(labels.begin(), labels.end());
+  for (const engine::InputInfo& input : info.inputs) {
+    // The parts of a sparse feature belong to whom the feature does.
+    const engine::Level level =
+        input.feature < 0 ? input.level : info.features[input.feature].level;
+    DescribeTensor(input.name, input.dtype, input.shape, level, *out.add_inputs());
+  }
+  for (const engine::OutputInfo& output : info.outputs) {
+    DescribeTensor(output.name, engine::DType::kFloat32, output.shape, output.level,
+                   *out.add_outputs());
+  }
+  for (const engine::FeatureInfo& feature : info.features) {
+    v1::SparseFeatureMetadata& sparse = *out.add_sparse_features();
+    sparse.set_name(feature.name);
+    sparse.set_level(LevelOf(feature.level));
+    for (int table : feature.tables) sparse.add_tables(info.tables[table].name);
+  }
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,51 @@
+// What happens to models, told on.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/model_events.h"
+
+namespace ulfd::server {
+
+void ModelEvents::RefreshHealth() {
+  if (HealthService* health = health_.load()) health->Refresh();
+}
+
+void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) {
+  metrics_.CountPublished(model, load_time);
+  const engine::ModelInfo& info = model.model->info();
+  logger_.Info("model published",
+               {{"model", model.name},
+                {"version", model.version},
+                {"generation", model.generation},
+                {"sha", info.content_hash},
+                {"memory_bytes", info.memory_bytes},
+                {"load_seconds", std::chrono::duration<double>(load_time).count()}});
+  for (const std::string& notice : info.notices) {
+    logger_.Warning("model notice",
+                    {{"model", model.name}, {"version", model.version}, {"notice", notice}});
+  }
+  RefreshHealth();
+}
+
+void ModelEvents::OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
+                               const absl::Status& error) {
+  metrics_.CountLoadFailed(reason);
+  logger_.Error("model refused",
+                {{"model", name},
+                 {"version", version},
+                 {"reason", reason},
+                 {"error", error.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
+}
+
+void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t generation) {
+  metrics_.CountUnloaded(name, version, generation);
+  logger_.Info("model unloaded",
+               {{"model", name}, {"version", version}, {"generation", generation}});
+  RefreshHealth();
+}
+
+void ModelEvents::OnReadinessChanged() { RefreshHealth(); }
+
+void ModelEvents::OnNotice(const std::string& name, int64_t version, const std::string& notice) {
+  logger_.Warning("model notice", {{"model", name}, {"version", version}, {"notice", notice}});
+}
+
+}  // namespace ulfd::server

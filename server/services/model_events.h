@@ -1,0 +1,41 @@
+// ModelEvents: passes on what the manager reports to the log, the metrics and the health service.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SERVICES_MODEL_EVENTS_H_
+#define ULFD_SERVER_SERVICES_MODEL_EVENTS_H_
+
+#include <atomic>
+#include <string>
+
+#include "server/models/model_manager.h"
+#include "server/observe/logging.h"
+#include "server/observe/metrics.h"
+#include "server/services/health_service.h"
+
+namespace ulfd::server {
+
+// Thread-safe; called on the manager's threads.
+class ModelEvents final : public ModelObserver {
+ public:
+  ModelEvents(Logger& logger, Metrics& metrics) : logger_(logger), metrics_(metrics) {}
+
+  // The manager is made with its observer and the health service with the manager: so the observer
+  // learns of the service last.  Null: none.
+  void set_health(HealthService* health) { health_.store(health); }
+
+  void OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) override;
+  void OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
+                    const absl::Status& error) override;
+  void OnUnloaded(const std::string& name, int64_t version, int64_t generation) override;
+  void OnReadinessChanged() override;
+  void OnNotice(const std::string& name, int64_t version, const std::string& notice) override;
+
+ private:
+  void RefreshHealth();
+  Logger& logger_;
+  Metrics& metrics_;
+  std::atomic<HealthService*> health_{nullptr};
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SERVICES_MODEL_EVENTS_H_

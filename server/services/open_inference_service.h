@@ -1,0 +1,48 @@
+// inference.GRPCInferenceService: KServe v2.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SERVICES_OPEN_INFERENCE_SERVICE_H_
+#define ULFD_SERVER_SERVICES_OPEN_INFERENCE_SERVICE_H_
+
+#include <string>
+
+#include "proto/open_inference.grpc.pb.h"
+#include "server/rpc/call_receiver.h"
+#include "server/rpc/listener_security.h"
+#include "server/scoring/score_call.h"
+#include "server/services/readiness.h"
+
+namespace ulfd::server {
+
+// Nothing here blocks: ModelInfer only queues, the others only look.
+class OpenInferenceService final
+    : public RpcServiceOf<OpenInferenceService, inference::GRPCInferenceService> {
+ public:
+  // `server_version`: what ServerMetadata says.  The others are borrowed.
+  OpenInferenceService(const ServingContext& context, const Security& security,
+                       const Readiness& readiness, std::string server_version)
+      : context_(context),
+        security_(security),
+        readiness_(readiness),
+        server_version_(std::move(server_version)) {}
+
+  void AwaitCalls(CallReceiver& receiver) override;
+
+ private:
+  void ServerLive(UnaryCall<inference::ServerLiveRequest, inference::ServerLiveResponse>& call);
+  void ServerReady(UnaryCall<inference::ServerReadyRequest, inference::ServerReadyResponse>& call);
+  void ModelReady(UnaryCall<inference::ModelReadyRequest, inference::ModelReadyResponse>& call);
+  void ServerMetadata(
+      UnaryCall<inference::ServerMetadataRequest, inference::ServerMetadataResponse>& call);
+  void ModelMetadata(
+      UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call);
+  void ModelInfer(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& call);
+
+  const ServingContext& context_;
+  const Security& security_;
+  const Readiness& readiness_;
+  const std::string server_version_;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SERVICES_OPEN_INFERENCE_SERVICE_H_

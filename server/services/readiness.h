@@ -1,0 +1,37 @@
+// Readiness: whether the server and each model can be called, as health checks, /readyz and KServe
+// see it.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SERVICES_READINESS_H_
+#define ULFD_SERVER_SERVICES_READINESS_H_
+
+#include <atomic>
+
+#include "absl/strings/string_view.h"
+#include "server/models/model_manager.h"
+
+namespace ulfd::server {
+
+// Thread-safe.
+class Readiness {
+ public:
+  explicit Readiness(const ModelManager& models) : models_(models) {}
+
+  // From the first call on nothing is ready any more.
+  void StartDraining() { draining_.store(true); }
+  bool draining() const { return draining_.load(); }
+
+  // Every required model can be called, and the server is not draining.
+  bool ServerReady() const { return !draining() && models_.Ready(); }
+  // The model that `choice` means can be called, and the server is not draining.
+  bool ModelReady(const ModelChoice& choice) const {
+    return !draining() && models_.Find(choice).ok();
+  }
+
+ private:
+  const ModelManager& models_;
+  std::atomic<bool> draining_{false};
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SERVICES_READINESS_H_

@@ -1,0 +1,44 @@
+// Sockets that listen, and file descriptors that close themselves.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_
+#define ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace ulfd::server {
+
+// Owns a file descriptor; -1: none.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~FileDescriptor();
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+struct ListeningSocket {
+  FileDescriptor fd;  // Does not block.
+  int port = 0;
+};
+
+// TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free one.
+// A port on which somebody listens is an error.  UNAVAILABLE: `cannot listen on 127.0.0.1:80 for HTTP: Permission
+// denied`.
+absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
+                                         absl::string_view protocol);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_

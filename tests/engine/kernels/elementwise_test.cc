@@ -1,0 +1,271 @@
+// Elementwise functions, arithmetic, softmax and sums for every instruction set of this machine.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/kernels/elementwise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/testing/float_arrays.h"
+
+namespace ulfd::engine {
+namespace {
+
+using testing::GuardedFloats;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+const int64_t kSizes[] = {0, 1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 100, 257};
+
+double Exact(UnaryOp op, double x) {
+  switch (op) {
+    case UnaryOp::kRelu:
+      return x < 0 ? 0 : x;
+    case UnaryOp::kSigmoid:
+      return x < 0 ? std::exp(x) / (1 + std::exp(x)) : 1 / (1 + std::exp(-x));
+    case UnaryOp::kTanh:
+      return std::tanh(x);
+    case UnaryOp::kExp:
+      return std::exp(x);
+  }
+  return 0;
+}
+
+// Relative, and half a step of denormals.
+void ExpectClose(UnaryOp op, float x, float got, double bound) {
+  const double want = Exact(op, x);
+  if (want > std::numeric_limits<float>::max()) {
+    EXPECT_EQ(got, kInf) << "at " << x;
+    return;
+  }
+  const double step = std::numeric_limits<float>::denorm_min();
+  EXPECT_LE(std::abs(got - want), bound * std::abs(want) + step)
+      << "op " << static_cast<int>(op) << " at " << x << " is " << got << ", want " << want;
+}
+
+class ElementwiseTest : public ::testing::TestWithParam<Isa> {
+ protected:
+  // Without fused multiply-adds there are more roundings.
+  double Bound() const { return GetParam() == Isa::kPortable ? 3e-7 : 2e-7; }
+};
+
+TEST_P(ElementwiseTest, FunctionsAreExactOverTheirWholeRange) {
+  std::vector<float> x;
+  for (int i = -80000; i < 80000; ++i) x.push_back(0.001373f * static_cast<float>(i));
+  for (double v = 1e-45; v < 1e38; v *= 1.07) {
+    x.push_back(static_cast<float>(v));
+    x.push_back(static_cast<float>(-v));
+  }
+  for (int i = 0; i < 10000; ++i) x.push_back(85.0f + 4.5e-4f * static_cast<float>(i));
+  std::vector<float> y(x.size());
+  for (const UnaryOp op : {UnaryOp::kRelu, UnaryOp::kSigmoid, UnaryOp::kTanh, UnaryOp::kExp}) {
+    Unary(op, x.data(), y.data(), static_cast<int64_t>(x.size()), GetParam());
+    for (size_t i = 0; i < x.size() && !HasFailure(); ++i) ExpectClose(op, x[i], y[i], Bound());
+  }
+}
+
+TEST_P(ElementwiseTest, FunctionsAtTheEdges) {
+  struct Edge {
+    UnaryOp op;
+    float x, y;
+  };
+  const float low = -4294967295.0f;
+  const Edge edges[] = {
+      {UnaryOp::kSigmoid, kInf, 1}, {UnaryOp::kSigmoid, -kInf, 0}, {UnaryOp::kSigmoid, low, 0},
+      {UnaryOp::kSigmoid, -low, 1}, {UnaryOp::kSigmoid, 0, 0.5f},  {UnaryOp::kSigmoid, -0.0f, 0.5f},
+      {UnaryOp::kTanh, kInf, 1},    {UnaryOp::kTanh, -kInf, -1},   {UnaryOp::kTanh, low, -1},
+      {UnaryOp::kTanh, 0, 0},       {UnaryOp::kExp, kInf, kInf},   {UnaryOp::kExp, -kInf, 0},
+      {UnaryOp::kExp, low, 0},      {UnaryOp::kExp, 0, 1},         {UnaryOp::kExp, 89, kInf},
+      {UnaryOp::kRelu, kInf, kInf}, {UnaryOp::kRelu, -kInf, 0},    {UnaryOp::kRelu, low, 0},
+  };
+  for (const Edge& edge : edges) {
+    // In the vectors and in the tail.
+    std::vector<float> x(19, edge.x), y(19);
+    Unary(edge.op, x.data(), y.data(), 19, GetParam());
+    for (const float v : y) EXPECT_EQ(v, edge.y) << static_cast<int>(edge.op) << " at " << edge.x;
+  }
+  for (const UnaryOp op : {UnaryOp::kRelu, UnaryOp::kSigmoid, UnaryOp::kTanh, UnaryOp::kExp}) {
+    for (const float nan : {std::nanf(""), -std::nanf("")}) {
+      std::vector<float> x(19, nan), y(19);
+      Unary(op, x.data(), y.data(), 19, GetParam());
+      for (const float v : y) EXPECT_TRUE(std::isnan(v));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, FunctionsOfAnySizeInPlace) {
+  for (const int64_t n : kSizes) {
+    for (const UnaryOp op : {UnaryOp::kRelu, UnaryOp::kSigmoid, UnaryOp::kTanh, UnaryOp::kExp}) {
+      const GuardedFloats x(n, 1, -5, 5);
+      GuardedFloats y(x.size());
+      for (int64_t i = 0; i < n; ++i) y[i] = x[i];
+      Unary(op, y.data(), y.data(), n, GetParam());
+      for (int64_t i = 0; i < n; ++i) ExpectClose(op, x[i], y[i], Bound());
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, Epilogues) {
+  using Kind = Activation::Kind;
+  for (const int64_t n : {1, 7, 8, 21, 40}) {
+    const int64_t rows = 3, x_stride = n + 2, y_stride = n + 1;
+    const GuardedFloats x((rows - 1) * x_stride + n, 1), mean(n, 2), scale(n, 3), beta(n, 4),
+        slope(n, 5), dice_mean(n, 6), dice_scale(n, 7), gamma(n, 8);
+    for (const Kind kind :
+         {Kind::kNone, Kind::kRelu, Kind::kPrelu, Kind::kSigmoid, Kind::kTanh, Kind::kDice}) {
+      for (const bool affine : {false, true}) {
+        Epilogue e;
+        if (affine) e.affine = {mean.data(), scale.data(), beta.data()};
+        e.activation = {kind, slope.data(), dice_mean.data(), dice_scale.data(), gamma.data()};
+        GuardedFloats y((rows - 1) * y_stride + n);
+        ApplyEpilogue(e, x.data(), x_stride, y.data(), y_stride, rows, n, GetParam());
+        for (int64_t i = 0; i < rows * n; ++i) {
+          const int64_t j = i % n;
+          double v = x[i / n * x_stride + j];
+          if (affine) v = (v - mean[j]) * scale[j] + beta[j];
+          double want = v;
+          if (kind == Kind::kRelu) want = std::max(v, 0.0);
+          if (kind == Kind::kPrelu) want = v > 0 ? v : v * slope[j];
+          if (kind == Kind::kSigmoid) want = Exact(UnaryOp::kSigmoid, v);
+          if (kind == Kind::kTanh) want = std::tanh(v);
+          if (kind == Kind::kDice) {
+            const double p = Exact(UnaryOp::kSigmoid, (v - dice_mean[j]) * dice_scale[j]);
+            want = p * v + (1 - p) * gamma[j] * v;
+          }
+          ASSERT_NEAR(y[i / n * y_stride + j], want, 6e-7) << static_cast<int>(kind);
+        }
+      }
+    }
+  }
+}
+
+// Dice and prelu of values that are not finite.
+TEST_P(ElementwiseTest, EpiloguesKeepNaNs) {
+  const std::vector<float> one(9, 1.0f), x(9, std::nanf(""));
+  for (const auto kind : {Activation::Kind::kPrelu, Activation::Kind::kDice}) {
+    Epilogue e;
+    e.activation = {kind, one.data(), one.data(), one.data(), one.data()};
+    std::vector<float> y(9);
+    ApplyEpilogue(e, x.data(), 9, y.data(), 9, 1, 9, GetParam());
+    for (const float v : y) EXPECT_TRUE(std::isnan(v));
+  }
+}
+
+TEST_P(ElementwiseTest, Arithmetic) {
+  for (const BinaryOp op : {BinaryOp::kAdd, BinaryOp::kSub, BinaryOp::kMultiply, BinaryOp::kDiv}) {
+    for (const int64_t n : {1, 5, 8, 18, 32, 36}) {
+      for (int form = 0; form < 16; ++form) {
+        const int64_t rows = 4;
+        const int64_t a_step = form & 1, b_step = form >> 1 & 1;
+        const int64_t a_stride = (form & 4) != 0 ? n : 0, b_stride = (form & 8) != 0 ? n : 0;
+        const GuardedFloats a((rows - 1) * a_stride + (n - 1) * a_step + 1, 1);
+        const GuardedFloats b((rows - 1) * b_stride + (n - 1) * b_step + 1, 2);
+        GuardedFloats y((rows - 1) * (n + 1) + n);
+        BinaryRows(op, {a.data(), a_stride, a_step}, {b.data(), b_stride, b_step}, y.data(), n + 1,
+                   rows, n, GetParam());
+        for (int64_t i = 0; i < rows * n; ++i) {
+          const float u = a[i / n * a_stride + i % n * a_step];
+          const float v = b[i / n * b_stride + i % n * b_step];
+          const float want = op == BinaryOp::kAdd        ? u + v
+                             : op == BinaryOp::kSub      ? u - v
+                             : op == BinaryOp::kMultiply ? u * v
+                                                         : u / v;
+          ASSERT_EQ(y[i / n * (n + 1) + i % n], want) << static_cast<int>(op) << " form " << form;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, Softmax) {
+  for (const int64_t count : {1, 2, 7, 8, 9, 50, 100}) {
+    for (const int64_t inner : {1, 2, 8, 19}) {
+      for (const bool in_place : {false, true}) {
+        const int64_t outer = 3;
+        const GuardedFloats x(outer * count * inner, 1, -30, 30);
+        GuardedFloats y(x.size());
+        for (int64_t i = 0; i < x.size(); ++i) y[i] = x[i];
+        engine::Softmax(in_place ? y.data() : x.data(), y.data(), outer, count, inner, GetParam());
+        for (int64_t i = 0; i < x.size(); ++i) {
+          const int64_t first = i / (count * inner) * count * inner + i % inner;
+          double max = -1e30, sum = 0;
+          for (int64_t t = 0; t < count; ++t) max = std::max(max, double{x[first + t * inner]});
+          for (int64_t t = 0; t < count; ++t) sum += std::exp(x[first + t * inner] - max);
+          const double want = std::exp(x[i] - max) / sum;
+          // The difference from the maximum is rounded, too.
+          const double bound = 1e-6 + 6e-8 * (max - x[i]);
+          ASSERT_NEAR(y[i], want, bound * want + 1e-44) << count << " " << inner;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, SoftmaxOfWhatIsMaskedAndOfWhatIsNotFinite) {
+  const float low = -4294967295.0f;
+  for (const int64_t inner : {1, 3}) {
+    for (const int64_t count : {5, 20}) {
+      const auto softmax = [&](const std::vector<float>& one) {
+        std::vector<float> x(count * inner), y(x.size());
+        for (size_t i = 0; i < x.size(); ++i) x[i] = one[i / inner % one.size()];
+        engine::Softmax(x.data(), y.data(), 1, count, inner, GetParam());
+        return y;
+      };
+      for (const float v : softmax({low})) EXPECT_NEAR(v, 1.0 / count, 1e-7);
+      const std::vector<float> masked = softmax({1, low, low, low, low});
+      for (size_t i = 0; i < masked.size(); ++i) {
+        if (i / inner % 5 == 0) continue;
+        EXPECT_EQ(masked[i], 0.0f);
+      }
+      for (const float v : softmax({1, std::nanf(""), 2, 3, 4})) EXPECT_TRUE(std::isnan(v));
+      for (const float v : softmax({1, kInf, 2, 3, 4})) EXPECT_TRUE(std::isnan(v));
+      for (const float v : softmax({-kInf})) EXPECT_TRUE(std::isnan(v));
+    }
+  }
+}
+
+TEST_P(ElementwiseTest, Sums) {
+  for (const int64_t count : {0, 1, 2, 7, 50}) {
+    for (const int64_t n : {1, 7, 8, 36, 64, 67}) {
+      const GuardedFloats w(count, 1);
+      const GuardedFloats v(count == 0 ? 0 : (count - 1) * (n + 3) + n, 2);
+      GuardedFloats y(n);
+      WeightedSum(w.data(), v.data(), n + 3, count, n, y.data(), GetParam());
+      for (int64_t j = 0; j < n; ++j) {
+        double want = 0;
+        for (int64_t t = 0; t < count; ++t) want += double{w[t]} * v[t * (n + 3) + j];
+        ASSERT_NEAR(y[j], want, 3e-6);
+      }
+    }
+  }
+  for (const int64_t n : kSizes) {
+    const GuardedFloats a(n, 1), b(n, 2);
+    double want = 0;
+    for (int64_t i = 0; i < n; ++i) want += double{a[i]} * b[i];
+    EXPECT_NEAR(Dot(a.data(), b.data(), n, GetParam()), want, 3e-6) << n;
+  }
+}
+
+TEST_P(ElementwiseTest, GruCells) {
+  const auto sigmoid = [](double v) { return 1 / (1 + std::exp(-v)); };
+  for (const int64_t n : {1, 7, 8, 16, 27, 32, 40}) {
+    const GuardedFloats x(3 * n, 1, -3, 3), g(3 * n, 2, -3, 3), bias(n, 3), before(n, 4);
+    GuardedFloats h(n);
+    for (int64_t j = 0; j < n; ++j) h[j] = before[j];
+    GruCell(x.data(), g.data(), bias.data(), h.data(), n, GetParam());
+    for (int64_t j = 0; j < n; ++j) {
+      const double r = sigmoid(double{x[j]} + g[j]), z = sigmoid(double{x[n + j]} + g[n + j]);
+      const double c = std::tanh(double{x[2 * n + j]} + bias[j] + r * g[2 * n + j]);
+      ASSERT_NEAR(h[j], c + z * (before[j] - c), 1e-6) << n;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, ElementwiseTest, ::testing::ValuesIn(SupportedIsas()),
+                         [](const auto& info) { return std::string(engine::Name(info.param)); });
+
+}  // namespace
+}  // namespace ulfd::engine

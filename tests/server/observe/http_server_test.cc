@@ -1,0 +1,144 @@
+// The HTTP server against callers that behave and callers that do not.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/http_server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/testing/loopback.h"
+
+namespace ulfd::server {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class HttpServerTest : public ::testing::Test {
+ protected:
+  void Start(const HttpServer::Limits& limits = {}) {
+    std::map<std::string, HttpServer::Page> pages;
+    pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
+    pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
+    pages["/busy"] = [] { return HttpReply{.code = 503, .body = "busy\n"}; };
+    auto http = HttpServer::Create("127.0.0.1", 0, std::move(pages), limits);
+    ASSERT_TRUE(http.ok()) << http.status();
+    http_ = *std::move(http);
+  }
+  FileDescriptor Connect() const {
+    FileDescriptor fd = ConnectTo(http_->port());
+    EXPECT_GE(fd.get(), 0);
+    return fd;
+  }
+  static std::string ReadAll(int fd) {
+    std::string text;
+    char buffer[65536];
+    for (ssize_t n; (n = recv(fd, buffer, sizeof(buffer), 0)) > 0;) text.append(buffer, n);
+    return text;
+  }
+  std::string Ask(const std::string& request) const {
+    const FileDescriptor fd = Connect();
+    send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
+    return ReadAll(fd.get());
+  }
+  std::unique_ptr<HttpServer> http_;
+};
+
+TEST_F(HttpServerTest, AnswersPages) {
+  Start();
+  EXPECT_EQ(Ask("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n"),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 6\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\nhello\n");
+  EXPECT_THAT(Ask("HEAD /hello HTTP/1.0\n\n"), HasSubstr("Content-Length: 6\r\n"));
+  EXPECT_THAT(Ask("HEAD /hello HTTP/1.0\n\n"), Not(HasSubstr("hello")));
+  EXPECT_THAT(Ask("GET /hello?a=b HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
+  EXPECT_THAT(Ask("GET /busy HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 503 Service Unavailable"));
+  EXPECT_EQ(Ask("GET /large HTTP/1.1\r\n\r\n").size() >> 20, 8u);
+}
+
+TEST_F(HttpServerTest, RefusesWhatIsNoneOfThem) {
+  Start();
+  EXPECT_THAT(Ask("GET /hello/there HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404 Not Found"));
+  EXPECT_THAT(Ask("GET ../hello HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404 Not Found"));
+  EXPECT_THAT(Ask("POST /hello HTTP/1.1\r\n\r\n"), HasSubstr("Allow: GET, HEAD\r\n"));
+  EXPECT_THAT(Ask("hello\r\n\r\n"), StartsWith("HTTP/1.1 400 Bad Request"));
+  EXPECT_THAT(Ask("GET /hello SMTP\r\n\r\n"), StartsWith("HTTP/1.1 400 Bad Request"));
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\nA: " + std::string(9000, 'x')),
+              StartsWith("HTTP/1.1 431 Request Header Fields Too Large"));
+}
+
+TEST_F(HttpServerTest, ARequestMayComeInPieces) {
+  Start();
+  const FileDescriptor fd = Connect();
+  for (char c : std::string("GET /hello HTTP/1.1\r\n\r\n")) send(fd.get(), &c, 1, MSG_NOSIGNAL);
+  EXPECT_THAT(ReadAll(fd.get()), HasSubstr("hello\n"));
+}
+
+TEST_F(HttpServerTest, SilentCallersKeepNobodyWaiting) {
+  HttpServer::Limits limits;
+  limits.max_connections = 8;
+  limits.request_timeout = std::chrono::minutes(10);
+  Start(limits);
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 30; ++i) {
+    silent.push_back(Connect());
+    send(silent.back().get(), "GET /h", 6, MSG_NOSIGNAL);
+  }
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
+  // The first ones had to go; the last one is still waited for.
+  EXPECT_EQ(ReadAll(silent.front().get()), "");
+  send(silent.back().get(), "ello HTTP/1.1\r\n\r\n", 17, MSG_NOSIGNAL);
+  EXPECT_THAT(ReadAll(silent.back().get()), HasSubstr("hello\n"));
+}
+
+TEST_F(HttpServerTest, ARequestThatDoesNotEndIsGivenUp) {
+  HttpServer::Limits limits;
+  limits.request_timeout = milliseconds(50);
+  Start(limits);
+  EXPECT_EQ(Ask("GET /hello HTTP/1.1\r\nA: "), "");
+}
+
+TEST_F(HttpServerTest, AReaderThatDoesNotReadIsGivenUp) {
+  HttpServer::Limits limits;
+  limits.reply_timeout = milliseconds(50);
+  Start(limits);
+  const FileDescriptor fd = Connect();
+  const std::string request = "GET /large HTTP/1.1\r\n\r\n";
+  send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
+  usleep(300 * 1000);
+  EXPECT_LT(ReadAll(fd.get()).size(), size_t{8} << 20);
+}
+
+TEST_F(HttpServerTest, EndsAtOnce) {
+  Start();
+  const FileDescriptor fd = Connect();
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
+  const auto begin = steady_clock::now();
+  http_.reset();
+  EXPECT_LT(steady_clock::now() - begin, milliseconds(500));
+}
+
+TEST(ListenOn, SaysWhyNot) {
+  auto first = ListenOn("127.0.0.1", 0, "HTTP");
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string port = std::to_string(first->port);
+  EXPECT_EQ(ListenOn("127.0.0.1", first->port, "HTTP").status().message(),
+            "cannot listen on 127.0.0.1:" + port + " for HTTP: Address already in use");
+  EXPECT_THAT(std::string(ListenOn("nowhere", 1, "gRPC").status().message()),
+              StartsWith("cannot listen on nowhere:1 for gRPC: not an IP address"));
+  EXPECT_THAT(std::string(ListenOn("192.0.2.1", 0, "gRPC").status().message()),
+              HasSubstr("Cannot assign requested address"));
+  EXPECT_TRUE(ListenOn("[::]", 0, "gRPC").ok());
+}
+
+}  // namespace
+}  // namespace ulfd::server

@@ -1,0 +1,298 @@
+// Calls of a real gRPC server, received by threads of ours.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/call_receiver.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "proto/predict.grpc.pb.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace v1 = ulfd::v1;
+using Call = UnaryCall<v1::ListModelsRequest, v1::ListModelsResponse>;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr int64_t kMaxHeaderBytes = 4096;
+constexpr int kMaxFields = 100;
+
+// Answers by what it is told to do.
+class Service final : public RpcServiceOf<Service, v1::PredictionService> {
+ public:
+  explicit Service(std::function<void(Call&)> answer) : answer_(std::move(answer)) {}
+  void AwaitCalls(CallReceiver& receiver) override {
+    Await(receiver, "ListModels", &Service::ListModels);
+  }
+
+ private:
+  void ListModels(Call& call) { answer_(call); }
+  const std::function<void(Call&)> answer_;
+};
+
+struct AsyncCall {
+  grpc::ClientContext context;
+  v1::ListModelsRequest request;
+  v1::ListModelsResponse response;
+};
+
+class CallReceiverTest : public ::testing::Test {
+ protected:
+  void Serve(int threads, std::function<void(Call&)> answer) {
+    service_ = std::make_unique<Service>(std::move(answer));
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+    builder.RegisterService(&service_->methods());
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+    builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
+    receiver_ = std::make_unique<CallReceiver>(
+        builder, ReceiverOptions{.max_header_bytes = kMaxHeaderBytes,
+                                 .message = {.max_fields = kMaxFields}});
+    server_ = builder.BuildAndStart();
+    ASSERT_NE(server_, nullptr);
+    service_->AwaitCalls(*receiver_);
+    receiver_->Start(threads);
+    stub_ = v1::PredictionService::NewStub(grpc::CreateChannel("127.0.0.1:" + std::to_string(port),
+                                                               grpc::InsecureChannelCredentials()));
+  }
+  void Shutdown() {
+    server_->Shutdown(std::chrono::system_clock::now());
+    receiver_->Stop();
+  }
+  ~CallReceiverTest() override {
+    if (server_ != nullptr) Shutdown();
+  }
+  grpc::Status ListModels(milliseconds timeout, v1::ListModelsResponse* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + timeout);
+    return stub_->ListModels(&context, {}, response);
+  }
+
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<CallReceiver> receiver_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<v1::PredictionService::Stub> stub_;
+};
+
+TEST_F(CallReceiverTest, CallsOfManyClientsAreAnsweredByManyThreads) {
+  constexpr int kClients = 8, kCalls = 200;
+  static_assert(kClients * kCalls > kAwaitedCalls);
+  std::atomic<int64_t> answered{0};
+  Serve(3, [&](Call& call) {
+    call.response().set_generation(++answered);
+    // Every other one fails.
+    call.Finish(answered % 2 == 0 ? grpc::Status::OK
+                                  : grpc::Status(grpc::StatusCode::NOT_FOUND, "odd"));
+  });
+  std::atomic<int> good{0}, bad{0};
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kClients; ++i) {
+    clients.emplace_back([&] {
+      for (int k = 0; k < kCalls; ++k) {
+        v1::ListModelsResponse response;
+        const grpc::Status status = ListModels(seconds(60), &response);
+        if (status.ok() && response.generation() > 0) ++good;
+        if (status.error_code() == grpc::StatusCode::NOT_FOUND) ++bad;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(good + bad, kClients * kCalls);
+  EXPECT_GT(good, 0);
+  EXPECT_EQ(answered, kClients * kCalls);
+}
+
+TEST_F(CallReceiverTest, ACallThatIsAnsweredLaterHoldsUpNobody) {
+  std::atomic<Call*> held{nullptr};
+  Serve(1, [&](Call& call) {
+    if (held.load() == nullptr) {
+      held.store(&call);
+    } else {
+      call.Finish(grpc::Status::OK);
+    }
+  });
+  v1::ListModelsResponse response;
+  std::thread first([&] { EXPECT_TRUE(ListModels(seconds(60), &response).ok()); });
+  while (held.load() == nullptr) std::this_thread::yield();
+  v1::ListModelsResponse others;
+  for (int i = 0; i < 2 * kAwaitedCalls; ++i) EXPECT_TRUE(ListModels(seconds(60), &others).ok());
+  EXPECT_FALSE(held.load()->cancelled());
+  held.load()->response().set_generation(7);
+  held.load()->Finish(grpc::Status::OK);
+  first.join();
+  EXPECT_EQ(response.generation(), 7);
+}
+
+TEST_F(CallReceiverTest, SpareThreadsReceiveWhileAllOthersAreBusy) {
+  constexpr int kBusy = 3;
+  std::atomic<int> busy{0};
+  std::atomic<bool> go_on{false};
+  // The first calls keep the threads that receive them.
+  Serve(1, [&](Call& call) {
+    if (busy.fetch_add(1) < kBusy) {
+      while (!go_on) {
+      }
+    }
+    call.Finish(grpc::Status::OK);
+  });
+  std::vector<std::thread> clients;
+  for (int i = 0; i < kBusy; ++i) {
+    clients.emplace_back([&] {
+      v1::ListModelsResponse mine;
+      EXPECT_TRUE(ListModels(seconds(120), &mine).ok());
+    });
+  }
+  while (busy < kBusy) std::this_thread::yield();
+  v1::ListModelsResponse response;
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+  EXPECT_FALSE(go_on);
+  EXPECT_GE(receiver_->spares(), kBusy);
+  go_on.store(true);
+  for (std::thread& client : clients) client.join();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+}
+
+TEST_F(CallReceiverTest, StopsWhileASpareThreadReceives) {
+  std::atomic<Call*> held{nullptr};
+  std::atomic<bool> go_on{false};
+  Serve(1, [&](Call& call) {
+    if (held.exchange(&call) != nullptr) return call.Finish(grpc::Status::OK);
+    while (!go_on) {
+    }
+    call.Finish(grpc::Status::OK);
+  });
+  std::thread client([&] {
+    v1::ListModelsResponse mine;
+    ListModels(seconds(60), &mine);
+  });
+  while (held.load() == nullptr) std::this_thread::yield();
+  v1::ListModelsResponse response;
+  EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+  std::thread shutdown([&] { Shutdown(); });
+  go_on.store(true);
+  shutdown.join();
+  client.join();
+}
+
+TEST_F(CallReceiverTest, ACallerThatLeavesIsNoticed) {
+  std::atomic<Call*> held{nullptr};
+  Serve(1, [&](Call& call) { held.store(&call); });
+  v1::ListModelsResponse response;
+  EXPECT_EQ(ListModels(milliseconds(100), &response).error_code(),
+            grpc::StatusCode::DEADLINE_EXCEEDED);
+  while (held.load() == nullptr) std::this_thread::yield();
+  while (!held.load()->cancelled()) std::this_thread::yield();
+  held.load()->Finish(grpc::Status::OK);
+}
+
+TEST_F(CallReceiverTest, StopWaitsForTheCallsUnderWay) {
+  std::atomic<Call*> held{nullptr};
+  Serve(2, [&](Call& call) { held.store(&call); });
+  v1::ListModelsResponse response;
+  std::thread client([&] {
+    // The server has no patience.
+    EXPECT_FALSE(ListModels(seconds(60), &response).ok());
+  });
+  while (held.load() == nullptr) std::this_thread::yield();
+  std::atomic<bool> finished{false};
+  std::thread worker([&] {
+    while (!held.load()->cancelled()) std::this_thread::yield();
+    finished.store(true);
+    held.load()->Finish(grpc::Status::OK);
+  });
+  Shutdown();
+  EXPECT_TRUE(finished);
+  EXPECT_FALSE(receiver_->Enter());
+  worker.join();
+  client.join();
+}
+
+TEST_F(CallReceiverTest, HeadersBeyondTheLimitAreRefused) {
+  std::atomic<int> answered{0};
+  Serve(1, [&](Call& call) {
+    ++answered;
+    call.Finish(grpc::Status::OK);
+  });
+  for (const auto& [size, code] : {std::pair<size_t, grpc::StatusCode>{3900, grpc::StatusCode::OK},
+                                   {4100, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
+    grpc::ClientContext context;
+    context.AddMetadata("x-large", std::string(size, 'x'));
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, {}, &response);
+    EXPECT_EQ(status.error_code(), code) << size << ": " << status.error_message();
+    if (!status.ok()) {
+      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("max_header_bytes"));
+    }
+  }
+  EXPECT_EQ(answered, 1);
+}
+
+TEST_F(CallReceiverTest, AMessageIsLookedAtBeforeItIsParsed) {
+  std::atomic<int> answered{0};
+  Serve(1, [&](Call& call) {
+    ++answered;
+    call.Finish(grpc::Status::OK);
+  });
+  // Fields that ListModelsRequest does not know.
+  for (const auto& [times, code] :
+       {std::pair<int, grpc::StatusCode>{kMaxFields, grpc::StatusCode::OK},
+        {kMaxFields + 1, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
+    v1::ListModelsRequest request;
+    for (int i = 0; i < times; ++i) {
+      request.GetReflection()->MutableUnknownFields(&request)->AddVarint(7, 1);
+    }
+    grpc::ClientContext context;
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, request, &response);
+    EXPECT_EQ(status.error_code(), code) << times << ": " << status.error_message();
+    if (!status.ok()) {
+      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("max_request_fields"));
+    }
+  }
+  EXPECT_EQ(answered, 1);
+}
+
+TEST_F(CallReceiverTest, ACompressedMessageIsRefused) {
+  std::atomic<int> answered{0};
+  Serve(1, [&](Call& call) {
+    ++answered;
+    call.Finish(grpc::Status::OK);
+  });
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    v1::ListModelsRequest request;
+    // So that it is worth compressing.
+    request.GetReflection()->MutableUnknownFields(&request)->AddLengthDelimited(
+        7, std::string(100000, 'x'));
+    grpc::ClientContext context;
+    context.set_compression_algorithm(algorithm);
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, request, &response);
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
+    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("identity only"));
+  }
+  EXPECT_EQ(answered, 0);
+}
+
+TEST_F(CallReceiverTest, AServerThatDoesNotStartLeavesNothing) {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("unix:/nowhere/at/all", grpc::InsecureServerCredentials());
+  Service service([](Call&) {});
+  builder.RegisterService(&service.methods());
+  CallReceiver receiver(builder, {.max_header_bytes = kMaxHeaderBytes});
+  EXPECT_EQ(builder.BuildAndStart(), nullptr);
+}
+
+}  // namespace
+}  // namespace ulfd::server

@@ -1,0 +1,102 @@
+// The limit of connections.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/connection_acceptor.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "tests/testing/loopback.h"
+
+namespace ulfd::server {
+namespace {
+
+class ConnectionAcceptorTest : public ::testing::Test {
+ protected:
+  void Start(int max_connections) {
+    auto socket = ListenOn("127.0.0.1", 0, "tests");
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    port_ = socket->port;
+    AcceptorOptions options;
+    options.max_connections = max_connections;
+    acceptor_ = std::make_unique<ConnectionAcceptor>(
+        *std::move(socket), options,
+        [this](int fd) {
+          MutexLock lock(mu_);
+          handed_.emplace_back(fd);
+        },
+        ledger_, logger_);
+  }
+  FileDescriptor Connect() const { return ConnectTo(port_); }
+  static void WaitFor(const std::function<bool()>& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!condition() && std::chrono::steady_clock::now() < end) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    EXPECT_TRUE(condition());
+  }
+  // The peer closed it.
+  static bool IsClosed(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, 0) <= 0;
+  }
+
+  Logger logger_{LogLevel::kError, LogFormat::kText};
+  CallLedger ledger_{CallBudget()};
+  int port_ = 0;
+  Mutex mu_;
+  std::vector<FileDescriptor> handed_;
+  std::unique_ptr<ConnectionAcceptor> acceptor_;
+};
+
+TEST_F(ConnectionAcceptorTest, ClosesWhatIsTooMuchUntilThereIsRoom) {
+  Start(3);
+  std::vector<FileDescriptor> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(Connect());
+  WaitFor([&] { return acceptor_->Stats().open == 3; });
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(IsClosed(Connect().get()));
+  EXPECT_EQ(acceptor_->Stats().accepted, 3);
+  EXPECT_EQ(acceptor_->Stats().over_limit, 5);
+  {
+    MutexLock lock(mu_);
+    handed_.erase(handed_.begin());
+  }
+  EXPECT_EQ(acceptor_->Stats().open, 2);
+  clients.push_back(Connect());
+  WaitFor([&] { return acceptor_->Stats().accepted == 4; });
+  EXPECT_EQ(acceptor_->Stats().open, 3);
+}
+
+TEST_F(ConnectionAcceptorTest, FindsRoomWithoutBeingAsked) {
+  Start(2);
+  for (int i = 0; i < 50; ++i) {
+    const FileDescriptor client = Connect();
+    WaitFor([&] {
+      MutexLock lock(mu_);
+      return handed_.size() == 1;
+    });
+    // The next socket gets this one's number: it must not be taken for the one that was.
+    MutexLock lock(mu_);
+    handed_.clear();
+  }
+  EXPECT_EQ(acceptor_->Stats().open, 0);
+  EXPECT_EQ(acceptor_->Stats().accepted, 50);
+}
+
+TEST_F(ConnectionAcceptorTest, ListensNoLongerOnceStopped) {
+  Start(2);
+  const FileDescriptor client = Connect();
+  WaitFor([&] { return acceptor_->Stats().open == 1; });
+  acceptor_->Stop();
+  EXPECT_EQ(Connect().get(), -1);
+  EXPECT_EQ(acceptor_->Stats().open, 1) << "what was open stays open";
+  acceptor_->Stop();
+}
+
+}  // namespace
+}  // namespace ulfd::server

@@ -1,0 +1,68 @@
+// Users as a canary tells them apart.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/canary_hash.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace ulfd::server {
+namespace {
+
+template <typename Request>
+std::optional<int64_t> Hash(const std::string& text, const std::string& feature = "uid") {
+  Request request;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
+  return HashFeature(request, feature);
+}
+
+constexpr auto Native = &Hash<ulfd::v1::PredictRequest>;
+constexpr auto Kserve = &Hash<inference::ModelInferRequest>;
+
+TEST(CallersTest, NativeFeature) {
+  const auto one = Native("user_features { name: 'uid' sparse { ids: 7 } }", "uid");
+  ASSERT_TRUE(one.has_value());
+  // Whatever else the request holds.
+  EXPECT_EQ(Native("user_features { name: 'age' sparse { ids: 3 } }"
+                   "user_features { name: 'uid' sparse { ids: 7 } }"
+                   "ad_features { name: 'mid' sparse { ids: 9 } }",
+                   "uid"),
+            one);
+  EXPECT_NE(Native("user_features { name: 'uid' sparse { ids: 8 } }", "uid"), one);
+  EXPECT_NE(Native("user_features { name: 'uid' sparse { ids: [7, 7] } }", "uid"), one);
+  EXPECT_TRUE(Native("user_features { name: 'uid' dense { int64s: 7 } }", "uid").has_value());
+}
+
+TEST(CallersTest, UnknownUser) {
+  EXPECT_EQ(Native("user_features { name: 'uid' sparse {} }", "uid"), std::nullopt);
+  EXPECT_EQ(Native("user_features { name: 'uid' dense {} }", "uid"), std::nullopt);
+  // A feature of the ads tells nothing of the user.
+  EXPECT_EQ(Native("ad_features { name: 'uid' sparse { ids: 7 } }", "uid"), std::nullopt);
+  EXPECT_EQ(Kserve("inputs { name: 'mid.ids' contents { int64_contents: 7 } }", "uid"),
+            std::nullopt);
+  EXPECT_EQ(Kserve("inputs { name: 'uid.ids' } raw_input_contents: ''", "uid"), std::nullopt);
+}
+
+TEST(CallersTest, SameUserInBothApisAndBothForms) {
+  const auto native = Native("user_features { name: 'uid' sparse { ids: 7 } }", "uid");
+  EXPECT_EQ(Kserve("inputs { name: 'x' contents { fp32_contents: 1 } }"
+                   "inputs { name: 'uid.ids' contents { int64_contents: 7 } }",
+                   "uid"),
+            native);
+  EXPECT_EQ(Kserve("inputs { name: 'uid.ids' }"
+                   "raw_input_contents: '\\007\\000\\000\\000\\000\\000\\000\\000'",
+                   "uid"),
+            native);
+}
+
+TEST(CallersTest, HashIsWrittenDown) {
+  // FNV-1a of the eight bytes of 1, for whoever assigns users outside of the server.
+  const auto hash = Native("user_features { name: 'uid' sparse { ids: 1 } }", "uid");
+  uint64_t want = 0xcbf29ce484222325;
+  for (const uint8_t byte : {1, 0, 0, 0, 0, 0, 0, 0}) want = (want ^ byte) * 0x100000001b3;
+  EXPECT_EQ(static_cast<uint64_t>(*hash), want);
+}
+
+}  // namespace
+}  // namespace ulfd::server

@@ -1,0 +1,235 @@
+// Recorded requests before publication, and the same requests as shadow traffic.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/golden_check.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/recording/recording_file.h"
+#include "engine/tensor/onednn.h"
+#include "proto/predict.pb.h"
+#include "proto/recording.pb.h"
+#include "server/models/model_change.h"
+#include "server/scoring/shadow.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/tiny_model.h"
+
+namespace ulfd::server {
+namespace {
+
+using recording::v1::Recording;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Three ads; see tiny_model.h for the scores.
+Recording Good() {
+  ulfd::v1::PredictRequest request;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+      model { name: "tiny" }
+      user_features { name: "uid" sparse { ids: 1 } }
+      user_features { name: "mask" dense { int32s: [1, 1] } }
+      ad_features { name: "mid" sparse { ids: [12, 10, 11] } }
+      ad_features { name: "price" dense { floats: [0.25, 0.5, 4] } }
+    )",
+                                                            &request));
+  Recording record;
+  record.set_api(recording::v1::API_NATIVE);
+  record.set_request(request.SerializeAsString());
+  recording::v1::RecordedOutput& score = *record.add_outputs();
+  score.set_name("score");
+  for (const int64_t d : {3, 2}) score.add_shape(d);
+  for (const float v : {3.25f, 1.f, 1.5f, 1.f, 6.f, 1.f}) score.add_values(v);
+  return record;
+}
+
+class GoldenCheckTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { engine::UseOneThread(); }
+  GoldenCheckTest() {
+    ulfd::testing::WriteTinyModel(dir_.File("tiny/3"));
+    std::filesystem::create_directories(dir_.File("tiny/3/warmup"));
+    auto model = engine::Model::Load({.directory = dir_.File("tiny/3")});
+    EXPECT_TRUE(model.ok()) << model.status();
+    model_ = *std::move(model);
+  }
+  void WriteRecord(const std::string& name, const Recording& record) {
+    dir_.Write("tiny/3/warmup/" + name, record.SerializeAsString());
+  }
+  absl::Status Check() {
+    notices_.clear();
+    return CheckRecordings(*model_, dir_.File("tiny/3"), {}, {}, notices_);
+  }
+  std::string Path(const std::string& name) const { return dir_.File("tiny/3/warmup/" + name); }
+
+  TempDir dir_;
+  std::unique_ptr<const engine::Model> model_;
+  std::vector<std::string> notices_;
+};
+
+TEST_F(GoldenCheckTest, NothingRecordedIsFine) {
+  EXPECT_TRUE(Check().ok());
+  std::filesystem::remove_all(dir_.File("tiny/3/warmup"));
+  EXPECT_TRUE(Check().ok());
+}
+
+TEST_F(GoldenCheckTest, SameScoresPassAndOthersNameThePlace) {
+  WriteRecord("a.pb", Good());
+  EXPECT_TRUE(Check().ok()) << Check();
+  Recording other = Good();
+  other.mutable_outputs(0)->set_values(4, 6.5f);
+  WriteRecord("b.pb", other);
+  EXPECT_EQ(Check().ToString(),
+            absl::StrCat("FAILED_PRECONDITION: golden scores: ", Path("b.pb"),
+                         " record 1: output \"score\" row 2 column 0: found 6, recorded 6.5, "
+                         "tolerance 0.0001"));
+  // The tolerance is relative above 1: 0.1 * 6.5.
+  const std::string manifest = dir_.File("tiny/3/model.textproto");
+  std::ofstream(manifest, std::ios::app) << "\ngolden_tolerance: 0.1\n";
+  EXPECT_TRUE(Check().ok()) << Check();
+}
+
+TEST_F(GoldenCheckTest, BadToleranceIsRefusedEvenWithoutRecordings) {
+  std::ofstream(dir_.File("tiny/3/model.textproto"), std::ios::app) << "\ngolden_tolerance: -1\n";
+  EXPECT_EQ(Check().ToString(),
+            "INVALID_ARGUMENT: manifest: golden_tolerance: -1, want a finite number, at least 0");
+}
+
+TEST_F(GoldenCheckTest, RankedRepliesCompareTheirRows) {
+  Recording record = Good();
+  recording::v1::RecordedOutput& score = *record.mutable_outputs(0);
+  score.clear_values();
+  score.set_shape(0, 2);
+  for (const float v : {6.f, 1.f, 3.25f, 1.f}) score.add_values(v);
+  record.add_indices(2);
+  record.add_indices(0);
+  WriteRecord("a.pb", record);
+  EXPECT_TRUE(Check().ok()) << Check();
+  record.set_indices(1, 7);
+  WriteRecord("a.pb", record);
+  EXPECT_THAT(Check().message(), HasSubstr("recorded row 7, the request has 3"));
+}
+
+TEST_F(GoldenCheckTest, RequestsThatDoNotFitTheModelAreRefused) {
+  Recording record = Good();
+  record.mutable_outputs(0)->set_name("ctr");
+  WriteRecord("a.pb", record);
+  EXPECT_THAT(Check().message(), HasSubstr("recorded output \"ctr\" is no output of the model"));
+  record = Good();
+  ulfd::v1::PredictRequest request;
+  ASSERT_TRUE(request.ParseFromString(record.request()));
+  request.mutable_ad_features(0)->set_name("shop");
+  record.set_request(request.SerializeAsString());
+  WriteRecord("a.pb", record);
+  EXPECT_THAT(Check().message(), HasSubstr("a.pb record 1: feature \"shop\""));
+  record.mutable_outputs(0)->clear_shape();
+  dir_.Write("tiny/3/warmup/a.pb", "no record");
+  EXPECT_THAT(Check().message(), HasSubstr("neither a file of the recorder nor"));
+}
+
+TEST_F(GoldenCheckTest, FilesOfTheRecorder) {
+  auto writer = recording::RecordingWriter::Create(Path("1.ulfrec"));
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  Recording warm_only = Good();
+  warm_only.clear_outputs();
+  Recording wrong = Good();
+  wrong.mutable_outputs(0)->set_values(0, 9);
+  ASSERT_TRUE(writer->Append(warm_only.SerializeAsString()).ok());
+  ASSERT_TRUE(writer->Append(Good().SerializeAsString()).ok());
+  EXPECT_TRUE(Check().ok()) << Check();
+  ASSERT_TRUE(writer->Append(wrong.SerializeAsString()).ok());
+  EXPECT_THAT(Check().message(), HasSubstr("1.ulfrec record 3: output \"score\" row 0"));
+  // A copy that was cut in the last record serves, with a notice.
+  std::filesystem::resize_file(Path("1.ulfrec"), std::filesystem::file_size(Path("1.ulfrec")) - 5);
+  EXPECT_TRUE(Check().ok()) << Check();
+  EXPECT_THAT(notices_, ElementsAre(HasSubstr("the last record is incomplete")));
+}
+
+// A manager that knows nothing but where to shadow.
+class ShadowOnly final : public ModelManager {
+ public:
+  std::optional<ShadowTarget> target;
+  void Start() override {}
+  void Poll() override {}
+  absl::Status PollNow(std::chrono::steady_clock::time_point) override { return {}; }
+  void Apply(std::function<absl::StatusOr<ModelChange>()>,
+             std::function<void(ModelChangeResult)>) override {}
+  absl::StatusOr<ModelHandle> Find(const ModelChoice&) const override {
+    return absl::NotFoundError("");
+  }
+  std::optional<ShadowTarget> FindShadow(const std::string&) const override { return target; }
+  absl::Status CheckAccess(const ModelChoice&) const override { return {}; }
+  std::vector<ModelStatus> List() const override { return {}; }
+  std::vector<std::string> LabelsOf(const std::string&, int64_t) const override { return {}; }
+  bool Ready() const override { return true; }
+  int64_t generation() const override { return 0; }
+};
+
+class ShadowTest : public GoldenCheckTest {
+ protected:
+  ShadowTest() {
+    auto served = std::make_shared<ServedModel>();
+    served->model = std::move(model_);
+    served->name = "tiny";
+    served->version = 2;
+    manager_.target = ShadowTarget{served, /*share=*/1, /*max_queued=*/2};
+  }
+  std::string Metrics() const { return prometheus::TextSerializer().Serialize(shadow_.Collect()); }
+
+  ShadowOnly manager_;
+  int64_t answered_ = 1;  // The version that did.
+  Shadow shadow_{manager_, RequestLimits{}, Shadow::WithoutThread{}};
+};
+
+TEST_F(ShadowTest, ScoresAndCountsTheDifference) {
+  const auto target = shadow_.Choose("tiny", answered_);
+  ASSERT_TRUE(target.has_value());
+  Recording call = Good();
+  call.mutable_outputs(0)->set_values(0, 3.2f);  // 0.05 apart.
+  shadow_.Add(*target, call);
+  shadow_.ScoreQueued();
+  const std::string metrics = Metrics();
+  const auto sample = [](const std::string& name, const std::string& more, double value) {
+    return HasSubstr(absl::StrCat(name, "{model=\"tiny\",version=\"2\"", more, "} ", value, "\n"));
+  };
+  EXPECT_THAT(metrics, sample("ulfd_shadow_requests_total", ",result=\"scored\"", 1));
+  EXPECT_THAT(metrics, sample("ulfd_shadow_score_difference_count", "", 6));
+  EXPECT_THAT(metrics, sample("ulfd_shadow_score_difference_bucket", ",le=\"1e-08\"", 5));
+  EXPECT_THAT(metrics, sample("ulfd_shadow_score_difference_bucket", ",le=\"0.1\"", 6));
+}
+
+TEST_F(ShadowTest, QueueIsBoundedAndDropsAreCounted) {
+  for (int i = 0; i < 5; ++i) shadow_.Add(*shadow_.Choose("tiny", answered_), Good());
+  EXPECT_THAT(Metrics(), HasSubstr("result=\"dropped\"} 3\n"));
+  shadow_.ScoreQueued();
+  Recording garbled = Good();
+  garbled.set_request("\xff");
+  shadow_.Add(*shadow_.Choose("tiny", answered_), garbled);
+  shadow_.ScoreQueued();
+  EXPECT_THAT(Metrics(), HasSubstr("result=\"scored\"} 2\n"));
+  EXPECT_THAT(Metrics(), HasSubstr("result=\"failed\"} 1\n"));
+}
+
+TEST_F(ShadowTest, ChoosesTheShareAndNeverItsOwnVersion) {
+  manager_.target->share = 0.25;
+  int chosen = 0;
+  for (int i = 0; i < 10000; ++i) chosen += shadow_.Choose("tiny", answered_).has_value();
+  EXPECT_NEAR(chosen, 2500, 200);
+  answered_ = 2;
+  manager_.target->share = 1;
+  EXPECT_FALSE(shadow_.Choose("tiny", answered_).has_value());
+  manager_.target.reset();
+  answered_ = 1;
+  EXPECT_FALSE(shadow_.Choose("tiny", answered_).has_value());
+}
+
+}  // namespace
+}  // namespace ulfd::server

@@ -1,0 +1,280 @@
+// KServe v2: raw and typed contents, and the exact text of what is refused.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/open_inference_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/onednn.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/tiny_model.h"
+
+namespace ulfd::server {
+namespace {
+
+using inference::ModelInferRequest;
+using inference::ModelInferResponse;
+
+class OpenInferenceCodecTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    engine::UseOneThread();
+    dir_ = new TempDir;
+    ulfd::testing::WriteTinyModel(dir_->File("tiny/3"));
+    auto model = engine::Model::Load({.directory = dir_->File("tiny/3")});
+    ASSERT_TRUE(model.ok()) << model.status();
+    model_ = model->release();
+  }
+  static void TearDownTestSuite() {
+    delete model_;
+    delete dir_;
+  }
+
+  template <typename T>
+  static std::string Bytes(const std::vector<T>& values) {
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
+  }
+  static void Add(ModelInferRequest& request, const std::string& name, const std::string& datatype,
+                  const std::vector<int64_t>& shape) {
+    auto& input = *request.add_inputs();
+    input.set_name(name);
+    input.set_datatype(datatype);
+    input.mutable_shape()->Add(shape.begin(), shape.end());
+  }
+  // Three ads; inputs in the order mid.ids, price, uid.ids, mask.
+  static ModelInferRequest Envelope() {
+    ModelInferRequest request;
+    request.set_model_name("tiny");
+    request.set_id("r7");
+    Add(request, "mid.ids", "INT64", {3});
+    Add(request, "price", "FP32", {3, 1});
+    Add(request, "uid.ids", "INT64", {1});
+    Add(request, "mask", "INT32", {1, 2});
+    return request;
+  }
+  static ModelInferRequest Raw() {
+    ModelInferRequest request = Envelope();
+    request.add_raw_input_contents(Bytes<int64_t>({12, 10, 11}));
+    request.add_raw_input_contents(Bytes<float>({0.25, 0.5, 4}));
+    request.add_raw_input_contents(Bytes<int64_t>({1}));
+    request.add_raw_input_contents(Bytes<int32_t>({1, 1}));
+    return request;
+  }
+  static ModelInferRequest Typed() {
+    ModelInferRequest request = Envelope();
+    for (int64_t id : {12, 10, 11}) {
+      request.mutable_inputs(0)->mutable_contents()->add_int64_contents(id);
+    }
+    for (float price : {0.25f, 0.5f, 4.f}) {
+      request.mutable_inputs(1)->mutable_contents()->add_fp32_contents(price);
+    }
+    request.mutable_inputs(2)->mutable_contents()->add_int64_contents(1);
+    for (int i = 0; i < 2; ++i) request.mutable_inputs(3)->mutable_contents()->add_int_contents(1);
+    return request;
+  }
+
+  absl::Status Decode(const ModelInferRequest& request) {
+    decoded_ = {};
+    return DecodeInfer(request, *model_, limits_, decoded_);
+  }
+  std::string Error(const ModelInferRequest& request) {
+    const absl::Status status = Decode(request);
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  }
+  ModelInferResponse Infer(const ModelInferRequest& request) {
+    ModelInferResponse response;
+    absl::Status status = Decode(request);
+    EXPECT_TRUE(status.ok()) << status;
+    engine::Workspace workspace;
+    engine::RunResult result;
+    status = model_->Run(decoded_.inputs, {}, workspace, result);
+    EXPECT_TRUE(status.ok()) << status;
+    if (status.ok()) EncodeInfer(request, decoded_, model_->info(), result, response);
+    return response;
+  }
+
+  static TempDir* dir_;
+  static const engine::Model* model_;
+  RequestLimits limits_;
+  DecodedRequest decoded_;
+};
+TempDir* OpenInferenceCodecTest::dir_ = nullptr;
+const engine::Model* OpenInferenceCodecTest::model_ = nullptr;
+
+TEST_F(OpenInferenceCodecTest, RawInRawOut) {
+  const ModelInferResponse response = Infer(Raw());
+  EXPECT_EQ(decoded_.ads, 3);
+  EXPECT_EQ(response.model_name(), "tiny");
+  EXPECT_EQ(response.model_version(), "3");
+  EXPECT_EQ(response.id(), "r7");
+  ASSERT_EQ(response.outputs_size(), 2);
+  ASSERT_EQ(response.raw_output_contents_size(), 2);
+  EXPECT_EQ(response.outputs(0).name(), "score");
+  EXPECT_EQ(response.outputs(0).datatype(), "FP32");
+  EXPECT_THAT(response.outputs(0).shape(), ::testing::ElementsAre(3, 2));
+  EXPECT_FALSE(response.outputs(0).has_contents());
+  EXPECT_EQ(response.raw_output_contents(0), Bytes<float>({3.25, 1, 1.5, 1, 6, 1}));
+}
+
+TEST_F(OpenInferenceCodecTest, TypedInTypedOut) {
+  const ModelInferResponse response = Infer(Typed());
+  ASSERT_EQ(response.outputs_size(), 2);
+  EXPECT_EQ(response.raw_output_contents_size(), 0);
+  EXPECT_THAT(response.outputs(0).contents().fp32_contents(),
+              ::testing::ElementsAre(3.25, 1, 1.5, 1, 6, 1));
+}
+
+TEST_F(OpenInferenceCodecTest, OutputsThatAreAskedFor) {
+  ModelInferRequest request = Raw();
+  request.add_outputs()->set_name("user_vec");
+  const ModelInferResponse response = Infer(request);
+  ASSERT_EQ(response.outputs_size(), 1);
+  EXPECT_EQ(response.outputs(0).name(), "user_vec");
+  request.add_outputs()->set_name("nope");
+  EXPECT_EQ(Error(request), "output \"nope\": unknown; the model has \"score\", \"user_vec\"");
+}
+
+TEST_F(OpenInferenceCodecTest, ValuesAndSegments) {
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(0)->set_shape(0, 4);
+  request.set_raw_input_contents(0, Bytes<int64_t>({10, 11, 12, 99}));
+  Add(request, "mid.values", "FP32", {4});
+  request.add_raw_input_contents(Bytes<float>({1, 2, 1, 5}));
+  Add(request, "mid.segments", "INT32", {3});
+  request.add_raw_input_contents(Bytes<int32_t>({2, 0, 2}));
+  EXPECT_EQ(Infer(request).raw_output_contents(0), Bytes<float>({5.25, 1, 0.5, 1, 7, 1}));
+
+  request.set_raw_input_contents(5, Bytes<int32_t>({2, 0, 3}));
+  EXPECT_EQ(Error(request), "input \"mid.segments\": counts sum to 5, want 4, the number of ids");
+  request.set_raw_input_contents(5, Bytes<int32_t>({5, -1, 0}));
+  EXPECT_EQ(Error(request), "input \"mid.segments\": counts[1] is -1, want 0 or more");
+  request.mutable_inputs(4)->set_shape(0, 3);
+  request.set_raw_input_contents(4, Bytes<float>({1, 2, 1}));
+  EXPECT_EQ(Error(request), "input \"mid.values\": 3 values, want 4, the length of \"mid.ids\"");
+}
+
+TEST_F(OpenInferenceCodecTest, RawErrors) {
+  ModelInferRequest request = Raw();
+  request.mutable_raw_input_contents()->RemoveLast();
+  EXPECT_EQ(Error(request), "raw_input_contents: 3 entries for 4 inputs, want one for each");
+  request = Raw();
+  request.mutable_raw_input_contents(0)->pop_back();
+  EXPECT_EQ(Error(request), "input \"mid.ids\": 23 raw bytes, want 24 for INT64 [3]");
+  request = Raw();
+  request.mutable_inputs(0)->mutable_contents()->add_int64_contents(1);
+  EXPECT_EQ(Error(request),
+            "input \"mid.ids\": contents beside raw_input_contents, want one of the two");
+}
+
+TEST_F(OpenInferenceCodecTest, TypedErrors) {
+  ModelInferRequest request = Typed();
+  request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);
+  EXPECT_EQ(Error(request),
+            "input \"mid.ids\": values in fp32_contents, want int64_contents for INT64");
+  request = Typed();
+  request.mutable_inputs(1)->mutable_contents()->add_fp32_contents(1);
+  EXPECT_EQ(Error(request), "input \"price\": 4 values, want 3 for shape [3, 1]");
+}
+
+TEST_F(OpenInferenceCodecTest, NamesTypesAndShapes) {
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(0)->set_name("mid.idz");
+  EXPECT_EQ(Error(request), "input \"mid.idz\": unknown; did you mean \"mid.ids\" or \"uid.ids\"?");
+  request = Raw();
+  request.mutable_inputs(2)->set_name("mid.ids");
+  EXPECT_EQ(Error(request), "input \"mid.ids\": given twice");
+  request = Raw();
+  request.mutable_inputs(0)->set_datatype("INT32");
+  EXPECT_EQ(Error(request), "input \"mid.ids\": datatype \"INT32\", want \"INT64\"");
+  request = Raw();
+  request.mutable_inputs(0)->add_shape(1);
+  EXPECT_EQ(Error(request), "input \"mid.ids\": shape [3, 1], want one dimension");
+  request = Raw();
+  request.mutable_inputs(3)->set_name("mid.values");
+  request.mutable_inputs(3)->set_datatype("FP32");
+  request.mutable_inputs(3)->clear_shape();
+  request.mutable_inputs(3)->add_shape(2);
+  request.mutable_inputs(0)->set_name("mid.segments");
+  request.mutable_inputs(0)->set_datatype("INT32");
+  request.set_raw_input_contents(0, Bytes<int32_t>({1, 1, 1}));
+  EXPECT_EQ(Error(request), "input \"mid.values\": given without \"mid.ids\"");
+  request = Raw();
+  request.mutable_inputs()->RemoveLast();
+  request.mutable_raw_input_contents()->RemoveLast();
+  EXPECT_THAT(Error(request), ::testing::StartsWith("input \"mask\": missing, want INT32 ["));
+}
+
+TEST_F(OpenInferenceCodecTest, Rows) {
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(0)->set_shape(0, 4);
+  request.set_raw_input_contents(0, Bytes<int64_t>({1, 2, 3, 4}));
+  EXPECT_EQ(Error(request),
+            "input \"price\": 3 rows, but input \"mid.ids\" has 4: every ad input has one row per "
+            "ad");
+  request = Raw();
+  Add(request, "uid.segments", "INT32", {2});
+  request.add_raw_input_contents(Bytes<int32_t>({1, 0}));
+  EXPECT_EQ(Error(request), "input \"uid.segments\": 2 rows, want 1: it belongs to the user");
+  request = Raw();
+  request.mutable_inputs(0)->set_shape(0, 0);
+  request.set_raw_input_contents(0, "");
+  request.mutable_inputs(1)->set_shape(0, 0);
+  request.set_raw_input_contents(1, "");
+  EXPECT_EQ(Error(request), "0 ads, want 1..2000");
+  limits_.max_ads = 2;
+  EXPECT_EQ(Error(Raw()), "3 ads, want 1..2");
+}
+
+TEST_F(OpenInferenceCodecTest, ParametersAreRefused) {
+  ModelInferRequest request = Raw();
+  (*request.mutable_parameters())["priority"].set_int64_param(1);
+  EXPECT_EQ(Error(request), "parameter \"priority\": unknown, want none");
+  request = Raw();
+  (*request.mutable_inputs(1)->mutable_parameters())["x"].set_bool_param(true);
+  EXPECT_EQ(Error(request), "input \"price\": parameter \"x\": unknown, want none");
+  request = Raw();
+  auto& output = *request.add_outputs();
+  output.set_name("score");
+  (*output.mutable_parameters())["classification"].set_int64_param(1);
+  EXPECT_EQ(Error(request), "output \"score\": parameter \"classification\": unknown, want none");
+  request = Raw();
+  request.set_id(std::string(129, 'x'));
+  EXPECT_EQ(Error(request), "id: 129 bytes, want at most 128");
+}
+
+TEST_F(OpenInferenceCodecTest, MetadataHasMinusOneForWhatVaries) {
+  inference::ModelMetadataResponse metadata;
+  DescribeModel(model_->info(), metadata);
+  EXPECT_EQ(metadata.name(), "tiny");
+  EXPECT_EQ(metadata.platform(), "ulf");
+  ASSERT_EQ(metadata.inputs_size(), 8);
+  EXPECT_EQ(metadata.inputs(3).name(), "mid.ids");
+  EXPECT_EQ(metadata.inputs(3).datatype(), "INT64");
+  EXPECT_THAT(metadata.inputs(3).shape(), ::testing::ElementsAre(-1));
+  ASSERT_EQ(metadata.outputs_size(), 2);
+  EXPECT_THAT(metadata.outputs(0).shape(), ::testing::ElementsAre(-1, 2));
+  EXPECT_THAT(metadata.outputs(1).shape(), ::testing::ElementsAre(1, 2));
+}
+
+TEST_F(OpenInferenceCodecTest, CountRowsIsTheNumberOfAds) {
+  EXPECT_EQ(CountRows(Raw(), *model_, limits_), 3);
+  EXPECT_EQ(CountRows(ModelInferRequest(), *model_, limits_), 1);
+}
+
+TEST(OpenInferenceVersion, IsAPositiveNumberOrNothing) {
+  EXPECT_EQ(ChoiceOf("m", "")->version, std::nullopt);
+  EXPECT_EQ(ChoiceOf("m", "12")->version, 12);
+  for (const char* bad : {"0", "-1", "latest", "1.0"}) {
+    EXPECT_EQ(ChoiceOf("m", bad).status().message(),
+              "model version: \"" + std::string(bad) + "\", want a positive number or nothing");
+  }
+  EXPECT_EQ(ChoiceOf("", "1").status().message(), "model name: empty");
+}
+
+}  // namespace
+}  // namespace ulfd::server

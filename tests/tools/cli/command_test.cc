@@ -1,0 +1,101 @@
+// The flags of a subcommand: what is taken, and how what is wrong is named.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/command.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/time/time.h"
+
+namespace ulfd::tools {
+namespace {
+
+using ::testing::ElementsAre;
+
+class FlagSetTest : public ::testing::Test {
+ protected:
+  FlagSetTest() : flags_("test FILE [flags]", "A test.") {
+    flags_.Add("count", "How many.", &count_);
+    flags_.Add("name", "A name.", &name_);
+    flags_.Add("names", "Some names.", &names_);
+    flags_.Add("json", "JSON.", &json_);
+    flags_.Add("timeout", "A time.", &timeout_);
+  }
+  absl::Status Parse(const std::vector<std::string>& args) {
+    return flags_.Parse(args, 0, 1, &positional_, &help_);
+  }
+  std::string UsageMessage(const std::vector<std::string>& args) {
+    const absl::Status status = Parse(args);
+    EXPECT_TRUE(IsUsageError(status)) << status;
+    return std::string(status.message());
+  }
+
+  FlagSet flags_;
+  int64_t count_ = 7;
+  std::string name_;
+  std::vector<std::string> names_;
+  bool json_ = false, help_ = false;
+  absl::Duration timeout_ = absl::Seconds(1);
+  std::vector<std::string> positional_;
+};
+
+TEST_F(FlagSetTest, TakesEveryFormAndLeavesDefaults) {
+  ASSERT_TRUE(Parse({"--name=a=b", "file", "--names", "x,y", "--json"}).ok());
+  EXPECT_EQ(count_, 7);
+  EXPECT_EQ(name_, "a=b");
+  EXPECT_THAT(names_, ElementsAre("x", "y"));
+  EXPECT_TRUE(json_);
+  EXPECT_THAT(positional_, ElementsAre("file"));
+  EXPECT_TRUE(flags_.IsSet("name"));
+  EXPECT_FALSE(flags_.IsSet("count"));
+}
+
+TEST_F(FlagSetTest, ReadsNumbersAndDurations) {
+  ASSERT_TRUE(Parse({"--count=-3", "--timeout=250ms"}).ok());
+  EXPECT_EQ(count_, -3);
+  EXPECT_EQ(timeout_, absl::Milliseconds(250));
+}
+
+TEST_F(FlagSetTest, NoPrefixTurnsABooleanOff) {
+  json_ = true;
+  ASSERT_TRUE(Parse({"--nojson"}).ok());
+  EXPECT_FALSE(json_);
+}
+
+TEST_F(FlagSetTest, EverythingAfterTwoDashesIsPositional) {
+  ASSERT_TRUE(Parse({"--", "--json"}).ok());
+  EXPECT_THAT(positional_, ElementsAre("--json"));
+  EXPECT_FALSE(json_);
+}
+
+TEST_F(FlagSetTest, HelpStopsParsing) {
+  ASSERT_TRUE(Parse({"--help", "--nonsense"}).ok());
+  EXPECT_TRUE(help_);
+}
+
+TEST_F(FlagSetTest, NamesWhatIsWrong) {
+  EXPECT_EQ(UsageMessage({"--cuont=1"}), "unknown flag --cuont=1");
+}
+TEST_F(FlagSetTest, RefusesNoPrefixOfAValueFlag) {
+  EXPECT_EQ(UsageMessage({"--nocount"}), "unknown flag --nocount");
+}
+TEST_F(FlagSetTest, RefusesAFlagGivenTwice) {
+  EXPECT_EQ(UsageMessage({"--count=1", "--count=2"}), "flag --count is given twice");
+}
+TEST_F(FlagSetTest, RefusesAMissingValue) {
+  EXPECT_EQ(UsageMessage({"--name"}), "flag --name wants a value");
+}
+TEST_F(FlagSetTest, RefusesAValueOfTheWrongType) {
+  EXPECT_EQ(UsageMessage({"--count=many"}), "flag --count: \"many\" is no valid value");
+}
+TEST_F(FlagSetTest, RefusesSurplusArguments) {
+  EXPECT_EQ(UsageMessage({"a", "b"}), "unexpected argument \"b\"");
+}
+
+TEST(UsageErrorTest, IsTellable) {
+  EXPECT_TRUE(IsUsageError(UsageError("x")));
+  EXPECT_FALSE(IsUsageError(absl::InvalidArgumentError("x")));
+}
+
+}  // namespace
+}  // namespace ulfd::tools

@@ -1,0 +1,376 @@
+// ONNX models converted and scored against PyTorch's values, and models that cannot be.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/file.h"
+#include "engine/runtime/model.h"
+#include "engine/tensor/onednn.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "onnx/onnx_pb.h"
+#include "tests/testing/convert_case.h"
+#include "tests/testing/temp_dir.h"
+#include "tools/convert/convert.h"
+#include "tools/convert/onnx_graph.h"
+
+namespace ulfd::convert {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::FloatNear;
+using ::testing::HasSubstr;
+using ::testing::Pointwise;
+using ::testing::StartsWith;
+
+class OnnxTest : public ::testing::Test {
+ protected:
+  // A model of operator set 13 from the text of its graph.
+  static onnx::ModelProto Model(const std::string& graph) {
+    onnx::ModelProto model;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("ir_version: 8 opset_import { version: 13 } graph { name: 'g' ", graph, " }"),
+        &model));
+    return model;
+  }
+  static std::string Tensor(const std::string& name, const std::string& type,
+                            const std::vector<std::string>& dims) {
+    std::string text =
+        absl::StrCat("{ name: '", name, "' type { tensor_type { elem_type: ", type, " shape { ");
+    for (const std::string& d : dims) {
+      const bool number = d.find_first_not_of("0123456789") == std::string::npos;
+      absl::StrAppend(&text, "dim { dim_", number ? "value: " : "param: '", d, number ? "" : "'",
+                      " } ");
+    }
+    return absl::StrCat(text, "} } } }");
+  }
+  static std::string X(const std::vector<std::string>& dims) {
+    return absl::StrCat("input ", Tensor("x", "1", dims), " ");
+  }
+  static std::string Out(const std::vector<std::string>& dims) {
+    return absl::StrCat("output ", Tensor("y", "1", dims), " ");
+  }
+
+  // Converts; the error without the scratch directory's name.
+  std::string Error(const onnx::ModelProto& model, const ConvertOptions& options = {}) {
+    const std::string path = dir_.Write("m.onnx", model.SerializeAsString());
+    const auto report = ConvertOnnx(path, dir_.File("out/1"), options);
+    EXPECT_FALSE(!report.ok() && std::filesystem::exists(dir_.File("out")));
+    return absl::StrReplaceAll(report.status().message(), {{dir_.path() + "/", ""}});
+  }
+  void ExpectCase(const std::string& name, const ConvertOptions& options = {}) {
+    const std::string out = dir_.File(name + "/1");
+    const auto report = ConvertOnnx(CaseModel(name), out, options);
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(std::filesystem::exists(out + "/_SUCCESS"));
+    EXPECT_EQ(*ReadFile(out + "/conversion_report.txt"), report->ToString());
+    ulfd::testing::ExpectConvertCase(name, out);
+  }
+
+  static std::string CaseModel(const std::string& name) {
+    return ulfd::testing::ConvertCaseDir(name) + "/model.onnx";
+  }
+  static std::vector<std::string> Cases() {
+    std::vector<std::string> names;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(ulfd::testing::ConvertCaseDir(""))) {
+      const std::string name = entry.path().filename().string();
+      if (absl::StartsWith(name, "onnx_")) names.push_back(name);
+    }
+    return names;
+  }
+  // PyTorch's attention (repeated queries, Concat, Linear, Where, Softmax, bmm) is one step of the
+  // case's converted model.
+  void ExpectAttention(const std::string& name) {
+    engine::UseOneThread();
+    const auto model = engine::Model::Load({.directory = dir_.File(name + "/1")});
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_THAT((*model)->info().rewrites,
+                Contains(Field(&engine::Rewrite::pass, std::string("attention"))));
+    EXPECT_TRUE((*model)->info().row_separable);
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(OnnxTest, DinGivesPyTorchsScores) {
+  ExpectCase("onnx_din");
+  ExpectAttention("onnx_din");
+}
+// A history of 14 items, without the 6 zeros that PyTorch was given to fill its 20 places; the mask,
+// computed from the ids, knows.
+TEST_F(OnnxTest, PaddingNeedNotBeSent) {
+  const std::string folder = ulfd::testing::ConvertCaseDir("onnx_din"), out = dir_.File("din/1");
+  const auto report = ConvertOnnx(CaseModel("onnx_din"), out, {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  auto inputs = engine::ReadNpz(folder + "/inputs.npz");
+  const auto expected = engine::ReadNpz(folder + "/expected.npz");
+  ASSERT_TRUE(inputs.ok() && expected.ok());
+  for (const char* name : {"hist_item.ids", "hist_category.ids"}) {
+    engine::NpyArray& ids = inputs->at(name);
+    const std::vector<int64_t> values = ids.ToInt64();
+    const auto items =
+        std::count_if(values.begin(), values.end(), [](int64_t v) { return v != 0; });
+    ASSERT_LT(items, 20);
+    ASSERT_THAT(std::vector<int64_t>(values.begin() + items, values.end()), Each(0));
+    ids.dims[0] = items;
+    ids.bytes.resize(static_cast<size_t>(items) * sizeof(int64_t));
+  }
+  const auto found = ulfd::testing::ScoreModel(out, *inputs);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("ctr").ToFloat32(),
+              Pointwise(FloatNear(1e-5f), expected->at("ctr").ToFloat32()));
+  EXPECT_THAT(report->inputs, Contains("hist_item: 20 ids of the user, looked up in "
+                                       "hist_item_values, item.weight"));
+}
+TEST_F(OnnxTest, DinExportedInBatchesIsSplitByFlags) {
+  ExpectCase("onnx_din_batch", {.user_inputs = {"user", "hist_item", "hist_category"}});
+  ExpectAttention("onnx_din_batch");
+}
+TEST_F(OnnxTest, TwoTowersGivePyTorchsScores) { ExpectCase("onnx_two_towers"); }
+TEST_F(OnnxTest, BatchOfOneUserIsSplitByFlags) {
+  ExpectCase("onnx_wide_deep", {.user_inputs = {"profile"}});
+}
+
+TEST_F(OnnxTest, GruCountsStepsOfZeros) { ExpectCase("onnx_sequence"); }
+TEST_F(OnnxTest, ViewsCutsAndProducts) { ExpectCase("onnx_shapes"); }
+TEST_F(OnnxTest, Formulas) { ExpectCase("onnx_formulas"); }
+TEST_F(OnnxTest, OperatorsThatPyTorchDoesNotWrite) { ExpectCase("onnx_operators"); }
+TEST_F(OnnxTest, OperatorSetsOldAndNew) {
+  for (const char* name : {"onnx_set_9", "onnx_set_13", "onnx_set_17"}) ExpectCase(name);
+}
+
+TEST_F(OnnxTest, EveryOperatorHasACase) {
+  std::set<std::string> used;
+  for (const std::string& name : Cases()) {
+    onnx::ModelProto model;
+    ASSERT_TRUE(model.ParseFromString(*ReadFile(CaseModel(name))));
+    for (const onnx::NodeProto& node : model.graph().node()) used.insert(node.op_type());
+  }
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), ImageOnnxTypes()}) {
+    for (const OnnxType& type : table) EXPECT_TRUE(used.contains(type.op)) << type.op;
+  }
+}
+
+TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
+  EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                        "node { name: 'n1' op_type: 'Erf' input: 'x' output: 'a' }"
+                        "node { name: 'n2' op_type: 'Relu' input: 'a' output: 'b' }"
+                        "node { op_type: 'Sin' input: 'x' output: 'c' }"
+                        "node { name: 'n4' op_type: 'Add' input: 'b' input: 'c' output: 'y' }")),
+            "m.onnx: 2 nodes cannot be converted; nothing was written\n"
+            "  node \"n1\" (Erf): no converter for this type\n"
+            "  node \"c\" (Sin): no converter for this type");
+}
+
+TEST_F(OnnxTest, WhatAcrossRowsCannotBe) {
+  EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"4"}) +
+                        "initializer { name: 'axes' data_type: 7 dims: 1 int64_data: 0 }"
+                        "node { name: 'n' op_type: 'ReduceSum' input: 'x' input: 'axes' output: 'y'"
+                        " attribute { name: 'keepdims' type: INT i: 0 } }")),
+            "m.onnx: 1 node cannot be converted; nothing was written\n"
+            "  node \"n\" (ReduceSum): runs along axis 0 of shape [ads, 4], across rows of the "
+            "request");
+}
+
+TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
+  const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
+  EXPECT_EQ(Error(Model(X({"rows", "4"}) + Out({"rows", "4"}) + relu)),
+            "m.onnx: input \"x\": its leading dimension \"rows\" tells neither user nor ads; list "
+            "it in --user_inputs or --ad_inputs");
+  EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"64", "4"}) + relu)),
+            "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
+            "dynamic_axes) or 1 for the user");
+  EXPECT_EQ(Error(Model(X({"1", "4"}) + Out({"1", "4"}) + relu), {.ad_inputs = {"x"}}),
+            "m.onnx: input \"x\" is in --ad_inputs, but its leading dimension is fixed to 1; "
+            "export it with a name (PyTorch: dynamic_axes)");
+  EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) + relu), {.user_inputs = {"z"}}),
+            "m.onnx: --user_inputs names \"z\", which is no input of the model; its inputs: x");
+  EXPECT_EQ(Error(Model(X({"ads", "t"}) + Out({"ads", "t"}) + relu)),
+            "m.onnx: input \"x\": shape [ads, ?]: --dims can state dimension 1");
+  EXPECT_EQ(Error(Model(X({"ads", "t"}) + Out({"ads", "t"}) + relu), {.dims = {{"q", 3}}}),
+            "m.onnx: --dims names \"q\", which is no dimension of an input");
+  const std::string path =
+      dir_.Write("m.onnx", Model(X({"rows", "t"}) + Out({"rows", "t"}) + relu).SerializeAsString());
+  const auto report =
+      ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"x"}, .dims = {{"t", 3}}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->outputs, ElementsAre("y [users, 3]"));
+}
+
+TEST_F(OnnxTest, SizesOfInputsMustFit) {
+  const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
+  for (const char* size : {"0", "4294967296"}) {
+    EXPECT_EQ(Error(Model(X({"ads", size}) + Out({"ads", size}) + relu)),
+              absl::StrCat("m.onnx: input \"x\": dimension 1 is ", size,
+                           ", want at least 1 and at most 2147483647 values per row"));
+  }
+}
+
+TEST_F(OnnxTest, CheckerAndShapeInferenceRunFirst) {
+  EXPECT_THAT(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                          "node { name: 'a' op_type: 'Relu' input: 'b' output: 'y' }"
+                          "node { name: 'b' op_type: 'Relu' input: 'y' output: 'b' }")),
+              StartsWith("m.onnx: ONNX's checker: Nodes in a graph must be topologically sorted, "
+                         "however input 'b' of node:"));
+  EXPECT_THAT(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                          "node { name: 'a' op_type: 'Relu' input: 'x' output: 'y' }"
+                          "node { name: 'b' op_type: 'Tanh' input: 'x' output: 'y' }")),
+              StartsWith("m.onnx: ONNX's checker: Graph must be in single static assignment (SSA) "
+                         "form, however 'y' has been used as output names multiple times."));
+  EXPECT_THAT(Error(Model(X({"ads", "4"}) + Out({"ads", "5"}) +
+                          "node { name: 'a' op_type: 'Relu' input: 'x' output: 'y' }")),
+              HasSubstr("m.onnx: ONNX's shape inference: "));
+  EXPECT_THAT(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                          "node { name: 'a' op_type: 'NoSuchOperator' input: 'x' output: 'y' }")),
+              StartsWith("m.onnx: ONNX's checker: No Op registered for NoSuchOperator"));
+}
+
+TEST_F(OnnxTest, WeightsMustFit) {
+  const auto gemm = [&](const std::string& dims, const std::string& bias) {
+    return Model(X({"ads", "4"}) + Out({"ads", "2"}) +
+                 absl::StrCat("initializer { name: 'w' data_type: 1 ", dims,
+                              " float_data: [1, 2, 3, 4, 5, 6, 7, 8] } initializer { name: 'b' "
+                              "data_type: 1 ",
+                              bias,
+                              " } node { name: 'fc' op_type: 'Gemm' input: 'x' input: 'w' "
+                              "input: 'b' output: 'y' }"));
+  };
+  EXPECT_THAT(Error(gemm("dims: [2, 4]", "dims: 2 float_data: [1, 2]")),
+              HasSubstr("m.onnx: ONNX's shape inference: "));
+  EXPECT_EQ(Error(gemm("dims: [4, 2]", "dims: 3 float_data: [1, 2]")),
+            "m.onnx: initializer \"b\": 2 values, want 3 for shape [3]");
+}
+
+TEST_F(OnnxTest, RawDataMustFitBeforeLibonnxReadsIt) {
+  const std::string tensor = "data_type: 7 dims: 2 raw_data: '12345'";
+  const std::string reshape =
+      " node { name: 'r' op_type: 'Reshape' input: 'x' input: 's' output: 'y' }";
+  const std::string values = X({"ads", "4"}) + Out({"ads", "4"});
+  EXPECT_EQ(Error(Model(values + "initializer { name: 's' " + tensor + " }" + reshape)),
+            "m.onnx: initializer \"s\": 5 bytes, want 16 for shape [2]");
+  EXPECT_EQ(Error(Model(values +
+                        "node { name: 'c' op_type: 'Constant' output: 's' attribute { name: "
+                        "'value' type: TENSOR t { " +
+                        tensor + " } } }" + reshape)),
+            "m.onnx: node \"c\": 5 bytes, want 16 for shape [2]");
+  EXPECT_EQ(Error(Model(values +
+                        "node { name: 'i' op_type: 'If' input: 'x' output: 'y' attribute { name: "
+                        "'then_branch' type: GRAPH g { initializer { name: 's' " +
+                        tensor + " } } } }")),
+            "m.onnx: node \"i\": initializer \"s\": 5 bytes, want 16 for shape [2]");
+  auto model = Model(values + "node { name: 'a' op_type: 'Relu' input: 'x' output: 'y' }");
+  auto& function = *model.add_functions();
+  function.set_name("f");
+  auto& node = *function.add_node();
+  node.set_name("c");
+  auto& constant = *node.add_attribute()->mutable_t();
+  constant.set_data_type(7);
+  constant.add_dims(2);
+  constant.set_raw_data("12345");
+  EXPECT_EQ(Error(model), "m.onnx: function \"f\": node \"c\": 5 bytes, want 16 for shape [2]");
+}
+
+TEST_F(OnnxTest, ExternalDataIsReadFromBesideTheModelOnly) {
+  auto model = Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                     "initializer { name: 'w' data_type: 1 dims: 4 data_location: EXTERNAL "
+                     "external_data { key: 'location' value: 'w.bin' } "
+                     "external_data { key: 'offset' value: '8' } }"
+                     "node { op_type: 'Mul' input: 'x' input: 'w' output: 'y' }");
+  const std::string head = "m.onnx: initializer \"w\": external data: ";
+  EXPECT_EQ(Error(model), head + "there is no file w.bin beside the model");
+  dir_.Write("w.bin", std::string(23, '\0'));
+  EXPECT_EQ(Error(model), head + "w.bin has 23 bytes, want 16 from byte 8");
+  model.mutable_graph()->mutable_initializer(0)->mutable_external_data(0)->set_value("../w.bin");
+  EXPECT_THAT(Error(model), StartsWith("m.onnx: initializer \"w\": external data"));
+  model.mutable_graph()->mutable_initializer(0)->mutable_external_data(0)->set_value("w.bin");
+  model.mutable_graph()->mutable_initializer(0)->mutable_external_data(1)->set_value("-1");
+  EXPECT_EQ(Error(model), head + "offset \"-1\", want a number of bytes");
+  model.mutable_graph()->mutable_initializer(0)->mutable_external_data(1)->set_value("8");
+  dir_.Write("w.bin", std::string(24, '\0'));
+  EXPECT_EQ(Error(model), "");
+}
+
+TEST_F(OnnxTest, ExternalDataOfConstants) {
+  auto model =
+      Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+            "node { name: 'c' op_type: 'Constant' output: 'w' attribute { name: 'value' type: "
+            "TENSOR t { data_type: 1 dims: 4 data_location: EXTERNAL external_data { key: "
+            "'location' value: 'c.bin' } } } }"
+            "node { op_type: 'Mul' input: 'x' input: 'w' output: 'y' }");
+  EXPECT_EQ(Error(model),
+            "m.onnx: node \"c\": external data: there is no file c.bin beside the model");
+  const std::vector<float> w = {1, 2, 3, 4};
+  dir_.Write("c.bin", std::string(reinterpret_cast<const char*>(w.data()), 16) + "more");
+  auto huge = model;
+  huge.mutable_graph()->mutable_node(0)->mutable_attribute(0)->mutable_t()->set_dims(
+      0, int64_t{1} << 60);
+  EXPECT_THAT(Error(huge), StartsWith("m.onnx: node \"c\": "));
+  EXPECT_EQ(Error(model), "");
+}
+
+TEST_F(OnnxTest, FilesAboveProtobufsLimitAreRefused) {
+  const std::string path = dir_.Write("huge.onnx", "");
+  std::filesystem::resize_file(path, int64_t{1} << 31);  // A hole, which takes no room.
+  const auto report = ConvertOnnx(path, dir_.File("huge/1"), {});
+  EXPECT_EQ(report.status().code(), absl::StatusCode::kResourceExhausted) << report.status();
+  EXPECT_TRUE(absl::StartsWith(report.status().message(), path)) << report.status();
+}
+
+// Whatever a damaged file says: an error that names it, or a model; never a crash.
+TEST_F(OnnxTest, DamagedFilesAreHandled) {
+  int refused = 0;
+  for (const std::string& name : Cases()) {
+    const auto whole = ReadFile(CaseModel(name));
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    // Weights are most of a file; what comes before and after them is the graph.
+    std::mt19937 random(whole->size());
+    for (int trial = 0; trial < 60; ++trial) {
+      std::string damaged = *whole;
+      for (int k = 0; k < 1 + trial % 3; ++k) {
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+      }
+      const std::string path = dir_.Write("damaged.onnx", damaged);
+      const auto report = ConvertOnnx(path, dir_.File("damaged/1"), {});
+      if (report.ok()) {
+        std::filesystem::remove_all(dir_.File("damaged"));
+        continue;
+      }
+      ++refused;
+      ASSERT_TRUE(absl::StrContains(report.status().message(), "damaged.onnx")) << report.status();
+      ASSERT_FALSE(std::filesystem::exists(dir_.File("damaged"))) << report.status();
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+TEST_F(OnnxTest, EveryTruncationIsAnError) {
+  const auto whole = ReadFile(CaseModel("onnx_wide_deep"));
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  for (size_t size = 0; size < whole->size(); size += 1 + size / 50) {
+    const std::string path = dir_.Write("cut.onnx", whole->substr(0, size));
+    const auto report = ConvertOnnx(path, dir_.File("cut/1"), {});
+    ASSERT_FALSE(report.ok()) << size;
+    ASSERT_TRUE(absl::StartsWith(report.status().message(), path + ": ")) << report.status();
+    ASSERT_FALSE(std::filesystem::exists(dir_.File("cut")));
+  }
+  EXPECT_EQ(
+      ConvertOnnx(dir_.Write("text.onnx", "no model"), dir_.File("o/1"), {}).status().message(),
+      dir_.File("text.onnx") + ": truncated, or not an ONNX model");
+}
+
+}  // namespace
+}  // namespace ulfd::convert

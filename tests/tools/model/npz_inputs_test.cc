@@ -1,0 +1,89 @@
+// Arrays become inputs only where no value changes, but for rounding to float32.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/model/npz_inputs.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace ulfd::tools {
+namespace {
+
+using engine::DType;
+using engine::NpyArray;
+using engine::NpyType;
+using ::testing::ElementsAre;
+
+NpyArray Doubles(const std::vector<double>& values) {
+  NpyArray array;
+  array.type = NpyType::kFloat64;
+  array.dims = {static_cast<int64_t>(values.size())};
+  if (values.empty()) return array;  // memcpy may not be given its null.
+  array.bytes.resize(values.size() * sizeof(double));
+  std::memcpy(array.bytes.data(), values.data(), array.bytes.size());
+  return array;
+}
+
+NpyArray Ints(const std::vector<int64_t>& values) {
+  return NpyArray::FromInt64({static_cast<int64_t>(values.size())}, values.data());
+}
+
+std::string ErrorOf(NpyArray array, DType wanted) {
+  const auto converted = ConvertInput("x", std::move(array), wanted);
+  EXPECT_EQ(converted.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(converted.status().message());
+}
+
+TEST(ConvertInputTest, RoundsDoublesToFloats) {
+  const auto array = ConvertInput("x", Doubles({0.1, -2}), DType::kFloat32);
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_EQ(array->type, NpyType::kFloat32);
+  EXPECT_THAT(array->dims, ElementsAre(2));
+  EXPECT_THAT(array->ToFloat32(), ElementsAre(0.1f, -2.0f));
+}
+
+TEST(ConvertInputTest, NarrowsIntegersThatFit) {
+  const auto array = ConvertInput("x", Ints({1, -5}), DType::kInt32);
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_EQ(array->type, NpyType::kInt32);
+  EXPECT_THAT(array->ToInt64(), ElementsAre(1, -5));
+}
+
+TEST(ConvertInputTest, TakesWholeDoublesAsIds) {
+  const auto array = ConvertInput("x", Doubles({1e15, -3}), DType::kInt64);
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_THAT(array->ToInt64(), ElementsAre(1000000000000000, -3));
+}
+
+TEST(ConvertInputTest, LeavesEmptyArraysEmpty) {
+  const auto array = ConvertInput("x", Doubles({}), DType::kInt32);
+  ASSERT_TRUE(array.ok()) << array.status();
+  EXPECT_THAT(array->dims, ElementsAre(0));
+}
+
+TEST(ConvertInputTest, NamesTheElementThatDoesNotFit) {
+  EXPECT_EQ(ErrorOf(Doubles({1, 1.5}), DType::kInt64),
+            "input \"x\": element 1 is 1.5, which is no int64");
+  EXPECT_EQ(ErrorOf(Ints({0, 1LL << 32}), DType::kInt32),
+            "input \"x\": element 1 is 4294967296, which is no int32");
+  EXPECT_EQ(ErrorOf(Doubles({std::nan("")}), DType::kInt32),
+            "input \"x\": element 0 is nan, which is no int32");
+  EXPECT_EQ(ErrorOf(Doubles({1e300}), DType::kFloat32),
+            "input \"x\": element 0 is 1e+300, which is no float32");
+  EXPECT_EQ(ErrorOf(Ints({(1LL << 24) + 1}), DType::kFloat32),
+            "input \"x\": element 0 is 16777217, which is no float32");
+  EXPECT_EQ(ErrorOf(Ints({INT64_MAX}), DType::kFloat32),
+            "input \"x\": element 0 is 9223372036854775807, which is no float32");
+}
+
+TEST(CheckInputNamesTest, NamesEveryUnknownArray) {
+  const engine::NpzArrays arrays = {{"a", Ints({})}, {"b", Ints({})}, {"c", Ints({})}};
+  EXPECT_TRUE(CheckInputNames(arrays, {"c", "b", "a", "unused"}).ok());
+  EXPECT_EQ(CheckInputNames(arrays, {"b", "d"}).message(),
+            "the model has no input \"a\", \"c\"; it has \"b\", \"d\"");
+}
+
+}  // namespace
+}  // namespace ulfd::tools

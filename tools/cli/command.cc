@@ -1,0 +1,116 @@
+// What the subcommands of `ulf` share: their flags, and how they report errors.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/command.h"
+
+#include <cstdio>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kUsagePayload[] = "ulf/usage";
+
+}  // namespace
+
+absl::Status UsageError(absl::string_view message) {
+  absl::Status status = absl::InvalidArgumentError(message);
+  status.SetPayload(kUsagePayload, absl::Cord());
+  return status;
+}
+
+bool IsUsageError(const absl::Status& status) {
+  return status.GetPayload(kUsagePayload).has_value();
+}
+
+FlagSet::Flag* FlagSet::Find(absl::string_view name) {
+  for (Flag& flag : flags_) {
+    if (flag.name == name) return &flag;
+  }
+  return nullptr;
+}
+
+bool FlagSet::IsSet(absl::string_view name) const {
+  for (const Flag& flag : flags_) {
+    if (flag.name == name) return flag.set;
+  }
+  return false;
+}
+
+absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) {
+  absl::string_view name = arg;
+  if (!absl::ConsumePrefix(&name, "--")) absl::ConsumePrefix(&name, "-");
+  std::string value;
+  bool has_value = false;
+  if (const size_t equals = name.find('='); equals != absl::string_view::npos) {
+    value = std::string(name.substr(equals + 1));
+    name = name.substr(0, equals);
+    has_value = true;
+  }
+  Flag* flag = Find(name);
+  if (flag == nullptr && !has_value && absl::StartsWith(name, "no")) {
+    flag = Find(name.substr(2));
+    if (flag != nullptr && !flag->is_bool) flag = nullptr;
+    value = "false";
+    has_value = flag != nullptr;
+  }
+  if (flag == nullptr) return UsageError(absl::StrCat("unknown flag ", arg));
+  if (flag->set) return UsageError(absl::StrCat("flag --", flag->name, " is given twice"));
+  if (!has_value && flag->is_bool) {
+    value = "true";
+  } else if (!has_value) {
+    if (*next == args.size()) return UsageError(absl::StrCat("flag ", arg, " wants a value"));
+    value = args[(*next)++];
+  }
+  std::string error;
+  if (!flag->parse(value, &error)) {
+    return UsageError(absl::StrCat("flag --", flag->name, ": \"", value, "\" is no valid value",
+                                   error.empty() ? "" : ": ", error));
+  }
+  flag->set = true;
+  return absl::OkStatus();
+}
+
+absl::Status FlagSet::Parse(Args args, int min_positional, int max_positional,
+                            std::vector<std::string>* positional, bool* help) {
+  *help = false;
+  bool only_positional = false;
+  for (size_t next = 0; next < args.size();) {
+    const std::string& arg = args[next++];
+    if (only_positional || arg.size() < 2 || arg[0] != '-') {
+      positional->push_back(arg);
+    } else if (arg == "--") {
+      only_positional = true;
+    } else if (arg == "--help" || arg == "-h" || arg == "-help") {
+      *help = true;
+      std::fputs(Help().c_str(), stdout);
+      return absl::OkStatus();
+    } else if (absl::Status status = ParseFlag(arg, args, &next); !status.ok()) {
+      return status;
+    }
+  }
+  const int count = static_cast<int>(positional->size());
+  if (count < min_positional) return UsageError(absl::StrCat("usage: ulf ", synopsis_));
+  if (count > max_positional) {
+    return UsageError(absl::StrCat("unexpected argument \"", (*positional)[max_positional], "\""));
+  }
+  return absl::OkStatus();
+}
+
+std::string FlagSet::Help() const {
+  std::string help = absl::StrCat("usage: ulf ", synopsis_, "\n\n", description_, "\n");
+  if (!flags_.empty()) absl::StrAppend(&help, "\nFlags:\n");
+  for (const Flag& flag : flags_) {
+    absl::StrAppend(&help, "  --", flag.name, flag.is_bool ? "" : "=...", "\n      ", flag.help);
+    if (!flag.default_text.empty()) {
+      absl::StrAppend(&help, "  Default: ", flag.default_text, ".");
+    }
+    absl::StrAppend(&help, "\n");
+  }
+  return help;
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,37 @@
+// Aligned columns for a terminal.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CLI_TEXT_TABLE_H_
+#define ULFD_TOOLS_CLI_TEXT_TABLE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ulfd::tools {
+
+// Collects rows, then prints them with every column as wide as its widest cell.
+class TextTable {
+ public:
+  // A heading that ends in ">" belongs to a right-aligned column; the ">" is not printed.
+  explicit TextTable(std::vector<std::string> headings);
+  // REQUIRES: as many cells as headings.
+  void AddRow(std::vector<std::string> cells);
+  bool empty() const { return rows_.size() == 1; }
+  // Each line indented by two blanks and ended by a newline.
+  std::string ToString() const;
+
+ private:
+  std::vector<bool> right_aligned_;
+  std::vector<std::vector<std::string>> rows_;  // The first one holds the headings.
+};
+
+// "1,234,567".
+std::string WithCommas(int64_t number);
+// "950", "12.3 k", "20.6 M": three digits and a thousand's name; also for negative numbers.
+std::string HumanNumber(double number);
+// "512 B", "1.5 KiB", "14.2 MiB".
+std::string HumanBytes(int64_t bytes);
+
+}  // namespace ulfd::tools
+
+#endif  // ULFD_TOOLS_CLI_TEXT_TABLE_H_

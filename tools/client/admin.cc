@@ -1,0 +1,262 @@
+// ulf admin: tells a running daemon what to serve, through its AdminService.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+#include <iterator>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "proto/admin.grpc.pb.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_table.h"
+#include "tools/client/connection.h"
+
+namespace ulfd::tools {
+namespace {
+
+namespace v1 = ulfd::admin::v1;
+using Versions = google::protobuf::RepeatedPtrField<v1::VersionChange>;
+
+constexpr char kDescription[] =
+    "ADDRESS is the admin_address of the daemon's configuration: HOST:PORT or unix:PATH.\n\n"
+    "  status                         what serves, what does not, and why\n"
+    "  reload                         looks at the model repository now\n"
+    "  load MODEL [VERSION]           loads and serves a version; ends its quarantine\n"
+    "  unload MODEL [VERSION]         takes a version, or the whole model, out of service\n"
+    "  label MODEL LABEL [VERSION]    ties a label to a version; without one: takes it away\n"
+    "  rollback MODEL [VERSION]       goes back to the version before\n"
+    "  reload-config                  serves what the configuration file says now, all or nothing\n"
+    "\n"
+    "Each change waits until everything it needs is loaded, checked and published.  Exit code 1:\n"
+    "it was refused, and nothing has changed.";
+
+// What every action needs.
+struct Admin {
+  const Connection& server;
+  v1::AdminService::Stub& stub;
+  absl::Duration timeout;
+  bool dry_run = false;
+  std::vector<std::string> args;  // After the action.
+};
+
+template <typename Request, typename Reply>
+using Method = grpc::Status (v1::AdminService::Stub::*)(grpc::ClientContext*, const Request&,
+                                                        Reply*);
+
+// Makes one call.
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> Call(const Admin& admin, Method<Request, Reply> method,
+                           absl::string_view name, const Request& request) {
+  grpc::ClientContext context;
+  admin.server.Prepare(context, admin.timeout);
+  Reply reply;
+  RETURN_IF_ERROR(FromGrpc((admin.stub.*method)(&context, request, &reply), name));
+  return reply;
+}
+
+absl::StatusOr<int64_t> ParseVersion(const std::string& text) {
+  int64_t version = 0;
+  if (!absl::SimpleAtoi(text, &version) || version < 1) {
+    return UsageError(absl::StrCat("version \"", text, "\", want a positive number"));
+  }
+  return version;
+}
+
+// Sets name and, if it is given, version; `from`: where the version stands.
+template <typename Request>
+absl::Status SetModel(const Admin& admin, size_t from, Request& request) {
+  request.set_name(admin.args[0]);
+  if (admin.args.size() <= from) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const int64_t version, ParseVersion(admin.args[from]));
+  request.set_version(version);
+  return absl::OkStatus();
+}
+
+std::string Word(v1::VersionChange::Outcome outcome) {
+  switch (outcome) {
+    case v1::VersionChange::OUTCOME_LOADED:
+      return "loaded";
+    case v1::VersionChange::OUTCOME_ALREADY_SERVING:
+      return "serves already";
+    case v1::VersionChange::OUTCOME_UNLOADED:
+      return "unloaded";
+    case v1::VersionChange::OUTCOME_DISCARDED:
+      return "could be loaded, not published";
+    case v1::VersionChange::OUTCOME_FAILED:
+      return "refused";
+    default:
+      return "unknown";
+  }
+}
+
+void PrintVersions(const std::string& model, const Versions& versions) {
+  for (const v1::VersionChange& version : versions) {
+    std::printf("%s v%lld: %s%s%s\n", model.c_str(), static_cast<long long>(version.version()),
+                Word(version.outcome()).c_str(), version.error().empty() ? "" : ": ",
+                version.error().c_str());
+  }
+}
+
+// Makes a call that changes one model, and prints what became of its versions.
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> Change(const Admin& admin, Method<Request, Reply> method,
+                             absl::string_view name, const Request& request) {
+  ASSIGN_OR_RETURN(Reply reply, Call(admin, method, name, request));
+  PrintVersions(request.name(), reply.versions());
+  return reply;
+}
+
+absl::Status Load(const Admin& admin) {
+  v1::LoadModelRequest request;
+  RETURN_IF_ERROR(SetModel(admin, 1, request));
+  return Change(admin, &v1::AdminService::Stub::LoadModel, "LoadModel", request).status();
+}
+
+absl::Status Unload(const Admin& admin) {
+  v1::UnloadModelRequest request;
+  RETURN_IF_ERROR(SetModel(admin, 1, request));
+  ASSIGN_OR_RETURN(const auto reply,
+                   Change(admin, &v1::AdminService::Stub::UnloadModel, "UnloadModel", request));
+  if (reply.versions().empty()) std::printf("%s: did not serve\n", request.name().c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Label(const Admin& admin) {
+  v1::SetLabelRequest request;
+  request.set_label(admin.args[1]);
+  RETURN_IF_ERROR(SetModel(admin, 2, request));
+  ASSIGN_OR_RETURN(const auto reply,
+                   Change(admin, &v1::AdminService::Stub::SetLabel, "SetLabel", request));
+  const std::string before =
+      reply.has_previous_version() ? absl::StrCat("v", reply.previous_version()) : "nothing";
+  const std::string now = request.has_version() ? absl::StrCat("v", request.version()) : "nothing";
+  std::printf("%s label \"%s\": %s -> %s\n", request.name().c_str(), request.label().c_str(),
+              before.c_str(), now.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Rollback(const Admin& admin) {
+  v1::RollbackRequest request;
+  RETURN_IF_ERROR(SetModel(admin, 1, request));
+  ASSIGN_OR_RETURN(const auto reply,
+                   Change(admin, &v1::AdminService::Stub::Rollback, "Rollback", request));
+  std::printf("%s: v%lld -> v%lld\n", request.name().c_str(),
+              static_cast<long long>(reply.from_version()),
+              static_cast<long long>(reply.to_version()));
+  return absl::OkStatus();
+}
+
+absl::Status ReloadConfig(const Admin& admin) {
+  v1::ReloadConfigRequest request;
+  request.set_dry_run(admin.dry_run);
+  ASSIGN_OR_RETURN(const auto reply,
+                   Call(admin, &v1::AdminService::Stub::ReloadConfig, "ReloadConfig", request));
+  for (const v1::ModelChange& model : reply.models()) {
+    const std::string what = !model.error().empty() ? model.error()
+                             : model.removed()      ? "removed"
+                                                    : "configured";
+    std::printf("%s: %s\n", model.name().c_str(), what.c_str());
+    PrintVersions(model.name(), model.versions());
+  }
+  if (!reply.applied()) {
+    return absl::FailedPreconditionError("not applied: the configuration in force is the old one");
+  }
+  std::printf("%s: %d models changed, generation %lld\n",
+              admin.dry_run ? "would be applied" : "applied", reply.models_size(),
+              static_cast<long long>(reply.generation()));
+  return absl::OkStatus();
+}
+
+void PrintModels(const google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>& models) {
+  TextTable table({"MODEL", "VERSION", "STATE", "SERVES", "LABELS", "MIB>", "WHY"});
+  for (const ulfd::v1::ModelStatus& model : models) {
+    if (model.versions().empty()) table.AddRow({model.name(), "", "", "", "", "", model.error()});
+    for (const ulfd::v1::VersionStatus& version : model.versions()) {
+      std::string state = ulfd::v1::VersionState_Name(version.state()).substr(14);
+      if (version.has_quarantine()) absl::StrAppend(&state, " (quarantine)");
+      table.AddRow(
+          {model.name(), absl::StrCat(version.version()), state,
+           version.serving() ? absl::StrCat("yes, since generation ", version.generation()) : "no",
+           absl::StrJoin(version.labels(), ","),
+           version.serving() ? absl::StrCat((version.memory_bytes() + 1048575) / 1048576) : "",
+           version.error()});
+    }
+  }
+  std::printf("%s", table.ToString().c_str());
+}
+
+absl::Status Status(const Admin& admin) {
+  ASSIGN_OR_RETURN(const auto reply, Call(admin, &v1::AdminService::Stub::GetStatus, "GetStatus",
+                                          v1::GetStatusRequest()));
+  const v1::ServerFacts& server = reply.server();
+  std::printf("ulfd %s, %s, up %lld s, generation %lld, %d workers, %d busy, %lld requests wait\n",
+              server.version().c_str(),
+              server.draining() ? "draining" : (server.ready() ? "ready" : "not ready"),
+              static_cast<long long>(server.uptime().seconds()),
+              static_cast<long long>(reply.generation()), server.workers(), server.busy_workers(),
+              static_cast<long long>(server.queued_requests()));
+  PrintModels(reply.models());
+  return absl::OkStatus();
+}
+
+absl::Status Reload(const Admin& admin) {
+  ASSIGN_OR_RETURN(const auto reply, Call(admin, &v1::AdminService::Stub::ReloadRepository,
+                                          "ReloadRepository", v1::ReloadRepositoryRequest()));
+  PrintModels(reply.models());
+  std::printf("generation %lld -> %lld\n", static_cast<long long>(reply.generation_before()),
+              static_cast<long long>(reply.generation_after()));
+  return absl::OkStatus();
+}
+
+struct Action {
+  absl::string_view name;
+  absl::Status (*run)(const Admin& admin);
+  size_t min_args, max_args;
+};
+
+constexpr Action kActions[] = {
+    {"status", &Status, 0, 0},
+    {"reload", &Reload, 0, 0},
+    {"load", &Load, 1, 2},
+    {"unload", &Unload, 1, 2},
+    {"label", &Label, 2, 3},
+    {"rollback", &Rollback, 1, 2},
+    {"reload-config", &ReloadConfig, 0, 0},
+};
+
+}  // namespace
+
+absl::Status RunAdmin(Args args) {
+  absl::Duration timeout = absl::Minutes(10);
+  bool dry_run = false;
+  FlagSet flags("admin ADDRESS ACTION [MODEL [LABEL] [VERSION]]", kDescription);
+  flags.Add("timeout", "How long to wait for a change; it goes on afterwards.", &timeout);
+  flags.Add("dry_run", "reload-config: loads and checks everything, and changes nothing.",
+            &dry_run);
+  const ConnectionFlags connection_flags(flags);
+  std::vector<std::string> positional;
+  bool help = false;
+  RETURN_IF_ERROR(flags.Parse(args, 2, 5, &positional, &help));
+  if (help) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckTimeout(timeout));
+  const auto action = std::find_if(std::begin(kActions), std::end(kActions),
+                                   [&](const Action& a) { return a.name == positional[1]; });
+  if (action == std::end(kActions)) {
+    return UsageError(absl::StrCat("unknown action \"", positional[1], "\""));
+  }
+  if (dry_run && action->name != "reload-config") {
+    return UsageError("--dry_run: only for reload-config");
+  }
+  const std::vector<std::string> rest(positional.begin() + 2, positional.end());
+  if (rest.size() < action->min_args || rest.size() > action->max_args) {
+    return UsageError(absl::StrCat(positional[1], ": ", rest.size(), " arguments"));
+  }
+  ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
+  const Connection server = connector.Connect(positional[0]);
+  const auto stub = v1::AdminService::NewStub(server.channel());
+  return action->run(Admin{server, *stub, timeout, dry_run, rest});
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,110 @@
+// Credentials, channels, metadata.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/client/connection.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "base/tls/tls_material.h"
+#include "grpcpp/create_channel.h"
+#include "tools/cli/text_file.h"
+
+namespace ulfd::tools {
+namespace {
+
+// An error that says which flags it is about.
+absl::Status About(absl::string_view flags, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat(flags, ": ", status.message()));
+}
+
+// What is wrong with the files is said here; gRPC would only log that a channel could not be made.
+absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions& options) {
+  grpc::SslCredentialsOptions ssl;
+  if (!options.tls_ca.empty()) {
+    const absl::StatusOr<std::string> issuers = ReadCertificates(options.tls_ca);
+    if (!issuers.ok()) return About("--tls_ca", issuers.status());
+    ssl.pem_root_certs = *issuers;
+  }
+  if (options.tls_cert.empty()) return ssl;
+  const auto own = ReadTlsMaterial(
+      {.certificate_file = options.tls_cert, .key_file = options.tls_key}, absl::Now());
+  if (!own.ok()) return About("--tls_cert and --tls_key", own.status());
+  ssl.pem_cert_chain = own->certificate_chain;
+  ssl.pem_private_key = own->private_key;
+  return ssl;
+}
+
+absl::StatusOr<std::string> ReadToken(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadTextFile(path);
+  if (!text.ok()) return About("--token_file", text.status());
+  const absl::string_view token = absl::StripAsciiWhitespace(*text);
+  if (!token.empty() &&
+      std::all_of(token.begin(), token.end(), [](char c) { return absl::ascii_isgraph(c); })) {
+    return std::string(token);
+  }
+  // Nothing of it is shown.
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--token_file: ", path, ": want one token of printable characters and nothing else"));
+}
+
+}  // namespace
+
+void Connection::Prepare(grpc::ClientContext& context, absl::Duration timeout) const {
+  for (const auto& [key, value] : *metadata_) context.AddMetadata(key, value);
+  if (timeout == absl::InfiniteDuration()) return;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(timeout));
+}
+
+Connector::Connector() : metadata_(std::make_shared<const Metadata>()) {}
+
+absl::StatusOr<Connector> Connector::Create(const ConnectionOptions& options) {
+  Connector connector;
+  if (options.tls) {
+    ASSIGN_OR_RETURN(const grpc::SslCredentialsOptions ssl, ReadTlsFiles(options));
+    connector.tls_ = grpc::SslCredentials(ssl);
+    connector.tls_server_name_ = options.tls_server_name;
+  }
+  Metadata metadata = options.metadata;
+  if (!options.token_file.empty()) {
+    ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file));
+    metadata.emplace_back("authorization", absl::StrCat("Bearer ", token));
+    connector.has_token_ = true;
+  }
+  connector.metadata_ = std::make_shared<const Metadata>(std::move(metadata));
+  return connector;
+}
+
+absl::StatusOr<Connector> Connector::Create(const ConnectionFlags& flags) {
+  ASSIGN_OR_RETURN(const ConnectionOptions options, flags.Options());
+  return Create(options);
+}
+
+Connection Connector::Connect(const std::string& target, grpc::ChannelArguments arguments) const {
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  std::shared_ptr<grpc::ChannelCredentials> credentials = tls_;
+  if (tls_ != nullptr) {
+    if (!tls_server_name_.empty()) arguments.SetSslTargetNameOverride(tls_server_name_);
+  } else if (has_token_) {
+    // Plain text on the wire, but no connection that leaves this machine: nobody reads the token.
+    credentials =
+        grpc::experimental::LocalCredentials(absl::StartsWith(target, "unix:") ? UDS : LOCAL_TCP);
+  } else {
+    credentials = grpc::InsecureChannelCredentials();
+  }
+  return {grpc::CreateCustomChannel(target, credentials, arguments), metadata_};
+}
+
+absl::Status FromGrpc(const grpc::Status& status, absl::string_view call) {
+  if (status.ok()) return absl::OkStatus();
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  return absl::Status(
+      code, absl::StrCat(call, ": ", absl::StatusCodeToString(code), ": ", status.error_message()));
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,74 @@
+// ulf health: asks a running daemon whether it serves; the health check of the container image.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "proto/health.grpc.pb.h"
+#include "tools/cli/commands.h"
+#include "tools/client/connection.h"
+#include "tools/client/http_get.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kDescription[] =
+    "With HOST:PORT, calls grpc.health.v1.Health.Check; with http://HOST:PORT/readyz, reads that\n"
+    "page of the daemon's HTTP port, which asks for neither certificates nor tokens.  Exit code "
+    "0:\n"
+    "it serves (SERVING, status 200); 1: anything else, or no answer.";
+
+absl::Status CheckGrpc(const Connection& server, const std::string& model, absl::Duration timeout) {
+  using grpc::health::v1::HealthCheckResponse;
+  const auto stub = grpc::health::v1::Health::NewStub(server.channel());
+  grpc::health::v1::HealthCheckRequest request;
+  if (!model.empty()) request.set_service(absl::StrCat("model/", model));
+  HealthCheckResponse response;
+  grpc::ClientContext context;
+  server.Prepare(context, timeout);
+  RETURN_IF_ERROR(FromGrpc(stub->Check(&context, request, &response), "Health.Check"));
+  const std::string state = HealthCheckResponse::ServingStatus_Name(response.status());
+  if (response.status() != HealthCheckResponse::SERVING) return absl::UnavailableError(state);
+  std::printf("%s\n", state.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status CheckHttp(const std::string& url, absl::Duration timeout) {
+  ASSIGN_OR_RETURN(const HttpPage page, HttpGet(url, timeout));
+  const absl::string_view text = absl::StripTrailingAsciiWhitespace(page.body);
+  if (page.code != 200) {
+    return absl::UnavailableError(absl::StrCat(url, ": status ", page.code, ": ", text));
+  }
+  std::printf("%s\n", std::string(text).c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunHealth(Args args) {
+  std::string model;
+  absl::Duration timeout = absl::Seconds(2);
+  FlagSet flags("health HOST:PORT|http://HOST:PORT/readyz [--model=NAME]", kDescription);
+  flags.Add("model", "Asks for this model instead of the whole daemon.", &model);
+  flags.Add("timeout", "Deadline of the call.", &timeout);
+  const ConnectionFlags connection_flags(flags);
+  std::vector<std::string> positional;
+  bool help = false;
+  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckTimeout(timeout));
+  const std::string& target = positional[0];
+  if (absl::StrContains(target, "://")) {
+    for (const char* name : {"model", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
+                             "token_file", "metadata"}) {
+      if (flags.IsSet(name)) return UsageError(absl::StrCat("a page over HTTP has no --", name));
+    }
+    return CheckHttp(target, timeout);
+  }
+  ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
+  return CheckGrpc(connector.Connect(target), model, timeout);
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,164 @@
+// Calls a running daemon through its native API.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "proto/predict.grpc.pb.h"
+#include "tools/client/clients.h"
+#include "tools/model/npz_inputs.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::DType;
+using engine::NpyArray;
+
+absl::StatusOr<DType> DTypeOf(const ulfd::v1::TensorMetadata& input) {
+  switch (input.data_type()) {
+    case ulfd::v1::DATA_TYPE_FLOAT32:
+      return DType::kFloat32;
+    case ulfd::v1::DATA_TYPE_INT32:
+      return DType::kInt32;
+    case ulfd::v1::DATA_TYPE_INT64:
+      return DType::kInt64;
+    default:
+      return absl::InternalError(absl::StrCat("input \"", input.name(), "\": the server says type ",
+                                              ulfd::v1::DataType_Name(input.data_type())));
+  }
+}
+
+template <typename T>
+void Append(const NpyArray& array, google::protobuf::RepeatedField<T>* field) {
+  const int64_t count = array.elements();
+  field->Resize(static_cast<int>(count), T());
+  if (count > 0) std::memcpy(field->mutable_data(), array.bytes.data(), array.bytes.size());
+}
+
+void FillDense(const NpyArray& array, DType type, ulfd::v1::DenseTensor& dense) {
+  for (const int64_t dim : array.dims) dense.add_shape(dim);
+  if (type == DType::kFloat32) Append(array, dense.mutable_floats());
+  if (type == DType::kInt32) Append(array, dense.mutable_int32s());
+  if (type == DType::kInt64) Append(array, dense.mutable_int64s());
+}
+
+// The arrays, each in the type of its input.
+absl::StatusOr<engine::NpzArrays> Converted(const engine::NpzArrays& arrays,
+                                            const ulfd::v1::GetModelMetadataResponse& metadata) {
+  std::vector<std::string> known;
+  for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) known.push_back(input.name());
+  RETURN_IF_ERROR(CheckInputNames(arrays, known));
+  engine::NpzArrays converted;
+  for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {
+    const auto array = arrays.find(input.name());
+    if (array == arrays.end()) continue;
+    ASSIGN_OR_RETURN(const DType type, DTypeOf(input));
+    ASSIGN_OR_RETURN(converted[input.name()], ConvertInput(input.name(), array->second, type));
+  }
+  return converted;
+}
+
+// Rows of the request's ad features, -1 if none tells.
+int64_t CountAds(const engine::NpzArrays& arrays,
+                 const ulfd::v1::GetModelMetadataResponse& metadata) {
+  for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
+    if (feature.level() != ulfd::v1::TENSOR_LEVEL_AD) continue;
+    for (const char* part : {".segments", ".ids"}) {
+      const auto array = arrays.find(feature.name() + part);
+      if (array != arrays.end()) return array->second.elements();
+    }
+  }
+  for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {
+    const auto array = arrays.find(input.name());
+    if (input.level() != ulfd::v1::TENSOR_LEVEL_AD || array == arrays.end()) continue;
+    if (!array->second.dims.empty()) return array->second.dims[0];
+  }
+  return -1;
+}
+
+}  // namespace
+
+int64_t AdsOfRequest(const engine::NpzArrays& arrays,
+                     const ulfd::v1::GetModelMetadataResponse& metadata) {
+  return std::max<int64_t>(1, CountAds(arrays, metadata));
+}
+
+absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(
+    const engine::NpzArrays& arrays, const ulfd::v1::GetModelMetadataResponse& metadata) {
+  ASSIGN_OR_RETURN(auto converted, Converted(arrays, metadata));
+  const int64_t ads = CountAds(converted, metadata);
+  ulfd::v1::PredictRequest request;
+  for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
+    auto ids = converted.extract(feature.name() + ".ids");
+    auto values = converted.extract(feature.name() + ".values");
+    auto segments = converted.extract(feature.name() + ".segments");
+    if (ids.empty() && values.empty() && segments.empty()) continue;
+    ulfd::v1::Feature* out = feature.level() == ulfd::v1::TENSOR_LEVEL_USER
+                                 ? request.add_user_features()
+                                 : request.add_ad_features();
+    out->set_name(feature.name());
+    ulfd::v1::SparseFeature* sparse = out->mutable_sparse();
+    if (ids) Append(ids.mapped(), sparse->mutable_ids());
+    if (values) Append(values.mapped(), sparse->mutable_values());
+    if (segments) Append(segments.mapped(), sparse->mutable_counts());
+  }
+  for (const ulfd::v1::TensorMetadata& input : metadata.inputs()) {
+    const auto array = converted.find(input.name());
+    if (array == converted.end()) continue;
+    const int64_t rows = array->second.dims.empty() ? 1 : array->second.dims[0];
+    const bool user = input.level() == ulfd::v1::TENSOR_LEVEL_USER ||
+                      (input.level() != ulfd::v1::TENSOR_LEVEL_AD && rows != ads);
+    ulfd::v1::Feature* out = user ? request.add_user_features() : request.add_ad_features();
+    out->set_name(input.name());
+    ASSIGN_OR_RETURN(const DType type, DTypeOf(input));
+    FillDense(array->second, type, *out->mutable_dense());
+  }
+  return request;
+}
+
+absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
+    const Connection& server, const ulfd::v1::ModelSpec& model, absl::Duration timeout) {
+  const auto stub = ulfd::v1::PredictionService::NewStub(server.channel());
+  ulfd::v1::GetModelMetadataRequest request;
+  *request.mutable_model() = model;
+  ulfd::v1::GetModelMetadataResponse response;
+  grpc::ClientContext context;
+  server.Prepare(context, timeout);
+  RETURN_IF_ERROR(
+      FromGrpc(stub->GetModelMetadata(&context, request, &response), "GetModelMetadata"));
+  return response;
+}
+
+absl::StatusOr<Reply> CallPredict(const Connection& server, const ulfd::v1::PredictRequest& request,
+                                  absl::Duration timeout) {
+  const auto stub = ulfd::v1::PredictionService::NewStub(server.channel());
+  ulfd::v1::PredictResponse response;
+  grpc::ClientContext context;
+  server.Prepare(context, timeout);
+  const absl::Time begin = absl::Now();
+  const grpc::Status status = stub->Predict(&context, request, &response);
+  Reply reply;
+  reply.call_ms = absl::ToDoubleMilliseconds(absl::Now() - begin);
+  RETURN_IF_ERROR(FromGrpc(status, "Predict"));
+  reply.title =
+      absl::StrCat("model ", response.model().name(), ", version ", response.model().version());
+  for (const ulfd::v1::OutputTensor& output : response.outputs()) {
+    reply.outputs.push_back({.name = output.name(),
+                             .shape = {output.shape().begin(), output.shape().end()},
+                             .values = {output.values().begin(), output.values().end()}});
+  }
+  reply.indices.assign(response.indices().begin(), response.indices().end());
+  reply.missing_ids = response.missing_ids();
+  if (response.has_timings()) {
+    const ulfd::v1::Timings& t = response.timings();
+    reply.timings = {{"queue", t.queue_us()}, {"decode", t.decode_us()}, {"embed", t.embed_us()},
+                     {"user", t.user_us()},   {"dense", t.dense_us()},   {"encode", t.encode_us()},
+                     {"total", t.total_us()}};
+  }
+  return reply;
+}
+
+}  // namespace ulfd::tools

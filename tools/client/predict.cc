@@ -1,0 +1,180 @@
+// ulf predict: calls a running daemon and prints the scores.
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/text_format.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_file.h"
+#include "tools/client/clients.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kDescription[] =
+    "Calls the daemon at HOST:PORT and prints one line per ad.  The request comes from\n"
+    "  --inputs=FILE.npz   arrays named like the graph's inputs (\"ad.ids\", \"mask\"; \"/\" is\n"
+    "                      written as %2F), sorted into user and ad features by asking the daemon\n"
+    "                      for the model's metadata; or from\n"
+    "  --request=FILE      a ulfd.v1.PredictRequest, text (.textproto) or binary (.pb); the flags\n"
+    "                      below then override what the file says.";
+
+struct Options {
+  std::string model, label, inputs, request, top_k_output, save, request_id, row_names;
+  std::vector<std::string> outputs;
+  int64_t version = 0, rows = 20;
+  int32_t top_k = 0, top_k_column = 0;
+  bool kserve = false, timings = false;
+  absl::Duration timeout = absl::Seconds(10);
+};
+
+void AddFlags(Options& o, FlagSet& flags) {
+  flags.Add("model", "Name of the model.", &o.model);
+  flags.Add("version", "Version of the model; 0: the daemon chooses.", &o.version);
+  flags.Add("label", "Label of the version, such as \"canary\".", &o.label);
+  flags.Add("inputs", "npz file with the request's arrays.", &o.inputs);
+  flags.Add("request", "File with a PredictRequest.", &o.request);
+  flags.Add("output", "Names of the outputs wanted, separated by commas; empty: all.", &o.outputs);
+  flags.Add("top_k", "Returns only the best k ads; 0: all in the order of the request.", &o.top_k);
+  flags.Add("top_k_output", "Output that orders the ads; empty: the first one.", &o.top_k_output);
+  flags.Add("top_k_column", "Column of that output; -1 is the last one.", &o.top_k_column);
+  flags.Add("timings", "Prints where the daemon's time went.", &o.timings);
+  flags.Add("request_id", "Echoed and logged by the daemon.", &o.request_id);
+  flags.Add("kserve", "Calls the KServe v2 API instead of the native one; wants --inputs.",
+            &o.kserve);
+  flags.Add("timeout", "Deadline of each call.", &o.timeout);
+  flags.Add("row_names", "File with one line per ad of the request, printed beside the scores.",
+            &o.row_names);
+  flags.Add("rows", "At most so many rows are printed; 0: all.", &o.rows);
+  flags.Add("outputs", "npz file to write the outputs to.", &o.save);
+}
+
+absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
+  if (o.inputs.empty() == o.request.empty()) {
+    return UsageError("one of --inputs and --request is needed");
+  }
+  if (o.request.empty() && o.model.empty()) return UsageError("--model is needed");
+  if (o.version < 0) return UsageError(absl::StrCat("--version: ", o.version, " is negative"));
+  if (o.version != 0 && !o.label.empty()) {
+    return UsageError("only one of --version and --label can be given");
+  }
+  if (o.top_k < 0) return UsageError(absl::StrCat("--top_k: ", o.top_k, " is negative"));
+  if (o.rows < 0) return UsageError(absl::StrCat("--rows: ", o.rows, " is negative"));
+  RETURN_IF_ERROR(CheckTimeout(o.timeout));
+  if (o.top_k == 0 && (flags.IsSet("top_k_output") || flags.IsSet("top_k_column"))) {
+    return UsageError("--top_k_output and --top_k_column want --top_k");
+  }
+  if (!o.kserve) return absl::OkStatus();
+  for (const char* native : {"request", "label", "top_k", "timings"}) {
+    if (flags.IsSet(native)) {
+      return UsageError(absl::StrCat("the KServe API has nothing like --", native));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Keeps the first error of a text proto.
+class FirstError : public google::protobuf::io::ErrorCollector {
+ public:
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
+    if (text_.empty()) text_ = absl::StrCat(line + 1, ":", column + 1, ": ", message);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string content, ReadTextFile(path));
+  ulfd::v1::PredictRequest request;
+  if (absl::EndsWith(path, ".pb")) {
+    if (request.ParseFromString(content)) return request;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no binary PredictRequest"));
+  }
+  FirstError error;
+  google::protobuf::TextFormat::Parser parser;
+  parser.RecordErrorsTo(&error);
+  if (parser.ParseFromString(content, &request)) return request;
+  return absl::InvalidArgumentError(absl::StrCat(path, ":", error.text()));
+}
+
+ulfd::v1::ModelSpec SpecOf(const Options& o) {
+  ulfd::v1::ModelSpec spec;
+  spec.set_name(o.model);
+  if (o.version != 0) spec.set_version(o.version);
+  if (!o.label.empty()) spec.set_label(o.label);
+  return spec;
+}
+
+void Override(const Options& o, ulfd::v1::PredictRequest& request) {
+  const ulfd::v1::ModelSpec spec = SpecOf(o);
+  if (!spec.name().empty()) request.mutable_model()->set_name(spec.name());
+  if (spec.choice_case() != ulfd::v1::ModelSpec::CHOICE_NOT_SET) {
+    const std::string name = request.model().name();
+    *request.mutable_model() = spec;
+    request.mutable_model()->set_name(name);
+  }
+  if (!o.outputs.empty()) *request.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
+  if (o.top_k > 0) {
+    request.mutable_top_k()->set_k(o.top_k);
+    request.mutable_top_k()->set_output(o.top_k_output);
+    request.mutable_top_k()->set_column(o.top_k_column);
+  }
+  if (!o.request_id.empty()) request.set_request_id(o.request_id);
+  if (o.timings) request.set_return_timings(true);
+}
+
+absl::StatusOr<Reply> Call(const Options& o, const Connection& server) {
+  if (o.kserve) {
+    ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
+    const KserveCall call{
+        .model = o.model, .version = o.version, .outputs = o.outputs, .request_id = o.request_id};
+    return CallModelInfer(server, call, arrays, o.timeout);
+  }
+  ulfd::v1::PredictRequest request;
+  if (!o.request.empty()) {
+    ASSIGN_OR_RETURN(request, ReadRequest(o.request));
+  } else {
+    ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
+    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(server, SpecOf(o), o.timeout));
+    ASSIGN_OR_RETURN(request, RequestFromArrays(arrays, metadata));
+  }
+  Override(o, request);
+  return CallPredict(server, request, o.timeout);
+}
+
+absl::StatusOr<std::vector<std::string>> ReadRowNames(const std::string& path) {
+  if (path.empty()) return std::vector<std::string>();
+  ASSIGN_OR_RETURN(std::string content, ReadTextFile(path));
+  if (absl::EndsWith(content, "\n")) content.pop_back();
+  return std::vector<std::string>(absl::StrSplit(content, '\n'));
+}
+
+}  // namespace
+
+absl::Status RunPredict(Args args) {
+  Options options;
+  FlagSet flags("predict HOST:PORT (--inputs=FILE.npz --model=NAME | --request=FILE) [flags]",
+                kDescription);
+  AddFlags(options, flags);
+  const ConnectionFlags connection_flags(flags);
+  std::vector<std::string> positional;
+  bool help = false;
+  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckOptions(options, flags));
+  ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
+  PrintOptions print{.max_rows = options.rows};
+  ASSIGN_OR_RETURN(print.row_names, ReadRowNames(options.row_names));
+  const Connection server = connector.Connect(positional[0]);
+  ASSIGN_OR_RETURN(const Reply reply, Call(options, server));
+  RETURN_IF_ERROR(PrintReply(reply, print));
+  return options.save.empty() ? absl::OkStatus() : SaveReply(reply, options.save);
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,125 @@
+// ulf explain: shows how a model is executed, and why so.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/runtime/model.h"
+#include "engine/tensor/onednn.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_file.h"
+#include "tools/explain/explain_html.h"
+#include "tools/explain/explain_json.h"
+#include "tools/explain/explain_text.h"
+#include "tools/explain/explanation.h"
+#include "tools/explain/profile.h"
+#include "tools/model/made_up_inputs.h"
+#include "tools/model/npz_inputs.h"
+#include "tools/model/plugins.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kDescription[] =
+    "Loads the model in MODELDIR (a version directory, such as models/din/1) as the daemon would\n"
+    "and prints, for every layer of the file, its level, shapes and cost, what the optimiser did\n"
+    "to it and what that saved; then the steps that are executed, in order, with the cut between\n"
+    "what is computed once per request (the user part) and once per ad (the ad part).";
+constexpr int64_t kMaxAds = 1000000;
+constexpr double kMaxSeconds = 3600;
+
+struct Options {
+  int64_t ads = 200, user_ids = 20;
+  double seconds = 1;
+  bool profile = false, reference = false;
+  std::string inputs, html, json;
+};
+
+absl::Status Check(const Options& options, const FlagSet& flags) {
+  if (options.ads < 1 || options.ads > kMaxAds) {
+    return UsageError(absl::StrCat("--ads: ", options.ads, ", want 1 to ", kMaxAds));
+  }
+  if (options.user_ids < 0 || options.user_ids > kMaxAds) {
+    return UsageError(absl::StrCat("--user_ids: ", options.user_ids, ", want 0 to ", kMaxAds));
+  }
+  if (!(options.seconds >= 0 && options.seconds <= kMaxSeconds)) {
+    return UsageError(absl::StrCat("--seconds: ", options.seconds, ", want 0 to ", kMaxSeconds));
+  }
+  for (const char* flag : {"reference", "seconds", "user_ids"}) {
+    if (!options.profile && flags.IsSet(flag)) {
+      return UsageError(absl::StrCat("--", flag, " wants --profile"));
+    }
+  }
+  if (!options.inputs.empty() && (flags.IsSet("ads") || flags.IsSet("user_ids"))) {
+    return UsageError("--inputs decides on the number of ads and ids: --ads and --user_ids cannot");
+  }
+  return absl::OkStatus();
+}
+
+// Runs the model where that was asked for; the explanation borrows from the model.
+absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Options& options) {
+  if (options.inputs.empty() && !options.profile) return Explain(model, options.ads, nullptr);
+  engine::NpzArrays arrays;
+  int64_t ads = options.ads;
+  if (options.inputs.empty()) {
+    ASSIGN_OR_RETURN(arrays, MakeUpInputs(model, ads, options.user_ids));
+  } else {
+    ASSIGN_OR_RETURN(arrays, ReadInputs(options.inputs, model.info()));
+    ads = AdsOf(model.info(), arrays);
+  }
+  const std::vector<engine::NamedTensor> inputs = InputViews(model.info(), arrays);
+  engine::Workspace workspace;
+  engine::RunResult observed;
+  RETURN_IF_ERROR(model.Run(inputs, {.keep_all = true}, workspace, observed));
+  // Magnitudes of made-up inputs say less than the weights.
+  Explanation all = Explain(model, ads, options.inputs.empty() ? nullptr : &observed);
+  if (!options.profile) return all;
+  for (const bool reference : {false, true}) {
+    if (reference && (!options.reference || !all.optimised.has_value())) continue;
+    ASSIGN_OR_RETURN(
+        Profile profile,
+        MeasureProfile(model, inputs,
+                       {.ads = ads, .seconds = options.seconds, .reference = reference}));
+    all.profiles.push_back(std::move(profile));
+  }
+  return all;
+}
+
+}  // namespace
+
+absl::Status RunExplain(Args args) {
+  Options options;
+  bool help = false;
+  FlagSet flags(
+      "explain MODELDIR [--ads=N] [--inputs=FILE.npz] [--profile] [--html=FILE] [--json=FILE]",
+      kDescription);
+  flags.Add("ads", "Number of ads for which figures are given.", &options.ads);
+  flags.Add("inputs",
+            "npz file with one array per graph input: magnitudes are taken from a run of it, and "
+            "--profile times it.",
+            &options.inputs);
+  flags.Add("profile", "Times every step, on --inputs or on a made-up request.", &options.profile);
+  flags.Add("reference", "With --profile: also times the graph as written.", &options.reference);
+  flags.Add("seconds", "With --profile: how long each plan is timed.", &options.seconds);
+  flags.Add("user_ids", "With --profile: ids per feature of the made-up user.", &options.user_ids);
+  flags.Add("html", "File to write a picture of the graph and of the steps to.", &options.html);
+  flags.Add("json", "File to write everything to, for programs.", &options.json);
+  PluginFlag plugins(flags);
+  std::vector<std::string> positional;
+  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  RETURN_IF_ERROR(Check(options, flags));
+
+  RETURN_IF_ERROR(plugins.Load());
+  engine::UseOneThread();
+  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
+                                                          .layer_types = plugins.types()}));
+  ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options));
+  if (!options.html.empty()) RETURN_IF_ERROR(WriteTextFile(options.html, ExplainHtml(all)));
+  if (!options.json.empty()) RETURN_IF_ERROR(WriteTextFile(options.json, ExplainJson(all)));
+  std::fputs(ExplainText(all).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::tools

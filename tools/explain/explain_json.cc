@@ -1,0 +1,156 @@
+// `ulf explain --json`: everything, for programs.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/explain/explain_json.h"
+
+#include "nlohmann/json.hpp"
+
+namespace ulfd::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using engine::PlanInfo;
+
+template <typename T>
+std::string NameOf(T value) {
+  return std::string(engine::Name(value));
+}
+
+class Writer {
+ public:
+  explicit Writer(const Explanation& all) : all_(all) {}
+
+  Json Everything() const {
+    const engine::ModelInfo& info = *all_.info;
+    Json profiles = Json::array(), cancellations = Json::array();
+    for (const Profile& profile : all_.profiles) profiles.push_back(ToJson(profile));
+    for (const engine::Cancellation& found : all_.cancellations) {
+      cancellations.push_back(ToJson(found));
+    }
+    return {{"name", info.name},
+            {"version", info.version},
+            {"ads", all_.ads},
+            {"memory_bytes", info.memory_bytes},
+            {"row_separable", info.row_separable},
+            {"proof_failure", info.proof_failure},
+            {"not_optimised", info.not_optimised},
+            {"layers", Layers()},
+            {"rewrites", Rewrites()},
+            {"plans",
+             {{"written", ToJson(all_.written)},
+              {"optimised", all_.optimised ? ToJson(*all_.optimised) : Json(nullptr)}}},
+            {"profiles", std::move(profiles)},
+            {"cancellations", std::move(cancellations)},
+            {"suggestion", all_.suggestion},
+            {"warnings", all_.warnings},
+            {"notices", info.notices}};
+  }
+
+ private:
+  Json ToJson(const engine::Work& work) const {
+    return {{"per_user", work.per_user},
+            {"per_ad", work.per_ad},
+            {"total", work.At(static_cast<double>(all_.ads))}};
+  }
+  Json ToJson(const engine::Cost& cost) const {
+    return {{"flops", ToJson(cost.flops)}, {"bytes", ToJson(cost.bytes)}};
+  }
+
+  Json Layers() const {
+    Json layers = Json::array();
+    for (size_t i = 0; i < all_.layers.size(); ++i) {
+      const engine::LayerInfo& layer = all_.info->layers[i];
+      const LayerExplanation& about = all_.layers[i];
+      Json tops = Json::array();
+      for (size_t t = 0; t < layer.tops.size(); ++t) {
+        tops.push_back({{"name", layer.tops[t]},
+                        {"shape", layer.top_shapes[t].ToString()},
+                        {"level", NameOf(layer.top_levels[t])}});
+      }
+      layers.push_back({{"index", layer.index},
+                        {"name", layer.name},
+                        {"type", layer.type},
+                        {"bottoms", layer.bottoms},
+                        {"tops", std::move(tops)},
+                        {"level", NameOf(about.level)},
+                        {"fate", std::string(Name(about.fate))},
+                        {"cost", ToJson(about.cost)},
+                        {"rewrites", about.rewrites},
+                        {"steps", about.steps}});
+    }
+    return layers;
+  }
+
+  Json Rewrites() const {
+    Json rewrites = Json::array();
+    for (const engine::Rewrite& rewrite : all_.info->rewrites) {
+      rewrites.push_back({{"pass", rewrite.pass},
+                          {"text", rewrite.text},
+                          {"layers", rewrite.layers},
+                          {"saved", ToJson(rewrite.saved)}});
+    }
+    return rewrites;
+  }
+
+  Json ToJson(const PlanInfo& plan) const {
+    Json values = Json::array(), steps = Json::array();
+    for (const engine::PlanValue& value : plan.values) {
+      values.push_back({{"name", value.name},
+                        {"dtype", NameOf(value.dtype)},
+                        {"shape", value.shape.ToString()},
+                        {"level", NameOf(value.level)}});
+    }
+    for (const engine::PlanStep& step : plan.steps) {
+      steps.push_back({{"name", step.name},
+                       {"type", step.type},
+                       {"layers", step.layers},
+                       {"part", step.user_part ? "user" : "ad"},
+                       {"view", step.view},
+                       {"level", NameOf(step.level)},
+                       {"inputs", step.inputs},
+                       {"outputs", step.outputs},
+                       {"cost", ToJson(step.cost)},
+                       {"kernel_bytes", step.kernel_bytes}});
+    }
+    return {{"separable", plan.separable}, {"shapes_known", plan.shapes_known},
+            {"tile_rows", plan.tile_rows}, {"values", std::move(values)},
+            {"steps", std::move(steps)},   {"crossing", plan.crossing},
+            {"cost", ToJson(plan.cost)},   {"kernel_bytes", plan.kernel_bytes}};
+  }
+
+  static Json ToJson(const Profile& profile) {
+    Json steps = Json::array();
+    for (const Profile::Step& step : profile.steps) {
+      steps.push_back({{"us", step.us},
+                       {"gflops", step.gflops},
+                       {"share_of_peak", step.share_of_peak},
+                       {"share_of_request", step.share_of_request}});
+    }
+    return {{"plan", profile.optimised ? "optimised" : "written"},
+            {"ads", profile.ads},
+            {"runs", profile.runs},
+            {"request_us", profile.request_us},
+            {"steps_us", profile.steps_us},
+            {"peak_gflops", profile.peak_gflops},
+            {"steps", std::move(steps)}};
+  }
+
+  static Json ToJson(const engine::Cancellation& found) {
+    return {{"layer", found.layer},
+            {"label", found.label},
+            {"ratio", found.ratio},
+            {"error", found.error},
+            {"double_layers", found.double_layers},
+            {"obstacles", found.obstacles}};
+  }
+
+  const Explanation& all_;
+};
+
+}  // namespace
+
+std::string ExplainJson(const Explanation& all) {
+  // Names in model files need not be UTF-8; what is not is replaced rather than thrown about.
+  return Writer(all).Everything().dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace ulfd::tools

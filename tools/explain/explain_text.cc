@@ -1,0 +1,241 @@
+// `ulf explain` for a terminal.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/explain/explain_text.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tools/cli/text_table.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::ModelInfo;
+using engine::PlanInfo;
+using engine::PlanStep;
+
+constexpr size_t kMaxCell = 56, kMaxShapes = 4;
+
+std::string Clip(std::string text) {
+  if (text.size() > kMaxCell) text = absl::StrCat(text.substr(0, kMaxCell - 3), "...");
+  return text;
+}
+
+std::string Bytes(double bytes) {
+  const std::string text = HumanBytes(static_cast<int64_t>(std::abs(bytes)));
+  return bytes < 0 ? absl::StrCat("-", text) : text;
+}
+
+// "1-4, 7".
+std::string Ranges(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
+    absl::StrAppend(&text, text.empty() ? "" : ", ", numbers[i]);
+    if (end - i > 1) absl::StrAppend(&text, end - i > 2 ? "-" : ", ", numbers[end - 1]);
+    i = end;
+  }
+  return text;
+}
+
+void Section(absl::string_view title, const TextTable& table, std::string& text) {
+  if (!table.empty()) absl::StrAppend(&text, "\n", title, "\n", table.ToString());
+}
+
+std::string Header(const Explanation& all) {
+  const ModelInfo& info = *all.info;
+  const PlanInfo& plan = all.plan();
+  const int64_t kernels =
+      all.written.kernel_bytes + (all.optimised ? all.optimised->kernel_bytes : 0);
+  std::string text = absl::StrCat(
+      "model ", info.name, ", version ", info.version, "\n  graph    ", info.graph_file,
+      "\n  weights  ", info.weights_file.empty() ? "none" : info.weights_file, " (",
+      info.weights_format, ")\n  memory   ", HumanBytes(info.memory_bytes), ": weights ",
+      HumanBytes(info.weight_bytes), ", tables ", HumanBytes(info.table_bytes), ", kernels ",
+      HumanBytes(kernels), "\n  ads      ", info.row_separable ? "" : "not ",
+      "proved independent of each other", "\n  plan     ",
+      all.optimised ? absl::StrCat("optimised, ", info.rewrites.size(), " rewrites")
+                    : absl::StrCat("as written: ", info.not_optimised));
+  if (plan.separable) absl::StrAppend(&text, ", tiles of ", plan.tile_rows, " ads");
+  absl::StrAppend(&text, "\n  figures  for one user and ", all.ads, " ads\n");
+  return text;
+}
+
+void AppendInterface(const ModelInfo& info, std::string& text) {
+  TextTable inputs({"name", "type", "shape", "level", "known", "read"});
+  for (const engine::InputInfo& input : info.inputs) {
+    // A sparse feature is one line: its ids stand for values and segments.
+    if (input.feature >= 0) continue;
+    inputs.AddRow({input.name, std::string(engine::Name(input.dtype)), input.shape.ToString(),
+                   std::string(engine::Name(input.level)), std::string(KnownFrom(input)),
+                   input.used ? "yes" : "no"});
+  }
+  Section("Dense inputs", inputs, text);
+  TextTable features({"name", "level", "known", "tables"});
+  for (const engine::FeatureInfo& feature : info.features) {
+    const auto name = [&](std::string* out, int table) { *out += info.tables[table].name; };
+    features.AddRow({feature.name, std::string(engine::Name(feature.level)),
+                     std::string(KnownFrom(info.inputs[feature.segments])),
+                     Clip(absl::StrJoin(feature.tables, ", ", name))});
+  }
+  Section("Sparse features", features, text);
+  TextTable tables({"name", "rows>", "dim>", "memory>"});
+  for (const engine::TableInfo& table : info.tables) {
+    tables.AddRow(
+        {table.name, WithCommas(table.rows), absl::StrCat(table.dim), HumanBytes(table.bytes)});
+  }
+  Section("Tables", tables, text);
+}
+
+// One line per layer: its first top stands for all.
+void AppendLayers(const Explanation& all, std::string& text) {
+  TextTable table(
+      {"#>", "name", "type", "level", "shape", "FLOPs>", "bytes>", "fate", "rewrites", "steps"});
+  for (size_t i = 0; i < all.layers.size(); ++i) {
+    const engine::LayerInfo& layer = all.info->layers[i];
+    const LayerExplanation& about = all.layers[i];
+    const bool declared = about.fate == Fate::kDeclared;
+    std::string shape;
+    if (!declared && !layer.top_shapes.empty()) shape = layer.top_shapes[0].ToString();
+    if (!declared && layer.tops.size() > 1) {
+      absl::StrAppend(&shape, " and ", layer.tops.size() - 1, " more");
+    }
+    std::vector<int> rewrites = about.rewrites;
+    for (int& rewrite : rewrites) ++rewrite;
+    table.AddRow({absl::StrCat(i), layer.name, layer.type,
+                  declared ? "" : std::string(engine::Name(about.level)), shape,
+                  declared ? "" : HumanNumber(about.cost.flops.At(static_cast<double>(all.ads))),
+                  declared ? "" : Bytes(about.cost.bytes.At(static_cast<double>(all.ads))),
+                  std::string(Name(about.fate)), Ranges(rewrites), Ranges(about.steps)});
+  }
+  Section("Layers, as written", table, text);
+}
+
+void AppendRewrites(const Explanation& all, std::string& text) {
+  TextTable table({"#>", "pass", "layers", "FLOPs saved>", "bytes saved>", "what"});
+  const double ads = static_cast<double>(all.ads);
+  for (size_t r = 0; r < all.info->rewrites.size(); ++r) {
+    const engine::Rewrite& rewrite = all.info->rewrites[r];
+    table.AddRow({absl::StrCat(r + 1), rewrite.pass, Ranges(rewrite.layers),
+                  HumanNumber(rewrite.saved.flops.At(ads)), Bytes(rewrite.saved.bytes.At(ads)),
+                  rewrite.text});
+  }
+  Section("Rewrites, in order", table, text);
+}
+
+std::vector<std::string> StepRow(const Explanation& all, const PlanInfo& plan, size_t s) {
+  const PlanStep& step = plan.steps[s];
+  const double ads = static_cast<double>(all.ads);
+  const auto shape = [&](std::string* out, int id) { *out += plan.values[id].shape.ToString(); };
+  const auto shapes = [&](const std::vector<int>& ids, absl::string_view what) {
+    if (ids.size() > kMaxShapes) return absl::StrCat(ids.size(), " ", what);
+    return absl::StrJoin(ids, " ", shape);
+  };
+  return {absl::StrCat(s),
+          step.name,
+          step.type,
+          Ranges(step.layers),
+          absl::StrCat(shapes(step.inputs, "inputs"), step.inputs.empty() ? "-> " : " -> ",
+                       shapes(step.outputs, "outputs")),
+          step.view ? "view" : HumanNumber(step.cost.flops.At(ads)),
+          step.view ? "" : Bytes(step.cost.bytes.At(ads)),
+          step.kernel_bytes == 0 ? "" : HumanBytes(step.kernel_bytes)};
+}
+
+// The cut stands between the lines of the two parts, which share their columns.
+void AppendSteps(const Explanation& all, absl::string_view title, const PlanInfo& plan,
+                 std::string& text) {
+  TextTable table({"#>", "name", "type", "layers", "shapes", "FLOPs>", "bytes>", "kernel>"});
+  for (size_t s = 0; s < plan.steps.size(); ++s) table.AddRow(StepRow(all, plan, s));
+  const std::string lines = table.ToString();
+  size_t at = lines.find('\n') + 1;
+  for (int s = 0; s < plan.user_steps; ++s) at = lines.find('\n', at) + 1;
+  const auto name = [&](std::string* out, int id) {
+    absl::StrAppend(out, plan.values[id].name, " ", plan.values[id].shape.ToString());
+  };
+  const std::string crossing = absl::StrJoin(plan.crossing, ", ", name);
+  const size_t head = lines.find('\n') + 1;
+  absl::StrAppend(&text, "\n", title, "\n", lines.substr(0, head),
+                  "  -- user part: once per request ", "--\n", lines.substr(head, at - head),
+                  "  -- cut: ", crossing.empty() ? "nothing" : crossing, " --\n  -- ad part: ",
+                  plan.separable ? absl::StrCat("once per tile of ", plan.tile_rows, " ads")
+                                 : "once per request",
+                  " --\n", lines.substr(at));
+}
+
+void AppendTotals(const Explanation& all, std::string& text) {
+  const double ads = static_cast<double>(all.ads);
+  TextTable table({"", "user part>", "ad part>", "per ad>", "FLOPs>", "bytes>"});
+  const auto add = [&](absl::string_view name, const PlanInfo& plan) {
+    engine::Cost user, ad;
+    for (const PlanStep& step : plan.steps) {
+      (step.user_part ? user : ad).flops += step.cost.flops;
+    }
+    table.AddRow({std::string(name), HumanNumber(user.flops.At(ads)), HumanNumber(ad.flops.At(ads)),
+                  HumanNumber(ad.flops.per_ad), HumanNumber(plan.cost.flops.At(ads)),
+                  Bytes(plan.cost.bytes.At(ads))});
+  };
+  add("as written", all.written);
+  if (all.optimised) add("optimised", *all.optimised);
+  Section(absl::StrCat("Totals for ", all.ads, " ads (FLOPs; bytes of tensors read and written)"),
+          table, text);
+  if (all.optimised && all.optimised->cost.flops.At(ads) > 0) {
+    absl::StrAppend(&text, absl::StrFormat("  ratio: %.2f of the FLOPs, %.2f of the bytes\n",
+                                           all.optimised->cost.flops.At(ads) /
+                                               std::max(1.0, all.written.cost.flops.At(ads)),
+                                           all.optimised->cost.bytes.At(ads) /
+                                               std::max(1.0, all.written.cost.bytes.At(ads))));
+  }
+}
+
+// Microseconds with three digits.
+std::string Us(double us) {
+  return absl::StrFormat(us < 10 ? "%.2f" : us < 100 ? "%.1f" : "%.0f", us);
+}
+
+void AppendProfile(const Explanation& all, const Profile& profile, std::string& text) {
+  const PlanInfo& plan = profile.optimised ? *all.optimised : all.written;
+  TextTable table({"#>", "name", "type", "part", "us>", "GFLOP/s>", "of peak>", "of request>"});
+  const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
+  for (size_t s = 0; s < profile.steps.size(); ++s) {
+    const PlanStep& step = plan.steps[s];
+    const Profile::Step& measured = profile.steps[s];
+    if (step.view) continue;
+    table.AddRow({absl::StrCat(s), step.name, step.type, step.user_part ? "user" : "ad",
+                  Us(measured.us), absl::StrFormat("%.1f", measured.gflops),
+                  percent(measured.share_of_peak), percent(measured.share_of_request)});
+  }
+  const double rest = profile.request_us - profile.steps_us;
+  table.AddRow({"", "everything else", "", "", Us(std::max(0.0, rest)), "", "",
+                percent(std::max(0.0, rest) / std::max(profile.request_us, 1e-9))});
+  Section(absl::StrFormat("Profile, %s: %d ads, one thread, median of %d runs: %s us per request; "
+                          "peak %.1f GFLOP/s",
+                          profile.optimised ? "optimised" : "as written", profile.ads, profile.runs,
+                          Us(profile.request_us), profile.peak_gflops),
+          table, text);
+}
+
+void AppendList(absl::string_view title, const std::vector<std::string>& lines, std::string& text) {
+  if (!lines.empty()) absl::StrAppend(&text, "\n", title, "\n");
+  for (const std::string& line : lines) absl::StrAppend(&text, "  ", line, "\n");
+}
+
+}  // namespace
+
+std::string ExplainText(const Explanation& all) {
+  std::string text = Header(all);
+  AppendInterface(*all.info, text);
+  AppendLayers(all, text);
+  AppendRewrites(all, text);
+  AppendSteps(all, all.optimised ? "Steps, optimised" : "Steps, as written", all.plan(), text);
+  AppendTotals(all, text);
+  for (const Profile& profile : all.profiles) AppendProfile(all, profile, text);
+  AppendList("Warnings", all.warnings, text);
+  AppendList("Notices", all.info->notices, text);
+  return text;
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,151 @@
+// ulf inspect: shows what a model directory holds, as the engine sees it.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "engine/layers/registry.h"
+#include "engine/runtime/model.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_table.h"
+#include "tools/model/model_json.h"
+#include "tools/model/plugins.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::ModelInfo;
+
+constexpr char kDescription[] =
+    "Loads the model in MODELDIR (a version directory, such as models/din/1) as the daemon would\n"
+    "and prints its layers with shapes, levels, parameters and weights, its inputs and outputs,\n"
+    "its tables, the memory it takes, and what the loader noticed.  In a shape, \"ads\" stands "
+    "for\n"
+    "the number of ads of a request and \"?\" for what only a request tells.";
+constexpr size_t kMaxCell = 64;
+
+std::string Clip(std::string text) {
+  if (text.size() > kMaxCell) text = absl::StrCat(text.substr(0, kMaxCell - 3), "...");
+  return text;
+}
+
+std::string YesNo(bool value) { return value ? "yes" : "no"; }
+
+void Section(const char* title, const TextTable& table, std::string& text) {
+  if (!table.empty()) absl::StrAppend(&text, "\n", title, "\n", table.ToString());
+}
+
+std::string Summary(const ModelInfo& info) {
+  return absl::StrCat("model ", info.name, ", version ", info.version, "\n  graph    ",
+                      info.graph_file, "\n  weights  ",
+                      info.weights_file.empty() ? "none" : info.weights_file, " (",
+                      info.weights_format, ")\n  content  ", info.content_hash, "\n  memory   ",
+                      HumanBytes(info.memory_bytes), ": weights ", HumanBytes(info.weight_bytes),
+                      ", tables ", HumanBytes(info.table_bytes), "\n  ads are ",
+                      info.row_separable ? "" : "not ", "proved independent of each other\n");
+}
+
+void AppendInterface(const ModelInfo& info, std::string& text) {
+  TextTable inputs({"name", "type", "shape", "level", "known from", "read"});
+  for (const engine::InputInfo& input : info.inputs) {
+    inputs.AddRow({input.name, std::string(engine::Name(input.dtype)), input.shape.ToString(),
+                   std::string(engine::Name(input.level)), input.stated ? "the graph" : "a guess",
+                   YesNo(input.used)});
+  }
+  Section("Inputs", inputs, text);
+  TextTable features({"name", "level", "tables"});
+  for (const engine::FeatureInfo& feature : info.features) {
+    const auto name = [&](std::string* out, int table) { *out += info.tables[table].name; };
+    features.AddRow({feature.name, std::string(engine::Name(feature.level)),
+                     Clip(absl::StrJoin(feature.tables, ", ", name))});
+  }
+  Section("Sparse features (name.ids, name.values, name.segments)", features, text);
+  TextTable outputs({"name", "shape", "level"});
+  for (const engine::OutputInfo& output : info.outputs) {
+    outputs.AddRow({output.name, output.shape.ToString(), std::string(engine::Name(output.level))});
+  }
+  Section("Outputs", outputs, text);
+  TextTable tables({"name", "rows>", "dim>", "memory>"});
+  for (const engine::TableInfo& table : info.tables) {
+    tables.AddRow(
+        {table.name, WithCommas(table.rows), absl::StrCat(table.dim), HumanBytes(table.bytes)});
+  }
+  Section("Tables", tables, text);
+}
+
+// One line per top; a layer's name, type and parameters stand on its first line.
+void AppendLayers(const ModelInfo& info, std::string& text) {
+  TextTable layers({"#>", "name", "type", "top", "shape", "level", "bottoms", "parameters"});
+  TextTable weights({"layer", "weight", "shape"});
+  for (const engine::LayerInfo& layer : info.layers) {
+    for (size_t i = 0; i < layer.tops.size(); ++i) {
+      const bool first = i == 0;
+      layers.AddRow({first ? absl::StrCat(layer.index) : "", first ? layer.name : "",
+                     first ? layer.type : "", layer.tops[i], layer.top_shapes[i].ToString(),
+                     std::string(engine::Name(layer.top_levels[i])),
+                     first ? Clip(absl::StrJoin(layer.bottoms, " ")) : "",
+                     first ? Clip(layer.parameters) : ""});
+    }
+    for (const engine::WeightInfo& weight : layer.weights) {
+      weights.AddRow(
+          {absl::StrCat(layer.index, " ", layer.name), weight.name, engine::ToString(weight.dims)});
+    }
+  }
+  Section("Layers", layers, text);
+  Section("Weights", weights, text);
+}
+
+std::string ArityText(const engine::Arity& arity) {
+  if (arity.min == arity.max) return absl::StrCat(arity.min);
+  if (arity.max >= engine::Arity::kAny) return absl::StrCat(arity.min, " or more");
+  return absl::StrCat(arity.min, "-", arity.max);
+}
+
+void PrintTypes(bool json) {
+  if (json) {
+    std::printf("%s\n", LayerTypesJson().c_str());
+    return;
+  }
+  TextTable table({"type", "bottoms", "tops", "weights", "parameters", "meaning"});
+  for (const engine::LayerType* type : engine::AllLayerTypes()) {
+    table.AddRow({std::string(type->name), ArityText(type->inputs), ArityText(type->outputs),
+                  ArityText(type->weights), ParameterFieldName(*type), std::string(type->summary)});
+  }
+  std::printf("%s", table.ToString().c_str());
+}
+
+}  // namespace
+
+absl::Status RunInspect(Args args) {
+  bool json = false, types = false, help = false;
+  FlagSet flags("inspect (MODELDIR | --types) [--json]", kDescription);
+  flags.Add("json", "Prints JSON for programs.", &json);
+  flags.Add("types", "Prints the layer types that the engine knows instead of a model.", &types);
+  PluginFlag plugins(flags);
+  std::vector<std::string> positional;
+  RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  if (types != positional.empty()) return UsageError("one of MODELDIR and --types is needed");
+  if (types) {
+    PrintTypes(json);
+    return absl::OkStatus();
+  }
+  RETURN_IF_ERROR(plugins.Load());
+  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
+                                                          .layer_types = plugins.types()}));
+  const ModelInfo& info = model->info();
+  if (json) {
+    std::printf("%s\n", ModelJson(info).c_str());
+    return absl::OkStatus();
+  }
+  std::string text = Summary(info);
+  AppendInterface(info, text);
+  AppendLayers(info, text);
+  if (!info.notices.empty()) absl::StrAppend(&text, "\nNotices\n");
+  for (const std::string& notice : info.notices) absl::StrAppend(&text, "  ", notice, "\n");
+  std::fputs(text.c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::tools

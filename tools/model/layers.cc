@@ -1,0 +1,69 @@
+// ulf layers: the layer types that the engine knows, from its registry.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/layers/registry.h"
+#include "tools/cli/commands.h"
+#include "tools/model/layer_docs.h"
+#include "tools/model/plugins.h"
+
+namespace ulfd::tools {
+
+namespace {
+
+constexpr char kDescription[] =
+    "Lists the layer types that the engine knows, or says everything about one: formula, inputs,\n"
+    "parameters with their defaults, weights, source, and an example that loads.";
+
+absl::Status WriteExample(const engine::LayerType& type, const std::string& directory) {
+  const std::filesystem::path path(directory);
+  if (std::filesystem::exists(path)) {
+    return absl::AlreadyExistsError(absl::StrCat(directory, ": exists, want a new directory"));
+  }
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return absl::UnavailableError(absl::StrCat(directory, ": ", error.message()));
+  for (const ExampleFile& file : LayerExample(type)) {
+    std::ofstream out(path / file.name, std::ios::binary);
+    out << file.content;
+    if (!out.flush()) {
+      return absl::UnavailableError(
+          absl::StrCat((path / file.name).string(), ": cannot be written"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunLayers(Args args) {
+  std::string example;
+  bool help = false;
+  FlagSet flags("layers [NAME] [--example=DIR]", kDescription);
+  flags.Add("example", "Writes the example of NAME as a version directory.", &example);
+  PluginFlag plugins(flags);
+  std::vector<std::string> positional;
+  RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  RETURN_IF_ERROR(plugins.Load());
+  if (positional.empty()) {
+    if (!example.empty()) return UsageError("--example wants a NAME");
+    std::fputs(LayerList(plugins.types()).c_str(), stdout);
+    return absl::OkStatus();
+  }
+  engine::Notices notices;
+  ASSIGN_OR_RETURN(const engine::LayerType* type,
+                   engine::FindLayerType(positional[0], notices, plugins.types()));
+  if (!example.empty()) return WriteExample(*type, example);
+  std::fputs(LayerPage(*type).c_str(), stdout);
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,142 @@
+// Arrays of an npz file as inputs of a model.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/model/npz_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::DType;
+using engine::NpyArray;
+using engine::NpyType;
+
+bool IsFloat(NpyType type) {
+  return type == NpyType::kFloat16 || type == NpyType::kFloat32 || type == NpyType::kFloat64;
+}
+
+std::vector<double> ToDouble(const NpyArray& array) {
+  std::vector<double> values(array.elements());
+  if (array.type == NpyType::kFloat64) {
+    if (!values.empty()) std::memcpy(values.data(), array.bytes.data(), array.bytes.size());
+  } else {
+    const std::vector<float> floats = array.ToFloat32();
+    values.assign(floats.begin(), floats.end());
+  }
+  return values;
+}
+
+template <typename T>
+absl::Status DoesNotFit(const std::string& name, T value, size_t index, DType wanted) {
+  return absl::InvalidArgumentError(absl::StrCat("input \"", name, "\": element ", index, " is ",
+                                                 value, ", which is no ", engine::Name(wanted)));
+}
+
+absl::StatusOr<NpyArray> ToFloat(const std::string& name, const NpyArray& array) {
+  const std::vector<float> floats = array.ToFloat32();
+  if (IsFloat(array.type)) {
+    const std::vector<double> doubles = ToDouble(array);
+    for (size_t i = 0; i < floats.size(); ++i) {
+      if (std::isinf(floats[i]) && !std::isinf(doubles[i])) {
+        return DoesNotFit(name, doubles[i], i, DType::kFloat32);
+      }
+    }
+  } else {
+    const std::vector<int64_t> ints = array.ToInt64();
+    for (size_t i = 0; i < floats.size(); ++i) {
+      // 2^63 as a float stands for no int64.
+      if (floats[i] >= 0x1p63f || static_cast<int64_t>(floats[i]) != ints[i]) {
+        return DoesNotFit(name, ints[i], i, DType::kFloat32);
+      }
+    }
+  }
+  return NpyArray::FromFloat32(array.dims, floats.data());
+}
+
+absl::StatusOr<NpyArray> ToInteger(const std::string& name, const NpyArray& array, DType wanted) {
+  if (IsFloat(array.type)) {
+    const std::vector<double> doubles = ToDouble(array);
+    for (size_t i = 0; i < doubles.size(); ++i) {
+      // Also false for NaN.
+      if (!(std::abs(doubles[i]) <= 0x1p53) || doubles[i] != std::trunc(doubles[i])) {
+        return DoesNotFit(name, doubles[i], i, wanted);
+      }
+    }
+  }
+  const std::vector<int64_t> ints = array.ToInt64();
+  if (wanted == DType::kInt64) return NpyArray::FromInt64(array.dims, ints.data());
+  std::vector<int32_t> narrow(ints.size());
+  for (size_t i = 0; i < ints.size(); ++i) {
+    narrow[i] = static_cast<int32_t>(ints[i]);
+    if (narrow[i] != ints[i]) return DoesNotFit(name, ints[i], i, wanted);
+  }
+  return NpyArray::FromInt32(array.dims, narrow.data());
+}
+
+}  // namespace
+
+absl::StatusOr<NpyArray> ConvertInput(const std::string& name, NpyArray array, DType wanted) {
+  switch (wanted) {
+    case DType::kFloat32:
+      if (array.type == NpyType::kFloat32) return array;
+      return ToFloat(name, array);
+    case DType::kInt32:
+      if (array.type == NpyType::kInt32) return array;
+      return ToInteger(name, array, wanted);
+    case DType::kInt64:
+      if (array.type == NpyType::kInt64) return array;
+      return ToInteger(name, array, wanted);
+  }
+  return absl::InternalError(absl::StrCat("input \"", name, "\": unknown type"));
+}
+
+absl::Status CheckInputNames(const engine::NpzArrays& arrays,
+                             const std::vector<std::string>& known) {
+  std::vector<std::string> unknown;
+  for (const auto& [name, array] : arrays) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) unknown.push_back(name);
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the model has no input \"",
+                                                 absl::StrJoin(unknown, "\", \""), "\"; it has \"",
+                                                 absl::StrJoin(known, "\", \""), "\""));
+}
+
+absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
+                                             const engine::ModelInfo& info) {
+  ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(path));
+  std::vector<std::string> known;
+  for (const engine::InputInfo& input : info.inputs) known.push_back(input.name);
+  RETURN_IF_ERROR(CheckInputNames(arrays, known));
+  for (const engine::InputInfo& input : info.inputs) {
+    const auto array = arrays.find(input.name);
+    if (array == arrays.end()) continue;
+    ASSIGN_OR_RETURN(array->second,
+                     ConvertInput(input.name, std::move(array->second), input.dtype));
+  }
+  return arrays;
+}
+
+std::vector<engine::NamedTensor> InputViews(const engine::ModelInfo& info,
+                                            engine::NpzArrays& arrays) {
+  std::vector<engine::NamedTensor> views;
+  for (const engine::InputInfo& input : info.inputs) {
+    const auto array = arrays.find(input.name);
+    if (array == arrays.end()) continue;
+    engine::Tensor tensor;
+    tensor.dtype = input.dtype;
+    tensor.dims.assign(array->second.dims.begin(), array->second.dims.end());
+    tensor.data = array->second.bytes.data();
+    views.push_back({.name = input.name, .tensor = tensor});
+  }
+  return views;
+}
+
+}  // namespace ulfd::tools

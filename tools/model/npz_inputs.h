@@ -1,0 +1,38 @@
+// Arrays of an npz file as inputs of a model: names checked, element types converted where nothing
+// is lost.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_MODEL_NPZ_INPUTS_H_
+#define ULFD_TOOLS_MODEL_NPZ_INPUTS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/runtime/model.h"
+#include "engine/tensor/tensor.h"
+#include "engine/weights/npz.h"
+
+namespace ulfd::tools {
+
+// `array` with elements of the wanted type.  float64 and float16 become float32 by rounding; every
+// other conversion must be exact.  INVALID_ARGUMENT names the input and the first element that does
+// not fit.
+absl::StatusOr<engine::NpyArray> ConvertInput(const std::string& name, engine::NpyArray array,
+                                              engine::DType wanted);
+
+// INVALID_ARGUMENT naming every array that is none of the model's `known` inputs, and the inputs
+// there are.
+absl::Status CheckInputNames(const engine::NpzArrays& arrays,
+                             const std::vector<std::string>& known);
+
+// The arrays of the file in the types that the model wants, by name.
+absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
+                                             const engine::ModelInfo& info);
+// In the order of the model's inputs; they point into `arrays` and `info`.
+std::vector<engine::NamedTensor> InputViews(const engine::ModelInfo& info,
+                                            engine::NpzArrays& arrays);
+
+}  // namespace ulfd::tools
+
+#endif  // ULFD_TOOLS_MODEL_NPZ_INPUTS_H_

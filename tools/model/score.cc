@@ -1,0 +1,120 @@
+// ulf score: scores the inputs of an npz file offline, with the engine of the daemon.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "engine/runtime/model.h"
+#include "engine/tensor/onednn.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_table.h"
+#include "tools/model/npz_inputs.h"
+#include "tools/model/plugins.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::DType;
+using engine::NpyArray;
+using engine::Tensor;
+
+constexpr char kDescription[] =
+    "Loads the model in MODELDIR (a version directory, such as models/din/1), runs it on the\n"
+    "arrays of --inputs, which are named like the graph's inputs (\"mid.ids\", \"mask\"; \"/\" is\n"
+    "written as %2F), and prints the shape and first values of every output.";
+
+// Calls add(tensor's elements as T) with the element type of the tensor.
+template <typename F>
+auto WithElements(const Tensor& tensor, F use) {
+  switch (tensor.dtype) {
+    case DType::kInt32:
+      return use(tensor.i32());
+    case DType::kInt64:
+      return use(tensor.i64());
+    case DType::kFloat32:
+      break;
+  }
+  return use(tensor.f32());
+}
+
+NpyArray ToArray(const Tensor& tensor) {
+  std::vector<int64_t> dims(tensor.dims.begin(), tensor.dims.end());
+  switch (tensor.dtype) {
+    case DType::kInt32:
+      return NpyArray::FromInt32(std::move(dims), tensor.i32());
+    case DType::kInt64:
+      return NpyArray::FromInt64(std::move(dims), tensor.i64());
+    case DType::kFloat32:
+      break;
+  }
+  return NpyArray::FromFloat32(std::move(dims), tensor.f32());
+}
+
+std::string FirstValues(const Tensor& tensor) {
+  const int64_t shown = std::min<int64_t>(tensor.elements(), 4);
+  return WithElements(tensor, [&](const auto* data) {
+    return absl::StrCat(absl::StrJoin(data, data + shown, "  "),
+                        shown < tensor.elements() ? "  ..." : "");
+  });
+}
+
+void Print(const engine::ModelInfo& info, const engine::RunResult& result) {
+  TextTable table({"output", "shape", "first values"});
+  for (size_t i = 0; i < info.outputs.size(); ++i) {
+    const Tensor& tensor = result.outputs[i];
+    table.AddRow({info.outputs[i].name, engine::ToString(tensor.dims), FirstValues(tensor)});
+  }
+  std::printf("model %s, version %lld\n%s", info.name.c_str(), static_cast<long long>(info.version),
+              table.ToString().c_str());
+  for (size_t i = 0; i < info.tables.size() && i < result.stats.missing_ids.size(); ++i) {
+    if (result.stats.missing_ids[i] == 0) continue;
+    std::printf("  ids that table %s lacks: %lld\n", info.tables[i].name.c_str(),
+                static_cast<long long>(result.stats.missing_ids[i]));
+  }
+}
+
+absl::Status Save(const engine::ModelInfo& info, const engine::RunResult& result,
+                  const std::string& path) {
+  engine::NpzArrays arrays;
+  for (const engine::NamedTensor& named : result.tensors) {
+    arrays[std::string(named.name)] = ToArray(named.tensor);
+  }
+  for (size_t i = 0; i < info.outputs.size(); ++i) {
+    arrays[info.outputs[i].name] = ToArray(result.outputs[i]);
+  }
+  return engine::WriteNpz(path, arrays);
+}
+
+}  // namespace
+
+absl::Status RunScore(Args args) {
+  std::string inputs, outputs;
+  bool dump_all = false, help = false;
+  FlagSet flags("score MODELDIR --inputs=FILE.npz [--outputs=FILE.npz] [--dump_all]", kDescription);
+  flags.Add("inputs", "npz file with one array per graph input.", &inputs);
+  flags.Add("outputs", "npz file to write the outputs to.", &outputs);
+  flags.Add("dump_all", "Writes every tensor of the graph to --outputs, not only its outputs.",
+            &dump_all);
+  PluginFlag plugins(flags);
+  std::vector<std::string> positional;
+  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  if (inputs.empty()) return UsageError("--inputs is needed");
+  if (dump_all && outputs.empty()) return UsageError("--dump_all wants --outputs");
+
+  engine::UseOneThread();
+  RETURN_IF_ERROR(plugins.Load());
+  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
+                                                          .layer_types = plugins.types()}));
+  ASSIGN_OR_RETURN(engine::NpzArrays arrays, ReadInputs(inputs, model->info()));
+  engine::Workspace workspace;
+  engine::RunResult result;
+  RETURN_IF_ERROR(
+      model->Run(InputViews(model->info(), arrays), {.keep_all = dump_all}, workspace, result));
+  Print(model->info(), result);
+  return outputs.empty() ? absl::OkStatus() : Save(model->info(), result, outputs);
+}
+
+}  // namespace ulfd::tools
