@@ -55,9 +55,9 @@ absl::Status RunRows(const Executable& executable, const RunOptions& options,
   RETURN_IF_ERROR(BeginRows(options, executable, schedule, ads, part, result));
   for (int64_t u = 0; u < part.users; u += Schedule::kMaxUsers) {
     const int64_t last = std::min(part.users, u + Schedule::kMaxUsers);
-    RETURN_IF_ERROR(RunUsers(options, u, last, part, ws, result));
-    RETURN_IF_ERROR(
-        RunAds(options, part, part.begins[u], part.begins[last], ws, result.outputs, result.stats));
+    RETURN_IF_ERROR(ComputeUsers(options, u, last, part, ws, result));
+    RETURN_IF_ERROR(ComputeAds(options, part, part.begins[u], part.begins[last], ws, result.outputs,
+                               result.stats));
   }
   return absl::OkStatus();
 }
@@ -212,7 +212,7 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   ResetStats(*executable.info, options, ws, result.stats);
   result.stats.optimised = schedule == executable.optimised_schedule.get();
   RETURN_IF_ERROR(BeginRows(options, executable, *schedule, ads, part, result));
-  RETURN_IF_ERROR(RunUsers(options, 0, part.users, part, ws, result));
+  RETURN_IF_ERROR(ComputeUsers(options, 0, part.users, part, ws, result));
   result.stats.missing_ids = ws.counters.missing_ids;
   for (size_t o = 0; o < result.outputs.size(); ++o) {
     if (schedule->outputs[o].place == Operand::Place::kAd) continue;
@@ -227,7 +227,7 @@ absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t
   if (options.count_layers) stats.layers.resize(info.layers.size());
   stats.missing_ids.resize(info.tables.size(), 0);
   ws.counters.missing_ids.assign(info.tables.size(), 0);
-  RETURN_IF_ERROR(RunAds(options, part, begin, end, ws, outputs, stats));
+  RETURN_IF_ERROR(ComputeAds(options, part, begin, end, ws, outputs, stats));
   for (size_t i = 0; i < stats.missing_ids.size(); ++i) {
     stats.missing_ids[i] += ws.counters.missing_ids[i];
   }

@@ -16,7 +16,7 @@
 #include "base/text.h"
 #include "engine/kernels/isa.h"
 #include "engine/runtime/executor.h"
-#include "engine/runtime/loader.h"
+#include "engine/runtime/model_loader.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {

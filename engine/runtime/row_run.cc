@@ -363,8 +363,8 @@ absl::Status BeginRows(const RunOptions& options, const Executable& executable,
   return absl::OkStatus();
 }
 
-absl::Status RunUsers(const RunOptions& options, int64_t first_user, int64_t last_user,
-                      UserPart& part, WorkspaceState& ws, RunResult& result) {
+absl::Status ComputeUsers(const RunOptions& options, int64_t first_user, int64_t last_user,
+                          UserPart& part, WorkspaceState& ws, RunResult& result) {
   const int64_t start = NowNs();
   const int64_t embed_ns = result.stats.embed_ns;
   part.first_user = first_user;
@@ -376,8 +376,8 @@ absl::Status RunUsers(const RunOptions& options, int64_t first_user, int64_t las
   return absl::OkStatus();
 }
 
-absl::Status RunAds(const RunOptions& options, const UserPart& part, int64_t begin, int64_t end,
-                    WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats) {
+absl::Status ComputeAds(const RunOptions& options, const UserPart& part, int64_t begin, int64_t end,
+                        WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats) {
   if (begin >= end) return absl::OkStatus();
   const int64_t start = NowNs();
   const int64_t embed_ns = stats.embed_ns;

@@ -18,14 +18,14 @@ std::optional<int64_t> MatchShapes(const Schedule& schedule, const Request& requ
 
 // Computes the user part of users [first_user, last_user) and sets those in `part`, whose other
 // fields describe the request, and writes what outputs have of these users.  `ws`: see Executable.
-absl::Status RunUsers(const RunOptions& options, int64_t first_user, int64_t last_user,
-                      UserPart& part, WorkspaceState& ws, RunResult& result);
+absl::Status ComputeUsers(const RunOptions& options, int64_t first_user, int64_t last_user,
+                          UserPart& part, WorkspaceState& ws, RunResult& result);
 
 // Computes ads [begin, end), which are of users in the group that `part` holds, into their rows of
 // the outputs.  Several threads may run parts of one request: each with its own workspace, stats
 // and rows.
-absl::Status RunAds(const RunOptions& options, const UserPart& part, int64_t begin, int64_t end,
-                    WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats);
+absl::Status ComputeAds(const RunOptions& options, const UserPart& part, int64_t begin, int64_t end,
+                        WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats);
 
 // Fills the fields of `part` that describe the request (`part.request` is filled, and matches), and
 // makes room for the outputs, if the run takes no more memory than `options` allow.

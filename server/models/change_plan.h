@@ -13,8 +13,8 @@
 
 #include "absl/status/statusor.h"
 #include "server/models/model_change.h"
-#include "server/models/model_manager.h"
 #include "server/models/model_table.h"
+#include "server/models/model_types.h"
 #include "server/models/repository_scan.h"
 
 namespace ulfd::server {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 
 namespace ulfd::server {
 

@@ -32,7 +32,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_manager_options.h"
+#include "server/models/model_types.h"
 #include "server/models/quarantine.h"
 #include "server/models/repository_scan.h"
 #include "server/models/served_models.h"

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 
 namespace ulfd::server {
 

@@ -11,7 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 #include "server/security/access_rules.h"
 
 namespace ulfd::server {

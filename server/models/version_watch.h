@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "engine/runtime/model_directory.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 #include "server/models/quarantine.h"
 
 namespace ulfd::server {

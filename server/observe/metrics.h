@@ -23,7 +23,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 #include "server/scheduler/refusal.h"
 
 namespace ulfd::server {

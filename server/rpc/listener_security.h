@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "server/config/options.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 #include "server/observe/logging.h"
 #include "server/rpc/listener_credentials.h"
 

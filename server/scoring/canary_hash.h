@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 
 namespace ulfd::server {
 

@@ -353,14 +353,15 @@ int64_t CountRows(const inference::ModelInferRequest& request, const Model& mode
   return std::max(rows, RowsOfIds(ids));
 }
 
-absl::Status DecodeInfer(const inference::ModelInferRequest& request, const Model& model,
-                         const RequestLimits& limits, DecodedRequest& decoded) {
+absl::Status DecodeRequest(const inference::ModelInferRequest& request, const Model& model,
+                           const RequestLimits& limits, DecodedRequest& decoded) {
   return Decoder(request, model, limits, decoded).Decode();
 }
 
-void EncodeInfer(const inference::ModelInferRequest& request, const DecodedRequest& decoded,
-                 const ModelInfo& info, const engine::RunResult& result,
-                 inference::ModelInferResponse& response) {
+absl::Status EncodeResponse(const inference::ModelInferRequest& request,
+                            const DecodedRequest& decoded, const ModelInfo& info,
+                            const engine::RunResult& result,
+                            inference::ModelInferResponse& response) {
   response.set_model_name(info.name);
   response.set_model_version(absl::StrCat(info.version));
   response.set_id(request.id());
@@ -382,6 +383,7 @@ void EncodeInfer(const inference::ModelInferRequest& request, const DecodedReque
       out.mutable_contents()->mutable_fp32_contents()->Add(tensor.f32(), tensor.f32() + n);
     }
   }
+  return absl::OkStatus();
 }
 
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "engine/runtime/model.h"
 #include "proto/open_inference.pb.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 #include "server/scoring/request_decoder.h"
 
 namespace ulfd::server {
@@ -26,13 +26,14 @@ int64_t CountRows(const inference::ModelInferRequest& request, const engine::Mod
 
 // INVALID_ARGUMENT names the input, what was found and what was wanted.  `request` and `model` must
 // outlive `decoded`.  The values are not copied: the tensors point into the request.
-absl::Status DecodeInfer(const inference::ModelInferRequest& request, const engine::Model& model,
-                         const RequestLimits& limits, DecodedRequest& decoded);
+absl::Status DecodeRequest(const inference::ModelInferRequest& request, const engine::Model& model,
+                           const RequestLimits& limits, DecodedRequest& decoded);
 
 // Raw contents if the request used them, typed ones otherwise.
-void EncodeInfer(const inference::ModelInferRequest& request, const DecodedRequest& decoded,
-                 const engine::ModelInfo& info, const engine::RunResult& result,
-                 inference::ModelInferResponse& response);
+absl::Status EncodeResponse(const inference::ModelInferRequest& request,
+                            const DecodedRequest& decoded, const engine::ModelInfo& info,
+                            const engine::RunResult& result,
+                            inference::ModelInferResponse& response);
 
 // Inputs, outputs, platform and properties; not `versions`.
 void DescribeModel(const engine::ModelInfo& info, inference::ModelMetadataResponse& response);

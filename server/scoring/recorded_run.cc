@@ -87,10 +87,10 @@ absl::Status RecordedRun::Run(const Recording& record, const engine::Model& mode
   DecodedRequest decoded;
   if (record.api() == recording::v1::API_KSERVE) {
     if (!kserve.ParseFromString(record.request())) return Garbled();
-    RETURN_IF_ERROR(DecodeInfer(kserve, model, limits, decoded));
+    RETURN_IF_ERROR(DecodeRequest(kserve, model, limits, decoded));
   } else {
     if (!native.ParseFromString(record.request())) return Garbled();
-    RETURN_IF_ERROR(DecodePredict(native, model, limits, decoded));
+    RETURN_IF_ERROR(DecodeRequest(native, model, limits, decoded));
   }
   engine::RunOptions bounded = run;
   bounded.max_memory_bytes = limits.max_memory_bytes;

@@ -395,7 +395,7 @@ int64_t CountRows(const v1::PredictRequest& request, const Model& model,
   return std::max(rows, RowsOfIds(ids));
 }
 
-absl::Status DecodePredict(const v1::PredictRequest& request, const Model& model,
+absl::Status DecodeRequest(const v1::PredictRequest& request, const Model& model,
                            const RequestLimits& limits, DecodedRequest& decoded) {
   if (request.request_id().size() > kMaxRequestIdBytes) {
     return absl::InvalidArgumentError(absl::StrCat("request_id: ", request.request_id().size(),

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "engine/runtime/model.h"
 #include "proto/predict.pb.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 
 namespace ulfd::server {
 
@@ -53,7 +53,7 @@ int64_t CountRows(const ulfd::v1::PredictRequest& request, const engine::Model& 
 
 // INVALID_ARGUMENT names the feature, what was found and what was wanted.  `request` and `model`
 // must outlive `decoded`.
-absl::Status DecodePredict(const ulfd::v1::PredictRequest& request, const engine::Model& model,
+absl::Status DecodeRequest(const ulfd::v1::PredictRequest& request, const engine::Model& model,
                            const RequestLimits& limits, DecodedRequest& decoded);
 
 // Shared by the two APIs.

@@ -90,9 +90,9 @@ absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const TopKChoice& choice, 
   return ranking;
 }
 
-absl::Status EncodePredict(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
-                           const engine::ModelInfo& info, const engine::RunResult& result,
-                           ulfd::v1::PredictResponse& response) {
+absl::Status EncodeResponse(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
+                            const engine::ModelInfo& info, const engine::RunResult& result,
+                            ulfd::v1::PredictResponse& response) {
   response.mutable_model()->set_name(info.name);
   response.mutable_model()->set_version(info.version);
   response.set_request_id(request.request_id());

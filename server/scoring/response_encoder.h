@@ -27,9 +27,9 @@ absl::StatusOr<Ranking> RankAds(const engine::Tensor& tensor, const TopKChoice& 
 
 // Fills outputs, indices, scores, missing_ids and request_id.  Outputs with one row per ad are cut
 // to the ranked rows under top_k, others (of the user) stay whole.
-absl::Status EncodePredict(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
-                           const engine::ModelInfo& info, const engine::RunResult& result,
-                           ulfd::v1::PredictResponse& response);
+absl::Status EncodeResponse(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
+                            const engine::ModelInfo& info, const engine::RunResult& result,
+                            ulfd::v1::PredictResponse& response);
 
 // Values that are NaN or infinite in the wanted outputs and the one that top_k ranks by, in all of
 // their rows: NaNs rank last and would not be seen among the first.

@@ -16,7 +16,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_lookup.h"
+#include "server/models/model_types.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/recorder/recorder.h"
@@ -31,7 +32,7 @@ class Shadow;  // server/scoring/shadow.h
 
 // What all calls share.  Everything is borrowed and outlives them.
 struct ServingContext {
-  const ModelManager& models;
+  const ModelLookup& models;
   Scheduler& scheduler;
   Metrics& metrics;
   Logger& logger;

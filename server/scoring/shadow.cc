@@ -24,10 +24,10 @@ constexpr double kLargest = 1e18;
 
 Shadow::Series::Series() : difference(kBounds, kUnit, /*shards=*/1) {}
 
-Shadow::Shadow(const ModelManager& models, const RequestLimits& limits)
+Shadow::Shadow(const ModelLookup& models, const RequestLimits& limits)
     : models_(models), limits_(limits), thread_([this] { Run(); }) {}
 
-Shadow::Shadow(const ModelManager& models, const RequestLimits& limits, WithoutThread)
+Shadow::Shadow(const ModelLookup& models, const RequestLimits& limits, WithoutThread)
     : models_(models), limits_(limits) {}
 
 Shadow::~Shadow() {

@@ -20,7 +20,8 @@
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "proto/recording.pb.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_lookup.h"
+#include "server/models/model_types.h"
 #include "server/observe/metrics.h"
 #include "server/scoring/recorded_run.h"
 #include "server/scoring/request_decoder.h"
@@ -31,10 +32,10 @@ namespace ulfd::server {
 // of its model is dropped and counted, so that calls never wait for it.
 class Shadow {
  public:
-  Shadow(const ModelManager& models, const RequestLimits& limits);
+  Shadow(const ModelLookup& models, const RequestLimits& limits);
   // The same without a thread: ScoreQueued does its work.  For tests.
   struct WithoutThread {};
-  Shadow(const ModelManager& models, const RequestLimits& limits, WithoutThread);
+  Shadow(const ModelLookup& models, const RequestLimits& limits, WithoutThread);
   // Drops what is queued.
   ~Shadow();
 
@@ -72,7 +73,7 @@ class Shadow {
   void Run();
   void Score(const Task& task);
 
-  const ModelManager& models_;
+  const ModelLookup& models_;
   const RequestLimits limits_;
   std::atomic<uint64_t> calls_seen_{0};
 

@@ -7,7 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/rpc/grpc_call.h"
+#include "server/rpc/call_context.h"
+#include "server/rpc/grpc_status.h"
 #include "server/services/admin_messages.h"
 #include "server/services/model_description.h"
 

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "proto/admin.grpc.pb.h"
 #include "server/models/model_change.h"
+#include "server/models/model_manager.h"
 #include "server/rpc/call_receiver.h"
 #include "server/scheduler/clock.h"
 #include "server/services/status_report.h"

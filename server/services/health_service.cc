@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "server/rpc/grpc_call.h"
+#include "server/rpc/grpc_status.h"
 
 namespace ulfd::server {
 
@@ -108,7 +108,7 @@ class HealthService::Watcher final : public RpcCall {
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-HealthService::HealthService(const ModelManager& models, const Readiness& readiness,
+HealthService::HealthService(const ModelLookup& models, const Readiness& readiness,
                              std::vector<std::string> services)
     : models_(models), readiness_(readiness), services_(std::move(services)) {
   Refresh();

@@ -29,7 +29,7 @@ class HealthService final : public RpcServiceOf<HealthService, grpc::health::v1:
   static constexpr size_t kMaxWatches = 4000;
 
   // `services`: full names whose health is that of the server.
-  HealthService(const ModelManager& models, const Readiness& readiness,
+  HealthService(const ModelLookup& models, const Readiness& readiness,
                 std::vector<std::string> services);
 
   // Looks again and tells the watchers what changed.  Any thread.
@@ -52,7 +52,7 @@ class HealthService final : public RpcServiceOf<HealthService, grpc::health::v1:
   bool MakeRoom(const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Uncount(const Watcher& watcher) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const ModelManager& models_;
+  const ModelLookup& models_;
   const Readiness& readiness_;
   const std::vector<std::string> services_;
 

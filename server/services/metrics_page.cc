@@ -20,7 +20,7 @@ namespace {
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-void AddModels(const ModelManager& models, std::vector<MetricFamily>& families) {
+void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   auto info = Family("ulfd_model_info", "1 for each version that serves", MetricType::Gauge);
   auto memory = Family("ulfd_model_memory_bytes", "What a served version holds", MetricType::Gauge);
   auto cost = Family("ulfd_model_cost_seconds",
@@ -91,7 +91,7 @@ void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& famili
 
 }  // namespace
 
-std::string MetricsPage(const Metrics& metrics, const ModelManager& models,
+std::string MetricsPage(const Metrics& metrics, const ModelLookup& models,
                         const Scheduler& scheduler, std::vector<MetricFamily> more) {
   std::vector<MetricFamily> families = metrics.Collect();
   std::move(more.begin(), more.end(), std::back_inserter(families));

@@ -9,14 +9,14 @@
 #include <string>
 #include <vector>
 
-#include "server/models/model_manager.h"
+#include "server/models/model_lookup.h"
 #include "server/observe/metrics.h"
 #include "server/scheduler/scheduler.h"
 
 namespace ulfd::server {
 
 // Families without samples are left out.  `more`: families of other parts.
-std::string MetricsPage(const Metrics& metrics, const ModelManager& models,
+std::string MetricsPage(const Metrics& metrics, const ModelLookup& models,
                         const Scheduler& scheduler, std::vector<prometheus::MetricFamily> more);
 
 }  // namespace ulfd::server

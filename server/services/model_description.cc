@@ -93,7 +93,7 @@ void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
 
 }  // namespace
 
-void DescribeModels(const ModelManager& models,
+void DescribeModels(const ModelLookup& models,
                     google::protobuf::RepeatedPtrField<v1::ModelStatus>& out) {
   for (const ModelStatus& model : models.List()) {
     v1::ModelStatus& status = *out.Add();

@@ -8,12 +8,13 @@
 
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/predict.pb.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_lookup.h"
+#include "server/models/model_types.h"
 
 namespace ulfd::server {
 
 // Every model and version; error texts clipped to what the wire takes.
-void DescribeModels(const ModelManager& models,
+void DescribeModels(const ModelLookup& models,
                     google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>& out);
 
 // Inputs, outputs and features of one version.

@@ -6,7 +6,8 @@
 #include <atomic>
 #include <string>
 
-#include "server/models/model_manager.h"
+#include "server/models/model_observer.h"
+#include "server/models/model_types.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/services/health_service.h"

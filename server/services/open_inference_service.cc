@@ -6,56 +6,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/recorder/call_record.h"
-#include "server/rpc/grpc_call.h"
-#include "server/scoring/canary_hash.h"
+#include "server/rpc/grpc_status.h"
 #include "server/scoring/open_inference_codec.h"
-#include "server/scoring/shadow.h"
+#include "server/services/scoring_rpc.h"
 
 namespace ulfd::server {
 namespace {
 
-class InferCall : public ScoreCall {
- public:
-  InferCall(const ServingContext& context, CallTerms terms,
-            const inference::ModelInferRequest& request, inference::ModelInferResponse& response)
-      : ScoreCall(context, std::move(terms)),
-        shadow_(context.shadow),
-        request_(request),
-        response_(response),
-        record_(context.recorder, arrival(), ScoreCall::deadline()) {}
-
- protected:
-  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
-    return server::CountRows(request_, model, limits);
-  }
-  absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
-                      DecodedRequest& decoded) override {
-    return DecodeInfer(request_, model, limits, decoded);
-  }
-  absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
-                      const engine::RunResult& result) override {
-    EncodeInfer(request_, decoded, info, result, response_);
-    if (shadow_ != nullptr) {
-      shadow_->Offer(recording::v1::API_KSERVE, request_, decoded, info, result);
-    }
-    record_.Choose(info, decoded.ads);
-    return absl::OkStatus();
-  }
-  // The protocol has no place for them.
-  void AddTimes(const CallTimes& times) override {
-    record_.Add(request_, response_, times.total_ns);
-  }
-  const std::string& request_id() const override { return request_.id(); }
-
- private:
-  Shadow* const shadow_;
-  const inference::ModelInferRequest& request_;
-  inference::ModelInferResponse& response_;
-  CallRecord record_;
-};
-
-absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoice>& choice,
+absl::Status Describe(const ModelLookup& models, const absl::StatusOr<ModelChoice>& choice,
                       inference::ModelMetadataResponse& response) {
   RETURN_IF_ERROR(choice.status());
   ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(*choice));
@@ -118,12 +76,7 @@ void OpenInferenceService::ModelMetadata(
 
 void OpenInferenceService::ModelInfer(
     UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& call) {
-  const inference::ModelInferRequest& request = call.request();
-  absl::StatusOr<ModelChoice> choice =
-      security_.Identify(call.context(), ChoiceOf(request.model_name(), request.model_version()));
-  const RequestCaller caller(call.context(), request);
-  if (choice.ok()) choice->caller = &caller;
-  StartScoring<InferCall>(call, context_, choice);
+  StartScoring(call, context_, security_);
 }
 
 }  // namespace ulfd::server

@@ -8,69 +8,17 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "server/recorder/call_record.h"
-#include "server/rpc/grpc_call.h"
-#include "server/scoring/canary_hash.h"
+#include "server/rpc/grpc_status.h"
 #include "server/scoring/request_decoder.h"
-#include "server/scoring/response_encoder.h"
-#include "server/scoring/shadow.h"
 #include "server/services/model_description.h"
+#include "server/services/scoring_rpc.h"
 
 namespace ulfd::server {
 namespace {
 
 namespace v1 = ulfd::v1;
 
-class PredictCall : public ScoreCall {
- public:
-  PredictCall(const ServingContext& context, CallTerms terms, const v1::PredictRequest& request,
-              v1::PredictResponse& response)
-      : ScoreCall(context, std::move(terms)),
-        shadow_(context.shadow),
-        request_(request),
-        response_(response),
-        record_(context.recorder, arrival(), ScoreCall::deadline()) {}
-
- protected:
-  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
-    return server::CountRows(request_, model, limits);
-  }
-  absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
-                      DecodedRequest& decoded) override {
-    return DecodePredict(request_, model, limits, decoded);
-  }
-  absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
-                      const engine::RunResult& result) override {
-    RETURN_IF_ERROR(EncodePredict(request_, decoded, info, result, response_));
-    if (shadow_ != nullptr) {
-      shadow_->Offer(recording::v1::API_NATIVE, request_, decoded, info, result);
-    }
-    record_.Choose(info, decoded.ads);
-    return absl::OkStatus();
-  }
-  void AddTimes(const CallTimes& times) override {
-    record_.Add(request_, response_, times.total_ns);
-    if (!request_.return_timings()) return;
-    constexpr int64_t kNsPerUs = 1000;
-    v1::Timings& out = *response_.mutable_timings();
-    out.set_queue_us(times.queue_ns / kNsPerUs);
-    out.set_decode_us(times.decode_ns / kNsPerUs);
-    out.set_embed_us(times.embed_ns / kNsPerUs);
-    out.set_user_us(times.user_ns / kNsPerUs);
-    out.set_dense_us(times.dense_ns / kNsPerUs);
-    out.set_encode_us(times.encode_ns / kNsPerUs);
-    out.set_total_us(times.total_ns / kNsPerUs);
-  }
-  const std::string& request_id() const override { return request_.request_id(); }
-
- private:
-  Shadow* const shadow_;
-  const v1::PredictRequest& request_;
-  v1::PredictResponse& response_;
-  CallRecord record_;
-};
-
-absl::Status Describe(const ModelManager& models, const absl::StatusOr<ModelChoice>& choice,
+absl::Status Describe(const ModelLookup& models, const absl::StatusOr<ModelChoice>& choice,
                       v1::GetModelMetadataResponse& response) {
   RETURN_IF_ERROR(choice.status());
   ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(*choice));
@@ -88,11 +36,7 @@ void PredictionService::AwaitCalls(CallReceiver& receiver) {
 }
 
 void PredictionService::Predict(UnaryCall<v1::PredictRequest, v1::PredictResponse>& call) {
-  absl::StatusOr<ModelChoice> choice =
-      security_.Identify(call.context(), ChoiceOf(call.request().model()));
-  const RequestCaller caller(call.context(), call.request());
-  if (choice.ok()) choice->caller = &caller;
-  StartScoring<PredictCall>(call, context_, choice);
+  StartScoring(call, context_, security_);
 }
 
 void PredictionService::GetModelMetadata(

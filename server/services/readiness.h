@@ -7,14 +7,15 @@
 #include <atomic>
 
 #include "absl/strings/string_view.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_lookup.h"
+#include "server/models/model_types.h"
 
 namespace ulfd::server {
 
 // Thread-safe.
 class Readiness {
  public:
-  explicit Readiness(const ModelManager& models) : models_(models) {}
+  explicit Readiness(const ModelLookup& models) : models_(models) {}
 
   // From the first call on nothing is ready any more.
   void StartDraining() { draining_.store(true); }
@@ -28,7 +29,7 @@ class Readiness {
   }
 
  private:
-  const ModelManager& models_;
+  const ModelLookup& models_;
   std::atomic<bool> draining_{false};
 };
 

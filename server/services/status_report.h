@@ -8,7 +8,7 @@
 #include <string>
 
 #include "proto/admin.pb.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_lookup.h"
 #include "server/scheduler/scheduler.h"
 #include "server/services/readiness.h"
 
@@ -24,7 +24,7 @@ BuildFacts ThisBuild();
 // Thread-safe; borrows everything.
 class StatusReport {
  public:
-  StatusReport(const ModelManager& models, const Scheduler& scheduler, const Readiness& readiness,
+  StatusReport(const ModelLookup& models, const Scheduler& scheduler, const Readiness& readiness,
                int64_t max_queued_requests, int64_t max_queued_rows)
       : models_(models),
         scheduler_(scheduler),
@@ -37,7 +37,7 @@ class StatusReport {
   std::string Json() const;
 
  private:
-  const ModelManager& models_;
+  const ModelLookup& models_;
   const Scheduler& scheduler_;
   const Readiness& readiness_;
   const int64_t max_queued_requests_, max_queued_rows_;

@@ -14,7 +14,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_observer.h"
+#include "server/models/model_types.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd {

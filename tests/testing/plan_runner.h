@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "engine/runtime/loader.h"
+#include "engine/runtime/model_loader.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::testing {

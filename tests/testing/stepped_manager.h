@@ -16,6 +16,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "server/models/model_manager.h"
+#include "server/models/model_manager_options.h"
+#include "server/models/model_types.h"
 #include "tests/testing/model_repository.h"
 
 namespace ulfd::server {

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/graph/ulf_loader.h"
+#include "engine/graph/graph_loader.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/registry.h"
 #include "engine/weights/weights.h"

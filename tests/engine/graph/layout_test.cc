@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "engine/runtime/loader.h"
+#include "engine/runtime/model_loader.h"
 #include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "server/models/model_manager.h"
+#include "server/models/model_types.h"
 #include "tests/testing/stepped_manager.h"
 
 namespace ulfd::server {

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "server/models/model_manager_options.h"
+#include "server/models/model_types.h"
 #include "tests/testing/stepped_manager.h"
 
 namespace ulfd::server {

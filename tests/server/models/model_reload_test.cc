@@ -16,6 +16,8 @@
 #include "engine/tensor/onednn.h"
 #include "server/models/model_change.h"
 #include "server/models/model_manager.h"
+#include "server/models/model_manager_options.h"
+#include "server/models/model_types.h"
 #include "tests/testing/model_repository.h"
 #include "tests/testing/thread_use.h"
 

@@ -153,15 +153,10 @@ TEST_F(GoldenCheckTest, FilesOfTheRecorder) {
   EXPECT_THAT(notices_, ElementsAre(HasSubstr("the last record is incomplete")));
 }
 
-// A manager that knows nothing but where to shadow.
-class ShadowOnly final : public ModelManager {
+// Knows nothing but where to shadow.
+class ShadowOnly final : public ModelLookup {
  public:
   std::optional<ShadowTarget> target;
-  void Start() override {}
-  void Poll() override {}
-  absl::Status PollNow(std::chrono::steady_clock::time_point) override { return {}; }
-  void Apply(std::function<absl::StatusOr<ModelChange>()>,
-             std::function<void(ModelChangeResult)>) override {}
   absl::StatusOr<ModelHandle> Find(const ModelChoice&) const override {
     return absl::NotFoundError("");
   }

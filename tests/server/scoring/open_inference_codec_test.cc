@@ -79,7 +79,7 @@ class OpenInferenceCodecTest : public ::testing::Test {
 
   absl::Status Decode(const ModelInferRequest& request) {
     decoded_ = {};
-    return DecodeInfer(request, *model_, limits_, decoded_);
+    return DecodeRequest(request, *model_, limits_, decoded_);
   }
   std::string Error(const ModelInferRequest& request) {
     const absl::Status status = Decode(request);
@@ -94,7 +94,9 @@ class OpenInferenceCodecTest : public ::testing::Test {
     engine::RunResult result;
     status = model_->Run(decoded_.inputs, {}, workspace, result);
     EXPECT_TRUE(status.ok()) << status;
-    if (status.ok()) EncodeInfer(request, decoded_, model_->info(), result, response);
+    if (status.ok()) {
+      EXPECT_TRUE(EncodeResponse(request, decoded_, model_->info(), result, response).ok());
+    }
     return response;
   }
 

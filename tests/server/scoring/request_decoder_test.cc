@@ -53,7 +53,7 @@ class RequestDecoderTest : public ::testing::Test {
 
   absl::Status Decode(const PredictRequest& request) {
     decoded_ = {};
-    return DecodePredict(request, *model_, limits_, decoded_);
+    return DecodeRequest(request, *model_, limits_, decoded_);
   }
   std::string Error(const PredictRequest& request) {
     const absl::Status status = Decode(request);
@@ -73,7 +73,7 @@ class RequestDecoderTest : public ::testing::Test {
     engine::RunResult result;
     if (absl::Status s = model_->Run(decoded_.inputs, {}, workspace, result); !s.ok()) return s;
     PredictResponse response;
-    if (absl::Status s = EncodePredict(request, decoded_, model_->info(), result, response);
+    if (absl::Status s = EncodeResponse(request, decoded_, model_->info(), result, response);
         !s.ok()) {
       return s;
     }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "engine/tensor/onednn.h"
+#include "server/models/model_manager.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/scoring/response_encoder.h"
 #include "tests/testing/fakes.h"
@@ -53,11 +54,11 @@ class TestCall final : public ScoreCall {
                       DecodedRequest& out) override {
     decoded = true;
     if (on_decode) on_decode();
-    return DecodePredict(request_, model, limits, out);
+    return DecodeRequest(request_, model, limits, out);
   }
   absl::Status Encode(const DecodedRequest& in, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
-    return EncodePredict(request_, in, info, result, response);
+    return EncodeResponse(request_, in, info, result, response);
   }
   void AddTimes(const CallTimes& all) override { times = all; }
   const std::string& request_id() const override { return request_.request_id(); }
@@ -158,9 +159,9 @@ class ScoreCallTest : public ::testing::Test {
     engine::Workspace workspace;
     engine::RunResult result;
     v1::PredictResponse response;
-    EXPECT_TRUE(DecodePredict(request, model, {}, decoded).ok());
+    EXPECT_TRUE(DecodeRequest(request, model, {}, decoded).ok());
     EXPECT_TRUE(model.Run(decoded.inputs, {}, workspace, result).ok());
-    EXPECT_TRUE(EncodePredict(request, decoded, model.info(), result, response).ok());
+    EXPECT_TRUE(EncodeResponse(request, decoded, model.info(), result, response).ok());
     return response;
   }
   void ExpectLikeAlone(const TestCall& call, const v1::PredictRequest& request) const {

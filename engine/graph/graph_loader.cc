@@ -1,6 +1,6 @@
 // ulf.NetParameter and weights -> Graph.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/graph/ulf_loader.h"
+#include "engine/graph/graph_loader.h"
 
 #include <algorithm>
 #include <set>

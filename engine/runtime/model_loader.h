@@ -1,7 +1,7 @@
 // A version directory -> everything that a model consists of.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_ENGINE_RUNTIME_LOADER_H_
-#define ULFD_ENGINE_RUNTIME_LOADER_H_
+#ifndef ULFD_ENGINE_RUNTIME_MODEL_LOADER_H_
+#define ULFD_ENGINE_RUNTIME_MODEL_LOADER_H_
 
 #include <memory>
 #include <vector>
@@ -28,4 +28,4 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
 
 }  // namespace ulfd::engine
 
-#endif  // ULFD_ENGINE_RUNTIME_LOADER_H_
+#endif  // ULFD_ENGINE_RUNTIME_MODEL_LOADER_H_

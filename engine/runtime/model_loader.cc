@@ -1,6 +1,6 @@
 // A version directory -> everything that a model consists of.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/runtime/loader.h"
+#include "engine/runtime/model_loader.h"
 
 #include <malloc.h>
 
@@ -15,9 +15,9 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/graph/graph_loader.h"
 #include "engine/graph/passes.h"
 #include "engine/graph/passes/double_layers.h"
-#include "engine/graph/ulf_loader.h"
 #include "engine/layers/common/packed_weights.h"
 #include "engine/layers/registry.h"
 #include "engine/layers/types/nhwc.h"

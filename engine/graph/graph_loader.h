@@ -1,7 +1,7 @@
 // ulf.NetParameter and weights -> Graph.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_ENGINE_GRAPH_ULF_LOADER_H_
-#define ULFD_ENGINE_GRAPH_ULF_LOADER_H_
+#ifndef ULFD_ENGINE_GRAPH_GRAPH_LOADER_H_
+#define ULFD_ENGINE_GRAPH_GRAPH_LOADER_H_
 
 #include <string>
 #include <vector>
@@ -41,4 +41,4 @@ std::string LayerLabel(int index, absl::string_view name, absl::string_view type
 
 }  // namespace ulfd::engine
 
-#endif  // ULFD_ENGINE_GRAPH_ULF_LOADER_H_
+#endif  // ULFD_ENGINE_GRAPH_GRAPH_LOADER_H_

@@ -1,0 +1,45 @@
+// ModelLookup: what is served now.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_MODELS_MODEL_LOOKUP_H_
+#define ULFD_SERVER_MODELS_MODEL_LOOKUP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "server/models/model_types.h"
+
+namespace ulfd::server {
+
+// Thread-safe; takes no lock that a load holds.
+class ModelLookup {
+ public:
+  virtual ~ModelLookup() = default;
+
+  // The model that a request wants.  Any thread; takes no lock that a load holds.  PERMISSION_DENIED if
+  // choice.client may not use the model, by the rules that were published together with what would
+  // be found; NOT_FOUND names what is unknown (model, version, label) and what exists; UNAVAILABLE if
+  // the model is known but nothing of it is published yet.
+  virtual absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const = 0;
+  // The version that shadows the model, if it is configured and published.  Any thread; as cheap as
+  // Find.
+  virtual std::optional<ShadowTarget> FindShadow(const std::string& name) const = 0;
+  // PERMISSION_DENIED if choice.client may not use the model, whether it is there or not.
+  virtual absl::Status CheckAccess(const ModelChoice& choice) const = 0;
+  // Every model and version known, sorted.
+  virtual std::vector<ModelStatus> List() const = 0;
+  // Labels that name this version of the model.
+  virtual std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const = 0;
+  // True once every required model could be called (without version and label), and from then on.
+  // False before the first look, and while a repository holds no model at all.
+  virtual bool Ready() const = 0;
+  // Publications so far.
+  virtual int64_t generation() const = 0;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_MODELS_MODEL_LOOKUP_H_

@@ -1,0 +1,41 @@
+// A scoring request of either API as the daemon takes it: received, decoded, run, encoded.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TESTS_FUZZ_SCORING_REQUEST_H_
+#define ULFD_TESTS_FUZZ_SCORING_REQUEST_H_
+
+#include "engine/runtime/model.h"
+#include "server/scoring/request_decoder.h"
+#include "server/scoring/response_encoder.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/receive.h"
+#include "tests/fuzz/small_model.h"
+
+namespace ulfd::fuzz {
+
+// `choose`: request -> status of the choice of the model.
+template <typename Request, typename Response, typename Choose>
+void ScoreRequest(const uint8_t* data, size_t size, Choose choose) {
+  Request request;
+  if (!ReceiveMessage(data, size, request)) return;
+  CheckMessage(choose(request));
+  const engine::Model& model = SmallModel();
+  server::DecodedRequest decoded;
+  const absl::Status status = DecodeRequest(request, model, server::RequestLimits(), decoded);
+  CheckMessage(status);
+  if (!status.ok()) return;
+  engine::Workspace workspace;
+  engine::RunResult result;
+  const absl::Status run = model.Run(decoded.inputs, {}, workspace, result);
+  CheckMessage(run);
+  if (!run.ok()) return;
+  Response response;
+  const absl::Status encoded = EncodeResponse(request, decoded, model.info(), result, response);
+  CheckMessage(encoded);
+  if (!encoded.ok()) return;
+  server::CountNonFinite(result, decoded);
+  if (response.outputs_size() == 0) Fail("a reply without outputs");
+}
+
+}  // namespace ulfd::fuzz
+
+#endif  // ULFD_TESTS_FUZZ_SCORING_REQUEST_H_
