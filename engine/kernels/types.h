@@ -26,7 +26,7 @@ struct Activation {
   const float* gamma = nullptr;
 };
 
-// (x - mean) * scale + beta per column, in this order (engine/README.md D-004).  All three or none.
+// (x - mean) * scale + beta per column, in this order (decision 0004).  All three or none.
 struct CentredAffine {
   const float* mean = nullptr;
   const float* scale = nullptr;

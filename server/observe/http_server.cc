@@ -1,4 +1,4 @@
-// One poll loop.  D-010 of server/README.md says why it is our own.
+// One poll loop.  Decision 0025 says why it is our own.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/http_server.h"
 

@@ -2,7 +2,7 @@
 //
 // gRPC's callback API would do without this, but it starts two threads at least, and half as many as the machine has cores,
 // whatever the process may use of them; the threads hand the lead to each other at every event.  With the asynchronous API
-// their number is ours (D-019 in README.md).
+// their number is ours (decision 0034).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CALL_RECEIVER_H_
 #define ULFD_SERVER_RPC_CALL_RECEIVER_H_
@@ -314,7 +314,7 @@ class UnaryCall final : public RpcCall {
 };
 
 // Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.  Few: gRPC takes
-// the one that has waited longest, and with many its memory is in no cache any more (server/README.md has figures).
+// the one that has waited longest, and with many its memory is in no cache any more (decision 0034).
 inline constexpr int kAwaitedCalls = 8;
 
 // A call of a method that nobody has.

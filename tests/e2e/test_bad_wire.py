@@ -212,7 +212,7 @@ connections {
         return connection
 
     def test_headers_that_never_end(self):
-        # gRPC 1.51 collects them: README.md of server/ admits the weakness.  Others are served.
+        # gRPC 1.51 collects them: docs/security.md admits the weakness.  Others are served.
         count = self.closed("silent")
         many = http2.header_block([("x-more", "y" * 1000)] * 16)
         connection = self.send_endless_headers(20e6, b"", many, 20 * env.SLOWNESS)

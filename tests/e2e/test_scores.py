@@ -84,7 +84,7 @@ class ShopScoresTest(DaemonTest):
         np.testing.assert_allclose(found["att"].sum(axis=1), 1, atol=1e-6)
 
     def test_committed_values(self):
-        """The reference itself has not moved: figures written down once, see data/README.md."""
+        """The reference itself has not moved: figures written down once, see tests/e2e/data/README.md."""
         with open(DATA, encoding="utf-8") as file:
             cases = json.load(file)
         self.assertEqual(len(cases), 3)

@@ -1,6 +1,6 @@
 // An example plug-in: acme_swish_layer, y = x * sigmoid(beta * x).
 //
-// Built outside of the engine's libraries: see engine/layers/plugin.h and engine/README.md.
+// Built outside of the engine's libraries: see engine/layers/plugin.h and docs/models.md.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <memory>

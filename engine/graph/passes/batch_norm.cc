@@ -2,7 +2,7 @@
 //
 // Precondition: the means are not large against the deviations.  (x - mean) * s computed as x * s -
 // mean * s loses the digits that the two terms share; models with means of 5e5 would lose all of
-// them (engine/README.md D-004).  What is not folded still joins the layer as an epilogue.
+// them (decision 0004).  What is not folded still joins the layer as an epilogue.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The maximum error of the exported models beside the checkout, per plan: checked, and printed as
-// the table of engine/README.md.
+// the table of docs/models.md.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdio>
