@@ -32,23 +32,23 @@ namespace {
 
 using std::chrono::milliseconds;
 
-int WorkerCount(const Options& options) {
-  return options.workers > 0 ? options.workers : UsableCpuCount();
+int WorkerCount(const ServerConfig& settings) {
+  return settings.workers() > 0 ? settings.workers() : UsableCpuCount();
 }
 
-int GrpcThreadCount(const Options& options) {
-  if (options.grpc_threads > 0) return options.grpc_threads;
+int GrpcThreadCount(const ServerConfig& settings) {
+  if (settings.grpc_threads() > 0) return settings.grpc_threads();
   // They also compute what is cheap (kAtOnce): one alone would leave the second CPU idle.
   const int cpus = UsableCpuCount();
   return std::clamp(cpus / 2, std::min(cpus, 2), 16);
 }
 
 // The CPU of each worker; empty: none of its own.
-absl::StatusOr<std::vector<int>> WorkerCpus(const Options& options) {
+absl::StatusOr<std::vector<int>> WorkerCpus(const ServerConfig& settings) {
   std::vector<int> cpus;
-  if (!options.pin_workers) return cpus;
+  if (!settings.pin_workers()) return cpus;
   cpus = SpreadOverCores("", AffinityCpus());
-  const auto workers = static_cast<size_t>(WorkerCount(options));
+  const auto workers = static_cast<size_t>(WorkerCount(settings));
   if (cpus.size() < workers) {
     return absl::InvalidArgumentError(absl::StrCat("pin_workers: ", workers,
                                                    " workers, but the affinity mask has only ",
@@ -63,32 +63,33 @@ absl::StatusOr<std::vector<int>> WorkerCpus(const Options& options) {
 // what is learned is wall time, which other threads of a busy machine stretch.
 constexpr std::chrono::microseconds kAtOnce{100};
 
-absl::StatusOr<WorkerPoolOptions> PoolOptions(const Options& options, Metrics& metrics) {
+absl::StatusOr<WorkerPoolOptions> PoolOptions(const ServerConfig& settings, Metrics& metrics) {
   WorkerPoolOptions pool;
-  ASSIGN_OR_RETURN(pool.cpus, WorkerCpus(options));
-  pool.queue = {.workers = WorkerCount(options),
-                .max_queued_requests = options.max_queued_requests,
-                .max_queued_rows = options.max_queued_rows,
-                .max_queued_work = options.max_queued_work,
-                .tile = options.tile,
-                .max_batch_rows = options.max_batch_rows,
-                .max_batch_requests = options.max_batch_requests,
-                .codel_target = options.codel_target,
-                .codel_interval = options.codel_interval};
+  ASSIGN_OR_RETURN(pool.cpus, WorkerCpus(settings));
+  pool.queue = {.workers = WorkerCount(settings),
+                .max_queued_requests = settings.limits().max_queued_requests(),
+                .max_queued_rows = settings.limits().max_queued_rows(),
+                .max_queued_work = milliseconds(settings.scheduling().max_queued_ms()),
+                .tile = std::chrono::microseconds(settings.scheduling().tile_us()),
+                .max_batch_rows = settings.scheduling().max_batch_rows(),
+                .max_batch_requests = settings.scheduling().max_batch_requests(),
+                .codel_target = milliseconds(settings.scheduling().codel_target_ms()),
+                .codel_interval = milliseconds(settings.scheduling().codel_interval_ms())};
   pool.at_once = kAtOnce;
-  if (options.codel_target.count() == 0) pool.queue.codel_target = std::chrono::hours(24);
+  if (settings.scheduling().codel_target_ms() == 0)
+    pool.queue.codel_target = std::chrono::hours(24);
   pool.on_batch = [&metrics](int worker, int64_t jobs, int64_t rows) {
     metrics.ObserveBatch(worker + 1, jobs, rows);
   };
   return pool;
 }
 
-RequestLimits Limits(const Options& options) {
-  return {.max_ads = options.max_ads,
-          .max_ids = options.max_ids_per_request,
-          .max_ids_per_feature = options.max_ids_per_feature,
-          .max_memory_bytes = options.max_request_memory_bytes,
-          .max_message_bytes = options.max_message_bytes};
+RequestLimits Limits(const ServerConfig& settings) {
+  return {.max_ads = settings.limits().max_ads(),
+          .max_ids = settings.limits().max_ids_per_request(),
+          .max_ids_per_feature = settings.limits().max_ids_per_feature(),
+          .max_memory_bytes = settings.limits().max_request_memory_bytes(),
+          .max_message_bytes = settings.limits().max_message_bytes()};
 }
 
 // "127.0.0.1:8502", "[::1]:8502", "unix:/run/ulfd/admin.sock" (without port)
@@ -134,8 +135,10 @@ HttpReply ReadyPage(const Readiness& readiness, const ModelManager& models) {
 
 Daemon::Daemon(const Options& options)
     : options_(options),
-      logger_(options.log_level, options.log_format),
-      metrics_(WorkerCount(options)),
+      // The words are checked.
+      logger_(*ParseLogLevel(options.settings.logging().level()),
+              *ParseLogFormat(options.settings.logging().format())),
+      metrics_(WorkerCount(options.settings)),
       events_(logger_, metrics_) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
@@ -146,8 +149,8 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
 
 namespace {
 
-absl::Status AddPlugins(const Options& options, engine::LayerPlugins& plugins) {
-  for (const std::string& path : options.layer_plugins) RETURN_IF_ERROR(plugins.Add(path));
+absl::Status AddPlugins(const ServerConfig& settings, engine::LayerPlugins& plugins) {
+  for (const std::string& path : settings.layer_plugins()) RETURN_IF_ERROR(plugins.Add(path));
   return absl::OkStatus();
 }
 
@@ -158,29 +161,31 @@ absl::Status Daemon::Start() {
     if (std::getenv(name) == nullptr) continue;
     logger_.Warning("libgomp may bind the whole daemon to one CPU", {{"variable", name}});
   }
-  ASSIGN_OR_RETURN(security_, Security::Create(options_, logger_));
+  ASSIGN_OR_RETURN(security_, Security::Create(options_.settings, logger_));
   ModelManagerOptions manager = ManagerOptions(options_);
-  RETURN_IF_ERROR(AddPlugins(options_, plugins_));
+  RETURN_IF_ERROR(AddPlugins(options_.settings, plugins_));
   manager.layer_types = plugins_.types();
-  manager.check = [limits = Limits(options_)](
+  manager.check = [limits = Limits(options_.settings)](
                       const engine::Model& model, const std::string& directory,
                       const engine::RunOptions& run, std::vector<std::string>& notices) {
     return CheckRecordings(model, directory, limits, run, notices);
   };
   ASSIGN_OR_RETURN(models_, ModelManager::Create(manager, &events_));
-  ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_, metrics_));
+  ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_.settings, metrics_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
-  shadow_ = std::make_unique<Shadow>(*models_, Limits(options_));
+  shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings));
   RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
-                                           options_.max_queued_requests, options_.max_queued_rows);
-  if (options_.client_max_rows > 0) {
-    client_quota_ = std::make_unique<ClientQuota>(options_.client_max_rows);
+                                           options_.settings.limits().max_queued_requests(),
+                                           options_.settings.limits().max_queued_rows());
+  if (options_.settings.client_quota().max_rows() > 0) {
+    client_quota_ = std::make_unique<ClientQuota>(options_.settings.client_quota().max_rows());
   }
-  context_ = std::unique_ptr<ServingContext>(
-      new ServingContext{*models_, *pool_, metrics_, logger_, clock_, Limits(options_), abandon_,
-                         client_quota_.get(), options_.client_key, shadow_.get(), recorder_.get()});
+  context_ = std::unique_ptr<ServingContext>(new ServingContext{
+      *models_, *pool_, metrics_, logger_, clock_, Limits(options_.settings), abandon_,
+      client_quota_.get(), options_.settings.client_quota().metadata_key(), shadow_.get(),
+      recorder_.get()});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -188,26 +193,24 @@ absl::Status Daemon::Start() {
   logger_.Info("listening", {{"grpc_port", grpc_port()},
                              {"http_port", http_port()},
                              {"admin_port", admin_port()},
-                             {"workers", WorkerCount(options_)},
+                             {"workers", WorkerCount(options_.settings)},
                              {"version", ThisBuild().version}});
   models_->Start();
   return absl::OkStatus();
 }
 
 absl::Status Daemon::StartRecorder() {
-  if (options_.recorder.directory.empty()) return absl::OkStatus();
+  if (options_.settings.recorder().directory().empty()) return absl::OkStatus();
   const auto on_change = [this](const absl::Status& status, int64_t lost) {
     if (status.ok()) {
       logger_.Info("recorder goes on", {{"calls_lost", lost}});
     } else {
       logger_.Error("recorder stopped",
                     {{"error", status.ToString(absl::StatusToStringMode::kWithNoExtraData)},
-                     {"retry_ms", static_cast<int64_t>(options_.recorder.retry_interval.count())}});
+                     {"retry_ms", options_.settings.recorder().retry_interval_ms()}});
     }
   };
-  RecorderOptions options = options_.recorder;
-  options.model_shares = RecordShares(options_.models);
-  ASSIGN_OR_RETURN(recorder_, Recorder::Create(std::move(options), clock_, on_change));
+  ASSIGN_OR_RETURN(recorder_, Recorder::Create(RecorderOptionsOf(options_), clock_, on_change));
   return absl::OkStatus();
 }
 
@@ -223,8 +226,8 @@ absl::Status Daemon::StartHttp() {
   pages["/statusz"] = [this] {
     return HttpReply{.content_type = "application/json", .body = report_->Json()};
   };
-  ASSIGN_OR_RETURN(http_,
-                   HttpServer::Create(options_.http_address, options_.http_port, std::move(pages)));
+  ASSIGN_OR_RETURN(http_, HttpServer::Create(options_.settings.http_address(),
+                                             options_.settings.http_port(), std::move(pages)));
   return absl::OkStatus();
 }
 
@@ -234,25 +237,26 @@ absl::Status Daemon::StartGrpc() {
                                                            ThisBuild().version);
   std::vector<std::string> names = {ulfd::v1::PredictionService::service_full_name(),
                                     inference::GRPCInferenceService::service_full_name()};
-  if (!options_.admin_address.empty()) {
+  if (!options_.settings.admin_address().empty()) {
     names.push_back(ulfd::admin::v1::AdminService::service_full_name());
   }
   health_ = std::make_unique<HealthService>(*models_, *readiness_, std::move(names));
   events_.set_health(health_.get());
-  if (!options_.admin_address.empty()) {
+  if (!options_.settings.admin_address().empty()) {
     std::string address;
     int port = 0;
-    RETURN_IF_ERROR(SplitAddress(options_.admin_address, address, port));
+    RETURN_IF_ERROR(SplitAddress(options_.settings.admin_address(), address, port));
     admin_ =
         std::make_unique<AdminService>(*models_, *report_, clock_, [this] { return ReadChange(); });
     ASSIGN_OR_RETURN(admin_grpc_,
-                     GrpcListener::Create(address, port, /*threads=*/1, options_,
+                     GrpcListener::Create(address, port, /*threads=*/1, options_.settings,
                                           security_->admin(), {admin_.get()}, logger_));
   }
-  ASSIGN_OR_RETURN(grpc_, GrpcListener::Create(
-                              options_.grpc_address, options_.grpc_port, GrpcThreadCount(options_),
-                              options_, security_->grpc(),
-                              {prediction_.get(), open_inference_.get(), health_.get()}, logger_));
+  ASSIGN_OR_RETURN(
+      grpc_,
+      GrpcListener::Create(options_.settings.grpc_address(), options_.settings.grpc_port(),
+                           GrpcThreadCount(options_.settings), options_.settings, security_->grpc(),
+                           {prediction_.get(), open_inference_.get(), health_.get()}, logger_));
   return absl::OkStatus();
 }
 
@@ -339,15 +343,16 @@ void Daemon::PollSoon() {
 }
 
 void Daemon::Drain(const std::function<bool(milliseconds)>& hurry) {
-  logger_.Info("draining", {{"delay_ms", static_cast<int64_t>(options_.drain_delay.count())}});
+  logger_.Info("draining", {{"delay_ms", options_.settings.shutdown().drain_delay_ms()}});
   readiness_->StartDraining();
   health_->Refresh();
-  bool hurried = hurry(options_.drain_delay);
+  bool hurried = hurry(milliseconds(options_.settings.shutdown().drain_delay_ms()));
   logger_.Info("taking no more calls");
   health_->EndWatches();  // Open streams would hold up the shutdown.
   if (admin_ != nullptr) admin_->Stop();
   abandon_.store(hurried);
-  const TimePoint until = clock_.Now() + options_.drain_timeout;
+  const TimePoint until =
+      clock_.Now() + milliseconds(options_.settings.shutdown().drain_timeout_ms());
   const auto left = [&] {
     return std::max(milliseconds(0),
                     std::chrono::duration_cast<milliseconds>(until - clock_.Now()));
@@ -393,10 +398,10 @@ Daemon::~Daemon() {
 
 absl::Status CheckRepository(const Options& options) {
   engine::LayerPlugins plugins;
-  RETURN_IF_ERROR(AddPlugins(options, plugins));
-  RETURN_IF_ERROR(WorkerCpus(options).status());
-  Logger quiet(LogLevel::kError, options.log_format);
-  RETURN_IF_ERROR(Security::Create(options, quiet).status());
+  RETURN_IF_ERROR(AddPlugins(options.settings, plugins));
+  RETURN_IF_ERROR(WorkerCpus(options.settings).status());
+  Logger quiet(LogLevel::kError, *ParseLogFormat(options.settings.logging().format()));
+  RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
   ModelObserver nobody;
   return ModelManager::Create(ManagerOptions(options), &nobody).status();
 }

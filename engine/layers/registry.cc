@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/types/span.h"
+#include "base/closest_names.h"
 #include "base/status_macros.h"
 #include "engine/layers/types/embedding.h"
 #include "engine/layers/types/families.h"
@@ -29,28 +30,12 @@ std::vector<const LayerType*> SortedTypes() {
   return types;
 }
 
-// Single-character edits between a and b.
-int EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<int> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const int replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 absl::Status UnknownType(absl::string_view type) {
   if (type.empty()) return absl::InvalidArgumentError("the layer has no type");
   const LayerType* nearest = nullptr;
-  int best = 0;
+  size_t best = 0;
   for (const LayerType* candidate : AllLayerTypes()) {
-    const int distance = EditDistance(type, candidate->name);
+    const size_t distance = EditDistance(type, candidate->name);
     if (nearest == nullptr || distance < best) {
       nearest = candidate;
       best = distance;

@@ -1,101 +1,133 @@
-// The command line, and the checks over all options together.  The configuration file:
-// config_file.cc.
+// The command line, the file, and the checks over all options together.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config/options.h"
 
-#include <functional>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+
+#include <algorithm>
 #include <set>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/closest_names.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/kernels/isa.h"
+#include "server/config/model_settings.h"
+#include "server/config/settings.h"
 
 namespace ulfd::server {
 namespace {
 
-absl::Status SetText(std::optional<std::string>& target, const std::string& value) {
-  target = value;
-  return absl::OkStatus();
-}
+namespace pb = google::protobuf;
+namespace config = ulfd::config::v1;
+using std::chrono::milliseconds;
 
-absl::Status SetInt(std::optional<int>& target, const std::string& value, int min, int max) {
-  int number = 0;
-  if (!absl::SimpleAtoi(value, &number) || number < min || number > max) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", value, "\", want a number in ", min, "..", max));
-  }
-  target = number;
-  return absl::OkStatus();
-}
-
-// One flag.  `value` is the placeholder in the help text; empty: a switch.
+// One flag.  `value` is the placeholder in the help text; empty: a switch.  `setting`: the field of
+// ServerConfig that it sets, or "".
 struct FlagRow {
-  absl::string_view name, value, help;
-  std::function<absl::Status(Flags&, const std::string&)> set;
+  absl::string_view name, value, setting, help;
 };
 
-std::vector<FlagRow> FlagTable() {
-  return {
-      {"model_repository", "DIR", "serve every model of DIR/<model>/<version>/",
-       [](Flags& f, const std::string& v) { return SetText(f.model_repository, v); }},
-      {"config", "FILE", "text-proto ServerConfig; flags win over it",
-       [](Flags& f, const std::string& v) { return SetText(f.config, v); }},
-      {"grpc_address", "IP", "address of the gRPC port (default 0.0.0.0)",
-       [](Flags& f, const std::string& v) { return SetText(f.grpc_address, v); }},
-      {"grpc_port", "N", "0: any free port (default 8500)",
-       [](Flags& f, const std::string& v) { return SetInt(f.grpc_port, v, 0, 65535); }},
-      {"http_address", "IP", "address of the HTTP port (default 0.0.0.0)",
-       [](Flags& f, const std::string& v) { return SetText(f.http_address, v); }},
-      {"http_port", "N", "/metrics /healthz /readyz /statusz; 0: any free port (default 8501)",
-       [](Flags& f, const std::string& v) { return SetInt(f.http_port, v, 0, 65535); }},
-      {"admin_address", "IP:N", "serve the AdminService there (default: off)",
-       [](Flags& f, const std::string& v) { return SetText(f.admin_address, v); }},
-      {"workers", "N", "threads that score; 0: from CPU quota and affinity (default 0)",
-       [](Flags& f, const std::string& v) { return SetInt(f.workers, v, 0, 1024); }},
-      {"log_level", "LEVEL", "debug, info, warning or error (default info)",
-       [](Flags& f, const std::string& v) -> absl::Status {
-         ASSIGN_OR_RETURN(f.log_level, ParseLogLevel(v));
-         return absl::OkStatus();
-       }},
-      {"log_format", "FORMAT", "text or json (default text)",
-       [](Flags& f, const std::string& v) -> absl::Status {
-         ASSIGN_OR_RETURN(f.log_format, ParseLogFormat(v));
-         return absl::OkStatus();
-       }},
-      {"port_file", "FILE", "write grpc_port and http_port there once both listen",
-       [](Flags& f, const std::string& v) { return SetText(f.port_file, v); }},
-      {"check_config", "", "check configuration and repository, then exit",
-       [](Flags& f, const std::string&) {
-         f.check_config = true;
-         return absl::OkStatus();
-       }},
-      {"version", "", "print the version and exit",
-       [](Flags& f, const std::string&) {
-         f.version = true;
-         return absl::OkStatus();
-       }},
-      {"help", "", "print this text and exit",
-       [](Flags& f, const std::string&) {
-         f.help = true;
-         return absl::OkStatus();
-       }},
-  };
+constexpr FlagRow kFlags[] = {
+    {"model_repository", "DIR", "model_repository", "serve every model of DIR/<model>/<version>/"},
+    {"config", "FILE", "", "text-proto ServerConfig; flags win over it"},
+    {"grpc_address", "IP", "grpc_address", "address of the gRPC port (default 0.0.0.0)"},
+    {"grpc_port", "N", "grpc_port", "0: any free port (default 8500)"},
+    {"http_address", "IP", "http_address", "address of the HTTP port (default 0.0.0.0)"},
+    {"http_port", "N", "http_port",
+     "/metrics /healthz /readyz /statusz; 0: any free port (default 8501)"},
+    {"admin_address", "IP:N", "admin_address", "serve the AdminService there (default: off)"},
+    {"workers", "N", "workers", "threads that score; 0: from CPU quota and affinity (default 0)"},
+    {"log_level", "LEVEL", "logging.level", "debug, info, warning or error (default info)"},
+    {"log_format", "FORMAT", "logging.format", "text or json (default text)"},
+    {"port_file", "FILE", "", "write grpc_port and http_port there once both listen"},
+    {"check_config", "", "", "check configuration and repository, then exit"},
+    {"version", "", "", "print the version and exit"},
+    {"help", "", "", "print this text and exit"},
+};
+
+absl::Status SetFlag(const FlagRow& row, const std::string& value, Flags& flags) {
+  if (!row.setting.empty()) return SetSetting(row.setting, value, flags.settings);
+  if (row.name == "config") flags.config = value;
+  if (row.name == "port_file") flags.port_file = value;
+  flags.check_config |= row.name == "check_config";
+  flags.version |= row.name == "version";
+  flags.help |= row.name == "help";
+  return absl::OkStatus();
 }
 
-template <typename T>
-void Override(const std::optional<T>& flag, T& option) {
-  if (flag) option = *flag;
+// What gRPC lets a client send as text.
+bool IsMetadataKey(absl::string_view key) {
+  const auto ok = [](char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' || c == '-' || c == '.';
+  };
+  return !key.empty() && std::all_of(key.begin(), key.end(), ok) &&
+         !absl::StartsWith(key, "grpc-") && !absl::EndsWith(key, "-bin");
+}
+
+// Complains about what no option of a field can say.
+void CheckFile(const config::ServerConfig& file, const SettingsPlace& place) {
+  CheckModelSettings(file, place);
+  const std::string& key = file.client_quota().metadata_key();
+  if (!key.empty() && !IsMetadataKey(key)) {
+    place.Of("client_quota", file.client_quota())
+        .Complain(
+            "metadata_key",
+            absl::StrCat("\"", key, "\", want lower case letters, digits, \"_\", \"-\" and \".\""));
+  }
+}
+
+absl::StatusOr<config::ServerConfig> ReadFile(absl::string_view text, absl::string_view source) {
+  config::ServerConfig file;
+  RETURN_IF_ERROR(ReadSettings(
+      text, source, [&](const SettingsPlace& place) { CheckFile(file, place); }, file));
+  return file;
+}
+
+// Options with `given`, which is checked.
+Options OptionsOf(config::ServerConfig given) {
+  Options options;
+  FillDefaults(given);
+  options.settings = std::move(given);
+  options.models = ModelsOf(options.settings);
+  options.default_version_policy = DefaultPolicyOf(options.settings);
+  return options;
+}
+
+// FAILED_PRECONDITION, naming the settings, if two good files differ in more than models and
+// default_version_policy.
+absl::Status CheckOnlyModelsDiffer(const std::string& before, config::ServerConfig after,
+                                   absl::string_view source) {
+  config::ServerConfig old;
+  if (!pb::TextFormat::ParseFromString(before, &old)) {
+    return absl::InternalError(absl::StrCat(source, ": was read, and cannot be read again"));
+  }
+  for (config::ServerConfig* file : {&old, &after}) {
+    file->clear_models();
+    file->clear_default_version_policy();
+  }
+  std::string differences;
+  pb::util::MessageDifferencer differencer;
+  differencer.ReportDifferencesToString(&differences);
+  if (differencer.Compare(old, after)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      source, ": only models and default_version_policy can change while the daemon runs: ",
+      absl::StrJoin(absl::StrSplit(differences, '\n', absl::SkipEmpty()), "; ")));
 }
 
 // Rules that nobody could satisfy, or that would protect nothing, are mistakes.
 absl::Status CheckSecurity(const Options& options) {
-  const AuthenticationOptions& authentication = options.authentication;
+  const config::ServerConfig& settings = options.settings;
+  const AuthenticationOptions authentication = AuthenticationOptionsOf(settings.authentication());
   const bool tokens = !authentication.token_file.empty();
-  const bool names = tokens || !options.tls.client_ca_file.empty();
+  const bool names = tokens || !settings.tls().client_ca_file().empty();
   for (const ModelConfig& model : options.models) {
     if (!names && !model.allowed_clients.empty()) {
       return absl::InvalidArgumentError(
@@ -104,19 +136,19 @@ absl::Status CheckSecurity(const Options& options) {
                        "authentication.token_file and tls.client_ca_file"));
     }
   }
-  if (!names && authentication.allowed_clients != AuthenticationOptions().allowed_clients) {
+  if (!names && authentication.allowed_clients != std::vector<std::string>{"*"}) {
     return absl::InvalidArgumentError(
         "authentication.allowed_clients: clients have no names without authentication.token_file "
         "and tls.client_ca_file");
   }
-  if (options.admin_address.empty()) {
-    if (options.admin_tls.on()) return absl::InvalidArgumentError("admin_tls: no admin_address");
+  if (settings.admin_address().empty()) {
+    if (settings.has_admin_tls()) return absl::InvalidArgumentError("admin_tls: no admin_address");
     if (!authentication.admin_clients.empty()) {
       return absl::InvalidArgumentError("authentication.admin_clients: no admin_address");
     }
   }
   if (!authentication.admin_clients.empty() && !tokens &&
-      options.admin_tls.client_ca_file.empty()) {
+      settings.admin_tls().client_ca_file().empty()) {
     return absl::InvalidArgumentError(
         "authentication.admin_clients: clients have no names without authentication.token_file and "
         "admin_tls.client_ca_file");
@@ -125,36 +157,41 @@ absl::Status CheckSecurity(const Options& options) {
 }
 
 absl::Status CheckAll(Options& options) {
-  if (options.model_repository.empty() && options.models.empty()) {
+  const config::ServerConfig& settings = options.settings;
+  const config::Limits& limits = settings.limits();
+  if (settings.model_repository().empty() && options.models.empty()) {
     return absl::InvalidArgumentError(
         "nothing to serve: want --model_repository=DIR, or model_repository or models in the "
         "configuration");
   }
   for (ModelConfig& model : options.models) {
     if (!model.base_path.empty()) continue;
-    if (options.model_repository.empty()) {
+    if (settings.model_repository().empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "model \"", model.name, "\": no base_path, and no model_repository to find it in"));
     }
-    model.base_path = absl::StrCat(options.model_repository, "/", model.name);
+    model.base_path = absl::StrCat(settings.model_repository(), "/", model.name);
   }
-  if (options.max_queued_rows < options.max_ads) {
+  if (limits.max_queued_rows() < limits.max_ads()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "limits.max_queued_rows: ", options.max_queued_rows, " is less than limits.max_ads, ",
-        options.max_ads, ": the largest request could never wait"));
+        "limits.max_queued_rows: ", limits.max_queued_rows(), " is less than limits.max_ads, ",
+        limits.max_ads(), ": the largest request could never wait"));
   }
-  if (options.memory_quota_bytes < int64_t{4} * options.max_message_bytes) {
+  if (settings.connections().memory_quota_bytes() < int64_t{4} * limits.max_message_bytes()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "connections.memory_quota_bytes: ", options.memory_quota_bytes,
-        " is less than four times limits.max_message_bytes, ", options.max_message_bytes));
+        "connections.memory_quota_bytes: ", settings.connections().memory_quota_bytes(),
+        " is less than four times limits.max_message_bytes, ", limits.max_message_bytes()));
   }
   return CheckSecurity(options);
 }
 
 }  // namespace
 
+Options::Options() { FillDefaults(settings); }
+
 absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args) {
-  const std::vector<FlagRow> table = FlagTable();
+  std::vector<absl::string_view> names;
+  for (const FlagRow& row : kFlags) names.push_back(row.name);
   Flags flags;
   std::set<absl::string_view> seen;
   for (size_t i = 0; i < args.size(); ++i) {
@@ -164,11 +201,12 @@ absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args) {
     }
     const size_t equals = arg.find('=');
     const absl::string_view name = arg.substr(0, equals);
-    const FlagRow* row = nullptr;
-    for (const FlagRow& candidate : table) {
-      if (candidate.name == name) row = &candidate;
+    const auto* row = std::find_if(std::begin(kFlags), std::end(kFlags),
+                                   [&](const FlagRow& r) { return r.name == name; });
+    if (row == std::end(kFlags)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("unknown flag --", name, DidYouMean(name, names)));
     }
-    if (row == nullptr) return absl::InvalidArgumentError(absl::StrCat("unknown flag --", name));
     if (!seen.insert(row->name).second) {
       return absl::InvalidArgumentError(absl::StrCat("flag --", name, " is given twice"));
     }
@@ -182,51 +220,102 @@ absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args) {
       }
       value = equals == absl::string_view::npos ? args[i] : std::string(arg.substr(equals + 1));
     }
-    if (const absl::Status status = row->set(flags, value); !status.ok()) {
+    if (const absl::Status status = SetFlag(*row, value, flags); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("flag --", name, ": ", status.message()));
     }
   }
   return flags;
 }
 
+absl::StatusOr<Options> ReadConfig(absl::string_view text, absl::string_view source) {
+  ASSIGN_OR_RETURN(config::ServerConfig file, ReadFile(text, source));
+  return OptionsOf(std::move(file));
+}
+
 absl::StatusOr<Options> LoadOptions(const Flags& flags) {
-  Options options;
-  if (flags.config) {
-    ASSIGN_OR_RETURN(const std::string text, ReadTextFile(*flags.config));
-    RETURN_IF_ERROR(ReadConfig(text, *flags.config, options));
-    options.config_file = *flags.config;
-    options.config_text = text;
+  config::ServerConfig settings;
+  std::string text;
+  if (!flags.config.empty()) {
+    ASSIGN_OR_RETURN(text, ReadTextFile(flags.config));
+    ASSIGN_OR_RETURN(settings, ReadFile(text, flags.config));
   }
-  Override(flags.model_repository, options.model_repository);
-  Override(flags.grpc_address, options.grpc_address);
-  Override(flags.grpc_port, options.grpc_port);
-  Override(flags.http_address, options.http_address);
-  Override(flags.http_port, options.http_port);
-  Override(flags.admin_address, options.admin_address);
-  Override(flags.workers, options.workers);
-  Override(flags.log_level, options.log_level);
-  Override(flags.log_format, options.log_format);
-  Override(flags.port_file, options.port_file);
+  settings.MergeFrom(flags.settings);
+  Options options = OptionsOf(std::move(settings));
+  options.config_file = flags.config;
+  options.config_text = std::move(text);
+  options.port_file = flags.port_file;
   RETURN_IF_ERROR(CheckAll(options));
   RETURN_IF_ERROR(engine::IsaOfEnvironment().status());
   return options;
 }
 
+absl::StatusOr<ModelChange> ReadConfigure(const Options& options) {
+  if (options.config_file.empty()) {
+    return absl::FailedPreconditionError(
+        "the daemon was started without --config: there is no configuration to reload");
+  }
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(options.config_file));
+  ASSIGN_OR_RETURN(config::ServerConfig file, ReadFile(text, options.config_file));
+  RETURN_IF_ERROR(CheckOnlyModelsDiffer(options.config_text, file, options.config_file));
+  // Flags may have won over the file; neither can have changed.
+  file.set_model_repository(options.settings.model_repository());
+  file.set_admin_address(options.settings.admin_address());
+  Options fresh = OptionsOf(std::move(file));
+  RETURN_IF_ERROR(CheckAll(fresh));
+  ModelChange change{.kind = ModelChange::Kind::kConfigure};
+  change.models = std::move(fresh.models);
+  change.default_policy = std::move(fresh.default_version_policy);
+  return change;
+}
+
 ModelManagerOptions ManagerOptions(const Options& options) {
+  const config::ServerConfig& settings = options.settings;
   ModelManagerOptions manager;
-  manager.repository = options.model_repository;
+  manager.repository = settings.model_repository();
   manager.models = options.models;
   manager.default_policy = options.default_version_policy;
-  manager.default_clients = options.authentication.allowed_clients;
-  manager.poll_interval = options.poll_interval;
-  manager.settle_time = options.settle_time;
-  manager.use_inotify = options.use_inotify;
-  manager.retry_backoff = options.retry_backoff;
-  manager.memory_budget_bytes = options.memory_budget_bytes;
-  manager.load_bounds = options.load;
-  manager.link_targets = options.model_link_targets;
-  manager.max_request_memory_bytes = options.max_request_memory_bytes;
+  manager.default_clients = AuthenticationOptionsOf(settings.authentication()).allowed_clients;
+  manager.poll_interval = milliseconds(settings.watch().poll_interval_ms());
+  manager.settle_time = milliseconds(settings.watch().settle_time_ms());
+  manager.use_inotify = settings.watch().use_inotify();
+  manager.retry_backoff = milliseconds(settings.watch().retry_backoff_ms());
+  manager.memory_budget_bytes = settings.memory_budget_bytes();
+  manager.load_bounds = {.max_memory_bytes = settings.load().max_memory_bytes(),
+                         .max_time = milliseconds(settings.load().max_time_ms()),
+                         .max_files = settings.load().max_files()};
+  manager.link_targets.assign(settings.model_link_targets().begin(),
+                              settings.model_link_targets().end());
+  manager.max_request_memory_bytes = settings.limits().max_request_memory_bytes();
   return manager;
+}
+
+RecorderOptions RecorderOptionsOf(const Options& options) {
+  const config::Recorder& recorder = options.settings.recorder();
+  return {.directory = recorder.directory(),
+          .share = recorder.share(),
+          .model_shares = RecordShares(options.models),
+          .max_per_second = recorder.max_per_second(),
+          .max_file_bytes = recorder.max_file_bytes(),
+          .max_files = recorder.max_files(),
+          .max_queued_bytes = recorder.max_queued_bytes(),
+          .retry_interval = milliseconds(recorder.retry_interval_ms())};
+}
+
+TlsOptions TlsOptionsOf(const config::Tls& settings) {
+  return {.certificate_file = settings.certificate_file(),
+          .key_file = settings.key_file(),
+          .client_ca_file = settings.client_ca_file(),
+          .reload_interval = milliseconds(settings.reload_interval_ms())};
+}
+
+AuthenticationOptions AuthenticationOptionsOf(const config::Authentication& settings) {
+  const auto& allowed = settings.allowed_clients();
+  const auto& admin = settings.admin_clients();
+  return {.token_file = settings.token_file(),
+          .allowed_clients = {allowed.begin(), allowed.end()},
+          .admin_clients = {admin.begin(), admin.end()},
+          .open_health = settings.open_health(),
+          .reload_interval = milliseconds(settings.reload_interval_ms())};
 }
 
 std::map<std::string, double> RecordShares(const std::vector<ModelConfig>& models) {
@@ -237,30 +326,11 @@ std::map<std::string, double> RecordShares(const std::vector<ModelConfig>& model
   return shares;
 }
 
-absl::StatusOr<ModelChange> ReadConfigure(const Options& options) {
-  if (options.config_file.empty()) {
-    return absl::FailedPreconditionError(
-        "the daemon was started without --config: there is no configuration to reload");
-  }
-  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(options.config_file));
-  Options fresh;
-  RETURN_IF_ERROR(ReadConfig(text, options.config_file, fresh));
-  RETURN_IF_ERROR(CheckOnlyModelsDiffer(options.config_text, text, options.config_file));
-  // Flags may have won over the file; neither can have changed.
-  fresh.model_repository = options.model_repository;
-  fresh.admin_address = options.admin_address;
-  RETURN_IF_ERROR(CheckAll(fresh));
-  ModelChange change{.kind = ModelChange::Kind::kConfigure};
-  change.models = std::move(fresh.models);
-  change.default_policy = std::move(fresh.default_version_policy);
-  return change;
-}
-
 std::string HelpText() {
   std::string text =
       "ulfd: scores one user against many ads with ULF models, over gRPC.\n\n"
       "  ulfd --model_repository=DIR [flags]\n  ulfd --config=FILE [flags]\n\n";
-  for (const FlagRow& row : FlagTable()) {
+  for (const FlagRow& row : kFlags) {
     const std::string left = row.value.empty() ? absl::StrCat("--", row.name)
                                                : absl::StrCat("--", row.name, "=", row.value);
     absl::StrAppendFormat(&text, "  %-24s %s\n", left, row.help);

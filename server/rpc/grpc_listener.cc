@@ -22,31 +22,35 @@ constexpr char kUnixPrefix[] = "unix:";
 
 using std::chrono::milliseconds;
 
-int Ms(milliseconds duration) { return static_cast<int>(duration.count()); }
-
-void Configure(const Options& options, grpc::ServerBuilder& builder) {
-  builder.SetMaxReceiveMessageSize(options.max_message_bytes);
-  builder.SetMaxSendMessageSize(options.max_message_bytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, options.max_header_bytes);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Ms(options.handshake_timeout));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Ms(options.keepalive_time));
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Ms(options.keepalive_timeout));
+void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
+  builder.SetMaxReceiveMessageSize(settings.limits().max_message_bytes());
+  builder.SetMaxSendMessageSize(settings.limits().max_message_bytes());
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, settings.connections().max_header_bytes());
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             settings.connections().max_concurrent_streams());
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+                             settings.connections().handshake_timeout_ms());
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS,
+                             settings.connections().keepalive_time_ms());
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                             settings.connections().keepalive_timeout_ms());
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             Ms(options.min_client_ping_interval));
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, options.max_ping_strikes);
-  if (options.max_connection_age.count() > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, Ms(options.max_connection_age));
+                             settings.connections().min_client_ping_interval_ms());
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES,
+                             settings.connections().max_ping_strikes());
+  if (settings.connections().max_age_ms() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS, settings.connections().max_age_ms());
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
-                               Ms(options.max_connection_age_grace));
+                               settings.connections().max_age_grace_ms());
   }
-  if (options.max_connection_idle.count() > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Ms(options.max_connection_idle));
+  if (settings.connections().max_idle_ms() > 0) {
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                               settings.connections().max_idle_ms());
   }
   grpc::ResourceQuota quota;
-  quota.Resize(static_cast<size_t>(options.memory_quota_bytes));
+  quota.Resize(static_cast<size_t>(settings.connections().memory_quota_bytes()));
   builder.SetResourceQuota(quota);
   // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU than the scores need.  Without
   // the two filters, compressed requests come as they are, and are refused.
@@ -55,35 +59,38 @@ void Configure(const Options& options, grpc::ServerBuilder& builder) {
 }
 
 // Twice as many streams as clients are told: a call is over for the client before it is for us.
-int64_t MostStreams(const Options& options) { return int64_t{2} * options.max_concurrent_streams; }
-
-CallBudget Budget(const Options& options) {
-  return {.connection_calls = MostStreams(options),
-          .connection_bytes = options.max_unsent_bytes,
-          .caller_bytes = options.memory_quota_bytes / 4,
-          .total_bytes = options.memory_quota_bytes / 2,
-          .request_bytes = options.memory_quota_bytes / 2};
+int64_t MostStreams(const ServerConfig& settings) {
+  return int64_t{2} * settings.connections().max_concurrent_streams();
 }
 
-WatchLimits Watched(const Options& options) {
-  return {.streams = MostStreams(options),
-          .all_streams = options.memory_quota_bytes / 2 / CallLedger::kCallBytes,
-          .silent_bytes = options.memory_quota_bytes / 2,
-          .growing_silent_bytes = std::max(1 << 20, options.max_message_bytes / 4),
-          .growth_bytes = options.memory_quota_bytes / 4,
-          .lost_streams = options.max_lost_streams};
+CallBudget Budget(const ServerConfig& settings) {
+  return {.connection_calls = MostStreams(settings),
+          .connection_bytes = settings.connections().max_unsent_bytes(),
+          .caller_bytes = settings.connections().memory_quota_bytes() / 4,
+          .total_bytes = settings.connections().memory_quota_bytes() / 2,
+          .request_bytes = settings.connections().memory_quota_bytes() / 2};
+}
+
+WatchLimits Watched(const ServerConfig& settings) {
+  return {.streams = MostStreams(settings),
+          .all_streams = settings.connections().memory_quota_bytes() / 2 / CallLedger::kCallBytes,
+          .silent_bytes = settings.connections().memory_quota_bytes() / 2,
+          .growing_silent_bytes = std::max(1 << 20, settings.limits().max_message_bytes() / 4),
+          .growth_bytes = settings.connections().memory_quota_bytes() / 4,
+          .lost_streams = settings.connections().max_lost_streams()};
 }
 
 // Connections must not take the descriptors that models and pages need.
-int MaxConnections(const Options& options, Logger& logger) {
+int MaxConnections(const ServerConfig& settings, Logger& logger) {
   constexpr rlim_t kOthers = 256 + 512;  // The HTTP port's, among them.
   rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return options.max_connections;
+  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return settings.connections().max_connections();
   const rlim_t room =
       std::max(files.rlim_cur / 2, files.rlim_cur - std::min(files.rlim_cur, kOthers));
-  if (room >= static_cast<rlim_t>(options.max_connections)) return options.max_connections;
+  if (room >= static_cast<rlim_t>(settings.connections().max_connections()))
+    return settings.connections().max_connections();
   logger.Warning("fewer connections than max_connections, for lack of file descriptors",
-                 {{"max_connections", options.max_connections},
+                 {{"max_connections", settings.connections().max_connections()},
                   {"RLIMIT_NOFILE", static_cast<int64_t>(files.rlim_cur)},
                   {"connections", static_cast<int64_t>(room)}});
   return static_cast<int>(room);
@@ -92,28 +99,28 @@ int MaxConnections(const Options& options, Logger& logger) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
-    const std::string& address, int port, int threads, const Options& options,
+    const std::string& address, int port, int threads, const ServerConfig& settings,
     const PortSecurity& security, const std::vector<RpcService*>& services, Logger& logger) {
   using External = grpc::ServerBuilder::experimental_type::ExternalConnectionType;
   if (absl::StartsWith(address, kUnixPrefix)) {
-    return CreateOnSocket(address, threads, options, security, services);
+    return CreateOnSocket(address, threads, settings, security, services);
   }
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "gRPC"));
   listener->port_ = socket.port;
   listener->credentials_ = MakeCredentials(security, /*unix_socket=*/false);
   grpc::ServerBuilder builder;
-  Configure(options, builder);
+  Configure(settings, builder);
   listener->entrance_ = builder.experimental().AddExternalConnectionAcceptor(
       External::FROM_FD, listener->credentials_);
-  if (!listener->Serve(builder, options, services, threads)) {
+  if (!listener->Serve(builder, settings, services, threads)) {
     return absl::UnavailableError(
         absl::StrCat("gRPC does not start on ", address, ":", port, ", see the log above"));
   }
   AcceptorOptions acceptor;
-  acceptor.max_connections = MaxConnections(options, logger);
-  acceptor.user_timeout = options.keepalive_timeout;
-  acceptor.watch = Watched(options);
+  acceptor.max_connections = MaxConnections(settings, logger);
+  acceptor.user_timeout = milliseconds(settings.connections().keepalive_timeout_ms());
+  acceptor.watch = Watched(settings);
   listener->acceptor_ = std::make_unique<ConnectionAcceptor>(
       std::move(socket), acceptor,
       [entrance = listener->entrance_.get()](int fd) {
@@ -126,26 +133,26 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
 }
 
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
-    const std::string& address, int threads, const Options& options, const PortSecurity& security,
-    const std::vector<RpcService*>& services) {
+    const std::string& address, int threads, const ServerConfig& settings,
+    const PortSecurity& security, const std::vector<RpcService*>& services) {
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
   grpc::ServerBuilder builder;
-  Configure(options, builder);
+  Configure(settings, builder);
   // Whoever may open the socket is few: gRPC accepts by itself.
   int bound = 0;
   builder.AddListeningPort(address, listener->credentials_, &bound);
-  if (!listener->Serve(builder, options, services, threads) || bound == 0) {
+  if (!listener->Serve(builder, settings, services, threads) || bound == 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, " for gRPC, see the log above"));
   }
   return listener;
 }
 
-bool GrpcListener::Serve(grpc::ServerBuilder& builder, const Options& options,
+bool GrpcListener::Serve(grpc::ServerBuilder& builder, const ServerConfig& settings,
                          const std::vector<RpcService*>& services, int threads) {
   std::vector<RpcService*> all = services;
-  if (options.reflection) {
+  if (settings.reflection()) {
     reflection_ = std::make_unique<ReflectionService>();
     all.push_back(reflection_.get());
     std::vector<std::string> names;
@@ -157,10 +164,11 @@ bool GrpcListener::Serve(grpc::ServerBuilder& builder, const Options& options,
   constexpr int64_t kParsedByMessage = 8;  // Bytes in memory for each on the wire, at most.
   receiver_ = std::make_unique<CallReceiver>(
       builder,
-      ReceiverOptions{.max_header_bytes = options.max_header_bytes,
-                      .message = {.max_fields = options.max_request_fields,
-                                  .max_parsed_bytes = kParsedByMessage * options.max_message_bytes},
-                      .budget = Budget(options)});
+      ReceiverOptions{
+          .max_header_bytes = settings.connections().max_header_bytes(),
+          .message = {.max_fields = settings.limits().max_request_fields(),
+                      .max_parsed_bytes = kParsedByMessage * settings.limits().max_message_bytes()},
+          .budget = Budget(settings)});
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) return false;
   for (RpcService* service : all) service->AwaitCalls(*receiver_);

@@ -13,13 +13,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "server/config/options.h"
+#include "proto/server_config.pb.h"
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/listener_credentials.h"
 #include "server/rpc/reflection_service.h"
 
 namespace ulfd::server {
+
+using config::v1::ServerConfig;
 
 // A gRPC server on one port.
 class GrpcListener {
@@ -28,7 +30,7 @@ class GrpcListener {
   // port() is 0), and serves on so many receiving threads.  Another process on the same port is an
   // error, UNAVAILABLE, which says why.  `services`, `security` and `logger` are borrowed.
   static absl::StatusOr<std::unique_ptr<GrpcListener>> Create(
-      const std::string& address, int port, int threads, const Options& options,
+      const std::string& address, int port, int threads, const ServerConfig& settings,
       const PortSecurity& security, const std::vector<RpcService*>& services, Logger& logger);
   // Shutdown at once.
   ~GrpcListener();
@@ -49,10 +51,10 @@ class GrpcListener {
  private:
   GrpcListener() = default;
   static absl::StatusOr<std::unique_ptr<GrpcListener>> CreateOnSocket(
-      const std::string& address, int threads, const Options& options, const PortSecurity& security,
-      const std::vector<RpcService*>& services);
+      const std::string& address, int threads, const ServerConfig& settings,
+      const PortSecurity& security, const std::vector<RpcService*>& services);
   // Builds the server and receives its calls; false: it does not start.
-  bool Serve(grpc::ServerBuilder& builder, const Options& options,
+  bool Serve(grpc::ServerBuilder& builder, const ServerConfig& settings,
              const std::vector<RpcService*>& services, int threads);
   int port_ = 0;
   std::shared_ptr<grpc::ServerCredentials> credentials_;  // The server's handshakes ask it.

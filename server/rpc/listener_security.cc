@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
+#include "server/config/options.h"
 #include "server/observe/metrics.h"
 
 namespace ulfd::server {
@@ -48,16 +49,17 @@ void LogNew(Logger& logger, const char*, const TokenTable& tokens) {
 
 }  // namespace
 
-Security::Security(const Options& options, Logger& logger)
-    : grpc_tls_options_(options.tls),
-      admin_tls_options_(options.admin_tls),
-      authentication_(options.authentication),
-      clients_have_names_(!options.authentication.token_file.empty() ||
-                          !options.tls.client_ca_file.empty()),
+Security::Security(const ServerConfig& settings, Logger& logger)
+    : grpc_tls_options_(TlsOptionsOf(settings.tls())),
+      admin_tls_options_(TlsOptionsOf(settings.admin_tls())),
+      authentication_(AuthenticationOptionsOf(settings.authentication())),
+      clients_have_names_(!authentication_.token_file.empty() ||
+                          !grpc_tls_options_.client_ca_file.empty()),
       logger_(logger) {}
 
-absl::StatusOr<std::unique_ptr<Security>> Security::Create(const Options& options, Logger& logger) {
-  auto security = std::unique_ptr<Security>(new Security(options, logger));
+absl::StatusOr<std::unique_ptr<Security>> Security::Create(const ServerConfig& settings,
+                                                           Logger& logger) {
+  auto security = std::unique_ptr<Security>(new Security(settings, logger));
   RETURN_IF_ERROR(security->ReadAll());
   if (security->grpc_tls_ != nullptr || security->admin_tls_ != nullptr ||
       security->tokens_ != nullptr) {

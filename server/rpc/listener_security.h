@@ -15,18 +15,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
-#include "server/config/options.h"
+#include "proto/server_config.pb.h"
 #include "server/models/model_types.h"
 #include "server/observe/logging.h"
 #include "server/rpc/listener_credentials.h"
 
 namespace ulfd::server {
 
+using config::v1::ServerConfig;
+
 // Thread-safe.
 class Security {
  public:
   // Reads the files that `options` name; an error is one of theirs.  `logger` is borrowed.
-  static absl::StatusOr<std::unique_ptr<Security>> Create(const Options& options, Logger& logger);
+  static absl::StatusOr<std::unique_ptr<Security>> Create(const ServerConfig& settings,
+                                                          Logger& logger);
   ~Security();
 
   PortSecurity grpc() const { return {grpc_tls_.get(), grpc_callers_.get()}; }
@@ -42,7 +45,7 @@ class Security {
   void Collect(std::vector<prometheus::MetricFamily>& families) const;
 
  private:
-  Security(const Options& options, Logger& logger);
+  Security(const ServerConfig& settings, Logger& logger);
   absl::Status ReadAll();
   void Loop();
   void Look();

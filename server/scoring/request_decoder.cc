@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "base/closest_names.h"
 #include "base/status_macros.h"
-#include "server/scoring/name_suggestions.h"
 
 namespace ulfd::server {
 namespace {

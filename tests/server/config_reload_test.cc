@@ -24,14 +24,13 @@ class ConfigReloadTest : public ::testing::Test {
   Options Start(const std::string& text) {
     Flags flags;
     flags.config = dir_.Write("server.textproto", text);
-    flags.model_repository = dir_.path();
+    flags.settings.set_model_repository(dir_.path());
     const auto options = LoadOptions(flags);
     EXPECT_TRUE(options.ok()) << options.status();
     return options.ok() ? *options : Options();
   }
   std::string Errors(const std::string& text) {
-    Options options;
-    return std::string(ReadConfig(text, "f", options).message());
+    return std::string(ReadConfig(text, "f").status().message());
   }
 
   TempDir dir_;
@@ -119,8 +118,8 @@ TEST_F(ConfigReloadTest, EverythingOfAModelChanges) {
 
 TEST_F(ConfigReloadTest, AddressesOfTheCommandLineGoOn) {
   Flags flags;
-  flags.model_repository = dir_.path();
-  flags.admin_address = "127.0.0.1:0";
+  flags.settings.set_model_repository(dir_.path());
+  flags.settings.set_admin_address("127.0.0.1:0");
   flags.config =
       dir_.Write("server.textproto", "admin_tls { certificate_file: \"c\" key_file: \"k\" }");
   const auto options = LoadOptions(flags);
@@ -134,8 +133,8 @@ TEST_F(ConfigReloadTest, SharesAndLabelsAreChecked) {
   };
   EXPECT_THAT(Errors(model("canary { label: \"c\" share: 1.5 }")),
               HasSubstr("share: 1.5, want 0..1"));
-  EXPECT_THAT(Errors(model("canary { label: \"c\" }")), HasSubstr("share: 0, want 0..1"));
-  EXPECT_THAT(Errors(model("canary { share: 1 }")), HasSubstr("label: empty"));
+  EXPECT_THAT(Errors(model("canary { label: \"c\" }")), HasSubstr("share: missing, want 0..1"));
+  EXPECT_THAT(Errors(model("canary { share: 1 }")), HasSubstr("label: missing, want"));
   EXPECT_THAT(Errors(model("canary { label: \"c\" share: 1 sticky_metadata: \"a\" sticky_feature: "
                            "\"b\" }")),
               HasSubstr("sticky_feature: sticky_metadata is set, too"));

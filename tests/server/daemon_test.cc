@@ -68,15 +68,17 @@ v1::PredictRequest TinyRequest() {
 class DaemonTest : public ::testing::Test {
  protected:
   DaemonTest() {
-    options_.model_repository = repository_.path();
-    options_.grpc_address = options_.http_address = "127.0.0.1";
-    options_.admin_address = "127.0.0.1:0";
-    options_.grpc_port = options_.http_port = 0;
-    options_.workers = 2;
-    options_.poll_interval = milliseconds(20);
-    options_.settle_time = milliseconds(0);
-    options_.drain_delay = milliseconds(0);
-    options_.log_level = LogLevel::kError;
+    options_.settings.set_model_repository(repository_.path());
+    options_.settings.set_grpc_address("127.0.0.1");
+    options_.settings.set_http_address("127.0.0.1");
+    options_.settings.set_admin_address("127.0.0.1:0");
+    options_.settings.set_grpc_port(0);
+    options_.settings.set_http_port(0);
+    options_.settings.set_workers(2);
+    options_.settings.mutable_watch()->set_poll_interval_ms(20);
+    options_.settings.mutable_watch()->set_settle_time_ms(0);
+    options_.settings.mutable_shutdown()->set_drain_delay_ms(0);
+    options_.settings.mutable_logging()->set_level("error");
     options_.port_file = ports_.File("ports");
   }
   void Start() {
@@ -261,7 +263,7 @@ TEST_F(DaemonTest, IsNotReadyBeforeItsModelIs) {
 }
 
 TEST_F(DaemonTest, WatchersComeAndGoWhileModelsDo) {
-  options_.grpc_threads = 3;
+  options_.settings.set_grpc_threads(3);
   StartWithTinyModel();
   constexpr int kClients = 4, kWatches = 60;
   std::atomic<int> first_statuses{0}, running{kClients};
@@ -413,24 +415,26 @@ TEST_F(DaemonTest, WritesThePortFile) {
 TEST_F(DaemonTest, APortInUseIsAnError) {
   StartWithTinyModel();
   Options second = options_;
-  second.grpc_port = daemon_->grpc_port();
+  second.settings.set_grpc_port(daemon_->grpc_port());
   EXPECT_EQ(Daemon::Create(second).status(),
-            absl::UnavailableError(absl::StrCat("cannot listen on 127.0.0.1:", second.grpc_port,
-                                                " for gRPC: Address already in use")));
-  second.grpc_port = 0;
-  second.http_port = daemon_->http_port();
+            absl::UnavailableError(
+                absl::StrCat("cannot listen on 127.0.0.1:", second.settings.grpc_port(),
+                             " for gRPC: Address already in use")));
+  second.settings.set_grpc_port(0);
+  second.settings.set_http_port(daemon_->http_port());
   EXPECT_EQ(Daemon::Create(second).status(),
-            absl::UnavailableError(absl::StrCat("cannot listen on 127.0.0.1:", second.http_port,
-                                                " for HTTP: Address already in use")));
-  second.http_port = 0;
-  second.admin_address = "nowhere";
+            absl::UnavailableError(
+                absl::StrCat("cannot listen on 127.0.0.1:", second.settings.http_port(),
+                             " for HTTP: Address already in use")));
+  second.settings.set_http_port(0);
+  second.settings.set_admin_address("nowhere");
   EXPECT_EQ(
       Daemon::Create(second).status(),
       absl::InvalidArgumentError("admin_address: \"nowhere\", want ADDRESS:PORT or unix:PATH"));
 }
 
 TEST_F(DaemonTest, ARepositoryThatIsNotThereIsAnError) {
-  options_.model_repository = "/does/not/exist";
+  options_.settings.set_model_repository("/does/not/exist");
   EXPECT_FALSE(Daemon::Create(options_).ok());
   const absl::Status status = CheckRepository(options_);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/does/not/exist"));

@@ -1,6 +1,6 @@
 // Levenshtein distance over names that are short.
 // SPDX-License-Identifier: Apache-2.0
-#include "server/scoring/name_suggestions.h"
+#include "base/closest_names.h"
 
 #include <algorithm>
 #include <numeric>
@@ -9,12 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
-namespace ulfd::server {
+namespace ulfd {
 namespace {
 
 // Names longer than that are compared by their beginning: requests choose their length.
 constexpr size_t kMaxCompared = 64;
 constexpr size_t kMaxListed = 8;
+
+std::string InQuotes(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
+
+}  // namespace
 
 size_t EditDistance(absl::string_view a, absl::string_view b) {
   a = a.substr(0, kMaxCompared);
@@ -33,12 +37,7 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return row.back();
 }
 
-std::string Quote(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
-
-}  // namespace
-
-std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known) {
-  if (known.empty()) return "";
+std::string DidYouMean(absl::string_view wrong, const std::vector<absl::string_view>& known) {
   std::vector<std::pair<size_t, absl::string_view>> close;
   for (absl::string_view name : known) {
     const size_t distance = EditDistance(wrong, name);
@@ -48,13 +47,18 @@ std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (close.size() > 3) close.resize(3);
   std::vector<std::string> quoted;
-  if (!close.empty()) {
-    for (const auto& [distance, name] : close) quoted.push_back(Quote(name));
-    return absl::StrCat("; did you mean ", absl::StrJoin(quoted, " or "), "?");
-  }
-  for (size_t i = 0; i < known.size() && i < kMaxListed; ++i) quoted.push_back(Quote(known[i]));
+  for (const auto& [distance, name] : close) quoted.push_back(InQuotes(name));
+  if (quoted.empty()) return "";
+  return absl::StrCat("; did you mean ", absl::StrJoin(quoted, " or "), "?");
+}
+
+std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known) {
+  std::string close = DidYouMean(wrong, known);
+  if (known.empty() || !close.empty()) return close;
+  std::vector<std::string> quoted;
+  for (size_t i = 0; i < known.size() && i < kMaxListed; ++i) quoted.push_back(InQuotes(known[i]));
   return absl::StrCat("; the model has ", absl::StrJoin(quoted, ", "),
                       known.size() > kMaxListed ? ", ..." : "");
 }
 
-}  // namespace ulfd::server
+}  // namespace ulfd
