@@ -277,7 +277,6 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   manager.default_clients = AuthenticationOptionsOf(settings.authentication()).allowed_clients;
   manager.poll_interval = milliseconds(settings.watch().poll_interval_ms());
   manager.settle_time = milliseconds(settings.watch().settle_time_ms());
-  manager.use_inotify = settings.watch().use_inotify();
   manager.retry_backoff = milliseconds(settings.watch().retry_backoff_ms());
   manager.memory_budget_bytes = settings.memory_budget_bytes();
   manager.load_bounds = {.max_memory_bytes = settings.load().max_memory_bytes(),

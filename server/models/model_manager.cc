@@ -29,7 +29,6 @@
 #include "server/models/served_models.h"
 #include "server/models/version_loader.h"
 #include "server/models/version_rules.h"
-#include "server/system/directory_watcher.h"
 #include "server/system/memory_release.h"
 #include "server/system/thread_priority.h"
 
@@ -46,8 +45,7 @@ absl::Status Stopping() { return absl::UnavailableError("the model manager is st
 
 class ModelManagerImpl final : public ModelManager {
  public:
-  ModelManagerImpl(ModelManagerOptions options, ModelObserver* observer,
-                   std::unique_ptr<DirectoryWatcher> watcher);
+  ModelManagerImpl(ModelManagerOptions options, ModelObserver* observer);
   ~ModelManagerImpl() override;
 
   void Start() override;
@@ -120,12 +118,11 @@ class ModelManagerImpl final : public ModelManager {
   const RepositoryScanner scanner_;
   std::unique_ptr<Reaper> reaper_;
   VersionLoader loader_;
-  const std::unique_ptr<DirectoryWatcher> watcher_;  // Wait and Watch: the poll thread's.
-  std::string watcher_notice_;                       // The poll thread's.
 
   mutable Mutex mu_;
   CondVar work_;  // Something may be due for the loader, or stopping.
   CondVar done_;  // A look or a load has ended.
+  CondVar look_;  // A look is wanted, or stopping.
   ModelTable table_ ABSL_GUARDED_BY(mu_);
   std::deque<PendingChange> changes_ ABSL_GUARDED_BY(mu_);
   int64_t configurations_ ABSL_GUARDED_BY(mu_) = 0;  // How often the set of models was changed.
@@ -145,8 +142,7 @@ class ModelManagerImpl final : public ModelManager {
   std::thread poll_thread_, loader_thread_;
 };
 
-ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* observer,
-                                   std::unique_ptr<DirectoryWatcher> watcher)
+ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* observer)
     : options_(std::move(options)),
       observer_(observer != nullptr ? observer : &silent_),
       rules_(options_.repository, options_.link_targets, options_.load_bounds.max_files),
@@ -156,7 +152,6 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
             observer_->OnUnloaded(name, version, generation);
           })),
       loader_(options_, rules_, *reaper_, *observer_),
-      watcher_(std::move(watcher)),
       table_(options_.repository, options_.default_policy, options_.default_clients,
              watch_options(), options_.models) {
   MutexLock lock(mu_);
@@ -172,9 +167,9 @@ ModelManagerImpl::~ModelManagerImpl() {
     changes.swap(changes_);
     work_.NotifyAll();
     done_.NotifyAll();
+    look_.NotifyAll();
   }
   for (PendingChange& pending : changes) pending.done({.status = Stopping()});
-  watcher_->Wake();
   if (poll_thread_.joinable()) poll_thread_.join();
   if (loader_thread_.joinable()) loader_thread_.join();
   {
@@ -209,8 +204,10 @@ void ModelManagerImpl::PollLoop() {
       looks_done_ = wanted;
       work_.NotifyAll();
       done_.NotifyAll();
+      const auto next = steady_clock::now() + options_.poll_interval;
+      while (!stopping_ && looks_wanted_ == wanted && look_.WaitUntil(mu_, next)) {
+      }
     }
-    watcher_->Wait(options_.poll_interval);
   }
 }
 
@@ -269,7 +266,7 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
   }
   MutexLock lock(mu_);
   const int64_t ticket = ++looks_wanted_;
-  watcher_->Wake();
+  look_.NotifyAll();
   while (true) {
     if (stopping_) return Stopping();
     const std::vector<std::string> unfinished = table_.Unfinished(options_.now());
@@ -303,11 +300,6 @@ void ModelManagerImpl::Look() {
     break;
   }
   if (changed) observer_->OnReadinessChanged();
-  watcher_->Watch(scan.directories);
-  const std::string notice(watcher_->status().message());
-  if (notice != std::exchange(watcher_notice_, notice) && !notice.empty()) {
-    observer_->OnNotice("", 0, notice);
-  }
 }
 
 bool ModelManagerImpl::Republish() {
@@ -509,8 +501,6 @@ absl::Status ModelManagerImpl::Commit(const ModelChange& change, const Repositor
   if (change.published) change.published();
   for (const auto& [handle, load_time] : published) observer_->OnPublished(*handle, load_time);
   observer_->OnReadinessChanged();
-  // Other directories are to be watched.
-  if (change.kind == ModelChange::Kind::kConfigure && options_.use_inotify) watcher_->Wake();
   return absl::OkStatus();
 }
 
@@ -578,10 +568,7 @@ std::vector<std::string> ModelManagerImpl::LabelsOf(const std::string& name,
 absl::StatusOr<std::unique_ptr<ModelManager>> ModelManager::Create(ModelManagerOptions options,
                                                                    ModelObserver* observer) {
   RETURN_IF_ERROR(CompleteOptions(options));
-  ASSIGN_OR_RETURN(std::unique_ptr<DirectoryWatcher> watcher,
-                   DirectoryWatcher::Create(options.use_inotify));
-  return std::unique_ptr<ModelManager>(
-      new ModelManagerImpl(std::move(options), observer, std::move(watcher)));
+  return std::unique_ptr<ModelManager>(new ModelManagerImpl(std::move(options), observer));
 }
 
 }  // namespace ulfd::server

@@ -35,7 +35,6 @@ struct ModelManagerOptions {
   // Clients that may use models which name none; "*": every one.
   std::vector<std::string> default_clients = {"*"};
   std::chrono::milliseconds poll_interval{1000};  // < 0: never; the tests step by hand with Poll().
-  bool use_inotify = true;  // Wakes the poll early.  Polling goes on either way.
   // For how long nothing in a version directory may have changed before it is loaded without
   // _SUCCESS (version_watch.h has the rules), and for how long a model or version must be gone
   // before that counts.

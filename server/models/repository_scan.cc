@@ -64,15 +64,12 @@ RepositoryScan RepositoryScanner::Scan(const std::map<std::string, std::string>&
   for (const std::string& name : scan.found) {
     to_scan.try_emplace(name, absl::StrCat(repository_, "/", name));
   }
-  if (!repository_.empty()) scan.directories.push_back(repository_);
   for (const auto& [name, base_path] : to_scan) {
     ModelScan model{.listing = ListVersionsOrWhy(base_path)};
-    scan.directories.push_back(base_path);
     if (model.listing.ok()) {
       for (const int64_t version : model.listing->versions) {
         const std::string path = absl::StrCat(base_path, "/", version);
         model.versions.emplace(version, engine::FingerprintDirectory(path, rules_.Of(path)));
-        scan.directories.push_back(path);
       }
     }
     scan.models.emplace(name, std::move(model));

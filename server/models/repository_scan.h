@@ -30,7 +30,6 @@ struct RepositoryScan {
   absl::Status repository;         // Not OK: models of the repository stay as they are.
   std::vector<std::string> found;  // Models in the repository.
   std::map<std::string, ModelScan> models;
-  std::vector<std::string> directories;  // To watch.
 
   // What it says of one model.
   RepositoryScan Only(const std::string& name) const;

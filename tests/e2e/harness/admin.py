@@ -7,7 +7,7 @@ from proto import admin_pb2 as admin_pb
 
 # Nothing but requests makes such a daemon look at its repository; `admin_address` is to follow.
 ON_REQUEST = """
-watch { poll_interval_ms: 3600000 use_inotify: false settle_time_ms: 0 }
+watch { poll_interval_ms: 3600000 settle_time_ms: 0 }
 shutdown { drain_delay_ms: 0 }
 """
 

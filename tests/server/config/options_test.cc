@@ -102,7 +102,7 @@ TEST(Config, ModelsAreRead) {
 
 TEST(Config, SettingsReachThoseWhomTheyConcern) {
   const auto o = ReadConfig(R"(
-    watch { poll_interval_ms: 11 settle_time_ms: 12 use_inotify: false retry_backoff_ms: 13 }
+    watch { poll_interval_ms: 11 settle_time_ms: 12 retry_backoff_ms: 13 }
     memory_budget_bytes: 2000000 model_link_targets: '/a' model_link_targets: '/b'
     load { max_memory_bytes: 3000000 max_time_ms: 5000 max_files: 50 }
     limits { max_request_memory_bytes: 6000000000 }
@@ -116,7 +116,6 @@ TEST(Config, SettingsReachThoseWhomTheyConcern) {
   const ModelManagerOptions manager = ManagerOptions(*o);
   EXPECT_EQ(manager.poll_interval, milliseconds(11));
   EXPECT_EQ(manager.settle_time, milliseconds(12));
-  EXPECT_FALSE(manager.use_inotify);
   EXPECT_EQ(manager.retry_backoff, milliseconds(13));
   EXPECT_EQ(manager.memory_budget_bytes, 2000000);
   EXPECT_THAT(manager.link_targets, ElementsAre("/a", "/b"));
@@ -189,6 +188,10 @@ TEST(Config, ErrorsOfSchedulingAndQuotasSayWhere) {
               HasSubstr("metadata_key: \"key-bin\""));
   EXPECT_THAT(ConfigError("client_quota { metadata_key: \"key\" }"),
               HasSubstr("max_rows: missing, want 1..1000000000"));
+}
+
+TEST(Config, SettingsOfOldFilesAreNoError) {
+  EXPECT_TRUE(ReadConfig("watch { use_inotify: false poll_interval_ms: 11 }", "f").ok());
 }
 
 TEST(Config, ErrorsSayWhere) {

@@ -103,7 +103,6 @@ class ScoreCallTest : public ::testing::Test {
         << "tables { name: \"mid_table\" missing_keys: MISSING_KEY_POLICY_ERROR }\n";
     auto models = ModelManager::Create({.repository = dir_.path(),
                                         .poll_interval = milliseconds(-1),
-                                        .use_inotify = false,
                                         .settle_time = milliseconds(0)},
                                        &nobody_);
     EXPECT_TRUE(models.ok()) << models.status();
