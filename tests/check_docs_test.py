@@ -1,0 +1,81 @@
+"""check_docs.py finds what it is there for, in a small tree with one fault of each kind.
+
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "check_docs.py")
+GOOD = {
+    "README.md": "# Top\n[a](docs/a.md#two-words) `server/main.cc` `server/` `main.cc` `server/*.cc`\n",
+    "docs/a.md": "# A\n## Two `words`\n```\ncat server/main.cc\n```\n",
+    "docs/operations.md": "# O\n`ulfd_calls_total`\n",
+    "docs/decisions/README.md": "# D\n[0001](0001-x.md)\n",
+    "docs/decisions/0001-x.md": "# 0001: x\n",
+    "server/main.cc": '// decision 0001\nAdd("ulfd_calls_total");\n',
+    "server/README.md": "# S\n| file | what |\n|---|---|\n| `main` | it |\n",
+}
+
+
+class CheckDocsTest(unittest.TestCase):
+    def check(self, **changes):
+        """The errors of GOOD with texts appended; in a name _ is for / and __ for a dot."""
+        with tempfile.TemporaryDirectory() as root:
+            files = dict(GOOD)
+            for name, text in changes.items():
+                name = name.replace("__", ".").replace("_", "/")
+                files[name] = files.get(name, "") + text
+            for name, text in files.items():
+                os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
+                with open(os.path.join(root, name), "w", encoding="utf-8") as file:
+                    file.write(text)
+            done = subprocess.run([sys.executable, CHECKER, root], capture_output=True, text=True,
+                                  check=False)
+        self.assertEqual(done.returncode, 1 if done.stderr else 0)
+        return done.stderr.splitlines()
+
+    def test_good(self):
+        self.assertEqual(self.check(), [])
+
+    def test_links(self):
+        self.assertEqual(self.check(docs_a__md="[x](b.md)\n[x](../README.md#no)\n[x](#two-words)\n"),
+                         ["docs/a.md:6: link to b.md: no such file",
+                          "docs/a.md:7: link to ../README.md#no: no such heading"])
+
+    def test_paths(self):
+        self.assertEqual(self.check(docs_a__md="`server/old.cc:3`\n`gone.h`\n`NAME/x`\n`server/NAME.h`\n"),
+                         ["docs/a.md:6: `server/old.cc`: no such path",
+                          "docs/a.md:7: `gone.h`: no such file",
+                          "docs/a.md:9: `server/NAME.h`: no such path"])
+
+    def test_paths_in_code(self):
+        self.assertEqual(self.check(docs_a__md="```\nserver/old --flag=server/other\n```\n"),
+                         ["docs/a.md:7: `server/old`: no such path"])
+
+    def test_files_of_a_folder(self):
+        self.assertEqual(self.check(server_README__md="| `main`, `old` | it |\n"),
+                         ["server/README.md:5: `old`: not in this folder"])
+
+    def test_width(self):
+        self.assertEqual(self.check(docs_a__md="x " * 71 + "\n| " + "x" * 150 + " |\n"),
+                         ["docs/a.md:6: 142 columns, want at most 140"])
+
+    def test_metrics(self):
+        self.assertEqual(
+            self.check(server_b__cc='"ulfd_new"', docs_operations__md="`ulfd_old`\n"),
+            ["docs/operations.md: metric ulfd_new is missing",
+             "docs/operations.md: metric ulfd_old is none of the daemon's"])
+
+    def test_decisions(self):
+        self.assertEqual(
+            self.check(server_main__cc="// Decision 0007\n", **{"docs_decisions_0002-y__md": "# y\n"}),
+            ["docs/decisions/README.md: 0002-y.md is missing",
+             'docs/decisions/0002-y.md: want a first line "# 0002: ..."',
+             "server/main.cc: there is no decision 0007"])
+
+
+if __name__ == "__main__":
+    unittest.main()
