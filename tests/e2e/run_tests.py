@@ -48,10 +48,11 @@ class Result(unittest.TextTestResult):
 
 def main():
     env.set_bin_dir(sys.argv[1])
-    env.prepare()
+    wanted = sys.argv[2:]
+    # A folder of its own, so that several runs go side by side.
+    env.prepare(os.path.join(env.WORK, "+".join(wanted) or "all"))
     loader = unittest.TestLoader()
     found = loader.discover(os.path.dirname(os.path.abspath(__file__)), pattern="test_*.py")
-    wanted = sys.argv[2:]
     tests = [t for t in flatten(found) if not wanted or any(name in t.id() for name in wanted)]
     if not tests:
         print(f"no test matches {wanted}", file=sys.stderr)
