@@ -13,7 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
-// jemalloc's free for who knows the size, which is sooner done; there only where jemalloc is linked.
+// jemalloc's free for who knows the size, which is sooner done; there only where jemalloc is
+// linked.
 extern "C" ABSL_ATTRIBUTE_WEAK void sdallocx(void* memory, size_t bytes, int flags);
 
 namespace ulfd {
@@ -108,9 +109,10 @@ LoadScope::WithoutRefusals::~WithoutRefusals() {
 
 }  // namespace ulfd
 
-// Those of the C++ library and, while a load runs on the thread, a sum and a limit.  All other forms
-// of new and delete call these.  A process that reads what strangers write has no other way to know
-// what that costs: protobuf, the containers and the strings allocate where no price is known before.
+// Those of the C++ library and, while a load runs on the thread, a sum and a limit.  All other
+// forms of new and delete call these.  A process that reads what strangers write has no other way
+// to know what that costs: protobuf, the containers and the strings allocate where no price is
+// known before.
 namespace {
 
 void* Counted(void* memory) {

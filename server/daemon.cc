@@ -59,8 +59,8 @@ absl::StatusOr<std::vector<int>> WorkerCpus(const ServerConfig& settings) {
 }
 
 // Below this a call is computed where it was received (decision 0035): to wake a worker, and to
-// share the connection with it when it answers, costs 10 to 20 us of CPU.  The limit is above that because
-// what is learned is wall time, which other threads of a busy machine stretch.
+// share the connection with it when it answers, costs 10 to 20 us of CPU.  The limit is above that
+// because what is learned is wall time, which other threads of a busy machine stretch.
 constexpr std::chrono::microseconds kAtOnce{100};
 
 absl::StatusOr<WorkerPoolOptions> PoolOptions(const ServerConfig& settings, Metrics& metrics) {

@@ -12,8 +12,9 @@
 #include "server/config/options.h"
 #include "server/daemon.h"
 
-// Read by jemalloc before anything runs.  What reloads free goes back to the system within seconds, given back by a
-// thread of jemalloc's own rather than by whoever allocates next; MALLOC_CONF in the environment overrides it.
+// Read by jemalloc before anything runs.  What reloads free goes back to the system within seconds,
+// given back by a thread of jemalloc's own rather than by whoever allocates next; MALLOC_CONF in
+// the environment overrides it.
 extern "C" {
 const char* malloc_conf = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
 }
@@ -68,7 +69,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // A caller that went away is an error of one write, not our end.
 
   AllowFiles();
-  // Whatever callers send must not be a line on standard error each time, as text that is not UTF-8 would be.
+  // Whatever callers send must not be a line on standard error each time, as text that is not UTF-8
+  // would be.
   google::protobuf::SetLogHandler(nullptr);
   // Debian builds Abseil with its search for deadlocks on: every lock that gRPC takes would pass
   // through a graph of all locks, which has a lock of its own.

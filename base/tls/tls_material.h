@@ -38,7 +38,8 @@ struct TlsMaterial {
 // file, never content.  NOT_FOUND / INVALID_ARGUMENT.
 absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsOptions& options, absl::Time now);
 
-// The PEM text of a file with certificates and nothing broken among them, of whatever age.  Errors as above.
+// The PEM text of a file with certificates and nothing broken among them, of whatever age.  Errors
+// as above.
 absl::StatusOr<std::string> ReadCertificates(const std::string& path);
 
 }  // namespace ulfd

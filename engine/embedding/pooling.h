@@ -36,8 +36,8 @@ struct FeatureInput {
 // INVALID_ARGUMENT unless the segments are not negative and sum to the number of ids.
 absl::Status CheckSegments(const FeatureInput& input);
 
-// Where an item's columns go: `out` is its first column in row 0 of a block, `stride` the floats from
-// one row of the block to the next.
+// Where an item's columns go: `out` is its first column in row 0 of a block, `stride` the floats
+// from one row of the block to the next.
 struct PoolingOutput {
   PoolingSpec spec;
   float* out = nullptr;

@@ -72,8 +72,8 @@ bool Scale(uint64_t digits, size_t decimals, float& value) {
   return true;
 }
 
-// Parses "[-]digits[.digits]" at `p`, as %f and most of %g and repr write; returns where it ends, or
-// nullptr for numbers of other forms or with too many digits and for what is none.
+// Parses "[-]digits[.digits]" at `p`, as %f and most of %g and repr write; returns where it ends,
+// or nullptr for numbers of other forms or with too many digits and for what is none.
 const char* ParseDecimal(const char* p, const char* end, float& value) {
   const bool negative = p < end && *p == '-';
   if (negative) ++p;

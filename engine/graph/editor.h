@@ -20,7 +20,8 @@ namespace ulfd::engine {
 
 // Holds the nodes of the graph while it lives: graph().nodes is empty meanwhile.  Node indices are
 // positions in their order; Replace, Redirect, Fold and Remove make them invalid, and references to
-// the nodes that go.  A change costs what it touches, and a few instructions per value of the graph.
+// the nodes that go.  A change costs what it touches, and a few instructions per value of the
+// graph.
 class GraphEditor {
  public:
   // `copy_bytes`: what is left of PassOptions::copy_bytes.
@@ -45,13 +46,13 @@ class GraphEditor {
   // The only node that reads the value, if the value is no output of the graph; -1 otherwise.
   int OnlyReader(ValueId value) const;
 
-  // What a node costs, and what nodes would that are not part of the graph yet (in an order in which
-  // every value is computed before it is read).  Errors: those of inference.
+  // What a node costs, and what nodes would that are not part of the graph yet (in an order in
+  // which every value is computed before it is read).  Errors: those of inference.
   Cost CostOfNode(int index) const { return CostOf(node(index), specs_); }
   absl::StatusOr<Cost> CostIfAdded(absl::Span<const Node> nodes) const;
 
-  // Whether a pass may make changed copies of these matrices, `floats` numbers in all; it then does.
-  // Copies of what a pass has made before take the place of that.
+  // Whether a pass may make changed copies of these matrices, `floats` numbers in all; it then
+  // does.  Copies of what a pass has made before take the place of that.
   bool TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats);
 
   // A value for added nodes to compute.

@@ -54,8 +54,8 @@ struct NamedValue {
   ValueId value = kNoValue;
 };
 
-// What a graph is made of.  A copy shares layers and constants.  Nodes stand in an order in which every value is computed before it is
-// read.
+// What a graph is made of.  A copy shares layers and constants.  Nodes stand in an order in which
+// every value is computed before it is read.
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;

@@ -73,8 +73,8 @@ GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> stat
 
 namespace {
 
-// Widths of undescribed inputs, worked out backwards from the weights of layers behind them: through
-// elementwise layers, and through concat and fuse where all other widths are known.
+// Widths of undescribed inputs, worked out backwards from the weights of layers behind them:
+// through elementwise layers, and through concat and fuse where all other widths are known.
 class WidthsBackwards {
  public:
   // `inferred`: every value, with what is known of inputs so far.

@@ -7,11 +7,11 @@
 //   s[n, t] = mask[t] > 0 ? s[n, t] : pad                        (with a mask)
 //   s[n] = softmax over t of s[n]                                (with softmax)
 //   y[n] = sum over t of s[n, t] v[t]
-// A concatenation of q, k, q - k, k - q and q * k times a matrix has the form of the first line, with
-// the sums of the parts of that matrix that belong to the terms.
+// A concatenation of q, k, q - k, k - q and q * k times a matrix has the form of the first line,
+// with the sums of the parts of that matrix that belong to the terms.
 //
-// With a product term, Wk + diag(q[n]) Wp is built per ad and lies in the first-level cache; steps go
-// through all layers in pieces that fit there, too.
+// With a product term, Wk + diag(q[n]) Wp is built per ad and lies in the first-level cache; steps
+// go through all layers in pieces that fit there, too.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_ATTENTION_H_
 #define ULFD_ENGINE_KERNELS_ATTENTION_H_
@@ -49,8 +49,8 @@ struct AttentionSpec {
   int64_t outputs() const { return stages.empty() ? hidden : stages[stages.size() - 1].w.n; }
 };
 
-// Pointers are borrowed, of any alignment.  Strides are in floats (mask: int32) from ad to ad; 0: the
-// user's, one for all ads.
+// Pointers are borrowed, of any alignment.  Strides are in floats (mask: int32) from ad to ad; 0:
+// the user's, one for all ads.
 struct AttentionCall {
   int64_t ads = 0;
   int64_t steps = 0;
@@ -72,8 +72,8 @@ size_t AttentionScratchBytes(const AttentionSpec& spec, int64_t steps, int64_t v
 // Thread-safe; allocates nothing.  An ad's result does not depend on the other ads of the call.
 //
 // Steps that the user's mask leaves out are not computed at all where that cannot be seen: if their
-// weights underflow to exactly 0 (checked against each ad's logits; a pad of 0 without softmax needs
-// no check), their values are finite and at least one step is left.
+// weights underflow to exactly 0 (checked against each ad's logits; a pad of 0 without softmax
+// needs no check), their values are finite and at least one step is left.
 // REQUIRES: `scratch` has AttentionScratchBytes() bytes, 64-byte aligned.
 void Attention(const AttentionSpec& spec, const AttentionCall& call, void* scratch,
                Isa isa = ActiveIsa());

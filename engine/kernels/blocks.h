@@ -13,9 +13,9 @@
 namespace ulfd::engine {
 
 // Runs all steps on each block of up to BlockOperand::kPlaceFloats values of each row.  Values have
-// the same bits wherever they stand in a block.  Nothing is read or written behind the n values of a
-// row; a row is stored before the next one is read.  Moves the operands on: `steps` can be used once.
-// Thread-safe; allocates nothing.  REQUIRES: the first step is one of kLoad*.
+// the same bits wherever they stand in a block.  Nothing is read or written behind the n values of
+// a row; a row is stored before the next one is read.  Moves the operands on: `steps` can be used
+// once.  Thread-safe; allocates nothing.  REQUIRES: the first step is one of kLoad*.
 void RunBlocks(absl::Span<BlockStep> steps, int64_t rows, int64_t n, Isa isa = ActiveIsa());
 
 }  // namespace ulfd::engine

@@ -11,8 +11,8 @@
 namespace ulfd::engine {
 namespace {
 
-// it = fn(it), several vectors at a time.  In line: as calls, sigmoids took 1.4 times as long, because
-// what comes before and after a call cannot run beside the function's long chains.
+// it = fn(it), several vectors at a time.  In line: as calls, sigmoids took 1.4 times as long,
+// because what comes before and after a call cannot run beside the function's long chains.
 template <int kVecs, class Fn>
 [[gnu::always_inline]] inline void Each(Vec* it, Fn fn) {
   if constexpr (kVecs % 4 == 0) {

@@ -1,7 +1,7 @@
 // Elementwise functions, arithmetic, softmax and weighted sums over arrays.
 //
-// All functions are thread-safe, allocate nothing, take pointers of any alignment and read and write
-// nothing outside of the arrays.  REQUIRES: `isa` is supported by this machine.
+// All functions are thread-safe, allocate nothing, take pointers of any alignment and read and
+// write nothing outside of the arrays.  REQUIRES: `isa` is supported by this machine.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_ELEMENTWISE_H_
 #define ULFD_ENGINE_KERNELS_ELEMENTWISE_H_
@@ -14,7 +14,8 @@
 namespace ulfd::engine {
 
 // y[i] = op(x[i]) for i < n, within 2e-7 of the exact value, relative, down to denormal results
-// (there: within one denormal step); portable: 3e-7.  NaN gives NaN; infinities give the limits.  y may be x.
+// (there: within one denormal step); portable: 3e-7.  NaN gives NaN; infinities give the limits.  y
+// may be x.
 void Unary(UnaryOp op, const float* x, float* y, int64_t n, Isa isa = ActiveIsa());
 
 // y = epilogue(x) for rows of n columns, x_stride and y_stride floats apart.  y may be x.
@@ -49,8 +50,8 @@ void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, 
 float Dot(const float* a, const float* b, int64_t n, Isa isa = ActiveIsa());
 
 // One step of a GRU for one row of n units: h = c + z * (h - c) with r = sigmoid(x_r + g_r), z =
-// sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the order r,
-// z, c (g: what h gives, biases included).
+// sigmoid(x_z + g_z), c = tanh(x_c + bias + r * g_c), where x and g hold 3 * n values in the order
+// r, z, c (g: what h gives, biases included).
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n,
              Isa isa = ActiveIsa());
 

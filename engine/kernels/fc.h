@@ -15,9 +15,9 @@
 
 namespace ulfd::engine {
 
-// A weight matrix [k, n] laid out for Fc: in panels of 16 columns, the last of 8 or 16, or column by
-// column if there are at most four.  The same for every instruction set.  Immutable; any thread may
-// read it.
+// A weight matrix [k, n] laid out for Fc: in panels of 16 columns, the last of 8 or 16, or column
+// by column if there are at most four.  The same for every instruction set.  Immutable; any thread
+// may read it.
 class PackedMatrix {
  public:
   PackedMatrix() = default;  // [0, 0]

@@ -1,8 +1,9 @@
 // Fully connected layers.  Included after a vec_*.h by the sources that table.h names.
 //
 // A tile of y (some rows by a few vectors of columns) is summed in registers over all of k, one
-// chain of multiply-adds per value, in the order of k: only how many chains run side by side depends
-// on the shape of the call.  Where k is long, the chains pause: the sums rest in y, exactly.
+// chain of multiply-adds per value, in the order of k: only how many chains run side by side
+// depends on the shape of the call.  Where k is long, the chains pause: the sums rest in y,
+// exactly.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_FC_BODY_H_
 #define ULFD_ENGINE_KERNELS_FC_BODY_H_

@@ -10,10 +10,10 @@ namespace {
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Several vectors, whose operations alternate: a function of one vector is a chain of operations that
-// wait for each other, and chains side by side keep the machine busy.  On arrays four take 0.85 of the
-// time of two (exp, tanh; sigmoid 0.93; kernels_bench, Zen 3); behind the products of fc and attention
-// no difference was measured.  All functions below take one, two or four.
+// Several vectors, whose operations alternate: a function of one vector is a chain of operations
+// that wait for each other, and chains side by side keep the machine busy.  On arrays four take
+// 0.85 of the time of two (exp, tanh; sigmoid 0.93; kernels_bench, Zen 3); behind the products of
+// fc and attention no difference was measured.  All functions below take one, two or four.
 template <class Half>
 struct Pair {
   static constexpr int kLanes = 2 * Half::kLanes;
@@ -123,8 +123,8 @@ template <class T>
   return ExpOfReduced(z.r) * PowerOfTwo(half, 1.0f) * PowerOfTwo(rest, 1.0f);
 }
 
-// Method and coefficients of Cephes' logf: log of the mantissa in [sqrt(1/2), sqrt(2)) as a polynomial,
-// plus exponent * log 2.
+// Method and coefficients of Cephes' logf: log of the mantissa in [sqrt(1/2), sqrt(2)) as a
+// polynomial, plus exponent * log 2.
 template <class T>
 [[gnu::always_inline]] inline T Log(T x) {
   constexpr float kMin = 1.17549435e-38f, kInfinity = __builtin_inff();
@@ -156,8 +156,8 @@ template <class T>
   return T::SelectGreater(zero, x, T::Set(__builtin_nanf("")), T::SelectEqual(x, x, y, x));
 }
 
-// With z = exp(x): z / (1 + z), both scaled by 2^30, so that small results lose no digits.  Beyond 60
-// it is 1.  (A coefficient less would save a tenth of the time and cost 2e-7.)
+// With z = exp(x): z / (1 + z), both scaled by 2^30, so that small results lose no digits.  Beyond
+// 60 it is 1.  (A coefficient less would save a tenth of the time and cost 2e-7.)
 template <class T>
 [[gnu::always_inline]] inline T Sigmoid(T x) {
   const Reduced<T> reduced = Reduce(T::Min(T::Set(60.0f), T::Max(T::Set(kExpUnderflow), x)));

@@ -55,8 +55,8 @@ struct RunContext {
 // Multiplications that take about a millisecond.
 inline constexpr int64_t kMillisecondOfWork = int64_t{1} << 25;
 
-// Calls run(begin, end) for pieces of [0, rows) that take about a millisecond each, if a row takes so
-// many multiplications, until the context says stop.  Pieces begin at multiples of `unit`.
+// Calls run(begin, end) for pieces of [0, rows) that take about a millisecond each, if a row takes
+// so many multiplications, until the context says stop.  Pieces begin at multiples of `unit`.
 template <typename RunPiece>
 absl::Status InPieces(const RunContext& ctx, int64_t rows, int64_t work, int64_t unit,
                       RunPiece run) {

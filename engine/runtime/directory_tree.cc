@@ -78,8 +78,8 @@ class Walker {
     return absl::OkStatus();
   }
 
-  // A link that points nowhere yet, or a file that went away since it was listed, is a fact like any
-  // other.
+  // A link that points nowhere yet, or a file that went away since it was listed, is a fact like
+  // any other.
   absl::Status Unreadable(const std::string& path, TreeEntry& entry) {
     if (errno != ENOENT && errno != ELOOP) {
       return absl::ErrnoToStatus(errno, absl::StrCat("cannot stat ", path));

@@ -18,8 +18,8 @@ namespace ulfd::engine {
 
 // What a version directory may be.
 struct DirectoryRules {
-  // Resolved directories in which and below which symbolic links may end; one that ends elsewhere is
-  // not followed.  Empty: links may lead anywhere.
+  // Resolved directories in which and below which symbolic links may end; one that ends elsewhere
+  // is not followed.  Empty: links may lead anywhere.
   std::vector<std::string> roots;
   int64_t max_files = 10000;  // Of any kind, directories included, in the directory and below.
   int max_depth = 16;         // Directories on the way to a file.
@@ -37,7 +37,8 @@ struct TreeEntry {
 };
 
 // Names of whatever is in the directory, sorted, without "." and "..".  OUT_OF_RANGE: more than
-// `most`; NOT_FOUND, FAILED_PRECONDITION: there is no such directory; other codes: it cannot be read.
+// `most`; NOT_FOUND, FAILED_PRECONDITION: there is no such directory; other codes: it cannot be
+// read.
 absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most);
 
 // Calls `visit` for every file below `path`, sorted within each directory, each directory once

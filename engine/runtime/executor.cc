@@ -73,8 +73,8 @@ absl::Status RunOneUser(const Executable& executable, const RunOptions& options,
   return RunGenerally(executable, options, part, ws, result);
 }
 
-// FAILED_PRECONDITION if the model refuses NaN and infinity and rows [begin, end) of the output (end <
-// 0: all of it) hold one.
+// FAILED_PRECONDITION if the model refuses NaN and infinity and rows [begin, end) of the output
+// (end < 0: all of it) hold one.
 absl::Status CheckFinite(const Executable& executable, size_t o, const Tensor& output,
                          int64_t begin, int64_t end) {
   if (!executable.refuse_non_finite) return absl::OkStatus();

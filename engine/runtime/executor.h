@@ -40,8 +40,8 @@ std::string MakeSchedules(Executable& executable);
 absl::Status Execute(const Executable& executable, const RunOptions& options,
                      WorkspaceState& workspace, RunResult& result);
 
-// See Model::RunUserPart; `part.request.given` is filled.  `cut`: whether there are ads left to run;
-// if not, nothing was done.
+// See Model::RunUserPart; `part.request.given` is filled.  `cut`: whether there are ads left to
+// run; if not, nothing was done.
 absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& options,
                              UserPart& part, WorkspaceState& workspace, RunResult& result,
                              bool& cut);

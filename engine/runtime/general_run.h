@@ -1,5 +1,5 @@
-// Runs the graph as written for one user, in one piece, by numpy's rules: where the request has other
-// shapes than the plan expects, where no proof holds, and where every tensor is to be kept.
+// Runs the graph as written for one user, in one piece, by numpy's rules: where the request has
+// other shapes than the plan expects, where no proof holds, and where every tensor is to be kept.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_RUNTIME_GENERAL_RUN_H_
 #define ULFD_ENGINE_RUNTIME_GENERAL_RUN_H_

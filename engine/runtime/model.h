@@ -165,8 +165,8 @@ struct RunOptions {
   // anything is computed or reserved: RESOURCE_EXHAUSTED names the largest tensor (UNAVAILABLE: the
   // system has no such memory).  Unit: bytes.
   int64_t max_memory_bytes = 0;
-  // Polled between stages and tiles, and every few milliseconds within steps whose work grows faster
-  // than their tensors; true ends the run with CANCELLED.
+  // Polled between stages and tiles, and every few milliseconds within steps whose work grows
+  // faster than their tensors; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;
   // Filled if given; costs two readings of the clock per step.  With users that run one by one: of
   // the last one.
@@ -193,9 +193,9 @@ class Workspace {
   Workspace& operator=(Workspace&&) noexcept;
   // Memory held now.
   int64_t bytes() const;
-  // Gives back large blocks of which the runs since the last call used less than half: called now and
-  // then, it keeps what the usual requests need, and not what an unusual one needed.  Results are
-  // invalid afterwards.  Whether there is anything left that a further call might give back.
+  // Gives back large blocks of which the runs since the last call used less than half: called now
+  // and then, it keeps what the usual requests need, and not what an unusual one needed.  Results
+  // are invalid afterwards.  Whether there is anything left that a further call might give back.
   bool Shrink();
 
  private:
@@ -239,8 +239,8 @@ class Model {
   PlanInfo WrittenPlan() const;
   std::optional<PlanInfo> OptimisedPlan() const;
   // Layers that subtract nearly equal large numbers (see engine/graph/cancellation.h), from the
-  // weights alone or, where `observed` is given, from the magnitudes of its tensors: the result of a
-  // run with RunOptions::keep_all.
+  // weights alone or, where `observed` is given, from the magnitudes of its tensors: the result of
+  // a run with RunOptions::keep_all.
   std::vector<Cancellation> Cancellations(const RunResult* observed) const;
   // -1 if there is none of that name.
   int FindInput(absl::string_view name) const;
@@ -251,37 +251,39 @@ class Model {
   // `seed`: for made-up requests.
   std::vector<int64_t> SampleIds(int feature, int64_t count, uint64_t seed) const;
 
-  // Adds to `missing`, per ModelInfo::tables (resized to them), the ids of `inputs` that tables lack,
-  // each once per table that its feature reads.  What Run counts, unless several layers look up the
-  // same feature: for telling the requests of a batch apart.  Inputs that are none are left out.
+  // Adds to `missing`, per ModelInfo::tables (resized to them), the ids of `inputs` that tables
+  // lack, each once per table that its feature reads.  What Run counts, unless several layers look
+  // up the same feature: for telling the requests of a batch apart.  Inputs that are none are left
+  // out.
   void CountMissingIds(absl::Span<const NamedTensor> inputs, std::vector<int64_t>& missing) const;
 
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
-  // each at most once.  numpy semantics decide on row counts that no level is proved for.  `f.values` and `f.segments` may be left out:
-  // all values 1; one id per row for an ad feature, all ids in one row for a user feature.
-  // INVALID_ARGUMENT names the input and what was wanted; FAILED_PRECONDITION the output and the row
-  // of a NaN or infinity that the manifest refuses.  Fills `result`, whose capacity is
-  // reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
+  // each at most once.  numpy semantics decide on row counts that no level is proved for.
+  // `f.values` and `f.segments` may be left out: all values 1; one id per row for an ad feature,
+  // all ids in one row for a user feature.  INVALID_ARGUMENT names the input and what was wanted;
+  // FAILED_PRECONDITION the output and the row of a NaN or infinity that the manifest refuses.
+  // Fills `result`, whose capacity is reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
   absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                    Workspace& workspace, RunResult& result) const;
 
-  // The first half of Run: everything but the ads' part.  A request that cannot be cut (no proof, or
-  // too many users) is computed as by Run, and then part.ads() is 0.  `result` is filled, but for
-  // the rows of ads in its outputs and what RunAds counts; it and the outputs are valid until the
-  // next run with `part` or `workspace`.  The inputs' data must stay until RunAds is done.
+  // The first half of Run: everything but the ads' part.  A request that cannot be cut (no proof,
+  // or too many users) is computed as by Run, and then part.ads() is 0.  `result` is filled, but
+  // for the rows of ads in its outputs and what RunAds counts; it and the outputs are valid until
+  // the next run with `part` or `workspace`.  The inputs' data must stay until RunAds is done.
   absl::Status RunUserPart(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                            Workspace& workspace, SharedUserPart& part, RunResult& result) const;
-  // The second half, for ads [begin, end) of [0, part.ads()), into their rows of `outputs`, those of
-  // RunUserPart's result.  Any number of threads at a time, for ranges that do not overlap, each
+  // The second half, for ads [begin, end) of [0, part.ads()), into their rows of `outputs`, those
+  // of RunUserPart's result.  Any number of threads at a time, for ranges that do not overlap, each
   // with a workspace and stats of its own, which are added to.  `options` as for RunUserPart,
   // without `steps`.  INVALID_ARGUMENT for a range that is none.
   absl::Status RunAds(const SharedUserPart& part, const RunOptions& options, int64_t begin,
                       int64_t end, Workspace& workspace, absl::Span<const Tensor> outputs,
                       RunStats& stats) const;
 
-  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published and to see that
-  // values come out (NaN or infinity is reported by the caller from `result`).  Does nothing, and leaves `result`
-  // alone, if the shape of a dense input is not known: a guess could refuse a good model.  `options`: as for Run.
+  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published
+  // and to see that values come out (NaN or infinity is reported by the caller from `result`).
+  // Does nothing, and leaves `result` alone, if the shape of a dense input is not known: a guess
+  // could refuse a good model.  `options`: as for Run.
   absl::Status RunWarmup(int64_t ads, const RunOptions& options, Workspace& workspace,
                          RunResult& result) const;
 

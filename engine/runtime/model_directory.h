@@ -63,7 +63,8 @@ absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDir
                                                                   const ulf::NetParameter& net);
 
 // `base`/`name`.  INVALID_ARGUMENT, naming `what`, if `name` is empty, absolute, or leaves `root`
-// through "..".  Where symbolic links may lead is decided when the file is opened (LoadLimits::roots).
+// through "..".  Where symbolic links may lead is decided when the file is opened
+// (LoadLimits::roots).
 // REQUIRES: base is root or below it.
 absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view base,
                                        absl::string_view name, absl::string_view what);

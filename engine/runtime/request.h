@@ -39,9 +39,9 @@ struct Request {
 absl::Status FillRequest(const ModelInfo& info, absl::Span<const int64_t> ads_per_user,
                          Request& request);
 
-// Makes `single` the part of user `u` of `request`; its tensors point into that of `request`.  `ids`
-// holds per input how many ids (for f.ids) users before u have, and moves on: start with zeros and
-// take the users in order.  REQUIRES: `request` was filled with ads_per_user.
+// Makes `single` the part of user `u` of `request`; its tensors point into that of `request`.
+// `ids` holds per input how many ids (for f.ids) users before u have, and moves on: start with
+// zeros and take the users in order.  REQUIRES: `request` was filled with ads_per_user.
 void SelectUser(const ModelInfo& info, const Request& request, int64_t u, std::vector<int64_t>& ids,
                 Request& single);
 

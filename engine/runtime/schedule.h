@@ -82,8 +82,8 @@ struct Schedule {
   }
 };
 
-// FAILED_PRECONDITION, saying which layer and why, if the rows are not proved independent or a shape
-// is not known: such a plan runs a request of one user as a whole, by numpy's rules.
+// FAILED_PRECONDITION, saying which layer and why, if the rows are not proved independent or a
+// shape is not known: such a plan runs a request of one user as a whole, by numpy's rules.
 // `free_length` and `input_values`: see Executable.
 absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
     const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,

@@ -59,7 +59,8 @@ class EltwisePrimitives final : public Eltwise {
         const int64_t count = (n - done) / step.size;
         if (count > 0) Execute(step, stream, x + done, y + done, count);
         done += count * step.size;
-        // What is left over goes through a buffer, at once if the smaller sizes would take more calls.
+        // What is left over goes through a buffer, at once if the smaller sizes would take more
+        // calls.
         const int64_t left = n - done;
         if (left > 0 && step.size <= kBuffer &&
             (left >= step.size / 2 || &step == &steps_.back())) {

@@ -48,8 +48,9 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 40;
 // over.  The greatest number where that is too large.  REQUIRES: none is negative.
 int64_t Volume(absl::Span<const int64_t> dims);
 
-// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for a negative dimension, and for a volume
-// above kMaxElements.  Every shape that comes from outside goes through this before it is used.
+// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for a negative dimension, and for a
+// volume above kMaxElements.  Every shape that comes from outside goes through this before it is
+// used.
 absl::Status CheckDims(absl::Span<const int64_t> dims);
 
 // One dimension at load time: a number, a multiple of the number of users or of ads, or unknown. At
@@ -82,8 +83,8 @@ class Dim {
   int64_t value_ = 0;
 };
 
-// The product, saturating; unknown where it has no form (users * ads) unless a factor is the constant
-// 0.
+// The product, saturating; unknown where it has no form (users * ads) unless a factor is the
+// constant 0.
 Dim Multiply(Dim a, Dim b);
 // The sum, saturating; unknown where it has no form.
 Dim Sum(Dim a, Dim b);
@@ -145,12 +146,13 @@ using TensorSpecs = absl::InlinedVector<TensorSpec, 2>;
 // were merged, moved or summed away.
 Level LevelOf(const Shape& shape, absl::Span<const TensorSpec> inputs);
 
-// As the other CheckDims, for what is known of a shape at load: the numbers in it, and the factors of
-// users and ads.
+// As the other CheckDims, for what is known of a shape at load: the numbers in it, and the factors
+// of users and ads.
 absl::Status CheckDims(const Shape& shape);
 
-// A tensor at run time: borrowed memory, row-major without gaps, of dimensions that pass CheckDims.  64-byte aligned if it was made by
-// the executor, of any alignment if it is an input of the request.
+// A tensor at run time: borrowed memory, row-major without gaps, of dimensions that pass CheckDims.
+// 64-byte aligned if it was made by the executor, of any alignment if it is an input of the
+// request.
 using TensorDims = absl::InlinedVector<int64_t, 4>;
 struct Tensor {
   DType dtype = DType::kFloat32;

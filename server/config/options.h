@@ -55,9 +55,9 @@ absl::StatusOr<Options> LoadOptions(const Flags& flags);
 // "SOURCE:LINE:COLUMN: ...", one line per error.
 absl::StatusOr<Options> ReadConfig(absl::string_view text, absl::string_view source);
 
-// Reads options.config_file again, for what it says about models.  FAILED_PRECONDITION: there is none,
-// or it differs from options.config_text in something that takes a restart, which is named; other
-// errors as for LoadOptions.
+// Reads options.config_file again, for what it says about models.  FAILED_PRECONDITION: there is
+// none, or it differs from options.config_text in something that takes a restart, which is named;
+// other errors as for LoadOptions.
 absl::StatusOr<ModelChange> ReadConfigure(const Options& options);
 
 // Settings as those take them whom they concern.

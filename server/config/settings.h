@@ -50,8 +50,8 @@ absl::Status ReadSettings(absl::string_view text, absl::string_view source,
                           const std::function<void(const SettingsPlace&)>& check,
                           google::protobuf::Message& message);
 
-// Sets a field, "limits.max_ads", to what a command line says.  INVALID_ARGUMENT: what was found and
-// what is wanted.
+// Sets a field, "limits.max_ads", to what a command line says.  INVALID_ARGUMENT: what was found
+// and what is wanted.
 absl::Status SetSetting(absl::string_view path, const std::string& value,
                         google::protobuf::Message& message);
 

@@ -34,8 +34,8 @@ absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
                                               const engine::DirectoryRules& rules,
                                               std::optional<double> bytes_per_file_byte);
 
-// RESOURCE_EXHAUSTED with the sum if `needed` bytes do not fit beside the `held` ones.  `about`: the
-// need is an estimate.
+// RESOURCE_EXHAUSTED with the sum if `needed` bytes do not fit beside the `held` ones.  `about`:
+// the need is an estimate.
 absl::Status CheckMemory(int64_t needed, bool about, int64_t held, int64_t budget);
 
 }  // namespace ulfd::server

@@ -13,8 +13,8 @@
 
 namespace ulfd::server {
 
-// Whether results of merged requests can be cut up: every output has a row per user or per ad, or is
-// the same for everybody, and the model computes users together.
+// Whether results of merged requests can be cut up: every output has a row per user or per ad, or
+// is the same for everybody, and the model computes users together.
 bool CanMerge(const engine::ModelInfo& info);
 
 // For one batch; not thread-safe.
@@ -26,16 +26,16 @@ class MergedRequest {
     int64_t ads = 0;
   };
 
-  // Copies the parts' inputs one behind the other.  INVALID_ARGUMENT: they do not fit together (other
-  // inputs, other widths), which says nothing against any of them.  REQUIRES: CanMerge.
+  // Copies the parts' inputs one behind the other.  INVALID_ARGUMENT: they do not fit together
+  // (other inputs, other widths), which says nothing against any of them.  REQUIRES: CanMerge.
   absl::Status Join(const engine::Model& model, absl::Span<const Part> parts);
 
   // For Model::Run; valid until the next Join.
   absl::Span<const engine::NamedTensor> inputs() const { return inputs_; }
   absl::Span<const int64_t> ads_per_user() const { return ads_; }
 
-  // Makes `one` the result of part `index` in that of the batch, `all`, into which its outputs point.
-  // Times are those of the batch.  INTERNAL: `all` has other rows than it should have.
+  // Makes `one` the result of part `index` in that of the batch, `all`, into which its outputs
+  // point.  Times are those of the batch.  INTERNAL: `all` has other rows than it should have.
   absl::Status Cut(const engine::ModelInfo& info, const engine::RunResult& all, int64_t index,
                    engine::RunResult& one) const;
 

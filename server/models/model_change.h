@@ -24,8 +24,8 @@ struct ModelChange {
   std::vector<ModelConfig> models;  // kConfigure: as in ModelManagerOptions.
   VersionPolicy default_policy;     // kConfigure
   bool dry_run = false;             // kConfigure: load and check, but publish nothing.
-  // Called where the change is carried out, once it is in force; not for one that is refused, nor for
-  // a dry run.  Null: nothing.
+  // Called where the change is carried out, once it is in force; not for one that is refused, nor
+  // for a dry run.  Null: nothing.
   std::function<void()> published;
 };
 

@@ -19,10 +19,10 @@ class ModelLookup {
  public:
   virtual ~ModelLookup() = default;
 
-  // The model that a request wants.  Any thread; takes no lock that a load holds.  PERMISSION_DENIED if
-  // choice.client may not use the model, by the rules that were published together with what would
-  // be found; NOT_FOUND names what is unknown (model, version, label) and what exists; UNAVAILABLE if
-  // the model is known but nothing of it is published yet.
+  // The model that a request wants.  Any thread; takes no lock that a load holds.
+  // PERMISSION_DENIED if choice.client may not use the model, by the rules that were published
+  // together with what would be found; NOT_FOUND names what is unknown (model, version, label) and
+  // what exists; UNAVAILABLE if the model is known but nothing of it is published yet.
   virtual absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const = 0;
   // The version that shadows the model, if it is configured and published.  Any thread; as cheap as
   // Find.

@@ -43,10 +43,11 @@ class ModelManager : public ModelLookup {
   // Content that has to settle first is not due.  Any thread; without threads it is Poll.
   virtual absl::Status PollNow(std::chrono::steady_clock::time_point deadline) = 0;
 
-  // Carries out the change that `make` returns, after those that were asked for before it; both that
-  // and `done` are called on the loader thread, where `make` may read files.  Without threads it is
-  // done when this returns.  An error of `make` is the result.  UNAVAILABLE once the manager stops.
-  // RESOURCE_EXHAUSTED if too many wait already; `done` is then called at once.  Any thread.
+  // Carries out the change that `make` returns, after those that were asked for before it; both
+  // that and `done` are called on the loader thread, where `make` may read files.  Without threads
+  // it is done when this returns.  An error of `make` is the result.  UNAVAILABLE once the manager
+  // stops.  RESOURCE_EXHAUSTED if too many wait already; `done` is then called at once.  Any
+  // thread.
   virtual void Apply(std::function<absl::StatusOr<ModelChange>()> make,
                      std::function<void(ModelChangeResult)> done) = 0;
 };

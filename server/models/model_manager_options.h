@@ -52,10 +52,10 @@ struct ModelManagerOptions {
   std::vector<std::string> link_targets;
   // What a run before publication may take; 0: no limit.  Unit: bytes.
   int64_t max_request_memory_bytes = 0;
-  // Called on the loader thread with a model that is loaded and warm, before it is published: a last
-  // check of its own, such as of recorded scores, whose runs are to be done with `run`.  An error,
-  // which names neither model nor version, refuses the version; `notices` go to the observer.  Null:
-  // none.
+  // Called on the loader thread with a model that is loaded and warm, before it is published: a
+  // last check of its own, such as of recorded scores, whose runs are to be done with `run`.  An
+  // error, which names neither model nor version, refuses the version; `notices` go to the
+  // observer.  Null: none.
   std::function<absl::Status(const engine::Model& model, const std::string& directory,
                              const engine::RunOptions& run, std::vector<std::string>& notices)>
       check;

@@ -1,5 +1,5 @@
-// What is served, what is asked for and what is configured: the types that the model manager, its callers
-// and its configuration share.
+// What is served, what is asked for and what is configured: the types that the model manager, its
+// callers and its configuration share.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_MODELS_MODEL_TYPES_H_
 #define ULFD_SERVER_MODELS_MODEL_TYPES_H_
@@ -89,7 +89,8 @@ struct ModelConfig {
   std::optional<ShadowConfig> shadow;
   // Names of clients that may use it; empty: ModelManagerOptions::default_clients.
   std::vector<std::string> allowed_clients;
-  // Share of its calls that is recorded; nullopt: the recorder's.  The manager only reports changes.
+  // Share of its calls that is recorded; nullopt: the recorder's.  The manager only reports
+  // changes.
   std::optional<double> record_share;
   bool operator==(const ModelConfig&) const = default;
 };

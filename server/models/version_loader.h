@@ -64,8 +64,8 @@ class VersionLoader {
                 ModelObserver& observer)
       : options_(options), rules_(rules), reaper_(reaper), observer_(observer) {}
 
-  // On a background thread: takes as long as loading takes.  `gives_way`: calls are served meanwhile, and are
-  // not to notice what is computed here.
+  // On a background thread: takes as long as loading takes.  `gives_way`: calls are served
+  // meanwhile, and are not to notice what is computed here.
   LoadOutcome Load(const LoadJob& job, bool gives_way) const;
 
   // Ends the load that runs, and every later one, with CANCELLED.  Any thread.

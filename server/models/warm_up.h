@@ -12,10 +12,11 @@
 
 namespace ulfd::server {
 
-// Loads (which leaves every page of tables and weights present) and runs made-up requests of 1 to 600 ads, which
-// touches weights and code before the first real request does and shows that scores come out.  Not finite ones are a notice, not an
-// error: a made-up request may well divide by zero.  Neither are requests of several ads that need
-// more memory than `run` allows; one of a single ad is (FAILED_PRECONDITION). `run`: for these runs.  Errors carry a LoadReason.
+// Loads (which leaves every page of tables and weights present) and runs made-up requests of 1 to
+// 600 ads, which touches weights and code before the first real request does and shows that scores
+// come out.  Not finite ones are a notice, not an error: a made-up request may well divide by zero.
+// Neither are requests of several ads that need more memory than `run` allows; one of a single ad
+// is (FAILED_PRECONDITION). `run`: for these runs.  Errors carry a LoadReason.
 absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
     const engine::LoadOptions& options, const engine::RunOptions& run,
     std::vector<std::string>& notices);

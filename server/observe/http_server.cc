@@ -114,7 +114,8 @@ void HttpServer::Accept() {
       if (errno == ECONNABORTED || errno == EINTR) continue;
       if (errno != EMFILE && errno != ENFILE) return;
       if (connections_.empty()) {
-        // Nothing closes a connection of somebody else's, but the wait keeps the loop from spinning.
+        // Nothing closes a connection of somebody else's, but the wait keeps the loop from
+        // spinning.
         pollfd stop = {wake_.get(), POLLIN, 0};
         poll(&stop, 1, static_cast<int>(kNoDescriptors.count()));
         return;

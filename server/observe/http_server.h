@@ -23,8 +23,9 @@ struct HttpReply {
   std::string body;
 };
 
-// GET and HEAD of fixed paths over HTTP/1; every other path is 404.  One request per connection.  One thread makes the
-// pages and waits for every connection at once, so nobody who is slow, or sends nothing at all, keeps others waiting.
+// GET and HEAD of fixed paths over HTTP/1; every other path is 404.  One request per connection.
+// One thread makes the pages and waits for every connection at once, so nobody who is slow, or
+// sends nothing at all, keeps others waiting.
 class HttpServer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -64,7 +65,8 @@ class HttpServer {
   void Loop();
   // Takes some of those that wait.
   void Accept();
-  // Of those that still send, those that have their reply, or else those that take it: the one that ends first by itself.
+  // Of those that still send, those that have their reply, or else those that take it: the one that
+  // ends first by itself.
   void CloseOldest();
   // Does what can be done without waiting; false: the connection has ended.
   bool Advance(Connection& connection);

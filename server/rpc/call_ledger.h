@@ -1,7 +1,8 @@
-// CallLedger: what calls hold, by connection, by caller and all together, and which connection has to go for it.
+// CallLedger: what calls hold, by connection, by caller and all together, and which connection has
+// to go for it.
 //
-// gRPC 1.51 lets a client that does not acknowledge its settings open as many streams as it likes.  It keeps every reply that a
-// client does not take.
+// gRPC 1.51 lets a client that does not acknowledge its settings open as many streams as it likes.
+// It keeps every reply that a client does not take.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CALL_LEDGER_H_
 #define ULFD_SERVER_RPC_CALL_LEDGER_H_
@@ -27,7 +28,8 @@ inline bool SharesPeer(absl::string_view peer) { return peer.substr(0, 5) == "un
 // "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1"
 std::string AddressOf(const std::string& peer);
 
-// Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and kCallBytes for every call.
+// Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and
+// kCallBytes for every call.
 struct CallBudget {
   int64_t connection_calls = 512;
   int64_t connection_bytes = int64_t{64} << 20;
@@ -40,10 +42,12 @@ struct CallBudget {
 // Thread-safe, never blocks.
 class CallLedger {
  public:
-  // What gRPC and we need for a call that is under way (measured: 14 KB), and its reply, if that is small.
+  // What gRPC and we need for a call that is under way (measured: 14 KB), and its reply, if that is
+  // small.
   static constexpr int64_t kSmallReply = 2048;
   static constexpr int64_t kCallBytes = 14336 + kSmallReply;
-  // Closes the connection with that peer, because of a word: "calls", "unsent".  Any thread; must not block.
+  // Closes the connection with that peer, because of a word: "calls", "unsent".  Any thread; must
+  // not block.
   using Close = std::function<void(const std::string& peer, const char* why)>;
 
   class Connection;

@@ -1,8 +1,9 @@
-// Receives calls of gRPC: a completion queue, the threads that wait at it, and the calls that are to come.
+// Receives calls of gRPC: a completion queue, the threads that wait at it, and the calls that are
+// to come.
 //
-// gRPC's callback API would do without this, but it starts two threads at least, and half as many as the machine has cores,
-// whatever the process may use of them; the threads hand the lead to each other at every event.  With the asynchronous API
-// their number is ours (decision 0034).
+// gRPC's callback API would do without this, but it starts two threads at least, and half as many
+// as the machine has cores, whatever the process may use of them; the threads hand the lead to each
+// other at every event.  With the asynchronous API their number is ours (decision 0034).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CALL_RECEIVER_H_
 #define ULFD_SERVER_RPC_CALL_RECEIVER_H_
@@ -54,7 +55,8 @@ class StepEvent final : public CallEvent {
 };
 
 struct ReceiverOptions {
-  // Calls with more headers are refused: of headers that come in pieces (CONTINUATION frames) gRPC 1.51 measures only the last one.
+  // Calls with more headers are refused: of headers that come in pieces (CONTINUATION frames) gRPC
+  // 1.51 measures only the last one.
   int64_t max_header_bytes = 16384;
   // Of requests; those beyond are refused before they are parsed.
   MessageLimits message;
@@ -63,9 +65,9 @@ struct ReceiverOptions {
 
 // Thread-safe.
 //
-// gRPC 1.51 can keep a thread busy with one connection for seconds (a header of many megabytes is copied with every piece of it
-// that comes), and a message of many megabytes is parsed on the thread that received it.  While that is so of all threads,
-// spare ones receive as well.
+// gRPC 1.51 can keep a thread busy with one connection for seconds (a header of many megabytes is
+// copied with every piece of it that comes), and a message of many megabytes is parsed on the
+// thread that received it.  While that is so of all threads, spare ones receive as well.
 class CallReceiver {
  public:
   // Adds a completion queue to the server that is being built.
@@ -78,13 +80,16 @@ class CallReceiver {
   // How many spare threads have been started so far, and how many the system refused.
   int64_t spares() const { return spares_started_.load(std::memory_order_relaxed); }
   int64_t refused_spares() const { return spares_refused_.load(std::memory_order_relaxed); }
-  // While the server shuts down: calls `cancel`, which ends all calls at once, as soon as every call that wants an answer has had it
-  // for a while.  What nobody will ever answer (streams, calls that never send their message) must not hold up the shutdown.
+  // While the server shuts down: calls `cancel`, which ends all calls at once, as soon as every
+  // call that wants an answer has had it for a while.  What nobody will ever answer (streams, calls
+  // that never send their message) must not hold up the shutdown.
   void EndWhenAnswered(std::function<void()> cancel);
-  // Waits until every call has ended, then ends the threads.  After the server's Shutdown, which makes calls end.
+  // Waits until every call has ended, then ends the threads.  After the server's Shutdown, which
+  // makes calls end.
   void Stop();
 
-  // What a call needs that is to be received or under way: the queue for its events, and a place that keeps the queue open.
+  // What a call needs that is to be received or under way: the queue for its events, and a place
+  // that keeps the queue open.
   grpc::ServerCompletionQueue* queue() { return queue_.get(); }
   // false: no more calls are received.
   bool Enter();
@@ -152,17 +157,19 @@ class CallReceiver {
   std::thread watch_ ABSL_GUARDED_BY(stop_mu_);
 };
 
-// A call that is to come or under way.  Belongs to the receiver: it is gone once it is over on both sides and every step that
-// was begun has ended.
+// A call that is to come or under way.  Belongs to the receiver: it is gone once it is over on both
+// sides and every step that was begun has ended.
 class RpcCall {
  public:
   RpcCall(const RpcCall&) = delete;
   RpcCall& operator=(const RpcCall&) = delete;
 
   grpc::ServerContext& context() { return context_; }
-  // Whether the client has gone before it had everything.  From any thread, without a lock: it is asked often.
+  // Whether the client has gone before it had everything.  From any thread, without a lock: it is
+  // asked often.
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
-  // Sends the reply, or the error instead of it.  Once, from any thread; the call may be gone afterwards.
+  // Sends the reply, or the error instead of it.  Once, from any thread; the call may be gone
+  // afterwards.
   virtual void Finish(const grpc::Status& status) = 0;
 
  protected:
@@ -172,7 +179,8 @@ class RpcCall {
   }
   virtual ~RpcCall() = default;
 
-  // It has come.  On a receiving thread, as all of these; must not block, and sees to it that the call is finished.
+  // It has come.  On a receiving thread, as all of these; must not block, and sees to it that the
+  // call is finished.
   virtual void Answer() = 0;
   // Asks for the next call of the method.
   virtual void AwaitNext() = 0;
@@ -182,7 +190,8 @@ class RpcCall {
   virtual void Over() {}
 
   CallReceiver& receiver() { return receiver_; }
-  // Looks at a message of the call before it parses it; an error is for the client.  Its memory counts until Forget.
+  // Looks at a message of the call before it parses it; an error is for the client.  Its memory
+  // counts until Forget.
   grpc::Status Read(grpc::ByteBuffer& bytes, const MessageScan& scan,
                     google::protobuf::Message& message);
   // What was read is there no longer.
@@ -277,7 +286,8 @@ class UnaryCall final : public RpcCall {
   Response& response() { return response_; }
 
   void Finish(const grpc::Status& status) override {
-    // The call goes on for a while; the memory of its request is for the next one, as long as it is in a cache.
+    // The call goes on for a while; the memory of its request is for the next one, as long as it is
+    // in a cache.
     Request().Swap(&request_);
     Forget();
     if (std::exchange(asked_, false)) receiver().Answered();
@@ -313,8 +323,9 @@ class UnaryCall final : public RpcCall {
   grpc::ServerAsyncResponseWriter<grpc::ByteBuffer> writer_;
 };
 
-// Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC for a moment.  Few: gRPC takes
-// the one that has waited longest, and with many its memory is in no cache any more (decision 0034).
+// Calls of a method that wait for a client at a time.  More that arrive at once are kept by gRPC
+// for a moment.  Few: gRPC takes the one that has waited longest, and with many its memory is in no
+// cache any more (decision 0034).
 inline constexpr int kAwaitedCalls = 8;
 
 // A call of a method that nobody has.
@@ -359,7 +370,8 @@ class RpcServiceOf : public RpcService {
     using grpc::Service::RequestAsyncUnary;
   };
 
-  // Receives calls of one method from now on.  The service is borrowed, until the receiver has stopped.
+  // Receives calls of one method from now on.  The service is borrowed, until the receiver has
+  // stopped.
   template <typename Request, typename Response>
   void Await(CallReceiver& receiver, absl::string_view name,
              void (Self::*answer)(UnaryCall<Request, Response>&)) {

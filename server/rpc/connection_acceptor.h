@@ -1,5 +1,5 @@
-// ConnectionAcceptor: accepts connections and hands them over, as long as there are not too many, and closes those that take too
-// much.  (gRPC 1.51 has no limits of its own.)
+// ConnectionAcceptor: accepts connections and hands them over, as long as there are not too many,
+// and closes those that take too much.  (gRPC 1.51 has no limits of its own.)
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_ACCEPTOR_H_
 #define ULFD_SERVER_RPC_CONNECTION_ACCEPTOR_H_
@@ -40,8 +40,8 @@ struct ConnectionStats {
 // Thread-safe.  Has one thread of its own.
 class ConnectionAcceptor {
  public:
-  // `hand` takes over the file descriptor, and closes it when the connection ends; it is called on the
-  // acceptor's thread.  `ledger` and `logger` are borrowed.
+  // `hand` takes over the file descriptor, and closes it when the connection ends; it is called on
+  // the acceptor's thread.  `ledger` and `logger` are borrowed.
   ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
                      std::function<void(int fd)> hand, CallLedger& ledger, Logger& logger);
   // Stop.
@@ -49,11 +49,13 @@ class ConnectionAcceptor {
   // Listens no longer; what is open stays open.  Once this returns, `hand` is not called any more.
   void Stop();
   ConnectionStats Stats() const;
-  // Ends the connection with that peer (as grpc::ServerContext::peer says it), if it is open, and counts it under that word.
+  // Ends the connection with that peer (as grpc::ServerContext::peer says it), if it is open, and
+  // counts it under that word.
   void Close(const std::string& peer, const char* why);
 
  private:
-  // A connection that was handed over.  It is still open while its descriptor names the same socket.
+  // A connection that was handed over.  It is still open while its descriptor names the same
+  // socket.
   struct Handed {
     int fd;
     ino_t inode;

@@ -31,7 +31,8 @@ using Json = std::unique_ptr<char, decltype(&gpr_free)>;
 
 Json Own(char* text) { return {text, &gpr_free}; }
 
-// The text of the next string named `key`, and `json` behind it; false: there is none.  Values that we ask for hold no quotes.
+// The text of the next string named `key`, and `json` behind it; false: there is none.  Values that
+// we ask for hold no quotes.
 bool NextText(absl::string_view& json, absl::string_view key, absl::string_view& text) {
   const size_t at = json.find(key);
   if (at == absl::string_view::npos) return false;
@@ -71,7 +72,8 @@ void ConnectionWatch::FindSockets() {
   const Json servers = Own(grpc_channelz_get_servers(0));
   absl::string_view rest = servers == nullptr ? "" : servers.get();
   absl::string_view server;
-  // gRPC may show two connections in another order than they were numbered: now and then all are asked for.
+  // gRPC may show two connections in another order than they were numbered: now and then all are
+  // asked for.
   if (look_ % kLooksForAll == 0) last_socket_id_ = 0;
   intptr_t highest = last_socket_id_;
   while (NextText(rest, "\"serverId\":\"", server)) {

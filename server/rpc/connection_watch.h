@@ -1,5 +1,6 @@
-// ConnectionWatch: looks at open connections from time to time, and says which of them have to go: those that take what no call
-// of ours shows (streams that never become calls, headers without end).
+// ConnectionWatch: looks at open connections from time to time, and says which of them have to go:
+// those that take what no call of ours shows (streams that never become calls, headers without
+// end).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_CONNECTION_WATCH_H_
 #define ULFD_SERVER_RPC_CONNECTION_WATCH_H_
@@ -16,19 +17,20 @@
 namespace ulfd::server {
 
 struct WatchLimits {
-  // HTTP/2 streams of a connection, whether they have become calls or not; clients are told half as many, gRPC 1.51 believes
-  // that they know once they say so.
+  // HTTP/2 streams of a connection, whether they have become calls or not; clients are told half as
+  // many, gRPC 1.51 believes that they know once they say so.
   int64_t streams = 512;
   // Streams of all connections.
   int64_t all_streams = 16384;
   // Bytes that came since a call was received from the connection.
   int64_t silent_bytes = int64_t{256} << 20;
-  // The same of all connections together, but for kHandshakeBytes of each, while the memory of the process has grown by more than
-  // growth_bytes in three seconds: a byte of headers may take a hundred.
+  // The same of all connections together, but for kHandshakeBytes of each, while the memory of the
+  // process has grown by more than growth_bytes in three seconds: a byte of headers may take a
+  // hundred.
   int64_t growing_silent_bytes = int64_t{4} << 20;
   int64_t growth_bytes = int64_t{128} << 20;
-  // In ten seconds, streams that ended without becoming a call: refused for their token, or reset at once.  Those that became
-  // calls may be as many.
+  // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
+  // at once.  Those that became calls may be as many.
   int64_t lost_streams = 500;
 };
 

@@ -52,8 +52,9 @@ void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
   grpc::ResourceQuota quota;
   quota.Resize(static_cast<size_t>(settings.connections().memory_quota_bytes()));
   builder.SetResourceQuota(quota);
-  // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU than the scores need.  Without
-  // the two filters, compressed requests come as they are, and are refused.
+  // gRPC 1.51 inflates a whole message before it looks at the limit; compressing costs more CPU
+  // than the scores need.  Without the two filters, compressed requests come as they are, and are
+  // refused.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0);
 }

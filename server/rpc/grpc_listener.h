@@ -35,8 +35,8 @@ class GrpcListener {
   // Shutdown at once.
   ~GrpcListener();
 
-  // Takes no more connections and calls, and returns when those under way that want an answer have had it, and half a second to
-  // take it; those that have not within `grace` are cancelled.
+  // Takes no more connections and calls, and returns when those under way that want an answer have
+  // had it, and half a second to take it; those that have not within `grace` are cancelled.
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }

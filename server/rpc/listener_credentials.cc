@@ -1,5 +1,5 @@
-// By gRPC's C interface, the only one that replaces certificates after they were checked: with the C++ file watcher, a bad
-// file takes the good certificate down.
+// By gRPC's C interface, the only one that replaces certificates after they were checked: with the
+// C++ file watcher, a bad file takes the good certificate down.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/listener_credentials.h"
 
@@ -39,7 +39,8 @@ class CertificateSource {
     if (material == given_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair = {material->private_key.c_str(),
                                              material->certificate_chain.c_str()};
-    // gRPC insists on issuers of clients' certificates; where it asks for none, it does not use them.
+    // gRPC insists on issuers of clients' certificates; where it asks for none, it does not use
+    // them.
     const std::string& issuers =
         material->client_ca.empty() ? material->certificate_chain : material->client_ca;
     *config = grpc_ssl_server_certificate_config_create(issuers.c_str(), &pair, 1);

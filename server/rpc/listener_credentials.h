@@ -1,5 +1,5 @@
-// What gRPC wants to know about the security of a port: certificates that change while the server runs, and the
-// check of every call before its message is read.
+// What gRPC wants to know about the security of a port: certificates that change while the server
+// runs, and the check of every call before its message is read.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_LISTENER_CREDENTIALS_H_
 #define ULFD_SERVER_RPC_LISTENER_CREDENTIALS_H_
@@ -21,8 +21,8 @@ struct PortSecurity {
   const Authenticator* authenticator = nullptr;
 };
 
-// Where tokens would travel in plain text, connections from other machines are refused.  `unix_socket`: the port is one.
-// Must outlive the server.
+// Where tokens would travel in plain text, connections from other machines are refused.
+// `unix_socket`: the port is one.  Must outlive the server.
 std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const PortSecurity& security,
                                                          bool unix_socket);
 

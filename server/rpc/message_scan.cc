@@ -73,7 +73,8 @@ size_t MessageScan::Add(const pb::Descriptor& type, Indices& indices) {
     const int64_t pointer = field.repeated ? kPointer : 0;
     if (descriptor.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
       const pb::Descriptor& child = *descriptor.message_type();
-      // Entries of maps have no class of their own; what their key and value hold is counted with these.
+      // Entries of maps have no class of their own; what their key and value hold is counted with
+      // these.
       const int64_t own =
           descriptor.is_map()
               ? kMapNode
@@ -114,7 +115,8 @@ class MessageScan::Walk {
   }
 
  private:
-  // Fields up to the end, all of them unknown without a type.  false: it is over, with error_ or because of wrong bytes.
+  // Fields up to the end, all of them unknown without a type.  false: it is over, with error_ or
+  // because of wrong bytes.
   bool Message(const Type* type, int depth) {
     while (const uint32_t tag = in_.ReadTag()) {
       if (WireFormat::GetTagWireType(tag) == WireFormat::WIRETYPE_END_GROUP) return false;

@@ -1,6 +1,8 @@
-// MessageScan: how many fields a message on the wire has, and what memory it will take, before it is parsed.
+// MessageScan: how many fields a message on the wire has, and what memory it will take, before it
+// is parsed.
 //
-// Two bytes on the wire can make an object of a hundred: 16 MB of empty sub-messages would be gigabytes.
+// Two bytes on the wire can make an object of a hundred: 16 MB of empty sub-messages would be
+// gigabytes.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_MESSAGE_SCAN_H_
 #define ULFD_SERVER_RPC_MESSAGE_SCAN_H_
@@ -22,9 +24,11 @@ struct MessageLimits {
 };
 
 struct MessagePrice {
-  // Tags: a packed field is one, whatever it holds; those of sub-messages, map entries, groups and unknown fields count, too.
+  // Tags: a packed field is one, whatever it holds; those of sub-messages, map entries, groups and
+  // unknown fields count, too.
   int64_t fields = 0;
-  // Memory of the message once it is parsed, an upper estimate: buffers that grow by doubling count as doubled.
+  // Memory of the message once it is parsed, an upper estimate: buffers that grow by doubling count
+  // as doubled.
   int64_t parsed_bytes = 0;
 };
 
@@ -33,8 +37,8 @@ class MessageScan {
  public:
   explicit MessageScan(const google::protobuf::Descriptor& type);
 
-  // Looks at `size` bytes.  RESOURCE_EXHAUSTED: beyond a limit, with the field that passed it; INVALID_ARGUMENT: not a message.
-  // What this accepts, the parser need not.
+  // Looks at `size` bytes.  RESOURCE_EXHAUSTED: beyond a limit, with the field that passed it;
+  // INVALID_ARGUMENT: not a message.  What this accepts, the parser need not.
   absl::StatusOr<MessagePrice> Price(google::protobuf::io::ZeroCopyInputStream& bytes, int size,
                                      const MessageLimits& limits) const;
 

@@ -11,8 +11,8 @@
 
 namespace ulfd::server {
 
-// What a message is looked at for, and its price, in this order; the message itself is not parsed.  UNIMPLEMENTED: it is
-// compressed; otherwise as MessageScan::Price.
+// What a message is looked at for, and its price, in this order; the message itself is not parsed.
+// UNIMPLEMENTED: it is compressed; otherwise as MessageScan::Price.
 grpc::Status PriceMessage(grpc::ByteBuffer& bytes, const MessageScan& scan,
                           const MessageLimits& limits, MessagePrice& price);
 

@@ -1,5 +1,5 @@
-// grpc.reflection.v1alpha.ServerReflection: describes the services of a port.  gRPC 1.51's own takes a thread for every open stream,
-// and ends the process when the system refuses one.
+// grpc.reflection.v1alpha.ServerReflection: describes the services of a port.  gRPC 1.51's own
+// takes a thread for every open stream, and ends the process when the system refuses one.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RPC_REFLECTION_SERVICE_H_
 #define ULFD_SERVER_RPC_REFLECTION_SERVICE_H_

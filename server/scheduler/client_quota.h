@@ -18,9 +18,9 @@ class ClientQuota {
  public:
   explicit ClientQuota(int64_t max_rows) : max_rows_(max_rows) {}
 
-  // Books the ads of a call until Release; RESOURCE_EXHAUSTED with reason "quota" (refusal.h) if the
-  // client would have more than its limit under way.  Its only call is never too large: it would
-  // never be served otherwise.
+  // Books the ads of a call until Release; RESOURCE_EXHAUSTED with reason "quota" (refusal.h) if
+  // the client would have more than its limit under way.  Its only call is never too large: it
+  // would never be served otherwise.
   absl::Status Acquire(const std::string& client, int64_t rows);
   void Release(const std::string& client, int64_t rows);
   // Clients that have something under way.

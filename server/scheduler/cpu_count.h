@@ -22,8 +22,9 @@ int AffinityCpuCount();
 // The CPUs in the calling thread's affinity mask, ascending.
 std::vector<int> AffinityCpus();
 
-// The same CPUs in the order in which workers should get one each: every physical core once, then the
-// second threads of cores (hyper-threads), and so on.  A CPU of which `root`/sys tells nothing counts as a core.
+// The same CPUs in the order in which workers should get one each: every physical core once, then
+// the second threads of cores (hyper-threads), and so on.  A CPU of which `root`/sys tells nothing
+// counts as a core.
 std::vector<int> SpreadOverCores(const std::string& root, const std::vector<int>& cpus);
 
 // min of quota and affinity, at least 1.

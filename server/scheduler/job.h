@@ -30,9 +30,9 @@ constexpr int kPriorities = 3;
 // One call.  The scheduler borrows it from Submit until it has ended it, exactly once, through
 // RunTogether, End or Drop, or until Begin returns false; in that call the job may destroy itself.
 //
-// A small job is run whole, possibly with others of its lane: RunTogether.  A large one is cut: Begin
-// on one worker, then RunRows over disjoint ranges on several workers at once, then End on the worker
-// that finished the last range.
+// A small job is run whole, possibly with others of its lane: RunTogether.  A large one is cut:
+// Begin on one worker, then RunRows over disjoint ranges on several workers at once, then End on
+// the worker that finished the last range.
 class Job {
  public:
   virtual ~Job() = default;
@@ -52,8 +52,8 @@ class Job {
 
   // Computes and ends all of `jobs`, which have one lane; this is the first of them.
   virtual void RunTogether(Worker& worker, absl::Span<Job* const> jobs) = 0;
-  // What is done once, before any rows.  false: the job has ended itself (a bad request, or one that
-  // cannot be cut after all).
+  // What is done once, before any rows.  false: the job has ended itself (a bad request, or one
+  // that cannot be cut after all).
   virtual bool Begin(Worker& worker) = 0;
   // Rows [begin, end).  Several workers at once, on disjoint ranges.
   virtual void RunRows(Worker& worker, int64_t begin, int64_t end) = 0;

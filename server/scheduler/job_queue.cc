@@ -366,7 +366,8 @@ void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint no
                          std::vector<Dropped>& dropped) {
   const Entry* first = batch.front();
   const CostModel::Parts parts = first->lane->cost().parts();
-  // Everybody in a batch waits for its end: it pays as far as they would wait for each other anyway.
+  // Everybody in a batch waits for its end: it pays as far as they would wait for each other
+  // anyway.
   const nanoseconds most =
       std::min(options_.tile, std::max(2 * first->cost, waiting_work_ / options_.workers)) +
       nanoseconds(options_.max_batch_requests);  // Each cost is rounded down.

@@ -1,16 +1,16 @@
 // JobQueue: which piece of work comes next.  Only decisions: no threads, no locks, no clock of its
 // own, so that tests replay any situation.
 //
-// - Rows are the unit.  What is predicted to take longer than a tile (1 ms) is cut, so that a job of
-//   2000 ads holds a worker no longer than a job of 10.
+// - Rows are the unit.  What is predicted to take longer than a tile (1 ms) is cut, so that a job
+//   of 2000 ads holds a worker no longer than a job of 10.
 // - Order: priority class; then the lane (model generation) that got the least so far by weight;
 //   then the job whose virtual deadline is the earliest: its deadline less what it needs, or its
-//   arrival plus a few times what it needs, whichever comes first.  Under equal deadlines small jobs
-//   thus pass large ones, but none starves.
+//   arrival plus a few times what it needs, whichever comes first.  Under equal deadlines small
+//   jobs thus pass large ones, but none starves.
 // - Small jobs of one lane that already wait are merged when a worker pulls; nothing ever waits for
 //   company while a worker is idle.
-// - A job that cannot make its deadline is refused on arrival; one that expired or whose caller left
-//   is dropped before it costs anything (more).  CoDel is the net below.
+// - A job that cannot make its deadline is refused on arrival; one that expired or whose caller
+//   left is dropped before it costs anything (more).  CoDel is the net below.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SCHEDULER_JOB_QUEUE_H_
 #define ULFD_SERVER_SCHEDULER_JOB_QUEUE_H_
@@ -66,18 +66,19 @@ class JobQueue {
   explicit JobQueue(const JobQueueOptions& options);
   ~JobQueue();
 
-  // Takes the job, or says why not (see refusal.h): queue_full, deadline, codel, quota; CANCELLED and
-  // DEADLINE_EXCEEDED for what is too late already.
+  // Takes the job, or says why not (see refusal.h): queue_full, deadline, codel, quota; CANCELLED
+  // and DEADLINE_EXCEEDED for what is too late already.
   absl::Status Admit(Job* job, TimePoint now);
-  // As Admit, for a caller who computes the whole job at once if it is predicted to take at most that:
-  // `work` is that, and goes to Done; kNone: it waits as any other.  REQUIRES: !HasWork().
+  // As Admit, for a caller who computes the whole job at once if it is predicted to take at most
+  // that: `work` is that, and goes to Done; kNone: it waits as any other.  REQUIRES: !HasWork().
   absl::Status AdmitTaken(Job* job, TimePoint now, std::chrono::nanoseconds at_most, Work& work);
   // The next piece of work; kNone if there is none now.  Jobs that expired, left or are shed on the
-  // way are appended to `dropped`: the caller drops them.  `idle`: other workers that wait for work.
+  // way are appended to `dropped`: the caller drops them.  `idle`: other workers that wait for
+  // work.
   Work Take(TimePoint now, int idle, std::vector<Dropped>& dropped);
   // The piece is done.  `alive` is what Begin returned (true for other kinds).  Returns what is due
-  // at once on the same worker: kEnd after the last range, kNone otherwise.  A job that was given up
-  // while others computed is appended to `dropped` by the last of them.
+  // at once on the same worker: kEnd after the last range, kNone otherwise.  A job that was given
+  // up while others computed is appended to `dropped` by the last of them.
   Work Done(const Work& work, bool alive, std::vector<Dropped>& dropped);
 
   bool empty() const { return entries_ == 0; }  // Nothing waits and nothing runs.
@@ -104,8 +105,8 @@ class JobQueue {
   // Checks and books the job, which is neither waiting nor running yet.
   absl::StatusOr<Entry*> Accept(Job* job, TimePoint now);
   absl::Status CheckLimits(const Job& job, const Entry& entry) const;
-  // Whether what is ahead of `entry` lets it make its deadline, and is not too much for a queue that
-  // stands.
+  // Whether what is ahead of `entry` lets it make its deadline, and is not too much for a queue
+  // that stands.
   absl::Status CheckWait(const Entry& entry) const;
   bool MakesDeadline(const Entry& entry, std::chrono::nanoseconds wait) const;
   // How long it may wait without that being a sign of overload, at least.

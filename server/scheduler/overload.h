@@ -11,7 +11,8 @@
 
 namespace ulfd::server {
 
-// A condition that counts once it has held for a while, and until it has not held for another while.
+// A condition that counts once it has held for a while, and until it has not held for another
+// while.
 class Lasting {
  public:
   void Observe(bool holds, std::chrono::nanoseconds until_on, std::chrono::nanoseconds until_off,
@@ -33,13 +34,13 @@ class Lasting {
 };
 
 // While the oldest request has waited for longer than the target for a whole interval, the queue
-// stands and only adds latency.  Newcomers are then told so at once, unless little is ahead of them:
-// those who are taken get served, and those who are not can still go elsewhere.  That rests on
-// predictions.  If the oldest nevertheless waits for twice the target for a whole interval, the newest
-// go first and what has waited for so long is dropped.  (The idea is CoDel's, ACM Queue 10-5, 2012;
-// the factor 2 and newest-first are folly's.)  Where requests themselves take longer than the
-// target, or callers are patient, target and interval grow with that: a queue of two slow requests is
-// no overload.  Not thread-safe.
+// stands and only adds latency.  Newcomers are then told so at once, unless little is ahead of
+// them: those who are taken get served, and those who are not can still go elsewhere.  That rests
+// on predictions.  If the oldest nevertheless waits for twice the target for a whole interval, the
+// newest go first and what has waited for so long is dropped.  (The idea is CoDel's, ACM Queue
+// 10-5, 2012; the factor 2 and newest-first are folly's.)  Where requests themselves take longer
+// than the target, or callers are patient, target and interval grow with that: a queue of two slow
+// requests is no overload.  Not thread-safe.
 class OverloadDetector {
  public:
   OverloadDetector(std::chrono::nanoseconds target, std::chrono::nanoseconds interval)

@@ -39,13 +39,13 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
 
-  // Queues the job, or computes it at once if that costs less than to hand it over.  Never blocks for
-  // long; any thread that holds no lock.  An error means that the job was not taken and that none of
-  // its functions will be called: RESOURCE_EXHAUSTED (see refusal.h), UNAVAILABLE (shutting down),
-  // DEADLINE_EXCEEDED or CANCELLED (too late already).
+  // Queues the job, or computes it at once if that costs less than to hand it over.  Never blocks
+  // for long; any thread that holds no lock.  An error means that the job was not taken and that
+  // none of its functions will be called: RESOURCE_EXHAUSTED (see refusal.h), UNAVAILABLE (shutting
+  // down), DEADLINE_EXCEEDED or CANCELLED (too late already).
   virtual absl::Status Submit(Job* job) = 0;
-  // Refuses new jobs from now on and returns when those that were taken have ended.  Not on a worker
-  // thread.
+  // Refuses new jobs from now on and returns when those that were taken have ended.  Not on a
+  // worker thread.
   virtual void Drain() = 0;
   virtual SchedulerStats Stats() const = 0;
 };

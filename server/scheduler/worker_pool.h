@@ -21,8 +21,9 @@ namespace ulfd::server {
 
 struct WorkerPoolOptions {
   JobQueueOptions queue;  // queue.workers threads.
-  // A job that is predicted to take no longer is computed by the thread that submits it, in the place
-  // of a worker that is idle, while nothing waits: to hand it over would cost more.  0: never.
+  // A job that is predicted to take no longer is computed by the thread that submits it, in the
+  // place of a worker that is idle, while nothing waits: to hand it over would cost more.  0:
+  // never.
   std::chrono::nanoseconds at_once{0};
   // Binds worker i to cpus[i % cpus.size()]; empty: the kernel decides.
   std::vector<int> cpus;

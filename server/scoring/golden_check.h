@@ -17,11 +17,11 @@ namespace ulfd::server {
 inline constexpr int kMaxGoldenRequests = 1000;
 
 // Scores every record of <directory>/warmup/*.pb and *.ulfrec: files of the recorder
-// (base/recording/recording_file.h), or a single serialised ulfd.recording.v1.Recording each.  Requests
-// are read as calls are, limits included.  Where a record holds outputs, those are compared; the
-// manifest's golden_tolerance says how exactly.  FAILED_PRECONDITION names file, record, output,
-// row, what was found and what was wanted.  `notices`: what an operator should know.
-// `run`: for the runs.  REQUIRES: UsesOneThread().
+// (base/recording/recording_file.h), or a single serialised ulfd.recording.v1.Recording each.
+// Requests are read as calls are, limits included.  Where a record holds outputs, those are
+// compared; the manifest's golden_tolerance says how exactly.  FAILED_PRECONDITION names file,
+// record, output, row, what was found and what was wanted.  `notices`: what an operator should
+// know.  `run`: for the runs.  REQUIRES: UsesOneThread().
 absl::Status CheckRecordings(const engine::Model& model, const std::string& directory,
                              const RequestLimits& limits, const engine::RunOptions& run,
                              std::vector<std::string>& notices);

@@ -1,5 +1,5 @@
-// Runs a recorded request on a model and sets its scores beside the recorded ones: for golden checks
-// and for shadow traffic.
+// Runs a recorded request on a model and sets its scores beside the recorded ones: for golden
+// checks and for shadow traffic.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SCORING_RECORDED_RUN_H_
 #define ULFD_SERVER_SCORING_RECORDED_RUN_H_

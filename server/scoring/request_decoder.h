@@ -46,8 +46,9 @@ struct DecodedRequest {
 // Which model the request asks for; INVALID_ARGUMENT for an empty name or a version below 1.
 absl::StatusOr<ModelChoice> ChoiceOf(const ulfd::v1::ModelSpec& spec);
 
-// How many ads the request seems to cost, at least 1: cheap, for the queue; the decoder checks.  Ads
-// that the caller states, at most max_ads of them, or as many as the values that it sends would make.
+// How many ads the request seems to cost, at least 1: cheap, for the queue; the decoder checks.
+// Ads that the caller states, at most max_ads of them, or as many as the values that it sends would
+// make.
 int64_t CountRows(const ulfd::v1::PredictRequest& request, const engine::Model& model,
                   const RequestLimits& limits);
 

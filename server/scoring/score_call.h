@@ -56,8 +56,8 @@ struct CallTerms {
 // "high", "normal" or "low"; INVALID_ARGUMENT for anything else.
 absl::StatusOr<Priority> ParsePriority(absl::string_view word);
 
-// Where the time of a call went: wall time, that of its batch where it was merged with others.  Unit:
-// nanoseconds.
+// Where the time of a call went: wall time, that of its batch where it was merged with others.
+// Unit: nanoseconds.
 struct CallTimes {
   int64_t queue_ns = 0, decode_ns = 0, embed_ns = 0, user_ns = 0, dense_ns = 0, encode_ns = 0;
   int64_t total_ns = 0;

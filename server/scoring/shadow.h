@@ -1,5 +1,5 @@
-// Shadow traffic: requests that were answered are scored once more by another version, off the reply
-// path, to see how far its scores are from those that callers got.
+// Shadow traffic: requests that were answered are scored once more by another version, off the
+// reply path, to see how far its scores are from those that callers got.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SCORING_SHADOW_H_
 #define ULFD_SERVER_SCORING_SHADOW_H_

@@ -28,8 +28,8 @@ struct CallFacts {
 // Of one port.  Thread-safe, never blocks.
 class Authenticator {
  public:
-  // `tokens`: borrowed; null: calls need none.  `open_paths`: prefixes of paths that need none either.
-  // `clients`: who may call at all.
+  // `tokens`: borrowed; null: calls need none.  `open_paths`: prefixes of paths that need none
+  // either.  `clients`: who may call at all.
   Authenticator(const Reloaded<TokenTable>* tokens, std::vector<std::string> open_paths,
                 std::optional<ClientList> clients)
       : tokens_(tokens), open_paths_(std::move(open_paths)), clients_(std::move(clients)) {}

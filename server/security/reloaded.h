@@ -1,4 +1,5 @@
-// Reloaded<T>: something read from files that changes while the server runs; the last good one counts.
+// Reloaded<T>: something read from files that changes while the server runs; the last good one
+// counts.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SECURITY_RELOADED_H_
 #define ULFD_SERVER_SECURITY_RELOADED_H_

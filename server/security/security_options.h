@@ -1,4 +1,5 @@
-// What can be set about certificates, tokens and who may call; proto/server_config.proto has the words.
+// What can be set about certificates, tokens and who may call; proto/server_config.proto has the
+// words.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SECURITY_SECURITY_OPTIONS_H_
 #define ULFD_SERVER_SECURITY_SECURITY_OPTIONS_H_

@@ -77,8 +77,8 @@ absl::StatusOr<TokenTable> TokenTable::Parse(absl::string_view text, absl::strin
 }
 
 const std::string* TokenTable::Find(absl::string_view token) const {
-  // Digests of what a stranger sends are compared: their timing would not help to guess a token even
-  // if it differed.  It does not: every entry is looked at, in constant time.
+  // Digests of what a stranger sends are compared: their timing would not help to guess a token
+  // even if it differed.  It does not: every entry is looked at, in constant time.
   const Digest digest = DigestOf(token);
   const std::string* found = nullptr;
   for (const Entry& entry : entries_) {

@@ -18,10 +18,11 @@ class TokenTable {
  public:
   static constexpr size_t kMinTokenBytes = 16;
 
-  // Lines "NAME TOKEN"; empty lines and lines that begin with "#" are skipped.  A name may have several
-  // tokens, so that they can be changed one after the other.  TOKEN is at least 16 printable characters,
-  // or "sha256:" and the 64 hexadecimal digits of its digest.  INVALID_ARGUMENT: "SOURCE:LINE: ...",
-  // never with a token in it; also for a token that two names share, and for a file without tokens.
+  // Lines "NAME TOKEN"; empty lines and lines that begin with "#" are skipped.  A name may have
+  // several tokens, so that they can be changed one after the other.  TOKEN is at least 16
+  // printable characters, or "sha256:" and the 64 hexadecimal digits of its digest.
+  // INVALID_ARGUMENT: "SOURCE:LINE: ...", never with a token in it; also for a token that two names
+  // share, and for a file without tokens.
   static absl::StatusOr<TokenTable> Parse(absl::string_view text, absl::string_view source);
 
   // The client's name, or null.  The time that it takes tells nothing about the tokens.

@@ -64,8 +64,8 @@ class AdminService final : public RpcServiceOf<AdminService, ulfd::admin::v1::Ad
   };
   void Loop();
   absl::Status Run(const Reload& reload);
-  // Has the manager carry out what `make` returns, which may block; the reply is filled and sent when
-  // it is done.
+  // Has the manager carry out what `make` returns, which may block; the reply is filled and sent
+  // when it is done.
   template <typename Request, typename Response>
   void Apply(Call<Request, Response>& call, std::function<absl::StatusOr<ModelChange>()> make);
 

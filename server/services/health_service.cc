@@ -22,8 +22,8 @@ grpc::Status TooMany(absl::string_view what) {
 
 }  // namespace
 
-// One stream, or one that is to come.  Writes one status at a time; of those that come in between, only the last one is
-// sent.
+// One stream, or one that is to come.  Writes one status at a time; of those that come in between,
+// only the last one is sent.
 class HealthService::Watcher final : public RpcCall {
  public:
   // Waits for one stream; each that comes waits for the next one.

@@ -23,8 +23,8 @@ namespace ulfd::server {
 class HealthService final : public RpcServiceOf<HealthService, grpc::health::v1::Health> {
  public:
   using ServingStatus = grpc::health::v1::HealthCheckResponse::ServingStatus;
-  // More watches than that are refused with RESOURCE_EXHAUSTED: on one connection, and at all.  Of an address that has more watches
-  // than a newcomer's, one ends instead.
+  // More watches than that are refused with RESOURCE_EXHAUSTED: on one connection, and at all.  Of
+  // an address that has more watches than a newcomer's, one ends instead.
   static constexpr int kMaxOfConnection = 32;
   static constexpr size_t kMaxWatches = 4000;
 

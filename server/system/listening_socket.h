@@ -33,9 +33,9 @@ struct ListeningSocket {
   int port = 0;
 };
 
-// TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free one.
-// A port on which somebody listens is an error.  UNAVAILABLE: `cannot listen on 127.0.0.1:80 for HTTP: Permission
-// denied`.
+// TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free
+// one.  A port on which somebody listens is an error.  UNAVAILABLE: `cannot listen on 127.0.0.1:80
+// for HTTP: Permission denied`.
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
                                          absl::string_view protocol);
 

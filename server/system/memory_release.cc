@@ -17,8 +17,8 @@ namespace ulfd::server {
 
 void ReleaseFreeMemory() {
   if (mallctl != nullptr) {
-    // A cache holds up to 32 KiB of each size class until its thread allocates a lot more; the pages
-    // themselves are given back by a thread of jemalloc's (main.cc).
+    // A cache holds up to 32 KiB of each size class until its thread allocates a lot more; the
+    // pages themselves are given back by a thread of jemalloc's (main.cc).
     mallctl("thread.tcache.flush", nullptr, nullptr, nullptr, 0);
   } else if (malloc_trim != nullptr) {
     malloc_trim(0);

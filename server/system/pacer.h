@@ -1,7 +1,7 @@
 // Pacer: spreads what a background thread computes over time.
 //
-// A low priority is not enough: while calls leave a CPU idle such a thread has it whole, and the calls on the CPUs beside it
-// share caches, memory and often the core with it.
+// A low priority is not enough: while calls leave a CPU idle such a thread has it whole, and the
+// calls on the CPUs beside it share caches, memory and often the core with it.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SYSTEM_PACER_H_
 #define ULFD_SERVER_SYSTEM_PACER_H_

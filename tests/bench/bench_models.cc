@@ -29,7 +29,8 @@ void AddMlp(ScratchModel& m, std::string in, int32_t width, const std::vector<in
   m.Layer("softmax_layer", {in}, "score", "softmax_param { dim: 1 }");
 }
 
-// From `query` [ads, 1, 36] and `keys` [1, 100, 36] to the attention's score before the softmax, "att3".
+// From `query` [ads, 1, 36] and `keys` [1, 100, 36] to the attention's score before the softmax,
+// "att3".
 void AddDinAttention(ScratchModel& m) {
   m.Layer("sub_layer", {"query", "keys"}, "diff");
   m.Layer("multiply_layer", {"query", "keys"}, "prod");

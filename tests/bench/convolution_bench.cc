@@ -3,10 +3,10 @@
 //
 //   convolution_bench [pairs]     default 15
 //
-// NCHW: a primitive that is given its input and output as the layer has them and picks the layout of
-// the weights: what the layer would be without laying images out itself.  BLOCKED: the fastest that
-// oneDNN has, on images that are already in its own layout, conversions not counted: what a chain of
-// convolutions could reach.
+// NCHW: a primitive that is given its input and output as the layer has them and picks the layout
+// of the weights: what the layer would be without laying images out itself.  BLOCKED: the fastest
+// that oneDNN has, on images that are already in its own layout, conversions not counted: what a
+// chain of convolutions could reach.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,11 +1,14 @@
-// The optimised plan against the graph as written, over random graphs: a rewrite must never make a request slower.
+// The optimised plan against the graph as written, over random graphs: a rewrite must never make a
+// request slower.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   differential_bench [--graphs=N] [--seed=S] [--ads=N] [--pairs=N] [--seconds=S] [--cases=FILE] [--worst=N]
+//   differential_bench [--graphs=N] [--seed=S] [--ads=N] [--pairs=N] [--seconds=S] [--cases=FILE]
+//   [--worst=N]
 //
-// Graphs come from random_model.h or, with --cases, from a file that tests/make_random_graphs.py wrote.  Prints how the
-// ratios optimised / written are spread and the worst of them, measured again at length, with the passes that changed
-// those graphs.  Ends with 1 if outputs differ, never because of a ratio.
+// Graphs come from random_model.h or, with --cases, from a file that tests/make_random_graphs.py
+// wrote.  Prints how the ratios optimised / written are spread and the worst of them, measured
+// again at length, with the passes that changed those graphs.  Ends with 1 if outputs differ, never
+// because of a ratio.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -68,7 +71,8 @@ double Difference(const engine::Tensor& a, const std::vector<float>& b) {
   return difference / magnitude;
 }
 
-// Whether the optimised plan runs for this request.  INTERNAL if its outputs are not those of the graph as written.
+// Whether the optimised plan runs for this request.  INTERNAL if its outputs are not those of the
+// graph as written.
 absl::StatusOr<bool> Compare(const Subject& subject) {
   engine::Workspace workspace;
   engine::RunResult result;

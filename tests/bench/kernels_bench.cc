@@ -1,9 +1,9 @@
 // Our kernels beside oneDNN's, by turns in one process.
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each benchmark times the two in turns (A B A B ...) and reports the median of the ratios, so that a
-// machine whose speed drifts favours neither.  peak_% is the share of the FMA peak that is measured
-// in the same turn.
+// Each benchmark times the two in turns (A B A B ...) and reports the median of the ratios, so that
+// a machine whose speed drifts favours neither.  peak_% is the share of the FMA peak that is
+// measured in the same turn.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -94,8 +94,8 @@ std::unique_ptr<const Eltwise> SigmoidOfOneDnn() {
   return *Eltwise::Create(Eltwise::Function::kSigmoid);
 }
 
-// y = act(x W + b): ours in one call; oneDNN: fill with the bias, GEMM, activation.  The weights have
-// the stride that the layer would give them.
+// y = act(x W + b): ours in one call; oneDNN: fill with the bias, GEMM, activation.  The weights
+// have the stride that the layer would give them.
 void BenchFc(benchmark::State& state, const Shape& s, Activation::Kind kind) {
   const std::vector<float> x = MadeUp(s.rows * s.k), w = MadeUp(s.k * s.n), bias = MadeUp(s.n);
   const int64_t ld = s.n % 512 == 0 ? s.n + 16 : s.n;

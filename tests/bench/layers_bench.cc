@@ -1,7 +1,8 @@
 // Each layer type alone, as a model of one layer (one more where a layer has no input of its own).
 // SPDX-License-Identifier: Apache-2.0
 //
-// The time holds what Model::Run does around the layer: checking the inputs and copying the outputs out.
+// The time holds what Model::Run does around the layer: checking the inputs and copying the outputs
+// out.
 #include <cstdio>
 #include <functional>
 #include <map>

@@ -1,8 +1,8 @@
 // ONNX Runtime through its C ABI.
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of functions only ever grows at its end, so the places of version 13 hold for every later library.  No
-// header of ONNX Runtime is needed.
+// The table of functions only ever grows at its end, so the places of version 13 hold for every
+// later library.  No header of ONNX Runtime is needed.
 #include "tests/bench/ort.h"
 
 #include <dlfcn.h>

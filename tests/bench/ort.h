@@ -16,16 +16,16 @@ namespace ulfd::bench {
 
 class OrtLibrary;
 
-// One loaded ONNX file with one set of inputs and outputs.  One thread at a time; Run works in the calling thread
-// alone.
+// One loaded ONNX file with one set of inputs and outputs.  One thread at a time; Run works in the
+// calling thread alone.
 class OrtSession {
  public:
   ~OrtSession();
   OrtSession(const OrtSession&) = delete;
   OrtSession& operator=(const OrtSession&) = delete;
 
-  // What Run reads and where it writes: dense row-major tensors whose names and memory are borrowed until the next
-  // Bind.  Shapes and types are checked by Run.
+  // What Run reads and where it writes: dense row-major tensors whose names and memory are borrowed
+  // until the next Bind.  Shapes and types are checked by Run.
   absl::Status Bind(absl::Span<const engine::NamedTensor> inputs,
                     absl::Span<const engine::NamedTensor> outputs);
   absl::Status Run();

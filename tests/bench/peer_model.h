@@ -23,8 +23,8 @@ namespace ulfd::bench {
 // A scratch model, loaded, exported and loaded again.
 class PeerModel {
  public:
-  // Writes the model that `build` describes under `name`, loads it and, if the context has ONNX Runtime, exports and
-  // loads it there.  A model without user inputs has one export only.
+  // Writes the model that `build` describes under `name`, loads it and, if the context has ONNX
+  // Runtime, exports and loads it there.  A model without user inputs has one export only.
   static absl::StatusOr<std::unique_ptr<PeerModel>> Make(
       const TargetContext& context, const std::string& name,
       const std::function<void(ScratchModel&)>& build);
@@ -41,8 +41,8 @@ class PeerModel {
   std::vector<Export> exports_;
 };
 
-// A made-up request of `ads` ads in the form that each of the programs wants.  `masked`: so many leading elements of each
-// int32 input are 0 (the others 1).
+// A made-up request of `ads` ads in the form that each of the programs wants.  `masked`: so many
+// leading elements of each int32 input are 0 (the others 1).
 class PeerRequest {
  public:
   PeerRequest(PeerModel& peer, int64_t ads, int64_t masked = 0);
@@ -51,7 +51,8 @@ class PeerRequest {
 
   absl::Span<const engine::NamedTensor> inputs() const { return request_.inputs(); }
 
-  // Runs every program once and compares: INTERNAL unless ONNX Runtime's outputs are within 1e-5 of ours.
+  // Runs every program once and compares: INTERNAL unless ONNX Runtime's outputs are within 1e-5 of
+  // ours.
   absl::Status Check();
   // Ours first, then each export.  Valid as long as this object.
   std::vector<Contender> Contenders();

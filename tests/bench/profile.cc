@@ -18,8 +18,8 @@ namespace {
 constexpr size_t kShown = 15;  // Steps.
 constexpr size_t kLeastRuns = 20;
 
-// The least of the runs, in microseconds on the wall: steps are too short for a clock of CPU time, and what disturbs a run
-// only ever adds.
+// The least of the runs, in microseconds on the wall: steps are too short for a clock of CPU time,
+// and what disturbs a run only ever adds.
 struct Profile {
   bool optimised = false;
   double around = 0, total = 0;  // What is no step, and the sum.

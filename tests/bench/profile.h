@@ -12,8 +12,9 @@
 
 namespace ulfd::bench {
 
-// Runs the request for about `seconds` and returns a table: the steps of the plan that ran, those that take longest first,
-// with time per request, share, and GFLOP/s by the plan's own count.  What Run does around the steps stands at the end.
+// Runs the request for about `seconds` and returns a table: the steps of the plan that ran, those
+// that take longest first, with time per request, share, and GFLOP/s by the plan's own count.  What
+// Run does around the steps stands at the end.
 absl::StatusOr<std::string> ProfileTable(const engine::Model& model,
                                          absl::Span<const engine::NamedTensor> inputs, int64_t ads,
                                          double seconds);

@@ -3,10 +3,11 @@
 //
 //   rpc_bench [--turns=N] [--seconds=S] [--in_flight=N] [--channels=N] [--ads=N] [--before=ULFD]
 //
-// Two servers run in processes of their own: `ulfd` beside this program, and this program with --bare, whose Predict
-// answers every call with the bytes that the daemon answered, in gRPC's own threads.  A closed loop of asynchronous calls
-// in this process loads one after the other in turns.  With --before, the daemon of another build takes part.  It reports;
-// only a call that fails ends it with 1.
+// Two servers run in processes of their own: `ulfd` beside this program, and this program with
+// --bare, whose Predict answers every call with the bytes that the daemon answered, in gRPC's own
+// threads.  A closed loop of asynchronous calls in this process loads one after the other in turns.
+// With --before, the daemon of another build takes part.  It reports; only a call that fails ends
+// it with 1.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -123,7 +124,8 @@ class ClosedLoop {
     }
   }
 
-  // Runs `in_flight` calls at a time; counts those that end within `seconds`.  Returns calls per second.
+  // Runs `in_flight` calls at a time; counts those that end within `seconds`.  Returns calls per
+  // second.
   absl::StatusOr<double> Run(int in_flight, double seconds) {
     stop_ = false;
     finished_ = 0;

@@ -1,5 +1,5 @@
-// Simulates a machine of many workers under open-loop traffic with a virtual clock, and compares our
-// scheduler (its own code, server/scheduler/job_queue.h) with three others: see README.md.
+// Simulates a machine of many workers under open-loop traffic with a virtual clock, and compares
+// our scheduler (its own code, server/scheduler/job_queue.h) with three others: see README.md.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>

@@ -72,8 +72,8 @@ class ScratchModel {
 // from 0, and every int32 input is 1.  Dense inputs take the shapes that the model states.
 class MadeUpRequest {
  public:
-  // A user feature gets `ids_per_user` ids if its name ends in "list", else one.  `ids`: the ids to choose from, if not
-  // those of numbered rows.
+  // A user feature gets `ids_per_user` ids if its name ends in "list", else one.  `ids`: the ids to
+  // choose from, if not those of numbered rows.
   MadeUpRequest(const engine::ModelInfo& info, int64_t ads, int64_t ids_per_user,
                 int64_t table_rows, absl::Span<const int64_t> ids = {});
   absl::Span<const engine::NamedTensor> inputs() const { return inputs_; }

@@ -57,7 +57,8 @@ class SimPolicy {
 // `requests` is borrowed.
 //   ours      JobQueue with its cost model
 //   fifo      one request, one thread, in the order of arrival
-//   timeout   batches formed on arrival, closed when full or after 1 ms (TF Serving's basic scheduler)
+//   timeout   batches formed on arrival, closed when full or after 1 ms (TF Serving's basic
+//             scheduler)
 //   adaptive  the oldest batch goes when fewer than a limit run, which hill-climbs by mean latency
 std::unique_ptr<SimPolicy> MakePolicy(const std::string& name, const SimMachine& machine,
                                       const std::vector<SimRequest>& requests);

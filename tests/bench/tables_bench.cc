@@ -3,10 +3,11 @@
 //
 //   tables_bench [--rows=N,N,...] [--dims=D,...] [--requests=N] [--pairs=N] [--layout] [--text]
 //
-// The gather has the addresses of the rows at hand: it fetches 16 rows ahead and sums.  PoolFeatures has ids: it must
-// find the rows, compare ids, count the missing ones and write the sums of bags.  Both go through the same requests of
-// 2000 ids each, taking turns after every request, the gather half of the requests ahead, so that neither finds what
-// the other one has brought into the cache, and whatever else the machine does disturbs both alike.  CPU time.
+// The gather has the addresses of the rows at hand: it fetches 16 rows ahead and sums.
+// PoolFeatures has ids: it must find the rows, compare ids, count the missing ones and write the
+// sums of bags.  Both go through the same requests of 2000 ids each, taking turns after every
+// request, the gather half of the requests ahead, so that neither finds what the other one has
+// brought into the cache, and whatever else the machine does disturbs both alike.  CPU time.
 #include <time.h>
 
 #include <algorithm>
@@ -122,7 +123,8 @@ void Gather(const std::vector<const float*>& rows, int64_t dim, float* sum) {
   }
 }
 
-// Some ids of a table and where their rows are (or those of other ids, for ids that the table lacks).
+// Some ids of a table and where their rows are (or those of other ids, for ids that the table
+// lacks).
 struct Ids {
   std::vector<int64_t> ids;
   std::vector<const float*> rows;

@@ -47,7 +47,8 @@ struct TargetContext {
   std::vector<TargetLine> lines;
 };
 
-// Each adds its lines to the context.  An error means wrong results or a broken set-up, never slowness.
+// Each adds its lines to the context.  An error means wrong results or a broken set-up, never
+// slowness.
 absl::Status MeasureDin(TargetContext& context, const std::string& row, int64_t ads, int64_t masked,
                         double target);
 absl::Status MeasureMlp(TargetContext& context, const std::string& row, int64_t rows);
@@ -69,14 +70,15 @@ absl::Status AddProfile(const TargetContext& context, const engine::Model& model
                         absl::Span<const engine::NamedTensor> inputs, int64_t ads,
                         TargetLine& line);
 
-// Loads `directory` and prints one line of JSON: {"load_ms": ..., "rss_delta_bytes": ..., ...}; MeasureLoad and
-// MeasureMemory run it in a process of its own.
+// Loads `directory` and prints one line of JSON: {"load_ms": ..., "rss_delta_bytes": ..., ...};
+// MeasureLoad and MeasureMemory run it in a process of its own.
 absl::Status PrintLoad(const std::string& directory);
 
 // "1.73 x (1.60 .. 1.81)"
 std::string Format(const Spread& spread, const std::string& unit);
 
-// Runs a program and returns what it printed.  INTERNAL with its exit code and its last words if it fails.
+// Runs a program and returns what it printed.  INTERNAL with its exit code and its last words if it
+// fails.
 absl::StatusOr<std::string> RunProgram(const std::vector<std::string>& arguments);
 
 }  // namespace ulfd::bench

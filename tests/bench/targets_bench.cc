@@ -1,9 +1,11 @@
 // The table of performance targets: work, target, what was reached.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--profile] [--json=FILE] [--list]
+//   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--profile]
+//   [--json=FILE] [--list]
 //
-// --profile prints where the time of our side goes, after the table.  Everything runs in this process in turns.  Slowness is reported and never an error; wrong results are.
+// --profile prints where the time of our side goes, after the table.  Everything runs in this
+// process in turns.  Slowness is reported and never an error; wrong results are.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// The target of embedding lookups: one pass over a request's ids against a bare gather of the same rows.
+// The target of embedding lookups: one pass over a request's ids against a bare gather of the same
+// rows.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstdint>
@@ -138,7 +139,8 @@ absl::Status MeasureLookups(TargetContext& context, const std::string& row) {
   Pass pass(*table);
   RETURN_IF_ERROR(pass.Run(requests[0]));
   RETURN_IF_ERROR(pass.Check(requests[0]));
-  // The gather is half of the requests ahead, so that neither finds what the other one brought into the cache.
+  // The gather is half of the requests ahead, so that neither finds what the other one brought into
+  // the cache.
   int64_t passed = 0, gathered = kRequests / 2;
   ASSIGN_OR_RETURN(const Turns turns,
                    RunInTurns({{"pass", [&] { return pass.Run(requests[passed++ % kRequests]); }},

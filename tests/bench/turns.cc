@@ -27,8 +27,8 @@ absl::StatusOr<double> Stretch(const Contender& contender, int64_t calls, bool w
   return Now(wall) - begin;
 }
 
-// Calls in a stretch of 1 ms or more: reading the clock takes up to 1 us, and fetching back into the near caches what the
-// other contenders drove out some 20 us.
+// Calls in a stretch of 1 ms or more: reading the clock takes up to 1 us, and fetching back into
+// the near caches what the other contenders drove out some 20 us.
 absl::StatusOr<int64_t> CallsPerStretch(const Contender& contender, bool wall) {
   constexpr double kSeconds = 1e-3;
   for (int64_t calls = 1;; calls *= 2) {
@@ -37,8 +37,8 @@ absl::StatusOr<int64_t> CallsPerStretch(const Contender& contender, bool wall) {
   }
 }
 
-// One turn: stretches of all contenders one after the other, until each has had its time.  Per contender the median
-// of its stretches, in seconds per call.
+// One turn: stretches of all contenders one after the other, until each has had its time.  Per
+// contender the median of its stretches, in seconds per call.
 absl::StatusOr<std::vector<double>> Turn(absl::Span<const Contender> contenders,
                                          absl::Span<const int64_t> calls,
                                          const TurnsOptions& options) {

@@ -1,5 +1,5 @@
-// Timing programs in turns (A B A B ...): a shared machine drifts by a third within minutes, so only what ran side by
-// side can be compared.
+// Timing programs in turns (A B A B ...): a shared machine drifts by a third within minutes, so
+// only what ran side by side can be compared.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_BENCH_TURNS_H_
 #define ULFD_TESTS_BENCH_TURNS_H_
@@ -18,8 +18,8 @@ struct TurnsOptions {
   int turns = 7;
   double seconds =
       0.1;  // Of each contender in each turn, in stretches of at least 1 ms and one call.
-  // CPU time of the calling thread (what other processes take does not count), or time on the wall, for work that is
-  // spread over threads.
+  // CPU time of the calling thread (what other processes take does not count), or time on the wall,
+  // for work that is spread over threads.
   bool wall = false;
   // Whether the FMA peak is measured between the turns, which takes 10 ms each.
   bool peak = true;
@@ -33,12 +33,13 @@ struct Contender {
 struct Turns {
   // Per contender and turn: seconds per call, the median of its stretches.
   std::vector<std::vector<double>> seconds;
-  // Per turn: GFLOP/s of one thread, measured after the contenders; empty without TurnsOptions::peak.
+  // Per turn: GFLOP/s of one thread, measured after the contenders; empty without
+  // TurnsOptions::peak.
   std::vector<double> peak_gflops;
 };
 
-// Runs every contender once unmeasured, then all of them in turns, a stretch each, so that what disturbs the machine for
-// some milliseconds disturbs all of them.  The first error ends it.
+// Runs every contender once unmeasured, then all of them in turns, a stretch each, so that what
+// disturbs the machine for some milliseconds disturbs all of them.  The first error ends it.
 absl::StatusOr<Turns> RunInTurns(absl::Span<const Contender> contenders,
                                  const TurnsOptions& options);
 

@@ -1,4 +1,5 @@
-// Requests of the KServe API: wire bytes -> scanned -> ModelInferRequest -> decoded -> run -> reply.
+// Requests of the KServe API: wire
+// bytes -> scanned -> ModelInferRequest -> decoded -> run -> reply.
 // SPDX-License-Identifier: Apache-2.0
 #include "proto/open_inference.pb.h"
 #include "server/scoring/open_inference_codec.h"

@@ -1,4 +1,5 @@
-// A version directory and a request: graph, weights, manifest, configurations and tables -> load -> run.
+// A version directory and a request: graph, weights, manifest, configurations and
+// tables -> load -> run.
 // SPDX-License-Identifier: Apache-2.0
 #include <google/protobuf/text_format.h>
 

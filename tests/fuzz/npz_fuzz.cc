@@ -1,4 +1,5 @@
-// Weight files of every format, told apart by their content: npz, NDArray list, ulf binary and text.
+// Weight files of every format, told apart by their content: npz, NDArray list, ulf binary and
+// text.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/npz.h"
 #include "engine/weights/weights.h"

@@ -1,5 +1,5 @@
-// Changes protobuf messages by their structure, for LLVMFuzzerCustomMutator: bytes that are flipped in
-// a serialised message rarely leave a message.
+// Changes protobuf messages by their structure, for LLVMFuzzerCustomMutator: bytes that are flipped
+// in a serialised message rarely leave a message.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_FUZZ_PROTO_MUTATOR_H_
 #define ULFD_TESTS_FUZZ_PROTO_MUTATOR_H_

@@ -1,4 +1,5 @@
-// What of the configuration can change while the daemon runs, and the settings of canary and shadow.
+// What of the configuration can change while the daemon runs, and the settings of canary and
+// shadow.
 // SPDX-License-Identifier: Apache-2.0
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// A model manager without threads, stepped by hand over a repository on disk with a clock that stands
-// still: the fixture of its tests.
+// A model manager without threads, stepped by hand over a repository on disk with a clock that
+// stands still: the fixture of its tests.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_STEPPED_MANAGER_H_
 #define ULFD_TESTS_TESTING_STEPPED_MANAGER_H_

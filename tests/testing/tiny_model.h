@@ -5,8 +5,8 @@
 //   user_vec = relu(uid row)                                    [1, 2]
 //
 // Sparse features "uid" (user, table uid_table: 1 -> 0.5, -0.25) and "mid" (ads, table mid_table:
-// 10 -> 1, 0; 11 -> 2, 0; 12 -> 3, 0); dense inputs "price" (ads, [ads, 1]) and "mask" (int32, [1, 2], multiplies
-// nothing but must be there), both described by a manifest.
+// 10 -> 1, 0; 11 -> 2, 0; 12 -> 3, 0); dense inputs "price" (ads, [ads, 1]) and "mask" (int32, [1,
+// 2], multiplies nothing but must be there), both described by a manifest.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_TINY_MODEL_H_
 #define ULFD_TESTS_TESTING_TINY_MODEL_H_

@@ -1,11 +1,12 @@
 // What ThreadSanitizer cannot see, because Debian's libraries are not instrumented.
 //
-// absl::Status: the atomic reference count of a shared one orders nothing for it, and the last owner's
-// delete looks like a race with an earlier owner's read.
+// absl::Status: the atomic reference count of a shared one orders nothing for it, and the last
+// owner's delete looks like a race with an earlier owner's read.
 //
 // oneDNN: a thread that asks its primitive cache for what another is just making waits for a
-// std::future, made within the library, and then compares keys that lie in what the other allocated.
-// Of the library's own accesses only those through memcmp, memcpy and the like are seen at all.
+// std::future, made within the library, and then compares keys that lie in what the other
+// allocated.  Of the library's own accesses only those through memcmp, memcpy and the like are seen
+// at all.
 // SPDX-License-Identifier: Apache-2.0
 
 extern "C" const char* __tsan_default_suppressions();

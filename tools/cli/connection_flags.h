@@ -31,8 +31,8 @@ class ConnectionFlags {
  public:
   // `flags` must not outlive this object.
   explicit ConnectionFlags(FlagSet& flags);
-  // After FlagSet::Parse.  A usage error names flags that contradict each other, or metadata that gRPC
-  // would not send.  Files are not read yet.
+  // After FlagSet::Parse.  A usage error names flags that contradict each other, or metadata that
+  // gRPC would not send.  Files are not read yet.
   absl::StatusOr<ConnectionOptions> Options() const;
 
  private:

@@ -26,8 +26,8 @@ class Connection {
       : channel_(std::move(channel)), metadata_(std::move(metadata)) {}
 
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
-  // Adds metadata, token included, to a call, and sets its deadline (infinite: none).  A call does not
-  // wait for a server that refuses connections.
+  // Adds metadata, token included, to a call, and sets its deadline (infinite: none).  A call does
+  // not wait for a server that refuses connections.
   void Prepare(grpc::ClientContext& context, absl::Duration timeout) const;
 
  private:

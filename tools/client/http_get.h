@@ -15,9 +15,9 @@ struct HttpPage {
   std::string body;  // At most 64 KiB; the rest is not read.
 };
 
-// "http://HOST[:PORT][/PATH]", plain text, no redirects.  INVALID_ARGUMENT: no such URL; UNAVAILABLE:
-// no connection, or something that is no HTTP; DEADLINE_EXCEEDED after `timeout`, the resolution of
-// a host name not included.
+// "http://HOST[:PORT][/PATH]", plain text, no redirects.  INVALID_ARGUMENT: no such URL;
+// UNAVAILABLE: no connection, or something that is no HTTP; DEADLINE_EXCEEDED after `timeout`, the
+// resolution of a host name not included.
 absl::StatusOr<HttpPage> HttpGet(const std::string& url, absl::Duration timeout);
 
 }  // namespace ulfd::tools

@@ -45,9 +45,9 @@ using StatedShapes = std::map<std::string, std::vector<int64_t>>;
 // stated one that the model has not.
 absl::StatusOr<ModelInputs> InputsOf(const ulfd::v1::GetModelMetadataResponse& metadata,
                                      const StatedShapes& stated);
-// Of any KServe server: inputs with a variable first dimension have a row per ad; those of ulfd that
-// belong together (f.ids, f.values, f.segments) are one sparse feature.  UNIMPLEMENTED for an input
-// of strings.
+// Of any KServe server: inputs with a variable first dimension have a row per ad; those of ulfd
+// that belong together (f.ids, f.values, f.segments) are one sparse feature.  UNIMPLEMENTED for an
+// input of strings.
 absl::StatusOr<ModelInputs> InputsOf(const inference::ModelMetadataResponse& metadata,
                                      const StatedShapes& stated);
 

@@ -1,6 +1,6 @@
-// The attention unit of DIN: a fully connected layer over any of q, k, q - k, k - q, q + k and q * k,
-// further layers over the same positions, and usually a mask, a softmax and a weighted sum -> one
-// step that never writes the (ads, T, 4E) tensor.
+// The attention unit of DIN: a fully connected layer over any of q, k, q - k, k - q, q + k and
+// q * k, further layers over the same positions, and usually a mask, a softmax and a weighted
+// sum -> one step that never writes the (ads, T, 4E) tensor.
 //
 // The first layer is linear in each of its blocks, so that
 //   [q, k, q - k, q * k] W + b = q (Wq + Wd) + k (Wk - Wd) + (q * k) Wp + b,

@@ -23,8 +23,8 @@ int PlaceInput(ValueId value, std::vector<ValueId>& inputs);
 int64_t RowWidth(const Shape& shape);
 
 // The columns of `value`, seen as [rows, flat], as columns of the tensors that fuse, concat, slice,
-// reshape and broadcast chains copied them from; those have the rows of `value` or a single one (the
-// user's).  Neighbours are joined.  The nodes in between are added to `through`.
+// reshape and broadcast chains copied them from; those have the rows of `value` or a single one
+// (the user's).  Neighbours are joined.  The nodes in between are added to `through`.
 std::vector<Columns> TraceColumns(const GraphEditor& editor, ValueId value,
                                   std::vector<int>& through);
 

@@ -17,8 +17,8 @@ absl::Status FoldConstants(GraphEditor& editor);
 // Drops nodes whose output equals an input bit for bit; a reshape reads past a reshape, an
 // elementwise layer past a broadcast.
 absl::Status DropIdentities(GraphEditor& editor);
-// Composes transpositions and moves them behind elementwise and concat layers, until they meet their
-// inverse.
+// Composes transpositions and moves them behind elementwise and concat layers, until they meet
+// their inverse.
 absl::Status MoveTransposes(GraphEditor& editor);
 // Merges nodes of equal function and inputs.
 absl::Status MergeCommonSubexpressions(GraphEditor& editor);
@@ -43,8 +43,8 @@ absl::Status SplitUserColumns(GraphEditor& editor);
 // x W_a + (x * s) W_m -> x (W_a + diag(s) W_m), where s is the user's.
 absl::Status FoldScaledInputs(GraphEditor& editor);
 
-// Layers over [q, k, q - k, q * k], with what follows per position, mask, softmax and weighted sum ->
-// an attention unit.
+// Layers over [q, k, q - k, q * k], with what follows per position, mask, softmax and weighted
+// sum -> an attention unit.
 absl::Status FuseAttention(GraphEditor& editor);
 
 // bn and activations behind a fully connected layer -> its epilogue.

@@ -47,8 +47,8 @@ class BlockProgram {
 
   BlockOperand Bind(Source source, absl::Span<const BlockOperand> inputs, float* places, float* y,
                     int64_t n) const;
-  // The program on one row if it is one operation of arithmetic: its own kernel is faster.  False: it
-  // is not.
+  // The program on one row if it is one operation of arithmetic: its own kernel is faster.  False:
+  // it is not.
   static bool RunArithmetic(absl::Span<const BlockStep> steps, int64_t n);
 
   std::vector<Line> lines_;

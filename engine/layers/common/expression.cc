@@ -344,8 +344,8 @@ void Append(const Instruction& instruction, std::vector<Instruction>& program) {
   program.push_back({.op = Op::kNumber, .number = Evaluate(instruction.op, values)});
 }
 
-// Writes children first, from left to right; with a stack of its own, because chains of "+" are deep
-// trees.  A node that several others use is computed once and kept.
+// Writes children first, from left to right; with a stack of its own, because chains of "+" are
+// deep trees.  A node that several others use is computed once and kept.
 class PostOrder {
  public:
   explicit PostOrder(const std::vector<TreeNode>& nodes) : nodes_(nodes), users_(nodes.size(), 0) {

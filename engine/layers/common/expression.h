@@ -1,4 +1,5 @@
-// Formulas over the inputs of expression_layer: text -> tokens -> syntax tree -> reverse Polish form.
+// Formulas over the inputs of expression_layer: text -> tokens -> syntax tree -> reverse Polish
+// form.
 //
 //   comparison := sum { ("<" | "<=" | ">" | ">=" | "==" | "!=") sum }
 //   sum        := product { ("+" | "-") product }
@@ -65,8 +66,8 @@ struct Instruction {
   int input = 0;
 };
 
-// A formula in reverse Polish form.  Subexpressions of numbers alone are already computed, those that
-// occur more than once are computed once.
+// A formula in reverse Polish form.  Subexpressions of numbers alone are already computed, those
+// that occur more than once are computed once.
 struct Expression {
   static constexpr int kMaxDepth = 256;           // Nested brackets, calls, signs.
   static constexpr size_t kMaxLength = 64 << 10;  // Bytes of text.

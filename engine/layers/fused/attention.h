@@ -1,5 +1,5 @@
-// The attention unit as one layer: what a graph pass makes of a chain of arithmetic, fully connected
-// layers, mask, softmax and pooling.  Not a type of the format.
+// The attention unit as one layer: what a graph pass makes of a chain of arithmetic, fully
+// connected layers, mask, softmax and pooling.  Not a type of the format.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_FUSED_ATTENTION_H_
 #define ULFD_ENGINE_LAYERS_FUSED_ATTENTION_H_
@@ -51,8 +51,8 @@ struct AttentionOptions {
 
 // attention_unit (primitive, not a type of the format).
 // Input   0 q [N, E] or [N, 1, E] f32; 1 k [N or 1, T, E] f32; then, if there is one, mask [N or 1,
-//         T] or [N or 1, T, 1] int32; then, if there is one, v [N or 1, T, E'] f32.  A leading 1 (the
-//         user's row) is for all N.
+//         T] or [N or 1, T, 1] int32; then, if there is one, v [N or 1, T, E'] f32.  A leading 1
+//         (the user's row) is for all N.
 // Output  0 pooled: [N, 1, E'] (E' = E without v); otherwise [N, T, n of the last layer].
 // Errors  (Infer) InvalidArgument for other types, ranks, widths, and steps or rows that differ.
 class AttentionUnit final : public Layer {

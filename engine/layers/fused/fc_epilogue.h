@@ -1,5 +1,5 @@
-// What follows a fully connected layer column by column, with parameters of its own: for layers that
-// the optimiser makes.
+// What follows a fully connected layer column by column, with parameters of its own: for layers
+// that the optimiser makes.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_FUSED_FC_EPILOGUE_H_
 #define ULFD_ENGINE_LAYERS_FUSED_FC_EPILOGUE_H_

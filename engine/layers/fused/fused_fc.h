@@ -14,8 +14,8 @@
 
 namespace ulfd::engine {
 
-// fused_fc (made by the optimiser, not a type of the format): y = epilogue(init + [b0 | b1 | ...] W),
-// where each block is a range of columns of an input.  This is what the format calls
+// fused_fc (made by the optimiser, not a type of the format): y = epilogue(init + [b0 | b1 | ...]
+// W), where each block is a range of columns of an input.  This is what the format calls
 // inner_product_layer_ex when one part of the columns is the user's: its product arrives as init.
 struct FusedFcOptions {
   // Columns [offset, offset + k) of an input.

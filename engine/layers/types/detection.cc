@@ -88,8 +88,8 @@ class NormalizeKernel final : public Kernel {
   const std::vector<float> scale_;  // One, or one per channel.
 };
 
-// normalize_layer (Normalize): y = x / sqrt(sum of x^2 + eps) * scale; the sum runs over the channels
-// at each place, or over the whole row (across_spatial).
+// normalize_layer (Normalize): y = x / sqrt(sum of x^2 + eps) * scale; the sum runs over the
+// channels at each place, or over the whole row (across_spatial).
 // Input   0 x [rows, channels, height, width] f32, any level.
 // Weights 0 scale, optional: [1] if channel_shared, else [channels].
 // Output  0 shape and level of x.
@@ -254,10 +254,10 @@ class YoloKernel final : public Kernel {
   const std::unique_ptr<const Eltwise> sigmoid_, exp_;
 };
 
-// yolo_layer (Yolo): the activations of a YOLO head.  Channels of x: for each box coords (x, y, w, h),
-// one objectness, classes.  x, y: sigmoid; w, h: as they are; objectness: sigmoid; classes: sigmoid.
-// V2 with softmax: softmax over the classes; with background, too: over objectness and classes
-// together; background alone: the objectness as it is.
+// yolo_layer (Yolo): the activations of a YOLO head.  Channels of x: for each box coords (x, y, w,
+// h), one objectness, classes.  x, y: sigmoid; w, h: as they are; objectness: sigmoid; classes:
+// sigmoid.  V2 with softmax: softmax over the classes; with background, too: over objectness and
+// classes together; background alone: the objectness as it is.
 // Input   0 x [rows, boxes*(coords + 1 + classes), height, width] f32, any level.
 // Weights none.
 // Output  0 [rows, boxes*coords, height, width], 1 [rows, boxes, height, width],
@@ -394,21 +394,21 @@ class PriorBoxKernel final : public Kernel {
   const std::vector<BoxSize> sizes_;
 };
 
-// prior_box_layer (PriorBox): default boxes (xmin, ymin, xmax, ymax, as parts of the image) at every
-// place of a feature map, then a variance for each number.  Boxes per place, in this order, for each
-// min_size: the square of that side; the square of sqrt(min*max), if there are max_sizes; for each
-// aspect ratio r but 1: min*sqrt(r) wide, min/sqrt(r) high.  So num_priors = min_sizes *
-// (1 + ratios) + max_sizes, ratios counted after flip.
+// prior_box_layer (PriorBox): default boxes (xmin, ymin, xmax, ymax, as parts of the image) at
+// every place of a feature map, then a variance for each number.  Boxes per place, in this order,
+// for each min_size: the square of that side; the square of sqrt(min*max), if there are max_sizes;
+// for each aspect ratio r but 1: min*sqrt(r) wide, min/sqrt(r) high.  So
+// num_priors = min_sizes * (1 + ratios) + max_sizes, ratios counted after flip.
 // Input   0 features [rows, channels, height, width], 1 image [rows, channels, height, width], f32.
 //         Only their sizes count.
 // Weights none.
-// Output  0 [1, 2, height*width*num_priors*4]: boxes, variances.  Constant unless an input belongs to
-//         the ads (the plan then computes one request as a whole).
-// Params  prior_box_param: see proto/ulf.proto.  The second bottom may be absent if the image's size
-//         is stated.
+// Output  0 [1, 2, height*width*num_priors*4]: boxes, variances.  Constant unless an input belongs
+//         to the ads (the plan then computes one request as a whole).
+// Params  prior_box_param: see proto/ulf.proto.  The second bottom may be absent if the image's
+//         size is stated.
 // Errors  InvalidArgument for no min_size, sizes, ratios, variances and steps that are not above 0,
-//         a number of max_sizes or variances that does not match, a max_size not above its min_size,
-//         size or step stated twice or by half, another rank.
+//         a number of max_sizes or variances that does not match, a max_size not above its
+//         min_size, size or step stated twice or by half, another rank.
 // Source  PriorBox of the extension operators; SSD's PriorBoxLayer.
 class PriorBox final : public Layer {
  public:

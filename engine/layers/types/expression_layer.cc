@@ -23,8 +23,8 @@ namespace {
 using Op = ExpressionOp;
 
 constexpr int64_t kTile = 1024;  // Elements.
-// Between the tiles of the inputs in scratch: not a multiple of 4096 bytes, where processors take the
-// store to one tile for one to the next.
+// Between the tiles of the inputs in scratch: not a multiple of 4096 bytes, where processors take
+// the store to one tile for one to the next.
 constexpr int64_t kPlace = kTile + 80;
 // Shorter runs are put together before anything is computed,
 constexpr int64_t kShortRun = 128;
@@ -330,12 +330,12 @@ class ExpressionKernel final : public Kernel {
 // Weights none.
 // Output  0 the broadcast shape, f32; level of the highest input if its rows lead.
 // Params  expression_param.expression (required): "add(@0, mul(@1, @2))" or "@0 + @1 * @2";
-//         functions add sub mul div pow min max lt le gt ge eq ne, neg abs exp log sqrt sigmoid tanh
-//         relu, where (first > 0 ? second : third); operators + - * / ^ < <= > >= == !=, brackets,
-//         numbers.  Comparisons give 1 or 0.  Grammar: expression.h.
+//         functions add sub mul div pow min max lt le gt ge eq ne, neg abs exp log sqrt sigmoid
+//         tanh relu, where (first > 0 ? second : third); operators + - * / ^ < <= > >= == !=,
+//         brackets, numbers.  Comparisons give 1 or 0.  Grammar: expression.h.
 // Errors  InvalidArgument for a text that does not parse (with column and caret), an input that the
-//         layer lacks or that the text does not use, more than 256 levels of nesting, shapes that do
-//         not broadcast.
+//         layer lacks or that the text does not use, more than 256 levels of nesting, shapes that
+//         do not broadcast.
 // Source  Expressions of the layer framework.
 class ExpressionLayer final : public Layer {
  public:

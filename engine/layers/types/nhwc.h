@@ -13,14 +13,15 @@
 
 namespace ulfd::engine {
 
-// A composite layer over NHWC images: transposes those inputs of `layer` that LayerType::image_inputs
-// names, runs it, and transposes its image outputs back.  Its weights are those of the NCHW layer.
+// A composite layer over NHWC images: transposes those inputs of `layer` that
+// LayerType::image_inputs names, runs it, and transposes its image outputs back.  Its weights are
+// those of the NCHW layer.
 // REQUIRES: `type` is not composite and names an image input.
 std::unique_ptr<Layer> MakeNhwc(const LayerType& type, std::shared_ptr<const Layer> layer);
 
-// A kernel weight [kernel_h, kernel_w, channels / group, num_output] (TensorFlow's HWIO) as [num_output,
-// channels / group, kernel_h, kernel_w].  The values are put into `data`, which must outlive the
-// result.  InvalidArgument for another rank.
+// A kernel weight [kernel_h, kernel_w, channels / group, num_output] (TensorFlow's HWIO) as
+// [num_output, channels / group, kernel_h, kernel_w].  The values are put into `data`, which must
+// outlive the result.  InvalidArgument for another rank.
 absl::StatusOr<Weight> KernelFromHwio(const Weight& weight, std::vector<float>& data);
 
 }  // namespace ulfd::engine

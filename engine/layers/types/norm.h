@@ -11,9 +11,9 @@
 
 namespace ulfd::engine {
 
-// y = (x - mean) * scale + beta, computed in this order; a bn_layer of gamma `scale`, variance 1 and
-// eps 0.  The vectors are copied; they repeat along the flattened x.  INVALID_ARGUMENT if one is
-// empty.
+// y = (x - mean) * scale + beta, computed in this order; a bn_layer of gamma `scale`, variance 1
+// and eps 0.  The vectors are copied; they repeat along the flattened x.  INVALID_ARGUMENT if one
+// is empty.
 absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mean,
                                                      absl::Span<const float> scale,
                                                      absl::Span<const float> beta);

@@ -34,7 +34,7 @@ absl::Status WantImage(absl::Span<const TensorSpec> in) {
   return WantRank(in, 0, 4, 4);
 }
 
-// ---------------------------------------------------------------------------------------- transpose
+// --------------------------------------------------------------------------------------- transpose
 
 class TransposeKernel final : public Kernel {
  public:
@@ -270,8 +270,9 @@ class ReorgKernel final : public Kernel {
 };
 
 // reorg_layer (Reorg, PassThrough): y[n, (i*s + j)*C + c, h, w] = x[n, c, h*s + i, w*s + j] with C
-// channels of x; `reverse` is the inverse.  Channels that were neighbours stay neighbours.  (Darknet's
-// own reorg computes other places from the same numbers; the published operator does not.)
+// channels of x; `reverse` is the inverse.  Channels that were neighbours stay neighbours.
+// (Darknet's own reorg computes other places from the same numbers; the published operator does
+// not.)
 // Input   0 x [rows, channels, height, width] f32, any level.
 // Weights none.
 // Output  0 [rows, channels*s*s, height/s, width/s], reverse: [rows, channels/(s*s), height*s,

@@ -412,7 +412,8 @@ class BroadcastToKernel final : public Kernel {
   }
 };
 
-// broadcast_to_layer: x repeated by numpy's rules to the shape of a second input, or to a given one.
+// broadcast_to_layer: x repeated by numpy's rules to the shape of a second input, or to a given
+// one.
 // Input   0 x, any type, rank and level; 1 (optional) a tensor whose shape counts.
 // Weights none.
 // Output  0 that shape, type of x; level of the higher input if its rows lead.

@@ -52,7 +52,8 @@ class UpsampleKernel final : public Kernel {
   const float scale_;
 };
 
-// upsample_layer (Upsample): y[n, c, h, w] = scale * x[n, c, h / stride_h, w / stride_w], rounded down.
+// upsample_layer (Upsample): y[n, c, h, w] = scale * x[n, c, h / stride_h, w / stride_w], rounded
+// down.
 // Input   0 x [rows, channels, height, width] f32, any level.
 // Weights none.
 // Output  0 [rows, channels, height*stride_h, width*stride_w]; level of x.

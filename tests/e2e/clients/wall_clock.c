@@ -1,4 +1,5 @@
-// Preloaded: the wall clock is WALL_CLOCK_JUMP's content, in seconds, ahead of the machine's.  Other clocks stay.
+// Preloaded: the wall clock is WALL_CLOCK_JUMP's content, in seconds, ahead of the machine's.
+// Other clocks stay.
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include <fcntl.h>

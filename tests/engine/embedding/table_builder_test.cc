@@ -1,4 +1,5 @@
-// PerfectHash and TableBuilder: every key has its slot, whatever the keys; rows stay with their ids.
+// PerfectHash and TableBuilder: every key has its slot, whatever the keys; rows stay with their
+// ids.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_builder.h"
 

@@ -1,4 +1,5 @@
-// The attention unit as a layer: what it accepts, what it says, and that its inputs reach the kernel.
+// The attention unit as a layer: what it accepts, what it says, and that its inputs reach the
+// kernel.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdlib>

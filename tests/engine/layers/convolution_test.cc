@@ -161,7 +161,8 @@ TEST(ConvolutionTest, AnyNumberOfRows) {
   EXPECT_EQ(convolution->bytes(), held);
 }
 
-// A model is loaded by a thread that may use several OpenMP threads, and run by others that may not.
+// A model is loaded by a thread that may use several OpenMP threads, and run by others that may
+// not.
 TEST(ConvolutionTest, MadeWithManyThreadsRunsWithOne) {
   Geometry g{.in_channels = 16, .out_channels = 32};
   g.kernel = {3, 3};

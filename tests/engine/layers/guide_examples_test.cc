@@ -1,7 +1,7 @@
-// Every row of the published layer guide (beside the checkout) is a layer type, and its sample loads,
-// in a graph that declares its bottoms and with weights where its type wants some.  Two cannot: div
-// names one bottom, and embedding names "input0" where three inputs per feature belong (it is tried
-// with those).
+// Every row of the published layer guide (beside the checkout) is a layer type, and its sample
+// loads, in a graph that declares its bottoms and with weights where its type wants some.  Two
+// cannot: div names one bottom, and embedding names "input0" where three inputs per feature belong
+// (it is tried with those).
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
 #include <fstream>

@@ -57,7 +57,8 @@ TEST_P(LayerCasesTest, AgreesWithTheReference) {
   }
 }
 
-// Layers with a kernel of their own that also lower to others: the same values and errors both ways.
+// Layers with a kernel of their own that also lower to others: the same values and errors both
+// ways.
 TEST(DecomposableLayers, AgreeWithTheReferenceBothWays) {
   engine::UseOneThread();
   int types = 0;

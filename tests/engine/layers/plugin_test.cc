@@ -1,5 +1,5 @@
-// Layer types from shared libraries: the example of tests/plugin_example, and libraries that must be
-// refused.
+// Layer types from shared libraries: the example of tests/plugin_example, and libraries that must
+// be refused.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/layers/plugin.h"
 

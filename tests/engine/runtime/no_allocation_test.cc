@@ -1,6 +1,6 @@
-// A warm Model::Run allocates nothing: for one user and several, for both plans and by numpy's rules,
-// whatever the number of ads.  Counted by standing in for malloc, so that oneDNN's allocations count, too.
-// Not so: convolution, whose primitives are oneDNN's (decision 0010).
+// A warm Model::Run allocates nothing: for one user and several, for both plans and by numpy's
+// rules, whatever the number of ads.  Counted by standing in for malloc, so that oneDNN's
+// allocations count, too.  Not so: convolution, whose primitives are oneDNN's (decision 0010).
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <filesystem>

@@ -22,7 +22,8 @@ using testing::OwnedRequest;
 
 constexpr double kTolerance = 1e-6;
 
-// Like Model::Run, with half of the ads on a thread of its own.  `result` is valid as long as `part`.
+// Like Model::Run, with half of the ads on a thread of its own.  `result` is valid as long as
+// `part`.
 absl::Status RunOnTwoThreads(const Model& model, absl::Span<const NamedTensor> inputs,
                              const RunOptions& options, SharedUserPart& part, Workspace& workspace,
                              RunResult& result) {

@@ -100,7 +100,8 @@ class UserBatch : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(base_); }
 
-  // stated: a manifest says what the graph does not; cases of a single ad cannot tell whose a row is.
+  // stated: a manifest says what the graph does not; cases of a single ad cannot tell whose a row
+  // is.
   Counts CheckFile(const std::string& path, bool stated) {
     Counts counts;
     for (const testing::GraphCase& graph_case : testing::ReadGraphCases(path)) {

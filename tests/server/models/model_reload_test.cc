@@ -93,7 +93,8 @@ TEST_F(ModelReloadTest, FindNeverWaitsForALoadAndPollNowSaysWhatItWaitedFor) {
   // The load is held up, calls are not.
   for (int i = 0; i < 1000; ++i) EXPECT_EQ((*manager_->Find({"m"}))->version, 1);
   EXPECT_EQ(manager_->List()[0].versions[1].state, VersionState::kLoading);
-  // Long enough for the poll thread to look at the repository on a busy machine; the load is still held up.
+  // Long enough for the poll thread to look at the repository on a busy machine; the load is still
+  // held up.
   EXPECT_EQ(manager_->PollNow(steady_clock::now() + milliseconds(1000)).ToString(),
             "DEADLINE_EXCEEDED: not loaded in time: model \"m\" v2");
   go.Open();

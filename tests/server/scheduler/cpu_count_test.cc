@@ -32,7 +32,8 @@ class CpuCountTest : public testing::Test {
 
 TEST_F(CpuCountTest, CoresComeBeforeTheirSecondThreads) {
   for (int cpu = 0; cpu < 6; ++cpu) {
-    // Four hyper-threads of two cores as servers number them, and two CPUs of which nothing is known.
+    // Four hyper-threads of two cores as servers number them, and two CPUs of which nothing is
+    // known.
     if (cpu < 4) {
       Write("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list",
             cpu % 2 == 0 ? "0,2\n" : "1,3\n");

@@ -1,5 +1,5 @@
-// ScoreCall on real workers with a real model: calls that are merged or cut get what they get alone,
-// errors stay with their call, and what nobody waits for is not computed.
+// ScoreCall on real workers with a real model: calls that are merged or cut get what they get
+// alone, errors stay with their call, and what nobody waits for is not computed.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/score_call.h"
 

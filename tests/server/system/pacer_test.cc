@@ -1,4 +1,5 @@
-// Pacer: sleeps in proportion to what was computed.  Bounds hold however busy the machine is: a sleep is never too short.
+// Pacer: sleeps in proportion to what was computed.  Bounds hold however busy the machine is: a
+// sleep is never too short.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/pacer.h"
 

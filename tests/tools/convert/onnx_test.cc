@@ -109,8 +109,8 @@ TEST_F(OnnxTest, DinGivesPyTorchsScores) {
   ExpectCase("onnx_din");
   ExpectAttention("onnx_din");
 }
-// A history of 14 items, without the 6 zeros that PyTorch was given to fill its 20 places; the mask,
-// computed from the ids, knows.
+// A history of 14 items, without the 6 zeros that PyTorch was given to fill its 20 places; the
+// mask, computed from the ids, knows.
 TEST_F(OnnxTest, PaddingNeedNotBeSent) {
   const std::string folder = ulfd::testing::ConvertCaseDir("onnx_din"), out = dir_.File("din/1");
   const auto report = ConvertOnnx(CaseModel("onnx_din"), out, {});
