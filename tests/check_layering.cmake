@@ -1,16 +1,18 @@
-# Fails if a file includes what lies above it, so that the folders stay a ladder and never become a knot.
+# Fails if a file includes what lies above it, so that the folders stay a ladder and never become a
+# knot.
 # SPDX-License-Identifier: Apache-2.0
 #
 #   cmake -DROOT=<repository> -P tests/check_layering.cmake
 #
-# base <- engine <- server, and tools beside the server.  Nothing but tests includes tests.  A folder that is not named here has no
-# place in the order.
+# base <- engine <- server, and tools beside the server.  Nothing but tests includes tests.  A
+# folder that is not named here has no place in the order.
 cmake_minimum_required(VERSION 3.25)
 if(NOT IS_DIRECTORY "${ROOT}")
   message(FATAL_ERROR "check_layering: -DROOT=<repository> is missing or no directory: '${ROOT}'")
 endif()
 
-# rung(FOLDER REGEX...): the files of FOLDER may include its own and those of this repository that a REGEX matches.
+# rung(FOLDER REGEX...): the files of FOLDER may include its own and those of this repository that a
+# REGEX matches.
 set(rungs)
 function(rung folder)
   string(REPLACE "/" "_" key ${folder})
@@ -18,7 +20,8 @@ function(rung folder)
   set(may_${key} "${folder}/.*|${allowed}" PARENT_SCOPE)
   set(rungs ${rungs} ${folder} PARENT_SCOPE)
 endfunction()
-# ladder(TOP ROOM... BELOW REGEX...): each room of TOP may include those named before it, and what a REGEX matches.
+# ladder(TOP ROOM... BELOW REGEX...): each room of TOP may include those named before it, and what a
+# REGEX matches.
 macro(ladder top)
   cmake_parse_arguments(L "" "" "ROOMS;BELOW" ${ARGN})
   foreach(room IN LISTS L_ROOMS)
@@ -77,7 +80,8 @@ foreach(top base engine server tools)
         set(rung ${candidate})
       endif()
     endforeach()
-    # Only a file at its top belongs to a rung that has rooms, but for what it holds itself (engine/graph/passes).
+    # Only a file at its top belongs to a rung that has rooms, but for what it holds itself
+    # (engine/graph/passes).
     cmake_path(GET source PARENT_PATH folder)
     if(NOT rung OR (rung MATCHES "^(base|server|tools|engine/layers)$" AND NOT folder STREQUAL rung))
       list(APPEND errors "${source}: its folder has no place in the order of tests/check_layering.cmake")

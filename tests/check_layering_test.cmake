@@ -1,4 +1,5 @@
-# The layering check must fail on each kind of include that points back, and name it; and pass without one.
+# The layering check must fail on each kind of include that points back, and name it; and pass
+# without one.
 # SPDX-License-Identifier: Apache-2.0
 #
 #   cmake -DSCRIPT=check_layering.cmake -DWORK=<scratch folder> -P check_layering_test.cmake

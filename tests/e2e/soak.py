@@ -239,7 +239,8 @@ connections { max_age_ms: 60000 handshake_timeout_ms: 2000 }
         if self.daemon.alive() and memory:
             wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") == 0,
                      "no call is left")
-            # Single looks see models that are being replaced: the middle of a fifth of them does not.
+            # Single looks see models that are being replaced: the middle of a fifth of them does
+            # not.
             part = max(1, len(memory) // 5)
             first, last = (statistics.median(m) for m in (memory[:part], memory[-part:]))
             print(f"memory: {first / 2**20:.0f} MiB after warming up, at most "

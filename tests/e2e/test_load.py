@@ -144,7 +144,8 @@ scheduling { tile_us: 1000000 max_queued_ms: 60000 codel_target_ms: 0 }
             self.idle()
             return waited
 
-        # Where others use the machine, the calls ahead may be done before the cancellation is there.
+        # Where others use the machine, the calls ahead may be done before the cancellation is
+        # there.
         for _ in range(10):
             before = self.candidates()
             cancelled = scrape(self.daemon).sum("ulfd_cancelled_total")

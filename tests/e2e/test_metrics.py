@@ -104,7 +104,8 @@ class MetricsTest(DaemonTest):
             reply = self.client.predict(request)
             self.assertEqual(outputs_of(reply)["score"].tolist(), [[2.0], [3.0]])
         after = scrape(self.daemon)
-        # All of them where nothing else runs; what is learned is wall time, which a busy machine stretches.
+        # All of them where nothing else runs; what is learned is wall time, which a busy machine
+        # stretches.
         self.assertGreater(after.sum("ulfd_calls_at_once_total")
                            - before.sum("ulfd_calls_at_once_total"), 0)
         wait_for(lambda: scrape(self.daemon).sum("ulfd_computed_rows_total")

@@ -12,7 +12,8 @@ import time
 
 import grpc
 
-# An attack takes 2 s at least: of 400 calls the p99 is the fifth worst; of 80 it would be the worst one alone.
+# An attack takes 2 s at least: of 400 calls the p99 is the fifth worst; of 80 it would be the worst
+# one alone.
 CALLS_PER_SECOND, PROBES_PER_SECOND = 200, 10
 # Whoever has to wait for so long was lost.
 TIMEOUT = 5

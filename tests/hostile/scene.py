@@ -26,14 +26,16 @@ from zoo import fill_zoo
 MIB = 1 << 20
 # connections.memory_quota_bytes, its default: what an attack may cost at most.
 ALLOWED_GROWTH = 512 * MIB
-# Address space beyond what the daemon has when it is ready.  Three times the quota: a daemon that needs more has
-# failed already, and the machine is to survive it.
+# Address space beyond what the daemon has when it is ready.  Three times the quota: a daemon that
+# needs more has failed already, and the machine is to survive it.
 ADDRESS_SPACE = 3 * ALLOWED_GROWTH
-# "Back within 10 %": of what it was, and of small things (caches of threads, buffers of the kernel's size).
+# "Back within 10 %": of what it was, and of small things (caches of threads, buffers of the
+# kernel's size).
 KEPT_SHARE, KEPT_BYTES = 0.10, 32 * MIB
 P99_FACTOR = 3
-# Attacker, daemon and victim share a few CPUs, so an attack delays the victim even where the daemon does not care.  How much
-# is measured beside the same flood aimed at a process that only reads; below this a p99 tells about the machine alone.
+# Attacker, daemon and victim share a few CPUs, so an attack delays the victim even where the daemon
+# does not care.  How much is measured beside the same flood aimed at a process that only reads;
+# below this a p99 tells about the machine alone.
 P99_FLOOR_S = 0.030
 IDLE_CPUS = 0.25
 SETTLE_S, IDLE_WINDOW_S = 2.0, 0.5
@@ -267,7 +269,8 @@ class Scene:
         time.sleep(IDLE_WINDOW_S)
         row.busy = max(0.0, (self._cpu() - cpu) / (time.monotonic() - resting) - usual)
         row.grown, row.kept = self._status("VmHWM") - resident, self._status("VmRSS") - resident
-        # Whoever waits since the attack was lost, too: the victim's patience is longer than the rest was.
+        # Whoever waits since the attack was lost, too: the victim's patience is longer than the
+        # rest was.
         times, wrong = self.victim.between(begin, end)
         self._rested_since = resting - 1.0
         row.p99, row.calls = p99(times), len(times)

@@ -315,7 +315,7 @@ def formulas(folder):
             reference(model, inputs, names))
 
 
-# ---------------------------------------------------------------------- older and newer operator sets
+# -------------------------------------------------------------------- older and newer operator sets
 
 class Sets(nn.Module):
     """What operator sets 9, 13 and 17 write in different ways: axes, sizes and bounds."""

@@ -49,7 +49,8 @@ def subjects():
         ids = ("--ids=1..100", "--feature_ids=uid:1,mid_list:50,cat_list:50")
         return (Subject("din", os.path.join(env.shared_model("din"), "1"), ids, din_request),
                 Subject("tdm_dnn", os.path.join(env.shared_model("tdm_dnn"), "1")))
-    # The one that is called has to be so expensive that one CPU can send three times what another can answer.
+    # The one that is called has to be so expensive that one CPU can send three times what another
+    # can answer.
     own = os.path.join(env.scratch("own"), "models")
     add_shop(own)
     add_heavy(own)

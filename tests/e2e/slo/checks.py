@@ -54,7 +54,8 @@ def _medians(loads):
 
 def reload(bench):
     """Loads with a reload in the middle, of the model that is called or of another, beside loads without."""
-    # Short loads and many of them: what a machine does now and then spoils some rounds, not the median.
+    # Short loads and many of them: what a machine does now and then spoils some rounds, not the
+    # median.
     seconds, rounds = 5 if bench.scale == 1 else 2.5, bench.rounds(45)
     daemon, models = bench.daemon("reload")
     subjects = {"same": bench.subject, "other": bench.other}

@@ -5,7 +5,8 @@ OPEN = {
     # gRPC 1.51 collects headers before anybody is asked.
     "headers without end", "one header without end", "indexed headers without end", "a header of 10 MB",
     "metadata just below the limit",
-    # Hundreds of calls that come at once, each cheap, are answered before the next one of anybody else.
+    # Hundreds of calls that come at once, each cheap, are answered before the next one of anybody
+    # else.
     "half-open streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
     "window of 0, 30 connections x 900 calls",
     # Many small things that a file holds become large objects.
