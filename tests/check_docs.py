@@ -3,8 +3,8 @@
   tests/check_docs.py [ROOT]
 
 In every *.md: relative links and their anchors lead somewhere; every path, file and folder in
-backticks exists (words in capitals stand for any name); lines end at 140 columns, but for tables and
-code.  The metrics of the daemon are those of docs/operations.md.  Decisions that are cited exist, and
+backticks exists (words in capitals stand for any name); a README that lists its folders has all of
+them; lines end at 140 columns, but for tables and code.  The metrics of the daemon are those of docs/operations.md.  Decisions that are cited exist, and
 their index is complete.
 SPDX-License-Identifier: Apache-2.0
 """
@@ -81,6 +81,7 @@ class Document:
         self.tree, self.name, self.folder = tree, name, os.path.dirname(name) or "."
         self.text = tree.read(name)
         self.errors = []
+        self.listed = set()  # Files and folders that the tables of a README list.
 
     def complain(self, number, text):
         self.errors.append(f"{self.name}:{number}: {text}")
@@ -115,9 +116,17 @@ class Document:
             beside = os.path.join(self.folder, word)
             if not any(self.tree.has(beside + end) for end in (*SOURCES, ".*")):
                 self.complain(number, f"`{word}`: not in this folder")
+            self.listed.add(word.split("/")[0])
+
+    def check_folders(self):
+        """A README with a table of folders has all of them."""
+        for name in sorted(self.tree.folders):
+            if os.path.dirname(name) == self.folder.lstrip(".") and not name.startswith("."):
+                if os.path.basename(name) not in self.listed:
+                    self.errors.append(f"{self.name}: folder {os.path.basename(name)}/ is missing")
 
     def check(self):
-        table = None
+        table, has_folders = None, False
         for number, line, code in split(self.text):
             if not code and len(line) > WIDTH and not re.match(r"\s*\|", line):
                 self.complain(number, f"{len(line)} columns, want at most {WIDTH}")
@@ -127,6 +136,7 @@ class Document:
             elif table is None:
                 table = cells[0]
             elif table in ("file", "folder") and os.path.basename(self.name) == "README.md":
+                has_folders |= table == "folder"
                 self.check_row(number, cells[0])
             if code:
                 words = re.findall(r"(?<![\w./=-])[\w.]+(?:/[\w.-]+)+", line)
@@ -138,6 +148,8 @@ class Document:
             for word in words:
                 if not word.startswith("/") and word not in NOT_OURS:
                     self.check_path(number, word)
+        if has_folders:
+            self.check_folders()
         return self.errors
 
 

@@ -59,6 +59,13 @@ class CheckDocsTest(unittest.TestCase):
         self.assertEqual(self.check(server_README__md="| `main`, `old` | it |\n"),
                          ["server/README.md:5: `old`: not in this folder"])
 
+    def test_folders_of_a_folder(self):
+        table = "\n| folder | what |\n|---|---|\n| `old/`, `docs/` | it |\n"
+        self.assertEqual(self.check(README__md=table),
+                         ["README.md:6: `old`: not in this folder",
+                          "README.md:6: `old/`: no such folder",
+                          "README.md: folder server/ is missing"])
+
     def test_width(self):
         self.assertEqual(self.check(docs_a__md="x " * 71 + "\n| " + "x" * 150 + " |\n"),
                          ["docs/a.md:6: 142 columns, want at most 140"])
