@@ -10,9 +10,9 @@
 namespace ulfd::tools {
 
 // One object: name, version, ads (for which figures are given), memory_bytes, row_separable,
-// proof_failure, not_optimised, layers, rewrites, plans {written, optimised or null}, profiles, cancellations,
-// suggestion, warnings, notices.  A cost is {flops, bytes}, each {per_user, per_ad, total}, the
-// total for `ads` ads.
+// proof_failure, not_optimised, layers, rewrites, plans {written, optimised or null}, profiles,
+// cancellations, suggestion, warnings, notices.  A cost is {flops, bytes}, each {per_user, per_ad,
+// total}, the total for `ads` ads.
 std::string ExplainJson(const Explanation& all);
 
 }  // namespace ulfd::tools

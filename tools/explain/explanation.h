@@ -46,8 +46,8 @@ struct Explanation {
   const engine::PlanInfo& plan() const { return optimised.has_value() ? *optimised : written; }
 };
 
-// `observed`: a run of the model with keep_all, whose magnitudes tell where digits are lost; without
-// one (nullptr) the weights alone do.
+// `observed`: a run of the model with keep_all, whose magnitudes tell where digits are lost;
+// without one (nullptr) the weights alone do.
 Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed);
 
 // "stated" (by the graph or the manifest) or "guessed" (from the layers that read it).
