@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/recording/recording_reader.h"
 
-#include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -90,35 +88,6 @@ absl::StatusOr<bool> RecordingReader::Next(Recording* record) {
     ++damage_.records;
   }
   return false;
-}
-
-absl::StatusOr<Recordings> LatestRecordings(absl::string_view directory, absl::string_view model,
-                                            int64_t max_records, int64_t max_bytes) {
-  ASSIGN_OR_RETURN(const std::vector<RecordingPath> files, ListFiles(directory, model));
-  Recordings newest_first;
-  absl::Status unreadable;
-  int64_t bytes = 0;
-  bool full = max_records <= 0;
-  for (auto path = files.rbegin(); path != files.rend() && !full; ++path) {
-    absl::StatusOr<RecordingReader> reader = RecordingReader::Open(path->path);
-    Recordings of_file;
-    for (Recording record; reader.ok();) {
-      const absl::StatusOr<bool> more = reader->Next(&record);
-      if (!more.ok()) reader = more.status();
-      if (!more.ok() || !*more) break;
-      of_file.push_back(std::move(record));
-    }
-    if (!reader.ok()) unreadable = reader.status();
-    for (auto record = of_file.rbegin(); record != of_file.rend() && !full; ++record) {
-      bytes += static_cast<int64_t>(record->request().size());
-      full = bytes > max_bytes;
-      if (!full) newest_first.push_back(std::move(*record));
-      full |= static_cast<int64_t>(newest_first.size()) == max_records;
-    }
-  }
-  if (newest_first.empty() && !unreadable.ok()) return unreadable;
-  std::reverse(newest_first.begin(), newest_first.end());
-  return newest_first;
 }
 
 }  // namespace ulfd::recording

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -49,15 +48,6 @@ class RecordingReader {
   Damage damage_;
   bool ended_ = false;
 };
-
-// A name of its own, as several records are easily confused with the records of a file.
-using Recordings = std::vector<Recording>;
-
-// The newest records of the model, oldest first: at most `max_records`, whose requests have at most
-// `max_bytes` together.  Empty if there are none.  Unreadable files are passed over unless nothing
-// else is there.
-absl::StatusOr<Recordings> LatestRecordings(absl::string_view directory, absl::string_view model,
-                                            int64_t max_records, int64_t max_bytes);
 
 }  // namespace ulfd::recording
 

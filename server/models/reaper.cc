@@ -34,7 +34,6 @@ struct Reaper::State {
       if (!stopped) {
         node->next = queue;
         queue = node;
-        ++queued;
         wake.NotifyOne();
         return;
       }
@@ -52,16 +51,12 @@ struct Reaper::State {
         if (queue == nullptr) return;
         batch = std::exchange(queue, nullptr);
       }
-      const int64_t count = FreeAll(batch);
+      FreeAll(batch);
       ReleaseFreeMemory();
-      MutexLock lock(mu);
-      freed += count;
-      idle.NotifyAll();
     }
   }
 
-  int64_t FreeAll(Node* batch) {
-    int64_t count = 0;
+  void FreeAll(Node* batch) {
     while (batch != nullptr) {
       Node* next = batch->next;
       const std::string name = batch->model->name;
@@ -69,18 +64,14 @@ struct Reaper::State {
       Free(batch);
       on_freed(name, version, generation);
       batch = next;
-      ++count;
     }
-    return count;
   }
 
   std::atomic<int64_t> held_bytes{0};
   OnFreed on_freed;  // Only used by the thread, which ends before the reaper does.
   Mutex mu;
-  CondVar wake, idle;
+  CondVar wake;
   Node* queue ABSL_GUARDED_BY(mu) = nullptr;
-  int64_t queued ABSL_GUARDED_BY(mu) = 0;
-  int64_t freed ABSL_GUARDED_BY(mu) = 0;
   bool stopped ABSL_GUARDED_BY(mu) = false;
   std::thread thread;
 };
@@ -107,11 +98,5 @@ ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
 }
 
 int64_t Reaper::held_bytes() const { return state_->held_bytes.load(std::memory_order_relaxed); }
-
-void Reaper::WaitIdle() {
-  MutexLock lock(state_->mu);
-  const int64_t target = state_->queued;
-  while (state_->freed < target) state_->idle.Wait(state_->mu);
-}
 
 }  // namespace ulfd::server

@@ -31,9 +31,6 @@ class Reaper {
   // Memory of all models that were owned and are not freed yet.  Unit: bytes.
   int64_t held_bytes() const;
 
-  // Returns when everything that was queued before the call is freed.
-  void WaitIdle();
-
  private:
   struct State;
   std::shared_ptr<State> state_;  // Shared with the thread and with every handle.

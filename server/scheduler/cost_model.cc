@@ -110,9 +110,4 @@ CostModel::Parts CostModel::parts() const {
   return parts_;
 }
 
-int64_t CostModel::observations() const {
-  MutexLock lock(mu_);
-  return observations_;
-}
-
 }  // namespace ulfd::server

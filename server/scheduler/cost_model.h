@@ -36,7 +36,6 @@ class CostModel {
     return parts().Of(users, rows);
   }
   Parts parts() const;
-  int64_t observations() const;
 
  private:
   double Believable(const std::array<double, 3>& x, double ns) const

@@ -201,29 +201,5 @@ TEST(RecordingFile, a_full_disk_leaves_whole_records) {
   EXPECT_EQ(content.damage.tail_bytes, 0);
 }
 
-TEST(LatestRecordings, takes_the_newest_and_respects_both_limits) {
-  const TempDir dir;
-  WriteFile(dir, "rank/0000000001.ulfrec", 1, 3);
-  WriteFile(dir, "rank/0000000002.ulfrec", 4, 3);
-  const auto versions = [&](int64_t max_records, int64_t max_bytes) {
-    std::vector<int64_t> found;
-    const auto records = LatestRecordings(dir.path(), "rank", max_records, max_bytes);
-    EXPECT_TRUE(records.ok()) << records.status();
-    for (const Recording& r : *records) found.push_back(r.version());
-    return found;
-  };
-  EXPECT_THAT(versions(100, 1 << 20), ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_THAT(versions(4, 1 << 20), ElementsAre(3, 4, 5, 6));
-  EXPECT_THAT(versions(100, 100), ElementsAre(5, 6));
-  EXPECT_THAT(versions(0, 1 << 20), IsEmpty());
-  EXPECT_THAT(*LatestRecordings(dir.path(), "other", 5, 1 << 20), IsEmpty());
-  // A foreign file costs nothing as long as there are others.
-  dir.Write("rank/0000000003.ulfrec", "garbage!");
-  EXPECT_THAT(versions(2, 1 << 20), ElementsAre(5, 6));
-  dir.Write("rank/0000000001.ulfrec", "garbage!");
-  dir.Write("rank/0000000002.ulfrec", "garbage!");
-  EXPECT_FALSE(LatestRecordings(dir.path(), "rank", 5, 1 << 20).ok());
-}
-
 }  // namespace
 }  // namespace ulfd::recording

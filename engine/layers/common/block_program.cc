@@ -77,11 +77,6 @@ std::optional<BlockOp> StepOf(Op op) {
   }
 }
 
-bool IsFunction(Op op) {
-  return op == Op::kExp || op == Op::kLog || op == Op::kSigmoid || op == Op::kTanh ||
-         op == Op::kPow;
-}
-
 // Pairs of values that the step that needs them computes.
 enum class Inner : uint8_t { kSum, kDifference, kProduct };
 std::optional<Inner> InnerOf(Op op) {
@@ -238,7 +233,6 @@ class BlockCompiler {
         return Where();
       default:
         if (i.op == Op::kPow && Square()) return;
-        program_.has_functions_ = program_.has_functions_ || IsFunction(i.op);
         if (const std::optional<BlockOp> step = StepOf(i.op)) {
           Load(stack_.back());
           return Emit(*step);

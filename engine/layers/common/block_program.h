@@ -23,10 +23,6 @@ class BlockProgram {
     return static_cast<size_t>(places_ * BlockOperand::kPlaceFloats) * sizeof(float) +
            lines_.size() * sizeof(BlockStep);
   }
-  // Whether there are operations, such as sigmoid, that take long enough to be worth putting short
-  // rows side by side, so that no block is left half empty.
-  bool has_functions() const { return has_functions_; }
-
   // Computes y [rows, n], without gaps.  One operand per input, of any kind.  Allocates nothing.
   // REQUIRES: scratch is 8-byte aligned.
   void Run(absl::Span<const BlockOperand> inputs, void* scratch, float* y, int64_t rows,
@@ -54,7 +50,6 @@ class BlockProgram {
   std::vector<Line> lines_;
   std::vector<float> numbers_;
   int64_t places_ = 0;
-  bool has_functions_ = false;
 };
 
 }  // namespace ulfd::engine

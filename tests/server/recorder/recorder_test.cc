@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
 #include "tests/testing/fakes.h"
 #include "tests/testing/temp_dir.h"
@@ -51,11 +52,14 @@ class RecorderTest : public testing::Test {
     return *std::move(recorder);
   }
   std::vector<int64_t> Versions(const std::string& model) const {
-    const auto records =
-        recording::LatestRecordings(dir_.File("recordings"), model, 1000000, int64_t{1} << 40);
-    EXPECT_TRUE(records.ok()) << records.status();
     std::vector<int64_t> versions;
-    for (const Recording& record : *records) versions.push_back(record.version());
+    const auto files = recording::ListFiles(dir_.File("recordings"), model);
+    EXPECT_TRUE(files.ok()) << files.status();
+    for (const recording::RecordingPath& file : *files) {
+      auto reader = recording::RecordingReader::Open(file.path);
+      EXPECT_TRUE(reader.ok()) << reader.status();
+      for (Recording record; *reader->Next(&record);) versions.push_back(record.version());
+    }
     return versions;
   }
   int64_t DiskBytes() const {
