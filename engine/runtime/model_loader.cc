@@ -292,6 +292,81 @@ absl::StatusOr<T> Because(LoadReason reason, absl::StatusOr<T> result) {
   return WithLoadReason(std::move(result).status(), reason);
 }
 
+bool IsNhwc(const ModelDirectory& directory) {
+  return directory.manifest.layout() == pb::LAYOUT_NHWC;
+}
+
+// The weights of each layer, of which `model` holds the data.
+absl::Status ReadWeights(const ModelDirectory& directory, const ulf::NetParameter& net,
+                         absl::Span<const LayerType* const> layer_types, ContentHasher& hasher,
+                         LoadedModel& model, std::vector<std::vector<Weight>>& weights) {
+  if (directory.weights_path.empty()) {
+    model.weights = WeightFile::Empty();
+  } else {
+    ASSIGN_OR_RETURN(model.weights,
+                     Because(LoadReason::kWeights, WeightFile::Read(directory.weights_path)));
+    RETURN_IF_ERROR(hasher.AddFile(directory.weights_path));
+  }
+  model.info.weights_file = directory.weights_path;
+  model.info.weights_format = model.weights->format();
+  model.info.weight_bytes = model.weights->bytes();
+  ASSIGN_OR_RETURN(weights, Because(LoadReason::kWeights, model.weights->Match(net)));
+  if (!IsNhwc(directory)) return absl::OkStatus();
+  return WithLoadReason(KernelsFromHwio(net, layer_types, weights, model.kernels),
+                        LoadReason::kWeights);
+}
+
+// Of every value: what the manifest says, what follows from it, and what seems likely where that
+// leads to no contradiction.
+absl::StatusOr<GraphSpecs> InferSpecs(const Graph& graph, const GraphSpecs& stated,
+                                      const std::vector<InputStatement>& statements) {
+  GraphSpecs strict = stated;
+  RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
+  GraphSpecs specs = SuggestedSpecs(graph, stated, strict, statements);
+  RETURN_IF_ERROR(
+      WithLoadReason(CheckStatedLevels(graph, statements, specs), LoadReason::kManifest));
+  return InferGraph(graph, specs).ok() ? specs : strict;
+}
+
+// The graph as written and, where it may be, the rewritten one.
+absl::Status MakePlans(const LoadOptions& options, const pb::ModelManifest& manifest,
+                       const std::vector<InputStatement>& statements, const GraphSpecs& specs,
+                       Graph graph, LoadedModel& model) {
+  ModelInfo& info = model.info;
+  Executable& executable = model.executable;
+  const std::vector<std::string> in_double(manifest.double_layers().begin(),
+                                           manifest.double_layers().end());
+  RETURN_IF_ERROR(WithLoadReason(ComputeInDouble(in_double, specs, graph, info.rewrites),
+                                 LoadReason::kManifest));
+  RETURN_IF_ERROR(LowerComposites(graph));
+  ASSIGN_OR_RETURN(executable.plan,
+                   Because(LoadReason::kGraph, MakePlan(std::move(graph), statements, specs)));
+  PassOptions passes = options.passes;
+  passes.exact |= manifest.exact();
+  passes.copy_bytes = std::min(passes.copy_bytes, CopyBudget(info.weight_bytes));
+  info.not_optimised =
+      options.optimise ? OptimisePlan(passes, executable, info) : "optimisation is switched off";
+  executable.info = &info;
+  executable.token = std::make_shared<int>(0);
+  executable.refuse_non_finite = manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
+  info.proof_failure = MakeSchedules(executable);
+  info.row_separable = executable.plan->separable;
+  return absl::OkStatus();
+}
+
+// `packed_bytes`: what packing the weights took beyond what it gave back.
+absl::Status AccountMemory(int64_t packed_bytes, const pb::ModelManifest& manifest,
+                           LoadedModel& model) {
+  ModelMemory memory = MemoryOf(model.executable);
+  memory.weights = model.info.weight_bytes + packed_bytes;
+  for (const std::vector<float>& kernel : model.kernels) {
+    memory.weights += static_cast<int64_t>(kernel.size() * sizeof(float));
+  }
+  memory.tables = model.info.table_bytes;
+  model.info.memory_bytes = memory.held();
+  return WithLoadReason(CheckMemory(memory, manifest.memory_limit_bytes()), LoadReason::kMemory);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
@@ -305,30 +380,15 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   ASSIGN_OR_RETURN(const ulf::NetParameter net, Because(LoadReason::kParse, ReadGraph(directory)));
   RETURN_IF_ERROR(hasher.AddFile(directory.graph_path));
   info.graph_file = directory.graph_path;
-  if (directory.weights_path.empty()) {
-    model->weights = WeightFile::Empty();
-  } else {
-    ASSIGN_OR_RETURN(model->weights,
-                     Because(LoadReason::kWeights, WeightFile::Read(directory.weights_path)));
-    RETURN_IF_ERROR(hasher.AddFile(directory.weights_path));
-  }
-  info.weights_file = directory.weights_path;
-  info.weights_format = model->weights->format();
-  info.weight_bytes = model->weights->bytes();
-  ASSIGN_OR_RETURN(std::vector<std::vector<Weight>> weights,
-                   Because(LoadReason::kWeights, model->weights->Match(net)));
-  const bool nhwc = directory.manifest.layout() == pb::LAYOUT_NHWC;
-  if (nhwc) {
-    RETURN_IF_ERROR(WithLoadReason(
-        KernelsFromHwio(net, options.layer_types, weights, model->kernels), LoadReason::kWeights));
-  }
+  std::vector<std::vector<Weight>> weights;
+  RETURN_IF_ERROR(ReadWeights(directory, net, options.layer_types, hasher, *model, weights));
 
   FileResources resources(directory, hasher);
   PackedWeights packed;
   GraphOptions graph_options{
       .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
       .trunc_all = directory.manifest.trunc_all(),
-      .nhwc = nhwc,
+      .nhwc = IsNhwc(directory),
       .layer_types = options.layer_types,
       .packed = &packed};
   graph_options.outputs.assign(directory.manifest.outputs().begin(),
@@ -339,12 +399,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
                    Because(LoadReason::kManifest, Statements(directory.manifest, graph)));
 
   const GraphSpecs stated = StatedSpecs(graph, statements);
-  GraphSpecs strict = stated;
-  RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
-  GraphSpecs specs = SuggestedSpecs(graph, stated, strict, statements);
-  RETURN_IF_ERROR(
-      WithLoadReason(CheckStatedLevels(graph, statements, specs), LoadReason::kManifest));
-  if (!InferGraph(graph, specs).ok()) specs = strict;
+  ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
   DescribeInputs(graph, stated, specs, model->executable, info);
   DescribeLayers(net, graph, specs, weights, info);
   RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
@@ -352,24 +407,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
     info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
   }
 
-  const auto& double_layers = directory.manifest.double_layers();
-  const std::vector<std::string> in_double(double_layers.begin(), double_layers.end());
-  RETURN_IF_ERROR(WithLoadReason(ComputeInDouble(in_double, specs, graph, info.rewrites),
-                                 LoadReason::kManifest));
-  RETURN_IF_ERROR(LowerComposites(graph));
-  ASSIGN_OR_RETURN(model->executable.plan,
-                   Because(LoadReason::kGraph, MakePlan(std::move(graph), statements, specs)));
-  PassOptions passes = options.passes;
-  passes.exact |= directory.manifest.exact();
-  passes.copy_bytes = std::min(passes.copy_bytes, CopyBudget(info.weight_bytes));
-  info.not_optimised = options.optimise ? OptimisePlan(passes, model->executable, info)
-                                        : "optimisation is switched off";
-  model->executable.info = &info;
-  model->executable.token = std::make_shared<int>(0);
-  model->executable.refuse_non_finite =
-      directory.manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
-  info.proof_failure = MakeSchedules(model->executable);
-  info.row_separable = model->executable.plan->separable;
+  RETURN_IF_ERROR(
+      MakePlans(options, directory.manifest, statements, specs, std::move(graph), *model));
 
   info.tables = resources.TableInfos();
   info.table_bytes = resources.table_bytes();
@@ -380,15 +419,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   info.content_hash = hasher.Hex();
   // A step that took its end for a reason to do without its result must not hide it.
   RETURN_IF_ERROR(LoadScope::Check());
-  ModelMemory memory = MemoryOf(model->executable);
-  memory.weights = info.weight_bytes + packed.bytes() - Release(weights, packed, *model->weights);
-  for (const std::vector<float>& kernel : model->kernels) {
-    memory.weights += static_cast<int64_t>(kernel.size() * sizeof(float));
-  }
-  memory.tables = info.table_bytes;
-  info.memory_bytes = memory.held();
-  RETURN_IF_ERROR(WithLoadReason(CheckMemory(memory, directory.manifest.memory_limit_bytes()),
-                                 LoadReason::kMemory));
+  const int64_t packed_bytes = packed.bytes() - Release(weights, packed, *model->weights);
+  RETURN_IF_ERROR(AccountMemory(packed_bytes, directory.manifest, *model));
   return model;
 }
 

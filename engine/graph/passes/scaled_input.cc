@@ -66,6 +66,40 @@ bool Match(const GraphEditor& editor, int node_index, int index, Scaled& match) 
   return false;
 }
 
+// Takes an input that is read no longer out of the list; the others' places shift.
+void DropInput(int gone, FusedFcOptions& options, std::vector<ValueId>& inputs) {
+  inputs.erase(inputs.begin() + gone);
+  const auto shift = [&](int& input) { input -= input > gone ? 1 : 0; };
+  for (FusedFcOptions::Block& block : options.blocks) shift(block.input);
+  shift(options.init);
+  shift(options.weight_input);
+}
+
+// The layer's weights without those of the scaled columns, which become a term; `blocks`: those
+// that stay.
+ScaledWeightsOptions SplitWeights(const FusedFcOptions& old, const Scaled& match,
+                                  std::vector<FusedFcOptions::Block>& blocks) {
+  const int64_t width = old.blocks[match.block].k;
+  ScaledWeightsOptions weights{.k = old.k() - width, .n = old.n()};
+  int64_t row = 0, scaled_row = 0, x_row = 0;
+  for (int b = 0; b < static_cast<int>(old.blocks.size()); ++b) {
+    const FusedFcOptions::Block& block = old.blocks[b];
+    if (b == match.block) {
+      scaled_row = row;
+    } else {
+      if (b == match.x_block) x_row = static_cast<int64_t>(weights.base.size()) / old.n();
+      AppendRows(old.weight, row, block.k, weights.base);
+      blocks.push_back(block);
+    }
+    row += block.k;
+  }
+  ScaledWeightsOptions::Term& term = weights.terms.emplace_back();
+  term.row = x_row + match.x_row;
+  term.k = width;
+  AppendRows(old.weight, scaled_row, width, term.w);
+  return weights;
+}
+
 }  // namespace
 
 absl::Status FoldScaledInputs(GraphEditor& editor) {
@@ -87,25 +121,9 @@ absl::Status FoldScaledInputs(GraphEditor& editor) {
     if (2.0 * kWorthAds * static_cast<double>(width) < 3.0 * static_cast<double>(rest)) continue;
     if (!editor.TakeCopy({&old.weight}, old.k() * old.n())) continue;
 
-    ScaledWeightsOptions weights{.k = rest, .n = old.n()};
     FusedFcOptions options = old;
     options.blocks.clear();
-    int64_t row = 0, scaled_row = 0, x_row = 0;
-    for (int b = 0; b < static_cast<int>(old.blocks.size()); ++b) {
-      const FusedFcOptions::Block& block = old.blocks[b];
-      if (b == match.block) {
-        scaled_row = row;
-      } else {
-        if (b == match.x_block) x_row = static_cast<int64_t>(weights.base.size()) / old.n();
-        AppendRows(old.weight, row, block.k, weights.base);
-        options.blocks.push_back(block);
-      }
-      row += block.k;
-    }
-    ScaledWeightsOptions::Term& term = weights.terms.emplace_back();
-    term.row = x_row + match.x_row;
-    term.k = width;
-    AppendRows(old.weight, scaled_row, width, term.w);
+    ScaledWeightsOptions weights = SplitWeights(old, match, options.blocks);
     const ValueId made = editor.NewValue(absl::StrCat(node.name, "/weights"));
     std::vector<ValueId> inputs = node.inputs;
     options.weight_input = static_cast<int>(inputs.size());
@@ -117,13 +135,7 @@ absl::Status FoldScaledInputs(GraphEditor& editor) {
     const bool still_read =
         std::any_of(options.blocks.begin(), options.blocks.end(),
                     [&](const FusedFcOptions::Block& b) { return b.input == gone; });
-    if (!still_read) {
-      inputs.erase(inputs.begin() + gone);
-      const auto shift = [&](int& input) { input -= input > gone ? 1 : 0; };
-      for (FusedFcOptions::Block& block : options.blocks) shift(block.input);
-      shift(options.init);
-      shift(options.weight_input);
-    }
+    if (!still_read) DropInput(gone, options, inputs);
     std::string text =
         absl::StrCat(node.Label(), ": ", width, " columns of ", editor.node(match.product).Label(),
                      " go into weights made once per user");
