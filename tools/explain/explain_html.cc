@@ -21,12 +21,11 @@ using engine::PlanStep;
 constexpr char kStyle[] = R"(
 :root { color-scheme: light dark; --page: #ffffff; --text: #1c2430; --muted: #5c6877; --line: #d5dbe3;
   --user: #dbe9fb; --user-line: #2f6fc4; --ad: #fbe6d3; --ad-line: #b9651b; --unknown: #f6dce2;
-  --unknown-line: #b3304f; --gone: #eef0f3; --gone-line: #9aa4b1; --edge: #8793a3; --cut: #17835b;
-  --share: #c02a2a; }
+  --unknown-line: #b3304f; --gone: #eef0f3; --gone-line: #9aa4b1; --edge: #8793a3; --cut: #17835b; }
 @media (prefers-color-scheme: dark) { :root { --page: #14181e; --text: #e4e9f0; --muted: #98a4b3;
   --line: #333c48; --user: #1c3554; --user-line: #6ea6ee; --ad: #4a3018; --ad-line: #e09a58;
   --unknown: #4d1f2c; --unknown-line: #ef7f9b; --gone: #20262e; --gone-line: #5f6b7a; --edge: #6f7c8d;
-  --cut: #46c795; --share: #ff7a70; } }
+  --cut: #46c795; } }
 body { background: var(--page); color: var(--text); font: 14px/1.45 system-ui, sans-serif; margin: 1.5rem; }
 h1 { font-size: 1.4rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 1.8rem 0 .5rem; }
 p, ul { margin: .3rem 0; } .muted { color: var(--muted); } .warn { border-left: 3px solid var(--ad-line); padding-left: .7rem; }
@@ -38,17 +37,14 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; } td, th 
 td.number, th.number { text-align: right; } tr:target { background: var(--user); } tr.gone { color: var(--muted); }
 tr.cut td { color: var(--cut); border-bottom: 2px dashed var(--cut); font-weight: 600; }
 a { color: inherit; } code { font: 13px ui-monospace, monospace; }
-svg { display: block; } svg text { fill: var(--text); text-anchor: middle; font: 11px system-ui, sans-serif; }
-svg .name { font-weight: 600; font-size: 12px; } svg .type { fill: var(--muted); }
-svg .shape { fill: var(--muted); font-size: 10px; paint-order: stroke; stroke: var(--page); stroke-width: 4px; }
-svg .part { text-anchor: start; fill: var(--cut); font-weight: 600; font-size: 12px; paint-order: stroke; stroke: var(--page); stroke-width: 4px; }
-svg .cut { stroke: var(--cut); stroke-width: 2; stroke-dasharray: 8 5; }
-svg .edge { fill: none; stroke: var(--edge); stroke-width: 1.1; } svg .crossing { stroke: var(--cut); stroke-width: 1.8; }
-.node rect { stroke-width: 1.2; } .user rect { fill: var(--user); stroke: var(--user-line); } .ad rect { fill: var(--ad); stroke: var(--ad-line); }
-.unknown rect { fill: var(--unknown); stroke: var(--unknown-line); } .input rect { fill: var(--page); }
-.rewritten rect, .removed rect { fill: var(--gone); } .removed rect { stroke: var(--gone-line); stroke-dasharray: 4 3; }
-.removed .name { text-decoration: line-through; fill: var(--muted); } .view rect { stroke-dasharray: 2 3; }
-.node rect.share { fill: var(--share); stroke: none; stroke-dasharray: none; } a:hover .node rect { stroke-width: 2.4; }
+svg { display: block; } svg text { fill: var(--text); } svg .edge * { stroke: var(--edge); }
+svg .crossing * { stroke: var(--cut); stroke-width: 1.8; } svg .edge polygon { fill: var(--edge); } svg .cluster text { fill: var(--cut); }
+svg .cluster polygon { stroke: var(--cut); stroke-dasharray: 8 5; }
+.node polygon:first-of-type { stroke-width: 1.2; } .user polygon:first-of-type { fill: var(--user); stroke: var(--user-line); }
+.ad polygon:first-of-type { fill: var(--ad); stroke: var(--ad-line); } .unknown polygon:first-of-type { fill: var(--unknown); stroke: var(--unknown-line); }
+.input polygon:first-of-type { fill: var(--page); } .rewritten polygon:first-of-type, .removed polygon:first-of-type { fill: var(--gone); }
+.removed polygon:first-of-type { stroke: var(--gone-line); stroke-dasharray: 4 3; } .removed text { text-decoration: line-through; fill: var(--muted); }
+.view polygon:first-of-type { stroke-dasharray: 2 3; } .node a:hover polygon:first-of-type { stroke-width: 2.4; }
 .key span { display: inline-block; padding: 0 .6rem; margin-right: .5rem; border-radius: 5px; border: 1px solid var(--line); }
 .key .u { background: var(--user); } .key .a { background: var(--ad); } .key .n { background: var(--unknown); } .key .g { background: var(--gone); }
 )";

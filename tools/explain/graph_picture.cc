@@ -2,16 +2,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/graph_picture.h"
 
+#include <sys/wait.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
+#include <memory>
+#include <set>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "tools/cli/text_file.h"
 #include "tools/cli/text_table.h"
-#include "tools/explain/graph_layout.h"
 
 namespace ulfd::tools {
 namespace {
@@ -22,8 +32,9 @@ using engine::PlanInfo;
 using engine::PlanStep;
 using engine::PlanValue;
 
-constexpr int kNameColumns = 21, kTypeColumns = 30, kShapeColumns = 28;
+constexpr int kNameCharacters = 40;
 constexpr size_t kNamesInTip = 12;
+constexpr double kShareWidth = 120;  // Points that a step has which takes all the time.
 
 struct PictureNode {
   std::string name, type, shape, tip, link, style;  // Not escaped.
@@ -32,9 +43,8 @@ struct PictureNode {
 };
 
 struct Picture {
-  std::string label;
   std::vector<PictureNode> nodes;
-  std::vector<LayoutEdge> edges;
+  std::set<std::pair<int, int>> edges;  // From, to; from < to.
 };
 
 // Bytes of the UTF-8 character at text[at]; 0: none that may stand in XML.
@@ -55,23 +65,12 @@ size_t CharacterBytes(absl::string_view text, size_t at) {
   return shortest && character ? bytes : 0;
 }
 
-// At most that many columns (wide characters count twice), with "..." for the rest.
-std::string Clip(absl::string_view text, int columns) {
-  int width = 0;
-  for (size_t at = 0; at < text.size();) {
-    const size_t bytes = std::max<size_t>(1, CharacterBytes(text, at));
-    width += bytes > 2 ? 2 : 1;
-    if (width > columns) {
-      std::string clipped(text.substr(0, at));
-      while (width > columns - 3 && !clipped.empty()) {
-        size_t last = clipped.size() - 1;
-        while (last > 0 && (static_cast<unsigned char>(clipped[last]) & 0xc0) == 0x80) --last;
-        width -= clipped.size() - last > 2 ? 2 : 1;
-        clipped.resize(last);
-      }
-      return clipped + "...";
-    }
-    at += bytes;
+// At most kNameCharacters of UTF-8, with "..." for the rest.
+std::string Clip(absl::string_view text) {
+  int characters = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    if ((static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) continue;
+    if (++characters > kNameCharacters) return absl::StrCat(text.substr(0, at), "...");
   }
   return std::string(text);
 }
@@ -162,17 +161,10 @@ class InputNodes {
   std::map<int, int> dense_;
 };
 
-void AddEdge(int from, int to, Picture& picture) {
-  for (const LayoutEdge& edge : picture.edges) {
-    if (edge.from == from && edge.to == to) return;
-  }
-  picture.edges.push_back({from, to});
-}
-
 // Below the cut is what anything below the cut is read by: an edge never leads back.
 void SinkReaders(Picture& picture) {
-  for (const LayoutEdge& edge : picture.edges) {
-    if (picture.nodes[edge.from].ad_part) picture.nodes[edge.to].ad_part = true;
+  for (const auto& [from, to] : picture.edges) {
+    if (picture.nodes[from].ad_part) picture.nodes[to].ad_part = true;
   }
 }
 
@@ -200,7 +192,7 @@ std::string LayerTip(const Explanation& all, int index) {
 }
 
 Picture DrawWritten(const Explanation& all) {
-  Picture picture{.label = "The graph as written"};
+  Picture picture;
   InputNodes inputs(*all.info, picture);
   std::map<std::string, int> makers;  // By the name of a tensor, as the file goes on.
   std::vector<bool> of_user(all.layers.size(), false);
@@ -233,7 +225,7 @@ Picture DrawWritten(const Explanation& all) {
     if (about.fate == Fate::kRewritten) absl::StrAppend(&drawn.style, " rewritten");
     if (about.fate == Fate::kRemoved) absl::StrAppend(&drawn.style, " removed");
     picture.nodes.push_back(std::move(drawn));
-    for (int source : from) AddEdge(source, node, picture);
+    for (int source : from) picture.edges.emplace(source, node);
     for (const std::string& top : layer.tops) makers[top] = node;
   }
   SinkReaders(picture);
@@ -241,7 +233,7 @@ Picture DrawWritten(const Explanation& all) {
 }
 
 Picture DrawPlan(const Explanation& all, const PlanInfo& plan, const Profile* profile) {
-  Picture picture{.label = "The steps that run"};
+  Picture picture;
   InputNodes inputs(*all.info, picture);
   std::map<int, int> makers;  // By value.
   for (size_t s = 0; s < plan.steps.size(); ++s) {
@@ -282,86 +274,98 @@ Picture DrawPlan(const Explanation& all, const PlanInfo& plan, const Profile* pr
                                                   measured.gflops));
     }
     picture.nodes.push_back(std::move(drawn));
-    for (int source : from) AddEdge(source, node, picture);
+    for (int source : from) picture.edges.emplace(source, node);
     for (int id : step.outputs) makers[id] = node;
   }
   SinkReaders(picture);
   return picture;
 }
 
-std::string Path(const std::vector<LayoutPoint>& points) {
-  std::string path = absl::StrFormat("M%.1f %.1f", points[0].x, points[0].y);
-  for (size_t i = 1; i < points.size(); ++i) {
-    const LayoutPoint &a = points[i - 1], &b = points[i];
-    const double middle = (a.y + b.y) / 2;
-    absl::StrAppendFormat(&path, "C%.1f %.1f %.1f %.1f %.1f %.1f", a.x, middle, b.x, middle, b.x,
-                          b.y);
+// In quotes DOT knows escapes that begin with a backslash, and none within the HTML of a label.
+std::string NodeDot(const PictureNode& node, size_t index) {
+  std::string dot = absl::StrCat("n", index, " [class=\"", node.style, "\" tooltip=\"",
+                                 absl::StrReplaceAll(EscapeHtml(node.tip), {{"\\", "\\\\"}}), "\"");
+  if (!node.link.empty()) absl::StrAppend(&dot, " href=\"#", node.link, "\"");
+  absl::StrAppend(&dot,
+                  " label=<<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLPADDING=\"0\"><TR><TD><B>",
+                  EscapeHtml(Clip(node.name)), "</B></TD></TR>");
+  for (const std::string& line : {node.type, node.shape}) {
+    if (line.empty()) continue;
+    absl::StrAppend(&dot, "<TR><TD><FONT POINT-SIZE=\"10\">", EscapeHtml(Clip(line)),
+                    "</FONT></TD></TR>");
   }
-  return path;
-}
-
-void AppendNode(const PictureNode& node, const LayoutPoint& at, const LayoutOptions& options,
-                std::string& svg) {
-  const double middle = at.x + options.node_width / 2;
-  if (!node.link.empty()) absl::StrAppend(&svg, "<a href=\"#", node.link, "\">");
-  absl::StrAppend(&svg, "<g class=\"node ", node.style, "\"><title>", EscapeHtml(node.tip),
-                  "</title>");
-  absl::StrAppendFormat(
-      &svg, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.0f\" height=\"%.0f\" rx=\"%d\"/>", at.x, at.y,
-      options.node_width, options.node_height, node.link.empty() ? 20 : 6);
   if (node.share > 0) {
-    absl::StrAppendFormat(
-        &svg, "<rect class=\"share\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"4\"/>", at.x + 4,
-        at.y + options.node_height - 6, std::min(1.0, node.share) * (options.node_width - 8));
+    absl::StrAppend(
+        &dot,
+        "<TR><TD ALIGN=\"LEFT\"><TABLE BORDER=\"0\" CELLPADDING=\"0\" ALIGN=\"LEFT\"><TR><TD "
+        "FIXEDSIZE=\"TRUE\" HEIGHT=\"4\" BGCOLOR=\"#c02a2a\" WIDTH=\"",
+        std::max(1, static_cast<int>(kShareWidth * std::min(1.0, node.share))),
+        "\"></TD></TR></TABLE></TD></TR>");
   }
-  absl::StrAppendFormat(&svg, "<text class=\"name\" x=\"%.1f\" y=\"%.1f\">%s</text>", middle,
-                        at.y + 17, EscapeHtml(Clip(node.name, kNameColumns)));
-  absl::StrAppendFormat(&svg, "<text class=\"type\" x=\"%.1f\" y=\"%.1f\">%s</text></g>", middle,
-                        at.y + 32, EscapeHtml(Clip(node.type, kTypeColumns)));
-  if (!node.link.empty()) absl::StrAppend(&svg, "</a>");
-  absl::StrAppend(&svg, "\n");
+  return absl::StrCat(dot, "</TABLE>>];\n");
 }
 
+// The nodes of each part in a frame; what hangs between no two of them is kept apart by "cut".
+std::string Dot(const Picture& picture) {
+  std::string dot =
+      "digraph { bgcolor=transparent; newrank=true; nslimit=2; nslimit1=2; ranksep=0.35; "
+      "nodesep=0.15;\n"
+      "node [shape=box margin=\"0.08,0.03\" fontname=\"Helvetica\" fontsize=12];\n"
+      "edge [arrowsize=0.6]; fontname=\"Helvetica\"; fontsize=12; labeljust=l; style=dashed;\n";
+  std::set<size_t> reads, read;  // Within a part.
+  for (const auto& [from, to] : picture.edges) {
+    const bool crosses = picture.nodes[from].ad_part != picture.nodes[to].ad_part;
+    if (!crosses) {
+      read.insert(from);
+      reads.insert(to);
+    }
+    absl::StrAppend(&dot, "n", from, " -> n", to, crosses ? " [class=crossing]" : "", ";\n");
+  }
+  std::string parts[2];
+  for (size_t i = 0; i < picture.nodes.size(); ++i) {
+    parts[picture.nodes[i].ad_part ? 1 : 0] += NodeDot(picture.nodes[i], i);
+  }
+  if (parts[0].empty() || parts[1].empty()) return absl::StrCat(dot, parts[0], parts[1], "}\n");
+  dot += "cut [style=invis shape=point]; edge [style=invis];\n";
+  for (size_t i = 0; i < picture.nodes.size(); ++i) {
+    const bool below = picture.nodes[i].ad_part;
+    if (!below && read.count(i) == 0) absl::StrAppend(&dot, "n", i, " -> cut;\n");
+    if (below && reads.count(i) == 0) absl::StrAppend(&dot, "cut -> n", i, ";\n");
+  }
+  return absl::StrCat(dot, "subgraph cluster_user { label=\"user part: once per request\";\n",
+                      parts[0], "}\nsubgraph cluster_ad { label=\"ad part: for every ad\";\n",
+                      parts[1], "}\n}\n");
+}
+
+// One <svg> element.  A program of its own, as libgvc would bring cairo, pango and X into the image.
+absl::StatusOr<std::string> RunDot(const std::string& dot) {
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> input(std::tmpfile(), close);
+  const std::unique_ptr<std::FILE, decltype(close)> output(std::tmpfile(), close);
+  if (input == nullptr || output == nullptr) return absl::ErrnoToStatus(errno, "a temporary file");
+  const std::string from = absl::StrCat("/dev/fd/", fileno(input.get()));
+  const std::string to = absl::StrCat("/dev/fd/", fileno(output.get()));
+  RETURN_IF_ERROR(WriteTextFile(from, dot));
+  const int status = std::system(
+      absl::StrCat("command -v dot >/dev/null || exit 127; dot -Tsvg -o ", to, " ", from).c_str());
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 127) {
+    return absl::NotFoundError("pictures need Graphviz's program dot (Debian: graphviz)");
+  }
+  if (status != 0) return absl::InternalError("Graphviz's program dot failed");
+  ASSIGN_OR_RETURN(const std::string svg, ReadTextFile(to));
+  return svg.substr(std::min(svg.size(), svg.find("<svg")));
+}
+
+// What `dot` makes of it; without that program the text itself, for a machine that has it.
 std::string Draw(const Picture& picture) {
-  std::vector<bool> below;
-  for (const PictureNode& node : picture.nodes) below.push_back(node.ad_part);
-  const LayoutOptions options;
-  const GraphLayout layout = LayOutGraph(below, picture.edges, options);
-  std::string svg = absl::StrFormat(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f "
-      "%.0f\" role=\"img\" aria-label=\"%s\">\n",
-      layout.width, layout.height, layout.width, layout.height, EscapeHtml(picture.label));
-  if (layout.cut_y >= 0) {
-    absl::StrAppendFormat(&svg,
-                          "<line class=\"cut\" x1=\"0\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n",
-                          layout.cut_y, layout.width, layout.cut_y);
-  }
-  for (size_t e = 0; e < picture.edges.size(); ++e) {
-    const LayoutEdge& edge = picture.edges[e];
-    const bool crosses = below[edge.from] != below[edge.to];
-    absl::StrAppend(&svg, "<path class=\"edge", crosses ? " crossing" : "", "\" d=\"",
-                    Path(layout.edges[e]), "\"/>\n");
-  }
-  for (size_t i = 0; i < picture.nodes.size(); ++i) {
-    AppendNode(picture.nodes[i], layout.nodes[i], options, svg);
-  }
-  // Above the edges: the shape of what a node makes, where its edges begin.
-  for (size_t i = 0; i < picture.nodes.size(); ++i) {
-    if (picture.nodes[i].shape.empty()) continue;
-    absl::StrAppendFormat(&svg, "<text class=\"shape\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                          layout.nodes[i].x + options.node_width / 2,
-                          layout.nodes[i].y + options.node_height + 13,
-                          EscapeHtml(Clip(picture.nodes[i].shape, kShapeColumns)));
-  }
-  if (layout.cut_y >= 0) {
-    absl::StrAppendFormat(
-        &svg,
-        "<text class=\"part\" x=\"8\" y=\"%.1f\">user part: once per request</text>"
-        "<text class=\"part\" x=\"8\" y=\"%.1f\">ad part: for every ad</text>\n",
-        layout.cut_y - 8, layout.cut_y + 18);
-  }
-  absl::StrAppend(&svg, "</svg>\n");
-  return svg;
+  const std::string dot = Dot(picture);
+  const absl::StatusOr<std::string> svg = RunDot(dot);
+  if (svg.ok()) return *svg;
+  std::fprintf(stderr, "ulf: a picture stays text: %s\n",
+               std::string(svg.status().message()).c_str());
+  return absl::StrCat("<p class=\"warn\">", EscapeHtml(svg.status().message()),
+                      "</p>\n<details><summary>The graph in DOT</summary><pre>", EscapeHtml(dot),
+                      "</pre></details>\n");
 }
 
 }  // namespace

@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
-#include <random>
+#include <sstream>
 
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
@@ -16,7 +17,6 @@
 #include "tools/explain/explain_json.h"
 #include "tools/explain/explain_text.h"
 #include "tools/explain/explanation.h"
-#include "tools/explain/graph_layout.h"
 #include "tools/explain/graph_picture.h"
 #include "tools/explain/profile.h"
 #include "tools/model/made_up_inputs.h"
@@ -145,18 +145,18 @@ TEST_F(ExplainTest, WritesAPageThatIsWellFormedAndEscapesNames) {
   EXPECT_THAT(html, HasSubstr(">&lt;m&amp;&#39;k&quot;&gt;\xc3\xa9</text>"));
   for (const engine::LayerInfo& layer : model_->info().layers) {
     if (layer.type == "input_layer") continue;
-    EXPECT_THAT(html, HasSubstr("<a href=\"#layer-" + std::to_string(layer.index) + "\">"));
+    EXPECT_THAT(html, HasSubstr("xlink:href=\"#layer-" + std::to_string(layer.index) + "\""));
     EXPECT_THAT(html, HasSubstr("<tr id=\"layer-" + std::to_string(layer.index) + "\""));
     EXPECT_THAT(html, HasSubstr("<td>" + EscapeHtml(layer.name) + "</td>")) << layer.name;
   }
-  EXPECT_THAT(html, HasSubstr("<line class=\"cut\""));
-  EXPECT_THAT(html, HasSubstr("<path class=\"edge crossing\""));
+  EXPECT_THAT(html, HasSubstr(">ad part: for every ad</text>"));
+  EXPECT_THAT(html, HasSubstr("class=\"edge crossing\""));
   EXPECT_THAT(html, HasSubstr("[users, 2]</text>"));
   EXPECT_EQ(UnclosedElement(html), "");
   for (const char* foreign : {"<script", "http://", "https://", "@import", "url("}) {
     std::string rest = html;
-    for (size_t at; (at = rest.find("http://www.w3.org/2000/svg")) != std::string::npos;) {
-      rest.erase(at, 26);  // A name, not an address.
+    for (const std::string name : {"http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"}) {
+      for (size_t at; (at = rest.find(name)) != std::string::npos;) rest.erase(at, name.size());
     }
     EXPECT_EQ(rest.find(foreign), std::string::npos) << foreign;
   }
@@ -239,41 +239,69 @@ TEST_F(ExplainTest, NeedsAShapeToMakeUpInputs) {
             "manifest (inputs)");
 }
 
-// Nothing may overlap: nodes of a rank keep their gaps, ranks their distance.
-TEST(GraphLayoutTest, NodesDoNotOverlapAndEdgesLeadDown) {
-  std::mt19937 random(3);
-  for (const int size : {1, 2, 10, 60, 300}) {
-    std::vector<bool> below(size);
-    std::vector<LayoutEdge> edges;
-    for (int i = 0; i < size; ++i) {
-      below[i] = i >= size / 3;
-      for (int k = 0; k < 2 && i > 0; ++k) {
-        const int from = static_cast<int>(random() % i);
-        if (below[from] && !below[i]) continue;
-        edges.push_back({std::max(from, i - 40), i});
-      }
-    }
-    const LayoutOptions options;
-    const GraphLayout layout = LayOutGraph(below, edges, options);
-    ASSERT_EQ(layout.nodes.size(), static_cast<size_t>(size));
-    ASSERT_EQ(layout.edges.size(), edges.size());
-    for (int a = 0; a < size; ++a) {
-      EXPECT_GE(layout.nodes[a].x, 0);
-      EXPECT_LE(layout.nodes[a].x + options.node_width, layout.width);
-      EXPECT_LE(layout.nodes[a].y + options.node_height, layout.height);
-      if (layout.cut_y >= 0) {
-        EXPECT_EQ(layout.nodes[a].y > layout.cut_y, below[a]) << a;
-      }
-      for (int b = 0; b < a; ++b) {
-        const bool apart = std::abs(layout.nodes[a].x - layout.nodes[b].x) > options.node_width ||
-                           std::abs(layout.nodes[a].y - layout.nodes[b].y) > options.node_height;
-        EXPECT_TRUE(apart) << size << ": " << a << " and " << b;
-      }
-    }
-    for (const auto& points : layout.edges) {
-      for (size_t k = 1; k < points.size(); ++k) EXPECT_GT(points[k].y, points[k - 1].y);
+struct Box {
+  double left = 1e9, top = 1e9, right = -1e9, bottom = -1e9;
+};
+
+// The frame of the node or cluster whose <title> that is: its first polygon.
+Box BoxOf(const std::string& svg, const std::string& title) {
+  Box box;
+  size_t at = svg.find("<title>" + title + "</title>");
+  if (at == std::string::npos) return box;
+  at = svg.find("points=\"", svg.find("<polygon", at)) + 8;
+  std::istringstream points(svg.substr(at, svg.find('"', at) - at));
+  char comma;
+  for (double x, y; points >> x >> comma >> y;) {
+    box.left = std::min(box.left, x);
+    box.right = std::max(box.right, x);
+    box.top = std::min(box.top, y);
+    box.bottom = std::max(box.bottom, y);
+  }
+  return box;
+}
+
+TEST_F(ExplainTest, DrawsTheAdPartBelowTheUserPartAndNothingOverlaps) {
+  Load(/*optimise=*/false);
+  const Explanation all = Explain(*model_, 10, nullptr);
+  const std::string svg = PlanPicture(all, all.plan(), nullptr);
+  std::vector<Box> user, ad;
+  const Box user_part = BoxOf(svg, "cluster_user"), ad_part = BoxOf(svg, "cluster_ad");
+  for (int i = 0;; ++i) {
+    const std::string title = "n" + std::to_string(i);
+    const Box box = BoxOf(svg, title);
+    if (box.left > box.right) break;
+    const Box& part = box.bottom < user_part.bottom ? user_part : ad_part;
+    (box.bottom < user_part.bottom ? user : ad).push_back(box);
+    EXPECT_TRUE(box.left >= part.left && box.right <= part.right && box.top >= part.top &&
+                box.bottom <= part.bottom)
+        << i;
+  }
+  EXPECT_EQ(user.size(), 5u);  // user, masked and relu; uid and mask.
+  EXPECT_EQ(ad.size(), 6u);    // ad, fuse, all and fc; mid and price.
+  std::vector<Box> boxes = user;
+  boxes.insert(boxes.end(), ad.begin(), ad.end());
+  for (size_t a = 0; a < boxes.size(); ++a) {
+    for (size_t b = 0; b < a; ++b) {
+      EXPECT_TRUE(boxes[a].left >= boxes[b].right || boxes[b].left >= boxes[a].right ||
+                  boxes[a].top >= boxes[b].bottom || boxes[b].top >= boxes[a].bottom)
+          << a << " and " << b;
     }
   }
+  for (const Box& above : user) {
+    for (const Box& below : ad) EXPECT_LT(above.bottom, below.top);
+  }
+}
+
+TEST_F(ExplainTest, LeavesThePictureAsTextWhereGraphvizIsMissing) {
+  Load();
+  const std::string path = std::getenv("PATH");
+  ASSERT_EQ(setenv("PATH", directory_.c_str(), 1), 0);
+  const std::string html = ExplainHtml(Explain(*model_, 10, nullptr));
+  ASSERT_EQ(setenv("PATH", path.c_str(), 1), 0);
+  EXPECT_THAT(html, HasSubstr("pictures need Graphviz&#39;s program dot (Debian: graphviz)"));
+  EXPECT_THAT(html, HasSubstr("<pre>digraph {"));
+  EXPECT_THAT(html, HasSubstr("<tr id=\"layer-1\""));
+  EXPECT_EQ(UnclosedElement(html), "");
 }
 
 }  // namespace
