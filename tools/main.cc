@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/closest_names.h"
 #include "base/load_scope.h"
 #include "tools/cli/command.h"
 #include "tools/cli/commands.h"
@@ -65,7 +66,10 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "`ulf %s --help` explains the command\n", args[0].c_str());
     return 2;
   }
-  std::fprintf(stderr, "ulf: unknown command \"%s\"; `ulf help` lists them\n", args[0].c_str());
+  std::vector<absl::string_view> known;
+  for (const Command& command : kCommands) known.push_back(command.name);
+  std::fprintf(stderr, "ulf: unknown command \"%s\"%s; `ulf help` lists them\n", args[0].c_str(),
+               DidYouMean(args[0], known).c_str());
   return 2;
 }
 

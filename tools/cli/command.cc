@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/closest_names.h"
 
 namespace ulfd::tools {
 namespace {
@@ -57,7 +58,11 @@ absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) 
     value = "false";
     has_value = flag != nullptr;
   }
-  if (flag == nullptr) return UsageError(absl::StrCat("unknown flag ", arg));
+  if (flag == nullptr) {
+    std::vector<absl::string_view> known;
+    for (const Flag& one : flags_) known.push_back(one.name);
+    return UsageError(absl::StrCat("unknown flag ", arg, DidYouMean(name, known)));
+  }
   if (flag->set) return UsageError(absl::StrCat("flag --", flag->name, " is given twice"));
   if (!has_value && flag->is_bool) {
     value = "true";
@@ -69,6 +74,9 @@ absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) 
   if (!flag->parse(value, &error)) {
     return UsageError(absl::StrCat("flag --", flag->name, ": \"", value, "\" is no valid value",
                                    error.empty() ? "" : ": ", error));
+  }
+  if (flag->in_range && !flag->in_range()) {
+    return UsageError(absl::StrCat("--", flag->name, ": ", value, ", want ", flag->range));
   }
   flag->set = true;
   return absl::OkStatus();
@@ -105,6 +113,7 @@ std::string FlagSet::Help() const {
   if (!flags_.empty()) absl::StrAppend(&help, "\nFlags:\n");
   for (const Flag& flag : flags_) {
     absl::StrAppend(&help, "  --", flag.name, flag.is_bool ? "" : "=...", "\n      ", flag.help);
+    if (!flag.range.empty()) absl::StrAppend(&help, "  ", flag.range, ".");
     if (!flag.default_text.empty()) {
       absl::StrAppend(&help, "  Default: ", flag.default_text, ".");
     }

@@ -4,6 +4,7 @@
 #define ULFD_TOOLS_CLI_COMMAND_H_
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -11,7 +12,9 @@
 
 #include "absl/flags/marshalling.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 
 namespace ulfd::tools {
@@ -51,11 +54,26 @@ class FlagSet {
     };
     flags_.push_back(std::move(flag));
   }
+  // The same for a number or duration that must be `min` or more, and at most `max` if there is
+  // one.  Defaults are not checked.
+  template <typename T>
+  void Add(const std::string& name, const std::string& help, T* value, std::type_identity_t<T> min,
+           std::type_identity_t<std::optional<T>> max = std::nullopt) {
+    Add(name, help, value);
+    const auto text = [](T end) {
+      if constexpr (std::is_same_v<T, absl::Duration>)
+        return absl::FormatDuration(end);
+      else
+        return absl::StrCat(end);
+    };
+    flags_.back().range = text(min) + (max ? " to " + text(*max) : " or more");
+    flags_.back().in_range = [=] { return *value >= min && (!max || *value <= *max); };
+  }
 
   // Takes --name=value, --name value, --bool and --nobool; everything after "--" is positional.
   // Fills `positional` with the other arguments.  `*help` is set, and help printed, for --help.
-  // Otherwise a usage error names an unknown, repeated or malformed flag or a wrong number of
-  // positional arguments.
+  // Otherwise a usage error names an unknown flag and the closest ones, a flag that is repeated,
+  // malformed or out of range, or a wrong number of positional arguments.
   absl::Status Parse(Args args, int min_positional, int max_positional,
                      std::vector<std::string>* positional, bool* help);
   // Whether the command line set that flag.
@@ -66,6 +84,8 @@ class FlagSet {
     std::string name, help, default_text;
     bool is_bool = false;
     std::function<bool(absl::string_view, std::string*)> parse;
+    std::string range;               // "1 to 10"; empty: any value.
+    std::function<bool()> in_range;  // Of what was parsed.
     bool set = false;
   };
   Flag* Find(absl::string_view name);

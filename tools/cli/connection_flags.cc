@@ -85,9 +85,4 @@ absl::StatusOr<ConnectionOptions> ConnectionFlags::Options() const {
   return options;
 }
 
-absl::Status CheckTimeout(absl::Duration timeout) {
-  if (timeout > absl::ZeroDuration()) return absl::OkStatus();
-  return UsageError("--timeout: must be positive");
-}
-
 }  // namespace ulfd::tools

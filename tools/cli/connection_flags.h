@@ -41,8 +41,7 @@ class ConnectionFlags {
   std::vector<std::string> metadata_;
 };
 
-// A usage error unless --timeout is positive.
-absl::Status CheckTimeout(absl::Duration timeout);
+inline constexpr absl::Duration kShortestTimeout = absl::Nanoseconds(1);
 
 }  // namespace ulfd::tools
 

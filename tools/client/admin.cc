@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/closest_names.h"
 #include "base/status_macros.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/cli/commands.h"
@@ -232,7 +233,8 @@ absl::Status RunAdmin(Args args) {
   absl::Duration timeout = absl::Minutes(10);
   bool dry_run = false;
   FlagSet flags("admin ADDRESS ACTION [MODEL [LABEL] [VERSION]]", kDescription);
-  flags.Add("timeout", "How long to wait for a change; it goes on afterwards.", &timeout);
+  flags.Add("timeout", "How long to wait for a change; it goes on afterwards.", &timeout,
+            kShortestTimeout);
   flags.Add("dry_run", "reload-config: loads and checks everything, and changes nothing.",
             &dry_run);
   const ConnectionFlags connection_flags(flags);
@@ -240,11 +242,13 @@ absl::Status RunAdmin(Args args) {
   bool help = false;
   RETURN_IF_ERROR(flags.Parse(args, 2, 5, &positional, &help));
   if (help) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckTimeout(timeout));
   const auto action = std::find_if(std::begin(kActions), std::end(kActions),
                                    [&](const Action& a) { return a.name == positional[1]; });
   if (action == std::end(kActions)) {
-    return UsageError(absl::StrCat("unknown action \"", positional[1], "\""));
+    std::vector<absl::string_view> known;
+    for (const Action& a : kActions) known.push_back(a.name);
+    return UsageError(
+        absl::StrCat("unknown action \"", positional[1], "\"", DidYouMean(positional[1], known)));
   }
   if (dry_run && action->name != "reload-config") {
     return UsageError("--dry_run: only for reload-config");

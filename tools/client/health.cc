@@ -52,13 +52,12 @@ absl::Status RunHealth(Args args) {
   absl::Duration timeout = absl::Seconds(2);
   FlagSet flags("health HOST:PORT|http://HOST:PORT/readyz [--model=NAME]", kDescription);
   flags.Add("model", "Asks for this model instead of the whole daemon.", &model);
-  flags.Add("timeout", "Deadline of the call.", &timeout);
+  flags.Add("timeout", "Deadline of the call.", &timeout, kShortestTimeout);
   const ConnectionFlags connection_flags(flags);
   std::vector<std::string> positional;
   bool help = false;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckTimeout(timeout));
   const std::string& target = positional[0];
   if (absl::StrContains(target, "://")) {
     for (const char* name : {"model", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name",

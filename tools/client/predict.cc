@@ -33,22 +33,23 @@ struct Options {
 
 void AddFlags(Options& o, FlagSet& flags) {
   flags.Add("model", "Name of the model.", &o.model);
-  flags.Add("version", "Version of the model; 0: the daemon chooses.", &o.version);
+  flags.Add("version", "Version of the model; 0: the daemon chooses.", &o.version, 0);
   flags.Add("label", "Label of the version, such as \"canary\".", &o.label);
   flags.Add("inputs", "npz file with the request's arrays.", &o.inputs);
   flags.Add("request", "File with a PredictRequest.", &o.request);
   flags.Add("output", "Names of the outputs wanted, separated by commas; empty: all.", &o.outputs);
-  flags.Add("top_k", "Returns only the best k ads; 0: all in the order of the request.", &o.top_k);
+  flags.Add("top_k", "Returns only the best k ads; 0: all in the order of the request.", &o.top_k,
+            0);
   flags.Add("top_k_output", "Output that orders the ads; empty: the first one.", &o.top_k_output);
   flags.Add("top_k_column", "Column of that output; -1 is the last one.", &o.top_k_column);
   flags.Add("timings", "Prints where the daemon's time went.", &o.timings);
   flags.Add("request_id", "Echoed and logged by the daemon.", &o.request_id);
   flags.Add("kserve", "Calls the KServe v2 API instead of the native one; wants --inputs.",
             &o.kserve);
-  flags.Add("timeout", "Deadline of each call.", &o.timeout);
+  flags.Add("timeout", "Deadline of each call.", &o.timeout, kShortestTimeout);
   flags.Add("row_names", "File with one line per ad of the request, printed beside the scores.",
             &o.row_names);
-  flags.Add("rows", "At most so many rows are printed; 0: all.", &o.rows);
+  flags.Add("rows", "At most so many rows are printed; 0: all.", &o.rows, 0);
   flags.Add("outputs", "npz file to write the outputs to.", &o.save);
 }
 
@@ -57,13 +58,9 @@ absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
     return UsageError("one of --inputs and --request is needed");
   }
   if (o.request.empty() && o.model.empty()) return UsageError("--model is needed");
-  if (o.version < 0) return UsageError(absl::StrCat("--version: ", o.version, " is negative"));
   if (o.version != 0 && !o.label.empty()) {
     return UsageError("only one of --version and --label can be given");
   }
-  if (o.top_k < 0) return UsageError(absl::StrCat("--top_k: ", o.top_k, " is negative"));
-  if (o.rows < 0) return UsageError(absl::StrCat("--rows: ", o.rows, " is negative"));
-  RETURN_IF_ERROR(CheckTimeout(o.timeout));
   if (o.top_k == 0 && (flags.IsSet("top_k_output") || flags.IsSet("top_k_column"))) {
     return UsageError("--top_k_output and --top_k_column want --top_k");
   }

@@ -27,7 +27,6 @@ constexpr char kDescription[] =
     "to it and what that saved; then the steps that are executed, in order, with the cut between\n"
     "what is computed once per request (the user part) and once per ad (the ad part).";
 constexpr int64_t kMaxAds = 1000000;
-constexpr double kMaxSeconds = 3600;
 
 struct Options {
   int64_t ads = 200, user_ids = 20;
@@ -37,15 +36,6 @@ struct Options {
 };
 
 absl::Status Check(const Options& options, const FlagSet& flags) {
-  if (options.ads < 1 || options.ads > kMaxAds) {
-    return UsageError(absl::StrCat("--ads: ", options.ads, ", want 1 to ", kMaxAds));
-  }
-  if (options.user_ids < 0 || options.user_ids > kMaxAds) {
-    return UsageError(absl::StrCat("--user_ids: ", options.user_ids, ", want 0 to ", kMaxAds));
-  }
-  if (!(options.seconds >= 0 && options.seconds <= kMaxSeconds)) {
-    return UsageError(absl::StrCat("--seconds: ", options.seconds, ", want 0 to ", kMaxSeconds));
-  }
   for (const char* flag : {"reference", "seconds", "user_ids"}) {
     if (!options.profile && flags.IsSet(flag)) {
       return UsageError(absl::StrCat("--", flag, " wants --profile"));
@@ -94,15 +84,16 @@ absl::Status RunExplain(Args args) {
   FlagSet flags(
       "explain MODELDIR [--ads=N] [--inputs=FILE.npz] [--profile] [--html=FILE] [--json=FILE]",
       kDescription);
-  flags.Add("ads", "Number of ads for which figures are given.", &options.ads);
+  flags.Add("ads", "Number of ads for which figures are given.", &options.ads, 1, kMaxAds);
   flags.Add("inputs",
             "npz file with one array per graph input: magnitudes are taken from a run of it, and "
             "--profile times it.",
             &options.inputs);
   flags.Add("profile", "Times every step, on --inputs or on a made-up request.", &options.profile);
   flags.Add("reference", "With --profile: also times the graph as written.", &options.reference);
-  flags.Add("seconds", "With --profile: how long each plan is timed.", &options.seconds);
-  flags.Add("user_ids", "With --profile: ids per feature of the made-up user.", &options.user_ids);
+  flags.Add("seconds", "With --profile: how long each plan is timed.", &options.seconds, 0, 3600);
+  flags.Add("user_ids", "With --profile: ids per feature of the made-up user.", &options.user_ids,
+            0, kMaxAds);
   flags.Add("html", "File to write a picture of the graph and of the steps to.", &options.html);
   flags.Add("json", "File to write everything to, for programs.", &options.json);
   PluginFlag plugins(flags);

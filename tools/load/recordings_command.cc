@@ -110,8 +110,8 @@ absl::Status RunRecordings(Args args) {
   Options options;
   FlagSet flags("recordings FILE|FOLDER [--record=N --inputs=IN.npz --outputs=OUT.npz]",
                 kDescription);
-  flags.Add("rows", "At most so many calls are listed; 0: all.", &options.rows);
-  flags.Add("record", "Number of the call to write, as listed.", &options.record);
+  flags.Add("rows", "At most so many calls are listed; 0: all.", &options.rows, 0);
+  flags.Add("record", "Number of the call to write, as listed.", &options.record, 1);
   flags.Add("inputs", "npz file to write the call's request to.", &options.inputs);
   flags.Add("outputs", "npz file to write the call's scores to.", &options.outputs);
   std::vector<std::string> positional;
@@ -119,12 +119,8 @@ absl::Status RunRecordings(Args args) {
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
   const bool extract = !options.inputs.empty() || !options.outputs.empty();
-  if (options.rows < 0) return UsageError(absl::StrCat("--rows: ", options.rows, " is negative"));
   if (extract != flags.IsSet("record")) {
     return UsageError("--record goes with --inputs or --outputs");
-  }
-  if (extract && options.record < 1) {
-    return UsageError(absl::StrCat("--record: ", options.record, ", want 1 or more"));
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordingFiles(positional[0]));
   return extract ? Extract(files, options) : List(files, options.rows);

@@ -32,12 +32,11 @@ absl::Status RunCompare(Args args) {
   FlagSet flags("compare A.npz B.npz [--model=MODELDIR] [--tolerance=1e-5]", kDescription);
   flags.Add("model", "Version directory whose graph gives the order of the tensors.",
             &model_directory);
-  flags.Add("tolerance", "Largest |B - A| / max(1, |A|) of any element.", &tolerance);
+  flags.Add("tolerance", "Largest |B - A| / max(1, |A|) of any element.", &tolerance, 0);
   PluginFlag plugins(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 2, 2, &positional, &help));
   if (help) return absl::OkStatus();
-  if (!(tolerance >= 0)) return UsageError("--tolerance: want 0 or more");
   ASSIGN_OR_RETURN(const engine::NpzArrays a, engine::ReadNpz(positional[0]));
   ASSIGN_OR_RETURN(const engine::NpzArrays b, engine::ReadNpz(positional[1]));
   std::vector<std::string> order;

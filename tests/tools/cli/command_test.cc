@@ -74,10 +74,10 @@ TEST_F(FlagSetTest, HelpStopsParsing) {
 }
 
 TEST_F(FlagSetTest, NamesWhatIsWrong) {
-  EXPECT_EQ(UsageMessage({"--cuont=1"}), "unknown flag --cuont=1");
+  EXPECT_EQ(UsageMessage({"--cuont=1"}), "unknown flag --cuont=1; did you mean \"count\"?");
 }
 TEST_F(FlagSetTest, RefusesNoPrefixOfAValueFlag) {
-  EXPECT_EQ(UsageMessage({"--nocount"}), "unknown flag --nocount");
+  EXPECT_EQ(UsageMessage({"--nocount"}), "unknown flag --nocount; did you mean \"count\"?");
 }
 TEST_F(FlagSetTest, RefusesAFlagGivenTwice) {
   EXPECT_EQ(UsageMessage({"--count=1", "--count=2"}), "flag --count is given twice");
@@ -87,6 +87,19 @@ TEST_F(FlagSetTest, RefusesAMissingValue) {
 }
 TEST_F(FlagSetTest, RefusesAValueOfTheWrongType) {
   EXPECT_EQ(UsageMessage({"--count=many"}), "flag --count: \"many\" is no valid value");
+}
+TEST_F(FlagSetTest, RefusesAValueOutOfRange) {
+  double share = 0.5;
+  int64_t rows = 20;
+  absl::Duration wait = absl::Seconds(1);
+  flags_.Add("share", "A share.", &share, 0, 1);
+  flags_.Add("rows", "Rows.", &rows, 0);
+  flags_.Add("wait", "A wait.", &wait, absl::Milliseconds(1), absl::Hours(1));
+  EXPECT_EQ(UsageMessage({"--share=1.5"}), "--share: 1.5, want 0 to 1");
+  EXPECT_EQ(UsageMessage({"--share=nan"}), "--share: nan, want 0 to 1");
+  EXPECT_EQ(UsageMessage({"--rows", "-1"}), "--rows: -1, want 0 or more");
+  EXPECT_EQ(UsageMessage({"--wait=0"}), "--wait: 0, want 1ms to 1h");
+  EXPECT_TRUE(Parse({"--share=1", "--rows=0", "--wait=1h"}).ok());
 }
 TEST_F(FlagSetTest, RefusesSurplusArguments) {
   EXPECT_EQ(UsageMessage({"a", "b"}), "unexpected argument \"b\"");

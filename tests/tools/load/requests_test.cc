@@ -232,7 +232,7 @@ TEST(LoadOptions, errors_name_the_flag) {
   };
   EXPECT_THAT(OptionsError({}), HasSubstr("usage: ulf load HOST:PORT"));
   EXPECT_EQ(OptionsError({"host:1"}), "--model is needed");
-  EXPECT_EQ(with({"--rat=3"}), "unknown flag --rat=3");
+  EXPECT_EQ(with({"--rat=3"}), "unknown flag --rat=3; did you mean \"rate\"?");
   EXPECT_EQ(with({"--rate=0"}), "--rate: 0, want 0.001 to 1e+06");
   EXPECT_EQ(with({"--rate=nan"}), "--rate: nan, want 0.001 to 1e+06");
   EXPECT_EQ(with({"--arrival=poison"}),
@@ -256,7 +256,7 @@ TEST(LoadOptions, errors_name_the_flag) {
   EXPECT_EQ(with({"--api=kserve", "--top_k=3"}),
             "the KServe API has nothing like --label and --top_k");
   EXPECT_EQ(with({"--warmup=10s"}), "--warmup must be shorter than --duration");
-  EXPECT_EQ(with({"--timeout=0"}), "--timeout: want 1ms to 1h");
+  EXPECT_EQ(with({"--timeout=0"}), "--timeout: 0, want 1ms to 1h");
   EXPECT_EQ(with({"--speed=2"}), "--speed wants --arrival=recorded");
 }
 
