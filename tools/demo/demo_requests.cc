@@ -1,11 +1,13 @@
 // Writes example requests for the demo model: users whose preferences a reader can see, and two ads
 // of every category.
 // SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/substitute.h"
 #include "base/status_macros.h"
 #include "engine/weights/npz.h"
 #include "tools/cli/text_file.h"
@@ -14,28 +16,31 @@
 namespace ulfd::tools {
 namespace {
 
-// So many items of a category are in the user's history.
-struct Liking {
-  int category;
-  int items;
-};
 struct Persona {
-  absl::string_view file;
-  absl::string_view story;
-  int64_t user;  // Index in the world; negative: an id that the table lacks.
-  std::vector<Liking> history;
+  absl::string_view file, story;
+  int64_t user_id;
+  std::vector<std::pair<int, int>> history;  // A category, and how many items of it.
 };
 
-// Categories: 0 sports, 1 books, 2 music, 3 travel, 4 cooking, 5 gaming, 6 fashion, 7 electronics,
-// ...
+// Categories: 0 sports, 1 books, 4 cooking, 5 gaming, 7 electronics, 8 garden.
 std::vector<Persona> Personas() {
   return {
-      {"sports_fan", "looked at 14 sports items and 2 books", 0, {{0, 14}, {1, 2}}},
-      {"cook", "looked at 8 cooking items and 3 garden items", 4, {{4, 8}, {8, 3}}},
-      {"gamer", "looked at 20 games and 10 pieces of electronics", 5, {{5, 20}, {7, 10}}},
+      {"sports_fan",
+       "looked at 14 sports items and 2 books",
+       DemoWorld::UserId(0),
+       {{0, 14}, {1, 2}}},
+      {"cook",
+       "looked at 8 cooking items and 3 garden items",
+       DemoWorld::UserId(4),
+       {{4, 8}, {8, 3}}},
+      {"gamer",
+       "looked at 20 games and 10 pieces of electronics",
+       DemoWorld::UserId(5),
+       {{5, 20}, {7, 10}}},
+      // An id that the table lacks.
       {"newcomer",
        "nobody knows this user: no profile, no history, so only the ads themselves count",
-       -1,
+       999,
        {}},
   };
 }
@@ -43,60 +48,56 @@ std::vector<Persona> Personas() {
 struct Columns {
   std::vector<int64_t> history, history_category, ads, ad_categories;
   std::vector<float> ad_stats;  // [ads, 2]
-  std::vector<std::string> ad_names;
+  std::string ad_names;         // A line each.
 };
 
 // The history goes to items that nobody named, so that no ad is in it.
 Columns MakeColumns(const DemoWorld& world, const Persona& persona) {
   Columns columns;
-  for (const Liking& liking : persona.history) {
-    for (int i = 0; i < liking.items; ++i) {
-      const int64_t row = world.named_items() / kDemoCategories + 5 + 7 * i;
-      columns.history.push_back(DemoWorld::ItemId(
-          row % (world.items() / kDemoCategories) * kDemoCategories + liking.category));
-      columns.history_category.push_back(DemoWorld::CategoryId(liking.category));
+  for (const auto& [category, items] : persona.history) {
+    for (int64_t i = 0; i < items; ++i) {
+      const int64_t row = (13 + 7 * i) % (world.items() / kDemoCategories);
+      columns.history.push_back(DemoWorld::ItemId(row * kDemoCategories + category));
+      columns.history_category.push_back(DemoWorld::CategoryId(category));
     }
   }
-  for (int rank = 0; rank < 2; ++rank) {  // The best and the third best of each category.
-    for (int category = 0; category < kDemoCategories; ++category) {
-      const int64_t item = int64_t{rank} * kDemoCategories + category;
-      const DemoItem what = world.Item(item);
-      columns.ads.push_back(DemoWorld::ItemId(item));
-      columns.ad_categories.push_back(DemoWorld::CategoryId(category));
-      columns.ad_stats.push_back(static_cast<float>((item * 5 + 3) % 8) / 8);
-      columns.ad_stats.push_back(static_cast<float>((item * 3 + 1) % 4) / 4);
-      columns.ad_names.push_back(absl::StrCat(
-          what.name, " (", DemoWorld::CategoryName(category), what.related < 0 ? "" : ", ",
-          what.related < 0 ? "" : DemoWorld::CategoryName(what.related), ")"));
+  for (int item = 0; item < kDemoAds; ++item) {
+    const DemoItem what = world.Item(item);
+    columns.ads.push_back(DemoWorld::ItemId(item));
+    columns.ad_categories.push_back(DemoWorld::CategoryId(what.category));
+    columns.ad_stats.push_back(static_cast<float>((item * 5 + 3) % 8) / 8);
+    columns.ad_stats.push_back(static_cast<float>((item * 3 + 1) % 4) / 4);
+    absl::StrAppend(&columns.ad_names, what.name, " (", DemoWorld::CategoryName(what.category));
+    if (what.related >= 0) {
+      absl::StrAppend(&columns.ad_names, ", ", DemoWorld::CategoryName(what.related));
     }
+    columns.ad_names += ")\n";
   }
   return columns;
 }
 
-int64_t UserIdOf(const Persona& persona) {
-  return persona.user < 0 ? 999 : DemoWorld::UserId(persona.user);
-}
-
 std::string RequestText(const Persona& persona, const Columns& columns, const std::string& model) {
   const auto join = [](const auto& values) { return absl::StrJoin(values, ", "); };
-  std::string text = absl::StrCat(
-      "# proto-file: proto/predict.proto\n# proto-message: ulfd.v1.PredictRequest\n",
-      "# A user who ", persona.story, ".\n", "# ulf predict HOST:PORT --request=", persona.file,
-      ".textproto --row_names=", persona.file, ".ads\n", "model { name: \"", model, "\" }\n",
-      "user_features { name: \"user\" sparse { ids: ", UserIdOf(persona), " } }\n",
-      "# Latest last; item ids and their categories, one to one.\n");
-  absl::StrAppend(&text, "user_features { name: \"history\" sparse { ids: [", join(columns.history),
-                  "] } }\n", "user_features { name: \"history_category\" sparse { ids: [",
-                  join(columns.history_category), "] } }\n");
-  absl::StrAppend(&text, "# ", columns.ads.size(), " ads; their names are in ", persona.file,
-                  ".ads, line by line.\n", "ad_features { name: \"ad\" sparse { ids: [",
-                  join(columns.ads), "] } }\n",
-                  "ad_features { name: \"ad_category\" sparse { ids: [",
-                  join(columns.ad_categories), "] } }\n", "# Freshness and discount of each ad.\n",
-                  "ad_features { name: \"ad_stats\" dense { shape: [", columns.ads.size(),
-                  ", 2] floats: [", join(columns.ad_stats), "] } }\n",
-                  "top_k { k: 10 output: \"ctr\" }\n", "request_id: \"", persona.file, "\"\n");
-  return text;
+  return absl::Substitute(R"(# proto-file: proto/predict.proto
+# proto-message: ulfd.v1.PredictRequest
+# A user who $0.
+# ulf predict HOST:PORT --request=$1.textproto --row_names=$1.ads
+model { name: "$2" }
+user_features { name: "user" sparse { ids: $3 } }
+# Latest last; item ids and their categories, one to one.
+user_features { name: "history" sparse { ids: [$4] } }
+user_features { name: "history_category" sparse { ids: [$5] } }
+# 24 ads; their names are in $1.ads, line by line.
+ad_features { name: "ad" sparse { ids: [$6] } }
+ad_features { name: "ad_category" sparse { ids: [$7] } }
+# Freshness and discount of each ad.
+ad_features { name: "ad_stats" dense { shape: [24, 2] floats: [$8] } }
+top_k { k: 10 output: "ctr" }
+request_id: "$1"
+)",
+                          persona.story, persona.file, model, persona.user_id,
+                          join(columns.history), join(columns.history_category), join(columns.ads),
+                          join(columns.ad_categories), join(columns.ad_stats));
 }
 
 // The same request as arrays under the graph's input names, for `ulf score` and `ulf predict
@@ -113,7 +114,7 @@ engine::NpzArrays RequestArrays(const Persona& persona, const Columns& columns) 
     arrays[name + ".segments"] =
         engine::NpyArray::FromInt32({static_cast<int64_t>(segments.size())}, segments.data());
   };
-  add_sparse("user", {UserIdOf(persona)}, true);
+  add_sparse("user", {persona.user_id}, true);
   add_sparse("history", columns.history, true);
   add_sparse("history_category", columns.history_category, true);
   add_sparse("ad", columns.ads, false);
@@ -131,7 +132,7 @@ absl::Status WriteDemoRequests(const DemoWorld& world, const std::string& model,
     const Columns columns = MakeColumns(world, persona);
     const std::string base = absl::StrCat(directory, "/", persona.file);
     RETURN_IF_ERROR(WriteTextFile(base + ".textproto", RequestText(persona, columns, model)));
-    RETURN_IF_ERROR(WriteTextFile(base + ".ads", absl::StrJoin(columns.ad_names, "\n") + "\n"));
+    RETURN_IF_ERROR(WriteTextFile(base + ".ads", columns.ad_names));
     RETURN_IF_ERROR(engine::WriteNpz(base + ".npz", RequestArrays(persona, columns)));
   }
   return absl::OkStatus();

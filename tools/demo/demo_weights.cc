@@ -1,11 +1,10 @@
-// The demo model's weights, written down instead of trained.
+// The demo model's weights.
 //
 // Every planted feature is an inner product of what a layer gets; each is carried by several hidden
 // units with slightly different gains, and the remaining units hold small random weights, as a
 // trained network would.
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
-#include <utility>
 #include <vector>
 
 #include "tools/demo/demo_model.h"
@@ -26,188 +25,161 @@ constexpr int kUser = 0, kQuery = kDemoDim, kQueryInterest = kQuery + 2 * kBoth,
 constexpr int kHidden1 = 48, kHidden2 = 16;
 constexpr int kReplicas = 4;  // Hidden units per planted feature.
 
-// A [rows, columns] weight matrix under construction.
-class Matrix {
- public:
-  Matrix(int rows, int columns, double noise, DemoRandom& random)
-      : rows_(rows), columns_(columns), values_(static_cast<size_t>(rows) * columns) {
-    for (double& value : values_) value = noise * random.Normal();
+// Weights of a layer under construction: a vector, or a matrix [rows, columns].
+struct Blob {
+  int columns = 0;  // 0: a vector.
+  std::vector<double> values;
+
+  template <typename Function>
+  static Blob Vector(int size, Function value) {
+    Blob blob;
+    for (int i = 0; i < size; ++i) blob.values.push_back(value(i));
+    return blob;
   }
-  double& operator()(int row, int column) { return values_[row * columns_ + column]; }
+  static Blob Matrix(int rows, int columns, double noise, DemoRandom& random) {
+    Blob blob = Vector(rows * columns, [&](int) { return noise * random.Normal(); });
+    blob.columns = columns;
+    return blob;
+  }
   // Adds factor * direction to 16 rows of a column.
   void AddDirection(int first_row, int column, const DemoVector& direction, double factor) {
-    for (int d = 0; d < kDemoDim; ++d) (*this)(first_row + d, column) += factor * direction[d];
+    for (int d = 0; d < kDemoDim; ++d) {
+      values[(first_row + d) * columns + column] += factor * direction[d];
+    }
   }
-  // Adds the factor to `count` rows of a column, which makes it sum them.
-  void AddSum(int first_row, int count, int column, double factor) {
-    for (int d = 0; d < count; ++d) (*this)(first_row + d, column) += factor;
+  // Adds the factor to `rows` rows of a column, which makes it sum them.
+  void AddSum(int first_row, int rows, int column, double factor) {
+    for (int d = 0; d < rows; ++d) values[(first_row + d) * columns + column] += factor;
   }
-  void AppendTo(ulf::LayerWeightsParameter& layer) const {
-    ulf::BlobData* blob = layer.add_blob_datas();
-    blob->add_shape(rows_);
-    blob->add_shape(columns_);
-    for (const double value : values_) blob->add_data(static_cast<float>(value));
-  }
-
- private:
-  int rows_, columns_;
-  std::vector<double> values_;
 };
 
-void AppendVector(const std::vector<double>& values, ulf::LayerWeightsParameter& layer) {
-  ulf::BlobData* blob = layer.add_blob_datas();
-  blob->add_shape(static_cast<int>(values.size()));
-  for (const double value : values) blob->add_data(static_cast<float>(value));
-}
-
-ulf::LayerWeightsParameter& AddLayer(const char* name, ulf::NetWeightsParameter& net) {
+void AddLayer(const char* name, const std::vector<Blob>& blobs, ulf::NetWeightsParameter& net) {
   ulf::LayerWeightsParameter& layer = *net.add_layer_weights_params();
   layer.set_name(name);
-  return layer;
+  for (const Blob& blob : blobs) {
+    ulf::BlobData& data = *layer.add_blob_datas();
+    const int size = static_cast<int>(blob.values.size());
+    data.add_shape(blob.columns == 0 ? size : size / blob.columns);
+    if (blob.columns != 0) data.add_shape(blob.columns);
+    for (const double value : blob.values) data.add_data(static_cast<float>(value));
+  }
 }
 
 // First layer: "same category" units (0..11), "this slot holds an item" units (12..15), noise.
 // Second layer: the same two questions, sharper.  Third: an item of the ad's category gets e^4
 // times the attention of any other, an empty slot e^-17 times.
 void AddAttention(const DemoWorld& world, DemoRandom& random, ulf::NetWeightsParameter& net) {
-  constexpr int kSame = 12, kPresent = 16;   // Ends of the two ranges in layer 1.
-  constexpr int kSame2 = 8, kPresent2 = 12;  // And in layer 2.
-  Matrix w1(kAttentionWidth, kAttention1, 0.01, random);
-  std::vector<double> b1(kAttention1, 0.0);
-  for (int unit = 0; unit < kPresent; ++unit) {
+  constexpr int kSame = 12, kPresent = 4;   // Units of the first layer.
+  constexpr int kSame2 = 8, kPresent2 = 4;  // And of the second.
+  Blob w1 = Blob::Matrix(kAttentionWidth, kAttention1, 0.01, random);
+  Blob b1{.values = std::vector<double>(kAttention1)};
+  for (int unit = 0; unit < kSame + kPresent; ++unit) {
     const double jitter = 1 + 0.1 * random.Normal();
+    const double gain = (unit < kSame ? 8 : 12) * jitter;
     if (unit < kSame) {
       // Similarity: category rows, and half the item rows without what every present item adds to
       // them.
-      const double gain = 8 * jitter;
       w1.AddSum(kAttentionProduct + kDemoDim, kDemoDim, unit, gain);
       w1.AddSum(kAttentionProduct, kDemoDim, unit, 0.5 * gain);
-      w1.AddDirection(kAttentionKey, unit, world.presence_direction(), -0.5 * gain);
-      b1[unit] = -0.75 * gain;
-    } else {
-      const double gain = 12 * jitter;
-      w1.AddDirection(kAttentionKey, unit, world.presence_direction(), gain);
-      b1[unit] = -0.5 * gain;
     }
+    w1.AddDirection(kAttentionKey, unit, world.presence_direction(),
+                    unit < kSame ? -0.5 * gain : gain);
+    b1.values[unit] = (unit < kSame ? -0.75 : -0.5) * gain;
   }
-  Matrix w2(kAttention1, kAttention2, 0.02, random);
-  std::vector<double> b2(kAttention2, 0.0);
-  for (int unit = 0; unit < kPresent2; ++unit) {
+  Blob w2 = Blob::Matrix(kAttention1, kAttention2, 0.02, random);
+  Blob b2{.values = std::vector<double>(kAttention2)};
+  for (int unit = 0; unit < kSame2 + kPresent2; ++unit) {
     const double gain = 7 * (1 + 0.1 * random.Normal());
-    const bool same = unit < kSame2;
-    w2.AddSum(same ? 0 : kSame, same ? kSame : kPresent - kSame, unit,
-              gain / (same ? kSame : kPresent - kSame));
-    b2[unit] = -0.5 * gain;
+    const int first = unit < kSame2 ? 0 : kSame, count = unit < kSame2 ? kSame : kPresent;
+    w2.AddSum(first, count, unit, gain / count);
+    b2.values[unit] = -0.5 * gain;
   }
-  Matrix w3(kAttention2, 1, 0.02, random);
+  Blob w3 = Blob::Matrix(kAttention2, 1, 0.02, random);
   w3.AddSum(0, kSame2, 0, 4.0 / kSame2);
-  w3.AddSum(kSame2, kPresent2 - kSame2, 0, 18.0 / (kPresent2 - kSame2));
-
-  ulf::LayerWeightsParameter& fc1 = AddLayer("attention_fc1", net);
-  w1.AppendTo(fc1);
-  AppendVector(b1, fc1);
-  ulf::LayerWeightsParameter& fc2 = AddLayer("attention_fc2", net);
-  w2.AppendTo(fc2);
-  AppendVector(b2, fc2);
-  ulf::LayerWeightsParameter& fc3 = AddLayer("attention_fc3", net);
-  w3.AppendTo(fc3);
-  AppendVector({0.0}, fc3);
+  w3.AddSum(kSame2, kPresent2, 0, 18.0 / kPresent2);
+  AddLayer("attention_fc1", {w1, b1}, net);
+  AddLayer("attention_fc2", {w2, b2}, net);
+  AddLayer("attention_fc3", {w3, {.values = {0}}}, net);
 }
 
 // A batch normalisation whose statistics look measured and whose gamma and beta undo them.
 void AddNormalization(DemoRandom& random, ulf::NetWeightsParameter& net) {
-  std::vector<double> beta, gamma, mean, variance;
+  Blob gamma, mean, variance;
   for (int i = 0; i < kFeatures; ++i) {
-    mean.push_back(0.1 * random.Normal());
-    variance.push_back(0.05 + 0.5 * random.Uniform());
-    beta.push_back(mean.back());
-    gamma.push_back(std::sqrt(variance.back() + 0.001));
+    mean.values.push_back(0.1 * random.Normal());
+    variance.values.push_back(0.05 + 0.5 * random.Uniform());
+    gamma.values.push_back(std::sqrt(variance.values.back() + 0.001));
   }
-  ulf::LayerWeightsParameter& layer = AddLayer("normalize", net);
-  AppendVector(beta, layer);
-  AppendVector(gamma, layer);
-  AppendVector(mean, layer);
-  AppendVector(variance, layer);
-}
-
-// The eight planted features as columns of the first layer; `effects` gets what each adds to the
-// logit per unit.
-Matrix PlantFeatures(const DemoWorld& world, DemoRandom& random, std::vector<double>* effects) {
-  Matrix w(kFeatures, kHidden1, 0.003, random);
-  for (int unit = 0; unit < 8 * kReplicas; ++unit) {
-    const double gain = 1 + 0.05 * random.Normal();
-    switch (unit / kReplicas) {
-      case 0:  // The attended part of the history is of the ad's category: 0..1.
-        w.AddSum(kQueryInterest + kDemoDim, kDemoDim, unit, gain);
-        break;
-      case 1:  // How many items of the history are: 1 for ten of them.
-        w.AddSum(kQuerySum + kDemoDim, kDemoDim, unit, 0.1 * gain);
-        break;
-      case 2:  // Items that belong to two categories are like those of both.
-        w.AddSum(kQueryInterest, kDemoDim, unit, 0.5 * gain);
-        break;
-      case 3:  // The user's taste without any history: 0..1.
-        w.AddSum(kTaste, kDemoDim, unit, gain);
-        break;
-      case 4:  // The ad's quality: 0..1.
-        w.AddDirection(kQuery, unit, world.quality_direction(), 2 * gain);
-        break;
-      case 5:  // Freshness.
-        w(kStats, unit) += gain;
-        break;
-      case 6:  // Discount.
-        w(kStats + 1, unit) += gain;
-        break;
-      default:  // The user's activity.
-        w.AddDirection(kUser, unit, world.activity_direction(), gain);
-    }
-  }
-  *effects = {2.2, 1.5, 1.0, 0.8, 2.0, 0.6, 0.4, 0.3};
-  return w;
+  AddLayer("normalize", {mean, gamma, mean, variance}, net);
 }
 
 void AddTower(const DemoWorld& world, DemoRandom& random, ulf::NetWeightsParameter& net) {
-  std::vector<double> effects;
-  const Matrix w1 = PlantFeatures(world, random, &effects);
-  ulf::LayerWeightsParameter& fc1 = AddLayer("fc1", net);
-  w1.AppendTo(fc1);
-  std::vector<double> b1(kHidden1);
-  for (double& b : b1) b = 0.01 * random.Normal();
-  AppendVector(b1, fc1);
+  // What the first layer computes: a direction of 16 columns, or a sum of columns.
+  struct Feature {
+    int column, columns;
+    const DemoVector* direction;  // Null: a sum.
+    double factor;
+    double effect;  // On the logit.
+  };
+  const Feature features[] = {
+      // The attended part of the history is of the ad's category: 0..1.
+      {kQueryInterest + kDemoDim, kDemoDim, nullptr, 1, 2.2},
+      // How many items of the history are: 1 for ten of them.
+      {kQuerySum + kDemoDim, kDemoDim, nullptr, 0.1, 1.5},
+      // Items that belong to two categories are like those of both.
+      {kQueryInterest, kDemoDim, nullptr, 0.5, 1.0},
+      // The user's taste without any history: 0..1.
+      {kTaste, kDemoDim, nullptr, 1, 0.8},
+      // The ad's quality: 0..1.
+      {kQuery, kDemoDim, &world.quality_direction(), 2, 2.0},
+      // Freshness and discount of the ad, activity of the user.
+      {kStats, 1, nullptr, 1, 0.6},
+      {kStats + 1, 1, nullptr, 1, 0.4},
+      {kUser, kDemoDim, &world.activity_direction(), 1, 0.3},
+  };
+  constexpr int kPlanted = 8 * kReplicas;
+  static_assert(sizeof features / sizeof features[0] * kReplicas == kPlanted);
+
+  Blob w1 = Blob::Matrix(kFeatures, kHidden1, 0.003, random);
+  for (int unit = 0; unit < kPlanted; ++unit) {
+    const Feature& feature = features[unit / kReplicas];
+    const double gain = feature.factor * (1 + 0.05 * random.Normal());
+    if (feature.direction == nullptr) {
+      w1.AddSum(feature.column, feature.columns, unit, gain);
+    } else {
+      w1.AddDirection(feature.column, unit, *feature.direction, gain);
+    }
+  }
+  const auto noise = [&](double scale) {
+    return [&random, scale](int) { return scale * random.Normal(); };
+  };
+  AddLayer("fc1", {w1, Blob::Vector(kHidden1, noise(0.01))}, net);
 
   // Soft thresholds: a unit passes a fifth of what is far below its mean.
-  ulf::LayerWeightsParameter& dice = AddLayer("dice1", net);
-  std::vector<double> alpha(kHidden1), mean(kHidden1), variance(kHidden1);
+  Blob alpha, mean, variance;
   for (int i = 0; i < kHidden1; ++i) {
-    alpha[i] = 0.2 + 0.02 * random.Normal();
-    mean[i] = 0.1 + 0.05 * random.Uniform();
-    variance[i] = 0.2 + 0.1 * random.Uniform();
+    alpha.values.push_back(0.2 + 0.02 * random.Normal());
+    mean.values.push_back(0.1 + 0.05 * random.Uniform());
+    variance.values.push_back(0.2 + 0.1 * random.Uniform());
   }
-  AppendVector(alpha, dice);
-  AppendVector(mean, dice);
-  AppendVector(variance, dice);
+  AddLayer("dice1", {alpha, mean, variance}, net);
 
   // Twelve units that each add everything up, four of noise.
   constexpr int kSummers = 12;
-  Matrix w2(kHidden1, kHidden2, 0.01, random);
-  std::vector<double> b2(kHidden2);
-  for (int unit = 0; unit < kHidden2; ++unit) {
-    b2[unit] = 0.01 * random.Normal();
-    for (int i = 0; unit < kSummers && i < 8 * kReplicas; ++i) {
-      w2(i, unit) += effects[i / kReplicas] / kReplicas * (1 + 0.2 * random.Normal());
+  Blob w2 = Blob::Matrix(kHidden1, kHidden2, 0.01, random);
+  const Blob b2 = Blob::Vector(kHidden2, [&](int unit) {
+    const double bias = 0.01 * random.Normal();
+    for (int i = 0; unit < kSummers && i < kPlanted; ++i) {
+      const double effect = features[i / kReplicas].effect / kReplicas;
+      w2.AddSum(i, 1, unit, effect * (1 + 0.2 * random.Normal()));
     }
-  }
-  ulf::LayerWeightsParameter& fc2 = AddLayer("fc2", net);
-  w2.AppendTo(fc2);
-  AppendVector(b2, fc2);
-  ulf::LayerWeightsParameter& prelu = AddLayer("prelu2", net);
-  AppendVector(std::vector<double>(kHidden2, 0.25), prelu);
-
-  Matrix w3(kHidden2, 1, 0.02, random);
+    return bias;
+  });
+  AddLayer("fc2", {w2, b2}, net);
+  AddLayer("prelu2", {{.values = std::vector<double>(kHidden2, 0.25)}}, net);
+  Blob w3 = Blob::Matrix(kHidden2, 1, 0.02, random);
   w3.AddSum(0, kSummers, 0, 1.0 / kSummers);
-  ulf::LayerWeightsParameter& fc3 = AddLayer("fc3", net);
-  w3.AppendTo(fc3);
-  AppendVector({-4.2}, fc3);
+  AddLayer("fc3", {w3, {.values = {-4.2}}}, net);
 }
 
 }  // namespace

@@ -4,11 +4,15 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/status_macros.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/text_file.h"
 #include "tools/demo/demo_model.h"
 
 namespace ulfd::tools {
@@ -22,6 +26,11 @@ constexpr char kDescription[] =
     "The preferences are planted: an ad scores high if the user's history holds its category, if\n"
     "the user's profile likes the category, and if the ad itself is good.  Same flags, same bytes.";
 
+// Names and texts of the files that are the same for all.
+constexpr std::pair<const char*, const char*> kFiles[] = {
+#include "tools/demo/demo_files.inc"
+};
+
 absl::Status CheckName(const std::string& name) {
   if (name.empty() || name[0] == '.' || name.find_first_of("/\"\\\n") != std::string::npos) {
     return UsageError(absl::StrCat("--name: \"", name, "\" is no name for a model's directory"));
@@ -29,29 +38,38 @@ absl::Status CheckName(const std::string& name) {
   return absl::OkStatus();
 }
 
-absl::Status IoError(absl::string_view what, const fs::path& path, const std::error_code& error) {
-  return absl::UnavailableError(absl::StrCat(what, " ", path.string(), ": ", error.message()));
+absl::Status Rename(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (!error || error == std::errc::no_such_file_or_directory) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("cannot rename ", from.string(), ": ", error.message()));
 }
 
-absl::Status MakeDirectory(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  return error ? IoError("cannot create", path, error) : absl::OkStatus();
-}
+using RowOf = DemoVector (DemoWorld::*)(int64_t) const;
 
-// Puts the finished directory in place of what stands there.
-absl::Status Replace(const fs::path& finished, const fs::path& target) {
-  std::error_code error;
-  const fs::path old = target.string() + ".old";
-  fs::remove_all(old, error);
-  if (fs::exists(target)) {
-    fs::rename(target, old, error);
-    if (error) return IoError("cannot rename", target, error);
+absl::Status WriteTable(const DemoWorld& world, int64_t rows, int64_t first_id, RowOf row_of,
+                        const fs::path& file) {
+  std::string text;
+  for (int64_t i = 0; i < rows; ++i) {
+    absl::StrAppend(&text, first_id + i);
+    for (const double x : (world.*row_of)(i)) absl::StrAppendFormat(&text, ",%.6f", x);
+    text += '\n';
   }
-  fs::rename(finished, target, error);
-  if (error) return IoError("cannot rename", finished, error);
-  fs::remove_all(old, error);
-  return error ? IoError("cannot remove", old, error) : absl::OkStatus();
+  return WriteTextFile(file, text);
+}
+
+absl::Status WriteModel(const DemoWorld& world, uint64_t seed, const fs::path& directory) {
+  RETURN_IF_ERROR(WriteTable(world, world.items(), DemoWorld::ItemId(0), &DemoWorld::ItemRow,
+                             directory / "item_table"));
+  RETURN_IF_ERROR(WriteTable(world, world.users(), DemoWorld::UserId(0), &DemoWorld::UserRow,
+                             directory / "user_table"));
+  RETURN_IF_ERROR(WriteTable(world, kDemoCategories, DemoWorld::CategoryId(0),
+                             &DemoWorld::CategoryRow, directory / "category_table"));
+  for (const auto& [name, text] : kFiles) RETURN_IF_ERROR(WriteTextFile(directory / name, text));
+  RETURN_IF_ERROR(
+      WriteTextFile(directory / "weights.pb", DemoWeights(world, seed).SerializeAsString()));
+  return WriteTextFile(directory / "_SUCCESS", "");  // Last: says that the rest is complete.
 }
 
 }  // namespace
@@ -61,18 +79,14 @@ absl::Status RunMakeDemo(Args args) {
   std::string name = "demo";
   bool force = false, help = false;
   FlagSet flags("make-demo DIR [flags]", kDescription);
-  flags.Add("ids", "How many ids the three embedding tables hold together; 1000 to 100 million.",
-            &ids);
-  flags.Add("seed", "Another seed, another shop; 0 or more.", &seed);
+  flags.Add("ids", "How many ids the three embedding tables hold together.", &ids, 1000,
+            100'000'000);
+  flags.Add("seed", "Another seed, another shop.", &seed, 0);
   flags.Add("name", "The model's name.", &name);
   flags.Add("force", "Replaces the model if it exists.", &force);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
-  if (ids < 1000 || ids > 100'000'000) {
-    return UsageError(absl::StrCat("--ids: ", ids, " is not within 1000 and 100000000"));
-  }
-  if (seed < 0) return UsageError(absl::StrCat("--seed: ", seed, " is negative"));
   RETURN_IF_ERROR(CheckName(name));
 
   const fs::path model = fs::path(positional[0]) / name;
@@ -83,13 +97,20 @@ absl::Status RunMakeDemo(Args args) {
   const DemoWorld world(ids, static_cast<uint64_t>(seed));
   // Written aside under a name that no server takes for a version, then renamed.
   const fs::path aside = model / absl::StrCat(".writing-", getpid());
-  RETURN_IF_ERROR(MakeDirectory(aside / "1"));
-  RETURN_IF_ERROR(MakeDirectory(aside / "requests"));
-  RETURN_IF_ERROR(WriteDemoModel(world, static_cast<uint64_t>(seed), (aside / "1").string()));
-  RETURN_IF_ERROR(WriteDemoRequests(world, name, (aside / "requests").string()));
-  RETURN_IF_ERROR(Replace(aside / "requests", model / "requests"));
-  RETURN_IF_ERROR(Replace(aside / "1", version));
   std::error_code error;
+  for (const char* part : {"requests", "1"}) {
+    if (!error) fs::create_directories(aside / part, error);
+  }
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot create ", aside.string(), ": ", error.message()));
+  }
+  RETURN_IF_ERROR(WriteModel(world, static_cast<uint64_t>(seed), aside / "1"));
+  RETURN_IF_ERROR(WriteDemoRequests(world, name, aside / "requests"));
+  for (const std::string part : {"requests", "1"}) {
+    RETURN_IF_ERROR(Rename(model / part, aside / (part + ".old")));
+    RETURN_IF_ERROR(Rename(aside / part, model / part));
+  }
   fs::remove_all(aside, error);
   std::printf("%s: %lld items, %lld users, %d categories; requests in %s\n",
               version.string().c_str(), static_cast<long long>(world.items()),
