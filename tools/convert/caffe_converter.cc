@@ -317,7 +317,8 @@ absl::StatusOr<Report> ConvertCaffe(const std::string& net_path, const std::stri
   CaffeConverter converter(net, options, net_path);
   ASSIGN_OR_RETURN(const ConvertedModel model, converter.Convert());
   Report report = converter.TakeReport();
-  RETURN_IF_ERROR(WriteModel(model, report.ToString(), out));
+  RETURN_IF_ERROR(WriteModel(
+      model, [&](const engine::Model&) { return report.ToString(); }, out));
   return report;
 }
 

@@ -20,6 +20,10 @@ struct ConvertOptions {
   std::vector<std::string> user_inputs, ad_inputs;
   // ONNX: numbers for symbolic dimensions, by name, such as a history's length.
   std::map<std::string, int64_t> dims;
+  // ONNX: inputs whose integers are never beyond 2^24, so that single precision has them exactly.
+  std::vector<std::string> small_integers;
+  // ONNX: compares the result with the model, on made-up inputs, before it is written.
+  bool verify = true;
 };
 
 // Converts a Caffe net (text or binary NetParameter) with its weights (empty: the net needs none)
@@ -28,7 +32,8 @@ struct ConvertOptions {
 absl::StatusOr<Report> ConvertCaffe(const std::string& net, const std::string& weights,
                                     const std::string& out, const ConvertOptions& options);
 
-// The same for an ONNX model; external data is looked up beside it.
+// The same for an ONNX model; external data is looked up beside it.  FAILED_PRECONDITION if what
+// was converted gives other values than the model.
 absl::StatusOr<Report> ConvertOnnx(const std::string& model, const std::string& out,
                                    const ConvertOptions& options);
 

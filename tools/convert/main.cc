@@ -33,7 +33,9 @@ constexpr char kDescription[] =
     "listed, and then nothing is written.\n\n"
     "ONNX: an input whose leading dimension is 1 or named user or users belongs to the user; "
     "named\n"
-    "ads, ad, batch, batch_size or N it has a row per ad.  Caffe: inputs have a row per ad.";
+    "ads, ad, batch, batch_size or N it has a row per ad.  What was converted is compared with "
+    "the\n"
+    "model on made-up inputs, and not written if it differs.  Caffe: inputs have a row per ad.";
 
 // "a=1,b=2".
 absl::Status ParseDims(const std::vector<std::string>& pairs,
@@ -54,16 +56,22 @@ absl::Status ParseDims(const std::vector<std::string>& pairs,
 absl::Status Run(tools::Args args) {
   ConvertOptions options;
   std::vector<std::string> dims, positional;
-  bool help = false;
+  bool help = false, no_verify = false;
   tools::FlagSet flags(kSynopsis, kDescription);
   flags.Add("user_inputs", "Inputs, separated by commas, whose one row belongs to the user.",
             &options.user_inputs);
   flags.Add("ad_inputs", "Inputs, separated by commas, that have a row per ad.",
             &options.ad_inputs);
   flags.Add("dims", "Numbers for symbolic dimensions of an ONNX model: NAME=NUMBER,...", &dims);
+  flags.Add("small_integers",
+            "Inputs of an ONNX model, separated by commas, whose integers are never beyond 2^24.",
+            &options.small_integers);
+  flags.Add("no_verify", "Write the model without comparing it with the ONNX model first.",
+            &no_verify);
   RETURN_IF_ERROR(flags.Parse(args, 3, 4, &positional, &help));
   if (help) return absl::OkStatus();
   RETURN_IF_ERROR(ParseDims(dims, options.dims));
+  options.verify = !no_verify;
   engine::UseOneThread();
   absl::StatusOr<Report> report;
   if (positional[0] == "caffe") {

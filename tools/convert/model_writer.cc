@@ -91,8 +91,7 @@ absl::Status WriteTable(const std::string& path, const TableSource& table) {
   return file.Close();
 }
 
-absl::Status WriteFiles(const ConvertedModel& model, absl::string_view report,
-                        const std::string& base) {
+absl::Status WriteFiles(const ConvertedModel& model, const std::string& base) {
   for (const auto& [name, table] : model.tables) {
     RETURN_IF_ERROR(WriteTable(absl::StrCat(base, "/", name), table));
   }
@@ -114,7 +113,7 @@ absl::Status WriteFiles(const ConvertedModel& model, absl::string_view report,
     }
     RETURN_IF_ERROR(WriteText(absl::StrCat(base, "/weights.pb"), bytes));
   }
-  return WriteText(absl::StrCat(base, "/conversion_report.txt"), report);
+  return absl::OkStatus();
 }
 
 // A directory that is removed with everything in it unless it was given away.
@@ -157,7 +156,7 @@ absl::StatusOr<std::string> PrepareTarget(const std::string& directory) {
 
 }  // namespace
 
-absl::Status WriteModel(const ConvertedModel& model, absl::string_view report,
+absl::Status WriteModel(const ConvertedModel& model, const FinishReport& finish,
                         const std::string& directory) {
   ASSIGN_OR_RETURN(const std::string target, PrepareTarget(directory));
   std::string pattern = absl::StrCat(target, ".XXXXXX");
@@ -165,9 +164,11 @@ absl::Status WriteModel(const ConvertedModel& model, absl::string_view report,
   ScratchDirectory scratch(pattern);
   constexpr mode_t kReadable = 0755;  // mkdtemp's 0700 would hide the model from the daemon's user.
   if (chmod(scratch.path().c_str(), kReadable) != 0) return SystemError(scratch.path());
-  RETURN_IF_ERROR(WriteFiles(model, report, scratch.path()));
+  RETURN_IF_ERROR(WriteFiles(model, scratch.path()));
   const auto loaded = engine::Model::Load({.directory = scratch.path(), .name = target});
   RETURN_IF_ERROR(Annotate(loaded.status(), "the converted model does not load"));
+  ASSIGN_OR_RETURN(const std::string report, finish(**loaded));
+  RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/conversion_report.txt"), report));
   RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
   if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);
   scratch.Release();

@@ -1,6 +1,7 @@
 // ONNX to ULF: inputs and their levels, embedding tables, then node by node.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -8,13 +9,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/runtime/model.h"
 #include "tools/convert/convert.h"
 #include "tools/convert/model_writer.h"
 #include "tools/convert/onnx_features.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_proof.h"
 #include "tools/convert/onnx_reader.h"
+#include "tools/convert/onnx_types.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
@@ -43,6 +48,7 @@ class OnnxConverter {
       : proto_(model.proto.graph()),
         options_(options),
         source_(std::move(source)),
+        inferred_(model.inferred),
         builder_(proto_.name()),
         graph_(builder_, model.opset),
         features_(proto_, inputs_, graph_) {
@@ -58,6 +64,7 @@ class OnnxConverter {
     }
     RETURN_IF_ERROR(Annotate(ReadInputs(), source_));
     CountUses();
+    InferTypes(proto_, graph_);
     features_.Scan(problems_);
     RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
     for (const onnx::NodeProto& node : proto_.node()) ConvertNode(node);
@@ -71,6 +78,8 @@ class OnnxConverter {
   }
 
   Report TakeReport() { return std::move(report_); }
+  // What became of the inputs.  After Convert.
+  Translation TakeTranslation();
 
  private:
   absl::Status ReadInputs();
@@ -88,6 +97,7 @@ class OnnxConverter {
   const onnx::GraphProto& proto_;
   const ConvertOptions& options_;
   const std::string source_;
+  const bool inferred_;
   GraphBuilder builder_;
   OnnxGraph graph_;
   std::map<std::string, OnnxInput> inputs_;
@@ -98,6 +108,7 @@ class OnnxConverter {
   absl::flat_hash_map<std::string, const onnx::NodeProto*> only_reader_;
   std::set<std::string> broken_;
   std::set<const onnx::NodeProto*> absorbed_;
+  std::vector<Binding> bindings_;  // Of dense inputs that have no ids.
   int folded_ = 0;
 };
 
@@ -162,12 +173,15 @@ absl::Status OnnxConverter::ReadInputs() {
 }
 
 absl::Status OnnxConverter::CheckOptions() const {
-  for (const auto* names : {&options_.user_inputs, &options_.ad_inputs}) {
+  const std::pair<const char*, const std::vector<std::string>*> flags[] = {
+      {"--user_inputs", &options_.user_inputs},
+      {"--ad_inputs", &options_.ad_inputs},
+      {"--small_integers", &options_.small_integers}};
+  for (const auto& [flag, names] : flags) {
     for (const std::string& name : *names) {
       if (inputs_.contains(name)) continue;
       return absl::InvalidArgumentError(
-          absl::StrCat(names == &options_.user_inputs ? "--user_inputs" : "--ad_inputs",
-                       " names \"", name, "\", which is no input of the model; its inputs: ",
+          absl::StrCat(flag, " names \"", name, "\", which is no input of the model; its inputs: ",
                        absl::StrJoin(inputs_, ", ", [](std::string* out, const auto& entry) {
                          absl::StrAppend(out, entry.first);
                        })));
@@ -233,8 +247,18 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
   }
   if (input.level == Level::kAd) graph_.SetAdReference(tensor);
   graph_.Define(input.name, std::move(value));
+  const bool integers = graph_.IsInteger(input.name);
+  const bool small = Lists(options_.small_integers, input.name);
+  if (integers && !small) graph_.MarkRounded(input.name, input.name);
   report_.inputs.push_back(absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
-                                        mask ? " int32, above 0 is true" : " float32"));
+                                        mask       ? " int32, above 0 is true"
+                                        : integers ? " float32; whole numbers"
+                                                   : " float32",
+                                        small ? " up to 2^24" : ""));
+  std::vector<int64_t> columns(1, 0);
+  for (const int64_t d : row_shape) columns.resize(columns.size() * static_cast<size_t>(d));
+  std::iota(columns.begin(), columns.end(), 0);
+  bindings_.push_back({.input = input.name, .name = name, .columns = std::move(columns)});
   if (name != input.name) {
     report_.notes.push_back(absl::StrCat("input \"", input.name, "\" is called \"", name,
                                          "\": ULF gives the other name a type of its own"));
@@ -246,7 +270,9 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
 absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
   std::vector<const Constant*> inputs;
   Constant shape;
-  if (node.op_type() == "Shape" && graph_.FindValue(node.input(0)) != nullptr) {
+  if (node.output_size() != 1 && node.op_type() != "Dropout") return false;
+  if (node.op_type() == "Shape" && node.input_size() == 1 &&
+      graph_.FindValue(node.input(0)) != nullptr) {
     shape.dims = graph_.FindValue(node.input(0))->dims;
     inputs.push_back(&shape);
   } else {
@@ -299,6 +325,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   }
   const OnnxType* type = FindType(node.op_type());
   if (type == nullptr) return absl::UnimplementedError("no converter for this type");
+  RETURN_IF_ERROR(CheckIntegers(node, graph_));
   OnnxNode work{
       .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
   const absl::Status status = type->convert(work);
@@ -308,6 +335,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     if (!status.ok()) broken_.insert(work.absorbed->output(0));
   }
   RETURN_IF_ERROR(status);
+  MarkRounded(node, graph_);
   RETURN_IF_ERROR(CheckShapes(work.absorbed != nullptr ? *work.absorbed : node));
   report_.rows.push_back({name, node.op_type(), std::move(added), work.note});
   if (work.absorbed != nullptr) {
@@ -323,7 +351,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
 absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
   for (const std::string& output : node.output()) {
     const OnnxValue* value = graph_.FindValue(output);
-    if (value == nullptr) continue;
+    if (value == nullptr || !inferred_) continue;
     const auto info =
         std::find_if(proto_.value_info().begin(), proto_.value_info().end(),
                      [&](const onnx::ValueInfoProto& v) { return v.name() == output; });
@@ -355,6 +383,12 @@ absl::Status OnnxConverter::NameOutputs() {
       return absl::InvalidArgumentError(
           absl::StrCat("output \"", output.name(), "\" is a constant"));
     }
+    if (const std::string* source = graph_.RoundedFrom(output.name())) {
+      return absl::UnimplementedError(
+          absl::StrCat("output \"", output.name(), "\" gives integers of input \"", *source,
+                       "\" back, which ULF has in single precision; --small_integers=", *source,
+                       " if none is beyond 2^24"));
+    }
     absl::StatusOr<std::string> tensor = graph_.Full(*value);
     RETURN_IF_ERROR(Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));
     renames.emplace_back(output.name(), *tensor);
@@ -376,6 +410,29 @@ absl::Status OnnxConverter::NameOutputs() {
   return absl::OkStatus();
 }
 
+Translation OnnxConverter::TakeTranslation() {
+  Translation translation{.bindings = std::move(bindings_)};
+  translation.bindings.insert(translation.bindings.end(), features_.bindings().begin(),
+                              features_.bindings().end());
+  for (const onnx::ValueInfoProto& info : proto_.input()) {
+    const auto found = inputs_.find(info.name());
+    if (found == inputs_.end()) continue;
+    const OnnxInput& input = found->second;
+    SourceInput source{.name = input.name,
+                       .type = input.element_type,
+                       .level = input.level,
+                       .rows = info.type().tensor_type().shape().dim(0).dim_param(),
+                       .small_integers = Lists(options_.small_integers, input.name),
+                       .ids = features_.IdRows(input.name)};
+    for (size_t d = 1; d < input.dims.size(); ++d) {
+      // What nothing reads may have dimensions without a number.
+      source.row_shape.push_back(input.dims[d].IsConst() ? input.dims[d].value() : 1);
+    }
+    translation.inputs.push_back(std::move(source));
+  }
+  return translation;
+}
+
 }  // namespace
 
 absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
@@ -384,7 +441,29 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
   OnnxConverter converter(model, options, model_path);
   ASSIGN_OR_RETURN(const ConvertedModel converted, converter.Convert());
   Report report = converter.TakeReport();
-  RETURN_IF_ERROR(WriteModel(converted, report.ToString(), out));
+  const Translation translation = converter.TakeTranslation();
+  const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
+    if (!options.verify) {
+      report.notes.push_back("not proved: --no_verify");
+      return report.ToString();
+    }
+    absl::StatusOr<std::string> proof =
+        WithinMemory([&] { return Prove(model, translation, loaded); });
+    if (absl::IsFailedPrecondition(proof.status())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(model_path, ": the converted model is not the same as the ONNX model, and ",
+                       "was not written: ", proof.status().message()));
+    }
+    if (!proof.ok()) {
+      return absl::Status(
+          proof.status().code(),
+          absl::StrCat(model_path, ": cannot be proved, and was not written: ",
+                       proof.status().message(), "; --no_verify writes it without a proof"));
+    }
+    report.notes.push_back(*proof);
+    return report.ToString();
+  };
+  RETURN_IF_ERROR(WriteModel(converted, finish, out));
   return report;
 }
 

@@ -51,6 +51,17 @@ absl::Status Same(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+absl::Status Dropout(OnnxNode& node) {
+  const Constant* training = node.constant(2);
+  const bool off = training != nullptr && !training->is_float && training->elements() == 1 &&
+                   training->dim(0) == Dim::Of(0);
+  if (node.Has(2) && !off) {
+    return absl::UnimplementedError(
+        "training_mode, whose result is random; export the model with eval()");
+  }
+  return Same(node);
+}
+
 // Values are float32 whatever the type says; only a cast that changes values needs a layer.
 absl::Status Cast(OnnxNode& node) {
   const int64_t to = IntAttribute(node.node, "to", 0);
@@ -63,6 +74,12 @@ absl::Status Cast(OnnxNode& node) {
   if (!to_float && !to_integer) {
     return absl::UnimplementedError(absl::StrCat(
         "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to))));
+  }
+  const int from = node.graph.TypeOf(node.node.input(0));
+  const bool exact = node.graph.IsInteger(node.node.input(0)) || from == onnx::TensorProto::BOOL;
+  if (to_integer && !exact) {
+    node.note = "fractions are cut off";
+    return UnaryExpression(node, Truncated("@0"));
   }
   return Same(node);
 }
@@ -83,6 +100,53 @@ absl::Status HardSigmoid(OnnxNode& node) {
   const std::string alpha = Number(FloatAttribute(node.node, "alpha", 0.2f));
   const std::string beta = Number(FloatAttribute(node.node, "beta", 0.5f));
   return UnaryExpression(node, absl::StrCat("max(0, min(1, ", alpha, " * @0 + ", beta, "))"));
+}
+
+absl::Status Sign(OnnxNode& node) {
+  return UnaryExpression(node, "where(@0 > 0, 1, where(@0 < 0, -1, 0))");
+}
+absl::Status FloorOf(OnnxNode& node) { return UnaryExpression(node, Floor("@0")); }
+absl::Status CeilOf(OnnxNode& node) {
+  return UnaryExpression(node, absl::StrCat("neg(", Floor("(0 - @0)"), ")"));
+}
+
+absl::Status Selu(OnnxNode& node) {
+  const float alpha = FloatAttribute(node.node, "alpha", 1.67326319217681884765625f);
+  const float gamma = FloatAttribute(node.node, "gamma", 1.05070102214813232421875f);
+  return UnaryExpression(node, absl::StrCat(Number(gamma), " * where(@0 > 0, @0, ", Number(alpha),
+                                            " * (exp(min(@0, 0)) - 1))"));
+}
+absl::Status Celu(OnnxNode& node) {
+  const std::string alpha = Number(FloatAttribute(node.node, "alpha", 1));
+  return UnaryExpression(
+      node, absl::StrCat("where(@0 > 0, @0, ", alpha, " * (exp(min(@0, 0) / ", alpha, ") - 1))"));
+}
+absl::Status HardSwish(OnnxNode& node) {
+  return UnaryExpression(node, "@0 * max(0, min(1, @0 / 6 + 0.5))");
+}
+// x * tanh(log(1 + exp(x))) without an exp that overflows.
+absl::Status Mish(OnnxNode& node) {
+  return UnaryExpression(node, "@0 * tanh(max(@0, 0) + log(1 + exp(-abs(@0))))");
+}
+
+// The error function by formula 7.1.26 of Abramowitz and Stegun, within 1.5e-7.
+std::string ErfOf(const std::string& x) {
+  const std::string t = absl::StrCat("(1 / (1 + 0.3275911 * abs(", x, ")))");
+  return absl::StrCat("(where(", x, " < 0, -1, 1) * (1 - ", t, " * (0.254829592 + ", t,
+                      " * (-0.284496736 + ", t, " * (1.421413741 + ", t, " * (-1.453152027 + ", t,
+                      " * 1.061405429)))) * exp(0 - ", x, " * ", x, ")))");
+}
+absl::Status Erf(OnnxNode& node) { return UnaryExpression(node, ErfOf("@0")); }
+absl::Status Gelu(OnnxNode& node) {
+  if (StringAttribute(node.node, "approximate", "none") == "tanh") {
+    return UnaryExpression(node,
+                           "0.5 * @0 * (1 + tanh(0.797884561 * (@0 + 0.044715 * @0 * @0 * @0)))");
+  }
+  return UnaryExpression(node, absl::StrCat("0.5 * @0 * (1 + ", ErfOf("(@0 * 0.707106781)"), ")"));
+}
+absl::Status ThresholdedRelu(OnnxNode& node) {
+  return UnaryExpression(
+      node, absl::StrCat("where(@0 > ", Number(FloatAttribute(node.node, "alpha", 1)), ", @0, 0)"));
 }
 
 absl::Status LeakyRelu(OnnxNode& node) {
@@ -183,7 +247,6 @@ absl::Status Arithmetic(OnnxNode& node, absl::string_view type) {
 absl::Status Add(OnnxNode& node) { return Arithmetic(node, "add_layer"); }
 absl::Status Sub(OnnxNode& node) { return Arithmetic(node, "sub_layer"); }
 absl::Status Mul(OnnxNode& node) { return Arithmetic(node, "multiply_layer"); }
-absl::Status Div(OnnxNode& node) { return Arithmetic(node, "div_layer"); }
 
 absl::Status Formula(OnnxNode& node, absl::string_view text) {
   ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
@@ -191,6 +254,19 @@ absl::Status Formula(OnnxNode& node, absl::string_view text) {
   RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, x.tensors, out));
   node.Set(out, x.dims);
   return absl::OkStatus();
+}
+
+// Quotients of integers up to 2^24 round to none but their own whole part.
+absl::Status Div(OnnxNode& node) {
+  if (!node.graph.IsInteger(node.node.input(0))) return Arithmetic(node, "div_layer");
+  return Formula(node, Truncated("(@0 / @1)"));
+}
+
+// The remainder has the sign of the divisor, or with fmod that of the dividend.
+absl::Status Mod(OnnxNode& node) {
+  if (!node.graph.IsInteger(node.node.input(0))) return absl::UnimplementedError("of floats");
+  const bool fmod = IntAttribute(node.node, "fmod", 0) != 0;
+  return Formula(node, absl::StrCat("@0 - @1 * ", (fmod ? Truncated : Floor)("(@0 / @1)")));
 }
 
 // "f(f(@0, @1), @2)".
@@ -219,12 +295,17 @@ absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); 
 
 // The only value of a constant; NaN if it has several or is none.
 float OneValue(const Constant* constant) {
-  if (constant == nullptr || !constant->is_float) return NAN;
-  return constant->uniform || constant->elements() == 1 ? constant->f32(0) : NAN;
+  if (constant == nullptr || !IsNumbers(constant->dims)) return NAN;
+  if (!constant->uniform && constant->elements() != 1) return NAN;
+  if (constant->is_float) return constant->f32(0);
+  return constant->dim(0).IsConst() ? static_cast<float>(constant->dim(0).value()) : NAN;
 }
 
 absl::Status Pow(OnnxNode& node) {
   const float exponent = OneValue(node.constant(1));
+  if (node.graph.IsInteger(node.node.input(0)) && exponent != 2) {
+    return absl::UnimplementedError("a power of integers other than the square");
+  }
   if (exponent == 0.5f) return UnaryExpression(node, "sqrt(@0)");
   if (exponent != 2) return Formula(node, "pow(@0, @1)");
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
@@ -266,8 +347,18 @@ constexpr OnnxType kTypes[] = {
     {"Reciprocal", &Reciprocal},
     {"Not", &Not},
     {"Identity", &Same},
-    {"Dropout", &Same},
+    {"Dropout", &Dropout},
     {"Cast", &Cast},
+    {"Sign", &Sign},
+    {"Floor", &FloorOf},
+    {"Ceil", &CeilOf},
+    {"Selu", &Selu},
+    {"Celu", &Celu},
+    {"HardSwish", &HardSwish},
+    {"Mish", &Mish},
+    {"Erf", &Erf},
+    {"Gelu", &Gelu},
+    {"ThresholdedRelu", &ThresholdedRelu},
     {"Softsign", &Softsign},
     {"Softplus", &Softplus},
     {"Elu", &Elu},
@@ -278,6 +369,7 @@ constexpr OnnxType kTypes[] = {
     {"Sub", &Sub},
     {"Mul", &Mul},
     {"Div", &Div},
+    {"Mod", &Mod},
     {"Sum", &Sum},
     {"Mean", &Mean},
     {"Min", &Min},

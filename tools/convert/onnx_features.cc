@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
@@ -18,13 +20,14 @@ namespace {
 using engine::Dim;
 using engine::Level;
 
-// Operators between an input of ids and the Gather that looks them up.
-bool KeepsIds(const std::string& op) {
-  for (const char* kept :
-       {"Cast", "Identity", "Squeeze", "Unsqueeze", "Reshape", "Flatten", "Gather", "Slice"}) {
-    if (op == kept) return true;
-  }
-  return false;
+// Columns of a row that are followed one by one, and how many in all rearrangements of a graph.
+constexpr int64_t kMaxColumns = 1 << 20, kMaxColumnsMade = 1 << 26;
+
+bool IsFloat(int type) {
+  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE;
+}
+bool IsInteger(int type) {
+  return type == onnx::TensorProto::INT64 || type == onnx::TensorProto::INT32;
 }
 
 // A name as a file may have it.
@@ -46,7 +49,8 @@ double Scalar(const Constant* constant) {
   return constant->dim(0).IsConst() ? static_cast<double>(constant->dim(0).value()) : NAN;
 }
 
-double Evaluate(const std::string& op, double a, double b) {
+// NaN where it has no value.
+double Evaluate(const std::string& op, bool integers, double a, double b) {
   if (op == "Equal") return a == b ? 1 : 0;
   if (op == "Greater") return a > b ? 1 : 0;
   if (op == "Less") return a < b ? 1 : 0;
@@ -54,7 +58,9 @@ double Evaluate(const std::string& op, double a, double b) {
   if (op == "LessOrEqual") return a <= b ? 1 : 0;
   if (op == "Add") return a + b;
   if (op == "Sub") return a - b;
-  return a * b;  // Mul
+  if (op == "Mul") return a * b;
+  if (!integers) return a / b;  // Div
+  return b == 0 ? NAN : std::trunc(a / b);
 }
 
 // Whether the shape is [rows, width].
@@ -64,61 +70,100 @@ bool IsFlat(const Dims& dims, int64_t width) {
 
 bool IsBinary(const std::string& op) {
   for (const char* known :
-       {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Add", "Sub", "Mul"}) {
+       {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Add", "Sub", "Mul", "Div"}) {
     if (op == known) return true;
   }
   return false;
 }
 
-}  // namespace
-
-bool OnnxFeatures::TraceToInput(const std::string& name, std::string* input) const {
-  std::string at = name;
-  for (int steps = 0; steps <= proto_.node_size(); ++steps) {
-    if (inputs_.contains(at)) {
-      *input = at;
-      return true;
-    }
-    const auto maker =
-        std::find_if(proto_.node().begin(), proto_.node().end(), [&](const onnx::NodeProto& node) {
-          return std::find(node.output().begin(), node.output().end(), at) != node.output().end();
-        });
-    if (maker == proto_.node().end() || !KeepsIds(maker->op_type())) return false;
-    at = maker->input(0);
-  }
-  return false;
+bool IsComparison(const std::string& op) {
+  return op == "Equal" || absl::StartsWith(op, "Greater") || absl::StartsWith(op, "Less");
 }
 
-void OnnxFeatures::FindIdInputs() {
-  for (const onnx::NodeProto& node : proto_.node()) {
-    if (node.op_type() != "Gather" || IntAttribute(node, "axis", 0) != 0) continue;
-    const auto table = std::find_if(
-        proto_.initializer().begin(), proto_.initializer().end(),
-        [&](const onnx::TensorProto& tensor) { return tensor.name() == node.input(0); });
-    std::string input;
-    if (table == proto_.initializer().end() || table->dims_size() < 1) continue;
-    if (!TraceToInput(node.input(1), &input)) continue;
-    int64_t& rows = id_inputs_[input];
-    rows = std::max<int64_t>(rows, table->dims(0));
+}  // namespace
+
+const Constant* OnnxFeatures::Known(const std::string& name) const {
+  const auto found = shapes_.find(name);
+  return found != shapes_.end() ? &found->second : graph_.FindConstant(name);
+}
+
+std::map<int64_t, int64_t> OnnxFeatures::IdRows(const std::string& input) const {
+  std::map<int64_t, int64_t> rows;
+  if (const auto found = ids_of_.find(input); found != ids_of_.end()) {
+    for (const auto& [column, tables] : found->second) rows[column] = tables.least;
   }
+  return rows;
+}
+
+// Whether every column is an id, as a whole number.
+bool OnnxFeatures::AreIds(const Ids& ids) const {
+  const auto found = ids_of_.find(ids.input);
+  if (found == ids_of_.end() || !(ids.cut || IsInteger(inputs_.at(ids.input).element_type))) {
+    return false;
+  }
+  return std::all_of(ids.columns->begin(), ids.columns->end(),
+                     [&](int64_t column) { return found->second.contains(column); });
+}
+
+// Rows of the largest table that looks one of the ids up.
+int64_t OnnxFeatures::RowsOf(const Ids& ids) const {
+  int64_t rows = 0;
+  const std::map<int64_t, TableRows>& tables = ids_of_.at(ids.input);
+  for (const int64_t column : *ids.columns) rows = std::max(rows, tables.at(column).most);
+  return rows;
+}
+
+void OnnxFeatures::StartFrom(const OnnxInput& input) {
+  int64_t count = 1;
+  for (size_t d = 1; d < input.dims.size(); ++d) {
+    if (!input.dims[d].IsConst() || input.dims[d].value() > kMaxColumns / count) return;
+    count *= input.dims[d].value();
+  }
+  if (!IsInteger(input.element_type) && !IsFloat(input.element_type)) return;
+  std::vector<int64_t> columns(static_cast<size_t>(count));
+  std::iota(columns.begin(), columns.end(), 0);
+  ids_[input.name] = {.input = input.name,
+                      .columns = std::make_shared<const std::vector<int64_t>>(std::move(columns)),
+                      .dims = input.dims,
+                      .type = input.element_type};
+}
+
+// Follows every input through what only rearranges it, to the tables that look it up.
+void OnnxFeatures::FindIdColumns() {
+  for (const auto& [name, input] : inputs_) StartFrom(input);
+  for (const onnx::NodeProto& node : proto_.node()) {
+    if (FoldConstant(node, true) || node.input_size() == 0) continue;
+    const Constant* const table = Known(node.input(0));
+    const auto looked_up = node.input_size() > 1 ? ids_.find(node.input(1)) : ids_.end();
+    if (node.op_type() == "Gather" && table != nullptr && looked_up != ids_.end()) {
+      if (table->dims.empty() || !table->dims[0].IsConst()) continue;
+      if (IntAttribute(node, "axis", 0) != 0) continue;
+      for (const int64_t column : *looked_up->second.columns) {
+        const int64_t rows = table->dims[0].value();
+        const auto [it, added] =
+            ids_of_[looked_up->second.input].try_emplace(column, TableRows{rows, rows});
+        it->second = {std::min(it->second.least, rows), std::max(it->second.most, rows)};
+      }
+      continue;
+    }
+    for (const std::string& input : node.input()) {
+      const auto ids = ids_.find(input);
+      if (ids == ids_.end()) continue;
+      const absl::StatusOr<std::vector<Ids>> parts = Rearrange(node, ids->second);
+      for (size_t i = 0; parts.ok() && i < parts->size(); ++i) {
+        ids_[node.output(static_cast<int>(i))] = (*parts)[i];
+      }
+      break;
+    }
+  }
+  ids_.clear();
+  shapes_.clear();
+  columns_made_ = 0;
 }
 
 void OnnxFeatures::Scan(Problems& problems) {
-  FindIdInputs();
-  for (const auto& [name, rows] : id_inputs_) {
-    const OnnxInput& input = inputs_.at(name);
-    Ids ids{.input = name, .dims = input.dims};
-    for (size_t d = 1; d < input.dims.size(); ++d) {
-      if (!input.dims[d].IsConst()) {
-        problems.Add(name, "input",
-                     absl::StrCat("shape ", DimsText(input.dims),
-                                  ": how many ids a row has is not known; --dims can state it"));
-        return;
-      }
-      ids.count *= input.dims[d].value();
-    }
-    ids_[name] = ids;
-  }
+  FindIdColumns();
+  for (const auto& [name, columns] : ids_of_) StartFrom(inputs_.at(name));
   for (const onnx::NodeProto& node : proto_.node()) ScanNode(node, problems);
   for (const onnx::ValueInfoProto& output : proto_.output()) {
     const auto ids = ids_.find(output.name());
@@ -129,33 +174,39 @@ void OnnxFeatures::Scan(Problems& problems) {
   }
 }
 
-void OnnxFeatures::FoldConstant(const onnx::NodeProto& node) {
+// Whether the node's output is a constant.  While columns are searched, what is computed from the
+// shapes of inputs is kept aside: the main pass knows those of all values.
+bool OnnxFeatures::FoldConstant(const onnx::NodeProto& node, bool searching) {
+  if (node.output_size() != 1) return false;
   std::vector<const Constant*> inputs;
-  for (const std::string& input : node.input()) {
-    inputs.push_back(input.empty() ? nullptr : graph_.FindConstant(input));
-    if (!input.empty() && inputs.back() == nullptr) return;
+  Constant shape;
+  const auto ids = node.input_size() > 0 ? ids_.find(node.input(0)) : ids_.end();
+  bool aside = false;
+  if (node.op_type() == "Shape" && ids != ids_.end()) {
+    shape.dims = ids->second.dims;
+    inputs.push_back(&shape);
+    aside = searching;
+  } else {
+    for (const std::string& input : node.input()) {
+      inputs.push_back(input.empty() ? nullptr : Known(input));
+      if (!input.empty() && inputs.back() == nullptr) return false;
+      aside |= shapes_.contains(input);
+    }
   }
-  if (!CanFold(node.op_type())) return;
+  if (!CanFold(node.op_type())) return false;
   absl::StatusOr<Constant> folded = FoldNode(node, graph_.opset(), inputs);
-  if (!folded.ok()) return;  // The main pass says why.
-  graph_.Define(node.output(0), *std::move(folded));
-  handled_.insert(&node);
+  if (!folded.ok()) return false;  // The main pass says why.
+  if (aside) {
+    shapes_[node.output(0)] = *std::move(folded);
+  } else {
+    graph_.Define(node.output(0), *std::move(folded));
+    handled_.insert(&node);
+  }
+  return true;
 }
 
 void OnnxFeatures::ScanNode(const onnx::NodeProto& node, Problems& problems) {
-  if (node.op_type() == "Shape") {
-    const auto ids = ids_.find(node.input(0));
-    if (ids == ids_.end()) return FoldConstant(node);
-    const Constant shape{.dims = ids->second.dims};
-    const Constant* inputs[] = {&shape};
-    absl::StatusOr<Constant> dims = FoldNode(node, graph_.opset(), inputs);
-    if (!dims.ok()) return problems.Add(node.name(), node.op_type(), dims.status().message());
-    graph_.Define(node.output(0), *std::move(dims));
-    handled_.insert(&node);
-    return;
-  }
-  FoldConstant(node);
-  if (handled_.contains(&node)) return;
+  if (handled_.contains(&node) || FoldConstant(node, false)) return;
   for (const std::string& input : node.input()) {
     const auto ids = ids_.find(input);
     if (ids == ids_.end()) continue;
@@ -164,23 +215,34 @@ void OnnxFeatures::ScanNode(const onnx::NodeProto& node, Problems& problems) {
                    status.message());
       handled_.insert(&node);
     }
-    if (handled_.contains(&node)) return;
+    return;
   }
 }
 
 absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) {
   if (node.op_type() == "Gather" && node.input_size() > 1 && ids_.contains(node.input(1)) &&
-      graph_.FindConstant(node.input(0)) != nullptr) {
+      graph_.FindConstant(node.input(0)) != nullptr && AreIds(ids) &&
+      IntAttribute(node, "axis", 0) == 0) {
     handled_.insert(&node);
     return LookUp(node, ids);
   }
-  absl::StatusOr<Ids> result = Apply(node, ids);
-  if (result.ok()) {
-    ids_[node.output(0)] = *std::move(result);
+  absl::StatusOr<std::vector<Ids>> results = Rearrange(node, ids);
+  if (absl::IsUnimplemented(results.status()) && AreIds(ids)) {
+    absl::StatusOr<Ids> result = ApplyFunction(node, ids);
+    if (result.ok()) {
+      results = std::vector<Ids>{*std::move(result)};
+    } else {
+      results = result.status();
+    }
+  }
+  if (results.ok()) {
+    for (size_t i = 0; i < results->size(); ++i) {
+      ids_[node.output(static_cast<int>(i))] = std::move((*results)[i]);
+    }
     handled_.insert(&node);
     return absl::OkStatus();
   }
-  if (!absl::IsUnimplemented(result.status())) return result.status();
+  if (!absl::IsUnimplemented(results.status())) return results.status();
   // Something else reads the values: they become a tensor.
   for (const std::string& input : node.input()) {
     if (const auto found = ids_.find(input); found != ids_.end()) {
@@ -190,31 +252,60 @@ absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Apply(const onnx::NodeProto& node,
-                                                      const Ids& ids) const {
+// What the node, which only moves elements within their rows or changes their type, makes of the
+// columns, per output.  UNIMPLEMENTED for any other.
+absl::StatusOr<std::vector<OnnxFeatures::Ids>> OnnxFeatures::Rearrange(const onnx::NodeProto& node,
+                                                                       const Ids& ids) {
   const std::string& op = node.op_type();
-  if (op == "Identity") return ids;
-  if (op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten") {
-    return Reshaped(node, ids);
+  absl::StatusOr<Ids> result = absl::UnimplementedError("");
+  if (!node.domain().empty() && node.domain() != "ai.onnx") return result.status();
+  if (op == "Concat") {
+    result = Joined(node, ids);
+  } else if (!ids_.contains(node.input(0))) {
+    return result.status();
+  } else if (op == "Split") {
+    return Parts(node, ids);
+  } else if (op == "Identity") {
+    result = ids;
+  } else if (op == "Cast") {
+    const auto to = static_cast<int>(IntAttribute(node, "to", 0));
+    if (!IsFloat(to) && !IsInteger(to)) return result.status();
+    result = ids;
+    const bool cuts = IsInteger(to) && IsFloat(ids.type);
+    if (ids.function != nullptr && (cuts || IsFloat(to))) {
+      std::vector<double> values = *ids.function;
+      for (double& value : values) {
+        value = cuts ? std::trunc(value) : static_cast<double>(static_cast<float>(value));
+      }
+      result->function = std::make_shared<const std::vector<double>>(std::move(values));
+    }
+    result->cut |= cuts;
+    result->type = to;
+  } else if (op == "Reshape" || op == "Squeeze" || op == "Unsqueeze" || op == "Flatten") {
+    result = Reshaped(node, ids);
+  } else if (op == "Gather" || op == "Slice" || op == "Transpose") {
+    result = Picked(node, ids);
   }
-  if ((op == "Gather" || op == "Slice") && node.input(0) != "" && ids_.contains(node.input(0))) {
-    return Columns(node, ids);
-  }
-  return ApplyFunction(node, ids);
+  RETURN_IF_ERROR(result.status());
+  return std::vector<Ids>{*std::move(result)};
 }
 
 absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node,
                                                               const Ids& ids) const {
   const std::string& op = node.op_type();
   Ids out = ids;
-  if (op == "Cast" && IntAttribute(node, "to", 0) != onnx::TensorProto::BOOL) return out;
   std::vector<double> values;
-  const auto rows = static_cast<size_t>(id_inputs_.at(ids.input));
-  for (size_t i = 0; i < rows; ++i) {
-    values.push_back(ids.function != nullptr ? (*ids.function)[i] : static_cast<double>(i));
-  }
+  const auto rows = static_cast<size_t>(RowsOf(ids));
+  const bool integers = !IsFloat(ids.type);
   if (op == "Not" || op == "Cast") {
-    for (double& value : values) value = (value != 0) == (op == "Cast") ? 1 : 0;
+    if (op == "Cast" && IntAttribute(node, "to", 0) != onnx::TensorProto::BOOL) {
+      return absl::UnimplementedError("");
+    }
+    for (size_t i = 0; i < rows; ++i) {
+      const double value = ids.function != nullptr ? (*ids.function)[i] : static_cast<double>(i);
+      values.push_back((value != 0) == (op == "Cast") ? 1 : 0);
+    }
+    out.type = onnx::TensorProto::BOOL;
   } else if (IsBinary(op)) {
     const bool first = ids_.contains(node.input(0));
     const Constant* other = graph_.FindConstant(node.input(first ? 1 : 0));
@@ -223,9 +314,15 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::ApplyFunction(const onnx::NodePr
         static_cast<int>(other->dims.size()) > static_cast<int>(ids.dims.size())) {
       return absl::UnimplementedError("");
     }
-    for (double& value : values) {
-      value = first ? Evaluate(op, value, scalar) : Evaluate(op, scalar, value);
+    for (size_t i = 0; i < rows; ++i) {
+      const double id = ids.function != nullptr ? (*ids.function)[i] : static_cast<double>(i);
+      double value =
+          first ? Evaluate(op, integers, id, scalar) : Evaluate(op, integers, scalar, id);
+      if (!integers) value = static_cast<double>(static_cast<float>(value));
+      if (!std::isfinite(value)) return absl::UnimplementedError("");
+      values.push_back(value);
     }
+    if (IsComparison(op)) out.type = onnx::TensorProto::BOOL;
   } else {
     return absl::UnimplementedError("");
   }
@@ -240,10 +337,12 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Reshaped(const onnx::NodeProto& 
   const std::string& op = node.op_type();
   Dims to;
   if (op == "Flatten" && IntAttribute(node, "axis", 1) == 1) {
-    to = {ids.dims[0], Dim::Of(ids.count)};
+    to = {ids.dims[0], Dim::Of(ids.count())};
   } else if (op == "Reshape") {
-    const Constant* shape = graph_.FindConstant(node.input(1));
-    if (shape == nullptr) return absl::UnimplementedError("");
+    const Constant* shape = node.input_size() > 1 ? Known(node.input(1)) : nullptr;
+    if (shape == nullptr || IntAttribute(node, "allowzero", 0) != 0) {
+      return absl::UnimplementedError("");
+    }
     ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
     Dim known = Dim::Of(1);
     int open = -1;
@@ -259,15 +358,16 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Reshaped(const onnx::NodeProto& 
       to.push_back(d);
     }
     if (open >= 0) {
-      const auto rest = engine::Divide(engine::Multiply(ids.dims[0], Dim::Of(ids.count)), known);
+      const auto rest = engine::Divide(engine::Multiply(ids.dims[0], Dim::Of(ids.count())), known);
       if (!rest.has_value()) return absl::InvalidArgumentError("shape does not fit the ids");
       to[open] = *rest;
     }
   } else if (op == "Squeeze" || op == "Unsqueeze") {
     std::vector<int64_t> axes = IntsAttribute(node, "axes");
-    if (node.input_size() > 1 && graph_.FindConstant(node.input(1)) != nullptr) {
-      ASSIGN_OR_RETURN(axes, graph_.FindConstant(node.input(1))->ToInts());
+    if (node.input_size() > 1 && Known(node.input(1)) != nullptr) {
+      ASSIGN_OR_RETURN(axes, Known(node.input(1))->ToInts());
     }
+    if (axes.empty()) return absl::UnimplementedError("");
     to = ids.dims;
     const int64_t rank = static_cast<int64_t>(to.size() + (op == "Unsqueeze" ? axes.size() : 0));
     for (int64_t& axis : axes) {
@@ -279,60 +379,267 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Reshaped(const onnx::NodeProto& 
       if (op == "Unsqueeze") {
         to.insert(to.begin() + axis, Dim::Of(1));
       } else {
+        if (axis == 0 || to[static_cast<size_t>(axis)] != Dim::Of(1)) {
+          return absl::UnimplementedError("");
+        }
         to.erase(to.begin() + axis);
       }
     }
   }
-  if (to.empty() || to[0] != ids.dims[0]) {
+  // Not a row per user or ad any more: the main pass can tell whether that can be.
+  if (to.empty() || to[0] != ids.dims[0]) return absl::UnimplementedError("");
+  Dim rest = Dim::Of(1);
+  for (size_t d = 1; d < to.size(); ++d) rest = engine::Multiply(rest, to[d]);
+  if (rest != Dim::Of(ids.count())) {
     return absl::InvalidArgumentError(absl::StrCat("ids of shape ", DimsText(ids.dims), " become ",
-                                                   DimsText(to), ", want the rows in front"));
+                                                   DimsText(to), ", another number of them"));
   }
   ids.dims = std::move(to);
   return ids;
 }
 
-absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Columns(const onnx::NodeProto& node,
-                                                        Ids ids) const {
-  if (ids.dims.size() != 2) return absl::UnimplementedError("");
-  const auto number = [&](int input) {
-    const Constant* c =
-        input < node.input_size() ? graph_.FindConstant(node.input(input)) : nullptr;
-    return c != nullptr && c->elements() == 1 && c->dim(0).IsConst() ? c->dim(0).value()
-                                                                     : int64_t{-1} << 40;
-  };
-  const int64_t width = ids.dims[1].value();
-  if (node.op_type() == "Gather") {
-    ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node, "axis", 0), 2));
-    const int64_t at = number(1) < 0 ? number(1) + width : number(1);
-    if (axis != 1 || at < 0 || at >= width) return absl::UnimplementedError("");
-    ids.first += at;
-    ids.count = 1;
-    const bool scalar = graph_.FindConstant(node.input(1))->dims.empty();
-    ids.dims = scalar ? Dims{ids.dims[0]} : Dims{ids.dims[0], Dim::Of(1)};
-    return ids;
+// The columns at the places at[d] along each axis after the rows.
+absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::WithColumns(
+    Ids ids, Dims dims, const std::vector<std::vector<int64_t>>& at) {
+  std::vector<int64_t> places = {0};
+  for (size_t d = 0; d < at.size(); ++d) {
+    const auto size = static_cast<int64_t>(places.size() * at[d].size());
+    columns_made_ += size;
+    if (size > kMaxColumns || columns_made_ > kMaxColumnsMade) {
+      return absl::UnimplementedError("too many columns to follow");
+    }
+    std::vector<int64_t> next;
+    next.reserve(static_cast<size_t>(size));
+    const int64_t length = ids.dims[d + 1].value();
+    for (const int64_t place : places) {
+      for (const int64_t i : at[d]) next.push_back(place * length + i);
+    }
+    places = std::move(next);
   }
-  if (node.input_size() < 4 || (number(3) != 1 && number(3) != -1)) {
-    return absl::UnimplementedError("");
-  }
-  if (node.input_size() > 4 && number(4) != 1) return absl::UnimplementedError("");
-  const auto clamp = [&](int64_t at) {
-    return std::clamp<int64_t>(at < 0 ? at + width : at, 0, width);
-  };
-  const int64_t begin = clamp(number(1)), end = clamp(number(2));
-  if (end <= begin) return absl::InvalidArgumentError("the slice is empty");
-  ids.first += begin;
-  ids.count = end - begin;
-  ids.dims[1] = Dim::Of(ids.count);
+  for (int64_t& place : places) place = (*ids.columns)[static_cast<size_t>(place)];
+  ids.columns = std::make_shared<const std::vector<int64_t>>(std::move(places));
+  ids.dims = std::move(dims);
   return ids;
 }
 
-std::string OnnxFeatures::FeatureOf(const Ids& ids) const {
+absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Picked(const onnx::NodeProto& node, Ids ids) {
+  const auto rank = static_cast<int64_t>(ids.dims.size());
+  const auto list = [&](int input, const char* attribute) -> absl::StatusOr<std::vector<int64_t>> {
+    if (input >= node.input_size() || node.input(input).empty()) {
+      return IntsAttribute(node, attribute);
+    }
+    if (Known(node.input(input)) == nullptr) return absl::UnimplementedError("");
+    return Known(node.input(input))->ToInts();
+  };
+  std::vector<std::vector<int64_t>> at;
+  for (size_t d = 1; d < ids.dims.size(); ++d) {
+    at.emplace_back(static_cast<size_t>(ids.dims[d].value()));
+    std::iota(at.back().begin(), at.back().end(), 0);
+  }
+  Dims dims = ids.dims;
+  if (node.op_type() == "Gather") {
+    ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node, "axis", 0), rank));
+    const Constant* const indices = Known(node.input(1));
+    if (indices == nullptr || axis == 0 || indices->dims.size() > 1) {
+      return absl::UnimplementedError("");
+    }
+    ASSIGN_OR_RETURN(std::vector<int64_t> picks, indices->ToInts());
+    for (int64_t& pick : picks) {
+      ASSIGN_OR_RETURN(pick, WantAxis(pick, dims[axis].value()));
+    }
+    at[static_cast<size_t>(axis) - 1] = picks;
+    dims[axis] = Dim::Of(static_cast<int64_t>(picks.size()));
+    if (indices->dims.empty()) dims.erase(dims.begin() + axis);
+    return WithColumns(std::move(ids), std::move(dims), at);
+  }
+  if (node.op_type() == "Transpose") {
+    std::vector<int64_t> perm = IntsAttribute(node, "perm");
+    if (static_cast<int64_t>(perm.size()) != rank || rank == 0 || perm[0] != 0) {
+      return absl::UnimplementedError("");
+    }
+    ASSIGN_OR_RETURN(ids, WithColumns(std::move(ids), dims, at));  // Counts what is made.
+    std::vector<int64_t> strides(perm.size(), 1), columns = {0};
+    for (size_t d = perm.size() - 1; d-- > 1;) strides[d] = strides[d + 1] * dims[d + 1].value();
+    for (size_t d = 1; d < perm.size(); ++d) {
+      ASSIGN_OR_RETURN(const int axis, WantAxis(perm[d], rank));
+      if (axis == 0) return absl::UnimplementedError("");
+      ids.dims[d] = dims[axis];
+      std::vector<int64_t> next;
+      for (const int64_t place : columns) {
+        for (int64_t i = 0; i < dims[axis].value(); ++i) next.push_back(place + i * strides[axis]);
+      }
+      columns = std::move(next);
+      if (columns.size() > ids.columns->size()) return absl::UnimplementedError("");
+    }
+    for (int64_t& place : columns) place = (*ids.columns)[static_cast<size_t>(place)];
+    ids.columns = std::make_shared<const std::vector<int64_t>>(std::move(columns));
+    return ids;
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> starts, list(1, "starts"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ends, list(2, "ends"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, list(3, "axes"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> steps, list(4, "steps"));
+  if (ends.size() != starts.size() || (!axes.empty() && axes.size() != starts.size()) ||
+      (!steps.empty() && steps.size() != starts.size())) {
+    return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    ASSIGN_OR_RETURN(const int axis,
+                     WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i], rank));
+    const int64_t step = steps.empty() ? 1 : steps[i];
+    constexpr int64_t kEverything = int64_t{1} << 30;
+    if (axis == 0 && starts[i] == 0 && ends[i] >= kEverything && step == 1) continue;
+    if (axis == 0 || step < 1) return absl::UnimplementedError("");
+    const int64_t size = dims[axis].value();
+    const auto clamp = [&](int64_t place) {
+      return std::clamp<int64_t>(place < 0 ? place + size : place, 0, size);
+    };
+    std::vector<int64_t>& places = at[static_cast<size_t>(axis) - 1];
+    places.clear();
+    const int64_t end = clamp(ends[i]);
+    for (int64_t place = clamp(starts[i]); place < end; place += std::min(step, size)) {
+      places.push_back(place);
+    }
+    if (places.empty()) return absl::InvalidArgumentError("the slice is empty");
+    dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
+  }
+  return WithColumns(std::move(ids), std::move(dims), at);
+}
+
+absl::StatusOr<std::vector<OnnxFeatures::Ids>> OnnxFeatures::Parts(const onnx::NodeProto& node,
+                                                                   const Ids& ids) {
+  const auto rank = static_cast<int64_t>(ids.dims.size());
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node, "axis", 0), rank));
+  if (axis == 0) return absl::UnimplementedError("");
+  std::vector<int64_t> lengths = IntsAttribute(node, "split");
+  if (node.input_size() > 1 && !node.input(1).empty()) {
+    if (Known(node.input(1)) == nullptr) return absl::UnimplementedError("");
+    ASSIGN_OR_RETURN(lengths, Known(node.input(1))->ToInts());
+  }
+  const int64_t outputs = node.output_size(), size = ids.dims[axis].value();
+  if (lengths.empty()) {
+    // The last one is smaller where they cannot be equal.
+    const int64_t each = (size + outputs - 1) / outputs;
+    for (int64_t begin = 0; begin < size; begin += each) {
+      lengths.push_back(std::min(each, size - begin));
+    }
+  }
+  std::vector<Ids> parts;
+  int64_t begin = 0;
+  for (const int64_t length : lengths) {
+    if (length < 1 || length > size - begin) return absl::UnimplementedError("");
+    std::vector<std::vector<int64_t>> at;
+    for (int64_t d = 1; d < rank; ++d) {
+      at.emplace_back(static_cast<size_t>(d == axis ? length : ids.dims[d].value()));
+      std::iota(at.back().begin(), at.back().end(), d == axis ? begin : 0);
+    }
+    Dims dims = ids.dims;
+    dims[axis] = Dim::Of(length);
+    ASSIGN_OR_RETURN(Ids part, WithColumns(ids, std::move(dims), at));
+    parts.push_back(std::move(part));
+    begin += length;
+  }
+  if (begin != size || static_cast<int64_t>(parts.size()) != outputs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(outputs, " parts do not fill dimension ", axis, " of ", DimsText(ids.dims)));
+  }
+  return parts;
+}
+
+// Columns of one input side by side along the last axis.
+absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Joined(const onnx::NodeProto& node,
+                                                       const Ids& ids) {
+  const auto rank = static_cast<int64_t>(ids.dims.size());
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node, "axis", 0), rank));
+  if (axis == 0 || axis + 1 != rank) return absl::UnimplementedError("");
+  int64_t outer = 1, total = 0;
+  for (int64_t d = 1; d < axis; ++d) outer *= ids.dims[d].value();
+  std::vector<const Ids*> parts;
+  for (const std::string& input : node.input()) {
+    const auto part = ids_.find(input);
+    if (part == ids_.end()) return absl::UnimplementedError("");
+    const Ids& other = part->second;
+    if (other.input != ids.input || other.type != ids.type || other.cut != ids.cut ||
+        other.function != ids.function || other.dims.size() != ids.dims.size() ||
+        !std::equal(other.dims.begin(), other.dims.begin() + axis, ids.dims.begin())) {
+      return absl::UnimplementedError("");
+    }
+    parts.push_back(&other);
+    total += other.count() / outer;
+  }
+  columns_made_ += total * outer;
+  if (total * outer > kMaxColumns || columns_made_ > kMaxColumnsMade) {
+    return absl::UnimplementedError("too many columns to follow");
+  }
+  std::vector<int64_t> columns;
+  for (int64_t o = 0; o < outer; ++o) {
+    for (const Ids* part : parts) {
+      const int64_t length = part->count() / outer;
+      columns.insert(columns.end(), part->columns->begin() + o * length,
+                     part->columns->begin() + (o + 1) * length);
+    }
+  }
+  Ids joined = ids;
+  joined.columns = std::make_shared<const std::vector<int64_t>>(std::move(columns));
+  joined.dims[axis] = Dim::Of(total);
+  return joined;
+}
+
+// A name that neither an input of the ONNX model nor one of ours has.
+std::string OnnxFeatures::FreeName(const std::string& wanted) const {
+  const auto taken = [&](const std::string& name) {
+    return inputs_.contains(name) ||
+           std::any_of(bindings_.begin(), bindings_.end(),
+                       [&](const Binding& binding) { return binding.name == name; });
+  };
+  std::string name = wanted;
+  for (int i = 2; taken(name); ++i) name = absl::StrCat(wanted, "_", i);
+  return name;
+}
+
+namespace {
+
+// "x" for all columns, "x_3" for one, "x_3_7" for neighbours.
+std::string ColumnsName(const std::string& input, const std::vector<int64_t>& columns,
+                        int64_t total) {
+  bool neighbours = true;
+  for (size_t i = 1; i < columns.size(); ++i) neighbours &= columns[i] == columns[i - 1] + 1;
+  if (neighbours && static_cast<int64_t>(columns.size()) == total) return input;
+  if (columns.size() == 1) return absl::StrCat(input, "_", columns[0]);
+  if (neighbours) return absl::StrCat(input, "_", columns.front(), "_", columns.back());
+  constexpr size_t kShort = 4;
+  if (columns.size() <= kShort) {
+    return absl::StrCat(input, "_columns_", absl::StrJoin(columns, "_"));
+  }
+  return absl::StrCat(input, "_columns_", columns.front(), "_to_", columns.back());
+}
+
+// "column 3", "columns 3 to 7", "columns 1, 5".
+std::string ColumnsText(const std::vector<int64_t>& columns) {
+  if (columns.size() == 1) return absl::StrCat("column ", columns[0]);
+  bool neighbours = true;
+  for (size_t i = 1; i < columns.size(); ++i) neighbours &= columns[i] == columns[i - 1] + 1;
+  if (neighbours) return absl::StrCat("columns ", columns.front(), " to ", columns.back());
+  return absl::StrCat("columns ", absl::StrJoin(columns, ", "));
+}
+
+int64_t RowElements(const OnnxInput& input) {
   int64_t total = 1;
-  const Dims& dims = inputs_.at(ids.input).dims;
-  for (size_t d = 1; d < dims.size(); ++d) total *= dims[d].value();
-  if (ids.count == total) return ids.input;
-  if (ids.count == 1) return absl::StrCat(ids.input, "_", ids.first);
-  return absl::StrCat(ids.input, "_", ids.first, "_", ids.first + ids.count - 1);
+  for (size_t d = 1; d < input.dims.size(); ++d) total *= input.dims[d].value();
+  return total;
+}
+
+}  // namespace
+
+std::string OnnxFeatures::FeatureOf(const Ids& ids) {
+  std::string& name = features_[{ids.input, *ids.columns}];
+  if (name.empty()) {
+    name = ColumnsName(ids.input, *ids.columns, RowElements(inputs_.at(ids.input)));
+    if (name != ids.input) name = FreeName(name);
+    bindings_.push_back(
+        {.input = ids.input, .name = name, .sparse = true, .columns = *ids.columns});
+  }
+  return name;
 }
 
 std::string OnnxFeatures::AddTable(const std::string& wanted, TableSource source) {
@@ -369,7 +676,7 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
                       .feature = FeatureOf(ids),
                       .table = name,
                       .level = inputs_.at(ids.input).level,
-                      .count = ids.count,
+                      .count = ids.count(),
                       .width = width,
                       .dims = std::move(dims)});
   return absl::OkStatus();
@@ -379,25 +686,110 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
 // which pads, the table has the differences from what id 0 gives.
 absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) {
   if (!materialized_.insert(name).second) return absl::OkStatus();
+  if (!AreIds(ids)) {
+    numbers_.push_back({.output = name, .ids = ids});
+    return absl::OkStatus();
+  }
   const std::shared_ptr<const std::vector<double>> function = ids.function;
   const double offset = function == nullptr || function->empty() ? 0 : function->front();
+  const std::string feature = FeatureOf(ids);
   const std::string table =
-      AddTable(absl::StrCat(FeatureOf(ids), "_values"),
-               {.rows = id_inputs_.at(ids.input),
-                .dim = 1,
-                .read = [function, offset](int64_t i, float* row) {
+      AddTable(absl::StrCat(feature, "_values"),
+               {.rows = RowsOf(ids), .dim = 1, .read = [function, offset](int64_t i, float* row) {
                   *row = static_cast<float>(function == nullptr
                                                 ? static_cast<double>(i)
                                                 : (*function)[static_cast<size_t>(i)] - offset);
                 }});
   lookups_.push_back({.output = name,
-                      .feature = FeatureOf(ids),
+                      .feature = feature,
                       .table = table,
                       .level = inputs_.at(ids.input).level,
-                      .count = ids.count,
+                      .count = ids.count(),
                       .width = 1,
                       .dims = ids.dims,
                       .offset = static_cast<float>(offset)});
+  return absl::OkStatus();
+}
+
+// The dense inputs that hold the columns of `input` which are used as numbers.
+absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) {
+  std::set<int64_t> columns;
+  for (const Numbers& numbers : numbers_) {
+    if (numbers.ids.input == input) {
+      columns.insert(numbers.ids.columns->begin(), numbers.ids.columns->end());
+    }
+  }
+  std::vector<Run>& runs = runs_[input];
+  for (const int64_t column : columns) {
+    if (runs.empty() || runs.back().first + runs.back().count != column) {
+      runs.push_back({.first = column});
+    }
+    ++runs.back().count;
+  }
+  const OnnxInput& source = inputs_.at(input);
+  for (Run& run : runs) {
+    std::vector<int64_t> own(static_cast<size_t>(run.count));
+    std::iota(own.begin(), own.end(), run.first);
+    const std::string wanted = ColumnsName(input, own, RowElements(source));
+    run.name = FreeName(wanted == input ? absl::StrCat(input, "_values") : wanted);
+    RETURN_IF_ERROR(graph_.builder().AddInput(run.name, source.level, {run.count}));
+    if (source.level == Level::kAd) graph_.SetAdReference(run.name);
+    report.inputs.push_back(absl::StrCat(run.name, " ",
+                                         graph_.builder().Find(run.name)->shape.ToString(),
+                                         " float32, ", ColumnsText(own), " of \"", input, "\""));
+    bindings_.push_back({.input = input, .name = run.name, .columns = std::move(own)});
+  }
+  return absl::OkStatus();
+}
+
+// The value out of the dense inputs that hold its columns.
+absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
+  GraphBuilder& builder = graph_.builder();
+  const std::vector<int64_t>& columns = *numbers.ids.columns;
+  const std::vector<Run>& runs = runs_.at(numbers.ids.input);
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < columns.size();) {
+    const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
+      return columns[i] >= r.first && columns[i] < r.first + r.count;
+    });
+    size_t end = i + 1;
+    while (end < columns.size() && columns[end] == columns[end - 1] + 1 &&
+           columns[end] < run->first + run->count) {
+      ++end;
+    }
+    const auto length = static_cast<int64_t>(end - i);
+    if (length == run->count) {
+      parts.push_back(run->name);
+    } else {
+      parts.push_back(graph_.Top(absl::StrCat(numbers.output, "/part")));
+      RETURN_IF_ERROR(AddSlice(builder, parts.back(), run->name, 1, columns[i] - run->first, length,
+                               parts.back()));
+    }
+    i = end;
+  }
+  std::string tensor = parts[0];
+  if (parts.size() > 1) {
+    tensor = graph_.Top(absl::StrCat(numbers.output, "/columns"));
+    RETURN_IF_ERROR(AddConcat(builder, tensor, parts, 1, tensor));
+  }
+  const bool is_float = IsFloat(inputs_.at(numbers.ids.input).element_type);
+  if (numbers.ids.cut && is_float) {
+    const std::string cut = graph_.Top(absl::StrCat(numbers.output, "/cut"));
+    RETURN_IF_ERROR(AddExpression(builder, cut, Truncated("@0"), {tensor}, cut));
+    tensor = cut;
+  }
+  if (!IsFlat(numbers.ids.dims, numbers.ids.count())) {
+    const std::string shaped = graph_.Top(absl::StrCat(numbers.output, "/shape"));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                     ReshapeSizes(builder.Find(tensor)->shape, numbers.ids.dims));
+    RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
+    tensor = shaped;
+  }
+  if (!is_float && IsInteger(numbers.ids.type)) {
+    graph_.MarkRounded(numbers.output, numbers.ids.input);
+  }
+  graph_.Define(numbers.output, graph_.Whole(tensor, numbers.ids.dims));
+  builder.TakeAddedTypes();
   return absl::OkStatus();
 }
 
@@ -417,10 +809,14 @@ absl::Status OnnxFeatures::Emit(Report& report) {
   for (const Group& group : groups) RETURN_IF_ERROR(EmitGroup(group, ++index, report));
   Describe(report);
   graph_.builder().model().tables.insert(tables_.begin(), tables_.end());
-  for (const auto& [name, rows] : id_inputs_) {
+  for (const auto& [name, columns] : ids_of_) {
+    RETURN_IF_ERROR(EmitInputs(name, report));
+    int64_t rows = 0;
+    for (const auto& [column, tables] : columns) rows = std::max(rows, tables.most);
     report.notes.push_back(absl::StrCat("ids of \"", name, "\" outside 0..", rows - 1,
                                         " give zeros (ONNX refuses them, or counts from the end)"));
   }
+  for (const Numbers& numbers : numbers_) RETURN_IF_ERROR(EmitNumbers(numbers));
   return absl::OkStatus();
 }
 
@@ -435,8 +831,14 @@ void OnnxFeatures::Describe(Report& report) const {
                      lookup.level == Level::kUser ? " of the user" : " per ad");
   }
   for (const auto& [feature, line] : lines) {
-    report.inputs.push_back(
-        absl::StrCat(feature, ": ", line, ", looked up in ", absl::StrJoin(tables[feature], ", ")));
+    const auto binding =
+        std::find_if(bindings_.begin(), bindings_.end(),
+                     [&, name = feature](const Binding& b) { return b.name == name; });
+    report.inputs.push_back(absl::StrCat(
+        feature, ": ", line, ", looked up in ", absl::StrJoin(tables[feature], ", "),
+        binding->name == binding->input
+            ? ""
+            : absl::StrCat(", ", ColumnsText(binding->columns), " of \"", binding->input, "\"")));
   }
 }
 

@@ -1,8 +1,9 @@
 // Embedding tables of an ONNX model: which Gathers look ids up, and what else is computed from ids.
 //
-// A graph input of ids that Gather looks up becomes a sparse feature (NAME.ids, NAME.values,
-// NAME.segments) and the table a file of the model.  What elementwise operators compute from ids
-// (masks such as ids != 0) becomes a table of its own with one column.
+// Columns (elements of a row) of a graph input that Gather looks up become sparse features
+// (NAME.ids, NAME.values, NAME.segments) and the tables files of the model.  What elementwise
+// operators compute from ids (masks such as ids != 0) becomes a table of its own with one column.  Columns of such an
+// input that are used as numbers become dense inputs, one per run of neighbours.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_CONVERT_ONNX_FEATURES_H_
 #define ULFD_TOOLS_CONVERT_ONNX_FEATURES_H_
@@ -18,6 +19,7 @@
 #include "engine/tensor/tensor.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_proof.h"
 #include "tools/convert/report.h"
 
 namespace ulfd::convert {
@@ -45,18 +47,29 @@ class OnnxFeatures {
 
   // Whether Scan took care of the node.
   bool Handles(const onnx::NodeProto* node) const { return handled_.contains(node); }
-  // Whether the input became a feature.
-  bool IsFeature(const std::string& input) const { return id_inputs_.contains(input); }
+  // Whether columns of the input became features.
+  bool IsFeature(const std::string& input) const { return ids_of_.contains(input); }
+  // What the features and dense inputs that Emit added have, for the proof.
+  const std::vector<Binding>& bindings() const { return bindings_; }
+  // Columns of the input that are ids, with the rows of the smallest table that they look up.
+  std::map<int64_t, int64_t> IdRows(const std::string& input) const;
 
  private:
-  // A tensor of ids, or one computed from each id alone.
+  // Columns of an input, rearranged, or what is computed from each of them alone.
   struct Ids {
     std::string input;
-    int64_t first = 0, count = 1;  // Columns of the input.
-    Dims dims;                     // As ONNX sees it; the first are the rows.
-    bool is_bool = false;
+    std::shared_ptr<const std::vector<int64_t>> columns;  // Per element of a row.
+    Dims dims;         // As ONNX sees it; the first are the rows.
+    int type = 0;      // onnx::TensorProto::DataType
+    bool cut = false;  // Floats that were cast to integers.
     // Value per id; null: the id itself.
     std::shared_ptr<const std::vector<double>> function;
+
+    int64_t count() const { return static_cast<int64_t>(columns->size()); }
+  };
+  // Rows of the tables that look a column up.
+  struct TableRows {
+    int64_t least = 0, most = 0;
   };
   // One look-up to emit.
   struct Lookup {
@@ -67,6 +80,16 @@ class OnnxFeatures {
     Dims dims;         // Of the output.
     float offset = 0;  // Added to what the table gives.
   };
+  // Columns of an input that are used as numbers.
+  struct Numbers {
+    std::string output;
+    Ids ids;
+  };
+  // Neighbours among them: a dense input.
+  struct Run {
+    std::string name;
+    int64_t first = 0, count = 0;
+  };
   // Look-ups of one embedding layer.
   struct Group {
     engine::Level level = engine::Level::kAd;
@@ -74,33 +97,48 @@ class OnnxFeatures {
     std::map<std::string, std::string> tables;  // By feature: a layer reads one table per feature.
   };
 
-  void FindIdInputs();
-  bool TraceToInput(const std::string& name, std::string* input) const;
+  void FindIdColumns();
+  void StartFrom(const OnnxInput& input);
+  const Constant* Known(const std::string& name) const;
   void ScanNode(const onnx::NodeProto& node, Problems& problems);
-  void FoldConstant(const onnx::NodeProto& node);
+  bool FoldConstant(const onnx::NodeProto& node, bool searching);
   absl::Status ScanIds(const onnx::NodeProto& node, const Ids& ids);
-  absl::StatusOr<Ids> Apply(const onnx::NodeProto& node, const Ids& ids) const;
+  absl::StatusOr<std::vector<Ids>> Rearrange(const onnx::NodeProto& node, const Ids& ids);
   absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node, const Ids& ids) const;
   absl::StatusOr<Ids> Reshaped(const onnx::NodeProto& node, Ids ids) const;
-  absl::StatusOr<Ids> Columns(const onnx::NodeProto& node, Ids ids) const;
+  absl::StatusOr<Ids> Picked(const onnx::NodeProto& node, Ids ids);
+  absl::StatusOr<std::vector<Ids>> Parts(const onnx::NodeProto& node, const Ids& ids);
+  absl::StatusOr<Ids> Joined(const onnx::NodeProto& node, const Ids& ids);
+  absl::StatusOr<Ids> WithColumns(Ids ids, Dims dims, const std::vector<std::vector<int64_t>>& at);
+  bool AreIds(const Ids& ids) const;
+  int64_t RowsOf(const Ids& ids) const;
   absl::Status LookUp(const onnx::NodeProto& node, const Ids& ids);
   absl::Status Materialize(const std::string& name, const Ids& ids);
   absl::Status EmitGroup(const Group& group, int index, Report& report);
   absl::Status EmitValue(const Lookup& lookup, const std::string& rows);
+  absl::Status EmitInputs(const std::string& input, Report& report);
+  absl::Status EmitNumbers(const Numbers& numbers);
   void Describe(Report& report) const;
-  std::string FeatureOf(const Ids& ids) const;
+  std::string FeatureOf(const Ids& ids);
+  std::string FreeName(const std::string& wanted) const;
   std::string AddTable(const std::string& wanted, TableSource source);
 
   const onnx::GraphProto& proto_;
   const std::map<std::string, OnnxInput>& inputs_;
   OnnxGraph& graph_;
-  std::map<std::string, int64_t> id_inputs_;  // Input -> most rows of a table that it looks up.
-  std::map<std::string, Ids> ids_;            // By tensor.
+  std::map<std::string, std::map<int64_t, TableRows>> ids_of_;  // Input -> columns that are ids.
+  std::map<std::string, Ids> ids_;                              // By tensor.
+  std::map<std::string, Constant> shapes_;  // While columns are searched: what shapes give.
+  int64_t columns_made_ = 0;
   std::set<std::string> materialized_;
   std::set<const onnx::NodeProto*> handled_;
   std::map<std::string, std::string> table_of_;  // Initializer -> table.
   std::map<std::string, TableSource> tables_;
+  std::map<std::pair<std::string, std::vector<int64_t>>, std::string> features_;
+  std::vector<Binding> bindings_;
   std::vector<Lookup> lookups_;
+  std::vector<Numbers> numbers_;
+  std::map<std::string, std::vector<Run>> runs_;  // By input.
 };
 
 }  // namespace ulfd::convert

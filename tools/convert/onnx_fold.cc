@@ -124,6 +124,17 @@ absl::StatusOr<Constant> FoldShapeOf(const FoldContext& ctx) {
 
 absl::StatusOr<Constant> FoldSame(const FoldContext& ctx) { return *ctx.in[0]; }
 
+absl::StatusOr<Constant> FoldDropout(const FoldContext& ctx) {
+  if (ctx.in.size() > 2 && ctx.in[2] != nullptr) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> training, ctx.in[2]->ToInts());
+    if (training != std::vector<int64_t>{0}) {
+      return absl::UnimplementedError(
+          "training_mode, whose result is random; export the model with eval()");
+    }
+  }
+  return *ctx.in[0];
+}
+
 absl::StatusOr<Constant> FoldCast(const FoldContext& ctx) {
   const int64_t to = IntAttribute(ctx.node, "to", 0);
   const Constant& x = *ctx.in[0];
@@ -354,7 +365,11 @@ absl::StatusOr<Dim> IntResult(const std::string& op, Dim a, Dim b) {
   }
   if (op == "Add" && numbers) return Dim::Of(a.value() + b.value());
   if (op == "Sub" && numbers) return Dim::Of(a.value() - b.value());
-  if (op == "Mod" && numbers && b.value() > 0) return Dim::Of(a.value() % b.value());
+  // The sign is the divisor's.
+  if (op == "Mod" && numbers && b.value() > 0) {
+    const int64_t rest = a.value() % b.value();
+    return Dim::Of(rest < 0 ? rest + b.value() : rest);
+  }
   if (op == "Equal") {
     if (a == b && !a.IsUnknown()) return Dim::Of(1);
     if (numbers) return Dim::Of(0);
@@ -394,6 +409,7 @@ std::vector<int64_t> BroadcastWalk(const Constant& c, const std::vector<int64_t>
 absl::StatusOr<Constant> FoldBinary(const FoldContext& ctx) {
   const Constant &a = *ctx.in[0], &b = *ctx.in[1];
   const std::string& op = ctx.node.op_type();
+  if (IntAttribute(ctx.node, "fmod", 0) != 0) return absl::UnimplementedError("fmod of constants");
   ASSIGN_OR_RETURN(const Dims dims, BroadcastDims(a.dims, b.dims));
   Constant out{.is_float = a.is_float, .dims = dims};
   if (a.is_float != b.is_float) return absl::InvalidArgumentError("types differ");
@@ -493,7 +509,7 @@ struct Fold {
 constexpr Fold kFolds[] = {
     {"Constant", &FoldConstant}, {"ConstantOfShape", &FoldConstantOfShape},
     {"Shape", &FoldShapeOf},     {"Identity", &FoldSame},
-    {"Dropout", &FoldSame},      {"Cast", &FoldCast},
+    {"Dropout", &FoldDropout},   {"Cast", &FoldCast},
     {"Reshape", &FoldReshape},   {"Unsqueeze", &FoldUnsqueeze},
     {"Squeeze", &FoldSqueeze},   {"Transpose", &FoldTranspose},
     {"Concat", &FoldConcat},     {"Gather", &FoldGather},

@@ -51,6 +51,20 @@ const OnnxValue* OnnxGraph::FindValue(const std::string& name) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
+int OnnxGraph::TypeOf(const std::string& name) const {
+  const auto it = types_.find(name);
+  return it == types_.end() ? 0 : it->second;
+}
+bool OnnxGraph::IsInteger(const std::string& name) const {
+  const int type = TypeOf(name);
+  return type == onnx::TensorProto::INT64 || type == onnx::TensorProto::INT32 ||
+         type == onnx::TensorProto::INT8 || type == onnx::TensorProto::UINT8;
+}
+const std::string* OnnxGraph::RoundedFrom(const std::string& name) const {
+  const auto it = rounded_.find(name);
+  return it == rounded_.end() ? nullptr : &it->second;
+}
+
 OnnxValue OnnxGraph::Whole(const std::string& tensor) const {
   const Shape& shape = builder_.Find(tensor)->shape;
   return Whole(tensor, Dims(shape.dims().begin(), shape.dims().end()));

@@ -44,6 +44,15 @@ class OnnxGraph {
   const Constant* FindConstant(const std::string& name) const;
   const OnnxValue* FindValue(const std::string& name) const;
 
+  // onnx::TensorProto::DataType of a name; 0: not known.
+  void SetType(const std::string& name, int type) { types_[name] = type; }
+  int TypeOf(const std::string& name) const;
+  bool IsInteger(const std::string& name) const;
+  // Integers of the input `input`, as single precision has them: exact up to 2^24, rounded beyond.
+  // Null: the value is exact, or no integer.
+  void MarkRounded(const std::string& name, const std::string& input) { rounded_[name] = input; }
+  const std::string* RoundedFrom(const std::string& name) const;
+
   // The whole tensor as a value, with the shape that the engine inferred.
   OnnxValue Whole(const std::string& tensor) const;
   // The same, with dimensions that the caller knows better (repeated ones).
@@ -80,6 +89,8 @@ class OnnxGraph {
   std::string ad_reference_;
   absl::flat_hash_map<std::string, Constant> constants_;
   absl::flat_hash_map<std::string, OnnxValue> values_;
+  absl::flat_hash_map<std::string, int> types_;
+  absl::flat_hash_map<std::string, std::string> rounded_;
 };
 
 // What a converter of one node works on.

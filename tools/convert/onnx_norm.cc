@@ -94,18 +94,104 @@ OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
   return y;
 }
 
-enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL2 };
+// The axis, folded to one entry of the same rank by a function of two: halves of it, then halves of
+// those.
+absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
+                                      const char* function) {
+  GraphBuilder& builder = node.builder();
+  int64_t size = builder.Find(tensor)->shape[axis].value();
+  while (size > 1) {
+    const int64_t half = size / 2;
+    std::string parts[3];
+    for (int i = 0; i < (size % 2 == 0 ? 2 : 3); ++i) {
+      parts[i] = node.Scratch("part");
+      RETURN_IF_ERROR(
+          AddSlice(builder, parts[i], tensor, axis, i * half, i < 2 ? half : 1, parts[i]));
+    }
+    tensor = node.Scratch("folded");
+    RETURN_IF_ERROR(AddExpression(builder, tensor, absl::StrCat(function, "(@0, @1)"),
+                                  {parts[0], parts[1]}, tensor));
+    if (size % 2 != 0) {
+      const std::string joined = node.Scratch("joined");
+      RETURN_IF_ERROR(AddConcat(builder, joined, {tensor, parts[2]}, axis, joined));
+      tensor = joined;
+    }
+    size = half + size % 2;
+  }
+  return tensor;
+}
+
+// Largest or smallest entry, or the product.
+absl::Status ReduceByFolding(OnnxNode& node, const char* function) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
+  Dims dims = x.dims;
+  for (const int axis : axes) {
+    ASSIGN_OR_RETURN(tensor, FoldAlong(node, tensor, axis, function));
+    dims[axis] = Dim::Of(1);
+  }
+  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
+  const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
+  for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
+    y.dims.erase(y.dims.begin() + *axis);
+    y.axes.erase(y.axes.begin() + *axis);
+  }
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+absl::Status ReduceMax(OnnxNode& node) { return ReduceByFolding(node, "max"); }
+absl::Status ReduceMin(OnnxNode& node) { return ReduceByFolding(node, "min"); }
+absl::Status ReduceProd(OnnxNode& node) { return ReduceByFolding(node, "mul"); }
+
+// x - max - log(sum(exp(x - max))).
+absl::Status LogSoftmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const bool flattens = node.graph.opset() < 13;
+  ASSIGN_OR_RETURN(const int axis,
+                   WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
+  if (flattens && axis + 1 != x.rank()) {
+    return absl::UnimplementedError(
+        absl::StrCat("axis ", axis, " of an operator set before 13, want the last axis"));
+  }
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
+  ASSIGN_OR_RETURN(const std::string most, FoldAlong(node, in, axis, "max"));
+  GraphBuilder& builder = node.builder();
+  const std::string shifted = node.Scratch("shifted"), exps = node.Scratch("exps");
+  const std::string total = node.Scratch("total"), out = node.Top();
+  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", shifted, {in, most}, shifted));
+  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0)", {shifted}, exps));
+  ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, {axis}, total, total));
+  ASSIGN_OR_RETURN(const std::string kept,
+                   node.graph.Plain(Reduced(node, sum, x.dims, {axis}, true)));
+  RETURN_IF_ERROR(AddExpression(builder, node.name, "@0 - log(@1)", {shifted, kept}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL1, kL2 };
 
 absl::Status Reduce(OnnxNode& node, Reduction kind) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
   for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  if (node.graph.IsInteger(node.node.input(0)) &&
+      (kind == Reduction::kMean || kind == Reduction::kL2)) {
+    return absl::UnimplementedError("of integers, whose result ONNX rounds");
+  }
   ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
   GraphBuilder& builder = node.builder();
   if (kind == Reduction::kSumSquare || kind == Reduction::kL2) {
     const std::string squares = node.Scratch("squares");
     RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", squares, {tensor, tensor}, squares));
     tensor = squares;
+  }
+  if (kind == Reduction::kL1) {
+    const std::string sizes = node.Scratch("sizes");
+    RETURN_IF_ERROR(AddExpression(builder, sizes, "abs(@0)", {tensor}, sizes));
+    tensor = sizes;
   }
   const std::string out = node.Top();
   if (kind == Reduction::kMean) {
@@ -125,6 +211,7 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
 absl::Status ReduceSum(OnnxNode& node) { return Reduce(node, Reduction::kSum); }
 absl::Status ReduceMean(OnnxNode& node) { return Reduce(node, Reduction::kMean); }
 absl::Status ReduceSumSquare(OnnxNode& node) { return Reduce(node, Reduction::kSumSquare); }
+absl::Status ReduceL1(OnnxNode& node) { return Reduce(node, Reduction::kL1); }
 absl::Status ReduceL2(OnnxNode& node) { return Reduce(node, Reduction::kL2); }
 
 // (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
@@ -197,7 +284,12 @@ constexpr OnnxType kTypes[] = {
     {"ReduceSum", &ReduceSum},
     {"ReduceMean", &ReduceMean},
     {"ReduceSumSquare", &ReduceSumSquare},
+    {"ReduceL1", &ReduceL1},
     {"ReduceL2", &ReduceL2},
+    {"ReduceMax", &ReduceMax},
+    {"ReduceMin", &ReduceMin},
+    {"ReduceProd", &ReduceProd},
+    {"LogSoftmax", &LogSoftmax},
     {"BatchNormalization", &BatchNormalization},
     {"LayerNormalization", &LayerNormalization},
 };

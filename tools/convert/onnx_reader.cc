@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/convert/onnx_reader.h"
 
+#include <algorithm>
 #include <exception>
 #include <filesystem>
 #include <set>
@@ -16,8 +17,10 @@
 #include "base/text.h"
 #include "engine/runtime/model_directory.h"
 #include "onnx/checker.h"
+#include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 #include "tools/convert/onnx_constant.h"
+#include "tools/convert/onnx_functions.h"
 
 namespace ulfd::convert {
 namespace {
@@ -208,20 +211,76 @@ absl::Status Check(onnx::ModelProto& model) {
   return absl::OkStatus();
 }
 
+// The structure of a model that is newer than ONNX's library: what its checker would say of it.
+absl::Status CheckStructure(const onnx::ModelProto& model) {
+  std::set<std::string> known;
+  for (const onnx::ValueInfoProto& input : model.graph().input()) {
+    if (!known.insert(input.name()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", input.name(), "\" is there twice"));
+    }
+  }
+  for (const onnx::TensorProto& tensor : model.graph().initializer()) known.insert(tensor.name());
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    const std::string text = absl::StrCat(
+        "node \"", node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(),
+        "\" (", node.op_type(), "): ");
+    for (const std::string& input : node.input()) {
+      if (input.empty() || known.contains(input)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, "reads \"", input, "\", which nothing before it makes"));
+    }
+    const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+    const onnx::OpSchema* const schema =
+        standard ? onnx::OpSchemaRegistry::Schema(node.op_type()) : nullptr;
+    // Inputs are never fewer in later versions; what is new has one.
+    const int least = schema != nullptr ? schema->min_input() : standard ? 1 : 0;
+    int given = node.input_size();
+    for (int i = 0; i < std::min(least, node.input_size()); ++i) {
+      if (node.input(i).empty()) given = i;
+    }
+    if (given < least || node.output_size() < 1 || node.output(0).empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(text, given, " inputs and ",
+                                                     node.output_size(), " outputs, want at least ",
+                                                     least, " and 1"));
+    }
+    for (const std::string& output : node.output()) {
+      if (output.empty() || known.insert(output).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, "makes \"", output, "\", which is there already"));
+    }
+  }
+  for (const onnx::ValueInfoProto& output : model.graph().output()) {
+    if (known.contains(output.name())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("output \"", output.name(), "\" is made by no node"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Complete(const std::string& directory, const std::map<std::string, int64_t>& dims,
                       OnnxModel& model) {
   for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
   }
-  constexpr int64_t kOldest = 7, kNewest = 17;
+  constexpr int64_t kOldest = 7, kNewest = 21, kNewestFormat = 11;
   if (model.opset < kOldest || model.opset > kNewest) {
     return absl::InvalidArgumentError(
         absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
   }
+  if (model.proto.ir_version() > kNewestFormat) {
+    return absl::InvalidArgumentError(absl::StrCat("format version ", model.proto.ir_version(),
+                                                   ", want at most ", kNewestFormat));
+  }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
+  RETURN_IF_ERROR(InlineFunctions(model.proto));
+  RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
-  return Check(model.proto);
+  // What Debian 12's library knows.
+  constexpr int64_t kLibrarySet = 17, kLibraryFormat = 8;
+  model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat;
+  return model.inferred ? Check(model.proto) : CheckStructure(model.proto);
 }
 
 }  // namespace

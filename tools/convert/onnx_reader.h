@@ -14,13 +14,16 @@
 namespace ulfd::convert {
 
 struct OnnxModel {
-  onnx::ModelProto proto;  // Without external data; with the shapes that ONNX infers.
-  int64_t opset = 0;       // Of the domain "ai.onnx".
+  onnx::ModelProto proto;  // Without external data and functions.
+  // With the shapes that ONNX infers; false for a model newer than its library.
+  bool inferred = false;
+  int64_t opset = 0;  // Of the domain "ai.onnx".
 };
 
 // Reads `path`, gives the symbolic dimensions in `dims` their numbers, and checks the model.
 // INVALID_ARGUMENT for a truncated file, an initializer whose external data is missing, outside the
-// model's directory, or of another size than its shape, everything that ONNX's checker or shape
+// model's directory, or of another size than its shape, a model newer than operator set 21 or
+// format 11, a graph without order, everything that ONNX's checker or shape
 // inference refuses (in their words), and a name of `dims` that no input has; RESOURCE_EXHAUSTED
 // for a file above 2 GiB, protobuf's limit.
 absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,

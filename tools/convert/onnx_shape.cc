@@ -310,6 +310,25 @@ absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int6
   return part;
 }
 
+// The entries of an axis at these places.
+absl::StatusOr<OnnxValue> Pick(OnnxNode& node, const OnnxValue& x, int axis,
+                               const std::vector<int64_t>& places, const std::string& out) {
+  std::vector<std::string> parts;
+  OnnxValue part;
+  for (const int64_t place : places) {
+    ASSIGN_OR_RETURN(const int at, WantAxis(place, x.dims[axis].value()));
+    ASSIGN_OR_RETURN(part,
+                     Cut(node, x, axis, at, 1, places.size() == 1 ? out : node.Scratch("entry")));
+    parts.push_back(part.tensor);
+  }
+  if (parts.size() > 1 && !IsUncut(node, x, axis, 1)) {
+    part.tensor = out;
+    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, x.axes[axis], out));
+  }
+  part.dims[axis] = Dim::Of(static_cast<int64_t>(parts.size()));
+  return part;
+}
+
 absl::Status WantNumber(const OnnxValue& x, int axis) {
   if (x.dims[axis].IsConst()) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
@@ -329,12 +348,11 @@ absl::Status Slice(OnnxNode& node) {
   for (size_t i = 0; i < starts.size(); ++i) {
     ASSIGN_OR_RETURN(const int axis,
                      WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i], x.rank()));
-    if (!steps.empty() && steps[i] != 1) {
-      return absl::UnimplementedError(absl::StrCat("a step of ", steps[i], ", want 1"));
-    }
+    const int64_t step = steps.empty() ? 1 : steps[i];
+    if (step < 1) return absl::UnimplementedError(absl::StrCat("a step of ", step));
     constexpr int64_t kEverything = int64_t{1}
                                     << 30;  // Exporters write at least this for "the end".
-    if (starts[i] == 0 && ends[i] >= kEverything) continue;
+    if (starts[i] == 0 && ends[i] >= kEverything && step == 1) continue;
     RETURN_IF_ERROR(WantNumber(x, axis));
     const int64_t size = x.dims[axis].value();
     const auto clamp = [&](int64_t at) {
@@ -342,8 +360,14 @@ absl::Status Slice(OnnxNode& node) {
     };
     const int64_t begin = clamp(starts[i]), end = clamp(ends[i]);
     if (end <= begin) return absl::InvalidArgumentError("the slice is empty");
-    if (end - begin == size) continue;
     const bool last = i + 1 == starts.size();
+    if (step > 1) {
+      std::vector<int64_t> picks;
+      for (int64_t at = begin; at < end; at += std::min(step, size)) picks.push_back(at);
+      ASSIGN_OR_RETURN(x, Pick(node, x, axis, picks, last ? node.Top() : node.Scratch("picked")));
+      continue;
+    }
+    if (end - begin == size) continue;
     ASSIGN_OR_RETURN(
         x, Cut(node, x, axis, begin, end - begin, last ? node.Top() : node.Scratch("cut")));
   }
@@ -357,7 +381,13 @@ absl::Status Split(OnnxNode& node) {
   ASSIGN_OR_RETURN(std::vector<int64_t> parts, Integers(node, 1, "split"));
   RETURN_IF_ERROR(WantNumber(x, axis));
   const int64_t outputs = node.node.output_size(), size = x.dims[axis].value();
-  if (parts.empty()) parts.assign(static_cast<size_t>(outputs), size / outputs);
+  if (parts.empty()) {
+    // The last one is smaller where they cannot be equal (operator set 18).
+    const int64_t each = (size + outputs - 1) / outputs;
+    for (int64_t begin = 0; begin < size; begin += each) {
+      parts.push_back(std::min(each, size - begin));
+    }
+  }
   if (static_cast<int64_t>(parts.size()) != outputs ||
       std::accumulate(parts.begin(), parts.end(), int64_t{0}) != size) {
     return absl::InvalidArgumentError(
@@ -403,21 +433,8 @@ absl::Status Gather(OnnxNode& node) {
   if (indices->dims.size() > 1 || picks.empty()) {
     return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
   }
-  std::vector<std::string> parts;
-  OnnxValue part;
-  for (const int64_t pick : picks) {
-    ASSIGN_OR_RETURN(const int at, WantAxis(pick, x.dims[axis].value()));
-    const std::string top = picks.size() == 1 ? node.Top() : node.Scratch("cut");
-    ASSIGN_OR_RETURN(part, Cut(node, x, axis, at, 1, top));
-    parts.push_back(part.tensor);
-  }
-  if (parts.size() > 1) {
-    if (!IsUncut(node, x, axis, 1)) {
-      part.tensor = node.Top();
-      RETURN_IF_ERROR(AddConcat(node.builder(), node.name, parts, x.axes[axis], part.tensor));
-    }
-    part.dims[axis] = Dim::Of(static_cast<int64_t>(parts.size()));
-  } else if (indices->dims.empty()) {
+  ASSIGN_OR_RETURN(OnnxValue part, Pick(node, x, axis, picks, node.Top()));
+  if (indices->dims.empty()) {
     part.dims.erase(part.dims.begin() + axis);
     part.axes.erase(part.axes.begin() + axis);
   }

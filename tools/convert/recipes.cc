@@ -190,6 +190,27 @@ absl::Status AddNorm(GraphBuilder& builder, absl::string_view name, const std::s
                        bottoms, out);
 }
 
+namespace {
+
+// |x| rounded to a whole number: beyond 2^23 single precision has no fractions to keep.
+constexpr char kWhole[] = "8388608";
+std::string NearestOfMagnitude(absl::string_view x) {
+  return absl::StrCat("((abs(", x, ") + ", kWhole, ") - ", kWhole, ")");
+}
+
+}  // namespace
+
+std::string Truncated(absl::string_view x) {
+  const std::string near = NearestOfMagnitude(x);
+  return absl::StrCat("where(abs(", x, ") < ", kWhole, ", where(", x, " < 0, -1, 1) * (", near,
+                      " - where(", near, " > abs(", x, "), 1, 0)), ", x, ")");
+}
+
+std::string Floor(absl::string_view x) {
+  const std::string cut = Truncated(x);
+  return absl::StrCat("(", cut, " - where(", cut, " > ", x, ", 1, 0))");
+}
+
 std::string Number(float value) {
   char digits[32];
   snprintf(digits, sizeof(digits), "%.9g", static_cast<double>(value));

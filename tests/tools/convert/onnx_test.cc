@@ -22,10 +22,12 @@
 #include "tests/testing/temp_dir.h"
 #include "tools/convert/convert.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_proof.h"
 
 namespace ulfd::convert {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -159,6 +161,12 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
     ASSERT_TRUE(model.ParseFromString(*ReadFile(CaseModel(name))));
     for (const onnx::NodeProto& node : model.graph().node()) used.insert(node.op_type());
   }
+  // random_onnx.py has these.
+  for (const char* op :
+       {"Mod", "Sign", "Floor", "Ceil", "Selu", "Celu", "HardSwish", "Mish", "Erf", "Gelu",
+        "ThresholdedRelu", "ReduceL1", "ReduceMax", "ReduceMin", "ReduceProd", "LogSoftmax"}) {
+    used.insert(op);
+  }
   for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
                            NormOnnxTypes(), ImageOnnxTypes()}) {
     for (const OnnxType& type : table) EXPECT_TRUE(used.contains(type.op)) << type.op;
@@ -167,13 +175,100 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
 
 TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
-                        "node { name: 'n1' op_type: 'Erf' input: 'x' output: 'a' }"
+                        "node { name: 'n1' op_type: 'Tan' input: 'x' output: 'a' }"
                         "node { name: 'n2' op_type: 'Relu' input: 'a' output: 'b' }"
                         "node { op_type: 'Sin' input: 'x' output: 'c' }"
                         "node { name: 'n4' op_type: 'Add' input: 'b' input: 'c' output: 'y' }")),
             "m.onnx: 2 nodes cannot be converted; nothing was written\n"
-            "  node \"n1\" (Erf): no converter for this type\n"
+            "  node \"n1\" (Tan): no converter for this type\n"
             "  node \"c\" (Sin): no converter for this type");
+}
+
+// A weight that is another in the converter's eyes than in the file's would be found here.
+TEST_F(OnnxTest, WhatDiffersIsNotWritten) {
+  const auto model = Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                           "node { name: 'n' op_type: 'Tanh' input: 'x' output: 'y' }");
+  const std::string path = dir_.Write("m.onnx", model.SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("tanh/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+  const auto loaded = engine::Model::Load({.directory = dir_.File("tanh/1")});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  OnnxModel other{.proto = model, .opset = 13};
+  const Translation translation{
+      .inputs = {{.name = "x", .type = 1, .rows = "ads", .row_shape = {4}}},
+      .bindings = {{.input = "x", .name = "x", .columns = {0, 1, 2, 3}}}};
+  EXPECT_TRUE(Prove(other, translation, **loaded).ok());
+  other.proto.mutable_graph()->mutable_node(0)->set_op_type("Sigmoid");
+  const auto proof = Prove(other, translation, **loaded);
+  EXPECT_EQ(proof.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(proof.status().message()),
+              AllOf(StartsWith("output \"y\" with 3 ads differs by "),
+                    HasSubstr("; the first node that differs is \"n\" (Sigmoid)")));
+  // Columns that change places are another model, too.
+  other = {.proto = model, .opset = 13};
+  Translation swapped = translation;
+  swapped.bindings[0].columns = {1, 0, 2, 3};
+  EXPECT_EQ(Prove(other, swapped, **loaded).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(OnnxTest, WhatTheProofDoesNotKnowIsWrittenOnDemandOnly) {
+  OnnxModel model{.proto = Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                                 "node { name: 'n' op_type: 'Det' input: 'x' output: 'y' }"),
+                  .opset = 13};
+  const auto report =
+      ConvertOnnx(dir_.Write("m.onnx", Model(X({"ads", "4"}) + Out({"ads", "4"}) +
+                                             "node { op_type: 'Relu' input: 'x' output: 'y' }")
+                                           .SerializeAsString()),
+                  dir_.File("relu/1"), {.verify = false});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->notes, Contains("not proved: --no_verify"));
+  const auto loaded = engine::Model::Load({.directory = dir_.File("relu/1")});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto proof = Prove(model,
+                           {.inputs = {{.name = "x", .type = 1, .rows = "ads", .row_shape = {4}}},
+                            .bindings = {{.input = "x", .name = "x", .columns = {0, 1, 2, 3}}}},
+                           **loaded);
+  EXPECT_EQ(proof.status(),
+            absl::UnimplementedError("node \"n\" (Det): operator Det is not known to the proof"));
+}
+
+// Newer than ONNX's library here: operator set 21, format 10, a function of the exporter's.
+TEST_F(OnnxTest, NewerModels) {
+  const std::string function =
+      "functions { name: 'twice' domain: 'pkg.onnxscript' input: 'a' output: 'b' "
+      "opset_import { version: 21 } node { op_type: 'Add' input: 'a' input: 'a' output: 't' } "
+      "node { op_type: 'Identity' input: 't' output: 'b' } }";
+  const auto model = [&](const std::string& nodes, const std::string& functions) {
+    onnx::ModelProto proto;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("ir_version: 10 opset_import { version: 21 } "
+                     "opset_import { domain: 'pkg.onnxscript' version: 1 } ",
+                     functions, " graph { name: 'g' ", X({"ads", "5"}), Out({"ads", "1"}),
+                     "initializer { name: 'axes' data_type: 7 dims: 1 int64_data: 1 } ", nodes,
+                     " }"),
+        &proto));
+    return proto;
+  };
+  const std::string call =
+      "node { name: 'f' op_type: 'twice' domain: 'pkg.onnxscript' input: 'x' output: 'd' } ";
+  const std::string mean = "node { op_type: 'ReduceMean' input: 'd' input: 'axes' output: 'y' }";
+  const std::string unknown =
+      "m.onnx: 1 node cannot be converted; nothing was written\n"
+      "  node \"f\" (twice): no converter for domain pkg.onnxscript";
+  EXPECT_EQ(Error(model(call + mean, "")), unknown);
+  EXPECT_EQ(Error(model(mean, "")),
+            "m.onnx: node \"y\" (ReduceMean): reads \"d\", which nothing before it makes");
+  EXPECT_EQ(Error(model(call + "node { op_type: 'Add' input: 'd' output: 'y' }", function)),
+            "m.onnx: node \"y\" (Add): 1 inputs and 1 outputs, want at least 2 and 1");
+  const std::string endless =
+      absl::StrReplaceAll(function, {{"op_type: 'Add' input: 'a' input: 'a'",
+                                      "op_type: 'twice' domain: 'pkg.onnxscript' input: 'a'"}});
+  EXPECT_THAT(Error(model(call + mean, endless)), HasSubstr("calls itself, or is nested too deep"));
+  auto newest = model(call + mean, function);
+  newest.set_ir_version(12);
+  EXPECT_EQ(Error(newest), "m.onnx: format version 12, want at most 11");
+  EXPECT_EQ(Error(model(call + mean, function)), "");
 }
 
 TEST_F(OnnxTest, WhatAcrossRowsCannotBe) {

@@ -1,0 +1,639 @@
+#!/usr/bin/python3
+"""Random ONNX graphs, converted: every one is refused by name or gives numpy's values.
+
+    random_onnx.py ULF_CONVERT ULF [--seed N] [--count N] [--keep DIR]
+
+The graphs are evaluated here while they are made, in numpy, apart from what the converter proves
+itself with.  Patterns that exporters write come first and must convert; then random ones, of which
+only a share may be refused.
+"""
+# SPDX-License-Identifier: Apache-2.0
+import argparse
+import collections
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy as np
+    from onnx import TensorProto, checker, helper, numpy_helper, save
+except ImportError as error:
+    print(f"random_onnx: {error}")
+    sys.exit(77)
+
+ADS = 5
+TOLERANCE = 1e-5
+# Of the random graphs; 15 % are seen.
+MAX_REFUSED = 0.2
+TYPES = {np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.int64): TensorProto.INT64,
+         np.dtype(np.bool_): TensorProto.BOOL}
+
+
+class Skip(Exception):
+    """The value would say nothing: too large, no number, or decided by rounding."""
+
+
+class Value:
+    def __init__(self, name, array, rows):
+        self.name, self.array, self.rows = name, array, rows  # rows: "ads", "user" or None.
+
+    @property
+    def kind(self):
+        return {"f": "float", "i": "int", "b": "bool"}[self.array.dtype.kind]
+
+
+class Graph:
+    """A graph in the making, with the value of everything in it."""
+
+    def __init__(self, seed, opset=13):
+        self.random = np.random.RandomState(seed)
+        self.opset = opset
+        self.nodes, self.inputs, self.initializers, self.values, self.outputs = [], [], [], [], []
+        self.arrays = {}
+        self.count = 0
+
+    def fresh(self, base="v"):
+        self.count += 1
+        return f"{base}{self.count}"
+
+    def input(self, name, array, rows="ads"):
+        dims = ["ads" if rows == "ads" else 1, *array.shape[1:]]
+        self.inputs.append(helper.make_tensor_value_info(name, TYPES[array.dtype], dims))
+        self.arrays[name] = array
+        return self.keep(Value(name, array, rows))
+
+    def constant(self, array, base="c"):
+        array = np.asarray(array, order="C")
+        name = self.fresh(base)
+        self.initializers.append(numpy_helper.from_array(array, name))
+        return Value(name, array, None)
+
+    def keep(self, value):
+        self.values.append(value)
+        return value
+
+    def node(self, op, inputs, array, rows=None, **attributes):
+        array = np.asarray(array)
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        if array.dtype.kind == "f" and not (np.isfinite(array).all() and np.abs(array).max() < 1e3):
+            raise Skip
+        if array.dtype.kind == "i" and np.abs(array).max() > 1 << 22:
+            raise Skip
+        if array.size == 0 or array.ndim > 5:
+            raise Skip
+        name = self.fresh()
+        self.nodes.append(helper.make_node(op, [i.name for i in inputs], [name], **attributes))
+        if rows is None:
+            kinds = [i.rows for i in inputs if i.rows]
+            rows = "ads" if "ads" in kinds else (kinds or [None])[0]
+        return self.keep(Value(name, array, rows))
+
+    def output(self, value):
+        if value.kind != "float":
+            value = self.node("Cast", [value], value.array.astype(np.float32), to=TensorProto.FLOAT)
+        # A name of its own, which no other value has.
+        name = f"out{len(self.outputs)}"
+        self.nodes.append(helper.make_node("Identity", [value.name], [name]))
+        self.outputs.append((name, value))
+
+    def save(self, path):
+        infos = [helper.make_tensor_value_info(
+            name, TensorProto.FLOAT, ["ads", *value.array.shape[1:]])
+            for name, value in self.outputs]
+        graph = helper.make_graph(self.nodes, "g", self.inputs, infos, self.initializers)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+        model.ir_version = 8 if self.opset <= 17 else 10
+        if self.opset <= 17:  # What python3-onnx knows.
+            checker.check_model(model)
+        save(model, path)
+
+    # --------------------------------------------------------------- steps that several ones need
+
+    def ints(self, *numbers):
+        return self.constant(np.array(numbers, np.int64))
+
+    def cast(self, x, kind):
+        if kind == "int":
+            if x.kind == "float":
+                near = np.abs(x.array - np.round(x.array))
+                if ((near > 0) & (near < 1e-3)).any():
+                    raise Skip
+            return self.node("Cast", [x], np.trunc(x.array).astype(np.int64), to=TensorProto.INT64)
+        if kind == "bool":
+            return self.node("Cast", [x], x.array != 0, to=TensorProto.BOOL)
+        return self.node("Cast", [x], x.array.astype(np.float32), to=TensorProto.FLOAT)
+
+    def slice(self, x, axis, begin, end, step=1):
+        cut = [slice(None)] * x.array.ndim
+        cut[axis] = slice(begin, end, step)
+        if begin == 0 and end >= x.array.shape[axis] and self.random.randint(2):
+            end = (1 << 63) - 1
+        return self.node("Slice", [x, self.ints(begin), self.ints(end), self.ints(axis),
+                                   self.ints(step)], x.array[tuple(cut)])
+
+    def pick(self, x, axis, index):
+        scalar = self.constant(np.array(index, np.int64))
+        return self.node("Gather", [x, scalar], np.take(x.array, index, axis), axis=axis)
+
+    def look_up(self, table, ids):
+        if ids.array.min() < 0 or ids.array.max() >= len(table.array):
+            raise Skip
+        return self.node("Gather", [table, ids], table.array[ids.array], rows=ids.rows)
+
+    def binary(self, op, a, b):
+        x, y = a.array, b.array
+        integers = a.kind == "int"
+        if op in ("Equal", "Greater", "Less") and not integers:
+            near = np.abs(x - y)
+            if ((near > 0) & (near < 1e-3)).any() or (a.rows and b.rows and (near == 0).any()):
+                raise Skip
+        if op in ("Div", "Mod"):
+            if (np.abs(y) < (1 if integers else 0.1)).any():
+                raise Skip
+        result = {
+            "Add": lambda: x + y, "Sub": lambda: x - y, "Mul": lambda: x * y,
+            "Div": lambda: np.trunc(x / y).astype(np.int64) if integers else x / y,
+            "Mod": lambda: np.mod(x, y), "Min": lambda: np.minimum(x, y),
+            "Max": lambda: np.maximum(x, y), "Equal": lambda: x == y, "Greater": lambda: x > y,
+            "Less": lambda: x < y, "GreaterOrEqual": lambda: x >= y, "LessOrEqual": lambda: x <= y,
+            "And": lambda: x & y, "Or": lambda: x | y, "Xor": lambda: x ^ y}[op]()
+        return self.node(op, [a, b], result)
+
+
+# ------------------------------------------------------------------------ patterns of exporters
+
+def matrix(g, ids, numbers, kind=np.float32):
+    """One matrix for all features: `ids` columns of ids, then `numbers` columns."""
+    columns = [g.random.randint(0, 7, (ADS, ids)), g.random.randn(ADS, numbers) * 3]
+    return g.input("X", np.concatenate(columns, 1).astype(kind))
+
+
+def embed(g, x, first, last, width=3):
+    ids = g.cast(g.slice(x, 1, first, last), "int")
+    return g.look_up(g.constant(g.random.randn(7, width).astype(np.float32), "table"), ids)
+
+
+def one_matrix(g, kind=np.float32):
+    """DeepCTR-Torch: X[:, i:i+1].long() into tables, X[:, a:b] as numbers."""
+    x = matrix(g, 3, 2, kind)
+    parts = [embed(g, x, i, i + 1) for i in range(3)]
+    joined = g.node("Concat", parts, np.concatenate([p.array for p in parts], 1), axis=1)
+    flat = g.node("Flatten", [joined], joined.array.reshape(ADS, -1), axis=1)
+    dense = g.cast(g.slice(x, 1, 3, 5), "float")
+    g.output(g.node("Concat", [flat, dense], np.concatenate([flat.array, dense.array], 1), axis=1))
+
+
+def one_integer_matrix(g):
+    one_matrix(g, np.int64)
+
+
+def column_as_id_and_number(g):
+    x = matrix(g, 2, 1)
+    x.array[:, 0] += 0.25  # .long() cuts; the number keeps it.
+    g.output(embed(g, x, 0, 1))
+    total = x.array.sum(1)
+    g.output(g.node("ReduceSum", [x, g.ints(1)], total, keepdims=0))
+
+
+def sequence_in_a_matrix(g):
+    x = matrix(g, 6, 2)
+    x.array[:, 4:6] = 0
+    keys = embed(g, x, 2, 6)
+    ids = g.cast(g.slice(x, 1, 2, 6), "int")
+    mask = g.cast(g.node("Not", [g.binary("Equal", ids, g.constant(np.array(0, np.int64)))],
+                         ids.array != 0), "float")
+    mask = g.node("Unsqueeze", [mask, g.ints(2)], mask.array[:, :, None])
+    kept = g.binary("Mul", keys, mask)
+    g.output(g.node("ReduceSum", [kept, g.ints(1)], kept.array.sum(1), keepdims=0))
+    g.output(g.slice(x, 1, 6, 8))
+
+
+def whole_matrix_cast_first(g):
+    x = g.cast(matrix(g, 2, 3), "int")
+    table = g.constant(g.random.randn(7, 3).astype(np.float32))
+    g.output(g.look_up(table, g.pick(x, 1, 0)))
+    g.output(g.look_up(table, g.pick(x, 1, 1)))
+    g.output(g.cast(g.slice(x, 1, 2, 5), "float"))
+
+
+def every_other_column(g):
+    x = matrix(g, 6, 1)
+    ids = g.cast(g.slice(x, 1, 0, 6, 2), "int")
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids))
+    g.output(g.slice(x, 1, 1, 7, 2))
+
+
+def split_matrix(g):
+    x = matrix(g, 2, 2)
+    name = [g.fresh("part") for _ in range(2)]
+    g.nodes.append(helper.make_node("Split", [x.name], name, axis=1))
+    ids, dense = (g.keep(Value(n, a, "ads")) for n, a in zip(name, np.split(x.array, 2, 1)))
+    ids = g.cast(ids, "int")
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids))
+    g.output(dense)
+
+
+def user_matrix(g):
+    u = g.input("u", np.array([[3, 5, 0.5, -2.5]], np.float32), "user")
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    key = g.look_up(g.constant(g.random.randn(7, 3).astype(np.float32)),
+                    g.cast(g.pick(u, 1, 1), "int"))
+    g.output(g.binary("Mul", x, key))
+    g.output(g.binary("Add", x, g.slice(u, 1, 2, 3)))
+
+
+def cast_truncates(g):
+    x = g.input("x", (g.random.randn(ADS, 6) * 5 + 0.37).round(2).astype(np.float32))
+    x.array[:, 0] = [-0.5, 0.5, -1.5, 999, -998.5]
+    ten = g.binary("Mul", g.slice(x, 1, 1, 6), g.constant(np.array([10], np.float32)))
+    g.output(g.cast(g.slice(x, 1, 0, 1), "int"))
+    g.output(g.cast(ten, "int"))
+    small = g.slice(x, 1, 1, 6)
+    whole = g.cast(small, "int")
+    g.output(g.binary("Sub", small, g.cast(whole, "float")))
+    g.output(g.binary("Equal", whole, g.constant(np.array(1, np.int64))))
+
+
+def integer_arithmetic(g):
+    x = g.cast(g.input("x", np.round(g.random.randn(ADS, 8) * 40).astype(np.float32)), "int")
+    for by in (7, -3, 1, 10):
+        by = g.constant(np.array([by], np.int64))
+        for op in ("Div", "Mod"):
+            g.output(g.binary(op, x, by))
+
+
+def integers_compared(g):
+    x = g.input("day", g.random.randint(-3, 4, (ADS, 2)) + (g.random.randint(0, 2, (ADS, 2)) << 33))
+    for op in ("Equal", "Less", "Greater"):
+        g.output(g.binary(op, x, g.constant(np.array(2, np.int64))))
+    g.output(g.cast(x, "bool"))
+
+
+def dropout_off(g):
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    off = g.constant(np.array(False)), g.constant(np.array(0.5, np.float32))
+    g.output(g.node("Dropout", [x, off[1], off[0]], x.array))
+
+
+PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
+            whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
+            integer_arithmetic, integers_compared, dropout_off]
+
+
+# ---------------------------------------------------------------- patterns that are refused by name
+
+def timestamps_subtracted(g):
+    a = g.input("now", np.full((ADS, 1), 1_700_000_001) + g.random.randint(0, 50, (ADS, 1)))
+    b = g.input("then", np.full((ADS, 1), 1_700_000_000))
+    g.nodes.append(helper.make_node("Sub", [a.name, b.name], ["d"]))
+    g.output(g.cast(g.keep(Value("d", a.array - b.array, "ads")), "float"))
+
+
+def dropout_on(g):
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    on = g.constant(np.array(True)), g.constant(np.array(0.5, np.float32))
+    g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
+
+
+REFUSED = [(timestamps_subtracted, "--small_integers=now"), (dropout_on, "training_mode")]
+
+
+# ------------------------------------------------------------------------------------ random steps
+
+def whole(a):
+    """Unless rounding decides what becomes of it."""
+    near = np.abs(a - np.round(a))
+    if ((near > 0) & (near < 1e-3)).any():
+        raise Skip
+    return a
+
+
+def unary(g, x):
+    a = x.array
+    if x.kind == "bool":
+        return g.cast(x, "float") if g.random.randint(2) else g.node("Not", [x], ~a)
+    if x.kind == "int":
+        return [lambda: g.cast(x, "float"), lambda: g.node("Neg", [x], -a),
+                lambda: g.node("Abs", [x], np.abs(a)), lambda: g.cast(x, "bool")][
+                    g.random.randint(4)]()
+    if g.random.randint(6) == 0:
+        return g.cast(x, "int")
+    ops = {
+        "Relu": lambda: np.maximum(a, 0), "Sigmoid": lambda: 1 / (1 + np.exp(-a.astype(float))),
+        "Tanh": lambda: np.tanh(a), "Neg": lambda: -a, "Abs": lambda: np.abs(a),
+        "Exp": lambda: np.exp(np.minimum(a, 80.0)), "Softplus": lambda: np.logaddexp(0, a),
+        "Softsign": lambda: a / (1 + np.abs(a)), "Identity": lambda: a,
+        "Elu": lambda: np.where(a > 0, a, np.expm1(np.minimum(a, 0))),
+        "HardSigmoid": lambda: np.clip(a * np.float32(0.2) + 0.5, 0, 1),
+        "LeakyRelu": lambda: np.where(a > 0, a, np.float32(0.01) * a),
+        "Sign": lambda: np.sign(whole(a)), "Floor": lambda: np.floor(whole(a)),
+        "Ceil": lambda: np.ceil(whole(a)),
+        "Selu": lambda: 1.0507010 * np.where(a > 0, a, 1.6732632 * np.expm1(np.minimum(a, 0))),
+        "Celu": lambda: np.where(a > 0, a, np.expm1(np.minimum(a, 0))),
+        "Erf": lambda: np.vectorize(math.erf)(a),
+        "ThresholdedRelu": lambda: np.where(whole(a - 1) > 0, a, 0)}
+    if g.opset >= 14:
+        ops["HardSwish"] = lambda: a * np.clip(a / np.float32(6) + 0.5, 0, 1)
+    if g.opset >= 18:
+        ops["Mish"] = lambda: a * np.tanh(np.logaddexp(0, a))
+    if g.opset >= 20:
+        ops["Gelu"] = lambda: a * 0.5 * (1 + np.vectorize(math.erf)(a / math.sqrt(2)))
+    op = list(ops)[g.random.randint(len(ops))]
+    return g.node(op, [x], ops[op]())
+
+
+def two(g, x):
+    others = [v for v in g.values if v.kind == x.kind and fits(v, x)]
+    if x.kind == "bool":
+        ops = ["And", "Or", "Xor"]
+    else:
+        ops = ["Add", "Sub", "Mul", "Div", "Min", "Max", "Equal", "Greater", "Less"]
+        if x.kind == "int":
+            ops += ["Mod", "Div"]
+    if x.kind != "bool" and (not others or g.random.randint(2)):
+        shape = x.array.shape[1:] if g.random.randint(2) else ()
+        values = np.round(g.random.randn(*shape) * 4, 1)
+        dtype = np.int64 if x.kind == "int" else np.float32
+        other = g.constant(np.asarray(values).astype(dtype))
+    elif others:
+        other = others[g.random.randint(len(others))]
+    else:
+        raise Skip
+    pair = (x, other) if g.random.randint(3) else (other, x)
+    return g.binary(ops[g.random.randint(len(ops))], *pair)
+
+
+def fits(a, b):
+    try:
+        shape = np.broadcast_shapes(a.array.shape, b.array.shape)
+    except ValueError:
+        return False
+    return a.array.ndim == b.array.ndim and len(shape) <= 4
+
+
+def choose(g, x):
+    tests = [v for v in g.values if v.kind == "bool" and fits(v, x)]
+    others = [v for v in g.values if v.kind == x.kind and fits(v, x)]
+    if not tests or not others:
+        raise Skip
+    test, other = tests[g.random.randint(len(tests))], others[g.random.randint(len(others))]
+    if not fits(test, other):
+        raise Skip
+    return g.node("Where", [test, x, other], np.where(test.array, x.array, other.array))
+
+
+def cut(g, x):
+    if x.array.ndim < 2:
+        raise Skip
+    axis = g.random.randint(1, x.array.ndim)
+    size = x.array.shape[axis]
+    if g.random.randint(3) == 0:
+        return g.pick(x, axis, g.random.randint(size))
+    begin = g.random.randint(size)
+    return g.slice(x, axis, begin, g.random.randint(begin + 1, size + 1),
+                   1 if g.random.randint(4) else 2)
+
+
+def split(g, x):
+    if x.array.ndim < 2 or x.array.shape[-1] % 2:
+        raise Skip
+    names = [g.fresh("part"), g.fresh("part")]
+    g.nodes.append(helper.make_node("Split", [x.name], names, axis=x.array.ndim - 1))
+    return [g.keep(Value(n, a, x.rows)) for n, a in zip(names, np.split(x.array, 2, -1))][0]
+
+
+def join(g, x):
+    if x.array.ndim < 2:
+        raise Skip
+    axis = g.random.randint(1, x.array.ndim)
+    wanted = list(x.array.shape)
+    others = []
+    for v in g.values:
+        shape = list(v.array.shape)
+        if v.kind == x.kind and len(shape) == len(wanted) and v.rows == x.rows:
+            shape[axis] = wanted[axis]
+            if shape == wanted:
+                others.append(v)
+    other = others[g.random.randint(len(others))]
+    return g.node("Concat", [x, other], np.concatenate([x.array, other.array], axis), axis=axis)
+
+
+def reshape(g, x):
+    shape = x.array.shape
+    kind = g.random.randint(5)
+    if kind == 0 and len(shape) > 1:
+        return g.node("Flatten", [x], x.array.reshape(shape[0], -1), axis=1)
+    if kind == 1:
+        axis = g.random.randint(1, len(shape) + 1)
+        return g.node("Unsqueeze", [x, g.ints(axis)], np.expand_dims(x.array, axis))
+    if kind == 2 and len(shape) > 2:
+        perm = [0] + list(1 + g.random.permutation(len(shape) - 1))
+        return g.node("Transpose", [x], x.array.transpose(perm), perm=[int(p) for p in perm])
+    if kind == 3 and len(shape) > 2:
+        whole = g.ints(0, -1, shape[-1]) if g.random.randint(2) else g.ints(-1, *shape[1:])
+        return g.node("Reshape", [x, whole], x.array.reshape(
+            (shape[0], -1, shape[-1]) if len(whole.array) == 3 and whole.array[0] == 0 else shape))
+    axes = [i for i in range(1, len(shape)) if shape[i] == 1]
+    if not axes:
+        raise Skip
+    return g.node("Squeeze", [x, g.ints(axes[0])], np.squeeze(x.array, axes[0]))
+
+
+def reduce(g, x):
+    if x.kind == "bool" or x.array.ndim < 2:
+        raise Skip
+    axis, keep = g.random.randint(1, x.array.ndim), int(g.random.randint(2))
+    if x.kind == "int" or g.random.randint(3) == 0:
+        return g.node("ReduceSum", [x, g.ints(axis)], x.array.sum(axis, keepdims=bool(keep)),
+                      keepdims=keep)
+    if g.random.randint(2):
+        op = ["ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2",
+              "ReduceSumSquare"][g.random.randint(7)]
+        a = x.array.astype(float)
+        result = {"ReduceMean": a.mean, "ReduceMax": a.max, "ReduceMin": a.min,
+                  "ReduceProd": a.prod, "ReduceL1": np.abs(a).sum,
+                  "ReduceL2": lambda *d, **k: np.sqrt((a * a).sum(*d, **k)),
+                  "ReduceSumSquare": (a * a).sum}[op](axis, keepdims=bool(keep))
+        if g.opset >= 18:
+            return g.node(op, [x, g.ints(axis)], result, keepdims=keep)
+        return g.node(op, [x], result, axes=[int(axis)], keepdims=keep)
+    if g.random.randint(3) == 0:
+        shifted = x.array.astype(float) - x.array.max(axis, keepdims=True)
+        return g.node("LogSoftmax", [x],
+                      shifted - np.log(np.exp(shifted).sum(axis, keepdims=True)), axis=int(axis))
+    e = np.exp(x.array.astype(float) - x.array.max(axis, keepdims=True))
+    return g.node("Softmax", [x], e / e.sum(axis, keepdims=True), axis=int(axis))
+
+
+def product(g, x):
+    if x.kind != "float" or x.array.ndim < 2:
+        raise Skip
+    if x.array.ndim == 3 and g.random.randint(2):
+        turned = g.node("Transpose", [x], x.array.transpose(0, 2, 1), perm=[0, 2, 1])
+        return g.node("MatMul", [x, turned], np.matmul(x.array, turned.array))
+    weight = g.random.randn(x.array.shape[-1], g.random.randint(1, 5))
+    weight = g.constant(weight.astype(np.float32))
+    if x.array.ndim == 2 and g.random.randint(2):
+        bias = g.constant(g.random.randn(weight.array.shape[1]).astype(np.float32))
+        return g.node("Gemm", [x, weight, bias], x.array @ weight.array + bias.array)
+    return g.node("MatMul", [x, weight], x.array @ weight.array)
+
+
+def to_ids(g, x):
+    """Into a table: floats are cast, integers are taken as they are."""
+    ids = g.cast(x, "int") if x.kind == "float" else x
+    if ids.kind != "int":
+        raise Skip
+    width = g.random.randint(1, 4)
+    return g.look_up(g.constant(g.random.randn(7, width).astype(np.float32), "table"), ids)
+
+
+STEPS = [unary] * 5 + [two] * 6 + [cut] * 3 + [reshape] * 3 + [reduce] * 2 + [product] * 2 + \
+        [choose, split, join, join, to_ids, to_ids]
+
+
+def random_graph(seed):
+    g = Graph(seed, (13, 14, 17, 18, 20, 21)[seed % 6])
+    ids = lambda *shape: g.random.randint(0, 7, shape)  # noqa: E731
+    kinds = [lambda: g.input("x", g.random.randn(ADS, 4).astype(np.float32)),
+             lambda: g.input("m", g.random.randn(ADS, 2, 4).astype(np.float32)),
+             lambda: matrix(g, g.random.randint(1, 4), g.random.randint(0, 3)),
+             lambda: g.input("I", ids(ADS, 4)),
+             lambda: g.input("h", ids(1, 4), "user"),
+             lambda: g.input("u", g.random.randn(1, 4).astype(np.float32), "user")]
+    for i in sorted(g.random.permutation(len(kinds))[:g.random.randint(1, 4)]):
+        kinds[i]()
+    if all(v.rows != "ads" for v in g.values):
+        kinds[0]()
+    for value in list(g.values):
+        if value.name in ("X", "I", "h") and g.random.randint(4):
+            attempt(g, lambda g, x: to_ids(g, g.pick(x, 1, 0)), value)
+    for _ in range(g.random.randint(3, 12)):
+        recent = g.values[-6:] if g.random.randint(3) else g.values
+        attempt(g, STEPS[g.random.randint(len(STEPS))], recent[g.random.randint(len(recent))])
+    read = {i for node in g.nodes for i in node.input}
+    loose = [v for v in g.values if v.name not in read and v.rows == "ads"] or \
+            [v for v in g.values if v.rows == "ads"]
+    for value in loose[-4:]:
+        g.output(value)
+    return g
+
+
+def attempt(g, step, value):
+    """The step, or nothing of it."""
+    before = len(g.nodes), len(g.initializers), len(g.values)
+    try:
+        with np.errstate(all="ignore"):
+            step(g, value)
+    except Skip:
+        del g.nodes[before[0]:], g.initializers[before[1]:], g.values[before[2]:]
+
+
+# ------------------------------------------------------------------------------------------ running
+
+class Runner:
+    def __init__(self, convert, ulf, work):
+        self.convert, self.ulf, self.work = convert, ulf, work
+
+    def run(self, g):
+        """("ok" | "refused" | "wrong", text)"""
+        model, out = os.path.join(self.work, "m.onnx"), os.path.join(self.work, "out")
+        shutil.rmtree(out, ignore_errors=True)
+        g.save(model)
+        done = subprocess.run([self.convert, "onnx", model, out + "/1"], capture_output=True,
+                              text=True, timeout=300, check=False)
+        if done.returncode != 0:
+            named = done.returncode == 1 and "m.onnx" in done.stderr
+            return "refused" if named else "wrong", done.stderr
+        np.savez(os.path.join(self.work, "in.npz"), **self.bind(g, done.stdout))
+        scored = subprocess.run(
+            [self.ulf, "score", out + "/1", f"--inputs={self.work}/in.npz",
+             f"--outputs={self.work}/out.npz"], capture_output=True, text=True, check=False)
+        if scored.returncode != 0:
+            return "wrong", scored.stderr
+        with np.load(os.path.join(self.work, "out.npz")) as found:
+            for name, value in g.outputs:
+                wanted, got = value.array.astype(np.float64), found[name].astype(np.float64)
+                if got.shape != wanted.shape and got.shape[1:] != wanted.shape[1:]:
+                    return "wrong", f"{name}: shape {got.shape}, want {wanted.shape}"
+                error = np.abs(got - wanted) / np.maximum(1, np.abs(wanted))
+                if not error.max() <= TOLERANCE:
+                    return "wrong", f"{name}: differs by {error.max()}\n{got}\n{wanted}"
+        return "ok", done.stdout
+
+    @staticmethod
+    def bind(g, report):
+        """The request's arrays, by what the report says of each input."""
+        arrays = {}
+        text = re.search(r"(?ms)^inputs\n(.*?)\n\n", report).group(1)
+        for line in text.splitlines():
+            name = re.match(r"\s*([^\s:]+)", line).group(1)
+            of = re.search(r', columns? ([\d, to]+) of "(.*)"$', line)
+            whole = g.arrays[of.group(2) if of else name.removesuffix("_values")]
+            flat = whole.reshape(len(whole), -1)
+            if of and " to " in of.group(1):
+                first, last = map(int, of.group(1).split(" to "))
+                flat = flat[:, first:last + 1]
+            elif of:
+                flat = flat[:, [int(i) for i in of.group(1).split(", ")]]
+            if "looked up in" in line:
+                arrays[name + ".ids"] = np.trunc(flat).astype(np.int64).ravel()
+                arrays[name + ".values"] = np.ones(flat.size, np.float32)
+                arrays[name + ".segments"] = np.full(len(flat), flat.shape[1], np.int32)
+            else:
+                arrays[name] = (flat if of else whole).astype(np.float32)
+        return arrays
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("convert")
+    parser.add_argument("ulf")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=300)
+    parser.add_argument("--keep", help="folder for models that are converted wrong")
+    args = parser.parse_args()
+    counts, reasons, failures = collections.Counter(), collections.Counter(), 0
+    with tempfile.TemporaryDirectory() as work:
+        runner = Runner(args.convert, args.ulf, work)
+        for pattern in PATTERNS:
+            for seed in range(3):
+                g = Graph(seed)
+                pattern(g)
+                verdict, text = runner.run(g)
+                if verdict != "ok":
+                    failures += 1
+                    print(f"{pattern.__name__} {seed}: {verdict}: {text}")
+        for pattern, reason in REFUSED:
+            g = Graph(1)
+            pattern(g)
+            verdict, text = runner.run(g)
+            if verdict != "refused" or reason not in text:
+                failures += 1
+                print(f"{pattern.__name__}: {verdict}: {text}")
+        for seed in range(args.seed, args.seed + args.count):
+            verdict, text = runner.run(random_graph(seed))
+            counts[verdict] += 1
+            if verdict == "wrong":
+                failures += 1
+                print(f"seed {seed}: {text}")
+                if args.keep:
+                    shutil.copy(os.path.join(work, "m.onnx"), f"{args.keep}/{seed}.onnx")
+            if verdict == "refused":
+                reasons[re.sub(r'"[^"]*"|\[[^\]]*\]', "*", text.strip().split("\n")[-1])[:120]] += 1
+    for reason, count in reasons.most_common(12):
+        print(f"refused {count}: {reason}")
+    print(f"random graphs: {dict(counts)}")
+    if counts["refused"] > MAX_REFUSED * args.count:
+        print(f"more than {MAX_REFUSED:.0%} are refused")
+        failures += 1
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

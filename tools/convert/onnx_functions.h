@@ -1,0 +1,18 @@
+// Functions of an ONNX model, as newer exporters write them: replaced by their nodes.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_FUNCTIONS_H_
+#define ULFD_TOOLS_CONVERT_ONNX_FUNCTIONS_H_
+
+#include "absl/status/status.h"
+#include "onnx/onnx_pb.h"
+
+namespace ulfd::convert {
+
+// Replaces every call of a function of the model by the function's nodes.  INVALID_ARGUMENT names a
+// function that calls itself or is called with too much; RESOURCE_EXHAUSTED where the result would
+// have more than 100000 nodes; UNIMPLEMENTED for attributes that a call leaves to a default.
+absl::Status InlineFunctions(onnx::ModelProto& model);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_FUNCTIONS_H_

@@ -1,0 +1,157 @@
+// A plain interpreter of ONNX graphs, to prove conversions with: it reads the model as it was
+// exported and shares nothing with the converter but the reader of tensors, so that an error of the
+// converter does not repeat itself here.  One loop per operator; slow, and meant to be.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_REFERENCE_H_
+#define ULFD_TOOLS_CONVERT_ONNX_REFERENCE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "onnx/onnx_pb.h"
+#include "tools/convert/onnx_reader.h"
+
+namespace ulfd::convert::reference {
+
+using Sizes = std::vector<int64_t>;
+
+// A tensor with values.  Floats are held in double, half precision counts as FLOAT; integers and
+// booleans (0, 1) in int64.
+struct Array {
+  int type = onnx::TensorProto::FLOAT;
+  Sizes dims;
+  std::shared_ptr<const std::vector<double>> floats;
+  std::shared_ptr<const std::vector<int64_t>> ints;
+  // An initializer that nothing has computed with yet, as the file has it.
+  std::shared_ptr<const std::vector<float>> stored;
+
+  bool is_float() const {
+    return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE;
+  }
+  int64_t rank() const { return static_cast<int64_t>(dims.size()); }
+  int64_t elements() const;
+  // The element as a number, whatever the type.
+  double at(int64_t i) const;
+};
+
+// What a run may take.
+struct Budget {
+  std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
+  int64_t max_elements = int64_t{1} << 27;  // Of one tensor.
+  int64_t max_live = int64_t{1} << 28;      // Of all tensors at a time, initializers aside.
+
+  // RESOURCE_EXHAUSTED past the deadline.
+  absl::Status Check() const;
+};
+
+struct RunOptions {
+  // Rounds every float to single precision, as a runtime does; false: everything in double, to see
+  // what rounding makes of this model.
+  bool single = true;
+  // Keeps every value, not only the outputs.
+  bool keep_all = false;
+  Budget budget;
+};
+
+// Immutable after Make; borrows the model.
+class Evaluator {
+ public:
+  static absl::StatusOr<Evaluator> Make(const OnnxModel& model);
+
+  // The outputs (or everything) by name.  UNIMPLEMENTED names an operator that is not known here;
+  // INVALID_ARGUMENT a node that its inputs do not fit; RESOURCE_EXHAUSTED for what exceeds the
+  // budget.
+  absl::StatusOr<std::map<std::string, Array>> Run(const std::map<std::string, Array>& inputs,
+                                                   const RunOptions& options) const;
+  // The first operator of the graph that is not known here; empty: all are.
+  std::string FirstUnknown() const;
+
+ private:
+  explicit Evaluator(const OnnxModel& model) : model_(&model) {}
+
+  const OnnxModel* model_;
+  absl::flat_hash_map<std::string, Array> initializers_;
+};
+
+// ------------------------------------------------------------------- for the operators' own files
+
+// The error of an integer that is divided by 0, which made-up inputs may cause.
+inline constexpr char kDividedByZero[] = "an integer is divided by 0";
+
+// A node with its inputs (null: left out).
+struct Call {
+  const onnx::NodeProto& node;
+  int64_t opset;
+  const RunOptions& options;
+  std::vector<const Array*> in;
+
+  bool Has(size_t i) const { return i < in.size() && in[i] != nullptr; }
+  // A float as the type holds it in this run.
+  double Round(int type, double value) const {
+    const bool cut = options.single && type == onnx::TensorProto::FLOAT;
+    return cut ? static_cast<double>(static_cast<float>(value)) : value;
+  }
+};
+using Results = absl::StatusOr<std::vector<Array>>;
+struct Operator {
+  const char* op;
+  size_t inputs;  // At least.
+  Results (*run)(const Call& call);
+};
+absl::Span<const Operator> ElementwiseOperators();  // onnx_reference_elementwise.cc
+absl::Span<const Operator> MovementOperators();     // onnx_reference_movement.cc
+absl::Span<const Operator> ProductOperators();      // onnx_reference_products.cc
+
+Array Floats(int type, Sizes dims, std::vector<double> values);
+Array Ints(int type, Sizes dims, std::vector<int64_t> values);
+// One output.
+inline Results One(Array array) { return std::vector<Array>{std::move(array)}; }
+// The values as doubles, whatever the type.
+std::vector<double> ValuesOf(const Array& array);
+// An integer as the type holds it.
+int64_t Wrap(int type, int64_t value);
+// Elements of such a tensor.  INVALID_ARGUMENT for a negative size, RESOURCE_EXHAUSTED for more
+// than the budget has.
+absl::StatusOr<int64_t> CountOf(const Call& call, const Sizes& dims);
+Sizes StridesOf(const Sizes& dims);
+// Strides of `from` for each axis of `to`, 0 where it is repeated.
+Sizes BroadcastStrides(const Sizes& from, const Sizes& to);
+absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
+// The axis from the front.
+absl::StatusOr<size_t> AxisOf(int64_t axis, int64_t rank);
+// Integers from input `input`, or else from the attribute.
+absl::StatusOr<Sizes> ListOf(const Call& call, size_t input, const char* attribute);
+// Element `from[i]` of `x` for every i.
+absl::StatusOr<Array> Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from);
+
+// Calls fn(offsets) for every element of `dims` in order; offsets[k] is the place under strides[k].
+template <size_t N, typename Fn>
+void Walk(const Sizes& dims, const Sizes (&strides)[N], Fn fn) {
+  int64_t left = 1;
+  for (const int64_t d : dims) left *= d;
+  Sizes at(dims.size(), 0);
+  int64_t offsets[N] = {};
+  while (left-- > 0) {
+    fn(static_cast<const int64_t*>(offsets));
+    for (size_t d = dims.size(); d-- > 0;) {
+      for (size_t k = 0; k < N; ++k) offsets[k] += strides[k][d];
+      if (++at[d] < dims[d]) break;
+      for (size_t k = 0; k < N; ++k) offsets[k] -= strides[k][d] * dims[d];
+      at[d] = 0;
+    }
+  }
+}
+
+}  // namespace ulfd::convert::reference
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_REFERENCE_H_
