@@ -1,6 +1,7 @@
 // ONNX's matrix products and the GRU.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -213,6 +214,123 @@ absl::Status Gemm(OnnxNode& node) {
   return AddDense(node, a, dense);
 }
 
+// ---------------------------------------------------------------------------------- Einsum
+
+struct Equation {
+  std::string terms[2], out;
+  std::string summed;  // Labels that the output lacks, in order of appearance.
+};
+
+absl::StatusOr<Equation> ReadEquation(const OnnxNode& node) {
+  std::string text = StringAttribute(node.node, "equation", "");
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const auto refuse = [&](absl::string_view why) {
+    return absl::UnimplementedError(absl::StrCat("equation \"", text, "\": ", why));
+  };
+  const size_t arrow = text.find("->"), comma = text.find(',');
+  if (arrow == std::string::npos || comma == std::string::npos || comma > arrow) {
+    return refuse("want two terms and ->");
+  }
+  Equation equation{.terms = {text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1)},
+                    .out = text.substr(arrow + 2)};
+  for (const std::string* labels : {&equation.terms[0], &equation.terms[1], &equation.out}) {
+    for (size_t i = 0; i < labels->size(); ++i) {
+      const char label = (*labels)[i];
+      if (std::isalpha(static_cast<unsigned char>(label)) == 0) return refuse("want two terms");
+      if (labels->find(label, i + 1) != std::string::npos) return refuse("a label is there twice");
+      const bool summed = equation.out.find(label) == std::string::npos;
+      if (summed && equation.summed.find(label) == std::string::npos) equation.summed += label;
+    }
+  }
+  for (const char label : equation.out) {
+    if (equation.terms[0].find(label) != std::string::npos) continue;
+    if (equation.terms[1].find(label) == std::string::npos) return refuse("a label of no term");
+  }
+  return equation;
+}
+
+// The view with one axis per label, of 1 where the term lacks it.
+OnnxValue ByLabels(const OnnxValue& x, const std::string& term, const std::string& labels) {
+  OnnxValue out{.tensor = x.tensor};
+  for (const char label : labels) {
+    const size_t at = term.find(label);
+    out.dims.push_back(at == std::string::npos ? Dim::Of(1) : x.dims[at]);
+    out.axes.push_back(at == std::string::npos ? -1 : x.axes[at]);
+  }
+  return out;
+}
+
+// A product of matrices where one label is summed and the output ends with one of each term; all
+// others are broadcast and summed.
+absl::Status Einsum(OnnxNode& node) {
+  if (node.node.input_size() != 2) {
+    return absl::UnimplementedError(absl::StrCat(node.node.input_size(), " inputs, want 2"));
+  }
+  ASSIGN_OR_RETURN(const Equation equation, ReadEquation(node));
+  OnnxValue x[2];
+  for (int i = 0; i < 2; ++i) {
+    ASSIGN_OR_RETURN(x[i], node.value(i));
+    if (x[i].rank() != static_cast<int>(equation.terms[i].size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("term \"", equation.terms[i], "\" for shape ", DimsText(x[i].dims)));
+    }
+  }
+  const auto has = [&](int term, char label) {
+    return equation.terms[term].find(label) != std::string::npos;
+  };
+  const std::string& out = equation.out;
+  // x [.., k] with a matrix of constants.
+  const Constant* weight = node.constant(1);
+  if (weight != nullptr && weight->dims.size() == 2 && equation.summed.size() == 1 &&
+      !out.empty() && x[0].rank() >= 2) {
+    const char k = equation.summed[0], n = out.back();
+    const std::string rest = out.substr(0, out.size() - 1);
+    std::string others = equation.terms[0];
+    others.erase(std::remove(others.begin(), others.end(), k), others.end());
+    if (has(0, k) && has(1, k) && has(1, n) && !has(0, n) && rest.size() == others.size() &&
+        std::all_of(rest.begin(), rest.end(), [&](char label) { return has(0, label); })) {
+      Dense dense{.sizes = weight->sizes(), .transposed = equation.terms[1][0] == n};
+      ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
+      return AddDense(node, ByLabels(x[0], equation.terms[0], rest + k), dense);
+    }
+  }
+  if (equation.summed.size() == 1 && out.size() >= 3) {
+    const char k = equation.summed[0], m = out[out.size() - 2], n = out.back();
+    const int first = has(0, m) ? 0 : 1, second = 1 - first;
+    if (has(0, k) && has(1, k) && !has(second, m) && !has(first, n)) {
+      const std::string batch = out.substr(0, out.size() - 2);
+      return BatchDot(node, ByLabels(x[first], equation.terms[first], batch + m + k),
+                      ByLabels(x[second], equation.terms[second], batch + k + n));
+    }
+  }
+  const std::string labels = out + equation.summed;
+  std::vector<std::string> operands;
+  Dims dims(labels.size(), Dim::Of(1));
+  for (int i = 0; i < 2; ++i) {
+    const OnnxValue view = ByLabels(x[i], equation.terms[i], labels);
+    ASSIGN_OR_RETURN(dims, BroadcastDims(dims, view.dims));
+    ASSIGN_OR_RETURN(std::string tensor, node.graph.Full(view));
+    operands.push_back(std::move(tensor));
+  }
+  for (size_t d = out.size(); d < labels.size(); ++d) {
+    if (!dims[d].IsConst()) return absl::UnimplementedError("sums across rows of the request");
+  }
+  std::string tensor = equation.summed.empty() ? node.Top() : node.Scratch("product");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer",
+                           equation.summed.empty() ? node.name : tensor, operands, tensor));
+  for (size_t d = labels.size(); d-- > out.size();) {
+    const bool last = d == out.size();
+    const std::string top = last ? node.Top() : node.Scratch("sum");
+    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? node.name : top, {tensor}, top);
+    layer.mutable_sum_param()->add_dim(static_cast<int32_t>(d));
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    tensor = top;
+    dims.pop_back();
+  }
+  node.Set(tensor, dims);
+  return absl::OkStatus();
+}
+
 // ---------------------------------------------------------------------------------- GRU
 
 absl::Status CheckGru(const OnnxNode& node) {
@@ -327,7 +445,8 @@ absl::Status Gru(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-constexpr OnnxType kTypes[] = {{"MatMul", &MatMul}, {"Gemm", &Gemm}, {"GRU", &Gru}};
+constexpr OnnxType kTypes[] = {
+    {"MatMul", &MatMul}, {"Gemm", &Gemm}, {"Einsum", &Einsum}, {"GRU", &Gru}};
 
 }  // namespace
 

@@ -173,6 +173,39 @@ absl::Status Expand(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// What is 1 is repeated by its reader; what is more is joined with itself.
+absl::Status Tile(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> repeats, Integers(node, 1, "repeats"));
+  if (static_cast<int>(repeats.size()) != x.rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(repeats.size(), " repeats for shape ", DimsText(x.dims)));
+  }
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const int64_t times = repeats[static_cast<size_t>(axis)];
+    if (times == 1) continue;
+    constexpr int64_t kMost = 4096;
+    if (times < 1 || times > kMost || !x.dims[axis].IsConst()) {
+      return absl::UnimplementedError(absl::StrCat("repeats axis ", axis, " of shape ",
+                                                   DimsText(x.dims), " ", times, " times"));
+    }
+    if (x.dims[axis] == Dim::Of(1)) {
+      x.dims[axis] = Dim::Of(times);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string once, node.graph.PlainAlong(x, {axis}));
+    const std::string joined = node.Scratch("repeated");
+    RETURN_IF_ERROR(AddConcat(node.builder(), joined,
+                              std::vector<std::string>(static_cast<size_t>(times), once), axis,
+                              joined));
+    Dims dims = x.dims;
+    dims[axis] = Dim::Of(dims[axis].value() * times);
+    x = node.graph.Whole(joined, std::move(dims));
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
 // ---------------------------------------------------------------------------------- Concat
 
 // Values with one row beside values with a row per ad, all of rank 2: columns side by side with
@@ -446,7 +479,7 @@ constexpr OnnxType kTypes[] = {
     {"Reshape", &Reshape},     {"Flatten", &Flatten},     {"Squeeze", &Squeeze},
     {"Unsqueeze", &Unsqueeze}, {"Transpose", &Transpose}, {"Expand", &Expand},
     {"Concat", &Concat},       {"Slice", &Slice},         {"Split", &Split},
-    {"Gather", &Gather},
+    {"Gather", &Gather},       {"Tile", &Tile},
 };
 
 }  // namespace

@@ -162,9 +162,9 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
     for (const onnx::NodeProto& node : model.graph().node()) used.insert(node.op_type());
   }
   // random_onnx.py has these.
-  for (const char* op :
-       {"Mod", "Sign", "Floor", "Ceil", "Selu", "Celu", "HardSwish", "Mish", "Erf", "Gelu",
-        "ThresholdedRelu", "ReduceL1", "ReduceMax", "ReduceMin", "ReduceProd", "LogSoftmax"}) {
+  for (const char* op : {"Mod", "Sign", "Floor", "Ceil", "Selu", "Celu", "HardSwish", "Mish", "Erf",
+                         "Gelu", "ThresholdedRelu", "ReduceL1", "ReduceMax", "ReduceMin",
+                         "ReduceProd", "LogSoftmax", "Einsum", "Tile"}) {
     used.insert(op);
   }
   for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),

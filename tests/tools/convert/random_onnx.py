@@ -484,6 +484,39 @@ def product(g, x):
     return g.node("MatMul", [x, weight], x.array @ weight.array)
 
 
+def einsum(g, x):
+    """Of two values with a row per ad, or with constants."""
+    equations = {(2, 2): ["bi,bj->bij", "bi,ij->bj", "bi,ji->bj", "bi,bi->bi", "bi,bi->b"],
+                 (3, 2): ["bij,jk->bik", "bij,kj->bik", "bij,bj->bi", "bij,bi->bij", "bij,ik->bjk"],
+                 (3, 3): ["bij,bkj->bik", "bij,bjk->bik", "bij,bkj->bikj", "bij,bik->bijk",
+                          "bij,bkj->bki", "bij,bik->bjk", "bij,bij->bi"]}
+    others = [v for v in g.values if v.kind == "float" and v.rows == "ads"]
+    other = others[g.random.randint(len(others))] if others else x
+    choices = equations.get((x.array.ndim, other.array.ndim))
+    if x.kind != "float" or not choices:
+        raise Skip
+    equation = choices[g.random.randint(len(choices))]
+    second = equation.split(",")[1].split("->")[0]
+    if "b" not in second:
+        sizes = dict(zip(equation.split(",")[0], x.array.shape))
+        shape = [sizes.get(label, 3) for label in second]
+        other = g.constant(g.random.randn(*shape).astype(np.float32))
+    try:
+        result = np.einsum(equation, x.array.astype(float), other.array.astype(float))
+    except ValueError as error:
+        raise Skip from error
+    if 1 in x.array.shape or 1 in other.array.shape:
+        raise Skip  # Whether a label of 1 is repeated differs among runtimes.
+    return g.node("Einsum", [x, other], result, rows="ads", equation=equation)
+
+
+def tile(g, x):
+    repeats = [1, *g.random.randint(1, 3, x.array.ndim - 1)]
+    if x.array.size > 200:
+        raise Skip
+    return g.node("Tile", [x, g.ints(*repeats)], np.tile(x.array, repeats))
+
+
 def to_ids(g, x):
     """Into a table: floats are cast, integers are taken as they are."""
     ids = g.cast(x, "int") if x.kind == "float" else x
@@ -494,7 +527,7 @@ def to_ids(g, x):
 
 
 STEPS = [unary] * 5 + [two] * 6 + [cut] * 3 + [reshape] * 3 + [reduce] * 2 + [product] * 2 + \
-        [choose, split, join, join, to_ids, to_ids]
+        [choose, split, join, join, to_ids, to_ids, einsum, einsum, tile]
 
 
 def random_graph(seed):
