@@ -133,8 +133,36 @@ class ScratchDirectory {
   std::string path_;
 };
 
+// Directories that are made for a model, and go again, if nothing is in them, unless it was written.
+class NewParents {
+ public:
+  NewParents() = default;
+  ~NewParents() {
+    std::error_code error;
+    for (const std::filesystem::path& path : made_) {
+      if (!std::filesystem::remove(path, error)) break;
+    }
+  }
+  NewParents(const NewParents&) = delete;
+  NewParents& operator=(const NewParents&) = delete;
+  absl::Status Make(const std::filesystem::path& parent) {
+    std::error_code error;
+    for (std::filesystem::path path = parent;
+         !path.empty() && !std::filesystem::exists(path, error); path = path.parent_path()) {
+      made_.push_back(path);
+    }
+    std::filesystem::create_directories(parent, error);
+    return error ? absl::UnavailableError(absl::StrCat(parent.string(), ": ", error.message()))
+                 : absl::OkStatus();
+  }
+  void Release() { made_.clear(); }
+
+ private:
+  std::vector<std::filesystem::path> made_;  // The deepest first.
+};
+
 // The directory without slashes at its end; its parents exist afterwards.
-absl::StatusOr<std::string> PrepareTarget(const std::string& directory) {
+absl::StatusOr<std::string> PrepareTarget(const std::string& directory, NewParents& parents) {
   std::string target = directory;
   while (target.size() > 1 && target.back() == '/') target.pop_back();
   if (target.empty()) return absl::InvalidArgumentError("the output directory has no name");
@@ -149,8 +177,7 @@ absl::StatusOr<std::string> PrepareTarget(const std::string& directory) {
           absl::StrCat(target, ": exists and is not empty; name a new version directory"));
     }
   }
-  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path(), error);
-  if (error) return absl::UnavailableError(absl::StrCat(target, ": ", error.message()));
+  if (path.has_parent_path()) RETURN_IF_ERROR(parents.Make(path.parent_path()));
   return target;
 }
 
@@ -158,7 +185,8 @@ absl::StatusOr<std::string> PrepareTarget(const std::string& directory) {
 
 absl::Status WriteModel(const ConvertedModel& model, const FinishReport& finish,
                         const std::string& directory) {
-  ASSIGN_OR_RETURN(const std::string target, PrepareTarget(directory));
+  NewParents parents;
+  ASSIGN_OR_RETURN(const std::string target, PrepareTarget(directory, parents));
   std::string pattern = absl::StrCat(target, ".XXXXXX");
   if (mkdtemp(pattern.data()) == nullptr) return SystemError(pattern);
   ScratchDirectory scratch(pattern);
@@ -172,6 +200,7 @@ absl::Status WriteModel(const ConvertedModel& model, const FinishReport& finish,
   RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));
   if (rename(scratch.path().c_str(), target.c_str()) != 0) return SystemError(target);
   scratch.Release();
+  parents.Release();
   return absl::OkStatus();
 }
 

@@ -1,7 +1,6 @@
 // ONNX to ULF: inputs and their levels, embedding tables, then node by node.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
 #include <set>
 #include <utility>
 
@@ -255,10 +254,7 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
                                         : integers ? " float32; whole numbers"
                                                    : " float32",
                                         small ? " up to 2^24" : ""));
-  std::vector<int64_t> columns(1, 0);
-  for (const int64_t d : row_shape) columns.resize(columns.size() * static_cast<size_t>(d));
-  std::iota(columns.begin(), columns.end(), 0);
-  bindings_.push_back({.input = input.name, .name = name, .columns = std::move(columns)});
+  bindings_.push_back({.input = input.name, .name = name});
   if (name != input.name) {
     report_.notes.push_back(absl::StrCat("input \"", input.name, "\" is called \"", name,
                                          "\": ULF gives the other name a type of its own"));

@@ -119,9 +119,12 @@ struct EngineRequest {
 absl::Status Bind(const Binding& binding, const Array& whole, int64_t rows,
                   const engine::Model& converted, EngineRequest& request) {
   const int64_t width = whole.dims[0] == 0 ? 0 : whole.elements() / whole.dims[0];
-  const auto count = static_cast<int64_t>(binding.columns.size());
+  const auto count = binding.columns.empty() ? width : static_cast<int64_t>(binding.columns.size());
   std::vector<double> values;
   for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; binding.columns.empty() && i < width; ++i) {
+      values.push_back(whole.at(row * width + i));
+    }
     for (const int64_t column : binding.columns) values.push_back(whole.at(row * width + column));
   }
   if (binding.sparse) {
@@ -211,6 +214,12 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
   inputs_.clear();
   for (const SourceInput& input : translation_.inputs) {
     const int64_t rows = RowsOf(input, trial.ads);
+    int64_t room = budget_.max_elements / std::max<int64_t>(1, rows);
+    for (const int64_t d : input.row_shape) room /= std::max<int64_t>(1, d);
+    if (room < 1) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("input \"", input.name, "\" is more than the proof may hold"));
+    }
     Array array = MadeUp(input, input.level == Level::kUser ? 1 : rows, trial, zeros_, random);
     if (input.level == Level::kUser && rows > 1) {
       std::vector<int64_t> from;

@@ -34,7 +34,7 @@ struct SourceInput {
 struct Binding {
   std::string input, name;
   bool sparse = false;
-  std::vector<int64_t> columns;
+  std::vector<int64_t> columns;  // Empty: all of them, in order.
 };
 
 struct Translation {

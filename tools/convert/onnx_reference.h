@@ -47,7 +47,7 @@ struct Array {
 // What a run may take.
 struct Budget {
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
-  int64_t max_elements = int64_t{1} << 27;  // Of one tensor.
+  int64_t max_elements = int64_t{1} << 26;  // Of one tensor.
   int64_t max_live = int64_t{1} << 28;      // Of all tensors at a time, initializers aside.
 
   // RESOURCE_EXHAUSTED past the deadline.

@@ -446,12 +446,15 @@ absl::StatusOr<Window> WindowOf(const Call& c, const Sizes& kernel, bool ceil_mo
       x.dims.size() != n + 2) {
     return Misfit(c, "a window of another rank");
   }
-  constexpr int64_t kMost = 1 << 20;
+  constexpr int64_t kMost = 1 << 20, kMostCells = 1 << 22;
+  int64_t cells = 1;
   for (size_t d = 0; d < n; ++d) {
     for (const int64_t size :
          {w.kernel[d], w.strides[d], w.dilations[d], w.pads[d] + 1, w.pads[n + d] + 1}) {
       if (size < 1 || size > kMost) return Misfit(c, "a window that cannot be");
     }
+    cells *= w.kernel[d];
+    if (cells > kMostCells) return absl::ResourceExhaustedError("a window of too many cells");
     const int64_t extent = (w.kernel[d] - 1) * w.dilations[d] + 1;
     const int64_t room = x.dims[d + 2] + w.pads[d] + w.pads[n + d] - extent;
     if (room < 0) return Misfit(c, "smaller than the window");
@@ -495,7 +498,7 @@ absl::Status EachWindow(const Call& c, const Window& w, Fn fn) {
   for (const int64_t d : w.out) count *= d;
   Sizes at(w.out.size(), 0);
   for (int64_t k = 0; k < count; ++k) {
-    if (k % 64 == 0) RETURN_IF_ERROR(c.options.budget.Check());
+    RETURN_IF_ERROR(c.options.budget.Check());
     fn(k, at);
     for (size_t d = at.size(); d-- > 0;) {
       if (++at[d] < w.out[d]) break;

@@ -233,6 +233,20 @@ TEST_F(OnnxTest, WhatTheProofDoesNotKnowIsWrittenOnDemandOnly) {
             absl::UnimplementedError("node \"n\" (Det): operator Det is not known to the proof"));
 }
 
+// What would take gigabytes or hours ends with an error that says so.
+TEST_F(OnnxTest, ProofsAreBounded) {
+  const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
+  EXPECT_EQ(Error(Model(X({"ads", "200000000"}) + Out({"ads", "200000000"}) + relu)),
+            "m.onnx: cannot be proved, and was not written: input \"x\" is more than the proof may "
+            "hold; --no_verify writes it without a proof");
+  const std::string pool =
+      "node { name: 'p' op_type: 'AveragePool' input: 'x' output: 'y' attribute { name: "
+      "'kernel_shape' type: INTS ints: [100000, 100000] } attribute { name: 'pads' type: INTS "
+      "ints: [50000, 50000, 50000, 50000] } attribute { name: 'strides' type: INTS ints: [100000, "
+      "100000] } }";
+  EXPECT_NE(Error(Model(X({"ads", "1", "2", "2"}) + Out({"ads", "1", "1", "1"}) + pool)), "");
+}
+
 // Newer than ONNX's library here: operator set 21, format 10, a function of the exporter's.
 TEST_F(OnnxTest, NewerModels) {
   const std::string function =
