@@ -253,6 +253,9 @@ absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int6
     indices.push_back(index);
   }
   std::sort(indices.begin(), indices.end());
+  if (std::adjacent_find(indices.begin(), indices.end()) != indices.end()) {
+    return absl::InvalidArgumentError("an axis is there twice");
+  }
   return indices;
 }
 

@@ -80,7 +80,7 @@ bool CanFold(const std::string& op_type);
 
 // axis + rank if negative.  INVALID_ARGUMENT unless it is within [0, rank).
 absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank);
-// The same for several; rising.
+// The same for several; rising, none twice.
 absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int64_t rank);
 // numpy broadcasting.  INVALID_ARGUMENT names both.
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);

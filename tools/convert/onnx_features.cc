@@ -370,12 +370,9 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Reshaped(const onnx::NodeProto& 
     if (axes.empty()) return absl::UnimplementedError("");
     to = ids.dims;
     const int64_t rank = static_cast<int64_t>(to.size() + (op == "Unsqueeze" ? axes.size() : 0));
-    for (int64_t& axis : axes) {
-      ASSIGN_OR_RETURN(axis, WantAxis(axis, rank));
-    }
-    std::sort(axes.begin(), axes.end());
-    if (op == "Squeeze") std::reverse(axes.begin(), axes.end());
-    for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(std::vector<int> order, WantAxes(axes, rank));
+    if (op == "Squeeze") std::reverse(order.begin(), order.end());
+    for (const int axis : order) {
       if (op == "Unsqueeze") {
         to.insert(to.begin() + axis, Dim::Of(1));
       } else {

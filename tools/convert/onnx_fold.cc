@@ -537,6 +537,11 @@ bool CanFold(const std::string& op_type) {
 
 absl::StatusOr<Constant> FoldNode(const onnx::NodeProto& node, int64_t opset,
                                   absl::Span<const Constant* const> inputs) {
+  const bool optional = node.op_type() == "Slice" || node.op_type() == "Dropout";
+  for (size_t i = 0; !optional && i < inputs.size(); ++i) {
+    if (inputs[i] != nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
+  }
   for (const Fold& fold : kFolds) {
     if (node.op_type() == fold.op) return fold.run({node, opset, inputs});
   }

@@ -350,6 +350,9 @@ absl::Status CheckGru(const OnnxNode& node) {
   if (node.Has(4)) return absl::UnimplementedError("sequence_lens");
   if (!node.Has(5)) return absl::OkStatus();
   const Constant* start = node.constant(5);
+  if (start != nullptr && (!start->is_float || !(start->uniform || IsNumbers(start->dims)))) {
+    start = nullptr;
+  }
   for (int64_t i = 0; start != nullptr && i < (start->uniform ? 1 : start->elements()); ++i) {
     if (start->f32(i) != 0) start = nullptr;
   }

@@ -279,6 +279,13 @@ TEST_F(OnnxTest, NewerModels) {
       absl::StrReplaceAll(function, {{"op_type: 'Add' input: 'a' input: 'a'",
                                       "op_type: 'twice' domain: 'pkg.onnxscript' input: 'a'"}});
   EXPECT_THAT(Error(model(call + mean, endless)), HasSubstr("calls itself, or is nested too deep"));
+  EXPECT_EQ(
+      Error(model(call + "node { op_type: 'Constant' output: 'ones' attribute { name: "
+                         "'value_ints' type: INTS ints: [1, 1] } } node { op_type: 'Unsqueeze' "
+                         "input: 'd' input: 'ones' output: 'y' }",
+                  function)),
+      "m.onnx: 1 node cannot be converted; nothing was written\n"
+      "  node \"y\" (Unsqueeze): an axis is there twice");
   auto newest = model(call + mean, function);
   newest.set_ir_version(12);
   EXPECT_EQ(Error(newest), "m.onnx: format version 12, want at most 11");
