@@ -12,13 +12,15 @@ install(FILES ${PROJECT_SOURCE_DIR}/config/server.textproto ${PROJECT_SOURCE_DIR
 
 # Manual pages, made from --help where help2man is installed.
 find_program(HELP2MAN help2man)
-if(HELP2MAN)
+if(NOT HELP2MAN)
+  message(STATUS "no help2man: programs are installed without manual pages")
+else()
   set(pages)
   foreach(program ulfd ulf ulf-convert)
     set(page ${PROJECT_BINARY_DIR}/man/${program}.1)
     add_custom_command(OUTPUT ${page}
       COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/man
-      COMMAND ${HELP2MAN} --no-info --no-discard-stderr --version-string=${PROJECT_VERSION} --output=${page}
+      COMMAND ${HELP2MAN} --no-info --no-discard-stderr --output=${page}
         $<TARGET_FILE:${program}>
       DEPENDS ${program} VERBATIM)
     list(APPEND pages ${page})
