@@ -14,7 +14,6 @@ namespace {
 
 // Names longer than that are compared by their beginning: requests choose their length.
 constexpr size_t kMaxCompared = 64;
-constexpr size_t kMaxListed = 8;
 
 std::string InQuotes(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
 
@@ -50,15 +49,6 @@ std::string DidYouMean(absl::string_view wrong, const std::vector<absl::string_v
   for (const auto& [distance, name] : close) quoted.push_back(InQuotes(name));
   if (quoted.empty()) return "";
   return absl::StrCat("; did you mean ", absl::StrJoin(quoted, " or "), "?");
-}
-
-std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known) {
-  std::string close = DidYouMean(wrong, known);
-  if (known.empty() || !close.empty()) return close;
-  std::vector<std::string> quoted;
-  for (size_t i = 0; i < known.size() && i < kMaxListed; ++i) quoted.push_back(InQuotes(known[i]));
-  return absl::StrCat("; the model has ", absl::StrJoin(quoted, ", "),
-                      known.size() > kMaxListed ? ", ..." : "");
 }
 
 }  // namespace ulfd

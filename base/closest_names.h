@@ -17,10 +17,6 @@ size_t EditDistance(absl::string_view a, absl::string_view b);
 // none.
 std::string DidYouMean(absl::string_view wrong, const std::vector<absl::string_view>& known);
 
-// The same; where none is close `; the model has "a", "b", ...` with the first few, "" if it has
-// none.
-std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known);
-
 }  // namespace ulfd
 
 #endif  // ULFD_BASE_CLOSEST_NAMES_H_

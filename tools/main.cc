@@ -56,6 +56,10 @@ int Main(int argc, char** argv) {
     }
     return Main(3, std::vector<char*>{argv[0], argv[2], const_cast<char*>("--help")}.data());
   }
+  if (args[0] == "--version") {
+    std::puts("ulf " ULFD_VERSION);
+    return 0;
+  }
   for (const Command& command : kCommands) {
     if (command.name != args[0]) continue;
     const absl::Status status = WithinMemory([&] { return command.run(Args(args).subspan(1)); });

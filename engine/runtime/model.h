@@ -274,16 +274,16 @@ class Model {
                            Workspace& workspace, SharedUserPart& part, RunResult& result) const;
   // The second half, for ads [begin, end) of [0, part.ads()), into their rows of `outputs`, those
   // of RunUserPart's result.  Any number of threads at a time, for ranges that do not overlap, each
-  // with a workspace and stats of its own, which are added to.  `options` as for RunUserPart,
+  // with a workspace and stats of its own.  `stats` are added to.  `options` as for RunUserPart,
   // without `steps`.  INVALID_ARGUMENT for a range that is none.
   absl::Status RunAds(const SharedUserPart& part, const RunOptions& options, int64_t begin,
                       int64_t end, Workspace& workspace, absl::Span<const Tensor> outputs,
                       RunStats& stats) const;
 
-  // Runs a made-up request of `ads` ads, to touch weights and code before the model is published
-  // and to see that values come out (NaN or infinity is reported by the caller from `result`).
-  // Does nothing, and leaves `result` alone, if the shape of a dense input is not known: a guess
-  // could refuse a good model.  `options`: as for Run.
+  // Runs a made-up request of `ads` ads.  It touches weights and code before the model is
+  // published, and shows that values come out.  NaN or infinity is for the caller to report, from
+  // `result`.  Does nothing, and leaves `result` alone, if the shape of a dense input is not known:
+  // a guess could refuse a good model.  `options`: as for Run.
   absl::Status RunWarmup(int64_t ads, const RunOptions& options, Workspace& workspace,
                          RunResult& result) const;
 

@@ -8,7 +8,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "base/closest_names.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/types/span.h"
 #include "base/closest_names.h"
 #include "base/status_macros.h"
@@ -474,6 +475,16 @@ absl::Status CheckStatedShape(const InputInfo& input, absl::Span<const int64_t> 
   if (ok) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(what, ": shape ", engine::ToString(shape), ", want ", input.shape.ToString()));
+}
+
+std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known) {
+  std::string close = DidYouMean(wrong, known);
+  if (known.empty() || !close.empty()) return close;
+  constexpr size_t kMaxListed = 8;
+  const std::vector<absl::string_view> first(
+      known.begin(), known.begin() + static_cast<int64_t>(std::min(known.size(), kMaxListed)));
+  return absl::StrCat("; the model has \"", absl::StrJoin(first, "\", \""), "\"",
+                      known.size() > kMaxListed ? ", ..." : "");
 }
 
 absl::StatusOr<int> FindOutputNamed(const Model& model, absl::string_view name) {

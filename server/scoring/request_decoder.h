@@ -77,6 +77,9 @@ int64_t RowsOfIds(int64_t ids);
 // agree, and the leading one with the level, where that is stated, too.
 absl::Status CheckStatedShape(const engine::InputInfo& input, absl::Span<const int64_t> shape,
                               int64_t ads, absl::string_view what);
+// Which of the model's names may have been meant (DidYouMean); where none is close
+// `; the model has "a", "b", ...` with the first few, "" if it has none.
+std::string SuggestNames(absl::string_view wrong, const std::vector<absl::string_view>& known);
 // Index of the output; INVALID_ARGUMENT with suggestions.
 absl::StatusOr<int> FindOutputNamed(const engine::Model& model, absl::string_view name);
 // Which outputs are wanted: all if `names` is empty; INVALID_ARGUMENT for unknown and repeated

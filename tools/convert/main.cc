@@ -91,6 +91,10 @@ absl::Status Run(tools::Args args) {
 
 int Main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
+  if (args == std::vector<std::string>{"--version"}) {
+    std::puts("ulf-convert " ULFD_VERSION);
+    return 0;
+  }
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
   std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());

@@ -133,7 +133,8 @@ class ScratchDirectory {
   std::string path_;
 };
 
-// Directories that are made for a model, and go again, if nothing is in them, unless it was written.
+// Directories that are made for a model, and go again, if nothing is in them, unless it was
+// written.
 class NewParents {
  public:
   NewParents() = default;

@@ -8,10 +8,10 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "tools/convert/onnx_types.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
@@ -69,15 +69,7 @@ bool IsFlat(const Dims& dims, int64_t width) {
 }
 
 bool IsBinary(const std::string& op) {
-  for (const char* known :
-       {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual", "Add", "Sub", "Mul", "Div"}) {
-    if (op == known) return true;
-  }
-  return false;
-}
-
-bool IsComparison(const std::string& op) {
-  return op == "Equal" || absl::StartsWith(op, "Greater") || absl::StartsWith(op, "Less");
+  return IsComparison(op) || op == "Add" || op == "Sub" || op == "Mul" || op == "Div";
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 //
 // Columns (elements of a row) of a graph input that Gather looks up become sparse features
 // (NAME.ids, NAME.values, NAME.segments) and the tables files of the model.  What elementwise
-// operators compute from ids (masks such as ids != 0) becomes a table of its own with one column.  Columns of such an
-// input that are used as numbers become dense inputs, one per run of neighbours.
+// operators compute from ids (masks such as ids != 0) becomes a table of its own with one column.
+// Columns of such an input that are used as numbers become dense inputs, one per run of neighbours.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_CONVERT_ONNX_FEATURES_H_
 #define ULFD_TOOLS_CONVERT_ONNX_FEATURES_H_

@@ -155,8 +155,8 @@ void OnnxGraph::SetAdReference(const std::string& tensor) {
   if (ad_reference_.empty()) ad_reference_ = tensor;
 }
 
-// [users or 1, ...] -> [ads, ...], without arithmetic: beside a column of the ads' by fuse_layer, then
-// cut out again.
+// [users or 1, ...] -> [ads, ...], without arithmetic: beside a column of the ads' by fuse_layer,
+// then cut out again.
 absl::StatusOr<std::string> OnnxGraph::ExpandRows(const std::string& tensor) {
   if (ad_reference_.empty()) {
     return absl::InvalidArgumentError("is repeated per ad, but no input has a row per ad");

@@ -18,13 +18,14 @@
 
 namespace ulfd::convert {
 
-// A computed ONNX tensor: a view of a ULF tensor.  Transposes, added and dropped dimensions of 1 and
-// Expand only change the view; what reads it asks for the form that it needs.
+// A computed ONNX tensor: a view of a ULF tensor.  Transposes, added and dropped dimensions of 1
+// and Expand only change the view; what reads it asks for the form that it needs.
 struct OnnxValue {
   std::string tensor;  // Of the builder.
   Dims dims;           // As ONNX sees it.
-  // Per ONNX axis: the tensor's axis, or -1 for a dimension that the tensor lacks.  A dimension that is
-  // larger here than in the tensor is repeated; axes of the tensor that none names have size 1.
+  // Per ONNX axis: the tensor's axis, or -1 for a dimension that the tensor lacks.  A dimension
+  // that is larger here than in the tensor is repeated; axes of the tensor that none names have
+  // size 1.
   std::vector<int> axes;
 
   int rank() const { return static_cast<int>(dims.size()); }

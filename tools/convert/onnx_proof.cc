@@ -57,11 +57,6 @@ double MadeUpNumber(std::mt19937& random, uint32_t seed, bool whole, bool small)
   return static_cast<double>(static_cast<float>(kind == 2 ? 4 * value : value));
 }
 
-bool IsFloat(int type) {
-  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE ||
-         type == onnx::TensorProto::FLOAT16 || type == onnx::TensorProto::BFLOAT16;
-}
-
 // Without zeros among integers if a model divides by them.
 Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool zeros,
              std::mt19937& random) {
@@ -70,7 +65,8 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
   int64_t width = 1;
   for (const int64_t d : input.row_shape) width *= d;
   std::vector<double> values;
-  const bool is_bool = input.type == onnx::TensorProto::BOOL, is_float = IsFloat(input.type);
+  const bool is_bool = input.type == onnx::TensorProto::BOOL,
+             is_float = reference::IsFloatType(input.type);
   for (int64_t i = 0; i < rows * width; ++i) {
     const auto ids = input.ids.find(i % width);
     double value = 0;
@@ -116,8 +112,8 @@ struct EngineRequest {
   }
 };
 
-absl::Status Bind(const Binding& binding, const Array& whole, int64_t rows,
-                  const engine::Model& converted, EngineRequest& request) {
+void Bind(const Binding& binding, const Array& whole, int64_t rows, const engine::Model& converted,
+          EngineRequest& request) {
   const int64_t width = whole.dims[0] == 0 ? 0 : whole.elements() / whole.dims[0];
   const auto count = binding.columns.empty() ? width : static_cast<int64_t>(binding.columns.size());
   std::vector<double> values;
@@ -135,10 +131,10 @@ absl::Status Bind(const Binding& binding, const Array& whole, int64_t rows,
     request.Add(binding.name + ".ids", DType::kInt64, {total}, request.longs.back().data());
     request.Add(binding.name + ".values", DType::kFloat32, {total}, request.floats.back().data());
     request.Add(binding.name + ".segments", DType::kInt32, {rows}, request.ints.back().data());
-    return absl::OkStatus();
+    return;
   }
   const int index = converted.FindInput(binding.name);
-  if (index < 0) return absl::OkStatus();  // Nothing reads it.
+  if (index < 0) return;  // Nothing reads it.
   const engine::InputInfo& info = converted.info().inputs[static_cast<size_t>(index)];
   Sizes dims = {rows};
   int64_t row_size = 1;
@@ -154,7 +150,6 @@ absl::Status Bind(const Binding& binding, const Array& whole, int64_t rows,
     request.floats.emplace_back(values.begin(), values.end());
     request.Add(binding.name, DType::kFloat32, dims, request.floats.back().data());
   }
-  return absl::OkStatus();
 }
 
 // The largest difference that is none of rounding.
@@ -255,7 +250,7 @@ absl::Status Proof::RunEngine(const Trial& trial, bool keep_all, engine::RunResu
         std::find_if(translation_.inputs.begin(), translation_.inputs.end(),
                      [&](const SourceInput& source) { return source.name == binding.input; });
     const int64_t rows = input->level == Level::kUser ? 1 : trial.ads;
-    RETURN_IF_ERROR(Bind(binding, inputs_.at(binding.input), rows, converted_, request));
+    Bind(binding, inputs_.at(binding.input), rows, converted_, request);
   }
   const std::function<bool()> stop = [this] { return !budget_.Check().ok(); };
   return converted_.Run(request.tensors,

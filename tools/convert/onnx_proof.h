@@ -43,10 +43,11 @@ struct Translation {
 };
 
 // Runs both on inputs of several seeds with 1, 3 and more ads, users' inputs given once, and
-// compares every output: within 1e-5 of max(1, |value|), and what single precision costs this model beyond
-// that.  A line for the report.  FAILED_PRECONDITION names the output, the largest difference and,
-// where it can be told, the first node whose value differs; UNIMPLEMENTED, INVALID_ARGUMENT or
-// RESOURCE_EXHAUSTED why nothing was proved.  Takes a minute and 4 GiB at most, beside the model.
+// compares every output: within 1e-5 of max(1, |value|), and what single precision costs this model
+// beyond that.  A line for the report.  FAILED_PRECONDITION names the output, the largest
+// difference and, where it can be told, the first node whose value differs; UNIMPLEMENTED,
+// INVALID_ARGUMENT or RESOURCE_EXHAUSTED why nothing was proved.  Takes a minute and 4 GiB at most,
+// beside the model.
 absl::StatusOr<std::string> Prove(const OnnxModel& model, const Translation& translation,
                                   const engine::Model& converted);
 

@@ -21,11 +21,14 @@ struct OnnxModel {
 };
 
 // Reads `path`, gives the symbolic dimensions in `dims` their numbers, and checks the model.
-// INVALID_ARGUMENT for a truncated file, an initializer whose external data is missing, outside the
-// model's directory, or of another size than its shape, a model newer than operator set 21 or
-// format 11, a graph without order, everything that ONNX's checker or shape
-// inference refuses (in their words), and a name of `dims` that no input has; RESOURCE_EXHAUSTED
-// for a file above 2 GiB, protobuf's limit.
+// INVALID_ARGUMENT for:
+// - a truncated file; a graph without order;
+// - an initializer whose external data is missing, outside the model's directory, or of another
+//   size than its shape;
+// - a model newer than operator set 21 or format 11;
+// - what ONNX's checker or shape inference refuses, in their words;
+// - a name of `dims` that no input has.
+// RESOURCE_EXHAUSTED for a file above 2 GiB, protobuf's limit.
 absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
                                    const std::map<std::string, int64_t>& dims);
 

@@ -207,6 +207,11 @@ std::vector<double> ValuesOf(const Array& array) {
   return values;
 }
 
+bool IsFloatType(int type) {
+  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE ||
+         type == onnx::TensorProto::FLOAT16 || type == onnx::TensorProto::BFLOAT16;
+}
+
 int64_t Wrap(int type, int64_t value) {
   switch (type) {
     case onnx::TensorProto::INT32:

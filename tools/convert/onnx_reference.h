@@ -118,6 +118,8 @@ Array Ints(int type, Sizes dims, std::vector<int64_t> values);
 inline Results One(Array array) { return std::vector<Array>{std::move(array)}; }
 // The values as doubles, whatever the type.
 std::vector<double> ValuesOf(const Array& array);
+// FLOAT, DOUBLE and the two halves.
+bool IsFloatType(int type);
 // An integer as the type holds it.
 int64_t Wrap(int type, int64_t value);
 // Elements of such a tensor.  INVALID_ARGUMENT for a negative size, RESOURCE_EXHAUSTED for more

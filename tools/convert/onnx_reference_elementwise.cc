@@ -11,11 +11,6 @@
 namespace ulfd::convert::reference {
 namespace {
 
-bool IsFloatType(int type) {
-  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE ||
-         type == onnx::TensorProto::FLOAT16 || type == onnx::TensorProto::BFLOAT16;
-}
-
 // ---------------------------------------------------------------------------------- one input
 
 template <typename Fn>

@@ -17,10 +17,6 @@ bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
 }
 
-bool IsComparison(const std::string& op) {
-  return IsOneOf(op, {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"});
-}
-
 int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph) {
   const std::string& op = node.op_type();
   if (IsComparison(op) || IsOneOf(op, {"And", "Or", "Xor", "Not", "IsNaN", "IsInf"})) {
@@ -63,6 +59,10 @@ bool Moves(const std::string& op) {
 }
 
 }  // namespace
+
+bool IsComparison(const std::string& op) {
+  return IsOneOf(op, {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"});
+}
 
 void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
   for (const onnx::ValueInfoProto& input : proto.input()) {

@@ -3,11 +3,16 @@
 #ifndef ULFD_TOOLS_CONVERT_ONNX_TYPES_H_
 #define ULFD_TOOLS_CONVERT_ONNX_TYPES_H_
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx_graph.h"
 
 namespace ulfd::convert {
+
+// Equal, Greater, Less, GreaterOrEqual, LessOrEqual.
+bool IsComparison(const std::string& op);
 
 // Tells `graph` the type of every initializer, input and output of a node.
 void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph);

@@ -337,7 +337,8 @@ std::string Dot(const Picture& picture) {
                       parts[1], "}\n}\n");
 }
 
-// One <svg> element.  A program of its own, as libgvc would bring cairo, pango and X into the image.
+// One <svg> element.  A program of its own, as libgvc would bring cairo, pango and X into the
+// image.
 absl::StatusOr<std::string> RunDot(const std::string& dot) {
   const auto close = [](std::FILE* file) { std::fclose(file); };
   const std::unique_ptr<std::FILE, decltype(close)> input(std::tmpfile(), close);
