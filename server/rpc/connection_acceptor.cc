@@ -34,7 +34,7 @@ constexpr milliseconds kBackoff{20};
 // How often connections are looked at, and how much of a CPU that may take.
 constexpr milliseconds kLook{50};
 constexpr int kLookShare = 100;
-constexpr seconds kLongestPause{1};
+constexpr milliseconds kLongestPause{250};
 
 // Of this thread: what others on a busy machine take must not make looks rarer.
 std::chrono::nanoseconds CpuTime() {

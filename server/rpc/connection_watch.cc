@@ -26,6 +26,8 @@ using std::chrono::seconds;
 constexpr seconds kWindow{10};
 constexpr seconds kGrowth{3};
 constexpr int64_t kLooksForAll = 20;
+// gRPC may show a connection after others that were numbered later, so many at most.
+constexpr intptr_t kOutOfOrder = 64;
 
 using Json = std::unique_ptr<char, decltype(&gpr_free)>;
 
@@ -72,14 +74,13 @@ void ConnectionWatch::FindSockets() {
   const Json servers = Own(grpc_channelz_get_servers(0));
   absl::string_view rest = servers == nullptr ? "" : servers.get();
   absl::string_view server;
-  // gRPC may show two connections in another order than they were numbered: now and then all are
-  // asked for.
-  if (look_ % kLooksForAll == 0) last_socket_id_ = 0;
-  intptr_t highest = last_socket_id_;
+  const intptr_t first = look_ % kLooksForAll == 0
+                             ? 1
+                             : std::max<intptr_t>(1, last_socket_id_ + 1 - kOutOfOrder);
   while (NextText(rest, "\"serverId\":\"", server)) {
     int64_t server_id = 0;
     if (!absl::SimpleAtoi(server, &server_id)) continue;
-    for (intptr_t next = last_socket_id_ + 1;;) {
+    for (intptr_t next = first;;) {
       const Json sockets = Own(grpc_channelz_get_server_sockets(server_id, next, 0));
       absl::string_view list = sockets == nullptr ? "" : sockets.get();
       absl::string_view name, id;
@@ -89,7 +90,7 @@ void ConnectionWatch::FindSockets() {
         if (!absl::SimpleAtoi(id, &socket_id)) continue;
         ++found;
         next = socket_id + 1;
-        highest = std::max<intptr_t>(highest, socket_id);
+        last_socket_id_ = std::max<intptr_t>(last_socket_id_, socket_id);
         // "chttp2 ipv4:127.0.0.1:4242"
         const auto it = states_.find(std::string(name.substr(name.rfind(' ') + 1)));
         if (it != states_.end()) it->second.socket_id = socket_id;
@@ -97,7 +98,6 @@ void ConnectionWatch::FindSockets() {
       if (found == 0) break;
     }
   }
-  last_socket_id_ = highest;
 }
 
 void ConnectionWatch::ReadStreams(State& state) const {
@@ -174,9 +174,10 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   for (const Connection& connection : connections) {
     State& state = states_[connection.peer];
     if (state.doomed) continue;
-    // Where nothing came, nothing began.
-    const bool may_differ =
-        connection.received_bytes != state.bytes || state.started != state.ended;
+    if (connection.received_bytes != state.bytes) state.last_change = look_;
+    // Where nothing came, nothing began; but gRPC may read late what has come.
+    const bool may_differ = look_ - state.last_change < kLooksForAll ||
+                            look_ % kLooksForAll == 0 || state.started != state.ended;
     if (may_differ && state.socket_id != 0) ReadStreams(state);
     state.bytes = connection.received_bytes;
     const char* why = Judge(connection.peer, state, now);

@@ -61,9 +61,10 @@ class ConnectionWatch {
  private:
   using Clock = std::chrono::steady_clock;
   struct State {
-    int64_t look = 0;        // The last one.
-    intptr_t socket_id = 0;  // Of gRPC's channelz; 0: not found yet.
-    int64_t calls = -1;      // Received, at the last look.
+    int64_t look = 0;         // The last one.
+    int64_t last_change = 0;  // The last look at which bytes had come.
+    intptr_t socket_id = 0;   // Of gRPC's channelz; 0: not found yet.
+    int64_t calls = -1;       // Received, at the last look.
     int64_t bytes = 0, bytes_at_call = 0;
     int64_t started = 0, ended = 0;  // Streams.
     Clock::time_point window;        // Its begin.

@@ -49,6 +49,9 @@ void Configure(const ServerConfig& settings, grpc::ServerBuilder& builder) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
                                settings.connections().max_idle_ms());
   }
+  // What came on one connection is parsed at once before anybody else's: not megabytes of it.
+  constexpr int kReadBytes = 64 << 10;
+  builder.AddChannelArgument(GRPC_ARG_TCP_MAX_READ_CHUNK_SIZE, kReadBytes);
   grpc::ResourceQuota quota;
   quota.Resize(static_cast<size_t>(settings.connections().memory_quota_bytes()));
   builder.SetResourceQuota(quota);
