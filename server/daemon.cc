@@ -109,26 +109,10 @@ absl::Status SplitAddress(const std::string& text, std::string& address, int& po
   return absl::OkStatus();
 }
 
-// One line per required model that cannot be called, with what is wrong with its newest version.
-std::string MissingModels(const std::vector<ModelStatus>& models) {
-  std::string text;
-  for (const ModelStatus& model : models) {
-    const auto serves = [](const VersionStatus& version) { return version.serving != nullptr; };
-    if (!model.required || std::any_of(model.versions.begin(), model.versions.end(), serves)) {
-      continue;
-    }
-    const std::string why = !model.error.empty()     ? model.error
-                            : model.versions.empty() ? "it has no version"
-                                                     : model.versions.back().error;
-    absl::StrAppend(&text, "not loaded: model \"", model.name, "\": ", why, "\n");
-  }
-  return text.empty() ? "not loaded: no model found yet\n" : text;
-}
-
-HttpReply ReadyPage(const Readiness& readiness, const ModelManager& models) {
-  if (readiness.ServerReady()) return {.body = "ok\n"};
-  if (readiness.draining()) return {.code = 503, .body = "draining\n"};
-  return {.code = 503, .body = MissingModels(models.List())};
+HttpReply ReadyPage(const Readiness& readiness) {
+  const std::string why = readiness.WhyNotReady();
+  if (why.empty()) return {.body = "ok\n"};
+  return {.code = 503, .body = why + "\n"};
 }
 
 }  // namespace
@@ -217,7 +201,7 @@ absl::Status Daemon::StartRecorder() {
 absl::Status Daemon::StartHttp() {
   std::map<std::string, HttpServer::Page> pages;
   pages["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
-  pages["/readyz"] = [this] { return ReadyPage(*readiness_, *models_); };
+  pages["/readyz"] = [this] { return ReadyPage(*readiness_); };
   pages["/metrics"] = [this] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
                      .body = MetricsPage(metrics_, *models_, *pool_, CollectPortsAndRecorder()) +
@@ -241,7 +225,7 @@ absl::Status Daemon::StartGrpc() {
     names.push_back(ulfd::admin::v1::AdminService::service_full_name());
   }
   health_ = std::make_unique<HealthService>(*models_, *readiness_, std::move(names));
-  events_.set_health(health_.get());
+  events_.set_listeners(health_.get(), readiness_.get());
   if (!options_.settings.admin_address().empty()) {
     std::string address;
     int port = 0;
@@ -390,7 +374,7 @@ Daemon::~Daemon() {
   admin_.reset();
   // The manager's threads may be telling the health service something: they end before it does.
   // Workers hold models, so they go first.
-  events_.set_health(nullptr);
+  events_.set_listeners(nullptr, nullptr);
   pool_.reset();
   shadow_.reset();
   models_.reset();

@@ -272,6 +272,7 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   const config::ServerConfig& settings = options.settings;
   ModelManagerOptions manager;
   manager.repository = settings.model_repository();
+  manager.found_required = settings.found_models_required();
   manager.models = options.models;
   manager.default_policy = options.default_version_policy;
   manager.default_clients = AuthenticationOptionsOf(settings.authentication()).allowed_clients;

@@ -18,6 +18,7 @@ constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConf
 void ModelEntry::Update(const ModelScan& scan, TimePoint now,
                         std::chrono::system_clock::time_point wall_now) {
   error_.clear();
+  if (!first_seen_.has_value()) first_seen_ = now;
   if (!scan.listing.ok()) {
     error_ = Printable(scan.listing.status().message(), kMaxLoadErrorBytes);
     if (!absl::IsNotFound(scan.listing.status())) return;
@@ -183,6 +184,16 @@ std::optional<int64_t> ModelEntry::NextToLoad(TimePoint now) const {
     if (may_fall_back && !fall_back.has_value()) fall_back = version;
   }
   return fall_back;
+}
+
+bool ModelEntry::FirstLoadPending() const {
+  if (serves()) return false;
+  return std::any_of(versions_.begin(), versions_.end(), [this](const auto& entry) {
+    const auto& [version, watch] = entry;
+    const std::optional<TimePoint> due = watch.DueAt();
+    return watch.loading() || (!Held(version) && due.has_value() &&
+                               *due <= *first_seen_ + options_.settle_time);
+  });
 }
 
 std::optional<int64_t> ModelEntry::Loading() const {

@@ -56,6 +56,9 @@ class ModelEntry {
 
   // The version to load next, if one is due.
   std::optional<int64_t> NextToLoad(TimePoint now) const;
+  // Nothing serves yet, but a version loads or will soon.  Content that still changes settle_time
+  // after the first look is not waited for.
+  bool FirstLoadPending() const;
   // The version that is being loaded.
   std::optional<int64_t> Loading() const;
   // When NextToLoad may answer differently without a change.
@@ -119,6 +122,7 @@ class ModelEntry {
   ModelConfig config_;
   bool configured_;
   VersionWatch::Options options_;
+  std::optional<TimePoint> first_seen_;
   std::string error_;
   std::optional<TimePoint> gone_since_;  // No directory of the model.
   std::map<int64_t, VersionWatch> versions_;

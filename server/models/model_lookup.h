@@ -33,8 +33,8 @@ class ModelLookup {
   virtual std::vector<ModelStatus> List() const = 0;
   // Labels that name this version of the model.
   virtual std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const = 0;
-  // True once every required model could be called (without version and label), and from then on.
-  // False before the first look, and while a repository holds no model at all.
+  // True while a model can be called (without version and label), once every required one could and
+  // the first load of every other one had ended, well or badly.
   virtual bool Ready() const = 0;
   // Publications so far.
   virtual int64_t generation() const = 0;

@@ -107,10 +107,6 @@ class ModelManagerImpl final : public ModelManager {
 
   // Unloads what is due, makes the snapshot, and returns whether readiness changed.
   bool Republish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  VersionWatch::Options watch_options() const {
-    return {options_.settle_time, options_.retry_backoff};
-  }
-
   const ModelManagerOptions options_;
   ModelObserver silent_;  // For a null observer.
   ModelObserver* const observer_;
@@ -131,6 +127,7 @@ class ModelManagerImpl final : public ModelManager {
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string readiness_ ABSL_GUARDED_BY(mu_);
+  bool complete_once_ ABSL_GUARDED_BY(mu_) = false;  // Every model that is waited for served.
   std::atomic<bool> ready_ = false;
   std::atomic<int64_t> generation_ = 0;
 
@@ -152,8 +149,7 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
             observer_->OnUnloaded(name, version, generation);
           })),
       loader_(options_, rules_, *reaper_, *observer_),
-      table_(options_.repository, options_.default_policy, options_.default_clients,
-             watch_options(), options_.models) {
+      table_(options_) {
   MutexLock lock(mu_);
   Republish();
 }
@@ -174,8 +170,7 @@ ModelManagerImpl::~ModelManagerImpl() {
   if (loader_thread_.joinable()) loader_thread_.join();
   {
     MutexLock lock(mu_);
-    table_ = ModelTable(options_.repository, options_.default_policy, options_.default_clients,
-                        watch_options(), {});
+    table_ = ModelTable({});
     MutexLock snapshot_lock(snapshot_mu_);
     snapshot_.reset();
   }
@@ -305,10 +300,11 @@ void ModelManagerImpl::Look() {
 bool ModelManagerImpl::Republish() {
   std::vector<ModelHandle> withdrawn;  // Dropped after the snapshot that had them.
   std::shared_ptr<ServedModels> served = table_.Serve(options_.now(), withdrawn);
-  bool all = false;
+  const ModelTable::Readiness now = table_.ReadinessOf(*served);
+  complete_once_ = complete_once_ || (looked_ && now.any && now.complete);
+  ready_.store(complete_once_ && now.any, std::memory_order_release);
   const std::string readiness =
-      absl::StrCat(looked_ ? "looked;" : "", table_.Readiness(*served, all));
-  if (looked_ && all) ready_.store(true, std::memory_order_release);
+      absl::StrCat(looked_ ? "looked;" : "", ready_ ? "ready;" : "", now.callable);
   std::shared_ptr<const ServedModels> old = std::move(served);
   {
     MutexLock lock(snapshot_mu_);
@@ -326,11 +322,13 @@ void ModelManagerImpl::ReportFailure(const LoadJob& job, const LoadOutcome& outc
 void ModelManagerImpl::RunJob(const LoadJob& job) {
   LoadOutcome outcome = loader_.Load(job, Ready());
   if (outcome.kind == LoadOutcome::Kind::kLoaded) return Publish(job, std::move(outcome));
+  bool changed = false;
   {
     MutexLock lock(mu_);
     table_.Refused(job, outcome, options_.now());
-    Republish();  // The reason goes into what Find says.
+    changed = Republish();  // The reason goes into what Find says.
   }
+  if (changed) observer_->OnReadinessChanged();
   if (outcome.kind != LoadOutcome::Kind::kMoved) ReportFailure(job, outcome);
 }
 

@@ -27,9 +27,11 @@ struct LoadBounds {
 };
 
 struct ModelManagerOptions {
-  // Every subdirectory is a model (required for Ready() once it holds a version directory), except
-  // where `models` has an entry of the same name.  Empty: only `models`.
+  // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty: only
+  // `models`.
   std::string repository;
+  // Whether models that are only found there are required (ModelConfig::required).
+  bool found_required = false;
   std::vector<ModelConfig> models;
   VersionPolicy default_policy;
   // Clients that may use models which name none; "*": every one.

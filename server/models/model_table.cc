@@ -12,14 +12,13 @@ namespace ulfd::server {
 
 using std::chrono::system_clock;
 
-ModelTable::ModelTable(std::string repository, VersionPolicy default_policy,
-                       std::vector<std::string> default_clients, const VersionWatch::Options& watch,
-                       const std::vector<ModelConfig>& models)
-    : repository_(std::move(repository)),
-      default_policy_(std::move(default_policy)),
-      default_clients_(std::move(default_clients)),
-      watch_(watch) {
-  for (const ModelConfig& model : models) {
+ModelTable::ModelTable(const ModelManagerOptions& options)
+    : repository_(options.repository),
+      default_policy_(options.default_policy),
+      default_clients_(options.default_clients),
+      found_required_(options.found_required),
+      watch_{options.settle_time, options.retry_backoff} {
+  for (const ModelConfig& model : options.models) {
     entries_.try_emplace(model.name, model, /*configured=*/true, watch_);
   }
 }
@@ -31,8 +30,10 @@ std::map<std::string, std::string> ModelTable::BasePaths() const {
 }
 
 ModelConfig ModelTable::FoundConfig(const std::string& name) const {
-  return {
-      .name = name, .base_path = absl::StrCat(repository_, "/", name), .policy = default_policy_};
+  return {.name = name,
+          .base_path = absl::StrCat(repository_, "/", name),
+          .policy = default_policy_,
+          .required = found_required_};
 }
 
 void ModelTable::Merge(const RepositoryScan& scan, TimePoint now,
@@ -182,18 +183,17 @@ std::shared_ptr<ServedModels> ModelTable::Serve(TimePoint now,
   return served;
 }
 
-std::string ModelTable::Readiness(const ServedModels& served, bool& all) const {
-  std::string readiness;
-  bool any = false;
-  all = true;
+ModelTable::Readiness ModelTable::ReadinessOf(const ServedModels& served) const {
+  Readiness readiness;
   for (const auto& [name, entry] : entries_) {
     if (!entry.configured() && !entry.has_versions()) continue;
     const bool callable = served.models.at(name).Default() != nullptr;
-    any = true;
-    if (entry.config().required && !callable) all = false;
-    absl::StrAppend(&readiness, name, callable ? "=1;" : "=0;");
+    readiness.any |= callable;
+    if (!callable && (entry.config().required || entry.FirstLoadPending())) {
+      readiness.complete = false;
+    }
+    absl::StrAppend(&readiness.callable, name, callable ? "=1;" : "=0;");
   }
-  all = all && any;
   return readiness;
 }
 

@@ -25,10 +25,7 @@ class ModelTable {
  public:
   using TimePoint = VersionWatch::TimePoint;
 
-  // default_clients: as in ModelManagerOptions.
-  ModelTable(std::string repository, VersionPolicy default_policy,
-             std::vector<std::string> default_clients, const VersionWatch::Options& watch,
-             const std::vector<ModelConfig>& models);
+  explicit ModelTable(const ModelManagerOptions& options);
 
   // Where to look, for RepositoryScanner.
   std::map<std::string, std::string> BasePaths() const;
@@ -57,8 +54,12 @@ class ModelTable {
   // Takes out of service what no longer has to serve, into `withdrawn`, forgets what is gone, and
   // tells what serves now; versions that serve get the limits that are configured now.
   std::shared_ptr<ServedModels> Serve(TimePoint now, std::vector<ModelHandle>& withdrawn);
-  // Which models can be called, as text to compare; `all`: every required one, and there is one.
-  std::string Readiness(const ServedModels& served, bool& all) const;
+  struct Readiness {
+    std::string callable;  // Which models can be called, as text to compare.
+    bool any = false;      // One at least can be called.
+    bool complete = true;  // Every required one can, and no first load of another is pending.
+  };
+  Readiness ReadinessOf(const ServedModels& served) const;
 
   std::vector<ModelStatus> List(TimePoint now) const;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const;
@@ -76,6 +77,7 @@ class ModelTable {
   std::string repository_;
   VersionPolicy default_policy_;
   std::vector<std::string> default_clients_;
+  bool found_required_;
   VersionWatch::Options watch_;
   std::map<std::string, ModelEntry> entries_;
 };

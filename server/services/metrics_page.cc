@@ -55,7 +55,8 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   families.push_back(Family("ulfd_model_generation", "Publications of the whole server so far",
                             MetricType::Gauge,
                             {GaugeSample(static_cast<double>(models.generation()))}));
-  families.push_back(Family("ulfd_ready", "1 if every required model can be called",
+  families.push_back(Family("ulfd_ready",
+                            "1 if the server can be called: /readyz says 200 unless it drains",
                             MetricType::Gauge, {GaugeSample(models.Ready() ? 1 : 0)}));
   families.push_back(std::move(info));
   families.push_back(std::move(memory));

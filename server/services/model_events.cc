@@ -42,7 +42,18 @@ void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t g
   RefreshHealth();
 }
 
-void ModelEvents::OnReadinessChanged() { RefreshHealth(); }
+void ModelEvents::OnReadinessChanged() {
+  RefreshHealth();
+  const Readiness* readiness = readiness_.load();
+  if (readiness == nullptr) return;
+  const bool ready = readiness->ServerReady();
+  if (said_ready_.exchange(ready) == ready) return;
+  if (ready) {
+    logger_.Info("ready");
+  } else {
+    logger_.Warning("not ready", {{"why", readiness->WhyNotReady()}});
+  }
+}
 
 void ModelEvents::OnNotice(const std::string& name, int64_t version, const std::string& notice) {
   logger_.Warning("model notice", {{"model", name}, {"version", version}, {"notice", notice}});

@@ -11,6 +11,7 @@
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/services/health_service.h"
+#include "server/services/readiness.h"
 
 namespace ulfd::server {
 
@@ -19,9 +20,12 @@ class ModelEvents final : public ModelObserver {
  public:
   ModelEvents(Logger& logger, Metrics& metrics) : logger_(logger), metrics_(metrics) {}
 
-  // The manager is made with its observer and the health service with the manager: so the observer
-  // learns of the service last.  Null: none.
-  void set_health(HealthService* health) { health_.store(health); }
+  // The manager is made with its observer, and these two with the manager: so the observer learns of
+  // them last.  Null: none.
+  void set_listeners(HealthService* health, const Readiness* readiness) {
+    readiness_.store(readiness);
+    health_.store(health);
+  }
 
   void OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) override;
   void OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
@@ -35,6 +39,8 @@ class ModelEvents final : public ModelObserver {
   Logger& logger_;
   Metrics& metrics_;
   std::atomic<HealthService*> health_{nullptr};
+  std::atomic<const Readiness*> readiness_{nullptr};
+  std::atomic<bool> said_ready_{true};
 };
 
 }  // namespace ulfd::server

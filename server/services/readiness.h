@@ -5,6 +5,7 @@
 #define ULFD_SERVER_SERVICES_READINESS_H_
 
 #include <atomic>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "server/models/model_lookup.h"
@@ -21,8 +22,11 @@ class Readiness {
   void StartDraining() { draining_.store(true); }
   bool draining() const { return draining_.load(); }
 
-  // Every required model can be called, and the server is not draining.
+  // ModelLookup::Ready, and the server is not draining.
   bool ServerReady() const { return !draining() && models_.Ready(); }
+  // Empty if ServerReady; else "draining", or a line for each model that does not serve, with what is
+  // wrong with its newest version.
+  std::string WhyNotReady() const;
   // The model that `choice` means can be called, and the server is not draining.
   bool ModelReady(const ModelChoice& choice) const {
     return !draining() && models_.Find(choice).ok();

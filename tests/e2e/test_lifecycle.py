@@ -2,6 +2,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import shutil
 import signal
 import threading
 import time
@@ -84,26 +85,52 @@ class NotReadyTest(unittest.TestCase):
                 states.append(next(watch).status)
             watch.cancel()
 
-    def test_a_required_model_that_cannot_load_keeps_it_unready(self):
+    def start_beside_a_broken_model(self, config):
+        """A daemon whose models, one good and one broken, have been tried."""
         models = repository("NotReadyTest")
         add_stamp(models, 1)
         add_shop(models)
         with open(os.path.join(models, "shop", "1", "graph_ulf.txt"), "a", encoding="utf-8") as f:
             f.write('layer_params { type: "wishful_layer" bottom: "buy" top: "wish" }\n')
+        daemon = Daemon(models, config=config, wait_ready=False)
+        self.addCleanup(daemon.stop)
+        client = Client(daemon)
+        self.addCleanup(client.close)
+
+        def settled():
+            models = {model.name: [version.state for version in model.versions]
+                      for model in client.list_models().models}
+            return models == {"shop": [FAILED], "stamp": [LOADED]}
+
+        wait_for(settled, "both loads have ended")
+        reply = client.predict(predict_request("stamp", stamp_inputs([3]), ()))
+        self.assertEqual(outputs_of(reply)["score"].tolist(), [[4.0]])
+        return daemon, client
+
+    def test_a_required_model_that_cannot_load_keeps_it_unready(self):
+        for config in ("found_models_required: true", 'models { name: "shop" }'):
+            with self.subTest(config):
+                daemon, client = self.start_beside_a_broken_model(FAST + config)
+                status, text = daemon.http("/readyz")
+                self.assertEqual(status, 503)
+                self.assertIn("wishful_layer", text)
+                self.assertEqual(client.health(), "NOT_SERVING")
+
+    def test_a_broken_model_does_not_take_the_others_out(self):
+        daemon, client = self.start_beside_a_broken_model(FAST)
+        daemon.wait_ready()
+        wait_for(lambda: client.health() == "SERVING", "the health service says so too")
+        self.assertEqual(client.health("model/shop"), "NOT_SERVING")
+
+    def test_what_serves_nothing_any_more_is_not_ready(self):
+        models = repository("NotReadyTest")
         with Daemon(models, wait_ready=False) as daemon, Client(daemon) as client:
-            states = {}
-
-            def settled():
-                for model in client.list_models().models:
-                    states[model.name] = [version.state for version in model.versions]
-                return states == {"shop": [FAILED], "stamp": [LOADED]}
-
-            wait_for(settled, f"both loads have ended: {states}")
-            status, text = daemon.http("/readyz")
-            self.assertEqual(status, 503)
-            self.assertIn("wishful_layer", text)
-            reply = client.predict(predict_request("stamp", stamp_inputs([3]), ()))
-            self.assertEqual(outputs_of(reply)["score"].tolist(), [[4.0]])
+            wait_for(lambda: "no model found yet" in daemon.log(), "the log says why")
+            add_stamp(models, 1)
+            daemon.wait_ready()
+            shutil.rmtree(os.path.join(models, "stamp"))
+            wait_for(lambda: daemon.http("/readyz")[0] == 503, "/readyz says 503")
+            wait_for(lambda: client.health() == "NOT_SERVING", "the health service says so too")
 
 
 class DrainTest(unittest.TestCase):

@@ -488,6 +488,43 @@ TEST_F(ModelManagerTest, OptionalModelsDoNotHoldReadinessUp) {
   EXPECT_FALSE(Status("m").required);
 }
 
+TEST_F(ModelManagerTest, FoundModelsAreTriedBeforeReadinessButMayFail) {
+  failures_[{"broken", 1}] = absl::InvalidArgumentError("truncated");
+  repository_.Publish("broken", 1, "a");
+  Poll();
+  EXPECT_FALSE(manager_->Ready()) << "nothing can be called";
+  repository_.Publish("m", 1, "a");
+  EXPECT_THAT(Poll(), ElementsAre("published m v1"));
+  EXPECT_TRUE(manager_->Ready());
+  fs::remove_all(repository_.path() + "/m");
+  Poll();
+  PollAfter(hours(1));
+  EXPECT_FALSE(manager_->Ready()) << "the only one that could be called is gone";
+  repository_.Publish("m", 1, "b");
+  Poll();
+  EXPECT_TRUE(manager_->Ready());
+}
+
+TEST_F(ModelManagerTest, ContentThatStillChangesIsNotWaitedFor) {
+  repository_.Publish("m", 1, "a");
+  repository_.Publish("copied", 1, "a", /*success=*/false);
+  Poll();
+  EXPECT_FALSE(manager_->Ready()) << "it may have settled soon";
+  repository_.Publish("copied", 1, "ab", /*success=*/false);
+  PollAfter(std::chrono::seconds(1));
+  EXPECT_TRUE(manager_->Ready());
+}
+
+TEST_F(ModelManagerTest, FoundModelsCanBeRequired) {
+  options_.found_required = true;
+  failures_[{"broken", 1}] = absl::InvalidArgumentError("truncated");
+  repository_.Publish("broken", 1, "a");
+  repository_.Publish("m", 1, "a");
+  Poll();
+  EXPECT_FALSE(manager_->Ready());
+  EXPECT_TRUE(Status("broken").required);
+}
+
 TEST_F(ModelManagerTest, ModelsThatServeNothingLoadFirst) {
   repository_.Publish("a", 1, "a");
   Poll();
