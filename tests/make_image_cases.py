@@ -40,15 +40,13 @@ class Cases(make_layer_cases.Cases):
         self.add(name, layer_type, inputs, param, weights, error=error, source=source, ours_only=True, **more)
 
 
-def common_errors(c, t, message, x, param='', weights=(), tops=1):
+def common_errors(c, t, x, param='', weights=(), tops=1):
     """What every image layer refuses alike."""
     short = t.replace('_layer', '')
     c.bad(short + '_rejects_int32', t, [np.ones(x.shape, np.int32)], 'input 0: int32, want float32', param, weights,
           tops=tops)
     c.bad(short + '_rejects_rank_3', t, [x[0]], 'input 0: shape [%s], want rank 4' % ', '.join(map(str, x[0].shape)),
           param, weights, tops=tops)
-    c.bad(short + '_rejects_foreign_param', t, [x], 'has a bn_param, but %s takes only %s' % (t, message),
-          param + ' bn_param { }', weights, tops=tops)
 
 
 def conv(c):
@@ -85,7 +83,7 @@ def conv(c):
     c.good('convolution_zero_rows', t, [c.f(0, 2, 3, 3)], c.f(0, 2, 2, 2), '', [c.f(2, 2, 2, 2), c.f(2)])
     x, w, b = c.f(1, 4, 5, 5), c.f(6, 4, 3, 3), c.f(6)
     p = 'convolution_param { %s }'
-    common_errors(c, t, 'convolution_param', x, '', [w, b])
+    common_errors(c, t, x, '', [w, b])
     bad = [('a_group_that_does_not_divide', 'group: 4', [w, b],
             'convolution_param.group: 4, want a divisor of the 6 output channels'),
            ('group_0', 'group: 0', [w, b], 'convolution_param.group: 0, want a divisor of the 6 output channels'),
@@ -152,7 +150,7 @@ def pooling(c):
     case('nan', x, 2)
     c.good('pooling_zero_rows', t, [c.f(0, 2, 4, 4)], c.f(0, 2, 2, 2), p % 'kernel_size: 2 stride: 2')
     x = c.f(1, 2, 3, 3)
-    common_errors(c, t, 'pooling_param', x, p % 'kernel_size: 2')
+    common_errors(c, t, x, p % 'kernel_size: 2')
     for name, text, error in (
             ('no_kernel', '', 'pooling_param.kernel_size: none, want one value, or height and width (or global_pooling)'),
             ('kernel_0', 'kernel_size: 0', 'pooling_param.kernel_size: 0, want 1 to 4096'),
@@ -234,7 +232,7 @@ def reorg(c):
     x = c.f(2, 3, 2, 2)
     c.good('reorg_stride_1', t, [x], x, 'reorg_param { stride: 1 }')
     c.good('reorg_zero_rows', t, [c.f(0, 1, 2, 2)], c.f(0, 4, 1, 1), '')
-    common_errors(c, t, 'reorg_param', x)
+    common_errors(c, t, x)
     x = c.f(1, 6, 4, 5)
     c.bad('reorg_rejects_a_stride_that_does_not_divide_the_width', t, [x],
           'input 0: shape [1, 6, 4, 5], want width that 2 divides (reorg_param.stride 2)')
@@ -281,7 +279,7 @@ def upsample(c):
     c.good('upsample_uneven', t, [x], big(x, 1, 4), p % 'stride_h: 1 stride_w: 4')
     c.good('upsample_one_side', t, [x], big(x, 3, 1), p % 'stride: 3 stride_w: 1')
     c.good('upsample_zero_rows', t, [c.f(0, 1, 2, 2)], c.f(0, 1, 4, 4), '')
-    common_errors(c, t, 'upsample_param', x)
+    common_errors(c, t, x)
     c.bad('upsample_rejects_stride_0', t, [x], 'upsample_param.stride: 0, want 1 to 4096', p % 'stride: 0')
     c.bad('upsample_rejects_a_negative_stride_w', t, [x], 'upsample_param.stride_w: -1, want 1 to 4096',
           p % 'stride_w: -1')
@@ -313,7 +311,7 @@ def normalize(c):
     c.good('normalize_large', t, [x * np.float32(1e25)], norm(x, False, [1]), p % 'across_spatial: false', source=NUMPY)
     c.good('normalize_zero_rows', t, [c.f(0, 3, 2, 2)], c.f(0, 3, 2, 2), '', source=NUMPY)
     x = c.f(1, 3, 2, 2)
-    common_errors(c, t, 'norm_param', x)
+    common_errors(c, t, x)
     c.bad('normalize_rejects_a_negative_eps', t, [x], 'norm_param.eps: -1, want 0 or more', p % 'eps: -1')
     c.bad('normalize_rejects_a_random_filler', t, [x],
           'norm_param.scale_filler.type: "gaussian", want "constant" (or a weight)',
@@ -359,7 +357,7 @@ def yolo(c):
     c.good('yolo_large_logits', t, [x], head(x, 1, 2, 4, softmax=True), p % (1, 2, 4, 'V2', 'softmax: true'))
     c.good('yolo_zero_rows', t, [c.f(0, 8, 2, 2)], [c.f(0, 4, 2, 2), c.f(0, 1, 2, 2), c.f(0, 3, 2, 2)],
            p % (1, 4, 3, 'V3', ''))
-    common_errors(c, t, 'yolo_param', x, p % (1, 2, 4, 'V3', ''), tops=3)
+    common_errors(c, t, x, p % (1, 2, 4, 'V3', ''), tops=3)
     x = c.f(1, 254, 2, 2)
     c.bad('yolo_rejects_a_channel_count_that_does_not_match', t, [x],
           'input 0: shape [1, 254, 2, 2], want 255 channels (3 boxes x (4 coords + 1 + 80 classes))', tops=3)
@@ -578,9 +576,7 @@ def spatial_transformer(c):
              'st_param.sampler_type: "nearest", want "bilinear"'),
             ('another_transform', [x, rest], 'st_param { transform_type: "tps" }',
              'st_param.transform_type: "tps", want "affine"'),
-            ('a_huge_output', [x, theta], p % 'output_h: 5000', 'spatial_transform_param.output_h: 5000, want 0 to 4096'),
-            ('a_foreign_param', [x, theta], 'bn_param { }',
-             'has a bn_param, but spatial_transformer_layer takes only spatial_transform_param or st_param')):
+            ('a_huge_output', [x, theta], p % 'output_h: 5000', 'spatial_transform_param.output_h: 5000, want 0 to 4096')):
         c.bad('spatial_transformer_rejects_' + name, t, inputs, error, text)
 
 
@@ -710,7 +706,6 @@ def expression(c):
     bad('an_unused_bottom', '@0', 'bottom 1 "x1": not used, want @1 in expression_param.expression')
     bad('shapes', '@0+@1', 'input 1: shapes [3, 4] and [3, 3] do not broadcast', [a, c.f(3, 3)])
     bad('no_param', '', 'has no expression_param, want one with an expression', param='')
-    bad('a_foreign_param', '', 'has a bn_param, but expression_layer takes only expression_param', param='bn_param { }')
 
 
 def main():

@@ -58,27 +58,20 @@ absl::Status WantCount(int found, absl::string_view noun, const Arity& arity) {
       absl::StrCat(found, " ", noun, found == 1 ? "" : "s", ", want ", wanted));
 }
 
-// The layer carries no *_param message but its own type's.
-absl::Status WantOwnParamOnly(const ulf::LayerParameter& param, const LayerType& type) {
+// A *_param message that the type does not read is of no consequence: exporters leave them there.
+void NoticeOtherParams(const ulf::LayerParameter& param, const LayerType& type, Notices& notices) {
   constexpr int kFirstParamField = 101;
   const google::protobuf::Descriptor* descriptor = ulf::LayerParameter::descriptor();
   const google::protobuf::Reflection* reflection = ulf::LayerParameter::GetReflection();
-  const google::protobuf::FieldDescriptor* own =
-      type.param_field == 0 ? nullptr : descriptor->FindFieldByNumber(type.param_field);
-  const google::protobuf::FieldDescriptor* other =
-      type.other_param_field == 0 ? nullptr : descriptor->FindFieldByNumber(type.other_param_field);
   for (int i = 0; i < descriptor->field_count(); ++i) {
     const google::protobuf::FieldDescriptor* field = descriptor->field(i);
-    if (field->number() < kFirstParamField || field == own || field == other ||
-        !reflection->HasField(param, field)) {
+    if (field->number() < kFirstParamField || field->number() == type.param_field ||
+        field->number() == type.other_param_field || !reflection->HasField(param, field)) {
       continue;
     }
-    return absl::InvalidArgumentError(
-        absl::StrCat("has a ", field->name(), ", but ", type.name, " takes ",
-                     own == nullptr ? "no *_param message" : absl::StrCat("only ", own->name()),
-                     other == nullptr ? "" : absl::StrCat(" or ", other->name())));
+    notices.push_back(
+        absl::StrCat(field->name(), " is ignored: ", type.name, " does not read it"));
   }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -126,7 +119,7 @@ absl::StatusOr<const LayerType*> FindLayerType(absl::string_view type, Notices& 
 absl::StatusOr<std::unique_ptr<Layer>> ParseLayer(const ParseContext& ctx) {
   ASSIGN_OR_RETURN(const LayerType* type,
                    FindLayerType(ctx.param.type(), ctx.notices, ctx.more_types));
-  RETURN_IF_ERROR(WantOwnParamOnly(ctx.param, *type));
+  NoticeOtherParams(ctx.param, *type, ctx.notices);
   RETURN_IF_ERROR(WantCount(ctx.param.bottom_size(), "bottom", type->inputs));
   RETURN_IF_ERROR(WantCount(ctx.param.top_size(), "top", type->outputs));
   RETURN_IF_ERROR(WantCount(static_cast<int>(ctx.weights.size()), "weight", type->weights));
