@@ -94,15 +94,66 @@ bool OnnxFeatures::AreIds(const Ids& ids) const {
     return false;
   }
   return std::all_of(ids.columns->begin(), ids.columns->end(),
-                     [&](int64_t column) { return found->second.contains(column); });
+                     [&](const Column& column) { return found->second.contains(column.at); });
+}
+
+std::vector<int64_t> OnnxFeatures::Ids::places() const {
+  std::vector<int64_t> places;
+  for (const Column& column : *columns) places.push_back(column.at);
+  return places;
+}
+
+bool OnnxFeatures::Ids::is_uniform() const {
+  return std::all_of(columns->begin(), columns->end(),
+                     [&](const Column& column) { return column.SameFormula(columns->front()); });
 }
 
 // Rows of the largest table that looks one of the ids up.
 int64_t OnnxFeatures::RowsOf(const Ids& ids) const {
   int64_t rows = 0;
   const std::map<int64_t, TableRows>& tables = ids_of_.at(ids.input);
-  for (const int64_t column : *ids.columns) rows = std::max(rows, tables.at(column).most);
+  for (const Column& column : *ids.columns) rows = std::max(rows, tables.at(column.at).most);
   return rows;
+}
+
+// Ids that the table has a row for, per column.  Fields that share a large table, one behind the
+// other, have the rows up to the next one: each with all rows behind it would be many times the
+// table.
+std::vector<int64_t> OnnxFeatures::RowsPerColumn(const Ids& ids, const Constant& table) {
+  constexpr int64_t kMaxCopied = 1 << 24;
+  std::vector<int64_t> rows;
+  int64_t total = 0;
+  for (const Column& column : *ids.columns) {
+    const int64_t last = table.dims[0].value() - 1 - column.offset;
+    rows.push_back(last < 0 ? 0 : last / column.scale + 1);
+    total += std::min(rows.back(), kMaxCopied);
+  }
+  if (ids.is_uniform() || total <= kMaxCopied) return rows;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Column& own = (*ids.columns)[i];
+    for (const Column& other : *ids.columns) {
+      if (own.scale != 1 || other.scale != 1 || other.offset <= own.offset) continue;
+      rows[i] = std::min(rows[i], other.offset - own.offset);
+    }
+  }
+  return rows;
+}
+
+// Columns with the same formula, in order.
+std::vector<OnnxFeatures::Ids> OnnxFeatures::ByFormula(const Ids& ids) {
+  std::vector<Ids> parts;
+  for (size_t i = 0; i < ids.columns->size();) {
+    std::vector<Column> columns;
+    for (const Column& first = (*ids.columns)[i];
+         i < ids.columns->size() && (*ids.columns)[i].SameFormula(first); ++i) {
+      columns.push_back((*ids.columns)[i]);
+    }
+    Ids part = ids;
+    part.dims = {ids.dims[0], Dim::Of(static_cast<int64_t>(columns.size()))};
+    part.columns = std::make_shared<const std::vector<Column>>(std::move(columns));
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 void OnnxFeatures::StartFrom(const OnnxInput& input) {
@@ -112,10 +163,10 @@ void OnnxFeatures::StartFrom(const OnnxInput& input) {
     count *= input.dims[d].value();
   }
   if (!IsInteger(input.element_type) && !IsFloat(input.element_type)) return;
-  std::vector<int64_t> columns(static_cast<size_t>(count));
-  std::iota(columns.begin(), columns.end(), 0);
+  std::vector<Column> columns(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) columns[static_cast<size_t>(i)].at = i;
   ids_[input.name] = {.input = input.name,
-                      .columns = std::make_shared<const std::vector<int64_t>>(std::move(columns)),
+                      .columns = std::make_shared<const std::vector<Column>>(std::move(columns)),
                       .dims = input.dims,
                       .type = input.element_type};
 }
@@ -130,8 +181,9 @@ void OnnxFeatures::FindIdColumns() {
     if (node.op_type() == "Gather" && table != nullptr && looked_up != ids_.end()) {
       if (table->dims.empty() || !table->dims[0].IsConst()) continue;
       if (IntAttribute(node, "axis", 0) != 0) continue;
-      for (const int64_t column : *looked_up->second.columns) {
-        const int64_t rows = table->dims[0].value();
+      const std::vector<int64_t> all_rows = RowsPerColumn(looked_up->second, *table);
+      for (size_t i = 0; i < all_rows.size(); ++i) {
+        const int64_t rows = all_rows[i], column = (*looked_up->second.columns)[i].at;
         const auto [it, added] =
             ids_of_[looked_up->second.input].try_emplace(column, TableRows{rows, rows});
         it->second = {std::min(it->second.least, rows), std::max(it->second.most, rows)};
@@ -218,7 +270,9 @@ absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) 
     handled_.insert(&node);
     return LookUp(node, ids);
   }
-  absl::StatusOr<std::vector<Ids>> results = Rearrange(node, ids);
+  const bool computes = IsBinary(node.op_type());
+  absl::StatusOr<std::vector<Ids>> results = absl::UnimplementedError("");
+  if (!computes || AreIds(ids)) results = Rearrange(node, ids);
   if (absl::IsUnimplemented(results.status()) && AreIds(ids)) {
     absl::StatusOr<Ids> result = ApplyFunction(node, ids);
     if (result.ok()) {
@@ -253,6 +307,8 @@ absl::StatusOr<std::vector<OnnxFeatures::Ids>> OnnxFeatures::Rearrange(const onn
   if (!node.domain().empty() && node.domain() != "ai.onnx") return result.status();
   if (op == "Concat") {
     result = Joined(node, ids);
+  } else if (op == "Add" || op == "Sub" || op == "Mul") {
+    result = Computed(node, ids);
   } else if (!ids_.contains(node.input(0))) {
     return result.status();
   } else if (op == "Split") {
@@ -282,6 +338,55 @@ absl::StatusOr<std::vector<OnnxFeatures::Ids>> OnnxFeatures::Rearrange(const onn
   return std::vector<Ids>{*std::move(result)};
 }
 
+// Integers of the columns, plus or times constants.
+absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Computed(const onnx::NodeProto& node,
+                                                         Ids ids) const {
+  const std::string& op = node.op_type();
+  const bool first = ids_.contains(node.input(0));
+  const Constant* const other = Known(node.input(first ? 1 : 0));
+  if (!IsInteger(ids.type) || ids.function != nullptr || other == nullptr || other->is_float ||
+      (op == "Sub" && !first) || !IsNumbers(other->dims) || other->dims.size() > ids.dims.size()) {
+    return absl::UnimplementedError("");
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> values, other->ToInts());
+  std::vector<int64_t> places = {0};
+  int64_t stride = 1;
+  // From the last axis to the first: which value each element of a row has.
+  for (size_t back = 1; back <= ids.dims.size(); ++back) {
+    const Dim own = ids.dims[ids.dims.size() - back];
+    const Dim size =
+        back <= other->dims.size() ? other->dims[other->dims.size() - back] : Dim::Of(1);
+    if (size != Dim::Of(1) && size != own) return absl::UnimplementedError("");
+    if (back == ids.dims.size()) break;
+    std::vector<int64_t> next;
+    for (int64_t i = 0; i < own.value(); ++i) {
+      for (const int64_t place : places) {
+        next.push_back(place + (size == Dim::Of(1) ? 0 : i * stride));
+      }
+    }
+    places = std::move(next);
+    stride *= size.value();
+  }
+  constexpr int64_t kMost = int64_t{1} << 31;
+  std::vector<Column> columns = *ids.columns;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const int64_t value = values[static_cast<size_t>(places[i])];
+    Column& column = columns[i];
+    if (std::abs(value) > kMost) return absl::UnimplementedError("");
+    if (op == "Mul") {
+      column.scale *= value;
+      column.offset *= value;
+    } else {
+      column.offset += op == "Add" ? value : -value;
+    }
+    if (column.scale < 1 || column.scale > kMost || std::abs(column.offset) > kMost) {
+      return absl::UnimplementedError("");
+    }
+  }
+  ids.columns = std::make_shared<const std::vector<Column>>(std::move(columns));
+  return ids;
+}
+
 absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node,
                                                               const Ids& ids) const {
   const std::string& op = node.op_type();
@@ -289,12 +394,19 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::ApplyFunction(const onnx::NodePr
   std::vector<double> values;
   const auto rows = static_cast<size_t>(RowsOf(ids));
   const bool integers = !IsFloat(ids.type);
+  if (!ids.is_uniform()) return absl::UnimplementedError("");
+  const Column formula = ids.columns->front();
+  const auto value_of = [&](size_t id) {
+    return ids.function != nullptr
+               ? (*ids.function)[id]
+               : static_cast<double>(static_cast<int64_t>(id) * formula.scale + formula.offset);
+  };
   if (op == "Not" || op == "Cast") {
     if (op == "Cast" && IntAttribute(node, "to", 0) != onnx::TensorProto::BOOL) {
       return absl::UnimplementedError("");
     }
     for (size_t i = 0; i < rows; ++i) {
-      const double value = ids.function != nullptr ? (*ids.function)[i] : static_cast<double>(i);
+      const double value = value_of(i);
       values.push_back((value != 0) == (op == "Cast") ? 1 : 0);
     }
     out.type = onnx::TensorProto::BOOL;
@@ -307,7 +419,7 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::ApplyFunction(const onnx::NodePr
       return absl::UnimplementedError("");
     }
     for (size_t i = 0; i < rows; ++i) {
-      const double id = ids.function != nullptr ? (*ids.function)[i] : static_cast<double>(i);
+      const double id = value_of(i);
       double value =
           first ? Evaluate(op, integers, id, scalar) : Evaluate(op, integers, scalar, id);
       if (!integers) value = static_cast<double>(static_cast<float>(value));
@@ -318,6 +430,9 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::ApplyFunction(const onnx::NodePr
   } else {
     return absl::UnimplementedError("");
   }
+  std::vector<Column> columns = *ids.columns;
+  for (Column& column : columns) column = {.at = column.at};
+  out.columns = std::make_shared<const std::vector<Column>>(std::move(columns));
   out.function = std::make_shared<const std::vector<double>>(std::move(values));
   return out;
 }
@@ -387,6 +502,14 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Reshaped(const onnx::NodeProto& 
   return ids;
 }
 
+std::shared_ptr<const std::vector<OnnxFeatures::Column>> OnnxFeatures::At(
+    const Ids& ids, const std::vector<int64_t>& places) {
+  std::vector<Column> columns;
+  columns.reserve(places.size());
+  for (const int64_t place : places) columns.push_back((*ids.columns)[static_cast<size_t>(place)]);
+  return std::make_shared<const std::vector<Column>>(std::move(columns));
+}
+
 // The columns at the places at[d] along each axis after the rows.
 absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::WithColumns(
     Ids ids, Dims dims, const std::vector<std::vector<int64_t>>& at) {
@@ -405,8 +528,7 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::WithColumns(
     }
     places = std::move(next);
   }
-  for (int64_t& place : places) place = (*ids.columns)[static_cast<size_t>(place)];
-  ids.columns = std::make_shared<const std::vector<int64_t>>(std::move(places));
+  ids.columns = At(ids, places);
   ids.dims = std::move(dims);
   return ids;
 }
@@ -460,8 +582,7 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Picked(const onnx::NodeProto& no
       columns = std::move(next);
       if (columns.size() > ids.columns->size()) return absl::UnimplementedError("");
     }
-    for (int64_t& place : columns) place = (*ids.columns)[static_cast<size_t>(place)];
-    ids.columns = std::make_shared<const std::vector<int64_t>>(std::move(columns));
+    ids.columns = At(ids, columns);
     return ids;
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> starts, list(1, "starts"));
@@ -560,7 +681,7 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Joined(const onnx::NodeProto& no
   if (total * outer > kMaxColumns || columns_made_ > kMaxColumnsMade) {
     return absl::UnimplementedError("too many columns to follow");
   }
-  std::vector<int64_t> columns;
+  std::vector<Column> columns;
   for (int64_t o = 0; o < outer; ++o) {
     for (const Ids* part : parts) {
       const int64_t length = part->count() / outer;
@@ -569,7 +690,7 @@ absl::StatusOr<OnnxFeatures::Ids> OnnxFeatures::Joined(const onnx::NodeProto& no
     }
   }
   Ids joined = ids;
-  joined.columns = std::make_shared<const std::vector<int64_t>>(std::move(columns));
+  joined.columns = std::make_shared<const std::vector<Column>>(std::move(columns));
   joined.dims[axis] = Dim::Of(total);
   return joined;
 }
@@ -621,12 +742,12 @@ int64_t RowElements(const OnnxInput& input) {
 }  // namespace
 
 std::string OnnxFeatures::FeatureOf(const Ids& ids) {
-  std::string& name = features_[{ids.input, *ids.columns}];
+  const std::vector<int64_t> columns = ids.places();
+  std::string& name = features_[{ids.input, columns}];
   if (name.empty()) {
-    name = ColumnsName(ids.input, *ids.columns, RowElements(inputs_.at(ids.input)));
+    name = ColumnsName(ids.input, columns, RowElements(inputs_.at(ids.input)));
     if (name != ids.input) name = FreeName(name);
-    bindings_.push_back(
-        {.input = ids.input, .name = name, .sparse = true, .columns = *ids.columns});
+    bindings_.push_back({.input = ids.input, .name = name, .sparse = true, .columns = columns});
   }
   return name;
 }
@@ -643,25 +764,53 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   if (ids.function != nullptr) {
     return absl::UnimplementedError("looks up what is computed from ids, want the ids");
   }
-  if (!table.is_float || table.dims.size() > 2) {
+  if (!table.is_float || table.dims.empty() || table.dims.size() > 2) {
     return absl::UnimplementedError(
         absl::StrCat("a table of shape ", DimsText(table.dims), ", want floats [ids, width]"));
   }
   const int64_t width = table.dims.size() == 2 ? table.dims[1].value() : 1;
-  std::string& name = table_of_[node.input(0)];
-  if (name.empty()) {
-    name = AddTable(node.input(0), {.rows = table.dims[0].value(),
-                                    .dim = width,
-                                    .read = [values = table, width](int64_t i, float* row) {
-                                      for (int64_t c = 0; c < width; ++c) {
-                                        row[c] = values.f32(i * width + c);
-                                      }
-                                    }});
-  }
+  const std::vector<int64_t> rows = RowsPerColumn(ids, table);
   Dims dims = ids.dims;
   if (table.dims.size() == 2) dims.push_back(Dim::Of(width));
+  if (ids.is_uniform()) return LookUpPart(node, ids, rows[0], node.output(0), std::move(dims));
+  Join join{.output = node.output(0), .dims = std::move(dims)};
+  size_t first = 0;
+  for (const Ids& part : ByFormula(ids)) {
+    join.parts.push_back(absl::StrCat(join.output, "/part", first));
+    RETURN_IF_ERROR(LookUpPart(node, part, rows[first], join.parts.back(),
+                               {ids.dims[0], Dim::Of(part.count() * width)}));
+    first += part.columns->size();
+  }
+  joins_.push_back(std::move(join));
+  return absl::OkStatus();
+}
+
+// Ids that all have the same formula.  ONNX counts rows below 0 from the table's end.
+absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
+                                      const std::string& output, Dims dims) {
+  const Constant& table = *graph_.FindConstant(node.input(0));
+  const int64_t width = table.dims.size() == 2 ? table.dims[1].value() : 1;
+  const Column formula = ids.columns->front();
+  if (rows < 1) return absl::InvalidArgumentError("ids that are all beyond the table");
+  std::string key = node.input(0);
+  if (!formula.SameFormula({})) {
+    key = absl::StrCat(key, "_", formula.scale, "_", formula.offset, "_", rows);
+  }
+  std::string& name = table_of_[key];
+  if (name.empty()) {
+    const int64_t all = table.dims[0].value();
+    name = AddTable(key, {.rows = rows,
+                          .dim = width,
+                          .read = [values = table, width, formula, all](int64_t i, float* row) {
+                            int64_t from = i * formula.scale + formula.offset;
+                            if (from < 0) from += all;
+                            for (int64_t c = 0; c < width; ++c) {
+                              row[c] = from < 0 ? 0 : values.f32(from * width + c);
+                            }
+                          }});
+  }
   lookups_.push_back({.node = &node,
-                      .output = node.output(0),
+                      .output = output,
                       .feature = FeatureOf(ids),
                       .table = name,
                       .level = inputs_.at(ids.input).level,
@@ -671,31 +820,50 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   return absl::OkStatus();
 }
 
-// A slot without an id, or with one that the table lacks, gives zeros.  So that it counts as id 0,
-// which pads, the table has the differences from what id 0 gives.
 absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) {
   if (!materialized_.insert(name).second) return absl::OkStatus();
   if (!AreIds(ids)) {
     numbers_.push_back({.output = name, .ids = ids});
     return absl::OkStatus();
   }
+  if (ids.is_uniform()) return MaterializePart(name, ids, ids.dims);
+  Join join{.output = name, .dims = ids.dims};
+  for (const Ids& part : ByFormula(ids)) {
+    join.parts.push_back(absl::StrCat(name, "/part", join.parts.size()));
+    RETURN_IF_ERROR(MaterializePart(join.parts.back(), part, part.dims));
+  }
+  joins_.push_back(std::move(join));
+  return absl::OkStatus();
+}
+
+// A slot without an id, or with one that the table lacks, gives zeros.  So that it counts as id 0,
+// which pads, the table has the differences from what id 0 gives.
+absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids& ids, Dims dims) {
   const std::shared_ptr<const std::vector<double>> function = ids.function;
-  const double offset = function == nullptr || function->empty() ? 0 : function->front();
+  const Column formula = ids.columns->front();
+  const double offset = function == nullptr ? static_cast<double>(formula.offset)
+                        : function->empty() ? 0
+                                            : function->front();
+  constexpr int64_t kExact = 1 << 24;  // Integers that a float has.
+  if (function == nullptr &&
+      std::max(std::abs(formula.offset), RowsOf(ids)) > kExact / formula.scale) {
+    return absl::UnimplementedError("numbers beyond 2^24 are computed from ids");
+  }
   const std::string feature = FeatureOf(ids);
-  const std::string table =
-      AddTable(absl::StrCat(feature, "_values"),
-               {.rows = RowsOf(ids), .dim = 1, .read = [function, offset](int64_t i, float* row) {
-                  *row = static_cast<float>(function == nullptr
-                                                ? static_cast<double>(i)
-                                                : (*function)[static_cast<size_t>(i)] - offset);
-                }});
-  lookups_.push_back({.output = name,
+  const std::string table = AddTable(
+      absl::StrCat(feature, "_values"),
+      {.rows = RowsOf(ids), .dim = 1, .read = [function, formula, offset](int64_t i, float* row) {
+         *row =
+             static_cast<float>(function == nullptr ? static_cast<double>(i * formula.scale)
+                                                    : (*function)[static_cast<size_t>(i)] - offset);
+       }});
+  lookups_.push_back({.output = output,
                       .feature = feature,
                       .table = table,
                       .level = inputs_.at(ids.input).level,
                       .count = ids.count(),
                       .width = 1,
-                      .dims = ids.dims,
+                      .dims = std::move(dims),
                       .offset = static_cast<float>(offset)});
   return absl::OkStatus();
 }
@@ -705,7 +873,7 @@ absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) 
   std::set<int64_t> columns;
   for (const Numbers& numbers : numbers_) {
     if (numbers.ids.input == input) {
-      columns.insert(numbers.ids.columns->begin(), numbers.ids.columns->end());
+      for (const Column& column : *numbers.ids.columns) columns.insert(column.at);
     }
   }
   std::vector<Run>& runs = runs_[input];
@@ -734,7 +902,7 @@ absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) 
 // The value out of the dense inputs that hold its columns.
 absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   GraphBuilder& builder = graph_.builder();
-  const std::vector<int64_t>& columns = *numbers.ids.columns;
+  const std::vector<int64_t> columns = numbers.ids.places();
   const std::vector<Run>& runs = runs_.at(numbers.ids.input);
   std::vector<std::string> parts;
   for (size_t i = 0; i < columns.size();) {
@@ -796,6 +964,7 @@ absl::Status OnnxFeatures::Emit(Report& report) {
   }
   int index = 0;
   for (const Group& group : groups) RETURN_IF_ERROR(EmitGroup(group, ++index, report));
+  for (const Join& join : joins_) RETURN_IF_ERROR(EmitJoin(join));
   Describe(report);
   graph_.builder().model().tables.insert(tables_.begin(), tables_.end());
   for (const auto& [name, columns] : ids_of_) {
@@ -878,6 +1047,26 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
                            {"embedding_layer"},
                            absl::StrCat("feature ", lookup.feature, ", table ", lookup.table)});
   }
+  builder.TakeAddedTypes();
+  return absl::OkStatus();
+}
+
+absl::Status OnnxFeatures::EmitJoin(const Join& join) {
+  GraphBuilder& builder = graph_.builder();
+  std::vector<std::string> parts;
+  for (const std::string& part : join.parts) {
+    ASSIGN_OR_RETURN(parts.emplace_back(), graph_.Full(*graph_.FindValue(part)));
+  }
+  std::string tensor = graph_.Top(absl::StrCat(join.output, "/joined"));
+  RETURN_IF_ERROR(AddConcat(builder, tensor, parts, 1, tensor));
+  if (join.dims.size() != 2) {
+    const std::string shaped = graph_.Top(join.output);
+    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                     ReshapeSizes(builder.Find(tensor)->shape, join.dims));
+    RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
+    tensor = shaped;
+  }
+  graph_.Define(join.output, graph_.Whole(tensor, join.dims));
   builder.TakeAddedTypes();
   return absl::OkStatus();
 }

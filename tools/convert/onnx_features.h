@@ -55,17 +55,27 @@ class OnnxFeatures {
   std::map<int64_t, int64_t> IdRows(const std::string& input) const;
 
  private:
+  // A column of an input, times a number, plus a number: fields may share a table.
+  struct Column {
+    int64_t at = 0, scale = 1, offset = 0;
+
+    bool SameFormula(const Column& other) const {
+      return scale == other.scale && offset == other.offset;
+    }
+  };
   // Columns of an input, rearranged, or what is computed from each of them alone.
   struct Ids {
     std::string input;
-    std::shared_ptr<const std::vector<int64_t>> columns;  // Per element of a row.
-    Dims dims;         // As ONNX sees it; the first are the rows.
-    int type = 0;      // onnx::TensorProto::DataType
-    bool cut = false;  // Floats that were cast to integers.
-    // Value per id; null: the id itself.
+    std::shared_ptr<const std::vector<Column>> columns;  // Per element of a row.
+    Dims dims;                                           // As ONNX sees it; the first are the rows.
+    int type = 0;                                        // onnx::TensorProto::DataType
+    bool cut = false;                                    // Floats that were cast to integers.
+    // Value per id, instead of the columns' formulas; null: those.
     std::shared_ptr<const std::vector<double>> function;
 
     int64_t count() const { return static_cast<int64_t>(columns->size()); }
+    std::vector<int64_t> places() const;  // Of the columns.
+    bool is_uniform() const;              // One formula for all columns.
   };
   // Rows of the tables that look a column up.
   struct TableRows {
@@ -79,6 +89,12 @@ class OnnxFeatures {
     int64_t count = 1, width = 1;
     Dims dims;         // Of the output.
     float offset = 0;  // Added to what the table gives.
+  };
+  // Look-ups side by side, one per formula.
+  struct Join {
+    std::string output;
+    std::vector<std::string> parts;
+    Dims dims;
   };
   // Columns of an input that are used as numbers.
   struct Numbers {
@@ -104,11 +120,20 @@ class OnnxFeatures {
   bool FoldConstant(const onnx::NodeProto& node, bool searching);
   absl::Status ScanIds(const onnx::NodeProto& node, const Ids& ids);
   absl::StatusOr<std::vector<Ids>> Rearrange(const onnx::NodeProto& node, const Ids& ids);
+  absl::StatusOr<Ids> Computed(const onnx::NodeProto& node, Ids ids) const;
+  static std::vector<int64_t> RowsPerColumn(const Ids& ids, const Constant& table);
+  static std::vector<Ids> ByFormula(const Ids& ids);
+  absl::Status LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
+                          const std::string& output, Dims dims);
+  absl::Status MaterializePart(const std::string& output, const Ids& ids, Dims dims);
+  absl::Status EmitJoin(const Join& join);
   absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node, const Ids& ids) const;
   absl::StatusOr<Ids> Reshaped(const onnx::NodeProto& node, Ids ids) const;
   absl::StatusOr<Ids> Picked(const onnx::NodeProto& node, Ids ids);
   absl::StatusOr<std::vector<Ids>> Parts(const onnx::NodeProto& node, const Ids& ids);
   absl::StatusOr<Ids> Joined(const onnx::NodeProto& node, const Ids& ids);
+  static std::shared_ptr<const std::vector<Column>> At(const Ids& ids,
+                                                       const std::vector<int64_t>& places);
   absl::StatusOr<Ids> WithColumns(Ids ids, Dims dims, const std::vector<std::vector<int64_t>>& at);
   bool AreIds(const Ids& ids) const;
   int64_t RowsOf(const Ids& ids) const;
@@ -137,6 +162,7 @@ class OnnxFeatures {
   std::map<std::pair<std::string, std::vector<int64_t>>, std::string> features_;
   std::vector<Binding> bindings_;
   std::vector<Lookup> lookups_;
+  std::vector<Join> joins_;
   std::vector<Numbers> numbers_;
   std::map<std::string, std::vector<Run>> runs_;  // By input.
 };
