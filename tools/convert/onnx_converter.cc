@@ -1,6 +1,7 @@
 // ONNX to ULF: inputs and their levels, embedding tables, then node by node.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "tools/convert/convert.h"
 #include "tools/convert/model_writer.h"
 #include "tools/convert/onnx_features.h"
+#include "tools/convert/onnx_functions.h"
 #include "tools/convert/onnx_graph.h"
 #include "tools/convert/onnx_proof.h"
 #include "tools/convert/onnx_reader.h"
@@ -67,6 +69,7 @@ class OnnxConverter {
     features_.Scan(problems_);
     RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
     for (const onnx::NodeProto& node : proto_.node()) ConvertNode(node);
+    if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
     if (folded_ > 0) {
@@ -76,6 +79,8 @@ class OnnxConverter {
     return std::move(builder_).Finish();
   }
 
+  // The branches of If nodes whose condition is a constant, if Convert was ABORTED for them.
+  const Branches& branches() const { return branches_; }
   Report TakeReport() { return std::move(report_); }
   // What became of the inputs.  After Convert.
   Translation TakeTranslation();
@@ -108,6 +113,7 @@ class OnnxConverter {
   std::set<std::string> broken_;
   std::set<const onnx::NodeProto*> absorbed_;
   std::vector<Binding> bindings_;  // Of dense inputs that have no ids.
+  Branches branches_;
   int folded_ = 0;
 };
 
@@ -278,8 +284,11 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
     }
   }
   if (!CanFold(node.op_type())) return false;
-  ASSIGN_OR_RETURN(Constant constant, FoldNode(node, graph_.opset(), inputs));
-  graph_.Define(node.output(0), std::move(constant));
+  absl::StatusOr<Constant> constant = FoldNode(node, graph_.opset(), inputs);
+  // Layers may compute what cannot be held: a constant per row of the request.
+  if (!constant.ok() && FindType(node.op_type()) != nullptr) return false;
+  RETURN_IF_ERROR(constant.status());
+  graph_.Define(node.output(0), *std::move(constant));
   return true;
 }
 
@@ -295,7 +304,8 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
   }
   if (absorbed_.contains(&node)) return;
   const std::string name = node.name().empty() ? node.output(0) : node.name();
-  const bool known = FindType(node.op_type()) != nullptr || CanFold(node.op_type());
+  const bool known =
+      FindType(node.op_type()) != nullptr || CanFold(node.op_type()) || node.op_type() == "If";
   for (const std::string& input : node.input()) {
     if (known && (broken_.contains(input) || (inputs_.contains(input) && !problems_.empty() &&
                                               graph_.FindValue(input) == nullptr))) {
@@ -303,6 +313,15 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
       for (const std::string& output : node.output()) broken_.insert(output);
       return;
     }
+  }
+  const Constant* const condition = node.op_type() == "If" && node.input_size() == 1
+                                        ? graph_.FindConstant(node.input(0))
+                                        : nullptr;
+  if (condition != nullptr && !condition->is_float && IsNumbers(condition->dims) &&
+      condition->elements() == 1 && condition->dim(0).IsConst()) {
+    branches_[node.output(0)] = condition->dim(0) != Dim::Of(0);
+    for (const std::string& output : node.output()) broken_.insert(output);
+    return;
   }
   if (const absl::Status status = RunConverter(node, name); !status.ok()) {
     problems_.Add(name, node.op_type(), status.message());
@@ -434,10 +453,19 @@ Translation OnnxConverter::TakeTranslation() {
 absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
                                    const ConvertOptions& options) {
   ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
-  OnnxConverter converter(model, options, model_path);
-  ASSIGN_OR_RETURN(const ConvertedModel converted, converter.Convert());
-  Report report = converter.TakeReport();
-  const Translation translation = converter.TakeTranslation();
+  OnnxModel straight = model;  // Its branches taken where conditions are constants.
+  std::optional<OnnxConverter> converter;
+  absl::StatusOr<ConvertedModel> attempt;
+  for (;;) {
+    converter.emplace(straight, options, model_path);
+    attempt = converter->Convert();
+    if (!absl::IsAborted(attempt.status())) break;
+    RETURN_IF_ERROR(
+        Annotate(TakeBranches(*straight.proto.mutable_graph(), converter->branches()), model_path));
+  }
+  ASSIGN_OR_RETURN(const ConvertedModel converted, std::move(attempt));
+  Report report = converter->TakeReport();
+  const Translation translation = converter->TakeTranslation();
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
     if (!options.verify) {
       report.notes.push_back("not proved: --no_verify");

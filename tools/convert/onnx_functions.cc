@@ -131,4 +131,41 @@ absl::Status InlineFunctions(onnx::ModelProto& model) {
   return absl::OkStatus();
 }
 
+absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
+  Nodes nodes;
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    const auto taken = node.output_size() > 0 ? branches.find(node.output(0)) : branches.end();
+    if (node.op_type() != "If" || taken == branches.end()) {
+      nodes.Add()->Swap(&node);
+      continue;
+    }
+    const char* const wanted = taken->second ? "then_branch" : "else_branch";
+    const auto attribute =
+        std::find_if(node.mutable_attribute()->begin(), node.mutable_attribute()->end(),
+                     [&](const onnx::AttributeProto& a) { return a.name() == wanted; });
+    if (attribute == node.mutable_attribute()->end() ||
+        attribute->g().output_size() != node.output_size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("node \"", node.name(), "\" (If): no ", wanted, " with its outputs"));
+    }
+    onnx::GraphProto& branch = *attribute->mutable_g();
+    if (nodes.size() + branch.node_size() + branch.output_size() > kMaxNodes) {
+      return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxNodes, " nodes"));
+    }
+    for (onnx::TensorProto& tensor : *branch.mutable_initializer()) {
+      graph.add_initializer()->Swap(&tensor);
+    }
+    for (onnx::NodeProto& inner : *branch.mutable_node()) nodes.Add()->Swap(&inner);
+    for (int i = 0; i < node.output_size(); ++i) {
+      onnx::NodeProto& same = *nodes.Add();
+      same.set_op_type("Identity");
+      same.set_name(absl::StrCat(node.name(), "/", i));
+      same.add_input(branch.output(i).name());
+      same.add_output(node.output(i));
+    }
+  }
+  graph.mutable_node()->Swap(&nodes);
+  return absl::OkStatus();
+}
+
 }  // namespace ulfd::convert

@@ -3,6 +3,9 @@
 #ifndef ULFD_TOOLS_CONVERT_ONNX_FUNCTIONS_H_
 #define ULFD_TOOLS_CONVERT_ONNX_FUNCTIONS_H_
 
+#include <map>
+#include <string>
+
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
 
@@ -12,6 +15,12 @@ namespace ulfd::convert {
 // function that calls itself or is called with too much; RESOURCE_EXHAUSTED where the result would
 // have more than 100000 nodes; UNIMPLEMENTED for attributes that a call leaves to a default.
 absl::Status InlineFunctions(onnx::ModelProto& model);
+
+// Which branch (true: then) an If node takes, by its first output.
+using Branches = std::map<std::string, bool>;
+// Replaces these If nodes by the nodes of the branch.  INVALID_ARGUMENT for one that lacks it;
+// RESOURCE_EXHAUSTED as above.
+absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 
 }  // namespace ulfd::convert
 

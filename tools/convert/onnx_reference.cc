@@ -15,7 +15,7 @@
 namespace ulfd::convert::reference {
 namespace {
 
-const Operator* Find(const onnx::NodeProto& node) {
+const Operator* FindOperator(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
   for (const auto table : {ElementwiseOperators(), MovementOperators(), ProductOperators()}) {
     for (const Operator& entry : table) {
@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
                                            std::vector<const Array*> inputs) {
   const Call call{.node = node, .opset = opset, .options = options, .in = std::move(inputs)};
   if (node.op_type() == "Constant") return Constants(call);
-  const Operator* const entry = Find(node);
+  const Operator* const entry = FindOperator(node);
   if (entry == nullptr) {
     return absl::UnimplementedError(
         absl::StrCat("operator ", node.op_type(), " is not known to the proof"));
@@ -116,26 +116,83 @@ absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
 
 std::string Evaluator::FirstUnknown() const {
   for (const onnx::NodeProto& node : model_->proto.graph().node()) {
-    if (node.op_type() != "Constant" && Find(node) == nullptr) return node.op_type();
+    if (node.op_type() != "Constant" && node.op_type() != "If" && FindOperator(node) == nullptr) {
+      return node.op_type();
+    }
   }
   return "";
 }
 
+namespace {
+
+// How often the nodes read each name; what their branches read stays until the end.
+void CountReaders(const onnx::GraphProto& graph, absl::flat_hash_map<std::string, int>& readers) {
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const std::string& input : node.input()) ++readers[input];
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (!attribute.has_g()) continue;
+      CountReaders(attribute.g(), readers);
+      for (const onnx::NodeProto& inner : attribute.g().node()) {
+        for (const std::string& input : inner.input()) ++readers[input];
+      }
+    }
+  }
+  for (const onnx::ValueInfoProto& output : graph.output()) ++readers[output.name()];
+}
+
+}  // namespace
+
 absl::StatusOr<std::map<std::string, Array>> Evaluator::Run(
     const std::map<std::string, Array>& inputs, const RunOptions& options) const {
-  const onnx::GraphProto& graph = model_->proto.graph();
+  return RunGraph(
+      model_->proto.graph(),
+      [&](const std::string& name) -> const Array* {
+        if (const auto it = inputs.find(name); it != inputs.end()) return &it->second;
+        const auto it = initializers_.find(name);
+        return it == initializers_.end() ? nullptr : &it->second;
+      },
+      options);
+}
+
+absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& node,
+                                                        const Find& outer,
+                                                        const RunOptions& options) const {
+  const Array* const condition = node.input_size() == 1 ? outer(node.input(0)) : nullptr;
+  if (condition == nullptr || condition->ints == nullptr || condition->elements() != 1) {
+    return absl::InvalidArgumentError("want a condition");
+  }
+  const char* const wanted = condition->at(0) != 0 ? "then_branch" : "else_branch";
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() != wanted) continue;
+    const onnx::GraphProto& graph = attribute.g();
+    std::map<std::string, Array> constants;
+    for (const onnx::TensorProto& tensor : graph.initializer()) {
+      ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
+    }
+    const Find find = [&](const std::string& name) {
+      const auto it = constants.find(name);
+      return it == constants.end() ? outer(name) : &it->second;
+    };
+    ASSIGN_OR_RETURN(const auto values, RunGraph(graph, find, options));
+    std::vector<Array> results;
+    for (const onnx::ValueInfoProto& output : graph.output()) {
+      results.push_back(values.at(output.name()));
+    }
+    return results;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
+}
+
+absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::GraphProto& graph,
+                                                                 const Find& outer,
+                                                                 const RunOptions& options) const {
   std::map<std::string, Array> values;
   // How many readers of a value are left, so that it goes when nobody wants it any more.
   absl::flat_hash_map<std::string, int> readers;
-  for (const onnx::NodeProto& node : graph.node()) {
-    for (const std::string& input : node.input()) ++readers[input];
-  }
-  for (const onnx::ValueInfoProto& output : graph.output()) ++readers[output.name()];
+  CountReaders(graph, readers);
   const auto find = [&](const std::string& name) -> const Array* {
-    if (const auto it = values.find(name); it != values.end()) return &it->second;
-    if (const auto it = inputs.find(name); it != inputs.end()) return &it->second;
-    const auto it = initializers_.find(name);
-    return it == initializers_.end() ? nullptr : &it->second;
+    const auto it = values.find(name);
+    return it != values.end() ? &it->second : outer(name);
   };
   int64_t live = 0;
   for (const onnx::NodeProto& node : graph.node()) {
@@ -151,7 +208,8 @@ absl::StatusOr<std::map<std::string, Array>> Evaluator::Run(
       }
     }
     absl::StatusOr<std::vector<Array>> results =
-        Compute(node, model_->opset, options, std::move(arguments));
+        node.op_type() == "If" ? RunBranch(node, find, options)
+                               : Compute(node, model_->opset, options, std::move(arguments));
     RETURN_IF_ERROR(Annotate(results.status(), text));
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -78,6 +79,13 @@ class Evaluator {
 
  private:
   explicit Evaluator(const OnnxModel& model) : model_(&model) {}
+
+  using Find = std::function<const Array*(const std::string& name)>;
+  absl::StatusOr<std::map<std::string, Array>> RunGraph(const onnx::GraphProto& graph,
+                                                        const Find& outer,
+                                                        const RunOptions& options) const;
+  absl::StatusOr<std::vector<Array>> RunBranch(const onnx::NodeProto& node, const Find& outer,
+                                               const RunOptions& options) const;
 
   const OnnxModel* model_;
   absl::flat_hash_map<std::string, Array> initializers_;
