@@ -259,6 +259,20 @@ absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int6
   return indices;
 }
 
+absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int64_t size) {
+  if (step == 0) return absl::InvalidArgumentError("a step of 0");
+  step = std::clamp(step, -size - 1, size + 1);
+  const auto clamp = [&](int64_t at, int64_t least, int64_t most) {
+    return std::clamp(at < 0 ? at + size : at, least, most);
+  };
+  SliceRange range{.step = step};
+  range.begin = step > 0 ? clamp(start, 0, size) : clamp(start, 0, std::max<int64_t>(0, size - 1));
+  const int64_t stop = step > 0 ? clamp(end, 0, size) : clamp(end, -1, size - 1);
+  const int64_t length = step > 0 ? stop - range.begin : range.begin - stop;
+  range.count = std::max<int64_t>(0, (length + std::abs(step) - 1) / std::abs(step));
+  return range;
+}
+
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()), Dim::Of(1));
   for (size_t back = 1; back <= out.size(); ++back) {

@@ -82,6 +82,12 @@ bool CanFold(const std::string& op_type);
 absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank);
 // The same for several; rising, none twice.
 absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int64_t rank);
+// What Slice takes of a dimension of `size`.
+struct SliceRange {
+  int64_t begin = 0, step = 1, count = 0;
+};
+// INVALID_ARGUMENT for a step of 0.
+absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int64_t size);
 // numpy broadcasting.  INVALID_ARGUMENT names both.
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);
 std::string DimsText(const Dims& dims);

@@ -141,6 +141,16 @@ absl::StatusOr<Constant> FoldCast(const FoldContext& ctx) {
   const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
                         to == onnx::TensorProto::FLOAT16;
   if (to_float == x.is_float && to != onnx::TensorProto::BOOL) return x;
+  if (x.uniform) {  // Of any shape.
+    Constant one = x;
+    one.dims.clear();
+    one.uniform = false;
+    const Constant* const inputs[] = {&one};
+    ASSIGN_OR_RETURN(Constant out, FoldCast({ctx.node, ctx.opset, inputs}));
+    out.dims = x.dims;
+    out.uniform = true;
+    return out;
+  }
   RETURN_IF_ERROR(WantNumbers(x));
   if (to_float) {
     ASSIGN_OR_RETURN(std::vector<float> values, x.ToFloats());
@@ -290,8 +300,9 @@ absl::StatusOr<Constant> FoldGather(const FoldContext& ctx) {
 }
 
 absl::StatusOr<Constant> FoldSlice(const FoldContext& ctx) {
-  RETURN_IF_ERROR(WantNumbers(*ctx.in[0]));
-  std::vector<int64_t> sizes = ctx.in[0]->sizes(), strides = RowMajor(sizes);
+  const Constant& x = *ctx.in[0];
+  if (!x.uniform) RETURN_IF_ERROR(WantNumbers(x));
+  const auto rank = static_cast<int64_t>(x.dims.size());
   const bool by_input = ctx.in.size() > 1;
   const auto list = [&](size_t input,
                         const char* attribute) -> absl::StatusOr<std::vector<int64_t>> {
@@ -303,26 +314,29 @@ absl::StatusOr<Constant> FoldSlice(const FoldContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> ends, list(2, "ends"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> axes, list(3, "axes"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> steps, list(4, "steps"));
-  int64_t start = 0;
   for (const auto* list : {&ends, &axes, &steps}) {
     if (list->size() == starts.size() || (list != &ends && list->empty())) continue;
     return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
   }
+  Constant out = x;
+  std::vector<int64_t> strides = x.uniform ? std::vector<int64_t>() : RowMajor(x.sizes());
+  int64_t start = 0;
   for (size_t i = 0; i < starts.size(); ++i) {
-    ASSIGN_OR_RETURN(const int axis, WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i],
-                                              static_cast<int64_t>(sizes.size())));
-    const int64_t size = sizes[axis];
-    const int64_t step = steps.empty() ? 1 : std::min(steps[i], size + 1);
-    if (step < 1) return absl::UnimplementedError("Slice of a constant with a step below 1");
-    const auto clamp = [&](int64_t at) {
-      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
-    };
-    const int64_t begin = clamp(starts[i]), end = std::max(begin, clamp(ends[i]));
-    start += begin * strides[axis];
-    sizes[axis] = (end - begin + step - 1) / step;
-    strides[axis] *= step;
+    ASSIGN_OR_RETURN(const int axis,
+                     WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i], rank));
+    if (!out.dims[axis].IsConst()) {
+      return absl::UnimplementedError("cuts rows of the request out of a constant");
+    }
+    ASSIGN_OR_RETURN(
+        const SliceRange range,
+        RangeOf(starts[i], ends[i], steps.empty() ? 1 : steps[i], out.dims[axis].value()));
+    out.dims[axis] = Dim::Of(range.count);
+    if (x.uniform) continue;
+    start += range.begin * strides[static_cast<size_t>(axis)];
+    strides[static_cast<size_t>(axis)] *= range.step;
   }
-  return Picked(*ctx.in[0], sizes, Walk(sizes, strides, start));
+  if (x.uniform) return out;
+  return Picked(x, out.sizes(), Walk(out.sizes(), strides, start));
 }
 
 absl::StatusOr<Constant> FoldExpand(const FoldContext& ctx) {

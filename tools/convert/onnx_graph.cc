@@ -151,6 +151,33 @@ absl::StatusOr<std::string> OnnxGraph::Plain(const OnnxValue& value) {
   return out;
 }
 
+absl::StatusOr<OnnxValue> OnnxGraph::RowsInFront(const OnnxValue& value) {
+  const Shape& shape = builder_.Find(value.tensor)->shape;
+  std::vector<int> order;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    order.insert(shape[axis].IsConst() ? order.end() : order.begin(), axis);
+  }
+  // A constant, too, has something in front.
+  const bool has_rows = shape.rank() > 0 && !shape[order[0]].IsConst();
+  OnnxValue out = value;
+  if (!has_rows) {
+    std::vector<int64_t> sizes = {1};
+    for (const Dim& d : shape.dims()) sizes.push_back(d.value());
+    out.tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/lifted"));
+    for (int& axis : out.axes) axis = axis < 0 ? axis : axis + 1;
+    RETURN_IF_ERROR(AddReshape(builder_, out.tensor, value.tensor, sizes, out.tensor));
+    return out;
+  }
+  if (std::is_sorted(order.begin(), order.end())) return out;
+  out.tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/rows_first"));
+  RETURN_IF_ERROR(AddTranspose(builder_, out.tensor, value.tensor, order, out.tensor));
+  for (int& axis : out.axes) {
+    if (axis < 0) continue;
+    axis = static_cast<int>(std::find(order.begin(), order.end(), axis) - order.begin());
+  }
+  return out;
+}
+
 void OnnxGraph::SetAdReference(const std::string& tensor) {
   if (ad_reference_.empty()) ad_reference_ = tensor;
 }

@@ -67,6 +67,9 @@ class OnnxGraph {
   absl::StatusOr<std::string> Plain(const OnnxValue& value);
   // Plain, and nothing repeated.
   absl::StatusOr<std::string> Full(const OnnxValue& value);
+  // The same value, with the rows of the request first in the tensor behind it, where they are
+  // elsewhere: layers that cut want them there.
+  absl::StatusOr<OnnxValue> RowsInFront(const OnnxValue& value);
   // Whether the axis is repeated.
   bool IsRepeated(const OnnxValue& value, int axis) const;
   // Whether the tensor behind the value has the user's row in front.

@@ -52,7 +52,9 @@ Results Reshape(const Call& c) {
 
 Results Flatten(const Call& c) {
   const Array& x = *c.in[0];
-  ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", 1), x.rank() + 1));
+  const int64_t stated = IntAttribute(c.node, "axis", 1);  // Up to the rank, which is no axis.
+  ASSIGN_OR_RETURN(const size_t axis,
+                   AxisOf(stated < 0 ? stated + x.rank() : stated, x.rank() + 1));
   int64_t front = 1, back = 1;
   for (size_t d = 0; d < x.dims.size(); ++d) (d < axis ? front : back) *= x.dims[d];
   return Shaped(x, {front, back});

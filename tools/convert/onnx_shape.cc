@@ -99,7 +99,8 @@ absl::Status Reshape(OnnxNode& node) {
 
 absl::Status Flatten(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 1), x.rank() + 1));
+  const int64_t stated = IntAttribute(node.node, "axis", 1);  // Up to the rank, which is no axis.
+  ASSIGN_OR_RETURN(const int axis, WantAxis(stated < 0 ? stated + x.rank() : stated, x.rank() + 1));
   const Dims front(x.dims.begin(), x.dims.begin() + axis);
   const Dims back(x.dims.begin() + axis, x.dims.end());
   return ReshapeTo(node, x, {Product(front), Product(back)});
@@ -176,13 +177,18 @@ absl::Status Expand(OnnxNode& node) {
 // What is 1 is repeated by its reader; what is more is joined with itself.
 absl::Status Tile(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> repeats, Integers(node, 1, "repeats"));
+  if (node.constant(1) == nullptr) return absl::UnimplementedError("repeats that are computed");
+  ASSIGN_OR_RETURN(const Dims repeats, node.constant(1)->ToDims());
   if (static_cast<int>(repeats.size()) != x.rank()) {
     return absl::InvalidArgumentError(
         absl::StrCat(repeats.size(), " repeats for shape ", DimsText(x.dims)));
   }
   for (int axis = 0; axis < x.rank(); ++axis) {
-    const int64_t times = repeats[static_cast<size_t>(axis)];
+    if (!repeats[static_cast<size_t>(axis)].IsConst() && x.dims[axis] == Dim::Of(1)) {
+      x.dims[axis] = repeats[static_cast<size_t>(axis)];
+      continue;
+    }
+    const int64_t times = repeats[static_cast<size_t>(axis)].value();
     if (times == 1) continue;
     constexpr int64_t kMost = 4096;
     if (times < 1 || times > kMost || !x.dims[axis].IsConst()) {
@@ -338,7 +344,8 @@ absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int6
   OnnxValue part = x;
   part.dims[axis] = Dim::Of(length);
   if (IsUncut(node, x, axis, length)) return part;
-  RETURN_IF_ERROR(AddSlice(node.builder(), out, x.tensor, x.axes[axis], begin, length, out));
+  ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
+  RETURN_IF_ERROR(AddSlice(node.builder(), out, part.tensor, part.axes[axis], begin, length, out));
   part.tensor = out;
   return part;
 }
@@ -347,18 +354,27 @@ absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int6
 absl::StatusOr<OnnxValue> Pick(OnnxNode& node, const OnnxValue& x, int axis,
                                const std::vector<int64_t>& places, const std::string& out) {
   std::vector<std::string> parts;
+  ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
   OnnxValue part;
-  for (const int64_t place : places) {
-    ASSIGN_OR_RETURN(const int at, WantAxis(place, x.dims[axis].value()));
-    ASSIGN_OR_RETURN(part,
-                     Cut(node, x, axis, at, 1, places.size() == 1 ? out : node.Scratch("entry")));
+  for (size_t i = 0; i < places.size();) {
+    // Neighbours are cut together.
+    ASSIGN_OR_RETURN(const int at, WantAxis(places[i], x.dims[axis].value()));
+    size_t end = i + 1;
+    while (end < places.size() && places[end] == at + static_cast<int64_t>(end - i) &&
+           places[end] < x.dims[axis].value()) {
+      ++end;
+    }
+    const bool all = i == 0 && end == places.size();
+    ASSIGN_OR_RETURN(part, Cut(node, from, axis, at, static_cast<int64_t>(end - i),
+                               all ? out : node.Scratch("entries")));
     parts.push_back(part.tensor);
+    i = end;
   }
   if (parts.size() > 1 && !IsUncut(node, x, axis, 1)) {
     part.tensor = out;
-    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, x.axes[axis], out));
+    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, part.axes[axis], out));
   }
-  part.dims[axis] = Dim::Of(static_cast<int64_t>(parts.size()));
+  part.dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
   return part;
 }
 
@@ -382,27 +398,18 @@ absl::Status Slice(OnnxNode& node) {
     ASSIGN_OR_RETURN(const int axis,
                      WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i], x.rank()));
     const int64_t step = steps.empty() ? 1 : steps[i];
-    if (step < 1) return absl::UnimplementedError(absl::StrCat("a step of ", step));
     constexpr int64_t kEverything = int64_t{1}
                                     << 30;  // Exporters write at least this for "the end".
     if (starts[i] == 0 && ends[i] >= kEverything && step == 1) continue;
     RETURN_IF_ERROR(WantNumber(x, axis));
     const int64_t size = x.dims[axis].value();
-    const auto clamp = [&](int64_t at) {
-      return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size);
-    };
-    const int64_t begin = clamp(starts[i]), end = clamp(ends[i]);
-    if (end <= begin) return absl::InvalidArgumentError("the slice is empty");
+    ASSIGN_OR_RETURN(const SliceRange range, RangeOf(starts[i], ends[i], step, size));
+    if (range.count == 0) return absl::InvalidArgumentError("the slice is empty");
+    if (range.count == size && step == 1) continue;
+    std::vector<int64_t> picks;
+    for (int64_t p = 0; p < range.count; ++p) picks.push_back(range.begin + p * range.step);
     const bool last = i + 1 == starts.size();
-    if (step > 1) {
-      std::vector<int64_t> picks;
-      for (int64_t at = begin; at < end; at += std::min(step, size)) picks.push_back(at);
-      ASSIGN_OR_RETURN(x, Pick(node, x, axis, picks, last ? node.Top() : node.Scratch("picked")));
-      continue;
-    }
-    if (end - begin == size) continue;
-    ASSIGN_OR_RETURN(
-        x, Cut(node, x, axis, begin, end - begin, last ? node.Top() : node.Scratch("cut")));
+    ASSIGN_OR_RETURN(x, Pick(node, x, axis, picks, last ? node.Top() : node.Scratch("cut")));
   }
   node.Set(x);
   return absl::OkStatus();
