@@ -30,8 +30,9 @@ using engine::Dim;
 using engine::Level;
 
 const OnnxType* FindType(const std::string& op) {
-  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
-                           NormOnnxTypes(), ImageOnnxTypes()}) {
+  for (const auto table :
+       {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(), NormOnnxTypes(),
+        ImageOnnxTypes(), SelectOnnxTypes(), RecurrentOnnxTypes()}) {
     for (const OnnxType& type : table) {
       if (op == type.op) return &type;
     }

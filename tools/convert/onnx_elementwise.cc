@@ -105,6 +105,23 @@ absl::Status HardSigmoid(OnnxNode& node) {
 absl::Status Sign(OnnxNode& node) {
   return UnaryExpression(node, "where(@0 > 0, 1, where(@0 < 0, -1, 0))");
 }
+absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
+absl::Status Shrink(OnnxNode& node) {
+  const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
+  const std::string bias = Number(FloatAttribute(node.node, "bias", 0));
+  return UnaryExpression(node, absl::StrCat("where(@0 < (0 - ", lambda, "), @0 + ", bias,
+                                            ", where(@0 > ", lambda, ", @0 - ", bias, ", 0))"));
+}
+absl::Status IsNan(OnnxNode& node) { return UnaryExpression(node, "@0 != @0"); }
+absl::Status Sinh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) - exp(0 - @0))"); }
+absl::Status Cosh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) + exp(0 - @0))"); }
+absl::Status Asinh(OnnxNode& node) {
+  return UnaryExpression(node, "where(@0 < 0, -1, 1) * log(abs(@0) + sqrt(@0 * @0 + 1))");
+}
+absl::Status Acosh(OnnxNode& node) { return UnaryExpression(node, "log(@0 + sqrt(@0 * @0 - 1))"); }
+absl::Status Atanh(OnnxNode& node) {
+  return UnaryExpression(node, "0.5 * log((1 + @0) / (1 - @0))");
+}
 absl::Status FloorOf(OnnxNode& node) { return UnaryExpression(node, Floor("@0")); }
 absl::Status CeilOf(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("neg(", Floor("(0 - @0)"), ")"));
@@ -350,6 +367,14 @@ constexpr OnnxType kTypes[] = {
     {"Dropout", &Dropout},
     {"Cast", &Cast},
     {"Sign", &Sign},
+    {"Round", &Round},
+    {"Shrink", &Shrink},
+    {"IsNaN", &IsNan},
+    {"Sinh", &Sinh},
+    {"Cosh", &Cosh},
+    {"Asinh", &Asinh},
+    {"Acosh", &Acosh},
+    {"Atanh", &Atanh},
     {"Floor", &FloorOf},
     {"Ceil", &CeilOf},
     {"Selu", &Selu},

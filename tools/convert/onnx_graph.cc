@@ -65,6 +65,15 @@ const std::string* OnnxGraph::RoundedFrom(const std::string& name) const {
   return it == rounded_.end() ? nullptr : &it->second;
 }
 
+const RowMask* OnnxGraph::FindMask(const std::string& name) const {
+  const auto it = masks_.find(name);
+  return it == masks_.end() ? nullptr : &it->second;
+}
+const Constant* OnnxGraph::ConstantBehind(const std::string& tensor) const {
+  const auto it = behind_.find(tensor);
+  return it == behind_.end() ? nullptr : &it->second;
+}
+
 OnnxValue OnnxGraph::Whole(const std::string& tensor) const {
   const Shape& shape = builder_.Find(tensor)->shape;
   return Whole(tensor, Dims(shape.dims().begin(), shape.dims().end()));
@@ -92,14 +101,15 @@ absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const Constant& constant, absl::str
         builder_, tensor,
         MakeBlob(std::vector<int64_t>(std::max<size_t>(1, constant.dims.size()), 1), {one}),
         tensor));
-    return Whole(tensor, constant.dims.empty() ? Dims{Dim::Of(1)} : constant.dims);
+    return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor, constant.dims);
   }
   ASSIGN_OR_RETURN(const std::vector<float> values, constant.ToFloats());
   std::vector<int64_t> sizes = constant.sizes();
   // A scalar is a vector of one: layers want a rank.
   if (sizes.empty()) sizes = {1};
   RETURN_IF_ERROR(AddConstant(builder_, tensor, MakeBlob(sizes, values), tensor));
-  return Whole(tensor);
+  behind_[tensor] = constant;
+  return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor);
 }
 
 absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const std::string& name) {
@@ -123,6 +133,7 @@ bool OnnxGraph::RowsAreUsers(const OnnxValue& value) const {
 
 absl::StatusOr<std::string> OnnxGraph::Plain(const OnnxValue& value) {
   const Shape shape = builder_.Find(value.tensor)->shape;
+  if (value.rank() == 0) return value.tensor;  // One number: layers want a rank.
   std::vector<int> named;
   for (const int axis : value.axes) {
     if (axis >= 0) named.push_back(axis);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -31,6 +32,12 @@ struct OnnxValue {
   int rank() const { return static_cast<int>(dims.size()); }
 };
 
+// The same places of every row of a tensor, as masked_select with a mask of constants takes them.
+struct RowMask {
+  Dims dims;
+  std::vector<int64_t> places;  // In a row, flattened.
+};
+
 // Names to constants and values.  Errors do not name the node.
 class OnnxGraph {
  public:
@@ -54,6 +61,10 @@ class OnnxGraph {
   void MarkRounded(const std::string& name, const std::string& input) { rounded_[name] = input; }
   const std::string* RoundedFrom(const std::string& name) const;
 
+  // Indices that are a mask; null: they are not.
+  void SetMask(const std::string& name, RowMask mask) { masks_[name] = std::move(mask); }
+  const RowMask* FindMask(const std::string& name) const;
+
   // The whole tensor as a value, with the shape that the engine inferred.
   OnnxValue Whole(const std::string& tensor) const;
   // The same, with dimensions that the caller knows better (repeated ones).
@@ -61,6 +72,9 @@ class OnnxGraph {
   // A value for any name: a constant becomes a constant_layer.
   absl::StatusOr<OnnxValue> ValueOf(const std::string& name);
   absl::StatusOr<OnnxValue> ValueOf(const Constant& constant, absl::string_view base);
+
+  // What a tensor that ValueOf made of a constant holds; null for any other.
+  const Constant* ConstantBehind(const std::string& tensor) const;
 
   // A tensor whose axis i is axis i of the value; repeated dimensions have size 1 (or are the
   // user's row).  Adds a transpose or reshape layer where the view is not that already.
@@ -93,6 +107,8 @@ class OnnxGraph {
   std::string ad_reference_;
   absl::flat_hash_map<std::string, Constant> constants_;
   absl::flat_hash_map<std::string, OnnxValue> values_;
+  absl::flat_hash_map<std::string, Constant> behind_;  // By tensor.
+  absl::flat_hash_map<std::string, RowMask> masks_;
   absl::flat_hash_map<std::string, int> types_;
   absl::flat_hash_map<std::string, std::string> rounded_;
 };
@@ -138,6 +154,8 @@ absl::Span<const OnnxType> MatrixOnnxTypes();       // onnx_matrix.cc
 absl::Span<const OnnxType> ShapeOnnxTypes();        // onnx_shape.cc
 absl::Span<const OnnxType> NormOnnxTypes();         // onnx_norm.cc
 absl::Span<const OnnxType> ImageOnnxTypes();        // onnx_image.cc
+absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
+absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
 
 // Sizes as reshape_layer takes them: 0 where the dimension stays in its place, -1 for the one that
 // depends on the request.  INVALID_ARGUMENT if two do.

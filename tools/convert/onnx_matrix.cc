@@ -1,4 +1,4 @@
-// ONNX's matrix products and the GRU.
+// ONNX's matrix products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cctype>
@@ -7,62 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
 namespace {
 
 using engine::Dim;
-
-// A weight matrix and its bias.
-struct Dense {
-  std::vector<float> weight;
-  std::vector<int64_t> sizes;  // [k, n], or [n, k] if transposed.
-  bool transposed = false;
-  std::vector<float> bias;  // Empty: none.
-
-  int64_t k() const { return sizes[transposed ? 1 : 0]; }
-  int64_t n() const { return sizes[transposed ? 0 : 1]; }
-};
-
-// x [.., k] * weight + bias; x of any rank above 1.
-absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense) {
-  const int last = x.rank() - 1;
-  if (x.rank() < 2) return absl::UnimplementedError("a product with a vector");
-  if (x.dims[last] != Dim::Of(dense.k())) {
-    return absl::InvalidArgumentError(absl::StrCat("input of shape ", DimsText(x.dims), ", want ",
-                                                   dense.k(), " columns for the weight"));
-  }
-  ASSIGN_OR_RETURN(std::string in, node.graph.PlainAlong(x, {last}));
-  GraphBuilder& builder = node.builder();
-  Dims dims = x.dims;
-  dims[last] = Dim::Of(dense.n());
-  std::vector<int64_t> back;
-  if (x.rank() > 3) {  // inner_product_layer reads rank 2 and 3.
-    const engine::Shape& shape = builder.Find(in)->shape;
-    ASSIGN_OR_RETURN(back, ReshapeSizes(shape, Dims(shape.dims().begin(), shape.dims().end())));
-    back[last] = dense.n();
-    const std::string flat = node.Scratch("flat");
-    RETURN_IF_ERROR(
-        AddReshape(builder, absl::StrCat(node.name, "/flat"), in, {0, -1, dense.k()}, flat));
-    in = flat;
-  }
-  const std::string out = back.empty() ? node.Top() : node.Scratch("product");
-  ulf::LayerParameter layer = MakeLayer("inner_product_layer", node.name, {in}, out);
-  layer.mutable_inner_product_param()->set_transpose(dense.transposed);
-  layer.mutable_inner_product_param()->set_bias_term(!dense.bias.empty());
-  std::vector<ulf::BlobData> weights = {MakeBlob(dense.sizes, dense.weight)};
-  if (!dense.bias.empty()) weights.push_back(MakeBlob({dense.n()}, dense.bias));
-  RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(weights)));
-  if (back.empty()) {
-    node.Set(out, dims);
-    return absl::OkStatus();
-  }
-  const std::string shaped = node.Top();
-  RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(node.name, "/shape"), out, back, shaped));
-  node.Set(shaped, dims);
-  return absl::OkStatus();
-}
 
 // A constant as a bias of n values: one value, [n], or that with 1s in front.
 absl::StatusOr<std::vector<float>> ReadBias(const Constant& constant, int64_t n) {
@@ -183,6 +134,13 @@ absl::Status MatMul(OnnxNode& node) {
     return AddDense(node, a, dense);
   }
   ASSIGN_OR_RETURN(const OnnxValue b, node.value(1));
+  const Constant* left = node.constant(0);
+  if (left != nullptr && left->dims.size() == 2 && b.rank() > 2) {
+    // [m, k] * [.., k, n]: the rows of the constant are columns of a weight.
+    Dense dense{.sizes = left->sizes(), .transposed = true};
+    ASSIGN_OR_RETURN(dense.weight, left->ToFloats());
+    return AddDenseAlong(node, b, b.rank() - 2, dense);
+  }
   return BatchDot(node, a, b);
 }
 
@@ -331,125 +289,7 @@ absl::Status Einsum(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// ---------------------------------------------------------------------------------- GRU
-
-absl::Status CheckGru(const OnnxNode& node) {
-  if (StringAttribute(node.node, "direction", "forward") != "forward") {
-    return absl::UnimplementedError(
-        absl::StrCat("direction ", StringAttribute(node.node, "direction", ""), ", want forward"));
-  }
-  if (IntAttribute(node.node, "linear_before_reset", 0) != 1) {
-    return absl::UnimplementedError("linear_before_reset 0, want 1 (as PyTorch exports)");
-  }
-  if (IntAttribute(node.node, "layout", 0) != 0) return absl::UnimplementedError("layout 1");
-  for (const char* attribute : {"activations", "clip"}) {
-    if (HasAttribute(node.node, attribute)) {
-      return absl::UnimplementedError(absl::StrCat("attribute ", attribute));
-    }
-  }
-  if (node.Has(4)) return absl::UnimplementedError("sequence_lens");
-  if (!node.Has(5)) return absl::OkStatus();
-  const Constant* start = node.constant(5);
-  if (start != nullptr && (!start->is_float || !(start->uniform || IsNumbers(start->dims)))) {
-    start = nullptr;
-  }
-  for (int64_t i = 0; start != nullptr && i < (start->uniform ? 1 : start->elements()); ++i) {
-    if (start->f32(i) != 0) start = nullptr;
-  }
-  return start == nullptr ? absl::UnimplementedError("initial_h other than zeros")
-                          : absl::OkStatus();
-}
-
-// ONNX: gates update, reset, candidate, one row per gate value; ULF: reset, update, candidate, one
-// column per gate value.
-std::vector<float> GateColumns(const std::vector<float>& rows, int64_t n, int64_t k) {
-  std::vector<float> columns(rows.size());
-  const int64_t from[] = {1, 0, 2};
-  for (int64_t gate = 0; gate < 3; ++gate) {
-    for (int64_t i = 0; i < n; ++i) {
-      for (int64_t j = 0; j < k; ++j) {
-        columns[static_cast<size_t>(j * 3 * n + gate * n + i)] =
-            rows[static_cast<size_t>((from[gate] * n + i) * k + j)];
-      }
-    }
-  }
-  return columns;
-}
-
-struct GruWeights {
-  int64_t n = 0, k = 0;
-  std::vector<ulf::BlobData> blobs;
-};
-
-absl::StatusOr<GruWeights> ReadGru(const OnnxNode& node) {
-  const Constant *w = node.constant(1), *r = node.constant(2);
-  if (w == nullptr || r == nullptr || (node.Has(3) && node.constant(3) == nullptr)) {
-    return absl::UnimplementedError("weights that are computed");
-  }
-  if (w->dims.size() != 3 || r->dims.size() != 3 || w->uniform || r->uniform) {
-    return absl::InvalidArgumentError(absl::StrCat("weights of shapes ", DimsText(w->dims), " and ",
-                                                   DimsText(r->dims), ", want 3 dimensions"));
-  }
-  GruWeights gru{.n = r->dims[2].value(), .k = w->dims[2].value()};
-  const int64_t n = gru.n;
-  if (w->sizes() != std::vector<int64_t>{1, 3 * n, gru.k} ||
-      r->sizes() != std::vector<int64_t>{1, 3 * n, n}) {
-    return absl::InvalidArgumentError(absl::StrCat("weights of shapes ", DimsText(w->dims), " and ",
-                                                   DimsText(r->dims),
-                                                   ", want [1, 3*n, k] and [1, "
-                                                   "3*n, n]"));
-  }
-  ASSIGN_OR_RETURN(const std::vector<float> w_rows, w->ToFloats());
-  ASSIGN_OR_RETURN(const std::vector<float> r_rows, r->ToFloats());
-  std::vector<float> bias(static_cast<size_t>(6 * n), 0.0f);
-  if (node.Has(3)) {
-    ASSIGN_OR_RETURN(bias, node.constant(3)->ToFloats());
-  }
-  if (static_cast<int64_t>(bias.size()) != 6 * n) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("bias of ", bias.size(), " values, want ", 6 * n));
-  }
-  const std::vector<float> w_bias(bias.begin(), bias.begin() + 3 * n);
-  const std::vector<float> r_bias(bias.begin() + 3 * n, bias.end());
-  gru.blobs = {MakeBlob({n, 3 * n}, GateColumns(r_rows, n, n)),
-               MakeBlob({gru.k, 3 * n}, GateColumns(w_rows, n, gru.k)),
-               MakeBlob({3 * n}, GateColumns(r_bias, n, 1)),
-               MakeBlob({3 * n}, GateColumns(w_bias, n, 1))};
-  return gru;
-}
-
-absl::Status Gru(OnnxNode& node) {
-  RETURN_IF_ERROR(CheckGru(node));
-  ASSIGN_OR_RETURN(GruWeights gru, ReadGru(node));
-  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));  // [steps, rows, k]
-  std::swap(x.dims[0], x.dims[1]);
-  std::swap(x.axes[0], x.axes[1]);
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1, 2}));
-  GraphBuilder& builder = node.builder();
-  const std::string steps = node.Scratch("steps");
-  ulf::LayerParameter layer = MakeLayer("gru_layer", node.name, {in}, steps);
-  layer.mutable_gru_param()->set_leading_zeros(ulf::GruParameter::STEPS);
-  RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(gru.blobs)));
-  const Dim n = Dim::Of(gru.n), one = Dim::Of(1);
-  if (!node.node.output(0).empty()) {  // [steps, 1, rows, n]
-    node.Set(
-        OnnxValue{.tensor = steps, .dims = {x.dims[1], one, x.dims[0], n}, .axes = {1, -1, 0, 2}});
-  }
-  if (node.node.output_size() < 2 || node.uses.find(node.node.output(1)) == node.uses.end()) {
-    return absl::OkStatus();
-  }
-  if (!x.dims[1].IsConst()) {
-    return absl::InvalidArgumentError("the number of steps is not known; --dims can state it");
-  }
-  const std::string last = node.graph.Top(node.node.output(1));  // [1, rows, n]
-  RETURN_IF_ERROR(AddSlice(builder, absl::StrCat(node.name, "/last"), steps, 1,
-                           x.dims[1].value() - 1, 1, last));
-  node.Set(OnnxValue{.tensor = last, .dims = {one, x.dims[0], n}, .axes = {1, 0, 2}}, 1);
-  return absl::OkStatus();
-}
-
-constexpr OnnxType kTypes[] = {
-    {"MatMul", &MatMul}, {"Gemm", &Gemm}, {"Einsum", &Einsum}, {"GRU", &Gru}};
+constexpr OnnxType kTypes[] = {{"MatMul", &MatMul}, {"Gemm", &Gemm}, {"Einsum", &Einsum}};
 
 }  // namespace
 

@@ -6,18 +6,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
 namespace {
 
 using engine::Dim;
-
-absl::Status WantNoRows(const OnnxValue& x, int axis) {
-  if (x.dims[axis].IsConst()) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("runs along axis ", axis, " of shape ",
-                                               DimsText(x.dims), ", across rows of the request"));
-}
 
 absl::Status Softmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -50,22 +45,6 @@ absl::StatusOr<std::vector<int>> ReducedAxes(const OnnxNode& node, int rank) {
   return WantAxes(stated, rank);
 }
 
-// sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
-// `out`.
-absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
-                                     const std::vector<int>& axes, const std::string& name,
-                                     const std::string& out) {
-  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
-    const bool last = axis + 1 == axes.rend();
-    const std::string top = last ? out : node.Scratch("sum");
-    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
-    layer.mutable_sum_param()->add_dim(*axis);
-    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
-    tensor = top;
-  }
-  return tensor;
-}
-
 // The mean along the axes (rising) of a tensor of shape `dims`.
 absl::StatusOr<std::string> MeanAlong(OnnxNode& node, const std::string& tensor, const Dims& dims,
                                       const std::vector<int>& axes, const std::string& name,
@@ -92,33 +71,6 @@ OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
     y.axes.insert(y.axes.begin() + axis, -1);
   }
   return y;
-}
-
-// The axis, folded to one entry of the same rank by a function of two: halves of it, then halves of
-// those.
-absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
-                                      const char* function) {
-  GraphBuilder& builder = node.builder();
-  int64_t size = builder.Find(tensor)->shape[axis].value();
-  while (size > 1) {
-    const int64_t half = size / 2;
-    std::string parts[3];
-    for (int i = 0; i < (size % 2 == 0 ? 2 : 3); ++i) {
-      parts[i] = node.Scratch("part");
-      RETURN_IF_ERROR(
-          AddSlice(builder, parts[i], tensor, axis, i * half, i < 2 ? half : 1, parts[i]));
-    }
-    tensor = node.Scratch("folded");
-    RETURN_IF_ERROR(AddExpression(builder, tensor, absl::StrCat(function, "(@0, @1)"),
-                                  {parts[0], parts[1]}, tensor));
-    if (size % 2 != 0) {
-      const std::string joined = node.Scratch("joined");
-      RETURN_IF_ERROR(AddConcat(builder, joined, {tensor, parts[2]}, axis, joined));
-      tensor = joined;
-    }
-    size = half + size % 2;
-  }
-  return tensor;
 }
 
 // Largest or smallest entry, or the product.
@@ -214,20 +166,52 @@ absl::Status ReduceSumSquare(OnnxNode& node) { return Reduce(node, Reduction::kS
 absl::Status ReduceL1(OnnxNode& node) { return Reduce(node, Reduction::kL1); }
 absl::Status ReduceL2(OnnxNode& node) { return Reduce(node, Reduction::kL2); }
 
-// (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
-absl::Status LayerNormalization(OnnxNode& node) {
+// log(sum(x)).
+absl::Status ReduceLogSum(OnnxNode& node) {
+  RETURN_IF_ERROR(ReduceSum(node));
+  OnnxValue y = *node.graph.FindValue(node.output());
+  const std::string out = node.Scratch("log");
+  RETURN_IF_ERROR(AddExpression(node.builder(), out, "log(@0)", {y.tensor}, out));
+  y.tensor = out;
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+
+// max + log(sum(exp(x - max))).
+absl::Status ReduceLogSumExp(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
-  for (int i = 1; i < node.node.output_size(); ++i) {
-    if (node.uses.contains(node.node.output(i))) {
-      return absl::UnimplementedError("the outputs of mean and deviation");
-    }
+  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  std::string most = in;
+  for (const int axis : axes) {
+    ASSIGN_OR_RETURN(most, FoldAlong(node, most, axis, "max"));
   }
-  std::vector<int> axes;
-  for (int axis = first; axis < x.rank(); ++axis) {
-    RETURN_IF_ERROR(WantNoRows(x, axis));
-    axes.push_back(axis);
+  GraphBuilder& builder = node.builder();
+  const std::string exps = node.Scratch("exps"), total = node.Scratch("total"), out = node.Top();
+  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0 - @1)", {in, most}, exps));
+  ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, axes, total, total));
+  ASSIGN_OR_RETURN(const std::string kept,
+                   node.graph.Plain(Reduced(node, sum, x.dims, axes, true)));
+  RETURN_IF_ERROR(AddExpression(builder, node.name, "@0 + log(@1)", {most, kept}, out));
+  Dims dims = x.dims;
+  for (const int axis : axes) dims[axis] = Dim::Of(1);
+  OnnxValue y = node.graph.Whole(out, std::move(dims));
+  const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
+  for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
+    y.dims.erase(y.dims.begin() + *axis);
+    y.axes.erase(y.axes.begin() + *axis);
   }
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+
+struct Normal {
+  std::string centred, mean, variance;  // The last two with dimensions of 1 for the axes.
+};
+
+absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
   GraphBuilder& builder = node.builder();
   const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
@@ -235,14 +219,33 @@ absl::Status LayerNormalization(OnnxNode& node) {
     ASSIGN_OR_RETURN(const std::string mean, MeanAlong(node, of, x.dims, axes, name, name));
     return node.graph.Plain(Reduced(node, mean, x.dims, axes, true));
   };
-  ASSIGN_OR_RETURN(const std::string mean, mean_of(in, "mean"));
-  const std::string centred = node.Scratch("centred"), squares = node.Scratch("squares");
-  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", centred, {in, mean}, centred));
-  RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", squares, {centred, centred}, squares));
-  ASSIGN_OR_RETURN(const std::string variance, mean_of(squares, "variance"));
-  std::vector<std::string> bottoms = {centred, variance};
-  std::string text =
-      absl::StrCat("@0 / sqrt(@1 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)), ")");
+  Normal normal{.centred = node.Scratch("centred")};
+  ASSIGN_OR_RETURN(normal.mean, mean_of(in, "mean"));
+  const std::string squares = node.Scratch("squares");
+  RETURN_IF_ERROR(
+      AddPlain(builder, "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
+  RETURN_IF_ERROR(
+      AddPlain(builder, "multiply_layer", squares, {normal.centred, normal.centred}, squares));
+  ASSIGN_OR_RETURN(normal.variance, mean_of(squares, "variance"));
+  return normal;
+}
+
+std::vector<int> AxesFrom(int first, int rank) {
+  std::vector<int> axes;
+  for (int axis = first; axis < rank; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+// (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
+absl::Status LayerNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
+  const std::vector<int> axes = AxesFrom(first, x.rank());
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
+  GraphBuilder& builder = node.builder();
+  const std::string epsilon = Number(FloatAttribute(node.node, "epsilon", 1e-5f));
+  std::vector<std::string> bottoms = {normal.centred, normal.variance};
+  std::string text = absl::StrCat("@0 / sqrt(@1 + ", epsilon, ")");
   for (int i = 1; i < 3 && node.Has(i); ++i) {
     ASSIGN_OR_RETURN(const OnnxValue parameter, node.value(i));
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
@@ -250,6 +253,38 @@ absl::Status LayerNormalization(OnnxNode& node) {
   }
   const std::string out = node.Top();
   RETURN_IF_ERROR(AddExpression(builder, node.name, text, bottoms, out));
+  node.Set(out, x.dims);
+  Dims kept = x.dims;
+  for (const int axis : axes) kept[axis] = Dim::Of(1);
+  for (int i = 1; i < node.node.output_size(); ++i) {  // The mean, and one over the deviation.
+    if (!node.uses.contains(node.node.output(i))) continue;
+    const std::string top = node.graph.Top(node.node.output(i));
+    RETURN_IF_ERROR(AddExpression(
+        builder, top, i == 1 ? std::string("@0 * 1") : absl::StrCat("1 / sqrt(@0 + ", epsilon, ")"),
+        {i == 1 ? normal.mean : normal.variance}, top));
+    node.Set(top, kept, i);
+  }
+  return absl::OkStatus();
+}
+
+// Per row and channel; scale and bias are one value per channel.
+absl::Status InstanceNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, AxesFrom(2, x.rank())));
+  std::vector<std::string> bottoms = {normal.centred, normal.variance};
+  for (int i = 1; i < 3; ++i) {
+    ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
+    if (parameter.rank() != 1) return absl::InvalidArgumentError("want a value per channel");
+    for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
+    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(
+      node.builder(), node.name,
+      absl::StrCat("@0 / sqrt(@1 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)),
+                   ") * @2 + @3"),
+      bottoms, out));
   node.Set(out, x.dims);
   return absl::OkStatus();
 }
@@ -292,6 +327,9 @@ constexpr OnnxType kTypes[] = {
     {"LogSoftmax", &LogSoftmax},
     {"BatchNormalization", &BatchNormalization},
     {"LayerNormalization", &LayerNormalization},
+    {"InstanceNormalization", &InstanceNormalization},
+    {"ReduceLogSum", &ReduceLogSum},
+    {"ReduceLogSumExp", &ReduceLogSumExp},
 };
 
 }  // namespace

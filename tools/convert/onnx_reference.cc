@@ -17,7 +17,8 @@ namespace {
 
 const Operator* FindOperator(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
-  for (const auto table : {ElementwiseOperators(), MovementOperators(), ProductOperators()}) {
+  for (const auto table : {ElementwiseOperators(), MovementOperators(), ProductOperators(),
+                           SelectOperators(), RecurrentOperators()}) {
     for (const Operator& entry : table) {
       if (node.op_type() == entry.op) return &entry;
     }

@@ -76,6 +76,44 @@ Results Log(const Call& c) {
 Results Sqrt(const Call& c) {
   return Map(c, [](double x) { return std::sqrt(x); });
 }
+Results Sinh(const Call& c) {
+  return Map(c, [](double x) { return std::sinh(x); });
+}
+Results Cosh(const Call& c) {
+  return Map(c, [](double x) { return std::cosh(x); });
+}
+Results Tan(const Call& c) {
+  return Map(c, [](double x) { return std::tan(x); });
+}
+Results Asin(const Call& c) {
+  return Map(c, [](double x) { return std::asin(x); });
+}
+Results Acos(const Call& c) {
+  return Map(c, [](double x) { return std::acos(x); });
+}
+Results Atan(const Call& c) {
+  return Map(c, [](double x) { return std::atan(x); });
+}
+Results Asinh(const Call& c) {
+  return Map(c, [](double x) { return std::asinh(x); });
+}
+Results Acosh(const Call& c) {
+  return Map(c, [](double x) { return std::acosh(x); });
+}
+Results Atanh(const Call& c) {
+  return Map(c, [](double x) { return std::atanh(x); });
+}
+Results Shrink(const Call& c) {
+  const double lambda = double{FloatAttribute(c.node, "lambd", 0.5f)};
+  const double bias = double{FloatAttribute(c.node, "bias", 0)};
+  return Map(c, [=](double x) { return x < -lambda ? x + bias : x > lambda ? x - bias : 0; });
+}
+Results IsNan(const Call& c) {
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < c.in[0]->elements(); ++i)
+    out.push_back(std::isnan(c.in[0]->at(i)) ? 1 : 0);
+  return One(Ints(onnx::TensorProto::BOOL, c.in[0]->dims, std::move(out)));
+}
 Results Sin(const Call& c) {
   return Map(c, [](double x) { return std::sin(x); });
 }
@@ -417,6 +455,17 @@ constexpr Operator kOperators[] = {
     {"Exp", 1, &Exp},
     {"Log", 1, &Log},
     {"Sqrt", 1, &Sqrt},
+    {"Sinh", 1, &Sinh},
+    {"Cosh", 1, &Cosh},
+    {"Tan", 1, &Tan},
+    {"Asin", 1, &Asin},
+    {"Acos", 1, &Acos},
+    {"Atan", 1, &Atan},
+    {"Asinh", 1, &Asinh},
+    {"Acosh", 1, &Acosh},
+    {"Atanh", 1, &Atanh},
+    {"Shrink", 1, &Shrink},
+    {"IsNaN", 1, &IsNan},
     {"Sin", 1, &Sin},
     {"Cos", 1, &Cos},
     {"Erf", 1, &Erf},

@@ -374,8 +374,9 @@ Results Pad(const Call& c) {
   }
   for (int64_t d = 0; !c.Has(3) && d < x.rank(); ++d) axes.push_back(d);
   if (pads.size() != 2 * axes.size()) return Misfit(x, "pads of another length");
-  if (StringAttribute(c.node, "mode", "constant") != "constant") {
-    return absl::UnimplementedError("a mode other than constant");
+  const std::string mode = StringAttribute(c.node, "mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect") {
+    return absl::UnimplementedError(absl::StrCat("mode ", mode));
   }
   Sizes before(x.dims.size(), 0), dims = x.dims;
   for (size_t i = 0; i < axes.size(); ++i) {
@@ -401,7 +402,10 @@ Results Pad(const Call& c) {
     int64_t place = 0;
     bool inside = true;
     for (size_t d = 0; d < dims.size(); ++d) {
-      const int64_t i = at[d] - before[d];
+      int64_t i = at[d] - before[d];
+      const int64_t end = x.dims[d] - 1;
+      if (mode == "edge") i = std::clamp<int64_t>(i, 0, end);
+      while (mode == "reflect" && end > 0 && (i < 0 || i > end)) i = i < 0 ? -i : 2 * end - i;
       inside = inside && i >= 0 && i < x.dims[d];
       place += i * own[d];
     }

@@ -377,6 +377,7 @@ Results LayerNormalization(const Call& c) {
     ASSIGN_OR_RETURN(const Sizes both, BroadcastSizes(c.in[i]->dims, back));
     if (both != back) return Misfit(c, "a parameter of another shape");
   }
+  std::vector<double> means, factors;
   for (size_t first = 0; size > 0 && first < values.size(); first += static_cast<size_t>(size)) {
     double mean = 0, variance = 0;
     for (size_t i = 0; i < static_cast<size_t>(size); ++i) mean += values[first + i];
@@ -385,6 +386,8 @@ Results LayerNormalization(const Call& c) {
       variance += (values[first + i] - mean) * (values[first + i] - mean);
     }
     const double factor = 1 / std::sqrt(variance / static_cast<double>(size) + epsilon);
+    means.push_back(c.Round(x.type, mean));
+    factors.push_back(c.Round(x.type, factor));
     size_t next = first;
     const Sizes strides[] = {scale_strides, bias_strides};
     Walk(back, strides, [&](const int64_t* at) {
@@ -392,6 +395,37 @@ Results LayerNormalization(const Call& c) {
       values[next] = c.Round(x.type, (values[next] - mean) * factor * c.in[1]->at(at[0]) + bias);
       ++next;
     });
+  }
+  Sizes kept = x.dims;
+  std::fill(kept.begin() + static_cast<int64_t>(axis), kept.end(), 1);
+  return std::vector<Array>{Floats(x.type, x.dims, std::move(values)),
+                            Floats(x.type, kept, std::move(means)),
+                            Floats(x.type, kept, std::move(factors))};
+}
+
+Results InstanceNormalization(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  if (x.rank() < 3) return Misfit(c, "want places");
+  const int64_t channels = x.dims[1], planes = x.dims[0] * channels;
+  const int64_t size = planes == 0 ? 0 : x.elements() / planes;
+  if (c.in[1]->elements() != channels || c.in[2]->elements() != channels) {
+    return Misfit(c, "want a parameter per channel");
+  }
+  const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
+  std::vector<double> values = ValuesOf(x);
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    double mean = 0, variance = 0;
+    double* const first = values.data() + plane * size;
+    for (int64_t i = 0; i < size; ++i) mean += first[i] / static_cast<double>(size);
+    for (int64_t i = 0; i < size; ++i) {
+      variance += (first[i] - mean) * (first[i] - mean) / static_cast<double>(size);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      first[i] = c.Round(x.type, (first[i] - mean) / std::sqrt(variance + epsilon) *
+                                         c.in[1]->at(plane % channels) +
+                                     c.in[2]->at(plane % channels));
+    }
   }
   return One(Floats(x.type, x.dims, std::move(values)));
 }
@@ -439,8 +473,14 @@ absl::StatusOr<Window> WindowOf(const Call& c, const Sizes& kernel, bool ceil_mo
   if (w.pads.empty()) w.pads.assign(2 * n, 0);
   if (w.dilations.empty()) w.dilations.assign(n, 1);
   const std::string auto_pad = StringAttribute(c.node, "auto_pad", "NOTSET");
-  if (auto_pad != "NOTSET" && auto_pad != "VALID") {
-    return absl::UnimplementedError(absl::StrCat("auto_pad ", auto_pad));
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  for (size_t d = 0; same && d < n && w.strides.size() == n && x.dims.size() == n + 2; ++d) {
+    if (w.strides[d] < 1 || w.dilations.size() != n || w.pads.size() != 2 * n) break;
+    const int64_t size = x.dims[d + 2], out = (size + w.strides[d] - 1) / w.strides[d];
+    const int64_t extent = (kernel[d] - 1) * w.dilations[d] + 1;
+    const int64_t pad = std::max<int64_t>(0, (out - 1) * w.strides[d] + extent - size);
+    w.pads[d] = auto_pad == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
+    w.pads[n + d] = pad - w.pads[d];
   }
   if (w.strides.size() != n || w.pads.size() != 2 * n || w.dilations.size() != n ||
       x.dims.size() != n + 2) {
@@ -703,6 +743,7 @@ constexpr Operator kOperators[] = {
     {"ReduceLogSumExp", 1, &ReduceLogSumExp},
     {"LayerNormalization", 2, &LayerNormalization},
     {"BatchNormalization", 5, &BatchNormalization},
+    {"InstanceNormalization", 3, &InstanceNormalization},
     {"Conv", 2, &Conv},
     {"MaxPool", 1, &MaxPool},
     {"AveragePool", 1, &AveragePool},

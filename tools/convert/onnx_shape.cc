@@ -1,11 +1,13 @@
 // ONNX's operators that move, cut or join elements.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
@@ -13,17 +15,6 @@ namespace {
 
 using engine::Dim;
 using engine::Shape;
-
-// Integers from input `input`, or from the attribute of older operator sets.
-absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
-                                              const char* attribute) {
-  if (!node.Has(input)) return IntsAttribute(node.node, attribute);
-  const Constant* constant = node.constant(input);
-  if (constant == nullptr) {
-    return absl::UnimplementedError(absl::StrCat(attribute, " that are computed"));
-  }
-  return constant->ToInts();
-}
 
 absl::StatusOr<std::vector<int>> Axes(const OnnxNode& node, int64_t rank) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
@@ -140,6 +131,10 @@ absl::Status Unsqueeze(OnnxNode& node) {
 }
 
 absl::Status Transpose(OnnxNode& node) {
+  if (const RowMask* mask = node.Has(0) ? node.graph.FindMask(node.node.input(0)) : nullptr) {
+    node.graph.SetMask(node.output(), *mask);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   std::vector<int64_t> perm = IntsAttribute(node.node, "perm");
   if (perm.empty()) {
@@ -332,52 +327,6 @@ absl::Status Concat(OnnxNode& node) {
 
 // ---------------------------------------------------------------------------------- cuts
 
-// Whether a part of the axis is the same tensor: all of it is taken, or all of it is the same.
-bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length) {
-  return x.dims[axis] == Dim::Of(length) || x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
-}
-
-// Cuts [begin, begin + length) out along an axis of the value.  A view stays a view: the tensor
-// behind it is cut.
-absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int64_t begin,
-                              int64_t length, const std::string& out) {
-  OnnxValue part = x;
-  part.dims[axis] = Dim::Of(length);
-  if (IsUncut(node, x, axis, length)) return part;
-  ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
-  RETURN_IF_ERROR(AddSlice(node.builder(), out, part.tensor, part.axes[axis], begin, length, out));
-  part.tensor = out;
-  return part;
-}
-
-// The entries of an axis at these places.
-absl::StatusOr<OnnxValue> Pick(OnnxNode& node, const OnnxValue& x, int axis,
-                               const std::vector<int64_t>& places, const std::string& out) {
-  std::vector<std::string> parts;
-  ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
-  OnnxValue part;
-  for (size_t i = 0; i < places.size();) {
-    // Neighbours are cut together.
-    ASSIGN_OR_RETURN(const int at, WantAxis(places[i], x.dims[axis].value()));
-    size_t end = i + 1;
-    while (end < places.size() && places[end] == at + static_cast<int64_t>(end - i) &&
-           places[end] < x.dims[axis].value()) {
-      ++end;
-    }
-    const bool all = i == 0 && end == places.size();
-    ASSIGN_OR_RETURN(part, Cut(node, from, axis, at, static_cast<int64_t>(end - i),
-                               all ? out : node.Scratch("entries")));
-    parts.push_back(part.tensor);
-    i = end;
-  }
-  if (parts.size() > 1 && !IsUncut(node, x, axis, 1)) {
-    part.tensor = out;
-    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, part.axes[axis], out));
-  }
-  part.dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
-  return part;
-}
-
 absl::Status WantNumber(const OnnxValue& x, int axis) {
   if (x.dims[axis].IsConst()) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
@@ -409,7 +358,7 @@ absl::Status Slice(OnnxNode& node) {
     std::vector<int64_t> picks;
     for (int64_t p = 0; p < range.count; ++p) picks.push_back(range.begin + p * range.step);
     const bool last = i + 1 == starts.size();
-    ASSIGN_OR_RETURN(x, Pick(node, x, axis, picks, last ? node.Top() : node.Scratch("cut")));
+    ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, picks, last ? node.Top() : node.Scratch("cut")));
   }
   node.Set(x);
   return absl::OkStatus();
@@ -435,7 +384,9 @@ absl::Status Split(OnnxNode& node) {
   }
   int64_t begin = 0;
   for (int i = 0; i < node.node.output_size(); ++i) {
-    ASSIGN_OR_RETURN(OnnxValue part, Cut(node, x, axis, begin, parts[i], node.Top(i)));
+    std::vector<int64_t> places(static_cast<size_t>(parts[i]));
+    std::iota(places.begin(), places.end(), begin);
+    ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, places, node.Top(i)));
     node.Set(std::move(part), i);
     begin += parts[i];
   }
@@ -473,7 +424,7 @@ absl::Status Gather(OnnxNode& node) {
   if (indices->dims.size() > 1 || picks.empty()) {
     return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
   }
-  ASSIGN_OR_RETURN(OnnxValue part, Pick(node, x, axis, picks, node.Top()));
+  ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
   if (indices->dims.empty()) {
     part.dims.erase(part.dims.begin() + axis);
     part.axes.erase(part.axes.begin() + axis);
@@ -482,11 +433,121 @@ absl::Status Gather(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// Sums of the entries up to each one.
+absl::Status CumSum(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 1, "axis"));
+  if (axes.size() != 1) return absl::InvalidArgumentError("want an axis");
+  ASSIGN_OR_RETURN(const int axis, WantAxis(axes[0], x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  const int64_t n = x.dims[axis].value();
+  constexpr int64_t kMost = 4096;
+  if (n > kMost) return absl::UnimplementedError(absl::StrCat("over ", n, " entries"));
+  const bool exclusive = IntAttribute(node.node, "exclusive", 0) != 0;
+  const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
+  Dense sums{.weight = std::vector<float>(static_cast<size_t>(n * n), 0.0f), .sizes = {n, n}};
+  for (int64_t from = 0; from < n; ++from) {
+    for (int64_t to = 0; to < n; ++to) {
+      const int64_t behind = reverse ? from - to : to - from;
+      if (behind >= (exclusive ? 1 : 0)) sums.weight[static_cast<size_t>(from * n + to)] = 1;
+    }
+  }
+  return AddDenseAlong(node, x, axis, sums);
+}
+
+// Where each entry of a padded axis comes from; -1: from outside.
+absl::StatusOr<std::vector<int64_t>> PaddedPlaces(const std::string& mode, int64_t size,
+                                                  int64_t before, int64_t behind) {
+  constexpr int64_t kMost = 1 << 16;
+  if (std::abs(before) > kMost || std::abs(behind) > kMost || size + before + behind < 1) {
+    return absl::UnimplementedError(absl::StrCat("pads of ", before, " and ", behind));
+  }
+  std::vector<int64_t> places;
+  for (int64_t at = -before; at < size + behind; ++at) {
+    const bool outside = at < 0 || at >= size;
+    int64_t place = outside ? -1 : at;
+    if (outside && mode == "edge") place = at < 0 ? 0 : size - 1;
+    if (outside && mode == "reflect") place = at < 0 ? -at : 2 * (size - 1) - at;
+    if (place >= size || (place < 0 && mode != "constant")) {
+      return absl::UnimplementedError("reflects more than there is");
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+absl::Status Pad(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> pads, Integers(node, 1, "pads"));
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, Integers(node, 3, "axes"));
+  for (int64_t axis = 0; !node.Has(3) && axis < x.rank(); ++axis) axes.push_back(axis);
+  if (pads.size() != 2 * axes.size()) return absl::InvalidArgumentError("pads of another length");
+  const std::string mode = StringAttribute(node.node, "mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect") {
+    return absl::UnimplementedError(absl::StrCat("mode ", mode));
+  }
+  float fill = FloatAttribute(node.node, "value", 0);
+  if (node.Has(2)) {
+    if (node.constant(2) == nullptr) return absl::UnimplementedError("a value that is computed");
+    ASSIGN_OR_RETURN(const std::vector<float> values, node.constant(2)->ToFloats());
+    if (values.size() != 1) return absl::InvalidArgumentError("want one value");
+    fill = values[0];
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t before = pads[i], behind = pads[i + axes.size()];
+    if (before == 0 && behind == 0) continue;
+    ASSIGN_OR_RETURN(const int axis, WantAxis(axes[i], x.rank()));
+    RETURN_IF_ERROR(WantNoRows(x, axis));
+    const int64_t size = x.dims[axis].value();
+    ASSIGN_OR_RETURN(const std::vector<int64_t> places, PaddedPlaces(mode, size, before, behind));
+    // What is inside, cut or repeated; then what is outside beside it.
+    std::vector<int64_t> inside;
+    std::copy_if(places.begin(), places.end(), std::back_inserter(inside),
+                 [](int64_t place) { return place >= 0; });
+    if (inside.empty()) return absl::UnimplementedError("leaves nothing of an axis");
+    ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, inside, node.Scratch("inside")));
+    if (inside.size() == places.size()) continue;
+    ASSIGN_OR_RETURN(const std::string full, node.graph.Full(x));
+    std::vector<std::string> parts;
+    const auto add_outside = [&](int64_t count) -> absl::Status {
+      if (count <= 0) return absl::OkStatus();
+      Dims dims = x.dims;
+      dims[axis] = Dim::Of(count);
+      Constant constant = FloatConstant({}, {fill});
+      constant.uniform = true;
+      constant.dims = std::move(dims);
+      ASSIGN_OR_RETURN(const OnnxValue value,
+                       node.graph.ValueOf(constant, node.Scratch("outside")));
+      ASSIGN_OR_RETURN(parts.emplace_back(), node.graph.Full(value));
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(add_outside(before));
+    parts.push_back(full);
+    RETURN_IF_ERROR(add_outside(behind));
+    const std::string joined = node.Scratch("padded");
+    RETURN_IF_ERROR(AddConcat(node.builder(), joined, parts, axis, joined));
+    Dims dims = x.dims;
+    dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
+    x = node.graph.Whole(joined, std::move(dims));
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
 constexpr OnnxType kTypes[] = {
-    {"Reshape", &Reshape},     {"Flatten", &Flatten},     {"Squeeze", &Squeeze},
-    {"Unsqueeze", &Unsqueeze}, {"Transpose", &Transpose}, {"Expand", &Expand},
-    {"Concat", &Concat},       {"Slice", &Slice},         {"Split", &Split},
-    {"Gather", &Gather},       {"Tile", &Tile},
+    {"Reshape", &Reshape},
+    {"Flatten", &Flatten},
+    {"Squeeze", &Squeeze},
+    {"Unsqueeze", &Unsqueeze},
+    {"Transpose", &Transpose},
+    {"Expand", &Expand},
+    {"Concat", &Concat},
+    {"Slice", &Slice},
+    {"Split", &Split},
+    {"Gather", &Gather},
+    {"Tile", &Tile},
+    {"CumSum", &CumSum},
+    {"Pad", &Pad},
 };
 
 }  // namespace

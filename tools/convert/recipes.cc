@@ -206,6 +206,11 @@ std::string Truncated(absl::string_view x) {
                       " - where(", near, " > abs(", x, "), 1, 0)), ", x, ")");
 }
 
+std::string Rounded(absl::string_view x) {
+  return absl::StrCat("where(abs(", x, ") < ", kWhole, ", where(", x, " < 0, -1, 1) * ",
+                      NearestOfMagnitude(x), ", ", x, ")");
+}
+
 std::string Floor(absl::string_view x) {
   const std::string cut = Truncated(x);
   return absl::StrCat("(", cut, " - where(", cut, " > ", x, ", 1, 0))");

@@ -1,0 +1,192 @@
+// What converters of several operators add alike.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx_layers.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+
+using engine::Dim;
+
+absl::Status WantNoRows(const OnnxValue& x, int axis) {
+  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("runs along axis ", axis, " of shape ",
+                                               DimsText(x.dims), ", across rows of the request"));
+}
+
+OnnxValue MoveAxis(OnnxValue x, int from, int to) {
+  const Dim dim = x.dims[from];
+  const int axis = x.axes[from];
+  x.dims.erase(x.dims.begin() + from);
+  x.axes.erase(x.axes.begin() + from);
+  x.dims.insert(x.dims.begin() + to, dim);
+  x.axes.insert(x.axes.begin() + to, axis);
+  return x;
+}
+
+OnnxValue WithAxis(OnnxValue x, int axis) {
+  x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
+  x.axes.insert(x.axes.begin() + axis, -1);
+  return x;
+}
+
+absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
+                                     const std::vector<int>& axes, const std::string& name,
+                                     const std::string& out) {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const bool last = axis + 1 == axes.rend();
+    const std::string top = last ? out : node.Scratch("sum");
+    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
+    layer.mutable_sum_param()->add_dim(*axis);
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    tensor = top;
+  }
+  return tensor;
+}
+
+absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
+                                      const char* function) {
+  GraphBuilder& builder = node.builder();
+  int64_t size = builder.Find(tensor)->shape[axis].value();
+  while (size > 1) {
+    const int64_t half = size / 2;
+    std::string parts[3];
+    for (int i = 0; i < (size % 2 == 0 ? 2 : 3); ++i) {
+      parts[i] = node.Scratch("part");
+      RETURN_IF_ERROR(
+          AddSlice(builder, parts[i], tensor, axis, i * half, i < 2 ? half : 1, parts[i]));
+    }
+    tensor = node.Scratch("folded");
+    RETURN_IF_ERROR(AddExpression(builder, tensor, absl::StrCat(function, "(@0, @1)"),
+                                  {parts[0], parts[1]}, tensor));
+    if (size % 2 != 0) {
+      const std::string joined = node.Scratch("joined");
+      RETURN_IF_ERROR(AddConcat(builder, joined, {tensor, parts[2]}, axis, joined));
+      tensor = joined;
+    }
+    size = half + size % 2;
+  }
+  return tensor;
+}
+
+absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind) {
+  std::vector<int64_t> sizes = {count};
+  sizes.resize(static_cast<size_t>(behind) + 1, 1);
+  std::vector<float> places(static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), 0.0f);
+  std::string out = node.Scratch("places");
+  RETURN_IF_ERROR(AddConstant(node.builder(), out, MakeBlob(sizes, places), out));
+  return out;
+}
+
+absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense) {
+  const int last = x.rank() - 1;
+  if (x.rank() < 2) return absl::UnimplementedError("a product with a vector");
+  if (x.dims[last] != Dim::Of(dense.k())) {
+    return absl::InvalidArgumentError(absl::StrCat("input of shape ", DimsText(x.dims), ", want ",
+                                                   dense.k(), " columns for the weight"));
+  }
+  ASSIGN_OR_RETURN(std::string in, node.graph.PlainAlong(x, {last}));
+  GraphBuilder& builder = node.builder();
+  Dims dims = x.dims;
+  dims[last] = Dim::Of(dense.n());
+  std::vector<int64_t> back;
+  if (x.rank() > 3) {  // inner_product_layer reads rank 2 and 3.
+    const engine::Shape& shape = builder.Find(in)->shape;
+    ASSIGN_OR_RETURN(back, ReshapeSizes(shape, Dims(shape.dims().begin(), shape.dims().end())));
+    back[last] = dense.n();
+    const std::string flat = node.Scratch("flat");
+    RETURN_IF_ERROR(
+        AddReshape(builder, absl::StrCat(node.name, "/flat"), in, {0, -1, dense.k()}, flat));
+    in = flat;
+  }
+  const std::string out = back.empty() ? node.Top() : node.Scratch("product");
+  ulf::LayerParameter layer = MakeLayer("inner_product_layer", node.name, {in}, out);
+  layer.mutable_inner_product_param()->set_transpose(dense.transposed);
+  layer.mutable_inner_product_param()->set_bias_term(!dense.bias.empty());
+  std::vector<ulf::BlobData> weights = {MakeBlob(dense.sizes, dense.weight)};
+  if (!dense.bias.empty()) weights.push_back(MakeBlob({dense.n()}, dense.bias));
+  RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(weights)));
+  if (back.empty()) {
+    node.Set(out, dims);
+    return absl::OkStatus();
+  }
+  const std::string shaped = node.Top();
+  RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(node.name, "/shape"), out, back, shaped));
+  node.Set(shaped, dims);
+  return absl::OkStatus();
+}
+
+absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const Dense& dense) {
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  const int last = x.rank() - 1;
+  RETURN_IF_ERROR(AddDense(node, MoveAxis(x, axis, last), dense));
+  node.Set(MoveAxis(*node.graph.FindValue(node.output()), last, axis));
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Whether a part of the axis is the same tensor: all of it is taken, or all of it is the same.
+bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length) {
+  return x.dims[axis] == Dim::Of(length) || x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
+}
+
+// Cuts [begin, begin + length) out along an axis of the value.  A view stays a view: the tensor
+// behind it is cut.
+absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int64_t begin,
+                              int64_t length, const std::string& out) {
+  OnnxValue part = x;
+  part.dims[axis] = Dim::Of(length);
+  if (IsUncut(node, x, axis, length)) return part;
+  ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
+  RETURN_IF_ERROR(AddSlice(node.builder(), out, part.tensor, part.axes[axis], begin, length, out));
+  part.tensor = out;
+  return part;
+}
+
+}  // namespace
+
+absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
+                                    const std::vector<int64_t>& places, const std::string& out) {
+  std::vector<std::string> parts;
+  ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
+  OnnxValue part;
+  for (size_t i = 0; i < places.size();) {
+    // Neighbours are cut together.
+    ASSIGN_OR_RETURN(const int at, WantAxis(places[i], x.dims[axis].value()));
+    size_t end = i + 1;
+    while (end < places.size() && places[end] == at + static_cast<int64_t>(end - i) &&
+           places[end] < x.dims[axis].value()) {
+      ++end;
+    }
+    const bool all = i == 0 && end == places.size();
+    ASSIGN_OR_RETURN(part, Cut(node, from, axis, at, static_cast<int64_t>(end - i),
+                               all ? out : node.Scratch("entries")));
+    parts.push_back(part.tensor);
+    i = end;
+  }
+  if (parts.size() > 1 && !IsUncut(node, x, axis, 1)) {
+    part.tensor = out;
+    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, part.axes[axis], out));
+  }
+  part.dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
+  return part;
+}
+
+absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
+                                              const char* attribute) {
+  if (!node.Has(input)) return IntsAttribute(node.node, attribute);
+  const Constant* constant = node.constant(input);
+  if (constant == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(attribute, " that are computed"));
+  }
+  return constant->ToInts();
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,59 @@
+// What converters of several operators add alike.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_LAYERS_H_
+#define ULFD_TOOLS_CONVERT_ONNX_LAYERS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tools/convert/onnx_graph.h"
+
+namespace ulfd::convert {
+
+// UNIMPLEMENTED where the axis runs across rows of the request.
+absl::Status WantNoRows(const OnnxValue& x, int axis);
+// The view with axis `from` in the place `to`.
+OnnxValue MoveAxis(OnnxValue x, int from, int to);
+// The view with a further axis of 1 in this place.
+OnnxValue WithAxis(OnnxValue x, int axis);
+
+// sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
+// `out`.
+absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
+                                     const std::vector<int>& axes, const std::string& name,
+                                     const std::string& out);
+// The axis, folded to one entry of the same rank by a function of two: halves of it, then halves of
+// those.
+absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
+                                      const char* function);
+// 0, 1, ... along an axis that `behind` others follow.
+absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
+
+// A weight matrix and its bias.
+struct Dense {
+  std::vector<float> weight;
+  std::vector<int64_t> sizes;  // [k, n], or [n, k] if transposed.
+  bool transposed = false;
+  std::vector<float> bias;  // Empty: none.
+
+  int64_t k() const { return sizes[transposed ? 1 : 0]; }
+  int64_t n() const { return sizes[transposed ? 0 : 1]; }
+};
+// x [.., k] * weight + bias; x of any rank above 1.  Sets the node's output.
+absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense);
+// The same along any axis.
+absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const Dense& dense);
+
+// The entries of an axis at these places.
+absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
+                                    const std::vector<int64_t>& places, const std::string& out);
+// Integers from input `input`, or from the attribute of older operator sets.
+absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
+                                              const char* attribute);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_LAYERS_H_
