@@ -30,8 +30,9 @@ namespace ulfd::engine {
 
 // Counts of one request that kernels add to.  Not thread-safe: one per worker.
 struct RunCounters {
-  // Ids that a table lacked, indexed by ModelResources::TableRef::index.
-  std::vector<int64_t> missing_ids;
+  // Ids that were looked up, and those of them that the table lacked; indexed by
+  // ModelResources::TableRef::index.
+  std::vector<int64_t> looked_up_ids, missing_ids;
 };
 
 // CANCELLED if `stop` is not null and says that nobody waits for the result any more.
@@ -149,7 +150,7 @@ class ModelResources {
  public:
   struct TableRef {
     const EmbeddingTable* table = nullptr;  // Owned by the model; outlives its layers.
-    int index = 0;                          // Into RunCounters::missing_ids.
+    int index = 0;                          // Into the vectors of RunCounters.
   };
   virtual ~ModelResources() = default;
   // The parsed configuration at `path` (relative to the graph).  Read once per model.

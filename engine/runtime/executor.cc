@@ -14,7 +14,17 @@
 
 namespace ulfd::engine {
 
+void AddEach(const std::vector<int64_t>& from, std::vector<int64_t>& to) {
+  to.resize(std::max(to.size(), from.size()), 0);
+  for (size_t i = 0; i < from.size(); ++i) to[i] += from[i];
+}
+
 namespace {
+
+void ResetCounters(const ModelInfo& info, WorkspaceState& ws) {
+  ws.counters.looked_up_ids.assign(info.tables.size(), 0);
+  ws.counters.missing_ids.assign(info.tables.size(), 0);
+}
 
 void ResetStats(const ModelInfo& info, const RunOptions& options, WorkspaceState& ws,
                 RunStats& stats) {
@@ -23,7 +33,7 @@ void ResetStats(const ModelInfo& info, const RunOptions& options, WorkspaceState
   stats.optimised = stats.unproved = false;
   stats.layers.clear();
   if (options.count_layers) stats.layers.resize(info.layers.size());
-  ws.counters.missing_ids.assign(info.tables.size(), 0);
+  ResetCounters(info, ws);
 }
 
 // The schedule to run a request by, whose `ads` it sets; nullptr: by numpy's rules.
@@ -198,6 +208,7 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   } else {
     RETURN_IF_ERROR(UsersAlone(executable, options, ws, result).Run());
   }
+  result.stats.looked_up_ids = ws.counters.looked_up_ids;
   result.stats.missing_ids = ws.counters.missing_ids;
   return CheckAllFinite(executable, result);
 }
@@ -213,6 +224,7 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   result.stats.optimised = schedule == executable.optimised_schedule.get();
   RETURN_IF_ERROR(BeginRows(options, executable, *schedule, ads, part, result));
   RETURN_IF_ERROR(ComputeUsers(options, 0, part.users, part, ws, result));
+  result.stats.looked_up_ids = ws.counters.looked_up_ids;
   result.stats.missing_ids = ws.counters.missing_ids;
   for (size_t o = 0; o < result.outputs.size(); ++o) {
     if (schedule->outputs[o].place == Operand::Place::kAd) continue;
@@ -225,12 +237,10 @@ absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t
                         WorkspaceState& ws, absl::Span<const Tensor> outputs, RunStats& stats) {
   const ModelInfo& info = *part.executable->info;
   if (options.count_layers) stats.layers.resize(info.layers.size());
-  stats.missing_ids.resize(info.tables.size(), 0);
-  ws.counters.missing_ids.assign(info.tables.size(), 0);
+  ResetCounters(info, ws);
   RETURN_IF_ERROR(ComputeAds(options, part, begin, end, ws, outputs, stats));
-  for (size_t i = 0; i < stats.missing_ids.size(); ++i) {
-    stats.missing_ids[i] += ws.counters.missing_ids[i];
-  }
+  AddEach(ws.counters.looked_up_ids, stats.looked_up_ids);
+  AddEach(ws.counters.missing_ids, stats.missing_ids);
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (part.schedule->outputs[o].place != Operand::Place::kAd) continue;
     RETURN_IF_ERROR(CheckFinite(*part.executable, o, outputs[o], begin, end));

@@ -33,6 +33,9 @@ struct Executable {
   std::shared_ptr<const void> token;  // Alive as long as the model.
 };
 
+// to[i] += from[i]; `to` grows if it is shorter.
+void AddEach(const std::vector<int64_t>& from, std::vector<int64_t>& to);
+
 // Makes the schedules of the plans that are there.  Why there is none for `plan`, or "".
 std::string MakeSchedules(Executable& executable);
 

@@ -61,8 +61,8 @@ SharedUserPart& SharedUserPart::operator=(SharedUserPart&&) noexcept = default;
 void AddAds(const RunStats& from, RunStats& to) {
   to.embed_ns += from.embed_ns;
   to.ad_ns += from.ad_ns;
-  to.missing_ids.resize(std::max(to.missing_ids.size(), from.missing_ids.size()), 0);
-  for (size_t i = 0; i < from.missing_ids.size(); ++i) to.missing_ids[i] += from.missing_ids[i];
+  AddEach(from.looked_up_ids, to.looked_up_ids);
+  AddEach(from.missing_ids, to.missing_ids);
   to.layers.resize(std::max(to.layers.size(), from.layers.size()));
   for (size_t i = 0; i < from.layers.size(); ++i) {
     to.layers[i].runs += from.layers[i].runs;

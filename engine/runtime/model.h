@@ -123,7 +123,8 @@ struct NamedTensor {
 // What one Run did.  Unit: nanoseconds.
 struct RunStats {
   int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
-  std::vector<int64_t> missing_ids;  // Per ModelInfo::tables.
+  // Per ModelInfo::tables: ids that were looked up, and those of them that the table lacked.
+  std::vector<int64_t> looked_up_ids, missing_ids;
   // Whether the optimised plan ran.
   bool optimised = false;
   // Whether anything was computed in one piece by numpy's rules, because no proof holds for the

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -227,10 +228,15 @@ class Planner {
   void ConfigureOne(const ModelConfig& config, bool configured) {
     ModelEntry* entry = table_.Find(config.name);
     if (entry == nullptr && !configured) return;  // The next look finds it.
+    std::set<int64_t> before, named_before;
     if (entry != nullptr && entry->configured() == configured && !entry->Differs(config)) return;
     if (entry == nullptr || entry->config().base_path != config.base_path) {
       entry = &table_.Replace(config, configured, plan_.withdrawn);
     } else {
+      for (const int64_t version : entry->Wanted(now_)) {
+        before.insert(version);
+        if (entry->Named(version)) named_before.insert(version);
+      }
       entry->Reconfigure(config, configured);
     }
     entry->Update(scan_.models.at(config.name), now_, wall_now_);
@@ -242,11 +248,14 @@ class Planner {
     }
     for (const int64_t version : versions) {
       const VersionWatch* watch = entry->FindWatch(version);
-      // Known to be bad, and the policy has something else to serve: as it was before.
-      if (watch != nullptr && watch->refused() && config.policy.specific.empty() &&
-          entry->serves() && !entry->Named(version)) {
-        continue;
-      }
+      // What did not serve before either must not stand in the way of the change, which may be an
+      // emergency; nor may what is known to be bad, where the policy has something else to serve.
+      const bool serves = watch != nullptr && watch->serving() != nullptr;
+      const bool known_bad = watch != nullptr && watch->refused() &&
+                             config.policy.specific.empty() && !entry->Named(version);
+      const bool asked_before =
+          before.contains(version) && (!entry->Named(version) || named_before.contains(version));
+      if (!serves && entry->serves() && (known_bad || asked_before)) continue;
       const absl::Status error = Want(*entry, version, outcome);
       if (outcome.error.ok()) outcome.error = error;
     }

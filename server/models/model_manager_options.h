@@ -27,8 +27,8 @@ struct LoadBounds {
 };
 
 struct ModelManagerOptions {
-  // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty: only
-  // `models`.
+  // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty:
+  // only `models`.
   std::string repository;
   // Whether models that are only found there are required (ModelConfig::required).
   bool found_required = false;

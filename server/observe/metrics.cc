@@ -56,6 +56,14 @@ void AddCodes(const CodeCounters& codes, const std::string& model, const std::st
   }
 }
 
+void AddShed(const ShedCounters& shed, const std::string& model, MetricFamily& family) {
+  for (int i = 0; i < kShedReasons; ++i) {
+    family.metric.push_back(CounterSample(
+        shed.counts()[i].value(),
+        {{"model", model}, {"reason", std::string(Name(static_cast<ShedReason>(i)))}}));
+  }
+}
+
 }  // namespace
 
 ClientMetric CounterSample(double value, std::vector<ClientMetric::Label> labels) {
@@ -109,10 +117,10 @@ ClientMetric::Histogram Histogram::Collect() const {
   return out;
 }
 
+CallSeries::CallSeries(int shards) : duration(kDurationBounds, kSecond, shards) {}
+
 ModelSeries::ModelSeries(std::string model_name, int shards)
-    : name(std::move(model_name)),
-      duration(kDurationBounds, kSecond, shards),
-      candidates_per_request(kCandidateBounds, 1, shards) {
+    : name(std::move(model_name)), candidates_per_request(kCandidateBounds, 1, shards) {
   for (int i = 0; i < kStages; ++i) stages.emplace_back(kStageBounds, kSecond, shards);
 }
 
@@ -130,9 +138,9 @@ std::shared_ptr<const VersionSeries> Metrics::Make(const ServedModel& model) {
   const auto gone = unloaded_.find(key);
   if (gone != unloaded_.end() && gone->second >= model.generation) {  // Counts, but into nothing.
     series->model = std::make_shared<ModelSeries>(model.name, shards_);
-    series->codes = std::make_shared<CodeCounters>();
+    series->calls = std::make_shared<CallSeries>(shards_);
     for (size_t i = 0; i < tables.size(); ++i) {
-      series->missing_keys.push_back(std::make_shared<Counter>());
+      series->tables.push_back(std::make_shared<TableSeries>());
     }
     return series;
   }
@@ -140,12 +148,12 @@ std::shared_ptr<const VersionSeries> Metrics::Make(const ServedModel& model) {
   if (by_name == nullptr) by_name = std::make_shared<ModelSeries>(model.name, shards_);
   series->model = by_name;
   for (const engine::TableInfo& table : tables) {
-    auto& counter = missing_keys_[{model.name, table.name}];
-    if (counter == nullptr) counter = std::make_shared<Counter>();
-    series->missing_keys.push_back(counter);
+    auto& counts = tables_[{model.name, table.name}];
+    if (counts == nullptr) counts = std::make_shared<TableSeries>();
+    series->tables.push_back(counts);
   }
   auto& newest = versions_[key];
-  series->codes = newest == nullptr ? std::make_shared<CodeCounters>() : newest->codes;
+  series->calls = newest == nullptr ? std::make_shared<CallSeries>(shards_) : newest->calls;
   if (newest == nullptr || newest->generation < model.generation) newest = series;
   return series;
 }
@@ -165,9 +173,9 @@ void Metrics::CountPublished(const ServedModel& model, std::chrono::nanoseconds 
   histogram->Observe(0, load_time.count());
 }
 
-void Metrics::CountLoadFailed(absl::string_view reason) {
+void Metrics::CountLoadFailed(const std::string& name, absl::string_view reason) {
   MutexLock lock(mu_);
-  ++load_failures_[std::string(reason)];
+  ++load_failures_[{name, std::string(reason)}];
 }
 
 void Metrics::CountUnloaded(const std::string& name, int64_t version, int64_t generation) {
@@ -182,9 +190,8 @@ void Metrics::CountUnloaded(const std::string& name, int64_t version, int64_t ge
   if (next != versions_.end() && next->first.first == name) return;
   models_.erase(name);
   load_durations_.erase(name);
-  for (auto i = missing_keys_.begin(); i != missing_keys_.end();) {
-    i = i->first.first == name ? missing_keys_.erase(i) : std::next(i);
-  }
+  const auto of_model = [&](const auto& entry) { return entry.first.first == name; };
+  std::erase_if(tables_, of_model);
 }
 
 void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
@@ -193,16 +200,16 @@ void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
              "Calls that ended, by status code; without model: unknown or unloaded ones",
              MetricType::Counter);
   for (const auto& [key, series] : versions_) {
-    AddCodes(*series->codes, key.first, absl::StrCat(key.second), requests);
+    AddCodes(series->calls->codes, key.first, absl::StrCat(key.second), requests);
   }
   AddCodes(without_model_, "", "", requests);
   families.push_back(std::move(requests));
 
-  auto shed = Family("ulfd_shed_total", "Calls refused before any computing", MetricType::Counter);
-  for (int i = 0; i < kShedReasons; ++i) {
-    shed.metric.push_back(CounterSample(
-        shed_[i].value(), {{"reason", std::string(Name(static_cast<ShedReason>(i)))}}));
-  }
+  auto shed = Family("ulfd_shed_total",
+                     "Calls refused before any computing; without model: before it was known",
+                     MetricType::Counter);
+  AddShed(shed_without_model_, "", shed);
+  for (const auto& [name, series] : models_) AddShed(series->shed, name, shed);
   families.push_back(std::move(shed));
 
   auto cancelled = Family("ulfd_cancelled_total",
@@ -222,8 +229,13 @@ void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
 }
 
 void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
-  auto duration = Family("ulfd_request_duration_seconds", "From the arrival of a call to its reply",
+  auto duration = Family("ulfd_request_duration_seconds",
+                         "From the arrival of a call to its reply, of calls that ended with OK",
                          MetricType::Histogram);
+  for (const auto& [key, series] : versions_) {
+    duration.metric.push_back(HistogramSample(
+        series->calls->duration, {{"model", key.first}, {"version", absl::StrCat(key.second)}}));
+  }
   auto stages =
       Family("ulfd_stage_duration_seconds", "Time of each stage of a call", MetricType::Histogram);
   auto candidates = Family("ulfd_candidates_total", "Ads scored", MetricType::Counter);
@@ -236,10 +248,11 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
                          MetricType::Counter);
   auto alone = Family("ulfd_users_run_alone_total",
                       "Users of merged calls that were computed one by one", MetricType::Counter);
+  auto lookups =
+      Family("ulfd_embedding_lookups_total", "Ids that were looked up", MetricType::Counter);
   auto missing = Family("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
                         MetricType::Counter);
   for (const auto& [name, series] : models_) {
-    duration.metric.push_back(HistogramSample(series->duration, {{"model", name}}));
     for (int i = 0; i < kStages; ++i) {
       stages.metric.push_back(HistogramSample(
           series->stages[i], {{"model", name}, {"stage", std::string(kStageNames[i])}}));
@@ -251,12 +264,13 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
     unproved.metric.push_back(CounterSample(series->unproved_runs.value(), {{"model", name}}));
     alone.metric.push_back(CounterSample(series->users_run_alone.value(), {{"model", name}}));
   }
-  for (const auto& [key, counter] : missing_keys_) {
-    missing.metric.push_back(
-        CounterSample(counter->value(), {{"model", key.first}, {"table", key.second}}));
+  for (const auto& [key, series] : tables_) {
+    const std::vector<ClientMetric::Label> labels = {{"model", key.first}, {"table", key.second}};
+    lookups.metric.push_back(CounterSample(series->looked_up.value(), labels));
+    missing.metric.push_back(CounterSample(series->missing.value(), labels));
   }
-  for (auto* family :
-       {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone, &missing}) {
+  for (auto* family : {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone,
+                       &lookups, &missing}) {
     families.push_back(std::move(*family));
   }
 }
@@ -269,8 +283,8 @@ void Metrics::CollectLoads(std::vector<MetricFamily>& families) const {
   }
   auto failures = Family("ulfd_model_load_failures_total", "Contents that were not published",
                          MetricType::Counter);
-  for (const auto& [reason, n] : load_failures_) {
-    failures.metric.push_back(CounterSample(n, {{"reason", reason}}));
+  for (const auto& [key, n] : load_failures_) {
+    failures.metric.push_back(CounterSample(n, {{"model", key.first}, {"reason", key.second}}));
   }
   families.push_back(std::move(durations));
   families.push_back(std::move(failures));

@@ -76,11 +76,34 @@ class CodeCounters {
   std::array<Counter, 17> counts_;
 };
 
+// Calls that were refused before any computing, by reason.
+class ShedCounters {
+ public:
+  void Add(ShedReason reason) { counts_[static_cast<size_t>(reason)].Add(); }
+  const std::array<Counter, kShedReasons>& counts() const { return counts_; }
+
+ private:
+  std::array<Counter, kShedReasons> counts_;
+};
+
+// Calls of one version.
+struct CallSeries {
+  explicit CallSeries(int shards);
+  CodeCounters codes;
+  Histogram
+      duration;  // Of those that ended with OK: refusals are quick, and would hide the others.
+};
+
+// Ids that were looked up in one table of a model.
+struct TableSeries {
+  Counter looked_up, missing;
+};
+
 // The series of one model.
 struct ModelSeries {
   ModelSeries(std::string model_name, int shards);
   const std::string name;
-  Histogram duration;
+  ShedCounters shed;
   std::vector<Histogram> stages;  // Per Stage.
   Histogram candidates_per_request;
   Counter candidates;
@@ -94,8 +117,8 @@ struct VersionSeries {
   std::shared_ptr<ModelSeries> model;
   int64_t version = 0;
   int64_t generation = 0;
-  std::shared_ptr<CodeCounters> codes;                 // Go on over the contents of a version.
-  std::vector<std::shared_ptr<Counter>> missing_keys;  // Per ModelInfo::tables.
+  std::shared_ptr<CallSeries> calls;                 // Goes on over the contents of a version.
+  std::vector<std::shared_ptr<TableSeries>> tables;  // Per ModelInfo::tables.
 };
 
 // Thread-safe.  Labels are bounded: a model is a label from its first publication until its last
@@ -109,7 +132,7 @@ class Metrics final : public prometheus::Collectable {
   std::shared_ptr<const VersionSeries> For(const ServedModel& model);
   // A call that ended before it had a model.
   void CountWithoutModel(absl::StatusCode code) { without_model_.Add(code); }
-  void CountShed(ShedReason reason) { shed_[static_cast<size_t>(reason)].Add(); }
+  void CountShedWithoutModel(ShedReason reason) { shed_without_model_.Add(reason); }
   void CountCancelled(CancelStage stage) { cancelled_[static_cast<size_t>(stage)].Add(); }
   void AddInFlight(int64_t n) { in_flight_.Add(n); }
   // One piece of work of worker `shard` - 1: how many calls and ads it computed.
@@ -119,7 +142,7 @@ class Metrics final : public prometheus::Collectable {
   }
 
   void CountPublished(const ServedModel& model, std::chrono::nanoseconds load_time);
-  void CountLoadFailed(absl::string_view reason);
+  void CountLoadFailed(const std::string& name, absl::string_view reason);
   // Removes the series of the version if no newer content of it was published, and those of the
   // model with its last version.
   void CountUnloaded(const std::string& name, int64_t version, int64_t generation);
@@ -139,7 +162,7 @@ class Metrics final : public prometheus::Collectable {
 
   const int shards_;
   CodeCounters without_model_;
-  std::array<Counter, kShedReasons> shed_;
+  ShedCounters shed_without_model_;
   std::array<Counter, kCancelStages> cancelled_;
   Counter in_flight_;
   Histogram batch_requests_, batch_rows_;
@@ -150,11 +173,12 @@ class Metrics final : public prometheus::Collectable {
   std::map<VersionKey, std::shared_ptr<const VersionSeries>> versions_ ABSL_GUARDED_BY(mu_);
   // Generation whose unloading was reported last: a late call must not bring its series back.
   std::map<VersionKey, int64_t> unloaded_ ABSL_GUARDED_BY(mu_);
-  std::map<std::pair<std::string, std::string>, std::shared_ptr<Counter>> missing_keys_
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<TableSeries>> tables_
       ABSL_GUARDED_BY(mu_);  // (model, table)
   std::map<std::string, std::unique_ptr<Histogram>> load_durations_
-      ABSL_GUARDED_BY(mu_);                                            // By model.
-  std::map<std::string, int64_t> load_failures_ ABSL_GUARDED_BY(mu_);  // By reason.
+      ABSL_GUARDED_BY(mu_);  // By model.
+  std::map<std::pair<std::string, std::string>, int64_t> load_failures_
+      ABSL_GUARDED_BY(mu_);  // (model, reason)
 };
 
 // Shorthands for collectors.

@@ -95,15 +95,23 @@ void ScoreCall::Start(const absl::StatusOr<ModelChoice>& choice) {
   if (!admitted.ok()) Conclude(admitted, 0);
 }
 
+void ScoreCall::CountShed(ShedReason reason) const {
+  if (series_ != nullptr) {
+    series_->model->shed.Add(reason);
+  } else {
+    context_.metrics.CountShedWithoutModel(reason);
+  }
+}
+
 void ScoreCall::CountRefusal(const absl::Status& why) {
   if (const std::optional<ShedReason> reason = ReasonOf(why); reason.has_value()) {
-    context_.metrics.CountShed(*reason);
+    CountShed(*reason);
   } else if (absl::IsUnavailable(why)) {
-    context_.metrics.CountShed(ShedReason::kDraining);
+    CountShed(ShedReason::kDraining);
   } else if (absl::IsCancelled(why)) {
     context_.metrics.CountCancelled(CancelStage::kQueue);
   } else {
-    context_.metrics.CountShed(ShedReason::kDeadline);
+    CountShed(ShedReason::kDeadline);
   }
 }
 
@@ -129,12 +137,12 @@ absl::Status ScoreCall::StillWanted(TimePoint now) const {
 
 absl::Status ScoreCall::Explain(const absl::Status& run) const {
   if (absl::IsResourceExhausted(run)) {
-    context_.metrics.CountShed(ShedReason::kMemory);
+    CountShed(ShedReason::kMemory);
     return absl::ResourceExhaustedError(absl::StrCat(Name(ShedReason::kMemory), ": ", run.message(),
                                                      " (limits.max_request_memory_bytes)"));
   }
   if (absl::IsUnavailable(run)) {
-    context_.metrics.CountShed(ShedReason::kMemory);
+    CountShed(ShedReason::kMemory);
     return Refuse(ShedReason::kMemory, run.message(), kMemoryRetry);
   }
   if (!absl::IsCancelled(run)) return run;
@@ -221,6 +229,7 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   }
   std::vector<std::vector<int64_t>> missing;
   ShareMissingIds(model, parts, worker.result.stats.missing_ids, missing);
+  results[0].stats.looked_up_ids = worker.result.stats.looked_up_ids;  // Of all calls.
   for (size_t i = 0; i < calls.size(); ++i) {
     results[i].stats.missing_ids = std::move(missing[i]);
     calls[i]->Reply(worker, results[i]);
@@ -358,6 +367,12 @@ void ScoreCall::CountRun(const engine::RunStats& stats) {
   if (stats.per_user_fallbacks > 0) model.users_run_alone.Add(stats.per_user_fallbacks);
 }
 
+void ScoreCall::AddToTables(const std::vector<int64_t>& counts, Counter TableSeries::*counter) {
+  for (size_t i = 0; i < counts.size() && i < series_->tables.size(); ++i) {
+    if (counts[i] > 0) (*series_->tables[i].*counter).Add(counts[i]);
+  }
+}
+
 void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   const int shard = worker.index + 1;
   ModelSeries& model = *series_->model;
@@ -375,16 +390,14 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   if (const int64_t n = CountNonFinite(result, decoded_); n > 0) {
     model.nonfinite_scores.Add(n);
   }
-  const std::vector<int64_t>& missing = result.stats.missing_ids;
-  for (size_t i = 0; i < missing.size() && i < series_->missing_keys.size(); ++i) {
-    if (missing[i] > 0) series_->missing_keys[i]->Add(missing[i]);
-  }
+  AddToTables(result.stats.looked_up_ids, &TableSeries::looked_up);
+  AddToTables(result.stats.missing_ids, &TableSeries::missing);
 }
 
 void ScoreCall::Conclude(const absl::Status& status, int shard) {
   if (series_ != nullptr) {
-    series_->codes->Add(status.code());
-    series_->model->duration.Observe(shard, SinceNs(arrival_));
+    series_->calls->codes.Add(status.code());
+    if (status.ok()) series_->calls->duration.Observe(shard, SinceNs(arrival_));
   } else {
     context_.metrics.CountWithoutModel(status.code());
   }

@@ -124,9 +124,11 @@ class ScoreCall : public Job {
   // Encodes, observes, ends.
   void Reply(Worker& worker, const engine::RunResult& result);
   absl::Status EncodeReply(Worker& worker, const engine::RunResult& result);
+  void CountShed(ShedReason reason) const;
   void CountRefusal(const absl::Status& why);
   // Counts a run of the model, be it of one call or of a batch.
   void CountRun(const engine::RunStats& stats);
+  void AddToTables(const std::vector<int64_t>& counts, Counter TableSeries::*counter);
   void Observe(Worker& worker, const engine::RunResult& result);
   // Counts, logs and finishes.  `shard` is that of the calling thread (see Metrics).
   void Conclude(const absl::Status& status, int shard);

@@ -28,8 +28,17 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   auto quarantined =
       Family("ulfd_model_quarantined", "1 for each version whose newest content is in quarantine",
              MetricType::Gauge);
+  auto published = Family("ulfd_model_published_timestamp_seconds",
+                          "Unix time at which what serves was published", MetricType::Gauge);
+  auto failed =
+      Family("ulfd_model_version_failed",
+             "1 for each version whose newest content cannot be served", MetricType::Gauge);
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
+      if (version.state == VersionState::kFailed) {
+        failed.metric.push_back(
+            GaugeSample(1, {{"model", model.name}, {"version", absl::StrCat(version.version)}}));
+      }
       if (version.quarantine.has_value()) {
         quarantined.metric.push_back(
             GaugeSample(1, {{"model", model.name}, {"version", absl::StrCat(version.version)}}));
@@ -41,6 +50,9 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
                                             {"version", number},
                                             {"label", absl::StrJoin(version.labels, ",")},
                                             {"sha", facts.content_hash}}));
+      const std::chrono::duration<double> when = version.serving->published_at.time_since_epoch();
+      published.metric.push_back(
+          GaugeSample(when.count(), {{"model", model.name}, {"version", number}}));
       memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes),
                                           {{"model", model.name}, {"version", number}}));
       const CostModel::Parts parts = version.serving->lane->cost().parts();
@@ -59,6 +71,8 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
                             "1 if the server can be called: /readyz says 200 unless it drains",
                             MetricType::Gauge, {GaugeSample(models.Ready() ? 1 : 0)}));
   families.push_back(std::move(info));
+  families.push_back(std::move(published));
+  families.push_back(std::move(failed));
   families.push_back(std::move(memory));
   families.push_back(std::move(cost));
   families.push_back(std::move(quarantined));

@@ -27,7 +27,7 @@ void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds
 
 void ModelEvents::OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
                                const absl::Status& error) {
-  metrics_.CountLoadFailed(reason);
+  metrics_.CountLoadFailed(name, reason);
   logger_.Error("model refused",
                 {{"model", name},
                  {"version", version},

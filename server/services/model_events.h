@@ -20,8 +20,8 @@ class ModelEvents final : public ModelObserver {
  public:
   ModelEvents(Logger& logger, Metrics& metrics) : logger_(logger), metrics_(metrics) {}
 
-  // The manager is made with its observer, and these two with the manager: so the observer learns of
-  // them last.  Null: none.
+  // The manager is made with its observer, and these two with the manager: so the observer learns
+  // of them last.  Null: none.
   void set_listeners(HealthService* health, const Readiness* readiness) {
     readiness_.store(readiness);
     health_.store(health);

@@ -18,7 +18,8 @@ std::string Readiness::WhyNotReady() const {
     const auto serves = [](const VersionStatus& version) { return version.serving != nullptr; };
     if (std::any_of(model.versions.begin(), model.versions.end(), serves)) continue;
     std::string why = model.error;
-    if (why.empty()) why = model.versions.empty() ? "it has no version" : model.versions.back().error;
+    if (why.empty())
+      why = model.versions.empty() ? "it has no version" : model.versions.back().error;
     if (why.empty()) why = "not tried yet";
     lines.push_back(absl::StrCat("not loaded: model \"", model.name, "\": ", why));
   }

@@ -75,9 +75,6 @@ def bad_models():
             more(layer("reshape_layer", "odd", ["e"], ["odd"],
                        param="reshape_param { shape: -1 shape: 3 }") +
                  layer("add_layer", "sum", ["odd", "e"], ["y"])), ["3", "4"]),
-        "foreign_parameters": (more(layer("relu_layer", "relu", ["score"], ["y"],
-                                          param="softmax_param { dim: 1 }")), ["relu",
-                                                                               "softmax_param"]),
         "graph_with_a_typo": (graph("bottom:", "botom:"), [GRAPH, "botom"]),
         "conf_without_feature": (graph("ad.ids", "banner.ids"), ["banner"]),
         "conf_without_table": (changed(conf=good[CONF].replace('"items"', '"itemz"')), ["itemz"]),
@@ -127,7 +124,7 @@ def bad_models():
 
 
 class BadModelsTest(DaemonTest):
-    CONFIG = FAST
+    CONFIG = FAST + "found_models_required: true"
     WAIT_READY = False
 
     @classmethod

@@ -32,6 +32,9 @@ def golden(stamp, ids=(0, 5, 9)):
                        values=[stamp * (i + 1) for i in ids])
     return record.SerializeToString()
 
+LASTS = ("This lasts until the daemon ends or ReloadConfig changes the model; labels and "
+         "version_policy in the configuration file last.\n")
+
 
 class ChangesTest(AdminDaemonTest):
     """The admin service listens on a Unix socket."""
@@ -251,16 +254,16 @@ class ChangesTest(AdminDaemonTest):
     def test_ulf_admin(self):
         add_stamp(self.repository, 2, version=2)
         self.assertEqual(self.ulf("load", "stamp", "2"),
-                         (0, "stamp v2: loaded\nstamp v1: unloaded\n"))
+                         (0, "stamp v2: loaded\nstamp v1: unloaded\n" + LASTS))
         code, text = self.ulf("status")
         self.assertEqual(code, 0)
         self.assertRegex(text, r"stamp +2 +SERVING +yes, since generation \d+")
         self.assertEqual(self.ulf("rollback", "stamp"),
-                         (0, "stamp v1: loaded\nstamp v2: unloaded\nstamp: v2 -> v1\n"))
+                         (0, f"stamp v1: loaded\nstamp v2: unloaded\n{LASTS}stamp: v2 -> v1\n"))
         self.assertEqual(self.ulf("label", "stamp", "next", "2")[0], 1)  # In quarantine.
         self.assertEqual(self.ulf("load", "stamp", "2")[0], 0)
         self.assertEqual(self.ulf("label", "stamp", "next", "2"),
-                         (0, 'stamp v2: serves already\nstamp label "next": nothing -> v2\n'))
+                         (0, f'stamp v2: serves already\n{LASTS}stamp label "next": nothing -> v2\n'))
         self.assertEqual(self.ulf("label", "stamp", "next")[0], 0)
         code, text = self.ulf("load", "nothing")
         self.assertEqual(code, 1)

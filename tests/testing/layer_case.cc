@@ -148,6 +148,7 @@ absl::StatusOr<std::vector<OwnedTensor>> RunPrimitive(const Layer& layer,
     outputs[i].spec = specs[i];
   }
   engine::RunCounters counters;
+  counters.looked_up_ids.resize(tables);
   counters.missing_ids.resize(tables);
   const size_t scratch_bytes = kernel->ScratchBytes(in);
   const Memory scratch(scratch_bytes, 0);

@@ -106,6 +106,7 @@ absl::StatusOr<Reply> Change(const Admin& admin, Method<Request, Reply> method,
                              absl::string_view name, const Request& request) {
   ASSIGN_OR_RETURN(Reply reply, Call(admin, method, name, request));
   PrintVersions(request.name(), reply.versions());
+  std::printf("%s\n", reply.notice().c_str());
   return reply;
 }
 

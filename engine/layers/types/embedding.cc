@@ -101,11 +101,12 @@ class EmbeddingKernel final : public Kernel {
           .segments = {in[kSegments].i32(), static_cast<size_t>(in[kSegments].elements())}};
       *failed = f;
       RETURN_IF_ERROR(CheckSegments(input));
-      new (&jobs[f]) FeatureJob{
-          .table = feature.table.table,
-          .input = input,
-          .outputs = {outputs, feature.items.size()},
-          .missing = &ctx.counters->missing_ids[static_cast<size_t>(feature.table.index)]};
+      const auto table = static_cast<size_t>(feature.table.index);
+      ctx.counters->looked_up_ids[table] += static_cast<int64_t>(input.ids.size());
+      new (&jobs[f]) FeatureJob{.table = feature.table.table,
+                                .input = input,
+                                .outputs = {outputs, feature.items.size()},
+                                .missing = &ctx.counters->missing_ids[table]};
       for (const Item& item : feature.items) {
         // Without rows there may be no memory.
         float* out = input.segments.empty() ? nullptr : ctx.out[item.block].f32() + item.column;

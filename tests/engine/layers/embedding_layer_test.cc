@@ -139,6 +139,7 @@ class EmbeddingLayerTest : public ::testing::Test {
           DType::kFloat32, {spec.shape[0].value(), spec.shape[1].value()}, values.back().data()});
     }
     std::vector<uint64_t> scratch((*kernel)->ScratchBytes(in) / sizeof(uint64_t) + 1);
+    counters_.looked_up_ids.assign(2, 0);
     counters_.missing_ids.assign(2, 0);
     RunContext ctx{in, absl::MakeSpan(out), scratch.data(), &counters_};
     const absl::Status status = (*kernel)->Run(ctx);
@@ -166,6 +167,7 @@ TEST_F(EmbeddingLayerTest, PoolsAsConfigured) {
     return (*Run({kIds}))[0];
   };
   EXPECT_THAT(run("'f'"), ElementsAre(21, 42, 0, 0, 1090.5f, 2181));
+  EXPECT_EQ(counters_.looked_up_ids[0], 7);
   EXPECT_EQ(counters_.missing_ids[0], 1);
   EXPECT_THAT(run("'f' udf_type: 1"), ElementsAre(7, 14, 0, 0, 1090.5f / 4, 2181 / 4.0f));
   EXPECT_THAT(run("'f' udf_type: 2 trunc_num: 3"),

@@ -174,8 +174,8 @@ TEST(Registry, IgnoresParametersOfOtherTypesWithANotice) {
       testing::NoFiles files;
       Notices notices;
       const auto layer = ParseLayer({.param = param, .resources = files, .notices = notices});
-      EXPECT_THAT(notices, ::testing::Contains(absl::StrCat(field->name(), " is ignored: ",
-                                                            type->name, " does not read it")));
+      EXPECT_THAT(notices, ::testing::Contains(absl::StrCat(
+                               field->name(), " is ignored: ", type->name, " does not read it")));
       ++messages;
     }
   }

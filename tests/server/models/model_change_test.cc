@@ -338,6 +338,27 @@ TEST_F(ModelChangeTest, ConfigureIsAllOrNothing) {
   EXPECT_THAT(Outcomes(Configure(next)), IsEmpty());
 }
 
+TEST_F(ModelChangeTest, WhatDidNotServeBeforeDoesNotVetoAChange) {
+  ModelConfig model = {.name = "m",
+                       .labels = {{"stable", 1}, {"canary", 2}},
+                       .canary = CanaryConfig{.label = "canary", .share = 0.5}};
+  options_.models = {model};
+  for (const int version : {1, 2, 3}) repository_.Publish("m", version, absl::StrCat(version));
+  // Tried again and again: the file may still come.
+  failures_[{"m", 3}] = absl::UnavailableError("no weights yet");
+  Poll();
+  EXPECT_EQ(Serving(), "v1 generation 2");
+  model.canary.reset();
+  model.labels.erase("canary");
+  EXPECT_TRUE(Configure({model}).applied);
+  EXPECT_EQ(Serving({.name = "m", .label = "canary"}).substr(0, 9), "NOT_FOUND");
+  // What the change itself asks for must serve.
+  model.labels["next"] = 3;
+  const ModelChangeResult result = Configure({model});
+  EXPECT_FALSE(result.applied);
+  EXPECT_THAT(Outcomes(result), ElementsAre("m: no weights yet", "m v1 already", "m v3 failed"));
+}
+
 TEST_F(ModelChangeTest, DryRunLoadsAndPublishesNothing) {
   repository_.Publish("m", 1, "a");
   repository_.Publish("m", 2, "b");

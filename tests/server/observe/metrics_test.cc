@@ -42,7 +42,8 @@ TEST_F(MetricsTest, ASeriesIsThereFromThePublicationOn) {
   metrics_.CountPublished(Served("tiny", 3, 1), milliseconds(70));
   EXPECT_THAT(Page(),
               HasSubstr("ulfd_requests_total{model=\"tiny\",version=\"3\",code=\"OK\"} 0\n"));
-  EXPECT_THAT(Page(), HasSubstr("ulfd_request_duration_seconds_count{model=\"tiny\"} 0\n"));
+  EXPECT_THAT(Page(),
+              HasSubstr("ulfd_request_duration_seconds_count{model=\"tiny\",version=\"3\"} 0\n"));
   EXPECT_THAT(Page(),
               HasSubstr("ulfd_model_load_duration_seconds_bucket{model=\"tiny\",le=\"0.1\"} 1\n"));
   EXPECT_THAT(
@@ -53,26 +54,31 @@ TEST_F(MetricsTest, ASeriesIsThereFromThePublicationOn) {
 TEST_F(MetricsTest, CountsCallsAndStages) {
   const ServedModel served = Served("tiny", 3, 1);
   const auto series = metrics_.For(served);
-  series->codes->Add(absl::StatusCode::kOk);
-  series->codes->Add(absl::StatusCode::kOk);
-  series->codes->Add(absl::StatusCode::kInvalidArgument);
-  series->model->duration.Observe(1, 75'000'000);
-  series->model->duration.Observe(2, 75'000'001);
+  series->calls->codes.Add(absl::StatusCode::kOk);
+  series->calls->codes.Add(absl::StatusCode::kOk);
+  series->calls->codes.Add(absl::StatusCode::kInvalidArgument);
+  series->calls->duration.Observe(1, 75'000'000);
+  series->calls->duration.Observe(2, 75'000'001);
   series->model->stages[static_cast<int>(Stage::kDense)].Observe(1, 5);
   series->model->candidates.Add(200);
   series->model->candidates_per_request.Observe(0, 200);
-  series->missing_keys[0]->Add(4);
+  for (const auto& table : series->tables) {
+    table->missing.Add(4);
+    table->looked_up.Add(9);
+  }
   const std::string page = Page();
   for (const char* line :
        {"ulfd_requests_total{model=\"tiny\",version=\"3\",code=\"OK\"} 2\n",
         "ulfd_requests_total{model=\"tiny\",version=\"3\",code=\"INVALID_ARGUMENT\"} 1\n",
-        "ulfd_request_duration_seconds_bucket{model=\"tiny\",le=\"0.05\"} 0\n",
-        "ulfd_request_duration_seconds_bucket{model=\"tiny\",le=\"0.075\"} 1\n",
-        "ulfd_request_duration_seconds_bucket{model=\"tiny\",le=\"0.1\"} 2\n",
-        "ulfd_request_duration_seconds_bucket{model=\"tiny\",le=\"+Inf\"} 2\n",
-        "ulfd_request_duration_seconds_sum{model=\"tiny\"} 0.150000001\n",
+        "ulfd_request_duration_seconds_bucket{model=\"tiny\",version=\"3\",le=\"0.05\"} 0\n",
+        "ulfd_request_duration_seconds_bucket{model=\"tiny\",version=\"3\",le=\"0.075\"} 1\n",
+        "ulfd_request_duration_seconds_bucket{model=\"tiny\",version=\"3\",le=\"0.1\"} 2\n",
+        "ulfd_request_duration_seconds_bucket{model=\"tiny\",version=\"3\",le=\"+Inf\"} 2\n",
+        "ulfd_request_duration_seconds_sum{model=\"tiny\",version=\"3\"} 0.150000001\n",
         "ulfd_stage_duration_seconds_count{model=\"tiny\",stage=\"dense\"} 1\n",
         "ulfd_stage_duration_seconds_count{model=\"tiny\",stage=\"queue\"} 0\n",
+        "ulfd_embedding_missing_keys_total{model=\"tiny\",table=\"mid_table\"} 4\n",
+        "ulfd_embedding_lookups_total{model=\"tiny\",table=\"mid_table\"} 9\n",
         "ulfd_candidates_total{model=\"tiny\"} 200\n",
         "ulfd_candidates_per_request_bucket{model=\"tiny\",le=\"128\"} 0\n",
         "ulfd_candidates_per_request_bucket{model=\"tiny\",le=\"256\"} 1\n"}) {
@@ -103,25 +109,28 @@ TEST_F(MetricsTest, CallsWithoutAModelHaveNoName) {
 }
 
 TEST_F(MetricsTest, ShedAndCancelledReasonsAreAlwaysThere) {
-  metrics_.CountShed(ShedReason::kDeadline);
+  metrics_.CountShedWithoutModel(ShedReason::kDeadline);
   metrics_.CountCancelled(CancelStage::kCompute);
   metrics_.AddInFlight(3);
   metrics_.AddInFlight(-1);
   const std::string page = Page();
   for (const char* line :
-       {"ulfd_shed_total{reason=\"queue_full\"} 0\n", "ulfd_shed_total{reason=\"deadline\"} 1\n",
-        "ulfd_shed_total{reason=\"draining\"} 0\n", "ulfd_shed_total{reason=\"codel\"} 0\n",
-        "ulfd_shed_total{reason=\"quota\"} 0\n", "ulfd_cancelled_total{stage=\"queue\"} 0\n",
-        "ulfd_cancelled_total{stage=\"compute\"} 1\n", "ulfd_inflight_requests 2\n"}) {
+       {"ulfd_shed_total{model=\"\",reason=\"queue_full\"} 0\n",
+        "ulfd_shed_total{model=\"\",reason=\"deadline\"} 1\n",
+        "ulfd_shed_total{model=\"\",reason=\"draining\"} 0\n",
+        "ulfd_shed_total{model=\"\",reason=\"codel\"} 0\n",
+        "ulfd_shed_total{model=\"\",reason=\"quota\"} 0\n",
+        "ulfd_cancelled_total{stage=\"queue\"} 0\n", "ulfd_cancelled_total{stage=\"compute\"} 1\n",
+        "ulfd_inflight_requests 2\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }
 
 TEST_F(MetricsTest, CountsGoOnOverTheContentsOfAVersion) {
   const ServedModel first = Served("tiny", 3, 1), second = Served("tiny", 3, 2);
-  metrics_.For(first)->codes->Add(absl::StatusCode::kOk);
+  metrics_.For(first)->calls->codes.Add(absl::StatusCode::kOk);
   metrics_.CountPublished(second, milliseconds(1));
-  metrics_.For(second)->codes->Add(absl::StatusCode::kOk);
+  metrics_.For(second)->calls->codes.Add(absl::StatusCode::kOk);
   EXPECT_THAT(Page(),
               HasSubstr("ulfd_requests_total{model=\"tiny\",version=\"3\",code=\"OK\"} 2\n"));
   metrics_.CountUnloaded("tiny", 3, 1);  // The old content is gone, the new one serves.
@@ -137,8 +146,8 @@ TEST_F(MetricsTest, UnloadingRemovesTheSeriesForGood) {
   metrics_.CountUnloaded("tiny", 3, 1);
   EXPECT_THAT(Page(), Not(HasSubstr("version=\"3\"")));
   EXPECT_THAT(Page(), HasSubstr("version=\"4\""));
-  late->codes->Add(absl::StatusCode::kOk);                 // A call that was under way.
-  metrics_.For(three)->codes->Add(absl::StatusCode::kOk);  // One that asks late.
+  late->calls->codes.Add(absl::StatusCode::kOk);                 // A call that was under way.
+  metrics_.For(three)->calls->codes.Add(absl::StatusCode::kOk);  // One that asks late.
   EXPECT_THAT(Page(), Not(HasSubstr("version=\"3\"")));
   metrics_.CountUnloaded("tiny", 4, 2);
   EXPECT_THAT(Page(), Not(HasSubstr("tiny")));
@@ -147,9 +156,10 @@ TEST_F(MetricsTest, UnloadingRemovesTheSeriesForGood) {
 }
 
 TEST_F(MetricsTest, LoadFailuresByReason) {
-  metrics_.CountLoadFailed("weights");
-  metrics_.CountLoadFailed("weights");
-  EXPECT_THAT(Page(), HasSubstr("ulfd_model_load_failures_total{reason=\"weights\"} 2\n"));
+  metrics_.CountLoadFailed("tiny", "weights");
+  metrics_.CountLoadFailed("tiny", "weights");
+  EXPECT_THAT(Page(),
+              HasSubstr("ulfd_model_load_failures_total{model=\"tiny\",reason=\"weights\"} 2\n"));
 }
 
 TEST(Histogram, AddsUpOverShardsAndThreads) {
