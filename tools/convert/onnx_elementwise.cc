@@ -105,6 +105,34 @@ absl::Status HardSigmoid(OnnxNode& node) {
 absl::Status Sign(OnnxNode& node) {
   return UnaryExpression(node, "where(@0 > 0, 1, where(@0 < 0, -1, 0))");
 }
+// The multiple of pi that is nearest, less its part, by the polynomial of the sine.  Single
+// precision has no digits left for it beyond 8192: no number then rather than a wrong one.
+absl::Status SineOf(OnnxNode& node, const char* shift) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  GraphBuilder& builder = node.builder();
+  const std::string times = node.Scratch("times"), rest = node.Scratch("rest"), out = node.Top();
+  RETURN_IF_ERROR(AddExpression(builder, times,
+                                Rounded(absl::StrCat("(@0 * 0.318309886 + ", shift, ")")),
+                                {x.tensor}, times));
+  const std::string turns = absl::StrCat("(@1 - ", shift, ")");
+  RETURN_IF_ERROR(
+      AddExpression(builder, rest,
+                    absl::StrCat("where(abs(@0) > 8192, 0 / 0, ((@0 - ", turns, " * 3.140625) - ",
+                                 turns, " * 9.67502594e-4) - ", turns, " * 1.50995799e-7)"),
+                    {x.tensor, times}, rest));
+  RETURN_IF_ERROR(AddExpression(
+      builder, node.name,
+      absl::StrCat("(1 - 2 * (@1 - 2 * ", Rounded("(@1 * 0.5 - 0.25)"),
+                   ")) * @0 * (1 + @0 * @0 * (-0.166666667 + @0 * @0 * (0.00833333333 + @0 * @0 * "
+                   "(-0.000198412698 + @0 * @0 * (2.75573192e-6 - @0 * @0 * 2.50521084e-8)))))"),
+      {rest, times}, out));
+  node.note = "no number beyond 8192 and below -8192";
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+absl::Status Sin(OnnxNode& node) { return SineOf(node, "0"); }
+absl::Status Cos(OnnxNode& node) { return SineOf(node, "0.5"); }
 absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
 absl::Status Shrink(OnnxNode& node) {
   const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
@@ -367,6 +395,8 @@ constexpr OnnxType kTypes[] = {
     {"Dropout", &Dropout},
     {"Cast", &Cast},
     {"Sign", &Sign},
+    {"Sin", &Sin},
+    {"Cos", &Cos},
     {"Round", &Round},
     {"Shrink", &Shrink},
     {"IsNaN", &IsNan},

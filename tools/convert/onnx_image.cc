@@ -1,10 +1,11 @@
-// ONNX's image operators, two-dimensional, NCHW.
+// ONNX's image operators, of one or two dimensions, NCHW.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
@@ -17,7 +18,9 @@ struct Window {
   std::vector<int64_t> kernel, strides, pads, dilations;
 };
 
-absl::StatusOr<Window> ReadWindow(const OnnxNode& node, std::vector<int64_t> kernel) {
+// For an image of `dims` (two dimensions, or one, which becomes the width of an image of height 1).
+absl::StatusOr<Window> ReadWindow(const OnnxNode& node, const Dims& dims,
+                                  std::vector<int64_t> kernel) {
   Window window{.kernel = std::move(kernel),
                 .strides = IntsAttribute(node.node, "strides"),
                 .pads = IntsAttribute(node.node, "pads"),
@@ -25,17 +28,14 @@ absl::StatusOr<Window> ReadWindow(const OnnxNode& node, std::vector<int64_t> ker
   if (HasAttribute(node.node, "kernel_shape")) {
     window.kernel = IntsAttribute(node.node, "kernel_shape");
   }
-  if (window.strides.empty()) window.strides = {1, 1};
-  if (window.pads.empty()) window.pads = {0, 0, 0, 0};
-  if (window.dilations.empty()) window.dilations = {1, 1};
-  const std::string auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET");
-  if (auto_pad != "NOTSET" && auto_pad != "VALID") {
-    return absl::UnimplementedError(absl::StrCat("auto_pad ", auto_pad));
-  }
-  if (window.kernel.size() != 2 || window.strides.size() != 2 || window.pads.size() != 4 ||
-      window.dilations.size() != 2) {
+  const size_t rank = dims.size() - 2;
+  if (window.strides.empty()) window.strides.assign(rank, 1);
+  if (window.pads.empty()) window.pads.assign(2 * rank, 0);
+  if (window.dilations.empty()) window.dilations.assign(rank, 1);
+  if (window.kernel.size() != rank || window.strides.size() != rank ||
+      window.pads.size() != 2 * rank || window.dilations.size() != rank) {
     return absl::UnimplementedError(
-        absl::StrCat("a window of ", window.kernel.size(), " dimensions, want 2"));
+        absl::StrCat("a window of ", window.kernel.size(), " dimensions, want ", rank));
   }
   for (const auto* list : {&window.kernel, &window.strides, &window.dilations, &window.pads}) {
     const auto [smallest, largest] = std::minmax_element(list->begin(), list->end());
@@ -43,6 +43,26 @@ absl::StatusOr<Window> ReadWindow(const OnnxNode& node, std::vector<int64_t> ker
       return absl::InvalidArgumentError(
           "kernel_shape, strides, dilations and pads: a size too small or too large");
     }
+  }
+  const std::string auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET");
+  const bool upper = auto_pad == "SAME_UPPER";
+  if (!upper && auto_pad != "SAME_LOWER" && auto_pad != "NOTSET" && auto_pad != "VALID") {
+    return absl::UnimplementedError(absl::StrCat("auto_pad ", auto_pad));
+  }
+  for (size_t d = 0; (upper || auto_pad == "SAME_LOWER") && d < rank; ++d) {
+    if (!dims[d + 2].IsConst()) return absl::UnimplementedError("auto_pad of an unknown size");
+    const int64_t size = dims[d + 2].value(), stride = window.strides[d];
+    const int64_t extent = (window.kernel[d] - 1) * window.dilations[d] + 1;
+    const int64_t pad =
+        std::max<int64_t>(0, (size + stride - 1) / stride * stride - stride + extent - size);
+    window.pads[d] = upper ? pad / 2 : pad - pad / 2;
+    window.pads[rank + d] = pad - window.pads[d];
+  }
+  if (rank == 1) {
+    window.kernel.insert(window.kernel.begin(), 1);
+    window.strides.insert(window.strides.begin(), 1);
+    window.dilations.insert(window.dilations.begin(), 1);
+    window.pads = {0, window.pads[0], 0, window.pads[1]};
   }
   return window;
 }
@@ -57,16 +77,21 @@ absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter laye
   RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer), std::move(weights)));
   OnnxValue y = node.graph.Whole(out);
   y.dims[0] = x.dims[0];  // Repeated rows stay repeated.
+  if (x.rank() == 3) {    // The height is of our making.
+    y.dims.erase(y.dims.begin() + 2);
+    y.axes.erase(y.axes.begin() + 2);
+  }
   node.Set(y);
   return absl::OkStatus();
 }
 
+// The tensor [rows, C, H, W].
 absl::StatusOr<std::string> Image(OnnxNode& node, const OnnxValue& x) {
-  if (x.rank() != 4) {
+  if (x.rank() != 3 && x.rank() != 4) {
     return absl::UnimplementedError(
         absl::StrCat("an input of shape ", DimsText(x.dims), ", want [rows, C, H, W]"));
   }
-  return node.graph.PlainAlong(x, {1, 2, 3});
+  return node.graph.PlainAlong(x.rank() == 3 ? WithAxis(x, 2) : x, {1, 2, 3});
 }
 
 absl::Status Conv(OnnxNode& node) {
@@ -76,11 +101,13 @@ absl::Status Conv(OnnxNode& node) {
   if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
     return absl::UnimplementedError("weights that are computed");
   }
-  const std::vector<int64_t> sizes = weight->sizes();
-  if (sizes.size() != 4) {
+  std::vector<int64_t> sizes = weight->sizes();
+  if (static_cast<int>(sizes.size()) != x.rank()) {
     return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
   }
-  ASSIGN_OR_RETURN(const Window window, ReadWindow(node, {sizes[2], sizes[3]}));
+  ASSIGN_OR_RETURN(const Window window,
+                   ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
+  if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
   ulf::LayerParameter layer = MakeLayer("convolution_layer", node.name, {in}, node.Top());
   ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
   p.set_num_output(static_cast<uint32_t>(sizes[0]));
@@ -108,7 +135,7 @@ absl::Status Conv(OnnxNode& node) {
 absl::Status Pool(OnnxNode& node, bool average) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
-  ASSIGN_OR_RETURN(const Window window, ReadWindow(node, {}));
+  ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
   if (window.dilations != std::vector<int64_t>{1, 1}) return absl::UnimplementedError("dilations");
   if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
     return absl::UnimplementedError("the output of indices");

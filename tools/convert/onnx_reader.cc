@@ -258,12 +258,26 @@ absl::Status CheckStructure(const onnx::ModelProto& model) {
   return absl::OkStatus();
 }
 
+constexpr int64_t kOldest = 7;
+
+// Whether operators of the older set are those of the oldest one that is converted.
+bool IsAsOldest(const onnx::GraphProto& graph, int64_t opset) {
+  return std::all_of(graph.node().begin(), graph.node().end(), [&](const onnx::NodeProto& node) {
+    const onnx::OpSchema* const schema =
+        onnx::OpSchemaRegistry::Schema(node.op_type(), kOldest, node.domain());
+    return schema != nullptr && schema->since_version() <= opset;
+  });
+}
+
 absl::Status Complete(const std::string& directory, const std::map<std::string, int64_t>& dims,
                       OnnxModel& model) {
   for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
   }
-  constexpr int64_t kOldest = 7, kNewest = 21, kNewestFormat = 11;
+  constexpr int64_t kNewest = 21, kNewestFormat = 11;
+  if (model.opset > 0 && model.opset < kOldest && IsAsOldest(model.proto.graph(), model.opset)) {
+    model.opset = kOldest;
+  }
   if (model.opset < kOldest || model.opset > kNewest) {
     return absl::InvalidArgumentError(
         absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));

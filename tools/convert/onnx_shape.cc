@@ -1,6 +1,7 @@
 // ONNX's operators that move, cut or join elements.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 
@@ -407,9 +408,38 @@ absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& ind
   return absl::OkStatus();
 }
 
+// Rows of a table of constants by computed places: each place as 0s and a 1, times the table.
+absl::Status LookUpComputed(OnnxNode& node) {
+  const Constant& table = *node.constant(0);
+  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
+  constexpr int64_t kMostRows = 4096;
+  if (!table.is_float || table.dims.size() != 2 || IntAttribute(node.node, "axis", 0) != 0 ||
+      table.dims[0].value() > kMostRows || index.rank() < 1) {
+    return absl::UnimplementedError(
+        "indices that are computed; a table is looked up by ids that are an input");
+  }
+  Dense rows{.sizes = table.sizes()};
+  ASSIGN_OR_RETURN(rows.weight, table.ToFloats());
+  if (!std::all_of(rows.weight.begin(), rows.weight.end(),
+                   [](float value) { return std::isfinite(value); })) {
+    return absl::UnimplementedError("a table with values that are no numbers");
+  }
+  const int64_t count = rows.sizes[0];
+  OnnxValue wide = WithAxis(index, index.rank());
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(wide));
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, count, 0));
+  const std::string marks = node.Scratch("marks");
+  RETURN_IF_ERROR(AddExpression(node.builder(), marks,
+                                absl::StrCat("where(@0 < 0, @0 + ", count, ", @0) == @1"),
+                                {in, places}, marks));
+  wide.dims.back() = Dim::Of(count);
+  return AddDense(node, node.graph.Whole(marks, wide.dims), rows);
+}
+
 // Gather along an axis with known indices; one index drops the axis.
 absl::Status Gather(OnnxNode& node) {
   const Constant* indices = node.constant(1);
+  if (indices == nullptr && node.constant(0) != nullptr) return LookUpComputed(node);
   if (indices == nullptr) {
     return absl::UnimplementedError(
         node.constant(0) != nullptr
@@ -421,10 +451,16 @@ absl::Status Gather(OnnxNode& node) {
   if (x.dims[axis].IsUsers()) return PickUser(node, x, axis, *indices);
   ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
   RETURN_IF_ERROR(WantNumber(x, axis));
-  if (indices->dims.size() > 1 || picks.empty()) {
+  if (picks.empty()) {
     return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
   }
   ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
+  if (indices->dims.size() > 1) {
+    Dims to = part.dims;
+    to.erase(to.begin() + axis);
+    to.insert(to.begin() + axis, indices->dims.begin(), indices->dims.end());
+    return ReshapeTo(node, part, std::move(to));
+  }
   if (indices->dims.empty()) {
     part.dims.erase(part.dims.begin() + axis);
     part.axes.erase(part.axes.begin() + axis);
