@@ -280,9 +280,121 @@ def dropout_off(g):
     g.output(g.node("Dropout", [x, off[1], off[0]], x.array))
 
 
+def fields_of_one_table(g):
+    """Offsets, and a factor, before a table that fields share."""
+    ids = g.input("I", g.random.randint(0, 5, (ADS, 3)))
+    table = g.constant(g.random.randn(17, 2).astype(np.float32))
+    moved = g.binary("Add", ids, g.constant(np.array([[0, 5, 12]])))
+    g.output(g.look_up(table, moved))
+    twice = g.binary("Mul", ids, g.constant(np.array(2)))
+    g.output(g.look_up(table, g.binary("Sub", twice, g.constant(np.array([0, 0, -1])))))
+    g.output(g.binary("Equal", moved, g.constant(np.array(5))))
+
+
+def branch_by_shape(g):
+    x = g.input("x", g.random.randn(ADS, 3, 1).astype(np.float32))
+    size = g.keep(Value("size", np.array(1), None))
+    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
+    g.nodes.append(helper.make_node("Gather", ["shape", g.ints(2).name], [size.name], axis=0))
+    test = g.keep(Value("test", np.array([True]), None))
+    g.nodes.append(helper.make_node("Equal", [size.name, g.ints(1).name], [test.name]))
+    def branch(name, node):
+        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        return helper.make_graph([node], name, [], [info])
+    axes = g.ints(2).name
+    g.nodes.append(helper.make_node(
+        "If", [test.name], ["y"],
+        then_branch=branch("a", helper.make_node("Squeeze", [x.name, axes], ["a"])),
+        else_branch=branch("b", helper.make_node("Identity", [x.name], ["b"]))))
+    g.output(g.keep(Value("y", x.array[:, :, 0], "ads")))
+
+
+def masked_select(g):
+    x = g.input("x", g.random.randn(ADS, 3, 3).astype(np.float32))
+    mask = g.constant(np.triu(np.ones((3, 3), bool), 1))
+    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
+    g.nodes.append(helper.make_node("Expand", [mask.name, "shape"], ["wide"]))
+    g.nodes.append(helper.make_node("NonZero", ["wide"], ["at"]))
+    g.nodes.append(helper.make_node("Transpose", ["at"], ["places"], perm=[1, 0]))
+    g.nodes.append(helper.make_node("GatherND", [x.name, "places"], ["chosen"]))
+    chosen = g.keep(Value("chosen", x.array[:, mask.array].reshape(-1), "ads"))
+    g.output(g.node("Reshape", [chosen, g.ints(-1, 3)], chosen.array.reshape(-1, 3)))
+
+
+def merged_heads(g):
+    """nn.MultiheadAttention: rows on axis 1, then beside the heads."""
+    x = g.input("x", g.random.randn(ADS, 4, 6).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    weight = g.constant((0.3 * g.random.randn(6, 18)).astype(np.float32))
+    joined = g.node("MatMul", [turned, weight], turned.array @ weight.array)
+    parts = []
+    for i in range(3):
+        part = g.slice(joined, 2, 6 * i, 6 * i + 6)
+        heads = g.node("Reshape", [part, g.ints(4, -1, 3)], part.array.reshape(4, -1, 3))
+        parts.append(g.node("Transpose", [heads], heads.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+    keys = g.node("Transpose", [parts[1]], parts[1].array.transpose(0, 2, 1), perm=[0, 2, 1])
+    scores = g.node("MatMul", [parts[0], keys], parts[0].array @ keys.array)
+    e = np.exp(scores.array.astype(float) - scores.array.max(-1, keepdims=True))
+    weights = g.node("Softmax", [scores], e / e.sum(-1, keepdims=True), axis=-1)
+    mixed = g.node("MatMul", [weights, parts[2]], weights.array @ parts[2].array)
+    back = g.node("Transpose", [mixed], mixed.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    rows = g.node("Reshape", [back, g.ints(4, -1, 6)], back.array.reshape(4, -1, 6))
+    g.output(g.node("Transpose", [rows], rows.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+
+
+def logistic(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def recurrent(g, op, directions, linear):
+    """[rows, steps, k] through LSTM, GRU or RNN, in float64."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    n, gates = 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    w, r, b = (g.random.randn(*shape).astype(np.float32) for shape in (
+        (directions, gates * n, 3), (directions, gates * n, n), (directions, 2 * gates * n)))
+    every, last = np.zeros((4, directions, ADS, n)), np.zeros((directions, ADS, n))
+    for d in range(directions):
+        h, c = np.zeros((ADS, n)), np.zeros((ADS, n))
+        for t in range(4)[::-1 if d else 1]:
+            a = turned.array[t].astype(float) @ w[d].T + b[d][:gates * n]
+            s, rb = h @ r[d].T, b[d][gates * n:]
+            if op == "RNN":
+                h = np.tanh(a + s + rb)
+            elif op == "LSTM":
+                i, o, f, k = np.split(a + s + rb, 4, 1)
+                c = logistic(f) * c + logistic(i) * np.tanh(k)
+                h = logistic(o) * np.tanh(c)
+            else:
+                z, q = (logistic(v) for v in np.split((a + s + rb)[:, :2 * n], 2, 1))
+                inner = q * (s + rb)[:, 2 * n:] if linear else (
+                    (q * h) @ r[d][2 * n:].T + rb[2 * n:])
+                h = (1 - z) * np.tanh(a[:, 2 * n:] + inner) + z * h
+            every[t, d] = h
+        last[d] = h
+    attributes = {"linear_before_reset": linear} if op == "GRU" else {}
+    g.nodes.append(helper.make_node(
+        op, [turned.name, *(g.constant(v).name for v in (w, r, b))], ["all", "last"], hidden_size=n,
+        direction="bidirectional" if directions == 2 else "forward", **attributes))
+    for name, array in (("all", every), ("last", last)):
+        value = g.keep(Value(name, array.astype(np.float32), "ads"))
+        perm = [2, 0, 1, 3] if array.ndim == 4 else [1, 0, 2]
+        g.output(g.node("Transpose", [value], value.array.transpose(perm), perm=perm))
+
+
+def recurrent_patterns():
+    for op, linear in (("LSTM", 0), ("RNN", 0), ("GRU", 0), ("GRU", 1)):
+        for directions in (1, 2):
+            def pattern(g, op=op, directions=directions, linear=linear):
+                recurrent(g, op, directions, linear)
+            pattern.__name__ = f"{op}_{directions}_{linear}"
+            yield pattern
+
+
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
-            integer_arithmetic, integers_compared, dropout_off]
+            integer_arithmetic, integers_compared, dropout_off, fields_of_one_table,
+            branch_by_shape, masked_select, merged_heads, *recurrent_patterns()]
 
 
 # ---------------------------------------------------------------- patterns that are refused by name
@@ -324,6 +436,8 @@ def unary(g, x):
     if g.random.randint(6) == 0:
         return g.cast(x, "int")
     ops = {
+        "Sin": lambda: np.sin(a.astype(float)), "Cos": lambda: np.cos(a.astype(float)),
+        "Round": lambda: np.round(whole(a * 2) / 2), "Sinh": lambda: np.sinh(np.clip(a, -80, 80)),
         "Relu": lambda: np.maximum(a, 0), "Sigmoid": lambda: 1 / (1 + np.exp(-a.astype(float))),
         "Tanh": lambda: np.tanh(a), "Neg": lambda: -a, "Abs": lambda: np.abs(a),
         "Exp": lambda: np.exp(np.minimum(a, 80.0)), "Softplus": lambda: np.logaddexp(0, a),
@@ -510,6 +624,72 @@ def einsum(g, x):
     return g.node("Einsum", [x, other], result, rows="ads", equation=equation)
 
 
+def apart(a, axis):
+    """Whether no two entries of a line are so near that rounding decides which is larger."""
+    return a.shape[axis] < 2 or (np.diff(np.sort(a.astype(float), axis), axis=axis) > 1e-3).all()
+
+
+def choice(g, x):
+    """The best entries of an axis, or those at computed places."""
+    if x.kind == "bool" or x.array.ndim < 2:
+        raise Skip
+    axis, a = int(g.random.randint(1, x.array.ndim)), x.array
+    if not apart(a, axis):
+        raise Skip
+    kind, size = g.random.randint(4), a.shape[axis]
+    if kind == 0:
+        keep = int(g.random.randint(2))
+        op = ("ArgMax", "ArgMin")[g.random.randint(2)]
+        best = (np.argmax if op == "ArgMax" else np.argmin)(a, axis)
+        return g.node(op, [x], np.expand_dims(best, axis) if keep else best, axis=axis,
+                      keepdims=keep)
+    if kind == 1:
+        k, largest = int(g.random.randint(1, size + 1)), int(g.random.randint(2))
+        order = np.argsort(-a if largest else a, axis, kind="stable")
+        order = np.take(order, range(k), axis)
+        values = np.take_along_axis(a, order, axis)
+        names = [g.fresh("top"), g.fresh("at")]
+        g.nodes.append(helper.make_node("TopK", [x.name, g.ints(k).name], names, axis=axis,
+                                        largest=largest))
+        g.keep(Value(names[0], values, x.rows))
+        return g.keep(Value(names[1], order, x.rows))
+    best = g.node("ArgMax", [x], np.expand_dims(np.argmax(a, axis), axis), axis=axis, keepdims=1)
+    if kind == 2:
+        return g.node("GatherElements", [x, best], np.take_along_axis(a, best.array, axis), axis=axis)
+    depth = g.constant(np.array(size + 1)), g.constant(np.array([0.5, 2], np.float32))
+    result = np.where(best.array[..., None] == np.arange(size + 1), np.float32(2), np.float32(0.5))
+    return g.node("OneHot", [best, *depth], result)
+
+
+def along(g, x):
+    """CumSum, Pad, backwards, or what several rows of indices take."""
+    if x.kind != "float" or x.array.ndim < 2 or x.array.size > 400:
+        raise Skip
+    axis, a = int(g.random.randint(1, x.array.ndim)), x.array
+    size = a.shape[axis]
+    kind = g.random.randint(4)
+    if kind == 0:
+        exclusive, reverse = (int(g.random.randint(2)) for _ in range(2))
+        line = np.flip(a, axis) if reverse else a
+        total = np.cumsum(line.astype(float), axis) - (line if exclusive else 0)
+        return g.node("CumSum", [x, g.constant(np.array(axis))],
+                      np.flip(total, axis) if reverse else total, exclusive=exclusive,
+                      reverse=reverse)
+    if kind == 1:
+        mode = ("constant", "edge", "reflect")[g.random.randint(3)]
+        pads = [[0, 0] for _ in a.shape]
+        pads[axis] = [int(n) for n in g.random.randint(0, max(1, min(size, 3)), 2)]
+        fill = {"constant_values": 1.5} if mode == "constant" else {}
+        stated = g.ints(*[p[0] for p in pads], *[p[1] for p in pads])
+        more = [g.constant(np.array(1.5, np.float32))] if fill else []
+        return g.node("Pad", [x, stated, *more], np.pad(a, pads, mode, **fill), mode=mode)
+    if kind == 2:
+        return g.node("Slice", [x, g.ints(-1), g.ints(-(1 << 62)), g.ints(axis), g.ints(-1)],
+                      np.flip(a, axis))
+    index = g.random.randint(-size, size, (2, g.random.randint(1, 3)))
+    return g.node("Gather", [x, g.constant(index)], np.take(a, index, axis), axis=axis)
+
+
 def tile(g, x):
     repeats = [1, *g.random.randint(1, 3, x.array.ndim - 1)]
     if x.array.size > 200:
@@ -527,7 +707,8 @@ def to_ids(g, x):
 
 
 STEPS = [unary] * 5 + [two] * 6 + [cut] * 3 + [reshape] * 3 + [reduce] * 2 + [product] * 2 + \
-        [choose, split, join, join, to_ids, to_ids, einsum, einsum, tile]
+        [choose, split, join, join, to_ids, to_ids, einsum, einsum, tile] + \
+        [choice] * 2 + [along] * 2
 
 
 def random_graph(seed):
