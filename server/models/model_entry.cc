@@ -191,8 +191,8 @@ bool ModelEntry::FirstLoadPending() const {
   return std::any_of(versions_.begin(), versions_.end(), [this](const auto& entry) {
     const auto& [version, watch] = entry;
     const std::optional<TimePoint> due = watch.DueAt();
-    return watch.loading() || (!Held(version) && due.has_value() &&
-                               *due <= *first_seen_ + options_.settle_time);
+    return watch.loading() ||
+           (!Held(version) && due.has_value() && *due <= *first_seen_ + options_.settle_time);
   });
 }
 

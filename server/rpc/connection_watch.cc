@@ -74,9 +74,8 @@ void ConnectionWatch::FindSockets() {
   const Json servers = Own(grpc_channelz_get_servers(0));
   absl::string_view rest = servers == nullptr ? "" : servers.get();
   absl::string_view server;
-  const intptr_t first = look_ % kLooksForAll == 0
-                             ? 1
-                             : std::max<intptr_t>(1, last_socket_id_ + 1 - kOutOfOrder);
+  const intptr_t first =
+      look_ % kLooksForAll == 0 ? 1 : std::max<intptr_t>(1, last_socket_id_ + 1 - kOutOfOrder);
   while (NextText(rest, "\"serverId\":\"", server)) {
     int64_t server_id = 0;
     if (!absl::SimpleAtoi(server, &server_id)) continue;
@@ -176,8 +175,8 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
     if (state.doomed) continue;
     if (connection.received_bytes != state.bytes) state.last_change = look_;
     // Where nothing came, nothing began; but gRPC may read late what has come.
-    const bool may_differ = look_ - state.last_change < kLooksForAll ||
-                            look_ % kLooksForAll == 0 || state.started != state.ended;
+    const bool may_differ = look_ - state.last_change < kLooksForAll || look_ % kLooksForAll == 0 ||
+                            state.started != state.ended;
     if (may_differ && state.socket_id != 0) ReadStreams(state);
     state.bytes = connection.received_bytes;
     const char* why = Judge(connection.peer, state, now);
