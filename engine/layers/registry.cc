@@ -69,8 +69,7 @@ void NoticeOtherParams(const ulf::LayerParameter& param, const LayerType& type, 
         field->number() == type.other_param_field || !reflection->HasField(param, field)) {
       continue;
     }
-    notices.push_back(
-        absl::StrCat(field->name(), " is ignored: ", type.name, " does not read it"));
+    notices.push_back(absl::StrCat(field->name(), " is ignored: ", type.name, " does not read it"));
   }
 }
 
