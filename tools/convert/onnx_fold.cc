@@ -502,6 +502,34 @@ absl::StatusOr<Constant> FoldUnary(const FoldContext& ctx) {
   return out;
 }
 
+absl::StatusOr<Constant> FoldTrilu(const FoldContext& ctx) {
+  const Constant& x = *ctx.in[0];
+  RETURN_IF_ERROR(WantNumbers(x));
+  const std::vector<int64_t> sizes = x.sizes();
+  int64_t k = 0;
+  if (ctx.in.size() > 1 && ctx.in[1] != nullptr) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> shift, ctx.in[1]->ToInts());
+    if (shift.size() != 1) return absl::InvalidArgumentError("want one diagonal");
+    k = shift[0];
+  }
+  if (sizes.size() < 2) return absl::InvalidArgumentError("want a matrix");
+  const bool upper = IntAttribute(ctx.node, "upper", 1) != 0;
+  const int64_t columns = sizes.back(), rows = sizes[sizes.size() - 2];
+  Constant out = x.is_float ? FloatConstant(sizes, {}) : IntConstant(sizes, {});
+  std::vector<float> floats;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const int64_t column = i % columns, row = i / columns % rows;
+    const bool kept = upper ? column - row >= k : column - row <= k;
+    if (x.is_float) {
+      floats.push_back(kept ? x.f32(i) : 0);
+    } else {
+      out.ints.push_back(kept ? x.dim(i) : Dim::Of(0));
+    }
+  }
+  if (x.is_float) out.floats = std::make_shared<const std::vector<float>>(std::move(floats));
+  return out;
+}
+
 absl::StatusOr<Constant> FoldRange(const FoldContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> start, ctx.in[0]->ToInts());
   ASSIGN_OR_RETURN(const std::vector<int64_t> limit, ctx.in[1]->ToInts());
@@ -539,7 +567,7 @@ constexpr Fold kFolds[] = {
     {"Sqrt", &FoldUnary},        {"Exp", &FoldUnary},
     {"Log", &FoldUnary},         {"Abs", &FoldUnary},
     {"Floor", &FoldUnary},       {"Ceil", &FoldUnary},
-    {"Range", &FoldRange},
+    {"Range", &FoldRange},       {"Trilu", &FoldTrilu},
 };
 
 }  // namespace
@@ -551,7 +579,8 @@ bool CanFold(const std::string& op_type) {
 
 absl::StatusOr<Constant> FoldNode(const onnx::NodeProto& node, int64_t opset,
                                   absl::Span<const Constant* const> inputs) {
-  const bool optional = node.op_type() == "Slice" || node.op_type() == "Dropout";
+  const bool optional =
+      node.op_type() == "Slice" || node.op_type() == "Dropout" || node.op_type() == "Trilu";
   for (size_t i = 0; !optional && i < inputs.size(); ++i) {
     if (inputs[i] != nullptr) continue;
     return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));

@@ -175,6 +175,22 @@ Results GatherNd(const Call& c) {
   return One(std::move(out));
 }
 
+Results Trilu(const Call& c) {
+  const Array& x = *c.in[0];
+  if (x.rank() < 2) return Misfit("want a matrix");
+  const int64_t columns = x.dims.back(), rows = x.dims[x.dims.size() - 2];
+  const auto k = c.Has(1) ? static_cast<int64_t>(c.in[1]->at(0)) : 0;
+  const bool upper = IntAttribute(c.node, "upper", 1) != 0;
+  std::vector<double> values = ValuesOf(x);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    const int64_t above = at % columns - at / columns % rows;
+    if (upper ? above < k : above > k) values[i] = 0;
+  }
+  if (x.is_float()) return One(Floats(x.type, x.dims, std::move(values)));
+  return One(Ints(x.type, x.dims, {values.begin(), values.end()}));
+}
+
 Results CumSum(const Call& c) {
   const Array& x = *c.in[0];
   if (c.in[1]->elements() != 1) return Misfit("want an axis");
@@ -196,9 +212,9 @@ Results CumSum(const Call& c) {
 }
 
 constexpr Operator kOperators[] = {
-    {"ArgMax", 1, &ArgMax},     {"ArgMin", 1, &ArgMin}, {"Hardmax", 1, &Hardmax},
-    {"TopK", 1, &TopK},         {"OneHot", 3, &OneHot}, {"NonZero", 1, &NonZero},
-    {"GatherND", 2, &GatherNd}, {"CumSum", 2, &CumSum},
+    {"ArgMax", 1, &ArgMax}, {"ArgMin", 1, &ArgMin},     {"Hardmax", 1, &Hardmax},
+    {"TopK", 1, &TopK},     {"OneHot", 3, &OneHot},     {"NonZero", 1, &NonZero},
+    {"Trilu", 1, &Trilu},   {"GatherND", 2, &GatherNd}, {"CumSum", 2, &CumSum},
 };
 
 }  // namespace

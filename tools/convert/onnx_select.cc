@@ -247,10 +247,39 @@ absl::Status GatherNd(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// What a triangle of constants leaves.
+absl::Status Trilu(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const int last = x.rank() - 1;
+  if (last < 1) return absl::InvalidArgumentError("want a matrix");
+  int64_t k = 0;
+  if (node.Has(1)) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> shift, Integers(node, 1, "k"));
+    if (shift.size() != 1) return absl::InvalidArgumentError("want one diagonal");
+    k = shift[0];
+  }
+  RETURN_IF_ERROR(WantNoRows(x, last - 1));
+  RETURN_IF_ERROR(WantNoRows(x, last));
+  const int64_t rows = x.dims[last - 1].value(), columns = x.dims[last].value();
+  if (rows * columns > kMostPairs) return absl::UnimplementedError("a matrix that is too large");
+  const bool upper = IntAttribute(node.node, "upper", 1) != 0;
+  std::vector<float> kept;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t above = i % columns - i / columns;
+    kept.push_back((upper ? above >= k : above <= k) ? 1.0f : 0.0f);
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {last - 1, last}));
+  const std::string mask = node.Scratch("triangle"), out = node.Top();
+  RETURN_IF_ERROR(AddConstant(node.builder(), mask, MakeBlob({rows, columns}, kept), mask));
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "where(@0, @1, 0)", {mask, in}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
 constexpr OnnxType kTypes[] = {
-    {"ArgMax", &ArgMax},   {"ArgMin", &ArgMin},     {"Hardmax", &Hardmax},
-    {"TopK", &TopK},       {"OneHot", &OneHot},     {"GatherElements", &GatherElements},
-    {"NonZero", &NonZero}, {"GatherND", &GatherNd},
+    {"ArgMax", &ArgMax}, {"ArgMin", &ArgMin},   {"Hardmax", &Hardmax},
+    {"TopK", &TopK},     {"OneHot", &OneHot},   {"GatherElements", &GatherElements},
+    {"Trilu", &Trilu},   {"NonZero", &NonZero}, {"GatherND", &GatherNd},
 };
 
 }  // namespace

@@ -92,7 +92,8 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph) 
   if (op == "Cast" && IntAttribute(node, "to", 0) != onnx::TensorProto::INT32) {
     return absl::OkStatus();
   }
-  if (op == "OneHot") return absl::OkStatus();  // Compares with small ones.
+  // Those compare with small ones, and give back what they find.
+  if (IsOneOf(op, {"OneHot", "GatherElements"})) return absl::OkStatus();
   const bool compares = IsComparison(op);
   if (compares && (IsSmallConstant(graph.FindConstant(node.input(0))) ||
                    IsSmallConstant(graph.FindConstant(node.input(1))))) {

@@ -655,7 +655,8 @@ def choice(g, x):
         return g.keep(Value(names[1], order, x.rows))
     best = g.node("ArgMax", [x], np.expand_dims(np.argmax(a, axis), axis), axis=axis, keepdims=1)
     if kind == 2:
-        return g.node("GatherElements", [x, best], np.take_along_axis(a, best.array, axis), axis=axis)
+        return g.node("GatherElements", [x, best], np.take_along_axis(a, best.array, axis),
+                      axis=axis)
     depth = g.constant(np.array(size + 1)), g.constant(np.array([0.5, 2], np.float32))
     result = np.where(best.array[..., None] == np.arange(size + 1), np.float32(2), np.float32(0.5))
     return g.node("OneHot", [best, *depth], result)
@@ -734,7 +735,9 @@ def random_graph(seed):
     loose = [v for v in g.values if v.name not in read and v.rows == "ads"] or \
             [v for v in g.values if v.rows == "ads"]
     for value in loose[-4:]:
-        g.output(value)
+        attempt(g, Graph.output, value)
+    if not g.outputs:
+        g.output(g.values[0] if g.values[0].rows == "ads" else loose[0])
     return g
 
 
