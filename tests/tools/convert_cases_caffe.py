@@ -381,5 +381,44 @@ def transformer(folder):
                              "st_fixed": transformed(x, fixed, 8, 10).numpy()})
 
 
+NORMED = """
+name: "normed"
+input: "data"
+input_dim: 10
+input_dim: 3
+input_dim: 19
+input_dim: 19
+layers { name: "conv1" type: CONVOLUTION bottom: "data" top: "conv1"
+         convolution_param { num_output: 6 kernel_size: 5 stride: 2 } }
+layers { name: "relu1" type: RELU bottom: "conv1" top: "conv1" }
+layers { name: "norm1" type: LRN bottom: "conv1" top: "norm1"
+         lrn_param { local_size: 5 alpha: 0.5 beta: 0.75 } }
+layers { name: "pool1" type: POOLING bottom: "norm1" top: "pool1"
+         pooling_param { pool: MAX kernel_size: 3 stride: 2 } }
+layers { name: "conv2" type: CONVOLUTION bottom: "pool1" top: "conv2"
+         convolution_param { num_output: 4 kernel_size: 3 pad: 1 group: 2 } }
+layers { name: "norm2" type: LRN bottom: "conv2" top: "norm2"
+         lrn_param { local_size: 3 alpha: 2 beta: 0.5 k: 2 } }
+layers { name: "fc" type: INNER_PRODUCT bottom: "norm2" top: "fc" inner_product_param { num_output: 5 } }
+layers { name: "drop" type: DROPOUT bottom: "fc" top: "fc" dropout_param { dropout_ratio: 0.5 } }
+layers { name: "prob" type: SOFTMAX bottom: "fc" top: "prob" }
+"""
+
+
+def normed(folder):
+    """The layer kinds of the nets of 2012 to 2014: response normalisation, groups, V1 layers."""
+    w = Weights(15)
+    conv1 = w.add("conv1", w.normal(6, 3, 5, 5, scale=0.3), w.normal(6))
+    conv2 = w.add("conv2", w.normal(4, 3, 3, 3, scale=0.3), w.normal(4))
+    fc = w.add("fc", w.normal(5, 64, scale=0.3), w.normal(5))
+    w.write(folder)
+    (folder / "net.prototxt").write_text(NORMED.lstrip())
+    data = w.normal(3, 3, 19, 19)
+    x = F.relu(F.conv2d(torch.tensor(data).double(), *conv1, stride=2))
+    x = F.max_pool2d(F.local_response_norm(x, 5, 0.5, 0.75), 3, 2, ceil_mode=True)
+    x = F.local_response_norm(F.conv2d(x, *conv2, padding=1, groups=2), 3, 2, 0.5, 2)
+    return {"data": data}, {"prob": F.linear(x.flatten(1), *fc).softmax(1).numpy()}
+
+
 CASES = {"caffe_mlp": mlp, "caffe_v1": v1, "caffe_yolo_head": yolo_head, "caffe_ssd_head": ssd_head,
-         "caffe_roi_head": roi_head, "caffe_transformer": transformer}
+         "caffe_roi_head": roi_head, "caffe_transformer": transformer, "caffe_normed": normed}

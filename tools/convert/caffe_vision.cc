@@ -1,5 +1,8 @@
 // Caffe's image layers and the extension operators.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/caffe_layers.h"
@@ -182,7 +185,43 @@ absl::Status SpatialTransformer(CaffeNode& node) {
   });
 }
 
+// x / (k + alpha / n * (sum of squares around it))^beta: a convolution of the squares.
+absl::Status Lrn(CaffeNode& node) {
+  const caffe::LRNParameter& p = node.layer.lrn_param();
+  const uint32_t size = p.local_size();
+  constexpr int64_t kMostChannels = 4096;
+  if (size % 2 == 0 || p.norm_region() != caffe::LRNParameter::ACROSS_CHANNELS) {
+    return absl::UnimplementedError("lrn_param: want an odd local_size and ACROSS_CHANNELS");
+  }
+  if (node.rank() != 4 || !node.shape()[1].IsConst() || node.shape()[1].value() > kMostChannels) {
+    return absl::UnimplementedError(
+        absl::StrCat("input 0: shape ", node.shape().ToString(), ", want [rows, C, H, W]"));
+  }
+  const int64_t channels = node.shape()[1].value(), reach = size / 2;
+  std::vector<float> band(static_cast<size_t>(channels * channels), 0.0f);
+  for (int64_t to = 0; to < channels; ++to) {
+    for (int64_t from = std::max<int64_t>(0, to - reach); from < std::min(channels, to + reach + 1);
+         ++from) {
+      band[static_cast<size_t>(to * channels + from)] = p.alpha() / static_cast<float>(size);
+    }
+  }
+  const std::string squares = node.builder.FreshTensor(node.out() + "/squares");
+  const std::string sums = node.builder.FreshTensor(node.out() + "/sums");
+  RETURN_IF_ERROR(
+      AddPlain(node.builder, "multiply_layer", squares, {node.in(), node.in()}, squares));
+  ulf::LayerParameter layer = MakeLayer("convolution_layer", sums, {squares}, sums);
+  layer.mutable_convolution_param()->set_num_output(static_cast<uint32_t>(channels));
+  layer.mutable_convolution_param()->set_bias_term(false);
+  layer.mutable_convolution_param()->add_kernel_size(1);
+  RETURN_IF_ERROR(
+      node.builder.AddLayer(std::move(layer), {MakeBlob({channels, channels, 1, 1}, band)}));
+  return AddExpression(node.builder, node.layer.name(),
+                       absl::StrCat("@0 / pow(@1 + ", Number(p.k()), ", ", Number(p.beta()), ")"),
+                       {node.in(), sums}, node.out());
+}
+
 constexpr CaffeType kTypes[] = {
+    {"LRN", {1, 1}, {1, 1}, {0, 0}, &Lrn},
     {"Convolution", {1, 1}, {1, 1}, {1, 2}, &Convolution},
     {"Pooling", {1, 1}, {1, 1}, {0, 0}, &Pooling},
     {"Reverse", {1, 1}, {1, 1}, {0, 0}, &Reverse},

@@ -75,6 +75,7 @@ TEST_F(CaffeTest, NormalizePriorBoxUpsampleGivesPyTorchsValues) { ExpectCase("ca
 TEST_F(CaffeTest, RegionsOfTheUsersImageGiveTorchvisionsValues) {
   ExpectCase("caffe_roi_head", {.user_inputs = {"image"}});
 }
+TEST_F(CaffeTest, ResponseNormalisationGivesPyTorchsValues) { ExpectCase("caffe_normed"); }
 TEST_F(CaffeTest, SpatialTransformersGivePyTorchsValues) { ExpectCase("caffe_transformer"); }
 
 TEST_F(CaffeTest, ReportTellsWhatEveryLayerBecame) {
@@ -107,12 +108,12 @@ TEST_F(CaffeTest, UserInputsHaveOneRow) {
 
 TEST_F(CaffeTest, EveryLayerWithoutConverterIsListed) {
   EXPECT_EQ(Error(absl::StrCat(kInput,
-                               "layer { name: 'n1' type: 'LRN' bottom: 'x' top: 'y' }\n"
+                               "layer { name: 'n1' type: 'BNLL' bottom: 'x' top: 'y' }\n"
                                "layer { name: 'r' type: 'ReLU' bottom: 'y' top: 'z' }\n"
                                "layer { name: 'd' type: 'Deconvolution' bottom: 'z' top: 'w' }\n"
                                "layer { name: 'm' type: 'MVN' bottom: 'x' top: 'v' }\n")),
             "net.prototxt: 2 nodes cannot be converted; nothing was written\n"
-            "  node \"n1\" (LRN): no converter for this type\n"
+            "  node \"n1\" (BNLL): no converter for this type\n"
             "  node \"m\" (MVN): no converter for this type");
 }
 
