@@ -109,6 +109,11 @@ absl::Status SplitAddress(const std::string& text, std::string& address, int& po
   return absl::OkStatus();
 }
 
+bool ReachableFromHereOnly(const std::string& address) {
+  return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "127.") ||
+         address == "::1" || address == "[::1]" || address == "localhost";
+}
+
 HttpReply ReadyPage(const Readiness& readiness) {
   const std::string why = readiness.WhyNotReady();
   if (why.empty()) return {.body = "ok\n"};
@@ -230,6 +235,12 @@ absl::Status Daemon::StartGrpc() {
     std::string address;
     int port = 0;
     RETURN_IF_ERROR(SplitAddress(options_.settings.admin_address(), address, port));
+    if (!ReachableFromHereOnly(address) &&
+        options_.settings.authentication().admin_clients().empty() &&
+        options_.settings.admin_tls().client_ca_file().empty()) {
+      logger_.Warning("the admin port asks nobody who they are: want admin_tls or admin_clients",
+                      {{"admin_address", options_.settings.admin_address()}});
+    }
     admin_ =
         std::make_unique<AdminService>(*models_, *report_, clock_, [this] { return ReadChange(); });
     ASSIGN_OR_RETURN(admin_grpc_,

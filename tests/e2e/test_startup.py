@@ -171,6 +171,12 @@ class StartupTest(unittest.TestCase):
             for line in lines:
                 self.assertIsInstance(json.loads(line), dict, line)
 
+    def test_an_admin_port_for_everybody_is_warned_of(self):
+        for address, warned in (("0.0.0.0:0", True), ("127.0.0.1:0", False), ("unix:a.sock", False)):
+            with self.subTest(address), Daemon(self.models, flags=[f"--admin_address={address}"],
+                                               wait_ready=False) as daemon:
+                self.assertEqual("asks nobody who they are" in daemon.log(), warned, daemon.log())
+
     def test_hostile_openmp_settings(self):
         """Debian's oneDNN would leave outputs unwritten with some of these, and start threads of its
         own with others, if nobody cared."""

@@ -102,10 +102,8 @@ absl::Status RunExplain(Args args) {
   if (help) return absl::OkStatus();
   RETURN_IF_ERROR(Check(options, flags));
 
-  RETURN_IF_ERROR(plugins.Load());
   engine::UseOneThread();
-  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
-                                                          .layer_types = plugins.types()}));
+  ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(positional[0]));
   ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options));
   if (!options.html.empty()) RETURN_IF_ERROR(WriteTextFile(options.html, ExplainHtml(all)));
   if (!options.json.empty()) RETURN_IF_ERROR(WriteTextFile(options.json, ExplainJson(all)));

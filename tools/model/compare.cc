@@ -41,9 +41,7 @@ absl::Status RunCompare(Args args) {
   ASSIGN_OR_RETURN(const engine::NpzArrays b, engine::ReadNpz(positional[1]));
   std::vector<std::string> order;
   if (!model_directory.empty()) {
-    RETURN_IF_ERROR(plugins.Load());
-    ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = model_directory,
-                                                            .layer_types = plugins.types()}));
+    ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(model_directory));
     for (const engine::LayerInfo& layer : model->info().layers) {
       order.insert(order.end(), layer.tops.begin(), layer.tops.end());
     }

@@ -18,11 +18,11 @@ namespace {
 using engine::ModelInfo;
 
 constexpr char kDescription[] =
-    "Loads the model in MODELDIR (a version directory, such as models/din/1) as the daemon would\n"
-    "and prints its layers with shapes, levels, parameters and weights, its inputs and outputs,\n"
-    "its tables, the memory it takes, and what the loader noticed.  In a shape, \"ads\" stands "
-    "for\n"
-    "the number of ads of a request and \"?\" for what only a request tells.";
+    "Loads the model in MODELDIR (a version directory, such as models/din/1, or the highest\n"
+    "version in models/din) as the daemon would and prints its layers with shapes, levels,\n"
+    "parameters and weights, its inputs and outputs, its tables, the memory it takes, and what\n"
+    "the loader noticed.  In a shape, \"ads\" stands for the number of ads of a request and \"?\"\n"
+    "for what only a request tells.";
 constexpr size_t kMaxCell = 64;
 
 std::string Clip(std::string text) {
@@ -131,9 +131,7 @@ absl::Status RunInspect(Args args) {
     PrintTypes(json);
     return absl::OkStatus();
   }
-  RETURN_IF_ERROR(plugins.Load());
-  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
-                                                          .layer_types = plugins.types()}));
+  ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(positional[0]));
   const ModelInfo& info = model->info();
   if (json) {
     std::printf("%s\n", ModelJson(info).c_str());

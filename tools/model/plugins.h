@@ -1,13 +1,15 @@
-// --layer_plugins of the commands that load models.
+// How commands load a model, with --layer_plugins.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_MODEL_PLUGINS_H_
 #define ULFD_TOOLS_MODEL_PLUGINS_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/layers/plugin.h"
+#include "engine/runtime/model.h"
 #include "tools/cli/command.h"
 
 namespace ulfd::tools {
@@ -21,13 +23,10 @@ class PluginFlag {
               &paths_);
   }
   // After FlagSet::Parse.
-  absl::Status Load() {
-    for (const std::string& path : paths_) {
-      if (absl::Status status = plugins_.Add(path); !status.ok()) return status;
-    }
-    return absl::OkStatus();
-  }
+  absl::Status Load();
   absl::Span<const engine::LayerType* const> types() const { return plugins_.types(); }
+  // Load, and the model in a version directory, or the highest version of a model's directory.
+  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const std::string& directory);
 
  private:
   std::vector<std::string> paths_;

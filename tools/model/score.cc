@@ -105,9 +105,7 @@ absl::Status RunScore(Args args) {
   if (dump_all && outputs.empty()) return UsageError("--dump_all wants --outputs");
 
   engine::UseOneThread();
-  RETURN_IF_ERROR(plugins.Load());
-  ASSIGN_OR_RETURN(const auto model, engine::Model::Load({.directory = positional[0],
-                                                          .layer_types = plugins.types()}));
+  ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(positional[0]));
   ASSIGN_OR_RETURN(engine::NpzArrays arrays, ReadInputs(inputs, model->info()));
   engine::Workspace workspace;
   engine::RunResult result;

@@ -1,0 +1,43 @@
+// Plug-ins and version directories of the command line.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/model/plugins.h"
+
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/numbers.h"
+#include "base/status_macros.h"
+
+namespace ulfd::tools {
+namespace {
+
+// What holds no file but version directories is a model's directory.
+std::string VersionDirectory(const std::string& directory) {
+  std::string highest = directory;
+  int64_t most = 0;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (!entry.is_directory(error)) return directory;
+    int64_t version = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &version) || version <= most) continue;
+    most = version;
+    highest = entry.path().string();
+  }
+  return highest;
+}
+
+}  // namespace
+
+absl::Status PluginFlag::Load() {
+  for (const std::string& path : paths_) RETURN_IF_ERROR(plugins_.Add(path));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<const engine::Model>> PluginFlag::LoadModel(
+    const std::string& directory) {
+  RETURN_IF_ERROR(Load());
+  return engine::Model::Load({.directory = VersionDirectory(directory), .layer_types = types()});
+}
+
+}  // namespace ulfd::tools
