@@ -124,8 +124,7 @@ void AdminService::ChangeModels(Call<Request, Response>& call) {
   if (!change.ok()) return call.Finish(ToGrpcStatus(change.status()));
   call.response().set_notice(
       "This lasts until the daemon ends or ReloadConfig changes the model; labels and "
-      "version_policy "
-      "in the configuration file last.");
+      "version_policy in the configuration file last.");
   Apply(call, [change = *std::move(change)] { return change; });
 }
 
