@@ -250,12 +250,12 @@ class Planner {
       const VersionWatch* watch = entry->FindWatch(version);
       // What did not serve before either must not stand in the way of the change, which may be an
       // emergency; nor may what is known to be bad, where the policy has something else to serve.
-      const bool serves = watch != nullptr && watch->serving() != nullptr;
-      const bool known_bad = watch != nullptr && watch->refused() &&
-                             config.policy.specific.empty() && !entry->Named(version);
+      const bool serves_newest = watch != nullptr && watch->serves_newest();
       const bool asked_before =
           before.contains(version) && (!entry->Named(version) || named_before.contains(version));
-      if (!serves && entry->serves() && (known_bad || asked_before)) continue;
+      const bool known_bad = watch != nullptr && watch->refused() &&
+                             config.policy.specific.empty() && !entry->Named(version);
+      if (entry->serves() && ((asked_before && !serves_newest) || known_bad)) continue;
       const absl::Status error = Want(*entry, version, outcome);
       if (outcome.error.ok()) outcome.error = error;
     }

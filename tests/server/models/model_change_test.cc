@@ -359,6 +359,22 @@ TEST_F(ModelChangeTest, WhatDidNotServeBeforeDoesNotVetoAChange) {
   EXPECT_THAT(Outcomes(result), ElementsAre("m: no weights yet", "m v1 already", "m v3 failed"));
 }
 
+TEST_F(ModelChangeTest, BadNewContentOfWhatServesDoesNotVetoAChange) {
+  ModelConfig model = {.name = "m", .required = false};
+  options_.models = {model};
+  repository_.Publish("m", 1, "good");
+  Poll();
+  for (const absl::Status& error :
+       {absl::InvalidArgumentError("truncated"), absl::UnavailableError("no weights yet")}) {
+    failures_[{"m", 1}] = error;
+    repository_.Publish("m", 1, error.ToString());
+    Poll();
+    model.required = !model.required;
+    EXPECT_TRUE(Configure({model}).applied) << error;
+    EXPECT_EQ(Serving(), "v1 generation 1");
+  }
+}
+
 TEST_F(ModelChangeTest, DryRunLoadsAndPublishesNothing) {
   repository_.Publish("m", 1, "a");
   repository_.Publish("m", 2, "b");
