@@ -187,13 +187,8 @@ std::optional<int64_t> ModelEntry::NextToLoad(TimePoint now) const {
 }
 
 bool ModelEntry::FirstLoadPending() const {
-  if (serves()) return false;
-  return std::any_of(versions_.begin(), versions_.end(), [this](const auto& entry) {
-    const auto& [version, watch] = entry;
-    const std::optional<TimePoint> due = watch.DueAt();
-    return watch.loading() ||
-           (!Held(version) && due.has_value() && *due <= *first_seen_ + options_.settle_time);
-  });
+  return first_seen_.has_value() && !serves() &&
+         (Loading().has_value() || NextToLoad(*first_seen_ + options_.settle_time).has_value());
 }
 
 std::optional<int64_t> ModelEntry::Loading() const {

@@ -56,8 +56,8 @@ class ModelEntry {
 
   // The version to load next, if one is due.
   std::optional<int64_t> NextToLoad(TimePoint now) const;
-  // Nothing serves yet, but a version loads or will soon.  Content that still changes settle_time
-  // after the first look is not waited for.
+  // Nothing serves yet, but a version that is wanted loads or will soon.  Content that still
+  // changes settle_time after the first look is not waited for.
   bool FirstLoadPending() const;
   // The version that is being loaded.
   std::optional<int64_t> Loading() const;

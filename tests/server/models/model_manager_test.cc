@@ -515,6 +515,15 @@ TEST_F(ModelManagerTest, ContentThatStillChangesIsNotWaitedFor) {
   EXPECT_TRUE(manager_->Ready());
 }
 
+TEST_F(ModelManagerTest, VersionsThatNobodyWantsAreNotWaitedFor) {
+  options_.models = {{.name = "m", .policy = {.specific = {2}}, .required = false}};
+  failures_[{"m", 2}] = absl::InvalidArgumentError("truncated");
+  for (const int version : {1, 2}) repository_.Publish("m", version, "a");
+  repository_.Publish("n", 1, "a");
+  Poll();
+  EXPECT_TRUE(manager_->Ready());
+}
+
 TEST_F(ModelManagerTest, FoundModelsCanBeRequired) {
   options_.found_required = true;
   failures_[{"broken", 1}] = absl::InvalidArgumentError("truncated");
