@@ -40,7 +40,7 @@ class ModelEvents final : public ModelObserver {
   Metrics& metrics_;
   std::atomic<HealthService*> health_{nullptr};
   std::atomic<const Readiness*> readiness_{nullptr};
-  std::atomic<bool> said_ready_{true};
+  std::atomic<bool> said_ready_{true};  // So that an empty start says that it is not.
 };
 
 }  // namespace ulfd::server
