@@ -66,25 +66,19 @@ inline constexpr int kStages = 6;
 enum class CancelStage : uint8_t { kQueue, kCompute };
 inline constexpr int kCancelStages = 2;
 
-// Calls by status code.
-class CodeCounters {
+// A counter for each of the first N values of an enumeration.
+template <typename Key, size_t N>
+class CountersOf {
  public:
-  void Add(absl::StatusCode code) { counts_[static_cast<size_t>(code) % counts_.size()].Add(); }
-  const std::array<Counter, 17>& counts() const { return counts_; }
+  void Add(Key key) { counts_[static_cast<size_t>(key) % N].Add(); }
+  const std::array<Counter, N>& counts() const { return counts_; }
 
  private:
-  std::array<Counter, 17> counts_;
+  std::array<Counter, N> counts_;
 };
-
-// Calls that were refused before any computing, by reason.
-class ShedCounters {
- public:
-  void Add(ShedReason reason) { counts_[static_cast<size_t>(reason)].Add(); }
-  const std::array<Counter, kShedReasons>& counts() const { return counts_; }
-
- private:
-  std::array<Counter, kShedReasons> counts_;
-};
+using CodeCounters = CountersOf<absl::StatusCode, 17>;
+// Calls that were refused before any computing.
+using ShedCounters = CountersOf<ShedReason, kShedReasons>;
 
 // Calls of one version.
 struct CallSeries {

@@ -35,26 +35,20 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
              "1 for each version whose newest content cannot be served", MetricType::Gauge);
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
-      if (version.state == VersionState::kFailed) {
-        failed.metric.push_back(
-            GaugeSample(1, {{"model", model.name}, {"version", absl::StrCat(version.version)}}));
-      }
-      if (version.quarantine.has_value()) {
-        quarantined.metric.push_back(
-            GaugeSample(1, {{"model", model.name}, {"version", absl::StrCat(version.version)}}));
-      }
+      const std::string number = absl::StrCat(version.version);
+      const std::vector<prometheus::ClientMetric::Label> labels = {{"model", model.name},
+                                                                   {"version", number}};
+      if (version.state == VersionState::kFailed) failed.metric.push_back(GaugeSample(1, labels));
+      if (version.quarantine.has_value()) quarantined.metric.push_back(GaugeSample(1, labels));
       if (version.serving == nullptr) continue;
       const engine::ModelInfo& facts = version.serving->model->info();
-      const std::string number = absl::StrCat(version.version);
       info.metric.push_back(GaugeSample(1, {{"model", model.name},
                                             {"version", number},
                                             {"label", absl::StrJoin(version.labels, ",")},
                                             {"sha", facts.content_hash}}));
       const std::chrono::duration<double> when = version.serving->published_at.time_since_epoch();
-      published.metric.push_back(
-          GaugeSample(when.count(), {{"model", model.name}, {"version", number}}));
-      memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes),
-                                          {{"model", model.name}, {"version", number}}));
+      published.metric.push_back(GaugeSample(when.count(), labels));
+      memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes), labels));
       const CostModel::Parts parts = version.serving->lane->cost().parts();
       for (const auto& [part, ns] :
            {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),

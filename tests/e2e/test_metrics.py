@@ -96,9 +96,8 @@ class MetricsTest(DaemonTest):
                 found.sum("ulfd_model_cost_seconds", model="shop", part=part), 0)
         self.assertEqual(found.sum("ulfd_build_info"), 1)
         self.assertGreaterEqual(found.sum("ulfd_model_generation"), 2)
-        failed = [name for name in ("ulfd_model_load_failures_total", "ulfd_model_version_failed")
-                  if found.sum(name, model="stamp") != 1 or found.sum(name) != 1]
-        self.assertEqual(failed, [])
+        for name in ("ulfd_model_load_failures_total", "ulfd_model_version_failed"):
+            self.assertEqual((found.sum(name, model="stamp"), found.sum(name)), (1, 1), name)
         self.assertLess(abs(found.sum("ulfd_model_published_timestamp_seconds", model="shop")
                             - time.time()), 600)
         self.assertGreater(found.sum("ulfd_worker_busy_seconds_total"), 0)
