@@ -7,9 +7,8 @@
 #include <algorithm>
 
 #include "absl/status/status.h"
-#include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/model_version.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/runtime/directory_tree.h"
@@ -44,17 +43,6 @@ absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path) {
 }
 
 }  // namespace
-
-std::optional<int64_t> ParseVersion(absl::string_view name) {
-  // SimpleAtoi alone would also take "+1", " 1" and "01".
-  if (name.empty() || name[0] == '0') return std::nullopt;
-  for (const char c : name) {
-    if (!absl::ascii_isdigit(c)) return std::nullopt;
-  }
-  int64_t version;
-  if (!absl::SimpleAtoi(name, &version)) return std::nullopt;  // Beyond int64.
-  return version;
-}
 
 absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string& repository) {
   ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDirectory(repository));

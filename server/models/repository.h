@@ -13,10 +13,6 @@
 
 namespace ulfd::server {
 
-// The version that a directory name stands for: a positive decimal int64 without sign or leading
-// zero, so that no two names stand for one version.
-std::optional<int64_t> ParseVersion(absl::string_view name);
-
 // Names of the directories in `repository`, sorted.  Names that begin with a dot, "lost+found", and
 // names with control characters or bytes that are not UTF-8 are not models.  NOT_FOUND if it does
 // not exist; any other code says nothing of what it holds (FAILED_PRECONDITION: more than 100000

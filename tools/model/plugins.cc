@@ -4,9 +4,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
-#include "absl/strings/numbers.h"
+#include "base/model_version.h"
 #include "base/status_macros.h"
 
 namespace ulfd::tools {
@@ -19,9 +20,9 @@ std::string VersionDirectory(const std::string& directory) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (!entry.is_directory(error)) return directory;
-    int64_t version = 0;
-    if (!absl::SimpleAtoi(entry.path().filename().string(), &version) || version <= most) continue;
-    most = version;
+    const std::optional<int64_t> version = ParseVersion(entry.path().filename().string());
+    if (!version.has_value() || *version <= most) continue;
+    most = *version;
     highest = entry.path().string();
   }
   return highest;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "base/model_version.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::server {
