@@ -454,15 +454,16 @@ Translation OnnxConverter::TakeTranslation() {
 absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
                                    const ConvertOptions& options) {
   ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
-  OnnxModel straight = model;  // Its branches taken where conditions are constants.
+  std::optional<OnnxModel> straight;  // A copy whose branches are taken, if there are any.
   std::optional<OnnxConverter> converter;
   absl::StatusOr<ConvertedModel> attempt;
   for (;;) {
-    converter.emplace(straight, options, model_path);
+    converter.emplace(straight.has_value() ? *straight : model, options, model_path);
     attempt = converter->Convert();
     if (!absl::IsAborted(attempt.status())) break;
-    RETURN_IF_ERROR(
-        Annotate(TakeBranches(*straight.proto.mutable_graph(), converter->branches()), model_path));
+    if (!straight.has_value()) straight = model;
+    RETURN_IF_ERROR(Annotate(TakeBranches(*straight->proto.mutable_graph(), converter->branches()),
+                             model_path));
   }
   ASSIGN_OR_RETURN(const ConvertedModel converted, std::move(attempt));
   Report report = converter->TakeReport();

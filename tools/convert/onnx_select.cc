@@ -81,7 +81,7 @@ absl::Status TopK(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Integers(node, 1, "k"));
   const int64_t n = x.dims[axis].value();
   const int64_t k = counts.empty() ? IntAttribute(node.node, "k", 0) : counts[0];
-  if (k < 1 || k > n || n > kMostPairs / n) {
+  if (k < 1 || k > n || engine::SaturatingMultiply(n, n) > kMostPairs) {
     return absl::UnimplementedError(absl::StrCat("the best ", k, " of ", n));
   }
   GraphBuilder& builder = node.builder();
@@ -166,7 +166,8 @@ absl::Status GatherElements(OnnxNode& node) {
   const int last = x.rank() - 1;
   Dims dims = index.dims;
   dims[axis] = Dim::Of(1);
-  if (!index.dims[axis].IsConst() || index.dims[axis].value() > kMostPairs / n) {
+  if (!index.dims[axis].IsConst() ||
+      engine::SaturatingMultiply(index.dims[axis].value(), n) > kMostPairs) {
     return absl::UnimplementedError("too many indices");
   }
   x = WithAxis(MoveAxis(std::move(x), axis, last), last);
@@ -198,7 +199,8 @@ absl::Status NonZero(OnnxNode& node) {
     const int axis = x.axes[d];
     const bool repeated = axis < 0 || sizes[static_cast<size_t>(axis)] == 1;
     if (!x.dims[d].IsConst()) return absl::UnimplementedError("of a mask of unknown shape");
-    if (x.dims[d].value() * static_cast<int64_t>(offsets.size()) > kMaxElements) {
+    if (engine::SaturatingMultiply(x.dims[d].value(), static_cast<int64_t>(offsets.size())) >
+        kMaxElements) {
       return absl::UnimplementedError("of a mask that is too large");
     }
     std::vector<int64_t> next;
@@ -261,7 +263,8 @@ absl::Status Trilu(OnnxNode& node) {
   RETURN_IF_ERROR(WantNoRows(x, last - 1));
   RETURN_IF_ERROR(WantNoRows(x, last));
   const int64_t rows = x.dims[last - 1].value(), columns = x.dims[last].value();
-  if (rows * columns > kMostPairs) return absl::UnimplementedError("a matrix that is too large");
+  if (engine::SaturatingMultiply(rows, columns) > kMostPairs)
+    return absl::UnimplementedError("a matrix that is too large");
   const bool upper = IntAttribute(node.node, "upper", 1) != 0;
   std::vector<float> kept;
   for (int64_t i = 0; i < rows * columns; ++i) {
