@@ -111,7 +111,7 @@ absl::Status SplitAddress(const std::string& text, std::string& address, int& po
 
 bool ReachableFromHereOnly(const std::string& address) {
   return absl::StartsWith(address, "unix:") || absl::StartsWith(address, "127.") ||
-         address == "::1" || address == "[::1]" || address == "localhost";
+         address == "::1" || address == "[::1]";
 }
 
 HttpReply ReadyPage(const Readiness& readiness) {
