@@ -92,8 +92,16 @@ absl::Status CompleteTensor(const std::string& directory, onnx::TensorProto& ten
 
 absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph);
 
-// An attribute of a node may hold tensors, and graphs with tensors.
+// An attribute of a node may hold tensors, and graphs with tensors.  libonnx divides by strides.
 absl::Status CompleteTensors(const std::string& directory, onnx::AttributeProto& attribute) {
+  if (attribute.name() == "strides") {
+    for (const int64_t stride : attribute.ints()) {
+      if (stride < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("attribute strides: ", stride, ", want at least 1"));
+      }
+    }
+  }
   if (attribute.has_t()) RETURN_IF_ERROR(CompleteTensor(directory, *attribute.mutable_t()));
   for (onnx::TensorProto& tensor : *attribute.mutable_tensors()) {
     RETURN_IF_ERROR(CompleteTensor(directory, tensor));

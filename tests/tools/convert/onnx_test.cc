@@ -375,6 +375,21 @@ TEST_F(OnnxTest, CheckerAndShapeInferenceRunFirst) {
               StartsWith("m.onnx: ONNX's checker: No Op registered for NoSuchOperator"));
 }
 
+TEST_F(OnnxTest, StridesThatLibonnxWouldDivideBy) {
+  const std::string pool =
+      "node { name: 'p' op_type: 'MaxPool' input: 'x' output: 'y' "
+      "attribute { name: 'kernel_shape' type: INTS ints: 2 } "
+      "attribute { name: 'strides' type: INTS ints: 0 } }";
+  const std::string error = "node \"p\": attribute strides: 0, want at least 1";
+  EXPECT_EQ(Error(Model(X({"ads", "2", "8"}) + Out({"ads", "2", "4"}) + pool)), "m.onnx: " + error);
+  // In a branch, too.
+  EXPECT_THAT(Error(Model(X({"ads", "2", "8"}) + Out({"ads", "2", "4"}) +
+                          "node { name: 'if' op_type: 'If' input: 'c' output: 'z' "
+                          "attribute { name: 'then_branch' type: GRAPH g { " +
+                          pool + " } } }")),
+              HasSubstr(error));
+}
+
 TEST_F(OnnxTest, WeightsMustFit) {
   const auto gemm = [&](const std::string& dims, const std::string& bias) {
     return Model(X({"ads", "4"}) + Out({"ads", "2"}) +
