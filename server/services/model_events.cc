@@ -46,12 +46,16 @@ void ModelEvents::OnReadinessChanged() {
   RefreshHealth();
   const Readiness* readiness = readiness_.load();
   if (readiness == nullptr) return;
-  const bool ready = readiness->ServerReady();
-  if (said_ready_.exchange(ready) == ready) return;
-  if (ready) {
+  const std::string why = readiness->WhyNotReady();
+  const Said now = why.empty() ? Said::kReady : Said::kNotReady;
+  const Said before = said_.exchange(now);
+  if (before == now) return;
+  if (now == Said::kReady) {
     logger_.Info("ready");
+  } else if (before == Said::kNothing) {  // Every start begins so.
+    logger_.Info("not ready yet", {{"why", why}});
   } else {
-    logger_.Warning("not ready", {{"why", readiness->WhyNotReady()}});
+    logger_.Warning("not ready", {{"why", why}});
   }
 }
 

@@ -4,6 +4,7 @@
 #define ULFD_SERVER_SERVICES_MODEL_EVENTS_H_
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 
 #include "server/models/model_observer.h"
@@ -40,7 +41,8 @@ class ModelEvents final : public ModelObserver {
   Metrics& metrics_;
   std::atomic<HealthService*> health_{nullptr};
   std::atomic<const Readiness*> readiness_{nullptr};
-  std::atomic<bool> said_ready_{true};  // So that an empty start says that it is not.
+  enum class Said : uint8_t { kNothing, kNotReady, kReady };
+  std::atomic<Said> said_{Said::kNothing};
 };
 
 }  // namespace ulfd::server
