@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <new>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -22,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 
@@ -33,6 +35,11 @@ namespace pb = google::protobuf;
 // protobuf keeps sizes in int.
 constexpr int64_t kMaxBytes = std::numeric_limits<int>::max();
 constexpr size_t kMaxErrorBytes = 1000;
+// What a message may take while it is parsed: so much, and so many times its file.  Arrays of
+// numbers take up to twice their file, and five times that of a text, where places are kept; but
+// two bytes can be an empty message of a hundred.
+constexpr int64_t kLeastParsedBytes = int64_t{64} << 20;
+constexpr int64_t kParsedBytesPerByte = 8, kParsedBytesPerCharacter = 16;
 
 // Keeps the first error; those after it are mostly its echo.
 class FirstError final : public pb::io::ErrorCollector {
@@ -215,8 +222,22 @@ absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
 absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_view source,
                                        ProtoFormat format, pb::Message& message) {
   if (format == ProtoFormat::kDetect) format = DetectProtoFormat(content);
-  RETURN_IF_ERROR(format == ProtoFormat::kText ? ParseTextProto(content, source, message)
-                                               : ParseBinaryProto(content, source, message));
+  const bool text = format == ProtoFormat::kText;
+  LoadLimits limits;
+  limits.max_memory_bytes =
+      kLeastParsedBytes + static_cast<int64_t>(content.size()) *
+                              (text ? kParsedBytesPerCharacter : kParsedBytesPerByte);
+  try {
+    const LoadScope scope(limits);
+    RETURN_IF_ERROR(text ? ParseTextProto(content, source, message)
+                         : ParseBinaryProto(content, source, message));
+  } catch (const std::bad_alloc&) {
+    message.Clear();
+    return absl::InvalidArgumentError(absl::StrCat(source, ": ", content.size(),
+                                                   " bytes of too many small things: parsed, a ",
+                                                   message.GetTypeName(), " of that size may take ",
+                                                   limits.max_memory_bytes, " bytes of memory"));
+  }
   return format;
 }
 

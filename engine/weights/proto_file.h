@@ -32,7 +32,8 @@ absl::Status ParseTextProto(absl::string_view text, absl::string_view source,
 absl::Status ParseBinaryProto(absl::string_view bytes, absl::string_view source,
                               google::protobuf::Message& message);
 
-// Reads a file by one of the two above; returns the format that it had.
+// Reads a file by one of the two above; returns the format that it had.  INVALID_ARGUMENT, too,
+// for what would take far more memory than its size.
 absl::StatusOr<ProtoFormat> ReadProtoFile(const std::string& path, ProtoFormat format,
                                           google::protobuf::Message& message);
 // The same from memory.

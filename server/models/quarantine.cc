@@ -3,16 +3,17 @@
 #include "server/models/quarantine.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/weights/digest.h"
 
 namespace ulfd::server {
-
 void Quarantine::Add(QuarantinedContent content) {
   const std::string hash = content.content_hash;
   contents_.insert_or_assign(hash, std::move(content));
@@ -34,10 +35,19 @@ void Quarantine::Release(int64_t version) {
 absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory,
                                                  const engine::DirectoryRules& rules) {
   std::vector<std::string> names, outside;
+  const LoadScope* const load = LoadScope::Current();
+  const int64_t most = load == nullptr ? INT64_MAX : load->limits().max_memory_bytes;
+  int64_t bytes = 0;
   RETURN_IF_ERROR(engine::WalkTree(directory, rules, [&](const engine::TreeEntry& entry) {
-    if (entry.kind == engine::TreeEntry::Kind::kFile) names.push_back(entry.name);
+    if (entry.kind == engine::TreeEntry::Kind::kFile) {
+      names.push_back(entry.name);
+      bytes += std::min<int64_t>(entry.info.st_size, most - bytes);
+    }
     if (entry.kind == engine::TreeEntry::Kind::kOutside) outside.push_back(entry.name);
   }));
+  if (bytes == most) {
+    return absl::ResourceExhaustedError(absl::StrCat(directory, ": at least ", most, " bytes"));
+  }
   std::sort(names.begin(), names.end());
   std::sort(outside.begin(), outside.end());
   engine::ContentHasher hasher;

@@ -40,7 +40,9 @@ class Quarantine {
 };
 
 // A hash of names and contents of all files in the directory and below, symbolic links followed as
-// far as `rules` allow, except the file _SUCCESS: 32 hexadecimal digits.  Reads every file.
+// far as `rules` allow, except the file _SUCCESS: 32 hexadecimal digits.  Reads every file;
+// RESOURCE_EXHAUSTED, and nothing is read, if a load under way could not hold so much: a file may
+// claim a petabyte.
 absl::StatusOr<std::string> HashVersionDirectory(const std::string& directory,
                                                  const engine::DirectoryRules& rules);
 

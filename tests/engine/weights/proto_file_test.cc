@@ -146,6 +146,24 @@ TEST(ReadProtoFile, ReadsBothFormats) {
   EXPECT_EQ(read.DebugString(), net.DebugString());
 }
 
+// Two bytes each, and a hundred in memory.
+TEST(ParseProto, RefusesWhatGrowsOutOfProportion) {
+  std::string empty_layers;
+  for (int i = 0; i < 4 << 20; ++i) empty_layers += std::string("\x0a\0", 2);
+  ulf::NetWeightsParameter weights;
+  const absl::Status refused =
+      ParseProto(empty_layers, "w.pb", ProtoFormat::kDetect, weights).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(refused.message(),
+            "w.pb: 8388608 bytes of too many small things: parsed, a ulf.NetWeightsParameter of "
+            "that size may take 134217728 bytes of memory");
+  EXPECT_EQ(weights.layer_weights_params_size(), 0);
+
+  std::string one_array = "layer_weights_params { blob_datas { ";
+  for (int i = 0; i < 1 << 20; ++i) one_array += "data: 0 ";
+  EXPECT_TRUE(ParseProto(one_array + "} }", "w.txt", ProtoFormat::kDetect, weights).ok());
+}
+
 TEST(ReadProtoFile, NamesAFileThatIsNotThere) {
   const TempDir dir;
   ulf::NetParameter net;

@@ -120,6 +120,16 @@ TEST_F(HostileModelsTest, FifosAndDirectoriesInPlaceOfFiles) {
   EXPECT_THAT(Refusal("content"), HasSubstr("is not a regular file"));
 }
 
+// What is refused for another reason is not read to the end to know it again.
+TEST_F(HostileModelsTest, ClaimsOfASparseFileAreNotRead) {
+  options_.load_bounds.max_time = std::chrono::minutes(10);
+  Start();
+  Write(2, "graph_ulf.txt", "no graph");
+  Write(2, "dense.npz", "");
+  fs::resize_file(Path("dense.npz"), uintmax_t{1} << 42);
+  EXPECT_THAT(Refusal("parse"), HasSubstr("graph_ulf.txt:1:"));
+}
+
 TEST_F(HostileModelsTest, TreesWithoutEnd) {
   options_.load_bounds.max_files = 100;
   Start();
