@@ -55,6 +55,12 @@ struct Pair {
   [[gnu::always_inline]] static Pair And(Pair x, Pair y) {
     return {Half::And(x.a, y.a), Half::And(x.b, y.b)};
   }
+  [[gnu::always_inline]] static Pair Reciprocal(Pair x) {
+    return {Half::Reciprocal(x.a), Half::Reciprocal(x.b)};
+  }
+  [[gnu::always_inline]] static Pair Exp2Bits(Pair x) {
+    return {Half::Exp2Bits(x.a), Half::Exp2Bits(x.b)};
+  }
   [[gnu::always_inline]] static Pair ShiftToExponent(Pair x, Pair base) {
     return {Half::ShiftToExponent(x.a, base.a), Half::ShiftToExponent(x.b, base.b)};
   }
@@ -65,62 +71,76 @@ struct Pair {
 using Two = Pair<Vec>;
 using Four = Pair<Two>;
 
-// exp(x) = 2^n * exp(r) with n = round(x / ln 2), |r| <= ln 2 / 2.  Adding 1.5 * 2^23 rounds and
-// leaves n in the low bits of the sum; ln 2 is subtracted in two parts, the first of which has few
-// enough bits that n times it is exact.
+// exp(x) = 2^(n / s) * exp(r) with n = round(x * s / ln 2), |r| <= ln 2 / 2s, for s = kSteps; for a
+// negative s exp(-x) = 2^(n / -s) * exp(-r).  Adding 1.5 * 2^23 rounds and leaves n in the low bits
+// of the sum; ln 2 is subtracted in two parts, the first of which has few enough bits that n times
+// it is exact.
+constexpr float kRound = 12582912.0f;
 template <class T>
 struct Reduced {
-  T shifted;  // n + 1.5 * 2^23.
-  T n, r;
+  T shifted;  // n + round.
+  T r;
 };
-constexpr float kRound = 12582912.0f;
-
-template <class T>
-[[gnu::always_inline]] inline Reduced<T> Reduce(T x) {
+template <int kSteps, class T>
+[[gnu::always_inline]] inline Reduced<T> Reduce(T x, T round) {
   Reduced<T> z;
-  z.shifted = T::Fma(x, T::Set(1.44269504f), T::Set(kRound));
-  z.n = z.shifted - T::Set(kRound);
-  z.r = T::Fnma(z.n, T::Set(0.693359375f), x);
-  z.r = T::Fnma(z.n, T::Set(-2.12194440e-4f), z.r);
+  z.shifted = T::Fma(x, T::Set(kSteps * 1.44269504f), round);
+  const T n = z.shifted - round;
+  z.r = T::Fnma(n, T::Set(0.693359375f / kSteps), x);
+  z.r = T::Fnma(n, T::Set(-2.12194440e-4f / kSteps), z.r);
   return z;
 }
 
-// 2^(n + extra) for an n + 1.5 * 2^23, if that is a normal number.
-template <class T>
-[[gnu::always_inline]] inline T PowerOfTwo(T shifted, float two_to_extra) {
-  return T::ShiftToExponent(shifted, T::Set(two_to_extra));
-}
+// What Exp and Sigmoid reduce by.  Added to kRound, so many steps are a factor of 2^exponent.
+constexpr int kSteps = Vec::kExpSteps;
+constexpr float StepsOf(int exponent) { return static_cast<float>(kSteps * exponent); }
 
-// exp(r), relative error 3e-9 before rounding.  Coefficients: minimax, as those below.
-template <class T>
-[[gnu::always_inline]] inline T ExpOfReduced(T r) {
+// exp(r) - 1, or with a sign of -1 exp(-r) - 1, within 6e-8 (32 steps), 3e-8 (8 steps) or 3e-9 of
+// exp(r).  Coefficients: minimax.
+template <int kSign = 1, class T>
+[[gnu::always_inline]] inline T ExpOfReducedLess1(T r) {
+  if constexpr (kSteps == 32) return r * T::Fma(r, T::Set(0.500004f), T::Set(kSign * 1.0000147f));
+  if constexpr (kSteps == 8) {
+    const T p = T::Fma(r, T::Set(kSign * 0.1666862f), T::Set(0.5000647f));
+    return r * T::Fma(p, r, T::Set(kSign));
+  }
   T p = T::Set(0.0013814599f);
-  p = T::Fma(p, r, T::Set(0.008368717f));
+  p = T::Fma(p, r, T::Set(kSign * 0.008368717f));
   p = T::Fma(p, r, T::Set(0.04166839f));
-  p = T::Fma(p, r, T::Set(0.16666521f));
+  p = T::Fma(p, r, T::Set(kSign * 0.16666521f));
   p = T::Fma(p, r, T::Set(0.49999994f));
-  p = T::Fma(p, r, T::Set(1.0f));
-  return T::Fma(p, r, T::Set(1.0f));
+  return r * T::Fma(p, r, T::Set(kSign));
 }
 
 // Constants leave a NaN alone as first operands of Max and Min.
 constexpr float kExpUnderflow = -104.5f;  // exp of less rounds to 0.
 constexpr float kTwoTo30 = 1073741824.0f;
+constexpr float kTwoTo64 = 18446744073709551616.0f;
+
+// exp(x) * 2^e for a `round` of kRound + StepsOf(e), if that is a normal number.
+template <class T>
+[[gnu::always_inline]] inline T ScaledExp(T x, T round) {
+  const Reduced<T> z = Reduce<kSteps>(x, round);
+  const T power = T::Exp2Bits(z.shifted);
+  return T::Fma(power, ExpOfReducedLess1(z.r), power);
+}
 
 // exp(x) for x <= 0; scaled by 2^30 first, so that nothing is denormal before the last product.
 template <class T>
 [[gnu::always_inline]] inline T ExpOfNegative(T x) {
-  const Reduced<T> z = Reduce(T::Max(T::Set(kExpUnderflow), x));
-  return ExpOfReduced(z.r) * PowerOfTwo(z.shifted, kTwoTo30) * T::Set(1.0f / kTwoTo30);
+  return ScaledExp(T::Max(T::Set(kExpUnderflow), x), T::Set(kRound + StepsOf(30))) *
+         T::Set(1.0f / kTwoTo30);
 }
 
 template <class T>
 [[gnu::always_inline]] inline T Exp(T x) {
-  const Reduced<T> z = Reduce(T::Min(T::Set(89.0f), T::Max(T::Set(kExpUnderflow), x)));
-  // In two steps, neither of which leaves the normal numbers before the last multiplication.
-  const T half = T::Fma(z.n, T::Set(0.5f), T::Set(kRound));
-  const T rest = z.shifted - (half - T::Set(kRound));
-  return ExpOfReduced(z.r) * PowerOfTwo(half, 1.0f) * PowerOfTwo(rest, 1.0f);
+  x = T::Min(T::Set(89.0f), T::Max(T::Set(kExpUnderflow), x));
+  // Neither denormal nor infinite before the last product.
+  const T zero = T::Set(0.0f);
+  const T round =
+      T::SelectGreater(zero, x, T::Set(kRound + StepsOf(64)), T::Set(kRound - StepsOf(64)));
+  const T scale = T::SelectGreater(zero, x, T::Set(1.0f / kTwoTo64), T::Set(kTwoTo64));
+  return ScaledExp(x, round) * scale;
 }
 
 // Method and coefficients of Cephes' logf: log of the mantissa in [sqrt(1/2), sqrt(2)) as a
@@ -156,13 +176,17 @@ template <class T>
   return T::SelectGreater(zero, x, T::Set(__builtin_nanf("")), T::SelectEqual(x, x, y, x));
 }
 
-// With z = exp(x): z / (1 + z), both scaled by 2^30, so that small results lose no digits.  Beyond
-// 60 it is 1.  (A coefficient less would save a tenth of the time and cost 2e-7.)
+// 1 / (1 + exp(-x)), the sum scaled by 2^-30, so that small results lose no digits.  Beyond 60 it
+// is 1.
 template <class T>
 [[gnu::always_inline]] inline T Sigmoid(T x) {
-  const Reduced<T> reduced = Reduce(T::Min(T::Set(60.0f), T::Max(T::Set(kExpUnderflow), x)));
-  const T z = ExpOfReduced(reduced.r) * PowerOfTwo(reduced.shifted, kTwoTo30);
-  return z / (z + T::Set(kTwoTo30));
+  x = T::Min(T::Set(60.0f), T::Max(T::Set(kExpUnderflow), x));
+  const T one = T::Set(1.0f / kTwoTo30);
+  const Reduced<T> z = Reduce<-kSteps>(x, T::Set(kRound - StepsOf(30)));
+  const T power = T::Exp2Bits(z.shifted);
+  // The small terms first.
+  const T sum = power + T::Fma(power, ExpOfReducedLess1<-1>(z.r), one);
+  return T::Reciprocal(sum) * one;
 }
 
 // With e = exp(-2|x|) - 1, which keeps its digits near 0: |tanh x| = -e / (2 + e).
@@ -170,14 +194,14 @@ template <class T>
 [[gnu::always_inline]] inline T Tanh(T x) {
   const T sign = T::Set(-0.0f);
   const T negative = T::Or(x, sign);
-  const Reduced<T> z = Reduce(T::Max(T::Set(-40.0f), negative + negative));
+  const Reduced<T> z = Reduce<1>(T::Max(T::Set(-40.0f), negative + negative), T::Set(kRound));
   T q = T::Set(0.0013882521f);
   q = T::Fma(q, z.r, T::Set(0.0083665205f));
   q = T::Fma(q, z.r, T::Set(0.0416672f));
   q = T::Fma(q, z.r, T::Set(0.16666543f));
   q = T::Fma(q, z.r, T::Set(0.49999997f));
-  q = T::Fma(q, z.r * z.r, z.r);  // exp(r) - 1.
-  const T scale = PowerOfTwo(z.shifted, 1.0f);
+  q = T::Fma(q, z.r * z.r, z.r);                                // exp(r) - 1.
+  const T scale = T::ShiftToExponent(z.shifted, T::Set(1.0f));  // 2^n.
   const T e = T::Fma(scale, q, scale - T::Set(1.0f));
   const T magnitude = (T::Set(0.0f) - e) / (e + T::Set(2.0f));
   return T::Or(magnitude, T::And(x, sign));

@@ -13,6 +13,10 @@ namespace {
 // The first so many lanes.
 constexpr int32_t kAvx2MaskSource[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
 
+// The bits of 2^(i / 8), less i << 20.
+alignas(32) constexpr int32_t kAvx2Exp2[8] = {0x3f800000, 0x3f7b95c2, 0x3f7837f0, 0x3f75fed7,
+                                              0x3f7504f3, 0x3f75672a, 0x3f7744fd, 0x3f7ac0c7};
+
 struct Vec {
   static constexpr int kLanes = 8;
   // Of a tile of Fc: accumulators, leaving registers for the operands, and rows.
@@ -57,6 +61,15 @@ struct Vec {
   static Vec Xor(Vec a, Vec b) { return {_mm256_xor_ps(a.v, b.v)}; }
   static Vec Or(Vec a, Vec b) { return {_mm256_or_ps(a.v, b.v)}; }
   static Vec And(Vec a, Vec b) { return {_mm256_and_ps(a.v, b.v)}; }
+  static Vec Reciprocal(Vec x) { return Set(1.0f) / x; }
+  // 2^(n / kExpSteps) for an x of n + 1.5 * 2^23, if that is a normal number.
+  static constexpr int kExpSteps = 8;
+  static Vec Exp2Bits(Vec x) {
+    const __m256i bits = _mm256_castps_si256(x.v);
+    const __m256i table = _mm256_load_si256(reinterpret_cast<const __m256i*>(kAvx2Exp2));
+    const __m256i power = _mm256_permutevar8x32_epi32(table, bits);
+    return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(bits, 20), power))};
+  }
   // The bits of x, shifted left by 23, plus those of `base`, as integers.
   static Vec ShiftToExponent(Vec x, Vec base) {
     return {_mm256_castsi256_ps(_mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(x.v), 23),

@@ -10,6 +10,13 @@
 namespace ulfd::engine {
 namespace {
 
+// The bits of 2^(i / 32), less i << 18.
+alignas(64) constexpr int32_t kAvx512Exp2[32] = {
+    0x3f800000, 0x3f7ecd87, 0x3f7daac3, 0x3f7c980f, 0x3f7b95c2, 0x3f7aa43a, 0x3f79c3d3, 0x3f78f4f0,
+    0x3f7837f0, 0x3f778d3a, 0x3f76f532, 0x3f767043, 0x3f75fed7, 0x3f75a15b, 0x3f75583f, 0x3f7523f6,
+    0x3f7504f3, 0x3f74fbaf, 0x3f7508a4, 0x3f752c4d, 0x3f75672a, 0x3f75b9be, 0x3f76248c, 0x3f76a81e,
+    0x3f7744fd, 0x3f77fbb8, 0x3f78ccdf, 0x3f79b907, 0x3f7ac0c7, 0x3f7be4ba, 0x3f7d257d, 0x3f7e83b3};
+
 // AVX-512F alone: bitwise operations on floats (DQ) go through integers.
 struct Vec {
   static constexpr int kLanes = 16;
@@ -28,6 +35,14 @@ struct Vec {
   static Vec LoadMasked(const float* p, Mask mask) { return {_mm512_maskz_loadu_ps(mask, p)}; }
   // Eight floats and zeros.
   static Vec LoadHalfPanel(const float* p) { return LoadMasked(p, 0xff); }
+  // Eight floats, twice.
+  static Vec LoadTwice(const float* p) {
+    return {_mm512_castpd_ps(_mm512_broadcast_f64x4(_mm256_castps_pd(_mm256_loadu_ps(p))))};
+  }
+  // The low half of a and of b; of a the low and of b the high half; the high half.
+  static Vec LowHalves(Vec a, Vec b) { return {_mm512_shuffle_f32x4(a.v, b.v, 0x44)}; }
+  static Vec LowHigh(Vec a, Vec b) { return {_mm512_mask_blend_ps(0xff00, a.v, b.v)}; }
+  static Vec HighHalf(Vec a) { return {_mm512_shuffle_f32x4(a.v, a.v, 0xee)}; }
   void Store(float* p) const { _mm512_storeu_ps(p, v); }
   void StoreMasked(float* p, Mask mask) const { _mm512_mask_storeu_ps(p, mask, v); }
 
@@ -61,6 +76,20 @@ struct Vec {
   static Vec And(Vec a, Vec b) {
     return {
         _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(a.v), _mm512_castps_si512(b.v)))};
+  }
+  // 1 / x for normal x whose reciprocal is normal, within 6.1e-8.  A division keeps Intel's divider
+  // busy for 16 cycles.
+  static Vec Reciprocal(Vec x) {
+    const Vec y = {_mm512_rcp14_ps(x.v)};
+    return Fma(y, Fnma(x, y, Set(1.0f)), y);
+  }
+  // 2^(n / kExpSteps) for an x of n + 1.5 * 2^23, if that is a normal number.
+  static constexpr int kExpSteps = 32;
+  static Vec Exp2Bits(Vec x) {
+    const __m512i bits = _mm512_castps_si512(x.v);
+    const __m512i power = _mm512_permutex2var_epi32(_mm512_load_si512(kAvx512Exp2), bits,
+                                                    _mm512_load_si512(kAvx512Exp2 + 16));
+    return {_mm512_castsi512_ps(_mm512_add_epi32(_mm512_slli_epi32(bits, 18), power))};
   }
   // The bits of x, shifted left by 23, plus those of `base`, as integers.
   static Vec ShiftToExponent(Vec x, Vec base) {

@@ -82,6 +82,10 @@ struct Vec {
   static Vec And(Vec a, Vec b) {
     return {Floats(Bits(a.low) & Bits(b.low)), Floats(Bits(a.high) & Bits(b.high))};
   }
+  static Vec Reciprocal(Vec x) { return Set(1.0f) / x; }
+  // 2^(n / kExpSteps) for an x of n + 1.5 * 2^23, if that is a normal number.
+  static constexpr int kExpSteps = 1;
+  static Vec Exp2Bits(Vec x) { return ShiftToExponent(x, Set(1.0f)); }
   // The bits of x, shifted left by 23, plus those of `base`, as integers.
   static Vec ShiftToExponent(Vec x, Vec base) {
     using U4 = uint32_t __attribute__((vector_size(16)));  // Wraps around.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -58,6 +60,13 @@ TEST_P(ElementwiseTest, FunctionsAreExactOverTheirWholeRange) {
   for (double v = 1e-45; v < 1e38; v *= 1.07) {
     x.push_back(static_cast<float>(v));
     x.push_back(static_cast<float>(-v));
+  }
+  // Every 997th number between 2^-15 and 105, so that each entry of a table is met often.
+  for (uint32_t bits = 0x38000000; bits < 0x42d20000; bits += 997) {
+    float v;
+    std::memcpy(&v, &bits, sizeof(v));
+    x.push_back(v);
+    x.push_back(-v);
   }
   for (int i = 0; i < 10000; ++i) x.push_back(85.0f + 4.5e-4f * static_cast<float>(i));
   std::vector<float> y(x.size());
