@@ -21,11 +21,12 @@ int64_t Widest(const AttentionSpec& spec) {
   return widest;
 }
 
-// Steps that go through the layers together.
-int64_t PieceSteps(const AttentionSpec& spec, int64_t steps) {
-  const int64_t piece =
-      std::max<int64_t>(kPieceFloats / std::max<int64_t>(1, Widest(spec)) / 12, 1);
-  return std::min(steps, piece * 12);
+// Steps that go through the layers together; the last ones with up to half as many again.
+int64_t PieceSteps(const AttentionSpec& spec) {
+  return std::max<int64_t>(kPieceFloats / std::max<int64_t>(1, Widest(spec)) / 12, 1) * 12;
+}
+int64_t MaxPieceSteps(const AttentionSpec& spec, int64_t steps) {
+  return std::min(steps, PieceSteps(spec) * 3 / 2);
 }
 
 bool HasProduct(const AttentionSpec& spec) { return spec.product_weight.data != nullptr; }
@@ -64,7 +65,7 @@ Scratch Carve(const AttentionSpec& spec, int64_t steps, int64_t v_width, void* b
   s.k_part = carver.Floats(HasProduct(spec) ? 0 : steps * spec.hidden);
   s.weight =
       carver.Floats(HasProduct(spec) ? PackedMatrix::PackedFloats(spec.width, spec.hidden) : 0);
-  for (float*& values : s.values) values = carver.Floats(PieceSteps(spec, steps) * Widest(spec));
+  for (float*& values : s.values) values = carver.Floats(MaxPieceSteps(spec, steps) * Widest(spec));
   s.logits = carver.Floats(steps);
   s.k = carver.Floats(steps * spec.width);
   s.v = carver.Floats(steps * v_width);
@@ -87,7 +88,7 @@ class Unit {
         call_(call),
         scratch_(Carve(spec, call.steps, spec.pooled ? call.v_width : 0, scratch)),
         isa_(isa),
-        piece_(PieceSteps(spec, call.steps)) {}
+        piece_(PieceSteps(spec)) {}
 
   void Run() {
     const bool compact = Compact();
@@ -222,8 +223,10 @@ class Unit {
                                  call_.q + ad * call_.q_stride, scratch_.weight);
     }
     const int64_t outputs = spec_.outputs();
-    for (int64_t from = 0; from < h.steps; from += piece_) {
-      const int64_t steps = std::min(piece_, h.steps - from);
+    int64_t steps = 0;
+    for (int64_t from = 0; from < h.steps; from += steps) {
+      const int64_t left = h.steps - from;
+      steps = left * 2 <= piece_ * 3 ? left : piece_;
       float* const last = y + from * outputs;
       float* to = spec_.stages.empty() ? last : scratch_.values[0];
       First(h, from, steps, start, to);

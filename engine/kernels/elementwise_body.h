@@ -220,33 +220,37 @@ void WeightedSum(const float* w, const float* v, int64_t stride, int64_t count, 
   sum[0].StoreMasked(y + j, mask);
 }
 
+// Values [0, n) of b = wk + q * wp, where wk may be null.
+[[gnu::always_inline]] inline void ScaleRow(const float* wk, const float* wp, Vec q, int64_t n,
+                                            float* b) {
+  for (int64_t j = 0; j < n; j += Vec::kLanes) {
+    if (n < Vec::kLanes) {
+      const Vec p = Vec::LoadHalfPanel(wp);
+      (wk == nullptr ? q * p : Vec::Fma(q, p, Vec::LoadHalfPanel(wk)))
+          .StoreMasked(b, Vec::MaskOf(n));
+    } else {
+      const Vec p = Vec::Load(wp + j);
+      (wk == nullptr ? q * p : Vec::Fma(q, p, Vec::Load(wk + j))).Store(b + j);
+    }
+  }
+}
+
 // Padding is scaled, too, and stays 0.  A q that is not finite makes it NaN, which no one reads.
 void ScaleRows(const MatrixView& wk, const MatrixView& wp, const float* q, float* b) {
-  int64_t done = 0;
   if (wp.columns) {
     for (int64_t i = 0; i < wp.n * wp.k; ++i) {
       b[i] = (wk.data != nullptr ? wk.data[i] : 0.0f) + q[i % wp.k] * wp.data[i];
     }
     return;
   }
+  int64_t at = 0;
+  const float* k = wk.data;
   for (int64_t column = 0; column < wp.n; column += MatrixView::kPanel) {
-    const int64_t width = column + MatrixView::kPanel <= wp.n ? wp.row_stride : wp.tail_row_stride;
-    for (int64_t i = 0; i < wp.k; ++i) {
-      const Vec scale = Vec::Broadcast(q + i);
-      for (int64_t j = 0; j < width; j += Vec::kLanes, done += Least(width, Vec::kLanes)) {
-        const bool half = width < Vec::kLanes;
-        const Vec p = half ? Vec::LoadHalfPanel(wp.data + done) : Vec::Load(wp.data + done);
-        Vec sum = scale * p;
-        if (wk.data != nullptr) {
-          sum = Vec::Fma(scale, p,
-                         half ? Vec::LoadHalfPanel(wk.data + done) : Vec::Load(wk.data + done));
-        }
-        if (half) {
-          sum.StoreMasked(b + done, Vec::MaskOf(width));
-        } else {
-          sum.Store(b + done);
-        }
-      }
+    const bool whole = column + MatrixView::kPanel <= wp.n;
+    const int64_t width = whole ? wp.row_stride : wp.tail_row_stride;
+    for (int64_t i = 0; i < wp.k; ++i, at += width) {
+      ScaleRow(k == nullptr ? k : k + at, wp.data + at, Vec::Broadcast(q + i),
+               whole ? MatrixView::kPanel : width, b + at);
     }
   }
 }

@@ -39,43 +39,41 @@ template <Activation::Kind kKind, bool kAffine, class T>
   FinishVector<kKind, kAffine>(e, T::Load(x), column, load).Store(y);
 }
 
-// y = epilogue(x) for rows of n columns, the first of which is `column` to the parameters.  y may
-// be x.
+// y = epilogue(x) for rows of n columns.  y may be x.
 template <Activation::Kind kKind, bool kAffine>
 void FinishRows(const Epilogue& e, const float* x, int64_t x_stride, float* y, int64_t y_stride,
-                int64_t rows, int64_t column, int64_t n) {
+                int64_t rows, int64_t n) {
   const int64_t full = n / Vec::kLanes * Vec::kLanes;
   const Vec::Mask mask = Vec::MaskOf(n - full);
   const auto load_tail = [mask](const float* p) { return Vec::LoadMasked(p, mask); };
-  const auto tail = [&](const float* from, float* to) {
-    FinishVector<kKind, kAffine>(e, Vec::LoadMasked(from + full, mask), column + full, load_tail)
-        .StoreMasked(to + full, mask);
-  };
   int64_t r = 0;
   for (; r + 2 <= rows; r += 2, x += 2 * x_stride, y += 2 * y_stride) {
     int64_t j = 0;
     for (; j + Two::kLanes <= full; j += Two::kLanes) {
-      FinishPair<kKind, kAffine, Two>(e, x + j, x_stride, y + j, y_stride, column + j);
+      FinishPair<kKind, kAffine, Two>(e, x + j, x_stride, y + j, y_stride, j);
     }
-    if (j < full) FinishPair<kKind, kAffine, Vec>(e, x + j, x_stride, y + j, y_stride, column + j);
+    if (j < full) FinishPair<kKind, kAffine, Vec>(e, x + j, x_stride, y + j, y_stride, j);
     if (full == n) continue;
-    tail(x, y);
-    tail(x + x_stride, y + y_stride);
+    const auto load_tails = [&](const float* p) { return Two{load_tail(p), load_tail(p)}; };
+    const Two tails = FinishVector<kKind, kAffine>(
+        e, Two{load_tail(x + full), load_tail(x + x_stride + full)}, full, load_tails);
+    tails.a.StoreMasked(y + full, mask);
+    tails.b.StoreMasked(y + y_stride + full, mask);
   }
   if (r == rows) return;
   int64_t j = 0;
   for (; j + Four::kLanes <= full; j += Four::kLanes) {
-    FinishOne<kKind, kAffine, Four>(e, x + j, y + j, column + j);
+    FinishOne<kKind, kAffine, Four>(e, x + j, y + j, j);
   }
   for (; j + Two::kLanes <= full; j += Two::kLanes) {
-    FinishOne<kKind, kAffine, Two>(e, x + j, y + j, column + j);
+    FinishOne<kKind, kAffine, Two>(e, x + j, y + j, j);
   }
-  if (j < full) FinishOne<kKind, kAffine, Vec>(e, x + j, y + j, column + j);
-  if (full < n) tail(x, y);
+  if (j < full) FinishOne<kKind, kAffine, Vec>(e, x + j, y + j, j);
+  if (full == n) return;
+  FinishVector<kKind, kAffine>(e, load_tail(x + full), full, load_tail).StoreMasked(y + full, mask);
 }
 
-using FinishFn = void(const Epilogue&, const float*, int64_t, float*, int64_t, int64_t, int64_t,
-                      int64_t);
+using FinishFn = void(const Epilogue&, const float*, int64_t, float*, int64_t, int64_t, int64_t);
 
 template <Activation::Kind kKind>
 FinishFn* FinishOf(bool affine) {
@@ -102,14 +100,22 @@ inline FinishFn* FinishOf(const Epilogue& e) {
   return FinishOf<Kind::kNone>(affine);
 }
 
-// Whether the epilogue changes nothing.
-inline bool IsPlain(const Epilogue& e) {
-  return e.affine.mean == nullptr && e.activation.kind == Activation::Kind::kNone;
-}
-
 void EpilogueRows(const Epilogue& e, const float* x, int64_t x_stride, float* y, int64_t y_stride,
                   int64_t rows, int64_t n) {
-  FinishOf(e)(e, x, x_stride, y, y_stride, rows, 0, n);
+  FinishOf(e)(e, x, x_stride, y, y_stride, rows, n);
+}
+
+// Without parameters per column, rows without gaps are one long row.
+void FinishInPlace(const Epilogue& e, float* y, int64_t y_stride, int64_t rows, int64_t n) {
+  using Kind = Activation::Kind;
+  if (e.affine.mean == nullptr) {
+    const Kind kind = e.activation.kind;
+    if (kind == Kind::kNone) return;
+    if (y_stride == n && kind != Kind::kPrelu && kind != Kind::kDice) {
+      return EpilogueRows(e, y, 0, y, 0, 1, rows * n);
+    }
+  }
+  EpilogueRows(e, y, y_stride, y, y_stride, rows, n);
 }
 
 }  // namespace

@@ -28,21 +28,36 @@ inline const float* InitRow(const FcArgs& a, int64_t r) {
   return a.init + row * a.init_stride;
 }
 
-// Where a pass reads x: blocks side by side, the first of them at column `first_k` of x, from row
-// `first_row` on.
+// Where a pass reads x: blocks side by side, from row `first_row` on.
 struct Left {
-  const FcBlock* blocks;
-  int64_t count;
-  int64_t first_row, first_k;
+  const FcBlock *first, *last;
+  int64_t first_row;
+  int64_t from, to;  // Columns of the first block where the pass begins, of the last where it ends.
+  int64_t w_row;     // The row of w that column `from` meets.
 };
+
+// Columns [k_begin, k_end) of x, at least one.
+inline Left LeftOf(const FcArgs& a, int64_t k_begin, int64_t k_end) {
+  const FcBlock* block = a.blocks;
+  int64_t k = 0, w_row = 0;  // Of the block's first column.
+  for (;; ++block) {
+    if (block->w_row != FcBlock::kNext) w_row = block->w_row;
+    if (k + block->k > k_begin) break;
+    k += block->k;
+    w_row += block->k;
+  }
+  Left left{block, block, 0, k_begin - k, 0, w_row + k_begin - k};
+  for (; k + left.last->k < k_end; ++left.last) k += left.last->k;
+  left.to = k_end - k;
+  return left;
+}
 
 // One pass over some rows, columns and part of k.
 struct Pass {
   const FcArgs* args;
   Left left;
-  bool rectify;      // The activation is relu or prelu, and there is no affine.
-  FinishFn* finish;  // Otherwise the rest of the epilogue; null: none.
-  int64_t k_begin, k_end;
+  bool resumes;  // An earlier pass left sums in y.
+  bool rectify;  // The last part of k; relu or prelu without an affine follows.
   // The columns: `width` of them from `column` on, in up to kMaxPanels panels.
   int64_t column, width;
   const float* panels[kMaxPanels];  // At row 0.
@@ -51,43 +66,98 @@ struct Pass {
   bool last_is_masked;              // The last vector may be read only as far as `width`.
 };
 
-enum class LastVec { kFull, kHalf, kMasked };
+// kPairs: half a vector, where the halves of two rows share one.
+enum class LastVec { kFull, kPairs, kMasked };
+
+// Vec, where kPairs needs what vectors of a whole panel alone have.
+template <LastVec>
+struct PanelVec : Vec {};
 
 template <LastVec kLast>
 [[gnu::always_inline]] inline Vec LoadLast(const float* p, Vec::Mask mask) {
-  if constexpr (kLast == LastVec::kHalf) return Vec::LoadHalfPanel(p);
+  if constexpr (kLast == LastVec::kPairs) return PanelVec<kLast>::LoadTwice(p);
   if constexpr (kLast == LastVec::kMasked) return Vec::LoadMasked(p, mask);
   return Vec::Load(p);
 }
 
-// acc += column i of x[rows, k] times a row of the panels, which moves these on.
+// Sums of a tile while they grow.  With kPairs the last vectors of rows 2i and 2i + 1 are
+// `tails[i]`.
 template <int kRows, int kVecs, LastVec kLast>
-[[gnu::always_inline]] inline void Step(const float* const (&x)[kRows], int64_t i,
+struct Sums {
+  static constexpr bool kPaired = kLast == LastVec::kPairs;
+  static constexpr int kOwn = kPaired ? kVecs - 1 : kVecs;  // Vectors of one row alone.
+  static constexpr int kTails = kPaired ? (kRows + 1) / 2 : 0;
+  Vec own[kRows][kOwn > 0 ? kOwn : 1];
+  Vec tails[kTails > 0 ? kTails : 1];
+
+  [[gnu::always_inline]] void From(const Vec (&acc)[kRows][kVecs]) {
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kOwn; ++v) own[r][v] = acc[r][v];
+    }
+    if constexpr (kPaired) {
+#pragma GCC unroll 6
+      for (int i = 0; i < kTails; ++i) {
+        tails[i] = PanelVec<kLast>::LowHalves(acc[2 * i][kOwn],
+                                              acc[2 * i + 1 < kRows ? 2 * i + 1 : 2 * i][kOwn]);
+      }
+    }
+  }
+  [[gnu::always_inline]] void To(Vec (&acc)[kRows][kVecs]) const {
+#pragma GCC unroll 12
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < kOwn; ++v) acc[r][v] = own[r][v];
+      if constexpr (kPaired)
+        acc[r][kOwn] = r % 2 == 0 ? tails[r / 2] : PanelVec<kLast>::HighHalf(tails[r / 2]);
+    }
+  }
+};
+
+// sums += the first column of x[rows, k] times a row of the panels, which moves these on.
+template <int kRows, int kVecs, LastVec kLast>
+[[gnu::always_inline]] inline void Step(const float* x, int64_t stride,
                                         const float* (&b)[PanelsOf(kVecs)],
                                         const int64_t (&steps)[PanelsOf(kVecs)], Vec::Mask mask,
-                                        Vec (&acc)[kRows][kVecs]) {
+                                        Sums<kRows, kVecs, kLast>& sums) {
+  constexpr int kOwn = Sums<kRows, kVecs, kLast>::kOwn;
   Vec w[kVecs];
 #pragma GCC unroll 8
   for (int v = 0; v < kVecs; ++v) {
     const float* p = b[v / kPanelVecs] + v % kPanelVecs * Vec::kLanes;
     w[v] = v + 1 < kVecs ? Vec::Load(p) : LoadLast<kLast>(p, mask);
   }
+  Vec even;
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
-    const Vec a = Vec::Broadcast(x[r] + i);
+    const Vec a = Vec::Broadcast(x + r * stride);
 #pragma GCC unroll 8
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = Vec::Fma(a, w[v], acc[r][v]);
+    for (int v = 0; v < kOwn; ++v) sums.own[r][v] = Vec::Fma(a, w[v], sums.own[r][v]);
+    if constexpr (kLast == LastVec::kPairs) {
+      if (r % 2 == 0) even = a;
+      if (r % 2 == 1 || r + 1 == kRows) {
+        sums.tails[r / 2] = Vec::Fma(PanelVec<kLast>::LowHigh(even, a), w[kOwn], sums.tails[r / 2]);
+      }
+    }
   }
   for (int p = 0; p < PanelsOf(kVecs); ++p) b[p] += steps[p];
 }
 
-// acc += x[rows, k] * panels[k, vecs].
+// acc += x[rows, k] * panels[k, vecs], for k > 0: a loop that might be left out costs the compiler
+// copies of all of acc.
 template <int kRows, int kVecs, LastVec kLast>
-[[gnu::always_inline]] inline void Accumulate(const float* const (&x)[kRows], int64_t k,
+[[gnu::always_inline]] inline void Accumulate(const float* x, int64_t stride, int64_t k,
                                               const float* (&b)[PanelsOf(kVecs)],
                                               const int64_t (&steps)[PanelsOf(kVecs)],
                                               Vec::Mask mask, Vec (&acc)[kRows][kVecs]) {
-  for (int64_t i = 0; i < k; ++i) Step<kRows, kVecs, kLast>(x, i, b, steps, mask, acc);
+  Sums<kRows, kVecs, kLast> sums;
+  sums.From(acc);
+  const float* const end = x + k;
+  do {
+    Step(x, stride, b, steps, mask, sums);
+  } while (++x != end);
+  sums.To(acc);
 }
 
 // One row of the tile from memory.
@@ -106,9 +176,9 @@ template <int kRows, int kVecs>
                                          Vec (&acc)[kRows][kVecs]) {
   const FcArgs& a = *pass.args;
   const bool full = pass.width == kVecs * Vec::kLanes;
-  if (pass.k_begin > 0 || (a.init != nullptr && a.init_stride != 0)) {
+  if (pass.resumes || (a.init != nullptr && a.init_stride != 0)) {
     for (int r = 0; r < kRows; ++r) {
-      const float* from = pass.k_begin > 0 ? a.y + (row + r) * a.y_stride : InitRow(a, row + r);
+      const float* from = pass.resumes ? a.y + (row + r) * a.y_stride : InitRow(a, row + r);
       LoadRow(from + pass.column, full, mask, acc[r]);
     }
     return;
@@ -157,10 +227,6 @@ template <int kRows, int kVecs>
       acc[r][kVecs - 1].StoreMasked(y + (kVecs - 1) * Vec::kLanes, mask);
     }
   }
-  if (pass.finish == nullptr) return;
-  y -= kRows * pass.args->y_stride;  // Still in the first-level cache.
-  pass.finish(pass.args->epilogue, y, pass.args->y_stride, y, pass.args->y_stride, kRows,
-              pass.column, pass.width);
 }
 
 // Rows [row, row + kRows).
@@ -173,35 +239,32 @@ void Tile(const Pass& pass, int64_t row) {
   int64_t steps[PanelsOf(kVecs)];
   for (int p = 0; p < PanelsOf(kVecs); ++p) steps[p] = pass.steps[p];
   const Left& left = pass.left;
-  int64_t k = left.first_k;  // Of the block's first column.
-  int64_t w_row = 0;         // The row of w that it meets.
-  for (int64_t i = 0; i < left.count && k < pass.k_end;
-       k += left.blocks[i].k, w_row += left.blocks[i].k, ++i) {
-    const FcBlock& block = left.blocks[i];
-    if (block.w_row != FcBlock::kNext) w_row = block.w_row;
-    const int64_t from = pass.k_begin > k ? pass.k_begin - k : 0;
-    const int64_t to = Least(block.k, pass.k_end - k);
-    if (from >= to) continue;
-    const float* x[kRows];
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
-      x[r] = block.x + (row - left.first_row + r) * block.stride + from;
-    }
-    for (int p = 0; p < PanelsOf(kVecs); ++p) b[p] = pass.panels[p] + (w_row + from) * steps[p];
-    Accumulate<kRows, kVecs, kLast>(x, to - from, b, steps, mask, acc);
+  int64_t from = left.from, w_row = left.w_row;
+  for (const FcBlock* block = left.first;; from = 0) {
+    const int64_t to = block == left.last ? left.to : block->k;
+    const float* x = block->x + (row - left.first_row) * block->stride + from;
+    for (int p = 0; p < PanelsOf(kVecs); ++p) b[p] = pass.panels[p] + w_row * steps[p];
+    Accumulate<kRows, kVecs, kLast>(x, block->stride, to - from, b, steps, mask, acc);
+    if (block == left.last) break;
+    w_row += to - from;
+    do {
+      ++block;
+      if (block->w_row != FcBlock::kNext) w_row = block->w_row;
+    } while (block->k == 0);
   }
   End(pass, row, mask, acc);
 }
 
 // How many rows a tile of `vecs` vectors may have.
-constexpr int MaxRows(int vecs) {
-  const int rows = Vec::kAccumulators / vecs;
+constexpr int MaxRows(int vecs, LastVec last = LastVec::kFull) {
+  const int rows = last == LastVec::kPairs ? (Vec::kAccumulators + 1) / (2 * vecs - 1) * 2
+                                           : Vec::kAccumulators / vecs;
   return rows < 1 ? 1 : rows < Vec::kMaxTileRows ? rows : Vec::kMaxTileRows;
 }
 
 // As many rows as fit, the rest in tiles of about equal size, so that none is left with too few
 // chains.
-template <int kVecs, LastVec kLast, int kRows = MaxRows(kVecs)>
+template <int kVecs, LastVec kLast, int kRows = MaxRows(kVecs, kLast)>
 [[gnu::always_inline]] inline void TileOf(const Pass& pass, int64_t row, int64_t rows) {
   if constexpr (kRows > 0) {
     if (rows == kRows) return Tile<kRows, kVecs, kLast>(pass, row);
@@ -211,7 +274,7 @@ template <int kVecs, LastVec kLast, int kRows = MaxRows(kVecs)>
 
 template <int kVecs, LastVec kLast>
 void RowTiles(const Pass& pass, int64_t row, int64_t end) {
-  constexpr int64_t kMax = MaxRows(kVecs);
+  constexpr int64_t kMax = MaxRows(kVecs, kLast);
   while (row < end) {
     const int64_t left = end - row;
     const int64_t rows = left >= 2 * kMax ? kMax : left > kMax ? (left + 1) / 2 : left;
@@ -223,8 +286,8 @@ void RowTiles(const Pass& pass, int64_t row, int64_t end) {
 template <int kVecs>
 void RunPass(const Pass& pass, int64_t row, int64_t end) {
   if (pass.last_is_masked) return RowTiles<kVecs, LastVec::kMasked>(pass, row, end);
-  if (kPanelVecs == 1 && pass.last_is_half) {
-    return RowTiles<kVecs, LastVec::kHalf>(pass, row, end);
+  if constexpr (kPanelVecs == 1) {
+    if (pass.last_is_half) return RowTiles<kVecs, LastVec::kPairs>(pass, row, end);
   }
   RowTiles<kVecs, LastVec::kFull>(pass, row, end);
 }
@@ -314,7 +377,7 @@ struct LeftCopy {
       }
       to += count;
     }
-    return {&block, 1, row, k_begin};
+    return {&block, &block, row, 0, block.k, block.w_row};
   }
 
   FcBlock block;
@@ -325,36 +388,33 @@ void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   constexpr int64_t kSmallRight = 4 * 1024;  // Floats of w that stay in L1 as a whole.
   constexpr int64_t kMainRows = MaxRows(2);
   const int64_t parts = a.rows <= kMainRows ? 1 : (a.k + kPart - 1) / kPart;
-  const int64_t part = parts <= 1 ? a.k : (a.k + parts - 1) / parts;
-  int64_t chunk = kLeftFloats / (part > 0 ? part : 1) / 12 * 12;
+  const int64_t part = (a.k + parts - 1) / parts;
+  int64_t chunk = kLeftFloats / part / 12 * 12;
   if (a.k * a.w.n <= kSmallRight) chunk = 24;
   if (chunk < 48 && chunk != 24) chunk = 48;
   // The last chunk may be half as long again.
   if (copy != nullptr) chunk = Least(chunk, LeftCopy::MaxRows(part) * 2 / 3 / 12 * 12);
   Pass pass;
   pass.args = &a;
-  pass.left = {a.blocks, a.block_count, 0, 0};
   using Kind = Activation::Kind;
   const Kind kind = a.epilogue.activation.kind;
   const bool rectify =
       a.epilogue.affine.mean == nullptr && (kind == Kind::kRelu || kind == Kind::kPrelu);
-  FinishFn* const finish = rectify || IsPlain(a.epilogue) ? nullptr : FinishOf(a.epilogue);
   for (int64_t row = 0; row < a.rows; row += chunk) {
     const int64_t end = a.rows - row < chunk + chunk / 2 ? a.rows : row + chunk;
-    for (int64_t k = 0; k == 0 || k < a.k; k += part) {
-      pass.k_begin = k;
-      pass.k_end = Least(k + part, a.k);
-      if (copy != nullptr) pass.left = copy->Take(a, row, end, pass.k_begin, pass.k_end);
-      pass.rectify = pass.k_end == a.k && rectify;
-      pass.finish = pass.k_end == a.k ? finish : nullptr;
+    for (int64_t k = 0; k < a.k; k += part) {
+      const int64_t k_end = Least(k + part, a.k);
+      pass.left = copy != nullptr ? copy->Take(a, row, end, k, k_end) : LeftOf(a, k, k_end);
+      pass.resumes = k > 0;
+      pass.rectify = k_end == a.k && rectify;
       for (int64_t column = 0; column < a.w.n;) {
         const int vecs = GroupVecs(a.rows, a.w.n - column);
         SetColumns(a.w, column, vecs, pass);
         PassOf(vecs)(pass, row, end);
         column += vecs * int64_t{Vec::kLanes};
       }
-      if (part == 0) break;
     }
+    if (!rectify) FinishInPlace(a.epilogue, a.y + row * a.y_stride, a.y_stride, end - row, a.w.n);
     if (end == a.rows) break;
   }
 }
@@ -364,7 +424,18 @@ void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   FcPanelsFrom(a, &copy);
 }
 
+// Without a product: the epilogue of init.
+void FcOfNothing(const FcArgs& a) {
+  for (int64_t r = 0; r < a.rows; ++r) {
+    float* y = a.y + r * a.y_stride;
+    const float* init = a.init != nullptr ? InitRow(a, r) : nullptr;
+    for (int64_t j = 0; j < a.w.n; ++j) y[j] = init != nullptr ? init[j] : 0.0f;
+  }
+  EpilogueRows(a.epilogue, a.y, a.y_stride, a.y, a.y_stride, a.rows, a.w.n);
+}
+
 void FcPanels(const FcArgs& a) {
+  if (a.k == 0) return FcOfNothing(a);
   if (LeftCopy::Wanted(a)) return FcPanelsFromCopy(a);
   FcPanelsFrom(a, nullptr);
 }
@@ -436,15 +507,7 @@ void FcColumns(const FcArgs& a) {
       }
     }
   }
-  if (IsPlain(a.epilogue)) return;
-  if (kColumns == 1 && a.y_stride == 1 && a.epilogue.affine.mean == nullptr &&
-      (a.epilogue.activation.kind == Activation::Kind::kSigmoid ||
-       a.epilogue.activation.kind == Activation::Kind::kTanh ||
-       a.epilogue.activation.kind == Activation::Kind::kRelu)) {
-    // One row of all values: no parameters, so their columns do not matter.
-    return EpilogueRows(a.epilogue, a.y, 0, a.y, 0, 1, a.rows);
-  }
-  EpilogueRows(a.epilogue, a.y, a.y_stride, a.y, a.y_stride, a.rows, kColumns);
+  FinishInPlace(a.epilogue, a.y, a.y_stride, a.rows, kColumns);
 }
 
 void FcRows(const FcArgs& a) {

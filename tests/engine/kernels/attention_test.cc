@@ -45,6 +45,13 @@ std::string Name(const Case& c) {
                       " v ", c.v_width, " per ad ", c.k_per_ad, c.v_per_ad);
 }
 
+Activation ActivationOf(Kind kind, int64_t n) {
+  static const auto* values = new GuardedFloats(4 * 130, 60);
+  // The last of them, so that reading gamma behind its end is noticed.
+  const float* p = values->data() + values->size() - 4 * n;
+  return {kind, p, p + n, p + 2 * n, p + 3 * n};
+}
+
 struct Data {
   explicit Data(const Case& c)
       : case_(c),
@@ -66,7 +73,9 @@ struct Data {
     for (size_t i = 0; i < c.layers.size(); ++i) {
       AttentionStage stage{packed[3 + i].view(), biases[i]->data(), {}};
       const bool last = i + 1 == c.layers.size();
-      if (!last || !c.last_is_linear) stage.epilogue.activation.kind = c.kind;
+      if (!last || !c.last_is_linear) {
+        stage.epilogue.activation = ActivationOf(c.kind, c.layers[i]);
+      }
       stages.push_back(stage);
     }
     mask.assign((c.mask == MaskKind::kPerAd ? c.ads : 1) * c.steps, 0);
@@ -84,7 +93,7 @@ struct Data {
     if (case_.k) spec.k_weight = packed[1].view();
     if (case_.product) spec.product_weight = packed[2].view();
     if (case_.bias) spec.bias = bias.data();
-    spec.epilogue.activation.kind = case_.layers.empty() ? Kind::kNone : case_.kind;
+    if (!case_.layers.empty()) spec.epilogue.activation = ActivationOf(case_.kind, case_.hidden);
     spec.stages = stages;
     spec.pooled = case_.pooled;
     spec.softmax = case_.softmax;
@@ -122,7 +131,13 @@ struct Data {
   std::vector<int32_t> mask;
 };
 
-double Act(Kind kind, double x) {
+double Act(const Activation& a, int64_t j, double x) {
+  const Kind kind = a.kind;
+  if (kind == Kind::kPrelu) return x > 0 ? x : a.slope[j] * x;
+  if (kind == Kind::kDice) {
+    const double p = 1 / (1 + std::exp(-(x - a.mean[j]) * a.scale[j]));
+    return p * x + (1 - p) * a.gamma[j] * x;
+  }
   if (kind == Kind::kSigmoid) return 1 / (1 + std::exp(-x));
   if (kind == Kind::kRelu) return x < 0 ? 0 : x;
   return kind == Kind::kTanh ? std::tanh(x) : x;
@@ -140,7 +155,7 @@ std::vector<double> Outputs(const Data& d, const float* q, const float* k) {
       if (c.k) sum += double{k[i]} * (*d.raw[1])[at];
       if (c.product) sum += double{q[i]} * k[i] * (*d.raw[2])[at];
     }
-    x[j] = Act(d.stages.empty() ? Kind::kNone : c.kind, sum);
+    x[j] = d.stages.empty() ? sum : Act(ActivationOf(c.kind, c.hidden), j, sum);
   }
   for (size_t s = 0; s < d.stages.size(); ++s) {
     const int64_t n = c.layers[s];
@@ -148,7 +163,7 @@ std::vector<double> Outputs(const Data& d, const float* q, const float* k) {
     for (int64_t j = 0; j < n; ++j) {
       double sum = (*d.biases[s])[j];
       for (size_t i = 0; i < x.size(); ++i) sum += x[i] * (*d.raw[3 + s])[i * n + j];
-      y[j] = Act(d.stages[s].epilogue.activation.kind, sum);
+      y[j] = Act(d.stages[s].epilogue.activation, j, sum);
     }
     x = y;
   }
@@ -262,7 +277,7 @@ TEST_P(AttentionTest, Sizes) {
 TEST_P(AttentionTest, NumberOfLayers) {
   const std::vector<std::vector<int64_t>> stacks = {{}, {1}, {40, 1}, {80, 40, 20, 1}};
   for (const auto& layers : stacks) {
-    for (const Kind kind : {Kind::kRelu, Kind::kTanh, Kind::kSigmoid}) {
+    for (const Kind kind : {Kind::kRelu, Kind::kTanh, Kind::kSigmoid, Kind::kPrelu, Kind::kDice}) {
       Check({.hidden = layers.empty() ? 1 : 33,
              .layers = layers,
              .kind = kind,
