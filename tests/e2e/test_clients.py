@@ -276,6 +276,20 @@ class NodeClientTest(ClientPackageTest, unittest.TestCase):
         os.rename(os.path.join(modules, "package"), os.path.join(modules, "ulfd-client"))
         cls.environment = {"NODE_PATH": f"{modules}:{env.NODE_MODULES}"}
 
+    def test_types(self):
+        if not os.path.isdir(os.path.join(env.NODE_MODULES, "typescript")):
+            self.skipTest("no typescript in build/node: tests/run installs it")
+        # The compiler looks for modules beside the file.
+        shutil.copy(os.path.join(env.E2E, "clients", "types.ts"), self.work)
+        modules = os.path.join(self.work, "node_modules")
+        for name in ("@grpc", "@types"):
+            os.symlink(os.path.join(env.NODE_MODULES, name), os.path.join(modules, name))
+        done = subprocess.run(
+            ["node", os.path.join(env.NODE_MODULES, "typescript", "bin", "tsc"), "--strict",
+             "--noEmit", "--skipLibCheck", "--target", "es2020", "--module", "commonjs",
+             os.path.join(self.work, "types.ts")], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def example(self, *args):
         return ["node", os.path.join(PACKAGES, "node", "example.js"), *args]
 
