@@ -42,14 +42,15 @@ class Daemon:
     """Starts ulfd on free ports; use as a context manager or call stop()."""
 
     def __init__(self, repository=None, config=FAST, flags=(), wait_ready=True, name="ulfd",
-                 environment=None, own_address=True):
-        """own_address: the gRPC port is on the loopback address; else `flags` say where it is."""
+                 environment=None, own_address=True, ports=(0, 0)):
+        """own_address: the gRPC port is on the loopback address; else `flags` say where it is.
+        ports: of gRPC and HTTP; 0: any free one."""
         self.host = "127.0.0.1"
         self.dir = env.scratch(name)
         self.log_path = os.path.join(self.dir, "log")
         self.port_file = os.path.join(self.dir, "ports")
-        args = [env.program("ulfd"), "--http_address=127.0.0.1", "--grpc_port=0", "--http_port=0",
-                f"--port_file={self.port_file}"]
+        args = [env.program("ulfd"), "--http_address=127.0.0.1", f"--grpc_port={ports[0]}",
+                f"--http_port={ports[1]}", f"--port_file={self.port_file}"]
         if own_address:
             args.append("--grpc_address=127.0.0.1")
         if repository:
