@@ -1,16 +1,11 @@
 """/metrics as promtool and a real Prometheus see it.
 SPDX-License-Identifier: Apache-2.0
 """
-import json
 import os
-import re
 import shutil
 import subprocess
 import time
 import unittest
-import urllib.error
-import urllib.parse
-import urllib.request
 
 import grpc
 
@@ -19,6 +14,7 @@ from harness.clients import outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import DaemonTest, add_shop, add_stamp, shop
 from harness.metrics import scrape
+from harness.prometheus import Prometheus
 from harness.shop import USER
 from harness.small import stamp_files, stamp_inputs
 from harness.modelfiles import write_version
@@ -165,7 +161,13 @@ class PrometheusTest(DaemonTest):
         super().setUpClass()
         cls.server = None
         try:
-            cls.start_prometheus()
+            config = os.path.join(env.scratch("config"), "prometheus.yml")
+            with open(config, "w", encoding="utf-8") as file:
+                file.write("global: {scrape_interval: 500ms}\n"
+                           "scrape_configs:\n"
+                           "  - job_name: ulfd\n"
+                           f"    static_configs: [{{targets: ['127.0.0.1:{cls.daemon.http_port}']}}]\n")
+            cls.server = Prometheus(config)
         except BaseException:
             cls.tearDownClass()
             raise
@@ -175,83 +177,27 @@ class PrometheusTest(DaemonTest):
         add_shop(repository)
 
     @classmethod
-    def start_prometheus(cls):
-        work = env.scratch("prometheus")
-        config = os.path.join(work, "prometheus.yml")
-        with open(config, "w", encoding="utf-8") as file:
-            file.write("global: {scrape_interval: 500ms}\n"
-                       "scrape_configs:\n"
-                       "  - job_name: ulfd\n"
-                       f"    static_configs: [{{targets: ['127.0.0.1:{cls.daemon.http_port}']}}]\n")
-        cls.log = os.path.join(work, "log")
-        with open(cls.log, "w", encoding="utf-8") as log:
-            cls.server = subprocess.Popen(
-                ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={work}/data",
-                 "--web.listen-address=127.0.0.1:0"], stdout=log, stderr=log, cwd=work)
-        cls.port = wait_for(cls.listening_port, "port of Prometheus", 60)
-
-    @classmethod
-    def listening_port(cls):
-        """Prometheus took any free port: the kernel knows which."""
-        if cls.server.poll() is not None:
-            with open(cls.log, encoding="utf-8") as log:
-                raise AssertionError("Prometheus ended:\n" + log.read())
-        folder = f"/proc/{cls.server.pid}/fd"
-        inodes = set()
-        for fd in os.listdir(folder):
-            try:
-                found = re.match(r"socket:\[(\d+)\]", os.readlink(os.path.join(folder, fd)))
-            except FileNotFoundError:
-                continue
-            if found:
-                inodes.add(found.group(1))
-        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-            with open(table, encoding="utf-8") as file:
-                for row in [line.split() for line in file][1:]:
-                    if row[3] == "0A" and row[9] in inodes:  # 0A: listens.
-                        return int(row[1].rpartition(":")[2], 16)
-        return None
-
-    @classmethod
     def tearDownClass(cls):
         if cls.server is not None:
-            cls.server.terminate()
-            cls.server.wait(30)
+            cls.server.stop()
         super().tearDownClass()
 
-    def query(self, expression):
-        url = (f"http://127.0.0.1:{self.port}/api/v1/query?" +
-               urllib.parse.urlencode({"query": expression}))
-        try:
-            with urllib.request.urlopen(url, timeout=10) as reply:
-                answer = json.load(reply)
-        except urllib.error.HTTPError as error:
-            if error.code == 503:  # Prometheus is not ready yet.
-                return []
-            raise
-        self.assertEqual(answer["status"], "success")
-        return answer["data"]["result"]
-
-    def value(self, expression):
-        result = self.query(expression)
-        return float(result[0]["value"][1]) if result else None
-
     def test_scraping(self):
-        wait_for(lambda: self.value("up{job='ulfd'}") == 1, "a first scrape", 30)
+        wait_for(lambda: self.server.value("up{job='ulfd'}") == 1, "a first scrape", 30)
         calls = 40
         for i in range(calls):
             self.client.predict(predict_request("shop", shop().inputs(10, seed=i), USER))
         requests = 'ulfd_requests_total{model="shop",version="1",code="OK"}'
-        wait_for(lambda: self.value(requests) == calls, "the calls in Prometheus", 20)
-        self.assertEqual(self.value('ulfd_candidates_total{model="shop"}'), 10 * calls)
+        wait_for(lambda: self.server.value(requests) == calls, "the calls in Prometheus", 20)
+        self.assertEqual(self.server.value('ulfd_candidates_total{model="shop"}'), 10 * calls)
         for name in COUNTERS + GAUGES:
             if name not in ("ulfd_model_load_failures_total",):  # No failure yet, no series.
-                self.assertTrue(self.query(name), name)
+                self.assertTrue(self.server.query(name), name)
         # What a dashboard computes.
         p99 = ('histogram_quantile(0.99, sum by (le) '
                '(ulfd_request_duration_seconds_bucket{model="shop"}))')
-        self.assertTrue(0 < self.value(p99) < 2 * env.SLOWNESS)
+        self.assertTrue(0 < self.server.value(p99) < 2 * env.SLOWNESS)
         mean = 'ulfd_candidates_per_request_sum{model="shop"} / ulfd_candidates_per_request_count'
-        self.assertEqual(self.value(mean), 10)
-        wait_for(lambda: (self.value('rate(ulfd_requests_total{model="shop",code="OK"}[20s])') or 0)
+        self.assertEqual(self.server.value(mean), 10)
+        wait_for(lambda: (self.server.value('rate(ulfd_requests_total{model="shop",code="OK"}[20s])') or 0)
                  > 0, "a rate", 20)
