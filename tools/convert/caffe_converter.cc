@@ -247,7 +247,8 @@ class CaffeConverter {
       Set(top, top);
       unread_.erase(top);  // An input that nothing reads is no output.
       inputs_.insert(top);
-      report_.inputs.push_back(
+      report_.AddInput(
+          user ? Level::kUser : Level::kAd,
           absl::StrCat(top, " ", builder_.Find(top)->shape.ToString(),
                        user || Lists(options_.ad_inputs, top) ? "" : " (a row per ad by default)"));
     }
@@ -262,6 +263,9 @@ class CaffeConverter {
   absl::Status CheckOptions() const {
     if (!options_.dims.empty()) {
       return absl::InvalidArgumentError("--dims: a Caffe net has no symbolic dimensions");
+    }
+    if (!options_.schema.empty()) {
+      return absl::InvalidArgumentError("--schema: inputs of a Caffe net have names");
     }
     for (const auto* names : {&options_.user_inputs, &options_.ad_inputs}) {
       for (const std::string& name : *names) {

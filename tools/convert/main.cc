@@ -66,6 +66,10 @@ absl::Status Run(tools::Args args) {
   flags.Add("small_integers",
             "Inputs of an ONNX model, separated by commas, whose integers are never beyond 2^24.",
             &options.small_integers);
+  flags.Add("schema",
+            "CSV that names the columns of an ONNX model's one matrix, in order: the line "
+            "column,kind,side,vocabulary,length, then a line each.",
+            &options.schema);
   flags.Add("no_verify", "Write the model without comparing it with the ONNX model first.",
             &no_verify);
   RETURN_IF_ERROR(flags.Parse(args, 3, 4, &positional, &help));

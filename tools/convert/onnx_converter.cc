@@ -73,6 +73,10 @@ class OnnxConverter {
     if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
+    if (report_.user_inputs.empty()) {
+      report_.notes.push_back(
+          "no input is the user's: --user_inputs or --schema says what all ads of a request share");
+    }
     if (folded_ > 0) {
       report_.notes.push_back(
           absl::StrCat(folded_, " nodes (constants, shapes) were computed while converting"));
@@ -90,6 +94,7 @@ class OnnxConverter {
   absl::Status ReadInputs();
   absl::StatusOr<Level> LevelOf(const onnx::ValueInfoProto& input) const;
   absl::Status CheckOptions() const;
+  absl::Status ApplySchema();
   void CountUses();
   absl::Status PrepareInputs();
   absl::Status AddDenseInput(const OnnxInput& input);
@@ -175,7 +180,42 @@ absl::Status OnnxConverter::ReadInputs() {
     }
     inputs_[info.name()] = std::move(input);
   }
-  return CheckOptions();
+  RETURN_IF_ERROR(CheckOptions());
+  return options_.schema.empty() ? absl::OkStatus() : ApplySchema();
+}
+
+// To the one input whose rows have as many columns as the schema.
+absl::Status OnnxConverter::ApplySchema() {
+  ASSIGN_OR_RETURN(Schema schema, ReadSchema(options_.schema));
+  OnnxInput* matrix = nullptr;
+  std::vector<std::string> shapes;
+  for (auto& [name, input] : inputs_) {
+    shapes.push_back(absl::StrCat(name, " ", DimsText(input.dims)));
+    int64_t columns = 1;
+    for (size_t d = 1; d < input.dims.size(); ++d) {
+      columns *= input.dims[d].IsConst() ? input.dims[d].value() : 0;
+    }
+    if (columns != schema.back().end()) continue;
+    if (matrix != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(options_.schema, ": its ", columns,
+                                                     " columns fit \"", matrix->name, "\" and \"",
+                                                     name, "\", want one"));
+    }
+    matrix = &input;
+  }
+  if (matrix == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options_.schema, ": its ", schema.back().end(),
+                     " columns fit no input: ", absl::StrJoin(shapes, ", ")));
+  }
+  for (const SchemaField& field : schema) {
+    if (field.level != Level::kAd || matrix->level != Level::kUser) continue;
+    return absl::InvalidArgumentError(absl::StrCat(options_.schema, ": column \"", field.name,
+                                                   "\" is the ads', but input \"", matrix->name,
+                                                   "\" has one row of the user"));
+  }
+  matrix->schema = std::move(schema);
+  return absl::OkStatus();
 }
 
 absl::Status OnnxConverter::CheckOptions() const {
@@ -256,12 +296,12 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
   const bool integers = graph_.IsInteger(input.name);
   const bool small = Lists(options_.small_integers, input.name);
   if (integers && !small) graph_.MarkRounded(input.name, input.name);
-  report_.inputs.push_back(absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
-                                        mask       ? " int32, above 0 is true"
-                                        : integers ? " float32; whole numbers"
-                                                   : " float32",
-                                        small ? " up to 2^24" : ""));
-  bindings_.push_back({.input = input.name, .name = name});
+  report_.AddInput(input.level, absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
+                                             mask       ? " int32, above 0 is true"
+                                             : integers ? " float32; whole numbers"
+                                                        : " float32",
+                                             small ? " up to 2^24" : ""));
+  bindings_.push_back({.input = input.name, .name = name, .level = input.level});
   if (name != input.name) {
     report_.notes.push_back(absl::StrCat("input \"", input.name, "\" is called \"", name,
                                          "\": ULF gives the other name a type of its own"));
@@ -440,6 +480,11 @@ Translation OnnxConverter::TakeTranslation() {
                        .rows = info.type().tensor_type().shape().dim(0).dim_param(),
                        .small_integers = Lists(options_.small_integers, input.name),
                        .ids = features_.IdRows(input.name)};
+    for (const SchemaField& field : input.schema) {
+      for (int64_t column = field.first; column < field.end(); ++column) {
+        if (field.level == Level::kUser) source.user_columns.insert(column);
+      }
+    }
     for (size_t d = 1; d < input.dims.size(); ++d) {
       // What nothing reads may have dimensions without a number.
       source.row_shape.push_back(input.dims[d].IsConst() ? input.dims[d].value() : 1);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/onnx_types.h"
 #include "tools/convert/recipes.h"
 
@@ -68,11 +69,26 @@ bool IsFlat(const Dims& dims, int64_t width) {
   return dims.size() == 2 && dims[1] == Dim::Of(width);
 }
 
+// For a reshape of the tensor's rows, which may be the user's where those of `dims` are the ads'.
+absl::StatusOr<std::vector<int64_t>> RowSizes(const GraphBuilder& builder,
+                                              const std::string& tensor, Dims dims) {
+  const engine::Shape& shape = builder.Find(tensor)->shape;
+  dims[0] = shape[0];
+  return ReshapeSizes(shape, dims);
+}
+
 bool IsBinary(const std::string& op) {
   return IsComparison(op) || op == "Add" || op == "Sub" || op == "Mul" || op == "Div";
 }
 
 }  // namespace
+
+const SchemaField* OnnxInput::FieldAt(int64_t column) const {
+  const auto after =
+      std::upper_bound(schema.begin(), schema.end(), column,
+                       [](int64_t at, const SchemaField& field) { return at < field.first; });
+  return after == schema.begin() ? nullptr : &*(after - 1);
+}
 
 const Constant* OnnxFeatures::Known(const std::string& name) const {
   const auto found = shapes_.find(name);
@@ -119,13 +135,17 @@ int64_t OnnxFeatures::RowsOf(const Ids& ids) const {
 // Ids that the table has a row for, per column.  Fields that share a large table, one behind the
 // other, have the rows up to the next one: each with all rows behind it would be many times the
 // table.
-std::vector<int64_t> OnnxFeatures::RowsPerColumn(const Ids& ids, const Constant& table) {
+std::vector<int64_t> OnnxFeatures::RowsPerColumn(const Ids& ids, const Constant& table) const {
   constexpr int64_t kMaxCopied = 1 << 24;
   std::vector<int64_t> rows;
   int64_t total = 0;
   for (const Column& column : *ids.columns) {
     const int64_t last = table.dims[0].value() - 1 - column.offset;
     rows.push_back(last < 0 ? 0 : last / column.scale + 1);
+    const SchemaField* const field = inputs_.at(ids.input).FieldAt(column.at);
+    if (field != nullptr && field->vocabulary > 0) {
+      rows.back() = std::min(rows.back(), field->vocabulary);
+    }
     total += std::min(rows.back(), kMaxCopied);
   }
   if (ids.is_uniform() || total <= kMaxCopied) return rows;
@@ -139,13 +159,16 @@ std::vector<int64_t> OnnxFeatures::RowsPerColumn(const Ids& ids, const Constant&
   return rows;
 }
 
-// Columns with the same formula, in order.
-std::vector<OnnxFeatures::Ids> OnnxFeatures::ByFormula(const Ids& ids) {
+// Columns with the same formula, and of the same field of a schema, in order.
+std::vector<OnnxFeatures::Ids> OnnxFeatures::OnePerFeature(const Ids& ids) const {
+  const OnnxInput& input = inputs_.at(ids.input);
   std::vector<Ids> parts;
   for (size_t i = 0; i < ids.columns->size();) {
     std::vector<Column> columns;
     for (const Column& first = (*ids.columns)[i];
-         i < ids.columns->size() && (*ids.columns)[i].SameFormula(first); ++i) {
+         i < ids.columns->size() && (*ids.columns)[i].SameFormula(first) &&
+         input.FieldAt((*ids.columns)[i].at) == input.FieldAt(first.at);
+         ++i) {
       columns.push_back((*ids.columns)[i]);
     }
     Ids part = ids;
@@ -154,6 +177,13 @@ std::vector<OnnxFeatures::Ids> OnnxFeatures::ByFormula(const Ids& ids) {
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+// Of columns of one field.
+Level OnnxFeatures::LevelOf(const Ids& ids) const {
+  const OnnxInput& input = inputs_.at(ids.input);
+  const SchemaField* const field = input.FieldAt(ids.columns->front().at);
+  return field == nullptr ? input.level : field->level;
 }
 
 void OnnxFeatures::StartFrom(const OnnxInput& input) {
@@ -207,7 +237,9 @@ void OnnxFeatures::FindIdColumns() {
 
 void OnnxFeatures::Scan(Problems& problems) {
   FindIdColumns();
-  for (const auto& [name, columns] : ids_of_) StartFrom(inputs_.at(name));
+  for (const auto& [name, input] : inputs_) {
+    if (IsFeature(name)) StartFrom(input);
+  }
   for (const onnx::NodeProto& node : proto_.node()) ScanNode(node, problems);
   for (const onnx::ValueInfoProto& output : proto_.output()) {
     const auto ids = ids_.find(output.name());
@@ -741,13 +773,28 @@ int64_t RowElements(const OnnxInput& input) {
 
 }  // namespace
 
+// What columns of one field are called, where the name is free.
+std::string OnnxFeatures::NameOf(const std::string& input,
+                                 const std::vector<int64_t>& columns) const {
+  const OnnxInput& source = inputs_.at(input);
+  const SchemaField* const field = source.FieldAt(columns[0]);
+  if (field == nullptr) return ColumnsName(input, columns, RowElements(source));
+  std::vector<int64_t> own = columns;
+  for (int64_t& column : own) column -= field->first;
+  return ColumnsName(field->name, own, field->length);
+}
+
 std::string OnnxFeatures::FeatureOf(const Ids& ids) {
   const std::vector<int64_t> columns = ids.places();
   std::string& name = features_[{ids.input, columns}];
   if (name.empty()) {
-    name = ColumnsName(ids.input, columns, RowElements(inputs_.at(ids.input)));
+    name = NameOf(ids.input, columns);
     if (name != ids.input) name = FreeName(name);
-    bindings_.push_back({.input = ids.input, .name = name, .sparse = true, .columns = columns});
+    bindings_.push_back({.input = ids.input,
+                         .name = name,
+                         .level = LevelOf(ids),
+                         .sparse = true,
+                         .columns = columns});
   }
   return name;
 }
@@ -772,10 +819,13 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   const std::vector<int64_t> rows = RowsPerColumn(ids, table);
   Dims dims = ids.dims;
   if (table.dims.size() == 2) dims.push_back(Dim::Of(width));
-  if (ids.is_uniform()) return LookUpPart(node, ids, rows[0], node.output(0), std::move(dims));
+  const std::vector<Ids> parts = OnePerFeature(ids);
+  if (parts.size() == 1) {
+    return LookUpPart(node, ids, rows[0], node.output(0), std::move(dims));
+  }
   Join join{.output = node.output(0), .dims = std::move(dims)};
   size_t first = 0;
-  for (const Ids& part : ByFormula(ids)) {
+  for (const Ids& part : parts) {
     join.parts.push_back(absl::StrCat(join.output, "/part", first));
     RETURN_IF_ERROR(LookUpPart(node, part, rows[first], join.parts.back(),
                                {ids.dims[0], Dim::Of(part.count() * width)}));
@@ -793,7 +843,7 @@ absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& id
   const Column formula = ids.columns->front();
   if (rows < 1) return absl::InvalidArgumentError("ids that are all beyond the table");
   std::string key = node.input(0);
-  if (!formula.SameFormula({})) {
+  if (!formula.SameFormula({}) || rows < table.dims[0].value()) {
     key = absl::StrCat(key, "_", formula.scale, "_", formula.offset, "_", rows);
   }
   std::string& name = table_of_[key];
@@ -813,7 +863,7 @@ absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& id
                       .output = output,
                       .feature = FeatureOf(ids),
                       .table = name,
-                      .level = inputs_.at(ids.input).level,
+                      .level = LevelOf(ids),
                       .count = ids.count(),
                       .width = width,
                       .dims = std::move(dims)});
@@ -826,9 +876,10 @@ absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) 
     numbers_.push_back({.output = name, .ids = ids});
     return absl::OkStatus();
   }
-  if (ids.is_uniform()) return MaterializePart(name, ids, ids.dims);
+  const std::vector<Ids> parts = OnePerFeature(ids);
+  if (parts.size() == 1) return MaterializePart(name, ids, ids.dims);
   Join join{.output = name, .dims = ids.dims};
-  for (const Ids& part : ByFormula(ids)) {
+  for (const Ids& part : parts) {
     join.parts.push_back(absl::StrCat(name, "/part", join.parts.size()));
     RETURN_IF_ERROR(MaterializePart(join.parts.back(), part, part.dims));
   }
@@ -860,7 +911,7 @@ absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids&
   lookups_.push_back({.output = output,
                       .feature = feature,
                       .table = table,
-                      .level = inputs_.at(ids.input).level,
+                      .level = LevelOf(ids),
                       .count = ids.count(),
                       .width = 1,
                       .dims = std::move(dims),
@@ -876,25 +927,31 @@ absl::Status OnnxFeatures::EmitInputs(const std::string& input, Report& report) 
       for (const Column& column : *numbers.ids.columns) columns.insert(column.at);
     }
   }
+  const OnnxInput& source = inputs_.at(input);
   std::vector<Run>& runs = runs_[input];
   for (const int64_t column : columns) {
-    if (runs.empty() || runs.back().first + runs.back().count != column) {
+    if (runs.empty() || runs.back().first + runs.back().count != column ||
+        source.FieldAt(runs.back().first) != source.FieldAt(column)) {
       runs.push_back({.first = column});
     }
     ++runs.back().count;
   }
-  const OnnxInput& source = inputs_.at(input);
   for (Run& run : runs) {
     std::vector<int64_t> own(static_cast<size_t>(run.count));
     std::iota(own.begin(), own.end(), run.first);
-    const std::string wanted = ColumnsName(input, own, RowElements(source));
-    run.name = FreeName(wanted == input ? absl::StrCat(input, "_values") : wanted);
-    RETURN_IF_ERROR(graph_.builder().AddInput(run.name, source.level, {run.count}));
-    if (source.level == Level::kAd) graph_.SetAdReference(run.name);
-    report.inputs.push_back(absl::StrCat(run.name, " ",
-                                         graph_.builder().Find(run.name)->shape.ToString(),
-                                         " float32, ", ColumnsText(own), " of \"", input, "\""));
-    bindings_.push_back({.input = input, .name = run.name, .columns = std::move(own)});
+    const SchemaField* const field = source.FieldAt(run.first);
+    const Level level = field == nullptr ? source.level : field->level;
+    std::string wanted = NameOf(input, own);
+    // The name that it would have is the ids'.
+    if (FreeName(wanted) != wanted) wanted = absl::StrCat(wanted, "_values");
+    run.name = FreeName(wanted);
+    RETURN_IF_ERROR(graph_.builder().AddInput(run.name, level, {run.count}));
+    if (level == Level::kAd) graph_.SetAdReference(run.name);
+    report.AddInput(level,
+                    absl::StrCat(run.name, " ", graph_.builder().Find(run.name)->shape.ToString(),
+                                 " float32, ", ColumnsText(own), " of \"", input, "\""));
+    bindings_.push_back(
+        {.input = input, .name = run.name, .level = level, .columns = std::move(own)});
   }
   return absl::OkStatus();
 }
@@ -904,7 +961,7 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   GraphBuilder& builder = graph_.builder();
   const std::vector<int64_t> columns = numbers.ids.places();
   const std::vector<Run>& runs = runs_.at(numbers.ids.input);
-  std::vector<std::string> parts;
+  std::vector<OnnxValue> parts;
   for (size_t i = 0; i < columns.size();) {
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& r) {
       return columns[i] >= r.first && columns[i] < r.first + r.count;
@@ -915,19 +972,18 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
       ++end;
     }
     const auto length = static_cast<int64_t>(end - i);
-    if (length == run->count) {
-      parts.push_back(run->name);
-    } else {
-      parts.push_back(graph_.Top(absl::StrCat(numbers.output, "/part")));
-      RETURN_IF_ERROR(AddSlice(builder, parts.back(), run->name, 1, columns[i] - run->first, length,
-                               parts.back()));
+    std::string part = run->name;
+    if (length != run->count) {
+      part = graph_.Top(absl::StrCat(numbers.output, "/part"));
+      RETURN_IF_ERROR(AddSlice(builder, part, run->name, 1, columns[i] - run->first, length, part));
     }
+    parts.push_back(graph_.Whole(part));
     i = end;
   }
-  std::string tensor = parts[0];
+  std::string tensor = parts[0].tensor;
   if (parts.size() > 1) {
     tensor = graph_.Top(absl::StrCat(numbers.output, "/columns"));
-    RETURN_IF_ERROR(AddConcat(builder, tensor, parts, 1, tensor));
+    RETURN_IF_ERROR(JoinColumns(graph_, parts, tensor, tensor));
   }
   const bool is_float = IsFloat(inputs_.at(numbers.ids.input).element_type);
   if (numbers.ids.cut && is_float) {
@@ -937,8 +993,7 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   }
   if (!IsFlat(numbers.ids.dims, numbers.ids.count())) {
     const std::string shaped = graph_.Top(absl::StrCat(numbers.output, "/shape"));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                     ReshapeSizes(builder.Find(tensor)->shape, numbers.ids.dims));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, RowSizes(builder, tensor, numbers.ids.dims));
     RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
     tensor = shaped;
   }
@@ -950,7 +1005,41 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
   return absl::OkStatus();
 }
 
+// Kinds and vocabularies that the model contradicts.
+absl::Status OnnxFeatures::CheckSchema() const {
+  for (const auto& [name, input] : inputs_) {
+    const auto ids = ids_of_.find(name);
+    for (const SchemaField& field : input.schema) {
+      bool looked_up = false, is_number = false;
+      for (int64_t column = field.first; column < field.end(); ++column) {
+        looked_up |= ids != ids_of_.end() && ids->second.contains(column);
+        for (const Numbers& numbers : numbers_) {
+          const std::vector<int64_t> places = numbers.ids.places();
+          is_number |= numbers.ids.input == name &&
+                       std::find(places.begin(), places.end(), column) != places.end();
+        }
+      }
+      if (field.sparse ? is_number && !looked_up : looked_up) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("the schema calls column \"", field.name, "\" ",
+                         field.sparse ? "sparse, but no table is looked up with it"
+                                      : "dense, but a table is looked up with it"));
+      }
+      if (!looked_up || field.vocabulary == 0) continue;
+      for (int64_t column = field.first; column < field.end(); ++column) {
+        const auto rows = ids->second.find(column);
+        if (rows == ids->second.end() || rows->second.least >= field.vocabulary) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("the schema gives column \"", field.name, "\" ", field.vocabulary,
+                         " ids, but its table has ", rows->second.least));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status OnnxFeatures::Emit(Report& report) {
+  RETURN_IF_ERROR(CheckSchema());
   std::vector<Group> groups;
   for (const Lookup& lookup : lookups_) {
     // One layer reads one table per feature; a second table of a feature starts another layer.
@@ -967,8 +1056,10 @@ absl::Status OnnxFeatures::Emit(Report& report) {
   for (const Join& join : joins_) RETURN_IF_ERROR(EmitJoin(join));
   Describe(report);
   graph_.builder().model().tables.insert(tables_.begin(), tables_.end());
+  for (const auto& [name, input] : inputs_) {
+    if (IsFeature(name)) RETURN_IF_ERROR(EmitInputs(name, report));
+  }
   for (const auto& [name, columns] : ids_of_) {
-    RETURN_IF_ERROR(EmitInputs(name, report));
     int64_t rows = 0;
     for (const auto& [column, tables] : columns) rows = std::max(rows, tables.most);
     report.notes.push_back(absl::StrCat("ids of \"", name, "\" outside 0..", rows - 1,
@@ -992,11 +1083,13 @@ void OnnxFeatures::Describe(Report& report) const {
     const auto binding =
         std::find_if(bindings_.begin(), bindings_.end(),
                      [&, name = feature](const Binding& b) { return b.name == name; });
-    report.inputs.push_back(absl::StrCat(
-        feature, ": ", line, ", looked up in ", absl::StrJoin(tables[feature], ", "),
-        binding->name == binding->input
-            ? ""
-            : absl::StrCat(", ", ColumnsText(binding->columns), " of \"", binding->input, "\"")));
+    report.AddInput(
+        binding->level,
+        absl::StrCat(feature, ": ", line, ", looked up in ", absl::StrJoin(tables[feature], ", "),
+                     binding->name == binding->input
+                         ? ""
+                         : absl::StrCat(", ", ColumnsText(binding->columns), " of \"",
+                                        binding->input, "\"")));
   }
 }
 
@@ -1053,16 +1146,13 @@ absl::Status OnnxFeatures::EmitGroup(const Group& group, int index, Report& repo
 
 absl::Status OnnxFeatures::EmitJoin(const Join& join) {
   GraphBuilder& builder = graph_.builder();
-  std::vector<std::string> parts;
-  for (const std::string& part : join.parts) {
-    ASSIGN_OR_RETURN(parts.emplace_back(), graph_.Full(*graph_.FindValue(part)));
-  }
+  std::vector<OnnxValue> parts;
+  for (const std::string& part : join.parts) parts.push_back(*graph_.FindValue(part));
   std::string tensor = graph_.Top(absl::StrCat(join.output, "/joined"));
-  RETURN_IF_ERROR(AddConcat(builder, tensor, parts, 1, tensor));
+  RETURN_IF_ERROR(JoinColumns(graph_, parts, tensor, tensor));
   if (join.dims.size() != 2) {
     const std::string shaped = graph_.Top(join.output);
-    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                     ReshapeSizes(builder.Find(tensor)->shape, join.dims));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, RowSizes(builder, tensor, join.dims));
     RETURN_IF_ERROR(AddReshape(builder, shaped, tensor, sizes, shaped));
     tensor = shaped;
   }
@@ -1077,8 +1167,7 @@ absl::Status OnnxFeatures::EmitValue(const Lookup& lookup, const std::string& ro
   std::string tensor = rows;
   if (!IsFlat(lookup.dims, lookup.count * lookup.width)) {
     tensor = graph_.Top(lookup.offset == 0 ? lookup.output : absl::StrCat(lookup.output, "/shape"));
-    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                     ReshapeSizes(builder.Find(rows)->shape, lookup.dims));
+    ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, RowSizes(builder, rows, lookup.dims));
     RETURN_IF_ERROR(AddReshape(builder, tensor, rows, sizes, tensor));
   }
   if (lookup.offset != 0) {

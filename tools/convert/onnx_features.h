@@ -20,6 +20,7 @@
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx_graph.h"
 #include "tools/convert/onnx_proof.h"
+#include "tools/convert/onnx_schema.h"
 #include "tools/convert/report.h"
 
 namespace ulfd::convert {
@@ -30,6 +31,10 @@ struct OnnxInput {
   engine::Level level = engine::Level::kAd;
   Dims dims;  // The first is users or ads.
   int element_type = 0;
+  Schema schema;  // Empty: its columns have no names.
+
+  // Null: the column has no name.
+  const SchemaField* FieldAt(int64_t column) const;
 };
 
 // Finds everything that is computed from ids before the other nodes are converted.
@@ -47,8 +52,10 @@ class OnnxFeatures {
 
   // Whether Scan took care of the node.
   bool Handles(const onnx::NodeProto* node) const { return handled_.contains(node); }
-  // Whether columns of the input became features.
-  bool IsFeature(const std::string& input) const { return ids_of_.contains(input); }
+  // Whether the input is taken column by column.
+  bool IsFeature(const std::string& input) const {
+    return ids_of_.contains(input) || !inputs_.at(input).schema.empty();
+  }
   // What the features and dense inputs that Emit added have, for the proof.
   const std::vector<Binding>& bindings() const { return bindings_; }
   // Columns of the input that are ids, with the rows of the smallest table that they look up.
@@ -121,8 +128,11 @@ class OnnxFeatures {
   absl::Status ScanIds(const onnx::NodeProto& node, const Ids& ids);
   absl::StatusOr<std::vector<Ids>> Rearrange(const onnx::NodeProto& node, const Ids& ids);
   absl::StatusOr<Ids> Computed(const onnx::NodeProto& node, Ids ids) const;
-  static std::vector<int64_t> RowsPerColumn(const Ids& ids, const Constant& table);
-  static std::vector<Ids> ByFormula(const Ids& ids);
+  absl::Status CheckSchema() const;
+  std::vector<int64_t> RowsPerColumn(const Ids& ids, const Constant& table) const;
+  std::vector<Ids> OnePerFeature(const Ids& ids) const;
+  engine::Level LevelOf(const Ids& ids) const;
+  std::string NameOf(const std::string& input, const std::vector<int64_t>& columns) const;
   absl::Status LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
                           const std::string& output, Dims dims);
   absl::Status MaterializePart(const std::string& output, const Ids& ids, Dims dims);

@@ -179,6 +179,46 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
   return part;
 }
 
+absl::Status JoinColumns(OnnxGraph& graph, const std::vector<OnnxValue>& values,
+                         const std::string& name, const std::string& out) {
+  struct Part {
+    std::vector<std::string> tensors;
+    bool per_ad = false;
+  };
+  GraphBuilder& builder = graph.builder();
+  std::vector<Part> parts;
+  for (const OnnxValue& x : values) {
+    ASSIGN_OR_RETURN(const std::string tensor, graph.PlainAlong(x, {1}));
+    const bool per_ad = builder.Find(tensor)->shape[0].IsAds();
+    if (parts.empty() || parts.back().per_ad != per_ad) parts.push_back({{}, per_ad});
+    parts.back().tensors.push_back(tensor);
+  }
+  if (parts.size() == 1) return AddConcat(builder, name, parts[0].tensors, 1, out);
+  std::vector<std::string> joined;
+  for (const Part& part : parts) {
+    joined.push_back(part.tensors[0]);
+    if (part.tensors.size() == 1) continue;
+    joined.back() = builder.FreshTensor(absl::StrCat(out, part.per_ad ? "/ads" : "/user"));
+    RETURN_IF_ERROR(AddConcat(builder, joined.back(), part.tensors, 1, joined.back()));
+  }
+  std::string left = joined[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    // Only one of the two sides may have a row per ad; the left one does from the second part on.
+    const bool left_per_ad = i > 1 || parts[0].per_ad;
+    const bool last = i + 1 == parts.size();
+    const std::string top = last ? out : builder.FreshTensor(absl::StrCat(out, "/fused"));
+    if (left_per_ad && parts[i].per_ad) {
+      RETURN_IF_ERROR(AddConcat(builder, last ? name : top, {left, joined[i]}, 1, top));
+    } else {
+      ulf::LayerParameter fuse = MakeLayer("fuse_layer", last ? name : top, {left, joined[i]}, top);
+      fuse.mutable_fuse_param()->add_common_input_index(left_per_ad ? 1 : 0);
+      RETURN_IF_ERROR(builder.AddLayer(std::move(fuse)));
+    }
+    left = top;
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
                                               const char* attribute) {
   if (!node.Has(input)) return IntsAttribute(node.node, attribute);

@@ -50,6 +50,10 @@ absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const D
 // The entries of an axis at these places.
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out);
+// Values of rank 2 with columns side by side: concat_layer, and fuse_layer where the user's row is
+// beside rows of the ads, which the graph compiler turns into split matrix products.
+absl::Status JoinColumns(OnnxGraph& graph, const std::vector<OnnxValue>& values,
+                         const std::string& name, const std::string& out);
 // Integers from input `input`, or from the attribute of older operator sets.
 absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
                                               const char* attribute);

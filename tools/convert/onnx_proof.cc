@@ -85,6 +85,11 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
     }
     values.push_back(is_bool ? static_cast<double>(random() % 2) : value);
   }
+  for (const int64_t column : input.user_columns) {
+    for (int64_t row = 1; row < rows; ++row) {
+      values[static_cast<size_t>(row * width + column)] = values[static_cast<size_t>(column)];
+    }
+  }
   if (is_float) return reference::Floats(input.type, dims, std::move(values));
   std::vector<int64_t> ints;
   for (const double value : values)
@@ -256,10 +261,7 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
 absl::Status Proof::RunEngine(const Trial& trial, bool keep_all, engine::RunResult& result) {
   EngineRequest request(translation_.bindings.size());
   for (const Binding& binding : translation_.bindings) {
-    const auto input =
-        std::find_if(translation_.inputs.begin(), translation_.inputs.end(),
-                     [&](const SourceInput& source) { return source.name == binding.input; });
-    const int64_t rows = input->level == Level::kUser ? 1 : trial.ads;
+    const int64_t rows = binding.level == Level::kUser ? 1 : trial.ads;
     Bind(binding, inputs_.at(binding.input), rows, converted_, request);
   }
   const std::function<bool()> stop = [this] { return !budget_.Check().ok(); };

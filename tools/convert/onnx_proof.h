@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,12 +28,15 @@ struct SourceInput {
   bool small_integers = false;
   // Elements of a row (flattened) that are ids, and how many ids there are.
   std::map<int64_t, int64_t> ids;
+  // Elements of a row that are the user's: the same in all rows.
+  std::set<int64_t> user_columns;
 };
 
 // An input or sparse feature of the converted model: which elements of a row of an ONNX input are
 // its own.
 struct Binding {
   std::string input, name;
+  engine::Level level = engine::Level::kAd;
   bool sparse = false;
   std::vector<int64_t> columns;  // Empty: all of them, in order.
 };

@@ -210,55 +210,6 @@ absl::Status Tile(OnnxNode& node) {
 
 // ---------------------------------------------------------------------------------- Concat
 
-// Values with one row beside values with a row per ad, all of rank 2: columns side by side with
-// concat_layer and fuse_layer, which the graph compiler turns into split matrix products.
-absl::Status FuseColumns(OnnxNode& node, const std::vector<OnnxValue>& values) {
-  struct Part {
-    std::vector<std::string> tensors;
-    bool per_ad = false;
-  };
-  GraphBuilder& builder = node.builder();
-  std::vector<Part> parts;
-  for (const OnnxValue& x : values) {
-    ASSIGN_OR_RETURN(const std::string tensor, node.graph.PlainAlong(x, {1}));
-    const bool per_ad = builder.Find(tensor)->shape[0].IsAds();
-    if (parts.empty() || parts.back().per_ad != per_ad) parts.push_back({{}, per_ad});
-    parts.back().tensors.push_back(tensor);
-  }
-  std::vector<std::string> joined;
-  for (const Part& part : parts) {
-    joined.push_back(part.tensors[0]);
-    if (part.tensors.size() == 1) continue;
-    joined.back() = node.Scratch(part.per_ad ? "ads" : "user");
-    RETURN_IF_ERROR(AddConcat(builder, joined.back(), part.tensors, 1, joined.back()));
-  }
-  std::string left = joined[0];
-  for (size_t i = 1; i < parts.size(); ++i) {
-    // Only one of the two sides may have a row per ad; the left one does from the second part on.
-    const bool left_per_ad = i > 1 || parts[0].per_ad;
-    const bool last = i + 1 == parts.size();
-    const std::string out = last ? node.Top() : node.Scratch("fused");
-    if (left_per_ad && parts[i].per_ad) {
-      RETURN_IF_ERROR(AddConcat(builder, last ? node.name : out, {left, joined[i]}, 1, out));
-    } else {
-      ulf::LayerParameter fuse =
-          MakeLayer("fuse_layer", last ? node.name : out, {left, joined[i]}, out);
-      fuse.mutable_fuse_param()->add_common_input_index(left_per_ad ? 1 : 0);
-      RETURN_IF_ERROR(builder.AddLayer(std::move(fuse)));
-    }
-    left = out;
-  }
-  Dims dims = values[0].dims;
-  int64_t columns = 0;
-  for (const OnnxValue& x : values) {
-    columns += x.dims[1].value();
-    if (x.dims[0].IsAds()) dims[0] = x.dims[0];
-  }
-  dims[1] = Dim::Of(columns);
-  node.Set(left, dims);
-  return absl::OkStatus();
-}
-
 // Repeats what has to be repeated to the shape of a value that has it in full, if there is one.
 absl::StatusOr<std::string> FullLike(OnnxNode& node, const OnnxValue& x,
                                      const std::vector<OnnxValue>& values, const Dims& dims) {
@@ -307,7 +258,14 @@ absl::Status Concat(OnnxNode& node) {
     bool some_per_ad = false;
     for (const OnnxValue& x : values)
       some_per_ad |= !node.graph.IsRepeated(x, 0) && x.dims[0].IsAds();
-    if (some_per_ad) return FuseColumns(node, values);
+    if (some_per_ad) {
+      const std::string out = node.Top();
+      RETURN_IF_ERROR(JoinColumns(node.graph, values, node.name, out));
+      int64_t columns = 0;
+      for (const OnnxValue& x : values) columns += x.dims[1].value();
+      node.Set(out, {common[0], Dim::Of(columns)});
+      return absl::OkStatus();
+    }
   }
   std::vector<std::string> tensors;
   Dim total = Dim::Of(0);

@@ -20,7 +20,8 @@ void AppendList(absl::string_view heading, const std::vector<std::string>& lines
 
 std::string Report::ToString() const {
   std::string text = absl::StrCat("converted from ", source, "\n");
-  AppendList("inputs", inputs, text);
+  AppendList("inputs of the user, one row per request", user_inputs, text);
+  AppendList("inputs of the ads, a row each", ad_inputs, text);
   AppendList("outputs", outputs, text);
   AppendList("notes", notes, text);
   tools::TextTable table({"node", "type", "became", "note"});

@@ -5,10 +5,12 @@
 #define ULFD_TOOLS_CONVERT_REPORT_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "engine/tensor/tensor.h"
 
 namespace ulfd::convert {
 
@@ -23,10 +25,15 @@ struct ReportRow {
 struct Report {
   std::string source;  // The file that was converted, with its format: "Caffe net lenet.prototxt".
   std::vector<ReportRow> rows;
-  std::vector<std::string> inputs;   // One line per input of the converted model.
+  // One line per input of the converted model: those with one row, and those with a row per ad.
+  std::vector<std::string> user_inputs, ad_inputs;
   std::vector<std::string> outputs;  // One line per output.
   std::vector<std::string> notes;    // What concerns the model as a whole.
 
+  // Adds the line to the user's or to the ads' inputs.
+  void AddInput(engine::Level level, std::string line) {
+    (level == engine::Level::kUser ? user_inputs : ad_inputs).push_back(std::move(line));
+  }
   std::string ToString() const;
 };
 

@@ -87,8 +87,8 @@ TEST_F(CaffeTest, ReportTellsWhatEveryLayerBecame) {
               ElementsAre("1 layers left out that are not part of the phase TEST",
                           "weights of layer \"loss\" are left out: the net has no layer of that "
                           "name"));
-  EXPECT_THAT(report->inputs, ElementsAre("data [ads, 12] (a row per ad by default)",
-                                          "side [ads, 2, 3] (a row per ad by default)"));
+  EXPECT_THAT(report->ad_inputs, ElementsAre("data [ads, 12] (a row per ad by default)",
+                                             "side [ads, 2, 3] (a row per ad by default)"));
   EXPECT_THAT(report->outputs, ElementsAre("prob [ads, 6]", "ctr [ads, 6]", "kept [ads, 6]"));
   ASSERT_GE(report->rows.size(), 4U);
   EXPECT_EQ(report->rows[2].node, "bn1");
@@ -102,7 +102,7 @@ TEST_F(CaffeTest, UserInputsHaveOneRow) {
   const auto report = ConvertCaffe(from + "/net.prototxt", from + "/net.caffemodel",
                                    dir_.File("v1/1"), {.user_inputs = {"data"}});
   ASSERT_TRUE(report.ok()) << report.status();
-  EXPECT_THAT(report->inputs, ElementsAre("data [users, 3, 2, 2]"));
+  EXPECT_THAT(report->user_inputs, ElementsAre("data [users, 3, 2, 2]"));
   EXPECT_THAT(report->outputs, ElementsAre("prob [users, 4]"));
 }
 
@@ -191,6 +191,8 @@ TEST_F(CaffeTest, FilesThatAreNoModel) {
                                                 "want 2147483647 for shape"));
   EXPECT_THAT(Error(kInput, OneLayer("fc", {}), {.user_inputs = {"q"}}),
               "--user_inputs names \"q\", which is no input of the net; its inputs: x");
+  EXPECT_EQ(Error(kInput, OneLayer("fc", {}), {.schema = "s.csv"}),
+            "--schema: inputs of a Caffe net have names");
 }
 
 TEST_F(CaffeTest, OutputDirectoryMustBeNew) {

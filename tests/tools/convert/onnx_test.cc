@@ -134,8 +134,9 @@ TEST_F(OnnxTest, PaddingNeedNotBeSent) {
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_THAT(found->at("ctr").ToFloat32(),
               Pointwise(FloatNear(1e-5f), expected->at("ctr").ToFloat32()));
-  EXPECT_THAT(report->inputs, Contains("hist_item: 20 ids of the user, looked up in "
-                                       "hist_item_values, item.weight"));
+  EXPECT_THAT(report->user_inputs, Contains("hist_item: 20 ids of the user, looked up in "
+                                            "hist_item_values, item.weight"));
+  EXPECT_THAT(report->ad_inputs, Contains("item: one id per ad, looked up in item.weight"));
 }
 TEST_F(OnnxTest, DinExportedInBatchesIsSplitByFlags) {
   ExpectCase("onnx_din_batch", {.user_inputs = {"user", "hist_item", "hist_category"}});
@@ -345,6 +346,99 @@ TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
       ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"x"}, .dims = {{"t", 3}}});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->outputs, ElementsAre("y [users, 3]"));
+}
+
+// DeepCTR's signature: one matrix of floats for all features.
+class OnnxSchemaTest : public OnnxTest {
+ protected:
+  // Columns: an id of the user, a number of the user, an id of the ad, two numbers of the ad.
+  static onnx::ModelProto Matrix() {
+    return Model(
+        X({"batch", "5"}) + Out({"batch", "1"}) +
+        "initializer { name: 'users' data_type: 1 dims: [6, 2] float_data: [0, 1, 2, 3, 4, 5, 6, "
+        "7, 8, 9, 1, 2] } "
+        "initializer { name: 'items' data_type: 1 dims: [4, 2] float_data: [1, 4, 2, 8, 5, 7, 3, "
+        "1] } "
+        "initializer { name: 'w' data_type: 1 dims: [7, 1] float_data: [1, -1, 2, 1, -2, 1, 3] } "
+        "initializer { name: 'c0' data_type: 7 int64_data: 0 } "
+        "initializer { name: 'c2' data_type: 7 int64_data: 2 } "
+        "initializer { name: 'numbers' data_type: 7 dims: 3 int64_data: [1, 3, 4] } "
+        "node { op_type: 'Cast' input: 'x' output: 'ids' attribute { name: 'to' type: INT i: 7 } } "
+        "node { op_type: 'Gather' input: ['ids', 'c0'] output: 'u' attribute { name: 'axis' type: "
+        "INT i: 1 } } "
+        "node { op_type: 'Gather' input: ['ids', 'c2'] output: 'i' attribute { name: 'axis' type: "
+        "INT i: 1 } } "
+        "node { op_type: 'Gather' input: ['x', 'numbers'] output: 'n' attribute { name: 'axis' "
+        "type: INT i: 1 } } "
+        "node { op_type: 'Gather' input: ['users', 'u'] output: 'ue' } "
+        "node { op_type: 'Gather' input: ['items', 'i'] output: 'ie' } "
+        "node { op_type: 'Concat' input: ['ue', 'n', 'ie'] output: 'all' attribute { name: 'axis' "
+        "type: INT i: 1 } } "
+        "node { op_type: 'MatMul' input: ['all', 'w'] output: 'y' }");
+  }
+  std::string SchemaError(const std::string& lines) {
+    const ConvertOptions options{
+        .schema = dir_.Write("s.csv", absl::StrCat("column,kind,side,vocabulary,length\n", lines))};
+    return Error(Matrix(), options);
+  }
+};
+
+TEST_F(OnnxSchemaTest, SplitsOneMatrix) {
+  const std::string path = dir_.Write("m.onnx", Matrix().SerializeAsString());
+  const std::string schema = dir_.Write("s.csv",
+                                        "column,kind,side,vocabulary,length\n"
+                                        "user,sparse,user,6\n"
+                                        "age, dense, user\n"
+                                        "item,sparse,ad,3,1\n"
+                                        "prices,dense,ad,,2\n");
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.schema = schema});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->user_inputs,
+              ElementsAre("user: one id of the user, looked up in users, column 0 of \"x\"",
+                          "age [users, 1] float32, column 1 of \"x\""));
+  EXPECT_THAT(report->ad_inputs,
+              ElementsAre("item: one id per ad, looked up in items_1_0_3, column 2 of \"x\"",
+                          "prices [ads, 2] float32, columns 3 to 4 of \"x\""));
+  EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+  // User 2 of age 10, items 1 and 2, which cost [1, 2] and [3, 4].
+  const auto longs = [](std::vector<int64_t> values) {
+    return engine::NpyArray::FromInt64({static_cast<int64_t>(values.size())}, values.data());
+  };
+  const auto floats = [](std::vector<int64_t> dims, std::vector<float> values) {
+    return engine::NpyArray::FromFloat32(dims, values.data());
+  };
+  const auto found =
+      ulfd::testing::ScoreModel(dir_.File("ok/1"), {{"user.ids", longs({2})},
+                                                    {"age", floats({1, 1}, {10})},
+                                                    {"item.ids", longs({1, 2})},
+                                                    {"prices", floats({2, 2}, {1, 2, 3, 4})}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(),
+              ElementsAre(4 - 5 + 20 + 1 - 4 + 2 + 24, 4 - 5 + 20 + 3 - 8 + 5 + 21));
+}
+
+TEST_F(OnnxSchemaTest, WhatDoesNotFitIsRefused) {
+  const std::string three = "user,sparse,user\nage,dense,user\nitem,sparse,ad\n";
+  EXPECT_EQ(SchemaError("user,sparse,user\nage,dense\n"),
+            "m.onnx: s.csv:3: \"age,dense\", want column,kind,side,vocabulary,length");
+  EXPECT_EQ(SchemaError("user,id,user\n"), "m.onnx: s.csv:2: kind \"id\", want sparse or dense");
+  EXPECT_EQ(SchemaError("user,sparse,both\n"), "m.onnx: s.csv:2: side \"both\", want user or ad");
+  EXPECT_EQ(SchemaError("user,sparse,ad,0\n"),
+            "m.onnx: s.csv:2: vocabulary \"0\", want a number from 1 to 2147483648");
+  EXPECT_EQ(SchemaError("user,dense,ad,3\n"), "m.onnx: s.csv:2: a vocabulary of a dense column");
+  EXPECT_EQ(SchemaError("user,dense,ad\nuser,dense,ad\n"),
+            "m.onnx: s.csv:3: column \"user\" is there twice");
+  EXPECT_EQ(SchemaError(""), "m.onnx: s.csv: no columns");
+  EXPECT_EQ(SchemaError(three), "m.onnx: s.csv: its 3 columns fit no input: x [ads, 5]");
+  EXPECT_EQ(SchemaError("user,dense,user\nage,dense,user\nitem,sparse,ad\np,dense,ad,,2\n"),
+            "m.onnx: the schema calls column \"user\" dense, but a table is looked up with it");
+  EXPECT_EQ(SchemaError(three + "p,sparse,ad,,2\n"),
+            "m.onnx: the schema calls column \"p\" sparse, but no table is looked up with it");
+  EXPECT_EQ(SchemaError("user,sparse,user,7\nage,dense,user\nitem,sparse,ad\np,dense,ad,,2\n"),
+            "m.onnx: the schema gives column \"user\" 7 ids, but its table has 6");
+  const ConvertOptions options{.schema = dir_.Write("s.csv", "name;kind\n")};
+  EXPECT_EQ(Error(Matrix(), options),
+            "m.onnx: s.csv:1: \"name;kind\", want column,kind,side,vocabulary,length");
 }
 
 TEST_F(OnnxTest, SizesOfInputsMustFit) {

@@ -787,11 +787,12 @@ class Runner:
     def bind(g, report):
         """The request's arrays, by what the report says of each input."""
         arrays = {}
-        text = re.search(r"(?ms)^inputs\n(.*?)\n\n", report).group(1)
-        for line in text.splitlines():
+        sides = re.findall(r"(?ms)^inputs of the (user|ads)[^\n]*\n(.*?)\n\n", report)
+        for side, line in [(side, line) for side, text in sides for line in text.splitlines()]:
             name = re.match(r"\s*([^\s:]+)", line).group(1)
             of = re.search(r', columns? ([\d, to]+) of "(.*)"$', line)
             whole = g.arrays[of.group(2) if of else name.removesuffix("_values")]
+            whole = whole[:1] if side == "user" else whole
             flat = whole.reshape(len(whole), -1)
             if of and " to " in of.group(1):
                 first, last = map(int, of.group(1).split(" to "))
