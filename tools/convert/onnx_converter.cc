@@ -30,9 +30,9 @@ using engine::Dim;
 using engine::Level;
 
 const OnnxType* FindType(const std::string& op) {
-  for (const auto table :
-       {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(), NormOnnxTypes(),
-        ImageOnnxTypes(), SelectOnnxTypes(), RecurrentOnnxTypes()}) {
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), LossOnnxTypes(), ImageOnnxTypes(), ResizeOnnxTypes(),
+                           SelectOnnxTypes(), RecurrentOnnxTypes()}) {
     for (const OnnxType& type : table) {
       if (op == type.op) return &type;
     }
@@ -314,8 +314,8 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
   std::vector<const Constant*> inputs;
   Constant shape;
   if (node.output_size() != 1 && node.op_type() != "Dropout") return false;
-  if (node.op_type() == "Shape" && node.input_size() == 1 &&
-      graph_.FindValue(node.input(0)) != nullptr) {
+  const bool asks_shape = node.op_type() == "Shape" || node.op_type() == "Size";
+  if (asks_shape && node.input_size() == 1 && graph_.FindValue(node.input(0)) != nullptr) {
     shape.dims = graph_.FindValue(node.input(0))->dims;
     inputs.push_back(&shape);
   } else {
@@ -434,11 +434,8 @@ absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
 absl::Status OnnxConverter::NameOutputs() {
   std::vector<std::pair<std::string, std::string>> renames;  // Output, tensor.
   for (const onnx::ValueInfoProto& output : proto_.output()) {
-    const OnnxValue* value = graph_.FindValue(output.name());
-    if (value == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output \"", output.name(), "\" is a constant"));
-    }
+    absl::StatusOr<OnnxValue> value = graph_.ValueOf(output.name());
+    RETURN_IF_ERROR(Annotate(value.status(), absl::StrCat("output \"", output.name(), "\"")));
     if (const std::string* source = graph_.RoundedFrom(output.name())) {
       return absl::UnimplementedError(
           absl::StrCat("output \"", output.name(), "\" gives integers of input \"", *source,

@@ -59,6 +59,11 @@ absl::Status Dropout(OnnxNode& node) {
     return absl::UnimplementedError(
         "training_mode, whose result is random; export the model with eval()");
   }
+  if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
+    ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+    node.graph.Define(node.node.output(1),
+                      Constant{.dims = x.dims, .uniform = true, .ints = {Dim::Of(1)}});
+  }
   return Same(node);
 }
 
@@ -141,6 +146,33 @@ absl::Status Shrink(OnnxNode& node) {
                                             ", where(@0 > ", lambda, ", @0 - ", bias, ", 0))"));
 }
 absl::Status IsNan(OnnxNode& node) { return UnaryExpression(node, "@0 != @0"); }
+absl::Status IsInf(OnnxNode& node) {
+  const bool below = IntAttribute(node.node, "detect_negative", 1) != 0;
+  const bool above = IntAttribute(node.node, "detect_positive", 1) != 0;
+  const char* const value = below && above ? "abs(@0)" : below ? "neg(@0)" : "@0";
+  const char* const least = below || above ? "3.40282347e38" : "@0";  // The largest number.
+  return UnaryExpression(node, absl::StrCat(value, " > ", least));
+}
+// Of x above 0 by the half angle, and of 1 / x where x is above 1.
+std::string ArcTangentOf(const std::string& x) {
+  const std::string magnitude = absl::StrCat("abs(", x, ")");
+  const std::string small =
+      absl::StrCat("where(", magnitude, " > 1, 1 / ", magnitude, ", ", magnitude, ")");
+  const std::string t = absl::StrCat("(", small, " / (1 + sqrt(1 + ", small, " * ", small, ")))");
+  const std::string angle =
+      absl::StrCat("(2 * ", t, " * (1 - ", t, " * ", t, " * (0.333333333 - ", t, " * ", t,
+                   " * (0.2 - ", t, " * ", t, " * (0.142857143 - ", t, " * ", t,
+                   " * (0.111111111 - ", t, " * ", t, " * (0.0909090909 - ", t, " * ", t,
+                   " * (0.0769230769 - ", t, " * ", t, " * 0.0666666667))))))))");
+  return absl::StrCat("where(", x, " < 0, -1, 1) * where(", magnitude, " > 1, 1.57079633 - ", angle,
+                      ", ", angle, ")");
+}
+absl::Status Atan(OnnxNode& node) { return UnaryExpression(node, ArcTangentOf("@0")); }
+const char kSineAsTangent[] = "(@0 / sqrt((1 - @0) * (1 + @0)))";
+absl::Status Asin(OnnxNode& node) { return UnaryExpression(node, ArcTangentOf(kSineAsTangent)); }
+absl::Status Acos(OnnxNode& node) {
+  return UnaryExpression(node, absl::StrCat("1.57079633 - ", ArcTangentOf(kSineAsTangent)));
+}
 absl::Status Sinh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) - exp(0 - @0))"); }
 absl::Status Cosh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) + exp(0 - @0))"); }
 absl::Status Asinh(OnnxNode& node) {
@@ -400,6 +432,10 @@ constexpr OnnxType kTypes[] = {
     {"Round", &Round},
     {"Shrink", &Shrink},
     {"IsNaN", &IsNan},
+    {"IsInf", &IsInf},
+    {"Atan", &Atan},
+    {"Asin", &Asin},
+    {"Acos", &Acos},
     {"Sinh", &Sinh},
     {"Cosh", &Cosh},
     {"Asinh", &Asinh},

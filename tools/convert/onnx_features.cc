@@ -258,7 +258,7 @@ bool OnnxFeatures::FoldConstant(const onnx::NodeProto& node, bool searching) {
   Constant shape;
   const auto ids = node.input_size() > 0 ? ids_.find(node.input(0)) : ids_.end();
   bool aside = false;
-  if (node.op_type() == "Shape" && ids != ids_.end()) {
+  if ((node.op_type() == "Shape" || node.op_type() == "Size") && ids != ids_.end()) {
     shape.dims = ids->second.dims;
     inputs.push_back(&shape);
     aside = searching;

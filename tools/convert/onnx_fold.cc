@@ -117,9 +117,20 @@ absl::StatusOr<std::vector<int64_t>> Axes(const FoldContext& ctx) {
 }
 
 absl::StatusOr<Constant> FoldShapeOf(const FoldContext& ctx) {
-  std::vector<Dim> values(ctx.in[0]->dims.begin(), ctx.in[0]->dims.end());
-  const auto size = static_cast<int64_t>(values.size());
-  return IntConstant({size}, std::move(values));
+  const Dims& dims = ctx.in[0]->dims;
+  const auto rank = static_cast<int64_t>(dims.size());
+  const auto place = [&](const char* name, int64_t otherwise) {
+    const int64_t at = IntAttribute(ctx.node, name, otherwise);
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const int64_t start = place("start", 0), end = std::max(start, place("end", rank));
+  return IntConstant({end - start}, std::vector<Dim>(dims.begin() + start, dims.begin() + end));
+}
+
+absl::StatusOr<Constant> FoldSizeOf(const FoldContext& ctx) {
+  Dim size = Dim::Of(1);
+  for (const Dim& d : ctx.in[0]->dims) size = engine::Multiply(size, d);
+  return IntConstant({}, {size});
 }
 
 absl::StatusOr<Constant> FoldSame(const FoldContext& ctx) { return *ctx.in[0]; }
@@ -549,25 +560,26 @@ struct Fold {
   absl::StatusOr<Constant> (*run)(const FoldContext&);
 };
 constexpr Fold kFolds[] = {
-    {"Constant", &FoldConstant}, {"ConstantOfShape", &FoldConstantOfShape},
-    {"Shape", &FoldShapeOf},     {"Identity", &FoldSame},
-    {"Dropout", &FoldDropout},   {"Cast", &FoldCast},
-    {"Reshape", &FoldReshape},   {"Unsqueeze", &FoldUnsqueeze},
-    {"Squeeze", &FoldSqueeze},   {"Transpose", &FoldTranspose},
-    {"Concat", &FoldConcat},     {"Gather", &FoldGather},
-    {"Slice", &FoldSlice},       {"Expand", &FoldExpand},
-    {"Add", &FoldBinary},        {"Sub", &FoldBinary},
-    {"Mul", &FoldBinary},        {"Div", &FoldBinary},
-    {"Pow", &FoldBinary},        {"Min", &FoldBinary},
-    {"Max", &FoldBinary},        {"Mod", &FoldBinary},
-    {"Equal", &FoldBinary},      {"Greater", &FoldBinary},
-    {"Less", &FoldBinary},       {"And", &FoldBinary},
-    {"Or", &FoldBinary},         {"Where", &FoldWhere},
-    {"Not", &FoldUnary},         {"Neg", &FoldUnary},
-    {"Sqrt", &FoldUnary},        {"Exp", &FoldUnary},
-    {"Log", &FoldUnary},         {"Abs", &FoldUnary},
-    {"Floor", &FoldUnary},       {"Ceil", &FoldUnary},
-    {"Range", &FoldRange},       {"Trilu", &FoldTrilu},
+    {"Constant", &FoldConstant},   {"ConstantOfShape", &FoldConstantOfShape},
+    {"Shape", &FoldShapeOf},       {"Size", &FoldSizeOf},
+    {"Identity", &FoldSame},       {"Dropout", &FoldDropout},
+    {"Cast", &FoldCast},           {"Reshape", &FoldReshape},
+    {"Unsqueeze", &FoldUnsqueeze}, {"Squeeze", &FoldSqueeze},
+    {"Transpose", &FoldTranspose}, {"Concat", &FoldConcat},
+    {"Gather", &FoldGather},       {"Slice", &FoldSlice},
+    {"Expand", &FoldExpand},       {"Add", &FoldBinary},
+    {"Sub", &FoldBinary},          {"Mul", &FoldBinary},
+    {"Div", &FoldBinary},          {"Pow", &FoldBinary},
+    {"Min", &FoldBinary},          {"Max", &FoldBinary},
+    {"Mod", &FoldBinary},          {"Equal", &FoldBinary},
+    {"Greater", &FoldBinary},      {"Less", &FoldBinary},
+    {"And", &FoldBinary},          {"Or", &FoldBinary},
+    {"Where", &FoldWhere},         {"Not", &FoldUnary},
+    {"Neg", &FoldUnary},           {"Sqrt", &FoldUnary},
+    {"Exp", &FoldUnary},           {"Log", &FoldUnary},
+    {"Abs", &FoldUnary},           {"Floor", &FoldUnary},
+    {"Ceil", &FoldUnary},          {"Range", &FoldRange},
+    {"Trilu", &FoldTrilu},
 };
 
 }  // namespace

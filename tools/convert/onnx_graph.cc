@@ -103,6 +103,10 @@ absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const Constant& constant, absl::str
         tensor));
     return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor, constant.dims);
   }
+  if (!constant.is_float &&
+      !std::all_of(constant.ints.begin(), constant.ints.end(), [](Dim d) { return d.IsConst(); })) {
+    return RowCounts(constant, tensor);
+  }
   ASSIGN_OR_RETURN(const std::vector<float> values, constant.ToFloats());
   std::vector<int64_t> sizes = constant.sizes();
   // A scalar is a vector of one: layers want a rank.
@@ -110,6 +114,28 @@ absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const Constant& constant, absl::str
   RETURN_IF_ERROR(AddConstant(builder_, tensor, MakeBlob(sizes, values), tensor));
   behind_[tensor] = constant;
   return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor);
+}
+
+// Integers of which some are numbers of rows.
+absl::StatusOr<OnnxValue> OnnxGraph::RowCounts(const Constant& constant,
+                                               const std::string& tensor) {
+  RETURN_IF_ERROR(WantNumbers(constant));
+  std::vector<float> fixed, per_ad;
+  for (const Dim& d : constant.ints) {
+    if (d.IsUnknown()) return absl::UnimplementedError("a size that is not known is a value");
+    fixed.push_back(d.IsAds() ? 0 : static_cast<float>(d.value()));  // A user has one row.
+    per_ad.push_back(d.IsAds() ? static_cast<float>(d.value()) : 0);
+  }
+  ASSIGN_OR_RETURN(const std::string count, AdCount());
+  std::vector<int64_t> sizes = constant.sizes();
+  if (sizes.empty()) sizes = {1};
+  const std::string parts[] = {builder_.FreshTensor(absl::StrCat(tensor, "/fixed")),
+                               builder_.FreshTensor(absl::StrCat(tensor, "/per_ad"))};
+  RETURN_IF_ERROR(AddConstant(builder_, parts[0], MakeBlob(sizes, fixed), parts[0]));
+  RETURN_IF_ERROR(AddConstant(builder_, parts[1], MakeBlob(sizes, per_ad), parts[1]));
+  RETURN_IF_ERROR(
+      AddExpression(builder_, tensor, "@0 + @1 * @2", {parts[0], parts[1], count}, tensor));
+  return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor, constant.dims);
 }
 
 absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const std::string& name) {
@@ -193,26 +219,46 @@ void OnnxGraph::SetAdReference(const std::string& tensor) {
   if (ad_reference_.empty()) ad_reference_ = tensor;
 }
 
-// [users or 1, ...] -> [ads, ...], without arithmetic: beside a column of the ads' by fuse_layer,
-// then cut out again.
-absl::StatusOr<std::string> OnnxGraph::ExpandRows(const std::string& tensor) {
+// A tensor [ads, 1] of any values.
+absl::StatusOr<std::string> OnnxGraph::AdColumn(const std::string& base) {
   if (ad_reference_.empty()) {
     return absl::InvalidArgumentError("is repeated per ad, but no input has a row per ad");
   }
-  const Shape shape = builder_.Find(tensor)->shape;
-  ASSIGN_OR_RETURN(const int64_t width, InnerSize(builder_, tensor, 0));
-  const std::string base = absl::StrCat(tensor, "/per_ad");
-  std::string flat = tensor, rows = ad_reference_;
-  if (shape.rank() != 2) {
-    flat = builder_.FreshTensor(absl::StrCat(base, "/flat"));
-    RETURN_IF_ERROR(AddReshape(builder_, flat, tensor, {0, width}, flat));
-  }
+  std::string rows = ad_reference_;
   if (builder_.Find(rows)->shape.rank() != 2) {
     rows = builder_.FreshTensor(absl::StrCat(base, "/rows"));
     RETURN_IF_ERROR(AddReshape(builder_, rows, ad_reference_, {0, -1}, rows));
   }
   const std::string column = builder_.FreshTensor(absl::StrCat(base, "/column"));
   RETURN_IF_ERROR(AddSlice(builder_, column, rows, 1, 0, 1, column));
+  return column;
+}
+
+absl::StatusOr<std::string> OnnxGraph::AdCount() {
+  if (!ad_count_.empty()) return ad_count_;
+  const std::string ones = builder_.FreshTensor("ads/ones");
+  const std::string count = builder_.FreshTensor("ads/count");
+  ASSIGN_OR_RETURN(const std::string column, AdColumn(count));
+  // 1 for NaN, too.
+  RETURN_IF_ERROR(AddExpression(builder_, ones, "(@0 == @0) + (@0 != @0)", {column}, ones));
+  ulf::LayerParameter sum = MakeLayer("sum_layer", count, {ones}, count);
+  sum.mutable_sum_param()->add_dim(0);
+  RETURN_IF_ERROR(builder_.AddLayer(std::move(sum)));
+  return ad_count_ = count;
+}
+
+// [users or 1, ...] -> [ads, ...], without arithmetic: beside a column of the ads' by fuse_layer,
+// then cut out again.
+absl::StatusOr<std::string> OnnxGraph::ExpandRows(const std::string& tensor) {
+  const Shape shape = builder_.Find(tensor)->shape;
+  ASSIGN_OR_RETURN(const int64_t width, InnerSize(builder_, tensor, 0));
+  const std::string base = absl::StrCat(tensor, "/per_ad");
+  ASSIGN_OR_RETURN(const std::string column, AdColumn(base));
+  std::string flat = tensor;
+  if (shape.rank() != 2) {
+    flat = builder_.FreshTensor(absl::StrCat(base, "/flat"));
+    RETURN_IF_ERROR(AddReshape(builder_, flat, tensor, {0, width}, flat));
+  }
   const std::string beside = builder_.FreshTensor(absl::StrCat(base, "/fused"));
   ulf::LayerParameter fuse = MakeLayer("fuse_layer", beside, {flat, column}, beside);
   fuse.mutable_fuse_param()->add_common_input_index(0);

@@ -91,6 +91,8 @@ class OnnxGraph {
   // Value with the axes (and Full if one of them is repeated), for layers that compute along them.
   absl::StatusOr<std::string> PlainAlong(const OnnxValue& value, absl::Span<const int> axes);
 
+  // A tensor [1]: how many ads the request has.
+  absl::StatusOr<std::string> AdCount();
   // A tensor of [ads, k] or more, of which only the rows matter: the first ad input or feature.
   void SetAdReference(const std::string& tensor);
 
@@ -100,11 +102,13 @@ class OnnxGraph {
   }
 
  private:
+  absl::StatusOr<std::string> AdColumn(const std::string& base);
   absl::StatusOr<std::string> ExpandRows(const std::string& tensor);
+  absl::StatusOr<OnnxValue> RowCounts(const Constant& constant, const std::string& tensor);
 
   GraphBuilder& builder_;
   const int64_t opset_;
-  std::string ad_reference_;
+  std::string ad_reference_, ad_count_;
   absl::flat_hash_map<std::string, Constant> constants_;
   absl::flat_hash_map<std::string, OnnxValue> values_;
   absl::flat_hash_map<std::string, Constant> behind_;  // By tensor.
@@ -153,7 +157,9 @@ absl::Span<const OnnxType> ElementwiseOnnxTypes();  // onnx_elementwise.cc
 absl::Span<const OnnxType> MatrixOnnxTypes();       // onnx_matrix.cc
 absl::Span<const OnnxType> ShapeOnnxTypes();        // onnx_shape.cc
 absl::Span<const OnnxType> NormOnnxTypes();         // onnx_norm.cc
+absl::Span<const OnnxType> LossOnnxTypes();         // onnx_loss.cc
 absl::Span<const OnnxType> ImageOnnxTypes();        // onnx_image.cc
+absl::Span<const OnnxType> ResizeOnnxTypes();       // onnx_resize.cc
 absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
 absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
 

@@ -71,10 +71,8 @@ void SetSizes(const std::vector<int64_t>& sizes, google::protobuf::RepeatedField
   for (const int64_t size : sizes) field.Add(static_cast<uint32_t>(size));
 }
 
-absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter layer,
-                    std::vector<ulf::BlobData> weights) {
-  const std::string out = layer.top(0);
-  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer), std::move(weights)));
+// The node's output is the image `out`, made of x.
+absl::Status SetImage(OnnxNode& node, const OnnxValue& x, const std::string& out) {
   OnnxValue y = node.graph.Whole(out);
   y.dims[0] = x.dims[0];  // Repeated rows stay repeated.
   if (x.rank() == 3) {    // The height is of our making.
@@ -83,6 +81,13 @@ absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter laye
   }
   node.Set(y);
   return absl::OkStatus();
+}
+
+absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter layer,
+                    std::vector<ulf::BlobData> weights) {
+  const std::string out = layer.top(0);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer), std::move(weights)));
+  return SetImage(node, x, out);
 }
 
 // The tensor [rows, C, H, W].
@@ -132,6 +137,154 @@ absl::Status Conv(OnnxNode& node) {
   return Finish(node, x, std::move(layer), std::move(weights));
 }
 
+absl::Status ConvTranspose(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  const Constant *weight = node.constant(1), *bias = node.constant(2);
+  if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
+    return absl::UnimplementedError("weights that are computed");
+  }
+  const std::vector<int64_t> sizes = weight->sizes();
+  if (static_cast<int>(sizes.size()) != x.rank()) {
+    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
+  }
+  const size_t rank = sizes.size() - 2;
+  const auto list = [&](const char* name, int64_t otherwise) {
+    std::vector<int64_t> values = IntsAttribute(node.node, name);
+    if (values.empty()) values.assign(name == std::string("pads") ? 2 * rank : rank, otherwise);
+    return values;
+  };
+  const std::vector<int64_t> strides = list("strides", 1), dilations = list("dilations", 1);
+  const std::vector<int64_t> added = list("output_padding", 0), pads = list("pads", 0);
+  const std::vector<int64_t> wanted = IntsAttribute(node.node, "output_shape");
+  const std::string auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET");
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  constexpr int64_t kMost = 1 << 12;
+  for (const auto* values : {&strides, &dilations, &added, &pads, &wanted}) {
+    const bool fits = values->size() == (values == &pads ? 2 * rank : rank) ||
+                      (values == &wanted && wanted.empty());
+    const int64_t least = values == &strides || values == &dilations || values == &wanted ? 1 : 0;
+    if (!fits || std::any_of(values->begin(), values->end(),
+                             [&](int64_t v) { return v < least || v > kMost; })) {
+      return absl::InvalidArgumentError(
+          "strides, dilations, pads, output_padding or output_shape: a size that cannot be");
+    }
+  }
+  const int64_t group = IntAttribute(node.node, "group", 1);
+  if (group < 1 || group > kMost) {
+    return absl::InvalidArgumentError(absl::StrCat("group ", group, ", want 1 to ", kMost));
+  }
+  ASSIGN_OR_RETURN(std::vector<float> values, weight->ToFloats());
+  struct Deconvolution d {
+    .channels = sizes[0], .outputs = sizes[1] * group, .group = group, .kernel = {1, 1},
+    .stride = {1, 1}, .dilation = {1, 1}, .cut_before = {0, 0}, .cut_after = {0, 0},
+    .weight = std::move(values)
+  };
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t at = 2 - rank + i;  // One dimension is the width of an image of height 1.
+    const Dim size = x.dims[static_cast<int>(i) + 2];
+    if (!size.IsConst()) return absl::UnimplementedError("an image of unknown size");
+    d.kernel[at] = sizes[i + 2];
+    d.stride[at] = strides[i];
+    d.dilation[at] = dilations[i];
+    d.cut_before[at] = pads[i];
+    d.cut_after[at] = pads[rank + i] - added[i];
+    if (wanted.empty() && !same) continue;
+    const int64_t whole = strides[i] * (size.value() - 1) + (sizes[i + 2] - 1) * dilations[i] + 1;
+    const int64_t left = wanted.empty() ? size.value() * strides[i] : wanted[i];
+    const int64_t cut = whole + added[i] - left;
+    // Runtimes do not agree on which side gets the odd one.
+    if (cut > 0 && cut % 2 != 0 && !same) {
+      return absl::UnimplementedError("output_shape that cuts an odd number, without auto_pad");
+    }
+    const int64_t half = std::max<int64_t>(0, cut) / 2;
+    d.cut_before[at] = auto_pad == "SAME_LOWER" ? std::max<int64_t>(0, cut) - half : half;
+    d.cut_after[at] = whole - left - d.cut_before[at];
+  }
+  if (bias != nullptr) {
+    ASSIGN_OR_RETURN(d.bias, bias->ToFloats());
+    if (static_cast<int64_t>(d.bias.size()) != d.outputs) {
+      return absl::InvalidArgumentError("a bias of another size");
+    }
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddDeconvolution(node.builder(), node.name, in, d, out));
+  return SetImage(node, x, out);
+}
+
+// Channels to places within blocks, and back: by a transpose of split axes.
+absl::Status MoveBlocks(OnnxNode& node, bool to_space) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  const int64_t block = IntAttribute(node.node, "blocksize", 0);
+  constexpr int64_t kMost = 1 << 10;
+  if (x.rank() != 4 || !IsNumbers({x.dims.begin() + 1, x.dims.end()}) || block < 1 ||
+      block > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blocksize ", block, " for shape ", DimsText(x.dims)));
+  }
+  const int64_t c = x.dims[1].value(), h = x.dims[2].value(), w = x.dims[3].value();
+  const bool fits = to_space ? c % (block * block) == 0 : h % block == 0 && w % block == 0;
+  if (!fits) return absl::InvalidArgumentError("a size that blocksize does not divide");
+  const bool columns_first = StringAttribute(node.node, "mode", "DCR") == std::string("CRD");
+  const int64_t few = to_space ? c / (block * block) : c;
+  std::vector<int64_t> split, merged;
+  std::vector<int> order;
+  if (to_space) {
+    split = columns_first ? std::vector<int64_t>{0, few, block, block, h, w}
+                          : std::vector<int64_t>{0, block, block, few, h, w};
+    order = columns_first ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 3, 4, 1, 5, 2};
+    merged = {0, few, h * block, w * block};
+  } else {
+    split = {0, c, h / block, block, w / block, block};
+    order = {0, 3, 5, 1, 2, 4};
+    merged = {0, c * block * block, h / block, w / block};
+  }
+  const std::string parts = node.Scratch("parts"), moved = node.Scratch("moved"), out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), parts, in, split, parts));
+  RETURN_IF_ERROR(AddTranspose(node.builder(), moved, parts, order, moved));
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, moved, merged, out));
+  return SetImage(node, x, out);
+}
+absl::Status DepthToSpace(OnnxNode& node) { return MoveBlocks(node, true); }
+absl::Status SpaceToDepth(OnnxNode& node) { return MoveBlocks(node, false); }
+
+// x / (bias + alpha / size * (sum of squares of the channels around it))^beta.
+absl::Status Lrn(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  constexpr int64_t kMostChannels = 4096;
+  const int64_t size = IntAttribute(node.node, "size", 0);
+  if (x.rank() < 2 || !x.dims[1].IsConst() || x.dims[1].value() > kMostChannels || size < 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("size ", size, " of channels of shape ", DimsText(x.dims)));
+  }
+  const int64_t channels = x.dims[1].value();
+  const float share = FloatAttribute(node.node, "alpha", 1e-4f) / static_cast<float>(size);
+  Dense band{.weight = std::vector<float>(static_cast<size_t>(channels * channels), 0.0f),
+             .sizes = {channels, channels}};
+  for (int64_t to = 0; to < channels; ++to) {
+    const int64_t end = std::min(channels, to + size / 2 + 1);
+    for (int64_t from = std::max<int64_t>(0, to - (size - 1) / 2); from < end; ++from) {
+      band.weight[static_cast<size_t>(from * channels + to)] = share;
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
+  const std::string squares = node.Scratch("squares"), sums = node.Scratch("sums");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", squares, {in, in}, squares));
+  const int last = x.rank() - 1;
+  ASSIGN_OR_RETURN(const OnnxValue around,
+                   DenseOf(node, MoveAxis(node.graph.Whole(squares), 1, last), band, sums, sums));
+  ASSIGN_OR_RETURN(const std::string total, node.graph.Plain(MoveAxis(around, last, 1)));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(
+      AddExpression(node.builder(), node.name,
+                    absl::StrCat("@0 / pow(@1 + ", Number(FloatAttribute(node.node, "bias", 1)),
+                                 ", ", Number(FloatAttribute(node.node, "beta", 0.75f)), ")"),
+                    {in, total}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
 absl::Status Pool(OnnxNode& node, bool average) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
@@ -170,6 +323,10 @@ absl::Status GlobalAveragePool(OnnxNode& node) { return GlobalPool(node, true); 
 
 constexpr OnnxType kTypes[] = {
     {"Conv", &Conv},
+    {"ConvTranspose", &ConvTranspose},
+    {"DepthToSpace", &DepthToSpace},
+    {"SpaceToDepth", &SpaceToDepth},
+    {"LRN", &Lrn},
     {"MaxPool", &MaxPool},
     {"AveragePool", &AveragePool},
     {"GlobalMaxPool", &GlobalMaxPool},

@@ -41,12 +41,49 @@ absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
     const bool last = axis + 1 == axes.rend();
     const std::string top = last ? out : node.Scratch("sum");
+    if (node.builder().Find(tensor)->shape.rank() == 1) {
+      const std::string column = node.Scratch("column");
+      RETURN_IF_ERROR(AddReshape(node.builder(), column, tensor, {0, 1}, column));
+      tensor = column;
+    }
     ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
     layer.mutable_sum_param()->add_dim(*axis);
     RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
     tensor = top;
   }
   return tensor;
+}
+
+absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
+  Count count;
+  for (const int axis : axes) {
+    if (dims[axis].IsUnknown()) return absl::UnimplementedError("counts what is not known");
+    count.number *= static_cast<double>(dims[axis].value());
+    if (dims[axis].IsAds()) {
+      ASSIGN_OR_RETURN(count.rows, node.graph.AdCount());
+    }
+  }
+  return count;
+}
+
+void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
+  for (const int axis : axes) {
+    if (dims[axis].IsAds()) node.note = "across rows: requests are scored whole";
+  }
+}
+
+absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
+                           const std::string& out) {
+  ASSIGN_OR_RETURN(const std::string most, FoldAlong(node, in, axis, "max"));
+  GraphBuilder& builder = node.builder();
+  const std::string shifted = node.Scratch("shifted"), exps = node.Scratch("exps");
+  const std::string total = node.Scratch("total");
+  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", shifted, {in, most}, shifted));
+  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0)", {shifted}, exps));
+  RETURN_IF_ERROR(SumAlong(node, exps, {axis}, total, total).status());
+  ASSIGN_OR_RETURN(const std::string kept,
+                   node.graph.Plain(WithAxis(node.graph.Whole(total), axis)));
+  return AddExpression(builder, name, "@0 - log(@1)", {shifted, kept}, out);
 }
 
 absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
@@ -84,7 +121,8 @@ absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind)
   return out;
 }
 
-absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense) {
+absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dense& dense,
+                                  const std::string& name, const std::string& out) {
   const int last = x.rank() - 1;
   if (x.rank() < 2) return absl::UnimplementedError("a product with a vector");
   if (x.dims[last] != Dim::Of(dense.k())) {
@@ -101,24 +139,25 @@ absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense) {
     ASSIGN_OR_RETURN(back, ReshapeSizes(shape, Dims(shape.dims().begin(), shape.dims().end())));
     back[last] = dense.n();
     const std::string flat = node.Scratch("flat");
-    RETURN_IF_ERROR(
-        AddReshape(builder, absl::StrCat(node.name, "/flat"), in, {0, -1, dense.k()}, flat));
+    RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(name, "/flat"), in, {0, -1, dense.k()}, flat));
     in = flat;
   }
-  const std::string out = back.empty() ? node.Top() : node.Scratch("product");
-  ulf::LayerParameter layer = MakeLayer("inner_product_layer", node.name, {in}, out);
+  const std::string product = back.empty() ? out : node.Scratch("product");
+  ulf::LayerParameter layer = MakeLayer("inner_product_layer", name, {in}, product);
   layer.mutable_inner_product_param()->set_transpose(dense.transposed);
   layer.mutable_inner_product_param()->set_bias_term(!dense.bias.empty());
   std::vector<ulf::BlobData> weights = {MakeBlob(dense.sizes, dense.weight)};
   if (!dense.bias.empty()) weights.push_back(MakeBlob({dense.n()}, dense.bias));
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(weights)));
-  if (back.empty()) {
-    node.Set(out, dims);
-    return absl::OkStatus();
+  if (!back.empty()) {
+    RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(name, "/shape"), product, back, out));
   }
-  const std::string shaped = node.Top();
-  RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(node.name, "/shape"), out, back, shaped));
-  node.Set(shaped, dims);
+  return node.graph.Whole(out, dims);
+}
+
+absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense) {
+  ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, x, dense, node.name, node.Top()));
+  node.Set(std::move(y));
   return absl::OkStatus();
 }
 

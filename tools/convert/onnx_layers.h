@@ -21,10 +21,21 @@ OnnxValue MoveAxis(OnnxValue x, int from, int to);
 OnnxValue WithAxis(OnnxValue x, int axis);
 
 // sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
-// `out`.
+// `out`.  Where no axis is left, the result has one of 1.
 absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
                                      const std::vector<int>& axes, const std::string& name,
                                      const std::string& out);
+// The entries of the axes of `dims`, as a tensor [1] or, where they are a number, as that.
+struct Count {
+  double number = 1;
+  std::string rows;  // Times this; empty: nothing.
+};
+absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
+// For the report, where the axes run across rows.
+void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
+// x - max - log(sum(exp(x - max))) along an axis.
+absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
+                           const std::string& out);
 // The axis, folded to one entry of the same rank by a function of two: halves of it, then halves of
 // those.
 absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
@@ -42,7 +53,11 @@ struct Dense {
   int64_t k() const { return sizes[transposed ? 1 : 0]; }
   int64_t n() const { return sizes[transposed ? 0 : 1]; }
 };
-// x [.., k] * weight + bias; x of any rank above 1.  Sets the node's output.
+// x [.., k] * weight + bias; x of any rank above 1.  The last layer is called `name`, its top
+// `out`.
+absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dense& dense,
+                                  const std::string& name, const std::string& out);
+// The same; sets the node's output.
 absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense);
 // The same along any axis.
 absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const Dense& dense);

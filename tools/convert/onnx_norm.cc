@@ -24,9 +24,9 @@ absl::Status Softmax(OnnxNode& node) {
     return absl::UnimplementedError(
         absl::StrCat("axis ", axis, " of an operator set before 13, want the last axis"));
   }
-  RETURN_IF_ERROR(WantNoRows(x, axis));
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
   const std::string out = node.Top();
+  NoteRows(node, x.dims, {axis});
   RETURN_IF_ERROR(AddSoftmax(node.builder(), node.name, in, axis, out));
   node.Set(out, x.dims);
   return absl::OkStatus();
@@ -49,12 +49,18 @@ absl::StatusOr<std::vector<int>> ReducedAxes(const OnnxNode& node, int rank) {
 absl::StatusOr<std::string> MeanAlong(OnnxNode& node, const std::string& tensor, const Dims& dims,
                                       const std::vector<int>& axes, const std::string& name,
                                       const std::string& out) {
-  double count = 1;
-  for (const int axis : axes) count *= static_cast<double>(dims[axis].value());
+  ASSIGN_OR_RETURN(const Count count, CountAlong(node, dims, axes));
   const std::string total = node.Scratch("total"), factor = node.Scratch("factor");
   ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, tensor, axes, total, total));
-  RETURN_IF_ERROR(
-      AddConstant(node.builder(), factor, MakeBlob({1}, {static_cast<float>(1 / count)}), factor));
+  if (!count.rows.empty()) {
+    RETURN_IF_ERROR(
+        AddExpression(node.builder(), name,
+                      absl::StrCat("@0 / (@1 * ", Number(static_cast<float>(count.number)), ")"),
+                      {sum, count.rows}, out));
+    return out;
+  }
+  RETURN_IF_ERROR(AddConstant(node.builder(), factor,
+                              MakeBlob({1}, {static_cast<float>(1 / count.number)}), factor));
   RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", name, {sum, factor}, out));
   return out;
 }
@@ -97,7 +103,6 @@ absl::Status ReduceMax(OnnxNode& node) { return ReduceByFolding(node, "max"); }
 absl::Status ReduceMin(OnnxNode& node) { return ReduceByFolding(node, "min"); }
 absl::Status ReduceProd(OnnxNode& node) { return ReduceByFolding(node, "mul"); }
 
-// x - max - log(sum(exp(x - max))).
 absl::Status LogSoftmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const bool flattens = node.graph.opset() < 13;
@@ -109,16 +114,8 @@ absl::Status LogSoftmax(OnnxNode& node) {
   }
   RETURN_IF_ERROR(WantNoRows(x, axis));
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
-  ASSIGN_OR_RETURN(const std::string most, FoldAlong(node, in, axis, "max"));
-  GraphBuilder& builder = node.builder();
-  const std::string shifted = node.Scratch("shifted"), exps = node.Scratch("exps");
-  const std::string total = node.Scratch("total"), out = node.Top();
-  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", shifted, {in, most}, shifted));
-  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0)", {shifted}, exps));
-  ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, {axis}, total, total));
-  ASSIGN_OR_RETURN(const std::string kept,
-                   node.graph.Plain(Reduced(node, sum, x.dims, {axis}, true)));
-  RETURN_IF_ERROR(AddExpression(builder, node.name, "@0 - log(@1)", {shifted, kept}, out));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddLogSoftmax(node, in, axis, node.name, out));
   node.Set(out, x.dims);
   return absl::OkStatus();
 }
@@ -128,7 +125,7 @@ enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL1, kL2 };
 absl::Status Reduce(OnnxNode& node, Reduction kind) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
-  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  NoteRows(node, x.dims, axes);
   if (node.graph.IsInteger(node.node.input(0)) &&
       (kind == Reduction::kMean || kind == Reduction::kL2)) {
     return absl::UnimplementedError("of integers, whose result ONNX rounds");
@@ -211,7 +208,7 @@ struct Normal {
 };
 
 absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
-  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  NoteRows(node, x.dims, axes);
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
   GraphBuilder& builder = node.builder();
   const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
@@ -289,6 +286,20 @@ absl::Status InstanceNormalization(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// (x - mean) / (deviation + 1e-9), as ONNX's own definition of the operator has it.
+absl::Status MeanVarianceNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  std::vector<int64_t> stated = IntsAttribute(node.node, "axes");
+  if (stated.empty()) stated = {0, 2, 3};
+  ASSIGN_OR_RETURN(const std::vector<int> axes, WantAxes(stated, x.rank()));
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 / (sqrt(@1) + 1e-9)",
+                                {normal.centred, normal.variance}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
 absl::Status BatchNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   if (IntAttribute(node.node, "training_mode", 0) != 0) {
@@ -328,6 +339,7 @@ constexpr OnnxType kTypes[] = {
     {"BatchNormalization", &BatchNormalization},
     {"LayerNormalization", &LayerNormalization},
     {"InstanceNormalization", &InstanceNormalization},
+    {"MeanVarianceNormalization", &MeanVarianceNormalization},
     {"ReduceLogSum", &ReduceLogSum},
     {"ReduceLogSumExp", &ReduceLogSumExp},
 };

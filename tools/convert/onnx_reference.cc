@@ -18,7 +18,7 @@ namespace {
 const Operator* FindOperator(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
   for (const auto table : {ElementwiseOperators(), MovementOperators(), ProductOperators(),
-                           SelectOperators(), RecurrentOperators()}) {
+                           SelectOperators(), ImageOperators(), RecurrentOperators()}) {
     for (const Operator& entry : table) {
       if (node.op_type() == entry.op) return &entry;
     }

@@ -119,6 +119,7 @@ struct Operator {
 absl::Span<const Operator> ElementwiseOperators();  // onnx_reference_elementwise.cc
 absl::Span<const Operator> MovementOperators();     // onnx_reference_movement.cc
 absl::Span<const Operator> ProductOperators();      // onnx_reference_products.cc
+absl::Span<const Operator> ImageOperators();        // onnx_reference_image.cc
 absl::Span<const Operator> SelectOperators();       // onnx_reference_select.cc
 absl::Span<const Operator> RecurrentOperators();    // onnx_reference_recurrent.cc
 

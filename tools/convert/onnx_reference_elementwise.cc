@@ -114,6 +114,16 @@ Results IsNan(const Call& c) {
     out.push_back(std::isnan(c.in[0]->at(i)) ? 1 : 0);
   return One(Ints(onnx::TensorProto::BOOL, c.in[0]->dims, std::move(out)));
 }
+Results IsInf(const Call& c) {
+  const bool below = IntAttribute(c.node, "detect_negative", 1) != 0;
+  const bool above = IntAttribute(c.node, "detect_positive", 1) != 0;
+  std::vector<int64_t> out;
+  for (int64_t i = 0; i < c.in[0]->elements(); ++i) {
+    const double value = c.in[0]->at(i);
+    out.push_back((below && value == -INFINITY) || (above && value == INFINITY) ? 1 : 0);
+  }
+  return One(Ints(onnx::TensorProto::BOOL, c.in[0]->dims, std::move(out)));
+}
 Results Sin(const Call& c) {
   return Map(c, [](double x) { return std::sin(x); });
 }
@@ -466,6 +476,7 @@ constexpr Operator kOperators[] = {
     {"Atanh", 1, &Atanh},
     {"Shrink", 1, &Shrink},
     {"IsNaN", 1, &IsNan},
+    {"IsInf", 1, &IsInf},
     {"Sin", 1, &Sin},
     {"Cos", 1, &Cos},
     {"Erf", 1, &Erf},

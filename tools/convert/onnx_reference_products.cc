@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -236,18 +237,9 @@ void Lines(const Sizes& dims, size_t axis, Fn fn) {
   }
 }
 
-Results SoftmaxOf(const Call& c, bool logarithm) {
-  RETURN_IF_ERROR(WantFloats(c));
+// x as if it had the shape `dims`.
+Results SoftmaxAlong(const Call& c, const Sizes& dims, size_t axis, bool logarithm) {
   const Array& x = *c.in[0];
-  const bool flattens = c.opset < 13;
-  ASSIGN_OR_RETURN(size_t axis, AxisOf(IntAttribute(c.node, "axis", flattens ? 1 : -1), x.rank()));
-  Sizes dims = x.dims;
-  if (flattens) {
-    Sizes flat = {1, 1};
-    for (size_t d = 0; d < dims.size(); ++d) flat[d < axis ? 0 : 1] *= dims[d];
-    dims = flat;
-    axis = 1;
-  }
   std::vector<double> values = ValuesOf(x);
   const int64_t size = dims[axis];
   Lines(dims, axis, [&](int64_t first, int64_t step) {
@@ -266,6 +258,62 @@ Results SoftmaxOf(const Call& c, bool logarithm) {
   });
   return One(Floats(x.type, x.dims, std::move(values)));
 }
+Results SoftmaxOf(const Call& c, bool logarithm) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  const bool flattens = c.opset < 13;
+  ASSIGN_OR_RETURN(size_t axis, AxisOf(IntAttribute(c.node, "axis", flattens ? 1 : -1), x.rank()));
+  Sizes dims = x.dims;
+  if (flattens) {
+    Sizes flat = {1, 1};
+    for (size_t d = 0; d < dims.size(); ++d) flat[d < axis ? 0 : 1] *= dims[d];
+    dims = flat;
+    axis = 1;
+  }
+  return SoftmaxAlong(c, dims, axis, logarithm);
+}
+// By the definition: -weight[label] * x[row, label, ...].
+Results LossOf(const Call& c, const Array& x) {
+  const Array& labels = *c.in[1];
+  if (x.rank() < 2 || labels.rank() + 1 != x.rank()) return Misfit(c, "labels of another rank");
+  const int64_t classes = x.dims[1], rows = x.dims[0];
+  Sizes dims = x.dims;
+  dims.erase(dims.begin() + 1);
+  if (labels.dims != dims || (c.Has(2) && c.in[2]->elements() != classes)) {
+    return Misfit(c, "labels or weights of another shape");
+  }
+  const int64_t inner = rows == 0 ? 0 : labels.elements() / rows;
+  const bool ignores = HasAttribute(c.node, "ignore_index");
+  const int64_t ignored = IntAttribute(c.node, "ignore_index", 0);
+  std::vector<double> losses;
+  double total = 0, weights = 0;
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    const auto label = static_cast<int64_t>(labels.at(i));
+    if (ignores && label == ignored) {
+      losses.push_back(0);
+      continue;
+    }
+    if (label < 0 || label >= classes) return absl::OutOfRangeError("a label that is no class");
+    const double weight = c.Has(2) ? c.in[2]->at(label) : 1;
+    losses.push_back(-weight * x.at((i / inner * classes + label) * inner + i % inner));
+    total += losses.back();
+    weights += weight;
+    losses.back() = c.Round(x.type, losses.back());
+  }
+  const std::string reduction = StringAttribute(c.node, "reduction", "mean");
+  if (reduction == "none") return One(Floats(x.type, dims, std::move(losses)));
+  if (reduction != "sum") total /= weights;
+  return One(Floats(x.type, {}, {c.Round(x.type, total)}));
+}
+Results NegativeLogLikelihoodLoss(const Call& c) { return LossOf(c, *c.in[0]); }
+Results SoftmaxCrossEntropyLoss(const Call& c) {
+  if (c.in[0]->rank() < 2) return Misfit(c, "want classes");
+  ASSIGN_OR_RETURN(std::vector<Array> logs, SoftmaxAlong(c, c.in[0]->dims, 1, true));
+  ASSIGN_OR_RETURN(std::vector<Array> results, LossOf(c, logs[0]));
+  results.push_back(std::move(logs[0]));
+  return results;
+}
+
 Results Softmax(const Call& c) { return SoftmaxOf(c, false); }
 Results LogSoftmax(const Call& c) { return SoftmaxOf(c, true); }
 
@@ -273,7 +321,10 @@ Results Reduce(const Call& c, const std::function<double(const std::vector<doubl
   const Array& x = *c.in[0];
   ASSIGN_OR_RETURN(Sizes axes, ListOf(c, 1, "axes"));
   if (axes.empty() && IntAttribute(c.node, "noop_with_empty_axes", 0) != 0) return One(x);
-  for (int64_t d = 0; axes.empty() && d < x.rank(); ++d) axes.push_back(d);
+  if (axes.empty()) {
+    axes.resize(x.dims.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
   std::vector<bool> reduced(x.dims.size(), false);
   for (const int64_t axis : axes) {
     ASSIGN_OR_RETURN(const size_t d, AxisOf(axis, x.rank()));
@@ -427,6 +478,37 @@ Results InstanceNormalization(const Call& c) {
                                      c.in[2]->at(plane % channels));
     }
   }
+  return One(Floats(x.type, x.dims, std::move(values)));
+}
+
+Results MeanVarianceNormalization(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  Sizes axes = IntsAttribute(c.node, "axes");
+  if (axes.empty()) axes = {0, 2, 3};
+  Sizes outer = x.dims, inner(x.dims.size(), 1);
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const size_t d, AxisOf(axis, x.rank()));
+    inner[d] = x.dims[d];
+    outer[d] = 1;
+  }
+  double size = 1;
+  for (const int64_t d : inner) size *= static_cast<double>(d);
+  std::vector<double> values = ValuesOf(x);
+  const Sizes strides[] = {StridesOf(x.dims)};
+  Walk(outer, strides, [&](const int64_t* from) {
+    double mean = 0, variance = 0;
+    const int64_t start = from[0];
+    const auto each = [&](auto fn) {
+      Walk(inner, strides,
+           [&](const int64_t* at) { fn(values[static_cast<size_t>(start + at[0])]); });
+    };
+    each([&](double& value) { mean += value / size; });
+    each([&](double& value) { variance += (value - mean) * (value - mean) / size; });
+    each([&](double& value) {
+      value = c.Round(x.type, (value - mean) / (std::sqrt(variance) + 1e-9));
+    });
+  });
   return One(Floats(x.type, x.dims, std::move(values)));
 }
 
@@ -741,7 +823,10 @@ constexpr Operator kOperators[] = {
     {"ReduceProd", 1, &ReduceProd},
     {"ReduceLogSum", 1, &ReduceLogSum},
     {"ReduceLogSumExp", 1, &ReduceLogSumExp},
+    {"NegativeLogLikelihoodLoss", 2, &NegativeLogLikelihoodLoss},
+    {"SoftmaxCrossEntropyLoss", 2, &SoftmaxCrossEntropyLoss},
     {"LayerNormalization", 2, &LayerNormalization},
+    {"MeanVarianceNormalization", 1, &MeanVarianceNormalization},
     {"BatchNormalization", 5, &BatchNormalization},
     {"InstanceNormalization", 3, &InstanceNormalization},
     {"Conv", 2, &Conv},

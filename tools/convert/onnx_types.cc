@@ -93,7 +93,10 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph) 
     return absl::OkStatus();
   }
   // Those compare with small ones, and give back what they find.
-  if (IsOneOf(op, {"OneHot", "GatherElements"})) return absl::OkStatus();
+  if (IsOneOf(op, {"OneHot", "GatherElements", "NegativeLogLikelihoodLoss",
+                   "SoftmaxCrossEntropyLoss"})) {
+    return absl::OkStatus();
+  }
   const bool compares = IsComparison(op);
   if (compares && (IsSmallConstant(graph.FindConstant(node.input(0))) ||
                    IsSmallConstant(graph.FindConstant(node.input(1))))) {

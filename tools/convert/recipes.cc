@@ -216,6 +216,96 @@ std::string Floor(absl::string_view x) {
   return absl::StrCat("(", cut, " - where(", cut, " > ", x, ", 1, 0))");
 }
 
+absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                              const Deconvolution& d, absl::string_view out) {
+  const engine::Shape shape = builder.Find(in)->shape;
+  const int64_t cells = d.kernel[0] * d.kernel[1];
+  if (shape.rank() != 4 || shape[1] != engine::Dim::Of(d.channels) || !shape[2].IsConst() ||
+      !shape[3].IsConst()) {
+    return absl::UnimplementedError(absl::StrCat("input of shape ", shape.ToString(), ", want ",
+                                                 d.channels, " channels of a known size"));
+  }
+  if (d.group < 1 || d.channels % d.group != 0 || d.outputs % d.group != 0 ||
+      static_cast<int64_t>(d.weight.size()) != d.channels * d.outputs / d.group * cells) {
+    return absl::InvalidArgumentError("channels, group and weight do not fit");
+  }
+  // Every pixel is followed by zeros: stride - 1 of them.
+  std::string image = in;
+  if (d.stride[0] * d.stride[1] > 1) {
+    constexpr int64_t kMostStride = 64;
+    if (std::max(d.stride[0], d.stride[1]) > kMostStride) {
+      return absl::UnimplementedError(absl::StrCat("a stride above ", kMostStride));
+    }
+    const int64_t height = shape[2].value(), width = shape[3].value();
+    std::vector<float> first(static_cast<size_t>(d.stride[0] * d.stride[1]), 0.0f);
+    first[0] = 1;
+    const std::string mask = builder.FreshTensor(absl::StrCat(out, "/mask"));
+    const std::string pixels = builder.FreshTensor(absl::StrCat(out, "/pixels"));
+    const std::string spread = builder.FreshTensor(absl::StrCat(out, "/spread"));
+    image = builder.FreshTensor(absl::StrCat(out, "/image"));
+    RETURN_IF_ERROR(
+        AddConstant(builder, mask, MakeBlob({d.stride[0], 1, d.stride[1]}, first), mask));
+    RETURN_IF_ERROR(AddReshape(builder, pixels, in, {0, d.channels * height, 1, width, 1}, pixels));
+    RETURN_IF_ERROR(AddExpression(builder, spread, "where(@0, @1, 0)", {mask, pixels}, spread));
+    RETURN_IF_ERROR(AddReshape(builder, image, spread,
+                               {0, d.channels, height * d.stride[0], width * d.stride[1]}, image));
+  }
+  std::vector<float> turned(d.weight.size());
+  const int64_t own = d.channels / d.group, per_group = d.outputs / d.group;
+  for (int64_t c = 0; c < d.channels; ++c) {
+    for (int64_t o = 0; o < per_group; ++o) {
+      const int64_t from = (c * per_group + o) * cells;
+      const int64_t to = ((c / own * per_group + o) * own + c % own) * cells;
+      for (int64_t k = 0; k < cells; ++k) {
+        turned[static_cast<size_t>(to + cells - 1 - k)] = d.weight[static_cast<size_t>(from + k)];
+      }
+    }
+  }
+  std::array<int64_t, 2> before, after;
+  bool cuts = false;
+  for (size_t i = 0; i < 2; ++i) {
+    const int64_t reach = (d.kernel[i] - 1) * d.dilation[i];
+    before[i] = reach - d.cut_before[i];
+    after[i] = reach - d.cut_after[i] - (d.stride[i] - 1);
+    constexpr int64_t kMostPad = 1 << 16;
+    if (std::max(before[i], after[i]) > kMostPad) {
+      return absl::UnimplementedError("a kernel that reaches too far");
+    }
+    cuts |= before[i] < 0 || after[i] < 0;
+  }
+  std::string top = cuts ? builder.FreshTensor(absl::StrCat(out, "/whole")) : std::string(out);
+  ulf::LayerParameter layer =
+      MakeLayer("convolution_layer", cuts ? top : std::string(name), {image}, top);
+  ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
+  p.set_num_output(static_cast<uint32_t>(d.outputs));
+  p.set_bias_term(!d.bias.empty());
+  if (d.group != 1) p.set_group(static_cast<uint32_t>(d.group));
+  for (size_t i = 0; i < 2; ++i) {
+    p.add_kernel_size(static_cast<uint32_t>(d.kernel[i]));
+    p.add_stride(1);
+    p.add_dilation(static_cast<uint32_t>(d.dilation[i]));
+    p.add_pad(static_cast<uint32_t>(std::max<int64_t>(0, before[i])));
+  }
+  for (const int64_t pad : after) p.add_pad(static_cast<uint32_t>(std::max<int64_t>(0, pad)));
+  std::vector<ulf::BlobData> weights = {
+      MakeBlob({d.outputs, own, d.kernel[0], d.kernel[1]}, turned)};
+  if (!d.bias.empty()) weights.push_back(MakeBlob({d.outputs}, d.bias));
+  RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(weights)));
+  for (int axis = 2; cuts && axis < 4; ++axis) {
+    const auto i = static_cast<size_t>(axis - 2);
+    const int64_t begin = std::max<int64_t>(0, -before[i]);
+    const int64_t left =
+        builder.Find(top)->shape[axis].value() - begin - std::max<int64_t>(0, -after[i]);
+    if (left < 1) return absl::InvalidArgumentError("cuts leave nothing");
+    const bool last = axis == 3;
+    const std::string cut =
+        last ? std::string(out) : builder.FreshTensor(absl::StrCat(out, "/cut"));
+    RETURN_IF_ERROR(AddSlice(builder, last ? name : cut, top, axis, begin, left, cut));
+    top = cut;
+  }
+  return absl::OkStatus();
+}
+
 std::string Number(float value) {
   char digits[32];
   snprintf(digits, sizeof(digits), "%.9g", static_cast<double>(value));

@@ -4,6 +4,7 @@
 #ifndef ULFD_TOOLS_CONVERT_RECIPES_H_
 #define ULFD_TOOLS_CONVERT_RECIPES_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -58,6 +59,18 @@ struct ChannelNorm {
 absl::Status AddNorm(GraphBuilder& builder, absl::string_view name, const std::string& in, int axis,
                      const ChannelNorm& norm, absl::string_view out);
 inline constexpr int64_t kMaxRepeated = 1 << 16;
+
+// A transposed convolution of an image [rows, C, H, W]: `cut_before` and `cut_after` of the whole
+// result are left out on each side (below 0: zeros are added, but for the bias).
+struct Deconvolution {
+  int64_t channels = 0, outputs = 0, group = 1;
+  std::array<int64_t, 2> kernel, stride, dilation, cut_before, cut_after;
+  std::vector<float> weight;  // [channels, outputs / group, kernel]
+  std::vector<float> bias;    // Empty: none.
+};
+// Zeros between the pixels, then a convolution with the weights the other way round.
+absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                              const Deconvolution& d, absl::string_view out);
 
 // The dimensions of `in` after `axis` as one number.  INVALID_ARGUMENT where one is not known.
 absl::StatusOr<int64_t> InnerSize(const GraphBuilder& builder, const std::string& in, int axis);

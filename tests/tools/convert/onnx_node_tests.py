@@ -4,8 +4,8 @@
     onnx_node_tests.py ULF_CONVERT ULF [--only TEXT] [--refused] [--least N]
 
 Takes the tests whose first input is float32 with at least one dimension, which becomes the rows
-("batch"); so do other float32 inputs with as many rows where the model converts like that, and
-everything else is a constant.
+("batch"); so do other inputs with as many rows where the model converts like that (those of
+integers, too, or only those of floats), and everything else is a constant.
 """
 # SPDX-License-Identifier: Apache-2.0
 import argparse
@@ -89,11 +89,15 @@ def run(case, convert, ulf):
     names = [i.name for i in model.graph.input]
     arrays = dict(zip(names, inputs))
     first = inputs[0]
-    by_row = [n for n, a in zip(names, inputs) if isinstance(a, np.ndarray)
-              and a.dtype == np.float32 and a.shape[:1] == first.shape[:1]]
+    like_first = [n for n, a in zip(names, inputs) if isinstance(a, np.ndarray)
+                  and a.dtype in (np.float32, np.int32, np.int64)
+                  and a.shape[:1] == first.shape[:1]]
+    floats = [n for n in like_first if arrays[n].dtype == np.float32]
+    attempts = [rows for i, rows in enumerate([floats, names[:1], like_first])
+                if rows not in [floats, names[:1], like_first][:i]]
     verdict, text = "refused", ""
     with tempfile.TemporaryDirectory() as work:
-        for attempt, rows in enumerate([by_row, names[:1]][:1 + (by_row != names[:1])]):
+        for attempt, rows in enumerate(attempts):
             try:
                 save(as_model(model, arrays, rows), f"{work}/m.onnx")
             except (ValueError, TypeError, AttributeError, IndexError) as error:

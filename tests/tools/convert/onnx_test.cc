@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
@@ -163,33 +164,20 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
     for (const onnx::NodeProto& node : model.graph().node()) used.insert(node.op_type());
   }
   // random_onnx.py or ONNX's own node tests have these.
-  for (const char* op : {"Mod",        "Sign",
-                         "Floor",      "Ceil",
-                         "Selu",       "Celu",
-                         "HardSwish",  "Mish",
-                         "Erf",        "Gelu",
-                         "Sin",        "Cos",
-                         "Round",      "Shrink",
-                         "IsNaN",      "Sinh",
-                         "Cosh",       "Asinh",
-                         "Acosh",      "Atanh",
-                         "ReduceL1",   "ThresholdedRelu",
-                         "ReduceMax",  "ReduceMin",
-                         "ReduceProd", "ReduceLogSum",
-                         "LogSoftmax", "ReduceLogSumExp",
-                         "Einsum",     "InstanceNormalization",
-                         "Tile",       "CumSum",
-                         "Pad",        "Trilu",
-                         "ArgMax",     "ArgMin",
-                         "Hardmax",    "TopK",
-                         "OneHot",     "GatherElements",
-                         "NonZero",    "GatherND",
-                         "LSTM",       "RNN"}) {
-    used.insert(op);
+  constexpr absl::string_view kElsewhere =
+      "Mod Sign Floor Ceil Selu Celu HardSwish Mish Erf Gelu Sin Cos Round Shrink IsNaN "
+      "Sinh Cosh Asinh Acosh Atanh ReduceL1 ThresholdedRelu ReduceMax ReduceMin "
+      "ReduceProd ReduceLogSum LogSoftmax ReduceLogSumExp Einsum InstanceNormalization "
+      "Tile CumSum Pad Trilu ArgMax ArgMin Hardmax TopK OneHot GatherElements NonZero "
+      "GatherND LSTM RNN IsInf Atan Asin Acos NegativeLogLikelihoodLoss "
+      "SoftmaxCrossEntropyLoss Resize Upsample ConvTranspose DepthToSpace SpaceToDepth LRN "
+      "MeanVarianceNormalization";
+  for (const absl::string_view op : absl::StrSplit(kElsewhere, ' ')) {
+    used.emplace(op);
   }
-  for (const auto table :
-       {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(), NormOnnxTypes(),
-        ImageOnnxTypes(), SelectOnnxTypes(), RecurrentOnnxTypes()}) {
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), LossOnnxTypes(), ImageOnnxTypes(), ResizeOnnxTypes(),
+                           SelectOnnxTypes(), RecurrentOnnxTypes()}) {
     for (const OnnxType& type : table) EXPECT_TRUE(used.contains(type.op)) << type.op;
   }
 }
@@ -198,11 +186,11 @@ TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
                         "node { name: 'n1' op_type: 'Tan' input: 'x' output: 'a' }"
                         "node { name: 'n2' op_type: 'Relu' input: 'a' output: 'b' }"
-                        "node { op_type: 'Asin' input: 'x' output: 'c' }"
+                        "node { op_type: 'Tan' input: 'x' output: 'c' }"
                         "node { name: 'n4' op_type: 'Add' input: 'b' input: 'c' output: 'y' }")),
             "m.onnx: 2 nodes cannot be converted; nothing was written\n"
             "  node \"n1\" (Tan): no converter for this type\n"
-            "  node \"c\" (Asin): no converter for this type");
+            "  node \"c\" (Tan): no converter for this type");
 }
 
 // A weight that is another in the converter's eyes than in the file's would be found here.
@@ -315,12 +303,47 @@ TEST_F(OnnxTest, NewerModels) {
 
 TEST_F(OnnxTest, WhatAcrossRowsCannotBe) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"4"}) +
-                        "initializer { name: 'axes' data_type: 7 dims: 1 int64_data: 0 }"
-                        "node { name: 'n' op_type: 'ReduceSum' input: 'x' input: 'axes' output: 'y'"
+                        "node { name: 'n' op_type: 'ReduceMax' input: 'x' output: 'y'"
+                        " attribute { name: 'axes' type: INTS ints: 0 }"
                         " attribute { name: 'keepdims' type: INT i: 0 } }")),
             "m.onnx: 1 node cannot be converted; nothing was written\n"
-            "  node \"n\" (ReduceSum): runs along axis 0 of shape [ads, 4], across rows of the "
+            "  node \"n\" (ReduceMax): runs along axis 0 of shape [ads, 4], across rows of the "
             "request");
+}
+
+// Each ad less the mean of all: a request may not be cut.
+TEST_F(OnnxTest, SumsAcrossRowsScoreRequestsWhole) {
+  const std::string path = dir_.Write(
+      "m.onnx", Model(X({"ads", "2"}) + Out({"ads", "2"}) +
+                      "node { op_type: 'ReduceMean' input: 'x' output: 'm' attribute { name: "
+                      "'axes' type: INTS ints: 0 } } "
+                      "node { op_type: 'Sub' input: ['x', 'm'] output: 'y' }")
+                    .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->rows[0].note, "across rows: requests are scored whole");
+  const auto model = engine::Model::Load({.directory = dir_.File("ok/1")});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_FALSE((*model)->info().row_separable);
+  const std::vector<float> x = {1, 2, 3, 4, 8, 0};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({3, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(-3, 0, -1, 2, 4, -2));
+}
+
+TEST_F(OnnxTest, NumbersOfRowsAreValues) {
+  const std::string path =
+      dir_.Write("m.onnx", Model(X({"ads", "2"}) + "output " + Tensor("y", "7", {"2"}) +
+                                 "node { op_type: 'Shape' input: 'x' output: 'y' }")
+                               .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {1, NAN, 3, 4, INFINITY, 0};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({3, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(3, 2));
 }
 
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {

@@ -391,10 +391,21 @@ def recurrent_patterns():
             yield pattern
 
 
+def sums_across_rows(g):
+    """A list's statistics beside every ad's own: scored whole."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    mean = g.node("ReduceMean", [x], x.array.mean(0, keepdims=True), axes=[0], keepdims=1)
+    centred = g.node("Sub", [x, mean], x.array - mean.array)
+    e = np.exp(x.array - x.array.max(0))
+    share = g.node("Softmax", [x], e / e.sum(0), axis=0)
+    square = g.node("ReduceSumSquare", [centred], (centred.array ** 2).sum(0), axes=[0], keepdims=0)
+    g.output(g.node("Add", [share, square], share.array + square.array, rows="ads"))
+
+
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, dropout_off, fields_of_one_table,
-            branch_by_shape, masked_select, merged_heads, *recurrent_patterns()]
+            branch_by_shape, masked_select, merged_heads, sums_across_rows, *recurrent_patterns()]
 
 
 # ---------------------------------------------------------------- patterns that are refused by name
@@ -436,6 +447,7 @@ def unary(g, x):
     if g.random.randint(6) == 0:
         return g.cast(x, "int")
     ops = {
+        "Atan": lambda: np.arctan(a.astype(float)),
         "Sin": lambda: np.sin(a.astype(float)), "Cos": lambda: np.cos(a.astype(float)),
         "Round": lambda: np.round(whole(a * 2) / 2), "Sinh": lambda: np.sinh(np.clip(a, -80, 80)),
         "Relu": lambda: np.maximum(a, 0), "Sigmoid": lambda: 1 / (1 + np.exp(-a.astype(float))),

@@ -1,0 +1,223 @@
+// The interpreter's operators on images that are no plain convolution or pooling.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "tools/convert/onnx_constant.h"
+#include "tools/convert/onnx_reference.h"
+#include "tools/convert/onnx_resize.h"
+
+namespace ulfd::convert::reference {
+namespace {
+
+// Elements between two looks at the budget.
+constexpr int64_t kOften = 1 << 12;
+
+absl::Status Misfit(absl::string_view what) { return absl::InvalidArgumentError(what); }
+
+Results Resize(const Call& c) {
+  if (!c.in[0]->is_float()) return absl::UnimplementedError("of integers");
+  const bool old = c.node.op_type() == "Upsample" || c.opset < 11;
+  ResizeRequest request;
+  const auto floats = [&](size_t i) {
+    std::vector<float> values;
+    for (int64_t k = 0; c.Has(i) && k < c.in[i]->elements(); ++k) {
+      values.push_back(static_cast<float>(c.in[i]->at(k)));
+    }
+    return values;
+  };
+  request.scales = floats(old ? 1 : 2);
+  if (c.node.op_type() == "Upsample" && c.opset < 9) {
+    for (const onnx::AttributeProto& attribute : c.node.attribute()) {
+      if (attribute.name() != "scales") continue;
+      request.scales.assign(attribute.floats().begin(), attribute.floats().end());
+    }
+  }
+  if (!old) {
+    request.roi = floats(1);
+    ASSIGN_OR_RETURN(request.sizes, ListOf(c, 3, "sizes"));
+  }
+  Array x = *c.in[0];
+  for (size_t axis = 0; axis < x.dims.size(); ++axis) {
+    ASSIGN_OR_RETURN(const ResizedAxis resized,
+                     ResizeAxis(c.node, c.opset, request, static_cast<int>(axis),
+                                static_cast<int>(x.rank()), x.dims[axis]));
+    Sizes dims = x.dims;
+    dims[axis] = resized.to;
+    ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
+    const int64_t inner = StridesOf(x.dims)[axis];
+    std::vector<double> out(static_cast<size_t>(count));
+    for (int64_t k = 0; k < count; ++k) {
+      if (k % kOften == 0) RETURN_IF_ERROR(c.options.budget.Check());
+      const int64_t i = k / inner % resized.to, outer = k / inner / resized.to;
+      double sum = resized.bias[static_cast<size_t>(i)];
+      for (int64_t from = 0; from < resized.from; ++from) {
+        const double weight = resized.weight[static_cast<size_t>(from * resized.to + i)];
+        if (weight != 0) sum += weight * x.at((outer * resized.from + from) * inner + k % inner);
+      }
+      out[static_cast<size_t>(k)] = c.Round(x.type, sum);
+    }
+    x = Floats(x.type, dims, std::move(out));
+  }
+  return One(std::move(x));
+}
+
+// Every pixel adds the kernel, times its value, to the places behind its own.
+Results ConvTranspose(const Call& c) {
+  const Array &x = *c.in[0], &weight = *c.in[1];
+  if (x.rank() < 3 || weight.rank() != x.rank()) return Misfit("want an image and its weight");
+  const size_t rank = x.dims.size() - 2;
+  const auto list = [&](const char* name, size_t size, int64_t otherwise) {
+    Sizes values = IntsAttribute(c.node, name);
+    if (values.empty()) values.assign(size, otherwise);
+    return values;
+  };
+  const Sizes strides = list("strides", rank, 1), dilations = list("dilations", rank, 1);
+  const Sizes added = list("output_padding", rank, 0);
+  Sizes pads = list("pads", 2 * rank, 0);
+  const Sizes wanted = IntsAttribute(c.node, "output_shape");
+  const std::string auto_pad = StringAttribute(c.node, "auto_pad", "NOTSET");
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  if (strides.size() != rank || dilations.size() != rank || added.size() != rank ||
+      pads.size() != 2 * rank || (!wanted.empty() && wanted.size() != rank)) {
+    return Misfit("attributes of another rank");
+  }
+  const int64_t group = IntAttribute(c.node, "group", 1), channels = x.dims[1];
+  if (group < 1 || channels % group != 0 || weight.dims[0] != channels) {
+    return Misfit("channels that do not fit");
+  }
+  const int64_t per_group = weight.dims[1], outputs = per_group * group, own = channels / group;
+  if (c.Has(2) && c.in[2]->elements() != outputs) return Misfit("a bias of another size");
+  Sizes dims = {x.dims[0], outputs};
+  for (size_t d = 0; d < rank; ++d) {
+    const int64_t whole =
+        strides[d] * (x.dims[d + 2] - 1) + added[d] + (weight.dims[d + 2] - 1) * dilations[d] + 1;
+    if (!wanted.empty() || same) {
+      const int64_t size = wanted.empty() ? x.dims[d + 2] * strides[d] : wanted[d];
+      const int64_t cut = std::max<int64_t>(0, whole - size);
+      pads[d] = auto_pad == "SAME_LOWER" ? cut - cut / 2 : cut / 2;
+      dims.push_back(size);
+    } else {
+      dims.push_back(whole - pads[d] - pads[rank + d]);
+    }
+  }
+  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
+  std::vector<double> out(static_cast<size_t>(count), 0.0);
+  const Sizes image(x.dims.begin() + 2, x.dims.end());
+  const Sizes kernel(weight.dims.begin() + 2, weight.dims.end());
+  int64_t pixels = 1, cells = 1, places = 1;
+  for (size_t d = 0; d < rank; ++d) {
+    pixels *= image[d];
+    cells *= kernel[d];
+    places *= dims[d + 2];
+  }
+  for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+    for (int64_t cell = 0; cell < cells; ++cell) {
+      RETURN_IF_ERROR(c.options.budget.Check());
+      int64_t place = 0, step = 1, p = pixel, k = cell;
+      bool inside = true;
+      for (size_t d = rank; d-- > 0;) {
+        const int64_t at = p % image[d] * strides[d] + k % kernel[d] * dilations[d] - pads[d];
+        inside = inside && at >= 0 && at < dims[d + 2];
+        place += at * step;
+        step *= dims[d + 2];
+        p /= image[d];
+        k /= kernel[d];
+      }
+      if (!inside) continue;
+      for (int64_t r = 0; r < x.dims[0]; ++r) {
+        for (int64_t i = 0; i < channels; ++i) {
+          const double value = x.at((r * channels + i) * pixels + pixel);
+          for (int64_t o = 0; o < per_group; ++o) {
+            const int64_t output = i / own * per_group + o;
+            out[static_cast<size_t>((r * outputs + output) * places + place)] +=
+                value * weight.at((i * per_group + o) * cells + cell);
+          }
+        }
+      }
+    }
+  }
+  for (int64_t k = 0; k < count; ++k) {
+    double& value = out[static_cast<size_t>(k)];
+    value = c.Round(x.type, value + (c.Has(2) ? c.in[2]->at(k / places % outputs) : 0));
+  }
+  return One(Floats(x.type, dims, std::move(out)));
+}
+
+Results MoveBlocks(const Call& c, bool to_space) {
+  const Array& x = *c.in[0];
+  const int64_t b = IntAttribute(c.node, "blocksize", 0);
+  if (x.rank() != 4 || b < 1 || b > 1024) return Misfit("want an image and a blocksize");
+  const int64_t channels = x.dims[1], height = x.dims[2], width = x.dims[3];
+  if (to_space ? channels % (b * b) != 0 : height % b != 0 || width % b != 0) {
+    return Misfit("a size that blocksize does not divide");
+  }
+  const bool crd = StringAttribute(c.node, "mode", "DCR") == std::string("CRD");
+  const Sizes dims = to_space ? Sizes{x.dims[0], channels / (b * b), height * b, width * b}
+                              : Sizes{x.dims[0], channels * b * b, height / b, width / b};
+  std::vector<int64_t> from;
+  for (int64_t n = 0; n < dims[0]; ++n) {
+    for (int64_t channel = 0; channel < dims[1]; ++channel) {
+      for (int64_t y = 0; y < dims[2]; ++y) {
+        for (int64_t z = 0; z < dims[3]; ++z) {
+          const int64_t block = y % b * b + z % b;
+          if (to_space) {
+            const int64_t source = crd ? channel * b * b + block : block * dims[1] + channel;
+            from.push_back(((n * channels + source) * height + y / b) * width + z / b);
+          } else {
+            const int64_t place = channel / channels;
+            from.push_back(((n * channels + channel % channels) * height + y * b + place / b) *
+                               width +
+                           z * b + place % b);
+          }
+        }
+      }
+    }
+  }
+  ASSIGN_OR_RETURN(Array out, Pick(x, dims, from));
+  return One(std::move(out));
+}
+Results DepthToSpace(const Call& c) { return MoveBlocks(c, true); }
+Results SpaceToDepth(const Call& c) { return MoveBlocks(c, false); }
+
+Results Lrn(const Call& c) {
+  const Array& x = *c.in[0];
+  const int64_t size = IntAttribute(c.node, "size", 0);
+  if (x.rank() < 2 || size < 1) return Misfit("want channels and a size");
+  const double alpha = double{FloatAttribute(c.node, "alpha", 1e-4f)};
+  const double beta = double{FloatAttribute(c.node, "beta", 0.75f)};
+  const double bias = double{FloatAttribute(c.node, "bias", 1)};
+  const int64_t channels = x.dims[1], inner = StridesOf(x.dims)[1];
+  std::vector<double> out;
+  for (int64_t k = 0; k < x.elements(); ++k) {
+    if (k % kOften == 0) RETURN_IF_ERROR(c.options.budget.Check());
+    const int64_t channel = k / inner % channels;
+    double total = 0;
+    for (int64_t other = std::max<int64_t>(0, channel - (size - 1) / 2);
+         other <= std::min(channels - 1, channel + size / 2); ++other) {
+      const double value = x.at(k + (other - channel) * inner);
+      total += value * value;
+    }
+    const double factor = std::pow(bias + alpha / static_cast<double>(size) * total, beta);
+    out.push_back(c.Round(x.type, x.at(k) / factor));
+  }
+  return One(Floats(x.type, x.dims, std::move(out)));
+}
+
+constexpr Operator kOperators[] = {
+    {"Resize", 1, &Resize},
+    {"Upsample", 1, &Resize},
+    {"ConvTranspose", 2, &ConvTranspose},
+    {"DepthToSpace", 1, &DepthToSpace},
+    {"SpaceToDepth", 1, &SpaceToDepth},
+    {"LRN", 1, &Lrn},
+};
+
+}  // namespace
+
+absl::Span<const Operator> ImageOperators() { return kOperators; }
+
+}  // namespace ulfd::convert::reference
