@@ -332,6 +332,45 @@ def roi_head(folder):
              "flat": coarse.flatten(1).numpy()})
 
 
+SEGMENTS = """
+name: "segments"
+input: "data"
+input_shape { dim: 1 dim: 3 dim: 9 dim: 12 }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+        convolution_param { num_output: 4 kernel_size: 3 pad: 1 stride: 2 } }
+layer { name: "up" type: "Deconvolution" bottom: "conv1" top: "up"
+        convolution_param { num_output: 6 kernel_size: 4 stride: 2 group: 2 } }
+layer { name: "score" type: "Crop" bottom: "up" bottom: "data" top: "score"
+        crop_param { axis: 2 offset: 1 } }
+layer { name: "bilinear" type: "Deconvolution" bottom: "conv1" top: "bilinear"
+        convolution_param { num_output: 4 group: 4 kernel_h: 4 kernel_w: 3 stride_h: 2 stride_w: 3
+                            pad: 1 bias_term: false } }
+layer { name: "corner" type: "Crop" bottom: "bilinear" bottom: "conv1" top: "corner"
+        crop_param { axis: 2 offset: 2 offset: 0 } }
+layer { name: "dilated" type: "Deconvolution" bottom: "conv1" top: "dilated"
+        convolution_param { num_output: 2 kernel_size: 2 dilation: 2 pad: 3 } }
+"""
+
+
+def segments(folder):
+    """Transposed convolutions: grouped, per channel, dilated and cut deeper than they reach."""
+    w = Weights(15)
+    conv1 = w.add("conv1", w.normal(4, 3, 3, 3, scale=0.3), w.normal(4))
+    up = w.add("up", w.normal(4, 3, 4, 4, scale=0.3), w.normal(6))
+    bilinear = w.add("bilinear", w.normal(4, 1, 4, 3))
+    dilated = w.add("dilated", w.normal(4, 2, 2, 2), w.normal(2))
+    w.write(folder)
+    (folder / "net.prototxt").write_text(SEGMENTS.lstrip())
+    data = w.normal(3, 3, 9, 12)
+    x = F.conv2d(torch.tensor(data).double(), *conv1, stride=2, padding=1)
+    whole = F.conv_transpose2d(x, *up, stride=2, groups=2)
+    corner = F.conv_transpose2d(x, *bilinear, stride=(2, 3), padding=1, groups=4)
+    return ({"data": data},
+            {"score": whole[:, :, 1:10, 1:13].numpy(),
+             "corner": corner[:, :, 2:7, :6].numpy(),
+             "dilated": F.conv_transpose2d(x, *dilated, padding=3, dilation=2).numpy()})
+
+
 TRANSFORMER = """
 name: "transformer"
 input: "data"
@@ -421,4 +460,5 @@ def normed(folder):
 
 
 CASES = {"caffe_mlp": mlp, "caffe_v1": v1, "caffe_yolo_head": yolo_head, "caffe_ssd_head": ssd_head,
-         "caffe_roi_head": roi_head, "caffe_transformer": transformer, "caffe_normed": normed}
+         "caffe_roi_head": roi_head, "caffe_transformer": transformer, "caffe_normed": normed,
+         "caffe_segments": segments}

@@ -66,6 +66,39 @@ absl::Status Slice(CaffeNode& node) {
   return absl::OkStatus();
 }
 
+// From each axis on, as much of bottom 0 as bottom 1 has.
+absl::Status Crop(CaffeNode& node) {
+  const caffe::CropParameter& p = node.layer.crop_param();
+  ASSIGN_OR_RETURN(const int axis, node.Axis("crop_param.axis", p.axis()));
+  if (axis == 0) return absl::UnimplementedError("crop_param.axis 0 cuts the rows");
+  const int axes = node.rank() - axis;
+  if (node.rank(1) != node.rank() || (p.offset_size() > 1 && p.offset_size() != axes)) {
+    return absl::InvalidArgumentError(absl::StrCat("crop_param: shapes ", node.shape().ToString(),
+                                                   " and ", node.shape(1).ToString(), ", ",
+                                                   p.offset_size(), " offsets"));
+  }
+  std::string tensor = node.in();
+  for (int i = 0; i < axes; ++i) {
+    const engine::Dim from = node.shape()[axis + i], to = node.shape(1)[axis + i];
+    if (!from.IsConst() || !to.IsConst()) {
+      return absl::InvalidArgumentError("crop_param: a dimension that is no number");
+    }
+    const int64_t offset =
+        p.offset_size() == 0 ? 0 : int64_t{p.offset(p.offset_size() == 1 ? 0 : i)};
+    if (offset > from.value() - to.value()) {
+      return absl::InvalidArgumentError(absl::StrCat("crop_param.offset: ", offset, ", ",
+                                                     to.value(), " of ", from.value(),
+                                                     " are wanted behind it"));
+    }
+    const bool last = i + 1 == axes;
+    const std::string out = last ? node.out() : node.builder.FreshTensor(node.out() + "/cut");
+    RETURN_IF_ERROR(AddSlice(node.builder, last ? node.layer.name() : out, tensor, axis + i, offset,
+                             to.value(), out));
+    tensor = out;
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Flatten(CaffeNode& node) {
   const caffe::FlattenParameter& p = node.layer.flatten_param();
   ASSIGN_OR_RETURN(const int axis, node.Axis("flatten_param.axis", p.axis()));
@@ -133,9 +166,9 @@ absl::Status Permute(CaffeNode& node) {
 
 constexpr int kMany = 1 << 10;
 constexpr CaffeType kTypes[] = {
-    {"Concat", {1, kMany}, {1, 1}, {0, 0}, &Concat}, {"Slice", {1, 1}, {1, kMany}, {0, 0}, &Slice},
-    {"Flatten", {1, 1}, {1, 1}, {0, 0}, &Flatten},   {"Reshape", {1, 1}, {1, 1}, {0, 0}, &Reshape},
-    {"Permute", {1, 1}, {1, 1}, {0, 0}, &Permute},
+    {"Crop", {2, 2}, {1, 1}, {0, 0}, &Crop},       {"Concat", {1, kMany}, {1, 1}, {0, 0}, &Concat},
+    {"Slice", {1, 1}, {1, kMany}, {0, 0}, &Slice}, {"Flatten", {1, 1}, {1, 1}, {0, 0}, &Flatten},
+    {"Reshape", {1, 1}, {1, 1}, {0, 0}, &Reshape}, {"Permute", {1, 1}, {1, 1}, {0, 0}, &Permute},
 };
 
 }  // namespace

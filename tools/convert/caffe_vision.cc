@@ -72,6 +72,46 @@ absl::Status Convolution(CaffeNode& node) {
   return node.builder.AddLayer(std::move(layer), std::move(weights));
 }
 
+absl::Status Deconvolution(CaffeNode& node) {
+  const caffe::ConvolutionParameter& p = node.layer.convolution_param();
+  ASSIGN_OR_RETURN(const int axis, node.Axis("convolution_param.axis", p.axis()));
+  const CaffeBlob& weight = node.blobs[0];
+  if (axis != 1 || weight.dims.size() != 4) {
+    return absl::UnimplementedError(absl::StrCat("convolution_param.axis ", p.axis(),
+                                                 " and a weight of ", weight.dims.size(),
+                                                 " dimensions, want 1 and 4"));
+  }
+  ASSIGN_OR_RETURN(const Sizes kernel,
+                   Directions("convolution_param.kernel", p.kernel_size(), p.has_kernel_h(),
+                              p.has_kernel_w(), p.kernel_h(), p.kernel_w(), {}));
+  ASSIGN_OR_RETURN(const Sizes pad, Directions("convolution_param.pad", p.pad(), p.has_pad_h(),
+                                               p.has_pad_w(), p.pad_h(), p.pad_w(), {0}));
+  ASSIGN_OR_RETURN(const Sizes stride,
+                   Directions("convolution_param.stride", p.stride(), p.has_stride_h(),
+                              p.has_stride_w(), p.stride_h(), p.stride_w(), {1}));
+  ASSIGN_OR_RETURN(const Sizes dilation,
+                   Directions("convolution_param.dilation", p.dilation(), false, false, 0, 0, {1}));
+  if (node.blobs.size() != (p.bias_term() ? 2U : 1U)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "has ", node.blobs.size(), " blobs in the caffemodel, want ", p.bias_term() ? 2 : 1));
+  }
+  struct Deconvolution d {
+    .channels = weight.dims[0], .outputs = int64_t{p.num_output()}, .group = int64_t{p.group()},
+    .weight = weight.values
+  };
+  for (size_t i = 0; i < 2; ++i) {
+    d.kernel[i] = kernel[kernel.size() == 1 ? 0 : i];
+    d.stride[i] = stride[stride.size() == 1 ? 0 : i];
+    d.dilation[i] = dilation[dilation.size() == 1 ? 0 : i];
+    d.cut_before[i] = d.cut_after[i] = pad[pad.size() == 1 ? 0 : i];
+    if (weight.dims[i + 2] != d.kernel[i] || d.stride[i] < 1 || d.dilation[i] < 1) {
+      return absl::InvalidArgumentError("kernel, stride or dilation do not fit the weight");
+    }
+  }
+  if (p.bias_term()) d.bias = node.blobs[1].values;
+  return AddDeconvolution(node.builder, node.layer.name(), node.in(), d, node.out());
+}
+
 // A one-element or empty list, for fields that are not repeated.
 Sizes Once(bool is_set, uint32_t value) { return is_set ? Sizes{value} : Sizes{}; }
 
@@ -222,6 +262,7 @@ absl::Status Lrn(CaffeNode& node) {
 
 constexpr CaffeType kTypes[] = {
     {"LRN", {1, 1}, {1, 1}, {0, 0}, &Lrn},
+    {"Deconvolution", {1, 1}, {1, 1}, {1, 2}, &Deconvolution},
     {"Convolution", {1, 1}, {1, 1}, {1, 2}, &Convolution},
     {"Pooling", {1, 1}, {1, 1}, {0, 0}, &Pooling},
     {"Reverse", {1, 1}, {1, 1}, {0, 0}, &Reverse},

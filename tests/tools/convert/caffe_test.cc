@@ -76,6 +76,7 @@ TEST_F(CaffeTest, RegionsOfTheUsersImageGiveTorchvisionsValues) {
   ExpectCase("caffe_roi_head", {.user_inputs = {"image"}});
 }
 TEST_F(CaffeTest, ResponseNormalisationGivesPyTorchsValues) { ExpectCase("caffe_normed"); }
+TEST_F(CaffeTest, TransposedConvolutionsGivePyTorchsValues) { ExpectCase("caffe_segments"); }
 TEST_F(CaffeTest, SpatialTransformersGivePyTorchsValues) { ExpectCase("caffe_transformer"); }
 
 TEST_F(CaffeTest, ReportTellsWhatEveryLayerBecame) {
