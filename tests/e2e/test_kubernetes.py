@@ -1,0 +1,159 @@
+"""deploy/kubernetes and deploy/kserve: objects as their published types want them, and a daemon that
+starts with what they say.
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+import yaml
+
+from harness import env
+from harness.clients import Client, predict_request
+from harness.daemon import Daemon
+from harness.fixtures import add_stamp
+from harness.small import stamp_inputs
+
+MANIFESTS = os.path.join(env.ROOT, "deploy", "kubernetes")
+SERVING_RUNTIME = os.path.join(env.ROOT, "deploy", "kserve", "serving-runtime.yaml")
+# What KServe's definition adds to types of Kubernetes; only what our file may use.
+KSERVE_TYPES = """
+type Format = {name: string, version?: string, autoSelect?: boolean, priority?: number};
+type ServingRuntime = {
+  apiVersion: "serving.kserve.io/v1alpha1", kind: "ServingRuntime", metadata: {name: string},
+  spec: {supportedModelFormats?: Format[], protocolVersions?: string[], multiModel?: boolean,
+         disabled?: boolean, containers: import("kubernetes-types/core/v1").Container[]}};
+"""
+
+
+def rendered(name):
+    """The objects of a kustomization, by kind."""
+    if shutil.which("kubectl") is None:
+        raise unittest.SkipTest("no kubectl")
+    done = subprocess.run(["kubectl", "kustomize", os.path.join(MANIFESTS, name)],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    objects = list(yaml.safe_load_all(done.stdout))
+    by_kind = {item["kind"]: item for item in objects}
+    assert len(by_kind) == len(objects), "two objects of one kind"
+    return by_kind
+
+
+def serving_runtime():
+    with open(SERVING_RUNTIME, encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+def type_of(item):
+    if item["kind"] == "ServingRuntime":
+        return "ServingRuntime"
+    group, _, version = item["apiVersion"].rpartition("/")
+    return f'import("kubernetes-types/{group.split(".")[0] or "core"}/{version}").{item["kind"]}'
+
+
+class TypesTest(unittest.TestCase):
+    def errors(self, objects):
+        """What the compiler says of the objects as literals: wrong types and unknown fields."""
+        compiler = os.path.join(env.NODE_MODULES, "typescript", "bin", "tsc")
+        types = os.path.join(env.NODE_MODULES, "kubernetes-types")
+        if not os.path.exists(compiler) or not os.path.isdir(types):
+            self.skipTest("no typescript or kubernetes-types in build/node: tests/run installs them")
+        work = env.scratch("types")
+        os.symlink(env.NODE_MODULES, os.path.join(work, "node_modules"))
+        with open(os.path.join(work, "objects.ts"), "w", encoding="utf-8") as file:
+            file.write(KSERVE_TYPES)
+            for i, item in enumerate(objects):
+                file.write(f"const object{i}: {type_of(item)} = {json.dumps(item, indent=1)};\n")
+        done = subprocess.run(["node", compiler, "--strict", "--noEmit", "--target", "es2020", "--module",
+                               "commonjs", "--skipLibCheck", os.path.join(work, "objects.ts")],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode == 0, done.stdout == "", done.stderr)
+        return done.stdout
+
+    def test_types(self):
+        objects = [serving_runtime()]
+        for name in ("base", "overlays/synced"):
+            objects += rendered(name).values()
+        self.assertEqual(self.errors(objects), "")
+        broken = rendered("base")["Deployment"]
+        broken["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
+        self.assertIn("readynessProbe", self.errors([broken]))
+
+
+class ManifestsTest(unittest.TestCase):
+    def check_container(self, container):
+        security = container["securityContext"]
+        self.assertTrue(security["readOnlyRootFilesystem"])
+        self.assertFalse(security["allowPrivilegeEscalation"])
+        self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+
+    def test_what_belongs_together(self):
+        for name in ("base", "overlays/synced"):
+            objects = rendered(name)
+            deployment = objects["Deployment"]["spec"]
+            labels = deployment["template"]["metadata"]["labels"]
+            pod = deployment["template"]["spec"]
+            self.assertTrue(pod["securityContext"]["runAsNonRoot"])
+            self.assertEqual(deployment["selector"]["matchLabels"], labels)
+            self.assertEqual(objects["Service"]["spec"]["selector"], labels)
+            self.assertEqual(objects["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"], labels)
+            self.assertEqual(objects["NetworkPolicy"]["spec"]["podSelector"]["matchLabels"], labels)
+            self.assertEqual(objects["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]["name"],
+                             objects["Deployment"]["metadata"]["name"])
+            volumes = {volume["name"]: volume for volume in pod["volumes"]}
+            self.assertEqual(volumes["config"]["configMap"]["name"],
+                             objects["ConfigMap"]["metadata"]["name"])
+            for container in pod["containers"]:
+                self.check_container(container)
+                for mount in container["volumeMounts"]:
+                    self.assertIn(mount["name"], volumes)
+            writers = [container["name"] for container in pod["containers"]
+                       for mount in container["volumeMounts"]
+                       if mount["name"] == "models" and not mount.get("readOnly")]
+            self.assertEqual(writers, ["syncer"] if name == "overlays/synced" else [])
+            self.assertEqual("emptyDir" in volumes["models"], name == "overlays/synced")
+            self.assertEqual("persistentVolumeClaim" in volumes["models"], name == "base")
+
+    def start(self, container, config, repository):
+        """A daemon with the container's flags, but for ports, which are free ones."""
+        ports = {"--grpc_port=8500", "--http_port=8501"}
+        flags = set(container["args"]) - ports
+        self.assertEqual(len(container["args"]) - len(ports), len(flags))
+        rest = {flag.split("=")[0] for flag in flags}
+        self.assertEqual(rest, {"--config"} if config else {"--model_repository"})
+        return Daemon(repository, config=config, name="pod")
+
+    def test_the_daemon_takes_the_configuration(self):
+        objects = rendered("base")
+        config = objects["ConfigMap"]["data"]["server.textproto"]
+        container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+        work = env.scratch("pod")
+        add_stamp(os.path.join(work, "models"), 1)
+        with open(os.path.join(work, "tokens"), "w", encoding="utf-8") as file:
+            file.write("shop 0123456789abcdef0123\n")
+        mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+        for old, new in ((mounts["models"], f"{work}/models"),
+                         (mounts["tokens"] + "/tokens", f"{work}/tokens")):
+            self.assertIn(f'"{old}"', config)
+            config = config.replace(f'"{old}"', f'"{new}"')
+        config = config.replace("drain_delay_ms: 5000", "drain_delay_ms: 50")
+        with self.start(container, config, None) as daemon, Client(daemon) as client:
+            self.assertEqual(daemon.http(container["startupProbe"]["httpGet"]["path"])[0], 200)
+            self.assertEqual(daemon.http(container["livenessProbe"]["httpGet"]["path"])[0], 200)
+            self.assertEqual(client.health(), "SERVING")  # As the readiness probe asks: no token.
+
+    def test_a_runtime_of_kserve(self):
+        """Versions of one model in /mnt/models are served as the model `models`."""
+        runtime = serving_runtime()["spec"]
+        container = runtime["containers"][0]
+        self.check_container(container)
+        self.assertEqual([(port["name"], port["containerPort"]) for port in container["ports"]],
+                         [("h2c", 8500)])
+        mnt = os.path.join(env.scratch("kserve"), "mnt")
+        add_stamp(mnt, 1, name="models")
+        self.assertIn("--model_repository=/mnt", container["args"])
+        with self.start(container, None, mnt) as daemon, Client(daemon) as client:
+            client.predict(predict_request("models", stamp_inputs([1]), ()))
