@@ -15,8 +15,11 @@ RUN cmake --preset release -DULFD_TESTS=OFF \
  && strip build/release/bin/ulfd build/release/bin/ulf
 
 FROM debian:bookworm-slim
-COPY deploy/install-deps /tmp/install-deps
-RUN /tmp/install-deps --runtime && rm -rf /tmp/install-deps /var/lib/apt/lists/* && mkdir /models
+LABEL org.opencontainers.image.title="ulfd" org.opencontainers.image.licenses="Apache-2.0"
+COPY deploy/install-deps deploy/sbom /tmp/
+# What the image is made of: /usr/share/ulfd/sbom.cdx.json.
+RUN /tmp/install-deps --runtime && mkdir /models /usr/share/ulfd \
+ && /tmp/sbom >/usr/share/ulfd/sbom.cdx.json && rm -rf /tmp/install-deps /tmp/sbom /var/lib/apt/lists/*
 # ulfd is linked with jemalloc, so there is nothing to preload.
 COPY --from=build /src/build/release/bin/ulfd /src/build/release/bin/ulf /usr/local/bin/
 

@@ -1,0 +1,95 @@
+"""deploy/compose as docker-compose reads it, deploy/sbom, and what the image is built from.
+SPDX-License-Identifier: Apache-2.0
+"""
+import json
+import os
+import shutil
+import subprocess
+import unittest
+
+import yaml
+
+from harness import env
+
+DEPLOY = os.path.join(env.ROOT, "deploy")
+
+
+def load(*path):
+    with open(os.path.join(DEPLOY, *path), encoding="utf-8") as file:
+        return yaml.safe_load(file)
+
+
+@unittest.skipIf(shutil.which("docker-compose") is None, "no docker-compose")
+class ComposeTest(unittest.TestCase):
+    def config(self, models):
+        environment = {name: value for name, value in os.environ.items() if name != "MODELS"}
+        return subprocess.run(
+            ["docker-compose", "-f", os.path.join(DEPLOY, "compose", "compose.yaml"), "config"],
+            capture_output=True, text=True, check=False, env={**environment, **models})
+
+    def test_models_are_asked_for(self):
+        done = self.config({})
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("where models are", done.stderr)
+
+    def test_what_belongs_together(self):
+        done = self.config({"MODELS": env.scratch("models")})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        mounts = {}
+        for name, service in yaml.safe_load(done.stdout)["services"].items():
+            for volume in service["volumes"]:
+                source, target, mode = volume.rsplit(":", 2)
+                self.assertTrue(os.path.exists(source), source)
+                self.assertEqual(mode, "ro", volume)
+                mounts[name, target] = source
+            # Then every address in the files is localhost.
+            if name != "ulfd":
+                self.assertEqual(service["network_mode"], "service:ulfd")
+        # Where the images look by themselves.
+        self.assertIn("prometheus.yml", os.listdir(mounts["prometheus", "/etc/prometheus"]))
+        self.assertIn(("alertmanager", "/etc/alertmanager/alertmanager.yml"), mounts)
+        self.assertIn(("grafana", "/etc/grafana/provisioning"), mounts)
+        provider = load("grafana", "provisioning", "dashboards", "ulfd.yml")["providers"][0]
+        self.assertIn(("grafana", provider["options"]["path"] + "/ulfd.json"), mounts)
+        source = load("grafana", "provisioning", "datasources", "prometheus.yml")["datasources"][0]
+        self.assertEqual(source["url"], "http://localhost:9090")
+
+
+class ContextTest(unittest.TestCase):
+    @unittest.skipIf(env.SANITIZED, "as in the plain run")
+    def test_the_image_gets_all_that_its_build_needs(self):
+        context = env.scratch("context")
+        with open(os.path.join(env.ROOT, ".dockerignore"), encoding="utf-8") as file:
+            lines = file.read().split()
+        self.assertEqual(lines[0], "*")
+        for line in lines[1:]:
+            name = line.removeprefix("!")
+            source, target = os.path.join(env.ROOT, name), os.path.join(context, name)
+            self.assertTrue(os.path.exists(source), f"{line}: no such file or folder")
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            (shutil.copytree if os.path.isdir(source) else shutil.copy)(source, target)
+        with open(os.path.join(env.ROOT, "Dockerfile"), encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("COPY ") and "--from" not in line and line.split()[1] != ".":
+                    for name in line.split()[1:-1]:
+                        self.assertTrue(os.path.exists(os.path.join(context, name)), line)
+        done = subprocess.run(["cmake", "--preset", "release", "-DULFD_TESTS=OFF"], cwd=context,
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+
+class SbomTest(unittest.TestCase):
+    def test_has_every_package(self):
+        done = subprocess.run([os.path.join(DEPLOY, "sbom")], capture_output=True, text=True,
+                              check=True)
+        bom = json.loads(done.stdout)
+        self.assertEqual((bom["bomFormat"], bom["specVersion"]), ("CycloneDX", "1.4"))
+        listed = subprocess.run(["dpkg-query", "-W", "-f=${db:Status-Status} ${Package} ${Version}\n"],
+                                capture_output=True, text=True, check=True).stdout
+        installed = sorted(tuple(line.split()[1:]) for line in listed.splitlines()
+                           if line.startswith("installed "))
+        found = sorted((part["name"], part["version"]) for part in bom["components"])
+        self.assertEqual(found, installed)
+        grpc = [part["purl"] for part in bom["components"] if part["name"] == "libgrpc++1.51"]
+        self.assertEqual(len(grpc), 1)
+        self.assertTrue(grpc[0].startswith("pkg:deb/debian/libgrpc%2B%2B1.51@1.51."), grpc)
