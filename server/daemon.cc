@@ -171,10 +171,13 @@ absl::Status Daemon::Start() {
   if (options_.settings.client_quota().max_rows() > 0) {
     client_quota_ = std::make_unique<ClientQuota>(options_.settings.client_quota().max_rows());
   }
+  users_ =
+      std::make_unique<UserStore>(options_.settings.limits().kept_users_bytes(),
+                                  milliseconds(options_.settings.limits().kept_users_ms()), clock_);
   context_ = std::unique_ptr<ServingContext>(new ServingContext{
       *models_, *pool_, metrics_, logger_, clock_, Limits(options_.settings), abandon_,
       client_quota_.get(), options_.settings.client_quota().metadata_key(), shadow_.get(),
-      recorder_.get()});
+      recorder_.get(), users_.get()});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -273,6 +276,15 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
   if (!serving_.load()) return families;
   const ConnectionStats stats = grpc_->connections();
   using prometheus::MetricType;
+  const CacheStats kept = users_->stats();
+  families.push_back(Family("ulfd_kept_users_bytes",
+                            "What users' features kept for their keys take", MetricType::Gauge,
+                            {GaugeSample(static_cast<double>(kept.bytes))}));
+  families.push_back(
+      Family("ulfd_kept_users_total", "Requests with a user_key alone, and whether it was known",
+             MetricType::Counter,
+             {CounterSample(static_cast<double>(kept.hits), {{"result", "hit"}}),
+              CounterSample(static_cast<double>(kept.misses), {{"result", "miss"}})}));
   families.push_back(Family("ulfd_connections", "Open connections to the gRPC port",
                             MetricType::Gauge, {GaugeSample(static_cast<double>(stats.open))}));
   families.push_back(Family("ulfd_connections_total", "Connections to the gRPC port so far",

@@ -25,6 +25,7 @@
 #include "server/scheduler/worker_pool.h"
 #include "server/scoring/score_call.h"
 #include "server/scoring/shadow.h"
+#include "server/scoring/user_store.h"
 #include "server/services/admin_service.h"
 #include "server/services/health_service.h"
 #include "server/services/model_events.h"
@@ -89,6 +90,7 @@ class Daemon {
   std::unique_ptr<Readiness> readiness_;
   std::unique_ptr<StatusReport> report_;
   std::unique_ptr<ClientQuota> client_quota_;  // Null without a quota.
+  std::unique_ptr<UserStore> users_;
   std::unique_ptr<ServingContext> context_;
   std::unique_ptr<HealthService> health_;
   std::unique_ptr<PredictionService> prediction_;

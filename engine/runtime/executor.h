@@ -12,6 +12,7 @@
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/schedule.h"
+#include "engine/runtime/user_cache.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {
@@ -28,9 +29,10 @@ struct Executable {
   const ModelInfo* info = nullptr;
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.
-  std::vector<ValueId> input_values;  // Per input of the model.
-  bool refuse_non_finite = false;     // Fails a run that gives NaN or infinity.
-  std::shared_ptr<const void> token;  // Alive as long as the model.
+  std::vector<ValueId> input_values;      // Per input of the model.
+  std::unique_ptr<UserCache> user_cache;  // Null: there is none.
+  bool refuse_non_finite = false;         // Fails a run that gives NaN or infinity.
+  std::shared_ptr<const void> token;      // Alive as long as the model.
 };
 
 // to[i] += from[i]; `to` grows if it is shorter.

@@ -180,6 +180,10 @@ std::vector<Cancellation> Model::Cancellations(const RunResult* observed) const 
   }
   return FindCancellation(plan.graph, plan.specs, magnitudes);
 }
+CacheStats Model::user_cache() const {
+  const UserCache* const cache = impl_->loaded->executable.user_cache.get();
+  return cache == nullptr ? CacheStats() : cache->stats();
+}
 int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
 int Model::FindOutput(absl::string_view name) const { return Find(impl_->outputs, name); }
 int Model::FindFeature(absl::string_view name) const { return Find(impl_->features, name); }

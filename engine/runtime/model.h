@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/lru_cache.h"
 #include "engine/graph/cancellation.h"
 #include "engine/graph/rewrite.h"
 #include "engine/runtime/model_directory.h"
@@ -89,7 +90,8 @@ struct ModelInfo {
   std::vector<LayerInfo> layers;
   std::vector<std::string> notices;
   int64_t weight_bytes = 0, table_bytes = 0;
-  int64_t memory_bytes = 0;  // Everything the model holds.
+  int64_t memory_bytes = 0;      // Everything the model holds.
+  int64_t user_cache_bytes = 0;  // The most that the cache of users holds; 0: there is none.
   // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
   // tiles of ads.
   bool row_separable = false;
@@ -123,7 +125,8 @@ struct NamedTensor {
 // What one Run did.  Unit: nanoseconds.
 struct RunStats {
   int64_t embed_ns = 0, user_ns = 0, ad_ns = 0;
-  // Per ModelInfo::tables: ids that were looked up, and those of them that the table lacked.
+  // Per ModelInfo::tables: ids that were looked up, and those of them that the table lacked; for a
+  // user out of the cache, as when it was computed.
   std::vector<int64_t> looked_up_ids, missing_ids;
   // Whether the optimised plan ran.
   bool optimised = false;
@@ -251,6 +254,9 @@ class Model {
   // Up to `count` ids (repeated, if there are few) that every table of the feature holds, picked by
   // `seed`: for made-up requests.
   std::vector<int64_t> SampleIds(int feature, int64_t count, uint64_t seed) const;
+
+  // Of the cache of users (user_cache_bytes of the manifest); all 0 without one.
+  CacheStats user_cache() const;
 
   // Adds to `missing`, per ModelInfo::tables (resized to them), the ids of `inputs` that tables
   // lack, each once per table that its feature reads.  What Run counts, unless several layers look

@@ -328,6 +328,29 @@ absl::StatusOr<GraphSpecs> InferSpecs(const Graph& graph, const GraphSpecs& stat
   return InferGraph(graph, specs).ok() ? specs : strict;
 }
 
+// The cache of users, where the manifest wants one and it can save anything.
+absl::Status MakeUserCache(int64_t bytes, LoadedModel& model) {
+  if (bytes < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("manifest: user_cache_bytes is ", bytes, ", want 0 (no cache) or more"));
+  }
+  if (bytes == 0) return absl::OkStatus();
+  const Executable& executable = model.executable;
+  const Schedule* const schedule = executable.optimised_schedule != nullptr
+                                       ? executable.optimised_schedule.get()
+                                       : executable.schedule.get();
+  if (schedule == nullptr || schedule->user_steps.empty()) {
+    model.info.notices.push_back(
+        absl::StrCat("manifest: user_cache_bytes has no effect: ",
+                     schedule == nullptr ? model.info.proof_failure
+                                         : std::string("nothing is computed from the user alone")));
+    return absl::OkStatus();
+  }
+  model.executable.user_cache = std::make_unique<UserCache>(bytes);
+  model.info.user_cache_bytes = bytes;
+  return absl::OkStatus();
+}
+
 // The graph as written and, where it may be, the rewritten one.
 absl::Status MakePlans(const LoadOptions& options, const pb::ModelManifest& manifest,
                        const std::vector<InputStatement>& statements, const GraphSpecs& specs,
@@ -350,6 +373,8 @@ absl::Status MakePlans(const LoadOptions& options, const pb::ModelManifest& mani
   executable.token = std::make_shared<int>(0);
   executable.refuse_non_finite = manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
   info.proof_failure = MakeSchedules(executable);
+  RETURN_IF_ERROR(
+      WithLoadReason(MakeUserCache(manifest.user_cache_bytes(), model), LoadReason::kManifest));
   info.row_separable = executable.plan->separable;
   return absl::OkStatus();
 }
@@ -363,6 +388,7 @@ absl::Status AccountMemory(int64_t packed_bytes, const pb::ModelManifest& manife
     memory.weights += static_cast<int64_t>(kernel.size() * sizeof(float));
   }
   memory.tables = model.info.table_bytes;
+  memory.cache = model.info.user_cache_bytes;
   model.info.memory_bytes = memory.held();
   return WithLoadReason(CheckMemory(memory, manifest.memory_limit_bytes()), LoadReason::kMemory);
 }

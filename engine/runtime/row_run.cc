@@ -48,6 +48,45 @@ class Runner {
     return absl::OkStatus();
   }
 
+  // Everything that the user's part is computed from.
+  std::string KeyOf(int64_t user) {
+    std::string key(reinterpret_cast<const char*>(&part_.schedule), sizeof(part_.schedule));
+    for (const Operand& in : schedule_.user_inputs) {
+      Tensor tensor = in.form;
+      Point(in, {user, user + 1}, nullptr, tensor);
+      const int64_t bytes = tensor.data == nullptr ? -1 : static_cast<int64_t>(tensor.bytes());
+      key.append(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
+      if (bytes > 0) key.append(static_cast<const char*>(tensor.data), bytes);
+    }
+    return key;
+  }
+
+  // RunUserSteps, but for users that the cache has.
+  absl::Status RunOrFindUsers(UserCache& cache, int64_t first_user, int64_t last_user) {
+    std::vector<std::shared_ptr<const CachedUser>> users;
+    for (int64_t u = first_user; u < last_user; ++u) {
+      std::string key = KeyOf(u);
+      std::shared_ptr<const CachedUser> user = cache.Find(key);
+      if (user == nullptr) {
+        ASSIGN_OR_RETURN(user, ComputeUser(u));
+        cache.Insert(std::move(key), user, user->bytes());
+      } else {
+        AddEach(user->looked_up_ids, ws_.counters.looked_up_ids);
+        AddEach(user->missing_ids, ws_.counters.missing_ids);
+      }
+      users.push_back(std::move(user));
+    }
+    // Afterwards: computing one user writes where the rows of others lie.
+    for (int64_t u = first_user; u < last_user; ++u) {
+      const char* from = users[u - first_user]->values.data();
+      for (const Operand& operand : schedule_.kept) {
+        std::memcpy(KeptRow(operand, u), from, operand.row_bytes);
+        from += operand.row_bytes;
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status RunTile(int64_t begin, int64_t end) {
     const ArenaLayout& layout = Schedule::For(schedule_.ad_layouts, end - begin);
     RETURN_IF_ERROR(ws_.ads.Reserve(layout.bytes));
@@ -75,6 +114,27 @@ class Runner {
   }
 
  private:
+  char* KeptRow(const Operand& operand, int64_t user) const {
+    const bool fixed = operand.place == Place::kFixed;
+    return part_.base[operand.root] + (fixed ? 0 : user - part_.first_user) * operand.row_bytes;
+  }
+
+  absl::StatusOr<std::shared_ptr<const CachedUser>> ComputeUser(int64_t user) {
+    auto cached = std::make_shared<CachedUser>();
+    RunCounters before = ws_.counters;
+    RETURN_IF_ERROR(RunUserSteps(user, user + 1));
+    cached->looked_up_ids = ws_.counters.looked_up_ids;
+    cached->missing_ids = ws_.counters.missing_ids;
+    for (size_t t = 0; t < before.missing_ids.size(); ++t) {
+      cached->looked_up_ids[t] -= before.looked_up_ids[t];
+      cached->missing_ids[t] -= before.missing_ids[t];
+    }
+    for (const Operand& operand : schedule_.kept) {
+      cached->values.append(KeptRow(operand, user), operand.row_bytes);
+    }
+    return cached;
+  }
+
   ScheduleState& StateOf() {
     std::vector<std::unique_ptr<ScheduleState>>& states = ws_.schedules;
     const std::shared_ptr<const void>& token = part_.executable->token;
@@ -370,7 +430,13 @@ absl::Status ComputeUsers(const RunOptions& options, int64_t first_user, int64_t
   part.first_user = first_user;
   part.last_user = last_user;
   RETURN_IF_ERROR(SetBases(part));
-  RETURN_IF_ERROR(Runner(options, part, ws, result.stats).RunUserSteps(first_user, last_user));
+  Runner runner(options, part, ws, result.stats);
+  UserCache* const cache = part.executable->user_cache.get();
+  // Who looks at single steps wants them run.
+  const bool cached =
+      cache != nullptr && options.steps == nullptr && !options.count_layers && !options.reference;
+  RETURN_IF_ERROR(cached ? runner.RunOrFindUsers(*cache, first_user, last_user)
+                         : runner.RunUserSteps(first_user, last_user));
   CopyUsers(part, result.outputs);
   result.stats.user_ns += NowNs() - start - (result.stats.embed_ns - embed_ns);
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include "engine/runtime/schedule.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -51,6 +52,7 @@ class Builder {
       schedule_->outputs.push_back(OperandOf(output.value));
     }
     LayOutUsers();
+    ListUserInputs();
     ChooseTiles();
     return std::unique_ptr<const Schedule>(std::move(schedule_));
   }
@@ -220,9 +222,21 @@ class Builder {
         if (life.first < 0) continue;
         const int64_t rows = life.place == Operand::Place::kUser ? users : 1;
         lifetimes.push_back({static_cast<int>(id), life.first, life.last, rows * life.row_bytes});
+        if (users > 1 || life.last < end) continue;
+        schedule_->kept.push_back(
+            {.root = static_cast<ValueId>(id), .place = life.place, .row_bytes = life.row_bytes});
       }
       schedule_->user_layouts.push_back(LayOut(std::move(lifetimes), lives.size()));
       schedule_->user_scratch.push_back(Scratch(schedule_->user_steps, 0, end, users, 1));
+    }
+  }
+
+  void ListUserInputs() {
+    std::set<ValueId> listed;
+    for (const RowStep& step : schedule_->user_steps) {
+      for (const Operand& in : step.in) {
+        if (in.of_request && listed.insert(in.root).second) schedule_->user_inputs.push_back(in);
+      }
     }
   }
 

@@ -67,6 +67,9 @@ struct Schedule {
   std::vector<RowStep> user_steps, ad_steps;
   std::vector<Stage> stages;     // Of the ad steps, in order.
   std::vector<Operand> outputs;  // Per output of the graph.
+  // What user steps read of the request, and what ad steps and outputs read of their results: all
+  // that goes into a user's part, and all that comes out of it.
+  std::vector<Operand> user_inputs, kept;
   // Where a step depends on the user in a way that only a single user's request allows: why.
   std::string one_user_only;
   int64_t tile_rows = 0;

@@ -283,6 +283,7 @@ class UnaryCall final : public RpcCall {
 
   // Until the call is finished.
   const Request& request() const { return request_; }
+  Request& mutable_request() { return request_; }
   Response& response() { return response_; }
 
   void Finish(const grpc::Status& status) override {

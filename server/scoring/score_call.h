@@ -28,7 +28,8 @@
 
 namespace ulfd::server {
 
-class Shadow;  // server/scoring/shadow.h
+class Shadow;     // server/scoring/shadow.h
+class UserStore;  // server/scoring/user_store.h
 
 // What all calls share.  Everything is borrowed and outlives them.
 struct ServingContext {
@@ -44,6 +45,7 @@ struct ServingContext {
   std::string client_key;               // The metadata key that names the client.
   Shadow* shadow = nullptr;             // Null: no shadow traffic.
   Recorder* recorder = nullptr;         // Null: nothing is recorded.
+  UserStore* users = nullptr;           // Not null where requests of the native API come in.
 };
 
 // What the caller says about a call beside the request.

@@ -33,6 +33,11 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   auto failed =
       Family("ulfd_model_version_failed",
              "1 for each version whose newest content cannot be served", MetricType::Gauge);
+  auto cached_users =
+      Family("ulfd_user_cache_users_total",
+             "Users whose part was found in the cache, or computed for it", MetricType::Counter);
+  auto cache_bytes =
+      Family("ulfd_user_cache_bytes", "What the cache of users holds", MetricType::Gauge);
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
       const std::string number = absl::StrCat(version.version);
@@ -49,6 +54,16 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
       const std::chrono::duration<double> when = version.serving->published_at.time_since_epoch();
       published.metric.push_back(GaugeSample(when.count(), labels));
       memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes), labels));
+      if (facts.user_cache_bytes > 0) {
+        const CacheStats cache = version.serving->model->user_cache();
+        cache_bytes.metric.push_back(GaugeSample(static_cast<double>(cache.bytes), labels));
+        for (const auto& [found, users] :
+             {std::pair("hit", cache.hits), std::pair("miss", cache.misses)}) {
+          cached_users.metric.push_back(
+              CounterSample(static_cast<double>(users),
+                            {{"model", model.name}, {"version", number}, {"result", found}}));
+        }
+      }
       const CostModel::Parts parts = version.serving->lane->cost().parts();
       for (const auto& [part, ns] :
            {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),
@@ -70,6 +85,8 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   families.push_back(std::move(memory));
   families.push_back(std::move(cost));
   families.push_back(std::move(quarantined));
+  families.push_back(std::move(cached_users));
+  families.push_back(std::move(cache_bytes));
 }
 
 void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& families) {

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/scoring_rpc.h"
 
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "server/recorder/call_record.h"
 #include "server/rpc/call_context.h"
@@ -16,6 +19,7 @@
 #include "server/scoring/request_decoder.h"
 #include "server/scoring/response_encoder.h"
 #include "server/scoring/shadow.h"
+#include "server/scoring/user_store.h"
 
 namespace ulfd::server {
 namespace {
@@ -104,6 +108,19 @@ class ScoringRpc final : public ScoreCall {
   CallRecord record_;
 };
 
+// `client`: its names, all of them, are one client.
+absl::Status CompleteUser(const ServingContext& context,
+                          const std::optional<std::vector<std::string>>& client,
+                          UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc) {
+  const std::string names = client.has_value() ? absl::StrJoin(*client, "\n") : "";
+  return context.users->Complete(names, rpc.mutable_request());
+}
+// KServe's protocol has no place for keys.
+absl::Status CompleteUser(const ServingContext&, const std::optional<std::vector<std::string>>&,
+                          UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>&) {
+  return absl::OkStatus();
+}
+
 // INVALID_ARGUMENT: a priority that is none.
 absl::StatusOr<CallTerms> TermsOf(const grpc::ServerContext& call, const ServingContext& context) {
   CallTerms terms;
@@ -124,6 +141,10 @@ void Start(UnaryCall<Request, Response>& rpc, const ServingContext& context,
   const RequestCaller caller(rpc.context(), rpc.request());
   if (choice.ok()) choice->caller = &caller;
   absl::StatusOr<CallTerms> terms = TermsOf(rpc.context(), context);
+  if (choice.ok() && terms.ok()) {
+    const absl::Status complete = CompleteUser(context, choice->client, rpc);
+    if (!complete.ok()) choice = complete;
+  }
   auto* call = new ScoringRpc(rpc, context, terms.ok() ? *terms : CallTerms());
   call->Start(terms.ok() ? choice : terms.status());
 }

@@ -72,6 +72,18 @@ void BuildUserMlp(ScratchModel& m, int32_t user, int32_t ad, const std::vector<i
   AddMlp(m, "features", user + ad, widths, activation);
 }
 
+void BuildGru(ScratchModel& m, int32_t steps, int32_t width) {
+  m.Input("history", {steps, width}, /*user=*/true);
+  m.Input("ad", {width});
+  m.Layer("gru_layer", {"history"}, "states", "",
+          {{width, 3 * width}, {width, 3 * width}, {3 * width}, {3 * width}});
+  m.Layer("slice_layer", {"states"}, "user",
+          absl::StrCat("slice_param { concat_dim: 0 slices { offset: ", (steps - 1) * width,
+                       " shape: ", width, " } }"));
+  m.Layer("fuse_layer", {"user", "ad"}, "features", "fuse_param { common_input_index: 0 }");
+  AddMlp(m, "features", 2 * width, {200, 80, 2}, "relu_layer");
+}
+
 void BuildDinWithLookups(ScratchModel& m) {
   m.Feature("ad", 36, 10000);
   m.Feature("user", 36, 1000);

@@ -24,6 +24,10 @@ void BuildMlp(ScratchModel& m, const std::vector<int32_t>& widths, const std::st
 void BuildUserMlp(ScratchModel& m, int32_t user, int32_t ad, const std::vector<int32_t>& widths,
                   const std::string& activation);
 
+// A GRU over `steps` steps of the user's history (`history`), and its last state beside as many
+// columns of the ads in an MLP of 200-80-2.
+void BuildGru(ScratchModel& m, int32_t steps, int32_t width);
+
 // A Deep Interest Network (arXiv:1706.06978) of the size of the public export: 100 history items of
 // 36 columns, attention 144-80-40-1, tower 144-200-80-2, with its embedding lookups.
 void BuildDinWithLookups(ScratchModel& m);

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/runtime/model.h"
@@ -49,6 +50,8 @@ class ScratchModel {
   void Layer(absl::string_view type, std::initializer_list<absl::string_view> bottoms,
              absl::string_view top, absl::string_view param = "",
              std::initializer_list<std::vector<int32_t>> weights = {});
+  // A line of the manifest.
+  void Manifest(absl::string_view line) { absl::StrAppend(&manifest_, line, "\n"); }
   // Writes everything and loads it.
   absl::StatusOr<std::unique_ptr<const engine::Model>> Load(const std::string& directory);
 

@@ -55,6 +55,7 @@ absl::Status MeasureMlp(TargetContext& context, const std::string& row, int64_t 
 absl::Status MeasureUserColumns(TargetContext& context, const std::string& row);
 absl::Status MeasureTdm(TargetContext& context, const std::string& row);
 absl::Status MeasureGemmShare(TargetContext& context, const std::string& row);
+absl::Status MeasurePaging(TargetContext& context, const std::string& row);
 absl::Status MeasureCores(TargetContext& context, const std::string& row);
 absl::Status MeasureLinear(TargetContext& context, const std::string& row);
 absl::Status MeasureLookups(TargetContext& context, const std::string& row);

@@ -162,10 +162,7 @@ class Shop:
         known = {"user": "user_table", "history": "item_table", "ad": "item_table"}
         missing = {}
         for feature, table in known.items():
-            ids = x[feature + ".ids"].tolist()
-            if feature == "history":
-                ids = ids[-STEPS:]  # Only what is looked up counts.
-            n = sum(i not in self.tables[table] for i in ids)
+            n = sum(i not in self.tables[table] for i in x[feature + ".ids"].tolist())
             missing[table] = missing.get(table, 0) + n
         return missing
 

@@ -1,0 +1,63 @@
+// Keys of requests.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/user_store.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace ulfd::server {
+namespace {
+
+absl::Status CheckKey(const ulfd::v1::PredictRequest& request) {
+  if (request.user_key().size() > kMaxUserKeyBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("user_key has ", request.user_key().size(),
+                                                   " bytes, want at most ", kMaxUserKeyBytes));
+  }
+  if (request.user_version() >= 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("user_key without a user_version: it is ",
+                                                 request.user_version(), ", want at least 1"));
+}
+
+// No part can be taken for another.
+std::string FullKey(const std::string& client, const ulfd::v1::PredictRequest& request) {
+  const std::string& model = request.model().name();
+  return absl::StrCat(client.size(), ":", client, model.size(), ":", model, request.user_version(),
+                      ":", request.user_key());
+}
+
+}  // namespace
+
+absl::Status UserStore::Complete(const std::string& client, ulfd::v1::PredictRequest& request) {
+  if (request.user_key().empty()) {
+    if (request.user_version() == 0) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("user_version ", request.user_version(), " without a user_key"));
+  }
+  if (absl::Status good = CheckKey(request); !good.ok()) return good;
+  std::string key = FullKey(client, request);
+  if (!request.user_features().empty()) {
+    if (max_bytes_ == 0) return absl::OkStatus();
+    auto kept = std::make_shared<Kept>();
+    kept->features = request.user_features();
+    kept->until = clock_.Now() + max_age_;
+    const auto bytes = static_cast<int64_t>(sizeof(Kept)) +
+                       static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
+    users_.Insert(std::move(key), std::move(kept), bytes);
+    return absl::OkStatus();
+  }
+  const std::shared_ptr<const Kept> kept = users_.Find(key);
+  if (kept != nullptr && clock_.Now() < kept->until) {
+    *request.mutable_user_features() = kept->features;
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "user_key \"", absl::CHexEscape(request.user_key()), "\" version ", request.user_version(),
+      max_bytes_ == 0 ? ": no features are kept here (limits.kept_users_bytes is 0)"
+                      : ": its features are not here, or not any more",
+      "; send user_features again"));
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,47 @@
+// UserStore: users' features under keys of the caller's choice, so that requests for their next ads
+// bring the key alone (user_key of predict.proto).
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_USER_STORE_H_
+#define ULFD_SERVER_SCORING_USER_STORE_H_
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/lru_cache.h"
+#include "proto/predict.pb.h"
+#include "server/scheduler/clock.h"
+
+namespace ulfd::server {
+
+inline constexpr size_t kMaxUserKeyBytes = 128;
+
+// Thread-safe.
+class UserStore {
+ public:
+  // max_bytes: 0: nothing is kept.  `clock` is borrowed.
+  UserStore(int64_t max_bytes, std::chrono::milliseconds max_age, const Clock& clock)
+      : max_bytes_(max_bytes), max_age_(max_age), clock_(clock), users_(max_bytes) {}
+
+  // Keeps the features of a request that has a key and features, and adds them to one that has the
+  // key alone.  `client`: who asks; keys of others are not theirs.  FAILED_PRECONDITION: the
+  // features are not here; INVALID_ARGUMENT: no good key or version.
+  absl::Status Complete(const std::string& client, ulfd::v1::PredictRequest& request);
+  CacheStats stats() const { return users_.stats(); }
+
+ private:
+  struct Kept {
+    google::protobuf::RepeatedPtrField<ulfd::v1::Feature> features;
+    TimePoint until;
+  };
+
+  const int64_t max_bytes_;
+  const std::chrono::milliseconds max_age_;
+  const Clock& clock_;
+  LruCache<Kept> users_;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_USER_STORE_H_

@@ -1,0 +1,188 @@
+"""Users who come back with other ads: user_key, and the cache of what was computed of them.
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import threading
+import time
+
+import grpc
+
+from harness.clients import Client, outputs_of, predict_request
+from harness.fixtures import FAST, DaemonTest, shop
+from harness.metrics import scrape
+from harness.modelfiles import write_version
+from harness.shop import USER
+from harness import env
+
+TOLERANCE = 1e-5
+INVALID, PRECONDITION = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
+
+
+def cached_shop():
+    files = dict(shop().files(True))
+    files["model.textproto"] = files.get("model.textproto", "") + "\nuser_cache_bytes: 1000000\n"
+    return files
+
+
+def page_of(user, ads, seed):
+    """The user of one request with other ads, and the scores."""
+    arrays = shop().inputs(ads, seed=seed)
+    for name, array in shop().inputs(1, seed=user).items():
+        if name.split(".")[0] in USER:
+            arrays[name] = array
+    return arrays, shop().scores(arrays)
+
+
+def keyed(request, key, version=1, whole=True):
+    request.user_key, request.user_version = key, version
+    if not whole:
+        del request.user_features[:]
+    return request
+
+
+class ReturningUsersTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        write_version(os.path.join(repository, "shop", "1"), cached_shop())
+
+    def check(self, reply, arrays, expected):
+        for name, values in expected.items():
+            self.assert_close(outputs_of(reply)[name], values, TOLERANCE, name)
+        self.assertEqual(reply.missing_ids, sum(shop().missing_ids(arrays).values()))
+
+    def refuse(self, request, code, *texts):
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.client.predict(request)
+        self.assertEqual(caught.exception.code(), code)
+        for text in texts:
+            self.assertIn(text, caught.exception.details())
+
+    def test_pages_of_many_users(self):
+        before = scrape(self.daemon)
+        for page in range(4):
+            for user in range(10):
+                arrays, expected = page_of(user, 1 + 30 * page, seed=100 * user + page)
+                self.check(self.client.predict(predict_request("shop", arrays, USER)), arrays,
+                           expected)
+        after = scrape(self.daemon)
+        found = {result: after.sum("ulfd_user_cache_users_total", model="shop", result=result)
+                 - before.sum("ulfd_user_cache_users_total", model="shop", result=result)
+                 for result in ("hit", "miss")}
+        self.assertLessEqual(found["miss"], 10)
+        self.assertGreaterEqual(found["hit"], 30)
+        self.assertGreater(after.sum("ulfd_user_cache_bytes", model="shop"), 0)
+
+    def test_side_by_side(self):
+        """Calls that are merged hold known and new users."""
+        faults = []
+
+        def call(worker):
+            with Client(self.daemon) as client:
+                for i in range(60):
+                    arrays, expected = page_of((worker + i) % 12, 1 + i % 3, seed=1000 * worker + i)
+                    reply = client.predict(predict_request("shop", arrays, USER))
+                    try:
+                        self.check(reply, arrays, expected)
+                    except AssertionError as fault:
+                        faults.append(fault)
+        threads = [threading.Thread(target=call, args=(worker,)) for worker in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(faults, [])
+
+    def test_keys_alone(self):
+        arrays, expected = page_of(1, 20, seed=1)
+        whole = keyed(predict_request("shop", arrays, USER), "anna")
+        self.check(self.client.predict(whole), arrays, expected)
+        for page in range(2, 5):
+            arrays, expected = page_of(1, 20, seed=page)
+            request = keyed(predict_request("shop", arrays, USER), "anna", whole=False)
+            self.check(self.client.predict(request), arrays, expected)
+        self.assertGreater(scrape(self.daemon).sum("ulfd_kept_users_total", result="hit"), 0)
+        self.assertGreater(scrape(self.daemon).sum("ulfd_kept_users_bytes"), 0)
+
+    def test_a_new_version_of_the_user(self):
+        for version in (1, 2):
+            arrays, _ = page_of(version, 5, seed=7)
+            self.client.predict(keyed(predict_request("shop", arrays, USER), "carl", version))
+        for version in (1, 2):
+            arrays, expected = page_of(version, 5, seed=8)
+            request = keyed(predict_request("shop", arrays, USER), "carl", version, whole=False)
+            self.check(self.client.predict(request), arrays, expected)
+
+    def test_what_is_not_here(self):
+        arrays, expected = page_of(3, 5, seed=3)
+        request = keyed(predict_request("shop", arrays, USER), "nobody", 7, whole=False)
+        self.refuse(request, PRECONDITION, 'user_key "nobody" version 7', "send user_features again")
+        whole = keyed(predict_request("shop", arrays, USER), "nobody", 7)
+        self.check(self.client.predict(whole), arrays, expected)
+        self.check(self.client.predict(request), arrays, expected)
+
+    def test_bad_keys(self):
+        arrays, _ = page_of(3, 5, seed=3)
+        self.refuse(keyed(predict_request("shop", arrays, USER), "k", 0), INVALID,
+                    "user_key without a user_version")
+        self.refuse(keyed(predict_request("shop", arrays, USER), "", 1), INVALID,
+                    "user_version 1 without a user_key")
+        self.refuse(keyed(predict_request("shop", arrays, USER), "k" * 129, 1), INVALID,
+                    "user_key has 129 bytes, want at most 128")
+
+    def test_keys_stay_over_a_reload(self):
+        """They are about the user, not about the model's content."""
+        arrays, expected = page_of(5, 5, seed=5)
+        self.client.predict(keyed(predict_request("shop", arrays, USER), "eve"))
+        write_version(os.path.join(self.repository, "shop", "2"), cached_shop())
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            request = keyed(predict_request("shop", arrays, USER), "eve", whole=False)
+            reply = self.client.predict(request)
+            self.check(reply, arrays, expected)
+            if reply.model.version == 2:
+                return
+            time.sleep(0.05)
+        self.fail("version 2 is not published")
+
+
+class KeysOfClientsTest(DaemonTest):
+    """A key of one client never answers another."""
+    TOKENS = {"shop": "s3cret-token-of-the-shop", "lab": "s3cret-token-of-the-lab"}
+
+    @classmethod
+    def fill(cls, repository):
+        write_version(os.path.join(repository, "shop", "1"), cached_shop())
+        path = os.path.join(env.scratch("tokens"), "tokens")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("".join(f"{name} {token}\n" for name, token in cls.TOKENS.items()))
+        cls.CONFIG = FAST + f'authentication {{ token_file: "{path}" }}\n'
+
+    def predict(self, client, request):
+        return self.client.Predict(request, timeout=30, metadata=[
+            ("authorization", f"Bearer {self.TOKENS[client]}")])
+
+    def test_each_has_its_own(self):
+        arrays, expected = page_of(1, 5, seed=1)
+        self.predict("shop", keyed(predict_request("shop", arrays, USER), "k"))
+        alone = keyed(predict_request("shop", arrays, USER), "k", whole=False)
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.predict("lab", alone)
+        self.assertEqual(caught.exception.code(), PRECONDITION)
+        for name, values in expected.items():
+            self.assert_close(outputs_of(self.predict("shop", alone))[name], values, TOLERANCE)
+
+
+class SwitchedOffTest(DaemonTest):
+    CONFIG = FAST + "limits { kept_users_bytes: 0 }\n"
+
+    @classmethod
+    def fill(cls, repository):
+        write_version(os.path.join(repository, "shop", "1"), shop().files(True))
+
+    def test_it_says_so(self):
+        arrays, _ = page_of(1, 5, seed=1)
+        self.client.predict(keyed(predict_request("shop", arrays, USER), "k"))
+        with self.assertRaises(grpc.RpcError) as caught:
+            self.client.predict(keyed(predict_request("shop", arrays, USER), "k", whole=False))
+        self.assertEqual(caught.exception.code(), PRECONDITION)
+        self.assertIn("limits.kept_users_bytes is 0", caught.exception.details())

@@ -1,0 +1,177 @@
+// Models that keep what they computed of users against the same models without.
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "engine/tensor/onednn.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/graph_case.h"
+#include "tests/testing/user_batch.h"
+
+namespace ulfd::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::OwnedRequest;
+
+constexpr char kManyBytes[] = "user_cache_bytes: 100000000\n";
+
+class CachedModels : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    UseOneThread();
+    base_ = ::testing::TempDir() + "/user_cache_" + std::to_string(getpid());
+  }
+  void TearDown() override { fs::remove_all(base_); }
+  std::string base_;
+};
+
+// The user of one request with the ads of another.
+std::vector<NamedTensor> UserWithAds(const Model& model, const OwnedRequest& user,
+                                     const OwnedRequest& ads) {
+  std::vector<NamedTensor> inputs = user.tensors();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const InputInfo& info = model.info().inputs[model.FindInput(inputs[i].name)];
+    const Level level = info.feature >= 0 ? model.info().features[info.feature].level : info.level;
+    if (level != Level::kUser) inputs[i] = ads.tensors()[i];
+  }
+  return inputs;
+}
+
+struct Kept {
+  std::vector<testing::OwnedOutput> outputs;
+  std::vector<int64_t> missing_ids;
+};
+
+Kept RunOnce(const Model& model, absl::Span<const NamedTensor> inputs, const RunOptions& options) {
+  Workspace workspace;
+  RunResult result;
+  const absl::Status status = model.Run(inputs, options, workspace, result);
+  EXPECT_TRUE(status.ok()) << status;
+  if (!status.ok()) return {};
+  return {testing::Keep(result), result.stats.missing_ids};
+}
+
+// Users alone: bit for bit.  Batches of known and new users: as batches without a cache.
+void CheckModel(const Model& plain, const Model& cached, absl::Span<const NamedTensor> sample) {
+  std::mt19937 random(7);
+  std::vector<OwnedRequest> users;
+  for (int u = 0; u < 6; ++u) {
+    users.push_back(OwnedRequest::Make(plain.info(), sample, 3, 3, random));
+  }
+  for (const OwnedRequest& ads : users) {
+    for (size_t u = 0; u < 3; ++u) {
+      const auto inputs = UserWithAds(plain, users[u], ads);
+      const Kept wanted = RunOnce(plain, inputs, {}), got = RunOnce(cached, inputs, {});
+      ASSERT_EQ(wanted.outputs.size(), got.outputs.size());
+      for (size_t o = 0; o < wanted.outputs.size(); ++o) {
+        EXPECT_EQ(wanted.outputs[o].dims, got.outputs[o].dims);
+        EXPECT_EQ(wanted.outputs[o].values, got.outputs[o].values);
+      }
+      EXPECT_EQ(wanted.missing_ids, got.missing_ids);
+    }
+  }
+  // Of six, three are known; then all.
+  const OwnedRequest batch = OwnedRequest::Join(users);
+  const std::vector<int64_t> ads(users.size(), 3);
+  const Kept wanted = RunOnce(plain, batch.tensors(), {.ads_per_user = ads});
+  for (int i = 0; i < 2; ++i) {
+    const Kept got = RunOnce(cached, batch.tensors(), {.ads_per_user = ads});
+    EXPECT_LE(testing::Difference(got.outputs, wanted.outputs), 1e-6);
+    EXPECT_EQ(wanted.missing_ids, got.missing_ids);
+  }
+}
+
+TEST_F(CachedModels, CommittedRandomGraphs) {
+  int with_cache = 0;
+  for (const testing::GraphCase& graph_case :
+       testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json")) {
+    SCOPED_TRACE(graph_case.name);
+    const std::string directory = testing::WriteModelDirectory(graph_case, base_);
+    const std::string manifest = testing::InputManifest(graph_case);
+    std::ofstream(directory + "/model.textproto") << manifest;
+    const auto plain = Model::Load({.directory = directory});
+    if (!plain.ok() || !(*plain)->info().proof_failure.empty()) continue;
+    std::ofstream(directory + "/model.textproto") << manifest << kManyBytes;
+    const auto cached = Model::Load({.directory = directory});
+    ASSERT_TRUE(cached.ok()) << cached.status();
+    const testing::CaseInputs inputs(graph_case.inputs);
+    CheckModel(**plain, **cached, inputs.tensors());
+    const CacheStats stats = (*cached)->user_cache();
+    if (stats.entries == 0) continue;  // Nothing of it is computed from the user alone.
+    ++with_cache;
+    // Batches may run by the other plan, which has users of its own.
+    EXPECT_GE(stats.hits, 3 * 5 + 6);
+    EXPECT_LE(stats.misses, 3 + 6);
+    EXPECT_EQ((*cached)->info().memory_bytes, (*plain)->info().memory_bytes + 100000000);
+  }
+  EXPECT_GT(with_cache, 50);
+}
+
+class OneModel : public CachedModels {
+ protected:
+  absl::StatusOr<std::unique_ptr<const Model>> Load(const std::string& graph,
+                                                    const std::string& manifest) {
+    fs::create_directories(base_);
+    std::ofstream(base_ + "/graph_ulf.txt") << graph;
+    std::ofstream(base_ + "/model.textproto") << manifest;
+    return Model::Load({.directory = base_});
+  }
+};
+
+constexpr char kInputs[] = R"(
+  layer_params { type: "input_layer" top: "u" top: "a" }
+)";
+constexpr char kLevels[] = R"(
+  inputs { name: "u" level: INPUT_LEVEL_USER row_shape: [2] }
+  inputs { name: "a" level: INPUT_LEVEL_AD row_shape: [2] }
+)";
+
+TEST_F(OneModel, SaysWhereThereIsNothingToKeep) {
+  const auto model = Load(
+      absl::StrCat(
+          kInputs,
+          R"(layer_params { name: "m" type: "multiply_layer" bottom: "u" bottom: "a" top: "y" })"),
+      absl::StrCat(kLevels, kManyBytes));
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_THAT((*model)->info().notices,
+              ElementsAre(HasSubstr("user_cache_bytes has no effect: nothing is computed from")));
+}
+
+TEST_F(OneModel, RefusesNegativeSizes) {
+  const auto model = Load(
+      absl::StrCat(
+          kInputs,
+          R"(layer_params { name: "m" type: "multiply_layer" bottom: "u" bottom: "a" top: "y" })"),
+      absl::StrCat(kLevels, "user_cache_bytes: -1"));
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("manifest: user_cache_bytes is -1, want 0 (no cache) or more"));
+}
+
+// -0 and 0, and NaNs of other bits, are other users: bytes decide.
+TEST_F(OneModel, TellsUsersApartByTheirBytes) {
+  const auto model = Load(
+      absl::StrCat(kInputs, R"(layer_params { name: "r" type: "sigmoid_layer" bottom: "u" top: "s" }
+        layer_params { name: "m" type: "multiply_layer" bottom: "s" bottom: "a" top: "y" })"),
+      absl::StrCat(kLevels, kManyBytes));
+  ASSERT_TRUE(model.ok()) << model.status();
+  float ad[] = {1, 1};
+  for (float first : {0.0f, -0.0f, 1.0f, 0.0f}) {
+    float user[] = {first, 2};
+    const std::vector<NamedTensor> inputs = {{"u", {DType::kFloat32, {1, 2}, user}},
+                                             {"a", {DType::kFloat32, {1, 2}, ad}}};
+    const Kept kept = RunOnce(**model, inputs, {});
+    EXPECT_FLOAT_EQ(kept.outputs[0].values[0], 1 / (1 + std::exp(-first)));
+  }
+  EXPECT_EQ((*model)->user_cache().misses, 3);
+  EXPECT_EQ((*model)->user_cache().hits, 1);
+}
+
+}  // namespace
+}  // namespace ulfd::engine

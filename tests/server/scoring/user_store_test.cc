@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/user_store.h"
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/fakes.h"
+
+namespace ulfd::server {
+namespace {
+
+using ::testing::HasSubstr;
+using ulfd::v1::PredictRequest;
+
+class UserStoreTest : public ::testing::Test {
+ protected:
+  static PredictRequest Keyed(const std::string& key, int64_t version) {
+    PredictRequest request;
+    request.mutable_model()->set_name("m");
+    request.set_user_key(key);
+    request.set_user_version(version);
+    return request;
+  }
+  static PredictRequest Whole(const std::string& key, int64_t version, const std::string& feature) {
+    PredictRequest request = Keyed(key, version);
+    request.add_user_features()->set_name(feature);
+    return request;
+  }
+  // The first feature that a request of the key alone is completed with.
+  std::string Known(PredictRequest request, const std::string& client = "c") {
+    const absl::Status status = store_.Complete(client, request);
+    return status.ok() ? request.user_features(0).name() : std::string(status.message());
+  }
+  void Keep(PredictRequest request, const std::string& client = "c") {
+    EXPECT_TRUE(store_.Complete(client, request).ok());
+  }
+
+  FakeClock clock_;
+  UserStore store_{1 << 20, std::chrono::milliseconds(1000), clock_};
+};
+
+TEST_F(UserStoreTest, CompletesRequestsOfTheSameClientModelKeyAndVersion) {
+  Keep(Whole("k", 1, "first"));
+  Keep(Whole("k", 2, "second"));
+  EXPECT_EQ(Known(Keyed("k", 1)), "first");
+  EXPECT_EQ(Known(Keyed("k", 2)), "second");
+  EXPECT_THAT(Known(Keyed("k", 3)),
+              HasSubstr("user_key \"k\" version 3: its features are not here, or not any more"));
+  EXPECT_THAT(Known(Keyed("k", 1), "other client"), HasSubstr("are not here"));
+  PredictRequest other_model = Keyed("k", 1);
+  other_model.mutable_model()->set_name("n");
+  EXPECT_THAT(Known(other_model), HasSubstr("are not here"));
+}
+
+TEST_F(UserStoreTest, NoPartOfAKeyIsTakenForAnother) {
+  Keep(Whole("k", 1, "mine"), "c");
+  PredictRequest odd = Keyed("k", 1);
+  odd.mutable_model()->set_name("");
+  EXPECT_THAT(Known(odd, "c1:m"), HasSubstr("are not here"));
+  EXPECT_THAT(Known(Keyed("1:k", 1)), HasSubstr("are not here"));
+}
+
+TEST_F(UserStoreTest, TheLastFeaturesUnderAKeyCount) {
+  Keep(Whole("k", 1, "first"));
+  Keep(Whole("k", 1, "second"));
+  EXPECT_EQ(Known(Keyed("k", 1)), "second");
+  Keep(Whole("k", 1, std::string(2 << 20, 'f')));  // Too much to be kept.
+  EXPECT_THAT(Known(Keyed("k", 1)), HasSubstr("are not here"));
+}
+
+TEST_F(UserStoreTest, ForgetsWithTime) {
+  Keep(Whole("k", 1, "first"));
+  clock_.Advance(std::chrono::milliseconds(999));
+  EXPECT_EQ(Known(Keyed("k", 1)), "first");
+  clock_.Advance(std::chrono::milliseconds(1));
+  EXPECT_THAT(Known(Keyed("k", 1)), HasSubstr("not any more"));
+}
+
+TEST_F(UserStoreTest, AMillionUsersStayWithinTheBytes) {
+  for (int i = 0; i < 100000; ++i) Keep(Whole(std::to_string(i), 1, "f"));
+  EXPECT_LE(store_.stats().bytes, 1 << 20);
+  EXPECT_EQ(Known(Keyed("99999", 1)), "f");
+  EXPECT_THAT(Known(Keyed("0", 1)), HasSubstr("are not here"));
+}
+
+TEST_F(UserStoreTest, RefusesBadKeys) {
+  EXPECT_EQ(Known(Keyed("k", 0)), "user_key without a user_version: it is 0, want at least 1");
+  EXPECT_EQ(Known(Keyed("k", -1)), "user_key without a user_version: it is -1, want at least 1");
+  EXPECT_EQ(Known(Keyed("", 1)), "user_version 1 without a user_key");
+  EXPECT_EQ(Known(Keyed(std::string(129, 'k'), 1)), "user_key has 129 bytes, want at most 128");
+  EXPECT_THAT(Known(Keyed("\n", 1)), HasSubstr("user_key \"\\n\" version 1"));
+}
+
+TEST_F(UserStoreTest, LeavesRequestsWithoutAKeyAlone) {
+  PredictRequest request;
+  EXPECT_TRUE(store_.Complete("c", request).ok());
+  EXPECT_EQ(store_.stats().entries, 0);
+}
+
+TEST_F(UserStoreTest, KeepsNothingWhereItIsSwitchedOff) {
+  UserStore off(0, std::chrono::milliseconds(1000), clock_);
+  PredictRequest whole = Whole("k", 1, "f"), keyed = Keyed("k", 1);
+  EXPECT_TRUE(off.Complete("c", whole).ok());
+  EXPECT_EQ(off.Complete("c", keyed).message(),
+            "user_key \"k\" version 1: no features are kept here (limits.kept_users_bytes is 0); "
+            "send user_features again");
+}
+
+}  // namespace
+}  // namespace ulfd::server
