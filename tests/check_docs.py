@@ -4,8 +4,8 @@
 
 In every *.md: relative links and their anchors lead somewhere; every path, file and folder in
 backticks exists (words in capitals stand for any name); a README that lists its folders has all of
-them; lines end at 140 columns, but for tables and code.  The metrics of the daemon are those of docs/operations.md.  Decisions that are cited exist, and
-their index is complete.
+them; lines end at 140 columns, but for tables and code.  The metrics of the daemon are those of docs/operations.md; rules of Prometheus name no others, and
+each alert has an entry there.  Decisions that are cited exist, and their index is complete.
 SPDX-License-Identifier: Apache-2.0
 """
 import fnmatch
@@ -164,6 +164,25 @@ def check_metrics(tree):
         [f"docs/operations.md: metric {name} is none of the daemon's" for name in sorted(said - code)]
 
 
+def check_alerts(tree):
+    """Each alert has a row in the table of the document, and rules ask for the daemon's metrics."""
+    text = tree.read("docs/operations.md")
+    rows = set(re.findall(r"^\| `(Ulfd\w+)` \|", text, re.M))
+    metrics = set(re.findall(r"\b(?:ulfd|process)_[a-z_]+\b", text))
+    alerts, errors = set(), []
+    for name in tree.files:
+        if not name.startswith("deploy/prometheus/") or not name.endswith(".yml"):
+            continue
+        rules = tree.read(name)
+        alerts |= set(re.findall(r"alert: (\w+)", rules))
+        for metric in sorted(set(re.findall(r"(?<![\w:])(?:ulfd|process)_[a-z_]+", rules))):
+            if re.sub("_(bucket|sum|count)$", "", metric) not in metrics:
+                errors.append(f"{name}: metric {metric} is none of the daemon's")
+    return errors + \
+        [f"docs/operations.md: alert {name} is missing" for name in sorted(alerts - rows)] + \
+        [f"docs/operations.md: alert {name} is none of the rules" for name in sorted(rows - alerts)]
+
+
 def check_decisions(tree):
     folder = "docs/decisions/"
     there = {os.path.basename(name)[:4]: os.path.basename(name) for name in tree.files
@@ -188,7 +207,7 @@ def main():
     tree = Tree(os.path.realpath(root))
     documents = [name for name in tree.files if name.endswith(".md")]
     errors = [error for name in documents for error in Document(tree, name).check()]
-    errors += check_metrics(tree) + check_decisions(tree)
+    errors += check_metrics(tree) + check_alerts(tree) + check_decisions(tree)
     if not documents:
         errors.append("no document found")
     if errors:

@@ -76,6 +76,14 @@ class CheckDocsTest(unittest.TestCase):
             ["docs/operations.md: metric ulfd_new is missing",
              "docs/operations.md: metric ulfd_old is none of the daemon's"])
 
+    def test_alerts(self):
+        self.assertEqual(
+            self.check(deploy_prometheus_a__yml="- alert: UlfdNew\n  expr: ulfd_gone > 0\n",
+                       docs_operations__md="| `UlfdOld` | x |\n"),
+            ["deploy/prometheus/a.yml: metric ulfd_gone is none of the daemon's",
+             "docs/operations.md: alert UlfdNew is missing",
+             "docs/operations.md: alert UlfdOld is none of the rules"])
+
     def test_decisions(self):
         self.assertEqual(
             self.check(server_main__cc="// Decision 0007\n", **{"docs_decisions_0002-y__md": "# y\n"}),
