@@ -14,8 +14,8 @@
 
 namespace ulfd {
 
-// An open file that is read from start to end.  Files are read, never mapped: a mapped file that
-// somebody truncates while a model loads would kill the process with SIGBUS.
+// An open file that is read from start to end.  Files are read rather than mapped: one that is cut
+// meanwhile is then an error like any other.  mapped_file.h is for what is too large for memory.
 class InputFile {
  public:
   // NOT_FOUND if there is no such file; INVALID_ARGUMENT for what is no regular file (never blocks)

@@ -16,140 +16,146 @@ namespace {
 
 // Parts are small enough for everything that the search for pilots touches to stay in the
 // first-level cache.
-constexpr int kMaxPartShift = 10;
+constexpr size_t kMaxPartShift = 10;
 constexpr size_t kKeysPerBucket = 3;
 // A tighter fit needs more pilots per bucket and leaves more keys to the KeyIndex.
 constexpr double kLoad = 0.92;
-constexpr size_t kMaxBucketKeys = 32;  // Larger ones (a set made against us) are displaced.
 
 }  // namespace
 
-class PerfectHashBuilder {
- public:
-  PerfectHashBuilder(absl::Span<const uint64_t> hashes, PerfectHash& hash)
-      : hashes_(hashes), hash_(hash) {}
-
-  absl::Status Build() {
-    RETURN_IF_ERROR(Lay());
-    const size_t parts = hash_.bucket_count_ >> hash_.part_shift_;
-    for (size_t part = 0, next = 0; part < parts; ++part) {
-      next = ReadPart(part, next);
-      OrderBuckets();
-      for (const uint32_t b : order_) PlaceBucket(part, b);
-    }
-    return PlaceDisplaced();
+PerfectHash::Shape PerfectHash::ShapeFor(size_t keys) {
+  const size_t wanted = keys / kKeysPerBucket + 1;
+  Shape shape;
+  while (shape.part_shift < kMaxPartShift && (size_t{1} << shape.part_shift) < wanted) {
+    ++shape.part_shift;
   }
+  shape.parts = ((wanted - 1) >> shape.part_shift) + 1;
+  shape.part_slots =
+      static_cast<size_t>(static_cast<double>(keys) / static_cast<double>(shape.parts) / kLoad) + 1;
+  return shape;
+}
 
- private:
-  struct Bucket {
-    size_t begin = 0, count = 0;  // In hashes_.
-  };
+bool PerfectHash::IsSound(const Shape& shape) {
+  constexpr size_t kMost =
+      0xfffffffe;  // Slots are numbers of 32 bits; the last is KeyIndex::kNone.
+  return shape.part_shift <= kMaxPartShift && shape.parts >= 1 && shape.part_slots >= 1 &&
+         shape.parts <= kMost && shape.part_slots <= kMost && shape.slots() <= kMost;
+}
 
-  absl::Status Lay() {
-    const size_t keys = hashes_.size();
-    if (keys > PerfectHash::kMaxKeys) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("more than ", PerfectHash::kMaxKeys, " rows"));
+absl::StatusOr<PerfectHash> PerfectHash::FromPilots(const Shape& shape, const uint8_t* pilots,
+                                                    absl::Span<const Displaced> displaced) {
+  PerfectHash hash;
+  hash.shape_ = shape;
+  hash.pilots_ = pilots;
+  if (displaced.empty()) return hash;
+  RETURN_IF_ERROR(hash.displaced_.Reserve(displaced.size()));
+  for (size_t i = 0; i < displaced.size(); ++i) {
+    // Keys that collide in the index, too, take a step for each one before them.
+    if (i % 256 == 0) RETURN_IF_ERROR(LoadScope::Check());
+    const auto [key, slot] = displaced[i];
+    if (slot >= shape.slots()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("displaced key ", i, " is in slot ", slot, " of ", shape.slots()));
     }
-    const size_t wanted = keys / kKeysPerBucket + 1;
-    int shift = 0;
-    while (shift < kMaxPartShift && (size_t{1} << shift) < wanted) ++shift;
-    const size_t parts = ((wanted - 1) >> shift) + 1;
-    hash_.part_shift_ = shift;
-    hash_.bucket_count_ = parts << shift;
-    hash_.part_slots_ =
-        static_cast<size_t>(static_cast<double>(keys) / static_cast<double>(parts) / kLoad) + 1;
-    hash_.slots_ = parts * hash_.part_slots_;
-    taken_.assign(hash_.slots_, false);
-    buckets_.resize(size_t{1} << shift);
-    order_.reserve(buckets_.size());
-    return hash_.pilots_.Resize(hash_.bucket_count_);
+    RETURN_IF_ERROR(
+        hash.displaced_.Insert(static_cast<int64_t>(key), static_cast<uint32_t>(slot)).status());
   }
+  return hash;
+}
 
-  // Finds the keys of every bucket of the part; hashes_[next] is the first.  Returns where the next
-  // part begins.
-  size_t ReadPart(size_t part, size_t next) {
-    const size_t first_bucket = part << hash_.part_shift_;
-    for (size_t b = 0; b < buckets_.size(); ++b) {
-      buckets_[b].begin = next;
-      while (next < hashes_.size() &&
-             ScaleHash(hashes_[next], hash_.bucket_count_) == first_bucket + b) {
-        ++next;
-      }
-      buckets_[b].count = next - buckets_[b].begin;
+absl::Status PerfectHashBuilder::Begin(size_t keys) {
+  if (keys > PerfectHash::kMaxKeys) {
+    return absl::ResourceExhaustedError(absl::StrCat("more than ", PerfectHash::kMaxKeys, " rows"));
+  }
+  hash_.shape_ = PerfectHash::ShapeFor(keys);
+  taken_.assign(shape().slots(), false);
+  buckets_.resize(size_t{1} << shape().part_shift);
+  order_.reserve(buckets_.size());
+  RETURN_IF_ERROR(hash_.own_pilots_.Resize(shape().buckets()));
+  hash_.pilots_ = static_cast<const uint8_t*>(hash_.own_pilots_.data());
+  return absl::OkStatus();
+}
+
+void PerfectHashBuilder::AddPart(size_t part, absl::Span<const uint64_t> hashes) {
+  const size_t first_bucket = part << shape().part_shift;
+  for (size_t b = 0, next = 0; b < buckets_.size(); ++b) {
+    buckets_[b].begin = next;
+    while (next < hashes.size() && ScaleHash(hashes[next], shape().buckets()) == first_bucket + b) {
+      ++next;
     }
-    return next;
+    buckets_[b].count = next - buckets_[b].begin;
   }
+  OrderBuckets();
+  for (const uint32_t b : order_) {
+    PlaceBucket(hashes.subspan(buckets_[b].begin, buckets_[b].count), part, b);
+  }
+}
 
-  // Large buckets first, as long as there is room; empty ones not at all.
-  void OrderBuckets() {
-    std::array<uint32_t, kMaxBucketKeys + 2> begin{};  // Of the buckets of each size, descending.
-    const auto rank = [](size_t count) { return kMaxBucketKeys - std::min(count, kMaxBucketKeys); };
-    for (const Bucket& bucket : buckets_) ++begin[rank(bucket.count) + 1];
-    for (size_t r = 1; r < begin.size(); ++r) begin[r] += begin[r - 1];
-    order_.resize(begin[kMaxBucketKeys]);  // Rank kMaxBucketKeys is no keys.
-    for (size_t b = 0; b < buckets_.size(); ++b) {
-      if (buckets_[b].count == 0) continue;
-      order_[begin[rank(buckets_[b].count)]++] = static_cast<uint32_t>(b);
+// Large buckets first, as long as there is room; empty ones not at all.
+void PerfectHashBuilder::OrderBuckets() {
+  std::array<uint32_t, kMaxBucketKeys + 2> begin{};  // Of the buckets of each size, descending.
+  const auto rank = [](size_t count) { return kMaxBucketKeys - std::min(count, kMaxBucketKeys); };
+  for (const Bucket& bucket : buckets_) ++begin[rank(bucket.count) + 1];
+  for (size_t r = 1; r < begin.size(); ++r) begin[r] += begin[r - 1];
+  order_.resize(begin[kMaxBucketKeys]);  // Rank kMaxBucketKeys is no keys.
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].count == 0) continue;
+    order_[begin[rank(buckets_[b].count)]++] = static_cast<uint32_t>(b);
+  }
+}
+
+void PerfectHashBuilder::PlaceBucket(absl::Span<const uint64_t> hashes, size_t part, uint32_t b) {
+  const size_t base = part * shape().part_slots;
+  uint8_t& pilot =
+      static_cast<uint8_t*>(hash_.own_pilots_.data())[(part << shape().part_shift) + b];
+  if (hashes.size() <= kMaxBucketKeys) {
+    for (int tried = 0; tried < PerfectHash::kDisplaced; ++tried) {
+      if (!Try(hashes, base, static_cast<uint8_t>(tried))) continue;
+      pilot = static_cast<uint8_t>(tried);
+      return;
     }
   }
+  pilot = PerfectHash::kDisplaced;
+  displaced_.insert(displaced_.end(), hashes.begin(), hashes.end());
+}
 
-  void PlaceBucket(size_t part, uint32_t b) {
-    const Bucket& bucket = buckets_[b];
-    const size_t base = part * hash_.part_slots_;
-    uint8_t& pilot = hash_.pilots()[(part << hash_.part_shift_) + b];
-    if (bucket.count <= kMaxBucketKeys) {
-      for (int tried = 0; tried < PerfectHash::kDisplaced; ++tried) {
-        if (!Try(bucket, base, static_cast<uint8_t>(tried))) continue;
-        pilot = static_cast<uint8_t>(tried);
-        return;
-      }
+// Takes the slots that the pilot sends the bucket's keys to, all or none.
+bool PerfectHashBuilder::Try(absl::Span<const uint64_t> hashes, size_t base, uint8_t pilot) {
+  for (size_t i = 0; i < hashes.size(); ++i) {
+    const size_t slot = base + PerfectHash::SlotInPart(hashes[i], pilot, shape().part_slots);
+    if (taken_[slot]) {
+      for (size_t j = 0; j < i; ++j) taken_[slots_[j]] = false;
+      return false;
     }
-    pilot = PerfectHash::kDisplaced;
-    for (size_t i = 0; i < bucket.count; ++i) displaced_.push_back(hashes_[bucket.begin + i]);
+    taken_[slot] = true;
+    slots_[i] = slot;
   }
+  return true;
+}
 
-  // Takes the slots that the pilot sends the bucket's keys to, all or none.
-  bool Try(const Bucket& bucket, size_t base, uint8_t pilot) {
-    for (size_t i = 0; i < bucket.count; ++i) {
-      const size_t slot =
-          base + PerfectHash::SlotInPart(hashes_[bucket.begin + i], pilot, hash_.part_slots_);
-      if (taken_[slot]) {
-        for (size_t j = 0; j < i; ++j) taken_[slots_[j]] = false;
-        return false;
-      }
-      taken_[slot] = true;
-      slots_[i] = slot;
-    }
-    return true;
+// Gives the keys that are left the slots that are left.
+absl::Status PerfectHashBuilder::PlaceDisplaced(std::vector<PerfectHash::Displaced>* displaced) {
+  if (displaced_.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(hash_.displaced_.Reserve(displaced_.size()));
+  size_t slot = 0;
+  size_t placed = 0;
+  for (const uint64_t hash : displaced_) {
+    // Ids that collide in the index, too, take a step for each one before them.
+    if (placed++ % 256 == 0) RETURN_IF_ERROR(LoadScope::Check());
+    while (taken_[slot]) ++slot;  // There are more slots than keys.
+    taken_[slot] = true;
+    RETURN_IF_ERROR(
+        hash_.displaced_.Insert(static_cast<int64_t>(hash), static_cast<uint32_t>(slot)).status());
+    if (displaced != nullptr) displaced->push_back({hash, slot});
   }
+  return absl::OkStatus();
+}
 
-  // Gives the keys that are left the slots that are left.
-  absl::Status PlaceDisplaced() {
-    if (displaced_.empty()) return absl::OkStatus();
-    RETURN_IF_ERROR(hash_.displaced_.Reserve(displaced_.size()));
-    size_t slot = 0;
-    size_t placed = 0;
-    for (const uint64_t hash : displaced_) {
-      // Ids that collide in the index, too, take a step for each one before them.
-      if (placed++ % 256 == 0) RETURN_IF_ERROR(LoadScope::Check());
-      while (taken_[slot]) ++slot;  // There are more slots than keys.
-      taken_[slot] = true;
-      absl::StatusOr<uint32_t> inserted =
-          hash_.displaced_.Insert(static_cast<int64_t>(hash), static_cast<uint32_t>(slot));
-      if (!inserted.ok()) return inserted.status();
-    }
-    return absl::OkStatus();
-  }
-
-  const absl::Span<const uint64_t> hashes_;
-  PerfectHash& hash_;
-  std::vector<bool> taken_;      // Slots.
-  std::vector<Bucket> buckets_;  // Of one part.
-  std::vector<uint32_t> order_;  // Of buckets_.
-  std::array<size_t, kMaxBucketKeys> slots_{};
-  std::vector<uint64_t> displaced_;
-};
+absl::StatusOr<PerfectHash> PerfectHashBuilder::Finish(
+    std::vector<PerfectHash::Displaced>* displaced) {
+  RETURN_IF_ERROR(PlaceDisplaced(displaced));
+  return std::move(hash_);
+}
 
 // Out of line: rare.
 size_t PerfectHash::Probe::DisplacedSlot(uint64_t hash) const {
@@ -158,9 +164,15 @@ size_t PerfectHash::Probe::DisplacedSlot(uint64_t hash) const {
 }
 
 absl::StatusOr<PerfectHash> PerfectHash::Build(absl::Span<const uint64_t> hashes) {
-  PerfectHash hash;
-  RETURN_IF_ERROR(PerfectHashBuilder(hashes, hash).Build());
-  return hash;
+  PerfectHashBuilder builder;
+  RETURN_IF_ERROR(builder.Begin(hashes.size()));
+  for (size_t begin = 0, part = 0; part < builder.shape().parts; ++part) {
+    size_t end = begin;
+    while (end < hashes.size() && builder.PartOf(hashes[end]) == part) ++end;
+    builder.AddPart(part, hashes.subspan(begin, end - begin));
+    begin = end;
+  }
+  return builder.Finish(nullptr);
 }
 
 }  // namespace ulfd::engine

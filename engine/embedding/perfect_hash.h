@@ -3,9 +3,12 @@
 #ifndef ULFD_ENGINE_EMBEDDING_PERFECT_HASH_H_
 #define ULFD_ENGINE_EMBEDDING_PERFECT_HASH_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/embedding/key_hash.h"
@@ -27,20 +30,39 @@ class PerfectHash {
   // there are more than kMaxKeys.
   static absl::StatusOr<PerfectHash> Build(absl::Span<const uint64_t> hashes);
 
+  // What tells where slots are, apart from pilots and displaced keys.
+  struct Shape {
+    size_t part_shift = 0;  // Of 2^part_shift buckets is a part,
+    size_t part_slots = 0;  // which has these slots of its own.
+    size_t parts = 0;
+    size_t buckets() const { return parts << part_shift; }
+    size_t slots() const { return parts * part_slots; }
+  };
+  // What a PerfectHash of that many keys is like.  REQUIRES: 1 <= keys <= kMaxKeys.
+  static Shape ShapeFor(size_t keys);
+  // Whether every Slot is a number below slots(), whatever the pilots: for shapes that are read.
+  static bool IsSound(const Shape& shape);
+  // A key that no pilot places, and its slot.
+  struct Displaced {
+    uint64_t hash = 0, slot = 0;
+  };
+  // One that was built before.  `pilots` are shape.buckets() bytes and outlive it.
+  // INVALID_ARGUMENT for a slot that there is not; RESOURCE_EXHAUSTED.  REQUIRES: IsSound(shape).
+  static absl::StatusOr<PerfectHash> FromPilots(const Shape& shape, const uint8_t* pilots,
+                                                absl::Span<const Displaced> displaced);
+
   // What lookups need, by value, so that loops may keep it in registers.  Valid as long as the
   // PerfectHash, which must not be moved meanwhile.
   class Probe {
    public:
     // The slot, below slots(), of a key: its own if Build was given it, and any if not.
-    size_t Slot(uint64_t hash) const {
-      const size_t bucket = ScaleHash(hash, bucket_count_);
-      const uint8_t pilot = pilots_[bucket];
-      if (__builtin_expect(pilot == kDisplaced, 0)) return DisplacedSlot(hash);
-      return (bucket >> part_shift_) * part_slots_ + SlotInPart(hash, pilot, part_slots_);
-    }
-    // Hints the pilot that Slot reads.
-    void Prefetch(uint64_t hash) const {
-      __builtin_prefetch(pilots_ + ScaleHash(hash, bucket_count_));
+    size_t Slot(uint64_t hash) const { return SlotOf(hash, Pilot(hash)); }
+    // Slot in two steps: where the pilot is, and what follows from it.
+    const uint8_t* Pilot(uint64_t hash) const { return pilots_ + ScaleHash(hash, bucket_count_); }
+    size_t SlotOf(uint64_t hash, const uint8_t* pilot) const {
+      if (__builtin_expect(*pilot == kDisplaced, 0)) return DisplacedSlot(hash);
+      return (static_cast<size_t>(pilot - pilots_) >> part_shift_) * part_slots_ +
+             SlotInPart(hash, *pilot, part_slots_);
     }
 
    private:
@@ -53,17 +75,20 @@ class PerfectHash {
   };
   Probe probe() const {
     Probe probe;
-    probe.pilots_ = pilots();
-    probe.bucket_count_ = bucket_count_;
-    probe.part_slots_ = part_slots_;
-    probe.part_shift_ = part_shift_;
+    probe.pilots_ = pilots_;
+    probe.bucket_count_ = shape_.buckets();
+    probe.part_slots_ = shape_.part_slots;
+    probe.part_shift_ = static_cast<int>(shape_.part_shift);
     probe.displaced_ = &displaced_;
     return probe;
   }
   size_t Slot(uint64_t hash) const { return probe().Slot(hash); }
 
-  size_t slots() const { return slots_; }
-  size_t bytes() const { return pilots_.bytes() + displaced_.bytes(); }
+  const Shape& shape() const { return shape_; }
+  size_t slots() const { return shape_.slots(); }
+  // shape().buckets() of them.
+  const uint8_t* pilots() const { return pilots_; }
+  size_t bytes() const { return own_pilots_.bytes() + displaced_.bytes(); }
   // Keys that are found through the KeyIndex.
   size_t displaced() const { return displaced_.size(); }
 
@@ -77,14 +102,53 @@ class PerfectHash {
     const uint64_t mixed = (hash ^ (pilot * 0x9e3779b97f4a7c15ULL)) * 0xd6e8feb86659fd93ULL;
     return ((mixed >> 32) * part_slots) >> 32;
   }
-  uint8_t* pilots() const { return static_cast<uint8_t*>(pilots_.data()); }
 
-  size_t bucket_count_ = 0;
-  size_t part_slots_ = 0;  // A part is 2^part_shift_ buckets and these slots.
-  int part_shift_ = 0;
-  size_t slots_ = 0;
-  PageBuffer pilots_;   // Of every bucket.
-  KeyIndex displaced_;  // Hash -> slot.
+  Shape shape_;
+  const uint8_t* pilots_ = nullptr;  // Of every bucket.
+  PageBuffer own_pilots_;            // Empty where others hold them.
+  KeyIndex displaced_;               // Hash -> slot.
+};
+
+// Makes a PerfectHash part by part, for keys that are too many to hold: memory is a bit for each
+// slot, the pilots, and the displaced keys.
+class PerfectHashBuilder {
+ public:
+  // For `keys` keys.  RESOURCE_EXHAUSTED.
+  absl::Status Begin(size_t keys);
+  // The part of a key.  All keys of a part are given together, parts in ascending order.
+  size_t PartOf(uint64_t hash) const {
+    return ScaleHash(hash, hash_.shape_.buckets()) >> hash_.shape_.part_shift;
+  }
+  // The keys of one part, ascending, no two equal.  From then on IsDisplaced and Slot know them.
+  void AddPart(size_t part, absl::Span<const uint64_t> hashes);
+  // Whether the key has no slot before Finish.
+  bool IsDisplaced(uint64_t hash) const {
+    return hash_.pilots_[ScaleHash(hash, hash_.shape_.buckets())] == PerfectHash::kDisplaced;
+  }
+  // REQUIRES: not displaced.
+  size_t Slot(uint64_t hash) const { return hash_.Slot(hash); }
+  const PerfectHash::Shape& shape() const { return hash_.shape_; }
+  // `displaced`: gets what IsDisplaced, with the slots; may be null.
+  absl::StatusOr<PerfectHash> Finish(std::vector<PerfectHash::Displaced>* displaced);
+
+ private:
+  struct Bucket {
+    size_t begin = 0, count = 0;  // In the hashes of the part.
+  };
+  static constexpr size_t kMaxBucketKeys =
+      32;  // Larger ones (a set made against us) are displaced.
+
+  void OrderBuckets();
+  void PlaceBucket(absl::Span<const uint64_t> hashes, size_t part, uint32_t b);
+  bool Try(absl::Span<const uint64_t> hashes, size_t base, uint8_t pilot);
+  absl::Status PlaceDisplaced(std::vector<PerfectHash::Displaced>* displaced);
+
+  PerfectHash hash_;
+  std::vector<bool> taken_;      // Slots.
+  std::vector<Bucket> buckets_;  // Of one part.
+  std::vector<uint32_t> order_;  // Of buckets_.
+  std::array<size_t, kMaxBucketKeys> slots_{};
+  std::vector<uint64_t> displaced_;
 };
 
 }  // namespace ulfd::engine

@@ -13,9 +13,6 @@
 namespace ulfd::engine {
 namespace {
 
-// How many ids a stage of the pass is ahead of the next one: enough loads in flight to hide a cache
-// miss, few enough for what was fetched to be there still when it is used.
-constexpr size_t kAhead = 16;
 // Rows are summed up at least so many ids at a time.
 constexpr size_t kLeastIds = 16;
 
@@ -56,101 +53,84 @@ class Cursor {
   size_t position_ = 0;
 };
 
-// The pass.  Three stages run kAhead ids apart: the first asks for what leads from the id to its
-// row, the second for the row, the third compares ids.
+// The pass.  Ids go in blocks through three stages, a block apart: the first asks for what leads
+// from the id to its row, the second for the row, the third compares ids.  Prefetches stand in
+// loops that do nothing else: one that misses the TLB keeps its place among the instructions in
+// flight until the page is found, so that what stands between them costs misses in flight.
 class LookupPass {
  public:
   // `rows`: one per id.
-  LookupPass(absl::Span<const FeatureJob> jobs, const float** rows)
+  LookupPass(absl::Span<const FeatureJob> jobs, const void** rows)
       : first_job_(jobs.data()), rows_(rows), hashed_(jobs), located_(jobs), checked_(jobs) {
-    while (hashed_.left() > 0 && hashed_.position() < 2 * kAhead) Hash(LeftTo(hashed_, 2 * kAhead));
-    while (located_.left() > 0 && located_.position() < kAhead) Locate(LeftTo(located_, kAhead));
+    Hash();
+    Locate();
+    Hash();
   }
 
   // Makes sure that rows()[0 .. end - 1] are final.
   absl::Status Advance(size_t end) {
     while (checked_.position() < end) {
-      size_t count = LeftTo(checked_, end);
-      if (hashed_.left() > 0) {
-        count = std::min({count, located_.left(), hashed_.left()});
-        RETURN_IF_ERROR(RunStages(count));
-        continue;
+      if (located_.left() > 0 && located_.position() < checked_.position() + kBlock) {
+        Locate();
+        Hash();
       }
-      // Nearly through: the first stages have nothing to do.
-      if (located_.left() > 0) {
-        count = std::min(count, located_.left());
-        Locate(count);
-      }
-      RETURN_IF_ERROR(Check(count));
+      RETURN_IF_ERROR(Check(LeftTo(checked_, std::min(end, located_.position()))));
     }
     return absl::OkStatus();
   }
-  const float* const* rows() const { return rows_; }
+  const void* const* rows() const { return rows_; }
   // The job for which Advance failed.
   size_t failed() const { return static_cast<size_t>(&checked_.job() - first_job_); }
 
  private:
+  static constexpr size_t kBlock = 64;
+
   // Ids of the cursor's job that are before `end`.
   static size_t LeftTo(const Cursor& cursor, size_t end) {
     return std::min(cursor.left(), end - cursor.position());
   }
 
-  void Hash(size_t count) {
-    const EmbeddingTable::Probe probe = hashed_.table().probe();
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t hash = HashKey(hashed_.ids()[i]);
-      hashes_[(hashed_.position() + i) % kHashes] = hash;
-      probe.PrefetchCandidate(hash);
+  // The next block.
+  void Hash() {
+    size_t n = 0;
+    while (n < kBlock && hashed_.left() > 0) {
+      const size_t count = std::min(hashed_.left(), kBlock - n);
+      const EmbeddingTable::Probe probe = hashed_.table().probe();
+      const int64_t* const ids = hashed_.ids();
+      for (size_t i = 0; i < count; ++i) {
+        hashes_[n + i] = HashKey(ids[i]);
+        pilots_[n + i] = probe.Pilot(hashes_[n + i]);
+      }
+      n += count;
+      hashed_.Move(count);
     }
-    hashed_.Move(count);
+    for (size_t i = 0; i < n; ++i) __builtin_prefetch(pilots_[i]);
   }
 
-  void Locate(size_t count) {
-    const EmbeddingTable::Probe probe = located_.table().probe();
-    const float** rows = rows_ + located_.position();
-    for (size_t i = 0; i < count; ++i) {
-      rows[i] = probe.Candidate(hashes_[(located_.position() + i) % kHashes]);
-      probe.PrefetchRow(rows[i]);
+  // The block that was hashed.
+  void Locate() {
+    const size_t all = hashed_.position() - located_.position();
+    for (size_t n = 0; n < all;) {
+      const size_t count = std::min(located_.left(), all - n);
+      const EmbeddingTable::Probe probe = located_.table().probe();
+      const void** const rows = rows_ + located_.position();
+      for (size_t i = 0; i < count; ++i) rows[i] = probe.Candidate(hashes_[n + i], pilots_[n + i]);
+      probe.PrefetchRows(rows, count);
+      n += count;
+      located_.Move(count);
     }
-    located_.Move(count);
   }
 
   absl::Status Check(size_t count) {
-    const float** rows = rows_ + checked_.position();
-    const int64_t* ids = checked_.ids();
-    const float* stand_in = checked_.table().missing_row();
+    const void** const rows = rows_ + checked_.position();
+    const int64_t* const ids = checked_.ids();
+    const void* const stand_in = checked_.table().missing_row();
     int64_t misses = 0;
     for (size_t i = 0; i < count; ++i) misses += CheckOne(ids[i], stand_in, rows[i]);
     return Checked(count, misses);
   }
 
-  // Hash, Locate and Check of `count` ids, each at its own place, one id of each after the other:
-  // so the loads are spread evenly over the work.
-  absl::Status RunStages(size_t count) {
-    const EmbeddingTable::Probe hash_probe = hashed_.table().probe();
-    const EmbeddingTable::Probe row_probe = located_.table().probe();
-    const int64_t* const hash_ids = hashed_.ids();
-    const int64_t* const check_ids = checked_.ids();
-    const float** const located = rows_ + located_.position();
-    const float** const checked = rows_ + checked_.position();
-    const float* const stand_in = checked_.table().missing_row();
-    const size_t position = hashed_.position();
-    int64_t misses = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const uint64_t hash = HashKey(hash_ids[i]);
-      hashes_[(position + i) % kHashes] = hash;
-      hash_probe.PrefetchCandidate(hash);
-      const float* row = row_probe.Candidate(hashes_[(position - kAhead + i) % kHashes]);
-      row_probe.PrefetchRow(row);
-      located[i] = row;
-      misses += CheckOne(check_ids[i], stand_in, checked[i]);
-    }
-    hashed_.Move(count);
-    located_.Move(count);
-    return Checked(count, misses);
-  }
-
-  static int64_t CheckOne(int64_t id, const float* stand_in, const float*& row) {
+  static int64_t CheckOne(int64_t id, const void* stand_in, const void*& row) {
     const bool holds = EmbeddingTable::Holds(row, id);
     row = holds ? row : stand_in;
     return holds ? 0 : 1;
@@ -170,12 +150,11 @@ class LookupPass {
     return absl::OkStatus();
   }
 
-  static constexpr size_t kHashes = 2 * kAhead;  // Hash is so far ahead of Check at most.
-
   const FeatureJob* const first_job_;
-  const float** const rows_;
+  const void** const rows_;
   Cursor hashed_, located_, checked_;
-  std::array<uint64_t, kHashes> hashes_;  // By position, from Hash to Locate.
+  std::array<uint64_t, kBlock> hashes_;  // Of the block between Hash and Locate.
+  std::array<const uint8_t*, kBlock> pilots_;
 };
 
 void PoolRows(const RowPooling& loops, const PoolingOutput& output, PoolingRun& run, size_t row) {
@@ -230,16 +209,23 @@ absl::Status CheckSegments(const FeatureInput& input) {
 }
 
 absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed) {
-  const RowPooling loops = BestRowPooling();
-  LookupPass pass(jobs, static_cast<const float**>(scratch));
+  const RowPoolings& loops = BestRowPooling();
+  LookupPass pass(jobs, static_cast<const void**>(scratch));
   size_t first = 0;
   for (const FeatureJob& job : jobs) {
-    absl::Status status = PoolFeature(job, loops, first, pass);
+    absl::Status status =
+        PoolFeature(job, loops[static_cast<size_t>(job.table->format())], first, pass);
     if (!status.ok()) {
       *failed = pass.failed();
       return status;
     }
     first += job.input.ids.size();
+  }
+  for (const FeatureJob& job : jobs) {
+    absl::Status status = job.table->Check();
+    if (status.ok()) continue;
+    *failed = static_cast<size_t>(&job - jobs.data());
+    return status;
   }
   return absl::OkStatus();
 }

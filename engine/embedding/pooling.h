@@ -55,7 +55,7 @@ struct FeatureJob {
 };
 
 // Scratch of PoolFeatures, per id of all features.
-constexpr size_t kPoolingScratchBytes = sizeof(const float*);
+constexpr size_t kPoolingScratchBytes = sizeof(const void*);
 
 // Looks up and pools all features in one pass: while the rows of some ids are summed up, those of
 // the next ids, of whatever feature, are on their way from memory.  Every output gets width()
@@ -64,10 +64,11 @@ constexpr size_t kPoolingScratchBytes = sizeof(const float*);
 //   kAvg     that, divided by n (after truncation), counting ids that the table lacks.
 //   kAssign  slot s (dim columns) holds value * row of id s; keep_last: of id n - trunc_num + s, so
 //            that the last trunc_num ids stand at the right end.  Slots without an id are zeros.
-// No ids give zeros, and so do, alone, ids that the table lacks (kDefaultRow: they have its
-// missing_row()).  `scratch`: kPoolingScratchBytes per id, aligned for a pointer.  INVALID_ARGUMENT
-// under MissingKeys::kError, naming table and id; *failed is then the job, and outputs are
-// undefined.  Allocates nothing unless it fails.  REQUIRES: CheckSegments(input) of every job.
+// No ids give zeros, and so do, alone, ids that the table lacks (unless it has a missing_row()).
+// `scratch`: kPoolingScratchBytes per id, aligned for a pointer.  INVALID_ARGUMENT under
+// MissingKeys::kError, naming table and id, DATA_LOSS where a mapped file is damaged; *failed is
+// then the job, and outputs are undefined.  Allocates nothing unless it fails.  REQUIRES:
+// CheckSegments(input) of every job.
 absl::Status PoolFeatures(absl::Span<const FeatureJob> jobs, void* scratch, size_t* failed);
 
 }  // namespace ulfd::engine

@@ -3,16 +3,19 @@
 #ifndef ULFD_ENGINE_EMBEDDING_ROW_POOLING_H_
 #define ULFD_ENGINE_EMBEDDING_ROW_POOLING_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "engine/embedding/row_format.h"
 
 namespace ulfd::engine {
 
 // Some rows of an output and the looked-up rows of their ids.
 struct PoolingRun {
-  const float* const* rows = nullptr;  // Per id; nullptr: zeros.
-  const float* values = nullptr;       // Per id; nullptr: all 1.
-  const int32_t* segments = nullptr;   // Ids per row.
+  const void* const* rows = nullptr;  // Per id, of one format; nullptr: zeros.
+  const float* values = nullptr;      // Per id; nullptr: all 1.
+  const int32_t* segments = nullptr;  // Ids per row.
   size_t row_count = 0;
   int64_t dim = 0;
   int64_t most = 0;        // Ids of a row that count.
@@ -21,20 +24,22 @@ struct PoolingRun {
   int64_t stride = 0;      // Floats.
 };
 
-// One set of loops per instruction set.  All give the same bits: a product and a sum are rounded
-// one after the other, in the order of the ids.
+// One set of loops per instruction set and format of rows.  Instruction sets give the same bits: a
+// product and a sum are rounded one after the other, in the order of the ids.
 struct RowPooling {
   void (*sum)(const PoolingRun& run) = nullptr;
   void (*avg)(const PoolingRun& run) = nullptr;
   void (*assign)(const PoolingRun& run) = nullptr;  // run.most slots.
 };
 
-RowPooling PortableRowPooling();
-// REQUIRES: a processor with AVX2.  No wider set: 512-bit registers would gain nothing where every
-// row comes from memory.
-RowPooling Avx2RowPooling();
+using RowPoolings = std::array<RowPooling, kRowFormats>;  // By RowFormat.
+
+const RowPoolings& PortableRowPooling();
+// REQUIRES: a processor with AVX2.  No wider set: 512-bit registers would gain nothing
+// where every row comes from memory.
+const RowPoolings& Avx2RowPooling();
 // What suits the processor.
-RowPooling BestRowPooling();
+const RowPoolings& BestRowPooling();
 
 }  // namespace ulfd::engine
 

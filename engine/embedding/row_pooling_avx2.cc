@@ -8,7 +8,7 @@
 
 namespace ulfd::engine {
 
-RowPooling Avx2RowPooling() { return kRowPooling; }
+const RowPoolings& Avx2RowPooling() { return kRowPoolings; }
 
 }  // namespace ulfd::engine
 #endif

@@ -8,70 +8,75 @@
 #include <cstdint>
 
 #include "engine/embedding/row_pooling.h"
+#include "engine/embedding/row_values.h"
 
 namespace ulfd::engine {
 namespace {  // Every instruction set needs copies of its own.
 
-constexpr int kLanes = 8;
 constexpr int64_t kMostVectors = 8;  // Accumulators that stay in registers.
 
-// Eight floats of any alignment.
-typedef float Vector __attribute__((vector_size(32), aligned(4), may_alias));
-
-// kVectors vectors that cover dim columns, kLanes <= dim <= kVectors * kLanes: the last one ends
-// with the last column, and what two vectors have in common is computed twice.
-template <int kVectors>
+// Columns of rows that Values reads.  kVectors vectors that cover dim columns, kLanes <= dim <=
+// kVectors * kLanes: the last one ends with the last column, and what two vectors have in common is
+// computed twice.
+template <typename Values, int kVectors>
 struct VectorColumns {
-  explicit VectorColumns(int64_t dim) : last(dim - kLanes) {}
-  int64_t Offset(int v) const { return v + 1 < kVectors ? v * kLanes : last; }
+  explicit VectorColumns(int64_t column, int64_t dim)
+      : first(column), last(column + dim - kLanes) {}
+  int64_t Column(int v) const { return v + 1 < kVectors ? first + v * kLanes : last; }
 
   void Zero() {
     for (int v = 0; v < kVectors; ++v) sum[v] = Vector{};
   }
-  void Set(const float* row) {
-    for (int v = 0; v < kVectors; ++v) sum[v] = Load(row, v);
+  void Set(const void* row) {
+    const Values values(row);
+    for (int v = 0; v < kVectors; ++v) sum[v] = values.Load(Column(v));
   }
-  void Set(const float* row, float value) {
-    for (int v = 0; v < kVectors; ++v) sum[v] = value * Load(row, v);
+  void Set(const void* row, float value) {
+    const Values values(row);
+    for (int v = 0; v < kVectors; ++v) sum[v] = value * values.Load(Column(v));
   }
-  void Add(const float* row) {
-    for (int v = 0; v < kVectors; ++v) sum[v] += Load(row, v);
+  void Add(const void* row) {
+    const Values values(row);
+    for (int v = 0; v < kVectors; ++v) sum[v] += values.Load(Column(v));
   }
-  void Add(const float* row, float value) {
-    for (int v = 0; v < kVectors; ++v) sum[v] += value * Load(row, v);
+  void Add(const void* row, float value) {
+    const Values values(row);
+    for (int v = 0; v < kVectors; ++v) sum[v] += value * values.Load(Column(v));
   }
   void Divide(float by) {
     for (int v = 0; v < kVectors; ++v) sum[v] /= by;
   }
+  // `out`: column 0.
   void Store(float* out) const {
-    for (int v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(out + Offset(v)) = sum[v];
+    for (int v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(out + Column(v)) = sum[v];
   }
 
-  Vector Load(const float* row, int v) const {
-    return *reinterpret_cast<const Vector*>(row + Offset(v));
-  }
-  const int64_t last;
+  const int64_t first, last;
   Vector sum[kVectors];
 };
 
 // Fewer columns than a vector has.
-template <int kDim>
+template <typename Values, int kDim>
 struct FewColumns {
-  explicit FewColumns(int64_t) {}
+  explicit FewColumns(int64_t, int64_t) {}
   void Zero() {
     for (int c = 0; c < kDim; ++c) sum[c] = 0;
   }
-  void Set(const float* row) {
-    for (int c = 0; c < kDim; ++c) sum[c] = row[c];
+  void Set(const void* row) {
+    const Values values(row);
+    for (int c = 0; c < kDim; ++c) sum[c] = values.At(c);
   }
-  void Set(const float* row, float value) {
-    for (int c = 0; c < kDim; ++c) sum[c] = value * row[c];
+  void Set(const void* row, float value) {
+    const Values values(row);
+    for (int c = 0; c < kDim; ++c) sum[c] = value * values.At(c);
   }
-  void Add(const float* row) {
-    for (int c = 0; c < kDim; ++c) sum[c] += row[c];
+  void Add(const void* row) {
+    const Values values(row);
+    for (int c = 0; c < kDim; ++c) sum[c] += values.At(c);
   }
-  void Add(const float* row, float value) {
-    for (int c = 0; c < kDim; ++c) sum[c] += value * row[c];
+  void Add(const void* row, float value) {
+    const Values values(row);
+    for (int c = 0; c < kDim; ++c) sum[c] += value * values.At(c);
   }
   void Divide(float by) {
     for (int c = 0; c < kDim; ++c) sum[c] /= by;
@@ -84,37 +89,36 @@ struct FewColumns {
 
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// Sum of the ids begin .. end - 1, from column `column` on.  The first row is not added to a zero,
-// which would turn -0 into 0.
+// Sum of the ids begin .. end - 1.  The first row is not added to a zero, which would turn -0 into
+// 0.
 template <typename Columns>
-inline void SumRow(const PoolingRun& run, int64_t begin, int64_t end, int64_t column,
-                   Columns& columns) {
+inline void SumRow(const PoolingRun& run, int64_t begin, int64_t end, Columns& columns) {
   int64_t i = begin;
   while (i < end && run.rows[i] == nullptr) ++i;
   if (i == end) return columns.Zero();
   if (run.values == nullptr) {
-    columns.Set(run.rows[i] + column);
+    columns.Set(run.rows[i]);
     for (++i; i < end; ++i) {
-      if (run.rows[i] != nullptr) columns.Add(run.rows[i] + column);
+      if (run.rows[i] != nullptr) columns.Add(run.rows[i]);
     }
     return;
   }
-  columns.Set(run.rows[i] + column, run.values[i]);
+  columns.Set(run.rows[i], run.values[i]);
   for (++i; i < end; ++i) {
-    if (run.rows[i] != nullptr) columns.Add(run.rows[i] + column, run.values[i]);
+    if (run.rows[i] != nullptr) columns.Add(run.rows[i], run.values[i]);
   }
 }
 
 template <typename Columns, bool kAvg>
 void SumRows(const PoolingRun& run, int64_t column, int64_t dim) {
-  Columns columns(dim);
+  Columns columns(column, dim);
   int64_t begin = 0;
-  float* out = run.out + column;
+  float* out = run.out;
   for (size_t r = 0; r < run.row_count; ++r, out += run.stride) {
     const int64_t all = run.segments[r];
     const int64_t count = Least(all, run.most);
     const int64_t from = run.keep_last ? begin + all - count : begin;
-    SumRow(run, from, from + count, column, columns);
+    SumRow(run, from, from + count, columns);
     if (kAvg && count > 1) columns.Divide(static_cast<float>(count));
     columns.Store(out);
     begin += all;
@@ -122,33 +126,32 @@ void SumRows(const PoolingRun& run, int64_t column, int64_t dim) {
 }
 
 template <typename Columns>
-inline void AssignSlot(const PoolingRun& run, int64_t id, int64_t column, float* out,
-                       Columns& columns) {
-  const float* row = run.rows[id];
+inline void AssignSlot(const PoolingRun& run, int64_t id, float* out, Columns& columns) {
+  const void* row = run.rows[id];
   if (row == nullptr) {
     columns.Zero();
   } else if (run.values == nullptr) {
-    columns.Set(row + column);
+    columns.Set(row);
   } else {
-    columns.Set(row + column, run.values[id]);
+    columns.Set(row, run.values[id]);
   }
   columns.Store(out);
 }
 
 template <typename Columns>
 void AssignRows(const PoolingRun& run, int64_t column, int64_t dim) {
-  Columns columns(dim);
+  Columns columns(column, dim);
   int64_t begin = 0;
   for (size_t r = 0; r < run.row_count; ++r) {
     const int64_t all = run.segments[r];
     const int64_t count = Least(all, run.most);
     const int64_t from = run.keep_last ? begin + all - count : begin;
     const int64_t first = run.keep_last ? run.most - count : 0;
-    float* out = run.out + static_cast<int64_t>(r) * run.stride + column;
+    float* out = run.out + static_cast<int64_t>(r) * run.stride;
     for (int64_t slot = 0; slot < run.most; ++slot, out += run.dim) {
       const int64_t k = slot - first;
       if (k >= 0 && k < count) {
-        AssignSlot(run, from + k, column, out, columns);
+        AssignSlot(run, from + k, out, columns);
       } else {
         columns.Zero();
         columns.Store(out);
@@ -178,57 +181,63 @@ struct Assign {
 };
 
 // dim < kLanes.
-template <typename Op>
+template <typename Op, typename Values>
 void RunFew(const PoolingRun& run) {
   switch (run.dim) {
     case 1:
-      return Op::template Run<FewColumns<1>>(run, 0, 1);
+      return Op::template Run<FewColumns<Values, 1>>(run, 0, 1);
     case 2:
-      return Op::template Run<FewColumns<2>>(run, 0, 2);
+      return Op::template Run<FewColumns<Values, 2>>(run, 0, 2);
     case 3:
-      return Op::template Run<FewColumns<3>>(run, 0, 3);
+      return Op::template Run<FewColumns<Values, 3>>(run, 0, 3);
     case 4:
-      return Op::template Run<FewColumns<4>>(run, 0, 4);
+      return Op::template Run<FewColumns<Values, 4>>(run, 0, 4);
     case 5:
-      return Op::template Run<FewColumns<5>>(run, 0, 5);
+      return Op::template Run<FewColumns<Values, 5>>(run, 0, 5);
     case 6:
-      return Op::template Run<FewColumns<6>>(run, 0, 6);
+      return Op::template Run<FewColumns<Values, 6>>(run, 0, 6);
     default:
-      return Op::template Run<FewColumns<7>>(run, 0, 7);
+      return Op::template Run<FewColumns<Values, 7>>(run, 0, 7);
   }
 }
 
-template <typename Op>
+template <typename Op, typename Values>
 void RunColumns(const PoolingRun& run) {
-  if (run.dim < kLanes) return RunFew<Op>(run);
+  if (run.dim < kLanes) return RunFew<Op, Values>(run);
   switch ((run.dim + kLanes - 1) / kLanes) {
     case 1:
-      return Op::template Run<VectorColumns<1>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 1>>(run, 0, run.dim);
     case 2:
-      return Op::template Run<VectorColumns<2>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 2>>(run, 0, run.dim);
     case 3:
-      return Op::template Run<VectorColumns<3>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 3>>(run, 0, run.dim);
     case 4:
-      return Op::template Run<VectorColumns<4>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 4>>(run, 0, run.dim);
     case 5:
-      return Op::template Run<VectorColumns<5>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 5>>(run, 0, run.dim);
     case 6:
-      return Op::template Run<VectorColumns<6>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 6>>(run, 0, run.dim);
     case 7:
-      return Op::template Run<VectorColumns<7>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 7>>(run, 0, run.dim);
     case 8:
-      return Op::template Run<VectorColumns<8>>(run, 0, run.dim);
+      return Op::template Run<VectorColumns<Values, 8>>(run, 0, run.dim);
     default:
       break;
   }
   // Too wide for the registers: piece by piece, the last one ending with the last column.
   constexpr int64_t kPiece = kMostVectors * kLanes;
   for (int64_t column = 0; column < run.dim; column += kPiece) {
-    Op::template Run<VectorColumns<kMostVectors>>(run, Least(column, run.dim - kPiece), kPiece);
+    Op::template Run<VectorColumns<Values, kMostVectors>>(run, Least(column, run.dim - kPiece),
+                                                          kPiece);
   }
 }
 
-constexpr RowPooling kRowPooling = {&RunColumns<Sum>, &RunColumns<Avg>, &RunColumns<Assign>};
+template <typename Values>
+constexpr RowPooling kPooling = {&RunColumns<Sum, Values>, &RunColumns<Avg, Values>,
+                                 &RunColumns<Assign, Values>};
+// By RowFormat.
+constexpr RowPoolings kRowPoolings = {kPooling<Fp32Values>, kPooling<Fp16Values>,
+                                      kPooling<Bf16Values>, kPooling<Int8Values>};
 
 }  // namespace
 }  // namespace ulfd::engine

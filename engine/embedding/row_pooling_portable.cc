@@ -5,13 +5,13 @@
 
 namespace ulfd::engine {
 
-RowPooling PortableRowPooling() { return kRowPooling; }
+const RowPoolings& PortableRowPooling() { return kRowPoolings; }
 
 #if !defined(__x86_64__)
-RowPooling Avx2RowPooling() { return kRowPooling; }
+const RowPoolings& Avx2RowPooling() { return kRowPoolings; }
 #endif
 
-RowPooling BestRowPooling() {
+const RowPoolings& BestRowPooling() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2")) return Avx2RowPooling();
 #endif

@@ -1,4 +1,4 @@
-// An embedding table in memory: int64 ids -> rows of floats.
+// An embedding table: int64 ids -> rows.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_EMBEDDING_TABLE_H_
 #define ULFD_ENGINE_EMBEDDING_TABLE_H_
@@ -10,28 +10,69 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mapped_file.h"
 #include "engine/embedding/key_hash.h"
 #include "engine/embedding/page_buffer.h"
 #include "engine/embedding/perfect_hash.h"
+#include "engine/embedding/row_format.h"
 
 namespace ulfd::engine {
 
-enum class MissingKeys : uint8_t { kZero, kDefaultRow, kError };
+enum class MissingKeys : uint8_t { kZero, kDefaultRow, kMeanRow, kError };
 
 struct TableOptions {
   MissingKeys missing_keys = MissingKeys::kZero;
-  int64_t default_id = 0;       // kDefaultRow: the id whose row stands in.
-  bool skip_bad_lines = false;  // false: a bad line or duplicate id fails the load with file:line.
+  int64_t default_id = 0;  // kDefaultRow: the id whose row stands in.
+  // Of text: false: a bad line or duplicate id fails the load with file:line.
+  bool skip_bad_lines = false;
+};
+
+// The rows of a table, which several EmbeddingTables may share: those of several versions, or of
+// several models.  Every row stands behind its id in a slot, and a perfect hash of the ids leads to
+// the slot.  Immutable once made.
+struct TableRows {
+  static constexpr size_t kIdBytes = sizeof(int64_t);
+
+  const char* Slot(size_t slot) const { return slots + slot * slot_bytes; }
+  // Row of a slot; its id stands before it.
+  const char* Row(size_t slot) const { return Slot(slot) + kIdBytes; }
+  static int64_t IdOf(const void* row) {
+    int64_t id;  // At any multiple of 4 bytes.
+    std::memcpy(&id, static_cast<const char*>(row) - kIdBytes, kIdBytes);
+    return id;
+  }
+
+  int64_t dim = 0;
+  int64_t rows = 0;
+  int64_t skipped_lines = 0;  // Of text: bad or duplicate ones left out.
+  RowFormat format = RowFormat::kFp32;
+  size_t slot_bytes = 0;
+  size_t used_bytes = 0;  // Of a slot: the id and the row.
+  // hash.slots() of them, and in files one more, which holds the mean row.
+  const char* slots = nullptr;
+  PerfectHash hash;                        // HashKey(id) -> slot.
+  PageBuffer memory;                       // The slots, from a page on, and
+  std::unique_ptr<const MappedFile> file;  // the file: one of both holds them.
+  std::string digest;  // Of a file: 16 bytes that tell contents apart (table_file.h).
 };
 
 // Every row stands behind its id in a slot, and a perfect hash of the ids leads to the slot: a
 // lookup reads the lines of the row and hardly more (see PerfectHash).  An id that the table lacks
 // leads to a slot, too, which holds another id.  Memory: 1.09 x ids and rows (up to 1.25 x where
-// longer slots save cache lines) and 0.35 bytes per row.  Immutable once made (TableBuilder,
-// LoadText); any thread may read.
+// longer slots save cache lines) and 0.35 bytes per row, or, of a table file, its pages.  Immutable
+// once made; any thread may read.
 class EmbeddingTable {
  public:
+  // Opens what lies at `path`: a table file (table_file.h), known by its first bytes, or text.
+  static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Load(const std::string& name,
+                                                                    const std::string& path,
+                                                                    const TableOptions& options);
+  // A table of these rows.  INVALID_ARGUMENT, without the table's name, if the default id has none.
+  static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Make(
+      const std::string& name, std::shared_ptr<const TableRows> rows, const TableOptions& options);
+
   // Reads an XDL text table: lines "id,v0,...,v(d-1)", ended by LF or CRLF (the last may lack it);
   // the first line (with skip_bad_lines the first good one) gives d.  Values are decimal numbers as
   // printf's %f and %g or Python's repr write them, a leading + allowed; NaN and infinity, also by
@@ -41,88 +82,94 @@ class EmbeddingTable {
   static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> LoadText(
       const std::string& name, const std::string& path, const TableOptions& options);
 
-  // The row of `id`, dim() floats, or nullptr if the table lacks it.
-  const float* Find(int64_t id) const {
-    const float* row = probe().Candidate(HashKey(id));
+  // The row of `id`, dim() values in the table's format, or nullptr if the table lacks it.
+  const void* Find(int64_t id) const {
+    const void* row = CandidateOf(id);
     return Holds(row, id) ? row : nullptr;
   }
 
-  // Find in three steps, for lookups of many ids with the steps of others in between (see
-  // PoolFeatures).  A Probe is what the first two need, by value, for loops; valid as long as the
-  // table.
+  // Find in steps, for lookups of many ids with the steps of others in between (see PoolFeatures).
+  // A Probe is what all but the last need, by value, for loops; valid as long as the table.
   class Probe {
    public:
-    // First: hints what Candidate reads; `hash` is HashKey(id).
-    void PrefetchCandidate(uint64_t hash) const { hash_.Prefetch(hash); }
+    // First: the byte that leads to the row; `hash` is HashKey(id).
+    const uint8_t* Pilot(uint64_t hash) const { return hash_.Pilot(hash); }
     // Then: the only row that may be that of the id; never nullptr, whatever the id.
-    const float* Candidate(uint64_t hash) const {
-      return reinterpret_cast<const float*>(slots_ + hash_.Slot(hash) * slot_bytes_ + kIdBytes);
+    const void* Candidate(uint64_t hash, const uint8_t* pilot) const {
+      return slots_ + hash_.SlotOf(hash, pilot) * slot_bytes_ + TableRows::kIdBytes;
     }
-    // Hints the cache lines of a row and its id.
-    void PrefetchRow(const float* row) const {
-      const auto begin = reinterpret_cast<uintptr_t>(row) - kIdBytes;
-      const uintptr_t end = begin + used_bytes_;
-      for (uintptr_t line = begin & ~uintptr_t{63}; line < end; line += 64) {
-        __builtin_prefetch(reinterpret_cast<const void*>(line));
+    // Hints the cache lines of rows and their ids.  Inlined early: GCC takes a function that only
+    // prefetches for one without effect and drops the call.
+    [[gnu::always_inline]] void PrefetchRows(const void* const* rows, size_t count) const {
+      const size_t last = used_bytes_ - 1;
+      for (size_t i = 0; i < count; ++i) {
+        const char* const begin = static_cast<const char*>(rows[i]) - TableRows::kIdBytes;
+        __builtin_prefetch(begin);
+        for (size_t line = 64; line < last; line += 64) __builtin_prefetch(begin + line);
+        __builtin_prefetch(begin + last);
       }
     }
 
    private:
     friend class EmbeddingTable;
-    explicit Probe(const EmbeddingTable& table)
-        : slots_(table.slots()),
-          slot_bytes_(table.slot_bytes_),
-          used_bytes_(table.used_bytes_),
-          hash_(table.hash_.probe()) {}
+    explicit Probe(const TableRows& rows)
+        : slots_(rows.slots),
+          slot_bytes_(rows.slot_bytes),
+          used_bytes_(rows.used_bytes),
+          hash_(rows.hash.probe()) {}
     const char* slots_;
     size_t slot_bytes_, used_bytes_;
     PerfectHash::Probe hash_;
   };
-  Probe probe() const { return Probe(*this); }
+  Probe probe() const { return Probe(*rows_); }
   // At last: whether a Candidate is the row of `id`.
-  static bool Holds(const float* row, int64_t id) { return IdOf(row) == id; }
+  static bool Holds(const void* row, int64_t id) { return TableRows::IdOf(row) == id; }
 
   // Some id of the table, picked by `number`; nothing where that picks an unused slot.  For made-up
   // requests.
   std::optional<int64_t> Sample(uint64_t number) const {
-    const float* row = probe().Candidate(HashKey(static_cast<int64_t>(number)));
-    const int64_t id = IdOf(row);
+    const void* row = CandidateOf(static_cast<int64_t>(number));
+    const int64_t id = TableRows::IdOf(row);
     return Find(id) == row ? std::optional(id) : std::nullopt;
   }
 
   const std::string& name() const { return name_; }
-  int64_t dim() const { return dim_; }
-  int64_t rows() const { return rows_; }
-  // Memory held: slots and index.
-  int64_t bytes() const { return static_cast<int64_t>(memory_.bytes() + hash_.bytes()); }
+  int64_t dim() const { return rows_->dim; }
+  int64_t rows() const { return rows_->rows; }
+  RowFormat format() const { return rows_->format; }
+  // Memory held: slots and index, without what is mapped.
+  int64_t bytes() const {
+    return static_cast<int64_t>(rows_->memory.bytes() + rows_->hash.bytes());
+  }
+  // Of the mapped file; 0 without one.
+  int64_t mapped_bytes() const {
+    return rows_->file == nullptr ? 0 : static_cast<int64_t>(rows_->file->size());
+  }
+  // Tells contents of table files apart; empty without a file.
+  const std::string& digest() const { return rows_->digest; }
+  // DATA_LOSS, naming file and byte, once rows were read that could not be had.  To be asked after
+  // lookups, before what was read is used.
+  absl::Status Check() const {
+    return rows_->file == nullptr ? absl::OkStatus() : rows_->file->Check();
+  }
   // Bad or duplicate lines left out under skip_bad_lines.
-  int64_t skipped_lines() const { return skipped_lines_; }
+  int64_t skipped_lines() const { return rows_->skipped_lines; }
   MissingKeys missing_keys() const { return missing_keys_; }
-  // kDefaultRow: the row to use for an id that is missing; nullptr otherwise.
-  const float* missing_row() const { return missing_row_; }
+  // kDefaultRow, kMeanRow: the row to use for an id that is missing; nullptr otherwise.
+  const void* missing_row() const { return missing_row_; }
 
  private:
-  friend class TableBuilder;
-  static constexpr size_t kIdBytes = sizeof(int64_t);
-
   EmbeddingTable() = default;
-  static int64_t IdOf(const float* row) {
-    int64_t id;  // At any multiple of 4 bytes.
-    std::memcpy(&id, reinterpret_cast<const char*>(row) - kIdBytes, kIdBytes);
-    return id;
+  const void* CandidateOf(int64_t id) const {
+    const uint64_t hash = HashKey(id);
+    const Probe probe = this->probe();
+    return probe.Candidate(hash, probe.Pilot(hash));
   }
-  char* slots() const { return static_cast<char*>(memory_.data()); }
 
   std::string name_;
-  int64_t dim_ = 0;
-  int64_t rows_ = 0;
-  size_t slot_bytes_ = 0;
-  size_t used_bytes_ = 0;  // Of a slot: the id and the row.
-  int64_t skipped_lines_ = 0;
+  std::shared_ptr<const TableRows> rows_;
   MissingKeys missing_keys_ = MissingKeys::kZero;
-  const float* missing_row_ = nullptr;
-  PageBuffer memory_;  // Slots, from a page on.
-  PerfectHash hash_;   // HashKey(id) -> slot.
+  const void* missing_row_ = nullptr;
 };
 
 }  // namespace ulfd::engine

@@ -29,47 +29,49 @@ size_t LinesOfPeriod(size_t slot_bytes, size_t used) {
   return lines;
 }
 
-// The slot that touches the fewest lines; the shortest of those.
+}  // namespace
+
 size_t BestSlotBytes(size_t used) {
-  size_t best = used;
+  size_t best = (used + sizeof(float) - 1) / sizeof(float) * sizeof(float);
   const auto most = static_cast<size_t>(static_cast<double>(used) * kMostPadding);
   const size_t tried = std::min(most, used + kLineBytes);
-  for (size_t bytes = used; bytes <= tried; bytes += sizeof(float)) {
+  for (size_t bytes = best; bytes <= tried; bytes += sizeof(float)) {
     if (LinesOfPeriod(bytes, used) < LinesOfPeriod(best, used)) best = bytes;
   }
   return best;
 }
 
-}  // namespace
+std::vector<float> MeanRow::Get() const {
+  std::vector<float> mean;
+  for (const double sum : sums_) {
+    mean.push_back(rows_ == 0 ? 0 : static_cast<float>(sum / static_cast<double>(rows_)));
+  }
+  return mean;
+}
 
-TableBuilder::TableBuilder(std::string name, int64_t dim) : table_(new EmbeddingTable()) {
-  table_->name_ = std::move(name);
-  table_->dim_ = dim;
-  table_->used_bytes_ = EmbeddingTable::kIdBytes + static_cast<size_t>(dim) * sizeof(float);
-  table_->slot_bytes_ = BestSlotBytes(table_->used_bytes_);
+TableBuilder::TableBuilder(int64_t dim) : table_(std::make_shared<TableRows>()) {
+  table_->dim = dim;
+  table_->used_bytes = TableRows::kIdBytes + RowBytes(table_->format, dim);
+  table_->slot_bytes = BestSlotBytes(table_->used_bytes);
 }
 
 absl::Status TableBuilder::Reserve(int64_t rows) {
-  const size_t wanted = static_cast<size_t>(rows) * table_->slot_bytes_;
-  return wanted <= table_->memory_.bytes() ? absl::OkStatus() : table_->memory_.Resize(wanted);
+  const size_t wanted = static_cast<size_t>(rows) * table_->slot_bytes;
+  return wanted <= table_->memory.bytes() ? absl::OkStatus() : table_->memory.Resize(wanted);
 }
 
 absl::StatusOr<float*> TableBuilder::NextRow() {
-  const int64_t wanted = table_->rows_ + 1;
-  if (static_cast<size_t>(wanted) * table_->slot_bytes_ > table_->memory_.bytes()) {
+  const int64_t wanted = table_->rows + 1;
+  if (static_cast<size_t>(wanted) * table_->slot_bytes > table_->memory.bytes()) {
     RETURN_IF_ERROR(Reserve(wanted + wanted / 8 + 16));
   }
-  return reinterpret_cast<float*>(Slot(table_->rows_) + EmbeddingTable::kIdBytes);
+  return reinterpret_cast<float*>(Slot(table_->rows) + TableRows::kIdBytes);
 }
 
 void TableBuilder::Commit(int64_t id) {
-  std::memcpy(Slot(table_->rows_), &id, sizeof id);
-  ++table_->rows_;
+  std::memcpy(Slot(table_->rows), &id, sizeof id);
+  ++table_->rows;
   hashes_.clear();
-}
-
-int64_t TableBuilder::IdAt(int64_t row) const {
-  return EmbeddingTable::IdOf(reinterpret_cast<const float*>(Slot(row) + EmbeddingTable::kIdBytes));
 }
 
 void TableBuilder::SortHashes() {
@@ -110,34 +112,39 @@ int64_t TableBuilder::DropDuplicates() {
   for (int64_t row = 0; row < rows(); ++row) {
     const auto it = seen.find(HashKey(IdAt(row)));
     if (it != seen.end() && std::exchange(it->second, true)) continue;
-    if (kept != row) std::memcpy(Slot(kept), Slot(row), table_->used_bytes_);
+    if (kept != row) std::memcpy(Slot(kept), Slot(row), table_->used_bytes);
     ++kept;
   }
   hashes_.erase(std::unique(hashes_.begin(), hashes_.end()), hashes_.end());
-  return std::exchange(table_->rows_, kept) - kept;
+  return std::exchange(table_->rows, kept) - kept;
 }
 
-absl::StatusOr<std::unique_ptr<const EmbeddingTable>> TableBuilder::Finish(
-    const TableOptions& options) {
+absl::StatusOr<std::shared_ptr<const TableRows>> TableBuilder::Finish(bool with_mean) {
   if (rows() == 0) return absl::InvalidArgumentError("no rows, want at least one");
   if (const std::optional<Duplicate> twice = FindDuplicate(); twice.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat("id ", twice->id, " has two rows, ", twice->first_row, " and ", twice->row));
   }
-  ASSIGN_OR_RETURN(table_->hash_, PerfectHash::Build(hashes_));
+  ASSIGN_OR_RETURN(table_->hash, PerfectHash::Build(hashes_));
   hashes_ = {};
-  RETURN_IF_ERROR(table_->memory_.Resize(table_->hash_.slots() * table_->slot_bytes_));
+  const std::vector<float> mean = with_mean ? Mean() : std::vector<float>();
+  const size_t slots = table_->hash.slots() + (with_mean ? 1 : 0);
+  RETURN_IF_ERROR(table_->memory.Resize(slots * table_->slot_bytes));
+  table_->slots = static_cast<const char*>(table_->memory.data());
   Place();
-  RETURN_IF_ERROR(SetMissingRow(options));
-  return std::unique_ptr<const EmbeddingTable>(std::move(table_));
+  if (with_mean) {
+    std::memcpy(Slot(static_cast<int64_t>(slots) - 1) + TableRows::kIdBytes, mean.data(),
+                mean.size() * sizeof(float));
+  }
+  return std::move(table_);
 }
 
-absl::Status TableBuilder::SetMissingRow(const TableOptions& options) {
-  table_->missing_keys_ = options.missing_keys;
-  if (options.missing_keys != MissingKeys::kDefaultRow) return absl::OkStatus();
-  table_->missing_row_ = table_->Find(options.default_id);
-  if (table_->missing_row_ != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("lacks the default id ", options.default_id));
+std::vector<float> TableBuilder::Mean() const {
+  MeanRow mean(table_->dim);
+  for (int64_t row = 0; row < table_->rows; ++row) {
+    mean.Add(reinterpret_cast<const float*>(Slot(row) + TableRows::kIdBytes));
+  }
+  return mean.Get();
 }
 
 // Moves the rows of a table to the slots of their ids, within the table's memory.  A row that is
@@ -146,11 +153,11 @@ absl::Status TableBuilder::SetMissingRow(const TableOptions& options) {
 class TableBuilder::RowMover {
  public:
   // placed[slot] becomes true for slots that have their row.
-  RowMover(EmbeddingTable& table, std::vector<bool>& placed)
+  RowMover(TableRows& table, std::vector<bool>& placed)
       : table_(table),
         placed_(placed),
-        waits_(static_cast<size_t>(table.rows_), true),
-        carried_(kChains * table.used_bytes_) {}
+        waits_(static_cast<size_t>(table.rows), true),
+        carried_(kChains * table.used_bytes) {}
 
   void Run() {
     std::array<size_t, kChains> targets{};
@@ -172,15 +179,17 @@ class TableBuilder::RowMover {
  private:
   static constexpr size_t kChains = 16;
 
-  char* Carried(size_t chain) { return carried_.data() + chain * table_.used_bytes_; }
-  char* Slot(size_t slot) const { return table_.slots() + slot * table_.slot_bytes_; }
+  char* Carried(size_t chain) { return carried_.data() + chain * table_.used_bytes; }
+  char* Slot(size_t slot) const {
+    return static_cast<char*>(table_.memory.data()) + slot * table_.slot_bytes;
+  }
 
   // Lifts the next row that waits; false if none does.
   bool Begin(size_t chain, size_t& target) {
     while (next_ < waits_.size() && !waits_[next_]) ++next_;
     if (next_ == waits_.size()) return false;
     waits_[next_] = false;
-    std::memcpy(Carried(chain), Slot(next_), table_.used_bytes_);
+    std::memcpy(Carried(chain), Slot(next_), table_.used_bytes);
     Aim(chain, target);
     return true;
   }
@@ -191,11 +200,11 @@ class TableBuilder::RowMover {
     placed_[target] = true;
     char* carried = Carried(chain);
     if (target >= waits_.size() || !waits_[target]) {
-      std::memcpy(Slot(target), carried, table_.used_bytes_);
+      std::memcpy(Slot(target), carried, table_.used_bytes);
       return false;
     }
     waits_[target] = false;
-    std::swap_ranges(carried, carried + table_.used_bytes_, Slot(target));
+    std::swap_ranges(carried, carried + table_.used_bytes, Slot(target));
     Aim(chain, target);
     return true;
   }
@@ -203,13 +212,13 @@ class TableBuilder::RowMover {
   void Aim(size_t chain, size_t& target) {
     int64_t id;
     std::memcpy(&id, Carried(chain), sizeof id);
-    target = table_.hash_.Slot(HashKey(id));
+    target = table_.hash.Slot(HashKey(id));
     const char* slot = Slot(target);
-    for (size_t i = 0; i < table_.used_bytes_; i += kLineBytes) __builtin_prefetch(slot + i, 1);
-    __builtin_prefetch(slot + table_.used_bytes_ - 1, 1);
+    for (size_t i = 0; i < table_.used_bytes; i += kLineBytes) __builtin_prefetch(slot + i, 1);
+    __builtin_prefetch(slot + table_.used_bytes - 1, 1);
   }
 
-  EmbeddingTable& table_;
+  TableRows& table_;
   std::vector<bool>& placed_;
   std::vector<bool> waits_;  // Rows that have not been lifted.
   std::vector<char> carried_;
@@ -217,7 +226,7 @@ class TableBuilder::RowMover {
 };
 
 void TableBuilder::Place() {
-  std::vector<bool> placed(table_->hash_.slots(), false);
+  std::vector<bool> placed(table_->hash.slots(), false);
   RowMover(*table_, placed).Run();
   FillEmptySlots(placed);
 }

@@ -15,12 +15,31 @@
 
 namespace ulfd::engine {
 
+// The slot for that many bytes which touches the fewest cache lines; the shortest of those.
+size_t BestSlotBytes(size_t used);
+
+// The mean of rows that are added one after the other, in double.
+class MeanRow {
+ public:
+  explicit MeanRow(int64_t dim) : sums_(static_cast<size_t>(dim)) {}
+  void Add(const float* row) {
+    for (size_t c = 0; c < sums_.size(); ++c) sums_[c] += double{row[c]};
+    ++rows_;
+  }
+  // Of no rows: zeros.
+  std::vector<float> Get() const;
+
+ private:
+  std::vector<double> sums_;
+  int64_t rows_ = 0;
+};
+
 // Collects rows of dim floats and turns them into a table.  Rows are written where the table will
 // have its memory and moved to their slots at the end, within that memory.  Not thread-safe.
 class TableBuilder {
  public:
   // REQUIRES: dim >= 1.
-  TableBuilder(std::string name, int64_t dim);
+  explicit TableBuilder(int64_t dim);
 
   // Makes room for `rows` rows in all.  RESOURCE_EXHAUSTED.
   absl::Status Reserve(int64_t rows);
@@ -29,7 +48,7 @@ class TableBuilder {
   absl::StatusOr<float*> NextRow();
   // Adds the row that NextRow gave, under this id.
   void Commit(int64_t id);
-  int64_t rows() const { return table_->rows_; }
+  int64_t rows() const { return table_->rows; }
 
   struct Duplicate {
     int64_t id = 0;
@@ -39,28 +58,29 @@ class TableBuilder {
   std::optional<Duplicate> FindDuplicate();
   // Drops all such rows (those behind them move up).  Returns how many.
   int64_t DropDuplicates();
-  // What the table's skipped_lines() will be; 0 without a call.
-  void SetSkippedLines(int64_t lines) { table_->skipped_lines_ = lines; }
+  // What the rows' skipped_lines will be; 0 without a call.
+  void SetSkippedLines(int64_t lines) { table_->skipped_lines = lines; }
 
-  // The table; the builder is then of no more use.  INVALID_ARGUMENT, without the table's name, if
-  // there is no row, an id has two rows, or the default id has none; RESOURCE_EXHAUSTED.
-  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Finish(const TableOptions& options);
+  // The rows, with their mean in one more slot if `with_mean`; the builder is then of no more use.
+  // INVALID_ARGUMENT if there is no row or an id has two; RESOURCE_EXHAUSTED.
+  absl::StatusOr<std::shared_ptr<const TableRows>> Finish(bool with_mean = false);
 
  private:
   class RowMover;
   char* Slot(int64_t row) const {
-    return table_->slots() + static_cast<size_t>(row) * table_->slot_bytes_;
+    return static_cast<char*>(table_->memory.data()) +
+           static_cast<size_t>(row) * table_->slot_bytes;
   }
-  int64_t IdAt(int64_t row) const;
+  int64_t IdAt(int64_t row) const { return TableRows::IdOf(Slot(row) + TableRows::kIdBytes); }
   // Of all rows, ascending.
   void SortHashes();
   bool HasDuplicates();
-  absl::Status SetMissingRow(const TableOptions& options);
+  std::vector<float> Mean() const;
   // Moves every row to the slot of its id.
   void Place();
   void FillEmptySlots(const std::vector<bool>& placed);
 
-  std::unique_ptr<EmbeddingTable> table_;
+  std::shared_ptr<TableRows> table_;
   std::vector<uint64_t> hashes_;  // SortHashes; empty: to be made.
 };
 

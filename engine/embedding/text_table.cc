@@ -1,5 +1,7 @@
-// EmbeddingTable::LoadText: the parser of XDL text tables.
+// The reader of XDL text tables.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/embedding/text_table.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -104,24 +106,16 @@ bool ParseId(absl::string_view field, int64_t& id) {
   return error == std::errc() && stop == end;
 }
 
-}  // namespace
-
-class TextTableLoader {
+class TextTableReader {
  public:
-  TextTableLoader(const std::string& name, const std::string& path, const TableOptions& options)
-      : name_(name), path_(path), options_(options) {}
+  TextTableReader(const std::string& path, bool skip_bad_lines, RowSink& sink)
+      : path_(path), skip_bad_lines_(skip_bad_lines), sink_(sink) {}
 
-  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Load() {
+  absl::StatusOr<int64_t> Read() {
     RETURN_IF_ERROR(ReadLines());
-    if (!builder_.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path_, ": no rows, want at least one (", skipped_lines_, " lines skipped)"));
-    }
-    RETURN_IF_ERROR(CheckIds());
-    builder_->SetSkippedLines(skipped_lines_);
-    auto table = builder_->Finish(options_);
-    if (!table.ok()) return Annotate(table.status(), path_);
-    return table;
+    if (dim_ > 0) return skipped_lines_;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, ": no rows, want at least one (", skipped_lines_, " lines skipped)"));
   }
 
  private:
@@ -185,7 +179,7 @@ class TextTableLoader {
   }
 
   absl::Status BadLine(int64_t line, const std::string& text) {
-    if (!options_.skip_bad_lines) {
+    if (!skip_bad_lines_) {
       return absl::InvalidArgumentError(absl::StrCat(path_, ":", line, ": ", text));
     }
     ++skipped_lines_;
@@ -202,35 +196,32 @@ class TextTableLoader {
     }
     // From the comma on: one before every value.
     const absl::string_view values = line.substr(comma);
-    const auto count = builder_.has_value() ? dim_ : std::count(values.begin(), values.end(), ',');
-    if (count == 0) {
-      problem = "no values, want at least one";
-      return absl::OkStatus();
+    if (dim_ == 0) {
+      const auto count = std::count(values.begin(), values.end(), ',');
+      if (count == 0) {
+        problem = "no values, want at least one";
+        return absl::OkStatus();
+      }
+      std::vector<float> row(static_cast<size_t>(count));
+      if (!ParseRow(values, count, row.data())) {
+        problem = WhatIsWrong(values, count);
+        return absl::OkStatus();
+      }
+      RETURN_IF_ERROR(Annotate(sink_.Begin(count, static_cast<int64_t>(estimated_rows_)), path_));
+      dim_ = count;
     }
-    if (!builder_.has_value()) RETURN_IF_ERROR(Begin(count));
-    absl::StatusOr<float*> row = builder_->NextRow();
+    absl::StatusOr<float*> row = sink_.NextRow();
     if (!row.ok()) return Annotate(row.status(), path_);
-    if (ParseRow(values, *row)) {
-      builder_->Commit(id);
-      return absl::OkStatus();
-    }
-    problem = WhatIsWrong(values);
-    if (builder_->rows() == 0) builder_.reset();  // It does not give the number of values.
+    if (ParseRow(values, dim_, *row)) return Annotate(sink_.Commit(id), path_);
+    problem = WhatIsWrong(values, dim_);
     return absl::OkStatus();
   }
 
-  // Makes room for what the lines of the first chunk suggest; it grows when that is too little.
-  absl::Status Begin(int64_t dim) {
-    dim_ = dim;
-    builder_.emplace(name_, dim);
-    return Annotate(builder_->Reserve(static_cast<int64_t>(estimated_rows_)), path_);
-  }
-
-  // Parses ",v0,v1,..." of dim_ values; false if it is anything else.
-  bool ParseRow(absl::string_view values, float* row) const {
+  // Parses ",v0,v1,..." of `dim` values; false if it is anything else.
+  static bool ParseRow(absl::string_view values, int64_t dim, float* row) {
     const char* p = values.data();
     const char* end = p + values.size();
-    for (int64_t column = 0; column < dim_; ++column) {
+    for (int64_t column = 0; column < dim; ++column) {
       if (p == end || *p != ',') return false;
       const char* begin = p + 1;
       p = ParseDecimal(begin, end, row[column]);
@@ -244,47 +235,78 @@ class TextTableLoader {
   }
 
   // Of values that ParseRow refused.
-  std::string WhatIsWrong(absl::string_view values) const {
+  static std::string WhatIsWrong(absl::string_view values, int64_t dim) {
     const auto count = std::count(values.begin(), values.end(), ',');
-    if (count != dim_) return absl::StrCat(count, " values, want ", dim_);
+    if (count != dim) return absl::StrCat(count, " values, want ", dim);
     float ignored = 0;
     for (int64_t column = 0;; ++column) {  // One of them is bad.
       const absl::string_view rest = values.substr(1);
       const absl::string_view field = rest.substr(0, rest.find(','));
-      if (column + 1 == dim_ || !ParseFloat(field, ignored)) {
+      if (column + 1 == dim || !ParseFloat(field, ignored)) {
         return absl::StrCat("value ", column, " ", Quote(field), " is not a finite float32 number");
       }
       values = rest.substr(field.size());
     }
   }
 
-  // Row r is on line r + 1, as long as no line is skipped.
-  absl::Status CheckIds() {
-    if (options_.skip_bad_lines) {
-      skipped_lines_ += builder_->DropDuplicates();
-      return absl::OkStatus();
-    }
-    const std::optional<TableBuilder::Duplicate> twice = builder_->FindDuplicate();
-    if (!twice.has_value()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(path_, ":", twice->row + 1, ": id ", twice->id,
-                                                   " occurs twice, first on line ",
-                                                   twice->first_row + 1));
-  }
-
-  const std::string& name_;
   const std::string& path_;
-  const TableOptions& options_;
-  std::optional<TableBuilder> builder_;  // Once the first row gives the number of values.
-  int64_t dim_ = 0;
+  const bool skip_bad_lines_;
+  RowSink& sink_;
+  int64_t dim_ = 0;  // Once the first good row gives it.
   int64_t skipped_lines_ = 0;
   int64_t line_ = 0;         // Of the last line read, from 1.
   int64_t empty_lines_ = 0;  // Just before it.
   size_t estimated_rows_ = 0;
 };
 
+// Rows that a TableBuilder takes.
+class BuilderSink final : public RowSink {
+ public:
+  absl::Status Begin(int64_t dim, int64_t about_rows) override {
+    builder_.emplace(dim);
+    return builder_->Reserve(about_rows);
+  }
+  absl::StatusOr<float*> NextRow() override { return builder_->NextRow(); }
+  absl::Status Commit(int64_t id) override {
+    builder_->Commit(id);
+    return absl::OkStatus();
+  }
+  TableBuilder& builder() { return *builder_; }
+
+ private:
+  std::optional<TableBuilder> builder_;
+};
+
+// Row r is on line r + 1, as long as no line is skipped.
+absl::Status CheckIds(TableBuilder& builder) {
+  const std::optional<TableBuilder::Duplicate> twice = builder.FindDuplicate();
+  if (!twice.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(":", twice->row + 1, ": id ", twice->id,
+                                                 " occurs twice, first on line ",
+                                                 twice->first_row + 1));
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> ReadTextTable(const std::string& path, bool skip_bad_lines, RowSink& sink) {
+  return TextTableReader(path, skip_bad_lines, sink).Read();
+}
+
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::LoadText(
     const std::string& name, const std::string& path, const TableOptions& options) {
-  return TextTableLoader(name, path, options).Load();
+  BuilderSink sink;
+  ASSIGN_OR_RETURN(int64_t skipped, ReadTextTable(path, options.skip_bad_lines, sink));
+  if (options.skip_bad_lines) {
+    skipped += sink.builder().DropDuplicates();
+  } else if (absl::Status status = CheckIds(sink.builder()); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, status.message()));
+  }
+  sink.builder().SetSkippedLines(skipped);
+  auto rows = sink.builder().Finish(options.missing_keys == MissingKeys::kMeanRow);
+  if (!rows.ok()) return Annotate(rows.status(), path);
+  auto table = Make(name, *std::move(rows), options);
+  if (!table.ok()) return Annotate(table.status(), path);
+  return table;
 }
 
 }  // namespace ulfd::engine

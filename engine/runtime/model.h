@@ -61,6 +61,7 @@ struct OutputInfo {
 struct TableInfo {
   std::string name;
   int64_t rows = 0, dim = 0, bytes = 0;
+  int64_t mapped_bytes = 0;  // Of a table file, beside `bytes`.
 };
 
 struct WeightInfo {

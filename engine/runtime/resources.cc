@@ -42,6 +42,9 @@ absl::StatusOr<TableOptions> FileResources::OptionsOf(const std::string& name) c
       case pb::MISSING_KEY_POLICY_DEFAULT_ROW:
         options.missing_keys = MissingKeys::kDefaultRow;
         break;
+      case pb::MISSING_KEY_POLICY_MEAN_ROW:
+        options.missing_keys = MissingKeys::kMeanRow;
+        break;
       case pb::MISSING_KEY_POLICY_ERROR:
         options.missing_keys = MissingKeys::kError;
         break;
@@ -60,10 +63,15 @@ absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string&
   ASSIGN_OR_RETURN(const std::string full, PathWithin(root_, graph_directory_, name, "table_name"));
   ASSIGN_OR_RETURN(const TableOptions options, OptionsOf(name));
   absl::StatusOr<std::unique_ptr<const EmbeddingTable>> loaded =
-      EmbeddingTable::LoadText(name, full, options);
+      EmbeddingTable::Load(name, full, options);
   if (!loaded.ok()) return WithLoadReason(std::move(loaded).status(), LoadReason::kTable);
   std::unique_ptr<const EmbeddingTable> table = *std::move(loaded);
-  RETURN_IF_ERROR(hasher_.AddFile(full));
+  // A table file has its digest with it; to read it all is what mapping saves.
+  if (table->digest().empty()) {
+    RETURN_IF_ERROR(hasher_.AddFile(full));
+  } else {
+    hasher_.Add(table->digest());
+  }
   const int index = static_cast<int>(tables_.size());
   tables_.push_back(std::move(table));
   table_index_.emplace(name, index);
@@ -73,7 +81,8 @@ absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string&
 std::vector<TableInfo> FileResources::TableInfos() const {
   std::vector<TableInfo> infos;
   for (const auto& table : tables_) {
-    infos.push_back({table->name(), table->rows(), table->dim(), table->bytes()});
+    infos.push_back(
+        {table->name(), table->rows(), table->dim(), table->bytes(), table->mapped_bytes()});
   }
   return infos;
 }

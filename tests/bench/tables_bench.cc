@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   tables_bench [--rows=N,N,...] [--dims=D,...] [--requests=N] [--pairs=N] [--layout] [--text]
+//                [--mapped]
 //
 // The gather has the addresses of the rows at hand: it fetches 16 rows ahead and sums.
 // PoolFeatures has ids: it must find the rows, compare ids, count the missing ones and write the
@@ -28,6 +29,7 @@
 #include "engine/embedding/page_buffer.h"
 #include "engine/embedding/pooling.h"
 #include "engine/embedding/table_builder.h"
+#include "engine/embedding/table_file_writer.h"
 #include "tests/bench/scratch_model.h"
 
 namespace ulfd::bench {
@@ -44,6 +46,7 @@ struct Options {
   int64_t pairs = 9;
   bool layout = false;  // Also a hash index beside the rows.
   bool text = false;    // Also LoadText.
+  bool mapped = false;  // Also table files, in each format of rows.
 };
 
 constexpr int64_t kIdsPerRequest = 2000;
@@ -76,7 +79,7 @@ double Median(std::vector<double> values) {
 int64_t IdOf(int64_t i) { return i * 2; }
 
 std::unique_ptr<const EmbeddingTable> MakeTable(int64_t rows, int64_t dim) {
-  engine::TableBuilder builder("bench", dim);
+  engine::TableBuilder builder(dim);
   if (absl::Status status = builder.Reserve(rows); !status.ok()) Fail(status);
   for (int64_t i = 0; i < rows; ++i) {
     absl::StatusOr<float*> row = builder.NextRow();
@@ -84,7 +87,9 @@ std::unique_ptr<const EmbeddingTable> MakeTable(int64_t rows, int64_t dim) {
     std::fill_n(*row, dim, static_cast<float>(i % 1000));
     builder.Commit(IdOf(i));
   }
-  auto table = builder.Finish({});
+  auto made = builder.Finish();
+  if (!made.ok()) Fail(made.status());
+  auto table = EmbeddingTable::Make("bench", *std::move(made), {});
   if (!table.ok()) Fail(table.status());
   return *std::move(table);
 }
@@ -130,13 +135,14 @@ struct Ids {
   std::vector<const float*> rows;
 };
 
+// `table`: whose rows the gather reads.
 Ids MakeIds(const EmbeddingTable& table, int hits, std::mt19937_64& random) {
   Ids made;
   for (int64_t i = 0; i < kIdsPerRequest; ++i) {
     const auto row = static_cast<int64_t>(random() % static_cast<uint64_t>(table.rows()));
     const bool hit = static_cast<int>(random() % 100) < hits;
     made.ids.push_back(hit ? IdOf(row) : IdOf(row) + 1);
-    made.rows.push_back(table.Find(IdOf(row)));
+    made.rows.push_back(static_cast<const float*>(table.Find(IdOf(row))));
   }
   return made;
 }
@@ -213,11 +219,13 @@ Sample Compare(const std::vector<Ids>& requests, int64_t dim, int64_t pairs, Oth
   return sample;
 }
 
-// `hits` of 100 ids are in the table.  The gather reads rows for the others, too.
-void BenchPass(const EmbeddingTable& table, const Options& options, int hits, int32_t bag) {
+// `hits` of 100 ids are in the table.  The gather reads rows for the others, too, and always those
+// of `floats`, which holds the same ids.
+void BenchPass(const EmbeddingTable& table, const EmbeddingTable& floats, const Options& options,
+               int hits, int32_t bag) {
   std::mt19937_64 random(static_cast<uint64_t>(hits * 1000 + bag));
   std::vector<Ids> requests;
-  for (int64_t r = 0; r < options.requests; ++r) requests.push_back(MakeIds(table, hits, random));
+  for (int64_t r = 0; r < options.requests; ++r) requests.push_back(MakeIds(floats, hits, random));
   Pass pass(table, bag);
   Compare(requests, table.dim(), options.pairs, [&](const Ids& request) {
     pass.Run(request.ids);
@@ -232,7 +240,7 @@ class IndexBesideRows {
     if (absl::Status s = rows_.Resize(table.rows() * dim_ * sizeof(float)); !s.ok()) Fail(s);
     for (int64_t i = 0; i < table.rows(); ++i) {
       if (!index_.Insert(IdOf(i), static_cast<uint32_t>(i)).ok()) std::abort();
-      std::copy_n(table.Find(IdOf(i)), dim_, Row(i));
+      std::copy_n(static_cast<const float*>(table.Find(IdOf(i))), dim_, Row(i));
     }
   }
   float* Row(int64_t i) const { return static_cast<float*>(rows_.data()) + i * dim_; }
@@ -276,6 +284,28 @@ void BenchIndexBesideRows(const EmbeddingTable& table, const Options& options) {
   std::printf("  %-34s %.3f GB\n", "  memory of that", static_cast<double>(other.bytes()) / 1e9);
 }
 
+// The rows of `floats` in a file, which is in the page cache.
+void BenchMapped(const EmbeddingTable& floats, engine::RowFormat format, const Options& options) {
+  const TempDirectory directory;
+  const std::string path = directory.path() + "/table";
+  engine::TableFileWriter writer(path, {.format = format});
+  absl::Status status = writer.Begin(floats.dim(), floats.rows());
+  for (int64_t i = 0; status.ok() && i < floats.rows(); ++i) {
+    std::copy_n(static_cast<const float*>(floats.Find(IdOf(i))), floats.dim(), *writer.NextRow());
+    status = writer.Commit(IdOf(i));
+  }
+  if (!status.ok()) Fail(status);
+  const auto report = writer.Finish();
+  if (!report.ok()) Fail(report.status());
+  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> table(nullptr);
+  const double seconds = Seconds([&] { table = EmbeddingTable::Load("mapped", path, {}); });
+  if (!table.ok()) Fail(table.status());
+  std::printf(" mapped, %s: %.3f GB, opened in %.1f ms\n",
+              std::string(engine::Name(format)).c_str(), static_cast<double>(report->bytes) / 1e9,
+              seconds * 1e3);
+  for (const int hits : {100, 50, 0}) BenchPass(**table, floats, options, hits, 10);
+}
+
 void BenchText(int64_t rows, int64_t dim) {
   const TempDirectory directory;
   const std::string path = directory.path() + "/table";
@@ -314,9 +344,12 @@ void BenchTable(int64_t rows, int64_t dim, const Options& options) {
               static_cast<long long>(rows), static_cast<long long>(dim),
               static_cast<double>(table->bytes()) / 1e9,
               static_cast<double>(table->bytes()) / plain, seconds);
-  for (const int32_t bag : {1, 10, 100}) BenchPass(*table, options, 100, bag);
-  for (const int hits : {90, 50, 0}) BenchPass(*table, options, hits, 10);
+  for (const int32_t bag : {1, 10, 100}) BenchPass(*table, *table, options, 100, bag);
+  for (const int hits : {90, 50, 0}) BenchPass(*table, *table, options, hits, 10);
   if (options.layout) BenchIndexBesideRows(*table, options);
+  for (size_t f = 0; options.mapped && f < engine::kRowFormats; ++f) {
+    BenchMapped(*table, static_cast<engine::RowFormat>(f), options);
+  }
   table.reset();
   if (options.text) BenchText(rows, dim);
 }
@@ -334,6 +367,7 @@ bool ParseList(absl::string_view text, std::vector<int64_t>& list) {
 bool ParseOption(absl::string_view arg, Options& options) {
   if (arg == "--layout") return options.layout = true;
   if (arg == "--text") return options.text = true;
+  if (arg == "--mapped") return options.mapped = true;
   if (absl::ConsumePrefix(&arg, "--rows=")) return ParseList(arg, options.rows);
   if (absl::ConsumePrefix(&arg, "--dims=")) return ParseList(arg, options.dims);
   if (absl::ConsumePrefix(&arg, "--requests=")) {
@@ -352,7 +386,7 @@ int main(int argc, char** argv) {
     if (ulfd::bench::ParseOption(argv[i], options)) continue;
     std::fprintf(stderr,
                  "tables_bench: bad argument \"%s\"; want [--rows=N,...] [--dims=8|16|18|32|64,"
-                 "...] [--requests=N] [--pairs=N] [--layout] [--text]\n",
+                 "...] [--requests=N] [--pairs=N] [--layout] [--text] [--mapped]\n",
                  argv[i]);
     return 2;
   }

@@ -38,14 +38,15 @@ int64_t AvailableBytes() {
 }
 
 absl::StatusOr<std::unique_ptr<const engine::EmbeddingTable>> MakeTable() {
-  engine::TableBuilder builder("lookups", kDim);
+  engine::TableBuilder builder(kDim);
   RETURN_IF_ERROR(builder.Reserve(kKeys));
   for (int64_t key = 0; key < kKeys; ++key) {
     ASSIGN_OR_RETURN(float* row, builder.NextRow());
     std::fill_n(row, kDim, static_cast<float>(key % 1000));
     builder.Commit(key);
   }
-  return builder.Finish({});
+  ASSIGN_OR_RETURN(auto rows, builder.Finish());
+  return engine::EmbeddingTable::Make("lookups", std::move(rows), {});
 }
 
 // The same ids for both: as ids, and as the addresses of their rows.
@@ -133,7 +134,7 @@ absl::Status MeasureLookups(TargetContext& context, const std::string& row) {
   for (LookupRequest& request : requests) {
     for (int64_t i = 0; i < kIds; ++i) {
       request.ids.push_back(static_cast<int64_t>(random() % kKeys));
-      request.rows.push_back(table->Find(request.ids.back()));
+      request.rows.push_back(static_cast<const float*>(table->Find(request.ids.back())));
     }
   }
   Pass pass(*table);

@@ -6,7 +6,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace ulfd::engine;
   if (size == 0) return 0;
-  const TableOptions options{.missing_keys = static_cast<MissingKeys>(data[0] / 2 % 3),
+  const TableOptions options{.missing_keys = static_cast<MissingKeys>(data[0] / 2 % 4),
                              .default_id = 1,
                              .skip_bad_lines = data[0] % 2 == 1};
   const auto table = EmbeddingTable::LoadText(
@@ -20,7 +20,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   int64_t found = 0;
   for (uint64_t i = 0; i < 64; ++i) {
     const auto id = (*table)->Sample(i);
-    const float* row = (*table)->Find(id.value_or(static_cast<int64_t>(i)));
+    const auto* row =
+        static_cast<const float*>((*table)->Find(id.value_or(static_cast<int64_t>(i))));
     if (id.has_value() && row == nullptr) ulfd::fuzz::Fail("a sampled id is not found");
     for (int64_t c = 0; row != nullptr && c < (*table)->dim(); ++c) sum += row[c];
     found += row != nullptr;

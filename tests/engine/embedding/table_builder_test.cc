@@ -56,10 +56,16 @@ TEST(PerfectHash, CopesWithKeysOfOneBucket) {
   EXPECT_GT(hash.displaced(), 4000u);  // Not by pilots; that many keys fit no bucket.
 }
 
+absl::StatusOr<std::unique_ptr<const EmbeddingTable>> TableOf(TableBuilder& builder) {
+  auto rows = builder.Finish();
+  if (!rows.ok()) return rows.status();
+  return EmbeddingTable::Make("t", *std::move(rows), {});
+}
+
 TEST(TableBuilder, RowsStayWithTheirIds) {
   for (const int64_t dim : {1, 12, 13, 18, 36}) {
     for (const int64_t rows : {1, 2, 17, 5000}) {
-      TableBuilder builder("t", dim);
+      TableBuilder builder(dim);
       std::vector<int64_t> ids = {0, -1, std::numeric_limits<int64_t>::min(),
                                   std::numeric_limits<int64_t>::max()};
       while (static_cast<int64_t>(ids.size()) < rows) {
@@ -72,10 +78,10 @@ TEST(TableBuilder, RowsStayWithTheirIds) {
         for (int64_t c = 0; c < dim; ++c) (*row)[c] = static_cast<float>(i * dim + c);
         builder.Commit(ids[i]);
       }
-      const auto table = builder.Finish({});
+      const auto table = TableOf(builder);
       ASSERT_TRUE(table.ok()) << table.status();
       for (int64_t i = 0; i < rows; ++i) {
-        const float* row = (*table)->Find(ids[i]);
+        const auto* row = static_cast<const float*>((*table)->Find(ids[i]));
         ASSERT_NE(row, nullptr) << ids[i];
         for (int64_t c = 0; c < dim; ++c) ASSERT_EQ(row[c], static_cast<float>(i * dim + c));
         ASSERT_EQ((*table)->Find(ids[i] ^ 0x55), nullptr);
@@ -94,23 +100,23 @@ TEST(TableBuilder, FindsAndDropsDuplicates) {
       builder.Commit(id);
     }
   };
-  TableBuilder strict("t", 1);
-  EXPECT_EQ(strict.Finish({}).status().message(), "no rows, want at least one");
+  TableBuilder strict(1);
+  EXPECT_EQ(strict.Finish().status().message(), "no rows, want at least one");
   fill(strict);
   const auto twice = strict.FindDuplicate();
   ASSERT_TRUE(twice.has_value());
   EXPECT_EQ(twice->id, 3);
   EXPECT_EQ(twice->first_row, 1);
   EXPECT_EQ(twice->row, 3);
-  EXPECT_EQ(strict.Finish({}).status().message(), "id 3 has two rows, 1 and 3");
+  EXPECT_EQ(strict.Finish().status().message(), "id 3 has two rows, 1 and 3");
   EXPECT_EQ(strict.DropDuplicates(), 4);
   EXPECT_FALSE(strict.FindDuplicate().has_value());
-  const auto table = strict.Finish({});
+  const auto table = TableOf(strict);
   ASSERT_TRUE(table.ok()) << table.status();
   EXPECT_EQ((*table)->rows(), 3);
-  EXPECT_EQ(*(*table)->Find(5), 0);
-  EXPECT_EQ(*(*table)->Find(3), 1);
-  EXPECT_EQ(*(*table)->Find(9), 2);
+  EXPECT_EQ(*static_cast<const float*>((*table)->Find(5)), 0);
+  EXPECT_EQ(*static_cast<const float*>((*table)->Find(3)), 1);
+  EXPECT_EQ(*static_cast<const float*>((*table)->Find(9)), 2);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ class TableTest : public ::testing::Test {
     return std::string(status.message().substr(dir_.path().size() + 1));
   }
   static std::vector<float> Row(const EmbeddingTable& table, int64_t id) {
-    const float* row = table.Find(id);
+    const auto* row = static_cast<const float*>(table.Find(id));
     return row == nullptr ? std::vector<float>() : std::vector<float>(row, row + table.dim());
   }
   TempDir dir_;
@@ -123,7 +123,7 @@ TEST_F(TableTest, RoundsExactly) {
   ASSERT_TRUE(table.ok()) << table.status();
   for (size_t i = 0; i < numbers.size(); ++i) {
     const float want = std::strtof(numbers[i].c_str(), nullptr);
-    const float got = *(*table)->Find(static_cast<int64_t>(i));
+    const float got = *static_cast<const float*>((*table)->Find(static_cast<int64_t>(i)));
     ASSERT_EQ(std::memcmp(&got, &want, sizeof want), 0) << numbers[i] << " gave " << got;
   }
 }
@@ -203,7 +203,7 @@ TEST_F(TableTest, LargeTablesKeepEveryRowAndLittleMemory) {
   EXPECT_EQ((*table)->rows(), kRows);
   for (int64_t i = 0; i < kRows; ++i) {
     const int64_t id = i < kRows / 2 ? i : i * 1000003 - (int64_t{1} << 50);
-    const float* row = (*table)->Find(id);
+    const auto* row = static_cast<const float*>((*table)->Find(id));
     ASSERT_NE(row, nullptr) << id;
     ASSERT_EQ(row[0], static_cast<float>(i) + 0.25f);
     ASSERT_EQ(row[1], static_cast<float>(-i));

@@ -14,6 +14,8 @@
 #include "engine/embedding/pooling.h"
 #include "engine/embedding/row_pooling.h"
 #include "engine/embedding/table_builder.h"
+#include "engine/embedding/table_file_writer.h"
+#include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
 namespace {
@@ -21,18 +23,28 @@ namespace {
 constexpr int64_t kTableIds = 300;  // Ids 0, 7, 14, ...; others are missing.
 constexpr int64_t kStep = 7;
 
-std::unique_ptr<const EmbeddingTable> MakeTable(int64_t dim, const TableOptions& options = {}) {
+// fp32 rows in memory, others in a file.
+std::unique_ptr<const EmbeddingTable> MakeTable(int64_t dim, const TableOptions& options = {},
+                                                RowFormat format = RowFormat::kFp32) {
   std::mt19937 random(static_cast<uint32_t>(dim));
-  TableBuilder builder("t", dim);
+  const TempDir directory;
+  TableFileWriter file(directory.File("t.ulft"), {.format = format});
+  EXPECT_TRUE(file.Begin(dim, kTableIds).ok());
+  TableBuilder builder(dim);
   for (int64_t i = 0; i < kTableIds; ++i) {
     float* row = *builder.NextRow();
     for (int64_t c = 0; c < dim; ++c) {
       // Sums of these depend on their order; some are -0.
       row[c] = random() % 16 == 0 ? -0.0f : (static_cast<float>(random()) - 2e9f) * 1e-7f;
     }
+    std::copy_n(row, dim, *file.NextRow());
     builder.Commit(i * kStep);
+    EXPECT_TRUE(file.Commit(i * kStep).ok());
   }
-  auto table = builder.Finish(options);
+  EXPECT_TRUE(file.Finish().ok());
+  auto table = format == RowFormat::kFp32
+                   ? EmbeddingTable::Make("t", *builder.Finish(/*with_mean=*/true), options)
+                   : EmbeddingTable::Load("t", directory.File("t.ulft"), options);
   EXPECT_TRUE(table.ok()) << table.status();
   return *std::move(table);
 }
@@ -53,6 +65,7 @@ struct Feature {
 std::vector<float> Plain(const Feature& f, const PoolingSpec& spec) {
   std::vector<float> out(f.segments.size() * static_cast<size_t>(spec.width()), 0.0f);
   const bool assign = spec.pooling == Pooling::kAssign;
+  std::vector<float> row(static_cast<size_t>(f.table->dim()));
   size_t begin = 0;
   for (size_t r = 0; r < f.segments.size(); ++r) {
     const auto n = static_cast<int64_t>(f.segments[r]);
@@ -62,9 +75,10 @@ std::vector<float> Plain(const Feature& f, const PoolingSpec& spec) {
     bool started = false;
     for (int64_t k = 0; k < kept; ++k) {
       const size_t at = begin + static_cast<size_t>(first + k);
-      const float* row = f.table->Find(f.ids[at]);
-      if (row == nullptr) row = f.table->missing_row();
-      if (row == nullptr) continue;
+      const void* found = f.table->Find(f.ids[at]);
+      if (found == nullptr) found = f.table->missing_row();
+      if (found == nullptr) continue;
+      DecodeRow(f.table->format(), static_cast<const char*>(found), f.table->dim(), row.data());
       const float value = f.values.empty() ? 1.0f : f.values[at];
       const int64_t slot = spec.keep_last ? spec.trunc_num - kept + k : k;
       for (int64_t c = 0; c < spec.dim; ++c) {
@@ -185,16 +199,17 @@ TEST_P(PoolingPass, LoopsAgree) {
   if (!__builtin_cpu_supports("avx2")) GTEST_SKIP() << "no AVX2 here";
 #endif
   const int64_t dim = GetParam();
-  const auto table = MakeTable(dim);
   std::mt19937 random(5);
   Feature f;
   for (const int32_t n : {0, 1, 2, 9}) AddIds(f, n, 80, random);
   AddValues(f, random);
-  std::vector<const float*> rows;
-  for (const int64_t id : f.ids) rows.push_back(table->Find(id));
-  for (const bool with_values : {false, true}) {
-    const float* values = with_values ? f.values.data() : nullptr;
-    const RowPooling a = PortableRowPooling(), b = Avx2RowPooling();
+  for (int i = 0; i < 8; ++i) {
+    const auto format = static_cast<RowFormat>(i / 2);
+    const auto table = MakeTable(dim, {}, format);
+    std::vector<const void*> rows;
+    for (const int64_t id : f.ids) rows.push_back(table->Find(id));
+    const float* values = i % 2 == 1 ? f.values.data() : nullptr;
+    const RowPooling a = PortableRowPooling()[i / 2], b = Avx2RowPooling()[i / 2];
     PoolingRun run{.rows = rows.data(), .values = values, .segments = f.segments.data()};
     run.row_count = f.segments.size();
     run.dim = dim;
@@ -244,7 +259,11 @@ TEST(PoolingPassBorders, FeaturesOfEverySizeInARow) {
 
 TEST(PoolingPassBorders, RandomFeatures) {
   std::vector<std::unique_ptr<const EmbeddingTable>> tables;
-  for (const int64_t dim : {1, 8, 18, 19, 100}) tables.push_back(MakeTable(dim));
+  for (const int64_t dim : {1, 8, 18, 19, 100}) {
+    for (int format = 0; format < 4; ++format) {
+      tables.push_back(MakeTable(dim, {}, static_cast<RowFormat>(format)));
+    }
+  }
   std::mt19937 random(8);
   for (int round = 0; round < 200; ++round) {
     std::vector<Feature> features(random() % 80);

@@ -1,0 +1,121 @@
+// Files mapped read-only, whose damage is a status rather than a signal.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <mutex>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+
+namespace ulfd {
+
+// Never freed, as the handler may be reading it; used again for later mappings.
+struct MappedFile::Watch {
+  static constexpr uintptr_t kNone = UINTPTR_MAX;
+  std::atomic<uintptr_t> begin{0}, end{0};  // Both 0: not in use.
+  std::atomic<uintptr_t> bad{kNone};        // Offset of the first byte that could not be read.
+  Watch* next = nullptr;
+
+  // All there are.
+  static std::atomic<Watch*> list;
+  static struct sigaction previous;
+  static uintptr_t page_bytes;
+
+  // Only what may be called in a handler: atomics and system calls.
+  static void OnBusError(int signal, siginfo_t* info, void*) {
+    const int saved_errno = errno;
+    const auto at = reinterpret_cast<uintptr_t>(info->si_addr);
+    for (Watch* watch = info->si_code > 0 ? list.load() : nullptr; watch != nullptr;
+         watch = watch->next) {
+      const uintptr_t begin = watch->begin.load(), end = watch->end.load();
+      if (at < begin || at >= end) continue;
+      uintptr_t none = kNone;
+      watch->bad.compare_exchange_strong(none, at - begin);
+      // All that follows, in one piece: a piece for each page would be too many for the kernel.
+      const uintptr_t page = at / page_bytes * page_bytes;
+      void* const zeros = mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+      errno = saved_errno;
+      if (zeros != MAP_FAILED) return;
+      break;
+    }
+    // Not ours.  What failed fails again, under whoever had the signal before.
+    sigaction(SIGBUS, &previous, nullptr);
+    if (info->si_code <= 0) raise(signal);
+    errno = saved_errno;
+  }
+
+  static void InstallHandler() {
+    page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    struct sigaction action = {};
+    action.sa_sigaction = &OnBusError;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &previous);
+  }
+};
+
+std::atomic<MappedFile::Watch*> MappedFile::Watch::list{nullptr};
+struct sigaction MappedFile::Watch::previous = {};
+uintptr_t MappedFile::Watch::page_bytes = 4096;
+
+MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
+  static std::mutex* const mutex = new std::mutex();
+  const std::lock_guard<std::mutex> lock(*mutex);
+  if (Watch::list.load() == nullptr) Watch::InstallHandler();
+  Watch* watch = Watch::list.load();
+  while (watch != nullptr && watch->end.load() != 0) watch = watch->next;
+  if (watch == nullptr) {
+    watch = new Watch();
+    watch->next = Watch::list.load();
+    Watch::list.store(watch);
+  }
+  watch->bad.store(Watch::kNone);
+  watch->begin.store(reinterpret_cast<uintptr_t>(data));
+  watch->end.store(reinterpret_cast<uintptr_t>(data) + size);
+  return watch;
+}
+
+absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFile& file) {
+  if (file.size() == 0) return absl::InvalidArgumentError(absl::StrCat(file.path(), ": empty"));
+  const int fd = file.Duplicate();
+  if (fd < 0) return absl::ErrnoToStatus(errno, file.path());
+  const absl::Cleanup close_fd = [fd] { close(fd); };
+  const auto size = static_cast<size_t>(file.size());
+  void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(file.path(), ": no address space for ", size, " bytes"));
+  }
+  // A hint: tmpfs and some file systems have huge pages.
+  madvise(data, size, MADV_HUGEPAGE);
+  std::unique_ptr<MappedFile> mapped(new MappedFile());
+  mapped->path_ = file.path();
+  mapped->data_ = static_cast<char*>(data);
+  mapped->size_ = size;
+  mapped->watch_ = StartWatch(mapped->data_, size);
+  return mapped;
+}
+
+MappedFile::~MappedFile() {
+  munmap(data_, size_);
+  watch_->begin.store(0);
+  watch_->end.store(0);  // Last: from here on the watch may be another mapping's.
+}
+
+absl::Status MappedFile::Check() const {
+  const uintptr_t bad = watch_->bad.load(std::memory_order_acquire);
+  if (bad == Watch::kNone) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(path_, ": byte ", bad, " cannot be read: the file was cut or its disk fails"));
+}
+
+}  // namespace ulfd

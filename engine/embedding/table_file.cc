@@ -1,0 +1,245 @@
+// Table files (*.ulft): tables that are mapped as they are.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/embedding/table_file.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+
+namespace ulfd::engine {
+namespace {
+
+// Sections are read and written as they lie there.
+static_assert(std::endian::native == std::endian::little);
+
+constexpr uint64_t kMaxDim = uint64_t{1} << 24;
+
+uint64_t AlignUp(uint64_t offset) { return (offset + kTableAlign - 1) / kTableAlign * kTableAlign; }
+
+absl::Status Damaged(const std::string& path, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(path, ": ", what));
+}
+
+// The numbers that sizes are made of, each small enough for their products.
+absl::Status CheckNumbers(const std::string& path, const TableFileHeader& header) {
+  const auto wrong = [&path](absl::string_view field, uint64_t value) {
+    return Damaged(path, absl::StrCat("header: ", field, " is ", value));
+  };
+  if (header.dim < 1 || header.dim > kMaxDim) return wrong("dim", header.dim);
+  if (header.format >= kRowFormats) return wrong("row format", header.format);
+  if (!PerfectHash::IsSound(header.shape())) return wrong("parts", header.parts);
+  if (header.rows < 1 || header.rows > header.shape().slots()) return wrong("rows", header.rows);
+  if (header.displaced > header.rows) return wrong("displaced keys", header.displaced);
+  const size_t used = TableRows::kIdBytes + RowBytes(static_cast<RowFormat>(header.format),
+                                                     static_cast<int64_t>(header.dim));
+  if (header.slot_bytes < used || header.slot_bytes > 2 * used + 64 ||
+      header.slot_bytes % sizeof(float) != 0) {
+    return wrong("slot bytes", header.slot_bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Files that are open, by digest.
+class OpenFiles {
+ public:
+  static OpenFiles& Get() {
+    static OpenFiles* const files = new OpenFiles();
+    return *files;
+  }
+  // Null: none, or a damaged one.
+  std::shared_ptr<const TableRows> Find(const std::string& digest) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto it = files_.find(digest);
+    std::shared_ptr<const TableRows> rows = it == files_.end() ? nullptr : it->second.lock();
+    return rows != nullptr && rows->file->Check().ok() ? rows : nullptr;
+  }
+  void Add(const std::shared_ptr<const TableRows>& rows) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    absl::erase_if(files_, [](const auto& file) { return file.second.expired(); });
+    files_[rows->digest] = rows;
+  }
+
+ private:
+  std::mutex mutex_;
+  absl::flat_hash_map<std::string, std::weak_ptr<const TableRows>> files_;
+};
+
+absl::StatusOr<std::vector<PerfectHash::Displaced>> ReadDisplaced(const InputFile& file,
+                                                                  const TableFileHeader& header) {
+  std::vector<PerfectHash::Displaced> displaced(header.displaced);
+  const size_t bytes = displaced.size() * sizeof(PerfectHash::Displaced);
+  ASSIGN_OR_RETURN(const size_t got, file.ReadAt(static_cast<int64_t>(LayoutOf(header).displaced),
+                                                 reinterpret_cast<char*>(displaced.data()), bytes));
+  if (got < bytes) return Damaged(file.path(), "was cut while it was opened");
+  return displaced;
+}
+
+}  // namespace
+
+TableFileLayout LayoutOf(const TableFileHeader& header) {
+  const PerfectHash::Shape shape = header.shape();
+  TableFileLayout layout;
+  layout.slots = AlignUp(kTableAlign + shape.buckets());
+  layout.displaced = AlignUp(layout.slots + (shape.slots() + 1) * header.slot_bytes);
+  layout.sums = AlignUp(layout.displaced + header.displaced * sizeof(PerfectHash::Displaced));
+  layout.blocks = (layout.sums - kTableAlign + kTableBlockBytes - 1) / kTableBlockBytes;
+  layout.end = layout.sums + layout.blocks * sizeof(uint64_t);
+  return layout;
+}
+
+uint64_t ChecksumOf(absl::Span<const char> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+uint64_t ChecksumOf(const TableFileHeader& header) {
+  return XXH3_64bits(&header, offsetof(TableFileHeader, checksum));
+}
+
+std::string DigestOf(const TableFileHeader& header) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(&header, sizeof header));
+  return std::string(reinterpret_cast<const char*>(canonical.digest), sizeof canonical.digest);
+}
+
+absl::StatusOr<bool> IsTableFile(const InputFile& file) {
+  char magic[sizeof TableFileHeader::magic];
+  ASSIGN_OR_RETURN(const size_t got, file.ReadAt(0, magic, sizeof magic));
+  return got == sizeof magic && std::memcmp(magic, TableFileHeader::kMagic, sizeof magic) == 0;
+}
+
+absl::StatusOr<TableFileHeader> ReadTableHeader(const InputFile& file) {
+  const std::string& path = file.path();
+  TableFileHeader header = {};
+  ASSIGN_OR_RETURN(const size_t got,
+                   file.ReadAt(0, reinterpret_cast<char*>(&header), sizeof header));
+  if (std::memcmp(header.magic, TableFileHeader::kMagic, sizeof header.magic) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no table file"));
+  }
+  if (got < sizeof header) {
+    return Damaged(path, absl::StrCat("cut after ", got, " bytes, within the header"));
+  }
+  if (header.byte_order == __builtin_bswap32(TableFileHeader::kByteOrder)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": of a machine with the other byte order; build it again here"));
+  }
+  if (header.byte_order != TableFileHeader::kByteOrder) {
+    return Damaged(path, "byte 8: no byte order");
+  }
+  if (header.version != TableFileHeader::kVersion) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": version ", header.version, ", want ", TableFileHeader::kVersion));
+  }
+  if (header.checksum != ChecksumOf(header)) {
+    return Damaged(path, absl::StrCat("byte ", offsetof(TableFileHeader, checksum),
+                                      ": the checksum of the header is another"));
+  }
+  RETURN_IF_ERROR(CheckNumbers(path, header));
+  const uint64_t end = LayoutOf(header).end;
+  if (header.file_bytes != end) return Damaged(path, "header: the sections do not make the size");
+  if (static_cast<uint64_t>(file.size()) != end) {
+    return Damaged(path, absl::StrCat(file.size(), " bytes, the header says ", end));
+  }
+  return header;
+}
+
+absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& file) {
+  ASSIGN_OR_RETURN(const TableFileHeader header, ReadTableHeader(file));
+  std::string digest = DigestOf(header);
+  if (auto shared = OpenFiles::Get().Find(digest); shared != nullptr) return shared;
+  ASSIGN_OR_RETURN(const std::vector<PerfectHash::Displaced> displaced,
+                   ReadDisplaced(file, header));
+  auto rows = std::make_shared<TableRows>();
+  ASSIGN_OR_RETURN(rows->file, MappedFile::Map(file));
+  rows->digest = std::move(digest);
+  rows->dim = static_cast<int64_t>(header.dim);
+  rows->rows = static_cast<int64_t>(header.rows);
+  rows->format = static_cast<RowFormat>(header.format);
+  rows->slot_bytes = header.slot_bytes;
+  rows->used_bytes = TableRows::kIdBytes + RowBytes(rows->format, rows->dim);
+  rows->slots = rows->file->data() + LayoutOf(header).slots;
+  auto hash = PerfectHash::FromPilots(
+      header.shape(), reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign,
+      displaced);
+  if (!hash.ok()) return Annotate(hash.status(), file.path());
+  rows->hash = *std::move(hash);
+  OpenFiles::Get().Add(rows);
+  return rows;
+}
+
+namespace {
+
+absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
+                        absl::FunctionRef<void(uint64_t, uint64_t)> progress) {
+  const TableFileLayout layout = LayoutOf(header);
+  std::vector<uint64_t> sums(layout.blocks);
+  const auto size = sums.size() * sizeof(uint64_t);
+  ASSIGN_OR_RETURN(size_t got, file.ReadAt(static_cast<int64_t>(layout.sums),
+                                           reinterpret_cast<char*>(sums.data()), size));
+  if (got < size || XXH3_64bits(sums.data(), size) != header.sums_checksum) {
+    return Damaged(file.path(), absl::StrCat("bytes ", layout.sums, " to ", layout.end,
+                                             ": the checksums are damaged"));
+  }
+  std::vector<char> block(kTableBlockBytes);
+  for (uint64_t b = 0; b < layout.blocks; ++b) {
+    RETURN_IF_ERROR(LoadScope::Check());
+    const uint64_t begin = kTableAlign + b * kTableBlockBytes;
+    const uint64_t bytes = std::min<uint64_t>(kTableBlockBytes, layout.sums - begin);
+    ASSIGN_OR_RETURN(got, file.ReadAt(static_cast<int64_t>(begin), block.data(), bytes));
+    if (got < bytes || ChecksumOf({block.data(), bytes}) != sums[b]) {
+      return Damaged(file.path(),
+                     absl::StrCat("bytes ", begin, " to ", begin + bytes, " are damaged"));
+    }
+    progress(begin / 2, header.file_bytes);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ForEachRow(const TableRows& rows,
+                        absl::FunctionRef<absl::Status(int64_t id, const char* row)> row) {
+  for (size_t slot = 0; slot < rows.hash.slots(); ++slot) {
+    const int64_t id = TableRows::IdOf(rows.Row(slot));
+    if (rows.hash.Slot(HashKey(id)) != slot) continue;  // Unused.
+    RETURN_IF_ERROR(row(id, rows.Row(slot)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifyTableFile(const std::string& path,
+                             absl::FunctionRef<void(uint64_t done, uint64_t all)> progress) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const TableFileHeader header, ReadTableHeader(file));
+  RETURN_IF_ERROR(VerifySums(file, header, progress));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const TableRows> rows, OpenTableFile(file));
+  std::vector<float> values(header.dim);
+  uint64_t found = 0;
+  RETURN_IF_ERROR(ForEachRow(*rows, [&](int64_t id, const char* row) {
+    DecodeRow(rows->format, row, rows->dim, values.data());
+    for (const float value : values) {
+      if (std::isfinite(value)) continue;
+      return Damaged(path, absl::StrCat("id ", id, ": a value is not finite"));
+    }
+    if (++found % 65536 != 0) return absl::OkStatus();
+    progress(header.file_bytes / 2 + header.file_bytes * found / header.rows / 2,
+             header.file_bytes);
+    return LoadScope::Check();
+  }));
+  RETURN_IF_ERROR(rows->file->Check());
+  if (found == header.rows) return absl::OkStatus();
+  return Damaged(path, absl::StrCat(found, " ids where lookups seek them, want ", header.rows));
+}
+
+}  // namespace ulfd::engine
