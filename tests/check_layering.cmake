@@ -60,6 +60,7 @@ rung(tools/cli "base/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
 rung(tools/convert "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
 rung(tools/model "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
+rung(tools/table "base/.*" "engine/.*" "tools/cli/.*")
 rung(tools/explain "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
 rung(tools/demo "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
 rung(tools/client "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")

@@ -22,6 +22,7 @@ constexpr Command kCommands[] = {
     {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
     {"compare", "compares golden tensors with ours, and names the first that differs", &RunCompare},
     {"layers", "lists the layer types, or says everything about one, with an example", &RunLayers},
+    {"table", "builds, shows, checks and exports table files (*.ulft)", &RunTable},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"load", "offers load to a running server and reports latencies and failures", &RunLoad},
     {"recordings", "lists the calls that the daemon recorded, or takes one out as npz files",

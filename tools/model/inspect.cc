@@ -66,10 +66,10 @@ void AppendInterface(const ModelInfo& info, std::string& text) {
     outputs.AddRow({output.name, output.shape.ToString(), std::string(engine::Name(output.level))});
   }
   Section("Outputs", outputs, text);
-  TextTable tables({"name", "rows>", "dim>", "memory>"});
+  TextTable tables({"name", "rows>", "dim>", "memory>", "mapped>"});
   for (const engine::TableInfo& table : info.tables) {
-    tables.AddRow(
-        {table.name, WithCommas(table.rows), absl::StrCat(table.dim), HumanBytes(table.bytes)});
+    tables.AddRow({table.name, WithCommas(table.rows), absl::StrCat(table.dim),
+                   HumanBytes(table.bytes), HumanBytes(table.mapped_bytes)});
   }
   Section("Tables", tables, text);
 }

@@ -99,8 +99,11 @@ std::string ModelJson(const engine::ModelInfo& info) {
                        {"level", NameOf(output.level)}});
   }
   for (const engine::TableInfo& table : info.tables) {
-    tables.push_back(
-        {{"name", table.name}, {"rows", table.rows}, {"dim", table.dim}, {"bytes", table.bytes}});
+    tables.push_back({{"name", table.name},
+                      {"rows", table.rows},
+                      {"dim", table.dim},
+                      {"bytes", table.bytes},
+                      {"mapped_bytes", table.mapped_bytes}});
   }
   return Dump({{"name", info.name},
                {"version", info.version},

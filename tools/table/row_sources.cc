@@ -1,0 +1,189 @@
+// The files from which tables are built.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/table/row_sources.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/weights/npy.h"
+
+namespace ulfd::tools {
+namespace {
+
+using engine::NpyType;
+
+constexpr size_t kPieceBytes = size_t{4} << 20;
+
+// An array in a file, from byte `begin` to its end.
+struct ArrayFile {
+  InputFile file;
+  int64_t begin = 0;
+  NpyType type = NpyType::kFloat32;
+  std::vector<int64_t> dims;
+};
+
+absl::Status Bad(const std::string& path, absl::string_view what) {
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
+}
+
+absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
+  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  std::string head(engine::kNpyPrefixBytes, '\0');
+  ASSIGN_OR_RETURN(size_t got, file.ReadAt(0, head.data(), head.size()));
+  head.resize(got);
+  const auto range = engine::FindNpyText(head);
+  if (!range.ok()) return Annotate(range.status(), path);
+  if (static_cast<int64_t>(range->end) > file.size()) return Bad(path, "cut within its header");
+  std::string text(range->end - range->begin, '\0');
+  ASSIGN_OR_RETURN(got, file.ReadAt(static_cast<int64_t>(range->begin), text.data(), text.size()));
+  text.resize(got);
+  auto header = engine::ParseNpyText(text);
+  if (!header.ok()) return Annotate(header.status(), path);
+  if (header->fortran_order && header->dims.size() > 1) {
+    return Bad(path, "in Fortran order, want C order");
+  }
+  const auto bytes = engine::ArrayBytes(header->dims, header->type);
+  if (!bytes.ok()) return Annotate(bytes.status(), path);
+  const int64_t begin = static_cast<int64_t>(range->end);
+  if (file.size() - begin != *bytes) {
+    return Bad(path, absl::StrCat(file.size() - begin, " bytes of elements, want ", *bytes));
+  }
+  return ArrayFile{std::move(file), begin, header->type, std::move(header->dims)};
+}
+
+absl::Status CheckPair(const std::string& keys_path, NpyType key_type,
+                       absl::Span<const int64_t> key_dims, const std::string& path,
+                       NpyType row_type, absl::Span<const int64_t> row_dims) {
+  if (key_type != NpyType::kInt64 && key_type != NpyType::kInt32) {
+    return Bad(keys_path, absl::StrCat("keys are ", Name(key_type), ", want int32 or int64"));
+  }
+  if (row_type != NpyType::kFloat16 && row_type != NpyType::kFloat32 &&
+      row_type != NpyType::kFloat64) {
+    return Bad(path, absl::StrCat("rows are ", Name(row_type), ", want floats"));
+  }
+  if (key_dims.size() != 1) return Bad(keys_path, "keys have not one dimension");
+  if (row_dims.size() != 2) return Bad(path, "rows have not two dimensions");
+  if (row_dims[1] < 1) return Bad(path, "rows have no values");
+  if (key_dims[0] == row_dims[0]) return absl::OkStatus();
+  return Bad(path, absl::StrCat(key_dims[0], " keys and ", row_dims[0], " rows"));
+}
+
+int64_t KeyAt(NpyType type, const char* keys, int64_t i) {
+  if (type == NpyType::kInt32) {
+    int32_t key;
+    std::memcpy(&key, keys + i * 4, sizeof key);
+    return key;
+  }
+  int64_t key;
+  std::memcpy(&key, keys + i * 8, sizeof key);
+  return key;
+}
+
+// Gives `count` rows to the sink.
+absl::Status AddRows(NpyType key_type, const char* keys, const std::vector<float>& rows,
+                     int64_t count, engine::RowSink& sink) {
+  const int64_t dim = static_cast<int64_t>(rows.size()) / std::max<int64_t>(count, 1);
+  for (int64_t i = 0; i < count; ++i) {
+    ASSIGN_OR_RETURN(float* const to, sink.NextRow());
+    std::copy_n(rows.data() + i * dim, dim, to);
+    RETURN_IF_ERROR(sink.Commit(KeyAt(key_type, keys, i)));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<char>> ReadPiece(const ArrayFile& array, int64_t first, int64_t count,
+                                            int64_t width) {
+  const auto size = static_cast<int64_t>(engine::SizeOf(array.type));
+  std::vector<char> piece(static_cast<size_t>(count * width * size));
+  ASSIGN_OR_RETURN(const size_t got, array.file.ReadAt(array.begin + first * width * size,
+                                                       piece.data(), piece.size()));
+  if (got == piece.size()) return piece;
+  return absl::UnavailableError(absl::StrCat(array.file.path(), ": was cut while it was read"));
+}
+
+absl::Status ReadPair(const ArrayFile& keys, const ArrayFile& rows, engine::RowSink& sink) {
+  const std::string& path = rows.file.path();
+  RETURN_IF_ERROR(CheckPair(keys.file.path(), keys.type, keys.dims, path, rows.type, rows.dims));
+  const int64_t all = rows.dims[0], dim = rows.dims[1];
+  RETURN_IF_ERROR(Annotate(sink.Begin(dim, all), path));
+  const int64_t most =
+      std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes / engine::SizeOf(rows.type)) / dim);
+  for (int64_t first = 0; first < all; first += most) {
+    const int64_t count = std::min(most, all - first);
+    ASSIGN_OR_RETURN(const std::vector<char> ids, ReadPiece(keys, first, count, 1));
+    ASSIGN_OR_RETURN(const std::vector<char> values, ReadPiece(rows, first, count, dim));
+    const std::vector<float> floats =
+        engine::ToFloat32(rows.type, values.data(), static_cast<size_t>(count * dim));
+    RETURN_IF_ERROR(Annotate(AddRows(keys.type, ids.data(), floats, count, sink), path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadNpzPair(const std::string& path, engine::RowSink& sink) {
+  ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(path));
+  const auto keys = arrays.find("keys"), rows = arrays.find("rows");
+  if (keys == arrays.end()) return Bad(path, "has no array \"keys\"");
+  if (rows == arrays.end()) return Bad(path, "has no array \"rows\"");
+  const engine::NpyArray &k = keys->second, &r = rows->second;
+  RETURN_IF_ERROR(CheckPair(path, k.type, k.dims, path, r.type, r.dims));
+  RETURN_IF_ERROR(Annotate(sink.Begin(r.dims[1], r.dims[0]), path));
+  return Annotate(AddRows(k.type, k.bytes.data(), r.ToFloat32(), r.dims[0], sink), path);
+}
+
+absl::Status ReadDirectory(const std::string& path, engine::RowSink& sink) {
+  ASSIGN_OR_RETURN(InputFile key_file, InputFile::Open(path + "/key"));
+  ASSIGN_OR_RETURN(InputFile row_file, InputFile::Open(path + "/emb_vector"));
+  const int64_t count = key_file.size() / 8, row_bytes = count == 0 ? 0 : row_file.size() / count;
+  if (count == 0 || key_file.size() % 8 != 0 || row_bytes % 4 != 0 ||
+      row_bytes * count != row_file.size()) {
+    return Bad(path, absl::StrCat("key has ", key_file.size(), " bytes and emb_vector ",
+                                  row_file.size(), ": no keys of 8 bytes with rows of floats"));
+  }
+  const ArrayFile keys{std::move(key_file), 0, NpyType::kInt64, {count}};
+  const ArrayFile rows{std::move(row_file), 0, NpyType::kFloat32, {count, row_bytes / 4}};
+  return ReadPair(keys, rows, sink);
+}
+
+absl::StatusOr<std::string> Beginning(const std::string& path) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  std::string head(6, '\0');
+  ASSIGN_OR_RETURN(const size_t got, file.ReadAt(0, head.data(), head.size()));
+  head.resize(got);
+  return head;
+}
+
+}  // namespace
+
+absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sink) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const std::string& path = inputs[i];
+    if (std::filesystem::is_directory(path)) {
+      RETURN_IF_ERROR(ReadDirectory(path, sink));
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string head, Beginning(path));
+    if (absl::StartsWith(head, "\x93NUMPY")) {
+      if (i + 1 == inputs.size())
+        return Bad(path, "an .npy file of keys wants one of rows after it");
+      ASSIGN_OR_RETURN(const ArrayFile keys, OpenNpy(path));
+      ASSIGN_OR_RETURN(const ArrayFile rows, OpenNpy(inputs[++i]));
+      RETURN_IF_ERROR(ReadPair(keys, rows, sink));
+    } else if (absl::StartsWith(head, "PK")) {
+      RETURN_IF_ERROR(ReadNpzPair(path, sink));
+    } else {
+      RETURN_IF_ERROR(engine::ReadTextTable(path, /*skip_bad_lines=*/false, sink).status());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::tools

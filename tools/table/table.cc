@@ -1,0 +1,202 @@
+// ulf table: builds, shows, checks and exports table files.
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <charconv>
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/embedding/table_file.h"
+#include "engine/embedding/table_file_writer.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_table.h"
+#include "tools/table/row_sources.h"
+
+namespace ulfd::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr char kSynopsis[] =
+    "table build OUT.ulft INPUT... [--rows=fp32|fp16|bf16|int8] [--memory=MIB]\n"
+    "       ulf table inspect|verify FILE.ulft\n"
+    "       ulf table export FILE.ulft [OUT.txt]";
+constexpr char kDescription[] =
+    "Table files are mapped by the daemon as they are: any size, loaded at once, shared by "
+    "versions\n"
+    "and daemons.  An embedding configuration names them where it would name a text table.\n\n"
+    "build    writes one from text tables (ID,v1,v2,...), pairs KEYS.npy ROWS.npy, .npz files "
+    "with\n"
+    "         the arrays keys and rows, and directories with the files key and emb_vector; prints\n"
+    "         what the format of the rows costs.  Temporary space: once the rows.\n"
+    "inspect  prints what the header says.\n"
+    "verify   reads all of the file: checksums, ids, values.\n"
+    "export   writes text, with as many digits as bring the same values back.";
+
+// One line at the terminal that is written again and again; nothing elsewhere.
+class Progress {
+ public:
+  ~Progress() {
+    if (shown_) std::fputs("\r\x1b[K", stderr);
+  }
+  void Show(absl::string_view what, uint64_t done, uint64_t all) {
+    if (!terminal_ || Clock::now() < next_) return;
+    next_ = Clock::now() + std::chrono::milliseconds(200);
+    shown_ = true;
+    const std::string of = all == 0 ? "" : absl::StrFormat(", %d %%", 100 * done / all);
+    absl::FPrintF(stderr, "\r\x1b[K%s %s%s", what, HumanNumber(static_cast<double>(done)), of);
+    std::fflush(stderr);
+  }
+
+ private:
+  const bool terminal_ = isatty(STDERR_FILENO) == 1;
+  bool shown_ = false;
+  Clock::time_point next_;
+};
+
+// Counts what goes through to the writer.
+class CountingSink final : public engine::RowSink {
+ public:
+  CountingSink(engine::RowSink& to, Progress& progress) : to_(to), progress_(progress) {}
+  absl::Status Begin(int64_t dim, int64_t rows) override { return to_.Begin(dim, rows); }
+  absl::StatusOr<float*> NextRow() override { return to_.NextRow(); }
+  absl::Status Commit(int64_t id) override {
+    if (++rows_ % 4096 == 0) progress_.Show("rows read:", rows_, 0);
+    return to_.Commit(id);
+  }
+
+ private:
+  engine::RowSink& to_;
+  Progress& progress_;
+  uint64_t rows_ = 0;
+};
+
+absl::Status Build(const std::string& out, absl::Span<const std::string> inputs,
+                   engine::RowFormat format, int64_t memory_bytes) {
+  Progress progress;
+  engine::TableFileWriter writer(
+      out,
+      {.format = format, .memory_bytes = memory_bytes, .progress = [&](int64_t done, int64_t all) {
+         progress.Show("rows written:", static_cast<uint64_t>(done), static_cast<uint64_t>(all));
+       }});
+  CountingSink sink(writer, progress);
+  RETURN_IF_ERROR(ReadRows(inputs, sink));
+  const auto report = writer.Finish();
+  if (!report.ok()) return Annotate(report.status(), out);
+  const double plain = static_cast<double>(report->rows) * static_cast<double>(8 + 4 * report->dim);
+  absl::PrintF("%s: %s rows of %d values, %s, %s, %.2f x ids and floats\n", out,
+               WithCommas(report->rows), report->dim, engine::Name(format),
+               HumanBytes(static_cast<int64_t>(report->bytes)),
+               static_cast<double>(report->bytes) / plain);
+  if (format == engine::RowFormat::kFp32) return absl::OkStatus();
+  absl::PrintF("error of a value: largest %.3g (id %d), root mean square %.3g (values: %.3g)\n",
+               report->largest_error, report->largest_error_id, report->root_mean_square_error,
+               report->root_mean_square);
+  return absl::OkStatus();
+}
+
+absl::Status Inspect(const std::string& path) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const engine::TableFileHeader header, engine::ReadTableHeader(file));
+  absl::PrintF(
+      "%s: table file, version %d\n  digest     %s\n  rows       %s\n  values     %d, %s\n"
+      "  slots      %s of %d bytes\n  displaced  %s\n  file       %s\n",
+      path, header.version, absl::BytesToHexString(engine::DigestOf(header)),
+      WithCommas(static_cast<int64_t>(header.rows)), header.dim,
+      engine::Name(static_cast<engine::RowFormat>(header.format)),
+      WithCommas(static_cast<int64_t>(header.shape().slots())), header.slot_bytes,
+      WithCommas(static_cast<int64_t>(header.displaced)),
+      HumanBytes(static_cast<int64_t>(header.file_bytes)));
+  return absl::OkStatus();
+}
+
+absl::Status Verify(const std::string& path) {
+  {
+    Progress progress;
+    RETURN_IF_ERROR(engine::VerifyTableFile(
+        path, [&](uint64_t done, uint64_t all) { progress.Show("bytes checked:", done, all); }));
+  }
+  absl::PrintF("%s: every byte is as it was written\n", path);
+  return absl::OkStatus();
+}
+
+absl::Status Export(const std::string& path, std::FILE* out) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const auto rows, engine::OpenTableFile(file));
+  Progress progress;
+  std::vector<float> values(static_cast<size_t>(rows->dim));
+  std::string line;
+  uint64_t done = 0;
+  RETURN_IF_ERROR(engine::ForEachRow(*rows, [&](int64_t id, const char* row) {
+    engine::DecodeRow(rows->format, row, rows->dim, values.data());
+    line = absl::StrCat(id);
+    for (const float value : values) {
+      char text[32];
+      line += ',';
+      line.append(text, std::to_chars(text, text + sizeof text, value).ptr);
+    }
+    line += '\n';
+    if (std::fwrite(line.data(), 1, line.size(), out) != line.size()) {
+      return absl::ErrnoToStatus(errno, "cannot write");
+    }
+    if (++done % 4096 == 0) {
+      progress.Show("rows written:", done, static_cast<uint64_t>(rows->rows));
+    }
+    return absl::OkStatus();
+  }));
+  return rows->file->Check();
+}
+
+absl::Status ExportTo(const std::string& path, const std::string& out) {
+  std::FILE* const file = std::fopen(out.c_str(), "w");
+  if (file == nullptr) return absl::ErrnoToStatus(errno, out);
+  absl::Status status = Export(path, file);
+  if (std::fclose(file) != 0 && status.ok()) status = absl::ErrnoToStatus(errno, out);
+  return status;
+}
+
+}  // namespace
+
+absl::Status RunTable(Args args) {
+  std::string format_name = "fp32";
+  int64_t memory_mib = 256;
+  bool help = false;
+  FlagSet flags(kSynopsis, kDescription);
+  flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
+            &format_name);
+  flags.Add("memory", "build: MiB for rows that are sorted; beside it half a byte for each row.",
+            &memory_mib, 1, int64_t{1} << 24);
+  std::vector<std::string> words;
+  RETURN_IF_ERROR(flags.Parse(args, 2, 1 << 20, &words, &help));
+  if (help) return absl::OkStatus();
+  const std::string& action = words[0];
+  if (action == "build") {
+    const auto format = engine::RowFormatOf(format_name);
+    if (!format.has_value()) {
+      return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
+    }
+    if (words.size() < 3) return UsageError("build wants OUT.ulft and at least one INPUT");
+    return Build(words[1], absl::MakeSpan(words).subspan(2), *format, memory_mib << 20);
+  }
+  if (flags.IsSet("rows") || flags.IsSet("memory")) {
+    return UsageError("--rows and --memory are flags of build");
+  }
+  if (action == "export" && words.size() <= 3) {
+    return words.size() == 3 ? ExportTo(words[1], words[2]) : Export(words[1], stdout);
+  }
+  if ((action == "inspect" || action == "verify") && words.size() == 2) {
+    return action == "inspect" ? Inspect(words[1]) : Verify(words[1]);
+  }
+  return UsageError(absl::StrCat("\"", action, "\": want build OUT INPUT..., inspect FILE, verify ",
+                                 "FILE or export FILE [OUT]"));
+}
+
+}  // namespace ulfd::tools
