@@ -14,7 +14,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/file.h"
 #include "base/status_macros.h"
+#include "engine/embedding/table_file.h"
 #include "engine/runtime/model_directory.h"
 
 namespace ulfd::server {
@@ -82,12 +84,23 @@ int64_t DefaultMemoryBudget() {
   return std::min(machine, CgroupMemoryLimit("").value_or(machine)) / 5 * 4;
 }
 
+namespace {
+
+// Of a table file, whose pages the kernel reads and drops as it likes.
+bool IsMapped(const std::string& path) {
+  const auto file = InputFile::Open(path);
+  return file.ok() && engine::IsTableFile(*file).value_or(false);
+}
+
+}  // namespace
+
 absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
                                               const engine::DirectoryRules& rules,
                                               std::optional<double> bytes_per_file_byte) {
   MemoryEstimate estimate;
   RETURN_IF_ERROR(engine::WalkTree(directory, rules, [&](const engine::TreeEntry& entry) {
-    if (entry.kind != engine::TreeEntry::Kind::kFile || absl::StartsWith(entry.name, "warmup/")) {
+    if (entry.kind != engine::TreeEntry::Kind::kFile || absl::StartsWith(entry.name, "warmup/") ||
+        IsMapped(absl::StrCat(directory, "/", entry.name))) {
       return;
     }
     estimate.file_bytes = Sum(estimate.file_bytes, entry.info.st_size);

@@ -27,7 +27,7 @@ int64_t DefaultMemoryBudget();
 // tables shrink, while weights are also kept in the order that the kernels want.
 // `bytes_per_file_byte`: what an earlier version of the model needed, which tells better.
 struct MemoryEstimate {
-  int64_t file_bytes = 0;  // Without warmup/.
+  int64_t file_bytes = 0;  // Without warmup/ and table files, which are mapped.
   int64_t bytes = 0;
 };
 absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,

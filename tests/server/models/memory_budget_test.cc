@@ -56,6 +56,7 @@ TEST_F(MemoryBudgetTest, EstimateCountsFilesAndWeightsTwice) {
   Write("m/graph_ulf.txt", std::string(100, '#'));
   Write("m/weights.pb", std::string(1000, 'w'));
   Write("m/table", std::string(5000, 't'));
+  Write("m/mapped.ulft", "ULFT\r\n\x1a\n" + std::string(90000, 't'));
   Write("m/warmup/a.pb", std::string(70000, 'r'));
   const auto first = EstimateMemory(dir_.File("m"), {}, std::nullopt);
   ASSERT_TRUE(first.ok()) << first.status();
