@@ -20,6 +20,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/embedding/table.h"
+#include "engine/kernels/product.h"
 #include "engine/layers/semantics.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/weights.h"
@@ -56,8 +57,8 @@ struct RunContext {
 // Multiplications that take about a millisecond.
 inline constexpr int64_t kMillisecondOfWork = int64_t{1} << 25;
 
-// Calls run(begin, end) for pieces of [0, rows) that take about a millisecond each, if a row takes
-// so many multiplications, until the context says stop.  Pieces begin at multiples of `unit`.
+// Calls run(begin, end) for pieces of [0, rows), at multiples of `unit`, of about a millisecond if
+// a row takes so many multiplications, until the context says stop or run fails.
 template <typename RunPiece>
 absl::Status InPieces(const RunContext& ctx, int64_t rows, int64_t work, int64_t unit,
                       RunPiece run) {
@@ -67,7 +68,8 @@ absl::Status InPieces(const RunContext& ctx, int64_t rows, int64_t work, int64_t
     if (begin > 0) {
       if (absl::Status stopped = CheckStop(ctx.stop); !stopped.ok()) return stopped;
     }
-    run(begin, std::min(rows, begin + units * unit));
+    absl::Status done = run(begin, std::min(rows, begin + units * unit));
+    if (!done.ok()) return done;
   }
   return absl::OkStatus();
 }
@@ -83,6 +85,8 @@ class Kernel {
   virtual bool IsView() const { return false; }
   // Memory that the kernel alone holds (copies of weights laid out for speed).
   virtual int64_t bytes() const { return 0; }
+  // Products with weights, for which the owner of the plan chooses a backend before the first Run.
+  virtual std::vector<Product*> products() { return {}; }
   // REQUIRES: the calling thread has one OpenMP thread (see engine/tensor/onednn.h).
   virtual absl::Status Run(RunContext& ctx) const = 0;
 };

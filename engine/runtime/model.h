@@ -18,6 +18,7 @@
 #include "base/lru_cache.h"
 #include "engine/graph/cancellation.h"
 #include "engine/graph/rewrite.h"
+#include "engine/kernels/backend.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/plan_info.h"
 #include "engine/tensor/tensor.h"
@@ -113,6 +114,8 @@ struct LoadOptions {
   bool optimise = true;
   // Rewrites to leave out; the manifest's `exact` is added.
   PassOptions passes;
+  // What computes products with weights; nothing: what the manifest says.
+  std::optional<Backend> backend;
   // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.
   absl::Span<const LayerType* const> layer_types = {};
 };

@@ -285,6 +285,33 @@ std::string OptimisePlan(const PassOptions& options, Executable& executable, Mod
   return status.ToString();
 }
 
+Backend BackendOf(const LoadOptions& options, const pb::ModelManifest& manifest) {
+  if (options.backend.has_value()) return *options.backend;
+  switch (manifest.backend()) {
+    case pb::BACKEND_AUTO:
+      return Backend::kAuto;
+    case pb::BACKEND_ONEDNN:
+      return Backend::kOneDnn;
+    default:
+      return Backend::kNative;
+  }
+}
+
+// Chooses what computes the products of the plan that requests normally run.
+absl::Status ChooseBackends(Backend backend, const Plan& plan) {
+  constexpr int64_t kUsualRows = 64;
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    RETURN_IF_ERROR(LoadScope::Check());
+    for (Product* product : step.kernel->products()) {
+      const bool of_user = static_cast<int>(s) < plan.user_steps;
+      const absl::Status chosen = product->Choose(backend, of_user ? 1 : kUsualRows);
+      if (!chosen.ok()) return Annotate(chosen, step.node->Label());
+    }
+  }
+  return absl::OkStatus();
+}
+
 // The reason stays with the first error found: later steps only see what earlier ones let pass.
 template <typename T>
 absl::StatusOr<T> Because(LoadReason reason, absl::StatusOr<T> result) {
@@ -369,6 +396,9 @@ absl::Status MakePlans(const LoadOptions& options, const pb::ModelManifest& mani
   passes.copy_bytes = std::min(passes.copy_bytes, CopyBudget(info.weight_bytes));
   info.not_optimised =
       options.optimise ? OptimisePlan(passes, executable, info) : "optimisation is switched off";
+  RETURN_IF_ERROR(ChooseBackends(BackendOf(options, manifest), executable.optimised != nullptr
+                                                                   ? *executable.optimised
+                                                                   : *executable.plan));
   executable.info = &info;
   executable.token = std::make_shared<int>(0);
   executable.refuse_non_finite = manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;

@@ -79,6 +79,9 @@ PlanStep Describe(const Step& step, const Plan& plan) {
   for (ValueId id : node.outputs) info.level = Join(info.level, plan.specs[id].level);
   if (!step.view && AllRanked(node, plan.specs)) info.cost = CostOf(node, plan.specs);
   info.kernel_bytes = step.kernel->bytes();
+  for (const Product* product : step.kernel->products()) {
+    if (info.backend != "onednn") info.backend = std::string(Name(product->backend()));
+  }
   return info;
 }
 

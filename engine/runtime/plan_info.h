@@ -35,6 +35,8 @@ struct PlanStep {
   std::vector<int> inputs, outputs;  // Indices into PlanInfo::values.
   Cost cost;                         // Of a view: nothing.
   int64_t kernel_bytes = 0;          // Memory beside the model's weights.
+  // What computes its products with weights, "native" or "onednn"; empty: it has none.
+  std::string backend;
 };
 
 struct PlanInfo {

@@ -20,6 +20,9 @@ void UseOneThread() { omp_set_num_threads(1); }
 
 bool UsesOneThread() { return omp_get_max_threads() == 1; }
 
+OneThread::OneThread() : before_(omp_get_max_threads()) { UseOneThread(); }
+OneThread::~OneThread() { omp_set_num_threads(before_); }
+
 namespace {
 
 dnnl::algorithm AlgorithmOf(Eltwise::Function function) {

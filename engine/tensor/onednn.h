@@ -1,5 +1,5 @@
-// What the engine takes of oneDNN beside convolution (onednn_convolution.h): elementwise functions,
-// and the OpenMP threads.  dnnl::error stops here.
+// What the engine takes of oneDNN beside convolution (onednn_convolution.h) and products
+// (onednn_product.h): elementwise functions, and the OpenMP threads.  dnnl::error stops here.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_TENSOR_ONEDNN_H_
 #define ULFD_ENGINE_TENSOR_ONEDNN_H_
@@ -18,6 +18,19 @@ namespace ulfd::engine {
 void UseOneThread();
 // Whether UseOneThread has taken effect on the calling thread.
 bool UsesOneThread();
+
+// One OpenMP thread while it lives: a primitive remembers how many there were when it was made, and
+// starts as many when it runs.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  const int before_;
+};
 
 // An elementwise function, made once and run on any number of elements.  Immutable; any thread may
 // Run it.

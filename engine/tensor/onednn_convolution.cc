@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn_convolution.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cassert>
 #include <new>
@@ -31,19 +29,6 @@ constexpr auto kFloat = dnnl::memory::data_type::f32;
 constexpr size_t kAlignment = 64;
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-// One OpenMP thread while it lives: a primitive remembers how many there were when it was made, and
-// starts as many when it runs.
-class OneThread {
- public:
-  OneThread() : before_(omp_get_max_threads()) { UseOneThread(); }
-  ~OneThread() { omp_set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  const int before_;
-};
 
 // Weights in a layout that some primitive wants.
 struct LaidOutWeights {

@@ -129,7 +129,8 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> ScratchModel::Load(
     }
     WriteFile(absl::StrCat(base, feature.name, "_table"), text);
   }
-  return engine::Model::Load({.directory = directory, .name = "bench", .version = 1});
+  return engine::Model::Load(
+      {.directory = directory, .name = "bench", .version = 1, .backend = backend});
 }
 
 MadeUpRequest::MadeUpRequest(const engine::ModelInfo& info, int64_t ads, int64_t ids_per_user,

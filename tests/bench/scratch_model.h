@@ -7,6 +7,7 @@
 #include <deque>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -37,6 +38,9 @@ class TempDirectory {
 // Collects the files of one version directory.  Weights and tables are random with a fixed seed.
 class ScratchModel {
  public:
+  // What models are loaded with; nothing: what the engine does by default.
+  inline static std::optional<engine::Backend> backend;
+
   // A graph input; `dims` are those after the rows.  `user`: one row, otherwise one per ad.
   void Input(absl::string_view name, std::initializer_list<int64_t> dims, bool user = false);
   // A sparse feature with a table of its own ("<name>_table") of `rows` rows.

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 //   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--profile]
-//   [--json=FILE] [--list]
+//   [--backend=auto|onednn|native] [--json=FILE] [--list]
 //
 // --profile prints where the time of our side goes, after the table.  Everything runs in this
 // process in turns.  Slowness is reported and never an error; wrong results are.
@@ -102,6 +102,10 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       options.json = std::string(arg);
     } else if (absl::ConsumePrefix(&arg, "--load=")) {
       options.load = std::string(arg);
+    } else if (absl::ConsumePrefix(&arg, "--backend=")) {
+      const auto backend = engine::ParseBackend(arg);
+      good = backend.ok();
+      if (good) ScratchModel::backend = *backend;
     } else if (arg == "--profile") {
       options.profile = true;
     } else if (arg == "--list") {
@@ -113,7 +117,8 @@ absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
       return absl::InvalidArgumentError(absl::StrCat(
           argv[i],
           ": want --rows=ROW,...|all --pairs=N (7) --seconds=S (0.1, of each program in each pair) "
-          "--ort=LIBRARY --profile --json=FILE --list --load=MODELDIR"));
+          "--ort=LIBRARY --profile --backend=auto|onednn|native --json=FILE --list "
+          "--load=MODELDIR"));
     }
   }
   return options;

@@ -145,7 +145,8 @@ absl::Status MeasureTdm(TargetContext& context, const std::string& row) {
     Skip(context, row, line.work, "at least 4000 requests/s", "no ../shared/models/tdm_dnn here");
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const LoadedModel model, Model::Load({.directory = directory}));
+  ASSIGN_OR_RETURN(const LoadedModel model,
+                   Model::Load({.directory = directory, .backend = ScratchModel::backend}));
   const std::vector<int64_t> ids = IdsOf(directory + "/item_emb");
   OwnRun run(*model, 200, ids);
   ASSIGN_OR_RETURN(const Turns turns, RunInTurns({run.contender("ours")}, context.turns));

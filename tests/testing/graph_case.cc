@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -104,6 +105,12 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
   for (const auto& [name, text] : graph_case.confs) WriteFile(directory / name, text);
   for (const auto& [name, text] : graph_case.tables) WriteFile(directory / name, text);
   return directory.string();
+}
+
+std::optional<engine::Backend> BackendOfEnvironment() {
+  const char* name = std::getenv("ULFD_TEST_BACKEND");
+  if (name == nullptr) return std::nullopt;
+  return engine::ParseBackend(name).value();
 }
 
 CaseArray ToCase(const engine::NpyArray& array) {

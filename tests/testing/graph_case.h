@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,10 @@ std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& 
 
 // An array of an npz file.
 CaseArray ToCase(const engine::NpyArray& array);
+
+// The backend that ULFD_TEST_BACKEND names, so that CTest runs the same tests with each; nothing:
+// the engine's default.
+std::optional<engine::Backend> BackendOfEnvironment();
 
 // What the case's inputs say of levels and widths, as a manifest: one row is the user's.
 std::string InputManifest(const GraphCase& graph_case);

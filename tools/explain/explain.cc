@@ -97,6 +97,7 @@ absl::Status RunExplain(Args args) {
   flags.Add("html", "File to write a picture of the graph and of the steps to.", &options.html);
   flags.Add("json", "File to write everything to, for programs.", &options.json);
   PluginFlag plugins(flags);
+  plugins.AddBackend(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();

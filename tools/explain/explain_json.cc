@@ -109,7 +109,8 @@ class Writer {
                        {"inputs", step.inputs},
                        {"outputs", step.outputs},
                        {"cost", ToJson(step.cost)},
-                       {"kernel_bytes", step.kernel_bytes}});
+                       {"kernel_bytes", step.kernel_bytes},
+                       {"backend", step.backend}});
     }
     return {{"separable", plan.separable}, {"shapes_known", plan.shapes_known},
             {"tile_rows", plan.tile_rows}, {"values", std::move(values)},

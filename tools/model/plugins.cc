@@ -38,7 +38,11 @@ absl::Status PluginFlag::Load() {
 absl::StatusOr<std::unique_ptr<const engine::Model>> PluginFlag::LoadModel(
     const std::string& directory) {
   RETURN_IF_ERROR(Load());
-  return engine::Model::Load({.directory = VersionDirectory(directory), .layer_types = types()});
+  engine::LoadOptions options{.directory = VersionDirectory(directory), .layer_types = types()};
+  if (!backend_.empty()) {
+    ASSIGN_OR_RETURN(options.backend, engine::ParseBackend(backend_));
+  }
+  return engine::Model::Load(options);
 }
 
 }  // namespace ulfd::tools

@@ -1,4 +1,4 @@
-// How commands load a model, with --layer_plugins.
+// How commands load a model, with --layer_plugins and, where they run it, --backend.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_MODEL_PLUGINS_H_
 #define ULFD_TOOLS_MODEL_PLUGINS_H_
@@ -22,6 +22,12 @@ class PluginFlag {
     flags.Add("layer_plugins", "Shared libraries with further layer types, separated by commas.",
               &paths_);
   }
+  void AddBackend(FlagSet& flags) {
+    flags.Add("backend",
+              "What computes products with weights: auto, onednn or native; by default as the "
+              "manifest says.",
+              &backend_);
+  }
   // After FlagSet::Parse.
   absl::Status Load();
   absl::Span<const engine::LayerType* const> types() const { return plugins_.types(); }
@@ -30,6 +36,7 @@ class PluginFlag {
 
  private:
   std::vector<std::string> paths_;
+  std::string backend_;
   engine::LayerPlugins plugins_;
 };
 

@@ -98,6 +98,7 @@ absl::Status RunScore(Args args) {
   flags.Add("dump_all", "Writes every tensor of the graph to --outputs, not only its outputs.",
             &dump_all);
   PluginFlag plugins(flags);
+  plugins.AddBackend(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();

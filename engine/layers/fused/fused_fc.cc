@@ -33,13 +33,17 @@ absl::string_view Text(Activation::Kind kind) {
   return "";
 }
 
-PackedMatrix PackCopy(const MatrixRef& w) {
-  if (!w.shared()) return PackedMatrix::Pack(w.data, w.k, w.n, w.row_stride, w.column_stride);
+std::shared_ptr<const PackedMatrix> Packed(const MatrixRef& w) {
+  const auto pack = [&](const float* data, int64_t row_stride, int64_t column_stride) {
+    return std::make_shared<const PackedMatrix>(
+        PackedMatrix::Pack(data, w.k, w.n, row_stride, column_stride));
+  };
+  if (!w.shared()) return pack(w.data, w.row_stride, w.column_stride);
   std::vector<float> rows(w.k * w.n);
   for (int64_t i = 0; i < w.k; ++i) {
     for (int64_t j = 0; j < w.n; ++j) rows[i * w.n + j] = w.at(i, j);
   }
-  return PackedMatrix::Pack(rows.data(), w.k, w.n, w.n, 1);
+  return pack(rows.data(), w.n, 1);
 }
 
 // The matrix that all rows of `w` are of; null: there is no such matrix.
@@ -53,28 +57,42 @@ std::shared_ptr<const PackedMatrix> SharedBy(const MatrixRef& w) {
 class FusedFcKernel final : public Kernel {
  public:
   explicit FusedFcKernel(const FusedFcOptions& options) : options_(options) {
-    if (options_.weight_input < 0) shared_ = SharedBy(options_.weight);
-    if (shared_ != nullptr) {
+    std::shared_ptr<const PackedMatrix> shared;
+    if (options_.weight_input < 0) shared = SharedBy(options_.weight);
+    if (shared != nullptr) {
       SplitBlocks();
-      weight_ = shared_->view();
     } else {
       for (const FusedFcOptions::Block& block : options_.blocks) {
         pieces_.push_back({block, FcBlock::kNext});
       }
-      if (options_.weight_input < 0) {
-        packed_ = PackCopy(options_.weight);
-        weight_ = packed_.view();
-      }
+    }
+    if (options_.weight_input < 0) {
+      std::vector<Product::Rows> rows;
+      for (const Piece& piece : pieces_) rows.push_back({piece.block.k, piece.w_row});
+      std::shared_ptr<const PackedMatrix> own;
+      if (shared == nullptr) own = Packed(options_.weight);
+      if (own != nullptr) own_bytes_ = own->bytes();
+      product_.emplace(shared != nullptr ? shared : own, std::move(rows));
     }
     options_.owner = nullptr;  // The copy is enough.
     options_.weight.rows.clear();
     epilogue_ = ViewOf(options_.epilogue);
   }
 
-  size_t ScratchBytes(absl::Span<const Tensor>) const override {
-    return pieces_.size() * sizeof(FcBlock);
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    if (!product_.has_value()) return BlockBytes();
+    int64_t rows = 1;
+    for (const Tensor& x : in) rows = std::max(rows, RowsOf(x));
+    return BlockBytes() + product_->ScratchBytes(rows);
   }
-  int64_t bytes() const override { return packed_.bytes(); }
+  int64_t bytes() const override {
+    if (!product_.has_value()) return 0;
+    return product_->backend() == Backend::kNative ? own_bytes_ : product_->bytes();
+  }
+  std::vector<Product*> products() override {
+    if (!product_.has_value()) return {};
+    return {&*product_};
+  }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& out = ctx.out[0];
     const int64_t n = options_.n();
@@ -84,27 +102,31 @@ class FusedFcKernel final : public Kernel {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       const FusedFcOptions::Block& block = pieces_[i].block;
       const Tensor& x = ctx.in[block.input];
-      int64_t x_rows = x.dims[0];
-      if (!options_.flat) x_rows *= x.dims[1];
+      const int64_t x_rows = RowsOf(x);
       const int64_t stride = x_rows > 0 ? x.elements() / x_rows : 0;
       blocks[i] = {x.f32() + block.offset, x_rows == 1 && rows > 1 ? 0 : stride, block.k,
                    pieces_[i].w_row};
     }
     FcCall call{.blocks = absl::MakeConstSpan(blocks, pieces_.size()),
                 .rows = rows,
-                .w = weight_,
                 .epilogue = epilogue_,
                 .y = ctx.out[0].f32(),
                 .y_stride = n};
-    if (options_.weight_input >= 0) {
-      call.w = PackedMatrix::Borrow(ctx.in[options_.weight_input].f32(), options_.k(), n, n).view();
-    }
     SetInit(ctx, call);
+    if (product_.has_value()) {
+      return product_->Run(call, static_cast<char*>(ctx.scratch) + BlockBytes());
+    }
+    call.w = PackedMatrix::Borrow(ctx.in[options_.weight_input].f32(), options_.k(), n, n).view();
     Fc(call);
     return absl::OkStatus();
   }
 
  private:
+  size_t BlockBytes() const { return (pieces_.size() * sizeof(FcBlock) + 63) / 64 * 64; }
+  // Rows of an input, as the product sees them.
+  int64_t RowsOf(const Tensor& x) const {
+    return options_.flat ? x.dims[0] : x.dims[0] * x.dims[1];
+  }
   void SetInit(const RunContext& ctx, FcCall& call) const {
     if (options_.init < 0) {
       call.init = options_.bias.empty() ? nullptr : options_.bias.data();
@@ -150,9 +172,8 @@ class FusedFcKernel final : public Kernel {
 
   FusedFcOptions options_;
   std::vector<Piece> pieces_;
-  std::shared_ptr<const PackedMatrix> shared_;  // Holds the weights, or
-  PackedMatrix packed_;                         // this does.
-  MatrixView weight_;
+  std::optional<Product> product_;  // Nothing: the weights are an input.
+  int64_t own_bytes_ = 0;
   Epilogue epilogue_;
 };
 

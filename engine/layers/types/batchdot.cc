@@ -84,6 +84,7 @@ absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const
         .w = b,
         .y = y + begin * b.n,
         .y_stride = b.n});
+    return absl::OkStatus();
   });
 }
 

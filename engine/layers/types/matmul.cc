@@ -48,25 +48,30 @@ absl::StatusOr<Matrix> ReadMatrix(const ParseContext& ctx, int index) {
 
 // y[rows, n] = init + x[rows, k] * w; init is null, one row (stride 0) or rows repeated with a
 // period.  CANCELLED if the context says so meanwhile.
-absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const PackedMatrix& w,
-                      const float* init, int64_t init_stride, int64_t init_period, float* y) {
+absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const Product& w,
+                      const float* init, int64_t init_stride, int64_t init_period, float* y,
+                      void* scratch) {
   const auto multiply = [&](int64_t begin, int64_t end) {
     const FcBlock block{x + begin * w.k(), w.k(), w.k()};
     FcCall call;
     call.blocks = absl::MakeConstSpan(&block, 1);
     call.rows = end - begin;
-    call.w = w.view();
     // A piece begins where the period does.
     call.init = init == nullptr || init_period > 0 ? init : init + begin * init_stride;
     call.init_stride = init_stride;
     call.init_period = init_period;
     call.y = y + begin * w.n();
     call.y_stride = w.n();
-    Fc(call);
+    return w.Run(call, scratch);
   };
   constexpr int64_t kBlockRows = 48;  // What the kernel computes at a time fits into it.
   return InPieces(ctx, rows, w.k() * w.n(), std::max<int64_t>(1, init_period) * kBlockRows,
                   multiply);
+}
+
+// Bytes of so many floats, up to a multiple of 64.
+size_t AlignedFloats(int64_t count) {
+  return (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
 }
 
 // A bias: none, one row [n], or [m, n] that is added by numpy's rules.
@@ -150,24 +155,26 @@ absl::Status WantWidth(absl::Span<const TensorSpec> in, int index, const Matrix&
 class InnerProductKernel final : public Kernel {
  public:
   InnerProductKernel(const Matrix& matrix, const Bias& bias)
-      : packed_(matrix.packed), matrix_(*packed_), own_bytes_(matrix.own_bytes()), bias_(bias) {}
+      : product_(matrix.packed), own_bytes_(matrix.own_bytes()), bias_(bias) {}
 
-  int64_t bytes() const override { return own_bytes_; }
+  int64_t bytes() const override { return own_bytes_ + product_.bytes(); }
+  std::vector<Product*> products() override { return {&product_}; }
   // A single row that a bias of several rows repeats is multiplied once, aside.
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    if (!Expands(in[0])) return 0;
-    return static_cast<size_t>(RowsOf(in[0]) * matrix_.n()) * sizeof(float);
+    return AsideBytes(in[0]) + product_.ScratchBytes(RowsOf(in[0]));
   }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& x = ctx.in[0];
-    const int64_t n = matrix_.n();
+    const int64_t n = product_.n();
     const int64_t rows = RowsOf(x);
     float* y = ctx.out[0].f32();
+    void* scratch = static_cast<char*>(ctx.scratch) + AsideBytes(x);
     if (!Expands(x)) {
-      return Multiply(ctx, x.f32(), rows, matrix_, bias_.init(), bias_.stride(n), bias_.rows, y);
+      return Multiply(ctx, x.f32(), rows, product_, bias_.init(), bias_.stride(n), bias_.rows, y,
+                      scratch);
     }
     float* product = static_cast<float*>(ctx.scratch);
-    RETURN_IF_ERROR(Multiply(ctx, x.f32(), rows, matrix_, nullptr, 0, 0, product));
+    RETURN_IF_ERROR(Multiply(ctx, x.f32(), rows, product_, nullptr, 0, 0, product, scratch));
     FillBias(bias_, rows * bias_.rows, n, y);
     for (int64_t r = 0; r < rows * bias_.rows; ++r) {
       for (int64_t j = 0; j < n; ++j) y[r * n + j] += product[r / bias_.rows * n + j];
@@ -177,9 +184,11 @@ class InnerProductKernel final : public Kernel {
 
  private:
   bool Expands(const Tensor& x) const { return bias_.rows > 1 && x.dims[x.rank() - 2] == 1; }
+  size_t AsideBytes(const Tensor& x) const {
+    return Expands(x) ? AlignedFloats(RowsOf(x) * product_.n()) : 0;
+  }
 
-  const std::shared_ptr<const PackedMatrix> packed_;
-  const PackedMatrix& matrix_;
+  Product product_;
   const int64_t own_bytes_;
   const Bias bias_;
 };
@@ -246,30 +255,39 @@ class InnerProduct final : public Layer {
 class InnerProductExKernel final : public Kernel {
  public:
   InnerProductExKernel(const Matrix& a, const Matrix& b, const Bias& bias)
-      : packed_{a.packed, b.packed}, own_bytes_(a.own_bytes() + b.own_bytes()), bias_(bias) {}
+      : products_{Product(a.packed), Product(b.packed)},
+        own_bytes_(a.own_bytes() + b.own_bytes()),
+        bias_(bias) {}
 
-  int64_t bytes() const override { return own_bytes_; }
+  int64_t bytes() const override {
+    return own_bytes_ + products_[0].bytes() + products_[1].bytes();
+  }
+  std::vector<Product*> products() override { return {&products_[0], &products_[1]}; }
   // What single rows give for all, per row of the bias.
-  size_t ScratchBytes(absl::Span<const Tensor>) const override {
-    return static_cast<size_t>(2 * bias_rows() * packed_[0]->n()) * sizeof(float);
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    const int64_t rows = std::max({in[0].dims[0], in[1].dims[0], bias_rows()});
+    return SharedBytes() +
+           std::max(products_[0].ScratchBytes(rows), products_[1].ScratchBytes(rows));
   }
   absl::Status Run(RunContext& ctx) const override {
-    const int64_t n = packed_[0]->n();
+    const int64_t n = products_[0].n();
     const int64_t rows = ctx.out[0].dims[0];
     float* y = ctx.out[0].f32();
+    void* scratch = static_cast<char*>(ctx.scratch) + SharedBytes();
     // The sums start with the bias and with what a single row gives for all.
     const float* start = bias_.init();
     int64_t stride = bias_.stride(n), period = bias_.rows;
     for (int i = 0; i < 2; ++i) {
       if (ctx.in[i].dims[0] == rows) continue;
       float* shared = static_cast<float*>(ctx.scratch) + i * bias_rows() * n;
-      MultiplyRow(i, ctx.in[i].f32(), start, shared);
+      RETURN_IF_ERROR(MultiplyRow(i, ctx.in[i].f32(), start, shared, scratch));
       start = shared;
     }
     bool done = false;
     for (int i = 0; i < 2; ++i) {
       if (ctx.in[i].dims[0] != rows) continue;
-      RETURN_IF_ERROR(Multiply(ctx, ctx.in[i].f32(), rows, *packed_[i], start, stride, period, y));
+      RETURN_IF_ERROR(
+          Multiply(ctx, ctx.in[i].f32(), rows, products_[i], start, stride, period, y, scratch));
       start = y;  // Each row goes on where it was.
       stride = n;
       period = 0;
@@ -282,21 +300,22 @@ class InnerProductExKernel final : public Kernel {
  private:
   int64_t bias_rows() const { return std::max<int64_t>(1, bias_.rows); }
   // y[bias rows, n] = start + x * matrix i for a single row x.
-  void MultiplyRow(int i, const float* x, const float* start, float* y) const {
-    const int64_t n = packed_[i]->n();
-    const FcBlock block{x, 0, packed_[i]->k()};
+  absl::Status MultiplyRow(int i, const float* x, const float* start, float* y,
+                           void* scratch) const {
+    const int64_t n = products_[i].n();
+    const FcBlock block{x, 0, products_[i].k()};
     FcCall call;
     call.blocks = absl::MakeConstSpan(&block, 1);
     call.rows = bias_rows();
-    call.w = packed_[i]->view();
     call.init = start;
     call.init_stride = bias_.stride(n);
     call.y = y;
     call.y_stride = n;
-    Fc(call);
+    return products_[i].Run(call, scratch);
   }
+  size_t SharedBytes() const { return AlignedFloats(2 * bias_rows() * products_[0].n()); }
 
-  const std::shared_ptr<const PackedMatrix> packed_[2];
+  Product products_[2];
   const int64_t own_bytes_;
   const Bias bias_;
 };

@@ -10,7 +10,9 @@
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
+#include "engine/kernels/product.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/packed_weights.h"
 #include "engine/layers/types/families.h"
 #include "engine/layers/types/matmul.h"
 
@@ -26,16 +28,21 @@ class GruRecurrenceKernel final : public Kernel {
                       absl::Span<const float> i_bias, bool padding)
       : n_(h2h.dims[0]),
         padding_(padding),
-        h2h_(PackedMatrix::Pack(h2h.data.data(), n_, 3 * n_, 3 * n_, 1)),
+        h2h_(PackWeight(h2h, false)),
         start_(h_bias.begin(), h_bias.end()),
         candidate_bias_(i_bias.begin() + 2 * n_, i_bias.end()) {
     for (int64_t j = 0; j < 2 * n_; ++j) start_[j] += i_bias[j];
   }
 
-  int64_t bytes() const override { return h2h_.bytes(); }
-  // Per row of a block: state n, h * h2h 3n; and a flag.
+  int64_t bytes() const override {
+    if (h2h_.backend() == Backend::kOneDnn) return h2h_.bytes();
+    return PackedMatrix::PackedFloats(n_, 3 * n_) * static_cast<int64_t>(sizeof(float));
+  }
+  std::vector<Product*> products() override { return {&h2h_}; }
+  // For the product; and per row of a block: state n, h * h2h 3n, and a flag.
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    return static_cast<size_t>(std::min(kBlockRows, RowsOf(in[0]))) * (4 * n_ * sizeof(float) + 1);
+    const int64_t rows = std::min(kBlockRows, RowsOf(in[0]));
+    return h2h_.ScratchBytes(rows) + static_cast<size_t>(rows) * (4 * n_ * sizeof(float) + 1);
   }
   absl::Status Run(RunContext& ctx) const override {
     const int64_t rows = RowsOf(ctx.in[0]);
@@ -56,7 +63,8 @@ class GruRecurrenceKernel final : public Kernel {
   // All steps of some rows.  A row that has not started keeps h = 0.
   absl::Status RunBlock(const RunContext& ctx, const float* pre, int64_t rows, int64_t steps,
                         float* y) const {
-    float* h = static_cast<float*>(ctx.scratch);
+    // What the product needs comes first, aligned.
+    float* h = reinterpret_cast<float*>(static_cast<char*>(ctx.scratch) + h2h_.ScratchBytes(rows));
     float* recurrent = h + rows * n_;
     char* started = reinterpret_cast<char*>(recurrent + rows * 3 * n_);
     std::fill_n(h, rows * n_, 0.0f);
@@ -65,7 +73,6 @@ class GruRecurrenceKernel final : public Kernel {
     FcCall fc;
     fc.blocks = absl::MakeConstSpan(&block, 1);
     fc.rows = rows;
-    fc.w = h2h_.view();
     fc.init = start_.data();
     fc.y = recurrent;
     fc.y_stride = 3 * n_;
@@ -80,7 +87,7 @@ class GruRecurrenceKernel final : public Kernel {
         started[b] = started[b] || std::any_of(first, first + n_, [](float v) { return v != 0; });
         any = any || started[b];
       }
-      if (any) Fc(fc);
+      if (any) RETURN_IF_ERROR(h2h_.Run(fc, ctx.scratch));
       for (int64_t b = 0; b < rows; ++b) {
         if (started[b]) {
           GruCell(pre + (b * steps + t) * 3 * n_, recurrent + b * 3 * n_, candidate_bias_.data(),
@@ -94,7 +101,7 @@ class GruRecurrenceKernel final : public Kernel {
 
   const int64_t n_;
   const bool padding_;
-  const PackedMatrix h2h_;                   // [n, 3n].
+  Product h2h_;                              // [n, 3n].
   std::vector<float> start_;                 // h's biases, and those of x for reset and update.
   const std::vector<float> candidate_bias_;  // x's, of the candidate.
 };

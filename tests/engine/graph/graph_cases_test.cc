@@ -20,7 +20,7 @@ constexpr double kTolerance = 1e-5;
 void CheckCase(const testing::GraphCase& graph_case, const std::string& base) {
   SCOPED_TRACE(graph_case.name);
   const std::string directory = testing::WriteModelDirectory(graph_case, base);
-  auto model = Model::Load({.directory = directory});
+  auto model = Model::Load({.directory = directory, .backend = testing::BackendOfEnvironment()});
   if (!graph_case.must_refuse.empty() && !model.ok()) {
     EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument) << model.status();
     return;

@@ -41,7 +41,8 @@ class RealModels : public ::testing::TestWithParam<const char*> {
     UseOneThread();
     directory_ = fs::path(ULFD_SHARED) / "models" / GetParam();
     if (!fs::exists(directory_)) GTEST_SKIP() << directory_ << " is not there";
-    auto model = Model::Load({.directory = (directory_ / "1").string()});
+    auto model = Model::Load({.directory = (directory_ / "1").string(),
+                              .backend = ::ulfd::testing::BackendOfEnvironment()});
     ASSERT_TRUE(model.ok()) << model.status();
     model_ = *std::move(model);
     std::ifstream(directory_ / "cases" / "tolerance") >> tolerance_;
