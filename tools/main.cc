@@ -73,7 +73,7 @@ int Main(int argc, char** argv) {
   }
   std::vector<absl::string_view> known;
   for (const Command& command : kCommands) known.push_back(command.name);
-  std::fprintf(stderr, "ulf: unknown command \"%s\"%s; `ulf help` lists them\n", args[0].c_str(),
+  std::fprintf(stderr, "ulf: unknown command \"%s\"%s\n`ulf help` lists them\n", args[0].c_str(),
                DidYouMean(args[0], known).c_str());
   return 2;
 }

@@ -61,19 +61,22 @@ absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) 
   if (flag == nullptr) {
     std::vector<absl::string_view> known;
     for (const Flag& one : flags_) known.push_back(one.name);
-    return UsageError(absl::StrCat("unknown flag ", arg, DidYouMean(name, known)));
+    return UsageError(
+        absl::StrCat("unknown flag ", arg.substr(0, arg.find('=')), DidYouMean(name, known)));
   }
   if (flag->set) return UsageError(absl::StrCat("flag --", flag->name, " is given twice"));
   if (!has_value && flag->is_bool) {
     value = "true";
   } else if (!has_value) {
-    if (*next == args.size()) return UsageError(absl::StrCat("flag ", arg, " wants a value"));
+    // Two dashes begin the next flag; a value that begins with them takes "=".
+    if (*next == args.size() || absl::StartsWith(args[*next], "--")) {
+      return UsageError(absl::StrCat("flag ", arg, " wants a value"));
+    }
     value = args[(*next)++];
   }
-  std::string error;
-  if (!flag->parse(value, &error)) {
-    return UsageError(absl::StrCat("flag --", flag->name, ": \"", value, "\" is no valid value",
-                                   error.empty() ? "" : ": ", error));
+  if (!flag->parse(value)) {
+    return UsageError(absl::StrCat("--", flag->name, ": \"", value, "\", want ", flag->wanted,
+                                   flag->range.empty() ? "" : ", ", flag->range));
   }
   if (flag->in_range && !flag->in_range()) {
     return UsageError(absl::StrCat("--", flag->name, ": ", value, ", want ", flag->range));
@@ -88,6 +91,7 @@ absl::Status FlagSet::Parse(Args args, int min_positional, int max_positional,
   bool only_positional = false;
   for (size_t next = 0; next < args.size();) {
     const std::string& arg = args[next++];
+    if (arg.empty()) return UsageError("an argument is empty");
     if (only_positional || arg.size() < 2 || arg[0] != '-') {
       positional->push_back(arg);
     } else if (arg == "--") {

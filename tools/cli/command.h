@@ -49,8 +49,18 @@ class FlagSet {
     if (!flag.is_bool || absl::UnparseFlag<T>(*value) == "true") {
       flag.default_text = absl::UnparseFlag<T>(*value);
     }
-    flag.parse = [value](absl::string_view text, std::string* error) {
-      return absl::ParseFlag<T>(text, value, error);
+    if constexpr (std::is_same_v<T, bool>) {
+      flag.wanted = "true or false";
+    } else if constexpr (std::is_same_v<T, absl::Duration>) {
+      flag.wanted = "a time such as 250ms, 10s or 2h";
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      flag.wanted = std::is_integral_v<T> ? "a whole number" : "a number";
+    }
+    flag.parse = [value](absl::string_view text) {
+      std::string error;
+      if (!absl::ParseFlag<T>(text, value, &error)) return false;
+      // Abseil takes " 5", "+5" and "010", too.
+      return !std::is_integral_v<T> || std::is_same_v<T, bool> || absl::UnparseFlag(*value) == text;
     };
     flags_.push_back(std::move(flag));
   }
@@ -83,7 +93,8 @@ class FlagSet {
   struct Flag {
     std::string name, help, default_text;
     bool is_bool = false;
-    std::function<bool(absl::string_view, std::string*)> parse;
+    std::function<bool(absl::string_view)> parse;
+    std::string wanted;              // "a whole number"; empty: any text.
     std::string range;               // "1 to 10"; empty: any value.
     std::function<bool()> in_range;  // Of what was parsed.
     bool set = false;

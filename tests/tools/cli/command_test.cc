@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
 namespace ulfd::tools {
@@ -74,7 +75,7 @@ TEST_F(FlagSetTest, HelpStopsParsing) {
 }
 
 TEST_F(FlagSetTest, NamesWhatIsWrong) {
-  EXPECT_EQ(UsageMessage({"--cuont=1"}), "unknown flag --cuont=1; did you mean \"count\"?");
+  EXPECT_EQ(UsageMessage({"--cuont=1"}), "unknown flag --cuont; did you mean \"count\"?");
 }
 TEST_F(FlagSetTest, RefusesNoPrefixOfAValueFlag) {
   EXPECT_EQ(UsageMessage({"--nocount"}), "unknown flag --nocount; did you mean \"count\"?");
@@ -84,9 +85,19 @@ TEST_F(FlagSetTest, RefusesAFlagGivenTwice) {
 }
 TEST_F(FlagSetTest, RefusesAMissingValue) {
   EXPECT_EQ(UsageMessage({"--name"}), "flag --name wants a value");
+  EXPECT_EQ(UsageMessage({"--name", "--json"}), "flag --name wants a value");
+  EXPECT_TRUE(Parse({"--name=--json", "--count", "-3"}).ok());
+  EXPECT_EQ(name_, "--json");
+  EXPECT_EQ(count_, -3);
 }
 TEST_F(FlagSetTest, RefusesAValueOfTheWrongType) {
-  EXPECT_EQ(UsageMessage({"--count=many"}), "flag --count: \"many\" is no valid value");
+  for (const char* text : {"many", "+5", " 5", "5 ", "010", "0x1", "1.0", "", "-0"}) {
+    EXPECT_EQ(UsageMessage({absl::StrCat("--count=", text)}),
+              absl::StrCat("--count: \"", text, "\", want a whole number"));
+  }
+  EXPECT_EQ(UsageMessage({"--json=maybe"}), "--json: \"maybe\", want true or false");
+  EXPECT_EQ(UsageMessage({"--timeout=5"}),
+            "--timeout: \"5\", want a time such as 250ms, 10s or 2h");
 }
 TEST_F(FlagSetTest, RefusesAValueOutOfRange) {
   double share = 0.5;
@@ -96,10 +107,14 @@ TEST_F(FlagSetTest, RefusesAValueOutOfRange) {
   flags_.Add("rows", "Rows.", &rows, 0);
   flags_.Add("wait", "A wait.", &wait, absl::Milliseconds(1), absl::Hours(1));
   EXPECT_EQ(UsageMessage({"--share=1.5"}), "--share: 1.5, want 0 to 1");
+  EXPECT_EQ(UsageMessage({"--share=half"}), "--share: \"half\", want a number, 0 to 1");
   EXPECT_EQ(UsageMessage({"--share=nan"}), "--share: nan, want 0 to 1");
   EXPECT_EQ(UsageMessage({"--rows", "-1"}), "--rows: -1, want 0 or more");
   EXPECT_EQ(UsageMessage({"--wait=0"}), "--wait: 0, want 1ms to 1h");
   EXPECT_TRUE(Parse({"--share=1", "--rows=0", "--wait=1h"}).ok());
+}
+TEST_F(FlagSetTest, RefusesAnEmptyArgument) {
+  EXPECT_EQ(UsageMessage({""}), "an argument is empty");
 }
 TEST_F(FlagSetTest, RefusesSurplusArguments) {
   EXPECT_EQ(UsageMessage({"a", "b"}), "unexpected argument \"b\"");

@@ -232,7 +232,7 @@ TEST(LoadOptions, errors_name_the_flag) {
   };
   EXPECT_THAT(OptionsError({}), HasSubstr("usage: ulf load HOST:PORT"));
   EXPECT_EQ(OptionsError({"host:1"}), "--model is needed");
-  EXPECT_EQ(with({"--rat=3"}), "unknown flag --rat=3; did you mean \"rate\"?");
+  EXPECT_EQ(with({"--rat=3"}), "unknown flag --rat; did you mean \"rate\"?");
   EXPECT_EQ(with({"--rate=0"}), "--rate: 0, want 0.001 to 1e+06");
   EXPECT_EQ(with({"--rate=nan"}), "--rate: nan, want 0.001 to 1e+06");
   EXPECT_EQ(with({"--arrival=poison"}),
