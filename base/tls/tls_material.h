@@ -16,7 +16,7 @@ struct TlsOptions {
   std::string certificate_file;  // "": plain text.
   std::string key_file;
   std::string client_ca_file;  // "": clients show no certificate.
-  std::chrono::milliseconds reload_interval{1000};
+  std::chrono::milliseconds reload_interval{0};
   bool on() const { return !certificate_file.empty(); }
 };
 

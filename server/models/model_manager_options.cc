@@ -90,14 +90,6 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
   if (options.repository.empty() && options.models.empty()) {
     return absl::InvalidArgumentError("neither a model repository nor a model is given");
   }
-  if (options.settle_time.count() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("settle_time is ", options.settle_time.count(), " ms, want at least 0"));
-  }
-  if (options.retry_backoff.count() < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("retry_backoff is ", options.retry_backoff.count(), " ms, want at least 1"));
-  }
   while (options.repository.size() > 1 && options.repository.back() == '/') {
     options.repository.pop_back();
   }

@@ -26,6 +26,7 @@ struct LoadBounds {
   int64_t max_files = 10000;  // In a version directory and below.
 };
 
+// Ranges and defaults of what a file can set are those of ulfd.config.v1.
 struct ModelManagerOptions {
   // Every subdirectory is a model, except where `models` has an entry of the same name.  Empty:
   // only `models`.
@@ -36,14 +37,14 @@ struct ModelManagerOptions {
   VersionPolicy default_policy;
   // Clients that may use models which name none; "*": every one.
   std::vector<std::string> default_clients = {"*"};
-  std::chrono::milliseconds poll_interval{1000};  // < 0: never; the tests step by hand with Poll().
+  std::chrono::milliseconds poll_interval{0};  // < 0: never; the tests step by hand with Poll().
   // For how long nothing in a version directory may have changed before it is loaded without
   // _SUCCESS (version_watch.h has the rules), and for how long a model or version must be gone
   // before that counts.
-  std::chrono::milliseconds settle_time{2000};
+  std::chrono::milliseconds settle_time{0};
   // After an I/O error; doubles up to a minute.  Bad content is not retried until it changes
   // (engine::IsContentError says which codes are which).
-  std::chrono::milliseconds retry_backoff{1000};
+  std::chrono::milliseconds retry_backoff{0};
   // Layer types of plug-ins; borrowed, they outlive every model.
   absl::Span<const engine::LayerType* const> layer_types = {};
   // What all models together may hold while one is loaded aside; 0: DefaultMemoryBudget().

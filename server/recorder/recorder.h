@@ -25,16 +25,16 @@
 
 namespace ulfd::server {
 
-// The defaults are those of ulfd.config.v1.Recorder.
+// As ulfd.config.v1.Recorder has them, with their defaults.
 struct RecorderOptions {
   std::string directory;  // Empty: no recorder.
-  double share = 0.01;
+  double share = 0;
   std::map<std::string, double> model_shares;  // Where they differ from `share`.
-  int max_per_second = 100;
-  int max_file_bytes = 16 << 20;
-  int max_files = 4;
-  int max_queued_bytes = 16 << 20;
-  std::chrono::milliseconds retry_interval{30000};
+  int max_per_second = 0;
+  int max_file_bytes = 0;
+  int max_files = 0;
+  int max_queued_bytes = 0;
+  std::chrono::milliseconds retry_interval{0};
 };
 
 // Why a call that had been chosen was not recorded.

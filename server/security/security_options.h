@@ -18,7 +18,7 @@ struct AuthenticationOptions {
   std::vector<std::string> allowed_clients = {"*"};  // Of models that name none.
   std::vector<std::string> admin_clients;            // Empty: the admin port asks nobody.
   bool open_health = true;
-  std::chrono::milliseconds reload_interval{1000};
+  std::chrono::milliseconds reload_interval{0};
 };
 
 // Model -> clients that may use it; absent: AuthenticationOptions::allowed_clients.

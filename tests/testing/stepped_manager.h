@@ -29,6 +29,7 @@ class SteppedManagerTest : public ::testing::Test {
     options_.poll_interval = std::chrono::milliseconds(-1);
     // Far longer than the test: only the clock below makes it pass.
     options_.settle_time = std::chrono::hours(1);
+    options_.retry_backoff = std::chrono::seconds(1);
     options_.now = [this] { return now_; };
     // Models are null: the manager never looks into them.  model_reload_test has real ones.
     options_.load = [this](const engine::LoadOptions& load) -> Loaded {

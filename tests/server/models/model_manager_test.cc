@@ -590,10 +590,6 @@ TEST_F(ModelManagerTest, CreateRefusesBadOptions) {
             "the specific versions 1, 2");
   EXPECT_EQ(error({.models = {{.name = "m", .base_path = path, .labels = {{"", 3}}}}}),
             "INVALID_ARGUMENT: model \"m\": a label is empty");
-  EXPECT_EQ(error({.repository = path, .settle_time = milliseconds(-1)}),
-            "INVALID_ARGUMENT: settle_time is -1 ms, want at least 0");
-  EXPECT_EQ(error({.repository = path, .retry_backoff = milliseconds(0)}),
-            "INVALID_ARGUMENT: retry_backoff is 0 ms, want at least 1");
 }
 
 TEST_F(ModelManagerTest, BasePathOutsideTheRepositoryOverridesIt) {

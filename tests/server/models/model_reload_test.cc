@@ -59,6 +59,8 @@ class ModelReloadTest : public ::testing::Test {
     options_.repository = repository_.path();
     // Only PollNow makes it look.
     options_.poll_interval = std::chrono::hours(1);
+    options_.settle_time = std::chrono::seconds(2);
+    options_.retry_backoff = std::chrono::seconds(1);
   }
   void Start() {
     auto manager = ModelManager::Create(options_, &observer_);

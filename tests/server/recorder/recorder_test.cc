@@ -41,6 +41,9 @@ class RecorderTest : public testing::Test {
     options.directory = dir_.File("recordings");
     options.share = 1;
     options.max_per_second = 100000;
+    options.max_file_bytes = options.max_queued_bytes = 16 << 20;
+    options.max_files = 4;
+    options.retry_interval = std::chrono::seconds(30);
     return options;
   }
   std::unique_ptr<Recorder> Make(const RecorderOptions& options) {
