@@ -71,24 +71,27 @@ std::string Quote(absl::string_view text) {
   return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMax)), cut ? "...\"" : "\"");
 }
 
-bool IsUtf8(absl::string_view text) {
+bool IsUtf8(absl::string_view text) { return Utf8Bytes(text) == text.size(); }
+
+size_t Utf8Bytes(absl::string_view text) {
   // Per lead byte: how many bytes follow and the range of the first of them (RFC 3629, section 4).
   for (size_t i = 0; i < text.size();) {
+    const size_t start = i;
     const auto lead = static_cast<unsigned char>(text[i++]);
     if (lead < 0x80) continue;
-    if (lead < 0xc2 || lead > 0xf4) return false;
+    if (lead < 0xc2 || lead > 0xf4) return start;
     const size_t more = lead < 0xe0 ? 1 : lead < 0xf0 ? 2 : 3;
-    if (text.size() - i < more) return false;
+    if (text.size() - i < more) return start;
     const auto next = static_cast<unsigned char>(text[i]);
     if ((lead == 0xe0 && next < 0xa0) || (lead == 0xed && next > 0x9f) ||
         (lead == 0xf0 && next < 0x90) || (lead == 0xf4 && next > 0x8f)) {
-      return false;
+      return start;
     }
     for (size_t k = 0; k < more; ++k, ++i) {
-      if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return false;
+      if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return start;
     }
   }
-  return true;
+  return text.size();
 }
 
 }  // namespace ulfd

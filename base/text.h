@@ -35,6 +35,8 @@ std::string Quote(absl::string_view text);
 
 // Whether `text` is valid UTF-8.  Names from files end up in messages and replies, which must be.
 bool IsUtf8(absl::string_view text);
+// How many bytes of it are, before the first character that is not.
+size_t Utf8Bytes(absl::string_view text);
 
 }  // namespace ulfd
 

@@ -19,13 +19,13 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
 #include "server/services/metrics_page.h"
+#include "server/system/listening_socket.h"
 
 namespace ulfd::server {
 namespace {
@@ -90,23 +90,6 @@ RequestLimits Limits(const ServerConfig& settings) {
           .max_ids_per_feature = settings.limits().max_ids_per_feature(),
           .max_memory_bytes = settings.limits().max_request_memory_bytes(),
           .max_message_bytes = settings.limits().max_message_bytes()};
-}
-
-// "127.0.0.1:8502", "[::1]:8502", "unix:/run/ulfd/admin.sock" (without port)
-absl::Status SplitAddress(const std::string& text, std::string& address, int& port) {
-  if (absl::StartsWith(text, "unix:") && text.size() > 5) {
-    address = text;
-    port = 0;
-    return absl::OkStatus();
-  }
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0 ||
-      !absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("admin_address: \"", text, "\", want ADDRESS:PORT or unix:PATH"));
-  }
-  address = text.substr(0, colon);
-  return absl::OkStatus();
 }
 
 bool ReachableFromHereOnly(const std::string& address) {
@@ -235,10 +218,8 @@ absl::Status Daemon::StartGrpc() {
   health_ = std::make_unique<HealthService>(*models_, *readiness_, std::move(names));
   events_.set_listeners(health_.get(), readiness_.get());
   if (!options_.settings.admin_address().empty()) {
-    std::string address;
-    int port = 0;
-    RETURN_IF_ERROR(SplitAddress(options_.settings.admin_address(), address, port));
-    if (!ReachableFromHereOnly(address) &&
+    ASSIGN_OR_RETURN(const Endpoint admin, ParseEndpoint(options_.settings.admin_address()));
+    if (!ReachableFromHereOnly(admin.address) &&
         options_.settings.authentication().admin_clients().empty() &&
         options_.settings.admin_tls().client_ca_file().empty()) {
       logger_.Warning("the admin port asks nobody who they are: want admin_tls or admin_clients",
@@ -246,9 +227,9 @@ absl::Status Daemon::StartGrpc() {
     }
     admin_ =
         std::make_unique<AdminService>(*models_, *report_, clock_, [this] { return ReadChange(); });
-    ASSIGN_OR_RETURN(admin_grpc_,
-                     GrpcListener::Create(address, port, /*threads=*/1, options_.settings,
-                                          security_->admin(), {admin_.get()}, logger_));
+    ASSIGN_OR_RETURN(admin_grpc_, GrpcListener::Create(admin.address, admin.port, /*threads=*/1,
+                                                       options_.settings, security_->admin(),
+                                                       {admin_.get()}, logger_));
   }
   ASSIGN_OR_RETURN(
       grpc_,

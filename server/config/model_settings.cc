@@ -2,34 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/config/model_settings.h"
 
-#include <algorithm>
 #include <set>
 #include <string>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 
 namespace ulfd::server {
 namespace {
 
 namespace config = ulfd::config::v1;
 
-bool IsModelName(absl::string_view name) {
-  const auto ok = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
-  return !name.empty() && name[0] != '.' && std::all_of(name.begin(), name.end(), ok);
-}
-
 void CheckModel(const config::ModelConfig& model, const SettingsPlace& place) {
-  int index = 0;
-  for (const auto& [label, version] : model.labels()) {
-    if (label.empty() || version < 1) {
-      place.Complain(
-          "labels",
-          absl::StrCat("\"", label, "\": ", version, ", want a name and a positive version"),
-          index);
-    }
-    ++index;
-  }
   if (!model.has_canary()) return;
   const SettingsPlace canary = place.Of("canary", model.canary());
   const std::string& metadata = model.canary().sticky_metadata();
@@ -81,13 +66,8 @@ void CheckModelSettings(const config::ServerConfig& settings, const SettingsPlac
   std::set<std::string> names;
   for (int i = 0; i < settings.models_size(); ++i) {
     const config::ModelConfig& model = settings.models(i);
-    if (!IsModelName(model.name())) {
-      place.Complain(
-          "models",
-          absl::StrCat("name \"", model.name(), "\", want letters, digits, \"_\", \"-\" and \".\""),
-          i);
-    } else if (!names.insert(model.name()).second) {
-      place.Complain("models", absl::StrCat("model \"", model.name(), "\" is given twice"), i);
+    if (!names.insert(model.name()).second) {
+      place.Complain("models", absl::StrCat("model ", Quote(model.name()), " is given twice"), i);
     }
     CheckModel(model, place.Of("models", model, i));
   }

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <set>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -63,31 +62,10 @@ absl::Status SetFlag(const FlagRow& row, const std::string& value, Flags& flags)
   return absl::OkStatus();
 }
 
-// What gRPC lets a client send as text.
-bool IsMetadataKey(absl::string_view key) {
-  const auto ok = [](char c) {
-    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' || c == '-' || c == '.';
-  };
-  return !key.empty() && std::all_of(key.begin(), key.end(), ok) &&
-         !absl::StartsWith(key, "grpc-") && !absl::EndsWith(key, "-bin");
-}
-
-// Complains about what no option of a field can say.
-void CheckFile(const config::ServerConfig& file, const SettingsPlace& place) {
-  CheckModelSettings(file, place);
-  const std::string& key = file.client_quota().metadata_key();
-  if (!key.empty() && !IsMetadataKey(key)) {
-    place.Of("client_quota", file.client_quota())
-        .Complain(
-            "metadata_key",
-            absl::StrCat("\"", key, "\", want lower case letters, digits, \"_\", \"-\" and \".\""));
-  }
-}
-
 absl::StatusOr<config::ServerConfig> ReadFile(absl::string_view text, absl::string_view source) {
   config::ServerConfig file;
   RETURN_IF_ERROR(ReadSettings(
-      text, source, [&](const SettingsPlace& place) { CheckFile(file, place); }, file));
+      text, source, [&](const SettingsPlace& place) { CheckModelSettings(file, place); }, file));
   return file;
 }
 
@@ -219,6 +197,10 @@ absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args) {
         return absl::InvalidArgumentError(absl::StrCat("flag --", name, " wants a value"));
       }
       value = equals == absl::string_view::npos ? args[i] : std::string(arg.substr(equals + 1));
+      const bool next_flag = equals == absl::string_view::npos && absl::StartsWith(value, "--");
+      if (next_flag || (value.empty() && row->setting.empty())) {
+        return absl::InvalidArgumentError(absl::StrCat("flag --", name, " wants a value"));
+      }
     }
     if (const absl::Status status = SetFlag(*row, value, flags); !status.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("flag --", name, ": ", status.message()));

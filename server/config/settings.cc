@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +20,7 @@
 #include "base/closest_names.h"
 #include "base/text.h"
 #include "proto/server_config.pb.h"
+#include "server/system/listening_socket.h"
 
 namespace ulfd::server {
 namespace {
@@ -26,15 +29,26 @@ namespace pb = google::protobuf;
 using Type = pb::FieldDescriptor::CppType;
 using config::v1::Setting;
 
+constexpr char kMark[] = "\xef\xbb\xbf";
+
 // Errors of one file, each "SOURCE:LINE:COLUMN: message".
 class Errors final : public pb::io::ErrorCollector {
  public:
-  Errors(absl::string_view source, const pb::Descriptor& root) : source_(source), root_(root) {}
+  Errors(absl::string_view source, absl::string_view text, const pb::Descriptor& root)
+      : source_(source), lines_(absl::StrSplit(text, '\n')), root_(root) {}
   void AddError(int line, pb::io::ColumnNumber column, const std::string& message) override {
     constexpr size_t kMaxBytes = 1000;
     std::string what = Printable(message, kMaxBytes);  // It quotes the file.
-    if (const std::string close = Suggestion(message); !close.empty()) {
-      what = absl::StrCat(absl::StripSuffix(what, "."), close);
+    const std::vector<std::string> quoted = absl::StrSplit(message, '"');
+    // Message type "TYPE" has no field named "NAME".
+    if (quoted.size() == 5 && absl::StrContains(quoted[2], "has no field named")) {
+      column = ColumnOfName(line, column, quoted[3]);
+      const std::string close = Suggestion(quoted[1], quoted[3]);
+      if (!close.empty()) what = absl::StrCat(absl::StripSuffix(what, "."), close);
+    }
+    // Non-repeated field "NAME" is specified multiple times.
+    if (quoted.size() == 3 && absl::StrContains(quoted[2], "specified multiple times")) {
+      column = ColumnOfName(line, column, quoted[1]);
     }
     errors_.push_back(line < 0 ? absl::StrCat(source_, ": ", what)
                                : absl::StrCat(source_, ":", line + 1, ":", column + 1, ": ", what));
@@ -45,19 +59,23 @@ class Errors final : public pb::io::ErrorCollector {
   }
 
  private:
-  // The fields that may have been meant, where protobuf complains of an unknown one.
-  std::string Suggestion(const std::string& message) const {
-    const std::vector<std::string> quoted = absl::StrSplit(message, '"');
-    constexpr size_t kWords = 5;  // Message type "TYPE" has no field named "NAME".
-    if (quoted.size() != kWords || !absl::StrContains(quoted[2], "has no field named")) return "";
-    const pb::Descriptor* type = root_.file()->pool()->FindMessageTypeByName(quoted[1]);
+  // Protobuf points behind the name.  Its columns are not bytes after a tab.
+  int ColumnOfName(int line, int column, absl::string_view name) const {
+    const absl::string_view before = absl::string_view(lines_[line]).substr(0, column);
+    const size_t at = before.rfind(name);
+    return at == before.npos || absl::StrContains(before, '\t') ? column : static_cast<int>(at);
+  }
+  // The fields that may have been meant.
+  std::string Suggestion(const std::string& type_name, absl::string_view field) const {
+    const pb::Descriptor* type = root_.file()->pool()->FindMessageTypeByName(type_name);
     if (type == nullptr) return "";
     std::vector<absl::string_view> names;
     for (int i = 0; i < type->field_count(); ++i) names.push_back(type->field(i)->name());
-    return DidYouMean(quoted[3], names);
+    return DidYouMean(field, names);
   }
 
   const std::string source_;
+  const std::vector<std::string> lines_;
   const pb::Descriptor& root_;
   std::vector<std::string> errors_;
 };
@@ -66,66 +84,114 @@ const Setting& SettingOf(const pb::FieldDescriptor& field) {
   return field.options().GetExtension(config::v1::setting);
 }
 
-std::string Number(const pb::FieldDescriptor& field, double value) {
-  if (field.cpp_type() == Type::CPPTYPE_DOUBLE) return absl::StrCat(value);
-  return absl::StrCat(static_cast<int64_t>(value));
+// What gRPC lets a client send as text.
+bool IsMetadataKey(absl::string_view key) {
+  const auto ok = [](char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '_' || c == '-' || c == '.';
+  };
+  return !key.empty() && std::all_of(key.begin(), key.end(), ok) &&
+         !absl::StartsWith(key, "grpc-") && !absl::EndsWith(key, "-bin");
+}
+
+// What a directory of the repository can be called, and more.
+bool IsName(absl::string_view name) {
+  constexpr size_t kMaxBytes = 255;
+  const auto ok = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
+  return !name.empty() && name.size() <= kMaxBytes && name[0] != '.' &&
+         std::all_of(name.begin(), name.end(), ok);
+}
+
+bool HasForm(const Setting& setting, const std::string& text) {
+  switch (setting.form()) {
+    case Setting::FORM_NAME:
+      return IsName(text);
+    case Setting::FORM_IP_ADDRESS:
+      return IsIpAddress(text);
+    case Setting::FORM_ENDPOINT:
+      return text.empty() || ParseEndpoint(text).ok();
+    case Setting::FORM_METADATA_KEY:
+      return IsMetadataKey(text);
+    default:
+      return true;
+  }
+}
+
+std::string WantedForm(const Setting& setting) {
+  switch (setting.form()) {
+    case Setting::FORM_NAME:
+      return "1 to 255 letters, digits, \"_\", \"-\" and \".\", the first no \".\"";
+    case Setting::FORM_IP_ADDRESS:
+      return "an IP address";
+    case Setting::FORM_ENDPOINT:
+      return "IP:PORT or unix:PATH";
+    case Setting::FORM_METADATA_KEY:
+      return "lower case letters, digits, \"_\", \"-\" and \".\"";
+    default:
+      return setting.want();
+  }
+}
+
+bool IsText(const pb::FieldDescriptor& field) { return field.cpp_type() == Type::CPPTYPE_STRING; }
+
+// "0 or 1..100"; "" if any number is.
+std::string WantedNumber(const Setting& setting, bool whole) {
+  if (!setting.has_min()) return "";
+  const auto number = [whole](double value) {
+    return whole ? absl::StrCat(static_cast<int64_t>(value)) : absl::StrCat(value);
+  };
+  return absl::StrCat(setting.zero() ? "0 or " : "",
+                      setting.has_max()
+                          ? absl::StrCat(number(setting.min()), "..", number(setting.max()))
+                          : absl::StrCat("at least ", number(setting.min())));
 }
 
 // "0 or 1..100", "debug, info or error", "an IP address"; "" if anything is.
 std::string Wanted(const pb::FieldDescriptor& field) {
   const Setting& setting = SettingOf(field);
-  if (!setting.want().empty()) return setting.want();
+  if (std::string form = WantedForm(setting); !form.empty()) return form;
   if (const int words = setting.one_of_size(); words > 0) {
     const std::vector<std::string> first(setting.one_of().begin(), setting.one_of().end() - 1);
     return absl::StrCat(absl::StrJoin(first, ", "), " or ", setting.one_of(words - 1));
   }
-  if (!setting.has_min()) return "";
-  const std::string min = Number(field, setting.min());
-  return absl::StrCat(setting.zero() ? "0 or " : "",
-                      setting.has_max() ? absl::StrCat(min, "..", Number(field, setting.max()))
-                                        : absl::StrCat("at least ", min));
+  return WantedNumber(setting, field.cpp_type() != Type::CPPTYPE_DOUBLE);
 }
 
-std::string WithWanted(absl::string_view what, const pb::FieldDescriptor& field) {
-  const std::string wanted = Wanted(field);
+std::string WithWanted(absl::string_view what, absl::string_view wanted) {
   return wanted.empty() ? std::string(what) : absl::StrCat(what, ", want ", wanted);
 }
 
-// The value of a number or a text as it is written; `index` -1: of no list.
+// The value as a file has it, to the last digit; `index` -1: of no list.
 std::string TextOf(const pb::Message& message, const pb::FieldDescriptor& field, int index) {
-  const pb::Reflection& reflection = *message.GetReflection();
-  switch (field.cpp_type()) {
-    case Type::CPPTYPE_INT32:
-      return absl::StrCat(index < 0 ? reflection.GetInt32(message, &field)
-                                    : reflection.GetRepeatedInt32(message, &field, index));
-    case Type::CPPTYPE_INT64:
-      return absl::StrCat(index < 0 ? reflection.GetInt64(message, &field)
-                                    : reflection.GetRepeatedInt64(message, &field, index));
-    case Type::CPPTYPE_DOUBLE:
-      return absl::StrCat(reflection.GetDouble(message, &field));
-    case Type::CPPTYPE_STRING:
-      return index < 0 ? reflection.GetString(message, &field)
-                       : reflection.GetRepeatedString(message, &field, index);
-    default:
-      return "";
-  }
+  std::string text;
+  pb::TextFormat::PrintFieldValueToString(message, &field, index, &text);
+  return text;
+}
+
+bool InRange(const Setting& setting, absl::string_view number) {
+  double value = 0;
+  if (!setting.has_min() || !absl::SimpleAtod(number, &value)) return true;
+  if (setting.zero() && value == 0) return true;
+  // Not a number is out of every range.
+  return value >= setting.min() && (!setting.has_max() || value <= setting.max());
 }
 
 // Why the value may not be, "65536, want 0..65535"; "" if it may.
-std::string Refusal(const pb::FieldDescriptor& field, const std::string& text) {
+std::string Refusal(const pb::Message& message, const pb::FieldDescriptor& field, int index) {
   const Setting& setting = SettingOf(field);
-  if (field.cpp_type() == Type::CPPTYPE_STRING) {
-    const bool may_be_empty = !field.is_repeated() && setting.want().empty();
-    if (text.empty() && !may_be_empty) return WithWanted("empty", field);
-    const auto& words = setting.one_of();
-    if (words.empty() || std::count(words.begin(), words.end(), text) > 0) return "";
-    return WithWanted(absl::StrCat("\"", text, "\""), field);
+  const std::string wanted = Wanted(field);
+  if (!IsText(field)) {
+    const std::string number = TextOf(message, field, index);
+    return InRange(setting, number) ? "" : WithWanted(number, wanted);
   }
-  double value = 0;
-  if (!setting.has_min() || !absl::SimpleAtod(text, &value)) return "";
-  // Not a number is out of every range.
-  const bool good = value >= setting.min() && (!setting.has_max() || value <= setting.max());
-  return good || (setting.zero() && value == 0) ? "" : WithWanted(text, field);
+  const pb::Reflection& reflection = *message.GetReflection();
+  const std::string text = index < 0 ? reflection.GetString(message, &field)
+                                     : reflection.GetRepeatedString(message, &field, index);
+  if (absl::StrContains(text, '\0')) return absl::StrCat(Quote(text), ", want no byte 0 in it");
+  const auto& words = setting.one_of();
+  const bool is_word = words.empty() || std::count(words.begin(), words.end(), text) > 0;
+  const bool may_be_empty = !field.is_repeated() && setting.want().empty();
+  if (is_word && HasForm(setting, text) && (may_be_empty || !text.empty())) return "";
+  return WithWanted(text.empty() ? "empty" : Quote(text), wanted);
 }
 
 }  // namespace
@@ -151,7 +217,15 @@ SettingsPlace SettingsPlace::Of(absl::string_view field, const pb::Message& mess
 void SettingsPlace::CheckAll() const {
   const pb::Descriptor& type = *message_.GetDescriptor();
   for (int i = 0; i < type.field_count(); ++i) {
-    if (!type.field(i)->is_map()) CheckField(*type.field(i));
+    type.field(i)->is_map() ? CheckMap(*type.field(i)) : CheckField(*type.field(i));
+  }
+  for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
+    const pb::OneofDescriptor& choice = *type.oneof_decl(i);
+    if (message_.GetReflection()->HasOneof(message_, &choice)) continue;
+    std::vector<std::string> names;
+    for (int f = 0; f < choice.field_count(); ++f) names.push_back(choice.field(f)->name());
+    errors_.AddError(location_.line, location_.column,
+                     absl::StrCat("empty, want ", absl::StrJoin(names, " or ")));
   }
 }
 
@@ -161,9 +235,30 @@ void SettingsPlace::CheckField(const pb::FieldDescriptor& field) const {
                                         : (reflection.HasField(message_, &field) ? 1 : 0);
   if (count == 0 && SettingOf(field).required()) {
     errors_.AddError(location_.line, location_.column,
-                     absl::StrCat(field.name(), ": ", WithWanted("missing", field)));
+                     absl::StrCat(field.name(), ": ", WithWanted("missing", Wanted(field))));
   }
   for (int i = 0; i < count; ++i) CheckValue(field, field.is_repeated() ? i : -1);
+}
+
+// Entries as the file has them: the map itself keeps only one of those with one key.
+void SettingsPlace::CheckMap(const pb::FieldDescriptor& field) const {
+  const Setting& setting = SettingOf(field);
+  const pb::FieldDescriptor& key_field = *field.message_type()->map_key();
+  const pb::Reflection& reflection = *message_.GetReflection();
+  std::set<std::string> seen;
+  for (int i = 0; i < reflection.FieldSize(message_, &field); ++i) {
+    const pb::Message& entry = reflection.GetRepeatedMessage(message_, &field, i);
+    const std::string key = entry.GetReflection()->GetString(entry, &key_field);
+    const std::string value = TextOf(entry, *field.message_type()->map_value(), -1);
+    if (!HasForm(setting, key)) {
+      Complain(field.name(), WithWanted(Quote(key), WantedForm(setting)), i);
+    } else if (!InRange(setting, value)) {
+      Complain(field.name(),
+               absl::StrCat(Quote(key), ": ", WithWanted(value, WantedNumber(setting, true))), i);
+    } else if (!seen.insert(key).second) {
+      Complain(field.name(), absl::StrCat(Quote(key), " is given twice"), i);
+    }
+  }
 }
 
 void SettingsPlace::CheckValue(const pb::FieldDescriptor& field, int index) const {
@@ -173,10 +268,10 @@ void SettingsPlace::CheckValue(const pb::FieldDescriptor& field, int index) cons
                                          : reflection.GetRepeatedMessage(message_, &field, index);
     return Of(field.name(), below, index).CheckAll();
   }
-  const std::string text = TextOf(message_, field, index);
-  if (const std::string why = Refusal(field, text); !why.empty()) {
+  if (const std::string why = Refusal(message_, field, index); !why.empty()) {
     Complain(field.name(), why, index);
   }
+  const std::string text = TextOf(message_, field, index);
   for (int i = 0; SettingOf(field).unique() && i < index; ++i) {
     if (TextOf(message_, field, i) != text) continue;
     return Complain(field.name(), absl::StrCat(text, " is given twice"), index);
@@ -186,7 +281,15 @@ void SettingsPlace::CheckValue(const pb::FieldDescriptor& field, int index) cons
 absl::Status ReadSettings(absl::string_view text, absl::string_view source,
                           const std::function<void(const SettingsPlace&)>& check,
                           pb::Message& message) {
-  Errors errors(source, *message.GetDescriptor());
+  Errors errors(source, text, *message.GetDescriptor());
+  if (const size_t good = Utf8Bytes(text); good < text.size() || absl::StartsWith(text, kMark)) {
+    const absl::string_view before = good < text.size() ? text.substr(0, good) : "";
+    const size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0.
+    errors.AddError(static_cast<int>(std::count(before.begin(), before.end(), '\n')),
+                    static_cast<int>(before.size() - line_start),
+                    "want UTF-8 without a byte order mark");
+    return errors.ToStatus();
+  }
   SettingsPlace::Tree tree;
   pb::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
@@ -208,15 +311,15 @@ absl::Status SetSetting(absl::string_view path, const std::string& value, pb::Me
     field = at->GetDescriptor()->FindFieldByName(std::string(name));
   }
   const pb::Reflection& reflection = *at->GetReflection();
-  if (field->cpp_type() == Type::CPPTYPE_STRING) {
+  if (IsText(*field)) {
     reflection.SetString(at, field, value);
-  } else if (int number = 0; absl::SimpleAtoi(value, &number)) {
+  } else if (int number = 0; absl::SimpleAtoi(value, &number) && absl::StrCat(number) == value) {
     reflection.SetInt32(at, field, number);
   } else {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", value, "\", want a number in ", Wanted(*field)));
   }
-  const std::string why = Refusal(*field, value);
+  const std::string why = Refusal(*at, *field, -1);
   return why.empty() ? absl::OkStatus() : absl::InvalidArgumentError(why);
 }
 

@@ -35,6 +35,7 @@ class SettingsPlace {
  private:
   const google::protobuf::FieldDescriptor& Field(absl::string_view name) const;
   void CheckField(const google::protobuf::FieldDescriptor& field) const;
+  void CheckMap(const google::protobuf::FieldDescriptor& field) const;
   // `index`: -1 for a field that is no list.
   void CheckValue(const google::protobuf::FieldDescriptor& field, int index) const;
 

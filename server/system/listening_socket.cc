@@ -5,19 +5,60 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <memory>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
 namespace ulfd::server {
+namespace {
+
+using AddressInfo = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
+
+// Null, and why, for what is no IP address.
+AddressInfo Numeric(const std::string& address, int port, int& error) {
+  absl::string_view host = address;
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  error = getaddrinfo(std::string(host).c_str(), absl::StrCat(port).c_str(), &hints, &found);
+  return {error == 0 ? found : nullptr, &freeaddrinfo};
+}
+
+}  // namespace
 
 FileDescriptor::~FileDescriptor() {
   if (fd_ >= 0) close(fd_);
+}
+
+bool IsIpAddress(const std::string& address) {
+  int error = 0;
+  return Numeric(address, 0, error) != nullptr;
+}
+
+absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
+  constexpr absl::string_view kUnix = "unix:";
+  if (absl::StartsWith(text, kUnix) && text.size() > kUnix.size() &&
+      text.size() - kUnix.size() < sizeof(sockaddr_un::sun_path)) {
+    return Endpoint{.address = text};
+  }
+  const size_t colon = text.rfind(':');
+  Endpoint endpoint;
+  if (colon == std::string::npos || !absl::SimpleAtoi(text.substr(colon + 1), &endpoint.port) ||
+      endpoint.port < 0 || endpoint.port > 65535 || !IsIpAddress(text.substr(0, colon))) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", text, "\", want IP:PORT or unix:PATH"));
+  }
+  endpoint.address = text.substr(0, colon);
+  return endpoint;
 }
 
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
@@ -26,16 +67,9 @@ absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,
     return absl::UnavailableError(
         absl::StrCat("cannot listen on ", address, ":", port, " for ", protocol, ": ", why));
   };
-  absl::string_view host = address;
-  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
-  addrinfo hints{};
-  hints.ai_flags = AI_NUMERICHOST | AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(std::string(host).c_str(), absl::StrCat(port).c_str(), &hints, &found);
-  if (error != 0) return fail(absl::StrCat("not an IP address: ", gai_strerror(error)));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> info(found, &freeaddrinfo);
+  int error = 0;
+  const AddressInfo info = Numeric(address, port, error);
+  if (info == nullptr) return fail(absl::StrCat("not an IP address: ", gai_strerror(error)));
 
   ListeningSocket result;
   result.fd =

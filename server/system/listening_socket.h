@@ -33,6 +33,17 @@ struct ListeningSocket {
   int port = 0;
 };
 
+// Whether ListenOn takes it: "0.0.0.0", "127.0.0.1", "[::1]", "::1".
+bool IsIpAddress(const std::string& address);
+
+// An IP address and a port, or "unix:PATH" (port 0).
+struct Endpoint {
+  std::string address;
+  int port = 0;
+};
+// Reads "127.0.0.1:8502", "[::1]:8502" or "unix:/run/ulfd/admin.sock"; INVALID_ARGUMENT: neither.
+absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text);
+
 // TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free
 // one.  A port on which somebody listens is an error.  UNAVAILABLE: `cannot listen on 127.0.0.1:80
 // for HTTP: Permission denied`.

@@ -428,9 +428,8 @@ TEST_F(DaemonTest, APortInUseIsAnError) {
                              " for HTTP: Address already in use")));
   second.settings.set_http_port(0);
   second.settings.set_admin_address("nowhere");
-  EXPECT_EQ(
-      Daemon::Create(second).status(),
-      absl::InvalidArgumentError("admin_address: \"nowhere\", want ADDRESS:PORT or unix:PATH"));
+  EXPECT_EQ(Daemon::Create(second).status(),
+            absl::InvalidArgumentError("\"nowhere\", want IP:PORT or unix:PATH"));
 }
 
 TEST_F(DaemonTest, ARepositoryThatIsNotThereIsAnError) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/server_config.pb.h"
 
@@ -36,6 +37,9 @@ std::string ConfigError(const std::string& text) {
   return std::string(status.message());
 }
 
+constexpr char kWantName[] =
+    ", want 1 to 255 letters, digits, \"_\", \"-\" and \".\", the first no \".\"";
+
 TEST(Flags, BothSpellingsAndSwitches) {
   const auto flags = ParseFlags({{"--model_repository=a=b", "--grpc_port", "0", "--check_config",
                                   "--log_level=error", "--log_format=json"}});
@@ -55,7 +59,17 @@ TEST(Flags, Errors) {
   EXPECT_EQ(FlagError({"models"}), "stray argument \"models\"");
   EXPECT_EQ(FlagError({"--grpc_port=65536"}), "flag --grpc_port: 65536, want 0..65535");
   EXPECT_EQ(FlagError({"--workers=two"}), "flag --workers: \"two\", want a number in 0..1024");
+  for (const char* number : {"+5", " 5", "010", "0x1", "99999999999", ""}) {
+    EXPECT_EQ(FlagError({"--workers", number}),
+              absl::StrFormat("flag --workers: \"%s\", want a number in 0..1024", number));
+  }
+  EXPECT_EQ(FlagError({"--grpc_address=localhost"}),
+            "flag --grpc_address: \"localhost\", want an IP address");
+  EXPECT_EQ(FlagError({"--admin_address=127.0.0.1:99999"}),
+            "flag --admin_address: \"127.0.0.1:99999\", want IP:PORT or unix:PATH");
   EXPECT_EQ(FlagError({"--config"}), "flag --config wants a value");
+  EXPECT_EQ(FlagError({"--config="}), "flag --config wants a value");
+  EXPECT_EQ(FlagError({"--port_file", "--grpc_port=1"}), "flag --port_file wants a value");
   EXPECT_EQ(FlagError({"--check_config=true"}), "flag --check_config takes no value");
   EXPECT_EQ(FlagError({"--workers=1", "--workers=2"}), "flag --workers is given twice");
   EXPECT_EQ(FlagError({"--log_level=loud"}),
@@ -144,7 +158,7 @@ void CheckRanges(const google::protobuf::Descriptor& message, const std::string&
     const auto& setting = field.options().GetExtension(config::v1::setting);
     if (field.message_type() != nullptr && !field.is_map()) {
       CheckRanges(*field.message_type(), before + field.name() + " { ", " }" + after);
-    } else if (setting.has_min()) {
+    } else if (setting.has_min() && !field.is_map()) {
       const auto error = [&](double value) {
         const std::string text =
             absl::StrFormat("%s%s: %.17g%s", before, field.name(), value, after);
@@ -190,13 +204,43 @@ TEST(Config, ErrorsOfSchedulingAndQuotasSayWhere) {
               HasSubstr("max_rows: missing, want 1..1000000000"));
 }
 
+TEST(Config, AddressesAreThoseThatTheDaemonListensOn) {
+  for (const char* good : {"0.0.0.0", "::", "[::]", "::1", "[::1]", "127.0.0.1"}) {
+    EXPECT_TRUE(ReadConfig(absl::StrFormat("grpc_address: '%s'", good), "f").ok()) << good;
+  }
+  for (const char* bad : {"localhost", "x", "1.2.3.4.5", ":", "127.0.0.1:1", "[::1]:1", " ::1"}) {
+    EXPECT_EQ(ConfigError(absl::StrFormat("http_address: '%s'", bad)),
+              absl::StrFormat("f.textproto:1:1: http_address: \"%s\", want an IP address", bad));
+  }
+  for (const char* good : {"", "127.0.0.1:0", "[::1]:65535", "unix:a.sock"}) {
+    EXPECT_TRUE(ReadConfig(absl::StrFormat("admin_address: '%s'", good), "f").ok()) << good;
+  }
+  const std::string long_path = "unix:" + std::string(108, 'a');
+  for (const char* bad : {"x", "127.0.0.1", "127.0.0.1:", "127.0.0.1:-1", "127.0.0.1:65536",
+                          "localhost:1", ":1", "unix:", long_path.c_str()}) {
+    EXPECT_THAT(ConfigError(absl::StrFormat("admin_address: '%s'", bad)),
+                HasSubstr("want IP:PORT or unix:PATH"));
+  }
+}
+
+TEST(Config, TextIsUtf8WithoutMark) {
+  EXPECT_EQ(ConfigError("workers: 1\n# \xc3\xa4 \xff"),
+            "f.textproto:2:6: want UTF-8 without a byte order mark");
+  for (const char* text : {"\xef\xbb\xbfworkers: 1", "\xff\xfew", "\xfe\xff"}) {
+    EXPECT_EQ(ConfigError(text), "f.textproto:1:1: want UTF-8 without a byte order mark");
+  }
+  EXPECT_EQ(ConfigError("model_repository: 'a\\000z'"),
+            "f.textproto:1:1: model_repository: \"a\\x00z\", want no byte 0 in it");
+  EXPECT_TRUE(ReadConfig("model_repository: '\xc3\xa4'", "f").ok());
+}
+
 TEST(Config, SettingsOfOldFilesAreNoError) {
   EXPECT_TRUE(ReadConfig("watch { use_inotify: false poll_interval_ms: 11 }", "f").ok());
 }
 
 TEST(Config, ErrorsSayWhere) {
   EXPECT_EQ(ConfigError("grpc_port: 1\n  grpc_prot: 2\n"),
-            "f.textproto:2:12: Message type \"ulfd.config.v1.ServerConfig\" has no field named "
+            "f.textproto:2:3: Message type \"ulfd.config.v1.ServerConfig\" has no field named "
             "\"grpc_prot\"; did you mean \"grpc_port\"?");
   EXPECT_EQ(ConfigError("workers: -1"), "f.textproto:1:1: workers: -1, want 0..1024");
   EXPECT_EQ(ConfigError("limits {\n  max_ads: 0\n  max_queued_rows: 0\n}"),
@@ -209,7 +253,7 @@ TEST(Config, ErrorsSayWhere) {
   EXPECT_EQ(ConfigError("grpc_address: \"\""),
             "f.textproto:1:1: grpc_address: empty, want an IP address");
   EXPECT_EQ(ConfigError("workers: 1\nworkers: 2"),
-            "f.textproto:2:8: Non-repeated field \"workers\" is specified multiple times.");
+            "f.textproto:2:1: Non-repeated field \"workers\" is specified multiple times.");
   EXPECT_THAT(ConfigError("workers: many"), HasSubstr("f.textproto:1:10: "));
   EXPECT_EQ(ConfigError("connections { memory_quota_bytes: 5 }"),
             "f.textproto:1:15: memory_quota_bytes: 5, want 16777216..1099511627776");
@@ -223,11 +267,25 @@ TEST(Config, ErrorsOfModelsSayWhere) {
   EXPECT_EQ(ConfigError("models { name: \"a\" }\nmodels { name: \"a\" }"),
             "f.textproto:2:1: models: model \"a\" is given twice");
   EXPECT_EQ(ConfigError("models { name: \"a/b\" }"),
-            "f.textproto:1:1: models: name \"a/b\", want letters, digits, \"_\", \"-\" and \".\"");
-  EXPECT_EQ(ConfigError("models { }"),
-            "f.textproto:1:1: models: name \"\", want letters, digits, \"_\", \"-\" and \".\"");
+            absl::StrCat("f.textproto:1:10: name: \"a/b\"", kWantName));
+  EXPECT_EQ(ConfigError("models { }"), absl::StrCat("f.textproto:1:1: name: missing", kWantName));
+  const std::string longest(255, 'a');
+  EXPECT_TRUE(ReadConfig(absl::StrCat("models { name: '", longest, "' }"), "f").ok());
+  EXPECT_THAT(ConfigError(absl::StrCat("models { name: 'a", longest, "' }")), HasSubstr(kWantName));
   EXPECT_EQ(ConfigError("models {\n name: \"a\"\n labels { key: \"x\" value: 0 }\n}"),
-            "f.textproto:3:2: labels: \"x\": 0, want a name and a positive version");
+            "f.textproto:3:2: labels: \"x\": 0, want at least 1");
+  EXPECT_EQ(ConfigError("models {\n name: 'a'\n labels { key: 'x' value: 1 }\n"
+                        " labels { key: 'y' value: 1 }\n labels { key: 'x' value: 2 }\n}"),
+            "f.textproto:5:2: labels: \"x\" is given twice");
+  for (const char* key : {"", ".", "a b", "\\n", "\\377"}) {
+    EXPECT_THAT(
+        ConfigError(absl::StrFormat("models { name: 'a' labels { key: '%s' value: 1 } }", key)),
+        HasSubstr(kWantName));
+  }
+  EXPECT_EQ(ConfigError("default_version_policy { }"),
+            "f.textproto:1:1: empty, want latest or specific");
+  EXPECT_EQ(ConfigError("models { name: 'a' version_policy { } }"),
+            "f.textproto:1:20: empty, want latest or specific");
   EXPECT_EQ(ConfigError("default_version_policy { latest { count: 0 } }"),
             "f.textproto:1:35: count: 0, want 1..100");
   EXPECT_EQ(ConfigError("default_version_policy { specific { versions: 4 versions: -4 } }"),
@@ -338,6 +396,10 @@ TEST(RecorderConfig, IsRead) {
 
 TEST(RecorderConfig, ErrorsSayWhere) {
   EXPECT_EQ(ConfigError("recorder { share: 1.5 }"), "f.textproto:1:12: share: 1.5, want 0..1");
+  EXPECT_EQ(ConfigError("recorder { share: 1.000001 }"),
+            "f.textproto:1:12: share: 1.000001, want 0..1");
+  EXPECT_EQ(ConfigError("models { name: 'a' weight: 100.00001 }"),
+            "f.textproto:1:20: weight: 100.00001, want 0.01..100");
   EXPECT_EQ(ConfigError("recorder { share: nan }"), "f.textproto:1:12: share: nan, want 0..1");
   EXPECT_EQ(ConfigError("models { name: 'a' record_share: -1 }"),
             "f.textproto:1:20: record_share: -1, want 0..1");
