@@ -391,6 +391,15 @@ def recurrent_patterns():
             yield pattern
 
 
+def sines_of_large_numbers(g):
+    """Up to 2^48, by the sign and around multiples of the number that divides small from large."""
+    size = 10 ** g.random.uniform(3, 14.4, (ADS, 40)) * g.random.choice([-1, 1], (ADS, 40))
+    x = g.input("x", size.astype(np.float32))
+    exact = x.array.astype(np.float64)
+    g.output(g.node("Sin", [x], np.sin(exact)))
+    g.output(g.node("Cos", [x], np.cos(exact)))
+
+
 def sums_across_rows(g):
     """A list's statistics beside every ad's own: scored whole."""
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
@@ -405,7 +414,8 @@ def sums_across_rows(g):
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, dropout_off, fields_of_one_table,
-            branch_by_shape, masked_select, merged_heads, sums_across_rows, *recurrent_patterns()]
+            branch_by_shape, masked_select, merged_heads,
+            sines_of_large_numbers, sums_across_rows, *recurrent_patterns()]
 
 
 # ---------------------------------------------------------------- patterns that are refused by name
