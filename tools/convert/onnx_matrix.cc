@@ -4,7 +4,9 @@
 #include <cctype>
 #include <cmath>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
 #include "tools/convert/onnx_layers.h"
@@ -220,10 +222,7 @@ OnnxValue ByLabels(const OnnxValue& x, const std::string& term, const std::strin
 
 // A product of matrices where one label is summed and the output ends with one of each term; all
 // others are broadcast and summed.
-absl::Status Einsum(OnnxNode& node) {
-  if (node.node.input_size() != 2) {
-    return absl::UnimplementedError(absl::StrCat(node.node.input_size(), " inputs, want 2"));
-  }
+absl::Status EinsumOfTwo(OnnxNode& node) {
   ASSIGN_OR_RETURN(const Equation equation, ReadEquation(node));
   OnnxValue x[2];
   for (int i = 0; i < 2; ++i) {
@@ -286,6 +285,49 @@ absl::Status Einsum(OnnxNode& node) {
     dims.pop_back();
   }
   node.Set(tensor, dims);
+  return absl::OkStatus();
+}
+
+// Of more terms: the first two, then their product with the third, and so on.  What neither a later
+// term nor the output has is summed as soon as it can be.
+absl::Status Einsum(OnnxNode& node) {
+  const int count = node.node.input_size();
+  if (count == 2) return EinsumOfTwo(node);
+  std::string text = StringAttribute(node.node, "equation", "");
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits("->", 1));
+  const std::vector<std::string> terms = absl::StrSplit(sides.first, ',');
+  if (count < 2 || static_cast<int>(terms.size()) != count || !absl::StrContains(text, "->")) {
+    return absl::UnimplementedError(
+        absl::StrCat("equation \"", text, "\" of ", count, " inputs, want two or more and ->"));
+  }
+  std::string product = terms[0], name = node.node.input(0);
+  for (int i = 1; i < count; ++i) {
+    const bool last = i + 1 == count;
+    std::string kept = last ? sides.second : "", later = sides.second;
+    for (int k = i + 1; k < count; ++k) later += terms[static_cast<size_t>(k)];
+    for (const char label : product + terms[static_cast<size_t>(i)]) {
+      const bool is_new = kept.find(label) == std::string::npos;
+      if (!last && is_new && later.find(label) != std::string::npos) kept += label;
+    }
+    onnx::NodeProto pair;
+    pair.set_op_type("Einsum");
+    pair.add_input(name);
+    pair.add_input(node.node.input(i));
+    name = last ? node.output() : node.Scratch("pair");
+    pair.add_output(name);
+    onnx::AttributeProto& equation = *pair.add_attribute();
+    equation.set_name("equation");
+    equation.set_type(onnx::AttributeProto::STRING);
+    equation.set_s(absl::StrCat(product, ",", terms[static_cast<size_t>(i)], "->", kept));
+    OnnxNode step{.graph = node.graph,
+                  .node = pair,
+                  .uses = node.uses,
+                  .only_reader = node.only_reader,
+                  .name = last ? node.name : name};
+    RETURN_IF_ERROR(EinsumOfTwo(step));
+    product = kept;
+  }
   return absl::OkStatus();
 }
 

@@ -391,6 +391,15 @@ def recurrent_patterns():
             yield pattern
 
 
+def einsum_of_three(g):
+    """The outer product of product-based networks: what a pair of fields has, by a kernel each."""
+    p, q = (g.input(n, g.random.randn(ADS, 3, 4).astype(np.float32)) for n in "pq")
+    kernel = g.constant(g.random.randn(3, 4, 4).astype(np.float32))
+    g.output(g.node("Einsum", [p, kernel, q],
+                    np.einsum("bpi,pij,bpj->bp", p.array, kernel.array, q.array), rows="ads",
+                    equation="bpi,pij,bpj->bp"))
+
+
 def sines_of_large_numbers(g):
     """Up to 2^48, by the sign and around multiples of the number that divides small from large."""
     size = 10 ** g.random.uniform(3, 14.4, (ADS, 40)) * g.random.choice([-1, 1], (ADS, 40))
@@ -414,7 +423,7 @@ def sums_across_rows(g):
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, dropout_off, fields_of_one_table,
-            branch_by_shape, masked_select, merged_heads,
+            branch_by_shape, masked_select, merged_heads, einsum_of_three,
             sines_of_large_numbers, sums_across_rows, *recurrent_patterns()]
 
 
