@@ -82,9 +82,13 @@ absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
 }
 
 absl::Status Reshape(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   const Constant* shape = node.constant(1);
   if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
+  // Where ads and heads become one dimension, what broadcasts with it has a part per ad.
+  const bool merges = !wanted.empty() && wanted[0].IsAds() && wanted[0].value() > 1;
+  if (merges && x.rank() > 0 && x.dims[0].IsUsers()) x.dims[0] = Dim::Ads();
   ASSIGN_OR_RETURN(Dims to, TargetDims(node, x.dims, *shape));
   return ReshapeTo(node, x, std::move(to));
 }

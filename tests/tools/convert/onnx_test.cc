@@ -332,6 +332,30 @@ TEST_F(OnnxTest, SumsAcrossRowsScoreRequestsWhole) {
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(-3, 0, -1, 2, 4, -2));
 }
 
+// nn.MultiheadAttention's padding mask, of the user's history.
+TEST_F(OnnxTest, UsersValuesAreMergedWithHeadsPerAd) {
+  const std::string h = absl::StrCat("input ", Tensor("h", "1", {"batch", "2", "3"}), " ");
+  const std::string path = dir_.Write(
+      "m.onnx",
+      Model(X({"batch", "2", "3"}) + h + Out({"rows", "3"}) +
+            "initializer { name: 'zero' data_type: 7 int64_data: 0 } "
+            "initializer { name: 'two' data_type: 7 dims: 1 int64_data: 2 } "
+            "initializer { name: 'three' data_type: 7 dims: 1 int64_data: 3 } "
+            "node { op_type: 'Shape' input: 'x' output: 's' } "
+            "node { op_type: 'Gather' input: ['s', 'zero'] output: 'n' } "
+            "node { op_type: 'Mul' input: ['n', 'two'] output: 'rows' } "
+            "node { op_type: 'Concat' input: ['rows', 'three'] output: 'to' attribute { name: "
+            "'axis' type: INT i: 0 } } "
+            "node { op_type: 'Reshape' input: ['x', 'to'] output: 'a' } "
+            "node { op_type: 'Reshape' input: ['h', 'to'] output: 'b' } "
+            "node { op_type: 'Mul' input: ['a', 'b'] output: 'y' }")
+          .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"h"}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->user_inputs, ElementsAre("h [users, 2, 3] float32"));
+  EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+}
+
 TEST_F(OnnxTest, NumbersOfRowsAreValues) {
   const std::string path =
       dir_.Write("m.onnx", Model(X({"ads", "2"}) + "output " + Tensor("y", "7", {"2"}) +
