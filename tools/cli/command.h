@@ -60,7 +60,10 @@ class FlagSet {
       std::string error;
       if (!absl::ParseFlag<T>(text, value, &error)) return false;
       // Abseil takes " 5", "+5" and "010", too.
-      return !std::is_integral_v<T> || std::is_same_v<T, bool> || absl::UnparseFlag(*value) == text;
+      if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+        return absl::UnparseFlag(*value) == text;
+      }
+      return true;
     };
     flags_.push_back(std::move(flag));
   }
