@@ -32,21 +32,27 @@ absl::StatusOr<Sizes> Directions(absl::string_view field, const Repeated& stated
   return Sizes(stated.begin(), stated.end());
 }
 
-absl::Status Convolution(CaffeNode& node) {
+struct Window {
+  Sizes kernel, pad, stride, dilation;  // One or two each, but for a kernel that is not stated.
+};
+
+// Of a layer with convolution_param, whose blobs are then as many as it says.
+absl::StatusOr<Window> WindowOf(CaffeNode& node) {
   const caffe::ConvolutionParameter& p = node.layer.convolution_param();
   ASSIGN_OR_RETURN(const int axis, node.Axis("convolution_param.axis", p.axis()));
   if (axis != 1) {
     return absl::UnimplementedError(absl::StrCat("convolution_param.axis ", p.axis(), ", want 1"));
   }
-  ASSIGN_OR_RETURN(const Sizes kernel,
+  Window window;
+  ASSIGN_OR_RETURN(window.kernel,
                    Directions("convolution_param.kernel", p.kernel_size(), p.has_kernel_h(),
                               p.has_kernel_w(), p.kernel_h(), p.kernel_w(), {}));
-  ASSIGN_OR_RETURN(const Sizes pad, Directions("convolution_param.pad", p.pad(), p.has_pad_h(),
-                                               p.has_pad_w(), p.pad_h(), p.pad_w(), {0}));
-  ASSIGN_OR_RETURN(const Sizes stride,
+  ASSIGN_OR_RETURN(window.pad, Directions("convolution_param.pad", p.pad(), p.has_pad_h(),
+                                          p.has_pad_w(), p.pad_h(), p.pad_w(), {0}));
+  ASSIGN_OR_RETURN(window.stride,
                    Directions("convolution_param.stride", p.stride(), p.has_stride_h(),
                               p.has_stride_w(), p.stride_h(), p.stride_w(), {1}));
-  ASSIGN_OR_RETURN(const Sizes dilation,
+  ASSIGN_OR_RETURN(window.dilation,
                    Directions("convolution_param.dilation", p.dilation(), false, false, 0, 0, {1}));
   if (node.blobs.size() != (p.bias_term() ? 2U : 1U)) {
     return absl::InvalidArgumentError(
@@ -54,16 +60,22 @@ absl::Status Convolution(CaffeNode& node) {
                      " in the caffemodel, want ",
                      p.bias_term() ? "2 (weight and bias)" : "1 (weight; bias_term is false)"));
   }
+  return window;
+}
+
+absl::Status Convolution(CaffeNode& node) {
+  const caffe::ConvolutionParameter& p = node.layer.convolution_param();
+  ASSIGN_OR_RETURN(const Window window, WindowOf(node));
   ulf::LayerParameter layer =
       MakeLayer("convolution_layer", node.layer.name(), node.bottoms, node.out());
   ulf::ConvolutionParameter& ours = *layer.mutable_convolution_param();
   ours.set_num_output(p.num_output());
   ours.set_bias_term(p.bias_term());
   if (p.group() != 1) ours.set_group(p.group());
-  ours.mutable_kernel_size()->Add(kernel.begin(), kernel.end());
-  ours.mutable_pad()->Add(pad.begin(), pad.end());
-  ours.mutable_stride()->Add(stride.begin(), stride.end());
-  ours.mutable_dilation()->Add(dilation.begin(), dilation.end());
+  ours.mutable_kernel_size()->Add(window.kernel.begin(), window.kernel.end());
+  ours.mutable_pad()->Add(window.pad.begin(), window.pad.end());
+  ours.mutable_stride()->Add(window.stride.begin(), window.stride.end());
+  ours.mutable_dilation()->Add(window.dilation.begin(), window.dilation.end());
   std::vector<ulf::BlobData> weights = {MakeBlob(node.blobs[0].dims, node.blobs[0].values)};
   if (p.bias_term()) {
     weights.push_back(
@@ -74,36 +86,25 @@ absl::Status Convolution(CaffeNode& node) {
 
 absl::Status Deconvolution(CaffeNode& node) {
   const caffe::ConvolutionParameter& p = node.layer.convolution_param();
-  ASSIGN_OR_RETURN(const int axis, node.Axis("convolution_param.axis", p.axis()));
+  ASSIGN_OR_RETURN(const Window window, WindowOf(node));
   const CaffeBlob& weight = node.blobs[0];
-  if (axis != 1 || weight.dims.size() != 4) {
-    return absl::UnimplementedError(absl::StrCat("convolution_param.axis ", p.axis(),
-                                                 " and a weight of ", weight.dims.size(),
-                                                 " dimensions, want 1 and 4"));
+  if (weight.dims.size() != 4) {
+    return absl::UnimplementedError(
+        absl::StrCat("a weight of ", weight.dims.size(), " dimensions, want 4"));
   }
-  ASSIGN_OR_RETURN(const Sizes kernel,
-                   Directions("convolution_param.kernel", p.kernel_size(), p.has_kernel_h(),
-                              p.has_kernel_w(), p.kernel_h(), p.kernel_w(), {}));
-  ASSIGN_OR_RETURN(const Sizes pad, Directions("convolution_param.pad", p.pad(), p.has_pad_h(),
-                                               p.has_pad_w(), p.pad_h(), p.pad_w(), {0}));
-  ASSIGN_OR_RETURN(const Sizes stride,
-                   Directions("convolution_param.stride", p.stride(), p.has_stride_h(),
-                              p.has_stride_w(), p.stride_h(), p.stride_w(), {1}));
-  ASSIGN_OR_RETURN(const Sizes dilation,
-                   Directions("convolution_param.dilation", p.dilation(), false, false, 0, 0, {1}));
-  if (node.blobs.size() != (p.bias_term() ? 2U : 1U)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "has ", node.blobs.size(), " blobs in the caffemodel, want ", p.bias_term() ? 2 : 1));
+  if (window.kernel.empty()) {
+    return absl::InvalidArgumentError("convolution_param has no kernel_size");
   }
+  const auto along = [](const Sizes& sizes, size_t i) { return sizes[sizes.size() == 1 ? 0 : i]; };
   struct Deconvolution d {
     .channels = weight.dims[0], .outputs = int64_t{p.num_output()}, .group = int64_t{p.group()},
     .weight = weight.values
   };
   for (size_t i = 0; i < 2; ++i) {
-    d.kernel[i] = kernel[kernel.size() == 1 ? 0 : i];
-    d.stride[i] = stride[stride.size() == 1 ? 0 : i];
-    d.dilation[i] = dilation[dilation.size() == 1 ? 0 : i];
-    d.cut_before[i] = d.cut_after[i] = pad[pad.size() == 1 ? 0 : i];
+    d.kernel[i] = along(window.kernel, i);
+    d.stride[i] = along(window.stride, i);
+    d.dilation[i] = along(window.dilation, i);
+    d.cut_before[i] = d.cut_after[i] = along(window.pad, i);
     if (weight.dims[i + 2] != d.kernel[i] || d.stride[i] < 1 || d.dilation[i] < 1) {
       return absl::InvalidArgumentError("kernel, stride or dilation do not fit the weight");
     }

@@ -156,6 +156,27 @@ TEST_F(CaffeTest, WeightsMustFit) {
             head + "blob 1: 4 values, want 3 (num_output)");
 }
 
+TEST_F(CaffeTest, TransposedConvolutionsSayWhatTheyMiss) {
+  const auto net = [](const std::string& param) {
+    return absl::StrCat(kInput,
+                        "layer { name: 'd' type: 'Deconvolution' bottom: 'x' top: 'y' "
+                        "convolution_param { num_output: 3 bias_term: false ",
+                        param, " } }\n");
+  };
+  const std::string head =
+      "net.prototxt: 1 node cannot be converted; nothing was written\n"
+      "  node \"d\" (Deconvolution): ";
+  EXPECT_EQ(Error(net("kernel_size: 2")), head + "has no weights in the caffemodel");
+  EXPECT_EQ(Error(net(""), OneLayer("d", {{4, 3, 2, 2}})),
+            head + "convolution_param has no kernel_size");
+  EXPECT_EQ(Error(net("kernel_size: 2"), OneLayer("d", {{4, 12}})),
+            head + "a weight of 2 dimensions, want 4");
+  EXPECT_EQ(Error(net("kernel_size: 2"), OneLayer("d", {{4, 3, 2, 2}, {3}})),
+            head + "has 2 blobs in the caffemodel, want 1 (weight; bias_term is false)");
+  EXPECT_EQ(Error(net("kernel_size: 2 axis: 2"), OneLayer("d", {{4, 3, 2, 2}})),
+            head + "convolution_param.axis: 2, want an axis of bottom 0: shape [ads, 4]");
+}
+
 TEST_F(CaffeTest, ShapesThatContradictEachOther) {
   EXPECT_EQ(Error(absl::StrCat(
                 kInput,
