@@ -20,7 +20,7 @@ namespace ulfd {
 // Never freed, as the handler may be reading it; used again for later mappings.
 struct MappedFile::Watch {
   static constexpr uintptr_t kNone = UINTPTR_MAX;
-  std::atomic<uintptr_t> begin{0}, end{0};  // Both 0: not in use.
+  std::atomic<uintptr_t> begin{0}, end{0};  // `end` 0: not in use.
   std::atomic<uintptr_t> bad{kNone};        // Offset of the first byte that could not be read.
   Watch* next = nullptr;
 
@@ -106,9 +106,10 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFil
 }
 
 MappedFile::~MappedFile() {
+  // First: others may get these addresses as soon as they are free, and what fails there is theirs.
+  // From here on the watch may be another mapping's.
+  watch_->end.store(0);
   munmap(data_, size_);
-  watch_->begin.store(0);
-  watch_->end.store(0);  // Last: from here on the watch may be another mapping's.
 }
 
 absl::Status MappedFile::Check() const {
