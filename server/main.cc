@@ -78,10 +78,7 @@ int main(int argc, char** argv) {
 
   const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
   if (!flags.ok()) return Fail(flags.status(), 2);
-  if (flags->help) {
-    std::fputs(ulfd::server::HelpText().c_str(), stdout);
-    return 0;
-  }
+  if (flags->help) return 0;
   if (flags->version) {
     const ulfd::server::BuildFacts build = ulfd::server::ThisBuild();
     std::printf("ulfd %s (%s)\n", build.version.c_str(), build.build.c_str());

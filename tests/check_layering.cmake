@@ -32,6 +32,7 @@ endmacro()
 
 set(root "base/[^/]*")
 set(graph_protos "proto/(ulf|embedding|model_manifest)\\.pb\\.h")
+rung(base/flags ${root})
 rung(base/recording ${root} "proto/recording\\.pb\\.h")
 rung(base/tls ${root})
 rung(base ${root})

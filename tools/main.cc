@@ -7,12 +7,19 @@
 #include <vector>
 
 #include "base/closest_names.h"
+#include "base/flags/flag_set.h"
 #include "base/load_scope.h"
-#include "tools/cli/command.h"
 #include "tools/cli/commands.h"
 
 namespace ulfd::tools {
 namespace {
+
+struct Command {
+  absl::string_view name;
+  absl::string_view summary;  // One line for `ulf help`.
+  // `args` are those after the command's name.  Prints results to standard output.
+  absl::Status (*run)(Args args) = nullptr;
+};
 
 constexpr Command kCommands[] = {
     {"inspect", "shows what a model directory holds: layers, shapes, inputs, outputs, memory",

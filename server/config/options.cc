@@ -5,16 +5,10 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 
-#include <algorithm>
-#include <set>
-
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
-#include "base/closest_names.h"
+#include "base/flags/flag_set.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/kernels/isa.h"
@@ -28,39 +22,32 @@ namespace pb = google::protobuf;
 namespace config = ulfd::config::v1;
 using std::chrono::milliseconds;
 
-// One flag.  `value` is the placeholder in the help text; empty: a switch.  `setting`: the field of
-// ServerConfig that it sets, or "".
-struct FlagRow {
-  absl::string_view name, value, setting, help;
+// A flag that sets a field of ServerConfig.
+struct SettingFlag {
+  absl::string_view name, setting, help;
 };
 
-constexpr FlagRow kFlags[] = {
-    {"model_repository", "DIR", "model_repository", "serve every model of DIR/<model>/<version>/"},
-    {"config", "FILE", "", "text-proto ServerConfig; flags win over it"},
-    {"grpc_address", "IP", "grpc_address", "address of the gRPC port (default 0.0.0.0)"},
-    {"grpc_port", "N", "grpc_port", "0: any free port (default 8500)"},
-    {"http_address", "IP", "http_address", "address of the HTTP port (default 0.0.0.0)"},
-    {"http_port", "N", "http_port",
-     "/metrics /healthz /readyz /statusz; 0: any free port (default 8501)"},
-    {"admin_address", "IP:N", "admin_address", "serve the AdminService there (default: off)"},
-    {"workers", "N", "workers", "threads that score; 0: from CPU quota and affinity (default 0)"},
-    {"log_level", "LEVEL", "logging.level", "debug, info, warning or error (default info)"},
-    {"log_format", "FORMAT", "logging.format", "text or json (default text)"},
-    {"port_file", "FILE", "", "write grpc_port and http_port there once both listen"},
-    {"check_config", "", "", "check configuration and repository, then exit"},
-    {"version", "", "", "print the version and exit"},
-    {"help", "", "", "print this text and exit"},
+constexpr SettingFlag kSettingFlags[] = {
+    {"model_repository", "model_repository", "DIR: serve every model of DIR/<model>/<version>/."},
+    {"grpc_address", "grpc_address", "IP address of the gRPC port.  Default: 0.0.0.0."},
+    {"grpc_port", "grpc_port", "0: any free port.  Default: 8500."},
+    {"http_address", "http_address", "IP address of the HTTP port.  Default: 0.0.0.0."},
+    {"http_port", "http_port",
+     "/metrics /healthz /readyz /statusz; 0: any free port.  Default: 8501."},
+    {"admin_address", "admin_address", "IP:PORT of the AdminService.  Default: off."},
+    {"workers", "workers", "Threads that score; 0: from CPU quota and affinity.  Default: 0."},
+    {"log_level", "logging.level", "debug, info, warning or error.  Default: info."},
+    {"log_format", "logging.format", "text or json.  Default: text."},
 };
 
-absl::Status SetFlag(const FlagRow& row, const std::string& value, Flags& flags) {
-  if (!row.setting.empty()) return SetSetting(row.setting, value, flags.settings);
-  if (row.name == "config") flags.config = value;
-  if (row.name == "port_file") flags.port_file = value;
-  flags.check_config |= row.name == "check_config";
-  flags.version |= row.name == "version";
-  flags.help |= row.name == "help";
-  return absl::OkStatus();
-}
+constexpr char kSynopsis[] =
+    "ulfd --model_repository=DIR [flags]\n"
+    "       ulfd --config=FILE [flags]";
+constexpr char kDescription[] =
+    "Scores one user against many ads with ULF models, over gRPC.\n\n"
+    "Environment: ULFD_ISA=portable|avx2|avx512 makes kernels use less than the machine's best.\n"
+    "SIGTERM drains and stops; a second one hastens.  SIGHUP looks at the repository at once.\n"
+    "Exit codes: 0 ended in order, 1 could not start or serve, 2 wrong command line.";
 
 absl::StatusOr<config::ServerConfig> ReadFile(absl::string_view text, absl::string_view source) {
   config::ServerConfig file;
@@ -167,45 +154,26 @@ absl::Status CheckAll(Options& options) {
 
 Options::Options() { FillDefaults(settings); }
 
-absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args) {
-  std::vector<absl::string_view> names;
-  for (const FlagRow& row : kFlags) names.push_back(row.name);
+absl::StatusOr<Flags> ParseFlags(Args args) {
   Flags flags;
-  std::set<absl::string_view> seen;
-  for (size_t i = 0; i < args.size(); ++i) {
-    absl::string_view arg = args[i];
-    if (!absl::ConsumePrefix(&arg, "--")) {
-      return absl::InvalidArgumentError(absl::StrCat("stray argument \"", args[i], "\""));
-    }
-    const size_t equals = arg.find('=');
-    const absl::string_view name = arg.substr(0, equals);
-    const auto* row = std::find_if(std::begin(kFlags), std::end(kFlags),
-                                   [&](const FlagRow& r) { return r.name == name; });
-    if (row == std::end(kFlags)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("unknown flag --", name, DidYouMean(name, names)));
-    }
-    if (!seen.insert(row->name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("flag --", name, " is given twice"));
-    }
-    std::string value;
-    if (row->value.empty() && equals != absl::string_view::npos) {
-      return absl::InvalidArgumentError(absl::StrCat("flag --", name, " takes no value"));
-    }
-    if (!row->value.empty()) {
-      if (equals == absl::string_view::npos && ++i == args.size()) {
-        return absl::InvalidArgumentError(absl::StrCat("flag --", name, " wants a value"));
-      }
-      value = equals == absl::string_view::npos ? args[i] : std::string(arg.substr(equals + 1));
-      const bool next_flag = equals == absl::string_view::npos && absl::StartsWith(value, "--");
-      if (next_flag || (value.empty() && row->setting.empty())) {
-        return absl::InvalidArgumentError(absl::StrCat("flag --", name, " wants a value"));
-      }
-    }
-    if (const absl::Status status = SetFlag(*row, value, flags); !status.ok()) {
-      return absl::InvalidArgumentError(absl::StrCat("flag --", name, ": ", status.message()));
-    }
+  FlagSet set(kSynopsis, kDescription);
+  for (const SettingFlag& flag : kSettingFlags) {
+    set.AddRead(std::string(flag.name), std::string(flag.help), [&](const std::string& value) {
+      return SetSetting(flag.setting, value, flags.settings);
+    });
   }
+  const auto add_path = [&](const char* name, const char* help, std::string& path) {
+    set.AddRead(name, help, [&path](const std::string& value) {
+      path = value;
+      return value.empty() ? UsageError("empty, want a path") : absl::OkStatus();
+    });
+  };
+  add_path("config", "Text-proto ServerConfig; flags win over it.", flags.config);
+  add_path("port_file", "Write grpc_port and http_port there once both listen.", flags.port_file);
+  set.Add("check_config", "Check configuration and repository, then exit.", &flags.check_config);
+  set.Add("version", "Print the version and exit.", &flags.version);
+  std::vector<std::string> positional;
+  RETURN_IF_ERROR(set.Parse(args, 0, 0, &positional, &flags.help));
   return flags;
 }
 
@@ -306,24 +274,6 @@ std::map<std::string, double> RecordShares(const std::vector<ModelConfig>& model
     if (model.record_share.has_value()) shares[model.name] = *model.record_share;
   }
   return shares;
-}
-
-std::string HelpText() {
-  std::string text =
-      "ulfd: scores one user against many ads with ULF models, over gRPC.\n\n"
-      "  ulfd --model_repository=DIR [flags]\n  ulfd --config=FILE [flags]\n\n";
-  for (const FlagRow& row : kFlags) {
-    const std::string left = row.value.empty() ? absl::StrCat("--", row.name)
-                                               : absl::StrCat("--", row.name, "=", row.value);
-    absl::StrAppendFormat(&text, "  %-24s %s\n", left, row.help);
-  }
-  absl::StrAppend(
-      &text,
-      "\nEnvironment: ULFD_ISA=portable|avx2|avx512 makes kernels use less than the "
-      "machine's best.\nSIGTERM drains and stops; a second one hastens.  SIGHUP looks at the "
-      "repository at once.\nExit codes: 0 ended in order, 1 could not start or "
-      "serve, 2 wrong command line.\n");
-  return text;
 }
 
 }  // namespace ulfd::server

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/types/span.h"
+#include "base/flags/flag_set.h"
 #include "base/tls/tls_material.h"
 #include "proto/server_config.pb.h"
 #include "server/models/model_change.h"
@@ -41,10 +41,9 @@ struct Flags {
   bool check_config = false, version = false, help = false;
 };
 
-// Reads "--name=value", "--name value" and, for switches, "--name"; `args` is without the program's
-// name.  INVALID_ARGUMENT: an unknown flag, a bad or missing value, a flag given twice, a stray
-// argument.
-absl::StatusOr<Flags> ParseFlags(absl::Span<const std::string> args);
+// Reads the command line, without the program's name; --help prints.  A usage error: what FlagSet
+// finds wrong.
+absl::StatusOr<Flags> ParseFlags(Args args);
 
 // Defaults, then the file of --config, then the other flags; checked as a whole, without touching
 // the repository.  NOT_FOUND: no such file; INVALID_ARGUMENT: an error in it
@@ -67,9 +66,6 @@ TlsOptions TlsOptionsOf(const ulfd::config::v1::Tls& settings);
 AuthenticationOptions AuthenticationOptionsOf(const ulfd::config::v1::Authentication& settings);
 // Model -> its share of calls that is recorded, where it has one of its own.
 std::map<std::string, double> RecordShares(const std::vector<ModelConfig>& models);
-
-// The text of --help.
-std::string HelpText();
 
 }  // namespace ulfd::server
 

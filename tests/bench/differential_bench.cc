@@ -2,9 +2,6 @@
 // request slower.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   differential_bench [--graphs=N] [--seed=S] [--ads=N] [--pairs=N] [--seconds=S] [--cases=FILE]
-//   [--worst=N]
-//
 // Graphs come from random_model.h or, with --cases, from a file that tests/make_random_graphs.py
 // wrote.  Prints how the ratios optimised / written are spread and the worst of them, measured
 // again at length, with the passes that changed those graphs.  Ends with 1 if outputs differ, never
@@ -18,13 +15,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
+#include "tests/bench/bench_main.h"
 #include "tests/bench/random_model.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/turns.h"
@@ -149,38 +145,6 @@ absl::StatusOr<std::vector<Subject>> CaseSubjects(const Options& options,
   return subjects;
 }
 
-absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    absl::string_view arg = argv[i];
-    const auto number = [&](int& value) { return absl::SimpleAtoi(arg, &value) && value > 0; };
-    bool good = false;
-    if (absl::ConsumePrefix(&arg, "--graphs=")) {
-      good = number(options.graphs);
-    } else if (absl::ConsumePrefix(&arg, "--seed=")) {
-      good = number(options.seed);
-    } else if (absl::ConsumePrefix(&arg, "--ads=")) {
-      good = number(options.ads);
-    } else if (absl::ConsumePrefix(&arg, "--worst=")) {
-      good = number(options.worst);
-    } else if (absl::ConsumePrefix(&arg, "--pairs=")) {
-      good = number(options.turns.turns);
-    } else if (absl::ConsumePrefix(&arg, "--seconds=")) {
-      good = absl::SimpleAtod(arg, &options.turns.seconds) && options.turns.seconds > 0;
-    } else if (absl::ConsumePrefix(&arg, "--cases=")) {
-      options.cases = std::string(arg);
-      good = std::filesystem::exists(options.cases);
-    }
-    if (!good) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          argv[i],
-          ": want --graphs=N (200) --seed=S (1) --ads=N (200) --pairs=N (7) --seconds=S "
-          "(0.004, of each plan in each pair) --cases=FILE --worst=N (5)"));
-    }
-  }
-  return options;
-}
-
 void PrintSpread(const std::vector<Subject*>& measured, size_t all) {
   std::vector<double> ratios;
   double written = 0, optimised = 0;
@@ -249,19 +213,27 @@ absl::Status Run(const Options& options) {
   return status;
 }
 
+int Main(int argc, char** argv) {
+  engine::UseOneThread();
+  Options options;
+  FlagSet flags("differential_bench [flags]",
+                "The optimised plan against the graph as written, over random graphs.");
+  flags.Add("graphs", "How many.", &options.graphs, 1);
+  flags.Add("seed", "Of the random numbers.", &options.seed, 1);
+  flags.Add("ads", "Ads of a request.", &options.ads, 1);
+  flags.Add("worst", "How many of the worst are measured again and printed.", &options.worst, 1);
+  flags.Add("pairs", "Turns.", &options.turns.turns, 1);
+  flags.Add("seconds", "Of each plan in each pair.", &options.turns.seconds, 1e-9);
+  flags.AddRead("cases", "FILE that tests/make_random_graphs.py wrote: its graphs.",
+                [&](const std::string& path) {
+                  options.cases = path;
+                  return std::filesystem::exists(path) ? absl::OkStatus()
+                                                       : absl::NotFoundError("no file " + path);
+                });
+  return RunMain(argc, argv, flags, [&] { return Run(options); });
+}
+
 }  // namespace
 }  // namespace ulfd::bench
 
-int main(int argc, char** argv) {
-  ulfd::engine::UseOneThread();
-  const auto options = ulfd::bench::ParseOptions(argc, argv);
-  if (!options.ok()) {
-    std::fprintf(stderr, "differential_bench: %s\n",
-                 std::string(options.status().message()).c_str());
-    return 2;
-  }
-  const absl::Status status = ulfd::bench::Run(*options);
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "differential_bench: %s\n", std::string(status.message()).c_str());
-  return 1;
-}
+int main(int argc, char** argv) { return ulfd::bench::Main(argc, argv); }

@@ -1,8 +1,6 @@
 // Calls per second of the daemon on a trivial model against those of a bare gRPC callback server.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   rpc_bench [--turns=N] [--seconds=S] [--in_flight=N] [--channels=N] [--ads=N] [--before=ULFD]
-//
 // Two servers run in processes of their own: `ulfd` beside this program, and this program with
 // --bare, whose Predict answers every call with the bytes that the daemon answered, in gRPC's own
 // threads.  A closed loop of asynchronous calls in this process loads one after the other in turns.
@@ -29,11 +27,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "proto/predict.grpc.pb.h"
+#include "tests/bench/bench_main.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/turns.h"
 
@@ -51,10 +49,8 @@ constexpr double kStartSeconds = 30;
 
 struct Options {
   int turns = 100, in_flight = 64, channels = 4, ads = 200;
-  double seconds = 0.2;  // Of each server in each turn.
-  std::string before;    // The daemon of another build; empty: none.
-  std::string bare;      // FILE: be the bare server, answering with what FILE holds.
-  std::string port_file;
+  double seconds = 0.2;
+  std::string before, bare, port_file;
 };
 
 // A server in a process of its own, ended with this object.
@@ -248,43 +244,6 @@ absl::StatusOr<v1::PredictResponse> FirstAnswer(const std::string& address,
   }
 }
 
-absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    absl::string_view arg = argv[i];
-    const auto number = [&](int& value) { return absl::SimpleAtoi(arg, &value) && value > 0; };
-    bool good = false;
-    if (absl::ConsumePrefix(&arg, "--turns=")) {
-      good = number(options.turns);
-    } else if (absl::ConsumePrefix(&arg, "--in_flight=")) {
-      good = number(options.in_flight);
-    } else if (absl::ConsumePrefix(&arg, "--channels=")) {
-      good = number(options.channels);
-    } else if (absl::ConsumePrefix(&arg, "--ads=")) {
-      good = number(options.ads);
-    } else if (absl::ConsumePrefix(&arg, "--seconds=")) {
-      good = absl::SimpleAtod(arg, &options.seconds) && options.seconds > 0;
-    } else if (absl::ConsumePrefix(&arg, "--before=")) {
-      options.before = std::string(arg);
-      good = !arg.empty();
-    } else if (absl::ConsumePrefix(&arg, "--bare=")) {
-      options.bare = std::string(arg);
-      good = true;
-    } else if (absl::ConsumePrefix(&arg, "--port_file=")) {
-      options.port_file = std::string(arg);
-      good = true;
-    }
-    if (!good) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(argv[i],
-                       ": want --turns=N (100) --seconds=S (0.2, of each server in each turn) "
-                       "--in_flight=N (64) --channels=N (4) --ads=N (200, of 25 floats each) "
-                       "--before=ULFD (the daemon of another build)"));
-    }
-  }
-  return options;
-}
-
 // A server under load, and what was seen of it.
 struct LoadedServer {
   std::string name;
@@ -390,16 +349,22 @@ absl::Status Run(const Options& options) {
   return absl::OkStatus();
 }
 
+int Main(int argc, char** argv) {
+  Options options;
+  FlagSet flags("rpc_bench [flags]", "Calls per second of the daemon and of a bare gRPC server.");
+  flags.Add("turns", "How often each server is measured.", &options.turns, 1);
+  flags.Add("seconds", "Of each server in each turn.", &options.seconds, 1e-6);
+  flags.Add("in_flight", "Calls at a time.", &options.in_flight, 1);
+  flags.Add("channels", "Connections.", &options.channels, 1);
+  flags.Add("ads", "Ads of a request, of 25 floats each.", &options.ads, 1);
+  flags.Add("before", "The daemon of another build.", &options.before);
+  flags.Add("bare", "FILE: be the bare server, answering with what FILE holds.", &options.bare);
+  flags.Add("port_file", "Of the bare server.", &options.port_file);
+  return RunMain(argc, argv, flags,
+                 [&] { return options.bare.empty() ? Run(options) : BeBare(options); });
+}
+
 }  // namespace
 }  // namespace ulfd::bench
 
-int main(int argc, char** argv) {
-  const auto options = ulfd::bench::ParseOptions(argc, argv);
-  absl::Status status = options.status();
-  if (options.ok()) {
-    status = options->bare.empty() ? ulfd::bench::Run(*options) : ulfd::bench::BeBare(*options);
-  }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "rpc_bench: %s\n", std::string(status.message()).c_str());
-  return options.ok() ? 1 : 2;
-}
+int main(int argc, char** argv) { return ulfd::bench::Main(argc, argv); }

@@ -12,10 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
+#include "tests/bench/bench_main.h"
 #include "tests/bench/sim_plot.h"
 #include "tests/bench/sim_policies.h"
 
@@ -227,42 +226,27 @@ void RunTrace(const Trace& trace, const Settings& settings, std::vector<PlotPane
   panels.push_back(std::move(goodput));
 }
 
-// false: not a flag of ours.
-bool ReadFlag(absl::string_view flag, Settings& settings) {
-  if (absl::ConsumePrefix(&flag, "--workers=")) {
-    return absl::SimpleAtoi(flag, &settings.workers) && settings.workers > 0;
-  }
-  if (absl::ConsumePrefix(&flag, "--seconds=")) {
-    return absl::SimpleAtod(flag, &settings.seconds) && settings.seconds > 0;
-  }
-  if (absl::ConsumePrefix(&flag, "--deadline_ms=")) {
-    return absl::SimpleAtod(flag, &settings.deadline_ms) && settings.deadline_ms > 0;
-  }
-  if (absl::ConsumePrefix(&flag, "--slower=")) {
-    return absl::SimpleAtod(flag, &settings.slower) && settings.slower > 0;
-  }
-  if (!absl::ConsumePrefix(&flag, "--svg=")) return false;
-  settings.svg = std::string(flag);
-  return !settings.svg.empty();
+absl::Status Simulate(const Settings& settings) {
+  std::vector<PlotPanel> panels;
+  for (const Trace& trace : kTraces) RunTrace(trace, settings, panels);
+  if (settings.svg.empty()) return absl::OkStatus();
+  std::ofstream file(settings.svg);
+  file << Svg(absl::StrCat("Simulated schedulers, ", settings.workers, " workers"), panels);
+  file.close();
+  return file ? absl::OkStatus() : absl::UnknownError("cannot write " + settings.svg);
 }
 
 int Main(int argc, char** argv) {
   Settings settings;
-  for (int i = 1; i < argc; ++i) {
-    if (ReadFlag(argv[i], settings)) continue;
-    std::cerr << "usage: scheduler_sim [--workers=64] [--seconds=0.5] [--deadline_ms=20] "
-                 "[--slower=1] [--svg=FILE]\n";
-    return 2;
-  }
-  std::vector<PlotPanel> panels;
-  for (const Trace& trace : kTraces) RunTrace(trace, settings, panels);
-  if (settings.svg.empty()) return 0;
-  std::ofstream file(settings.svg);
-  file << Svg(absl::StrCat("Simulated schedulers, ", settings.workers, " workers"), panels);
-  file.close();
-  if (file) return 0;
-  std::cerr << "cannot write " << settings.svg << "\n";
-  return 1;
+  FlagSet flags("scheduler_sim [flags]",
+                "Our scheduler beside three others, with a virtual clock.");
+  flags.Add("workers", "Of the machine.", &settings.workers, 1);
+  flags.Add("seconds", "Of virtual time.", &settings.seconds, 1e-6);
+  flags.Add("deadline_ms", "Of every request.", &settings.deadline_ms, 1e-6);
+  flags.Add("slower", "How many times longer everything takes than we expect.", &settings.slower,
+            1e-6);
+  flags.Add("svg", "Write the plot there.", &settings.svg);
+  return RunMain(argc, argv, flags, [&] { return Simulate(settings); });
 }
 
 }  // namespace

@@ -1,9 +1,6 @@
 // Embedding lookups of one request against a bare gather of the same rows, in turns in one run.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   tables_bench [--rows=N,N,...] [--dims=D,...] [--requests=N] [--pairs=N] [--layout] [--text]
-//                [--mapped]
-//
 // The gather has the addresses of the rows at hand: it fetches 16 rows ahead and sums.
 // PoolFeatures has ids: it must find the rows, compare ids, count the missing ones and write the
 // sums of bags.  Both go through the same requests of 2000 ids each, taking turns after every
@@ -16,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -24,12 +22,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "engine/embedding/key_index.h"
 #include "engine/embedding/page_buffer.h"
 #include "engine/embedding/pooling.h"
 #include "engine/embedding/table_builder.h"
 #include "engine/embedding/table_file_writer.h"
+#include "tests/bench/bench_main.h"
 #include "tests/bench/scratch_model.h"
 
 namespace ulfd::bench {
@@ -42,11 +40,8 @@ using engine::PoolingOutput;
 struct Options {
   std::vector<int64_t> rows = {1000000};
   std::vector<int64_t> dims = {18};
-  int64_t requests = 500;  // Per measurement.
-  int64_t pairs = 9;
-  bool layout = false;  // Also a hash index beside the rows.
-  bool text = false;    // Also LoadText.
-  bool mapped = false;  // Also table files, in each format of rows.
+  int64_t requests = 500, pairs = 9;
+  bool layout = false, text = false, mapped = false;
 };
 
 constexpr int64_t kIdsPerRequest = 2000;
@@ -354,44 +349,38 @@ void BenchTable(int64_t rows, int64_t dim, const Options& options) {
   if (options.text) BenchText(rows, dim);
 }
 
-bool ParseList(absl::string_view text, std::vector<int64_t>& list) {
-  list.clear();
-  for (const absl::string_view item : absl::StrSplit(text, ',')) {
-    int64_t value = 0;
-    if (!absl::SimpleAtoi(item, &value) || value < 1) return false;
-    list.push_back(value);
-  }
-  return true;
+std::function<absl::Status(const std::string&)> ReadList(std::vector<int64_t>& list) {
+  return [&list](const std::string& text) {
+    list.clear();
+    for (const absl::string_view item : absl::StrSplit(text, ',')) {
+      list.push_back(0);
+      if (!absl::SimpleAtoi(item, &list.back()) || list.back() < 1) {
+        return absl::InvalidArgumentError(text + ", want positive numbers, separated by commas");
+      }
+    }
+    return absl::OkStatus();
+  };
 }
 
-bool ParseOption(absl::string_view arg, Options& options) {
-  if (arg == "--layout") return options.layout = true;
-  if (arg == "--text") return options.text = true;
-  if (arg == "--mapped") return options.mapped = true;
-  if (absl::ConsumePrefix(&arg, "--rows=")) return ParseList(arg, options.rows);
-  if (absl::ConsumePrefix(&arg, "--dims=")) return ParseList(arg, options.dims);
-  if (absl::ConsumePrefix(&arg, "--requests=")) {
-    return absl::SimpleAtoi(arg, &options.requests) && options.requests > 0;
-  }
-  return absl::ConsumePrefix(&arg, "--pairs=") && absl::SimpleAtoi(arg, &options.pairs) &&
-         options.pairs > 0;
+int Main(int argc, char** argv) {
+  Options options;
+  FlagSet flags("tables_bench [flags]", "Embedding lookups of one request against a bare gather.");
+  flags.AddRead("rows", "Rows of each table: N,...", ReadList(options.rows));
+  flags.AddRead("dims", "Floats of a row: 8, 16, 18, 32, 64, ...", ReadList(options.dims));
+  flags.Add("requests", "Of each measurement.", &options.requests, 1);
+  flags.Add("pairs", "Turns.", &options.pairs, 1);
+  flags.Add("layout", "Also a hash index beside the rows.", &options.layout);
+  flags.Add("text", "Also LoadText.", &options.text);
+  flags.Add("mapped", "Also table files, in each format of rows.", &options.mapped);
+  return RunMain(argc, argv, flags, [&] {
+    for (const int64_t rows : options.rows) {
+      for (const int64_t dim : options.dims) BenchTable(rows, dim, options);
+    }
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace
 }  // namespace ulfd::bench
 
-int main(int argc, char** argv) {
-  ulfd::bench::Options options;
-  for (int i = 1; i < argc; ++i) {
-    if (ulfd::bench::ParseOption(argv[i], options)) continue;
-    std::fprintf(stderr,
-                 "tables_bench: bad argument \"%s\"; want [--rows=N,...] [--dims=8|16|18|32|64,"
-                 "...] [--requests=N] [--pairs=N] [--layout] [--text] [--mapped]\n",
-                 argv[i]);
-    return 2;
-  }
-  for (const int64_t rows : options.rows) {
-    for (const int64_t dim : options.dims) ulfd::bench::BenchTable(rows, dim, options);
-  }
-  return 0;
-}
+int main(int argc, char** argv) { return ulfd::bench::Main(argc, argv); }

@@ -1,11 +1,8 @@
 // The table of performance targets: work, target, what was reached.
 // SPDX-License-Identifier: Apache-2.0
 //
-//   targets_bench [--rows=ROW,...] [--pairs=N] [--seconds=S] [--ort=LIBRARY] [--profile]
-//   [--backend=auto|onednn|native] [--json=FILE] [--list]
-//
-// --profile prints where the time of our side goes, after the table.  Everything runs in this
-// process in turns.  Slowness is reported and never an error; wrong results are.
+// Everything runs in this process in turns.  Slowness is reported and never an error; wrong results
+// are.
 #include <fcntl.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -20,14 +17,12 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
+#include "tests/bench/bench_main.h"
 #include "tests/bench/bench_models.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/targets.h"
@@ -83,46 +78,6 @@ struct Options {
   TurnsOptions turns;
   bool list = false, profile = false;
 };
-
-absl::StatusOr<Options> ParseOptions(int argc, char** argv) {
-  Options options;
-  if (const char* path = std::getenv("ULFD_ONNXRUNTIME"); path != nullptr) options.ort = path;
-  for (int i = 1; i < argc; ++i) {
-    absl::string_view arg = argv[i];
-    bool good = true;
-    if (absl::ConsumePrefix(&arg, "--rows=")) {
-      options.rows = absl::StrSplit(arg, ',');
-    } else if (absl::ConsumePrefix(&arg, "--pairs=")) {
-      good = absl::SimpleAtoi(arg, &options.turns.turns) && options.turns.turns > 0;
-    } else if (absl::ConsumePrefix(&arg, "--seconds=")) {
-      good = absl::SimpleAtod(arg, &options.turns.seconds) && options.turns.seconds > 0;
-    } else if (absl::ConsumePrefix(&arg, "--ort=")) {
-      options.ort = std::string(arg);
-    } else if (absl::ConsumePrefix(&arg, "--json=")) {
-      options.json = std::string(arg);
-    } else if (absl::ConsumePrefix(&arg, "--load=")) {
-      options.load = std::string(arg);
-    } else if (absl::ConsumePrefix(&arg, "--backend=")) {
-      const auto backend = engine::ParseBackend(arg);
-      good = backend.ok();
-      if (good) ScratchModel::backend = *backend;
-    } else if (arg == "--profile") {
-      options.profile = true;
-    } else if (arg == "--list") {
-      options.list = true;
-    } else {
-      good = false;
-    }
-    if (!good) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          argv[i],
-          ": want --rows=ROW,...|all --pairs=N (7) --seconds=S (0.1, of each program in each pair) "
-          "--ort=LIBRARY --profile --backend=auto|onednn|native --json=FILE --list "
-          "--load=MODELDIR"));
-    }
-  }
-  return options;
-}
 
 absl::string_view Name(Verdict verdict) {
   switch (verdict) {
@@ -229,19 +184,31 @@ absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
 
 int Main(int argc, char** argv) {
   engine::UseOneThread();
-  const absl::StatusOr<Options> options = ParseOptions(argc, argv);
-  absl::Status status = options.status();
-  if (options.ok() && options->list) {
-    for (const Row& row : Rows()) std::printf("%s\n", row.name.c_str());
-  } else if (options.ok() && !options->load.empty()) {
-    status = PrintLoad(options->load);
-  } else if (options.ok()) {
-    const auto rows = Chosen(*options);
-    status = rows.ok() ? MeasureAll(*options, *rows) : rows.status();
-  }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "targets_bench: %s\n", std::string(status.message()).c_str());
-  return options.ok() ? 1 : 2;
+  Options options;
+  if (const char* path = std::getenv("ULFD_ONNXRUNTIME"); path != nullptr) options.ort = path;
+  FlagSet flags("targets_bench [flags]", "The table of performance targets.");
+  flags.Add("rows", "Rows of the table, separated by commas, or all.", &options.rows);
+  flags.Add("pairs", "Turns.", &options.turns.turns, 1);
+  flags.Add("seconds", "Of each program in each pair.", &options.turns.seconds, 1e-6);
+  flags.Add("ort", "The library of ONNX Runtime.", &options.ort);
+  flags.Add("json", "Write the table there.", &options.json);
+  flags.Add("load", "MODELDIR: only load that model, and say what it takes.", &options.load);
+  flags.AddRead("backend", "auto, onednn or native.", [](const std::string& text) {
+    const auto backend = engine::ParseBackend(text);
+    if (backend.ok()) ScratchModel::backend = *backend;
+    return backend.status();
+  });
+  flags.Add("profile", "Print where the time of our side goes.", &options.profile);
+  flags.Add("list", "Print the names of the rows.", &options.list);
+  return RunMain(argc, argv, flags, [&]() -> absl::Status {
+    if (options.list) {
+      for (const Row& row : Rows()) std::printf("%s\n", row.name.c_str());
+      return absl::OkStatus();
+    }
+    if (!options.load.empty()) return PrintLoad(options.load);
+    ASSIGN_OR_RETURN(const std::vector<Row> rows, Chosen(options));
+    return MeasureAll(options, rows);
+  });
 }
 
 }  // namespace

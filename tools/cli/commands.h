@@ -4,7 +4,7 @@
 #define ULFD_TOOLS_CLI_COMMANDS_H_
 
 #include "absl/status/status.h"
-#include "tools/cli/command.h"
+#include "base/flags/flag_set.h"
 
 namespace ulfd::tools {
 

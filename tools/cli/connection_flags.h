@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tools/cli/command.h"
+#include "base/flags/flag_set.h"
 
 namespace ulfd::tools {
 

@@ -233,7 +233,7 @@ constexpr Action kActions[] = {
 absl::Status RunAdmin(Args args) {
   absl::Duration timeout = absl::Minutes(10);
   bool dry_run = false;
-  FlagSet flags("admin ADDRESS ACTION [MODEL [LABEL] [VERSION]]", kDescription);
+  FlagSet flags("ulf admin ADDRESS ACTION [MODEL [LABEL] [VERSION]]", kDescription);
   flags.Add("timeout", "How long to wait for a change; it goes on afterwards.", &timeout,
             kShortestTimeout);
   flags.Add("dry_run", "reload-config: loads and checks everything, and changes nothing.",

@@ -50,7 +50,7 @@ absl::Status CheckHttp(const std::string& url, absl::Duration timeout) {
 absl::Status RunHealth(Args args) {
   std::string model;
   absl::Duration timeout = absl::Seconds(2);
-  FlagSet flags("health HOST:PORT|http://HOST:PORT/readyz [--model=NAME]", kDescription);
+  FlagSet flags("ulf health HOST:PORT|http://HOST:PORT/readyz [--model=NAME]", kDescription);
   flags.Add("model", "Asks for this model instead of the whole daemon.", &model);
   flags.Add("timeout", "Deadline of the call.", &timeout, kShortestTimeout);
   const ConnectionFlags connection_flags(flags);

@@ -156,7 +156,7 @@ absl::StatusOr<std::vector<std::string>> ReadRowNames(const std::string& path) {
 
 absl::Status RunPredict(Args args) {
   Options options;
-  FlagSet flags("predict HOST:PORT (--inputs=FILE.npz --model=NAME | --request=FILE) [flags]",
+  FlagSet flags("ulf predict HOST:PORT (--inputs=FILE.npz --model=NAME | --request=FILE) [flags]",
                 kDescription);
   AddFlags(options, flags);
   const ConnectionFlags connection_flags(flags);

@@ -10,19 +10,17 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/flags/flag_set.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/tensor/onednn.h"
-#include "tools/cli/command.h"
 #include "tools/convert/convert.h"
 
 namespace ulfd::convert {
 namespace {
 
-using tools::UsageError;
-
 constexpr char kSynopsis[] =
-    "convert caffe NET.prototxt [WEIGHTS.caffemodel] OUT\n"
+    "ulf convert caffe NET.prototxt [WEIGHTS.caffemodel] OUT\n"
     "       ulf convert onnx MODEL.onnx OUT";
 constexpr char kDescription[] =
     "Turns a Caffe or ONNX model into the version directory OUT (such as models/rank/1), which "
@@ -53,11 +51,11 @@ absl::Status ParseDims(const std::vector<std::string>& pairs,
   return absl::OkStatus();
 }
 
-absl::Status Run(tools::Args args) {
+absl::Status Run(Args args) {
   ConvertOptions options;
   std::vector<std::string> dims, positional;
   bool help = false, no_verify = false;
-  tools::FlagSet flags(kSynopsis, kDescription);
+  FlagSet flags(kSynopsis, kDescription);
   flags.Add("user_inputs", "Inputs, separated by commas, whose one row belongs to the user.",
             &options.user_inputs);
   flags.Add("ad_inputs", "Inputs, separated by commas, that have a row per ad.",
@@ -102,7 +100,7 @@ int Main(int argc, char** argv) {
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
   std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());
-  if (!tools::IsUsageError(status)) return 1;
+  if (!IsUsageError(status)) return 1;
   std::fputs("`ulf convert --help` explains the command\n", stderr);
   return 2;
 }

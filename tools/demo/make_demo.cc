@@ -78,7 +78,7 @@ absl::Status RunMakeDemo(Args args) {
   int64_t ids = 100'000, seed = 1;
   std::string name = "demo";
   bool force = false, help = false;
-  FlagSet flags("make-demo DIR [flags]", kDescription);
+  FlagSet flags("ulf make-demo DIR [flags]", kDescription);
   flags.Add("ids", "How many ids the three embedding tables hold together.", &ids, 1000,
             100'000'000);
   flags.Add("seed", "Another seed, another shop.", &seed, 0);

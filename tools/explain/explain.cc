@@ -82,7 +82,7 @@ absl::Status RunExplain(Args args) {
   Options options;
   bool help = false;
   FlagSet flags(
-      "explain MODELDIR [--ads=N] [--inputs=FILE.npz] [--profile] [--html=FILE] [--json=FILE]",
+      "ulf explain MODELDIR [--ads=N] [--inputs=FILE.npz] [--profile] [--html=FILE] [--json=FILE]",
       kDescription);
   flags.Add("ads", "Number of ads for which figures are given.", &options.ads, 1, kMaxAds);
   flags.Add("inputs",

@@ -248,7 +248,7 @@ absl::Status CheckCombinations(const LoadOptions& o, const FlagSet& flags) {
 absl::StatusOr<LoadOptions> ParseLoadOptions(Args args, bool* help) {
   LoadOptions options;
   Texts texts;
-  FlagSet flags("load HOST:PORT [HOST:PORT...] --model=NAME [--rate=N] [--duration=T]",
+  FlagSet flags("ulf load HOST:PORT [HOST:PORT...] --model=NAME [--rate=N] [--duration=T]",
                 kDescription);
   AddAll(options, texts, flags);
   const ConnectionFlags connection(flags);

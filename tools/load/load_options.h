@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "tools/cli/command.h"
+#include "base/flags/flag_set.h"
 #include "tools/cli/connection_flags.h"
 #include "tools/load/arrivals.h"
 #include "tools/load/model_inputs.h"

@@ -108,7 +108,7 @@ absl::Status Extract(const std::vector<std::string>& files, const Options& optio
 
 absl::Status RunRecordings(Args args) {
   Options options;
-  FlagSet flags("recordings FILE|FOLDER [--record=N --inputs=IN.npz --outputs=OUT.npz]",
+  FlagSet flags("ulf recordings FILE|FOLDER [--record=N --inputs=IN.npz --outputs=OUT.npz]",
                 kDescription);
   flags.Add("rows", "At most so many calls are listed; 0: all.", &options.rows, 0);
   flags.Add("record", "Number of the call to write, as listed.", &options.record, 1);

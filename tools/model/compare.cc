@@ -29,7 +29,7 @@ absl::Status RunCompare(Args args) {
   std::string model_directory;
   double tolerance = 1e-5;
   bool help = false;
-  FlagSet flags("compare A.npz B.npz [--model=MODELDIR] [--tolerance=1e-5]", kDescription);
+  FlagSet flags("ulf compare A.npz B.npz [--model=MODELDIR] [--tolerance=1e-5]", kDescription);
   flags.Add("model", "Version directory whose graph gives the order of the tensors.",
             &model_directory);
   flags.Add("tolerance", "Largest |B - A| / max(1, |A|) of any element.", &tolerance, 0);

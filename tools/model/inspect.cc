@@ -119,7 +119,7 @@ void PrintTypes(bool json) {
 
 absl::Status RunInspect(Args args) {
   bool json = false, types = false, help = false;
-  FlagSet flags("inspect (MODELDIR | --types) [--json]", kDescription);
+  FlagSet flags("ulf inspect (MODELDIR | --types) [--json]", kDescription);
   flags.Add("json", "Prints JSON for programs.", &json);
   flags.Add("types", "Prints the layer types that the engine knows instead of a model.", &types);
   PluginFlag plugins(flags);

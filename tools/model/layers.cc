@@ -46,7 +46,7 @@ absl::Status WriteExample(const engine::LayerType& type, const std::string& dire
 absl::Status RunLayers(Args args) {
   std::string example;
   bool help = false;
-  FlagSet flags("layers [NAME] [--example=DIR]", kDescription);
+  FlagSet flags("ulf layers [NAME] [--example=DIR]", kDescription);
   flags.Add("example", "Writes the example of NAME as a version directory.", &example);
   PluginFlag plugins(flags);
   std::vector<std::string> positional;

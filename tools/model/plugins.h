@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/flags/flag_set.h"
 #include "engine/layers/plugin.h"
 #include "engine/runtime/model.h"
-#include "tools/cli/command.h"
 
 namespace ulfd::tools {
 

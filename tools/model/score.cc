@@ -92,7 +92,8 @@ absl::Status Save(const engine::ModelInfo& info, const engine::RunResult& result
 absl::Status RunScore(Args args) {
   std::string inputs, outputs;
   bool dump_all = false, help = false;
-  FlagSet flags("score MODELDIR --inputs=FILE.npz [--outputs=FILE.npz] [--dump_all]", kDescription);
+  FlagSet flags("ulf score MODELDIR --inputs=FILE.npz [--outputs=FILE.npz] [--dump_all]",
+                kDescription);
   flags.Add("inputs", "npz file with one array per graph input.", &inputs);
   flags.Add("outputs", "npz file to write the outputs to.", &outputs);
   flags.Add("dump_all", "Writes every tensor of the graph to --outputs, not only its outputs.",

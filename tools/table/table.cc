@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kSynopsis[] =
-    "table build OUT.ulft INPUT... [--rows=fp32|fp16|bf16|int8] [--memory=MIB]\n"
+    "ulf table build OUT.ulft INPUT... [--rows=fp32|fp16|bf16|int8] [--memory=MIB]\n"
     "       ulf table inspect|verify FILE.ulft\n"
     "       ulf table export FILE.ulft [OUT.txt]";
 constexpr char kDescription[] =

@@ -1,6 +1,6 @@
-// The flags of a subcommand: what is taken, and how what is wrong is named.
+// Flags: what is taken, and how what is wrong is named.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/command.h"
+#include "base/flags/flag_set.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 
-namespace ulfd::tools {
+namespace ulfd {
 namespace {
 
 using ::testing::ElementsAre;
@@ -126,4 +126,4 @@ TEST(UsageErrorTest, IsTellable) {
 }
 
 }  // namespace
-}  // namespace ulfd::tools
+}  // namespace ulfd

@@ -1,7 +1,8 @@
-// What the subcommands of `ulf` share: their flags, and how they report errors.
+// Reading a command line, and its --help.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/command.h"
+#include "base/flags/flag_set.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/cord.h"
@@ -10,7 +11,7 @@
 #include "absl/strings/strip.h"
 #include "base/closest_names.h"
 
-namespace ulfd::tools {
+namespace ulfd {
 namespace {
 
 constexpr char kUsagePayload[] = "ulf/usage";
@@ -35,10 +36,13 @@ FlagSet::Flag* FlagSet::Find(absl::string_view name) {
 }
 
 bool FlagSet::IsSet(absl::string_view name) const {
-  for (const Flag& flag : flags_) {
-    if (flag.name == name) return flag.set;
-  }
-  return false;
+  return std::any_of(flags_.begin(), flags_.end(),
+                     [&](const Flag& flag) { return flag.name == name && flag.set; });
+}
+
+void FlagSet::AddRead(const std::string& name, const std::string& help,
+                      std::function<absl::Status(const std::string&)> read) {
+  flags_.push_back({.name = name, .help = help, .read = std::move(read)});
 }
 
 absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) {
@@ -74,12 +78,8 @@ absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) 
     }
     value = args[(*next)++];
   }
-  if (!flag->parse(value)) {
-    return UsageError(absl::StrCat("--", flag->name, ": \"", value, "\", want ", flag->wanted,
-                                   flag->range.empty() ? "" : ", ", flag->range));
-  }
-  if (flag->in_range && !flag->in_range()) {
-    return UsageError(absl::StrCat("--", flag->name, ": ", value, ", want ", flag->range));
+  if (const absl::Status status = flag->read(value); !status.ok()) {
+    return UsageError(absl::StrCat("--", flag->name, ": ", status.message()));
   }
   flag->set = true;
   return absl::OkStatus();
@@ -105,7 +105,7 @@ absl::Status FlagSet::Parse(Args args, int min_positional, int max_positional,
     }
   }
   const int count = static_cast<int>(positional->size());
-  if (count < min_positional) return UsageError(absl::StrCat("usage: ulf ", synopsis_));
+  if (count < min_positional) return UsageError(absl::StrCat("usage: ", synopsis_));
   if (count > max_positional) {
     return UsageError(absl::StrCat("unexpected argument \"", (*positional)[max_positional], "\""));
   }
@@ -113,7 +113,7 @@ absl::Status FlagSet::Parse(Args args, int min_positional, int max_positional,
 }
 
 std::string FlagSet::Help() const {
-  std::string help = absl::StrCat("usage: ulf ", synopsis_, "\n\n", description_, "\n");
+  std::string help = absl::StrCat("usage: ", synopsis_, "\n\n", description_, "\n");
   if (!flags_.empty()) absl::StrAppend(&help, "\nFlags:\n");
   for (const Flag& flag : flags_) {
     absl::StrAppend(&help, "  --", flag.name, flag.is_bool ? "" : "=...", "\n      ", flag.help);
@@ -126,4 +126,4 @@ std::string FlagSet::Help() const {
   return help;
 }
 
-}  // namespace ulfd::tools
+}  // namespace ulfd
