@@ -5,17 +5,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <queue>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "tests/bench/bench_main.h"
-#include "tests/bench/sim_plot.h"
 #include "tests/bench/sim_policies.h"
 
 namespace ulfd::bench {
@@ -26,7 +23,6 @@ struct Settings {
   double seconds = 0.5;     // Of virtual time.
   double deadline_ms = 20;  // Of every request.
   double slower = 1;        // How many times longer everything takes than in TrueCost.
-  std::string svg;          // Where to write the plot; empty: nowhere.
 };
 
 // How many ads requests have.
@@ -183,7 +179,7 @@ class Simulation {
   Outcome outcome_;
 };
 
-void RunTrace(const Trace& trace, const Settings& settings, std::vector<PlotPanel>& panels) {
+void RunTrace(const Trace& trace, const Settings& settings) {
   SimMachine machine{.workers = settings.workers};
   for (double* part : {&machine.cost.base_ns, &machine.cost.user_ns, &machine.cost.row_ns}) {
     *part *= settings.slower;
@@ -195,17 +191,6 @@ void RunTrace(const Trace& trace, const Settings& settings, std::vector<PlotPane
       trace.name, settings.workers, capacity, settings.deadline_ms, "load", "requests/s",
       "scheduler", "p50 ms", "p99 ms", "p99.9 ms", "p99 <=16 ads", "in time/s", "late", "refused",
       "ns/req");
-  PlotPanel latency{.title = trace.name + ": p99 of served requests",
-                    .x_label = "offered load, % of capacity",
-                    .y_label = "ms",
-                    .log_y = true};
-  PlotPanel goodput{.title = trace.name + ": requests in time",
-                    .x_label = "offered load, % of capacity",
-                    .y_label = "1000/s"};
-  for (const std::string& name : PolicyNames()) {
-    latency.lines.push_back({name, {}});
-    goodput.lines.push_back({name, {}});
-  }
   for (const double load : kLoads) {
     const std::vector<SimRequest> requests = MakeTraffic(trace, load * capacity, settings);
     if (requests.empty()) continue;
@@ -218,22 +203,8 @@ void RunTrace(const Trace& trace, const Settings& settings, std::vector<PlotPane
           "%5.0f%% %10.0f  %-9s %9.3f %9.3f %9.3f %12.3f %11.0f %7.2f%% %8.2f%% %8.0f\n",
           100 * load, load * capacity, PolicyNames()[p], out.p50, out.p99, out.p999, out.small_p99,
           out.goodput, percent(out.late), percent(out.refused), out.real_ns);
-      latency.lines[p].points.emplace_back(100 * load, out.p99);
-      goodput.lines[p].points.emplace_back(100 * load, out.goodput / 1000);
     }
   }
-  panels.push_back(std::move(latency));
-  panels.push_back(std::move(goodput));
-}
-
-absl::Status Simulate(const Settings& settings) {
-  std::vector<PlotPanel> panels;
-  for (const Trace& trace : kTraces) RunTrace(trace, settings, panels);
-  if (settings.svg.empty()) return absl::OkStatus();
-  std::ofstream file(settings.svg);
-  file << Svg(absl::StrCat("Simulated schedulers, ", settings.workers, " workers"), panels);
-  file.close();
-  return file ? absl::OkStatus() : absl::UnknownError("cannot write " + settings.svg);
 }
 
 int Main(int argc, char** argv) {
@@ -245,8 +216,10 @@ int Main(int argc, char** argv) {
   flags.Add("deadline_ms", "Of every request.", &settings.deadline_ms, 1e-6);
   flags.Add("slower", "How many times longer everything takes than we expect.", &settings.slower,
             1e-6);
-  flags.Add("svg", "Write the plot there.", &settings.svg);
-  return RunMain(argc, argv, flags, [&] { return Simulate(settings); });
+  return RunMain(argc, argv, flags, [&] {
+    for (const Trace& trace : kTraces) RunTrace(trace, settings);
+    return absl::OkStatus();
+  });
 }
 
 }  // namespace
