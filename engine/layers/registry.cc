@@ -20,7 +20,7 @@ std::vector<const LayerType*> SortedTypes() {
   std::vector<const LayerType*> types;
   for (absl::Span<const LayerType> family :
        {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
-        NormLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
+        CyclicLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
         ExpressionLayers(), PoolingLayers(), RearrangeLayers(), UpsampleLayers(), DetectionLayers(),
         SamplingLayers()}) {
     for (const LayerType& type : family) types.push_back(&type);

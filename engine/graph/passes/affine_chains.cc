@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/types/norm.h"
+#include "engine/layers/types/cyclic.h"
 
 namespace ulfd::engine {
 

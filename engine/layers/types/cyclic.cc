@@ -1,8 +1,7 @@
-// Normalisation: bn.
+// Functions whose parameters repeat along the flattened input: prelu, dice, bn.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/norm.h"
+#include "engine/layers/types/cyclic.h"
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -18,81 +17,140 @@
 namespace ulfd::engine {
 namespace {
 
-class BnKernel final : public Kernel {
+class CyclicKernel final : public Kernel {
  public:
-  BnKernel(const CyclicParams& params, float eps)
-      : block_(params.block),
-        beta_(params.values[0]),
-        scale_(params.values[1]),
-        mean_(params.values[2]) {
-    const std::vector<float>& var = params.values[3];
-    for (int64_t i = 0; i < block_; ++i) {
-      scale_[i] = static_cast<float>(double{scale_[i]} / std::sqrt(double{var[i]} + double{eps}));
+  CyclicKernel(Semantics::Op op, const CyclicParams& params, float eps)
+      : block_(params.block), values_(params.values) {
+    const auto divide = [eps](float value, float variance) {
+      return static_cast<float>(double{value} / std::sqrt(double{variance} + double{eps}));
+    };
+    if (op == Semantics::Op::kPrelu) {
+      epilogue_.activation = {.kind = Activation::Kind::kPrelu, .slope = values_[0].data()};
+    } else if (op == Semantics::Op::kDice) {
+      for (float& v : values_[2]) v = divide(1, v);
+      epilogue_.activation = {.kind = Activation::Kind::kDice,
+                              .mean = values_[1].data(),
+                              .scale = values_[2].data(),
+                              .gamma = values_[0].data()};
+    } else {
+      for (int64_t i = 0; i < block_; ++i) values_[1][i] = divide(values_[1][i], values_[3][i]);
+      values_.pop_back();  // The variance is in the scale now.
+      epilogue_.affine = {values_[2].data(), values_[1].data(), values_[0].data()};
     }
   }
   absl::Status Run(RunContext& ctx) const override {
-    const Epilogue epilogue{.affine = {mean_.data(), scale_.data(), beta_.data()}};
-    ApplyPeriodic(epilogue, block_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
+    ApplyPeriodic(epilogue_, block_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
     return absl::OkStatus();
   }
 
  private:
   const int64_t block_;
-  const std::vector<float> beta_;
-  std::vector<float> scale_;
-  const std::vector<float> mean_;
+  std::vector<std::vector<float>> values_;
+  Epilogue epilogue_;  // Points into values_.
 };
 
-// bn_layer: y = (x - mean) * (gamma / sqrt(var + eps)) + beta.
-// The mean is subtracted first, never folded into beta: real models (tdm_dnn) have means of 5e5
-// whose product with gamma / sqrt(var) would cancel against x's and leave nothing of a float.
-// oneDNN's batch normalisation normalises over axis 1 only and wants all parameters of that length,
-// so it does not fit the repeating ones.
+// What prelu, dice and bn have in common.
 // Input   0 x f32, any shape.
-// Weights 0 beta, 1 gamma, 2 mean, 3 var; they repeat along the flattened x, whose size they divide
-//         (usually: one value per element of the last dimension).
+// Weights repeat along the flattened x, whose size they divide (usually: one value per element of
+//         the last dimension).
 // Output  0 shape of x; level of x if the parameters fit the rows.
-// Params  bn_param.eps, default 0.001 (eps_defaults GUIDE: 0.01), >= 0.
 // Errors  InvalidArgument if a parameter is empty or does not divide x, or eps is negative.
-// Source  ULF guide; x-deeplearning blaze/operator/op/batch_normalization_op.
-class Bn final : public Layer {
+class Cyclic final : public Layer {
  public:
-  Bn(float eps, CyclicParams params) : eps_(eps), params_(std::move(params)) {}
-
-  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
-    ASSIGN_OR_RETURN(const float eps, EpsOf(ctx, "bn_param", ctx.param.bn_param().has_eps(),
-                                            ctx.param.bn_param().eps()));
-    ASSIGN_OR_RETURN(CyclicParams params, ReadCyclic(ctx.weights));
-    return std::unique_ptr<Layer>(new Bn(eps, std::move(params)));
+  static absl::StatusOr<std::unique_ptr<Layer>> Make(Semantics::Op op, LayerWeights weights,
+                                                     float eps) {
+    ASSIGN_OR_RETURN(CyclicParams params, ReadCyclic(weights));
+    return std::unique_ptr<Layer>(new Cyclic(op, std::move(params), eps));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     ASSIGN_OR_RETURN(TensorSpec out, InferCyclic(in[0], params_));
     return TensorSpecs{out};
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override { SuggestCyclic(in[0], params_); }
-  Semantics semantics() const override {
-    return {.op = Semantics::Op::kBatchNorm, .params = &params_, .eps = eps_};
-  }
+  Semantics semantics() const override { return {.op = op_, .params = &params_, .eps = eps_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new BnKernel(params_, eps_));
+    return std::unique_ptr<Kernel>(new CyclicKernel(op_, params_, eps_));
   }
   std::string Describe() const override {
+    if (op_ == Semantics::Op::kPrelu) return absl::StrCat("slopes=", params_.period);
     return absl::StrCat("eps=", eps_, " channels=", params_.period);
   }
 
  private:
-  const float eps_;
+  Cyclic(Semantics::Op op, CyclicParams params, float eps)
+      : op_(op), params_(std::move(params)), eps_(eps) {}
+  const Semantics::Op op_;
   const CyclicParams params_;
+  const float eps_;
 };
 
+// prelu_layer: y = x > 0 ? x : slope * x.
+// Weights 0 slope.
+// Params  none.
+// Source  ULF guide; x-deeplearning blaze/operator/op/prelu_op (index modulo size).
+absl::StatusOr<std::unique_ptr<Layer>> ParsePrelu(const ParseContext& ctx) {
+  return Cyclic::Make(Semantics::Op::kPrelu, ctx.weights, 0);
+}
+
+// dice_layer: y = p*x + (1-p)*gamma*x,  p = sigmoid((x - mean) / sqrt(var + eps)).
+// Weights 0 gamma, 1 mean, 2 var.
+// Params  dice_param.eps, default 1e-8 (eps_defaults GUIDE: 0.01), >= 0.
+// Source  arXiv:1706.06978; ULF guide; x-deeplearning blaze/operator/op/dice_op (which ignores eps;
+//         we do not).
+absl::StatusOr<std::unique_ptr<Layer>> ParseDice(const ParseContext& ctx) {
+  const auto& param = ctx.param.dice_param();
+  ASSIGN_OR_RETURN(const float eps, EpsOf(ctx, "dice_param", param.has_eps(), param.eps()));
+  return Cyclic::Make(Semantics::Op::kDice, ctx.weights, eps);
+}
+
+// bn_layer: y = (x - mean) * (gamma / sqrt(var + eps)) + beta.
+// The mean is subtracted first, never folded into beta: real models (tdm_dnn) have means of 5e5
+// whose product with gamma / sqrt(var) would cancel against x's and leave nothing of a float.
+// oneDNN's batch normalisation normalises over axis 1 only and wants all parameters of that length,
+// so it does not fit the repeating ones.
+// Weights 0 beta, 1 gamma, 2 mean, 3 var.
+// Params  bn_param.eps, default 0.001 (eps_defaults GUIDE: 0.01), >= 0.
+// Source  ULF guide; x-deeplearning blaze/operator/op/batch_normalization_op.
+absl::StatusOr<std::unique_ptr<Layer>> ParseBn(const ParseContext& ctx) {
+  const auto& param = ctx.param.bn_param();
+  ASSIGN_OR_RETURN(const float eps, EpsOf(ctx, "bn_param", param.has_eps(), param.eps()));
+  return Cyclic::Make(Semantics::Op::kBatchNorm, ctx.weights, eps);
+}
+
 constexpr LayerType kTypes[] = {
+    {.name = "prelu_layer",
+     .summary = "x > 0 ? x : slope * x",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .weights = {1, 1},
+     .parse = &ParsePrelu,
+     .doc = {.formula = "y = x > 0 ? x : slope * x",
+             .inputs = "x float32, any shape",
+             .weights = "slope; repeats along the flattened x",
+             .source = "ULF layer guide",
+             .example_inputs = "x:4",
+             .example_weights = "4"}},
+    {.name = "dice_layer",
+     .summary = "p*x + (1-p)*gamma*x with p = sigmoid((x - mean) / sqrt(var + eps))",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .weights = {3, 3},
+     .param_field = ulf::LayerParameter::kDiceParamFieldNumber,
+     .parse = &ParseDice,
+     .doc = {.formula = "p = sigmoid((x - mean) / sqrt(var + eps)); y = p*x + (1 - p)*gamma*x",
+             .inputs = "x float32, any shape",
+             .weights = "gamma\nmean\nvar; all repeat along the flattened x",
+             .source = "arXiv:1706.06978; ULF layer guide",
+             .example_inputs = "x:4",
+             .example_weights = "4;4;4",
+             .example_param = "dice_param { eps: 1e-8 }"}},
     {.name = "bn_layer",
      .summary = "gamma * (x - mean) / sqrt(var + eps) + beta",
      .inputs = {1, 1},
      .outputs = {1, 1},
      .weights = {4, 4},
      .param_field = ulf::LayerParameter::kBnParamFieldNumber,
-     .parse = &Bn::Parse,
+     .parse = &ParseBn,
      .doc = {.formula = "y = gamma * (x - mean) / sqrt(var + eps) + beta",
              .inputs = "x float32, any shape",
              .weights = "beta\ngamma\nmean\nvar; all repeat along the flattened x",
@@ -114,10 +172,9 @@ absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mea
     weight.dims = {static_cast<int64_t>(values.size())};
     weight.data = values;
   }
-  ASSIGN_OR_RETURN(CyclicParams params, ReadCyclic(weights));
-  return std::unique_ptr<Layer>(new Bn(0, std::move(params)));
+  return Cyclic::Make(Semantics::Op::kBatchNorm, weights, 0);
 }
 
-absl::Span<const LayerType> NormLayers() { return kTypes; }
+absl::Span<const LayerType> CyclicLayers() { return kTypes; }
 
 }  // namespace ulfd::engine

@@ -1,7 +1,7 @@
 // Batch normalisation as a building block of graph passes.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_ENGINE_LAYERS_TYPES_NORM_H_
-#define ULFD_ENGINE_LAYERS_TYPES_NORM_H_
+#ifndef ULFD_ENGINE_LAYERS_TYPES_CYCLIC_H_
+#define ULFD_ENGINE_LAYERS_TYPES_CYCLIC_H_
 
 #include <memory>
 
@@ -20,4 +20,4 @@ absl::StatusOr<std::unique_ptr<Layer>> MakeBatchNorm(absl::Span<const float> mea
 
 }  // namespace ulfd::engine
 
-#endif  // ULFD_ENGINE_LAYERS_TYPES_NORM_H_
+#endif  // ULFD_ENGINE_LAYERS_TYPES_CYCLIC_H_

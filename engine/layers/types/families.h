@@ -9,12 +9,11 @@
 
 namespace ulfd::engine {
 
-absl::Span<const LayerType>
-ActivationLayers();  // activation.cc: relu prelu sigmoid tanh dice softmax
+absl::Span<const LayerType> ActivationLayers();   // activation.cc: relu sigmoid tanh softmax
 absl::Span<const LayerType> ArithmeticLayers();   // arithmetic.cc: add sub multiply div where sum
 absl::Span<const LayerType> MatmulLayers();       // matmul.cc: inner_product inner_product_layer_ex
 absl::Span<const LayerType> BatchDotLayers();     // batchdot.cc: batchdot
-absl::Span<const LayerType> NormLayers();         // norm.cc: bn
+absl::Span<const LayerType> CyclicLayers();       // cyclic.cc: prelu dice bn
 absl::Span<const LayerType> RecurrentLayers();    // recurrent.cc: gru
 absl::Span<const LayerType> ShapeLayers();        // shape.cc: reshape concat slice broadcast_to
 absl::Span<const LayerType> SourceLayers();       // source.cc: constant fuse

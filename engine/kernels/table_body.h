@@ -1,0 +1,31 @@
+// The table of the kernels over the vector type that is included before this: see table.h.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_TABLE_BODY_H_
+#define ULFD_ENGINE_KERNELS_TABLE_BODY_H_
+
+#include "engine/kernels/blocks_body.h"
+#include "engine/kernels/elementwise_body.h"
+#include "engine/kernels/fc_body.h"
+#include "engine/kernels/gru_body.h"
+#include "engine/kernels/table.h"
+
+namespace ulfd::engine {
+namespace {
+
+constexpr KernelTable kTable = {
+    .fc = &FcRows,
+    .unary = &Unary,
+    .epilogue = &EpilogueRows,
+    .binary = &Binary,
+    .softmax = &Softmax,
+    .weighted_sum = &WeightedSum,
+    .scale_rows = &ScaleRows,
+    .dot = &Dot,
+    .blocks = &Blocks,
+    .gru_cell = &GruCell,
+};
+
+}  // namespace
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_TABLE_BODY_H_
