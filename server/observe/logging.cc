@@ -5,6 +5,7 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/text.h"
 
 namespace ulfd::server {
 namespace {
@@ -42,22 +44,6 @@ spdlog::level::level_enum SpdLevel(LogLevel level) {
       return spdlog::level::err;
   }
   return spdlog::level::err;
-}
-
-// Length of the UTF-8 sequence at text[i], 0 if there is none.
-size_t SequenceLength(absl::string_view text, size_t i) {
-  const auto byte = [&](size_t k) { return static_cast<unsigned char>(text[k]); };
-  const unsigned char first = byte(i);
-  const size_t length = first < 0x80                    ? 1
-                        : first >= 0xC2 && first < 0xE0 ? 2
-                        : first >= 0xE0 && first < 0xF0 ? 3
-                        : first >= 0xF0 && first < 0xF5 ? 4
-                                                        : 0;
-  if (length == 0 || i + length > text.size()) return 0;
-  for (size_t k = 1; k < length; ++k) {
-    if ((byte(i + k) & 0xC0) != 0x80) return 0;
-  }
-  return length;
 }
 
 bool NeedsQuotes(absl::string_view value) {
@@ -96,28 +82,22 @@ LogField::LogField(absl::string_view k, double v)
 
 std::string JsonEscape(absl::string_view text) {
   std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const char c = text[i];
-    const size_t length = SequenceLength(text, i);
-    if (length == 0) {
-      out += '?';
-      ++i;
-      continue;
+  for (size_t good = 0; !text.empty(); text.remove_prefix(std::min(good + 1, text.size()))) {
+    good = Utf8Bytes(text);
+    for (const char c : text.substr(0, good)) {
+      if (c == '"' || c == '\\') {
+        out += {'\\', c};
+      } else if (c == '\n') {
+        out += "\\n";
+      } else if (c == '\t') {
+        out += "\\t";
+      } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+        absl::StrAppendFormat(&out, "\\u%04x", c);
+      } else {
+        out += c;
+      }
     }
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
-      absl::StrAppendFormat(&out, "\\u%04x", c);
-    } else {
-      out.append(text.data() + i, length);
-    }
-    i += length;
+    if (good < text.size()) out += '?';
   }
   return out;
 }

@@ -20,6 +20,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "tools/cli/text_file.h"
 #include "tools/cli/text_table.h"
 
@@ -46,24 +47,6 @@ struct Picture {
   std::vector<PictureNode> nodes;
   std::set<std::pair<int, int>> edges;  // From, to; from < to.
 };
-
-// Bytes of the UTF-8 character at text[at]; 0: none that may stand in XML.
-size_t CharacterBytes(absl::string_view text, size_t at) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(at);
-  if (first < 0x80) return first >= 0x20 || first == '\t' || first == '\n' ? 1 : 0;
-  const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || at + bytes > text.size()) return 0;
-  uint32_t code = first & (0x7fu >> bytes);
-  for (size_t i = 1; i < bytes; ++i) {
-    if ((byte(at + i) & 0xc0) != 0x80) return 0;
-    code = code << 6 | (byte(at + i) & 0x3fu);
-  }
-  const bool shortest = code >= (bytes == 4 ? 0x10000u : bytes == 3 ? 0x800u : 0x80u);
-  const bool character = code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) && code >= 0xa0 &&
-                         code != 0xfffe && code != 0xffff;
-  return shortest && character ? bytes : 0;
-}
 
 // At most kNameCharacters of UTF-8, with "..." for the rest.
 std::string Clip(absl::string_view text) {
@@ -372,31 +355,25 @@ std::string Draw(const Picture& picture) {
 }  // namespace
 
 std::string EscapeHtml(absl::string_view text) {
-  std::string escaped;
-  for (size_t at = 0; at < text.size();) {
-    const size_t bytes = CharacterBytes(text, at);
-    switch (text[at]) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        absl::StrAppend(&escaped, bytes == 0 ? "\xef\xbf\xbd" : text.substr(at, bytes));
+  constexpr char kReplacement[] = "\xef\xbf\xbd";
+  std::string characters;
+  for (size_t good = 0; !text.empty(); text.remove_prefix(std::min(good + 1, text.size()))) {
+    good = Utf8Bytes(text);
+    for (const char c : text.substr(0, good)) {
+      const auto byte = static_cast<unsigned char>(c);
+      absl::StrAppend(&characters, byte >= 0x20 || c == '\t' || c == '\n' ? absl::string_view(&c, 1)
+                                                                          : kReplacement);
     }
-    at += std::max<size_t>(1, bytes);
+    if (good < text.size()) characters += kReplacement;
   }
-  return escaped;
+  // The last two are U+FFFE and U+FFFF, UTF-8 but no characters.
+  return absl::StrReplaceAll(characters, {{"&", "&amp;"},
+                                          {"<", "&lt;"},
+                                          {">", "&gt;"},
+                                          {"\"", "&quot;"},
+                                          {"'", "&#39;"},
+                                          {"\xef\xbf\xbe", kReplacement},
+                                          {"\xef\xbf\xbf", kReplacement}});
 }
 
 std::string WrittenPicture(const Explanation& all) { return Draw(DrawWritten(all)); }

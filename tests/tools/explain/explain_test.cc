@@ -165,7 +165,7 @@ TEST_F(ExplainTest, WritesAPageThatIsWellFormedAndEscapesNames) {
 TEST(EscapeHtmlTest, ReplacesWhatIsNoCharacter) {
   EXPECT_EQ(EscapeHtml("a<b>&\"'"), "a&lt;b&gt;&amp;&quot;&#39;");
   EXPECT_EQ(EscapeHtml("\xc3\xa9\xe6\xbc\xa2"), "\xc3\xa9\xe6\xbc\xa2");
-  for (const std::string bad : {"\xff", "\x80", "\x01", "\xc0", "\xc3"}) {
+  for (const std::string bad : {"\xff", "\x80", "\x01", "\xc0", "\xc3", "\xef\xbf\xbf"}) {
     EXPECT_EQ(EscapeHtml(bad), "\xef\xbf\xbd");
   }
   EXPECT_EQ(EscapeHtml("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd");  // "/" in two bytes.
