@@ -68,6 +68,20 @@ class DeepFm(Base):
         return (first + second + self.deep(flat(fields, dense))).squeeze(-1)
 
 
+class Pooled(Base):
+    """Histories pooled by mean, sum and maximum under a mask that is repeated per element."""
+
+    def make(self):
+        self.out = mlp(FLAT + 3 * WIDTH, 16, 1)
+
+    def score(self, fields, dense, keys, mask, query):
+        wide = torch.repeat_interleave(mask.unsqueeze(2), WIDTH, dim=2)
+        total = (keys * wide).sum(1)
+        parts = [total, total / (mask.sum(1, keepdim=True) + 1e-8),
+                 torch.max(keys - (1 - wide) * 1e9, dim=1)[0]]
+        return self.out(torch.cat([flat(fields, dense), *parts], 1)).squeeze(-1)
+
+
 class Nfm(Base):
     def make(self):
         self.norm, self.deep = nn.BatchNorm1d(WIDTH), mlp(WIDTH + 3, 16, 1)
@@ -378,7 +392,7 @@ class OneMatrix(nn.Module):
         return self.model(*parts)
 
 
-FAMILIES = {"wide_deep": WideDeep, "deepfm": DeepFm, "nfm": Nfm, "afm": Afm, "pnn": Pnn, "dcn": Dcn,
+FAMILIES = {"wide_deep": WideDeep, "deepfm": DeepFm, "pooled": Pooled, "nfm": Nfm, "afm": Afm, "pnn": Pnn, "dcn": Dcn,
             "dcn_v2": DcnV2, "dcn_mix": DcnMix, "xdeepfm": XDeepFm, "autoint": AutoInt, "bst": Bst,
             "din": Din, "dien": Dien, "senet": SeNet, "fibinet": FiBiNet, "ffm": Ffm,
             "fwfm": FwFm, "mmoe": Mmoe, "ple": Ple, "dssm": Dssm}

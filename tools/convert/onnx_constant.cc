@@ -259,6 +259,25 @@ absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int6
   return indices;
 }
 
+absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int64_t outputs,
+                                                int64_t size) {
+  int64_t left = size;
+  if (stated.empty() && outputs > 0) {
+    const int64_t each = (size + outputs - 1) / outputs;
+    for (int64_t i = 0; i < outputs; ++i) {
+      stated.push_back(std::clamp<int64_t>(size - i * each, 0, each));
+    }
+  }
+  bool fits = static_cast<int64_t>(stated.size()) == outputs;
+  for (const int64_t part : stated) {
+    fits &= part >= 1 && part <= left;
+    left -= fits ? part : 0;
+  }
+  if (fits && left == 0) return stated;
+  return absl::InvalidArgumentError(
+      absl::StrCat(outputs, " parts do not fill a dimension of ", size));
+}
+
 absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int64_t size) {
   if (step == 0) return absl::InvalidArgumentError("a step of 0");
   step = std::clamp(step, -size - 1, size + 1);

@@ -70,11 +70,11 @@ std::string StringAttribute(const onnx::NodeProto& node, const char* name, const
 std::vector<int64_t> IntsAttribute(const onnx::NodeProto& node, const char* name);
 bool HasAttribute(const onnx::NodeProto& node, const char* name);
 
-// Computes a node whose inputs are all constants (null: an input that is left out).  UNIMPLEMENTED
-// if the operator is none of those that are folded; INVALID_ARGUMENT if it cannot be computed from
-// what is known.
-absl::StatusOr<Constant> FoldNode(const onnx::NodeProto& node, int64_t opset,
-                                  absl::Span<const Constant* const> inputs);
+// Computes the outputs (of Dropout, the first) of a node whose inputs are all constants (null: an
+// input that is left out).  UNIMPLEMENTED if the operator is none of those that are folded;
+// INVALID_ARGUMENT if it cannot be computed from what is known.
+absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int64_t opset,
+                                               absl::Span<const Constant* const> inputs);
 // Whether FoldNode knows the operator.
 bool CanFold(const std::string& op_type);
 
@@ -88,6 +88,10 @@ struct SliceRange {
 };
 // INVALID_ARGUMENT for a step of 0.
 absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int64_t size);
+// What each of Split's outputs has of a dimension of `size`: as stated, or equal parts of which the
+// last may be smaller where none is stated.  INVALID_ARGUMENT unless they fill it.
+absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int64_t outputs,
+                                                int64_t size);
 // numpy broadcasting.  INVALID_ARGUMENT names both.
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);
 std::string DimsText(const Dims& dims);

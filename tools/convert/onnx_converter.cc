@@ -313,7 +313,6 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
 absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
   std::vector<const Constant*> inputs;
   Constant shape;
-  if (node.output_size() != 1 && node.op_type() != "Dropout") return false;
   const bool asks_shape = node.op_type() == "Shape" || node.op_type() == "Size";
   if (asks_shape && node.input_size() == 1 && graph_.FindValue(node.input(0)) != nullptr) {
     shape.dims = graph_.FindValue(node.input(0))->dims;
@@ -325,11 +324,13 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
     }
   }
   if (!CanFold(node.op_type())) return false;
-  absl::StatusOr<Constant> constant = FoldNode(node, graph_.opset(), inputs);
+  absl::StatusOr<std::vector<Constant>> constants = FoldNode(node, graph_.opset(), inputs);
   // Layers may compute what cannot be held: a constant per row of the request.
-  if (!constant.ok() && FindType(node.op_type()) != nullptr) return false;
-  RETURN_IF_ERROR(constant.status());
-  graph_.Define(node.output(0), *std::move(constant));
+  if (!constants.ok() && FindType(node.op_type()) != nullptr) return false;
+  RETURN_IF_ERROR(constants.status());
+  for (size_t i = 0; i < constants->size(); ++i) {
+    graph_.Define(node.output(static_cast<int>(i)), std::move((*constants)[i]));
+  }
   return true;
 }
 

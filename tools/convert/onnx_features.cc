@@ -253,7 +253,6 @@ void OnnxFeatures::Scan(Problems& problems) {
 // Whether the node's output is a constant.  While columns are searched, what is computed from the
 // shapes of inputs is kept aside: the main pass knows those of all values.
 bool OnnxFeatures::FoldConstant(const onnx::NodeProto& node, bool searching) {
-  if (node.output_size() != 1) return false;
   std::vector<const Constant*> inputs;
   Constant shape;
   const auto ids = node.input_size() > 0 ? ids_.find(node.input(0)) : ids_.end();
@@ -270,14 +269,17 @@ bool OnnxFeatures::FoldConstant(const onnx::NodeProto& node, bool searching) {
     }
   }
   if (!CanFold(node.op_type())) return false;
-  absl::StatusOr<Constant> folded = FoldNode(node, graph_.opset(), inputs);
+  absl::StatusOr<std::vector<Constant>> folded = FoldNode(node, graph_.opset(), inputs);
   if (!folded.ok()) return false;  // The main pass says why.
-  if (aside) {
-    shapes_[node.output(0)] = *std::move(folded);
-  } else {
-    graph_.Define(node.output(0), *std::move(folded));
-    handled_.insert(&node);
+  for (size_t i = 0; i < folded->size(); ++i) {
+    const std::string& output = node.output(static_cast<int>(i));
+    if (aside) {
+      shapes_[output] = std::move((*folded)[i]);
+    } else {
+      graph_.Define(output, std::move((*folded)[i]));
+    }
   }
+  if (!aside) handled_.insert(&node);
   return true;
 }
 
@@ -658,18 +660,11 @@ absl::StatusOr<std::vector<OnnxFeatures::Ids>> OnnxFeatures::Parts(const onnx::N
     if (Known(node.input(1)) == nullptr) return absl::UnimplementedError("");
     ASSIGN_OR_RETURN(lengths, Known(node.input(1))->ToInts());
   }
-  const int64_t outputs = node.output_size(), size = ids.dims[axis].value();
-  if (lengths.empty()) {
-    // The last one is smaller where they cannot be equal.
-    const int64_t each = (size + outputs - 1) / outputs;
-    for (int64_t begin = 0; begin < size; begin += each) {
-      lengths.push_back(std::min(each, size - begin));
-    }
-  }
+  ASSIGN_OR_RETURN(lengths,
+                   SplitSizes(std::move(lengths), node.output_size(), ids.dims[axis].value()));
   std::vector<Ids> parts;
   int64_t begin = 0;
   for (const int64_t length : lengths) {
-    if (length < 1 || length > size - begin) return absl::UnimplementedError("");
     std::vector<std::vector<int64_t>> at;
     for (int64_t d = 1; d < rank; ++d) {
       at.emplace_back(static_cast<size_t>(d == axis ? length : ids.dims[d].value()));
@@ -680,10 +675,6 @@ absl::StatusOr<std::vector<OnnxFeatures::Ids>> OnnxFeatures::Parts(const onnx::N
     ASSIGN_OR_RETURN(Ids part, WithColumns(ids, std::move(dims), at));
     parts.push_back(std::move(part));
     begin += length;
-  }
-  if (begin != size || static_cast<int64_t>(parts.size()) != outputs) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(outputs, " parts do not fill dimension ", axis, " of ", DimsText(ids.dims)));
   }
   return parts;
 }

@@ -350,6 +350,27 @@ absl::StatusOr<Constant> FoldSlice(const FoldContext& ctx) {
   return Picked(x, out.sizes(), Walk(out.sizes(), strides, start));
 }
 
+absl::StatusOr<std::vector<Constant>> FoldSplit(const FoldContext& ctx) {
+  const Constant& x = *ctx.in[0];
+  RETURN_IF_ERROR(WantNumbers(x));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(ctx.node, "axis", 0),
+                                            static_cast<int64_t>(x.dims.size())));
+  std::vector<int64_t> parts = IntsAttribute(ctx.node, "split"), sizes = x.sizes();
+  if (ctx.in.size() > 1) {
+    ASSIGN_OR_RETURN(parts, ctx.in[1]->ToInts());
+  }
+  ASSIGN_OR_RETURN(parts, SplitSizes(std::move(parts), ctx.node.output_size(), sizes[axis]));
+  const std::vector<int64_t> strides = RowMajor(sizes);
+  std::vector<Constant> outputs;
+  int64_t begin = 0;
+  for (const int64_t part : parts) {
+    sizes[axis] = part;
+    outputs.push_back(Picked(x, sizes, Walk(sizes, strides, begin * strides[axis])));
+    begin += part;
+  }
+  return outputs;
+}
+
 absl::StatusOr<Constant> FoldExpand(const FoldContext& ctx) {
   ASSIGN_OR_RETURN(const Dims wanted, ctx.in[1]->ToDims());
   ASSIGN_OR_RETURN(const Dims dims, BroadcastDims(ctx.in[0]->dims, wanted));
@@ -585,20 +606,23 @@ constexpr Fold kFolds[] = {
 }  // namespace
 
 bool CanFold(const std::string& op_type) {
-  return std::any_of(std::begin(kFolds), std::end(kFolds),
-                     [&](const Fold& fold) { return op_type == fold.op; });
+  return op_type == "Split" || std::any_of(std::begin(kFolds), std::end(kFolds),
+                                           [&](const Fold& fold) { return op_type == fold.op; });
 }
 
-absl::StatusOr<Constant> FoldNode(const onnx::NodeProto& node, int64_t opset,
-                                  absl::Span<const Constant* const> inputs) {
+absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int64_t opset,
+                                               absl::Span<const Constant* const> inputs) {
   const bool optional =
       node.op_type() == "Slice" || node.op_type() == "Dropout" || node.op_type() == "Trilu";
   for (size_t i = 0; !optional && i < inputs.size(); ++i) {
     if (inputs[i] != nullptr) continue;
     return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
   }
+  if (node.op_type() == "Split") return FoldSplit({node, opset, inputs});
   for (const Fold& fold : kFolds) {
-    if (node.op_type() == fold.op) return fold.run({node, opset, inputs});
+    if (node.op_type() != fold.op) continue;
+    ASSIGN_OR_RETURN(Constant constant, fold.run({node, opset, inputs}));
+    return std::vector<Constant>{std::move(constant)};
   }
   return absl::UnimplementedError("not an operator that is folded");
 }

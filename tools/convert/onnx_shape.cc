@@ -332,19 +332,8 @@ absl::Status Split(OnnxNode& node) {
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
   ASSIGN_OR_RETURN(std::vector<int64_t> parts, Integers(node, 1, "split"));
   RETURN_IF_ERROR(WantNumber(x, axis));
-  const int64_t outputs = node.node.output_size(), size = x.dims[axis].value();
-  if (parts.empty()) {
-    // The last one is smaller where they cannot be equal (operator set 18).
-    const int64_t each = (size + outputs - 1) / outputs;
-    for (int64_t begin = 0; begin < size; begin += each) {
-      parts.push_back(std::min(each, size - begin));
-    }
-  }
-  if (static_cast<int64_t>(parts.size()) != outputs ||
-      std::accumulate(parts.begin(), parts.end(), int64_t{0}) != size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(outputs, " parts do not fill dimension ", axis, " of ", DimsText(x.dims)));
-  }
+  ASSIGN_OR_RETURN(parts,
+                   SplitSizes(std::move(parts), node.node.output_size(), x.dims[axis].value()));
   int64_t begin = 0;
   for (int i = 0; i < node.node.output_size(); ++i) {
     std::vector<int64_t> places(static_cast<size_t>(parts[i]));

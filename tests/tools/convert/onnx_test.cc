@@ -370,6 +370,54 @@ TEST_F(OnnxTest, NumbersOfRowsAreValues) {
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(3, 2));
 }
 
+// PyTorch's squeeze() of [ads, 1, 2] drops the row of a single ad, which the product then lacks.
+TEST_F(OnnxTest, ModelsThatFailWithOneAdAreProvedWithMore) {
+  const std::string graph =
+      "initializer { name: 'w' data_type: 1 dims: 2 dims: 1 float_data: [2, 3] }"
+      "node { op_type: 'Squeeze' input: 'x' output: 's' }"
+      "node { op_type: 'Gemm' input: 's' input: 'w' output: 'y' }";
+  const std::string path = dir_.Write(
+      "m.onnx", Model(X({"ads", "1", "2"}) + Out({"ads", "1"}) + graph).SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->notes, Contains(AllOf(HasSubstr("(3, 7, 2, 5, 19 ads)"),
+                                            HasSubstr("it fails with 1 ad itself"))));
+  const std::vector<float> x = {1, 2};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({1, 1, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(8));
+  // With axes it does not fail.
+  const std::string other =
+      "initializer { name: 'w' data_type: 1 dims: 2 dims: 1 float_data: [2, 3] }"
+      "initializer { name: 'n' data_type: 7 dims: 1 int64_data: [1] }"
+      "node { op_type: 'Squeeze' input: 'x' input: 'n' output: 's' }"
+      "node { op_type: 'Gemm' input: 's' input: 'w' output: 'y' }";
+  const std::string plain = dir_.Write(
+      "p.onnx", Model(X({"ads", "1", "2"}) + Out({"ads", "1"}) + other).SerializeAsString());
+  const auto proved = ConvertOnnx(plain, dir_.File("plain/1"), {});
+  ASSERT_TRUE(proved.ok()) << proved.status();
+  EXPECT_THAT(proved->notes, Contains(HasSubstr("(3, 1, 7, 2, 5, 19 ads)")));
+}
+
+// Shapes that exporters cut into sizes, as repeat_interleave's are.
+TEST_F(OnnxTest, ConstantsAreSplit) {
+  const std::string shape =
+      "node { op_type: 'Constant' output: 's' attribute { name: 'value' type: TENSOR t { "
+      "data_type: 7 dims: 4 int64_data: [9, 1, 1, 3] } } }"
+      "node { op_type: 'Split' input: 's' output: 'a' output: 'b' }"
+      "node { op_type: 'Expand' input: 'x' input: 'b' output: 'y' }";
+  const std::string path =
+      dir_.Write("m.onnx", Model(X({"ads", "1"}) + Out({"ads", "3"}) + shape).SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {1, 2};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({2, 1}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(1, 1, 1, 2, 2, 2));
+}
+
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
   EXPECT_EQ(Error(Model(X({"rows", "4"}) + Out({"rows", "4"}) + relu)),
