@@ -151,8 +151,10 @@ struct Block {
   return Vec::SelectEqual(a, a, Vec::Max(a, b), a);
 }
 
+// One switch over all operations is what keeps the block in registers.
 template <int kVecs, bool kMasked>
-void RunBlock(const BlockStep* steps, int64_t count, int64_t at, Vec::Mask mask) {
+void RunBlock(  // NOLINT(readability-function-size)
+    const BlockStep* steps, int64_t count, int64_t at, Vec::Mask mask) {
   using Op = BlockOp;
   Block<kVecs, kMasked> b;  // The first step is kLoad.
   b.at = at;

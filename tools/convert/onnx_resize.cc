@@ -60,6 +60,36 @@ std::array<double, 4> CubicWeights(double a, double r) {
   return {far(r + 1), near(r), near(1 - r), far(2 - r)};
 }
 
+absl::Status CheckRequest(const onnx::NodeProto& node, const ResizeRequest& request, size_t rank) {
+  if ((!request.sizes.empty() && request.sizes.size() != rank) ||
+      (!request.scales.empty() && request.scales.size() != rank) ||
+      request.sizes.empty() == request.scales.empty()) {
+    return absl::InvalidArgumentError("want scales or sizes, one per dimension");
+  }
+  if (HasAttribute(node, "axes") || IntAttribute(node, "antialias", 0) != 0 ||
+      StringAttribute(node, "keep_aspect_ratio_policy", "stretch") != std::string("stretch")) {
+    return absl::UnimplementedError("axes, antialias or keep_aspect_ratio_policy");
+  }
+  return absl::OkStatus();
+}
+
+// Adds what four inputs from `first` on give to output i.  What lies outside counts as the border,
+// or, if `excludes`, not at all.
+void AddWeights(int64_t first, std::array<double, 4> weights, bool excludes, int64_t i,
+                ResizedAxis& axis) {
+  double total = 0;
+  for (int64_t k = 0; k < 4; ++k) {
+    double& weight = weights[static_cast<size_t>(k)];
+    if (excludes && (first + k < 0 || first + k >= axis.from)) weight = 0;
+    total += weight;
+  }
+  for (int64_t k = 0; k < 4; ++k) {
+    const int64_t input = std::clamp<int64_t>(first + k, 0, axis.from - 1);
+    axis.weight[static_cast<size_t>(input * axis.to + i)] +=
+        weights[static_cast<size_t>(k)] / (excludes ? total : 1);
+  }
+}
+
 }  // namespace
 
 bool ResizedAxis::IsIdentity() const {
@@ -74,15 +104,7 @@ absl::StatusOr<ResizedAxis> ResizeAxis(const onnx::NodeProto& node, int64_t opse
                                        const ResizeRequest& request, int axis, int rank,
                                        int64_t from) {
   const auto place = static_cast<size_t>(axis), all = static_cast<size_t>(rank);
-  if ((!request.sizes.empty() && request.sizes.size() != all) ||
-      (!request.scales.empty() && request.scales.size() != all) ||
-      request.sizes.empty() == request.scales.empty()) {
-    return absl::InvalidArgumentError("want scales or sizes, one per dimension");
-  }
-  if (HasAttribute(node, "axes") || IntAttribute(node, "antialias", 0) != 0 ||
-      StringAttribute(node, "keep_aspect_ratio_policy", "stretch") != std::string("stretch")) {
-    return absl::UnimplementedError("axes, antialias or keep_aspect_ratio_policy");
-  }
+  RETURN_IF_ERROR(CheckRequest(node, request, all));
   const bool old = node.op_type() == "Upsample" || opset < 11;
   const std::string coordinates =
       old ? "asymmetric" : StringAttribute(node, "coordinate_transformation_mode", "half_pixel");
@@ -130,18 +152,7 @@ absl::StatusOr<ResizedAxis> ResizeAxis(const onnx::NodeProto& node, int64_t opse
     } else {
       return absl::UnimplementedError(absl::StrCat("mode ", mode));
     }
-    double total = 0;
-    for (int64_t k = 0; k < 4; ++k) {
-      const int64_t input = first - 1 + k;
-      double& weight = weights[static_cast<size_t>(k)];
-      if (excludes && mode != "nearest" && (input < 0 || input >= from)) weight = 0;
-      total += weight;
-    }
-    for (int64_t k = 0; k < 4; ++k) {
-      const int64_t input = std::clamp<int64_t>(first - 1 + k, 0, from - 1);
-      out.weight[static_cast<size_t>(input * out.to + i)] +=
-          weights[static_cast<size_t>(k)] / (excludes ? total : 1);
-    }
+    AddWeights(first - 1, weights, excludes && mode != "nearest", i, out);
   }
   return out;
 }

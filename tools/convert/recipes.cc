@@ -216,6 +216,67 @@ std::string Floor(absl::string_view x) {
   return absl::StrCat("(", cut, " - where(", cut, " > ", x, ", 1, 0))");
 }
 
+namespace {
+
+// Every pixel of `in`, which is [rows, channels, height, width], followed by stride - 1 zeros.
+absl::StatusOr<std::string> SpreadPixels(GraphBuilder& builder, const std::string& in,
+                                         const Deconvolution& d, absl::string_view out) {
+  if (d.stride[0] * d.stride[1] == 1) return in;
+  constexpr int64_t kMostStride = 64;
+  if (std::max(d.stride[0], d.stride[1]) > kMostStride) {
+    return absl::UnimplementedError(absl::StrCat("a stride above ", kMostStride));
+  }
+  const engine::Shape& shape = builder.Find(in)->shape;
+  const int64_t height = shape[2].value(), width = shape[3].value();
+  std::vector<float> first(static_cast<size_t>(d.stride[0] * d.stride[1]), 0.0f);
+  first[0] = 1;
+  const std::string mask = builder.FreshTensor(absl::StrCat(out, "/mask"));
+  const std::string pixels = builder.FreshTensor(absl::StrCat(out, "/pixels"));
+  const std::string spread = builder.FreshTensor(absl::StrCat(out, "/spread"));
+  const std::string image = builder.FreshTensor(absl::StrCat(out, "/image"));
+  RETURN_IF_ERROR(AddConstant(builder, mask, MakeBlob({d.stride[0], 1, d.stride[1]}, first), mask));
+  RETURN_IF_ERROR(AddReshape(builder, pixels, in, {0, d.channels * height, 1, width, 1}, pixels));
+  RETURN_IF_ERROR(AddExpression(builder, spread, "where(@0, @1, 0)", {mask, pixels}, spread));
+  RETURN_IF_ERROR(AddReshape(builder, image, spread,
+                             {0, d.channels, height * d.stride[0], width * d.stride[1]}, image));
+  return image;
+}
+
+// The weight as a convolution has it: outputs first, each kernel turned around.
+ulf::BlobData TurnedWeight(const Deconvolution& d) {
+  const int64_t cells = d.kernel[0] * d.kernel[1];
+  std::vector<float> turned(d.weight.size());
+  const int64_t own = d.channels / d.group, per_group = d.outputs / d.group;
+  for (int64_t c = 0; c < d.channels; ++c) {
+    for (int64_t o = 0; o < per_group; ++o) {
+      const int64_t from = (c * per_group + o) * cells;
+      const int64_t to = ((c / own * per_group + o) * own + c % own) * cells;
+      for (int64_t k = 0; k < cells; ++k) {
+        turned[static_cast<size_t>(to + cells - 1 - k)] = d.weight[static_cast<size_t>(from + k)];
+      }
+    }
+  }
+  return MakeBlob({d.outputs, own, d.kernel[0], d.kernel[1]}, turned);
+}
+
+// `in` without those first and last pixels of height and width.
+absl::Status AddCuts(GraphBuilder& builder, absl::string_view name, std::string in,
+                     const std::array<int64_t, 2>& first, const std::array<int64_t, 2>& last,
+                     absl::string_view out) {
+  for (int axis = 2; axis < 4; ++axis) {
+    const auto i = static_cast<size_t>(axis - 2);
+    const int64_t left = builder.Find(in)->shape[axis].value() - first[i] - last[i];
+    if (left < 1) return absl::InvalidArgumentError("cuts leave nothing");
+    const std::string cut =
+        axis == 3 ? std::string(out) : builder.FreshTensor(absl::StrCat(out, "/cut"));
+    RETURN_IF_ERROR(AddSlice(builder, axis == 3 ? name : cut, in, axis, first[i], left, cut));
+    in = cut;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, const std::string& in,
                               const Deconvolution& d, absl::string_view out) {
   const engine::Shape shape = builder.Find(in)->shape;
@@ -229,51 +290,24 @@ absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, con
       static_cast<int64_t>(d.weight.size()) != d.channels * d.outputs / d.group * cells) {
     return absl::InvalidArgumentError("channels, group and weight do not fit");
   }
-  // Every pixel is followed by zeros: stride - 1 of them.
-  std::string image = in;
-  if (d.stride[0] * d.stride[1] > 1) {
-    constexpr int64_t kMostStride = 64;
-    if (std::max(d.stride[0], d.stride[1]) > kMostStride) {
-      return absl::UnimplementedError(absl::StrCat("a stride above ", kMostStride));
-    }
-    const int64_t height = shape[2].value(), width = shape[3].value();
-    std::vector<float> first(static_cast<size_t>(d.stride[0] * d.stride[1]), 0.0f);
-    first[0] = 1;
-    const std::string mask = builder.FreshTensor(absl::StrCat(out, "/mask"));
-    const std::string pixels = builder.FreshTensor(absl::StrCat(out, "/pixels"));
-    const std::string spread = builder.FreshTensor(absl::StrCat(out, "/spread"));
-    image = builder.FreshTensor(absl::StrCat(out, "/image"));
-    RETURN_IF_ERROR(
-        AddConstant(builder, mask, MakeBlob({d.stride[0], 1, d.stride[1]}, first), mask));
-    RETURN_IF_ERROR(AddReshape(builder, pixels, in, {0, d.channels * height, 1, width, 1}, pixels));
-    RETURN_IF_ERROR(AddExpression(builder, spread, "where(@0, @1, 0)", {mask, pixels}, spread));
-    RETURN_IF_ERROR(AddReshape(builder, image, spread,
-                               {0, d.channels, height * d.stride[0], width * d.stride[1]}, image));
-  }
-  std::vector<float> turned(d.weight.size());
-  const int64_t own = d.channels / d.group, per_group = d.outputs / d.group;
-  for (int64_t c = 0; c < d.channels; ++c) {
-    for (int64_t o = 0; o < per_group; ++o) {
-      const int64_t from = (c * per_group + o) * cells;
-      const int64_t to = ((c / own * per_group + o) * own + c % own) * cells;
-      for (int64_t k = 0; k < cells; ++k) {
-        turned[static_cast<size_t>(to + cells - 1 - k)] = d.weight[static_cast<size_t>(from + k)];
-      }
-    }
-  }
-  std::array<int64_t, 2> before, after;
+  ASSIGN_OR_RETURN(const std::string image, SpreadPixels(builder, in, d, out));
+  // What the convolution pads, and what is cut off behind it.
+  std::array<int64_t, 2> before, after, first, last;
   bool cuts = false;
   for (size_t i = 0; i < 2; ++i) {
     const int64_t reach = (d.kernel[i] - 1) * d.dilation[i];
     before[i] = reach - d.cut_before[i];
     after[i] = reach - d.cut_after[i] - (d.stride[i] - 1);
+    first[i] = std::max<int64_t>(0, -before[i]);
+    last[i] = std::max<int64_t>(0, -after[i]);
     constexpr int64_t kMostPad = 1 << 16;
     if (std::max(before[i], after[i]) > kMostPad) {
       return absl::UnimplementedError("a kernel that reaches too far");
     }
     cuts |= before[i] < 0 || after[i] < 0;
   }
-  std::string top = cuts ? builder.FreshTensor(absl::StrCat(out, "/whole")) : std::string(out);
+  const std::string top =
+      cuts ? builder.FreshTensor(absl::StrCat(out, "/whole")) : std::string(out);
   ulf::LayerParameter layer =
       MakeLayer("convolution_layer", cuts ? top : std::string(name), {image}, top);
   ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
@@ -287,23 +321,10 @@ absl::Status AddDeconvolution(GraphBuilder& builder, absl::string_view name, con
     p.add_pad(static_cast<uint32_t>(std::max<int64_t>(0, before[i])));
   }
   for (const int64_t pad : after) p.add_pad(static_cast<uint32_t>(std::max<int64_t>(0, pad)));
-  std::vector<ulf::BlobData> weights = {
-      MakeBlob({d.outputs, own, d.kernel[0], d.kernel[1]}, turned)};
+  std::vector<ulf::BlobData> weights = {TurnedWeight(d)};
   if (!d.bias.empty()) weights.push_back(MakeBlob({d.outputs}, d.bias));
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(weights)));
-  for (int axis = 2; cuts && axis < 4; ++axis) {
-    const auto i = static_cast<size_t>(axis - 2);
-    const int64_t begin = std::max<int64_t>(0, -before[i]);
-    const int64_t left =
-        builder.Find(top)->shape[axis].value() - begin - std::max<int64_t>(0, -after[i]);
-    if (left < 1) return absl::InvalidArgumentError("cuts leave nothing");
-    const bool last = axis == 3;
-    const std::string cut =
-        last ? std::string(out) : builder.FreshTensor(absl::StrCat(out, "/cut"));
-    RETURN_IF_ERROR(AddSlice(builder, last ? name : cut, top, axis, begin, left, cut));
-    top = cut;
-  }
-  return absl::OkStatus();
+  return cuts ? AddCuts(builder, name, top, first, last, out) : absl::OkStatus();
 }
 
 std::string Number(float value) {

@@ -4,9 +4,11 @@
 // units with slightly different gains, and the remaining units hold small random weights, as a
 // trained network would.
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <cmath>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "tools/demo/demo_model.h"
 
 namespace ulfd::tools {
@@ -113,15 +115,18 @@ void AddNormalization(DemoRandom& random, ulf::NetWeightsParameter& net) {
   AddLayer("normalize", {mean, gamma, mean, variance}, net);
 }
 
-void AddTower(const DemoWorld& world, DemoRandom& random, ulf::NetWeightsParameter& net) {
-  // What the first layer computes: a direction of 16 columns, or a sum of columns.
-  struct Feature {
-    int column, columns;
-    const DemoVector* direction;  // Null: a sum.
-    double factor;
-    double effect;  // On the logit.
-  };
-  const Feature features[] = {
+// What the first layer of the tower computes: a direction of 16 columns, or a sum of columns.
+struct Feature {
+  int column, columns;
+  const DemoVector* direction;  // Null: a sum.
+  double factor;
+  double effect;  // On the logit.
+};
+
+constexpr int kPlanted = 8 * kReplicas;  // Units of the first layer that compute one.
+
+std::array<Feature, kPlanted / kReplicas> Features(const DemoWorld& world) {
+  return {{
       // The attended part of the history is of the ad's category: 0..1.
       {kQueryInterest + kDemoDim, kDemoDim, nullptr, 1, 2.2},
       // How many items of the history are: 1 for ten of them.
@@ -136,10 +141,11 @@ void AddTower(const DemoWorld& world, DemoRandom& random, ulf::NetWeightsParamet
       {kStats, 1, nullptr, 1, 0.6},
       {kStats + 1, 1, nullptr, 1, 0.4},
       {kUser, kDemoDim, &world.activity_direction(), 1, 0.3},
-  };
-  constexpr int kPlanted = 8 * kReplicas;
-  static_assert(sizeof features / sizeof features[0] * kReplicas == kPlanted);
+  }};
+}
 
+void AddFeatures(absl::Span<const Feature> features, DemoRandom& random,
+                 ulf::NetWeightsParameter& net) {
   Blob w1 = Blob::Matrix(kFeatures, kHidden1, 0.003, random);
   for (int unit = 0; unit < kPlanted; ++unit) {
     const Feature& feature = features[unit / kReplicas];
@@ -150,11 +156,13 @@ void AddTower(const DemoWorld& world, DemoRandom& random, ulf::NetWeightsParamet
       w1.AddDirection(feature.column, unit, *feature.direction, gain);
     }
   }
-  const auto noise = [&](double scale) {
-    return [&random, scale](int) { return scale * random.Normal(); };
-  };
-  AddLayer("fc1", {w1, Blob::Vector(kHidden1, noise(0.01))}, net);
+  const auto noise = [&](int) { return 0.01 * random.Normal(); };
+  AddLayer("fc1", {w1, Blob::Vector(kHidden1, noise)}, net);
+}
 
+void AddTower(const DemoWorld& world, DemoRandom& random, ulf::NetWeightsParameter& net) {
+  const auto features = Features(world);
+  AddFeatures(features, random, net);
   // Soft thresholds: a unit passes a fifth of what is far below its mean.
   Blob alpha, mean, variance;
   for (int i = 0; i < kHidden1; ++i) {
