@@ -68,6 +68,17 @@ class ModelReloadTest : public ::testing::Test {
     manager_ = *std::move(manager);
     manager_->Start();
   }
+  // A load of version 2 opens `loading` and waits for `go`.
+  void HoldVersion2(Gate& loading, Gate& go) {
+    options_.load = [&loading,
+                     &go](const engine::LoadOptions& load) -> std::unique_ptr<const engine::Model> {
+      if (load.version == 2) {
+        loading.Open();
+        go.Wait();
+      }
+      return nullptr;
+    };
+  }
   absl::Status PollNow() { return manager_->PollNow(steady_clock::now() + seconds(300)); }
 
   ModelRepository repository_;
@@ -78,13 +89,7 @@ class ModelReloadTest : public ::testing::Test {
 
 TEST_F(ModelReloadTest, FindNeverWaitsForALoadAndPollNowSaysWhatItWaitedFor) {
   Gate loading, go;
-  options_.load = [&](const engine::LoadOptions& load) -> std::unique_ptr<const engine::Model> {
-    if (load.version == 2) {
-      loading.Open();
-      go.Wait();
-    }
-    return nullptr;
-  };
+  HoldVersion2(loading, go);
   repository_.Publish("m", 1, "a");
   Start();
   ASSERT_TRUE(PollNow().ok());
@@ -171,13 +176,7 @@ TEST_F(ModelReloadTest, SettledContentIsLoadedWithoutAnotherLook) {
 
 TEST_F(ModelReloadTest, DestructionWaitsForTheLoadAndKeepsHandles) {
   Gate loading, go;
-  options_.load = [&](const engine::LoadOptions& load) -> std::unique_ptr<const engine::Model> {
-    if (load.version == 2) {
-      loading.Open();
-      go.Wait();
-    }
-    return nullptr;
-  };
+  HoldVersion2(loading, go);
   repository_.Publish("m", 1, "a");
   Start();
   ASSERT_TRUE(PollNow().ok());

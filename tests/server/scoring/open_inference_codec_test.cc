@@ -9,9 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/tensor/onednn.h"
-#include "tests/testing/temp_dir.h"
-#include "tests/testing/tiny_model.h"
+#include "tests/testing/codec_fixture.h"
 
 namespace ulfd::server {
 namespace {
@@ -19,21 +17,8 @@ namespace {
 using inference::ModelInferRequest;
 using inference::ModelInferResponse;
 
-class OpenInferenceCodecTest : public ::testing::Test {
+class OpenInferenceCodecTest : public CodecFixture<ModelInferRequest, ModelInferResponse> {
  protected:
-  static void SetUpTestSuite() {
-    engine::UseOneThread();
-    dir_ = new TempDir;
-    ulfd::testing::WriteTinyModel(dir_->File("tiny/3"));
-    auto model = engine::Model::Load({.directory = dir_->File("tiny/3")});
-    ASSERT_TRUE(model.ok()) << model.status();
-    model_ = model->release();
-  }
-  static void TearDownTestSuite() {
-    delete model_;
-    delete dir_;
-  }
-
   template <typename T>
   static std::string Bytes(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
@@ -77,36 +62,12 @@ class OpenInferenceCodecTest : public ::testing::Test {
     return request;
   }
 
-  absl::Status Decode(const ModelInferRequest& request) {
-    decoded_ = {};
-    return DecodeRequest(request, *model_, limits_, decoded_);
-  }
-  std::string Error(const ModelInferRequest& request) {
-    const absl::Status status = Decode(request);
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return std::string(status.message());
-  }
   ModelInferResponse Infer(const ModelInferRequest& request) {
-    ModelInferResponse response;
-    absl::Status status = Decode(request);
-    EXPECT_TRUE(status.ok()) << status;
-    engine::Workspace workspace;
-    engine::RunResult result;
-    status = model_->Run(decoded_.inputs, {}, workspace, result);
-    EXPECT_TRUE(status.ok()) << status;
-    if (status.ok()) {
-      EXPECT_TRUE(EncodeResponse(request, decoded_, model_->info(), result, response).ok());
-    }
-    return response;
+    const absl::StatusOr<ModelInferResponse> response = Answer(request);
+    EXPECT_TRUE(response.ok()) << response.status();
+    return response.value_or(ModelInferResponse());
   }
-
-  static TempDir* dir_;
-  static const engine::Model* model_;
-  RequestLimits limits_;
-  DecodedRequest decoded_;
 };
-TempDir* OpenInferenceCodecTest::dir_ = nullptr;
-const engine::Model* OpenInferenceCodecTest::model_ = nullptr;
 
 TEST_F(OpenInferenceCodecTest, RawInRawOut) {
   const ModelInferResponse response = Infer(Raw());

@@ -6,13 +6,10 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 
-#include "engine/tensor/onednn.h"
 #include "server/scoring/response_encoder.h"
-#include "tests/testing/temp_dir.h"
-#include "tests/testing/tiny_model.h"
+#include "tests/testing/codec_fixture.h"
 
 namespace ulfd::server {
 namespace {
@@ -20,21 +17,8 @@ namespace {
 using ulfd::v1::PredictRequest;
 using ulfd::v1::PredictResponse;
 
-class RequestDecoderTest : public ::testing::Test {
+class RequestDecoderTest : public CodecFixture<PredictRequest, PredictResponse> {
  protected:
-  static void SetUpTestSuite() {
-    engine::UseOneThread();
-    dir_ = new TempDir;
-    ulfd::testing::WriteTinyModel(dir_->File("tiny/3"));
-    auto model = engine::Model::Load({.directory = dir_->File("tiny/3")});
-    ASSERT_TRUE(model.ok()) << model.status();
-    model_ = model->release();
-  }
-  static void TearDownTestSuite() {
-    delete model_;
-    delete dir_;
-  }
-
   static PredictRequest Parse(const std::string& text) {
     PredictRequest request;
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &request)) << text;
@@ -51,42 +35,13 @@ class RequestDecoderTest : public ::testing::Test {
     )" + more);
   }
 
-  absl::Status Decode(const PredictRequest& request) {
-    decoded_ = {};
-    return DecodeRequest(request, *model_, limits_, decoded_);
-  }
-  std::string Error(const PredictRequest& request) {
-    const absl::Status status = Decode(request);
-    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    return std::string(status.message());
-  }
   const engine::Tensor* Find(const std::string& name) const {
     for (const engine::NamedTensor& input : decoded_.inputs) {
       if (input.name == name) return &input.tensor;
     }
     return nullptr;
   }
-  // Decodes, runs and encodes.
-  absl::StatusOr<PredictResponse> Predict(const PredictRequest& request) {
-    if (absl::Status s = Decode(request); !s.ok()) return s;
-    engine::Workspace workspace;
-    engine::RunResult result;
-    if (absl::Status s = model_->Run(decoded_.inputs, {}, workspace, result); !s.ok()) return s;
-    PredictResponse response;
-    if (absl::Status s = EncodeResponse(request, decoded_, model_->info(), result, response);
-        !s.ok()) {
-      return s;
-    }
-    return response;
-  }
-
-  static TempDir* dir_;
-  static const engine::Model* model_;
-  RequestLimits limits_;
-  DecodedRequest decoded_;
 };
-TempDir* RequestDecoderTest::dir_ = nullptr;
-const engine::Model* RequestDecoderTest::model_ = nullptr;
 
 TEST_F(RequestDecoderTest, PointsIntoTheRequest) {
   const PredictRequest request = Good();
@@ -104,7 +59,7 @@ TEST_F(RequestDecoderTest, PointsIntoTheRequest) {
 }
 
 TEST_F(RequestDecoderTest, ScoresAreThoseOfTheModel) {
-  const auto response = Predict(Good("request_id: 'r1'"));
+  const auto response = Answer(Good("request_id: 'r1'"));
   ASSERT_TRUE(response.ok()) << response.status();
   ASSERT_EQ(response->outputs_size(), 2);
   EXPECT_EQ(response->outputs(0).name(), "score");
@@ -124,7 +79,7 @@ TEST_F(RequestDecoderTest, ValuesAndCounts) {
   for (int id : {10, 11, 12, 99}) mid.add_ids(id);
   for (float v : {1.f, 2.f, 1.f, 5.f}) mid.add_values(v);
   for (int n : {2, 0, 2}) mid.add_counts(n);
-  const auto response = Predict(request);
+  const auto response = Answer(request);
   ASSERT_TRUE(response.ok()) << response.status();
   // 1*1 + 2*2 + 0.25; nothing + 0.5; 3 + an unknown id + 4.
   EXPECT_THAT(response->outputs(0).values(), ::testing::ElementsAre(5.25, 1, 0.5, 1, 7, 1));
@@ -132,7 +87,7 @@ TEST_F(RequestDecoderTest, ValuesAndCounts) {
 }
 
 TEST_F(RequestDecoderTest, TopKKeepsOrderAndWholeUserOutputs) {
-  const auto response = Predict(Good("top_k { k: 2 }"));
+  const auto response = Answer(Good("top_k { k: 2 }"));
   ASSERT_TRUE(response.ok()) << response.status();
   EXPECT_THAT(response->indices(), ::testing::ElementsAre(2, 0));
   EXPECT_THAT(response->scores(), ::testing::ElementsAre(6, 3.25));
@@ -140,7 +95,7 @@ TEST_F(RequestDecoderTest, TopKKeepsOrderAndWholeUserOutputs) {
   EXPECT_THAT(response->outputs(0).values(), ::testing::ElementsAre(6, 1, 3.25, 1));
   EXPECT_THAT(response->outputs(1).shape(), ::testing::ElementsAre(1, 2));
 
-  const auto ties = Predict(Good("top_k { k: 9 column: -1 output: 'score' } outputs: 'user_vec'"));
+  const auto ties = Answer(Good("top_k { k: 9 column: -1 output: 'score' } outputs: 'user_vec'"));
   ASSERT_TRUE(ties.ok()) << ties.status();
   EXPECT_THAT(ties->indices(), ::testing::ElementsAre(0, 1, 2));
   ASSERT_EQ(ties->outputs_size(), 1);
@@ -150,11 +105,11 @@ TEST_F(RequestDecoderTest, TopKErrors) {
   EXPECT_EQ(Error(Good("top_k { k: 0 }")), "top_k.k: 0, want at least 1");
   EXPECT_EQ(Error(Good("top_k { k: 1 output: 'scores' }")),
             "output \"scores\": unknown; did you mean \"score\"?");
-  EXPECT_EQ(Predict(Good("top_k { k: 1 column: 2 }")).status().message(),
+  EXPECT_EQ(Answer(Good("top_k { k: 1 column: 2 }")).status().message(),
             "top_k: output \"score\" has 2 columns, want column 2");
-  EXPECT_EQ(Predict(Good("top_k { k: 1 column: -3 }")).status().message(),
+  EXPECT_EQ(Answer(Good("top_k { k: 1 column: -3 }")).status().message(),
             "top_k: output \"score\" has 2 columns, want column -3");
-  EXPECT_EQ(Predict(Good("top_k { k: 1 output: 'user_vec' }")).status().message(),
+  EXPECT_EQ(Answer(Good("top_k { k: 1 output: 'user_vec' }")).status().message(),
             "top_k: output \"user_vec\" has shape [1, 2], want one row for each of 3 ads");
 }
 
