@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,28 +30,26 @@ TensorDims StridesOf(const Tensor& x) {
   return strides;
 }
 
+// Copies all elements; `plan` says in which order, from the input and its strides.
+class CopyKernel final : public Kernel {
+ public:
+  using Plan = std::function<StridedCopy(const Tensor& x, TensorDims at)>;
+  explicit CopyKernel(Plan plan) : plan_(std::move(plan)) {}
+  absl::Status Run(RunContext& ctx) const override {
+    plan_(ctx.in[0], StridesOf(ctx.in[0])).Run(ctx.in[0], ctx.out[0]);
+    return absl::OkStatus();
+  }
+
+ private:
+  const Plan plan_;
+};
+
 absl::Status WantImage(absl::Span<const TensorSpec> in) {
   RETURN_IF_ERROR(WantFloat32(in));
   return WantRank(in, 0, 4, 4);
 }
 
 // --------------------------------------------------------------------------------------- transpose
-
-class TransposeKernel final : public Kernel {
- public:
-  explicit TransposeKernel(std::vector<int> perm) : perm_(std::move(perm)) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const TensorDims strides = StridesOf(x);
-    StridedCopy copy;
-    for (int axis : perm_) copy.Add(x.dims[axis], strides[axis]);
-    copy.Run(x, ctx.out[0]);
-    return absl::OkStatus();
-  }
-
- private:
-  const std::vector<int> perm_;
-};
 
 // transpose_layer: axis perm[k] of x becomes axis k of y.
 // Input   0 x, any type and level, as many axes as perm has.
@@ -92,7 +91,12 @@ class Transpose final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new TransposeKernel(perm_));
+    return std::unique_ptr<Kernel>(
+        new CopyKernel([perm = perm_](const Tensor& x, const TensorDims& at) {
+          StridedCopy copy;
+          for (int axis : perm) copy.Add(x.dims[axis], at[axis]);
+          return copy;
+        }));
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kTranspose, .perm = perm_}; }
   std::string Describe() const override {
@@ -166,27 +170,6 @@ class MergeAxes final : public Layer {
 
 // ---------------------------------------------------------------------------------------- reverse
 
-class ReverseKernel final : public Kernel {
- public:
-  explicit ReverseKernel(std::vector<int> axes) : axes_(std::move(axes)) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    TensorDims strides = StridesOf(x);
-    StridedCopy copy;
-    for (int axis : axes_) {
-      axis += axis < 0 ? x.rank() : 0;
-      copy.start += strides[axis] * (x.dims[axis] - 1);
-      strides[axis] = -strides[axis];
-    }
-    for (int i = 0; i < x.rank(); ++i) copy.Add(x.dims[i], strides[i]);
-    copy.Run(x, ctx.out[0]);
-    return absl::OkStatus();
-  }
-
- private:
-  const std::vector<int> axes_;
-};
-
 // reverse_layer (Reverse): the elements in opposite order along each of some axes.
 // Input   0 x, any type, rank and level.
 // Weights none.
@@ -224,7 +207,16 @@ class Reverse final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ReverseKernel(axes_));
+    return std::unique_ptr<Kernel>(new CopyKernel([axes = axes_](const Tensor& x, TensorDims at) {
+      StridedCopy copy;
+      for (int axis : axes) {
+        axis += axis < 0 ? x.rank() : 0;
+        copy.start += at[axis] * (x.dims[axis] - 1);
+        at[axis] = -at[axis];
+      }
+      for (int i = 0; i < x.rank(); ++i) copy.Add(x.dims[i], at[i]);
+      return copy;
+    }));
   }
   std::string Describe() const override {
     return absl::StrCat("axis=[", absl::StrJoin(axes_, ", "), "]");
@@ -236,38 +228,6 @@ class Reverse final : public Layer {
 };
 
 // ---------------------------------------------------------------------------------------- reorg
-
-class ReorgKernel final : public Kernel {
- public:
-  ReorgKernel(int64_t stride, bool reverse) : stride_(stride), reverse_(reverse) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const TensorDims at = StridesOf(x);
-    const int64_t s = stride_;
-    StridedCopy copy;
-    copy.Add(x.dims[0], at[0]);
-    if (reverse_) {
-      const int64_t channels = x.dims[1] / (s * s);
-      copy.Add(channels, at[1]);
-      copy.Add(x.dims[2], at[2]);
-      copy.Add(s, s * channels * at[1]);
-      copy.Add(x.dims[3], at[3]);
-      copy.Add(s, channels * at[1]);
-    } else {
-      copy.Add(s, at[2]);
-      copy.Add(s, at[3]);
-      copy.Add(x.dims[1], at[1]);
-      copy.Add(x.dims[2] / s, s * at[2]);
-      copy.Add(x.dims[3] / s, s * at[3]);
-    }
-    copy.Run(x, ctx.out[0]);
-    return absl::OkStatus();
-  }
-
- private:
-  const int64_t stride_;
-  const bool reverse_;
-};
 
 // reorg_layer (Reorg, PassThrough): y[n, (i*s + j)*C + c, h, w] = x[n, c, h*s + i, w*s + j] with C
 // channels of x; `reverse` is the inverse.  Channels that were neighbours stay neighbours.
@@ -326,7 +286,26 @@ class Reorg final : public Layer {
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ReorgKernel(stride_, reverse_));
+    return std::unique_ptr<Kernel>(
+        new CopyKernel([s = stride_, reverse = reverse_](const Tensor& x, const TensorDims& at) {
+          StridedCopy copy;
+          copy.Add(x.dims[0], at[0]);
+          if (reverse) {
+            const int64_t channels = x.dims[1] / (s * s);
+            copy.Add(channels, at[1]);
+            copy.Add(x.dims[2], at[2]);
+            copy.Add(s, s * channels * at[1]);
+            copy.Add(x.dims[3], at[3]);
+            copy.Add(s, channels * at[1]);
+          } else {
+            copy.Add(s, at[2]);
+            copy.Add(s, at[3]);
+            copy.Add(x.dims[1], at[1]);
+            copy.Add(x.dims[2] / s, s * at[2]);
+            copy.Add(x.dims[3] / s, s * at[3]);
+          }
+          return copy;
+        }));
   }
   std::string Describe() const override {
     return absl::StrCat("stride=", stride_, reverse_ ? " reverse=true" : "");
@@ -352,41 +331,6 @@ class Reorg final : public Layer {
 
 // ---------------------------------------------------------------------------------------- shuffle
 
-class ShuffleKernel final : public Kernel {
- public:
-  explicit ShuffleKernel(int64_t group) : group_(group) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const TensorDims at = StridesOf(x);
-    const int64_t per_group = x.dims[1] / group_;
-    StridedCopy copy;
-    copy.Add(x.dims[0], at[0]);
-    copy.Add(per_group, at[1]);
-    copy.Add(group_, per_group * at[1]);
-    copy.Add(at[1], 1);
-    copy.Run(x, ctx.out[0]);
-    return absl::OkStatus();
-  }
-
- private:
-  const int64_t group_;
-};
-
-class SwapKernel final : public Kernel {
- public:
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const TensorDims at = StridesOf(x);
-    StridedCopy copy;
-    copy.Add(x.dims[0], at[0]);
-    copy.Add(x.dims[2], at[2]);
-    copy.Add(x.dims[1], at[1]);
-    copy.Add(at[2], 1);
-    copy.Run(x, ctx.out[0]);
-    return absl::OkStatus();
-  }
-};
-
 // Primitive of shuffle_channel_layer: axes 1 and 2 change places, however many follow.
 class SwapAxes final : public Layer {
  public:
@@ -397,7 +341,14 @@ class SwapAxes final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new SwapKernel);
+    return std::unique_ptr<Kernel>(new CopyKernel([](const Tensor& x, const TensorDims& at) {
+      StridedCopy copy;
+      copy.Add(x.dims[0], at[0]);
+      copy.Add(x.dims[2], at[2]);
+      copy.Add(x.dims[1], at[1]);
+      copy.Add(at[2], 1);
+      return copy;
+    }));
   }
 };
 
@@ -438,7 +389,16 @@ class ShuffleChannel final : public Layer {
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ShuffleKernel(group_));
+    return std::unique_ptr<Kernel>(
+        new CopyKernel([group = group_](const Tensor& x, const TensorDims& at) {
+          const int64_t per_group = x.dims[1] / group;
+          StridedCopy copy;
+          copy.Add(x.dims[0], at[0]);
+          copy.Add(per_group, at[1]);
+          copy.Add(group, per_group * at[1]);
+          copy.Add(at[1], 1);
+          return copy;
+        }));
   }
   std::string Describe() const override { return absl::StrCat("group=", group_); }
 
