@@ -251,6 +251,19 @@ class Dien(Base):
         return self.out(torch.cat([flat(fields, dense), h], 1)).squeeze(-1)
 
 
+class Gru4Rec(Base):
+    """The state of a GRU behind the last click of each history."""
+
+    def make(self):
+        self.gru, self.out = nn.GRU(WIDTH, WIDTH, batch_first=True), mlp(FLAT + WIDTH, 16, 1)
+
+    def score(self, fields, dense, keys, mask, query):
+        states, _ = self.gru(keys)
+        last = mask.sum(1).long() - 1
+        state = states[torch.arange(keys.shape[0]), last]
+        return self.out(torch.cat([flat(fields, dense), state], 1)).squeeze(-1)
+
+
 def squeeze_excite(module, fields):
     weights = module(fields.mean(2))
     return fields * weights.unsqueeze(2)
@@ -392,10 +405,11 @@ class OneMatrix(nn.Module):
         return self.model(*parts)
 
 
-FAMILIES = {"wide_deep": WideDeep, "deepfm": DeepFm, "pooled": Pooled, "nfm": Nfm, "afm": Afm, "pnn": Pnn, "dcn": Dcn,
-            "dcn_v2": DcnV2, "dcn_mix": DcnMix, "xdeepfm": XDeepFm, "autoint": AutoInt, "bst": Bst,
-            "din": Din, "dien": Dien, "senet": SeNet, "fibinet": FiBiNet, "ffm": Ffm,
-            "fwfm": FwFm, "mmoe": Mmoe, "ple": Ple, "dssm": Dssm}
+FAMILIES = {"wide_deep": WideDeep, "deepfm": DeepFm, "pooled": Pooled, "nfm": Nfm, "afm": Afm,
+            "pnn": Pnn, "dcn": Dcn, "dcn_v2": DcnV2, "dcn_mix": DcnMix, "xdeepfm": XDeepFm,
+            "autoint": AutoInt, "bst": Bst, "din": Din, "dien": Dien, "gru4rec": Gru4Rec,
+            "senet": SeNet, "fibinet": FiBiNet, "ffm": Ffm, "fwfm": FwFm, "mmoe": Mmoe, "ple": Ple,
+            "dssm": Dssm}
 
 
 def make(family):

@@ -375,17 +375,21 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   if (!node.domain().empty() && node.domain() != "ai.onnx") {
     return absl::UnimplementedError(absl::StrCat("no converter for domain ", node.domain()));
   }
-  ASSIGN_OR_RETURN(const bool folded, Fold(node));
+  OnnxNode work{
+      .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
+  ASSIGN_OR_RETURN(const bool rows, ConvertRowNumbers(work));
+  ASSIGN_OR_RETURN(const bool folded, rows ? false : Fold(node));
   if (folded) {
     ++folded_;
     return absl::OkStatus();
   }
-  const OnnxType* type = FindType(node.op_type());
-  if (type == nullptr) return absl::UnimplementedError("no converter for this type");
-  RETURN_IF_ERROR(CheckIntegers(node, graph_));
-  OnnxNode work{
-      .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
-  const absl::Status status = type->convert(work);
+  absl::Status status;
+  if (!rows) {
+    const OnnxType* type = FindType(node.op_type());
+    if (type == nullptr) return absl::UnimplementedError("no converter for this type");
+    RETURN_IF_ERROR(CheckIntegers(node, graph_));
+    status = type->convert(work);
+  }
   std::vector<std::string> added = builder_.TakeAddedTypes();
   if (work.absorbed != nullptr) {
     absorbed_.insert(work.absorbed);

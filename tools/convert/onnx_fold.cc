@@ -562,6 +562,30 @@ absl::StatusOr<Constant> FoldTrilu(const FoldContext& ctx) {
   return out;
 }
 
+absl::StatusOr<Constant> FoldEyeLike(const FoldContext& ctx) {
+  const Constant& x = *ctx.in[0];
+  RETURN_IF_ERROR(WantNumbers(x));
+  if (x.dims.size() != 2) return absl::InvalidArgumentError("want a matrix");
+  const std::vector<int64_t> sizes = x.sizes();
+  const int64_t k = IntAttribute(ctx.node, "k", 0);
+  std::vector<float> floats;
+  std::vector<Dim> ints;
+  const auto dtype = static_cast<int>(IntAttribute(ctx.node, "dtype", 0));
+  const bool is_float = dtype == 0 ? x.is_float
+                                   : dtype == onnx::TensorProto::FLOAT ||
+                                         dtype == onnx::TensorProto::DOUBLE ||
+                                         dtype == onnx::TensorProto::FLOAT16;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    const bool one = i % sizes[1] - i / sizes[1] == k;
+    if (is_float) {
+      floats.push_back(one ? 1.0f : 0.0f);
+    } else {
+      ints.push_back(Dim::Of(one ? 1 : 0));
+    }
+  }
+  return is_float ? FloatConstant(sizes, std::move(floats)) : IntConstant(sizes, std::move(ints));
+}
+
 absl::StatusOr<Constant> FoldRange(const FoldContext& ctx) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> start, ctx.in[0]->ToInts());
   ASSIGN_OR_RETURN(const std::vector<int64_t> limit, ctx.in[1]->ToInts());
@@ -600,7 +624,7 @@ constexpr Fold kFolds[] = {
     {"Exp", &FoldUnary},           {"Log", &FoldUnary},
     {"Abs", &FoldUnary},           {"Floor", &FoldUnary},
     {"Ceil", &FoldUnary},          {"Range", &FoldRange},
-    {"Trilu", &FoldTrilu},
+    {"Trilu", &FoldTrilu},         {"EyeLike", &FoldEyeLike},
 };
 
 }  // namespace

@@ -69,6 +69,11 @@ const RowMask* OnnxGraph::FindMask(const std::string& name) const {
   const auto it = masks_.find(name);
   return it == masks_.end() ? nullptr : &it->second;
 }
+
+const RowNumbers* OnnxGraph::FindRowNumbers(const std::string& name) const {
+  const auto it = rows_.find(name);
+  return it == rows_.end() ? nullptr : &it->second;
+}
 const Constant* OnnxGraph::ConstantBehind(const std::string& tensor) const {
   const auto it = behind_.find(tensor);
   return it == behind_.end() ? nullptr : &it->second;

@@ -38,6 +38,14 @@ struct RowMask {
   std::vector<int64_t> places;  // In a row, flattened.
 };
 
+// Integers of which row r has r * scale, plus a value: x[arange(rows), i] is exported as a Gather
+// with them along the rows and steps of x, merged.
+struct RowNumbers {
+  engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
+  int64_t scale = 1;
+  std::string plus;  // Empty: nothing.
+};
+
 // Names to constants and values.  Errors do not name the node.
 class OnnxGraph {
  public:
@@ -64,6 +72,10 @@ class OnnxGraph {
   // Indices that are a mask; null: they are not.
   void SetMask(const std::string& name, RowMask mask) { masks_[name] = std::move(mask); }
   const RowMask* FindMask(const std::string& name) const;
+
+  // Null: they are no numbers of rows.
+  void SetRowNumbers(const std::string& name, RowNumbers rows) { rows_[name] = std::move(rows); }
+  const RowNumbers* FindRowNumbers(const std::string& name) const;
 
   // The whole tensor as a value, with the shape that the engine inferred.
   OnnxValue Whole(const std::string& tensor) const;
@@ -113,6 +125,7 @@ class OnnxGraph {
   absl::flat_hash_map<std::string, OnnxValue> values_;
   absl::flat_hash_map<std::string, Constant> behind_;  // By tensor.
   absl::flat_hash_map<std::string, RowMask> masks_;
+  absl::flat_hash_map<std::string, RowNumbers> rows_;
   absl::flat_hash_map<std::string, int> types_;
   absl::flat_hash_map<std::string, std::string> rounded_;
 };
@@ -162,6 +175,9 @@ absl::Span<const OnnxType> ImageOnnxTypes();        // onnx_image.cc
 absl::Span<const OnnxType> ResizeOnnxTypes();       // onnx_resize.cc
 absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
 absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
+
+// Converts what makes numbers of rows or reads them; false: the node does neither.
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // onnx_select.cc
 
 // Sizes as reshape_layer takes them: 0 where the dimension stays in its place, -1 for the one that
 // depends on the request.  INVALID_ARGUMENT if two do.

@@ -175,6 +175,19 @@ Results GatherNd(const Call& c) {
   return One(std::move(out));
 }
 
+Results EyeLike(const Call& c) {
+  const Array& x = *c.in[0];
+  if (x.rank() != 2) return Misfit("want a matrix");
+  const int type = static_cast<int>(IntAttribute(c.node, "dtype", x.type));
+  const int64_t k = IntAttribute(c.node, "k", 0);
+  std::vector<int64_t> values;
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    values.push_back(i % x.dims[1] - i / x.dims[1] == k ? 1 : 0);
+  }
+  if (IsFloatType(type)) return One(Floats(type, x.dims, {values.begin(), values.end()}));
+  return One(Ints(type, x.dims, std::move(values)));
+}
+
 Results Trilu(const Call& c) {
   const Array& x = *c.in[0];
   if (x.rank() < 2) return Misfit("want a matrix");
@@ -212,9 +225,10 @@ Results CumSum(const Call& c) {
 }
 
 constexpr Operator kOperators[] = {
-    {"ArgMax", 1, &ArgMax}, {"ArgMin", 1, &ArgMin},     {"Hardmax", 1, &Hardmax},
-    {"TopK", 1, &TopK},     {"OneHot", 3, &OneHot},     {"NonZero", 1, &NonZero},
-    {"Trilu", 1, &Trilu},   {"GatherND", 2, &GatherNd}, {"CumSum", 2, &CumSum},
+    {"ArgMax", 1, &ArgMax}, {"ArgMin", 1, &ArgMin},   {"Hardmax", 1, &Hardmax},
+    {"TopK", 1, &TopK},     {"OneHot", 3, &OneHot},   {"NonZero", 1, &NonZero},
+    {"Trilu", 1, &Trilu},   {"EyeLike", 1, &EyeLike}, {"GatherND", 2, &GatherNd},
+    {"CumSum", 2, &CumSum},
 };
 
 }  // namespace

@@ -279,6 +279,46 @@ absl::Status Trilu(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+bool IsNumber(const Constant* constant, int64_t value) {
+  return constant != nullptr && !constant->is_float && IsNumbers(constant->dims) &&
+         constant->elements() == 1 && constant->dim(0) == Dim::Of(value);
+}
+
+// Rows and steps merged, [ads * steps, ...], by rows' numbers times the steps plus a place: the
+// step of each row that its place tells.
+absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() ||
+      x.dims[0] != engine::Multiply(rows.count, Dim::Of(rows.scale))) {
+    return absl::UnimplementedError(
+        absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
+  }
+  ASSIGN_OR_RETURN(OnnxValue place, node.graph.ValueOf(rows.plus));
+  if (place.rank() != 1) return absl::UnimplementedError("places that are no vector");
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {0}));
+  const int64_t steps = rows.scale;
+  Dims dims = x.dims;
+  dims[0] = rows.count;
+  dims.insert(dims.begin() + 1, Dim::Of(steps));
+  std::vector<int64_t> sizes = {-1};
+  for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
+  const std::string each = node.Scratch("each"), chosen = node.Scratch("chosen"), out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), each, in, sizes, each));
+  while (place.rank() < static_cast<int>(dims.size())) {
+    place = WithAxis(std::move(place), place.rank());
+  }
+  ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));
+  ASSIGN_OR_RETURN(const std::string places,
+                   AddPlaces(node, steps, static_cast<int>(dims.size()) - 2));
+  RETURN_IF_ERROR(
+      AddExpression(node.builder(), chosen, "where(@0 == @1, @2, 0)", {at, places, each}, chosen));
+  RETURN_IF_ERROR(SumAlong(node, chosen, {1}, node.name, out).status());
+  dims.erase(dims.begin() + 1);
+  node.Set(out, std::move(dims));
+  node.note = absl::StrCat("a row's place outside 0..", steps - 1, " gives zeros");
+  return absl::OkStatus();
+}
+
 constexpr OnnxType kTypes[] = {
     {"ArgMax", &ArgMax}, {"ArgMin", &ArgMin},   {"Hardmax", &Hardmax},
     {"TopK", &TopK},     {"OneHot", &OneHot},   {"GatherElements", &GatherElements},
@@ -288,5 +328,46 @@ constexpr OnnxType kTypes[] = {
 }  // namespace
 
 absl::Span<const OnnxType> SelectOnnxTypes() { return kTypes; }
+
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
+  const std::string& op = node.node.op_type();
+  const Constant* const limit = node.constant(1);
+  if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
+      (limit->dim(0) == Dim::Ads() || limit->dim(0) == Dim::Users())) {
+    if (!IsNumber(node.constant(0), 0) || !IsNumber(node.constant(2), 1)) {
+      return absl::UnimplementedError("numbers of rows that do not start with 0, one by one");
+    }
+    node.graph.SetRowNumbers(node.output(), {.count = limit->dim(0)});
+    return true;
+  }
+  int at = -1;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
+  }
+  if (at < 0) return false;
+  RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
+  const Constant* const other = node.constant(1 - at);
+  if (op == "Shape" && node.node.attribute_size() == 0) {
+    node.graph.Define(node.output(), IntConstant({1}, {rows.count}));
+    return true;
+  }
+  if (op == "Gather" && at == 1) {
+    RETURN_IF_ERROR(GatherOfRows(node, rows));
+    return true;
+  }
+  constexpr int64_t kMostSteps = 1 << 16;
+  if (op == "Mul" && rows.plus.empty() && other != nullptr && !other->is_float &&
+      IsNumbers(other->dims) && other->elements() == 1 && other->dim(0).IsConst() &&
+      other->dim(0).value() >= 1 && other->dim(0).value() <= kMostSteps / rows.scale) {
+    rows.scale *= other->dim(0).value();
+  } else if (op == "Add" && rows.plus.empty() && other == nullptr) {
+    rows.plus = node.node.input(1 - at);
+  } else if (op != "Identity" &&
+             (op != "Cast" || IntAttribute(node.node, "to", 0) != onnx::TensorProto::INT64)) {
+    return absl::UnimplementedError("computes with numbers of rows");
+  }
+  node.graph.SetRowNumbers(node.output(), std::move(rows));
+  return true;
+}
 
 }  // namespace ulfd::convert

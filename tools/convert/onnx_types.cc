@@ -23,6 +23,9 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
     return onnx::TensorProto::BOOL;
   }
   if (op == "Cast") return static_cast<int>(IntAttribute(node, "to", 0));
+  if (op == "EyeLike" && HasAttribute(node, "dtype")) {
+    return static_cast<int>(IntAttribute(node, "dtype", 0));
+  }
   if (IsOneOf(op, {"Shape", "Size", "ArgMax", "ArgMin", "NonZero"}) ||
       (output == 1 && IsOneOf(op, {"MaxPool", "TopK"}))) {
     return onnx::TensorProto::INT64;

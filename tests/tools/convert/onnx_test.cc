@@ -400,6 +400,57 @@ TEST_F(OnnxTest, ModelsThatFailWithOneAdAreProvedWithMore) {
   EXPECT_THAT(proved->notes, Contains(HasSubstr("(3, 1, 7, 2, 5, 19 ads)")));
 }
 
+// x[arange(rows), argmax(s, 1)], as PyTorch exports it.
+TEST_F(OnnxTest, EveryRowPicksAStep) {
+  const std::string begin =
+      X({"ads", "3", "2"}) + "input " + Tensor("s", "1", {"ads", "3"}) + Out({"ads", "2"}) +
+      "initializer { name: '0' data_type: 7 int64_data: [0] }"
+      "initializer { name: '1' data_type: 7 int64_data: [1] }"
+      "initializer { name: '3' data_type: 7 int64_data: [3] }"
+      "node { op_type: 'ArgMax' input: 's' output: 'p' attribute { name: 'axis' type: INT i: 1 } "
+      "attribute { name: 'keepdims' type: INT i: 0 } }"
+      "node { op_type: 'Shape' input: 'x' output: 'n' }"
+      "node { op_type: 'Gather' input: 'n' input: '0' output: 'rows' }"
+      "node { op_type: 'Range' input: '0' input: 'rows' input: '1' output: 'r' }";
+  const std::string pick =
+      "node { op_type: 'Add' input: 'p' input: 'm' output: 'a' }"
+      "node { op_type: 'Flatten' input: 'x' output: 'f' attribute { name: 'axis' type: INT i: 2 } }"
+      "node { op_type: 'Gather' input: 'f' input: 'a' output: 'y' }";
+  const std::string path = dir_.Write(
+      "m.onnx", Model(begin + "node { op_type: 'Mul' input: 'r' input: '3' output: 'm' }" + pick)
+                    .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {1, 2, 3, 4, NAN, 6, 7, 8, 9, 10, 11, 12}, s = {0, 1, 0, 5, 1, 2};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({2, 3, 2}, x.data())},
+                          {"s", engine::NpyArray::FromFloat32({2, 3}, s.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(3, 4, 7, 8));
+  // The steps of other rows, and what is no place.
+  EXPECT_THAT(
+      Error(Model(begin + "node { op_type: 'Mul' input: 'r' input: '1' output: 'm' }" + pick)),
+      HasSubstr("(Gather): numbers of rows, times 1, of shape [3*ads, 2]"));
+  EXPECT_THAT(Error(Model(begin + "node { op_type: 'Neg' input: 'r' output: 'm' }" + pick)),
+              HasSubstr("(Neg): computes with numbers of rows"));
+}
+
+TEST_F(OnnxTest, DiagonalsAreConstants) {
+  const std::string graph =
+      "initializer { name: 'm' data_type: 1 dims: 2 dims: 3 float_data: [5, 5, 5, 5, 5, 5] }"
+      "node { op_type: 'EyeLike' input: 'm' output: 'e' attribute { name: 'k' type: INT i: 1 } }"
+      "node { op_type: 'MatMul' input: 'x' input: 'e' output: 'y' }";
+  const std::string path =
+      dir_.Write("m.onnx", Model(X({"ads", "2"}) + Out({"ads", "3"}) + graph).SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {4, 7};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({1, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(0, 4, 7));
+}
+
 // Shapes that exporters cut into sizes, as repeat_interleave's are.
 TEST_F(OnnxTest, ConstantsAreSplit) {
   const std::string shape =
