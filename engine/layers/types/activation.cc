@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -14,18 +15,6 @@ namespace {
 
 // ---------------------------------------------------------------------------------------- relu
 // sigmoid tanh
-
-class FunctionKernel final : public Kernel {
- public:
-  explicit FunctionKernel(UnaryOp op) : op_(op) {}
-  absl::Status Run(RunContext& ctx) const override {
-    Unary(op_, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
-    return absl::OkStatus();
-  }
-
- private:
-  const UnaryOp op_;
-};
 
 // relu_layer: y = max(x, 0).  sigmoid_layer: y = 1 / (1 + exp(-x)).  tanh_layer: y = tanh(x).
 // Input   0 x f32, any shape and level.
@@ -46,27 +35,13 @@ class Function final : public Layer {
   }
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new FunctionKernel(kUnary));
+    return MakeKernel([](RunContext& ctx) {
+      Unary(kUnary, ctx.in[0].f32(), ctx.out[0].f32(), ctx.in[0].elements());
+    });
   }
 };
 
 // ---------------------------------------------------------------------------------------- softmax
-
-class SoftmaxKernel final : public Kernel {
- public:
-  explicit SoftmaxKernel(int axis) : axis_(axis) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    int64_t outer = 1, inner = 1;
-    for (int i = 0; i < axis_; ++i) outer *= x.dims[i];
-    for (int i = axis_ + 1; i < x.rank(); ++i) inner *= x.dims[i];
-    engine::Softmax(x.f32(), ctx.out[0].f32(), outer, x.dims[axis_], inner);
-    return absl::OkStatus();
-  }
-
- private:
-  const int axis_;
-};
 
 // softmax_layer: y = exp(x - max) / sum(exp(x - max)) along one axis.
 // Input   0 x f32, any rank above the axis.
@@ -97,7 +72,13 @@ class Softmax final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kSoftmax, .axis = axis_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new SoftmaxKernel(axis_));
+    return MakeKernel([axis = axis_](RunContext& ctx) {
+      const Tensor& x = ctx.in[0];
+      int64_t outer = 1, inner = 1;
+      for (int i = 0; i < axis; ++i) outer *= x.dims[i];
+      for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
+      engine::Softmax(x.f32(), ctx.out[0].f32(), outer, x.dims[axis], inner);
+    });
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 

@@ -11,6 +11,7 @@
 #include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
@@ -19,26 +20,6 @@ namespace {
 
 // ---------------------------------------------------------------------------------------- add sub
 // multiply div
-
-class BinaryKernel final : public Kernel {
- public:
-  explicit BinaryKernel(BinaryOp op) : op_(op) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& a = ctx.in[0];
-    const Tensor& b = ctx.in[1];
-    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
-    float* y = ctx.out[0].f32();
-    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
-      BinaryRows(op_, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
-                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
-                 plan.rows(), plan.run);
-    });
-    return absl::OkStatus();
-  }
-
- private:
-  const BinaryOp op_;
-};
 
 // add_layer, sub_layer, multiply_layer, div_layer: y = a op b.
 // Input   0 a, 1 b, f32, any rank, any level; numpy broadcasting both ways.
@@ -97,29 +78,6 @@ ULFD_MULTIVERSION void WhereRun64(const int64_t* c, int64_t cs, const float* a, 
   WhereRun(c, cs, a, as, b, bs, y, n);
 }
 
-class WhereKernel final : public Kernel {
- public:
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& cond = ctx.in[0];
-    const float* a = ctx.in[1].f32();
-    const float* b = ctx.in[2].f32();
-    float* y = ctx.out[0].f32();
-    const BroadcastPlan plan =
-        PlanBroadcast(ctx.out[0].dims, {cond.dims, ctx.in[1].dims, ctx.in[2].dims});
-    const auto& step = plan.advances;
-    plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
-      if (cond.dtype == DType::kInt32) {
-        WhereRun32(cond.i32() + at[0], step[0], a + at[1], step[1], b + at[2], step[2], y + out,
-                   plan.run);
-      } else {
-        WhereRun64(cond.i64() + at[0], step[0], a + at[1], step[1], b + at[2], step[2], y + out,
-                   plan.run);
-      }
-    });
-    return absl::OkStatus();
-  }
-};
-
 // where_layer: y = cond > 0 ? a : b.
 // Input   0 cond int32 or int64, 1 a f32, 2 b f32, any rank; numpy broadcasting.
 // Weights none.
@@ -149,7 +107,24 @@ class Where final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kWhere}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new WhereKernel);
+    return MakeKernel([](RunContext& ctx) {
+      const Tensor& cond = ctx.in[0];
+      const float* a = ctx.in[1].f32();
+      const float* b = ctx.in[2].f32();
+      float* y = ctx.out[0].f32();
+      const BroadcastPlan plan =
+          PlanBroadcast(ctx.out[0].dims, {cond.dims, ctx.in[1].dims, ctx.in[2].dims});
+      const auto& step = plan.advances;
+      plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t out) {
+        if (cond.dtype == DType::kInt32) {
+          WhereRun32(cond.i32() + at[0], step[0], a + at[1], step[1], b + at[2], step[2], y + out,
+                     plan.run);
+        } else {
+          WhereRun64(cond.i64() + at[0], step[0], a + at[1], step[1], b + at[2], step[2], y + out,
+                     plan.run);
+        }
+      });
+    });
   }
 };
 
@@ -173,32 +148,6 @@ ULFD_MULTIVERSION float Total(const float* x, int64_t n) {
   for (; i < n; ++i) total += x[i];
   return total;
 }
-
-class SumKernel final : public Kernel {
- public:
-  explicit SumKernel(int axis) : axis_(axis) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    int64_t outer = 1, inner = 1;
-    for (int i = 0; i < axis_; ++i) outer *= x.dims[i];
-    for (int i = axis_ + 1; i < x.rank(); ++i) inner *= x.dims[i];
-    const int64_t count = x.dims[axis_];
-    const float* from = x.f32();
-    float* y = ctx.out[0].f32();
-    for (int64_t o = 0; o < outer; ++o, from += count * inner, y += inner) {
-      if (inner == 1) {
-        *y = Total(from, count);
-        continue;
-      }
-      std::fill_n(y, inner, 0.0f);
-      for (int64_t i = 0; i < count; ++i) AddTo(from + i * inner, y, inner);
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const int axis_;
-};
 
 // sum_layer: y = sum of x along one axis, which is dropped.
 // Input   0 x f32, any rank above the axis.
@@ -240,7 +189,23 @@ class SumAxis final : public Layer {
     return static_cast<double>(in[0].shape.Elements().value());
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new SumKernel(axis_));
+    return MakeKernel([axis = axis_](RunContext& ctx) {
+      const Tensor& x = ctx.in[0];
+      int64_t outer = 1, inner = 1;
+      for (int i = 0; i < axis; ++i) outer *= x.dims[i];
+      for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
+      const int64_t count = x.dims[axis];
+      const float* from = x.f32();
+      float* y = ctx.out[0].f32();
+      for (int64_t o = 0; o < outer; ++o, from += count * inner, y += inner) {
+        if (inner == 1) {
+          *y = Total(from, count);
+          continue;
+        }
+        std::fill_n(y, inner, 0.0f);
+        for (int64_t i = 0; i < count; ++i) AddTo(from + i * inner, y, inner);
+      }
+    });
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 
@@ -309,7 +274,19 @@ constexpr LayerType kTypes[] = {
 
 }  // namespace
 
-std::unique_ptr<Kernel> MakeArithmetic(BinaryOp op) { return std::make_unique<BinaryKernel>(op); }
+std::unique_ptr<Kernel> MakeArithmetic(BinaryOp op) {
+  return MakeKernel([op](RunContext& ctx) {
+    const Tensor& a = ctx.in[0];
+    const Tensor& b = ctx.in[1];
+    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {a.dims, b.dims});
+    float* y = ctx.out[0].f32();
+    plan.ForEachBlock([&](const BroadcastPlan::Offsets& at, int64_t out) {
+      BinaryRows(op, {a.f32() + at[0], plan.row_step(0), plan.advances[0] ? 1 : 0},
+                 {b.f32() + at[1], plan.row_step(1), plan.advances[1] ? 1 : 0}, y + out, plan.run,
+                 plan.rows(), plan.run);
+    });
+  });
+}
 
 absl::Span<const LayerType> ArithmeticLayers() { return kTypes; }
 

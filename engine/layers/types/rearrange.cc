@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/strided_copy.h"
 #include "engine/layers/types/families.h"
 
@@ -30,19 +30,14 @@ TensorDims StridesOf(const Tensor& x) {
   return strides;
 }
 
-// Copies all elements; `plan` says in which order, from the input and its strides.
-class CopyKernel final : public Kernel {
- public:
-  using Plan = std::function<StridedCopy(const Tensor& x, TensorDims at)>;
-  explicit CopyKernel(Plan plan) : plan_(std::move(plan)) {}
-  absl::Status Run(RunContext& ctx) const override {
-    plan_(ctx.in[0], StridesOf(ctx.in[0])).Run(ctx.in[0], ctx.out[0]);
-    return absl::OkStatus();
-  }
-
- private:
-  const Plan plan_;
-};
+// Copies all elements, in the order that plan(x, strides of x) says.
+template <typename Plan>
+std::unique_ptr<Kernel> MakeCopy(Plan plan) {
+  return MakeKernel([plan](RunContext& ctx) {
+    const Tensor& x = ctx.in[0];
+    plan(x, StridesOf(x)).Run(x, ctx.out[0]);
+  });
+}
 
 absl::Status WantImage(absl::Span<const TensorSpec> in) {
   RETURN_IF_ERROR(WantFloat32(in));
@@ -91,12 +86,11 @@ class Transpose final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(
-        new CopyKernel([perm = perm_](const Tensor& x, const TensorDims& at) {
-          StridedCopy copy;
-          for (int axis : perm) copy.Add(x.dims[axis], at[axis]);
-          return copy;
-        }));
+    return MakeCopy([perm = perm_](const Tensor& x, const TensorDims& at) {
+      StridedCopy copy;
+      for (int axis : perm) copy.Add(x.dims[axis], at[axis]);
+      return copy;
+    });
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kTranspose, .perm = perm_}; }
   std::string Describe() const override {
@@ -207,7 +201,7 @@ class Reverse final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new CopyKernel([axes = axes_](const Tensor& x, TensorDims at) {
+    return MakeCopy([axes = axes_](const Tensor& x, TensorDims at) {
       StridedCopy copy;
       for (int axis : axes) {
         axis += axis < 0 ? x.rank() : 0;
@@ -216,7 +210,7 @@ class Reverse final : public Layer {
       }
       for (int i = 0; i < x.rank(); ++i) copy.Add(x.dims[i], at[i]);
       return copy;
-    }));
+    });
   }
   std::string Describe() const override {
     return absl::StrCat("axis=[", absl::StrJoin(axes_, ", "), "]");
@@ -286,26 +280,25 @@ class Reorg final : public Layer {
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(
-        new CopyKernel([s = stride_, reverse = reverse_](const Tensor& x, const TensorDims& at) {
-          StridedCopy copy;
-          copy.Add(x.dims[0], at[0]);
-          if (reverse) {
-            const int64_t channels = x.dims[1] / (s * s);
-            copy.Add(channels, at[1]);
-            copy.Add(x.dims[2], at[2]);
-            copy.Add(s, s * channels * at[1]);
-            copy.Add(x.dims[3], at[3]);
-            copy.Add(s, channels * at[1]);
-          } else {
-            copy.Add(s, at[2]);
-            copy.Add(s, at[3]);
-            copy.Add(x.dims[1], at[1]);
-            copy.Add(x.dims[2] / s, s * at[2]);
-            copy.Add(x.dims[3] / s, s * at[3]);
-          }
-          return copy;
-        }));
+    return MakeCopy([s = stride_, reverse = reverse_](const Tensor& x, const TensorDims& at) {
+      StridedCopy copy;
+      copy.Add(x.dims[0], at[0]);
+      if (reverse) {
+        const int64_t channels = x.dims[1] / (s * s);
+        copy.Add(channels, at[1]);
+        copy.Add(x.dims[2], at[2]);
+        copy.Add(s, s * channels * at[1]);
+        copy.Add(x.dims[3], at[3]);
+        copy.Add(s, channels * at[1]);
+      } else {
+        copy.Add(s, at[2]);
+        copy.Add(s, at[3]);
+        copy.Add(x.dims[1], at[1]);
+        copy.Add(x.dims[2] / s, s * at[2]);
+        copy.Add(x.dims[3] / s, s * at[3]);
+      }
+      return copy;
+    });
   }
   std::string Describe() const override {
     return absl::StrCat("stride=", stride_, reverse_ ? " reverse=true" : "");
@@ -341,14 +334,14 @@ class SwapAxes final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new CopyKernel([](const Tensor& x, const TensorDims& at) {
+    return MakeCopy([](const Tensor& x, const TensorDims& at) {
       StridedCopy copy;
       copy.Add(x.dims[0], at[0]);
       copy.Add(x.dims[2], at[2]);
       copy.Add(x.dims[1], at[1]);
       copy.Add(at[2], 1);
       return copy;
-    }));
+    });
   }
 };
 
@@ -389,16 +382,15 @@ class ShuffleChannel final : public Layer {
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(
-        new CopyKernel([group = group_](const Tensor& x, const TensorDims& at) {
-          const int64_t per_group = x.dims[1] / group;
-          StridedCopy copy;
-          copy.Add(x.dims[0], at[0]);
-          copy.Add(per_group, at[1]);
-          copy.Add(group, per_group * at[1]);
-          copy.Add(at[1], 1);
-          return copy;
-        }));
+    return MakeCopy([group = group_](const Tensor& x, const TensorDims& at) {
+      const int64_t per_group = x.dims[1] / group;
+      StridedCopy copy;
+      copy.Add(x.dims[0], at[0]);
+      copy.Add(per_group, at[1]);
+      copy.Add(group, per_group * at[1]);
+      copy.Add(at[1], 1);
+      return copy;
+    });
   }
   std::string Describe() const override { return absl::StrCat("group=", group_); }
 

@@ -16,6 +16,7 @@
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -135,31 +136,6 @@ class Reshape final : public Layer {
 
 // ---------------------------------------------------------------------------------------- concat
 
-class ConcatKernel final : public Kernel {
- public:
-  explicit ConcatKernel(int axis) : axis_(axis) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& out = ctx.out[0];
-    int64_t outer = 1;
-    for (int i = 0; i < axis_; ++i) outer *= out.dims[i];
-    if (out.elements() == 0) return absl::OkStatus();
-    const size_t row = out.bytes() / outer;
-    char* to = static_cast<char*>(ctx.out[0].data);
-    for (const Tensor& x : ctx.in) {
-      const size_t piece = x.bytes() / outer;
-      const char* from = static_cast<const char*>(x.data);
-      for (int64_t o = 0; o < outer && piece > 0; ++o) {
-        std::memcpy(to + o * row, from + o * piece, piece);
-      }
-      to += piece;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const int axis_;
-};
-
 // concat_layer: inputs one after the other along an axis.
 // Input   0.. x, one or more, of one type and rank, equal in all other dimensions.
 // Weights none.
@@ -219,7 +195,22 @@ class Concat final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kConcat, .axis = axis_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ConcatKernel(axis_));
+    return MakeKernel([axis = axis_](RunContext& ctx) {
+      const Tensor& out = ctx.out[0];
+      int64_t outer = 1;
+      for (int i = 0; i < axis; ++i) outer *= out.dims[i];
+      if (out.elements() == 0) return;
+      const size_t row = out.bytes() / outer;
+      char* to = static_cast<char*>(ctx.out[0].data);
+      for (const Tensor& x : ctx.in) {
+        const size_t piece = x.bytes() / outer;
+        const char* from = static_cast<const char*>(x.data);
+        for (int64_t o = 0; o < outer && piece > 0; ++o) {
+          std::memcpy(to + o * row, from + o * piece, piece);
+        }
+        to += piece;
+      }
+    });
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 
@@ -398,20 +389,6 @@ void Repeat(const BroadcastPlan& plan, const T* x, T* y) {
   });
 }
 
-class BroadcastToKernel final : public Kernel {
- public:
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {x.dims});
-    if (SizeOf(x.dtype) == sizeof(int64_t)) {
-      Repeat(plan, x.i64(), static_cast<int64_t*>(ctx.out[0].data));
-    } else {
-      Repeat(plan, x.i32(), static_cast<int32_t*>(ctx.out[0].data));
-    }
-    return absl::OkStatus();
-  }
-};
-
 // broadcast_to_layer: x repeated by numpy's rules to the shape of a second input, or to a given
 // one.
 // Input   0 x, any type, rank and level; 1 (optional) a tensor whose shape counts.
@@ -453,7 +430,15 @@ class BroadcastTo final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kBroadcast}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new BroadcastToKernel);
+    return MakeKernel([](RunContext& ctx) {
+      const Tensor& x = ctx.in[0];
+      const BroadcastPlan plan = PlanBroadcast(ctx.out[0].dims, {x.dims});
+      if (SizeOf(x.dtype) == sizeof(int64_t)) {
+        Repeat(plan, x.i64(), static_cast<int64_t*>(ctx.out[0].data));
+      } else {
+        Repeat(plan, x.i32(), static_cast<int32_t*>(ctx.out[0].data));
+      }
+    });
   }
   std::string Describe() const override {
     return sizes_.empty() ? "" : absl::StrCat("shape=", Text(sizes_));

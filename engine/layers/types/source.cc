@@ -10,24 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
 namespace {
 
 // ---------------------------------------------------------------------------------------- constant
-
-class ConstantKernel final : public Kernel {
- public:
-  explicit ConstantKernel(std::vector<float> data) : data_(std::move(data)) {}
-  absl::Status Run(RunContext& ctx) const override {
-    std::copy(data_.begin(), data_.end(), ctx.out[0].f32());
-    return absl::OkStatus();
-  }
-
- private:
-  const std::vector<float> data_;
-};
 
 // constant_layer: a tensor that is part of the graph.
 // Input   none; one bottom, as in the layer guide's example, is ignored with a notice.
@@ -72,7 +61,8 @@ class Constant final : public Layer {
     return {.op = Semantics::Op::kConstant, .constant = data_};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ConstantKernel(data_));
+    return MakeKernel(
+        [data = data_](RunContext& ctx) { std::copy(data.begin(), data.end(), ctx.out[0].f32()); });
   }
   std::string Describe() const override { return absl::StrCat("shape=", shape_.ToString()); }
 
@@ -84,25 +74,6 @@ class Constant final : public Layer {
 };
 
 // ---------------------------------------------------------------------------------------- fuse
-
-class FuseKernel final : public Kernel {
- public:
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& out = ctx.out[0];
-    const size_t row = out.dims[1] * SizeOf(out.dtype);
-    char* to = static_cast<char*>(ctx.out[0].data);
-    for (const Tensor& x : ctx.in) {
-      const size_t piece = x.dims[1] * SizeOf(x.dtype);
-      const size_t step = x.dims[0] == 1 ? 0 : piece;
-      const char* from = static_cast<const char*>(x.data);
-      for (int64_t r = 0; r < out.dims[0] && piece > 0; ++r) {
-        std::memcpy(to + r * row, from + r * step, piece);
-      }
-      to += piece;
-    }
-    return absl::OkStatus();
-  }
-};
 
 // fuse_layer: two inputs side by side, the one row of the common input repeated.
 // Input   0, 1: one is the common one, [1, a]; the other is [N, b]; one type.
@@ -154,7 +125,20 @@ class Fuse final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kFuse, .axis = common_}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new FuseKernel);
+    return MakeKernel([](RunContext& ctx) {
+      const Tensor& out = ctx.out[0];
+      const size_t row = out.dims[1] * SizeOf(out.dtype);
+      char* to = static_cast<char*>(ctx.out[0].data);
+      for (const Tensor& x : ctx.in) {
+        const size_t piece = x.dims[1] * SizeOf(x.dtype);
+        const size_t step = x.dims[0] == 1 ? 0 : piece;
+        const char* from = static_cast<const char*>(x.data);
+        for (int64_t r = 0; r < out.dims[0] && piece > 0; ++r) {
+          std::memcpy(to + r * row, from + r * step, piece);
+        }
+        to += piece;
+      }
+    });
   }
   std::string Describe() const override { return absl::StrCat("common_input_index=", common_); }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/function_kernel.h"
 #include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
@@ -26,31 +27,6 @@ ULFD_MULTIVERSION void UpsampleRow(const float* x, float scale, int64_t stride, 
     }
   }
 }
-
-class UpsampleKernel final : public Kernel {
- public:
-  UpsampleKernel(int64_t down, int64_t across, float scale)
-      : down_(down), across_(across), scale_(scale) {}
-  absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
-    const int64_t width = x.dims[3], out_width = width * across_;
-    const float* from = x.f32();
-    float* to = ctx.out[0].f32();
-    if (width == 0) return absl::OkStatus();
-    for (int64_t row = x.elements() / width; row > 0; --row, from += width) {
-      UpsampleRow(from, scale_, across_, to, width);
-      for (int64_t copy = 1; copy < down_; ++copy) {
-        std::copy_n(to, out_width, to + copy * out_width);
-      }
-      to += down_ * out_width;
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  const int64_t down_, across_;
-  const float scale_;
-};
 
 // upsample_layer (Upsample): y[n, c, h, w] = scale * x[n, c, h / stride_h, w / stride_w], rounded
 // down.
@@ -85,7 +61,20 @@ class Upsample final : public Layer {
     return TensorSpecs{out};
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new UpsampleKernel(down_, across_, scale_));
+    return MakeKernel([down = down_, across = across_, scale = scale_](RunContext& ctx) {
+      const Tensor& x = ctx.in[0];
+      const int64_t width = x.dims[3], out_width = width * across;
+      const float* from = x.f32();
+      float* to = ctx.out[0].f32();
+      if (width == 0) return;
+      for (int64_t row = x.elements() / width; row > 0; --row, from += width) {
+        UpsampleRow(from, scale, across, to, width);
+        for (int64_t copy = 1; copy < down; ++copy) {
+          std::copy_n(to, out_width, to + copy * out_width);
+        }
+        to += down * out_width;
+      }
+    });
   }
   std::string Describe() const override {
     return absl::StrCat("stride=", down_, "x", across_, " scale=", scale_);

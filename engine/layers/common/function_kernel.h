@@ -1,0 +1,32 @@
+// Kernels that are nothing but their Run.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
+#define ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
+
+#include <memory>
+#include <utility>
+
+#include "engine/layers/layer.h"
+
+namespace ulfd::engine {
+
+// A kernel without scratch, whose Run is run(ctx) and cannot fail.
+template <typename RunFunction>
+std::unique_ptr<Kernel> MakeKernel(RunFunction run) {
+  class FunctionKernel final : public Kernel {
+   public:
+    explicit FunctionKernel(RunFunction run) : run_(std::move(run)) {}
+    absl::Status Run(RunContext& ctx) const override {
+      run_(ctx);
+      return absl::OkStatus();
+    }
+
+   private:
+    const RunFunction run_;
+  };
+  return std::make_unique<FunctionKernel>(std::move(run));
+}
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
