@@ -20,6 +20,8 @@
 namespace ulfd {
 
 struct LoadLimits {
+  // Whose files they are: the model.  What owners can write, no other owner's load takes for its own.
+  std::string owner;
   // Resolved paths (realpath) of directories.  Files that are opened must lie in one of them or
   // below, once every symbolic link is followed.  Empty: anywhere.
   std::vector<std::string> roots;

@@ -51,7 +51,8 @@ absl::Status CheckNumbers(const std::string& path, const TableFileHeader& header
   return absl::OkStatus();
 }
 
-// Files that are open, by digest.
+// Files that are open, by the owner of the load and digest: a digest can be forged, so that one
+// owner's file must not stand in for another's.
 class OpenFiles {
  public:
   static OpenFiles& Get() {
@@ -61,19 +62,23 @@ class OpenFiles {
   // Null: none, or a damaged one.
   std::shared_ptr<const TableRows> Find(const std::string& digest) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = files_.find(digest);
+    const auto it = files_.find({Owner(), digest});
     std::shared_ptr<const TableRows> rows = it == files_.end() ? nullptr : it->second.lock();
     return rows != nullptr && rows->file->Check().ok() ? rows : nullptr;
   }
   void Add(const std::shared_ptr<const TableRows>& rows) {
     const std::lock_guard<std::mutex> lock(mutex_);
     absl::erase_if(files_, [](const auto& file) { return file.second.expired(); });
-    files_[rows->digest] = rows;
+    files_[{Owner(), rows->digest}] = rows;
   }
 
  private:
+  static std::string Owner() {
+    const LoadScope* const load = LoadScope::Current();
+    return load == nullptr ? "" : load->limits().owner;
+  }
   std::mutex mutex_;
-  absl::flat_hash_map<std::string, std::weak_ptr<const TableRows>> files_;
+  absl::flat_hash_map<std::pair<std::string, std::string>, std::weak_ptr<const TableRows>> files_;
 };
 
 absl::StatusOr<std::vector<PerfectHash::Displaced>> ReadDisplaced(const InputFile& file,

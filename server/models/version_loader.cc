@@ -121,7 +121,8 @@ LoadLimits VersionLoader::LimitsOf(const LoadJob& job, const engine::DirectoryRu
   const int64_t budget = options_.memory_budget_bytes;
   const int64_t left = std::max<int64_t>(budget - reaper_.held_bytes() - job.staged_bytes, 0);
   const int64_t chosen = options_.load_bounds.max_memory_bytes;
-  return {.roots = rules.roots,
+  return {.owner = job.name,
+          .roots = rules.roots,
           .max_memory_bytes = chosen > 0 ? chosen : left + std::max(budget / 8, kLeastBuffers),
           .deadline = steady_clock::now() + options_.load_bounds.max_time,
           .cancelled = &cancelled_};

@@ -20,6 +20,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/load_scope.h"
 #include "engine/embedding/pooling.h"
 #include "engine/embedding/table_file_writer.h"
 #include "tests/testing/temp_dir.h"
@@ -304,6 +305,31 @@ TEST_F(TableFileTest, OneMappingForAllOfOneContent) {
   EXPECT_NE((*b)->missing_row(), nullptr);
   EXPECT_EQ((*a)->digest(), (*b)->digest());
   EXPECT_NE((*a)->digest(), (*c)->digest());
+}
+
+// Whoever may write one model's files can give a file another's header and rows of their own.
+TEST_F(TableFileTest, AForgedDigestHarmsNoOtherModel) {
+  const Rows rows = MakeRows(100, 4);
+  const std::string good = MustWrite("good", rows);
+  std::string forged = Content(good);
+  TableFileHeader header;
+  std::memcpy(&header, forged.data(), sizeof header);
+  const TableFileLayout layout = LayoutOf(header);
+  for (size_t slot = 0; slot < header.shape().slots(); ++slot) {
+    const float wrong = 1e6f;
+    std::memcpy(forged.data() + layout.slots + slot * header.slot_bytes + TableRows::kIdBytes,
+                &wrong, sizeof wrong);
+  }
+  const auto load = [](const std::string& owner, const std::string& path) {
+    const LoadScope scope({.owner = owner});
+    return EmbeddingTable::Load("t", path, {});
+  };
+  const auto theirs = load("theirs", dir_.Write("forged", forged));
+  const auto ours = load("ours", good), again = load("ours", good);
+  ASSERT_TRUE(theirs.ok() && ours.ok() && again.ok());
+  ASSERT_EQ((*theirs)->digest(), (*ours)->digest());
+  EXPECT_NE((*theirs)->Find(rows.ids[7]), (*ours)->Find(rows.ids[7]));
+  EXPECT_EQ((*again)->Find(rows.ids[7]), (*ours)->Find(rows.ids[7]));
 }
 
 // Pools `ids` of a table of dim 4.
