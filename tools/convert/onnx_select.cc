@@ -345,6 +345,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
   }
   if (at < 0) return false;
+  if (at > 1) return absl::UnimplementedError("computes with numbers of rows");
   RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
   const Constant* const other = node.constant(1 - at);
   if (op == "Shape" && node.node.attribute_size() == 0) {

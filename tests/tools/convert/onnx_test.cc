@@ -433,6 +433,11 @@ TEST_F(OnnxTest, EveryRowPicksAStep) {
       HasSubstr("(Gather): numbers of rows, times 1, of shape [3*ads, 2]"));
   EXPECT_THAT(Error(Model(begin + "node { op_type: 'Neg' input: 'r' output: 'm' }" + pick)),
               HasSubstr("(Neg): computes with numbers of rows"));
+  EXPECT_THAT(Error(Model(begin +
+                          "initializer { name: 'c' data_type: 9 dims: 1 int32_data: [1] }"
+                          "node { op_type: 'Where' input: 'c' input: 'p' input: 'r' output: 'm' }" +
+                          pick)),
+              HasSubstr("(Where): computes with numbers of rows"));
 }
 
 TEST_F(OnnxTest, DiagonalsAreConstants) {
