@@ -20,7 +20,7 @@
 namespace ulfd {
 
 struct LoadLimits {
-  // Whose files they are: the model.  What owners can write, no other owner's load takes for its own.
+  // Whose files they are: the model.  What one owner can write is not taken for another's.
   std::string owner;
   // Resolved paths (realpath) of directories.  Files that are opened must lie in one of them or
   // below, once every symbolic link is followed.  Empty: anywhere.

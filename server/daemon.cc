@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -20,6 +21,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
@@ -121,9 +123,49 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
 
 namespace {
 
-absl::Status AddPlugins(const ServerConfig& settings, engine::LayerPlugins& plugins) {
-  for (const std::string& path : settings.layer_plugins()) RETURN_IF_ERROR(plugins.Add(path));
-  return absl::OkStatus();
+// Reads the plug-ins, which outlive the manager.
+absl::StatusOr<ModelManagerOptions> LoadingOptions(const Options& options,
+                                                   engine::LayerPlugins& plugins) {
+  for (const std::string& path : options.settings.layer_plugins()) {
+    RETURN_IF_ERROR(plugins.Add(path));
+  }
+  ModelManagerOptions manager = ManagerOptions(options);
+  manager.layer_types = plugins.types();
+  manager.check = [limits = Limits(options.settings)](
+                      const engine::Model& model, const std::string& directory,
+                      const engine::RunOptions& run, std::vector<std::string>& notices) {
+    return CheckRecordings(model, directory, limits, run, notices);
+  };
+  return manager;
+}
+
+// What calls would meet: versions that do not load, labels that lead nowhere.
+std::vector<std::string> FaultsOf(const ModelLookup& models,
+                                  const std::vector<ModelConfig>& configured) {
+  std::vector<std::string> faults;
+  std::map<std::string, std::set<int64_t>> serving;  // By model.
+  for (const ModelStatus& model : models.List()) {
+    for (const VersionStatus& version : model.versions) {
+      if (version.serving != nullptr) serving[model.name].insert(version.version);
+      if (version.state == VersionState::kFailed) faults.push_back(version.error);
+    }
+    if (model.required && !serving.contains(model.name)) {
+      faults.push_back(absl::StrCat("model \"", model.name, "\": no version of it serves",
+                                    model.error.empty() ? "" : ": ", model.error));
+    }
+  }
+  for (const ModelConfig& model : configured) {
+    const auto check = [&](absl::string_view setting, int64_t version) {
+      if (serving[model.name].contains(version)) return;
+      faults.push_back(absl::StrCat("model \"", model.name, "\": ", setting, ": version ", version,
+                                    " does not serve"));
+    };
+    for (const int64_t version : model.policy.specific) check("version_policy", version);
+    for (const auto& [label, version] : model.labels) {
+      check(absl::StrCat("label \"", label, "\""), version);
+    }
+  }
+  return faults;
 }
 
 }  // namespace
@@ -134,15 +176,8 @@ absl::Status Daemon::Start() {
     logger_.Warning("libgomp may bind the whole daemon to one CPU", {{"variable", name}});
   }
   ASSIGN_OR_RETURN(security_, Security::Create(options_.settings, logger_));
-  ModelManagerOptions manager = ManagerOptions(options_);
-  RETURN_IF_ERROR(AddPlugins(options_.settings, plugins_));
-  manager.layer_types = plugins_.types();
-  manager.check = [limits = Limits(options_.settings)](
-                      const engine::Model& model, const std::string& directory,
-                      const engine::RunOptions& run, std::vector<std::string>& notices) {
-    return CheckRecordings(model, directory, limits, run, notices);
-  };
-  ASSIGN_OR_RETURN(models_, ModelManager::Create(manager, &events_));
+  ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options_, plugins_));
+  ASSIGN_OR_RETURN(models_, ModelManager::Create(std::move(manager), &events_));
   ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_.settings, metrics_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
   shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings));
@@ -385,13 +420,20 @@ Daemon::~Daemon() {
 }
 
 absl::Status CheckRepository(const Options& options) {
-  engine::LayerPlugins plugins;
-  RETURN_IF_ERROR(AddPlugins(options.settings, plugins));
   RETURN_IF_ERROR(WorkerCpus(options.settings).status());
   Logger quiet(LogLevel::kError, *ParseLogFormat(options.settings.logging().format()));
   RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
+  engine::LayerPlugins plugins;
+  ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options, plugins));
+  // All at once, on this thread.
+  manager.poll_interval = milliseconds(-1);
+  manager.settle_time = milliseconds(0);
   ModelObserver nobody;
-  return ModelManager::Create(ManagerOptions(options), &nobody).status();
+  ASSIGN_OR_RETURN(const auto models, ModelManager::Create(std::move(manager), &nobody));
+  models->Poll();
+  const std::vector<std::string> faults = FaultsOf(*models, options.models);
+  if (faults.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrJoin(faults, "\n"));
 }
 
 }  // namespace ulfd::server

@@ -101,8 +101,9 @@ class Daemon {
   std::unique_ptr<GrpcListener> grpc_;  // Last: it calls the services, and waits for its calls.
 };
 
-// Checks what Daemon::Create would find wrong before it listens: that the repository is there and
-// makes sense, that certificates and tokens are good, that there are CPUs enough.
+// Checks what the daemon would meet: repository, certificates, tokens, CPUs; then loads each model
+// as the daemon would, warm-up and golden checks included, and holds them all.  The error has a
+// line for each version that does not load and each label that leads nowhere.
 absl::Status CheckRepository(const Options& options);
 
 }  // namespace ulfd::server

@@ -170,7 +170,8 @@ absl::StatusOr<Flags> ParseFlags(Args args) {
   };
   add_path("config", "Text-proto ServerConfig; flags win over it.", flags.config);
   add_path("port_file", "Write grpc_port and http_port there once both listen.", flags.port_file);
-  set.Add("check_config", "Check configuration and repository, then exit.", &flags.check_config);
+  set.Add("check_config", "Check the configuration, load all models, then exit.",
+          &flags.check_config);
   set.Add("version", "Print the version and exit.", &flags.version);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(set.Parse(args, 0, 0, &positional, &flags.help));

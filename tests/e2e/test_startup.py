@@ -97,6 +97,27 @@ class StartupTest(unittest.TestCase):
                                    f"--model_repository={self.models}")
         self.assertEqual(code, 0, text)
 
+    def test_check_config_loads_models(self):
+        models = os.path.join(self.work, "checked")
+        add_stamp(models, 1)
+        head = f'model_repository: "{models}"\n'
+        for settings, *wanted in (
+                ('labels { key: "stable" value: 9 }', 'label "stable": version 9 does not serve'),
+                ('labels { key: "new" value: 2 } canary { label: "new" share: 0.1 }',
+                 'label "new": version 2 does not serve'),
+                ('version_policy { specific { versions: 1 versions: 7 } }',
+                 "version_policy: version 7 does not serve")):
+            path = self.config(head + f'models {{ name: "stamp" {settings} }}\n' + FAST)
+            self.refuse([f"--config={path}", "--check_config"], 'model "stamp"', *wanted)
+        path = self.config(head + f'models {{ name: "stamp" labels {{ key: "old" value: 1 }} }}\n' + FAST)
+        code, text = self.run_ulfd(f"--config={path}", "--check_config")
+        self.assertEqual(code, 0, text)
+        add_stamp(models, 2, version=2)
+        graph = os.path.join(models, "stamp", "2", "graph_ulf.txt")
+        with open(graph, "r+b") as file:
+            file.truncate(os.path.getsize(graph) // 2)
+        self.refuse([f"--model_repository={models}", "--check_config"], 'model "stamp" v2', graph)
+
     def test_help_and_version(self):
         code, text = self.run_ulfd("--help")
         self.assertEqual(code, 0)
