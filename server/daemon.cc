@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
@@ -109,6 +110,7 @@ HttpReply ReadyPage(const Readiness& readiness) {
 
 Daemon::Daemon(const Options& options)
     : options_(options),
+      config_in_force_(options.config_text),
       // The words are checked.
       logger_(*ParseLogLevel(options.settings.logging().level()),
               *ParseLogFormat(options.settings.logging().format())),
@@ -275,13 +277,36 @@ absl::Status Daemon::StartGrpc() {
 }
 
 absl::StatusOr<ModelChange> Daemon::ReadChange() {
+  // First: what changes from here on is a change for the next SIGHUP, too.
+  const absl::StatusOr<std::string> text = ReadTextFile(options_.config_file);
   ASSIGN_OR_RETURN(ModelChange change, ReadConfigure(options_));
-  if (recorder_ != nullptr) {
-    change.published = [this, shares = RecordShares(change.models)] {
-      recorder_->SetModelShares(shares);
-    };
-  }
+  change.published = [this, text = text.value_or(""), shares = RecordShares(change.models)] {
+    config_in_force_ = text;
+    if (recorder_ != nullptr) recorder_->SetModelShares(shares);
+  };
   return change;
+}
+
+void Daemon::TakeConfigSoon() {
+  if (options_.config_file.empty()) return;
+  const auto read = [this]() -> absl::StatusOr<ModelChange> {
+    const absl::StatusOr<std::string> text = ReadTextFile(options_.config_file);
+    // What operators changed meanwhile stays.
+    if (text.ok() && *text == config_in_force_) return absl::AlreadyExistsError("no change");
+    return ReadChange();
+  };
+  models_->Apply(read, [this](const ModelChangeResult& result) {
+    if (absl::IsAlreadyExists(result.status)) return;
+    const LogField file = {"file", options_.config_file};
+    if (result.applied) return logger_.Info("the configuration is in force", {file});
+    absl::Status why = result.status;
+    for (const ModelOutcome& model : result.models) {
+      why.Update(model.error);
+      for (const VersionChange& version : model.versions) why.Update(version.error);
+    }
+    logger_.Error("the configuration is refused, the one before stays in force",
+                  {file, {"error", why.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
+  });
 }
 
 std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
@@ -355,8 +380,9 @@ absl::Status Daemon::WritePortFile() const {
   return absl::OkStatus();
 }
 
-void Daemon::PollSoon() {
-  logger_.Info("looking at the repository on request");
+void Daemon::Reload() {
+  logger_.Info("looking at configuration and repository on request");
+  TakeConfigSoon();
   // The deadline has passed already: the look is asked for, not awaited.
   const absl::Status status = models_->PollNow(clock_.Now());
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) {

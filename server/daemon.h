@@ -51,8 +51,9 @@ class Daemon {
   // 0 without admin_address.
   int admin_port() const { return admin_grpc_ == nullptr ? 0 : admin_grpc_->port(); }
 
-  // Looks at the repository soon; does not wait.
-  void PollSoon();
+  // Takes over what the configuration file says of models, if it differs from what is in force, and
+  // looks at the repository; does not wait.
+  void Reload();
 
   // Says "not serving", keeps answering for drain_delay, then takes no more calls and returns when
   // those under way have ended, at the latest after drain_timeout.  `hurry(t)` waits for up to t
@@ -69,6 +70,7 @@ class Daemon {
   absl::Status WritePortFile() const;
   // What ReloadConfig has to carry out.
   absl::StatusOr<ModelChange> ReadChange();
+  void TakeConfigSoon();
   // What /metrics says of the ports and of the recorder.
   std::vector<prometheus::MetricFamily> CollectPortsAndRecorder() const;
 
@@ -78,6 +80,7 @@ class Daemon {
   const SteadyClock clock_;
   std::atomic<bool> abandon_{false};
   std::atomic<bool> serving_{false};  // grpc_ is there.
+  std::string config_in_force_;       // Text of the file; of the loader thread.
   Logger logger_;
   Metrics metrics_;
   ModelEvents events_;

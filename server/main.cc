@@ -42,7 +42,7 @@ int Serve(const ulfd::server::Options& options, const sigset_t& signals) {
   if (!daemon.ok()) return Fail(daemon.status(), 1);
   int signal = 0;
   while (sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
-    if (signal == SIGHUP) (*daemon)->PollSoon();
+    if (signal == SIGHUP) (*daemon)->Reload();
   }
   sigset_t enders = signals;
   sigdelset(&enders, SIGHUP);

@@ -2,8 +2,10 @@
 refuses to publish.
 SPDX-License-Identifier: Apache-2.0
 """
+import functools
 import os
 import shutil
+import signal
 import threading
 
 import grpc
@@ -105,6 +107,27 @@ class ChangesTest(AdminDaemonTest):
                          grpc.StatusCode.NOT_FOUND)
         self.assertEqual(self.refused("LoadModel", name="")[0],
                          grpc.StatusCode.INVALID_ARGUMENT)
+
+    def test_sighup_takes_over_the_configuration(self):
+        add_stamp(self.repository, 2, version=2)
+        self.call("ReloadRepository")
+        self.call("SetLabel", name="stamp", label="mine", version=1)
+        models = 'models { name: "stamp" labels { key: "new" value: %d } }'
+        hang_up = functools.partial(self.daemon.process.send_signal, signal.SIGHUP)
+        with Callers(self.daemon, 2) as callers:
+            # The same file: what an operator changed stays.
+            hang_up()
+            self.call("ReloadRepository")
+            self.assertEqual(self.stamp(label="mine"), 1)
+            self.daemon.write_config(self.CONFIG + models % 2)
+            hang_up()
+            wait_for(lambda: "is in force" in self.daemon.log(), "the configuration")
+            self.assertEqual(self.stamp(label="new"), 2)
+            self.daemon.write_config(self.CONFIG + models % 9)
+            hang_up()
+            wait_for(lambda: "is refused" in self.daemon.log(), "the refusal")
+            self.assertEqual(self.stamp(label="new"), 2)
+        self.assertEqual(callers.failures, [])
 
     def test_rollback(self):
         add_stamp(self.repository, 2, version=2)
