@@ -248,6 +248,9 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
                          MetricType::Counter);
   auto alone = Family("ulfd_users_run_alone_total",
                       "Users of merged calls that were computed one by one", MetricType::Counter);
+  auto tiled =
+      Family("ulfd_tiled_inputs_total",
+             "Inputs of the user that came once per ad and were taken once", MetricType::Counter);
   auto lookups =
       Family("ulfd_embedding_lookups_total", "Ids that were looked up", MetricType::Counter);
   auto missing = Family("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
@@ -263,6 +266,7 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
     nonfinite.metric.push_back(CounterSample(series->nonfinite_scores.value(), {{"model", name}}));
     unproved.metric.push_back(CounterSample(series->unproved_runs.value(), {{"model", name}}));
     alone.metric.push_back(CounterSample(series->users_run_alone.value(), {{"model", name}}));
+    tiled.metric.push_back(CounterSample(series->tiled_inputs.value(), {{"model", name}}));
   }
   for (const auto& [key, series] : tables_) {
     const std::vector<ClientMetric::Label> labels = {{"model", key.first}, {"table", key.second}};
@@ -270,7 +274,7 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
     missing.metric.push_back(CounterSample(series->missing.value(), labels));
   }
   for (auto* family : {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone,
-                       &lookups, &missing}) {
+                       &tiled, &lookups, &missing}) {
     families.push_back(std::move(*family));
   }
 }

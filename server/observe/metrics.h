@@ -104,6 +104,7 @@ struct ModelSeries {
   Counter nonfinite_scores;
   Counter unproved_runs;    // Computed in one piece by numpy's rules (RunStats::unproved).
   Counter users_run_alone;  // Of merged calls (RunStats::per_user_fallbacks).
+  Counter tiled_inputs;     // DecodedRequest::tiled_inputs
 };
 
 // The series of one published content of one version.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -72,6 +73,10 @@ class Decoder {
     }
     if (ads_from_.empty()) decoded_.ads = loose_rows_;
     RETURN_IF_ERROR(CheckAds(decoded_.ads, limits_));
+    for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(TakeUserOnce(feature));
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      if (info_.inputs[i].feature < 0) RETURN_IF_ERROR(TakeUserOnce(static_cast<int>(i)));
+    }
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       if (given_[i] < 0 || info_.inputs[i].feature >= 0) continue;
       RETURN_IF_ERROR(CheckLeadingRows(static_cast<int>(i)));
@@ -187,9 +192,6 @@ class Decoder {
 
   absl::Status CheckRows(absl::string_view name, Level level, int64_t rows) {
     if (level == Level::kAd) return AgreeOnAds(name, rows);
-    if (level == Level::kUser && rows != 1) {
-      return Bad(name, absl::StrCat(rows, " rows, want 1: it belongs to the user"));
-    }
     if (level == Level::kUnknown) loose_rows_ = std::max(loose_rows_, rows);
     return absl::OkStatus();
   }
@@ -232,6 +234,51 @@ class Decoder {
     const char* bytes = static_cast<const char*>(segments.data);
     std::copy_n(bytes, segments.bytes(), reinterpret_cast<char*>(counts.data()));
     return CheckCounts(counts, ids, absl::StrCat("input \"", name, "\": counts"));
+  }
+
+  // Clients that know no user send each of the user's rows once per ad.
+  absl::Status WantEqualRows(int index, int64_t rows) const {
+    const absl::string_view name = info_.inputs[index].name;
+    const Tensor& tensor = Given(index);
+    if (rows != decoded_.ads) {
+      return Bad(name, absl::StrCat(rows, " rows, want 1: it belongs to the user"));
+    }
+    const auto* const bytes = static_cast<const char*>(tensor.data);
+    const size_t row_bytes = tensor.bytes() / rows;
+    for (int64_t row = 1; row < rows; ++row) {
+      if (std::memcmp(bytes, bytes + row * row_bytes, row_bytes) == 0) continue;
+      return Bad(name, absl::StrCat(rows, " rows, of which row ", row,
+                                    " is not like the first, want 1: it belongs to the user"));
+    }
+    return absl::OkStatus();
+  }
+  // Leaves the first of `rows` equal rows.
+  void TakeOnce(int index, int64_t rows) {
+    decoded_.inputs[given_[index]].tensor.dims[0] /= rows;
+    ++decoded_.tiled_inputs;
+  }
+
+  absl::Status TakeUserOnce(int index) {
+    if (!IsGiven(index) || info_.inputs[index].level != Level::kUser) return absl::OkStatus();
+    const int64_t rows = Given(index).dims[0];
+    if (rows == 1) return absl::OkStatus();
+    RETURN_IF_ERROR(WantEqualRows(index, rows));
+    TakeOnce(index, rows);
+    return absl::OkStatus();
+  }
+
+  absl::Status TakeUserOnce(const FeatureInfo& feature) {
+    if (!IsGiven(feature.segments) || feature.level != Level::kUser) return absl::OkStatus();
+    const int64_t rows = Given(feature.segments).dims[0];
+    if (rows == 1) return absl::OkStatus();
+    // As many ids in each row first: only then do rows of ids begin where they seem to.
+    for (const int index : {feature.segments, feature.ids, feature.values}) {
+      if (IsGiven(index)) RETURN_IF_ERROR(WantEqualRows(index, rows));
+    }
+    for (const int index : {feature.segments, feature.ids, feature.values}) {
+      if (IsGiven(index)) TakeOnce(index, rows);
+    }
+    return absl::OkStatus();
   }
 
   absl::Status CheckDense(int index) {

@@ -157,6 +157,7 @@ absl::Status ScoreCall::Prepare() {
       WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
   // What the decoder refuses has its own text.
   if (!decoded.ok()) return absl::IsUnavailable(decoded) ? Explain(decoded) : decoded;
+  if (decoded_.tiled_inputs > 0) series_->model->tiled_inputs.Add(decoded_.tiled_inputs);
   const TimePoint end = context_.clock.Now();
   times_.queue_ns = Ns(begin - arrival_);
   times_.decode_ns = Ns(end - begin);

@@ -193,6 +193,37 @@ TEST_F(OpenInferenceCodecTest, Rows) {
   EXPECT_EQ(Error(Raw()), "3 ads, want 1..2");
 }
 
+TEST_F(OpenInferenceCodecTest, EqualRowsOfTheUserAreTakenOnce) {
+  const ModelInferResponse once = Infer(Raw());
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(2)->set_shape(0, 3);
+  request.set_raw_input_contents(2, Bytes<int64_t>({1, 1, 1}));
+  Add(request, "uid.segments", "INT32", {3});
+  request.add_raw_input_contents(Bytes<int32_t>({1, 1, 1}));
+  request.mutable_inputs(3)->set_shape(0, 3);
+  request.set_raw_input_contents(3, Bytes<int32_t>({1, 1, 1, 1, 1, 1}));
+  const ModelInferResponse tiled = Infer(request);
+  EXPECT_EQ(tiled.raw_output_contents(0), once.raw_output_contents(0));
+  EXPECT_EQ(decoded_.tiled_inputs, 3);
+
+  request.set_raw_input_contents(3, Bytes<int32_t>({1, 1, 1, 1, 1, 0}));
+  EXPECT_EQ(Error(request),
+            "input \"mask\": 3 rows, of which row 2 is not like the first, want 1: it belongs to "
+            "the user");
+  request.set_raw_input_contents(3, Bytes<int32_t>({1, 1, 1, 1, 1, 1}));
+  request.set_raw_input_contents(2, Bytes<int64_t>({1, 2, 1}));
+  EXPECT_THAT(Error(request), ::testing::StartsWith("input \"uid.ids\": 3 rows, of which row 1 "));
+  // As many ids, cut otherwise.
+  request.set_raw_input_contents(2, Bytes<int64_t>({1, 1, 1}));
+  request.set_raw_input_contents(4, Bytes<int32_t>({3, 0, 0}));
+  EXPECT_THAT(Error(request), ::testing::StartsWith("input \"uid.segments\": 3 rows, of which "));
+  // As many rows as nothing else.
+  request = Raw();
+  request.mutable_inputs(3)->set_shape(0, 2);
+  request.set_raw_input_contents(3, Bytes<int32_t>({1, 1, 1, 1}));
+  EXPECT_EQ(Error(request), "input \"mask\": 2 rows, want 1: it belongs to the user");
+}
+
 TEST_F(OpenInferenceCodecTest, ParametersAreRefused) {
   ModelInferRequest request = Raw();
   (*request.mutable_parameters())["priority"].set_int64_param(1);
