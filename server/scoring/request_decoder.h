@@ -40,7 +40,7 @@ struct DecodedRequest {
   int64_t ads = 0;
   std::vector<int> outputs;  // Indices into ModelInfo::outputs, as wanted.
   TopKChoice top_k;
-  int64_t tiled_inputs = 0;  // Of the user, sent once per ad.
+  int64_t tiled_inputs = 0;               // Of the user, sent once per ad.
   std::deque<std::vector<int32_t>> made;  // Segments that the request leaves out.
 };
 
