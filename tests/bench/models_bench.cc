@@ -10,6 +10,7 @@
 #include "tests/bench/bench_models.h"
 #include "tests/bench/model_bench.h"
 #include "tests/bench/scratch_model.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::bench {
 namespace {
@@ -38,7 +39,7 @@ int Main(int argc, char** argv) {
   if (!Register("mlp_306_200_80_2", mlp.Load(scratch.path() + "/mlp/1"), own, models)) return 1;
   if (!Register("din_100x36", din.Load(scratch.path() + "/din/1"), own, models)) return 1;
   for (const char* name : {"din", "tdm_dnn"}) {
-    const std::string directory = absl::StrCat(ULFD_SHARED, "/models/", name, "/1");
+    const std::string directory = absl::StrCat(testing::SharedDir(), "/models/", name, "/1");
     if (!std::filesystem::is_directory(directory)) {
       std::fprintf(stderr, "models_bench: no %s, left out\n", directory.c_str());
       continue;

@@ -26,6 +26,7 @@
 #include "tests/bench/bench_models.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/targets.h"
+#include "tests/testing/paths.h"
 
 extern char** environ;
 
@@ -143,8 +144,8 @@ absl::Status MeasureAll(const Options& options, absl::Span<const Row> rows) {
   const TempDirectory scratch;
   TargetContext context{.turns = options.turns,
                         .profile = options.profile,
-                        .root = ULFD_ROOT,
-                        .shared = ULFD_SHARED,
+                        .root = testing::SourceDir(),
+                        .shared = testing::SharedDir(),
                         .scratch = scratch.path(),
                         .program = std::filesystem::read_symlink("/proc/self/exe").string()};
   const std::string path = options.ort.empty() ? kFetchedLibrary : options.ort;

@@ -15,6 +15,7 @@
 #include "engine/weights/npy.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::testing {
 namespace {
@@ -88,7 +89,7 @@ absl::StatusOr<NpzArrays> Score(const engine::Model& model, const NpzArrays& inp
 }  // namespace
 
 std::string ConvertCaseDir(const std::string& name) {
-  return absl::StrCat(ULFD_TEST_DATA, "/convert/", name);
+  return absl::StrCat(TestData(), "/convert/", name);
 }
 
 absl::StatusOr<NpzArrays> ScoreModel(const std::string& directory, const NpzArrays& inputs) {

@@ -21,6 +21,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/key_index.h"
 #include "tests/testing/broken_files.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
@@ -232,7 +233,7 @@ TEST_F(TableTest, SurvivesDamage) {
 }
 
 TEST_F(TableTest, ReadsTheExportsOfRealModels) {
-  const std::string models = absl::StrCat(ULFD_SHARED, "/models");
+  const std::string models = absl::StrCat(::ulfd::testing::SharedDir(), "/models");
   if (!std::filesystem::exists(models)) GTEST_SKIP() << "no " << models;
   for (const char* file : {"din/1/mid_embedding", "din/1/uid_embedding", "tdm_dnn/1/item_emb"}) {
     const auto table = EmbeddingTable::LoadText("t", absl::StrCat(models, "/", file), {});

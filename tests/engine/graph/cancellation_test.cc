@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
@@ -107,7 +108,7 @@ TEST_F(CancellationTest, TakesObservedMagnitudesInstead) {
 }
 
 TEST_F(CancellationTest, NamesTheLayersOfTdmDnn) {
-  const std::string directory = ULFD_SHARED "/models/tdm_dnn/1";
+  const std::string directory = ::ulfd::testing::SharedDir() + "/models/tdm_dnn/1";
   if (!std::filesystem::exists(directory)) GTEST_SKIP() << directory << " is not there";
   const auto model = Model::Load({.directory = directory});
   ASSERT_TRUE(model.ok()) << model.status();

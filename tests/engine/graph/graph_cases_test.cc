@@ -10,6 +10,7 @@
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -68,13 +69,13 @@ class GraphCases : public ::testing::Test {
 };
 
 TEST_F(GraphCases, CommittedRandomGraphs) {
-  CheckFile(ULFD_TEST_DATA "/graphs/random.json");
-  CheckFile(ULFD_TEST_DATA "/graphs/passes.json");
-  CheckFile(ULFD_TEST_DATA "/graphs/images.json");
+  CheckFile(::ulfd::testing::TestData() + "/graphs/random.json");
+  CheckFile(::ulfd::testing::TestData() + "/graphs/passes.json");
+  CheckFile(::ulfd::testing::TestData() + "/graphs/images.json");
 }
 
 TEST_F(GraphCases, CasesOfTheReference) {
-  const std::string path = ULFD_SHARED "/oracle/layer_cases.json";
+  const std::string path = ::ulfd::testing::SharedDir() + "/oracle/layer_cases.json";
   if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
   CheckFile(path);
 }

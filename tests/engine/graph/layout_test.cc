@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -28,7 +29,7 @@ class LayoutTest : public ::testing::Test {
 
   static GraphCase Case(const std::string& name) {
     for (GraphCase& graph_case :
-         ulfd::testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/images.json")) {
+         ulfd::testing::ReadGraphCases(::ulfd::testing::TestData() + "/graphs/images.json")) {
       if (graph_case.name != name) continue;
       graph_case.manifest += ulfd::testing::InputManifest(graph_case);
       return graph_case;

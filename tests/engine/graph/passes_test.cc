@@ -14,6 +14,7 @@
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/plan_runner.h"
 
 namespace ulfd::engine {
@@ -209,8 +210,8 @@ class PassesOnRandomGraphs : public ::testing::Test {
 };
 
 TEST_F(PassesOnRandomGraphs, AloneTogetherAndLeftOut) {
-  ReadCases(ULFD_TEST_DATA "/graphs/passes.json");
-  ReadCases(ULFD_TEST_DATA "/graphs/images.json", "nhwc_3");
+  ReadCases(::ulfd::testing::TestData() + "/graphs/passes.json");
+  ReadCases(::ulfd::testing::TestData() + "/graphs/images.json", "nhwc_3");
   for (const Selection& selection : Selections()) {
     for (const auto& [name, graph] : graphs_) {
       SCOPED_TRACE(name);

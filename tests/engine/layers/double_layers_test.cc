@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
@@ -196,7 +197,7 @@ void CheckRandomGraphs(const std::string& path, const TempDir& temp) {
 }
 
 TEST_F(DoubleLayers, CommittedRandomGraphs) {
-  CheckRandomGraphs(ULFD_TEST_DATA "/graphs/random.json", temp_);
+  CheckRandomGraphs(::ulfd::testing::TestData() + "/graphs/random.json", temp_);
 }
 
 TEST_F(DoubleLayers, FreshRandomGraphs) {

@@ -20,6 +20,7 @@
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -28,8 +29,8 @@ namespace fs = std::filesystem;
 using ulfd::testing::CaseArray;
 
 std::string Document() {
-  if (!fs::exists(ULFD_SHARED "/seeds")) return "";
-  for (const auto& entry : fs::directory_iterator(ULFD_SHARED "/seeds")) {
+  if (!fs::exists(::ulfd::testing::SharedDir() + "/seeds")) return "";
+  for (const auto& entry : fs::directory_iterator(::ulfd::testing::SharedDir() + "/seeds")) {
     if (!absl::StartsWith(entry.path().filename().string(), "002")) continue;
     std::ifstream file(entry.path());
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

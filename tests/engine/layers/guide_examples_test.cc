@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -26,8 +27,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 std::string GuideText() {
-  if (!fs::exists(ULFD_SHARED "/seeds")) return "";
-  for (const auto& entry : fs::directory_iterator(ULFD_SHARED "/seeds")) {
+  if (!fs::exists(::ulfd::testing::SharedDir() + "/seeds")) return "";
+  for (const auto& entry : fs::directory_iterator(::ulfd::testing::SharedDir() + "/seeds")) {
     if (!absl::StartsWith(entry.path().filename().string(), "000")) continue;
     std::ifstream file(entry.path());
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

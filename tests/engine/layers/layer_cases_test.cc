@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/layer_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::testing {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 // Type (the file's name) -> cases.
 std::map<std::string, LayerCases> AllCases() {
   std::map<std::string, LayerCases> all;
-  for (const auto& file : std::filesystem::directory_iterator(ULFD_TEST_DATA "/layers")) {
+  for (const auto& file : std::filesystem::directory_iterator(TestData() + "/layers")) {
     auto cases = ReadLayerCases(file.path().string());
     EXPECT_TRUE(cases.ok()) << cases.status();
     if (cases.ok()) all[file.path().stem().string()] = *std::move(cases);
@@ -48,7 +49,7 @@ class LayerCasesTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(LayerCasesTest, AgreesWithTheReference) {
   engine::UseOneThread();
-  auto cases = ReadLayerCases(std::string(ULFD_TEST_DATA "/layers/") + GetParam() + ".textproto");
+  auto cases = ReadLayerCases(TestData() + "/layers/" + GetParam() + ".textproto");
   ASSERT_TRUE(cases.ok()) << cases.status();
   for (const LayerCase& layer_case : cases->cases()) {
     for (const Placement placement : {Placement::kAligned, Placement::kOddAddress}) {
@@ -65,7 +66,7 @@ TEST(DecomposableLayers, AgreeWithTheReferenceBothWays) {
   for (const engine::LayerType* type : engine::AllLayerTypes()) {
     if (!type->decomposable) continue;
     ++types;
-    auto cases = ReadLayerCases(absl::StrCat(ULFD_TEST_DATA "/layers/", type->name, ".textproto"));
+    auto cases = ReadLayerCases(absl::StrCat(TestData() + "/layers/", type->name, ".textproto"));
     ASSERT_TRUE(cases.ok()) << cases.status();
     for (const LayerCase& layer_case : cases->cases()) {
       Check(layer_case, Placement::kAligned, Route::kDecomposed);
@@ -98,7 +99,7 @@ TEST(LayerCaseFiles, EveryTypeHasAGoodAndABadCase) {
 // The comparison itself must be able to fail.
 TEST(LayerCaseFiles, AWrongValueIsFound) {
   engine::UseOneThread();
-  auto cases = ReadLayerCases(ULFD_TEST_DATA "/layers/relu_layer.textproto");
+  auto cases = ReadLayerCases(TestData() + "/layers/relu_layer.textproto");
   ASSERT_TRUE(cases.ok()) << cases.status();
   LayerCase layer_case = cases->cases(0);
   auto outcome = RunLayerCase(layer_case, Placement::kAligned);

@@ -13,6 +13,7 @@
 #include "engine/weights/npz.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
@@ -66,11 +67,12 @@ double MaxError(const Model& model, const fs::path& cases, bool reference) {
 
 TEST(Accuracy, MaximumErrorPerModelAndPlan) {
   UseOneThread();
-  if (!fs::exists(ULFD_SHARED "/models")) GTEST_SKIP() << "no exported models here";
+  if (!fs::exists(::ulfd::testing::SharedDir() + "/models"))
+    GTEST_SKIP() << "no exported models here";
   TempDir temp;
   std::printf("| model | optimised | exact | as written | promised |\n|---|---|---|---|---|\n");
   for (const Row& row : kRows) {
-    const fs::path source = fs::path(ULFD_SHARED) / "models" / row.model;
+    const fs::path source = fs::path(::ulfd::testing::SharedDir()) / "models" / row.model;
     const fs::path directory = fs::path(temp.path()) / row.model / "1";
     double errors[3] = {};
     for (const bool exact : {false, true}) {

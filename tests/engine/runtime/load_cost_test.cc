@@ -18,6 +18,7 @@
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/bench/scratch_model.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -107,7 +108,7 @@ TEST(LoadCost, WeightsAreNotThereTwice) {
 
 TEST(LoadCost, ExportedModels) {
   for (const std::string name : {"din", "tdm_dnn"}) {
-    const fs::path directory = fs::path(ULFD_SHARED) / "models" / name / "1";
+    const fs::path directory = fs::path(testing::SharedDir()) / "models" / name / "1";
     if (!fs::exists(directory)) GTEST_SKIP() << directory << " is not there";
     CheckMemory(directory.string(), 0);
     double best = 1e9;

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/load_reason.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -341,7 +342,7 @@ TEST_F(ModelDirectoryTest, TreesThatBreakTheRulesAreAFault) {
 
 TEST_F(ModelDirectoryTest, SharedExportsAreComplete) {
   for (const char* model : {"din", "tdm_dnn"}) {
-    const std::string path = absl::StrCat(ULFD_SHARED, "/models/", model, "/1");
+    const std::string path = absl::StrCat(::ulfd::testing::SharedDir(), "/models/", model, "/1");
     if (!fs::exists(path)) GTEST_SKIP() << path << " is not here";
     const auto state = InspectDirectory(path);
     ASSERT_TRUE(state.ok()) << state.status();

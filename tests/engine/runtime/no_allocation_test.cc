@@ -20,6 +20,7 @@
 #include "tests/bench/bench_models.h"
 #include "tests/testing/allocation_counter.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
@@ -85,7 +86,7 @@ TEST(NoAllocation, RandomGraphs) {
   const std::string base = ::testing::TempDir() + "/no_allocation_" + std::to_string(getpid());
   int models = 0;
   for (const testing::GraphCase& graph_case :
-       testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json")) {
+       testing::ReadGraphCases(testing::TestData() + "/graphs/random.json")) {
     if (absl::EndsWith(graph_case.name, "_ads1")) continue;  // Cannot tell whose a row is.
     const std::string directory = testing::WriteModelDirectory(graph_case, base);
     std::ofstream(directory + "/model.textproto") << testing::InputManifest(graph_case);
@@ -149,7 +150,7 @@ TEST(NoAllocation, UsersOneByOne) {
 TEST(NoAllocation, ExportedModels) {
   UseOneThread();
   for (const std::string name : {"din", "tdm_dnn"}) {
-    const fs::path directory = fs::path(ULFD_SHARED) / "models" / name;
+    const fs::path directory = fs::path(testing::SharedDir()) / "models" / name;
     if (!fs::exists(directory)) GTEST_SKIP() << directory << " is not there";
     const auto model = Model::Load({.directory = (directory / "1").string()});
     ASSERT_TRUE(model.ok()) << model.status();

@@ -11,6 +11,7 @@
 #include "engine/weights/npz.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -39,7 +40,7 @@ class RealModels : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
     UseOneThread();
-    directory_ = fs::path(ULFD_SHARED) / "models" / GetParam();
+    directory_ = fs::path(::ulfd::testing::SharedDir()) / "models" / GetParam();
     if (!fs::exists(directory_)) GTEST_SKIP() << directory_ << " is not there";
     auto model = Model::Load({.directory = (directory_ / "1").string(),
                               .backend = ::ulfd::testing::BackendOfEnvironment()});

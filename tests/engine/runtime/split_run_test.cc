@@ -12,6 +12,7 @@
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
@@ -61,7 +62,7 @@ class SplitRun : public ::testing::Test {
 TEST_F(SplitRun, ThreadsComputeWhatOneComputes) {
   int split = 0, whole = 0;
   for (const testing::GraphCase& graph_case :
-       testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json")) {
+       testing::ReadGraphCases(::ulfd::testing::TestData() + "/graphs/random.json")) {
     if (absl::EndsWith(graph_case.name, "_ads1")) continue;  // Cannot tell whose a row is.
     SCOPED_TRACE(graph_case.name);
     const std::string directory = testing::WriteModelDirectory(graph_case, base_);
@@ -102,7 +103,7 @@ TEST_F(SplitRun, ThreadsComputeWhatOneComputes) {
 
 TEST_F(SplitRun, RangesMayBeOfAnySizeAndOrder) {
   const std::vector<testing::GraphCase> cases =
-      testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json");
+      testing::ReadGraphCases(::ulfd::testing::TestData() + "/graphs/random.json");
   const testing::GraphCase& graph_case = cases[1];
   const std::string directory = testing::WriteModelDirectory(graph_case, base_);
   std::ofstream(directory + "/model.textproto") << testing::InputManifest(graph_case);
@@ -136,7 +137,7 @@ TEST_F(SplitRun, RangesMayBeOfAnySizeAndOrder) {
 
 TEST_F(SplitRun, AnErrorOfOneThreadIsTheRequests) {
   const std::vector<testing::GraphCase> cases =
-      testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json");
+      testing::ReadGraphCases(::ulfd::testing::TestData() + "/graphs/random.json");
   const auto model = Model::Load({.directory = testing::WriteModelDirectory(cases[0], base_)});
   ASSERT_TRUE(model.ok()) << model.status();
   SharedUserPart part;

@@ -17,6 +17,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::engine {
 namespace {
@@ -123,17 +124,17 @@ class UserBatch : public ::testing::Test {
 };
 
 TEST_F(UserBatch, CommittedRandomGraphs) {
-  EXPECT_GT(CheckFile(ULFD_TEST_DATA "/graphs/random.json", false).compared, 1000);
+  EXPECT_GT(CheckFile(::ulfd::testing::TestData() + "/graphs/random.json", false).compared, 1000);
 }
 
 TEST_F(UserBatch, CommittedRandomGraphsWithManifests) {
-  const Counts counts = CheckFile(ULFD_TEST_DATA "/graphs/random.json", true);
+  const Counts counts = CheckFile(::ulfd::testing::TestData() + "/graphs/random.json", true);
   EXPECT_GT(counts.compared, 1000);
   EXPECT_EQ(counts.alone, 0);  // Their rows are proved.
 }
 
 TEST_F(UserBatch, CasesOfTheReference) {
-  const std::string path = ULFD_SHARED "/oracle/layer_cases.json";
+  const std::string path = ::ulfd::testing::SharedDir() + "/oracle/layer_cases.json";
   if (!fs::exists(path)) GTEST_SKIP() << path << " is not there";
   EXPECT_GT(CheckFile(path, false).compared, 1000);
   const Counts stated = CheckFile(path, true);
@@ -153,7 +154,7 @@ TEST_F(UserBatch, ExportedModels) {
   const std::pair<const char*, double> models[] = {{"din", kTolerance}, {"tdm_dnn", 3e-2}};
   for (const auto& [name, tolerance] : models) {
     SCOPED_TRACE(name);
-    const fs::path directory = fs::path(ULFD_SHARED) / "models" / name;
+    const fs::path directory = fs::path(::ulfd::testing::SharedDir()) / "models" / name;
     if (!fs::exists(directory)) GTEST_SKIP() << directory << " is not there";
     const auto model = Model::Load({.directory = (directory / "1").string()});
     ASSERT_TRUE(model.ok()) << model.status();

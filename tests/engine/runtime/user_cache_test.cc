@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
@@ -91,7 +92,7 @@ void CheckModel(const Model& plain, const Model& cached, absl::Span<const NamedT
 TEST_F(CachedModels, CommittedRandomGraphs) {
   int with_cache = 0;
   for (const testing::GraphCase& graph_case :
-       testing::ReadGraphCases(ULFD_TEST_DATA "/graphs/random.json")) {
+       testing::ReadGraphCases(::ulfd::testing::TestData() + "/graphs/random.json")) {
     SCOPED_TRACE(graph_case.name);
     const std::string directory = testing::WriteModelDirectory(graph_case, base_);
     const std::string manifest = testing::InputManifest(graph_case);

@@ -18,6 +18,7 @@
 #include "engine/weights/npz.h"
 #include "engine/weights/proto_file.h"
 #include "tests/testing/broken_files.h"
+#include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
@@ -265,7 +266,7 @@ TEST_F(WeightsTest, SurvivesDamage) {
 }
 
 TEST_F(WeightsTest, ReadsTheExportsOfRealModels) {
-  const std::string models = absl::StrCat(ULFD_SHARED, "/models");
+  const std::string models = absl::StrCat(::ulfd::testing::SharedDir(), "/models");
   if (!std::filesystem::exists(models)) GTEST_SKIP() << "no " << models;
   for (const auto& [dir, weights, format] : {std::tuple("din", "dense.npz", "npz"),
                                              std::tuple("tdm_dnn", "dense.txt", "ndarray list")}) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "proto/server_config.pb.h"
+#include "tests/testing/paths.h"
 
 namespace ulfd::server {
 namespace {
@@ -353,7 +354,7 @@ TEST(LoadOptions, SecurityThatCouldNotWork) {
 }
 
 TEST(ExampleConfig, HasTheDefaults) {
-  std::ifstream file(ULFD_SOURCE_DIR "/config/server.textproto");
+  std::ifstream file(testing::SourceDir() + "/config/server.textproto");
   std::ostringstream text;
   text << file.rdbuf();
   auto options = ReadConfig(text.str(), "server.textproto");
