@@ -252,7 +252,7 @@ TEST_F(WeightsTest, SurvivesDamage) {
     for (const Weight& weight : (*matched)[0]) {
       for (const float value : weight.data) sum += value;
     }
-    testing::Test::RecordProperty("sum", std::isnan(sum) ? 1 : 0);
+    ::testing::Test::RecordProperty("sum", std::isnan(sum) ? 1 : 0);
   };
   for (const std::string& good : {list, message.SerializeAsString(), std::string(kText)}) {
     ForEachPrefix(good, read);
