@@ -60,10 +60,10 @@ GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> stat
     }
   }
   for (const InputStatement& statement : statements) {
-    if (statement.row_shape.empty()) continue;
+    if (!statement.row_shape.has_value()) continue;
     TensorSpec& spec = specs[statement.input];
     Shape::Dims dims = {RowsOf(statement.level)};
-    for (int64_t d : statement.row_shape) dims.push_back(Dim::Of(d));
+    for (int64_t d : *statement.row_shape) dims.push_back(Dim::Of(d));
     spec.shape = Shape(std::move(dims));
     spec.level = statement.level;
   }
@@ -203,7 +203,7 @@ GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated, const Gr
   SuggestWidths(graph, specs);
   for (const InputStatement& statement : statements) {
     TensorSpec& spec = specs[statement.input];
-    if (statement.level == Level::kUnknown || !statement.row_shape.empty()) continue;
+    if (statement.level == Level::kUnknown || stated[statement.input].shape.ranked()) continue;
     spec.level = statement.level;
     if (spec.shape.ranked() && spec.shape.rank() > 0) spec.shape[0] = RowsOf(statement.level);
   }
@@ -214,13 +214,13 @@ GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated, const Gr
     for (size_t i = 0; i + 2 < node.inputs.size(); i += 3) {
       free_length[node.inputs[i]] = free_length[node.inputs[i + 1]] = true;
       // Ids and values go with their segments.
-      const bool of_user = user[node.inputs[i + 2]];
-      for (size_t part = 0; part < 3; ++part) {
+      const ValueId segments = node.inputs[i + 2];
+      if (specs[segments].level == Level::kUnknown) {
+        SetLevel(user[segments] ? Level::kUser : Level::kAd, specs[segments]);
+      }
+      for (size_t part = 0; part < 2; ++part) {
         TensorSpec& spec = specs[node.inputs[i + part]];
-        if (spec.level != Level::kUnknown) continue;
-        const Level level = of_user ? Level::kUser : Level::kAd;
-        if (part == 2) SetLevel(level, spec);
-        spec.level = level;
+        if (spec.level == Level::kUnknown) spec.level = specs[segments].level;
       }
     }
   }

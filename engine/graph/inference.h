@@ -3,6 +3,8 @@
 #ifndef ULFD_ENGINE_GRAPH_INFERENCE_H_
 #define ULFD_ENGINE_GRAPH_INFERENCE_H_
 
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -14,15 +16,16 @@ namespace ulfd::engine {
 
 using GraphSpecs = std::vector<TensorSpec>;  // Per value of the graph.
 
-// What is known of one input of the graph from outside: the manifest.
+// What is known of one input of the graph from outside: by the manifest, or from a request.
 struct InputStatement {
   ValueId input = kNoValue;
   Level level = Level::kUnknown;
-  std::vector<int64_t> row_shape;  // Dimensions after the rows; empty: not stated.
+  std::optional<std::vector<int64_t>> row_shape;  // Dimensions after the rows.
 };
 
 // Specs of the inputs and constants that follow from the graph alone: an embedding layer states its
-// own inputs, the manifest dense ones; everything else has any rank and no level.
+// own inputs, `statements` what they name, the last one of an input; everything else has any rank
+// and no level.
 GraphSpecs StatedSpecs(const Graph& graph, absl::Span<const InputStatement> statements);
 
 // Fills in guesses for the inputs that nothing states, from the layers that read them

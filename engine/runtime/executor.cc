@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "engine/runtime/general_run.h"
 #include "engine/runtime/row_run.h"
+#include "engine/runtime/shape_plans.h"
 
 namespace ulfd::engine {
 
@@ -30,24 +31,50 @@ void ResetStats(const ModelInfo& info, const RunOptions& options, WorkspaceState
                 RunStats& stats) {
   stats.embed_ns = stats.user_ns = stats.ad_ns = 0;
   stats.per_user_fallbacks = 0;
-  stats.optimised = stats.unproved = false;
+  stats.optimised = stats.unproved = stats.wants_plan = false;
   stats.layers.clear();
   if (options.count_layers) stats.layers.resize(info.layers.size());
   ResetCounters(info, ws);
 }
 
-// The schedule to run a request by, whose `ads` it sets; nullptr: by numpy's rules.
-const Schedule* Choose(const Executable& executable, const RunOptions& options,
-                       const Request& request, int64_t& ads) {
+// How to run a request by rows; without a schedule it runs by numpy's rules.
+struct Choice {
+  const Executable* executable = nullptr;  // Whose the schedule is.
+  const Schedule* schedule = nullptr;
+  int64_t ads = 0;
+
+  bool optimised() const { return schedule == executable->optimised_schedule.get(); }
+};
+
+// Among the plans that are there without shape plans.
+Choice ChooseSchedule(const Executable& executable, const RunOptions& options,
+                      const Request& request) {
+  Choice choice{.executable = &executable};
   const Schedule* const written = executable.schedule.get();
-  if (written == nullptr || options.keep_all) return nullptr;
-  if (request.users() > 1 && !written->one_user_only.empty()) return nullptr;
+  if (written == nullptr || options.keep_all) return choice;
+  if (request.users() > 1 && !written->one_user_only.empty()) return choice;
   const std::optional<int64_t> matched = MatchShapes(*written, request);
-  if (!matched.has_value()) return nullptr;
-  ads = *matched;
+  if (!matched.has_value()) return choice;
+  choice.ads = *matched;
   const Schedule* const optimised = executable.optimised_schedule.get();
-  if (options.reference || optimised == nullptr) return written;
-  return request.users() > 1 && !optimised->one_user_only.empty() ? written : optimised;
+  const bool as_written = options.reference || optimised == nullptr ||
+                          (request.users() > 1 && !optimised->one_user_only.empty());
+  choice.schedule = as_written ? written : optimised;
+  return choice;
+}
+
+Choice Choose(const Executable& executable, const RunOptions& options, const Request& request) {
+  const Choice choice = ChooseSchedule(executable, options, request);
+  if (choice.schedule != nullptr || executable.shape_plans == nullptr) return choice;
+  for (int i = 0; i < ShapePlans::kMost; ++i) {
+    const ShapePlan* const plan = executable.shape_plans->at(i);
+    if (plan == nullptr) continue;
+    const Choice of_shape = ChooseSchedule(plan->executable, options, request);
+    if (of_shape.schedule == nullptr) continue;
+    plan->runs.fetch_add(1, std::memory_order_relaxed);
+    return of_shape;
+  }
+  return choice;
 }
 
 void ResetTimes(const RunOptions& options, const Plan& plan, bool optimised) {
@@ -57,12 +84,12 @@ void ResetTimes(const RunOptions& options, const Plan& plan, bool optimised) {
   options.steps->runs.assign(plan.steps.size(), 0);
 }
 
-absl::Status RunRows(const Executable& executable, const RunOptions& options,
-                     const Schedule& schedule, int64_t ads, UserPart& part, WorkspaceState& ws,
-                     RunResult& result) {
-  result.stats.optimised = &schedule == executable.optimised_schedule.get();
-  ResetTimes(options, *schedule.plan, result.stats.optimised);
-  RETURN_IF_ERROR(BeginRows(options, executable, schedule, ads, part, result));
+absl::Status RunRows(const RunOptions& options, const Choice& choice, UserPart& part,
+                     WorkspaceState& ws, RunResult& result) {
+  result.stats.optimised = choice.optimised();
+  ResetTimes(options, *choice.schedule->plan, result.stats.optimised);
+  RETURN_IF_ERROR(
+      BeginRows(options, *choice.executable, *choice.schedule, choice.ads, part, result));
   for (int64_t u = 0; u < part.users; u += Schedule::kMaxUsers) {
     const int64_t last = std::min(part.users, u + Schedule::kMaxUsers);
     RETURN_IF_ERROR(ComputeUsers(options, u, last, part, ws, result));
@@ -72,15 +99,23 @@ absl::Status RunRows(const Executable& executable, const RunOptions& options,
   return absl::OkStatus();
 }
 
-absl::Status RunOneUser(const Executable& executable, const RunOptions& options, UserPart& part,
-                        WorkspaceState& ws, RunResult& result) {
-  int64_t ads = 0;
-  const Schedule* const schedule = Choose(executable, options, part.request, ads);
-  if (schedule != nullptr) return RunRows(executable, options, *schedule, ads, part, ws, result);
+absl::Status RunWhole(const Executable& executable, const RunOptions& options, UserPart& part,
+                      WorkspaceState& ws, RunResult& result) {
   result.stats.optimised = false;
   ResetTimes(options, *executable.plan, false);
   result.stats.unproved |= !options.keep_all;
   return RunGenerally(executable, options, part, ws, result);
+}
+
+absl::Status RunOneUser(const Executable& executable, const RunOptions& options, UserPart& part,
+                        WorkspaceState& ws, RunResult& result) {
+  const Choice choice = Choose(executable, options, part.request);
+  if (choice.schedule != nullptr) return RunRows(options, choice, part, ws, result);
+  RETURN_IF_ERROR(RunWhole(executable, options, part, ws, result));
+  if (executable.shape_plans != nullptr && !options.keep_all && !options.made_up) {
+    result.stats.wants_plan |= executable.shape_plans->Show(executable, part.request);
+  }
+  return absl::OkStatus();
 }
 
 // FAILED_PRECONDITION if the model refuses NaN and infinity and rows [begin, end) of the output
@@ -198,13 +233,11 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   if (several && options.keep_all) {
     return absl::InvalidArgumentError("keep_all takes a request of one user");
   }
-  int64_t ads = 0;
-  const Schedule* const schedule =
-      several ? Choose(executable, options, part.request, ads) : nullptr;
+  const Choice choice = several ? Choose(executable, options, part.request) : Choice{};
   if (!several) {
     RETURN_IF_ERROR(RunOneUser(executable, options, part, ws, result));
-  } else if (schedule != nullptr) {
-    RETURN_IF_ERROR(RunRows(executable, options, *schedule, ads, part, ws, result));
+  } else if (choice.schedule != nullptr) {
+    RETURN_IF_ERROR(RunRows(options, choice, part, ws, result));
   } else {
     RETURN_IF_ERROR(UsersAlone(executable, options, ws, result).Run());
   }
@@ -213,21 +246,28 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   return CheckAllFinite(executable, result);
 }
 
+absl::Status ExecuteGenerally(const Executable& executable, const RunOptions& options,
+                              WorkspaceState& ws, RunResult& result) {
+  RETURN_IF_ERROR(FillRequest(*executable.info, {}, ws.user.request));
+  ResetStats(*executable.info, options, ws, result.stats);
+  return RunWhole(executable, options, ws.user, ws, result);
+}
+
 absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& options,
                              UserPart& part, WorkspaceState& ws, RunResult& result, bool& cut) {
   RETURN_IF_ERROR(FillRequest(*executable.info, options.ads_per_user, part.request));
-  int64_t ads = 0;
-  const Schedule* const schedule = Choose(executable, options, part.request, ads);
-  cut = schedule != nullptr && ads > 0 && part.request.users() <= Schedule::kMaxUsers;
+  const Choice choice = Choose(executable, options, part.request);
+  cut = choice.schedule != nullptr && choice.ads > 0 && part.request.users() <= Schedule::kMaxUsers;
   if (!cut) return absl::OkStatus();
   ResetStats(*executable.info, options, ws, result.stats);
-  result.stats.optimised = schedule == executable.optimised_schedule.get();
-  RETURN_IF_ERROR(BeginRows(options, executable, *schedule, ads, part, result));
+  result.stats.optimised = choice.optimised();
+  RETURN_IF_ERROR(
+      BeginRows(options, *choice.executable, *choice.schedule, choice.ads, part, result));
   RETURN_IF_ERROR(ComputeUsers(options, 0, part.users, part, ws, result));
   result.stats.looked_up_ids = ws.counters.looked_up_ids;
   result.stats.missing_ids = ws.counters.missing_ids;
   for (size_t o = 0; o < result.outputs.size(); ++o) {
-    if (schedule->outputs[o].place == Operand::Place::kAd) continue;
+    if (choice.schedule->outputs[o].place == Operand::Place::kAd) continue;
     RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1));
   }
   return absl::OkStatus();

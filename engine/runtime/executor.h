@@ -17,6 +17,8 @@
 
 namespace ulfd::engine {
 
+class ShapePlans;  // engine/runtime/shape_plans.h
+
 // Everything of a model that a run reads; owned by the model.
 struct Executable {
   // The reference plan: the graph as written, only lowered.  Runs any request.
@@ -30,9 +32,11 @@ struct Executable {
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.
   std::vector<ValueId> input_values;      // Per input of the model.
-  std::unique_ptr<UserCache> user_cache;  // Null: there is none.
-  bool refuse_non_finite = false;         // Fails a run that gives NaN or infinity.
-  std::shared_ptr<const void> token;      // Alive as long as the model.
+  std::shared_ptr<UserCache> user_cache;  // Null: there is none.
+  // Plans of other shapes; null: everything is stated.
+  std::shared_ptr<ShapePlans> shape_plans;
+  bool refuse_non_finite = false;     // Fails a run that gives NaN or infinity.
+  std::shared_ptr<const void> token;  // Alive as long as the model.
 };
 
 // to[i] += from[i]; `to` grows if it is shorter.
@@ -44,6 +48,10 @@ std::string MakeSchedules(Executable& executable);
 // See Model::Run.  The request is in `workspace.user.request.given`.
 absl::Status Execute(const Executable& executable, const RunOptions& options,
                      WorkspaceState& workspace, RunResult& result);
+
+// The same by numpy's rules, whatever plans there are.  REQUIRES: one user.
+absl::Status ExecuteGenerally(const Executable& executable, const RunOptions& options,
+                              WorkspaceState& workspace, RunResult& result);
 
 // See Model::RunUserPart; `part.request.given` is filled.  `cut`: whether there are ads left to
 // run; if not, nothing was done.

@@ -11,12 +11,14 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/kernels/isa.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/model_loader.h"
+#include "engine/runtime/shape_plans.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {
@@ -160,6 +162,62 @@ std::optional<PlanInfo> Model::OptimisedPlan() const {
   if (schedule != nullptr) plan.tile_rows = schedule->tile_rows;
   return plan;
 }
+
+bool Model::WantsPlans() const {
+  const auto& plans = impl_->loaded->executable.shape_plans;
+  return plans != nullptr && plans->wanted();
+}
+
+std::vector<ShapePlanInfo> Model::MakePlans(const RunOptions& run, int64_t max_bytes) const {
+  const Executable& executable = impl_->loaded->executable;
+  if (executable.shape_plans == nullptr) return {};
+  return executable.shape_plans->Make(executable, run, max_bytes);
+}
+
+void Model::WantPlansOf(const Model& before, const RunOptions& run, Workspace& workspace,
+                        RunResult& result) const {
+  const auto& plans = before.impl_->loaded->executable.shape_plans;
+  if (plans == nullptr) return;
+  for (const ShownRequest* shown : plans->Shown()) {
+    // What the other one understood need not be a request of this one.
+    Run(shown->inputs, run, workspace, result).IgnoreError();
+  }
+}
+
+std::vector<ShapePlanInfo> Model::shape_plans() const {
+  const auto& plans = impl_->loaded->executable.shape_plans;
+  return plans == nullptr ? std::vector<ShapePlanInfo>() : plans->Describe();
+}
+
+int64_t Model::memory_bytes() const {
+  const auto& plans = impl_->loaded->executable.shape_plans;
+  return info().memory_bytes + (plans == nullptr ? 0 : plans->bytes());
+}
+
+bool Model::row_separable() const {
+  const auto& plans = impl_->loaded->executable.shape_plans;
+  return info().row_separable || (plans != nullptr && plans->serving());
+}
+
+absl::string_view Name(ShapePlanInfo::State state) {
+  switch (state) {
+    case ShapePlanInfo::State::kWanted:
+      return "wanted";
+    case ShapePlanInfo::State::kServing:
+      return "serving";
+    case ShapePlanInfo::State::kRefused:
+      break;
+  }
+  return "refused";
+}
+
+std::string ShapesText(absl::Span<const InputShape> inputs) {
+  return absl::StrJoin(inputs, ", ", [](std::string* text, const InputShape& input) {
+    absl::StrAppend(text, input.name, ": ", Name(input.level), " [",
+                    absl::StrJoin(input.row_shape, ", "), "]");
+  });
+}
+
 std::vector<Cancellation> Model::Cancellations(const RunResult* observed) const {
   const Plan& plan = *impl_->loaded->executable.plan;
   ObservedMagnitudes magnitudes;
@@ -293,6 +351,8 @@ absl::Status Model::RunAds(const SharedUserPart& part, const RunOptions& options
 
 absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace& workspace,
                               RunResult& result) const {
+  RunOptions made_up = options;
+  made_up.made_up = true;
   std::vector<std::vector<char>> buffers;
   std::vector<NamedTensor> inputs;
   buffers.reserve(2 * info().inputs.size());
@@ -322,7 +382,7 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
     tensor.data = buffers.back().data();
     inputs.push_back({input.name, tensor});
   }
-  return Run(inputs, options, workspace, result);
+  return Run(inputs, made_up, workspace, result);
 }
 
 }  // namespace ulfd::engine

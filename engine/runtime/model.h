@@ -92,7 +92,7 @@ struct ModelInfo {
   std::vector<LayerInfo> layers;
   std::vector<std::string> notices;
   int64_t weight_bytes = 0, table_bytes = 0;
-  int64_t memory_bytes = 0;      // Everything the model holds.
+  int64_t memory_bytes = 0;      // Everything the model holds after Load; see Model::memory_bytes.
   int64_t user_cache_bytes = 0;  // The most that the cache of users holds; 0: there is none.
   // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
   // tiles of ads.
@@ -106,6 +106,27 @@ struct ModelInfo {
   std::vector<Rewrite> rewrites;  // What the optimiser did, in order.
 };
 
+// The shape of an input: [rows, row_shape...], and whose rows they are; kUnknown: to be guessed.
+struct InputShape {
+  std::string name;
+  Level level = Level::kUnknown;
+  std::vector<int64_t> row_shape;
+};
+
+// A plan for requests of shapes that neither graph nor manifest states (see Model::MakePlans).
+struct ShapePlanInfo {
+  enum class State : uint8_t { kWanted, kServing, kRefused };
+  std::vector<InputShape> inputs;
+  State state = State::kWanted;
+  std::string why_refused;
+  int64_t bytes = 0;  // What the model holds more for it.
+  int64_t runs = 0;   // Requests that it took.
+};
+// "wanted", "serving", "refused".
+absl::string_view Name(ShapePlanInfo::State state);
+// "x: user [20], y: ad [8]", for people.
+std::string ShapesText(absl::Span<const InputShape> inputs);
+
 struct LoadOptions {
   std::string directory;  // A version directory, such as models/din/1.
   std::string name;       // For messages; default: the name of the directory above.
@@ -116,6 +137,8 @@ struct LoadOptions {
   PassOptions passes;
   // What computes products with weights; nothing: what the manifest says.
   std::optional<Backend> backend;
+  // Shapes to plan for, as the manifest's `inputs` would state them.
+  std::vector<InputShape> inputs;
   // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.
   absl::Span<const LayerType* const> layer_types = {};
 };
@@ -137,6 +160,8 @@ struct RunStats {
   // Whether anything was computed in one piece by numpy's rules, because no proof holds for the
   // model (ModelInfo::proof_failure) or the request has other shapes than the graph tells.
   bool unproved = false;
+  // Whether it showed shapes that now want a plan (see Model::MakePlans).
+  bool wants_plan = false;
   // Users that were computed one by one although the request has several: all of them, or none.
   int64_t per_user_fallbacks = 0;
   // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in
@@ -161,6 +186,8 @@ struct RunOptions {
   // Runs the graph as written where the optimised plan would run: for differential tests and
   // benchmarks.
   bool reference = false;
+  // Nobody asked for it, so that its shapes want no plan.
+  bool made_up = false;
   // Makes the request one of several users: how many ads each has, 0 or more.  Inputs are then the
   // users' own requests put one after another: user-level ones have a row per user, ad-level ones
   // sum(ads_per_user) rows grouped by user; so have the outputs, which are what each user alone
@@ -233,7 +260,8 @@ class SharedUserPart {
 // Adds what RunAds counted to the request's stats.
 void AddAds(const RunStats& from, RunStats& to);
 
-// Immutable after Load; any number of threads may Run it, each with a workspace of its own.
+// Any number of threads may Run it, each with a workspace of its own.  After Load only plans for
+// shapes that requests show are added, which Run takes without a lock.
 class Model {
  public:
   // Reads, checks and prepares everything in the directory.  Slow; errors name layer, tensor, file
@@ -246,6 +274,29 @@ class Model {
   // see ModelInfo::not_optimised).  Made on each call, for explanations.
   PlanInfo WrittenPlan() const;
   std::optional<PlanInfo> OptimisedPlan() const;
+  // Plans for shapes that neither graph nor manifest states.  A request of such shapes runs by
+  // numpy's rules, and is remembered: a copy of it, cut to a few ads.  MakePlans then makes a plan
+  // as if its shapes were stated, runs both ways on the copy, and takes the plan for such requests
+  // from then on if every output is within the manifest's golden_tolerance.  There are at most
+  // eight in the life of a model, good or refused.
+  //
+  // Whether MakePlans has something to do.
+  bool WantsPlans() const;
+  // Makes the plans that are wanted and returns what became of them.  Slow; one thread at a time
+  // does it, others wait.  `run`: for the runs that compare; a stop leaves what is left wanted.
+  // `max_bytes`: what new plans may take together.  REQUIRES: UsesOneThread().
+  std::vector<ShapePlanInfo> MakePlans(const RunOptions& run, int64_t max_bytes) const;
+  // Runs what plans of another model were made from and have been used for, so that this one wants
+  // plans for the same shapes.  Requests that it refuses are left out.  REQUIRES: UsesOneThread().
+  void WantPlansOf(const Model& before, const RunOptions& run, Workspace& workspace,
+                   RunResult& result) const;
+  std::vector<ShapePlanInfo> shape_plans() const;
+  // Everything the model holds now.
+  int64_t memory_bytes() const;
+  // Whether some requests may be cut into tiles and merged with others: those of the shapes that
+  // are known at load, or of those that have plans.
+  bool row_separable() const;
+
   // Layers that subtract nearly equal large numbers (see engine/graph/cancellation.h), from the
   // weights alone or, where `observed` is given, from the magnitudes of its tensors: the result of
   // a run with RunOptions::keep_all.

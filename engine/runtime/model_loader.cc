@@ -5,6 +5,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -16,15 +18,16 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/graph/graph_loader.h"
-#include "engine/graph/passes.h"
-#include "engine/graph/passes/double_layers.h"
 #include "engine/layers/common/packed_weights.h"
 #include "engine/layers/registry.h"
 #include "engine/layers/types/nhwc.h"
 #include "engine/runtime/load_checks.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/runtime/plan_recipe.h"
 #include "engine/runtime/resources.h"
+#include "engine/runtime/score_tolerance.h"
+#include "engine/runtime/shape_plans.h"
 #include "engine/weights/digest.h"
 #include "proto/embedding.pb.h"
 
@@ -70,12 +73,13 @@ absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& 
     }
     if (config.level() == pb::INPUT_LEVEL_USER) statement.level = Level::kUser;
     if (config.level() == pb::INPUT_LEVEL_AD) statement.level = Level::kAd;
+    if (config.row_shape_size() > 0) statement.row_shape.emplace();
     for (int64_t d : config.row_shape()) {
       if (d < 1) {
         return absl::InvalidArgumentError(absl::StrCat(
             "manifest: inputs \"", config.name(), "\": row_shape has ", d, ", want at least 1"));
       }
-      statement.row_shape.push_back(d);
+      statement.row_shape->push_back(d);
     }
     statements.push_back(std::move(statement));
   }
@@ -260,31 +264,6 @@ int64_t Release(const std::vector<std::vector<Weight>>& weights, const PackedWei
   return released;
 }
 
-// Adds the optimised plan.  Returns why there is none, or "".
-std::string OptimisePlan(const PassOptions& options, Executable& executable, ModelInfo& info) {
-  const Plan& plan = *executable.plan;
-  if (!plan.separable) return "some layer's rows are not proved to belong to one ad or user";
-  if (!plan.shapes_known) return "some shape is not a function of the number of ads";
-  Graph graph = plan.graph;
-  GraphSpecs specs = plan.specs;
-  const size_t rewrites = info.rewrites.size();
-  absl::Status status = Optimise(options, graph, specs, info.rewrites);
-  if (status.ok()) {
-    absl::StatusOr<std::unique_ptr<const Plan>> optimised =
-        MakePlan(std::move(graph), std::move(specs));
-    status = optimised.status();
-    if (status.ok() && !((*optimised)->separable && (*optimised)->shapes_known)) {
-      status = absl::InternalError("the rewritten graph is not separable");
-    }
-    if (status.ok()) executable.optimised = *std::move(optimised);
-  }
-  if (status.ok()) return "";
-  // A defect of ours must not keep a good model from serving.
-  info.rewrites.resize(rewrites);
-  info.notices.push_back(absl::StrCat("executed as written: ", status.ToString()));
-  return status.ToString();
-}
-
 Backend BackendOf(const LoadOptions& options, const pb::ModelManifest& manifest) {
   if (options.backend.has_value()) return *options.backend;
   switch (manifest.backend()) {
@@ -295,21 +274,6 @@ Backend BackendOf(const LoadOptions& options, const pb::ModelManifest& manifest)
     default:
       return Backend::kNative;
   }
-}
-
-// Chooses what computes the products of the plan that requests normally run.
-absl::Status ChooseBackends(Backend backend, const Plan& plan) {
-  constexpr int64_t kUsualRows = 64;
-  for (size_t s = 0; s < plan.steps.size(); ++s) {
-    const Step& step = plan.steps[s];
-    RETURN_IF_ERROR(LoadScope::Check());
-    for (Product* product : step.kernel->products()) {
-      const bool of_user = static_cast<int>(s) < plan.user_steps;
-      const absl::Status chosen = product->Choose(backend, of_user ? 1 : kUsualRows);
-      if (!chosen.ok()) return Annotate(chosen, step.node->Label());
-    }
-  }
-  return absl::OkStatus();
 }
 
 // The reason stays with the first error found: later steps only see what earlier ones let pass.
@@ -343,16 +307,13 @@ absl::Status ReadWeights(const ModelDirectory& directory, const ulf::NetParamete
                         LoadReason::kWeights);
 }
 
-// Of every value: what the manifest says, what follows from it, and what seems likely where that
-// leads to no contradiction.
-absl::StatusOr<GraphSpecs> InferSpecs(const Graph& graph, const GraphSpecs& stated,
-                                      const std::vector<InputStatement>& statements) {
-  GraphSpecs strict = stated;
-  RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
-  GraphSpecs specs = SuggestedSpecs(graph, stated, strict, statements);
-  RETURN_IF_ERROR(
-      WithLoadReason(CheckStatedLevels(graph, statements, specs), LoadReason::kManifest));
-  return InferGraph(graph, specs).ok() ? specs : strict;
+// Whether requests may have shapes that nothing states.
+bool IsOpen(const ModelInfo& info) {
+  return std::any_of(info.inputs.begin(), info.inputs.end(), [&](const InputInfo& input) {
+    const bool of_rows =
+        input.feature < 0 || &input == &info.inputs[info.features[input.feature].segments];
+    return input.used && of_rows && !(input.stated && input.shape_stated);
+  });
 }
 
 // The cache of users, where the manifest wants one and it can save anything.
@@ -366,52 +327,57 @@ absl::Status MakeUserCache(int64_t bytes, LoadedModel& model) {
   const Schedule* const schedule = executable.optimised_schedule != nullptr
                                        ? executable.optimised_schedule.get()
                                        : executable.schedule.get();
-  if (schedule == nullptr || schedule->user_steps.empty()) {
+  const bool useless = schedule == nullptr || schedule->user_steps.empty();
+  if (useless && !IsOpen(model.info)) {
     model.info.notices.push_back(
         absl::StrCat("manifest: user_cache_bytes has no effect: ",
                      schedule == nullptr ? model.info.proof_failure
                                          : std::string("nothing is computed from the user alone")));
     return absl::OkStatus();
   }
-  model.executable.user_cache = std::make_unique<UserCache>(bytes);
+  model.executable.user_cache = std::make_shared<UserCache>(bytes);
   model.info.user_cache_bytes = bytes;
   return absl::OkStatus();
 }
 
-// The graph as written and, where it may be, the rewritten one.
-absl::Status MakePlans(const LoadOptions& options, const pb::ModelManifest& manifest,
-                       const std::vector<InputStatement>& statements, const GraphSpecs& specs,
-                       Graph graph, LoadedModel& model) {
+// What plans of this graph are made from.
+std::unique_ptr<const PlanRecipe> MakeRecipe(const LoadOptions& options,
+                                             const pb::ModelManifest& manifest,
+                                             std::vector<InputStatement> statements, Graph graph,
+                                             int64_t weight_bytes) {
+  auto recipe = std::make_unique<PlanRecipe>();
+  recipe->graph = std::move(graph);
+  recipe->statements = std::move(statements);
+  recipe->double_layers.assign(manifest.double_layers().begin(), manifest.double_layers().end());
+  recipe->optimise = options.optimise;
+  recipe->passes = options.passes;
+  recipe->passes.exact |= manifest.exact();
+  recipe->passes.copy_bytes = std::min(recipe->passes.copy_bytes, CopyBudget(weight_bytes));
+  recipe->backend = BackendOf(options, manifest);
+  return recipe;
+}
+
+absl::Status MakeExecutable(const PlanRecipe& recipe, const GraphSpecs& specs,
+                            const pb::ModelManifest& manifest, LoadedModel& model) {
   ModelInfo& info = model.info;
   Executable& executable = model.executable;
-  const std::vector<std::string> in_double(manifest.double_layers().begin(),
-                                           manifest.double_layers().end());
-  RETURN_IF_ERROR(WithLoadReason(ComputeInDouble(in_double, specs, graph, info.rewrites),
-                                 LoadReason::kManifest));
-  RETURN_IF_ERROR(LowerComposites(graph));
-  ASSIGN_OR_RETURN(executable.plan,
-                   Because(LoadReason::kGraph, MakePlan(std::move(graph), statements, specs)));
-  PassOptions passes = options.passes;
-  passes.exact |= manifest.exact();
-  passes.copy_bytes = std::min(passes.copy_bytes, CopyBudget(info.weight_bytes));
-  info.not_optimised =
-      options.optimise ? OptimisePlan(passes, executable, info) : "optimisation is switched off";
-  RETURN_IF_ERROR(ChooseBackends(BackendOf(options, manifest), executable.optimised != nullptr
-                                                                   ? *executable.optimised
-                                                                   : *executable.plan));
   executable.info = &info;
   executable.token = std::make_shared<int>(0);
   executable.refuse_non_finite = manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
-  info.proof_failure = MakeSchedules(executable);
-  RETURN_IF_ERROR(
-      WithLoadReason(MakeUserCache(manifest.user_cache_bytes(), model), LoadReason::kManifest));
+  PlanReport report;
+  RETURN_IF_ERROR(MakePlans(recipe, recipe.statements, specs, executable, report));
+  info.rewrites = std::move(report.rewrites);
+  std::move(report.notices.begin(), report.notices.end(), std::back_inserter(info.notices));
+  info.not_optimised = std::move(report.not_optimised);
+  info.proof_failure = std::move(report.proof_failure);
   info.row_separable = executable.plan->separable;
-  return absl::OkStatus();
+  return WithLoadReason(MakeUserCache(manifest.user_cache_bytes(), model), LoadReason::kManifest);
 }
 
-// `packed_bytes`: what packing the weights took beyond what it gave back.
-absl::Status AccountMemory(int64_t packed_bytes, const pb::ModelManifest& manifest,
-                           LoadedModel& model) {
+// `packed_bytes`: what packing the weights took beyond what it gave back.  Returns what the
+// manifest's limit leaves for further plans.
+absl::StatusOr<int64_t> AccountMemory(int64_t packed_bytes, const pb::ModelManifest& manifest,
+                                      LoadedModel& model) {
   ModelMemory memory = MemoryOf(model.executable);
   memory.weights = model.info.weight_bytes + packed_bytes;
   for (const std::vector<float>& kernel : model.kernels) {
@@ -420,7 +386,9 @@ absl::Status AccountMemory(int64_t packed_bytes, const pb::ModelManifest& manife
   memory.tables = model.info.table_bytes;
   memory.cache = model.info.user_cache_bytes;
   model.info.memory_bytes = memory.held();
-  return WithLoadReason(CheckMemory(memory, manifest.memory_limit_bytes()), LoadReason::kMemory);
+  const int64_t limit = manifest.memory_limit_bytes();
+  RETURN_IF_ERROR(WithLoadReason(CheckMemory(memory, limit), LoadReason::kMemory));
+  return limit == 0 ? INT64_MAX : limit - memory.held() - memory.workspace;
 }
 
 }  // namespace
@@ -451,8 +419,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
                                directory.manifest.outputs().end());
   ASSIGN_OR_RETURN(Graph graph, Because(LoadReason::kGraph, BuildGraph(net, weights, graph_options,
                                                                        resources, info.notices)));
-  ASSIGN_OR_RETURN(const std::vector<InputStatement> statements,
+  ASSIGN_OR_RETURN(std::vector<InputStatement> statements,
                    Because(LoadReason::kManifest, Statements(directory.manifest, graph)));
+  RETURN_IF_ERROR(AddStatements(options.inputs, graph, statements));
+  ASSIGN_OR_RETURN(const double tolerance,
+                   Because(LoadReason::kManifest, ToleranceOf(directory.manifest)));
 
   const GraphSpecs stated = StatedSpecs(graph, statements);
   ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
@@ -463,8 +434,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
     info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
   }
 
-  RETURN_IF_ERROR(
-      MakePlans(options, directory.manifest, statements, specs, std::move(graph), *model));
+  std::unique_ptr<const PlanRecipe> recipe = MakeRecipe(
+      options, directory.manifest, std::move(statements), std::move(graph), info.weight_bytes);
+  RETURN_IF_ERROR(MakeExecutable(*recipe, specs, directory.manifest, *model));
 
   info.tables = resources.TableInfos();
   info.table_bytes = resources.table_bytes();
@@ -476,7 +448,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   // A step that took its end for a reason to do without its result must not hide it.
   RETURN_IF_ERROR(LoadScope::Check());
   const int64_t packed_bytes = packed.bytes() - Release(weights, packed, *model->weights);
-  RETURN_IF_ERROR(AccountMemory(packed_bytes, directory.manifest, *model));
+  ASSIGN_OR_RETURN(const int64_t left, AccountMemory(packed_bytes, directory.manifest, *model));
+  if (IsOpen(info)) {
+    model->executable.shape_plans =
+        std::make_shared<ShapePlans>(std::move(recipe), tolerance, left);
+  }
   return model;
 }
 

@@ -433,8 +433,8 @@ absl::Status ComputeUsers(const RunOptions& options, int64_t first_user, int64_t
   Runner runner(options, part, ws, result.stats);
   UserCache* const cache = part.executable->user_cache.get();
   // Who looks at single steps wants them run.
-  const bool cached =
-      cache != nullptr && options.steps == nullptr && !options.count_layers && !options.reference;
+  const bool cached = cache != nullptr && !part.schedule->user_steps.empty() &&
+                      options.steps == nullptr && !options.count_layers && !options.reference;
   RETURN_IF_ERROR(cached ? runner.RunOrFindUsers(*cache, first_user, last_user)
                          : runner.RunUserSteps(first_user, last_user));
   CopyUsers(part, result.outputs);

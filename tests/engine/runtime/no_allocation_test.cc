@@ -101,6 +101,29 @@ TEST(NoAllocation, RandomGraphs) {
   fs::remove_all(base);
 }
 
+// Plans for shapes that requests showed.
+TEST(NoAllocation, PlansByWhatRequestsShow) {
+  UseOneThread();
+  testing::GraphCase graph_case;
+  graph_case.name = "open";
+  graph_case.graph =
+      "layer_params { type: \"input_layer\" top: \"x\" top: \"y\" }"
+      "layer_params { name: \"sum\" type: \"add_layer\" bottom: \"x\" bottom: \"y\" top: \"sum\" }";
+  const std::string base = ::testing::TempDir() + "/no_allocation_open_" + std::to_string(getpid());
+  const auto model = Model::Load({.directory = testing::WriteModelDirectory(graph_case, base)});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const testing::CaseInputs sample({{"x", {"float32", {5, 3}, std::vector<double>(15, 1)}},
+                                    {"y", {"float32", {5, 3}, std::vector<double>(15, 2)}}});
+  Workspace workspace;
+  RunResult result;
+  ASSERT_TRUE((*model)->Run(sample.tensors(), {}, workspace, result).ok());
+  ASSERT_EQ((*model)->MakePlans({}, 1 << 30).size(), 1);
+  ExpectNone(**model, sample.tensors());
+  ASSERT_TRUE((*model)->Run(sample.tensors(), {}, workspace, result).ok());
+  EXPECT_FALSE(result.stats.unproved);
+  fs::remove_all(base);
+}
+
 // What the demo has: lookups, DIN's attention, a user's part of a wide layer.
 TEST(NoAllocation, ModelsOfTheBenchmarks) {
   UseOneThread();

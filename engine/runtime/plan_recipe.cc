@@ -1,0 +1,107 @@
+// Plans from a graph and what is stated of its inputs.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/plan_recipe.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/graph/passes.h"
+#include "engine/graph/passes/double_layers.h"
+#include "engine/runtime/load_checks.h"
+#include "engine/runtime/load_reason.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+// Adds the optimised plan.  Returns why there is none, or "".
+std::string OptimisePlan(const PassOptions& options, Executable& executable, PlanReport& report) {
+  const Plan& plan = *executable.plan;
+  if (!plan.separable) return "some layer's rows are not proved to belong to one ad or user";
+  if (!plan.shapes_known) return "some shape is not a function of the number of ads";
+  Graph graph = plan.graph;
+  GraphSpecs specs = plan.specs;
+  const size_t rewrites = report.rewrites.size();
+  absl::Status status = Optimise(options, graph, specs, report.rewrites);
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<const Plan>> optimised =
+        MakePlan(std::move(graph), std::move(specs));
+    status = optimised.status();
+    if (status.ok() && !((*optimised)->separable && (*optimised)->shapes_known)) {
+      status = absl::InternalError("the rewritten graph is not separable");
+    }
+    if (status.ok()) executable.optimised = *std::move(optimised);
+  }
+  if (status.ok()) return "";
+  // A defect of ours must not keep a good model from serving.
+  report.rewrites.resize(rewrites);
+  report.notices.push_back(absl::StrCat("executed as written: ", status.ToString()));
+  return status.ToString();
+}
+
+// Chooses what computes the products of the plan that requests normally run.
+absl::Status ChooseBackends(Backend backend, const Plan& plan) {
+  constexpr int64_t kUsualRows = 64;
+  for (size_t s = 0; s < plan.steps.size(); ++s) {
+    const Step& step = plan.steps[s];
+    RETURN_IF_ERROR(LoadScope::Check());
+    for (Product* product : step.kernel->products()) {
+      const bool of_user = static_cast<int>(s) < plan.user_steps;
+      const absl::Status chosen = product->Choose(backend, of_user ? 1 : kUsualRows);
+      if (!chosen.ok()) return Annotate(chosen, step.node->Label());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status AddStatements(absl::Span<const InputShape> shapes, const Graph& graph,
+                           std::vector<InputStatement>& statements) {
+  absl::flat_hash_map<absl::string_view, ValueId> inputs;
+  for (ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
+  for (const InputShape& shape : shapes) {
+    const auto input = inputs.find(shape.name);
+    if (input == inputs.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("a shape is stated of \"", shape.name,
+                                                     "\", which is no input of the graph"));
+    }
+    statements.push_back(
+        {.input = input->second, .level = shape.level, .row_shape = shape.row_shape});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<GraphSpecs> InferSpecs(const Graph& graph, const GraphSpecs& stated,
+                                      absl::Span<const InputStatement> statements) {
+  GraphSpecs strict = stated;
+  RETURN_IF_ERROR(WithLoadReason(InferGraph(graph, strict), LoadReason::kGraph));
+  GraphSpecs specs = SuggestedSpecs(graph, stated, strict, statements);
+  RETURN_IF_ERROR(
+      WithLoadReason(CheckStatedLevels(graph, statements, specs), LoadReason::kManifest));
+  return InferGraph(graph, specs).ok() ? specs : strict;
+}
+
+absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement> statements,
+                       const GraphSpecs& specs, Executable& executable, PlanReport& report) {
+  Graph graph = recipe.graph;
+  RETURN_IF_ERROR(WithLoadReason(
+      ComputeInDouble(recipe.double_layers, specs, graph, report.rewrites), LoadReason::kManifest));
+  RETURN_IF_ERROR(LowerComposites(graph));
+  absl::StatusOr<std::unique_ptr<const Plan>> plan = MakePlan(std::move(graph), statements, specs);
+  if (!plan.ok()) return WithLoadReason(plan.status(), LoadReason::kGraph);
+  executable.plan = *std::move(plan);
+  report.not_optimised = recipe.optimise ? OptimisePlan(recipe.passes, executable, report)
+                                         : "optimisation is switched off";
+  RETURN_IF_ERROR(ChooseBackends(
+      recipe.backend, executable.optimised != nullptr ? *executable.optimised : *executable.plan));
+  report.proof_failure = MakeSchedules(executable);
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,371 @@
+// Plans for shapes that requests show.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/shape_plans.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/runtime/load_checks.h"
+#include "engine/runtime/score_tolerance.h"
+#include "engine/tensor/element.h"
+
+namespace ulfd::engine {
+
+namespace {
+
+constexpr int64_t kMostAds = 32;
+constexpr int64_t kMostBytes = int64_t{4} << 20;
+constexpr size_t kMaxRefusalBytes = 1024;
+
+// Whether the dimensions of input i are part of a request's shapes.
+bool HasShape(const Executable& model, size_t i) {
+  return model.info->inputs[i].used && !model.free_length[i];
+}
+
+// The number of ads of a request of which every input has a row per ad or a single one; 0 for any
+// other.
+int64_t AdsOf(const Executable& model, const Request& request) {
+  int64_t ads = 0;
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    if (!HasShape(model, i)) continue;
+    const TensorDims& dims = request.inputs[i].dims;
+    if (std::find(dims.begin(), dims.end(), 0) != dims.end() || dims.empty()) return 0;
+    ads = std::max(ads, dims[0]);
+  }
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    if (!HasShape(model, i)) continue;
+    const int64_t rows = request.inputs[i].dims[0];
+    if (rows != 1 && rows != ads) return 0;
+  }
+  return ads;
+}
+
+// Ranks and widths in the upper half.  Which inputs have a single row is in the lower one; 0: all
+// have, which fits whatever plan there is for the widths.
+uint64_t KeyOf(const Executable& model, const Request& request, int64_t ads) {
+  size_t widths = 1, rows = 1;
+  for (size_t i = 0; i < request.inputs.size(); ++i) {
+    if (!HasShape(model, i)) continue;
+    const TensorDims& dims = request.inputs[i].dims;
+    widths = absl::HashOf(widths, dims.size());
+    for (size_t d = 1; d < dims.size(); ++d) widths = absl::HashOf(widths, dims[d]);
+    rows = absl::HashOf(rows, dims[0] == 1);
+  }
+  const uint64_t upper = (widths | 1) << 32;
+  return ads == 1 ? upper : upper | static_cast<uint32_t>(rows | 1);
+}
+
+// `known` is the key of a place.
+bool Fits(uint64_t key, uint64_t known) {
+  return key == known || (key >> 32 == known >> 32 && static_cast<uint32_t>(key) == 0);
+}
+
+// Copies the first ads of a request.
+class Copier {
+ public:
+  Copier(const Executable& model, const Request& request, int64_t ads)
+      : model_(model), info_(*model.info), request_(request), all_ads_(ads) {}
+
+  // Null: a single ad is too large.
+  std::unique_ptr<const ShownRequest> Copy() {
+    ads_ = std::min(all_ads_, kMostAds);
+    while (Bytes() > kMostBytes) {
+      if (ads_ == 1) return nullptr;
+      ads_ /= 2;
+    }
+    auto shown = std::make_unique<ShownRequest>();
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      const Tensor part = Part(i);
+      if (!info_.inputs[i].used) continue;
+      if (HasShape(model_, i)) StateShape(i, *shown);
+      // All values are 1: a request may leave them out.
+      if (part.data == nullptr && part.elements() > 0) continue;
+      shown->data.emplace_back(part.bytes());
+      std::vector<char>& data = shown->data.back();
+      if (!data.empty()) std::memcpy(data.data(), part.data, data.size());
+      shown->inputs.push_back({info_.inputs[i].name, {part.dtype, part.dims, data.data()}});
+      shown->bytes += static_cast<int64_t>(data.size());
+    }
+    return shown;
+  }
+
+ private:
+  void StateShape(size_t i, ShownRequest& shown) const {
+    const InputInfo& input = info_.inputs[i];
+    if (input.feature >= 0 && input.stated) return;
+    const TensorDims& dims = request_.inputs[i].dims;
+    Level level = dims[0] == 1 ? Level::kUser : Level::kAd;
+    if (all_ads_ == 1) level = input.stated ? input.level : Level::kUnknown;
+    shown.shapes.push_back({input.name, level, {dims.begin() + 1, dims.end()}});
+  }
+
+  Tensor Part(size_t i) const {
+    Tensor part = request_.inputs[i];
+    const int feature = info_.inputs[i].feature;
+    if (model_.free_length[i]) {
+      part.dims[0] = Ids(info_.features[feature]);
+    } else if (info_.inputs[i].used && part.dims[0] == all_ads_) {
+      part.dims[0] = ads_;
+    }
+    return part;
+  }
+
+  // How many ids the rows have.
+  int64_t Ids(const FeatureInfo& feature) const {
+    const Tensor& segments = request_.inputs[feature.segments];
+    const int64_t rows = segments.dims[0] == all_ads_ ? ads_ : segments.dims[0];
+    int64_t ids = 0;
+    for (int64_t r = 0; r < rows; ++r) ids += segments.i32()[r];
+    return ids;
+  }
+
+  int64_t Bytes() const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      if (info_.inputs[i].used) {
+        bytes = SaturatingAdd(bytes, static_cast<int64_t>(Part(i).bytes()));
+      }
+    }
+    return bytes;
+  }
+
+  const Executable& model_;
+  const ModelInfo& info_;
+  const Request& request_;
+  const int64_t all_ads_;
+  int64_t ads_ = 0;
+};
+
+// What a run gave, kept over the next one.
+struct Kept {
+  std::vector<TensorDims> dims;
+  std::vector<std::vector<double>> values;
+};
+
+Kept Keep(const RunResult& result) {
+  Kept kept;
+  for (const Tensor& tensor : result.outputs) {
+    kept.dims.push_back(tensor.dims);
+    std::vector<double>& values = kept.values.emplace_back();
+    for (int64_t i = 0; i < tensor.elements(); ++i) values.push_back(ElementOf(tensor, i));
+  }
+  return kept;
+}
+
+absl::Status Compare(const ModelInfo& info, const Kept& wanted, const RunResult& found,
+                     double tolerance) {
+  for (size_t o = 0; o < wanted.values.size(); ++o) {
+    const Tensor& tensor = found.outputs[o];
+    const auto fail = [&](auto... why) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("output \"", info.outputs[o].name, "\" ", why...));
+    };
+    if (tensor.dims != wanted.dims[o]) {
+      return fail("has shape ", ToString(tensor.dims), ", as written ", ToString(wanted.dims[o]));
+    }
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      const double value = ElementOf(tensor, i), as_written = wanted.values[o][i];
+      if (IsNear(value, as_written, tolerance)) continue;
+      return fail("element ", i, " is ", value, ", as written ", as_written, ", tolerance ",
+                  tolerance);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Whether `plans` give what `model` gives by numpy's rules.
+absl::Status CheckOn(const ShownRequest& shown, const Executable& model, const Executable& plans,
+                     const RunOptions& run, double tolerance) {
+  WorkspaceState workspace;
+  RunResult result;
+  Request& request = workspace.user.request;
+  request.given.assign(model.info->inputs.size(), nullptr);
+  for (const NamedTensor& input : shown.inputs) {
+    for (size_t i = 0; i < request.given.size(); ++i) {
+      if (model.info->inputs[i].name == input.name) request.given[i] = &input.tensor;
+    }
+  }
+  RETURN_IF_ERROR(ExecuteGenerally(model, run, workspace, result));
+  const Kept wanted = Keep(result);
+  RETURN_IF_ERROR(Execute(plans, run, workspace, result));
+  if (result.stats.unproved) {
+    return absl::FailedPreconditionError("the plan does not take the request that showed it");
+  }
+  return Compare(*model.info, wanted, result, tolerance);
+}
+
+}  // namespace
+
+ShapePlans::~ShapePlans() {
+  for (const Place& place : places_) {
+    delete place.plan.load();
+    delete place.shown.load();
+  }
+}
+
+bool ShapePlans::Show(const Executable& model, const Request& request) {
+  const int64_t ads = AdsOf(model, request);
+  if (ads == 0) return false;
+  const uint64_t key = KeyOf(model, request, ads);
+  size_t place = 0;
+  for (; place < places_.size(); ++place) {
+    const uint64_t known = places_[place].key.load(std::memory_order_acquire);
+    if (known == 0) break;
+    if (Fits(key, known)) return false;
+  }
+  if (place == places_.size()) return false;
+  std::unique_ptr<const ShownRequest> shown;
+  const absl::Status copied = WithinMemory([&] {
+    shown = Copier(model, request, ads).Copy();
+    return absl::OkStatus();
+  });
+  if (!copied.ok() || shown == nullptr) return false;
+  for (; place < places_.size(); ++place) {
+    uint64_t known = 0;
+    if (places_[place].key.compare_exchange_strong(known, key, std::memory_order_acq_rel)) {
+      places_[place].shown.store(shown.release(), std::memory_order_release);
+      return true;
+    }
+    if (Fits(key, known)) return false;
+  }
+  return false;
+}
+
+bool ShapePlans::IsWanted(const Place& place) {
+  return place.shown.load(std::memory_order_acquire) != nullptr &&
+         place.plan.load(std::memory_order_acquire) == nullptr &&
+         !place.refused.load(std::memory_order_acquire);
+}
+
+bool ShapePlans::serving() const {
+  return std::any_of(places_.begin(), places_.end(), [](const Place& place) {
+    return place.plan.load(std::memory_order_acquire) != nullptr;
+  });
+}
+
+bool ShapePlans::wanted() const { return std::any_of(places_.begin(), places_.end(), IsWanted); }
+
+absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeOne(const Executable& model,
+                                                                     const ShownRequest& shown,
+                                                                     const RunOptions& run,
+                                                                     int64_t max_bytes) const {
+  auto plan = MakeFor(shown.shapes, model, shown, run, max_bytes);
+  if (plan.ok() || absl::IsCancelled(plan.status())) return plan;
+  // With a single ad nobody knows whose a row is.  Where guesses lead nowhere, everything may be
+  // the user's.
+  std::vector<InputShape> shapes = shown.shapes;
+  bool guessed = false;
+  for (InputShape& shape : shapes) {
+    if (shape.level != Level::kUnknown) continue;
+    shape.level = Level::kUser;
+    guessed = true;
+  }
+  return guessed ? MakeFor(std::move(shapes), model, shown, run, max_bytes) : std::move(plan);
+}
+
+absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector<InputShape> shapes,
+                                                                     const Executable& model,
+                                                                     const ShownRequest& shown,
+                                                                     const RunOptions& run,
+                                                                     int64_t max_bytes) const {
+  std::vector<InputStatement> statements = recipe_->statements;
+  RETURN_IF_ERROR(AddStatements(shapes, recipe_->graph, statements));
+  auto plan = std::make_unique<ShapePlan>();
+  plan->shapes = std::move(shapes);
+  Executable& executable = plan->executable;
+  executable.info = model.info;
+  executable.free_length = model.free_length;
+  executable.input_values = model.input_values;
+  executable.refuse_non_finite = model.refuse_non_finite;
+  executable.token = model.token;
+  ASSIGN_OR_RETURN(
+      const GraphSpecs specs,
+      InferSpecs(recipe_->graph, StatedSpecs(recipe_->graph, statements), recipe_->statements));
+  PlanReport report;
+  RETURN_IF_ERROR(MakePlans(*recipe_, statements, specs, executable, report));
+  if (executable.schedule == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("ads are not proved independent: ", report.proof_failure));
+  }
+  plan->bytes = MemoryOf(executable).held() + shown.bytes;
+  if (plan->bytes > max_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the plan takes ", plan->bytes, " bytes, and there are ", max_bytes, " left for it"));
+  }
+  RETURN_IF_ERROR(CheckOn(shown, model, executable, run, tolerance_));
+  // Not before: the cache knows users by the plan's address, which one that is refused gives back.
+  executable.user_cache = model.user_cache;
+  return plan;
+}
+
+std::vector<ShapePlanInfo> ShapePlans::Make(const Executable& model, const RunOptions& run,
+                                            int64_t max_bytes) {
+  MutexLock making(making_);
+  const int64_t before = bytes();
+  std::vector<ShapePlanInfo> made;
+  for (int i = 0; i < kMost; ++i) {
+    Place& place = places_[i];
+    if (!IsWanted(place)) continue;
+    const int64_t left = std::min(max_bytes - (bytes() - before), max_bytes_ - bytes());
+    auto plan = WithinMemory([&] { return MakeOne(model, *place.shown.load(), run, left); });
+    const LoadScope::WithoutRefusals for_what_is_said_of_it;
+    absl::Status why = plan.status();
+    // A step that had to end says less than why it had to.
+    if (const absl::Status limit = LoadScope::Check(); !why.ok() && !limit.ok()) why = limit;
+    if (absl::IsCancelled(why)) break;  // Another time.
+    MutexLock lock(mu_);
+    if (why.ok()) {
+      bytes_.fetch_add((*plan)->bytes, std::memory_order_relaxed);
+      place.plan.store(plan->release(), std::memory_order_release);
+    } else {
+      why_refused_[i] = std::string(Clip(why, kMaxRefusalBytes).message());
+      place.refused.store(true, std::memory_order_release);
+    }
+    made.push_back(DescribeOne(i));
+  }
+  return made;
+}
+
+ShapePlanInfo ShapePlans::DescribeOne(int i) const {
+  const Place& place = places_[i];
+  ShapePlanInfo info{.inputs = place.shown.load(std::memory_order_acquire)->shapes,
+                     .why_refused = why_refused_[i]};
+  if (const ShapePlan* const plan = at(i); plan != nullptr) {
+    info.inputs = plan->shapes;
+    info.state = ShapePlanInfo::State::kServing;
+    info.bytes = plan->bytes;
+    info.runs = plan->runs.load(std::memory_order_relaxed);
+  } else if (place.refused.load(std::memory_order_acquire)) {
+    info.state = ShapePlanInfo::State::kRefused;
+  }
+  return info;
+}
+
+std::vector<ShapePlanInfo> ShapePlans::Describe() const {
+  std::vector<ShapePlanInfo> plans;
+  MutexLock lock(mu_);
+  for (int i = 0; i < kMost; ++i) {
+    if (places_[i].shown.load(std::memory_order_acquire) != nullptr) {
+      plans.push_back(DescribeOne(i));
+    }
+  }
+  return plans;
+}
+
+std::vector<const ShownRequest*> ShapePlans::Shown() const {
+  std::vector<const ShownRequest*> shown;
+  for (int i = 0; i < kMost; ++i) {
+    const ShapePlan* const plan = at(i);
+    const bool used = plan != nullptr && plan->runs.load(std::memory_order_relaxed) > 0;
+    if (used || IsWanted(places_[i])) shown.push_back(places_[i].shown.load());
+  }
+  return shown;
+}
+
+}  // namespace ulfd::engine
