@@ -22,6 +22,7 @@ namespace {
 
 // Trivial, so that operator new may look at it at any time of a thread's life.
 thread_local LoadScope* current = nullptr;
+thread_local uint32_t allocations = 0;
 
 }  // namespace
 
@@ -38,12 +39,14 @@ LoadScope::~LoadScope() {
 
 const LoadScope* LoadScope::Current() { return current; }
 
+bool LoadScope::IsOver() const {
+  return (limits_.cancelled != nullptr && limits_.cancelled->load()) ||
+         std::chrono::steady_clock::now() > limits_.deadline;
+}
+
 absl::Status LoadScope::Check() {
   if (current == nullptr) return absl::OkStatus();
-  const bool cancelled =
-      current->limits_.cancelled != nullptr && current->limits_.cancelled->load();
-  const bool late = std::chrono::steady_clock::now() > current->limits_.deadline;
-  if (!cancelled && !late && current->refused_bytes_ == 0) return absl::OkStatus();
+  if (current->refused_bytes_ == 0 && !current->IsOver()) return absl::OkStatus();
   const WithoutRefusals for_the_message;
   return current->Why();
 }
@@ -71,6 +74,9 @@ absl::Status LoadScope::Charge(int64_t bytes) {
 bool LoadScope::Allocate(size_t bytes) {
   LoadScope* const scope = current;
   if (scope == nullptr || scope->unlimited_ > 0) return true;
+  // The clock costs as much as an allocation.
+  constexpr uint32_t kAllocationsPerLook = 64;
+  if (++allocations % kAllocationsPerLook == 0 && scope->IsOver()) return false;
   const int64_t limit = scope->limits_.max_memory_bytes;
   const int64_t held = std::max<int64_t>(scope->bytes_, 0);
   if (held <= limit && bytes <= static_cast<uint64_t>(limit - held)) return true;

@@ -35,9 +35,10 @@ struct LoadLimits {
 // While one exists, its limits hold for the calling thread; one in another makes the inner one's
 // limits hold, and its memory counts for both.
 //
-// An allocation beyond max_memory_bytes throws std::bad_alloc: who makes a scope catches it and
-// asks Check() for the reason.  Memory is counted where it is allocated and no longer where another
-// thread frees it.
+// An allocation beyond max_memory_bytes throws std::bad_alloc, and so does, soon, one after the
+// deadline or once cancelled: no step can forget to look at the time.  Who makes a scope catches it
+// and asks Check() for the reason.  Memory is counted where it is allocated and no longer where
+// another thread frees it.
 class LoadScope {
  public:
   explicit LoadScope(LoadLimits limits);
@@ -50,7 +51,7 @@ class LoadScope {
 
   // Why the calling thread's load must end, if it must: FAILED_PRECONDITION past the deadline,
   // CANCELLED, RESOURCE_EXHAUSTED once memory was refused.  OK without a load.  To be asked every
-  // few milliseconds; takes some 30 ns.
+  // few milliseconds by what allocates nothing; takes some 30 ns.
   static absl::Status Check();
 
   // Counts memory that does not come from operator new.  RESOURCE_EXHAUSTED, and nothing is
@@ -80,6 +81,8 @@ class LoadScope {
   static void Freed(void* memory);
 
  private:
+  // Whether it is cancelled or late.
+  bool IsOver() const;
   absl::Status Why() const;
 
   const LoadLimits limits_;

@@ -104,6 +104,7 @@ GraphEditor::GraphEditor(const PassOptions& options, Graph& graph, GraphSpecs& s
 }
 
 GraphEditor::~GraphEditor() {
+  const LoadScope::WithoutRefusals no_exceptions;  // One may be on its way already.
   graph_.nodes.reserve(items_.size());
   for (std::unique_ptr<Item>& item : items_) graph_.nodes.push_back(std::move(item->node));
 }

@@ -121,6 +121,22 @@ TEST(LoadScopeTest, EndsAtItsDeadlineOrWhenCancelled) {
   EXPECT_TRUE(absl::IsCancelled(ReadFile(dir.Write("a", "x")).status()));
 }
 
+// Whatever a load does, it allocates: no step needs to look at the time by itself.
+TEST(LoadScopeTest, AStepThatNeverAsksEndsAtTheDeadlineToo) {
+  const LoadScope scope({.deadline = steady_clock::now()});
+  std::vector<std::unique_ptr<int>> made;
+  const auto make = [&made] {
+    while (made.size() < 1000) made.push_back(std::make_unique<int>(0));
+    return absl::OkStatus();
+  };
+  const absl::Status status = WithinMemory(make);
+  const LoadScope::WithoutRefusals for_the_messages;
+  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("load.max_time_ms"));
+  EXPECT_LT(made.size(), 100);
+  EXPECT_TRUE(make().ok());
+}
+
 TEST(LoadScopeTest, AnInnerScopeCountsForTheOuterOne) {
   const LoadScope outer({.max_memory_bytes = 10 * kMegabyte});
   std::vector<char> kept;
