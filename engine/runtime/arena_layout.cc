@@ -3,6 +3,7 @@
 #include "engine/runtime/arena_layout.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "engine/tensor/tensor.h"
 
@@ -72,19 +73,21 @@ ArenaLayout LayOut(std::vector<Lifetime> lifetimes, size_t values) {
   ArenaLayout layout;
   layout.offsets.assign(values, -1);
   FreeList free;
-  std::vector<Lifetime> alive;
+  std::vector<Lifetime> alive;  // A heap: the one that ends next is in front.
+  const auto ends_later = [](const Lifetime& a, const Lifetime& b) { return a.last > b.last; };
   for (const Lifetime& lifetime : lifetimes) {
     // A step's outputs never lie where its inputs lay: `last` itself is still alive.
-    const auto dead = std::stable_partition(
-        alive.begin(), alive.end(), [&](const Lifetime& l) { return l.last >= lifetime.first; });
-    for (auto it = dead; it != alive.end(); ++it) {
-      free.Give(layout.offsets[it->value], Aligned(it->bytes));
+    while (!alive.empty() && alive.front().last < lifetime.first) {
+      free.Give(layout.offsets[alive.front().value], Aligned(alive.front().bytes));
+      std::pop_heap(alive.begin(), alive.end(), ends_later);
+      alive.pop_back();
     }
-    alive.erase(dead, alive.end());
     layout.offsets[lifetime.value] = free.Take(Aligned(lifetime.bytes));
+    layout.bytes = free.end();
+    if (layout.bytes == std::numeric_limits<int64_t>::max()) return layout;  // Nobody has that.
     alive.push_back(lifetime);
+    std::push_heap(alive.begin(), alive.end(), ends_later);
   }
-  layout.bytes = free.end();
   return layout;
 }
 

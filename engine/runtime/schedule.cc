@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/runtime/cache_size.h"
 
@@ -51,9 +52,9 @@ class Builder {
     for (const NamedValue& output : graph_.outputs) {
       schedule_->outputs.push_back(OperandOf(output.value));
     }
-    LayOutUsers();
+    RETURN_IF_ERROR(LayOutUsers());
     ListUserInputs();
-    ChooseTiles();
+    RETURN_IF_ERROR(ChooseTiles());
     return std::unique_ptr<const Schedule>(std::move(schedule_));
   }
 
@@ -209,13 +210,14 @@ class Builder {
     return lives;
   }
 
-  void LayOutUsers() {
+  absl::Status LayOutUsers() {
     std::vector<Life> lives = Lives(schedule_->user_steps);
     const int end = static_cast<int>(schedule_->user_steps.size());
     for (const RowStep& step : schedule_->ad_steps) {
       for (const Operand& in : step.in) lives[in.root].last = end;
     }
     for (int64_t users = 1; users <= Schedule::kMaxUsers; users *= 2) {
+      RETURN_IF_ERROR(LoadScope::Check());
       std::vector<Lifetime> lifetimes;
       for (size_t id = 0; id < lives.size(); ++id) {
         const Life& life = lives[id];
@@ -229,6 +231,7 @@ class Builder {
       schedule_->user_layouts.push_back(LayOut(std::move(lifetimes), lives.size()));
       schedule_->user_scratch.push_back(Scratch(schedule_->user_steps, 0, end, users, 1));
     }
+    return absl::OkStatus();
   }
 
   void ListUserInputs() {
@@ -274,16 +277,15 @@ class Builder {
   // The largest sum of rows alive at a step of [begin, end), of those values that `counts` takes.
   template <class Counts>
   static int64_t Peak(const std::vector<Life>& lives, int begin, int end, Counts counts) {
-    int64_t peak = 1;
-    for (int s = begin; s < end; ++s) {
-      int64_t bytes = 0;
-      for (const Life& life : lives) {
-        if (life.first >= 0 && life.first <= s && life.last >= s && counts(life)) {
-          bytes += life.row_bytes;
-        }
-      }
-      peak = std::max(peak, bytes);
+    std::vector<int64_t> change(static_cast<size_t>(end - begin) + 1, 0);  // At each step.
+    for (const Life& life : lives) {
+      const int first = std::max(life.first, begin), last = std::min(life.last, end - 1);
+      if (life.first < 0 || first > last || !counts(life)) continue;
+      change[first - begin] += life.row_bytes;
+      change[last - begin + 1] -= life.row_bytes;
     }
+    int64_t peak = 1, bytes = 0;
+    for (const int64_t more : change) peak = std::max(peak, bytes += more);
     return peak;
   }
 
@@ -292,7 +294,7 @@ class Builder {
   std::vector<Stage> FindHeavy(int64_t budget) const {
     std::vector<Stage> heavy;
     for (int s = 0; s < static_cast<int>(schedule_->ad_steps.size()); ++s) {
-      if (Touched(s) * kGemmRows <= budget) continue;
+      if (Touched(s) <= budget / kGemmRows) continue;
       if (!heavy.empty() && s - heavy.back().end <= kMaxGap) {
         heavy.back().end = s + 1;
       } else {
@@ -302,13 +304,14 @@ class Builder {
     return heavy;
   }
 
-  void ChooseTiles() {
+  absl::Status ChooseTiles() {
     const int64_t budget = SecondLevelCacheBytes() / 2;
     const int end = static_cast<int>(schedule_->ad_steps.size());
     std::vector<Life> lives = Lives(schedule_->ad_steps);
     std::vector<bool> inner(lives.size(), false);
     int done = 0;
     for (Stage stage : FindHeavy(budget)) {
+      RETURN_IF_ERROR(LoadScope::Check());
       const auto within = [&](const Life& life) {
         return life.first >= stage.begin && life.last < stage.end;
       };
@@ -330,7 +333,7 @@ class Builder {
     const int64_t rows = budget / Peak(outer, 0, end, [](const Life&) { return true; });
     schedule_->tile_rows = std::clamp(rows / 16 * 16, kGemmRows, kMaxTileRows);
     MarkInner(inner);
-    LayOutAds(std::move(lives), inner);
+    return LayOutAds(std::move(lives), inner);
   }
 
   void MarkInner(const std::vector<bool>& inner) {
@@ -340,9 +343,10 @@ class Builder {
     }
   }
 
-  void LayOutAds(std::vector<Life> lives, const std::vector<bool>& inner) {
+  absl::Status LayOutAds(std::vector<Life> lives, const std::vector<bool>& inner) {
     std::vector<int64_t> rows(lives.size(), schedule_->tile_rows);
     for (const Stage& stage : schedule_->stages) {
+      RETURN_IF_ERROR(LoadScope::Check());
       if (stage.rows == 0) continue;
       for (size_t id = 0; id < lives.size(); ++id) {
         Life& life = lives[id];
@@ -358,6 +362,7 @@ class Builder {
       }
     }
     for (int64_t tile = 1;; tile *= 2) {
+      RETURN_IF_ERROR(LoadScope::Check());
       std::vector<Lifetime> lifetimes;
       for (size_t id = 0; id < lives.size(); ++id) {
         const Life& life = lives[id];
@@ -372,7 +377,7 @@ class Builder {
         scratch = std::max(scratch, Scratch(schedule_->ad_steps, stage.begin, stage.end, 1, ads));
       }
       schedule_->ad_scratch.push_back(scratch);
-      if (tile >= schedule_->tile_rows) break;
+      if (tile >= schedule_->tile_rows) return absl::OkStatus();
     }
   }
 

@@ -146,14 +146,20 @@ void BuildChain(int layers, ScratchModel& m) {
   }
 }
 
-TEST(LoadCost, GrowsWithTheNumberOfLayers) {
+// All of them over one input, and each an output.
+void BuildFan(int layers, ScratchModel& m) {
+  m.Input("x", {16});
+  for (int i = 0; i < layers; ++i) m.Layer("relu_layer", {"x"}, absl::StrCat("v", i));
+}
+
+void CheckGrowth(const std::string& form, void (*build)(int layers, ScratchModel& m),
+                 const int (&layers)[2]) {
   UseOneThread();
   double ms[2];
-  const int layers[2] = {500, 2000};
   for (int size : {0, 1}) {
     const TempDirectory directory;
     ScratchModel scratch;
-    BuildChain(layers[size], scratch);
+    build(layers[size], scratch);
     ASSERT_TRUE(scratch.Load(directory.path()).ok());
     ms[size] = 1e9;
     for (int i = 0; i < 3; ++i) {
@@ -163,10 +169,16 @@ TEST(LoadCost, GrowsWithTheNumberOfLayers) {
       ASSERT_TRUE(model.ok()) << model.status();
       EXPECT_EQ((*model)->info().not_optimised, "");
     }
-    std::printf("a chain of %d layers loads in %.0f ms of one core\n", layers[size], ms[size]);
+    std::printf("a %s of %d layers loads in %.0f ms of one core\n", form.c_str(), layers[size],
+                ms[size]);
   }
   // Quadratic would be 16 times.
   EXPECT_LT(ms[1], 9 * ms[0]);
+}
+
+TEST(LoadCost, GrowsWithTheNumberOfLayers) {
+  CheckGrowth("chain", &BuildChain, {500, 2000});
+  CheckGrowth("fan", &BuildFan, {2000, 8000});
 }
 
 }  // namespace
