@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 
 namespace ulfd::engine {
 
@@ -269,6 +270,13 @@ absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs) 
 }
 
 absl::Status InferGraph(const Graph& graph, GraphSpecs& specs) {
+  for (size_t id = 0; id < graph.values.size(); ++id) {
+    const Value& value = graph.values[id];
+    if (value.kind == Value::Kind::kComputed) continue;
+    RETURN_IF_ERROR(Annotate(CheckDims(specs[id].shape),
+                             absl::StrCat(value.kind == Value::Kind::kInput ? "input" : "constant",
+                                          " \"", value.name, "\"")));
+  }
   for (const Node& node : graph.nodes) {
     RETURN_IF_ERROR(LoadScope::Check());
     RETURN_IF_ERROR(InferNode(graph, node, specs));

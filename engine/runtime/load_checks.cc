@@ -36,10 +36,11 @@ int64_t KernelBytes(const Plan& plan) {
 }
 
 int64_t WorkspaceBytes(const Schedule& schedule) {
-  int64_t bytes = schedule.user_layouts.front().bytes + schedule.ad_layouts.back().bytes;
+  int64_t bytes =
+      SaturatingAdd(schedule.user_layouts.front().bytes, schedule.ad_layouts.back().bytes);
   for (const Operand& output : schedule.outputs) {
     const bool of_ads = output.place == Operand::Place::kAd;
-    bytes += output.row_bytes * (of_ads ? schedule.tile_rows : 1);
+    bytes = SaturatingAdd(bytes, output.row_bytes * (of_ads ? schedule.tile_rows : 1));
   }
   return bytes;
 }
@@ -92,7 +93,7 @@ absl::Status CheckMemory(const ModelMemory& memory, int64_t limit) {
     return absl::InvalidArgumentError(
         absl::StrCat("manifest: memory_limit_bytes is ", limit, ", want 0 (no limit) or more"));
   }
-  const int64_t sum = memory.held() + memory.workspace;
+  const int64_t sum = SaturatingAdd(memory.held(), memory.workspace);
   if (limit == 0 || sum <= limit) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "manifest: memory_limit_bytes is ", limit, ", and the model takes ", sum, ": weights ",

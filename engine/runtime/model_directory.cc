@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "engine/runtime/directory_tree.h"
 #include "engine/runtime/load_reason.h"
+#include "engine/tensor/tensor.h"
 #include "engine/weights/proto_file.h"
 
 namespace ulfd::engine {
@@ -115,11 +116,13 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
       WantDistinct(manifest.sums(), "sums.path",
                    [](const model::v1::FileSum& sum) -> const std::string& { return sum.path(); }));
   for (const model::v1::InputConfig& input : manifest.inputs()) {
+    const std::string what = absl::StrCat("inputs \"", input.name(), "\": row_shape");
     for (const int64_t size : input.row_shape()) {
       if (size > 0) continue;
-      return absl::InvalidArgumentError(absl::StrCat(
-          "inputs \"", input.name(), "\": row_shape holds ", size, ", want positive dimensions"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " holds ", size, ", want positive dimensions"));
     }
+    RETURN_IF_ERROR(Annotate(CheckDims(input.row_shape()), what));
   }
   for (const model::v1::FileSum& sum : manifest.sums()) {
     RETURN_IF_ERROR(PathWithin(directory, directory, sum.path(), "sums.path").status());

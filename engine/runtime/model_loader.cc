@@ -55,31 +55,28 @@ absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& 
   std::vector<InputStatement> statements;
   absl::flat_hash_map<absl::string_view, ValueId> inputs;
   for (ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
+  absl::flat_hash_map<ValueId, const Node*> embedded;  // By one of the layers that read it.
+  for (const Node& node : graph.nodes) {
+    if (node.type != "embedding_layer") continue;
+    for (ValueId id : node.inputs) embedded.emplace(id, &node);
+  }
   for (const pb::InputConfig& config : manifest.inputs()) {
-    RETURN_IF_ERROR(LoadScope::Check());
     const auto input = inputs.find(config.name());
     InputStatement statement{.input = input == inputs.end() ? kNoValue : input->second};
     if (statement.input == kNoValue) {
       return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
                                                      "\", which is no input of the graph"));
     }
-    for (const Node& node : graph.nodes) {
-      if (node.type != "embedding_layer") continue;
-      if (std::find(node.inputs.begin(), node.inputs.end(), statement.input) != node.inputs.end()) {
-        return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
-                                                       "\", whose level embedding_param.level of ",
-                                                       node.Label(), " states"));
-      }
+    const auto reader = embedded.find(statement.input);
+    if (reader != embedded.end()) {
+      return absl::InvalidArgumentError(absl::StrCat("manifest: inputs names \"", config.name(),
+                                                     "\", whose level embedding_param.level of ",
+                                                     reader->second->Label(), " states"));
     }
     if (config.level() == pb::INPUT_LEVEL_USER) statement.level = Level::kUser;
     if (config.level() == pb::INPUT_LEVEL_AD) statement.level = Level::kAd;
-    if (config.row_shape_size() > 0) statement.row_shape.emplace();
-    for (int64_t d : config.row_shape()) {
-      if (d < 1) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "manifest: inputs \"", config.name(), "\": row_shape has ", d, ", want at least 1"));
-      }
-      statement.row_shape->push_back(d);
+    if (config.row_shape_size() > 0) {
+      statement.row_shape.emplace(config.row_shape().begin(), config.row_shape().end());
     }
     statements.push_back(std::move(statement));
   }
@@ -207,11 +204,10 @@ void AddWeightNotices(const WeightFile& weights, ModelInfo& info) {
 // Every table that the manifest configures must be read by a layer: a misspelt name would silently
 // change scores.
 absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo& info) {
+  absl::flat_hash_set<absl::string_view> known;
+  for (const TableInfo& table : info.tables) known.insert(table.name);
   for (const pb::TableConfig& config : manifest.tables()) {
-    const bool known =
-        std::any_of(info.tables.begin(), info.tables.end(),
-                    [&](const TableInfo& table) { return table.name == config.name(); });
-    if (!known) {
+    if (!known.contains(config.name())) {
       return absl::InvalidArgumentError(absl::StrCat("manifest: tables names \"", config.name(),
                                                      "\", which no embedding layer reads"));
     }

@@ -29,6 +29,14 @@ bool RowsLead(const Shape& shape, Level level) {
                      [](Dim d) { return d.IsConst(); });
 }
 
+// Kernels may loop over what an empty tensor would hold, and here only bytes have a price.
+bool IsWideAndEmpty(const Shape& shape) {
+  constexpr int64_t kWide = 1 << 20;
+  TensorDims dims;
+  for (const Dim& d : shape.dims()) dims.push_back(d.value());
+  return std::find(dims.begin(), dims.end(), 0) != dims.end() && Volume(dims) > kWide;
+}
+
 class Builder {
  public:
   Builder(const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
@@ -114,6 +122,10 @@ class Builder {
         return Fail(
             step, id,
             absl::StrCat("has shape ", out.shape.ToString(), ", which the request must tell"));
+      }
+      if (IsWideAndEmpty(out.shape)) {
+        return Fail(step, id,
+                    absl::StrCat("has shape ", out.shape.ToString(), ": empty, but not short"));
       }
     }
     return absl::OkStatus();

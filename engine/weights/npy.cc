@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {
 
@@ -160,21 +161,14 @@ size_t SizeOf(NpyType type) { return Row(type).size; }
 absl::string_view Name(NpyType type) { return Row(type).name; }
 
 absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type) {
-  constexpr int64_t kMax = int64_t{1} << 62, kMaxEmpty = int64_t{1} << 31;
-  int64_t bytes = static_cast<int64_t>(SizeOf(type));
-  bool empty = false;
-  const auto refuse = [&dims](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shape [", absl::StrJoin(dims, ", "), "] ", why));
-  };
-  for (const int64_t dim : dims) {
-    if (dim < 0) return refuse("has a negative dimension");
-    if (dim > 0 && bytes > kMax / dim) return refuse("is too large");
-    empty = empty || dim == 0;
-    if (dim > 0) bytes *= dim;
-  }
-  if (empty && bytes > kMaxEmpty) return refuse("is too large");
-  return empty ? 0 : bytes;
+  // Loops over an empty array may still run over its other dimensions.
+  constexpr int64_t kMaxEmpty = int64_t{1} << 31;
+  RETURN_IF_ERROR(CheckDims(dims));
+  const int64_t bytes = Volume(dims) * static_cast<int64_t>(SizeOf(type));
+  if (std::find(dims.begin(), dims.end(), 0) == dims.end()) return bytes;
+  if (bytes <= kMaxEmpty) return 0;
+  return absl::InvalidArgumentError(
+      absl::StrCat("shape ", ToString(dims), " is too large for an empty array"));
 }
 
 std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count) {

@@ -21,9 +21,9 @@ size_t SizeOf(NpyType type);
 // numpy's names: "float16", "int64", ...
 absl::string_view Name(NpyType type);
 
-// Bytes of an array of these dimensions.  INVALID_ARGUMENT for a negative dimension or more than
-// 2^62 bytes; where a dimension of 0 makes the product 0, more than 2^31 of the others, so that
-// loops over them end.
+// Bytes of an array of these dimensions.  INVALID_ARGUMENT for those that no tensor has, by
+// CheckDims; where a dimension of 0 makes the product 0, also for more than 2^31 bytes of the
+// others, so that loops over them end.
 absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type);
 
 // Elements converted to float32; `bytes` is little-endian and holds `count` elements.

@@ -153,6 +153,19 @@ TEST_F(RunMemoryTest, GraphsWhoseSizesOverflowAreRefusedAtLoad) {
   EXPECT_THAT(std::string(model.status().message()), HasSubstr("is not possible"));
 }
 
+// Steps that are proved run over rows by their bytes: a tensor without any has no price there.
+TEST_F(RunMemoryTest, EmptyTensorsOfAModelHaveTheirPrice) {
+  const auto model = Load(R"(
+layer_params { name: "c" type: "constant_layer" top: "c"
+               constant_param { blob_data { shape: [1000000, 1000000, 0] } } }
+layer_params { name: "s" type: "softmax_layer" bottom: "c" top: "s" })");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const absl::Status status =
+      (*model)->RunWarmup(1, {.max_memory_bytes = kLimit}, workspace_, result_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("[1000000, 1000000, 0]"));
+}
+
 TEST_F(RunMemoryTest, AStepThatTakesLongLooksWhetherSomebodyWaits) {
   const auto model = Load(R"(
 layer_params { type: "input_layer" top: "a" top: "b" }

@@ -188,14 +188,15 @@ TEST(Npz, ChecksSizesBeforeAllocating) {
   EXPECT_EQ(ErrorOf(Npy(Dict("<f8", "(1000000000000,)"), "abcd")),
             "4 bytes of data, want 8000000000000 for float64 [1000000000000]");
   EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(4294967296, 4294967296)"), "")),
-            "shape [4294967296, 4294967296] is too large");
+            "shape [4294967296, 4294967296] is not possible: more than 1099511627776 elements");
   EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(0, 9223372036854775807)"), "")),
-            "shape [0, 9223372036854775807] is too large");
+            "shape [0, 9223372036854775807] is not possible: more than 1099511627776 elements");
   // Nobody counts through the other dimensions of an array without elements.
-  EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(0, 1000000000)"), "")), "shape [0, 1000000000] is too large");
+  EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(0, 1000000000)"), "")),
+            "shape [0, 1000000000] is too large for an empty array");
   EXPECT_TRUE(ReadOne(Npy(Dict("<f4", "(0, 100000000)"), "")).ok());
   EXPECT_EQ(ErrorOf(Npy(Dict("<f4", "(-1, -4)"), "abcd")),
-            "shape [-1, -4] has a negative dimension");
+            "shape [-1, -4] is not possible: negative dimension");
   EXPECT_THAT(ErrorOf(Npy(Dict("<f4", "(99999999999999999999,)"), "abcd")),
               HasSubstr("want a dimension"));
 }

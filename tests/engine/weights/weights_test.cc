@@ -147,9 +147,10 @@ TEST_F(WeightsTest, RefusesBrokenNdarrayLists) {
             ": NDArray list: array 0 of 1: float32 [1099511627776]: 25 bytes left at byte 56, want "
             "4398046511104");
   EXPECT_EQ(ReadError(List({{"w", Array({int64_t{1} << 40, int64_t{1} << 40}, 0, "")}})),
-            ": NDArray list: array 0 of 1: shape [1099511627776, 1099511627776] is too large");
+            ": NDArray list: array 0 of 1: shape [1099511627776, 1099511627776] is not possible: "
+            "more than 1099511627776 elements");
   EXPECT_EQ(ReadError(List({{"w", Array({-1}, 0, "")}})),
-            ": NDArray list: array 0 of 1: shape [-1] has a negative dimension");
+            ": NDArray list: array 0 of 1: shape [-1] is not possible: negative dimension");
   EXPECT_EQ(ReadError(List({{"w", Array({}, 0, "")}})),
             ": NDArray list: array 0 of 1: 0 dimensions, want 1 to 32");
   EXPECT_EQ(ReadError(List({{"w", Array({1}, 9, "abcd")}})),
@@ -202,7 +203,7 @@ TEST_F(WeightsTest, RefusesUlfWeightsThatDoNotFit) {
   EXPECT_EQ(ReadError("layer_weights_params { name: 'p' blob_datas { shape: [2, 3] data: 1 } }"),
             ": layer \"p\" weight 0: 1 values, want 6 for shape [2, 3]");
   EXPECT_EQ(ReadError("layer_weights_params { name: 'p' blob_datas { shape: [2, -3] } }"),
-            ": layer \"p\" weight 0: shape [2, -3] has a negative dimension");
+            ": layer \"p\" weight 0: shape [2, -3] is not possible: negative dimension");
   EXPECT_EQ(ReadError("layer_weights_params {\n blob_data {} }"),
             ":2:12: Message type \"ulf.LayerWeightsParameter\" has no field named \"blob_data\".");
   EXPECT_THAT(ReadError(std::string("\0\1\2\3", 4)),
