@@ -13,6 +13,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -42,6 +43,76 @@ std::string ErrorText(int code) {
   zip_error_fini(&error);
   return text;
 }
+
+// A file as libzip reads it.  libzip keeps seven bytes for each byte of the list of members, in
+// memory that no load counts: it does not get to see a list that no archive of arrays has.
+class ZipInput {
+ public:
+  explicit ZipInput(const InputFile& file) : file_(file) { zip_error_init(&error_); }
+  ~ZipInput() { zip_error_fini(&error_); }
+  ZipInput(const ZipInput&) = delete;
+  ZipInput& operator=(const ZipInput&) = delete;
+
+  // A zip_source_callback.
+  static zip_int64_t Run(void* self, void* data, zip_uint64_t size, zip_source_cmd_t command) {
+    const LoadScope::WithoutRefusals no_exceptions;
+    return static_cast<ZipInput*>(self)->Run(data, size, command);
+  }
+  // The list has been read, members follow.
+  void SetOpen() { left_ = INT64_MAX; }
+  bool list_too_long() const { return left_ < 0; }
+
+ private:
+  zip_int64_t Run(void* data, zip_uint64_t size, zip_source_cmd_t command) {
+    switch (command) {
+      case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+                                              ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, -1);
+      case ZIP_SOURCE_OPEN:
+        offset_ = 0;
+        return 0;
+      case ZIP_SOURCE_READ:
+        return Read(static_cast<char*>(data), size);
+      case ZIP_SOURCE_SEEK: {
+        const zip_int64_t to = zip_source_seek_compute_offset(
+            static_cast<zip_uint64_t>(offset_), static_cast<zip_uint64_t>(file_.size()), data, size,
+            &error_);
+        if (to >= 0) offset_ = to;
+        return to < 0 ? -1 : 0;
+      }
+      case ZIP_SOURCE_TELL:
+        return offset_;
+      case ZIP_SOURCE_STAT: {
+        auto* const stat = static_cast<zip_stat_t*>(data);
+        zip_stat_init(stat);
+        stat->size = static_cast<zip_uint64_t>(file_.size());
+        stat->valid |= ZIP_STAT_SIZE;
+        return sizeof(*stat);
+      }
+      case ZIP_SOURCE_ERROR:
+        return zip_error_to_data(&error_, data, size);
+      default:
+        return 0;
+    }
+  }
+
+  zip_int64_t Read(char* to, zip_uint64_t size) {
+    const absl::StatusOr<size_t> got = file_.ReadAt(offset_, to, size);
+    if (got.ok()) left_ -= static_cast<int64_t>(*got);
+    if (!got.ok() || left_ < 0 || !LoadScope::Check().ok()) {
+      zip_error_set(&error_, ZIP_ER_READ, EIO);
+      return -1;
+    }
+    offset_ += static_cast<int64_t>(*got);
+    return static_cast<zip_int64_t>(*got);
+  }
+
+  const InputFile& file_;
+  zip_error_t error_;
+  int64_t offset_ = 0;
+  int64_t left_ = int64_t{16} << 20;
+};
 
 constexpr absl::string_view kSuffix = ".npy";
 constexpr size_t kEndRecordBytes = 22;
@@ -165,6 +236,25 @@ absl::StatusOr<NpyArray> ReadMember(zip_t* zip, uint64_t index, const zip_stat_t
   return array;
 }
 
+absl::StatusOr<ZipPtr> OpenArchive(ZipInput& input) {
+  zip_error_t error;
+  zip_error_init(&error);
+  const absl::Cleanup free_error = [&error] { zip_error_fini(&error); };
+  zip_source_t* const source = zip_source_function_create(&ZipInput::Run, &input, &error);
+  ZipPtr zip(source == nullptr ? nullptr : zip_open_from_source(source, ZIP_RDONLY, &error));
+  if (zip != nullptr) {
+    input.SetOpen();
+    return zip;
+  }
+  if (source != nullptr) zip_source_free(source);
+  RETURN_IF_ERROR(LoadScope::Check());
+  if (input.list_too_long()) {
+    return absl::InvalidArgumentError("lists more members than an archive of arrays has");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("not a zip archive: ", zip_error_strerror(&error)));
+}
+
 absl::StatusOr<NpzArrays> ReadArchive(zip_t* zip, int64_t file_bytes) {
   NpzArrays arrays;
   const zip_int64_t count = zip_get_num_entries(zip, ZIP_FL_UNCHANGED);
@@ -254,16 +344,10 @@ absl::StatusOr<NpzArrays> ReadNpz(const std::string& path) {
   tail.resize(kEndRecordBytes + 0xffff);
   ASSIGN_OR_RETURN(const size_t got, file.ReadTail(tail.data(), tail.size()));
   RETURN_IF_ERROR(Annotate(CheckEndRecord(absl::string_view(tail.data(), got)), path));
-  int code = 0;
-  // The file that was checked, not what the path leads to now.
-  const int fd = file.Duplicate();
-  if (fd < 0) return absl::ErrnoToStatus(errno, path);
-  const ZipPtr zip(zip_fdopen(fd, 0, &code));  // Owns the descriptor unless it fails.
-  if (zip == nullptr) {
-    close(fd);
-    return absl::InvalidArgumentError(absl::StrCat(path, ": not a zip archive: ", ErrorText(code)));
-  }
-  absl::StatusOr<NpzArrays> arrays = ReadArchive(zip.get(), file.size());
+  ZipInput input(file);
+  const absl::StatusOr<ZipPtr> zip = OpenArchive(input);
+  if (!zip.ok()) return Annotate(zip.status(), path);
+  absl::StatusOr<NpzArrays> arrays = ReadArchive(zip->get(), file.size());
   if (!arrays.ok()) return Annotate(arrays.status(), path);
   return arrays;
 }

@@ -152,6 +152,31 @@ TEST(Npz, ReadsDeflatedMembers) {
   EXPECT_EQ(arrays->at("a/b").bytes, zeros);
 }
 
+// libzip keeps what it reads of the list where no load counts it.
+TEST(Npz, RefusesAListOfMembersWithoutEnd) {
+  std::string listed;
+  constexpr int kMembers = 500000;
+  for (int i = 0; i < kMembers; ++i) {
+    absl::StrAppend(&listed, std::string("PK\x01\x02\x14\0\x14\0\0\0\0\0\0\0\x21\0", 16),
+                    std::string(12, '\0'), std::string("\x05\0", 2), std::string(16, '\0'),
+                    absl::Hex(i, absl::kZeroPad5));
+  }
+  const auto number = [](uint64_t value, size_t bytes) {
+    return std::string(reinterpret_cast<const char*>(&value), bytes);
+  };
+  const std::string wide = absl::StrCat(
+      std::string("PK\x06\x06", 4), number(44, 8), number(45, 2), number(45, 2), number(0, 8),
+      number(kMembers, 8), number(kMembers, 8), number(listed.size(), 8), number(0, 8));
+  const std::string locator = absl::StrCat(std::string("PK\x06\x07", 4), number(0, 4),
+                                           number(listed.size(), 8), number(1, 4));
+  const std::string end = absl::StrCat(std::string("PK\x05\x06", 4), number(0, 4), number(~0, 2),
+                                       number(~0, 2), number(~0, 4), number(~0, 4), number(0, 2));
+  const TempDir dir;
+  const std::string path = dir.Write("a.npz", listed + wide + locator + end);
+  EXPECT_EQ(ReadNpz(path).status().message(),
+            path + ": lists more members than an archive of arrays has");
+}
+
 TEST(Npz, RefusesTypesByName) {
   EXPECT_EQ(ErrorOf(Npy(Dict(">f4", "(1,)"), "abcd")),
             "type \">f4\" is big-endian, want little-endian");
