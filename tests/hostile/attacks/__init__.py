@@ -1,7 +1,7 @@
 """All attacks, in the order in which they run: those of a scene together, the ones that end its daemon last.
 SPDX-License-Identifier: Apache-2.0
 """
-from attacks import admin, http_port, models, requests, security, wire  # noqa: F401
+from attacks import admin, http_port, kept, models, requests, security, wire  # noqa: F401
 from attacks.common import REGISTERED
 from attacks.open_holes import OPEN
 

@@ -108,3 +108,33 @@ def body(site):
 def noise(site):
     data = bytes(range(256)) * 100 + b"\r\n\r\n" + b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     _endless(site, data, data)
+
+
+@attack("HTTP: a body in chunks", "chunks without end, of sizes that lie")
+def chunks(site):
+    _endless(site, b"POST /metrics HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+             b"ffffffffffffffff\r\nx\r\n" + b"1\r\nx\r\n" * 1000)
+
+
+@attack("HTTP: one header of gigabytes", "a value that goes on")
+def long_header(site):
+    _endless(site, b"GET /metrics HTTP/1.1\r\nX-More: ", b"y" * 65536)
+
+
+@attack("HTTP: answers read by the byte", "500 connections that want /metrics and take their time")
+def slow_readers(site):
+    connections = []
+    for _ in range(500):
+        try:
+            connections.append(site.tcp(site.daemon.http_port, 2048))
+        except OSError:
+            site.count("refused")
+    for connection in connections:
+        site.push(connection, GET % b"/metrics", drain=False)
+    while not site.over():
+        for connection in connections:
+            try:
+                connection.recv(1)
+            except OSError:
+                pass
+        time.sleep(0.05)

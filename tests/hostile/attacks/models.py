@@ -23,6 +23,59 @@ def _squares(n, start='top: "x0"'):
     return text
 
 
+def _fan(kind, n, bottoms=("x",), param=""):
+    """n layers over the same inputs, each an output."""
+    return {"graph_ulf.txt": layer("input_layer", "", [], list(bottoms)) +
+            "".join(layer(kind, f"l{i}", bottoms, [f"y{i}"], param=param) for i in range(n)),
+            "model.textproto": "".join(f'inputs {{ name: "{x}" level: INPUT_LEVEL_AD row_shape: 4 }}\n' for x in bottoms)}
+
+
+def _parallel(n, layers):
+    """Layers of one matrix, side by side and one behind the other."""
+    text = layer("input_layer", "", [], ["x"]) + "".join(
+        layer(FC, f"l{i}", ["x" if i % 2 == 0 else f"y{i - 1}"], [f"y{i}"], ["w", "b"]) for i in range(layers))
+    return {"graph_ulf.txt": 'backend: "tensorflow"\n' + text, "model.textproto":
+            f'inputs {{ name: "x" level: INPUT_LEVEL_AD row_shape: {n} }}\n',
+            "dense.npz": npz_bytes({"w": np.ones((n, n), np.float32), "b": np.ones(n, np.float32)})}
+
+
+def _many_inputs(n):
+    names = [f"x{i}" for i in range(n)]
+    return {"graph_ulf.txt": layer("input_layer", "", [], names) +
+            layer("concat_layer", "c", names, ["y"], param="concat_param { dim: 1 }"),
+            "model.textproto": "".join(f'inputs {{ name: "{x}" level: INPUT_LEVEL_AD row_shape: 1 }}\n' for x in names)}
+
+
+def _empty_wide(shape, then):
+    dims = " ".join(f"shape: {n}" for n in shape)
+    return {"graph_ulf.txt": layer("constant_layer", "c", [], ["x"], param=f"constant_param {{ blob_data {{ {dims} }} }}") +
+            layer(then, "l", ["x"], ["y"])}
+
+
+def _embeddings(n, blocks):
+    """Many layers of one large configuration."""
+    inputs = sparse_inputs("ad")
+    return {"graph_ulf.txt": layer("input_layer", "", [], inputs) + "".join(
+        layer("embedding_layer", f"e{i}", inputs, [f"y{i}_{b}" for b in range(blocks)],
+              param='embedding_param { embedding_conf_path: "ad.conf" level: 0 }') for i in range(n)),
+            "ad.conf": embedding_conf({"ad": ("items", 1)}, [[("ad", "udf_type: 0")]] * blocks), "items": "1,0.5\n"}
+
+
+def _formula(text):
+    return {"graph_ulf.txt": layer("input_layer", "", [], ["x"]) +
+            layer("expression_layer", "e", ["x"], ["y"], param=f'expression_param {{ expression: "{text}" }}'),
+            "model.textproto": 'inputs { name: "x" level: INPUT_LEVEL_AD row_shape: 4 }\n'}
+
+
+def _zip_directory(entries):
+    """An archive of nothing but a list of members."""
+    member = struct.pack("<IHHHHHHIIIHHHHHII", 0x02014B50, 20, 20, 0, 0, 0, 33, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0)
+    listed = b"".join(member + struct.pack("<I", i) + b"a" for i in range(entries))
+    wide = struct.pack("<IQHHIIQQQQ", 0x06064B50, 44, 45, 45, 0, 0, entries, entries, len(listed), 0)
+    locator = struct.pack("<IIQI", 0x07064B50, 0, len(listed), 1)
+    return listed + wide + locator + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
+
+
 def _squares_of(width, n):
     return {"graph_ulf.txt": _squares(n),
             "model.textproto": f'inputs {{ name: "x0" level: INPUT_LEVEL_AD row_shape: [{width}] }}\n'}
@@ -172,8 +225,22 @@ MODELS = {
     "a graph of 300000 layers": {"graph_ulf.txt": layer("input_layer", "", [], ["x"]) +
                                  'layer_params { type: "relu_layer" bottom: "x" top: "y" }\n' * 300_000},
     "a graph of 20000 layers in a row": {"graph_ulf.txt": layer("input_layer", "", [], ["x0"]) + "".join(
-        layer("relu_layer", f"r{i}", [f"x{i}"], [f"x{i + 1}"]) for i in range(20_000)),
+        layer("relu_layer", f"r{i}", [f"x{i}"], [f"x{i + 1}"]) for i in range(19_999)),
         "model.textproto": 'inputs { name: "x0" level: INPUT_LEVEL_AD row_shape: [4] }\n'},
+    "20000 layers over one input": _fan("relu_layer", 19_999),
+    "20000 sums of two inputs": _fan("add_layer", 19_999, ("x", "z")),
+    "90000 inputs side by side": _many_inputs(90_000),
+    "9000 layers of one matrix": _parallel(256, 9_000),
+    "5000 embeddings of 20 blocks": _embeddings(5_000, 20),
+    "an empty constant of 10^12, softmax": _empty_wide([10**6, 10**6, 0], "softmax_layer"),
+    "an empty constant of 10^12, sum": _empty_wide([10**6, 10**6, 0], "sum_layer"),
+    "a formula of 1 MB, nested": _formula("(" * 500_000 + "@0" + ")" * 500_000),
+    "a formula of 1 MB, a sum": _formula("@0" + " + @0" * 200_000),
+    "a formula of 1 MB, signs": _formula("-" * 1_000_000 + "@0"),
+    "npz that lists a million members": _with(dense__npz=_zip_directory(1_000_000)),
+    "a row_shape of 2^62 by 4": {**GOOD, "model.textproto":
+                                 'inputs { name: "x" level: INPUT_LEVEL_AD row_shape: [4611686018427387904, 4] }\n'},
+    "a manifest of 900000 tables": {**GOOD, "model.textproto": "".join(f'tables {{ name: "t{i}" }}\n' for i in range(900_000))},
     "a graph that is braces": {"graph_ulf.txt": "layer_params { " * 1_000_000},
     "a name of 100 MB": {"graph_ulf.txt": layer("relu_layer", "n" * (100 << 20), ["x"], ["y"])},
     "a manifest of 64 MB": {**GOOD, "model.textproto": 'outputs: "y"\n' * (5 << 20)},

@@ -9,5 +9,5 @@ OPEN = {
     # else.
     "half-open streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
     "window of 0, 30 connections x 900 calls",
-    "unix: connections",
+    "greetings with 20 calls", "unix: connections",
 }

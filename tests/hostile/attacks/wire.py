@@ -94,6 +94,16 @@ def greetings(site):
     in_parallel(work, 4)
 
 
+@attack("greetings with 20 calls", "2000 connections a second that bring 20 empty calls each, and leave", seconds=8)
+def greetings_with_calls(site):
+    calls = b"".join(frame(http2.HEADERS, http2.END_HEADERS, s, http2.call_headers(PREDICT)) +
+                     frame(http2.DATA, http2.END_STREAM, s, EMPTY) for s in range(1, 41, 2))
+    while not site.over():
+        wire = site.wire()
+        site.push(wire, calls, drain=False)
+        wire.close()
+
+
 def _frames(name, what, data, short=False, **options):
     REGISTERED.append(Attack(name, what, lambda site: site.flood(data, **options), short=short))
 
