@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/graph/graph_loader.h"
 #include "engine/layers/layer.h"
 #include "engine/layers/registry.h"
@@ -59,6 +60,7 @@ absl::Status GraphBuilder::AddInput(const std::string& name, Level level,
                                     absl::Span<const int64_t> row_shape) {
   Shape::Dims dims = {level == Level::kUser ? Dim::Users() : Dim::Ads()};
   for (const int64_t d : row_shape) dims.push_back(Dim::Of(d));
+  RETURN_IF_ERROR(Annotate(engine::CheckDims(row_shape), absl::StrCat("input \"", name, "\"")));
   if (!specs_.emplace(name, TensorSpec{engine::InputDType(name), Shape(dims), level}).second) {
     return absl::AlreadyExistsError(absl::StrCat("input \"", name, "\" is there twice"));
   }
@@ -110,7 +112,10 @@ absl::Status GraphBuilder::InferTops(const ulf::LayerParameter& layer,
     in.push_back(*spec);
   }
   ASSIGN_OR_RETURN(const engine::TensorSpecs out, parsed->Infer(in));
-  for (int i = 0; i < layer.top_size(); ++i) specs_[layer.top(i)] = out[i];
+  for (int i = 0; i < layer.top_size(); ++i) {
+    RETURN_IF_ERROR(Annotate(engine::CheckDims(out[i].shape), layer.top(i)));
+    specs_[layer.top(i)] = out[i];
+  }
   return absl::OkStatus();
 }
 

@@ -131,15 +131,12 @@ absl::Status WantNumbers(const Constant& c) {
     return absl::InvalidArgumentError(
         absl::StrCat("a constant of shape ", DimsText(c.dims), ", want numbers"));
   }
-  int64_t elements = 1;
-  for (const Dim& d : c.dims) {
-    if (d.value() < 0 || (d.value() > 0 && elements > kMaxElements / d.value())) {
-      return absl::InvalidArgumentError(absl::StrCat("a constant of shape ", DimsText(c.dims),
-                                                     ", want 0 to ", kMaxElements, " elements"));
-    }
-    elements *= d.value();
+  const std::vector<int64_t> sizes = c.sizes();
+  if (engine::CheckDims(sizes).ok() && engine::Volume(sizes) <= kMaxElements) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a constant of shape ", DimsText(c.dims),
+                                                 ", want 0 to ", kMaxElements, " elements"));
 }
 
 Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values) {
