@@ -29,6 +29,7 @@ struct Recurrent {
   std::string activation = "tanh";  // RNN
   bool linear_before_reset = true;  // GRU
   bool batch_first = false;
+  std::string lengths;  // A tensor [rows, 1]: a row's steps; empty: all.
 };
 
 // Tensors [rows, steps, n], in the order of the input; [rows, n]; LSTM's cell [rows, n].
@@ -82,7 +83,6 @@ absl::StatusOr<Recurrent> ReadRecurrent(OnnxNode& node, Cell cell) {
                                                    net.gates, "*n, k] and [", directions, ", ",
                                                    net.gates, "*n, n], and biases for them"));
   }
-  if (node.Has(4)) return absl::UnimplementedError("sequence_lens");
   if (node.Has(7)) return absl::UnimplementedError("peepholes");
   ASSIGN_OR_RETURN(const std::vector<float> all_w, w->ToFloats());
   ASSIGN_OR_RETURN(const std::vector<float> all_r, r->ToFloats());
@@ -174,7 +174,25 @@ class Step {
 
   std::string h, c;  // Empty: zeros.
 
-  absl::Status Run(const std::string& x) {
+  // Step `at`, which leaves the states of rows that end before it alone.  Returns what it gives.
+  absl::StatusOr<std::string> Run(const std::string& x, int64_t at) {
+    const std::string h_before = h, c_before = c;
+    RETURN_IF_ERROR(Compute(x));
+    if (net_.lengths.empty()) return h;
+    const std::string within = absl::StrCat("@0 > ", at);
+    const std::string now = h;
+    for (const auto& [state, before] : {std::pair(&h, &h_before), std::pair(&c, &c_before)}) {
+      if (state->empty()) continue;
+      const bool zeros = before->empty();
+      RETURN_IF_ERROR(Set(*state, absl::StrCat("where(", within, ", @1, ", zeros ? "0)" : "@2)"),
+                          zeros ? std::vector<std::string>{net_.lengths, *state}
+                                : std::vector<std::string>{net_.lengths, *state, *before}));
+    }
+    return Made(absl::StrCat("where(", within, ", @1, 0)"), {net_.lengths, now});
+  }
+
+ private:
+  absl::Status Compute(const std::string& x) {
     std::string of_h;  // Its product, with its bias.
     if (!h.empty()) {
       ASSIGN_OR_RETURN(of_h, Product(node_, h, weights_.r, net_.gates * net_.n, net_.n,
@@ -201,7 +219,6 @@ class Step {
     return Set(h, "sigmoid(@0) * tanh(@1)", {gate[1], c});
   }
 
- private:
   absl::Status Gru(const std::string& x, const std::string& of_h) {
     std::string update, reset, candidate;
     for (int i = 0; i < 2; ++i) {
@@ -267,8 +284,7 @@ absl::StatusOr<Result> RunStepByStep(OnnxNode& node, const Recurrent& net, int64
     const int64_t at = net.backwards[static_cast<size_t>(d)] ? net.steps - 1 - i : i;
     const std::string x = node.Scratch("x");
     RETURN_IF_ERROR(AddSlice(builder, x, flat, 1, at * width, width, x));
-    RETURN_IF_ERROR(step.Run(x));
-    all[static_cast<size_t>(at)] = step.h;
+    ASSIGN_OR_RETURN(all[static_cast<size_t>(at)], step.Run(x, at));
   }
   Result result{.all = node.Scratch("all"), .last = step.h, .cell = step.c};
   std::string side_by_side = all[0];
@@ -277,6 +293,22 @@ absl::StatusOr<Result> RunStepByStep(OnnxNode& node, const Recurrent& net, int64
     RETURN_IF_ERROR(AddConcat(builder, side_by_side, all, 1, side_by_side));
   }
   RETURN_IF_ERROR(AddReshape(builder, result.all, side_by_side, {0, net.steps, net.n}, result.all));
+  return result;
+}
+
+// Steps [rows, steps, n] of which each row has as many as it says: zeros behind them.
+absl::StatusOr<Result> CutAtLengths(OnnxNode& node, const Recurrent& net,
+                                    const std::string& steps) {
+  GraphBuilder& builder = node.builder();
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, net.steps, 1));
+  const std::string lengths = node.Scratch("lengths"), ends = node.Scratch("ends");
+  RETURN_IF_ERROR(AddReshape(builder, lengths, net.lengths, {0, 1, 1}, lengths));
+  Result result{.all = node.Scratch("all"), .last = node.Scratch("last")};
+  RETURN_IF_ERROR(AddExpression(builder, result.all, "where(@0 > @1, @2, 0)",
+                                {lengths, places, steps}, result.all));
+  RETURN_IF_ERROR(
+      AddExpression(builder, ends, "where(@0 == @1 + 1, @2, 0)", {lengths, places, steps}, ends));
+  RETURN_IF_ERROR(SumAlong(node, ends, {1}, result.last, result.last).status());
   return result;
 }
 
@@ -296,6 +328,7 @@ absl::StatusOr<Result> RunGruLayer(OnnxNode& node, const Recurrent& net, int64_t
   }
   ASSIGN_OR_RETURN(const std::string steps,
                    AddGru(node, net, net.directions[static_cast<size_t>(d)], in));
+  if (!net.lengths.empty()) return CutAtLengths(node, net, steps);
   Result result{.all = steps, .last = node.Scratch("last")};
   const std::string last = node.Scratch("last_step");
   RETURN_IF_ERROR(AddSlice(builder, last, steps, 1, net.steps - 1, 1, last));
@@ -335,6 +368,12 @@ absl::Status Run(OnnxNode& node, Cell cell) {
     return absl::UnimplementedError(absl::StrCat(net.steps, " steps, want 1 to ", kMostSteps));
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1, 2}));
+  if (node.Has(4)) {
+    ASSIGN_OR_RETURN(const OnnxValue lengths, node.value(4));
+    if (lengths.rank() != 1) return absl::InvalidArgumentError("sequence_lens is no vector");
+    if (lengths.dims[0].IsAds()) x.dims[0] = lengths.dims[0];
+    ASSIGN_OR_RETURN(net.lengths, node.graph.Plain(WithAxis(lengths, 1)));
+  }
   std::vector<std::string> all, last, cells;
   for (int64_t d = 0; d < static_cast<int64_t>(net.directions.size()); ++d) {
     ASSIGN_OR_RETURN(std::string h, FirstState(node, net, 5, d));
@@ -342,7 +381,9 @@ absl::Status Run(OnnxNode& node, Cell cell) {
     if (cell == Cell::kLstm) {
       ASSIGN_OR_RETURN(c, FirstState(node, net, 6, d));
     }
-    const bool whole = cell == Cell::kGru && net.linear_before_reset && h.empty();
+    // gru_layer starts at the first step, from zeros.
+    const bool whole = cell == Cell::kGru && net.linear_before_reset && h.empty() &&
+                       (net.lengths.empty() || !net.backwards[static_cast<size_t>(d)]);
     ASSIGN_OR_RETURN(const Result result,
                      whole ? RunGruLayer(node, net, d, in)
                            : RunStepByStep(node, net, d, in, std::move(h), std::move(c)));

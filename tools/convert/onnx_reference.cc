@@ -17,8 +17,9 @@ namespace {
 
 const Operator* FindOperator(const onnx::NodeProto& node) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
-  for (const auto table : {ElementwiseOperators(), MovementOperators(), ProductOperators(),
-                           SelectOperators(), ImageOperators(), RecurrentOperators()}) {
+  for (const auto table :
+       {ElementwiseOperators(), MovementOperators(), ProductOperators(), AxisOperators(),
+        SelectOperators(), ImageOperators(), RecurrentOperators()}) {
     for (const Operator& entry : table) {
       if (node.op_type() == entry.op) return &entry;
     }
@@ -69,6 +70,10 @@ Results Constants(const Call& call) {
   return absl::UnimplementedError("a constant of another kind");
 }
 
+}  // namespace
+
+bool IsKnown(const onnx::NodeProto& node) { return FindOperator(node) != nullptr; }
+
 absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t opset,
                                            const RunOptions& options,
                                            std::vector<const Array*> inputs) {
@@ -84,8 +89,6 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
   }
   return entry->run(call);
 }
-
-}  // namespace
 
 int64_t Array::elements() const {
   int64_t n = 1;
@@ -340,6 +343,24 @@ absl::StatusOr<Sizes> ListOf(const Call& call, size_t input, const char* attribu
     return absl::InvalidArgumentError(absl::StrCat("input ", input, ", want integers"));
   }
   return *call.in[input]->ints;
+}
+
+absl::Status Misfit(const Call& call, absl::string_view what) {
+  std::vector<std::string> shapes;
+  for (const Array* x : call.in) {
+    shapes.push_back(x == nullptr ? "-" : absl::StrCat("[", absl::StrJoin(x->dims, ", "), "]"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("inputs of shapes ", absl::StrJoin(shapes, " "), ": ", what));
+}
+
+absl::Status WantFloats(const Call& call) {
+  for (const Array* x : call.in) {
+    if (x != nullptr && !x->is_float()) {
+      return absl::UnimplementedError(absl::StrCat(call.node.op_type(), " of integers"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Array> Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from) {

@@ -91,6 +91,13 @@ class Evaluator {
   absl::flat_hash_map<std::string, Array> initializers_;
 };
 
+// Whether the operator is known here.
+bool IsKnown(const onnx::NodeProto& node);
+// The outputs of one node on its own; null: an input that is left out.  Errors as Run's.
+absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t opset,
+                                           const RunOptions& options,
+                                           std::vector<const Array*> inputs);
+
 // ------------------------------------------------------------------- for the operators' own files
 
 // The error of an integer that is divided by 0, which made-up inputs may cause.
@@ -119,6 +126,7 @@ struct Operator {
 absl::Span<const Operator> ElementwiseOperators();  // onnx_reference_elementwise.cc
 absl::Span<const Operator> MovementOperators();     // onnx_reference_movement.cc
 absl::Span<const Operator> ProductOperators();      // onnx_reference_products.cc
+absl::Span<const Operator> AxisOperators();         // onnx_reference_axis.cc
 absl::Span<const Operator> ImageOperators();        // onnx_reference_image.cc
 absl::Span<const Operator> SelectOperators();       // onnx_reference_select.cc
 absl::Span<const Operator> RecurrentOperators();    // onnx_reference_recurrent.cc
@@ -144,6 +152,10 @@ absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
 absl::StatusOr<size_t> AxisOf(int64_t axis, int64_t rank);
 // Integers from input `input`, or else from the attribute.
 absl::StatusOr<Sizes> ListOf(const Call& call, size_t input, const char* attribute);
+// INVALID_ARGUMENT with the shapes of all inputs.
+absl::Status Misfit(const Call& call, absl::string_view what);
+// UNIMPLEMENTED if an input is of integers.
+absl::Status WantFloats(const Call& call);
 // Element `from[i]` of `x` for every i.
 absl::StatusOr<Array> Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from);
 
@@ -163,6 +175,15 @@ void Walk(const Sizes& dims, const Sizes (&strides)[N], Fn fn) {
       at[d] = 0;
     }
   }
+}
+
+// Calls fn(offset of the first entry, distance of entries) for every line along the axis.
+template <typename Fn>
+void Lines(const Sizes& dims, size_t axis, Fn fn) {
+  Sizes outer = dims;
+  const Sizes strides[] = {StridesOf(dims)};
+  outer[axis] = 1;
+  Walk(outer, strides, [&](const int64_t* at) { fn(at[0], strides[0][axis]); });
 }
 
 }  // namespace ulfd::convert::reference

@@ -1,4 +1,4 @@
-// The interpreter's operators on images that are no plain convolution or pooling.
+// The interpreter's operators on images.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -15,8 +15,6 @@ namespace {
 
 // Elements between two looks at the budget.
 constexpr int64_t kOften = 1 << 12;
-
-absl::Status Misfit(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
 Results Resize(const Call& c) {
   if (!c.in[0]->is_float()) return absl::UnimplementedError("of integers");
@@ -68,7 +66,7 @@ Results Resize(const Call& c) {
 // Every pixel adds the kernel, times its value, to the places behind its own.
 Results ConvTranspose(const Call& c) {
   const Array &x = *c.in[0], &weight = *c.in[1];
-  if (x.rank() < 3 || weight.rank() != x.rank()) return Misfit("want an image and its weight");
+  if (x.rank() < 3 || weight.rank() != x.rank()) return Misfit(c, "want an image and its weight");
   const size_t rank = x.dims.size() - 2;
   const auto list = [&](const char* name, size_t size, int64_t otherwise) {
     Sizes values = IntsAttribute(c.node, name);
@@ -83,14 +81,14 @@ Results ConvTranspose(const Call& c) {
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
   if (strides.size() != rank || dilations.size() != rank || added.size() != rank ||
       pads.size() != 2 * rank || (!wanted.empty() && wanted.size() != rank)) {
-    return Misfit("attributes of another rank");
+    return Misfit(c, "attributes of another rank");
   }
   const int64_t group = IntAttribute(c.node, "group", 1), channels = x.dims[1];
   if (group < 1 || channels % group != 0 || weight.dims[0] != channels) {
-    return Misfit("channels that do not fit");
+    return Misfit(c, "channels that do not fit");
   }
   const int64_t per_group = weight.dims[1], outputs = per_group * group, own = channels / group;
-  if (c.Has(2) && c.in[2]->elements() != outputs) return Misfit("a bias of another size");
+  if (c.Has(2) && c.in[2]->elements() != outputs) return Misfit(c, "a bias of another size");
   Sizes dims = {x.dims[0], outputs};
   for (size_t d = 0; d < rank; ++d) {
     const int64_t whole =
@@ -150,10 +148,10 @@ Results ConvTranspose(const Call& c) {
 Results MoveBlocks(const Call& c, bool to_space) {
   const Array& x = *c.in[0];
   const int64_t b = IntAttribute(c.node, "blocksize", 0);
-  if (x.rank() != 4 || b < 1 || b > 1024) return Misfit("want an image and a blocksize");
+  if (x.rank() != 4 || b < 1 || b > 1024) return Misfit(c, "want an image and a blocksize");
   const int64_t channels = x.dims[1], height = x.dims[2], width = x.dims[3];
   if (to_space ? channels % (b * b) != 0 : height % b != 0 || width % b != 0) {
-    return Misfit("a size that blocksize does not divide");
+    return Misfit(c, "a size that blocksize does not divide");
   }
   const bool crd = StringAttribute(c.node, "mode", "DCR") == std::string("CRD");
   const Sizes dims = to_space ? Sizes{x.dims[0], channels / (b * b), height * b, width * b}
@@ -186,7 +184,7 @@ Results SpaceToDepth(const Call& c) { return MoveBlocks(c, false); }
 Results Lrn(const Call& c) {
   const Array& x = *c.in[0];
   const int64_t size = IntAttribute(c.node, "size", 0);
-  if (x.rank() < 2 || size < 1) return Misfit("want channels and a size");
+  if (x.rank() < 2 || size < 1) return Misfit(c, "want channels and a size");
   const double alpha = double{FloatAttribute(c.node, "alpha", 1e-4f)};
   const double beta = double{FloatAttribute(c.node, "beta", 0.75f)};
   const double bias = double{FloatAttribute(c.node, "bias", 1)};
@@ -207,6 +205,200 @@ Results Lrn(const Call& c) {
   return One(Floats(x.type, x.dims, std::move(out)));
 }
 
+// ----------------------------------------------------------------------- convolution, pooling
+
+struct Window {
+  Sizes kernel, strides, pads, dilations;  // Pads: all begins, then all ends.
+  Sizes out;                               // Sizes of the result's spatial axes.
+};
+
+absl::StatusOr<Window> WindowOf(const Call& c, const Sizes& kernel, bool ceil_mode) {
+  const Array& x = *c.in[0];
+  Window w{.kernel = kernel,
+           .strides = IntsAttribute(c.node, "strides"),
+           .pads = IntsAttribute(c.node, "pads"),
+           .dilations = IntsAttribute(c.node, "dilations")};
+  const size_t n = kernel.size();
+  if (w.strides.empty()) w.strides.assign(n, 1);
+  if (w.pads.empty()) w.pads.assign(2 * n, 0);
+  if (w.dilations.empty()) w.dilations.assign(n, 1);
+  const std::string auto_pad = StringAttribute(c.node, "auto_pad", "NOTSET");
+  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
+  for (size_t d = 0; same && d < n && w.strides.size() == n && x.dims.size() == n + 2; ++d) {
+    if (w.strides[d] < 1 || w.dilations.size() != n || w.pads.size() != 2 * n) break;
+    const int64_t size = x.dims[d + 2], out = (size + w.strides[d] - 1) / w.strides[d];
+    const int64_t extent = (kernel[d] - 1) * w.dilations[d] + 1;
+    const int64_t pad = std::max<int64_t>(0, (out - 1) * w.strides[d] + extent - size);
+    w.pads[d] = auto_pad == "SAME_UPPER" ? pad / 2 : pad - pad / 2;
+    w.pads[n + d] = pad - w.pads[d];
+  }
+  if (w.strides.size() != n || w.pads.size() != 2 * n || w.dilations.size() != n ||
+      x.dims.size() != n + 2) {
+    return Misfit(c, "a window of another rank");
+  }
+  constexpr int64_t kMost = 1 << 20, kMostCells = 1 << 22;
+  int64_t cells = 1;
+  for (size_t d = 0; d < n; ++d) {
+    for (const int64_t size :
+         {w.kernel[d], w.strides[d], w.dilations[d], w.pads[d] + 1, w.pads[n + d] + 1}) {
+      if (size < 1 || size > kMost) return Misfit(c, "a window that cannot be");
+    }
+    cells *= w.kernel[d];
+    if (cells > kMostCells) return absl::ResourceExhaustedError("a window of too many cells");
+    const int64_t extent = (w.kernel[d] - 1) * w.dilations[d] + 1;
+    const int64_t room = x.dims[d + 2] + w.pads[d] + w.pads[n + d] - extent;
+    if (room < 0) return Misfit(c, "smaller than the window");
+    int64_t out = room / w.strides[d] + 1;
+    if (ceil_mode && room % w.strides[d] != 0) {
+      // The last window must begin within the input or the padding in front.
+      if (out * w.strides[d] < x.dims[d + 2] + w.pads[d]) ++out;
+    }
+    w.out.push_back(out);
+  }
+  return w;
+}
+
+// Calls fn(input place or -1 in the padding, kernel place) for the window at `out`.
+template <typename Fn>
+void WindowPlaces(const Window& w, const Sizes& image, const Sizes& out, Fn fn) {
+  const size_t n = w.kernel.size();
+  Sizes at(n, 0);
+  int64_t cells = 1;
+  for (const int64_t k : w.kernel) cells *= k;
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    int64_t place = 0;
+    bool inside = true, counted = true;
+    for (size_t d = 0; d < n; ++d) {
+      const int64_t i = out[d] * w.strides[d] - w.pads[d] + at[d] * w.dilations[d];
+      inside = inside && i >= 0 && i < image[d];
+      counted = counted && i < image[d] + w.pads[n + d];
+      place = place * image[d] + i;
+    }
+    fn(inside ? place : -1, cell, counted);
+    for (size_t d = n; d-- > 0;) {
+      if (++at[d] < w.kernel[d]) break;
+      at[d] = 0;
+    }
+  }
+}
+
+template <typename Fn>
+absl::Status EachWindow(const Call& c, const Window& w, Fn fn) {
+  int64_t count = 1;
+  for (const int64_t d : w.out) count *= d;
+  Sizes at(w.out.size(), 0);
+  for (int64_t k = 0; k < count; ++k) {
+    RETURN_IF_ERROR(c.options.budget.Check());
+    fn(k, at);
+    for (size_t d = at.size(); d-- > 0;) {
+      if (++at[d] < w.out[d]) break;
+      at[d] = 0;
+    }
+  }
+  return absl::OkStatus();
+}
+
+int64_t Product(const Sizes& dims) {
+  int64_t n = 1;
+  for (const int64_t d : dims) n *= d;
+  return n;
+}
+
+Results Conv(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array &x = *c.in[0], &weight = *c.in[1];
+  if (x.rank() < 3 || weight.rank() != x.rank()) return Misfit(c, "want an image and its weight");
+  const Sizes image(x.dims.begin() + 2, x.dims.end());
+  ASSIGN_OR_RETURN(const Window w,
+                   WindowOf(c, Sizes(weight.dims.begin() + 2, weight.dims.end()), false));
+  const int64_t group = IntAttribute(c.node, "group", 1);
+  const int64_t channels = x.dims[1], outputs = weight.dims[0], per_group = weight.dims[1];
+  if (group < 1 || outputs % group != 0 || per_group * group != channels) {
+    return Misfit(c, "channels that do not fit");
+  }
+  if (c.Has(2) && c.in[2]->elements() != outputs) return Misfit(c, "a bias of another size");
+  Sizes dims = {x.dims[0], outputs};
+  dims.insert(dims.end(), w.out.begin(), w.out.end());
+  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
+  const std::vector<double> in = ValuesOf(x), kernel = ValuesOf(weight);
+  std::vector<double> out(static_cast<size_t>(count), 0.0);
+  const int64_t pixels = Product(image), places = Product(w.out), cells = Product(w.kernel);
+  RETURN_IF_ERROR(EachWindow(c, w, [&](int64_t place, const Sizes& at) {
+    WindowPlaces(w, image, at, [&](int64_t from, int64_t cell, bool) {
+      if (from < 0) return;
+      for (int64_t r = 0; r < x.dims[0]; ++r) {
+        for (int64_t o = 0; o < outputs; ++o) {
+          double& sum = out[static_cast<size_t>((r * outputs + o) * places + place)];
+          const int64_t first = o / (outputs / group) * per_group;
+          for (int64_t i = 0; i < per_group; ++i) {
+            sum += in[static_cast<size_t>((r * channels + first + i) * pixels + from)] *
+                   kernel[static_cast<size_t>((o * per_group + i) * cells + cell)];
+          }
+        }
+      }
+    });
+  }));
+  for (size_t k = 0; k < out.size(); ++k) {
+    const int64_t o = static_cast<int64_t>(k) / places % outputs;
+    out[k] = c.Round(x.type, out[k] + (c.Has(2) ? c.in[2]->at(o) : 0));
+  }
+  return One(Floats(x.type, dims, std::move(out)));
+}
+
+Results Pool(const Call& c, bool average) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  if (x.rank() < 3) return Misfit(c, "want an image");
+  const Sizes image(x.dims.begin() + 2, x.dims.end());
+  ASSIGN_OR_RETURN(const Window w, WindowOf(c, IntsAttribute(c.node, "kernel_shape"),
+                                            IntAttribute(c.node, "ceil_mode", 0) != 0));
+  const bool count_pad = IntAttribute(c.node, "count_include_pad", 0) != 0;
+  Sizes dims = {x.dims[0], x.dims[1]};
+  dims.insert(dims.end(), w.out.begin(), w.out.end());
+  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
+  std::vector<double> out(static_cast<size_t>(count));
+  const int64_t pixels = Product(image), places = Product(w.out);
+  RETURN_IF_ERROR(EachWindow(c, w, [&](int64_t place, const Sizes& at) {
+    for (int64_t plane = 0; plane < x.dims[0] * x.dims[1]; ++plane) {
+      double most = -INFINITY, sum = 0;
+      int64_t cells = 0;
+      WindowPlaces(w, image, at, [&](int64_t from, int64_t, bool counted) {
+        if (from >= 0 || (count_pad && counted)) ++cells;
+        if (from < 0) return;
+        most = std::max(most, x.at(plane * pixels + from));
+        sum += x.at(plane * pixels + from);
+      });
+      const double value = average ? sum / static_cast<double>(cells) : most;
+      out[static_cast<size_t>(plane * places + place)] = c.Round(x.type, value);
+    }
+  }));
+  return One(Floats(x.type, dims, std::move(out)));
+}
+Results MaxPool(const Call& c) { return Pool(c, false); }
+Results AveragePool(const Call& c) { return Pool(c, true); }
+
+Results GlobalPool(const Call& c, bool average) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  if (x.rank() < 3) return Misfit(c, "want an image");
+  Sizes dims = x.dims;
+  std::fill(dims.begin() + 2, dims.end(), 1);
+  const int64_t planes = x.dims[0] * x.dims[1];
+  const int64_t pixels = planes == 0 ? 0 : x.elements() / planes;
+  std::vector<double> out;
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    double most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < pixels; ++i) {
+      most = std::max(most, x.at(plane * pixels + i));
+      sum += x.at(plane * pixels + i);
+    }
+    out.push_back(c.Round(x.type, average ? sum / static_cast<double>(pixels) : most));
+  }
+  return One(Floats(x.type, dims, std::move(out)));
+}
+Results GlobalMaxPool(const Call& c) { return GlobalPool(c, false); }
+Results GlobalAveragePool(const Call& c) { return GlobalPool(c, true); }
+
 constexpr Operator kOperators[] = {
     {"Resize", 1, &Resize},
     {"Upsample", 1, &Resize},
@@ -214,6 +406,11 @@ constexpr Operator kOperators[] = {
     {"DepthToSpace", 1, &DepthToSpace},
     {"SpaceToDepth", 1, &SpaceToDepth},
     {"LRN", 1, &Lrn},
+    {"Conv", 2, &Conv},
+    {"MaxPool", 1, &MaxPool},
+    {"AveragePool", 1, &AveragePool},
+    {"GlobalMaxPool", 1, &GlobalMaxPool},
+    {"GlobalAveragePool", 1, &GlobalAveragePool},
 };
 
 }  // namespace

@@ -13,18 +13,6 @@
 namespace ulfd::convert::reference {
 namespace {
 
-absl::Status Misfit(absl::string_view what) { return absl::InvalidArgumentError(what); }
-
-// Calls fn(offset of the first entry, distance of entries) for every line along the axis.
-template <typename Fn>
-void Lines(const Sizes& dims, size_t axis, Fn fn) {
-  Sizes outer = dims, strides = StridesOf(dims);
-  const int64_t step = strides[axis];
-  outer[axis] = 1;
-  const Sizes walk[] = {strides};
-  Walk(outer, walk, [&](const int64_t* at) { fn(at[0], step); });
-}
-
 // The places of a line, the best first; of equal ones the first.
 std::vector<int64_t> Ranked(const Array& x, int64_t first, int64_t step, int64_t size,
                             bool largest) {
@@ -40,7 +28,7 @@ std::vector<int64_t> Ranked(const Array& x, int64_t first, int64_t step, int64_t
 Results ArgBest(const Call& c, bool largest) {
   const Array& x = *c.in[0];
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", 0), x.rank()));
-  if (x.dims[axis] < 1) return Misfit("an axis without entries");
+  if (x.dims[axis] < 1) return Misfit(c, "an axis without entries");
   const bool last = IntAttribute(c.node, "select_last_index", 0) != 0;
   std::vector<int64_t> out;
   Lines(x.dims, axis, [&](int64_t first, int64_t step) {
@@ -79,7 +67,7 @@ Results TopK(const Call& c) {
   ASSIGN_OR_RETURN(Sizes counts, ListOf(c, 1, "k"));
   if (counts.empty()) counts = {IntAttribute(c.node, "k", 0)};
   const int64_t k = counts[0];
-  if (k < 0 || k > x.dims[axis]) return Misfit("more than there are");
+  if (k < 0 || k > x.dims[axis]) return Misfit(c, "more than there are");
   Sizes dims = x.dims;
   dims[axis] = k;
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
@@ -104,7 +92,8 @@ Results TopK(const Call& c) {
 
 Results OneHot(const Call& c) {
   const Array &x = *c.in[0], &values = *c.in[2];
-  if (c.in[1]->elements() != 1 || values.elements() != 2) return Misfit("want a depth, two values");
+  if (c.in[1]->elements() != 1 || values.elements() != 2)
+    return Misfit(c, "want a depth, two values");
   const auto depth = static_cast<int64_t>(c.in[1]->at(0));
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", -1), x.rank() + 1));
   Sizes dims = x.dims;
@@ -143,7 +132,7 @@ Results GatherNd(const Call& c) {
   const int64_t batch = IntAttribute(c.node, "batch_dims", 0);
   if (indices.ints == nullptr || indices.rank() < 1 || batch < 0 || batch >= indices.rank() ||
       batch + indices.dims.back() > x.rank()) {
-    return Misfit("indices that do not fit");
+    return Misfit(c, "indices that do not fit");
   }
   const int64_t depth = indices.dims.back();
   Sizes dims(indices.dims.begin(), indices.dims.end() - 1),
@@ -177,7 +166,7 @@ Results GatherNd(const Call& c) {
 
 Results EyeLike(const Call& c) {
   const Array& x = *c.in[0];
-  if (x.rank() != 2) return Misfit("want a matrix");
+  if (x.rank() != 2) return Misfit(c, "want a matrix");
   const int type = static_cast<int>(IntAttribute(c.node, "dtype", x.type));
   const int64_t k = IntAttribute(c.node, "k", 0);
   std::vector<int64_t> values;
@@ -190,7 +179,7 @@ Results EyeLike(const Call& c) {
 
 Results Trilu(const Call& c) {
   const Array& x = *c.in[0];
-  if (x.rank() < 2) return Misfit("want a matrix");
+  if (x.rank() < 2) return Misfit(c, "want a matrix");
   const int64_t columns = x.dims.back(), rows = x.dims[x.dims.size() - 2];
   const auto k = c.Has(1) ? static_cast<int64_t>(c.in[1]->at(0)) : 0;
   const bool upper = IntAttribute(c.node, "upper", 1) != 0;
@@ -206,7 +195,7 @@ Results Trilu(const Call& c) {
 
 Results CumSum(const Call& c) {
   const Array& x = *c.in[0];
-  if (c.in[1]->elements() != 1) return Misfit("want an axis");
+  if (c.in[1]->elements() != 1) return Misfit(c, "want an axis");
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(static_cast<int64_t>(c.in[1]->at(0)), x.rank()));
   const bool exclusive = IntAttribute(c.node, "exclusive", 0) != 0;
   const bool reverse = IntAttribute(c.node, "reverse", 0) != 0;
