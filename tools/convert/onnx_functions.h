@@ -11,9 +11,9 @@
 
 namespace ulfd::convert {
 
-// Replaces every call of a function of the model by the function's nodes.  INVALID_ARGUMENT names a
-// function that calls itself or is called with too much; RESOURCE_EXHAUSTED where the result would
-// have more than 100000 nodes; UNIMPLEMENTED for attributes that a call leaves to a default.
+// Replaces every call of a function of the model by the function's nodes, in branches, too.
+// INVALID_ARGUMENT names a function that calls itself or is called with too much;
+// RESOURCE_EXHAUSTED where the result would have more than 100000 nodes.
 absl::Status InlineFunctions(onnx::ModelProto& model);
 
 // Which branch (true: then) an If node takes, by its first output.
