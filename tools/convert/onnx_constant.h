@@ -34,6 +34,8 @@ struct Constant {
   int64_t elements() const;
   float f32(int64_t i) const { return (*floats)[uniform ? 0 : static_cast<size_t>(i)]; }
   const engine::Dim& dim(int64_t i) const { return ints[uniform ? 0 : static_cast<size_t>(i)]; }
+  // The element as a float, of any type.  REQUIRES: it is a number.
+  float number(int64_t i) const { return is_float ? f32(i) : static_cast<float>(dim(i).value()); }
   // Values as floats; integers must be numbers.  Errors as WantNumbers.
   absl::StatusOr<std::vector<float>> ToFloats() const;
   // The values as numbers.  INVALID_ARGUMENT names the first that is not one.
@@ -51,6 +53,9 @@ inline constexpr int64_t kMaxRowElements = (int64_t{1} << 31) - 1;
 bool IsNumbers(const Dims& dims);
 // INVALID_ARGUMENT unless the dimensions are numbers and make at most kMaxElements elements.
 absl::Status WantNumbers(const Constant& c);
+
+// UNIMPLEMENTED unless rows [ids, ...] can be looked up in it: numbers that single precision has.
+absl::Status WantTable(const Constant& c);
 
 Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values);
 Constant IntConstant(std::vector<int64_t> sizes, std::vector<engine::Dim> values);
@@ -76,7 +81,7 @@ bool HasAttribute(const onnx::NodeProto& node, const char* name);
 absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int64_t opset,
                                                absl::Span<const Constant* const> inputs);
 // Whether FoldNode knows the operator.
-bool CanFold(const std::string& op_type);
+bool CanFold(const onnx::NodeProto& node);
 
 // axis + rank if negative.  INVALID_ARGUMENT unless it is within [0, rank).
 absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank);

@@ -92,7 +92,7 @@ class OnnxConverter {
 
  private:
   absl::Status ReadInputs();
-  absl::StatusOr<Level> LevelOf(const onnx::ValueInfoProto& input) const;
+  absl::StatusOr<Level> LevelOf(const onnx::ValueInfoProto& input);
   absl::Status CheckOptions() const;
   absl::Status ApplySchema();
   void CountUses();
@@ -124,7 +124,7 @@ class OnnxConverter {
 };
 
 // Flags first, then what the leading dimension says.
-absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) const {
+absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) {
   const auto& shape = input.type().tensor_type().shape();
   const bool user = Lists(options_.user_inputs, input.name());
   const bool ad = Lists(options_.ad_inputs, input.name());
@@ -153,9 +153,10 @@ absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) 
   for (const char* known : {"ads", "ad", "batch", "batch_size", "n", "items", "candidates"}) {
     if (ad || name == known) return Level::kAd;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("input \"", input.name(), "\": its leading dimension \"", rows.dim_param(),
-                   "\" tells neither user nor ads; list it in --user_inputs or --ad_inputs"));
+  report_.notes.push_back(absl::StrCat("the leading dimension \"", rows.dim_param(),
+                                       "\" of input \"", input.name(),
+                                       "\" is taken for the ads: --user_inputs says otherwise"));
+  return Level::kAd;
 }
 
 absl::Status OnnxConverter::ReadInputs() {
@@ -323,7 +324,7 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
       if (!input.empty() && inputs.back() == nullptr) return false;
     }
   }
-  if (!CanFold(node.op_type())) return false;
+  if (!CanFold(node)) return false;
   absl::StatusOr<std::vector<Constant>> constants = FoldNode(node, graph_.opset(), inputs);
   // Layers may compute what cannot be held: a constant per row of the request.
   if (!constants.ok() && FindType(node.op_type()) != nullptr) return false;
@@ -346,8 +347,7 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
   }
   if (absorbed_.contains(&node)) return;
   const std::string name = node.name().empty() ? node.output(0) : node.name();
-  const bool known =
-      FindType(node.op_type()) != nullptr || CanFold(node.op_type()) || node.op_type() == "If";
+  const bool known = FindType(node.op_type()) != nullptr || CanFold(node) || node.op_type() == "If";
   for (const std::string& input : node.input()) {
     if (known && (broken_.contains(input) || (inputs_.contains(input) && !problems_.empty() &&
                                               graph_.FindValue(input) == nullptr))) {
@@ -387,7 +387,9 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   if (!rows) {
     const OnnxType* type = FindType(node.op_type());
     if (type == nullptr) return absl::UnimplementedError("no converter for this type");
-    RETURN_IF_ERROR(CheckIntegers(node, graph_));
+    const auto reader = only_reader_.find(node.output(0));
+    RETURN_IF_ERROR(
+        CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));
     status = type->convert(work);
   }
   std::vector<std::string> added = builder_.TakeAddedTypes();

@@ -342,6 +342,30 @@ void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
   x.axes.insert(x.axes.begin() + 1, missing, -1);
 }
 
+// The user's rows merged with heads, [users * heads, ...], beside those of the ads: a part per ad.
+absl::StatusOr<std::string> SpreadMerged(OnnxNode& node, std::string tensor, const Dims& dims) {
+  GraphBuilder& builder = node.builder();
+  const engine::Shape shape = builder.Find(tensor)->shape;
+  if (shape.rank() == 0 || static_cast<int>(dims.size()) != shape.rank() || !dims[0].IsAds() ||
+      !shape[0].IsUsers() || shape[0].value() == 1 || shape[0].value() != dims[0].value()) {
+    return tensor;
+  }
+  std::vector<int64_t> apart = {-1, shape[0].value()}, merged = {-1};
+  Dims wide = {Dim::Ads(), Dim::Of(shape[0].value())};
+  for (int d = 1; d < shape.rank(); ++d) {
+    if (!shape[d].IsConst()) return tensor;
+    apart.push_back(shape[d].value());
+    merged.push_back(shape[d].value());
+    wide.push_back(shape[d]);
+  }
+  const std::string heads = node.Scratch("heads"), out = node.Scratch("per_ad");
+  RETURN_IF_ERROR(AddReshape(builder, heads, tensor, apart, heads));
+  ASSIGN_OR_RETURN(const std::string full,
+                   node.graph.Full(node.graph.Whole(heads, std::move(wide))));
+  RETURN_IF_ERROR(AddReshape(builder, out, full, merged, out));
+  return out;
+}
+
 absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
   Operands operands;
   std::vector<OnnxValue> values;
@@ -356,6 +380,9 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
     ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
     operands.tensors.push_back(std::move(tensor));
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
+  }
+  for (std::string& tensor : operands.tensors) {
+    ASSIGN_OR_RETURN(tensor, SpreadMerged(node, std::move(tensor), operands.dims));
   }
   return operands;
 }

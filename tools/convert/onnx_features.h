@@ -19,23 +19,11 @@
 #include "engine/tensor/tensor.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_ids.h"
 #include "tools/convert/onnx_proof.h"
-#include "tools/convert/onnx_schema.h"
 #include "tools/convert/report.h"
 
 namespace ulfd::convert {
-
-// An input of the graph.
-struct OnnxInput {
-  std::string name;
-  engine::Level level = engine::Level::kAd;
-  Dims dims;  // The first is users or ads.
-  int element_type = 0;
-  Schema schema;  // Empty: its columns have no names.
-
-  // Null: the column has no name.
-  const SchemaField* FieldAt(int64_t column) const;
-};
 
 // Finds everything that is computed from ids before the other nodes are converted.
 class OnnxFeatures {
@@ -62,28 +50,6 @@ class OnnxFeatures {
   std::map<int64_t, int64_t> IdRows(const std::string& input) const;
 
  private:
-  // A column of an input, times a number, plus a number: fields may share a table.
-  struct Column {
-    int64_t at = 0, scale = 1, offset = 0;
-
-    bool SameFormula(const Column& other) const {
-      return scale == other.scale && offset == other.offset;
-    }
-  };
-  // Columns of an input, rearranged, or what is computed from each of them alone.
-  struct Ids {
-    std::string input;
-    std::shared_ptr<const std::vector<Column>> columns;  // Per element of a row.
-    Dims dims;                                           // As ONNX sees it; the first are the rows.
-    int type = 0;                                        // onnx::TensorProto::DataType
-    bool cut = false;                                    // Floats that were cast to integers.
-    // Value per id, instead of the columns' formulas; null: those.
-    std::shared_ptr<const std::vector<double>> function;
-
-    int64_t count() const { return static_cast<int64_t>(columns->size()); }
-    std::vector<int64_t> places() const;  // Of the columns.
-    bool is_uniform() const;              // One formula for all columns.
-  };
   // Rows of the tables that look a column up.
   struct TableRows {
     int64_t least = 0, most = 0;
@@ -126,25 +92,19 @@ class OnnxFeatures {
   void ScanNode(const onnx::NodeProto& node, Problems& problems);
   bool FoldConstant(const onnx::NodeProto& node, bool searching);
   absl::Status ScanIds(const onnx::NodeProto& node, const Ids& ids);
-  absl::StatusOr<std::vector<Ids>> Rearrange(const onnx::NodeProto& node, const Ids& ids);
-  absl::StatusOr<Ids> Computed(const onnx::NodeProto& node, Ids ids) const;
+  std::vector<IdArgument> ArgumentsOf(const onnx::NodeProto& node) const;
+  absl::StatusOr<std::vector<Ids>> Rearrange(const onnx::NodeProto& node);
   absl::Status CheckSchema() const;
   std::vector<int64_t> RowsPerColumn(const Ids& ids, const Constant& table) const;
   std::vector<Ids> OnePerFeature(const Ids& ids) const;
   engine::Level LevelOf(const Ids& ids) const;
-  std::string NameOf(const std::string& input, const std::vector<int64_t>& columns) const;
+  std::string NameOf(const OnnxInput& input, const std::vector<int64_t>& columns) const;
   absl::Status LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
                           const std::string& output, Dims dims);
   absl::Status MaterializePart(const std::string& output, const Ids& ids, Dims dims);
   absl::Status EmitJoin(const Join& join);
-  absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node, const Ids& ids) const;
-  absl::StatusOr<Ids> Reshaped(const onnx::NodeProto& node, Ids ids) const;
-  absl::StatusOr<Ids> Picked(const onnx::NodeProto& node, Ids ids);
-  absl::StatusOr<std::vector<Ids>> Parts(const onnx::NodeProto& node, const Ids& ids);
-  absl::StatusOr<Ids> Joined(const onnx::NodeProto& node, const Ids& ids);
-  static std::shared_ptr<const std::vector<Column>> At(const Ids& ids,
-                                                       const std::vector<int64_t>& places);
-  absl::StatusOr<Ids> WithColumns(Ids ids, Dims dims, const std::vector<std::vector<int64_t>>& at);
+  Constant ValuesOf(const Ids& ids) const;
+  absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node) const;
   bool AreIds(const Ids& ids) const;
   int64_t RowsOf(const Ids& ids) const;
   absl::Status LookUp(const onnx::NodeProto& node, const Ids& ids);

@@ -1,12 +1,15 @@
 // Operators computed while converting, on constants.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_constant.h"
+#include "tools/convert/onnx_reference.h"
+#include "tools/convert/onnx_types.h"
 
 namespace ulfd::convert {
 namespace {
@@ -177,12 +180,12 @@ absl::StatusOr<Constant> FoldCast(const FoldContext& ctx) {
   return IntConstant(x.sizes(), std::move(values));
 }
 
-absl::StatusOr<Constant> FoldReshape(const FoldContext& ctx) {
-  RETURN_IF_ERROR(WantNumbers(*ctx.in[0]));
-  ASSIGN_OR_RETURN(std::vector<int64_t> sizes, ctx.in[1]->ToInts());
+// For FoldReshape and FoldFlatten: 0 keeps a size if `keep_zero`, -1 is what is left.
+absl::StatusOr<Constant> Reshaped(const Constant& x, std::vector<int64_t> sizes, bool keep_zero) {
+  RETURN_IF_ERROR(WantNumbers(x));
   int64_t known = 1;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0 && i < ctx.in[0]->dims.size()) sizes[i] = ctx.in[0]->dims[i].value();
+    if (sizes[i] == 0 && keep_zero && i < x.dims.size()) sizes[i] = x.dims[i].value();
     if (sizes[i] < -1 || sizes[i] > kMaxElements || known > kMaxElements) {
       return absl::InvalidArgumentError(absl::StrCat("shape asks for a dimension of ", sizes[i]));
     }
@@ -191,13 +194,29 @@ absl::StatusOr<Constant> FoldReshape(const FoldContext& ctx) {
   if (std::count(sizes.begin(), sizes.end(), -1) > 1) {
     return absl::InvalidArgumentError("shape leaves two dimensions open");
   }
-  const int64_t count = ctx.in[0]->elements();
+  const int64_t count = x.elements();
   for (int64_t& size : sizes) {
     if (size == -1) size = known == 0 ? 0 : count / known;
   }
-  Constant out = WithSizes(*ctx.in[0], sizes);
+  Constant out = WithSizes(x, sizes);
   if (out.elements() != count) return absl::InvalidArgumentError("Reshape of another size");
   return out;
+}
+
+absl::StatusOr<Constant> FoldReshape(const FoldContext& ctx) {
+  ASSIGN_OR_RETURN(std::vector<int64_t> sizes, ctx.in[1]->ToInts());
+  return Reshaped(*ctx.in[0], std::move(sizes), IntAttribute(ctx.node, "allowzero", 0) == 0);
+}
+
+absl::StatusOr<Constant> FoldFlatten(const FoldContext& ctx) {
+  RETURN_IF_ERROR(WantNumbers(*ctx.in[0]));
+  const std::vector<int64_t> sizes = ctx.in[0]->sizes();
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const int64_t stated = IntAttribute(ctx.node, "axis", 1);  // Up to the rank, which is no axis.
+  ASSIGN_OR_RETURN(const int axis, WantAxis(stated < 0 ? stated + rank : stated, rank + 1));
+  int64_t front = 1;
+  for (int d = 0; d < axis; ++d) front *= sizes[static_cast<size_t>(d)];
+  return Reshaped(*ctx.in[0], {front, -1}, false);
 }
 
 absl::StatusOr<Constant> FoldUnsqueeze(const FoldContext& ctx) {
@@ -393,6 +412,14 @@ absl::StatusOr<Constant> FoldExpand(const FoldContext& ctx) {
 
 // ---------------------------------------------------------------------------------- arithmetic
 
+template <typename Number>
+bool Compared(const std::string& op, Number a, Number b) {
+  if (op == "Equal") return a == b;
+  if (op == "Greater") return a > b;
+  if (op == "Less") return a < b;
+  return op == "GreaterOrEqual" ? a >= b : a <= b;
+}
+
 absl::StatusOr<Dim> IntResult(const std::string& op, Dim a, Dim b) {
   const bool numbers = a.IsConst() && b.IsConst();
   // Sizes; what is larger is none, and its product might not fit.
@@ -422,9 +449,10 @@ absl::StatusOr<Dim> IntResult(const std::string& op, Dim a, Dim b) {
     // A number of rows is at least 0, so that it is no marker such as -1.
     if ((a.IsConst() && a.value() < 0) || (b.IsConst() && b.value() < 0)) return Dim::Of(0);
   }
-  if (numbers && (op == "Greater" || op == "Less")) {
-    return Dim::Of(op == "Greater" ? a.value() > b.value() : a.value() < b.value());
-  }
+  if (numbers && IsComparison(op)) return Dim::Of(Compared(op, a.value(), b.value()));
+  if (numbers && op == "Min") return Dim::Of(std::min(a.value(), b.value()));
+  if (numbers && op == "Max") return Dim::Of(std::max(a.value(), b.value()));
+  if (numbers && op == "Xor") return Dim::Of((a.value() != 0) != (b.value() != 0));
   if (numbers && op == "And") return Dim::Of(a.value() != 0 && b.value() != 0);
   if (numbers && op == "Or") return Dim::Of(a.value() != 0 || b.value() != 0);
   return absl::InvalidArgumentError(
@@ -457,7 +485,8 @@ absl::StatusOr<Constant> FoldBinary(const FoldContext& ctx) {
   const std::string& op = ctx.node.op_type();
   if (IntAttribute(ctx.node, "fmod", 0) != 0) return absl::UnimplementedError("fmod of constants");
   ASSIGN_OR_RETURN(const Dims dims, BroadcastDims(a.dims, b.dims));
-  Constant out{.is_float = a.is_float, .dims = dims};
+  const bool compares = IsComparison(op);
+  Constant out{.is_float = a.is_float && !compares, .dims = dims};
   if (a.is_float != b.is_float) return absl::InvalidArgumentError("types differ");
   out.uniform = a.uniform && b.uniform;
   std::vector<int64_t> from_a = {0}, from_b = {0};
@@ -468,7 +497,9 @@ absl::StatusOr<Constant> FoldBinary(const FoldContext& ctx) {
   }
   std::vector<float> floats;
   for (size_t i = 0; i < from_a.size(); ++i) {
-    if (a.is_float) {
+    if (a.is_float && compares) {
+      out.ints.push_back(Dim::Of(Compared(op, a.f32(from_a[i]), b.f32(from_b[i]))));
+    } else if (a.is_float) {
       ASSIGN_OR_RETURN(const float value, FloatResult(op, a.f32(from_a[i]), b.f32(from_b[i])));
       floats.push_back(value);
     } else {
@@ -531,6 +562,22 @@ absl::StatusOr<Constant> FoldUnary(const FoldContext& ctx) {
                         : std::ceil(v);
   }
   out.floats = std::make_shared<const std::vector<float>>(std::move(values));
+  return out;
+}
+
+// With limits that are inputs, which exporters write for integers.
+absl::StatusOr<Constant> FoldClip(const FoldContext& ctx) {
+  Constant out = *ctx.in[0];
+  for (size_t i = 1; i < 3 && i < ctx.in.size(); ++i) {
+    if (ctx.in[i] == nullptr) continue;
+    onnx::NodeProto limit;
+    limit.set_op_type(i == 1 ? "Max" : "Min");
+    const Constant* const both[] = {&out, ctx.in[i]};
+    ASSIGN_OR_RETURN(out, FoldBinary({limit, ctx.opset, both}));
+  }
+  if (HasAttribute(ctx.node, "min") || HasAttribute(ctx.node, "max")) {
+    return absl::UnimplementedError("Clip of constants by attributes");
+  }
   return out;
 }
 
@@ -605,50 +652,97 @@ struct Fold {
   absl::StatusOr<Constant> (*run)(const FoldContext&);
 };
 constexpr Fold kFolds[] = {
-    {"Constant", &FoldConstant},   {"ConstantOfShape", &FoldConstantOfShape},
-    {"Shape", &FoldShapeOf},       {"Size", &FoldSizeOf},
-    {"Identity", &FoldSame},       {"Dropout", &FoldDropout},
-    {"Cast", &FoldCast},           {"Reshape", &FoldReshape},
-    {"Unsqueeze", &FoldUnsqueeze}, {"Squeeze", &FoldSqueeze},
-    {"Transpose", &FoldTranspose}, {"Concat", &FoldConcat},
-    {"Gather", &FoldGather},       {"Slice", &FoldSlice},
-    {"Expand", &FoldExpand},       {"Add", &FoldBinary},
-    {"Sub", &FoldBinary},          {"Mul", &FoldBinary},
-    {"Div", &FoldBinary},          {"Pow", &FoldBinary},
-    {"Min", &FoldBinary},          {"Max", &FoldBinary},
-    {"Mod", &FoldBinary},          {"Equal", &FoldBinary},
-    {"Greater", &FoldBinary},      {"Less", &FoldBinary},
-    {"And", &FoldBinary},          {"Or", &FoldBinary},
-    {"Where", &FoldWhere},         {"Not", &FoldUnary},
-    {"Neg", &FoldUnary},           {"Sqrt", &FoldUnary},
-    {"Exp", &FoldUnary},           {"Log", &FoldUnary},
-    {"Abs", &FoldUnary},           {"Floor", &FoldUnary},
-    {"Ceil", &FoldUnary},          {"Range", &FoldRange},
-    {"Trilu", &FoldTrilu},         {"EyeLike", &FoldEyeLike},
+    {"Constant", &FoldConstant},  {"ConstantOfShape", &FoldConstantOfShape},
+    {"Shape", &FoldShapeOf},      {"Size", &FoldSizeOf},
+    {"Identity", &FoldSame},      {"Dropout", &FoldDropout},
+    {"Cast", &FoldCast},          {"Reshape", &FoldReshape},
+    {"Flatten", &FoldFlatten},    {"Unsqueeze", &FoldUnsqueeze},
+    {"Squeeze", &FoldSqueeze},    {"Transpose", &FoldTranspose},
+    {"Concat", &FoldConcat},      {"Gather", &FoldGather},
+    {"Slice", &FoldSlice},        {"Expand", &FoldExpand},
+    {"Add", &FoldBinary},         {"Sub", &FoldBinary},
+    {"Mul", &FoldBinary},         {"Div", &FoldBinary},
+    {"Pow", &FoldBinary},         {"Min", &FoldBinary},
+    {"Max", &FoldBinary},         {"Mod", &FoldBinary},
+    {"Equal", &FoldBinary},       {"Greater", &FoldBinary},
+    {"Less", &FoldBinary},        {"GreaterOrEqual", &FoldBinary},
+    {"LessOrEqual", &FoldBinary}, {"And", &FoldBinary},
+    {"Or", &FoldBinary},          {"Xor", &FoldBinary},
+    {"Clip", &FoldClip},          {"Where", &FoldWhere},
+    {"Not", &FoldUnary},          {"Neg", &FoldUnary},
+    {"Sqrt", &FoldUnary},         {"Exp", &FoldUnary},
+    {"Log", &FoldUnary},          {"Abs", &FoldUnary},
+    {"Floor", &FoldUnary},        {"Ceil", &FoldUnary},
+    {"Range", &FoldRange},        {"Trilu", &FoldTrilu},
+    {"EyeLike", &FoldEyeLike},
 };
+
+// Any other operator on numbers, as the interpreter defines it.
+absl::StatusOr<std::vector<Constant>> FoldByDefinition(const onnx::NodeProto& node, int64_t opset,
+                                                       Inputs inputs) {
+  constexpr int64_t kMostElements = int64_t{1} << 22;
+  constexpr auto kTime = std::chrono::seconds(5);
+  std::vector<reference::Array> arrays(inputs.size());
+  std::vector<const reference::Array*> given;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    given.push_back(inputs[i] == nullptr ? nullptr : &arrays[i]);
+    if (inputs[i] == nullptr) continue;
+    const Constant& c = *inputs[i];
+    RETURN_IF_ERROR(WantNumbers(c));
+    if (c.elements() > kMostElements) return absl::UnimplementedError("constants that are large");
+    if (c.is_float) {
+      ASSIGN_OR_RETURN(const std::vector<float> values, c.ToFloats());
+      arrays[i] =
+          reference::Floats(onnx::TensorProto::FLOAT, c.sizes(), {values.begin(), values.end()});
+    } else {
+      ASSIGN_OR_RETURN(std::vector<int64_t> values, c.ToInts());
+      arrays[i] = reference::Ints(onnx::TensorProto::INT64, c.sizes(), std::move(values));
+    }
+  }
+  reference::RunOptions options;
+  options.budget.deadline = std::chrono::steady_clock::now() + kTime;
+  options.budget.max_elements = kMostElements;
+  ASSIGN_OR_RETURN(const std::vector<reference::Array> results,
+                   reference::Compute(node, opset, options, std::move(given)));
+  std::vector<Constant> constants;
+  for (const reference::Array& result : results) {
+    std::vector<float> floats;
+    std::vector<Dim> ints;
+    for (int64_t i = 0; i < result.elements(); ++i) {
+      if (result.is_float()) {
+        floats.push_back(static_cast<float>(result.at(i)));
+      } else {
+        ints.push_back(Dim::Of((*result.ints)[static_cast<size_t>(i)]));
+      }
+    }
+    constants.push_back(result.is_float() ? FloatConstant(result.dims, std::move(floats))
+                                          : IntConstant(result.dims, std::move(ints)));
+  }
+  return constants;
+}
 
 }  // namespace
 
-bool CanFold(const std::string& op_type) {
-  return op_type == "Split" || std::any_of(std::begin(kFolds), std::end(kFolds),
-                                           [&](const Fold& fold) { return op_type == fold.op; });
+bool CanFold(const onnx::NodeProto& node) {
+  return node.op_type() == "Split" || reference::IsKnown(node) ||
+         std::any_of(std::begin(kFolds), std::end(kFolds),
+                     [&](const Fold& fold) { return node.op_type() == fold.op; });
 }
 
 absl::StatusOr<std::vector<Constant>> FoldNode(const onnx::NodeProto& node, int64_t opset,
                                                absl::Span<const Constant* const> inputs) {
-  const bool optional =
-      node.op_type() == "Slice" || node.op_type() == "Dropout" || node.op_type() == "Trilu";
+  const std::string& op = node.op_type();
+  const bool optional = op == "Slice" || op == "Dropout" || op == "Trilu" || op == "Clip";
+  const auto row = std::find_if(std::begin(kFolds), std::end(kFolds),
+                                [&](const Fold& fold) { return op == fold.op; });
+  if (op != "Split" && row == std::end(kFolds)) return FoldByDefinition(node, opset, inputs);
   for (size_t i = 0; !optional && i < inputs.size(); ++i) {
     if (inputs[i] != nullptr) continue;
     return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
   }
-  if (node.op_type() == "Split") return FoldSplit({node, opset, inputs});
-  for (const Fold& fold : kFolds) {
-    if (node.op_type() != fold.op) continue;
-    ASSIGN_OR_RETURN(Constant constant, fold.run({node, opset, inputs}));
-    return std::vector<Constant>{std::move(constant)};
-  }
-  return absl::UnimplementedError("not an operator that is folded");
+  if (op == "Split") return FoldSplit({node, opset, inputs});
+  ASSIGN_OR_RETURN(Constant constant, row->run({node, opset, inputs}));
+  return std::vector<Constant>{std::move(constant)};
 }
 
 }  // namespace ulfd::convert

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -68,6 +69,9 @@ class OnnxGraph {
   // Null: the value is exact, or no integer.
   void MarkRounded(const std::string& name, const std::string& input) { rounded_[name] = input; }
   const std::string* RoundedFrom(const std::string& name) const;
+  // Rounded integers that small numbers have been added to.
+  void MarkStepped(const std::string& name) { stepped_.insert(name); }
+  bool IsStepped(const std::string& name) const { return stepped_.contains(name); }
 
   // Indices that are a mask; null: they are not.
   void SetMask(const std::string& name, RowMask mask) { masks_[name] = std::move(mask); }
@@ -128,6 +132,7 @@ class OnnxGraph {
   absl::flat_hash_map<std::string, RowNumbers> rows_;
   absl::flat_hash_map<std::string, int> types_;
   absl::flat_hash_map<std::string, std::string> rounded_;
+  absl::flat_hash_set<std::string> stepped_;
 };
 
 // What a converter of one node works on.

@@ -135,7 +135,18 @@ absl::Status MatMul(OnnxNode& node) {
     RETURN_IF_ERROR(TakeBias(node, dense));
     return AddDense(node, a, dense);
   }
-  ASSIGN_OR_RETURN(const OnnxValue b, node.value(1));
+  ASSIGN_OR_RETURN(OnnxValue b, node.value(1));
+  if (b.rank() == 1 && a.rank() > 1) {
+    // A vector that is the same for all rows: the sum of what it leaves of the last axis.
+    const int last = a.rank() - 1;
+    ASSIGN_OR_RETURN(const std::string x, node.graph.Plain(a));
+    ASSIGN_OR_RETURN(const std::string y, node.graph.Plain(b));
+    const std::string each = node.Scratch("each"), out = node.Top();
+    RETURN_IF_ERROR(AddExpression(node.builder(), each, "@0 * @1", {x, y}, each));
+    RETURN_IF_ERROR(SumAlong(node, each, {last}, node.name, out).status());
+    node.Set(out, Dims(a.dims.begin(), a.dims.end() - 1));
+    return absl::OkStatus();
+  }
   const Constant* left = node.constant(0);
   if (left != nullptr && left->dims.size() == 2 && b.rank() > 2) {
     // [m, k] * [.., k, n]: the rows of the constant are columns of a weight.
@@ -290,18 +301,52 @@ absl::Status EinsumOfTwo(OnnxNode& node) {
 
 // Of more terms: the first two, then their product with the third, and so on.  What neither a later
 // term nor the output has is summed as soon as it can be.
+onnx::NodeProto EinsumNode(std::initializer_list<std::string> inputs, const std::string& output,
+                           const std::string& text) {
+  onnx::NodeProto node;
+  node.set_op_type("Einsum");
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(output);
+  onnx::AttributeProto& equation = *node.add_attribute();
+  equation.set_name("equation");
+  equation.set_type(onnx::AttributeProto::STRING);
+  equation.set_s(text);
+  return node;
+}
+
+// Where a label is there twice in a term of constants, they are replaced by their diagonal.
+absl::Status TakeDiagonal(OnnxNode& node, std::string& term, std::string& input) {
+  std::string labels;
+  for (const char label : term) {
+    if (labels.find(label) == std::string::npos) labels += label;
+  }
+  const Constant* const constant = node.graph.FindConstant(input);
+  if (labels == term || constant == nullptr) return absl::OkStatus();
+  const std::string out = node.Scratch("diagonal");
+  ASSIGN_OR_RETURN(std::vector<Constant> diagonal,
+                   FoldNode(EinsumNode({input}, out, absl::StrCat(term, "->", labels)),
+                            node.graph.opset(), {constant}));
+  node.graph.Define(out, std::move(diagonal[0]));
+  term = labels;
+  input = out;
+  return absl::OkStatus();
+}
+
 absl::Status Einsum(OnnxNode& node) {
   const int count = node.node.input_size();
-  if (count == 2) return EinsumOfTwo(node);
   std::string text = StringAttribute(node.node, "equation", "");
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
   const std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits("->", 1));
-  const std::vector<std::string> terms = absl::StrSplit(sides.first, ',');
+  std::vector<std::string> terms = absl::StrSplit(sides.first, ',');
+  std::vector<std::string> inputs(node.node.input().begin(), node.node.input().end());
   if (count < 2 || static_cast<int>(terms.size()) != count || !absl::StrContains(text, "->")) {
     return absl::UnimplementedError(
         absl::StrCat("equation \"", text, "\" of ", count, " inputs, want two or more and ->"));
   }
-  std::string product = terms[0], name = node.node.input(0);
+  for (size_t i = 0; i < terms.size(); ++i) {
+    RETURN_IF_ERROR(TakeDiagonal(node, terms[i], inputs[i]));
+  }
+  std::string product = terms[0], name = inputs[0];
   for (int i = 1; i < count; ++i) {
     const bool last = i + 1 == count;
     std::string kept = last ? sides.second : "", later = sides.second;
@@ -310,16 +355,11 @@ absl::Status Einsum(OnnxNode& node) {
       const bool is_new = kept.find(label) == std::string::npos;
       if (!last && is_new && later.find(label) != std::string::npos) kept += label;
     }
-    onnx::NodeProto pair;
-    pair.set_op_type("Einsum");
-    pair.add_input(name);
-    pair.add_input(node.node.input(i));
+    const std::string left = name;
     name = last ? node.output() : node.Scratch("pair");
-    pair.add_output(name);
-    onnx::AttributeProto& equation = *pair.add_attribute();
-    equation.set_name("equation");
-    equation.set_type(onnx::AttributeProto::STRING);
-    equation.set_s(absl::StrCat(product, ",", terms[static_cast<size_t>(i)], "->", kept));
+    const onnx::NodeProto pair =
+        EinsumNode({left, inputs[static_cast<size_t>(i)]}, name,
+                   absl::StrCat(product, ",", terms[static_cast<size_t>(i)], "->", kept));
     OnnxNode step{.graph = node.graph,
                   .node = pair,
                   .uses = node.uses,

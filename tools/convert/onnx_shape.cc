@@ -46,7 +46,9 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
             absl::StrCat("shape keeps dimension ", i, ", which ", DimsText(from), " lacks"));
       }
       d = from[static_cast<size_t>(i)];
-    } else if (i == 0 && !from.empty() && from[0].IsUsers() && (d.IsAds() || d == Dim::Of(1))) {
+    } else if (i == 0 && !from.empty() &&
+               ((from[0].IsUsers() && (d.IsAds() || d == Dim::Of(1))) ||
+                (from[0] == Dim::Ads() && d.IsUsers()))) {
       d = from[0];
     }
     to.push_back(d);
@@ -364,18 +366,19 @@ absl::Status LookUpComputed(OnnxNode& node) {
   const Constant& table = *node.constant(0);
   ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
   constexpr int64_t kMostRows = 4096;
-  if (!table.is_float || table.dims.size() != 2 || IntAttribute(node.node, "axis", 0) != 0 ||
-      table.dims[0].value() > kMostRows || index.rank() < 1) {
+  RETURN_IF_ERROR(WantTable(table));
+  const int64_t count = table.dims[0].value();
+  if (IntAttribute(node.node, "axis", 0) != 0 || count > kMostRows || index.rank() < 1) {
     return absl::UnimplementedError(
         "indices that are computed; a table is looked up by ids that are an input");
   }
-  Dense rows{.sizes = table.sizes()};
+  const int64_t width = table.elements() / count;
+  Dense rows{.sizes = {count, width}};
   ASSIGN_OR_RETURN(rows.weight, table.ToFloats());
   if (!std::all_of(rows.weight.begin(), rows.weight.end(),
                    [](float value) { return std::isfinite(value); })) {
     return absl::UnimplementedError("a table with values that are no numbers");
   }
-  const int64_t count = rows.sizes[0];
   OnnxValue wide = WithAxis(index, index.rank());
   ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(wide));
   ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, count, 0));
@@ -384,7 +387,13 @@ absl::Status LookUpComputed(OnnxNode& node) {
                                 absl::StrCat("where(@0 < 0, @0 + ", count, ", @0) == @1"),
                                 {in, places}, marks));
   wide.dims.back() = Dim::Of(count);
-  return AddDense(node, node.graph.Whole(marks, wide.dims), rows);
+  if (table.dims.size() == 2) return AddDense(node, node.graph.Whole(marks, wide.dims), rows);
+  const std::string flat = node.Scratch("rows");
+  ASSIGN_OR_RETURN(const OnnxValue found,
+                   DenseOf(node, node.graph.Whole(marks, wide.dims), rows, flat, flat));
+  Dims dims = index.dims;
+  dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
+  return ReshapeTo(node, found, std::move(dims));
 }
 
 // Gather along an axis with known indices; one index drops the axis.

@@ -46,11 +46,24 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
 // Single precision has no more integers than this in a row.
 constexpr double kExact = 1 << 24;
 
-bool IsSmallConstant(const Constant* constant) {
+// A step that moves rounded integers by so little that they stay beyond what they are compared
+// with.
+constexpr double kStep = 1 << 16, kComparedAfterSteps = 1 << 20;
+
+bool IsSmallConstant(const Constant* constant, double most) {
   if (constant == nullptr || constant->is_float) return false;
-  return std::all_of(constant->ints.begin(), constant->ints.end(), [](const engine::Dim& value) {
-    return value.IsConst() && std::fabs(static_cast<double>(value.value())) <= kExact;
+  return std::all_of(constant->ints.begin(), constant->ints.end(), [&](const engine::Dim& value) {
+    return value.IsConst() && std::fabs(static_cast<double>(value.value())) <= most;
   });
+}
+bool HasSmallConstant(const onnx::NodeProto& node, const OnnxGraph& graph, double most) {
+  return node.input_size() == 2 && (IsSmallConstant(graph.FindConstant(node.input(0)), most) ||
+                                    IsSmallConstant(graph.FindConstant(node.input(1)), most));
+}
+
+// A place before or behind one that is an input: its length, less 1.
+bool Steps(const onnx::NodeProto& node, const OnnxGraph& graph) {
+  return IsOneOf(node.op_type(), {"Add", "Sub"}) && HasSmallConstant(node, graph, kStep);
 }
 
 // Operators that give back values that they read: rounding before is rounding after.
@@ -67,6 +80,14 @@ bool IsComparison(const std::string& op) {
   return IsOneOf(op, {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"});
 }
 
+bool IsIdType(int type) {
+  return type == onnx::TensorProto::INT64 || type == onnx::TensorProto::INT32;
+}
+
+bool IsPlainFloat(int type) {
+  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE;
+}
+
 void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
   for (const onnx::ValueInfoProto& input : proto.input()) {
     graph.SetType(input.name(), input.type().tensor_type().elem_type());
@@ -81,7 +102,8 @@ void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
   }
 }
 
-absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph) {
+absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
+                           const onnx::NodeProto* reader) {
   const std::string& op = node.op_type();
   std::set<std::string> sources;
   for (const std::string& input : node.input()) {
@@ -92,19 +114,23 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph) 
   }
   // A sum of rounded numbers is as exact as their sum rounded: the length of a mask.
   if (op == "ReduceSum") return absl::OkStatus();
-  if (op == "Cast" && IntAttribute(node, "to", 0) != onnx::TensorProto::INT32) {
+  // As numbers of steps, INT32 has all that can be.
+  const bool steps = reader != nullptr && IsOneOf(reader->op_type(), {"GRU", "LSTM", "RNN"});
+  if (op == "Cast" && (steps || IntAttribute(node, "to", 0) != onnx::TensorProto::INT32)) {
     return absl::OkStatus();
   }
   // Those compare with small ones, and give back what they find.
   if (IsOneOf(op, {"OneHot", "GatherElements", "NegativeLogLikelihoodLoss",
-                   "SoftmaxCrossEntropyLoss"})) {
+                   "SoftmaxCrossEntropyLoss", "GRU", "LSTM", "RNN"})) {
     return absl::OkStatus();
   }
   const bool compares = IsComparison(op);
-  if (compares && (IsSmallConstant(graph.FindConstant(node.input(0))) ||
-                   IsSmallConstant(graph.FindConstant(node.input(1))))) {
+  const bool stepped = std::any_of(node.input().begin(), node.input().end(),
+                                   [&](const std::string& name) { return graph.IsStepped(name); });
+  if (compares && HasSmallConstant(node, graph, stepped ? kComparedAfterSteps : kExact)) {
     return absl::OkStatus();
   }
+  if (Steps(node, graph)) return absl::OkStatus();
   const std::string names = absl::StrJoin(sources, ",");
   return absl::UnimplementedError(
       absl::StrCat(compares ? "compares" : "computes with", " integers of input \"", names,
@@ -121,7 +147,7 @@ void MarkRounded(const onnx::NodeProto& node, OnnxGraph& graph) {
       if (source != nullptr && node.op_type() != "Sign") {
         const std::string name = *source;
         graph.MarkRounded(output, name);
-        break;
+        if (graph.IsStepped(input) || Steps(node, graph)) graph.MarkStepped(output);
       }
     }
   }

@@ -1,6 +1,7 @@
 // ONNX models converted and scored against PyTorch's values, and models that cannot be.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <random>
@@ -301,6 +302,54 @@ TEST_F(OnnxTest, NewerModels) {
   EXPECT_EQ(Error(model(call + mean, function)), "");
 }
 
+// As exporters write them: branches that call functions, attributes that a call leaves out or that
+// have a default, inputs that are given back, and equal names in several branches.
+TEST_F(OnnxTest, FunctionsWithBranches) {
+  const auto branch = [](const char* name, const char* input, const char* op, const char* domain) {
+    return absl::StrCat("attribute { name: '", name, "' type: GRAPH g { name: '", name,
+                        "' node { op_type: '", op, "' domain: '", domain, "' input: '", input,
+                        "' output: 'own' } output { name: 'own' } } } ");
+  };
+  onnx::ModelProto model;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat(
+          "ir_version: 8 opset_import { version: 18 } opset_import { domain: 'f' version: 1 } "
+          "functions { name: 'scaled' domain: 'f' input: 'own' output: 'out' opset_import { "
+          "version: 18 } attribute: 'alpha' "
+          "node { op_type: 'LeakyRelu' input: 'own' output: 'out' attribute { name: 'alpha' type: "
+          "FLOAT ref_attr_name: 'alpha' } } } "
+          "functions { name: 'guarded' domain: 'f' input: 'a' output: 'b' output: 'a' "
+          "opset_import { version: 18 } opset_import { domain: 'f' version: 1 } attribute: 'axis' "
+          "node { op_type: 'Constant' output: 'c' attribute { name: 'value' type: TENSOR t { "
+          "data_type: 9 int32_data: 1 } } } "
+          "node { op_type: 'If' input: 'c' output: 'first' ",
+          branch("then_branch", "a", "scaled", "f"), branch("else_branch", "a", "Neg", ""),
+          "} node { op_type: 'If' input: 'c' output: 'second' ",
+          branch("then_branch", "first", "Abs", ""), branch("else_branch", "a", "Neg", ""),
+          "} node { op_type: 'Softmax' input: 'second' output: 'b' attribute { name: 'axis' type: "
+          "INT ref_attr_name: 'axis' } } } graph { name: 'g' ",
+          X({"ads", "2"}), Out({"ads", "2"}),
+          "node { op_type: 'guarded' domain: 'f' input: 'x' output: 's' output: 'same' } "
+          "node { op_type: 'Add' input: 's' input: 'same' output: 'y' } }"),
+      &model));
+  onnx::AttributeProto alpha;
+  alpha.set_name("alpha");
+  alpha.set_type(onnx::AttributeProto::FLOAT);
+  alpha.set_f(0.5f);
+  model.mutable_functions(0)->mutable_unknown_fields()->AddLengthDelimited(
+      11, alpha.SerializeAsString());
+  const std::string path = dir_.Write("m.onnx", model.SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {-2, 3};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({1, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  const float e = std::exp(-2.0f);  // |0.5 * -2| is 1, beside 3.
+  EXPECT_THAT(found->at("y").ToFloat32(),
+              ElementsAre(FloatNear(e / (1 + e) - 2, 1e-6), FloatNear(1 / (1 + e) + 3, 1e-6)));
+}
+
 TEST_F(OnnxTest, WhatAcrossRowsCannotBe) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"4"}) +
                         "node { name: 'n' op_type: 'ReduceMax' input: 'x' output: 'y'"
@@ -476,9 +525,13 @@ TEST_F(OnnxTest, ConstantsAreSplit) {
 
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
-  EXPECT_EQ(Error(Model(X({"rows", "4"}) + Out({"rows", "4"}) + relu)),
-            "m.onnx: input \"x\": its leading dimension \"rows\" tells neither user nor ads; list "
-            "it in --user_inputs or --ad_inputs");
+  const auto taken = ConvertOnnx(
+      dir_.Write("n.onnx", Model(X({"rows", "4"}) + Out({"rows", "4"}) + relu).SerializeAsString()),
+      dir_.File("taken/1"), {});
+  ASSERT_TRUE(taken.ok()) << taken.status();
+  EXPECT_THAT(taken->outputs, ElementsAre("y [ads, 4]"));
+  EXPECT_THAT(taken->notes, Contains("the leading dimension \"rows\" of input \"x\" is taken for "
+                                     "the ads: --user_inputs says otherwise"));
   EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"64", "4"}) + relu)),
             "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
             "dynamic_axes) or 1 for the user");

@@ -10,6 +10,7 @@ only a share may be refused.
 # SPDX-License-Identifier: Apache-2.0
 import argparse
 import collections
+import itertools
 import math
 import os
 import re
@@ -291,6 +292,79 @@ def fields_of_one_table(g):
     g.output(g.binary("Equal", moved, g.constant(np.array(5))))
 
 
+def fields_of_several_inputs(g):
+    """Columns of inputs side by side, with offsets, into one table; the user's among them."""
+    u = g.input("u", g.random.randint(0, 5, (1, 1)), "user")
+    a = g.input("a", g.random.randint(0, 7, (ADS, 2)))
+    b = g.input("b", g.random.randint(0, 5, (ADS,)))
+    wide = g.node("Expand", [u, g.node("Shape", [a], np.array([ADS, 2]))],
+                  np.broadcast_to(u.array, (ADS, 2)), rows="ads")
+    wide = g.slice(wide, 1, 0, 1)
+    b = g.node("Unsqueeze", [b, g.ints(1)], b.array[:, None])
+    ids = g.node("Concat", [wide, a, b], np.concatenate([wide.array, a.array, b.array], 1), axis=1)
+    ids = g.binary("Add", ids, g.constant(np.array([0, 5, 12, 19])))
+    g.output(g.look_up(g.constant(g.random.randn(24, 3).astype(np.float32)), ids))
+
+
+def masks_of_ids(g):
+    """What is computed from ids alone, in several steps that meet again."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 4)))
+    g.output(g.look_up(g.constant(g.random.randn(9, 2).astype(np.float32)), ids))
+    zero, top = g.constant(np.array(0)), g.constant(np.array(6))
+    some = g.node("Not", [g.binary("Equal", ids, zero)], ids.array != 0)
+    few = g.binary("Less", ids, top)
+    g.output(g.node("And", [some, few], some.array & few.array))
+    kept = g.node("Where", [some, ids, g.constant(np.array(3))], np.where(some.array, ids.array, 3))
+    g.output(g.node("Clip", [kept, g.constant(np.array(2)), top], kept.array.clip(2, 6)))
+    g.output(g.binary("Mul", g.cast(some, "float"), g.constant(np.array(-1e2, np.float32))))
+
+
+def classes_of_items(g):
+    """An item's classes out of a table of integers, each with an embedding; tables of matrices."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 2)))
+    classes = g.look_up(g.constant(g.random.randint(0, 6, (9, 4))), ids)
+    g.output(classes)
+    g.output(g.look_up(g.constant(g.random.randn(6, 3).astype(np.float32)), classes))
+    g.output(g.look_up(g.constant(g.random.randn(9, 2, 3).astype(np.float32)), ids))
+
+
+def last_step_of_a_length(g):
+    """SASRec and its kin: the state at length - 1, an input."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    length = g.input("length", g.random.randint(1, 5, ADS))
+    at = g.binary("Sub", length, g.constant(np.array(1)))
+    at = g.node("Reshape", [at, g.ints(-1, 1, 1)], at.array.reshape(-1, 1, 1))
+    at = g.node("Expand", [at, g.ints(1, 1, 3)], np.broadcast_to(at.array, (ADS, 1, 3)))
+    last = g.node("GatherElements", [x, at], np.take_along_axis(x.array, at.array, 1), axis=1)
+    g.output(g.node("Squeeze", [last, g.ints(1)], last.array[:, 0]))
+    within = g.binary("Greater", g.binary("Add", length, g.constant(np.array(2))),
+                      g.constant(np.array(4)))
+    g.output(within)
+
+
+def einsum_with_diagonals(g):
+    """A matrix of constants in every field, of which only the diagonal counts."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    for shape, equation in (((3, 4, 4), "bfe,fee->bfe"), ((2, 3, 2), "bfe,ofo->be")):
+        w = g.constant(g.random.randn(*shape).astype(np.float32))
+        g.output(g.node("Einsum", [x, w], np.einsum(equation, x.array, w.array), rows="ads",
+                        equation=equation))
+
+
+def arithmetic_of_constants(g):
+    """What weights are computed from: any operator, once."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    w = g.constant(g.random.randn(4, 6).astype(np.float32))
+    e = np.exp(w.array.astype(float))
+    weights = g.node("Softmax", [w], e / e.sum(-1, keepdims=True), axis=-1)
+    back = g.constant(g.random.randn(6, 4).astype(np.float32))
+    product = g.node("MatMul", [weights, back], weights.array @ back.array)
+    g.output(g.node("MatMul", [x, product], x.array @ product.array))
+    v = g.constant(g.random.randn(4).astype(np.float32))
+    deep = g.input("m", g.random.randn(ADS, 3, 4).astype(np.float32))
+    g.output(g.node("MatMul", [deep, v], deep.array @ v.array))
+
+
 def branch_by_shape(g):
     x = g.input("x", g.random.randn(ADS, 3, 1).astype(np.float32))
     size = g.keep(Value("size", np.array(1), None))
@@ -346,17 +420,19 @@ def logistic(a):
     return 1 / (1 + np.exp(-a))
 
 
-def recurrent(g, op, directions, linear):
-    """[rows, steps, k] through LSTM, GRU or RNN, in float64."""
+def recurrent(g, op, directions, linear, packed):
+    """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
     turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
     n, gates = 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
     w, r, b = (g.random.randn(*shape).astype(np.float32) for shape in (
         (directions, gates * n, 3), (directions, gates * n, n), (directions, 2 * gates * n)))
     every, last = np.zeros((4, directions, ADS, n)), np.zeros((directions, ADS, n))
+    lengths = g.input("length", g.random.randint(1, 5, ADS).astype(np.float32)) if packed else None
     for d in range(directions):
         h, c = np.zeros((ADS, n)), np.zeros((ADS, n))
         for t in range(4)[::-1 if d else 1]:
+            before = h, c
             a = turned.array[t].astype(float) @ w[d].T + b[d][:gates * n]
             s, rb = h @ r[d].T, b[d][gates * n:]
             if op == "RNN":
@@ -370,11 +446,17 @@ def recurrent(g, op, directions, linear):
                 inner = q * (s + rb)[:, 2 * n:] if linear else (
                     (q * h) @ r[d][2 * n:].T + rb[2 * n:])
                 h = (1 - z) * np.tanh(a[:, 2 * n:] + inner) + z * h
-            every[t, d] = h
+            if packed:
+                within = (lengths.array > t)[:, None]
+                h, c = np.where(within, h, before[0]), np.where(within, c, before[1])
+            every[t, d] = h * within if packed else h
         last[d] = h
     attributes = {"linear_before_reset": linear} if op == "GRU" else {}
+    steps = [g.node("Cast", [lengths], lengths.array.astype(np.int32),
+                    to=TensorProto.INT32).name] if packed else []
     g.nodes.append(helper.make_node(
-        op, [turned.name, *(g.constant(v).name for v in (w, r, b))], ["all", "last"], hidden_size=n,
+        op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *steps], ["all", "last"],
+        hidden_size=n,
         direction="bidirectional" if directions == 2 else "forward", **attributes))
     for name, array in (("all", every), ("last", last)):
         value = g.keep(Value(name, array.astype(np.float32), "ads"))
@@ -384,10 +466,10 @@ def recurrent(g, op, directions, linear):
 
 def recurrent_patterns():
     for op, linear in (("LSTM", 0), ("RNN", 0), ("GRU", 0), ("GRU", 1)):
-        for directions in (1, 2):
-            def pattern(g, op=op, directions=directions, linear=linear):
-                recurrent(g, op, directions, linear)
-            pattern.__name__ = f"{op}_{directions}_{linear}"
+        for directions, packed in itertools.product((1, 2), (False, True)):
+            def pattern(g, op=op, directions=directions, linear=linear, packed=packed):
+                recurrent(g, op, directions, linear, packed)
+            pattern.__name__ = f"{op}_{directions}_{linear}{'_packed' * packed}"
             yield pattern
 
 
@@ -423,8 +505,10 @@ def sums_across_rows(g):
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, dropout_off, fields_of_one_table,
-            branch_by_shape, masked_select, merged_heads, einsum_of_three,
-            sines_of_large_numbers, sums_across_rows, *recurrent_patterns()]
+            fields_of_several_inputs, masks_of_ids, classes_of_items, last_step_of_a_length,
+            einsum_with_diagonals, arithmetic_of_constants, branch_by_shape, masked_select,
+            merged_heads, einsum_of_three, sines_of_large_numbers, sums_across_rows,
+            *recurrent_patterns()]
 
 
 # ---------------------------------------------------------------- patterns that are refused by name
