@@ -204,6 +204,15 @@ absl::StatusOr<Constant> Reshaped(const Constant& x, std::vector<int64_t> sizes,
 }
 
 absl::StatusOr<Constant> FoldReshape(const FoldContext& ctx) {
+  if (ctx.in[0]->uniform && !IsNumbers(ctx.in[0]->dims)) {  // Rows of the request among them.
+    Constant out = *ctx.in[0];
+    ASSIGN_OR_RETURN(out.dims, ctx.in[1]->ToDims());
+    Dim count = Dim::Of(1), wanted = Dim::Of(1);
+    for (const Dim& d : ctx.in[0]->dims) count = engine::Multiply(count, d);
+    for (const Dim& d : out.dims) wanted = engine::Multiply(wanted, d);
+    if (wanted == count && !wanted.IsUnknown()) return out;
+    return absl::UnimplementedError("a constant per row in another shape");
+  }
   ASSIGN_OR_RETURN(std::vector<int64_t> sizes, ctx.in[1]->ToInts());
   return Reshaped(*ctx.in[0], std::move(sizes), IntAttribute(ctx.node, "allowzero", 0) == 0);
 }

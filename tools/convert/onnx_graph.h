@@ -40,11 +40,13 @@ struct RowMask {
 };
 
 // Integers of which row r has r * scale, plus a value: x[arange(rows), i] is exported as a Gather
-// with them along the rows and steps of x, merged.
+// with them along the rows and steps of x, merged, and x[:, 2] = y as a ScatterND with [r, 2].
 struct RowNumbers {
   engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
   int64_t scale = 1;
-  std::string plus;  // Empty: nothing.
+  std::string plus;             // Empty: nothing.
+  Dims dims = {count};          // Of the integers; the first are the rows, others are 1.
+  std::vector<int64_t> beside;  // Places that follow the row's number along the last axis.
 };
 
 // Names to constants and values.  Errors do not name the node.

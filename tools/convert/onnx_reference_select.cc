@@ -213,11 +213,50 @@ Results CumSum(const Call& c) {
   return One(Ints(x.type, x.dims, {out.begin(), out.end()}));
 }
 
+// Rows of the input replaced by those of the updates, at tuples of places.
+Results ScatterNd(const Call& c) {
+  const Array &x = *c.in[0], &indices = *c.in[1], &updates = *c.in[2];
+  if (StringAttribute(c.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError("a reduction");
+  }
+  const int64_t k = indices.rank() < 1 ? 0 : indices.dims.back();
+  if (indices.ints == nullptr || k < 1 || k > x.rank()) return Misfit(c, "want tuples of places");
+  Sizes wanted(indices.dims.begin(), indices.dims.end() - 1);
+  wanted.insert(wanted.end(), x.dims.begin() + k, x.dims.end());
+  if (updates.dims != wanted || (updates.ints == nullptr) != (x.ints == nullptr)) {
+    return Misfit(c, "updates of another shape or type");
+  }
+  const Sizes strides = StridesOf(x.dims);
+  const int64_t slice = strides[static_cast<size_t>(k) - 1], tuples = indices.elements() / k;
+  std::vector<double> floats = x.ints == nullptr ? ValuesOf(x) : std::vector<double>();
+  std::vector<int64_t> ints = x.ints == nullptr ? std::vector<int64_t>() : *x.ints;
+  for (int64_t tuple = 0; tuple < tuples; ++tuple) {
+    int64_t to = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const auto axis = static_cast<size_t>(i);
+      int64_t place = (*indices.ints)[static_cast<size_t>(tuple * k + i)];
+      if (place < 0) place += x.dims[axis];
+      if (place < 0 || place >= x.dims[axis]) return Misfit(c, "a place that is not there");
+      to += place * strides[axis];
+    }
+    for (int64_t i = 0; i < slice; ++i) {
+      const auto at = static_cast<size_t>(to + i);
+      if (x.ints == nullptr) {
+        floats[at] = updates.at(tuple * slice + i);
+      } else {
+        ints[at] = (*updates.ints)[static_cast<size_t>(tuple * slice + i)];
+      }
+    }
+  }
+  return One(x.ints == nullptr ? Floats(x.type, x.dims, std::move(floats))
+                               : Ints(x.type, x.dims, std::move(ints)));
+}
+
 constexpr Operator kOperators[] = {
-    {"ArgMax", 1, &ArgMax}, {"ArgMin", 1, &ArgMin},   {"Hardmax", 1, &Hardmax},
-    {"TopK", 1, &TopK},     {"OneHot", 3, &OneHot},   {"NonZero", 1, &NonZero},
-    {"Trilu", 1, &Trilu},   {"EyeLike", 1, &EyeLike}, {"GatherND", 2, &GatherNd},
-    {"CumSum", 2, &CumSum},
+    {"ArgMax", 1, &ArgMax},       {"ArgMin", 1, &ArgMin},   {"Hardmax", 1, &Hardmax},
+    {"TopK", 1, &TopK},           {"OneHot", 3, &OneHot},   {"NonZero", 1, &NonZero},
+    {"Trilu", 1, &Trilu},         {"EyeLike", 1, &EyeLike}, {"GatherND", 2, &GatherNd},
+    {"ScatterND", 3, &ScatterNd}, {"CumSum", 2, &CumSum},
 };
 
 }  // namespace

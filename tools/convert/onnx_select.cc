@@ -319,6 +319,76 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   return absl::OkStatus();
 }
 
+// What leaves numbers of rows as they are, changes the dimensions of 1 behind them, or puts a place
+// beside them.
+bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
+  const std::string& op = node.node.op_type();
+  const Constant* const other = node.constant(1);
+  if (op == "Concat") {
+    const auto last = static_cast<int64_t>(rows.dims.size()) - 1;
+    const int64_t axis = IntAttribute(node.node, "axis", 0);
+    if (last < 1 || (axis != -1 && axis != last) || rows.dims.back() != Dim::Of(1) ||
+        node.node.input_size() != 2 || other == nullptr || other->is_float || !other->uniform ||
+        other->dims != rows.dims || !other->dim(0).IsConst()) {
+      return false;
+    }
+    rows.beside.push_back(other->dim(0).value());
+    rows.dims.back() = Dim::Of(2);
+    return true;
+  }
+  if (other == nullptr || other->is_float || !rows.beside.empty()) return false;
+  if (op == "Add") return IsNumber(other, 0);
+  if (op == "Unsqueeze") {
+    const absl::StatusOr<std::vector<int64_t>> axes = other->ToInts();
+    const bool behind = axes.ok() && axes->size() == 1 && (*axes)[0] != 0;
+    if (behind) rows.dims.push_back(Dim::Of(1));
+    return behind;
+  }
+  const absl::StatusOr<Dims> wanted = other->ToDims();
+  if (!wanted.ok() || wanted->empty()) return false;
+  Dims dims = *wanted;
+  if (op == "Reshape" && dims[0] == Dim::Of(-1)) dims[0] = rows.count;
+  const bool ones =
+      std::all_of(dims.begin() + 1, dims.end(), [](const Dim& d) { return d == Dim::Of(1); });
+  if (!ones || dims[0] != rows.count || (op != "Reshape" && op != "Expand") ||
+      (op == "Expand" && dims != rows.dims)) {
+    return false;
+  }
+  rows.dims = std::move(dims);
+  return true;
+}
+
+// x[:, place] = value
+absl::Status ScatterAtPlace(OnnxNode& node, const RowNumbers& rows) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue value, node.value(2));
+  if (rows.beside.size() != 1 || rows.scale != 1 || !rows.plus.empty() || x.rank() < 2 ||
+      x.dims[0] != rows.count || !x.dims[1].IsConst() ||
+      StringAttribute(node.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat("numbers of rows beside others for shape ", DimsText(x.dims)));
+  }
+  // [rows, 1, ...] for one place of each row.
+  const auto ones = static_cast<int>(rows.dims.size()) - 1;
+  if (value.rank() != ones + x.rank() - 2)
+    return absl::InvalidArgumentError("values of another rank");
+  for (int d = ones; d-- > 2;) {
+    value.dims.erase(value.dims.begin() + d - 1);
+    value.axes.erase(value.axes.begin() + d - 1);
+  }
+  if (ones == 1) value = WithAxis(std::move(value), 1);
+  ASSIGN_OR_RETURN(const int64_t place, WantAxis(rows.beside[0], x.dims[1].value()));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
+  ASSIGN_OR_RETURN(const std::string by, node.graph.Plain(value));
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, x.dims[1].value(), x.rank() - 2));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name,
+                                absl::StrCat("where(@0 == ", place, ", @1, @2)"), {places, by, in},
+                                out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
 constexpr OnnxType kTypes[] = {
     {"ArgMax", &ArgMax}, {"ArgMin", &ArgMin},   {"Hardmax", &Hardmax},
     {"TopK", &TopK},     {"OneHot", &OneHot},   {"GatherElements", &GatherElements},
@@ -337,7 +407,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     if (!IsNumber(node.constant(0), 0) || !IsNumber(node.constant(2), 1)) {
       return absl::UnimplementedError("numbers of rows that do not start with 0, one by one");
     }
-    node.graph.SetRowNumbers(node.output(), {.count = limit->dim(0)});
+    node.graph.SetRowNumbers(node.output(), {.count = limit->dim(0), .dims = {limit->dim(0)}});
     return true;
   }
   int at = -1;
@@ -349,11 +419,20 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
   const Constant* const other = node.constant(1 - at);
   if (op == "Shape" && node.node.attribute_size() == 0) {
-    node.graph.Define(node.output(), IntConstant({1}, {rows.count}));
+    const auto rank = static_cast<int64_t>(rows.dims.size());
+    node.graph.Define(node.output(), IntConstant({rank}, rows.dims));
     return true;
   }
   if (op == "Gather" && at == 1) {
     RETURN_IF_ERROR(GatherOfRows(node, rows));
+    return true;
+  }
+  if (op == "ScatterND" && at == 1) {
+    RETURN_IF_ERROR(ScatterAtPlace(node, rows));
+    return true;
+  }
+  if (MoveRowNumbers(node, rows)) {
+    node.graph.SetRowNumbers(node.output(), std::move(rows));
     return true;
   }
   constexpr int64_t kMostSteps = 1 << 16;
@@ -361,7 +440,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
       IsNumbers(other->dims) && other->elements() == 1 && other->dim(0).IsConst() &&
       other->dim(0).value() >= 1 && other->dim(0).value() <= kMostSteps / rows.scale) {
     rows.scale *= other->dim(0).value();
-  } else if (op == "Add" && rows.plus.empty() && other == nullptr) {
+  } else if (op == "Add" && rows.plus.empty() && other == nullptr && rows.dims.size() == 1) {
     rows.plus = node.node.input(1 - at);
   } else if (op != "Identity" &&
              (op != "Cast" || IntAttribute(node.node, "to", 0) != onnx::TensorProto::INT64)) {

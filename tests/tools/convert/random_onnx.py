@@ -342,6 +342,30 @@ def last_step_of_a_length(g):
     g.output(within)
 
 
+def column_replaced(g):
+    """x[:, 2] = y and x[:, 0] = 0, as PyTorch exports them."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS).astype(np.float32))
+    rows = g.node("Shape", [x], np.array([ADS, 4]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))], np.arange(ADS))
+    rows = g.node("Reshape", [rows, g.ints(-1, 1)], np.arange(ADS)[:, None])
+    shape = g.node("Shape", [rows], np.array([ADS, 1]))
+    for place, value in ((2, y), (0, None)):
+        beside = g.node("Expand", [g.constant(np.array(place)), shape], np.full((ADS, 1), place))
+        pairs = [g.node("Unsqueeze", [i, g.ints(-1)], i.array[..., None]) for i in (rows, beside)]
+        at = g.node("Concat", pairs, np.concatenate([p.array for p in pairs], -1), axis=-1)
+        if value is None:
+            value = g.node("Expand", [g.constant(np.array(0, np.float32)), shape],
+                           np.zeros((ADS, 1), np.float32))
+        else:
+            value = g.node("Unsqueeze", [value, g.ints(1)], value.array[:, None])
+        array = x.array.copy()
+        array[:, place] = value.array[:, 0]
+        x = g.node("ScatterND", [x, at, value], array)
+    g.output(x)
+
+
 def einsum_with_diagonals(g):
     """A matrix of constants in every field, of which only the diagonal counts."""
     x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
@@ -506,7 +530,8 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, dropout_off, fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, classes_of_items, last_step_of_a_length,
-            einsum_with_diagonals, arithmetic_of_constants, branch_by_shape, masked_select,
+            column_replaced, einsum_with_diagonals, arithmetic_of_constants, branch_by_shape,
+            masked_select,
             merged_heads, einsum_of_three, sines_of_large_numbers, sums_across_rows,
             *recurrent_patterns()]
 
