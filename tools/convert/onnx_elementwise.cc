@@ -342,47 +342,49 @@ void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
   x.axes.insert(x.axes.begin() + 1, missing, -1);
 }
 
-// The user's rows merged with heads, [users * heads, ...], beside those of the ads: a part per ad.
-absl::StatusOr<std::string> SpreadMerged(OnnxNode& node, std::string tensor, const Dims& dims) {
+// The user's rows merged with heads, [users * heads, ...], as a part per ad.
+absl::StatusOr<OnnxValue> SpreadMerged(OnnxNode& node, const OnnxValue& x) {
   GraphBuilder& builder = node.builder();
-  const engine::Shape shape = builder.Find(tensor)->shape;
-  if (shape.rank() == 0 || static_cast<int>(dims.size()) != shape.rank() || !dims[0].IsAds() ||
-      !shape[0].IsUsers() || shape[0].value() == 1 || shape[0].value() != dims[0].value()) {
-    return tensor;
+  ASSIGN_OR_RETURN(const std::string tensor, node.graph.Plain(x));
+  const int64_t heads = x.dims[0].value();
+  std::vector<int64_t> apart = {-1, heads}, merged = {-1};
+  Dims wide = {Dim::Ads(), Dim::Of(heads)};
+  for (int d = 1; d < x.rank(); ++d) {
+    const Dim own = builder.Find(tensor)->shape[d];
+    if (!own.IsConst()) return absl::UnimplementedError("heads of the user of unknown size");
+    apart.push_back(own.value());
+    merged.push_back(own.value());
+    wide.push_back(own);
   }
-  std::vector<int64_t> apart = {-1, shape[0].value()}, merged = {-1};
-  Dims wide = {Dim::Ads(), Dim::Of(shape[0].value())};
-  for (int d = 1; d < shape.rank(); ++d) {
-    if (!shape[d].IsConst()) return tensor;
-    apart.push_back(shape[d].value());
-    merged.push_back(shape[d].value());
-    wide.push_back(shape[d]);
-  }
-  const std::string heads = node.Scratch("heads"), out = node.Scratch("per_ad");
-  RETURN_IF_ERROR(AddReshape(builder, heads, tensor, apart, heads));
+  const std::string each = node.Scratch("heads"), out = node.Scratch("per_ad");
+  RETURN_IF_ERROR(AddReshape(builder, each, tensor, apart, each));
   ASSIGN_OR_RETURN(const std::string full,
-                   node.graph.Full(node.graph.Whole(heads, std::move(wide))));
+                   node.graph.Full(node.graph.Whole(each, std::move(wide))));
   RETURN_IF_ERROR(AddReshape(builder, out, full, merged, out));
-  return out;
+  Dims dims = x.dims;
+  dims[0] = engine::Multiply(Dim::Ads(), Dim::Of(heads));
+  return node.graph.Whole(out, std::move(dims));
 }
 
 absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
   Operands operands;
   std::vector<OnnxValue> values;
   int rank = 0;
+  bool heads_of_ads = false;
   for (int i = 0; i < node.node.input_size(); ++i) {
     ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
     rank = std::max(rank, x.rank());
+    heads_of_ads |= x.rank() > 1 && x.dims[0].IsAds() && x.dims[0].value() > 1;
     values.push_back(std::move(x));
   }
   for (OnnxValue& x : values) {
     LiftUser(node.graph, rank, x);
+    if (heads_of_ads && x.rank() > 1 && x.dims[0].IsUsers() && x.dims[0].value() > 1) {
+      ASSIGN_OR_RETURN(x, SpreadMerged(node, x));
+    }
     ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
     operands.tensors.push_back(std::move(tensor));
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
-  }
-  for (std::string& tensor : operands.tensors) {
-    ASSIGN_OR_RETURN(tensor, SpreadMerged(node, std::move(tensor), operands.dims));
   }
   return operands;
 }
