@@ -161,8 +161,12 @@ class Concat final : public Layer {
     RETURN_IF_ERROR(WantOneType(in));
     RETURN_IF_ERROR(WantAxis("concat_param.dim", axis_, in[0]));
     TensorSpec out = in[0];
+    bool mixed_rows = false;  // Users' beside ads': the same only where there is one ad.
     for (int i = 1; i < static_cast<int>(in.size()); ++i) {
       const Shape& shape = in[i].shape;
+      mixed_rows |= axis_ > 0 && shape.rank() > 0 &&
+                    ((shape[0].IsUsers() && in[0].shape[0].IsAds()) ||
+                     (shape[0].IsAds() && in[0].shape[0].IsUsers()));
       bool fits = shape.rank() == out.shape.rank();
       for (int d = 0; fits && d < shape.rank(); ++d) {
         if (d == axis_) {
@@ -179,6 +183,7 @@ class Concat final : public Layer {
             absl::StrCat("input 0's shape ", in[0].shape.ToString(), " except along axis ", axis_));
       }
     }
+    if (mixed_rows) out.shape[0] = Dim::Unknown();
     out.level = LevelOf(out.shape, in);
     return TensorSpecs{out};
   }

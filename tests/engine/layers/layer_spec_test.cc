@@ -233,6 +233,8 @@ TEST(Levels, AreGivenUpWhereRowsMix) {
   EXPECT_EQ(Infer("softmax", "", {"[users, 3] user"}), "[users, 3] user");
   EXPECT_EQ(Infer("concat", "concat_param { dim: 0 }", {"[ads, 3] ad", "[ads, 3] ad"}),
             "[2*ads, 3] unknown");
+  EXPECT_EQ(Infer("concat", "", {"[users, 3] user", "[ads, 3] ad", "[ads, 2] ad"}),
+            "[?, 8] unknown");
   EXPECT_EQ(Infer("reshape", "reshape_param { shape: 1 shape: -1 }", {"[ads, 3] ad"}),
             "[1, 3*ads] unknown");
   EXPECT_EQ(Infer("reshape", "reshape_param { shape: -1 shape: 3 }", {"[ads, 6] ad"}),
