@@ -149,8 +149,28 @@ template <class LoadFn, class StoreFn>
   for (int64_t t = 0; t < count; ++t) store(load(y + t * inner) * scale, y + t * inner);
 }
 
+// Rows of few values: as many as a vector has lanes are turned into columns and back.
+constexpr int64_t kShortRow = 16;
+void SoftmaxShortRows(const float* x, float* y, int64_t rows, int64_t count) {
+  float columns[kShortRow * Vec::kLanes] = {};
+  for (int64_t r = 0; r < rows;
+       r += Vec::kLanes, x += Vec::kLanes * count, y += Vec::kLanes * count) {
+    const int64_t lanes = Least(rows - r, Vec::kLanes);
+    for (int64_t i = 0; i < lanes; ++i) {
+      for (int64_t t = 0; t < count; ++t) columns[t * Vec::kLanes + i] = x[i * count + t];
+    }
+    SoftmaxColumns(
+        columns, columns, count, Vec::kLanes, [](const float* p) { return Vec::Load(p); },
+        [](Vec v, float* p) { v.Store(p); });
+    for (int64_t i = 0; i < lanes; ++i) {
+      for (int64_t t = 0; t < count; ++t) y[i * count + t] = columns[t * Vec::kLanes + i];
+    }
+  }
+}
+
 void Softmax(const float* x, float* y, int64_t outer, int64_t count, int64_t inner) {
   if (count == 0) return;
+  if (inner == 1 && count <= kShortRow) return SoftmaxShortRows(x, y, outer, count);
   const int64_t full = inner / Vec::kLanes * Vec::kLanes;
   const Vec::Mask mask = Vec::MaskOf(inner - full);
   for (int64_t o = 0; o < outer; ++o, x += count * inner, y += count * inner) {

@@ -130,14 +130,21 @@ class Where final : public Layer {
 
 // ---------------------------------------------------------------------------------------- sum
 
-// y[i] += x[i].
-ULFD_MULTIVERSION void AddTo(const float* x, float* __restrict y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] += x[i];
+constexpr int kLanes = 16;
+
+// y[i] = the sum over t of x[t * stride + i], in order, for i < kWidth.
+template <int kWidth>
+[[gnu::always_inline]] inline void SumColumns(const float* x, int64_t stride, int64_t count,
+                                              float* y) {
+  float sums[kWidth] = {};
+  for (int64_t t = 0; t < count; ++t, x += stride) {
+    for (int i = 0; i < kWidth; ++i) sums[i] += x[i];
+  }
+  for (int i = 0; i < kWidth; ++i) y[i] = sums[i];
 }
 
 // The sum of x in 16 partial sums: what the compiler may vectorise, and more exact than one.
-ULFD_MULTIVERSION float Total(const float* x, int64_t n) {
-  constexpr int kLanes = 16;
+[[gnu::always_inline]] inline float Total(const float* x, int64_t n) {
   float lanes[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -147,6 +154,21 @@ ULFD_MULTIVERSION float Total(const float* x, int64_t n) {
   for (float lane : lanes) total += lane;
   for (; i < n; ++i) total += x[i];
   return total;
+}
+
+// Sums over the middle axis of [outer, count, inner].
+ULFD_MULTIVERSION void SumMiddle(const float* x, int64_t outer, int64_t count, int64_t inner,
+                                 float* y) {
+  for (int64_t o = 0; o < outer; ++o, x += count * inner, y += inner) {
+    if (inner == 1) {
+      *y = Total(x, count);
+      continue;
+    }
+    int64_t i = 0;
+    for (; i + kLanes <= inner; i += kLanes) SumColumns<kLanes>(x + i, inner, count, y + i);
+    for (; i + 4 <= inner; i += 4) SumColumns<4>(x + i, inner, count, y + i);
+    for (; i < inner; ++i) SumColumns<1>(x + i, inner, count, y + i);
+  }
 }
 
 // sum_layer: y = sum of x along one axis, which is dropped.
@@ -194,17 +216,7 @@ class SumAxis final : public Layer {
       int64_t outer = 1, inner = 1;
       for (int i = 0; i < axis; ++i) outer *= x.dims[i];
       for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
-      const int64_t count = x.dims[axis];
-      const float* from = x.f32();
-      float* y = ctx.out[0].f32();
-      for (int64_t o = 0; o < outer; ++o, from += count * inner, y += inner) {
-        if (inner == 1) {
-          *y = Total(from, count);
-          continue;
-        }
-        std::fill_n(y, inner, 0.0f);
-        for (int64_t i = 0; i < count; ++i) AddTo(from + i * inner, y, inner);
-      }
+      SumMiddle(x.f32(), outer, x.dims[axis], inner, ctx.out[0].f32());
     });
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }

@@ -88,6 +88,20 @@ absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const
   });
 }
 
+// One vector per row and further batch, times a matrix that all rows share: y[row, further, n] =
+// x[row, further, k] * w[further].  `x` advances along the rows, `w` does not.
+struct SharedMatrices {
+  const Operand &x, &w;
+  int64_t k = 0, n = 0;
+  bool transposed = false;  // w is stored as [n, k].
+};
+
+// Whether `w` is the same for all rows, the leading dimension of the batch, and `x` is not.
+bool SharesRows(const Operand& x, const Operand& w, absl::Span<const int64_t> batch) {
+  return batch.size() >= 2 && batch[0] > 1 && x.batch.size() == batch.size() &&
+         x.batch[0] == batch[0] && (w.batch.size() < batch.size() || w.batch[0] == 1);
+}
+
 // to[columns, rows] = from[rows, columns], some columns at a time, so that their lines stay in the
 // first-level cache.
 void Transpose(const float* from, int64_t rows, int64_t columns, float* to) {
@@ -135,7 +149,14 @@ class BatchDotKernel final : public Kernel {
       // One vector for all batches of matrices.
       return Multiply(ctx, b.data, batches * n, PackedMatrix::ViewOf(a.data, k, 1), y);
     }
-    return RunEach(ctx, p, absl::MakeConstSpan(out.dims.data(), out.rank() - 2), scratch, y);
+    const absl::Span<const int64_t> batch = absl::MakeConstSpan(out.dims.data(), out.rank() - 2);
+    if (m == 1 && SharesRows(a, b, batch)) {
+      return RunShared(ctx, {a, b, k, n, b.transposed}, batch, scratch, y);
+    }
+    if (n == 1 && SharesRows(b, a, batch)) {  // y^T = b^T a^T, as above.
+      return RunShared(ctx, {b, a, k, m, !a.transposed}, batch, scratch, y);
+    }
+    return RunEach(ctx, p, batch, scratch, y);
   }
 
  private:
@@ -153,6 +174,32 @@ class BatchDotKernel final : public Kernel {
     p.a.SetTransposed(false);
     p.b.SetTransposed(false);
     return p;
+  }
+
+  // A product of matrices for each index of the batch behind the rows.
+  static absl::Status RunShared(const RunContext& ctx, const SharedMatrices& s,
+                                absl::Span<const int64_t> batch, float* scratch, float* y) {
+    const absl::Span<const int64_t> inner = batch.subspan(1);
+    const auto behind_rows = [&](const Operand& operand) {
+      const absl::Span<const int64_t> dims = operand.batch;
+      return dims.size() < batch.size() ? dims : dims.subspan(1);
+    };
+    const int64_t x_row = s.x.batches / batch[0] * s.k, y_row = Volume(inner) * s.n;
+    const BroadcastPlan plan = PlanBroadcast(inner, {behind_rows(s.x), behind_rows(s.w)});
+    absl::Status status;
+    plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t first) {
+      for (int64_t i = 0; i < plan.run && status.ok(); ++i) {
+        const float* w = s.w.data + (at[1] + (plan.advances[1] ? i : 0)) * s.k * s.n;
+        const FcBlock block{s.x.data + (at[0] + (plan.advances[0] ? i : 0)) * s.k, x_row, s.k};
+        Fc({.blocks = absl::MakeConstSpan(&block, 1),
+            .rows = batch[0],
+            .w = ViewOf({w, s.k, s.n, s.transposed}, batch[0], scratch),
+            .y = y + (first + i) * s.n,
+            .y_stride = y_row});
+        status.Update(CheckStop(ctx.stop));
+      }
+    });
+    return status;
   }
 
   static absl::Status RunEach(const RunContext& ctx, const Product& p,

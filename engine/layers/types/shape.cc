@@ -136,6 +136,19 @@ class Reshape final : public Layer {
 
 // ---------------------------------------------------------------------------------------- concat
 
+// Pieces of so few bytes that a call for each takes longer than the copy.
+constexpr size_t kSmallPiece = 32;
+void CopySmallPieces(const int32_t* from, int64_t pieces, int64_t elements, int64_t row,
+                     int32_t* to) {
+  if (elements == 1) {
+    for (int64_t p = 0; p < pieces; ++p) to[p * row] = from[p];
+    return;
+  }
+  for (int64_t p = 0; p < pieces; ++p, from += elements, to += row) {
+    for (int64_t i = 0; i < elements; ++i) to[i] = from[i];
+  }
+}
+
 // concat_layer: inputs one after the other along an axis.
 // Input   0.. x, one or more, of one type and rank, equal in all other dimensions.
 // Weights none.
@@ -209,9 +222,15 @@ class Concat final : public Layer {
       char* to = static_cast<char*>(ctx.out[0].data);
       for (const Tensor& x : ctx.in) {
         const size_t piece = x.bytes() / outer;
-        const char* from = static_cast<const char*>(x.data);
-        for (int64_t o = 0; o < outer && piece > 0; ++o) {
-          std::memcpy(to + o * row, from + o * piece, piece);
+        if (piece > 0 && piece <= kSmallPiece) {
+          constexpr size_t kWord = sizeof(int32_t);
+          CopySmallPieces(x.i32(), outer, piece / kWord, row / kWord,
+                          reinterpret_cast<int32_t*>(to));
+        } else {
+          const char* from = static_cast<const char*>(x.data);
+          for (int64_t o = 0; o < outer && piece > 0; ++o) {
+            std::memcpy(to + o * row, from + o * piece, piece);
+          }
         }
         to += piece;
       }
