@@ -206,4 +206,77 @@ def scaled_fc(g, shapes):
     shapes[s], shapes[o] = (n,), (width,)
 
 
-PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc)
+def dot_attention(g, shapes):
+    """Heads of batchdot -> scale -> softmax -> weighted sum over a user's or an ad's steps, joined before or after the sum."""
+    tables, ads = [t for t in shapes if len(shapes[t]) == 2], flat(g, shapes, level='ad')
+    if not tables or not ads:
+        return
+    k = pick(g, tables)
+    steps, width = shapes[k]
+    heads, joined, form = [], bool(g.rng.integers(2)), int(g.rng.integers(3))
+    for _ in range(int(g.rng.integers(1, 4))):
+        a = pick(g, ads)
+        q = fc(g, a, shapes[a][0], width)
+        s = g.add('batchdot_layer', [k, q])
+        if g.rng.integers(2):
+            s = g.add('div_layer', [s, constant(g, [2.0], [1])])
+        s = g.add('softmax_layer', [s], 'softmax_param { dim: 1 }')
+        h = g.add('multiply_layer', [k, s] if form else [s, k])
+        heads.append(h if joined else g.add('sum_layer', [h], 'sum_param { dim: 1 }'))
+    o = g.add('concat_layer', heads, 'concat_param { dim: %d }' % (2 if joined else 1))
+    if joined:
+        o = g.add('sum_layer', [o], 'sum_param { dim: 1 }')
+    shapes[o] = (len(heads) * width,)
+
+
+def row_dots(g, shapes):
+    """Sums of products row by row, of two tensors or of one with itself."""
+    t = pick(g, flat(g, shapes))
+    u = pick(g, [u for u in flat(g, shapes) if shapes[u] == shapes[t]])
+    s = g.add('sum_layer', [g.add('multiply_layer', [t, u])], 'sum_param { dim: 1 }')
+    o = g.add('reshape_layer', [s], 'reshape_param { shape: -1 shape: 1 }')
+    shapes[o] = (1,)
+
+
+def repeated_user(g, shapes):
+    """A user's columns repeated by fuse and slice, a tower over them, and something of the ads."""
+    users, ads = flat(g, shapes, level='user'), flat(g, shapes, level='ad')
+    if not users or not ads:
+        return
+    u, a = pick(g, users), pick(g, ads)
+    n = shapes[u][0]
+    f = g.add('fuse_layer', [u, a], 'fuse_param { common_input_index: 0 }')
+    f = g.add('slice_layer', [f], 'slice_param { concat_dim: 0 slices { offset: 0 shape: %d } }' % n)
+    if g.rng.integers(2):
+        f = g.add('concat_layer', [f, f], 'concat_param { dim: 1 }')
+        n *= 2
+    f = g.add(pick(g, ['relu_layer', 'tanh_layer']), [fc(g, f, n, shapes[a][0])])
+    o = g.add(pick(g, ['add_layer', 'multiply_layer']), [f, a])
+    shapes[f] = shapes[o] = shapes[a]
+
+
+def gated_columns(g, shapes):
+    """Experts side by side as columns, times the gate's weights; and as rows, which lie side by side already."""
+    t = pick(g, flat(g, shapes))
+    n = int(g.rng.integers(2, 5))
+    gate = g.add('softmax_layer', [fc(g, t, shapes[t][0], 2)], 'softmax_param { dim: 1 }')
+    if g.rng.integers(2):
+        experts = [fc(g, t, shapes[t][0], n) for _ in range(2)]
+        columns = [g.add('reshape_layer', [e], 'reshape_param { shape: -1 shape: %d shape: 1 }' % n) for e in experts]
+        both = g.add('concat_layer', columns, 'concat_param { dim: 2 }')
+        gate = g.add('reshape_layer', [gate], 'reshape_param { shape: -1 shape: 2 shape: 1 }')
+        o = g.add('batchdot_layer', [both, gate], 'batch_dot_param { transpose_a: false transpose_b: false }')
+    else:
+        wide = fc(g, t, shapes[t][0], 2 * n)
+        rows = [g.add('slice_layer', [wide], 'slice_param { concat_dim: 0 slices { offset: %d shape: %d } }' % (i * n, n))
+                for i in range(2)]
+        rows = [g.add('reshape_layer', [r], 'reshape_param { shape: -1 shape: 1 shape: %d }' % n) for r in rows]
+        both = g.add('concat_layer', rows, 'concat_param { dim: 1 }')
+        gate = g.add('reshape_layer', [gate], 'reshape_param { shape: -1 shape: 2 shape: 1 }')
+        o = g.add('batchdot_layer', [gate, both], 'batch_dot_param { transpose_a: true transpose_b: false }')
+    o = g.add('reshape_layer', [o], 'reshape_param { shape: -1 shape: %d }' % n)
+    shapes[o] = (n,)
+
+
+PATTERNS = (pooled_chains, parallel_fcs, fc_fc, constants, affine_chain, bn_fc, block_fc, scaled_fc, dot_attention, row_dots,
+            repeated_user, gated_columns)

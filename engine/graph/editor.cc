@@ -57,6 +57,7 @@ double BytesRead(const FusedFcOptions& options, absl::Span<const TensorSpec> in)
 
 Cost CostOf(const Node& node, const GraphSpecs& specs) {
   const Semantics semantics = node.layer->semantics();
+  if (semantics.op == Semantics::Op::kReshape) return {};  // A view.
   double flops[2], bytes[2];
   for (int64_t ads : {1, 2}) {
     std::vector<TensorSpec> in, out;
@@ -67,6 +68,8 @@ Cost CostOf(const Node& node, const GraphSpecs& specs) {
     for (const TensorSpec& spec : out) sum += BytesOf(spec);
     if (semantics.op == Semantics::Op::kFusedFc) {
       sum += BytesRead(*semantics.fused_fc, in);
+    } else if (semantics.op == Semantics::Op::kBroadcast) {
+      sum += BytesOf(in[0]);  // Of the other, the shape alone counts.
     } else {
       for (const TensorSpec& spec : in) sum += BytesOf(spec);
     }

@@ -46,6 +46,9 @@ absl::Status ReadColumnBlocks(GraphEditor& editor) {
     options.blocks.clear();
     std::vector<ValueId> inputs;
     std::vector<std::string> names;
+    // Something must still say how many rows there are.
+    const Dim rows = editor.shape(node.outputs[0])[0];
+    bool has_rows = old.init >= 0 && editor.shape(node.inputs[old.init])[0] == rows;
     for (const FusedFcOptions::Block& block : old.blocks) {
       std::vector<Columns> found;
       const ValueId x = node.inputs[block.input];
@@ -53,11 +56,12 @@ absl::Status ReadColumnBlocks(GraphEditor& editor) {
           block.offset, block.k, found);
       for (const Columns& columns : found) {
         options.blocks.push_back({InputOf(columns.value, inputs), columns.offset, columns.width});
+        has_rows |= editor.shape(columns.value)[0] == rows;
         names.push_back(absl::StrCat(editor.graph().values[columns.value].name, "[", columns.offset,
                                      ":", columns.offset + columns.width, "]"));
       }
     }
-    if (replaced.size() == 1) continue;
+    if (replaced.size() == 1 || !has_rows) continue;
     for (int* extra : {&options.init, &options.weight_input}) {
       if (*extra >= 0) *extra = InputOf(node.inputs[*extra], inputs);
     }

@@ -20,6 +20,12 @@ absl::Status DropIdentities(GraphEditor& editor);
 // Composes transpositions and moves them behind elementwise and concat layers, until they meet
 // their inverse.
 absl::Status MoveTransposes(GraphEditor& editor);
+// Layers over nothing but repeated rows of the user -> once per user.
+absl::Status HoistUserRows(GraphEditor& editor);
+// sum over a concat -> concat of sums; sum over a product of two tensors -> batchdot.
+absl::Status RewriteSums(GraphEditor& editor);
+// Transpositions, and columns side by side, before a batchdot -> operands read transposed.
+absl::Status TransposeOperands(GraphEditor& editor);
 // Merges nodes of equal function and inputs.
 absl::Status MergeCommonSubexpressions(GraphEditor& editor);
 // add, sub, multiply, div with constants and bn, one after the other -> one bn_layer.
@@ -49,6 +55,12 @@ absl::Status FuseAttention(GraphEditor& editor);
 
 // bn and activations behind a fully connected layer -> its epilogue.
 absl::Status FuseEpilogues(GraphEditor& editor);
+
+// Chains of concat, slice and reshape that leave columns as they lie -> reshape or one slice.
+absl::Status FindViews(GraphEditor& editor);
+
+// Elementwise layers one after the other -> one formula.
+absl::Status JoinElementwise(GraphEditor& editor);
 
 // Fully connected layers over the same columns, with like epilogues -> one, whose readers take
 // columns of it.

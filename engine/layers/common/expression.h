@@ -20,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace ulfd::engine {
 
@@ -83,6 +84,11 @@ struct Expression {
   // "@0 @1 @2 mul add"; a value that is kept is followed by "=$0" and comes back as "$0".
   std::string ToString() const;
 };
+
+// Input i of `outer` (of `inner`) is input outer_inputs[i] (inner_inputs[i]) of the result; where
+// outer_inputs[i] is -1, it is the value of `inner`, which is computed once.
+Expression Substitute(const Expression& outer, absl::Span<const int> outer_inputs,
+                      const Expression& inner, absl::Span<const int> inner_inputs);
 
 // The value of an operation on scalars, in float, as the kernels compute it but for the last bit of
 // the transcendental functions.

@@ -182,6 +182,8 @@ ULFD_MULTIVERSION void SumMiddle(const float* x, int64_t outer, int64_t count, i
 //         blaze/operator/op/reduce_sum_op.
 class SumAxis final : public Layer {
  public:
+  explicit SumAxis(int axis) : axis_(axis) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     if (!ctx.param.has_sum_param()) return std::unique_ptr<Layer>(new SumAxis(1));
     const auto& dims = ctx.param.sum_param().dim();
@@ -222,7 +224,6 @@ class SumAxis final : public Layer {
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 
  private:
-  explicit SumAxis(int axis) : axis_(axis) {}
   const int axis_;
 };
 
@@ -299,6 +300,8 @@ std::unique_ptr<Kernel> MakeArithmetic(BinaryOp op) {
     });
   });
 }
+
+std::unique_ptr<Layer> MakeSum(int axis) { return std::make_unique<SumAxis>(axis); }
 
 absl::Span<const LayerType> ArithmeticLayers() { return kTypes; }
 

@@ -1,5 +1,7 @@
 // Batched matrix product: batchdot.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/types/batchdot.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -266,6 +268,9 @@ class BatchDotKernel final : public Kernel {
 //         reshaped; we do not).
 class BatchDot final : public Layer {
  public:
+  BatchDot(bool transpose_a, bool transpose_b)
+      : transpose_a_(transpose_a), transpose_b_(transpose_b) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::BatchDotParameter& p = ctx.param.batch_dot_param();
     return std::unique_ptr<Layer>(new BatchDot(p.transpose_a(), p.transpose_b()));
@@ -316,9 +321,6 @@ class BatchDot final : public Layer {
  private:
   static constexpr int kMaxRank = 1 << 20;
 
-  BatchDot(bool transpose_a, bool transpose_b)
-      : transpose_a_(transpose_a), transpose_b_(transpose_b) {}
-
   static absl::string_view Text(bool value) { return value ? "true" : "false"; }
 
   // The operand as it takes part in the product.
@@ -351,6 +353,10 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Layer> MakeBatchDot(bool transpose_a, bool transpose_b) {
+  return std::make_unique<BatchDot>(transpose_a, transpose_b);
+}
 
 absl::Span<const LayerType> BatchDotLayers() { return kTypes; }
 

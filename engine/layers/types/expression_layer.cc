@@ -1,6 +1,8 @@
 // expression_layer: a formula over its inputs, in one pass over tiles that stay in the first-level
 // cache.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/types/expression_layer.h"
+
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -339,6 +341,8 @@ class ExpressionKernel final : public Kernel {
 // Source  Expressions of the layer framework.
 class ExpressionLayer final : public Layer {
  public:
+  explicit ExpressionLayer(Expression expression) : expression_(std::move(expression)) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     if (!ctx.param.has_expression_param()) {
       return absl::InvalidArgumentError("has no expression_param, want one with an expression");
@@ -376,8 +380,9 @@ class ExpressionLayer final : public Layer {
   }
   std::string Describe() const override { return expression_.ToString(); }
 
+  const Expression& expression() const { return expression_; }
+
  private:
-  explicit ExpressionLayer(Expression expression) : expression_(std::move(expression)) {}
   const Expression expression_;
 };
 
@@ -399,6 +404,15 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Layer> MakeExpression(Expression expression) {
+  return std::make_unique<ExpressionLayer>(std::move(expression));
+}
+
+const Expression* ExpressionOf(const Layer& layer) {
+  const auto* const found = dynamic_cast<const ExpressionLayer*>(&layer);
+  return found == nullptr ? nullptr : &found->expression();
+}
 
 absl::Span<const LayerType> ExpressionLayers() { return kTypes; }
 

@@ -59,6 +59,8 @@ class ReshapeKernel final : public Kernel {
 // Source  ULF guide (there also spelt rehshape_layer); x-deeplearning blaze/operator/op/reshape_op.
 class Reshape final : public Layer {
  public:
+  explicit Reshape(Sizes sizes) : sizes_(std::move(sizes)) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     ASSIGN_OR_RETURN(Sizes sizes,
                      ReadSizes("reshape_param.shape", ctx.param.reshape_param().shape()));
@@ -120,8 +122,6 @@ class Reshape final : public Layer {
   std::string Describe() const override { return absl::StrCat("shape=", Text(sizes_)); }
 
  private:
-  explicit Reshape(Sizes sizes) : sizes_(std::move(sizes)) {}
-
   // A request has one user, so that a user's row counts as 1.
   static bool CouldHaveSize(Dim elements, Dim size) {
     if (elements.IsUsers()) return elements.value() == size.value();
@@ -539,6 +539,10 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Layer> MakeReshape(std::vector<int64_t> sizes) {
+  return std::make_unique<Reshape>(std::move(sizes));
+}
 
 std::unique_ptr<Layer> MakeConcat(int axis) { return std::make_unique<Concat>(axis); }
 

@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/layers/layer.h"
 
 namespace ulfd::engine {
 
+// reshape_layer; `sizes` as in ulf.ReshapeParameter.  REQUIRES: at most one -1, none below.
+std::unique_ptr<Layer> MakeReshape(std::vector<int64_t> sizes);
 // concat_layer along `axis`.  REQUIRES: axis >= 0.
 std::unique_ptr<Layer> MakeConcat(int axis);
 // slice_layer of columns [offset, offset + width): [d0, width].  REQUIRES: offset >= 0, width >= 1.

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/testing/pass_rules.h"
 
+#include <tuple>
+
 namespace ulfd::engine {
 namespace {
 
@@ -125,6 +127,113 @@ TEST_F(PassRules, AnElementwiseLayerRepeatsItsOperandItself) {
                                "broadcast_to_param { shape: 0 shape: 3 shape: 4 }") +
                          Layer("multiply", {"b", "q"}, "y"),
                      {"identities"}),
+            0);
+}
+
+// -------------------------------------------------------------------------------------------- sums
+
+// `k` [users, 2, 2], `v` [ads, 2, 2], `q` [ads, 1, 2], `w` [ads, 2, 1].
+std::string Steps() {
+  return Layer("reshape", {"u"}, "k", "reshape_param { shape: 1 shape: 2 shape: 2 }") +
+         Layer("reshape", {"a"}, "v", "reshape_param { shape: -1 shape: 2 shape: 2 }") +
+         Layer("sum", {"v"}, "s", "sum_param { dim: 1 }") +
+         Layer("reshape", {"s"}, "q", "reshape_param { shape: -1 shape: 1 shape: 2 }") +
+         Layer("reshape", {"s"}, "w", "reshape_param { shape: -1 shape: 2 shape: 1 }");
+}
+
+TEST_F(PassRules, SumsOfProductsAreProductsOfMatrices) {
+  for (const auto& [a, b, dim] : std::vector<std::tuple<std::string, std::string, int>>{
+           {"k", "w", 1},
+           {"w", "k", 1},
+           {"v", "w", 1},  // Weighted sums over steps,
+           {"k", "q", 2},
+           {"q", "v", 2},  // dot products with each step,
+           {"k", "v", 2},
+           {"a", "u", 1},
+           {"s", "s", 1}}) {  // row by row.
+    const std::string graph =
+        Steps() + Layer("multiply", {a, b}, "p") +
+        Layer("sum", {"p"}, "y", absl::StrCat("sum_param { dim: ", dim, " }"));
+    EXPECT_EQ(Rewrites(graph, {"sums"}, 1e-6), 1) << graph;
+    EXPECT_EQ(Count("batchdot"), 1) << graph;
+    EXPECT_EQ(Rewrites(graph, {"sums"}, 0, /*exact=*/true), 0);
+  }
+}
+
+TEST_F(PassRules, WhatIsNoProductOfMatricesIsSummedAsItIs) {
+  for (const auto& [a, b, dim] : std::vector<std::tuple<std::string, std::string, int>>{
+           {"k", "v", 1},     // Both have columns.
+           {"q", "w", 1},     // Only one has steps,
+           {"k", "w", 2}}) {  // only one has columns.
+    const std::string graph =
+        Steps() + Layer("multiply", {a, b}, "p") +
+        Layer("sum", {"p"}, "y", absl::StrCat("sum_param { dim: ", dim, " }"));
+    EXPECT_EQ(Rewrites(graph, {"sums"}), 0) << graph;
+  }
+  // Something else needs the product.
+  EXPECT_EQ(Rewrites(Steps() + Layer("multiply", {"k", "w"}, "p") + Layer("relu", {"p"}, "z") +
+                         Layer("sum", {"p"}, "y", "sum_param { dim: 1 }"),
+                     {"sums"}),
+            0);
+}
+
+TEST_F(PassRules, PartsOfAConcatAreSummedAlone) {
+  const std::string graph = Steps() + Layer("multiply", {"k", "w"}, "p") +
+                            Layer("concat", {"v", "p"}, "c", "concat_param { dim: 2 }") +
+                            Layer("sum", {"c"}, "y", "sum_param { dim: 1 }");
+  EXPECT_EQ(Rewrites(graph, {"sums"}, 1e-6), 2);
+  EXPECT_EQ(Count("multiply"), 0);
+  // Along what is summed.
+  EXPECT_EQ(Rewrites(Steps() + Layer("concat", {"v", "q"}, "c", "concat_param { dim: 1 }") +
+                         Layer("sum", {"c"}, "y", "sum_param { dim: 1 }"),
+                     {"sums"}),
+            0);
+}
+
+// --------------------------------------------------------------------------------------- user_rows
+
+const char kRepeated[] =
+    "layer_params { name: \"f\" type: \"fuse_layer\" bottom: \"u\" bottom: \"a\" top: \"f\" "
+    "fuse_param { common_input_index: 0 } }\n"
+    "layer_params { name: \"r\" type: \"slice_layer\" bottom: \"f\" top: \"r\" "
+    "slice_param { concat_dim: 0 slices { offset: 0 shape: 4 } } }\n";
+
+TEST_F(PassRules, RepeatedRowsOfTheUserAreComputedOnce) {
+  const std::string graph = kRepeated + Layer("tanh", {"r"}, "t") +
+                            Layer("concat", {"t", "r"}, "c", "concat_param { dim: 1 }") +
+                            Layer("sum", {"c"}, "s", "sum_param { dim: 1 }") +
+                            Layer("reshape", {"s"}, "v", "reshape_param { shape: -1 shape: 1 }") +
+                            Layer("add", {"a", "v"}, "y");
+  // The slice, four layers once per user, and the last one reads the user's row.
+  EXPECT_EQ(Rewrites(graph, {"user_rows"}), 6);
+}
+
+TEST_F(PassRules, WhatCannotRepeatRowsReadsThemRepeated) {
+  // Along axis 1 an unrepeated row does not go with the ads', however many there are of each.
+  const std::string graph = kRepeated +
+                            Layer("concat", {"r", "r", "a", "a"}, "c", "concat_param { dim: 1 }") +
+                            Layer("relu", {"c"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"user_rows"}), 1);
+}
+
+// ------------------------------------------------------------------------------------- elementwise
+
+TEST_F(PassRules, ElementwiseLayersBecomeOneFormula) {
+  const std::string graph = Layer("sub", {"a", "u"}, "d") + Layer("multiply", {"d", "d"}, "e") +
+                            Layer("sigmoid", {"e"}, "f") + Layer("add", {"f", "a"}, "y");
+  EXPECT_EQ(Rewrites(graph, {"elementwise"}, 1e-6), 3);
+  EXPECT_EQ(steps_, std::vector<std::string>{"expression_layer"});
+}
+
+TEST_F(PassRules, WhatOthersReadOrIsSmallerStaysALayer) {
+  EXPECT_EQ(Rewrites(Layer("sub", {"a", "u"}, "d") + Layer("relu", {"d"}, "y") +
+                         Layer("tanh", {"d"}, "z"),
+                     {"elementwise"}),
+            0);
+  EXPECT_EQ(Rewrites(Layer("relu", {"u"}, "d") + Layer("add", {"d", "a"}, "y"), {"elementwise"}),
+            0);
+  EXPECT_EQ(Rewrites(Steps() + Layer("relu", {"q"}, "d") + Layer("add", {"d", "v"}, "y"),
+                     {"elementwise"}),
             0);
 }
 

@@ -69,8 +69,10 @@ struct Selection {
 };
 
 Selection Only(const std::string& name, const std::set<std::string>& passes) {
-  // fully_connected alone gives up that inner_product_layer_ex multiplies the user's row once.
-  Selection selection{name, {}, true, passes.count("fully_connected") == 0};
+  // fully_connected alone gives up that inner_product_layer_ex multiplies the user's row once;
+  // user_rows alone repeats what the passes behind it read unrepeated.
+  const bool cheaper = passes.count("fully_connected") + passes.count("user_rows") == 0;
+  Selection selection{name, {}, true, cheaper};
   for (const std::string& pass : PassNames()) {
     if (passes.count(pass) == 0) {
       selection.options.skip.push_back(pass);

@@ -1,0 +1,174 @@
+// Sums that need not see what they sum: over a concat -> the concat of sums; over a product of two
+// tensors -> a product of matrices, which never writes the products one by one.
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/graph/passes/passes.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/types/arithmetic.h"
+#include "engine/layers/types/batchdot.h"
+#include "engine/layers/types/shape.h"
+
+namespace ulfd::engine {
+namespace {
+
+using Op = Semantics::Op;
+using Sizes = std::vector<int64_t>;
+
+// The node that makes what the sum `index` sums, if nothing else reads it; -1 otherwise.
+int Summed(const GraphEditor& editor, int index) {
+  const ValueId value = editor.node(index).inputs[0];
+  return editor.OnlyReader(value) == index ? editor.Producer(value) : -1;
+}
+
+// Puts the new nodes in the place of the sum and of what it sums, if that is cheaper.
+absl::Status ReplaceIfCheaper(GraphEditor& editor, int summed, int sum, std::vector<Node> added,
+                              std::string text, bool& done) {
+  ASSIGN_OR_RETURN(const Cost after, editor.CostIfAdded(added));
+  Cost before = editor.CostOfNode(summed);
+  before += editor.CostOfNode(sum);
+  if (!IsCheaper(after, before)) return absl::OkStatus();
+  done = true;
+  return editor.Replace({summed, sum}, sum, std::move(added), std::move(text));
+}
+
+absl::Status SumParts(GraphEditor& editor, int concat, int sum, bool& done) {
+  const int along = editor.semantics(concat).axis, axis = editor.semantics(sum).axis;
+  if (along == axis || along == 0 || axis == 0) return absl::OkStatus();
+  const Node& node = editor.node(sum);
+  std::vector<Node> added;
+  std::vector<ValueId> sums;
+  for (ValueId part : editor.node(concat).inputs) {
+    sums.push_back(editor.NewValue(absl::StrCat(node.name, "/part", sums.size())));
+    added.push_back(editor.NewNode(sum, "part", node.type, MakeSum(axis), {part}, {sums.back()}));
+  }
+  added.push_back(editor.NewNode(sum, "", editor.node(concat).type,
+                                 MakeConcat(along > axis ? along - 1 : along), std::move(sums),
+                                 node.outputs));
+  std::string text = absl::StrCat(node.Label(), " sums each part of ", editor.node(concat).Label());
+  return ReplaceIfCheaper(editor, concat, sum, std::move(added), std::move(text), done);
+}
+
+// One factor of a product, aligned with it as numpy does.
+struct Factor {
+  ValueId value = kNoValue;
+  Shape shape;  // Of the product's rank.
+
+  bool Has(int axis) const { return shape[axis] != Dim::Of(1); }
+};
+
+std::optional<Factor> FactorOf(const GraphEditor& editor, ValueId value, const Shape& product) {
+  const TensorSpec& spec = editor.spec(value);
+  Shape shape = AlignUserRow(spec, product.rank());
+  // Leading dimensions that only the other has: a product of matrices repeats those, too.
+  shape.dims().insert(shape.dims().begin(), product.rank() - shape.rank(), Dim::Of(1));
+  for (int i = 1; i < shape.rank(); ++i) {
+    if (shape[i] != Dim::Of(1) && shape[i] != product[i]) return std::nullopt;
+  }
+  return Factor{value, std::move(shape)};
+}
+
+// A reshape to `dims` behind the rows.
+ValueId AddReshape(const GraphEditor& editor, int origin, ValueId from, ValueId to, Sizes dims,
+                   std::vector<Node>& added) {
+  dims.insert(dims.begin(), -1);
+  added.push_back(
+      editor.NewNode(origin, "shape", "reshape_layer", MakeReshape(std::move(dims)), {from}, {to}));
+  return to;
+}
+
+// How a * b summed along an axis is a product of matrices.
+struct Form {
+  bool swap = false;         // b is the left operand.
+  bool transpose_a = false;  // [.., T, 1]^T [.., T, E], else [.., I, K] [.., n, K]^T.
+  bool rows = false;         // Each index before the axis is a product of its own.
+};
+
+// Whether both have all dimensions between the rows and the last `but` ones, or where only one has
+// them, the other repeats: batches of a product.
+std::optional<Form> FormOf(const Factor& a, const Factor& b, int axis) {
+  const int last = a.shape.rank() - 1;
+  if (axis < 1 || !a.Has(axis) || !b.Has(axis)) return std::nullopt;
+  Form form;
+  if (axis == last) {
+    if (axis == 1 || (a.Has(axis - 1) && b.Has(axis - 1))) {
+      form.rows = true;
+      return form;
+    }
+    form.swap = b.Has(axis - 1);
+    return form;
+  }
+  if (axis + 1 != last || (a.Has(last) && b.Has(last))) return std::nullopt;
+  form.transpose_a = true;
+  form.swap = a.Has(last);
+  return form;
+}
+
+absl::Status SumProducts(GraphEditor& editor, int product, int sum, bool& done) {
+  const Node& node = editor.node(sum);
+  const Shape shape = editor.shape(editor.node(product).outputs[0]);
+  const int axis = editor.semantics(sum).axis;
+  std::vector<Factor> factors;
+  for (ValueId id : editor.node(product).inputs) {
+    std::optional<Factor> factor = FactorOf(editor, id, shape);
+    if (!factor.has_value()) return absl::OkStatus();
+    factors.push_back(*std::move(factor));
+  }
+  const std::optional<Form> form = FormOf(factors[0], factors[1], axis);
+  if (!form.has_value()) return absl::OkStatus();
+  if (form->swap) std::swap(factors[0], factors[1]);
+  std::vector<Node> added;
+  ValueId operands[2];
+  for (int i = 0; i < 2; ++i) {
+    operands[i] = factors[i].value;
+    const Shape& own = editor.shape(factors[i].value);
+    const bool constant = editor.spec(factors[i].value).level == Level::kConstant;
+    if (!form->rows && own.rank() >= 3) continue;
+    // [.., I, K] -> [.., I, 1, K]; what has fewer dimensions gets those, too.
+    if (constant) return absl::OkStatus();
+    Sizes dims;
+    for (int d = 1; d < shape.rank(); ++d) {
+      if (form->rows && d == axis) dims.push_back(1);
+      if (!factors[i].shape[d].IsConst()) return absl::OkStatus();
+      dims.push_back(factors[i].shape[d].value());
+    }
+    operands[i] =
+        AddReshape(editor, sum, operands[i],
+                   editor.NewValue(absl::StrCat(node.name, "/operand", i)), std::move(dims), added);
+  }
+  Sizes out;
+  for (const Dim& d : editor.shape(node.outputs[0]).dims()) out.push_back(d.value());
+  out.erase(out.begin());
+  const ValueId dot = editor.NewValue(absl::StrCat(node.name, "/product"));
+  added.push_back(editor.NewNode(sum, "product", "batchdot_layer",
+                                 MakeBatchDot(form->transpose_a, !form->transpose_a),
+                                 {operands[0], operands[1]}, {dot}));
+  AddReshape(editor, sum, dot, node.outputs[0], std::move(out), added);
+  std::string text = absl::StrCat(editor.node(product).Label(), " and ", node.Label(),
+                                  " are a product of matrices");
+  return ReplaceIfCheaper(editor, product, sum, std::move(added), std::move(text), done);
+}
+
+}  // namespace
+
+absl::Status RewriteSums(GraphEditor& editor) {
+  for (int i = 0; i < editor.size();) {
+    bool done = false;
+    const int summed = editor.semantics(i).op == Op::kSum ? Summed(editor, i) : -1;
+    if (summed >= 0 && editor.semantics(summed).op == Op::kConcat) {
+      RETURN_IF_ERROR(SumParts(editor, summed, i, done));
+    } else if (summed >= 0 && editor.semantics(summed).op == Op::kMultiply) {
+      RETURN_IF_ERROR(SumProducts(editor, summed, i, done));
+    }
+    // The parts' sums stand where the concat was, or later.
+    i = done ? summed : i + 1;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine
