@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/graph/rows_first.h"
 
 namespace ulfd::engine {
 
@@ -123,6 +124,9 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph,
                                                      const GraphSpecs& guesses) {
   GraphSpecs strict, specs;
   RETURN_IF_ERROR(InferSpecs(graph, statements, guesses, strict, specs));
+  if (PutRowsFirst(strict, graph)) {
+    RETURN_IF_ERROR(InferSpecs(graph, statements, guesses, strict, specs));
+  }
   return MakePlan(std::move(graph), std::move(specs), strict);
 }
 

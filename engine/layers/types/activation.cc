@@ -1,5 +1,7 @@
 // Activations without weights: relu, sigmoid, tanh, softmax.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/layers/types/activation.h"
+
 #include <memory>
 #include <string>
 
@@ -50,15 +52,17 @@ class Function final : public Layer {
 // Params  softmax_param.dim, default 1. softmax_param.use_bias has no effect on inference.
 // Errors  InvalidArgument for another type, an axis that x lacks, or an axis of length 0.
 // Source  ULF guide; x-deeplearning blaze/operator/op/softmax_op.
-class Softmax final : public Layer {
+class SoftmaxLayer final : public Layer {
  public:
+  explicit SoftmaxLayer(int axis) : axis_(axis) {}
+
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const int axis = ctx.param.softmax_param().dim();
     if (axis < 0) {
       return absl::InvalidArgumentError(
           absl::StrCat("softmax_param.dim: ", axis, ", want 0 or more"));
     }
-    return std::unique_ptr<Layer>(new Softmax(axis));
+    return std::unique_ptr<Layer>(new SoftmaxLayer(axis));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
@@ -83,7 +87,6 @@ class Softmax final : public Layer {
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }
 
  private:
-  explicit Softmax(int axis) : axis_(axis) {}
   const int axis_;
 };
 
@@ -120,7 +123,7 @@ constexpr LayerType kTypes[] = {
      .inputs = {1, 1},
      .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kSoftmaxParamFieldNumber,
-     .parse = &Softmax::Parse,
+     .parse = &SoftmaxLayer::Parse,
      .doc = {.formula = "y = exp(x - max) / sum(exp(x - max)) along softmax_param.dim (1)",
              .inputs = "x float32, any rank above the axis",
              .source = "ULF layer guide",
@@ -128,6 +131,8 @@ constexpr LayerType kTypes[] = {
 };
 
 }  // namespace
+
+std::unique_ptr<Layer> MakeSoftmax(int axis) { return std::make_unique<SoftmaxLayer>(axis); }
 
 absl::Span<const LayerType> ActivationLayers() { return kTypes; }
 
