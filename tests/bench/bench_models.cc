@@ -137,4 +137,63 @@ void BuildDin(ScratchModel& m) {
   AddDinTower(m, 162);
 }
 
+namespace {
+
+constexpr int32_t kHeadColumns = 64, kHistoryColumns = 108;
+
+// One head over `history` [1, steps, 108]: `name` is what the product with its weights gives.
+void AddHead(ScratchModel& m, const std::string& history, const std::string& name) {
+  const std::string low = name + "_low", query = name + "_query", keys = name + "_keys";
+  m.Layer("inner_product_layer", {"query"}, low, "", {{kHistoryColumns, 8}, {8}});
+  m.Layer("inner_product_layer", {low}, query, "", {{8, kHeadColumns}, {kHeadColumns}});
+  m.Layer("inner_product_layer", {history}, keys, "",
+          {{kHistoryColumns, kHeadColumns}, {kHeadColumns}});
+  m.Layer("batchdot_layer", {keys, query}, name + "_logits");
+  m.Layer("softmax_layer", {name + "_logits"}, name + "_weights", "softmax_param { dim: 1 }");
+  m.Layer("multiply_layer", {keys, name + "_weights"}, name);
+}
+
+}  // namespace
+
+void BuildHeads(ScratchModel& m) {
+  constexpr int32_t kSteps[] = {150, 150, 50, 50}, kProfile = 306, kAd = 732;
+  m.Input("user", {kProfile + 400 * kHistoryColumns}, /*user=*/true);
+  m.Input("ad", {kAd});
+  const auto slice = [&](const std::string& in, const std::string& out, int32_t offset,
+                         const std::string& shape) {
+    m.Layer("slice_layer", {in}, out,
+            absl::StrCat("slice_param { concat_dim: 0 slices { offset: ", offset, shape, " } }"));
+  };
+  slice("user", "profile", 0, absl::StrCat(" shape: ", kProfile));
+  slice("ad", "query", 72, absl::StrCat(" shape: ", kHistoryColumns));
+  int32_t offset = kProfile;
+  for (size_t h = 0; h < std::size(kSteps); ++h) {
+    const std::string n = absl::StrCat(h), history = "history" + n;
+    slice("user", history, offset,
+          absl::StrCat(" shape: ", kSteps[h], " shape: ", kHistoryColumns));
+    offset += kSteps[h] * kHistoryColumns;
+    for (const char* head : {"a", "b", "c"}) AddHead(m, history, head + n);
+    m.Layer("concat_layer", {"a" + n, "b" + n, "c" + n}, "heads" + n, "concat_param { dim: 2 }");
+    m.Layer("sum_layer", {"heads" + n}, "interest" + n, "sum_param { dim: 1 }");
+    m.Layer("sum_layer", {history}, "sum" + n, "sum_param { dim: 1 }");
+  }
+  m.Layer("concat_layer", {"profile", "sum0", "sum1"}, "shared", "concat_param { dim: 1 }");
+  m.Layer("fuse_layer", {"ad", "shared"}, "fused", "fuse_param { common_input_index: 1 }");
+  m.Layer("concat_layer", {"fused", "interest0", "interest1", "interest2", "interest3"}, "features",
+          "concat_param { dim: 1 }");
+  int32_t width = kProfile + kAd + 2 * kHistoryColumns + 12 * kHeadColumns;
+  m.Layer("bn_layer", {"features"}, "x0", "bn_param { eps: 0.001 }",
+          {{width}, {width}, {width}, {width}});
+  constexpr int32_t kWidths[] = {512, 256, 128, 64, 32};
+  for (size_t i = 0; i < std::size(kWidths); ++i) {
+    const std::string in = absl::StrCat("x", i), fc = absl::StrCat("fc", i + 1);
+    m.Layer("inner_product_layer", {in}, fc, "", {{width, kWidths[i]}, {kWidths[i]}});
+    width = kWidths[i];
+    m.Layer("dice_layer", {fc}, absl::StrCat("x", i + 1), "dice_param { eps: 1e-8 }",
+            {{width}, {width}, {width}});
+  }
+  m.Layer("inner_product_layer", {"x5"}, "fc6", "", {{width, 2}, {2}});
+  m.Layer("softmax_layer", {"fc6"}, "score", "softmax_param { dim: 1 }");
+}
+
 }  // namespace ulfd::bench

@@ -37,6 +37,12 @@ void BuildDinWithLookups(ScratchModel& m);
 // 100, 36] and `mask` [1, 100].
 void BuildDin(ScratchModel& m);
 
+// Twelve heads of dot-product attention, as large exports have them: two histories of 150 steps and
+// two of 50, 108 columns each, cut out of one dense input of the user; three heads of 64 columns
+// over each, asked by 108 of the ads' 732 columns through 8; then six layers with dice.  Inputs:
+// `user` [1, 43506] and `ad` [ads, 732].
+void BuildHeads(ScratchModel& m);
+
 }  // namespace ulfd::bench
 
 #endif  // ULFD_TESTS_BENCH_BENCH_MODELS_H_

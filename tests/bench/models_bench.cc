@@ -32,12 +32,14 @@ bool Register(const std::string& name, Loaded loaded, const MadeUpIds& ids, Mode
 int Main(int argc, char** argv) {
   const TempDirectory scratch;
   Models models;
-  ScratchModel mlp, din;
+  ScratchModel mlp, din, heads;
   BuildMlp(mlp, {306, 200, 80, 2}, "prelu_layer");
   BuildDinWithLookups(din);
+  BuildHeads(heads);
   const MadeUpIds own{.per_user = 100, .table_rows = 1000};
   if (!Register("mlp_306_200_80_2", mlp.Load(scratch.path() + "/mlp/1"), own, models)) return 1;
   if (!Register("din_100x36", din.Load(scratch.path() + "/din/1"), own, models)) return 1;
+  if (!Register("heads_12", heads.Load(scratch.path() + "/heads/1"), own, models)) return 1;
   for (const char* name : {"din", "tdm_dnn"}) {
     const std::string directory = absl::StrCat(testing::SharedDir(), "/models/", name, "/1");
     if (!std::filesystem::is_directory(directory)) {
