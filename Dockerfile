@@ -23,6 +23,8 @@ RUN /tmp/install-deps --runtime && mkdir /models /usr/share/ulfd \
 # ulfd is linked with jemalloc, so there is nothing to preload.
 COPY --from=build /src/build/release/bin/ulfd /src/build/release/bin/ulf /usr/local/bin/
 
+COPY deploy/entrypoint /usr/local/bin/ulfd-entrypoint
+
 # Models are read, never written: the mount may be read-only.
 VOLUME /models
 USER 65532:65532
@@ -33,5 +35,5 @@ STOPSIGNAL SIGTERM
 # By the HTTP port, which asks for neither certificates nor tokens, whatever the gRPC port wants.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
   CMD ["/usr/local/bin/ulf", "health", "http://127.0.0.1:8501/readyz"]
-ENTRYPOINT ["/usr/local/bin/ulfd"]
-CMD ["--model_repository=/models", "--grpc_port=8500", "--http_port=8501"]
+# `docker run ulfd FLAGS` adds flags; /models is served unless they say otherwise.
+ENTRYPOINT ["/usr/local/bin/ulfd-entrypoint"]

@@ -39,8 +39,18 @@ foreach(folder base engine/tensor engine/kernels engine/weights engine/embedding
   file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
   install(FILES ${found} DESTINATION ${headers}/${folder} COMPONENT dev)
 endforeach()
+# In a folder ulfd, which is what Python's packages of them are called: one called proto is proto-plus.
 file(GLOB protos CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/proto/*.proto)
-install(FILES ${protos} DESTINATION ${CMAKE_INSTALL_DATADIR}/ulfd/proto COMPONENT dev)
+foreach(proto ${protos})
+  get_filename_component(name ${proto} NAME)
+  file(READ ${proto} text)
+  # No list: semicolons stay.
+  string(REPLACE "import \"proto/" "import \"ulfd/" text "${text}")
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/protos/ulfd/${name} CONTENT "${text}")
+  install(FILES ${PROJECT_BINARY_DIR}/protos/ulfd/${name}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/ulfd/protos/ulfd COMPONENT dev)
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${proto})
+endforeach()
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ulfd)
 configure_package_config_file(${package_dir}/ulfdConfig.cmake.in ${PROJECT_BINARY_DIR}/ulfdConfig.cmake

@@ -78,6 +78,47 @@ class ContextTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
 
 
+@unittest.skipIf(shutil.which("protoc") is None, "no protoc")
+class ProtosTest(unittest.TestCase):
+    def test_they_make_a_python_package_beside_proto_plus(self):
+        build = os.path.dirname(os.path.dirname(env.program("ulfd")))
+        work = env.scratch("protos")
+        # proto-plus is a package `proto`, too.
+        os.makedirs(os.path.join(work, "proto"))
+        with open(os.path.join(work, "proto", "__init__.py"), "w", encoding="utf-8"):
+            pass
+        protos = os.path.join(build, "protos")
+        names = sorted(os.listdir(os.path.join(protos, "ulfd")))
+        self.assertEqual(names, sorted(os.listdir(os.path.join(env.ROOT, "proto")))[1:])
+        subprocess.run(["protoc", f"-I{protos}", f"--python_out={work}",
+                        *(f"ulfd/{name}" for name in names)], check=True)
+        done = subprocess.run(
+            ["/usr/bin/python3", "-c", "import proto\nfrom ulfd import admin_pb2\n"
+             "print(admin_pb2.GetStatusResponse().DESCRIPTOR.full_name)"],
+            cwd=work, capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout, "ulfd.admin.v1.GetStatusResponse\n", done.stderr)
+
+
+class EntrypointTest(unittest.TestCase):
+    def run_image(self, *flags):
+        """What the image would run, which ends because there is nothing to serve or no such flag."""
+        path = os.path.dirname(env.program("ulfd")) + ":" + os.environ["PATH"]
+        return subprocess.run([os.path.join(DEPLOY, "entrypoint"), *flags], capture_output=True,
+                              text=True, check=False, env={**os.environ, "PATH": path})
+
+    @unittest.skipIf(os.path.exists("/models"), "there is a /models")
+    def test_flags_add_to_the_defaults(self):
+        for flags in ((), ("--grpc_port=0", "--http_port=0"), ("--log_format", "json")):
+            done = self.run_image(*flags)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("directory /models does not exist", done.stderr)
+        for flags in (("--model_repository=/nowhere",), ("--model_repository", "/nowhere")):
+            self.assertIn("directory /nowhere does not exist", self.run_image(*flags).stderr)
+        self.assertIn("/nowhere/x", self.run_image("--config=/nowhere/x").stderr)
+        self.assertEqual(self.run_image("--grpc_prot=0").returncode, 2)
+        self.assertIn("ulfd ", self.run_image("--version").stdout)
+
+
 class SbomTest(unittest.TestCase):
     def test_has_every_package(self):
         done = subprocess.run([os.path.join(DEPLOY, "sbom")], capture_output=True, text=True,
