@@ -35,7 +35,7 @@ class Tracer {
   // Rows of the traced tensor, or one for all of them.
   bool FitsRows(ValueId value) const {
     const Shape& shape = editor_.shape(value);
-    return shape.rank() >= 1 && editor_.spec(value).dtype == DType::kFloat32 &&
+    return shape.rank() >= 2 && editor_.spec(value).dtype == DType::kFloat32 &&
            RowWidth(shape) >= 0 &&
            (shape[0] == rows_ || shape[0] == Dim::Users() || shape[0] == Dim::Of(1));
   }
