@@ -58,12 +58,12 @@ bool AllOrNone(const std::vector<const Tensor*>& column, bool& some) {
 
 }  // namespace
 
-bool CanMerge(const ModelInfo& info) {
-  return info.row_separable &&
-         std::all_of(info.outputs.begin(), info.outputs.end(), [](const engine::OutputInfo& out) {
-           return out.level == Level::kUser || out.level == Level::kAd ||
-                  out.level == Level::kConstant;
-         });
+bool CanMerge(const engine::Model& model) {
+  const ModelInfo& info = model.info();
+  if (!info.row_separable) return model.row_separable();
+  return std::all_of(info.outputs.begin(), info.outputs.end(), [](const engine::OutputInfo& out) {
+    return out.level == Level::kUser || out.level == Level::kAd || out.level == Level::kConstant;
+  });
 }
 
 absl::Status MergedRequest::Arrange(const engine::Model& model, absl::Span<const Part> parts) {

@@ -14,8 +14,9 @@
 namespace ulfd::server {
 
 // Whether results of merged requests can be cut up: every output has a row per user or per ad, or
-// is the same for everybody, and the model computes users together.
-bool CanMerge(const engine::ModelInfo& info);
+// is the same for everybody, and the model computes users together.  Of outputs that only a plan
+// for shapes of requests knows, Cut tells.
+bool CanMerge(const engine::Model& model);
 
 // For one batch; not thread-safe.
 class MergedRequest {

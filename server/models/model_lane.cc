@@ -15,7 +15,7 @@ namespace ulfd::server {
 std::shared_ptr<Lane> MakeLane(const engine::Model& model, const std::string& name,
                                const Lane::Limits& limits, const CostModel::Parts& guess) {
   auto lane = std::make_shared<Lane>(name, limits, guess);
-  if (!CanMerge(model.info())) lane->StopMerging();
+  if (!CanMerge(model)) lane->StopMerging();
   return lane;
 }
 

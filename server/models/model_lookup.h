@@ -36,6 +36,9 @@ class ModelLookup {
   // True while a model can be called (without version and label), once every required one could and
   // the first load of every other one had ended, well or badly.
   virtual bool Ready() const = 0;
+  // A model that serves wants plans (engine::Model::WantsPlans): they are made in the background,
+  // when nothing is to be loaded.  Any thread; as cheap as Find.
+  virtual void PlansWanted() const = 0;
   // Publications so far.
   virtual int64_t generation() const = 0;
 };

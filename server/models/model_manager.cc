@@ -66,6 +66,10 @@ class ModelManagerImpl final : public ModelManager {
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const override;
   bool Ready() const override { return ready_.load(std::memory_order_acquire); }
   int64_t generation() const override { return generation_.load(std::memory_order_acquire); }
+  void PlansWanted() const override {
+    MutexLock lock(mu_);
+    work_.NotifyAll();
+  }
 
  private:
   struct PendingChange {
@@ -86,6 +90,7 @@ class ModelManagerImpl final : public ModelManager {
   void LoaderLoop();
   void Look();
   void RunJob(const LoadJob& job);
+  void MakePlans(const ModelHandle& handle);
   void Publish(const LoadJob& job, LoadOutcome outcome);
   void ReportFailure(const LoadJob& job, const LoadOutcome& outcome);
 
@@ -116,9 +121,9 @@ class ModelManagerImpl final : public ModelManager {
   VersionLoader loader_;
 
   mutable Mutex mu_;
-  CondVar work_;  // Something may be due for the loader, or stopping.
-  CondVar done_;  // A look or a load has ended.
-  CondVar look_;  // A look is wanted, or stopping.
+  mutable CondVar work_;  // Something may be due for the loader, or stopping.
+  CondVar done_;          // A look or a load has ended.
+  CondVar look_;          // A look is wanted, or stopping.
   ModelTable table_ ABSL_GUARDED_BY(mu_);
   std::deque<PendingChange> changes_ ABSL_GUARDED_BY(mu_);
   int64_t configurations_ ABSL_GUARDED_BY(mu_) = 0;  // How often the set of models was changed.
@@ -211,10 +216,12 @@ void ModelManagerImpl::LoaderLoop() {
   while (true) {
     std::optional<LoadJob> job;
     std::optional<PendingChange> change;
+    ModelHandle wants_plans;
     {
       MutexLock lock(mu_);
       while (!stopping_ && changes_.empty() &&
-             !(job = table_.NextJob(options_.now())).has_value()) {
+             !(job = table_.NextJob(options_.now())).has_value() &&
+             (wants_plans = snapshot()->WantsPlans()) == nullptr) {
         const auto due = table_.NextDueAt(options_.now());
         if (due.has_value()) {
           work_.WaitUntil(mu_, *due);
@@ -223,13 +230,15 @@ void ModelManagerImpl::LoaderLoop() {
         }
       }
       if (stopping_) return;
-      if (!job.has_value()) {
+      if (!job.has_value() && wants_plans == nullptr) {
         change = std::move(changes_.front());
         changes_.pop_front();
       }
     }
     if (job.has_value()) {
       RunJob(*job);
+    } else if (wants_plans != nullptr) {
+      MakePlans(wants_plans);
     } else {
       change->done(RunChange(change->make()));
     }
@@ -249,9 +258,10 @@ void ModelManagerImpl::Poll() {
       MutexLock lock(mu_);
       job = table_.NextJob(options_.now());
     }
-    if (!job.has_value()) return;
+    if (!job.has_value()) break;
     RunJob(*job);
   }
+  while (const ModelHandle handle = snapshot()->WantsPlans()) MakePlans(handle);
 }
 
 absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
@@ -330,6 +340,13 @@ void ModelManagerImpl::RunJob(const LoadJob& job) {
   }
   if (changed) observer_->OnReadinessChanged();
   if (outcome.kind != LoadOutcome::Kind::kMoved) ReportFailure(job, outcome);
+}
+
+void ModelManagerImpl::MakePlans(const ModelHandle& handle) {
+  const int64_t bytes = loader_.MakePlans(*handle);
+  if (bytes == 0) return;
+  reaper_->Grew(bytes);
+  handle->lane->ResumeMerging();
 }
 
 ModelHandle ModelManagerImpl::Adopt(const LoadJob& job, LoadOutcome& outcome, int64_t generation) {
@@ -435,7 +452,7 @@ bool ModelManagerImpl::LoadGoals(const RepositoryScan& scan, std::vector<StagedL
       Remember(scan, load);
       ReportFailure(load.job, outcome);
     } else if (outcome.served->model != nullptr) {
-      staged_bytes += outcome.served->model->info().memory_bytes;
+      staged_bytes += outcome.served->model->memory_bytes();
     }
     model->versions.push_back(std::move(change));
   }

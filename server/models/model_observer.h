@@ -27,6 +27,9 @@ class ModelObserver {
   // After every publication, when a model goes away, and at the end of the first poll: whether each
   // model can be called, and the whole.
   virtual void OnReadinessChanged() {}
+  // A plan for shapes that requests showed was made, or refused.
+  virtual void OnShapePlan(const std::string& name, int64_t version,
+                           const engine::ShapePlanInfo& plan) {}
   // Something an operator should read that stops nothing.  `name` is empty and `version` 0 if it
   // concerns the repository.
   virtual void OnNotice(const std::string& name, int64_t version, const std::string& notice) {}

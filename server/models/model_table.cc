@@ -65,8 +65,11 @@ LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
               .limits = entry.config().limits};
   for (const auto& [number, watch] : entry.versions()) {
     const ModelHandle& served = watch.serving();
-    // The contents of one model cost about the same.
-    if (served != nullptr) job.cost = served->lane->cost().parts();
+    // The contents of one model cost about the same, and are asked for the same shapes.
+    if (served != nullptr) {
+      job.cost = served->lane->cost().parts();
+      job.before = served;
+    }
     if (served == nullptr || served->model == nullptr || served->file_bytes == 0) continue;
     job.bytes_per_file_byte = static_cast<double>(served->model->info().memory_bytes) /
                               static_cast<double>(served->file_bytes);

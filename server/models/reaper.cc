@@ -19,7 +19,7 @@ struct Reaper::State {
   };
 
   static int64_t BytesOf(const ServedModel& served) {
-    return served.model == nullptr ? 0 : served.model->info().memory_bytes;
+    return served.model == nullptr ? 0 : served.model->memory_bytes();
   }
   void Free(Node* node) {
     const int64_t bytes = BytesOf(*node->model);
@@ -96,6 +96,8 @@ ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
   return ModelHandle(node->model.get(),
                      [node, state = state_](const ServedModel*) { state->Retire(node); });
 }
+
+void Reaper::Grew(int64_t bytes) { state_->held_bytes.fetch_add(bytes, std::memory_order_relaxed); }
 
 int64_t Reaper::held_bytes() const { return state_->held_bytes.load(std::memory_order_relaxed); }
 

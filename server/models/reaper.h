@@ -28,6 +28,9 @@ class Reaper {
   // under jemalloc, which does so by itself.
   ModelHandle Own(std::unique_ptr<const ServedModel> model);
 
+  // An owned model, of which the caller has a handle, now holds so much more.
+  void Grew(int64_t bytes);
+
   // Memory of all models that were owned and are not freed yet.  Unit: bytes.
   int64_t held_bytes() const;
 

@@ -91,6 +91,15 @@ const ModelHandle* ServedVersions::Canary(const Caller* caller) const {
   return place < canary->share ? Find(label->second) : nullptr;
 }
 
+ModelHandle ServedModels::WantsPlans() const {
+  for (const auto& [name, model] : models) {
+    for (const ModelHandle& handle : model.versions) {
+      if (handle->model != nullptr && handle->model->WantsPlans()) return handle;
+    }
+  }
+  return nullptr;
+}
+
 std::optional<ShadowTarget> ServedModels::FindShadow(const std::string& name) const {
   const auto found = models.find(name);
   if (found == models.end() || !found->second.shadow.has_value()) return std::nullopt;

@@ -45,6 +45,8 @@ struct ServedModels {
   absl::Status CheckAccess(const ModelChoice& choice) const;
   // See ModelManager::Find.
   absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const;
+  // A model that wants plans for shapes that requests showed; null: none does.
+  ModelHandle WantsPlans() const;
   // See ModelManager::FindShadow.
   std::optional<ShadowTarget> FindShadow(const std::string& name) const;
 };

@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/runtime/load_reason.h"
+#include "engine/tensor/onednn.h"
 #include "server/models/memory_budget.h"
 #include "server/models/model_lane.h"
 #include "server/models/warm_up.h"
@@ -63,9 +64,52 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
     const absl::Status checked = options_.check(**model, job.directory, run, notices);
     if (!checked.ok()) model = Named(job, checked, LoadReason::kWarmup);
   }
+  if (model.ok()) MakeFirstPlans(job, **model, run);
   ClipNotices(notices);
   for (const std::string& notice : notices) observer_.OnNotice(job.name, job.version, notice);
   return model;
+}
+
+int64_t VersionLoader::MemoryLeft(int64_t staged_bytes) const {
+  return std::max<int64_t>(options_.memory_budget_bytes - reaper_.held_bytes() - staged_bytes, 0);
+}
+
+int64_t VersionLoader::Report(const std::string& name, int64_t version,
+                              const std::vector<engine::ShapePlanInfo>& plans) const {
+  int64_t bytes = 0;
+  for (const engine::ShapePlanInfo& plan : plans) {
+    if (plan.state == engine::ShapePlanInfo::State::kServing) bytes += plan.bytes;
+    observer_.OnShapePlan(name, version, plan);
+  }
+  return bytes;
+}
+
+void VersionLoader::MakeFirstPlans(const LoadJob& job, const engine::Model& model,
+                                   const engine::RunOptions& run) const {
+  engine::Workspace workspace;
+  engine::RunResult result;
+  if (job.before != nullptr && job.before->model != nullptr) {
+    model.WantPlansOf(*job.before->model, run, workspace, result);
+  }
+  const int64_t left = MemoryLeft(job.staged_bytes) - model.memory_bytes();
+  Report(job.name, job.version, model.MakePlans(run, left));
+}
+
+int64_t VersionLoader::MakePlans(const ServedModel& served) const {
+  engine::UseOneThread();
+  const LoadScope scope({.owner = served.name,
+                         .max_memory_bytes = MaxMemory(MemoryLeft(0)),
+                         .deadline = steady_clock::now() + options_.load_bounds.max_time,
+                         .cancelled = &cancelled_});
+  Pacer pacer(kShareBesideCalls);
+  const std::function<bool()> stop = [&pacer] {
+    pacer.Pace();
+    return !LoadScope::Check().ok();
+  };
+  engine::RunOptions run;
+  run.max_memory_bytes = options_.max_request_memory_bytes;
+  run.stop = &stop;
+  return Report(served.name, served.version, served.model->MakePlans(run, MemoryLeft(0)));
 }
 
 absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
@@ -82,7 +126,7 @@ absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
   }
   ASSIGN_OR_RETURN(served->model, LoadModel(job, gives_way));
   if (served->model != nullptr) {
-    const int64_t needed = served->model->info().memory_bytes;
+    const int64_t needed = served->model->memory_bytes();
     const absl::Status fits = CheckMemory(needed, /*about=*/false, held, budget);
     if (!fits.ok()) return Named(job, fits, LoadReason::kMemory);
   }
@@ -116,14 +160,16 @@ std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job,
   return outcome;
 }
 
-LoadLimits VersionLoader::LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const {
+int64_t VersionLoader::MaxMemory(int64_t left) const {
   constexpr int64_t kLeastBuffers = int64_t{64} << 20;
-  const int64_t budget = options_.memory_budget_bytes;
-  const int64_t left = std::max<int64_t>(budget - reaper_.held_bytes() - job.staged_bytes, 0);
   const int64_t chosen = options_.load_bounds.max_memory_bytes;
+  return chosen > 0 ? chosen : left + std::max(options_.memory_budget_bytes / 8, kLeastBuffers);
+}
+
+LoadLimits VersionLoader::LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const {
   return {.owner = job.name,
           .roots = rules.roots,
-          .max_memory_bytes = chosen > 0 ? chosen : left + std::max(budget / 8, kLeastBuffers),
+          .max_memory_bytes = MaxMemory(MemoryLeft(job.staged_bytes)),
           .deadline = steady_clock::now() + options_.load_bounds.max_time,
           .cancelled = &cancelled_};
 }

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +36,7 @@ struct LoadJob {
   Lane::Limits limits;
   // What calls of another version of the model cost, if one serves.
   std::optional<CostModel::Parts> cost;
+  ModelHandle before;        // That version; null: none.
   int64_t staged_bytes = 0;  // Held by models that the same change has loaded already.
   // What a version of this model needed, if one was loaded.
   std::optional<double> bytes_per_file_byte;
@@ -68,6 +70,10 @@ class VersionLoader {
   // meanwhile, and are not to notice what is computed here.
   LoadOutcome Load(const LoadJob& job, bool gives_way) const;
 
+  // Makes the plans that the model wants, within the limits of a load, and reports them.  On a
+  // background thread.  Returns what the model holds more for them.  Unit: bytes.
+  int64_t MakePlans(const ServedModel& served) const;
+
   // Ends the load that runs, and every later one, with CANCELLED.  Any thread.
   void Cancel() { cancelled_.store(true); }
 
@@ -83,6 +89,16 @@ class VersionLoader {
       const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules) const;
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
                                                                  bool gives_way) const;
+  // Plans for the shapes that the version before and recorded requests show.
+  void MakeFirstPlans(const LoadJob& job, const engine::Model& model,
+                      const engine::RunOptions& run) const;
+  // What the budget leaves beside what models hold.
+  int64_t MemoryLeft(int64_t staged_bytes) const;
+  // What a load may hold where the budget leaves so much.
+  int64_t MaxMemory(int64_t left) const;
+  // Reports the plans and returns what those that serve take.
+  int64_t Report(const std::string& name, int64_t version,
+                 const std::vector<engine::ShapePlanInfo>& plans) const;
   // Content that is known to be bad, without trying it.
   std::optional<LoadOutcome> KnownBad(const LoadJob& job,
                                       const engine::DirectoryRules& rules) const;

@@ -3,7 +3,6 @@
 #include "server/scoring/golden_check.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <system_error>
@@ -15,25 +14,13 @@
 #include "base/recording/recording_reader.h"
 #include "base/status_macros.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/runtime/score_tolerance.h"
 #include "server/scoring/recorded_run.h"
 
 namespace ulfd::server {
 namespace {
 
 using recording::Recording;
-
-constexpr double kDefaultTolerance = 1e-4;
-
-absl::StatusOr<double> ToleranceOf(const std::string& directory) {
-  ASSIGN_OR_RETURN(const engine::ModelDirectory model, engine::OpenModelDirectory(directory));
-  if (!model.manifest.has_golden_tolerance()) return kDefaultTolerance;
-  const double tolerance = model.manifest.golden_tolerance();
-  if (!std::isfinite(tolerance) || tolerance < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("manifest: golden_tolerance: ", tolerance,
-                                                   ", want a finite number, at least 0"));
-  }
-  return tolerance;
-}
 
 // Paths, sorted; none without the folder.
 absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& directory) {
@@ -55,14 +42,8 @@ absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& direc
   return paths;
 }
 
-bool Near(double found, double wanted, double tolerance) {
-  if (std::isnan(wanted)) return std::isnan(found);
-  if (found == wanted) return true;  // Infinities, too.
-  return std::abs(found - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
-}
-
 absl::Status Compare(const ScorePair& pair, double tolerance) {
-  if (Near(pair.found, pair.recorded, tolerance)) return absl::OkStatus();
+  if (engine::IsNear(pair.found, pair.recorded, tolerance)) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "output \"", pair.output, "\" row ", pair.row, " column ", pair.column, ": found ",
       pair.found, ", recorded ", pair.recorded, ", tolerance ", tolerance));
@@ -110,7 +91,8 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
 absl::Status CheckRecordings(const engine::Model& model, const std::string& directory,
                              const RequestLimits& limits, const engine::RunOptions& run,
                              std::vector<std::string>& notices) {
-  ASSIGN_OR_RETURN(const double tolerance, ToleranceOf(directory));
+  ASSIGN_OR_RETURN(const engine::ModelDirectory files, engine::OpenModelDirectory(directory));
+  ASSIGN_OR_RETURN(const double tolerance, engine::ToleranceOf(files.manifest));
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordingFiles(directory));
   const RecordedRun::Visit compare = [tolerance](const ScorePair& pair) {
     return Compare(pair, tolerance);

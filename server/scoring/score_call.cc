@@ -365,6 +365,7 @@ absl::Status ScoreCall::CheckReplySize(const engine::RunResult& result) const {
 void ScoreCall::CountRun(const engine::RunStats& stats) {
   ModelSeries& model = *series_->model;
   if (stats.unproved) model.unproved_runs.Add();
+  if (stats.wants_plan) context_.models.PlansWanted();
   if (stats.per_user_fallbacks > 0) model.users_run_alone.Add(stats.per_user_fallbacks);
 }
 

@@ -80,7 +80,7 @@ class ScoreCall : public Job {
   int64_t rows() const override { return rows_; }
   TimePoint deadline() const override { return terms_.deadline; }
   Priority priority() const override { return terms_.priority; }
-  bool divisible() const override { return handle_->model->info().row_separable; }
+  bool divisible() const override { return handle_->model->row_separable(); }
   void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override;
   bool Begin(Worker& worker) override;
   void RunRows(Worker& worker, int64_t begin, int64_t end) override;

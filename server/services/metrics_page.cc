@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,19 @@ namespace {
 
 using prometheus::MetricFamily;
 using prometheus::MetricType;
+
+// How many there are in each state.
+void AddShapePlans(const engine::Model& model,
+                   const std::vector<prometheus::ClientMetric::Label>& labels,
+                   MetricFamily& family) {
+  std::map<absl::string_view, int> states;
+  for (const engine::ShapePlanInfo& plan : model.shape_plans()) ++states[engine::Name(plan.state)];
+  for (const auto& [state, plans] : states) {
+    std::vector<prometheus::ClientMetric::Label> of_state = labels;
+    of_state.push_back({"state", std::string(state)});
+    family.metric.push_back(GaugeSample(plans, of_state));
+  }
+}
 
 void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   auto info = Family("ulfd_model_info", "1 for each version that serves", MetricType::Gauge);
@@ -33,6 +47,9 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   auto failed =
       Family("ulfd_model_version_failed",
              "1 for each version whose newest content cannot be served", MetricType::Gauge);
+  auto shape_plans =
+      Family("ulfd_shape_plans", "Plans for shapes that requests showed and nothing states",
+             MetricType::Gauge);
   auto cached_users =
       Family("ulfd_user_cache_users_total",
              "Users whose part was found in the cache, or computed for it", MetricType::Counter);
@@ -53,7 +70,9 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
                                             {"sha", facts.content_hash}}));
       const std::chrono::duration<double> when = version.serving->published_at.time_since_epoch();
       published.metric.push_back(GaugeSample(when.count(), labels));
-      memory.metric.push_back(GaugeSample(static_cast<double>(facts.memory_bytes), labels));
+      memory.metric.push_back(
+          GaugeSample(static_cast<double>(version.serving->model->memory_bytes()), labels));
+      AddShapePlans(*version.serving->model, labels, shape_plans);
       if (facts.user_cache_bytes > 0) {
         const CacheStats cache = version.serving->model->user_cache();
         cache_bytes.metric.push_back(GaugeSample(static_cast<double>(cache.bytes), labels));
@@ -85,6 +104,7 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   families.push_back(std::move(memory));
   families.push_back(std::move(cost));
   families.push_back(std::move(quarantined));
+  families.push_back(std::move(shape_plans));
   families.push_back(std::move(cached_users));
   families.push_back(std::move(cache_bytes));
 }

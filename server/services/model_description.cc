@@ -87,8 +87,13 @@ void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
   out.set_generation(served.generation);
   FillTime(served.published_at, *out.mutable_published_at());
   const engine::ModelInfo& info = served.model->info();
-  out.set_memory_bytes(info.memory_bytes);
+  out.set_memory_bytes(served.model->memory_bytes());
   for (const std::string& notice : info.notices) out.add_notices(ClipError(notice));
+  for (const engine::ShapePlanInfo& plan : served.model->shape_plans()) {
+    out.add_notices(ClipError(absl::StrCat(
+        "plan for ", engine::ShapesText(plan.inputs), ": ", engine::Name(plan.state), ", ",
+        plan.runs, " runs", plan.why_refused.empty() ? "" : ": ", plan.why_refused)));
+  }
 }
 
 }  // namespace

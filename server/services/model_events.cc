@@ -16,7 +16,7 @@ void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds
                 {"version", model.version},
                 {"generation", model.generation},
                 {"sha", info.content_hash},
-                {"memory_bytes", info.memory_bytes},
+                {"memory_bytes", model.model->memory_bytes()},
                 {"load_seconds", std::chrono::duration<double>(load_time).count()}});
   for (const std::string& notice : info.notices) {
     logger_.Warning("model notice",
@@ -56,6 +56,20 @@ void ModelEvents::OnReadinessChanged() {
     logger_.Info("not ready yet", {{"why", why}});
   } else {
     logger_.Warning("not ready", {{"why", why}});
+  }
+}
+
+void ModelEvents::OnShapePlan(const std::string& name, int64_t version,
+                              const engine::ShapePlanInfo& plan) {
+  const std::string shapes = engine::ShapesText(plan.inputs);
+  if (plan.state == engine::ShapePlanInfo::State::kServing) {
+    logger_.Info(
+        "plan made for shapes of requests",
+        {{"model", name}, {"version", version}, {"shapes", shapes}, {"bytes", plan.bytes}});
+  } else {
+    logger_.Warning(
+        "plan refused for shapes of requests",
+        {{"model", name}, {"version", version}, {"shapes", shapes}, {"why", plan.why_refused}});
   }
 }
 

@@ -33,6 +33,8 @@ class ModelEvents final : public ModelObserver {
                     const absl::Status& error) override;
   void OnUnloaded(const std::string& name, int64_t version, int64_t generation) override;
   void OnReadinessChanged() override;
+  void OnShapePlan(const std::string& name, int64_t version,
+                   const engine::ShapePlanInfo& plan) override;
   void OnNotice(const std::string& name, int64_t version, const std::string& notice) override;
 
  private:

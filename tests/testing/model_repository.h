@@ -94,6 +94,11 @@ class RecordingObserver : public ModelObserver {
     MutexLock lock(mu_);
     ++readiness_changes_;
   }
+  void OnShapePlan(const std::string& name, int64_t version,
+                   const engine::ShapePlanInfo& plan) override {
+    MutexLock lock(mu_);
+    events_.push_back(absl::StrCat("plan ", engine::Name(plan.state), " ", name, " v", version));
+  }
   void OnNotice(const std::string& name, int64_t version, const std::string& notice) override {
     MutexLock lock(mu_);
     notices_.push_back(notice);

@@ -92,7 +92,7 @@ TEST_F(MergedRequestTest, EachPartGetsWhatItGetsAlone) {
     wanted_missing.push_back(result.stats.missing_ids);
   }
 
-  ASSERT_TRUE(CanMerge(model_->info()));
+  ASSERT_TRUE(CanMerge(*model_));
   MergedRequest merged;
   ASSERT_TRUE(merged.Join(*model_, parts).ok());
   EXPECT_THAT(merged.ads_per_user(), ElementsAre(3, 2, 1, 2));

@@ -165,6 +165,7 @@ class ShadowOnly final : public ModelLookup {
   std::vector<ModelStatus> List() const override { return {}; }
   std::vector<std::string> LabelsOf(const std::string&, int64_t) const override { return {}; }
   bool Ready() const override { return true; }
+  void PlansWanted() const override {}
   int64_t generation() const override { return 0; }
 };
 
