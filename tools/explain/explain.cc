@@ -1,5 +1,6 @@
 // ulf explain: shows how a model is executed, and why so.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <cstdio>
 #include <utility>
 
@@ -47,9 +48,30 @@ absl::Status Check(const Options& options, const FlagSet& flags) {
   return absl::OkStatus();
 }
 
+// What becomes of the request in a file.
+absl::StatusOr<RequestShapes> ShapesOf(const engine::Model& model, const std::string& path) {
+  ASSIGN_OR_RETURN(engine::NpzArrays arrays, ReadInputs(path, model.info()));
+  engine::Workspace workspace;
+  engine::RunResult result;
+  RETURN_IF_ERROR(model.Run(InputViews(model.info(), arrays), {}, workspace, result));
+  if (!result.stats.unproved) return RequestShapes{};
+  const std::vector<engine::ShapePlanInfo> plans = model.MakePlans({}, INT64_MAX);
+  if (plans.empty()) {
+    return RequestShapes{.as_written = "no plan fits its shapes, and none can be made for them"};
+  }
+  RequestShapes shapes{.inputs = plans[0].inputs};
+  if (plans[0].state == engine::ShapePlanInfo::State::kRefused) {
+    shapes.as_written = plans[0].why_refused;
+  }
+  return shapes;
+}
+
 // Runs the model where that was asked for; the explanation borrows from the model.
-absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Options& options) {
-  if (options.inputs.empty() && !options.profile) return Explain(model, options.ads, nullptr);
+absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Options& options,
+                                        const RequestShapes& shapes) {
+  if (options.inputs.empty() && !options.profile) {
+    return Explain(model, options.ads, nullptr, shapes);
+  }
   engine::NpzArrays arrays;
   int64_t ads = options.ads;
   if (options.inputs.empty()) {
@@ -63,7 +85,7 @@ absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Option
   engine::RunResult observed;
   RETURN_IF_ERROR(model.Run(inputs, {.keep_all = true}, workspace, observed));
   // Magnitudes of made-up inputs say less than the weights.
-  Explanation all = Explain(model, ads, options.inputs.empty() ? nullptr : &observed);
+  Explanation all = Explain(model, ads, options.inputs.empty() ? nullptr : &observed, shapes);
   if (!options.profile) return all;
   for (const bool reference : {false, true}) {
     if (reference && (!options.reference || !all.optimised.has_value())) continue;
@@ -86,8 +108,8 @@ absl::Status RunExplain(Args args) {
       kDescription);
   flags.Add("ads", "Number of ads for which figures are given.", &options.ads, 1, kMaxAds);
   flags.Add("inputs",
-            "npz file with one array per graph input: magnitudes are taken from a run of it, and "
-            "--profile times it.",
+            "npz file with one array per graph input: what is shown is what a request of these "
+            "shapes gets; magnitudes are taken from a run of it, and --profile times it.",
             &options.inputs);
   flags.Add("profile", "Times every step, on --inputs or on a made-up request.", &options.profile);
   flags.Add("reference", "With --profile: also times the graph as written.", &options.reference);
@@ -104,8 +126,17 @@ absl::Status RunExplain(Args args) {
   RETURN_IF_ERROR(Check(options, flags));
 
   engine::UseOneThread();
-  ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(positional[0]));
-  ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options));
+  ASSIGN_OR_RETURN(auto model, plugins.LoadModel(positional[0]));
+  RequestShapes shapes;
+  if (!options.inputs.empty()) {
+    ASSIGN_OR_RETURN(shapes, ShapesOf(*model, options.inputs));
+  }
+  if (!shapes.inputs.empty() && shapes.as_written.empty()) {
+    // The plan that such requests get is the one of a model whose shapes are stated.
+    model = nullptr;
+    ASSIGN_OR_RETURN(model, plugins.LoadModel(positional[0], shapes.inputs));
+  }
+  ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options, shapes));
   if (!options.html.empty()) RETURN_IF_ERROR(WriteTextFile(options.html, ExplainHtml(all)));
   if (!options.json.empty()) RETURN_IF_ERROR(WriteTextFile(options.json, ExplainJson(all)));
   std::fputs(ExplainText(all).c_str(), stdout);

@@ -41,6 +41,8 @@ class Writer {
             {"profiles", std::move(profiles)},
             {"cancellations", std::move(cancellations)},
             {"suggestion", all_.suggestion},
+            {"shapes", Shapes()},
+            {"as_written", all_.shapes.as_written},
             {"warnings", all_.warnings},
             {"notices", info.notices}};
   }
@@ -53,6 +55,16 @@ class Writer {
   }
   Json ToJson(const engine::Cost& cost) const {
     return {{"flops", ToJson(cost.flops)}, {"bytes", ToJson(cost.bytes)}};
+  }
+
+  Json Shapes() const {
+    Json shapes = Json::array();
+    for (const engine::InputShape& input : all_.shapes.inputs) {
+      shapes.push_back({{"name", input.name},
+                        {"level", std::string(engine::Name(input.level))},
+                        {"row_shape", input.row_shape}});
+    }
+    return shapes;
   }
 
   Json Layers() const {

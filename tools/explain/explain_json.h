@@ -11,8 +11,9 @@ namespace ulfd::tools {
 
 // One object: name, version, ads (for which figures are given), memory_bytes, row_separable,
 // proof_failure, not_optimised, layers, rewrites, plans {written, optimised or null}, profiles,
-// cancellations, suggestion, warnings, notices.  A cost is {flops, bytes}, each {per_user, per_ad,
-// total}, the total for `ads` ads.
+// cancellations, suggestion, warnings, notices; and of --inputs, where nothing else tells its
+// shapes: shapes and, if no plan serves them, as_written (why).  A cost is {flops, bytes}, each
+// {per_user, per_ad, total}, the total for `ads` ads.
 std::string ExplainJson(const Explanation& all);
 
 }  // namespace ulfd::tools

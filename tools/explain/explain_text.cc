@@ -57,20 +57,26 @@ std::string Header(const Explanation& all) {
       HumanBytes(info.weight_bytes), ", tables ", HumanBytes(info.table_bytes), ", kernels ",
       HumanBytes(kernels), "\n  ads      ", info.row_separable ? "" : "not ",
       "proved independent of each other", "\n  plan     ",
-      all.optimised ? absl::StrCat("optimised, ", info.rewrites.size(), " rewrites")
-                    : absl::StrCat("as written: ", info.not_optimised));
+      all.optimised
+          ? absl::StrCat("optimised, ", info.rewrites.size(), " rewrites")
+          : absl::StrCat("as written: ", all.shapes.as_written.empty() ? info.not_optimised
+                                                                       : all.shapes.as_written));
   if (plan.separable) absl::StrAppend(&text, ", tiles of ", plan.tile_rows, " ads");
+  if (!all.shapes.inputs.empty()) {
+    absl::StrAppend(&text, "\n  shapes   of --inputs: ", engine::ShapesText(all.shapes.inputs));
+  }
   absl::StrAppend(&text, "\n  figures  for one user and ", all.ads, " ads\n");
   return text;
 }
 
-void AppendInterface(const ModelInfo& info, std::string& text) {
+void AppendInterface(const Explanation& all, std::string& text) {
+  const ModelInfo& info = *all.info;
   TextTable inputs({"name", "type", "shape", "level", "known", "read"});
   for (const engine::InputInfo& input : info.inputs) {
     // A sparse feature is one line: its ids stand for values and segments.
     if (input.feature >= 0) continue;
     inputs.AddRow({input.name, std::string(engine::Name(input.dtype)), input.shape.ToString(),
-                   std::string(engine::Name(input.level)), std::string(KnownFrom(input)),
+                   std::string(engine::Name(input.level)), std::string(KnownFrom(all, input)),
                    input.used ? "yes" : "no"});
   }
   Section("Dense inputs", inputs, text);
@@ -78,7 +84,7 @@ void AppendInterface(const ModelInfo& info, std::string& text) {
   for (const engine::FeatureInfo& feature : info.features) {
     const auto name = [&](std::string* out, int table) { *out += info.tables[table].name; };
     features.AddRow({feature.name, std::string(engine::Name(feature.level)),
-                     std::string(KnownFrom(info.inputs[feature.segments])),
+                     std::string(KnownFrom(all, info.inputs[feature.segments])),
                      Clip(absl::StrJoin(feature.tables, ", ", name))});
   }
   Section("Sparse features", features, text);
@@ -231,7 +237,7 @@ void AppendList(absl::string_view title, const std::vector<std::string>& lines, 
 
 std::string ExplainText(const Explanation& all) {
   std::string text = Header(all);
-  AppendInterface(*all.info, text);
+  AppendInterface(all, text);
   AppendLayers(all, text);
   AppendRewrites(all, text);
   AppendSteps(all, all.optimised ? "Steps, optimised" : "Steps, as written", all.plan(), text);

@@ -106,6 +106,10 @@ std::vector<std::string> Warnings(const Explanation& all) {
     warnings.push_back(
         "some shape is known only to a request: figures count an unknown length as 1");
   }
+  if (!all.shapes.as_written.empty()) {
+    warnings.push_back(absl::StrCat("the request of --inputs runs as written, in one piece: ",
+                                    all.shapes.as_written));
+  }
   std::vector<std::string> guessed, unread;
   for (const engine::InputInfo& input : info.inputs) {
     if (!input.used) unread.push_back(input.name);
@@ -114,8 +118,8 @@ std::vector<std::string> Warnings(const Explanation& all) {
   if (!guessed.empty()) {
     warnings.push_back(absl::StrCat(
         "shape or level is a guess for ", absl::StrJoin(guessed, ", "),
-        ": a request of another shape runs the graph as written; `inputs` in the manifest states "
-        "it"));
+        ": the first request of another shape runs the graph as written, the next ones by a plan "
+        "of their own (--inputs shows it); `inputs` in the manifest states it"));
   }
   if (!unread.empty()) {
     warnings.push_back(absl::StrCat("no layer reads ", absl::StrJoin(unread, ", ")));
@@ -153,15 +157,24 @@ absl::string_view Name(Fate fate) {
   return "removed";
 }
 
-absl::string_view KnownFrom(const engine::InputInfo& input) {
+absl::string_view KnownFrom(const Explanation& all, const engine::InputInfo& input) {
+  const std::vector<engine::InputShape>& shown = all.shapes.inputs;
+  if (all.shapes.as_written.empty() &&
+      std::any_of(shown.begin(), shown.end(),
+                  [&](const engine::InputShape& shape) { return shape.name == input.name; })) {
+    return "request";
+  }
   return input.stated ? "stated" : "guessed";
 }
 
-Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed) {
+Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed,
+                    const RequestShapes& shapes) {
   Explanation all{.info = &model.info(),
                   .ads = ads,
                   .written = model.WrittenPlan(),
-                  .optimised = model.OptimisedPlan()};
+                  .optimised = model.OptimisedPlan(),
+                  .shapes = shapes};
+  if (!shapes.as_written.empty()) all.optimised.reset();
   for (size_t i = 0; i < all.info->layers.size(); ++i) {
     all.layers.push_back(ExplainLayer(all, static_cast<int>(i)));
   }

@@ -31,6 +31,12 @@ struct LayerExplanation {
   std::vector<int> steps;                         // Of the plan that runs.
 };
 
+// A request of shapes that neither graph nor manifest states.
+struct RequestShapes {
+  std::vector<engine::InputShape> inputs;
+  std::string as_written;  // Why no plan serves it; empty: one does.
+};
+
 struct Explanation {
   const engine::ModelInfo* info = nullptr;  // Borrowed.
   int64_t ads = 0;                          // For which figures are given.
@@ -41,17 +47,21 @@ struct Explanation {
   std::string suggestion;         // A line for the manifest against all of them.
   std::vector<Profile> profiles;  // With --profile: of the plan that runs, then others.
   std::vector<std::string> warnings;
+  RequestShapes shapes;  // Empty, unless those of --inputs are not known without it.
 
-  // The plan that requests of the expected shapes run.
+  // The plan that requests of the expected shapes run, or that of --inputs.
   const engine::PlanInfo& plan() const { return optimised.has_value() ? *optimised : written; }
 };
 
 // `observed`: a run of the model with keep_all, whose magnitudes tell where digits are lost;
-// without one (nullptr) the weights alone do.
-Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed);
+// without one (nullptr) the weights alone do.  `shapes`: those that the model was loaded for, or
+// why there is no plan for them.
+Explanation Explain(const engine::Model& model, int64_t ads, const engine::RunResult* observed,
+                    const RequestShapes& shapes = {});
 
-// "stated" (by the graph or the manifest) or "guessed" (from the layers that read it).
-absl::string_view KnownFrom(const engine::InputInfo& input);
+// "stated" (by the graph or the manifest), "request" (--inputs has it) or "guessed" (from the
+// layers that read it).
+absl::string_view KnownFrom(const Explanation& all, const engine::InputInfo& input);
 
 }  // namespace ulfd::tools
 

@@ -83,7 +83,8 @@ std::string Names(const std::vector<std::string>& names) {
 // Inputs of the graph as nodes: a dense one each, the sparse ones of a reader together.
 class InputNodes {
  public:
-  InputNodes(const ModelInfo& info, Picture& picture) : info_(info), picture_(picture) {
+  InputNodes(const Explanation& all, Picture& picture)
+      : all_(all), info_(*all.info), picture_(picture) {
     for (size_t i = 0; i < info.inputs.size(); ++i) {
       index_.emplace(info.inputs[i].name, static_cast<int>(i));
     }
@@ -132,12 +133,13 @@ class InputNodes {
          .shape = input.shape.ToString(),
          .tip = absl::StrCat("Input ", input.name, " ", input.shape.ToString(), ", level ",
                              std::string(engine::Name(input.level)), " (",
-                             std::string(KnownFrom(input)), ")"),
+                             std::string(KnownFrom(all_, input)), ")"),
          .style = absl::StrCat("input ", StyleOf(input.level, ad_part)),
          .ad_part = ad_part});
     return dense_[index] = static_cast<int>(picture_.nodes.size()) - 1;
   }
 
+  const Explanation& all_;
   const ModelInfo& info_;
   Picture& picture_;
   std::map<std::string, int> index_;
@@ -176,7 +178,7 @@ std::string LayerTip(const Explanation& all, int index) {
 
 Picture DrawWritten(const Explanation& all) {
   Picture picture;
-  InputNodes inputs(*all.info, picture);
+  InputNodes inputs(all, picture);
   std::map<std::string, int> makers;  // By the name of a tensor, as the file goes on.
   std::vector<bool> of_user(all.layers.size(), false);
   for (const PlanStep& step : all.written.steps) {
@@ -217,7 +219,7 @@ Picture DrawWritten(const Explanation& all) {
 
 Picture DrawPlan(const Explanation& all, const PlanInfo& plan, const Profile* profile) {
   Picture picture;
-  InputNodes inputs(*all.info, picture);
+  InputNodes inputs(all, picture);
   std::map<int, int> makers;  // By value.
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];

@@ -36,9 +36,11 @@ absl::Status PluginFlag::Load() {
 }
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> PluginFlag::LoadModel(
-    const std::string& directory) {
+    const std::string& directory, std::vector<engine::InputShape> inputs) {
   RETURN_IF_ERROR(Load());
-  engine::LoadOptions options{.directory = VersionDirectory(directory), .layer_types = types()};
+  engine::LoadOptions options{.directory = VersionDirectory(directory),
+                              .inputs = std::move(inputs),
+                              .layer_types = types()};
   if (!backend_.empty()) {
     ASSIGN_OR_RETURN(options.backend, engine::ParseBackend(backend_));
   }

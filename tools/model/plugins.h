@@ -31,8 +31,10 @@ class PluginFlag {
   // After FlagSet::Parse.
   absl::Status Load();
   absl::Span<const engine::LayerType* const> types() const { return plugins_.types(); }
-  // Load, and the model in a version directory, or the highest version of a model's directory.
-  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const std::string& directory);
+  // Load, and the model in a version directory, or the highest version of a model's directory;
+  // planned for `inputs`.
+  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(
+      const std::string& directory, std::vector<engine::InputShape> inputs = {});
 
  private:
   std::vector<std::string> paths_;
