@@ -31,7 +31,7 @@ macro(ladder top)
 endmacro()
 
 set(root "base/[^/]*")
-set(graph_protos "proto/(ulf|embedding|model_manifest)\\.pb\\.h")
+set(graph_protos "proto/(ulf|embedding|model_manifest|delta)\\.pb\\.h")
 rung(base/flags ${root})
 rung(base/recording ${root} "proto/recording\\.pb\\.h")
 rung(base/tls ${root})
@@ -40,8 +40,8 @@ rung(base ${root})
 rung(engine/tensor ${root})
 rung(engine/kernels ${root} "engine/tensor/.*")
 rung(engine/weights ${root} ${graph_protos} "engine/tensor/.*")
-# Embedding reads its files with a reader of weights, and knows nothing else of weights.
-rung(engine/embedding ${root} ${graph_protos} "engine/tensor/.*" "engine/weights/proto_file\\.h")
+# Embedding reads and hashes its files as weights do, and knows nothing else of weights.
+rung(engine/embedding ${root} ${graph_protos} "engine/tensor/.*" "engine/weights/(digest|proto_file)\\.h")
 set(below_layers ${root} ${graph_protos} "engine/(tensor|kernels|weights|embedding)/.*")
 # Layer types know the contract and what they have in common, not each other's folder.
 set(contract "engine/layers/[^/]*")
@@ -61,7 +61,7 @@ rung(tools/cli "base/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
 rung(tools/convert "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
 rung(tools/model "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
-rung(tools/table "base/.*" "engine/.*" "tools/cli/.*")
+rung(tools/table "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
 rung(tools/explain "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
 rung(tools/demo "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
 rung(tools/client "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")

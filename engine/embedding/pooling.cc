@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/embedding/row_pooling.h"
+#include "engine/embedding/table_overlay.h"
 
 namespace ulfd::engine {
 namespace {
@@ -97,6 +98,9 @@ class LookupPass {
       const size_t count = std::min(hashed_.left(), kBlock - n);
       const EmbeddingTable::Probe probe = hashed_.table().probe();
       const int64_t* const ids = hashed_.ids();
+      if (const TableOverlay* overlay = hashed_.table().overlay(); overlay != nullptr) {
+        overlay->Prefetch({ids, count});
+      }
       for (size_t i = 0; i < count; ++i) {
         hashes_[n + i] = HashKey(ids[i]);
         pilots_[n + i] = probe.Pilot(hashes_[n + i]);
@@ -115,6 +119,9 @@ class LookupPass {
       const EmbeddingTable::Probe probe = located_.table().probe();
       const void** const rows = rows_ + located_.position();
       for (size_t i = 0; i < count; ++i) rows[i] = probe.Candidate(hashes_[n + i], pilots_[n + i]);
+      if (const TableOverlay* overlay = located_.table().overlay(); overlay != nullptr) {
+        overlay->Replace(located_.ids(), count, rows);
+      }
       probe.PrefetchRows(rows, count);
       n += count;
       located_.Move(count);

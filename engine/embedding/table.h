@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -55,14 +56,17 @@ struct TableRows {
   PerfectHash hash;                        // HashKey(id) -> slot.
   PageBuffer memory;                       // The slots, from a page on, and
   std::unique_ptr<const MappedFile> file;  // the file: one of both holds them.
-  std::string digest;  // Of a file: 16 bytes that tell contents apart (table_file.h).
+  std::string digest;  // Tells contents of files apart; empty for rows that come from none.
 };
+
+class TableOverlay;  // engine/embedding/table_overlay.h
 
 // Every row stands behind its id in a slot, and a perfect hash of the ids leads to the slot: a
 // lookup reads the lines of the row and hardly more (see PerfectHash).  An id that the table lacks
 // leads to a slot, too, which holds another id.  Memory: 1.09 x ids and rows (up to 1.25 x where
-// longer slots save cache lines) and 0.35 bytes per row, or, of a table file, its pages.  Immutable
-// once made; any thread may read.
+// longer slots save cache lines) and 0.35 bytes per row, or, of a table file, its pages.  Rows of
+// deltas stand in an overlay, which goes before the base.  Immutable once made; any thread may
+// read.
 class EmbeddingTable {
  public:
   // Opens what lies at `path`: a table file (table_file.h), known by its first bytes, or text.
@@ -72,6 +76,11 @@ class EmbeddingTable {
   // A table of these rows.  INVALID_ARGUMENT, without the table's name, if the default id has none.
   static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Make(
       const std::string& name, std::shared_ptr<const TableRows> rows, const TableOptions& options);
+
+  // This table with another base and overlay (null: none).  The mean row stays what it was.
+  // FAILED_PRECONDITION, without the table's name, if the default id has no row there.
+  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> With(
+      std::shared_ptr<const TableRows> rows, std::shared_ptr<const TableOverlay> overlay) const;
 
   // Reads an XDL text table: lines "id,v0,...,v(d-1)", ended by LF or CRLF (the last may lack it);
   // the first line (with skip_bad_lines the first good one) gives d.  Values are decimal numbers as
@@ -94,7 +103,8 @@ class EmbeddingTable {
    public:
     // First: the byte that leads to the row; `hash` is HashKey(id).
     const uint8_t* Pilot(uint64_t hash) const { return hash_.Pilot(hash); }
-    // Then: the only row that may be that of the id; never nullptr, whatever the id.
+    // Then: the only row of the base that may be that of the id; never nullptr, whatever the id.
+    // Where there is an overlay(), its row goes before.
     const void* Candidate(uint64_t hash, const uint8_t* pilot) const {
       return slots_ + hash_.SlotOf(hash, pilot) * slot_bytes_ + TableRows::kIdBytes;
     }
@@ -125,6 +135,12 @@ class EmbeddingTable {
   // At last: whether a Candidate is the row of `id`.
   static bool Holds(const void* row, int64_t id) { return TableRows::IdOf(row) == id; }
 
+  // Rows that deltas put or dropped; nullptr: none.
+  const TableOverlay* overlay() const { return overlay_.get(); }
+  const std::shared_ptr<const TableOverlay>& shared_overlay() const { return overlay_; }
+  // Without the overlay.
+  const std::shared_ptr<const TableRows>& base() const { return rows_; }
+
   // Some id of the table, picked by `number`; nothing where that picks an unused slot.  For made-up
   // requests.
   std::optional<int64_t> Sample(uint64_t number) const {
@@ -135,9 +151,10 @@ class EmbeddingTable {
 
   const std::string& name() const { return name_; }
   int64_t dim() const { return rows_->dim; }
+  // Of the base.
   int64_t rows() const { return rows_->rows; }
   RowFormat format() const { return rows_->format; }
-  // Memory held: slots and index, without what is mapped.
+  // Memory held: slots and index of the base, without what is mapped.
   int64_t bytes() const {
     return static_cast<int64_t>(rows_->memory.bytes() + rows_->hash.bytes());
   }
@@ -145,7 +162,7 @@ class EmbeddingTable {
   int64_t mapped_bytes() const {
     return rows_->file == nullptr ? 0 : static_cast<int64_t>(rows_->file->size());
   }
-  // Tells contents of table files apart; empty without a file.
+  // Tells contents of files apart; empty for rows that come from none.
   const std::string& digest() const { return rows_->digest; }
   // DATA_LOSS, naming file and byte, once rows were read that could not be had.  To be asked after
   // lookups, before what was read is used.
@@ -155,20 +172,30 @@ class EmbeddingTable {
   // Bad or duplicate lines left out under skip_bad_lines.
   int64_t skipped_lines() const { return rows_->skipped_lines; }
   MissingKeys missing_keys() const { return missing_keys_; }
+  int64_t default_id() const { return default_id_; }  // kDefaultRow.
   // kDefaultRow, kMeanRow: the row to use for an id that is missing; nullptr otherwise.
   const void* missing_row() const { return missing_row_; }
 
  private:
   EmbeddingTable() = default;
   const void* CandidateOf(int64_t id) const {
+    if (overlay_ != nullptr) {
+      if (const void* row = OverlayRow(id); row != nullptr) return row;
+    }
     const uint64_t hash = HashKey(id);
     const Probe probe = this->probe();
     return probe.Candidate(hash, probe.Pilot(hash));
   }
 
+  const void* OverlayRow(int64_t id) const;
+  absl::Status SetMissingRow();
+
   std::string name_;
   std::shared_ptr<const TableRows> rows_;
+  std::shared_ptr<const TableOverlay> overlay_;
   MissingKeys missing_keys_ = MissingKeys::kZero;
+  int64_t default_id_ = 0;
+  std::vector<char> mean_row_;  // Of the base that Make was given.
   const void* missing_row_ = nullptr;
 };
 

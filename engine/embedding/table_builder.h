@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -60,6 +61,8 @@ class TableBuilder {
   int64_t DropDuplicates();
   // What the rows' skipped_lines will be; 0 without a call.
   void SetSkippedLines(int64_t lines) { table_->skipped_lines = lines; }
+  // What the rows' digest will be; empty without a call.
+  void SetDigest(std::string digest) { table_->digest = std::move(digest); }
 
   // The rows, with their mean in one more slot if `with_mean`; the builder is then of no more use.
   // INVALID_ARGUMENT if there is no row or an id has two; RESOURCE_EXHAUSTED.

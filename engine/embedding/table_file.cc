@@ -8,15 +8,14 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/embedding/open_tables.h"
 
 namespace ulfd::engine {
 namespace {
@@ -50,36 +49,6 @@ absl::Status CheckNumbers(const std::string& path, const TableFileHeader& header
   }
   return absl::OkStatus();
 }
-
-// Files that are open, by the owner of the load and digest: a digest can be forged, so that one
-// owner's file must not stand in for another's.
-class OpenFiles {
- public:
-  static OpenFiles& Get() {
-    static OpenFiles* const files = new OpenFiles();
-    return *files;
-  }
-  // Null: none, or a damaged one.
-  std::shared_ptr<const TableRows> Find(const std::string& digest) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto it = files_.find({Owner(), digest});
-    std::shared_ptr<const TableRows> rows = it == files_.end() ? nullptr : it->second.lock();
-    return rows != nullptr && rows->file->Check().ok() ? rows : nullptr;
-  }
-  void Add(const std::shared_ptr<const TableRows>& rows) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    absl::erase_if(files_, [](const auto& file) { return file.second.expired(); });
-    files_[{Owner(), rows->digest}] = rows;
-  }
-
- private:
-  static std::string Owner() {
-    const LoadScope* const load = LoadScope::Current();
-    return load == nullptr ? "" : load->limits().owner;
-  }
-  std::mutex mutex_;
-  absl::flat_hash_map<std::pair<std::string, std::string>, std::weak_ptr<const TableRows>> files_;
-};
 
 absl::StatusOr<std::vector<PerfectHash::Displaced>> ReadDisplaced(const InputFile& file,
                                                                   const TableFileHeader& header) {
@@ -162,7 +131,7 @@ absl::StatusOr<TableFileHeader> ReadTableHeader(const InputFile& file) {
 absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& file) {
   ASSIGN_OR_RETURN(const TableFileHeader header, ReadTableHeader(file));
   std::string digest = DigestOf(header);
-  if (auto shared = OpenFiles::Get().Find(digest); shared != nullptr) return shared;
+  if (auto shared = FindOpenTable(digest); shared != nullptr) return shared;
   ASSIGN_OR_RETURN(const std::vector<PerfectHash::Displaced> displaced,
                    ReadDisplaced(file, header));
   auto rows = std::make_shared<TableRows>();
@@ -179,7 +148,7 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
       displaced);
   if (!hash.ok()) return Annotate(hash.status(), file.path());
   rows->hash = *std::move(hash);
-  OpenFiles::Get().Add(rows);
+  AddOpenTable(rows);
   return rows;
 }
 

@@ -35,6 +35,14 @@ absl::Status OutputFile::Open(const std::string& path) {
   return fd_ < 0 ? Failed("cannot be created") : absl::OkStatus();
 }
 
+absl::Status OutputFile::OpenUnnamed(const std::string& directory) {
+  path_ = absl::StrCat("an unnamed file in ", directory);
+  fd_ = open(directory.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+  return fd_ < 0 ? Failed("cannot be created") : absl::OkStatus();
+}
+
+std::string OutputFile::DescriptorPath() const { return absl::StrCat("/proc/self/fd/", fd_); }
+
 absl::Status OutputFile::WriteAt(uint64_t offset, const char* from, size_t size) {
   while (size > 0) {
     const ssize_t n = pwrite(fd_, from, size, static_cast<off_t>(offset));
@@ -135,7 +143,8 @@ TableFileWriter::TableFileWriter(std::string path, TableFileOptions options)
       options_(std::move(options)) {}
 
 TableFileWriter::~TableFileWriter() {
-  if (dim_ > 0) unlink(new_path_.c_str());  // Is there no more once it has its name.
+  if (dim_ > 0 && !options_.unnamed)
+    unlink(new_path_.c_str());  // Is there no more once it has its name.
 }
 
 absl::Status TableFileWriter::Begin(int64_t dim, int64_t about_rows) {
@@ -149,9 +158,7 @@ absl::Status TableFileWriter::Begun(int64_t dim, int64_t about_rows) {
   if (dim < 1 || dim > (int64_t{1} << 24)) {
     return absl::InvalidArgumentError(absl::StrCat("rows of ", dim, " values, want 1 to 2^24"));
   }
-  RETURN_IF_ERROR(spill_.Open(new_path_));
-  unlink(new_path_.c_str());
-  RETURN_IF_ERROR(file_.Open(new_path_));
+  RETURN_IF_ERROR(OpenFiles());
   dim_ = dim;
   slot_bytes_ = BestSlotBytes(record_bytes());
   row_.resize(static_cast<size_t>(dim));
@@ -166,20 +173,40 @@ absl::Status TableFileWriter::Begun(int64_t dim, int64_t about_rows) {
   return absl::OkStatus();
 }
 
-absl::Status TableFileWriter::Commit(int64_t id) {
+absl::Status TableFileWriter::OpenFiles() {
+  if (options_.unnamed) {
+    RETURN_IF_ERROR(spill_.OpenUnnamed(path_));
+    return file_.OpenUnnamed(path_);
+  }
+  RETURN_IF_ERROR(spill_.Open(new_path_));
+  unlink(new_path_.c_str());
+  return file_.Open(new_path_);
+}
+
+absl::StatusOr<char*> TableFileWriter::NextRecord(int64_t id) {
   if (order_.size() == records_per_run_) RETURN_IF_ERROR(Spill());
   const size_t at = records_.size();
   records_.resize(at + record_bytes());
   std::memcpy(records_.data() + at, &id, sizeof id);
-  char* const encoded = records_.data() + at + TableRows::kIdBytes;
+  order_.emplace_back(HashKey(id), static_cast<uint32_t>(order_.size()));
+  ++report_.rows;
+  return records_.data() + at + TableRows::kIdBytes;
+}
+
+absl::Status TableFileWriter::CommitEncoded(int64_t id, const char* row) {
+  ASSIGN_OR_RETURN(char* const encoded, NextRecord(id));
+  std::memcpy(encoded, row, record_bytes() - TableRows::kIdBytes);
+  return absl::OkStatus();
+}
+
+absl::Status TableFileWriter::Commit(int64_t id) {
+  ASSIGN_OR_RETURN(char* const encoded, NextRecord(id));
   if (!EncodeRow(options_.format, row_.data(), dim_, encoded)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "id ", id, ": a value is not finite, or too large for ", Name(options_.format)));
   }
-  order_.emplace_back(HashKey(id), static_cast<uint32_t>(order_.size()));
   mean_->Add(row_.data());
   NoteError(id, encoded);
-  ++report_.rows;
   return absl::OkStatus();
 }
 
@@ -298,10 +325,7 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
   header.displaced = displaced.size();
   RETURN_IF_ERROR(WriteRest(LayoutOf(header), hash, slots, displaced));
   RETURN_IF_ERROR(WriteSums(header));
-  RETURN_IF_ERROR(file_.Sync());
-  if (std::rename(new_path_.c_str(), path_.c_str()) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot be renamed to"));
-  }
+  RETURN_IF_ERROR(Publish());
   const auto values = static_cast<double>(report_.rows) * static_cast<double>(dim_);
   report_.dim = dim_;
   report_.bytes = header.file_bytes;
@@ -309,6 +333,13 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
   report_.root_mean_square_error = std::sqrt(squared_errors_ / values);
   report_.root_mean_square = std::sqrt(squares_ / values);
   return report_;
+}
+
+absl::Status TableFileWriter::Publish() {
+  if (options_.unnamed) return absl::OkStatus();
+  RETURN_IF_ERROR(file_.Sync());
+  if (std::rename(new_path_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot be renamed to"));
 }
 
 // The slots of all parts, from byte `begin` on.

@@ -25,6 +25,8 @@ struct TableFileOptions {
   RowFormat format = RowFormat::kFp32;
   // For rows that are sorted; beside it a table takes half a byte for each row.
   int64_t memory_bytes = int64_t{256} << 20;
+  // The path is a directory, and the file has no name there.
+  bool unnamed = false;
   // Told rows written of all, now and then.  May be empty.
   std::function<void(int64_t done, int64_t all)> progress = nullptr;
 };
@@ -50,6 +52,10 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   // Creates or empties the file.
   absl::Status Open(const std::string& path);
+  // Creates a file without a name, of which nothing is left once it is closed.
+  absl::Status OpenUnnamed(const std::string& directory);
+  // By which this process, and no other, can open it again.
+  std::string DescriptorPath() const;
   absl::Status WriteAt(uint64_t offset, const char* from, size_t size);
   absl::Status ReadAt(uint64_t offset, char* to, size_t size) const;
   absl::Status Resize(uint64_t size);
@@ -75,8 +81,12 @@ class TableFileWriter final : public RowSink {
   absl::StatusOr<float*> NextRow() override { return row_.data(); }
   // INVALID_ARGUMENT, naming the id, for values that are not finite or too large for the format.
   absl::Status Commit(int64_t id) override;
+  // Adds a row that is in the format already.  It does not count for the report and the mean row.
+  absl::Status CommitEncoded(int64_t id, const char* row);
   // INVALID_ARGUMENT if there is no row or, naming it, an id has two.  Called once.
   absl::StatusOr<TableFileReport> Finish();
+  // Of an unnamed file: where to open it, as long as this object.
+  std::string unnamed_path() const { return file_.DescriptorPath(); }
 
  private:
   class Runs;   // Sorted rows, in the order of their hashes over all runs.
@@ -84,6 +94,11 @@ class TableFileWriter final : public RowSink {
 
   size_t record_bytes() const { return TableRows::kIdBytes + RowBytes(options_.format, dim_); }
   absl::Status Begun(int64_t dim, int64_t about_rows);
+  absl::Status OpenFiles();
+  // Room for the encoded row of `id`, among those that are sorted next.
+  absl::StatusOr<char*> NextRecord(int64_t id);
+  // Gives the file, which is whole, its name.
+  absl::Status Publish();
   void NoteError(int64_t id, const char* encoded);
   // Sorts the rows in memory and appends them to the runs.
   absl::Status Spill();

@@ -11,6 +11,7 @@
 #include <limits>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -19,8 +20,10 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/embedding/open_tables.h"
 #include "engine/embedding/table.h"
 #include "engine/embedding/table_builder.h"
+#include "engine/weights/digest.h"
 
 namespace ulfd::engine {
 namespace {
@@ -286,6 +289,31 @@ absl::Status CheckIds(TableBuilder& builder) {
                                                  twice->first_row + 1));
 }
 
+// Tells apart what text tables become.
+absl::StatusOr<std::string> DigestOf(const std::string& path, bool skip_bad_lines, bool with_mean) {
+  ContentHasher hasher;
+  hasher.Add(absl::StrCat("text ", skip_bad_lines, with_mean));
+  RETURN_IF_ERROR(hasher.AddFile(path));
+  return hasher.Hex();
+}
+
+absl::StatusOr<std::shared_ptr<const TableRows>> ReadRows(const std::string& path,
+                                                          bool skip_bad_lines, bool with_mean,
+                                                          std::string digest) {
+  BuilderSink sink;
+  ASSIGN_OR_RETURN(int64_t skipped, ReadTextTable(path, skip_bad_lines, sink));
+  if (skip_bad_lines) {
+    skipped += sink.builder().DropDuplicates();
+  } else if (absl::Status status = CheckIds(sink.builder()); !status.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, status.message()));
+  }
+  sink.builder().SetSkippedLines(skipped);
+  sink.builder().SetDigest(std::move(digest));
+  auto rows = sink.builder().Finish(with_mean);
+  if (!rows.ok()) return Annotate(rows.status(), path);
+  return rows;
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> ReadTextTable(const std::string& path, bool skip_bad_lines, RowSink& sink) {
@@ -294,17 +322,14 @@ absl::StatusOr<int64_t> ReadTextTable(const std::string& path, bool skip_bad_lin
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::LoadText(
     const std::string& name, const std::string& path, const TableOptions& options) {
-  BuilderSink sink;
-  ASSIGN_OR_RETURN(int64_t skipped, ReadTextTable(path, options.skip_bad_lines, sink));
-  if (options.skip_bad_lines) {
-    skipped += sink.builder().DropDuplicates();
-  } else if (absl::Status status = CheckIds(sink.builder()); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(path, status.message()));
+  const bool with_mean = options.missing_keys == MissingKeys::kMeanRow;
+  ASSIGN_OR_RETURN(std::string digest, DigestOf(path, options.skip_bad_lines, with_mean));
+  std::shared_ptr<const TableRows> rows = FindOpenTable(digest);
+  if (rows == nullptr) {
+    ASSIGN_OR_RETURN(rows, ReadRows(path, options.skip_bad_lines, with_mean, std::move(digest)));
+    AddOpenTable(rows);
   }
-  sink.builder().SetSkippedLines(skipped);
-  auto rows = sink.builder().Finish(options.missing_keys == MissingKeys::kMeanRow);
-  if (!rows.ok()) return Annotate(rows.status(), path);
-  auto table = Make(name, *std::move(rows), options);
+  auto table = Make(name, std::move(rows), options);
   if (!table.ok()) return Annotate(table.status(), path);
   return table;
 }

@@ -50,6 +50,8 @@ struct RunContext {
   absl::Span<Tensor> out;
   void* scratch = nullptr;          // Kernel::ScratchBytes() bytes, 64-byte aligned.
   RunCounters* counters = nullptr;  // Never null while a kernel runs.
+  // By ModelResources::TableRef::index: those of the model that runs.
+  absl::Span<const std::shared_ptr<const EmbeddingTable>> tables;
   // For CheckStop, by kernels whose work grows faster than their tensors (InPieces).
   const std::function<bool()>* stop = nullptr;
 };
@@ -153,8 +155,9 @@ using Notices = std::vector<std::string>;
 class ModelResources {
  public:
   struct TableRef {
-    const EmbeddingTable* table = nullptr;  // Owned by the model; outlives its layers.
-    int index = 0;                          // Into the vectors of RunCounters.
+    // As it is now: a delta puts another one of the same dim in its place.
+    const EmbeddingTable* table = nullptr;
+    int index = 0;  // Into RunContext::tables and the vectors of RunCounters.
   };
   virtual ~ModelResources() = default;
   // The parsed configuration at `path` (relative to the graph).  Read once per model.

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "engine/runtime/delta_directory.h"
 #include "engine/runtime/model_directory.h"
 
 namespace ulfd::engine {
@@ -56,6 +57,7 @@ absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path,
   } else {
     RETURN_IF_ERROR(walked);
   }
+  ASSIGN_OR_RETURN(state.epochs, ListEpochs(path, rules.max_files));
   std::sort(lines.begin(), lines.end());
   state.fingerprint = absl::StrJoin(lines, "");
   state.newest_change = std::chrono::system_clock::time_point(

@@ -69,6 +69,7 @@ class Walker {
       }
     }
     if (S_ISDIR(entry.info.st_mode)) {
+      if (name == kDeltasDirectory) return absl::OkStatus();
       if (!Enter(entry.info)) return absl::OkStatus();
       if (depth < rules_.max_depth) return Walk(absl::StrCat(name, "/"), depth + 1);
       return absl::FailedPreconditionError(

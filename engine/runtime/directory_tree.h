@@ -25,6 +25,9 @@ struct DirectoryRules {
   int max_depth = 16;         // Directories on the way to a file.
 };
 
+// Deltas of tables (delta_directory.h), which are no part of a version's own content.
+inline constexpr char kDeltasDirectory[] = "deltas";
+
 struct TreeEntry {
   enum class Kind : uint8_t {
     kFile,     // `info` is the file's, after links.
@@ -41,10 +44,10 @@ struct TreeEntry {
 // read.
 absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most);
 
-// Calls `visit` for every file below `path`, sorted within each directory, each directory once
-// however many links lead to it.  What is neither file nor directory is left out.  NOT_FOUND if
-// `path` is no directory; FAILED_PRECONDITION, naming the rule, for a tree that breaks it; other
-// codes if it could not be read, which says nothing of its content.
+// Calls `visit` for every file below `path` except those of its deltas, sorted within each
+// directory, each directory once however many links lead to it.  What is neither file nor directory
+// is left out.  NOT_FOUND if `path` is no directory; FAILED_PRECONDITION, naming the rule, for a
+// tree that breaks it; other codes if it could not be read, which says nothing of its content.
 absl::Status WalkTree(const std::string& path, const DirectoryRules& rules,
                       absl::FunctionRef<void(const TreeEntry&)> visit);
 

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "engine/embedding/table.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/schedule.h"
@@ -19,24 +20,26 @@ namespace ulfd::engine {
 
 class ShapePlans;  // engine/runtime/shape_plans.h
 
-// Everything of a model that a run reads; owned by the model.
+// Everything of a model that a run reads; owned by the model.  Models that a delta tells apart
+// share what it left alone.
 struct Executable {
   // The reference plan: the graph as written, only lowered.  Runs any request.
-  std::unique_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;
   // The rewritten graph, or null.  Values keep the ids that they have in `plan`, and outputs their
   // places.  Runs only requests of the shapes in its specs, and never with keep_all.
-  std::unique_ptr<const Plan> optimised;
+  std::shared_ptr<const Plan> optimised;
   // How the two run over rows; null where no proof holds.
-  std::unique_ptr<const Schedule> schedule, optimised_schedule;
+  std::shared_ptr<const Schedule> schedule, optimised_schedule;
   const ModelInfo* info = nullptr;
+  std::vector<std::shared_ptr<const EmbeddingTable>> tables;  // Per ModelInfo::tables.
   std::vector<bool> free_length;  // Per input: ids and values read by embedding layers only; their
                                   // length is no part of any shape.
   std::vector<ValueId> input_values;      // Per input of the model.
-  std::shared_ptr<UserCache> user_cache;  // Null: there is none.
-  // Plans of other shapes; null: everything is stated.
+  std::shared_ptr<UserCache> user_cache;  // Null: there is none.  Of one model.
+  // Plans of other shapes; null: everything is stated.  Of one model.
   std::shared_ptr<ShapePlans> shape_plans;
   bool refuse_non_finite = false;     // Fails a run that gives NaN or infinity.
-  std::shared_ptr<const void> token;  // Alive as long as the model.
+  std::shared_ptr<const void> token;  // Alive as long as the plans.
 };
 
 // to[i] += from[i]; `to` grows if it is shorter.

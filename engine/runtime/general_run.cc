@@ -229,6 +229,7 @@ class GeneralRun {
                        .out = absl::MakeSpan(tensors.out),
                        .scratch = ws_.scratch.data(),
                        .counters = &ws_.counters,
+                       .tables = exe_.tables,
                        .stop = options_.stop};
     const bool timed = step.embedding || options_.steps != nullptr;
     const int64_t start = timed ? NowNs() : 0;

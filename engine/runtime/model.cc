@@ -15,8 +15,10 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/embedding/table_overlay.h"
 #include "engine/kernels/isa.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/model_delta.h"
 #include "engine/runtime/model_loader.h"
 #include "engine/runtime/shape_plans.h"
 #include "engine/runtime/workspace.h"
@@ -119,7 +121,7 @@ const Tensor* FindTensor(const Graph& graph, const RunResult& result, ValueId va
 
 // Whether a table of the feature refuses ids that it lacks.
 bool HasStrictTable(const FeatureInfo& feature,
-                    const std::vector<std::unique_ptr<const EmbeddingTable>>& tables) {
+                    const std::vector<std::shared_ptr<const EmbeddingTable>>& tables) {
   return std::any_of(feature.tables.begin(), feature.tables.end(), [&](int table) {
     return tables[table]->missing_keys() == MissingKeys::kError;
   });
@@ -136,15 +138,63 @@ absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& opti
     SetIdentity(options, identity);
     return WithPrefix(identity, Clip(loaded.status(), kMaxLoadErrorBytes));
   }
-  std::unique_ptr<Model> model(new Model());
   SetIdentity(options, (*loaded)->info);
   ClipNotices((*loaded)->info.notices);
-  model->impl_->loaded = *std::move(loaded);
+  return Of(*std::move(loaded));
+}
+
+std::unique_ptr<const Model> Model::Of(std::unique_ptr<LoadedModel> loaded) {
+  std::unique_ptr<Model> model(new Model());
+  model->impl_->loaded = std::move(loaded);
   const ModelInfo& info = model->info();
   model->impl_->inputs = IndexByName(info.inputs);
   model->impl_->outputs = IndexByName(info.outputs);
   model->impl_->features = IndexByName(info.features);
-  return std::unique_ptr<const Model>(std::move(model));
+  return model;
+}
+
+DeltasResult Model::WithDeltas(absl::Span<const DeltaSource> deltas) const {
+  DeltasResult result;
+  std::unique_ptr<LoadedModel> loaded;
+  const absl::Status memory = WithinMemory([&] {
+    loaded = ApplyDeltas(*impl_->loaded, deltas, result.statuses);
+    return absl::OkStatus();
+  });
+  if (!memory.ok()) result.statuses = {memory};
+  for (absl::Status& status : result.statuses) {
+    if (!status.ok()) status = WithPrefix(info(), Clip(status, kMaxLoadErrorBytes));
+  }
+  if (memory.ok() && loaded != nullptr) result.model = Of(std::move(loaded));
+  return result;
+}
+
+const std::vector<std::shared_ptr<const EmbeddingTable>>& Model::tables() const {
+  return impl_->loaded->executable.tables;
+}
+
+std::unique_ptr<const Model> Model::WithFolded(const EmbeddingTable& folded,
+                                               std::shared_ptr<const TableRows> rows) const {
+  std::unique_ptr<LoadedModel> loaded = ReplaceFolded(*impl_->loaded, folded, std::move(rows));
+  return loaded == nullptr ? nullptr : Of(std::move(loaded));
+}
+
+std::vector<std::pair<const void*, int64_t>> Model::MemoryPieces() const {
+  const LoadedModel& loaded = *impl_->loaded;
+  std::vector<std::pair<const void*, int64_t>> pieces;
+  for (const auto& table : loaded.executable.tables) {
+    pieces.emplace_back(table->base().get(), table->bytes());
+    if (table->overlay() != nullptr) {
+      pieces.emplace_back(table->overlay(), table->overlay()->bytes());
+    }
+  }
+  pieces.emplace_back(loaded.executable.user_cache.get(), loaded.memory.cache);
+  if (loaded.executable.shape_plans != nullptr) {
+    pieces.emplace_back(loaded.executable.shape_plans.get(),
+                        loaded.executable.shape_plans->bytes());
+  }
+  pieces.emplace_back(loaded.executable.token.get(),
+                      loaded.memory.held() - loaded.memory.tables - loaded.memory.cache);
+  return pieces;
 }
 
 const ModelInfo& Model::info() const { return impl_->loaded->info; }
@@ -250,7 +300,7 @@ std::vector<int64_t> Model::SampleIds(int feature, int64_t count, uint64_t seed)
   std::vector<int64_t> ids;
   const std::vector<int>& tables = info().features[feature].tables;
   if (tables.empty()) return ids;
-  const auto& all = impl_->loaded->tables;
+  const auto& all = impl_->loaded->executable.tables;
   // Enough tries for tables of which half the slots are unused and half the ids are shared.
   for (int64_t i = 0; i < 8 * count && static_cast<int64_t>(ids.size()) < count; ++i) {
     const std::optional<int64_t> id = all[tables[0]]->Sample(seed + static_cast<uint64_t>(i));
@@ -272,7 +322,8 @@ void Model::CountMissingIds(absl::Span<const NamedTensor> inputs,
     if (input.tensor.dtype != DType::kInt64) continue;
     for (const int table : info().features[feature].tables) {
       for (int64_t i = 0; i < input.tensor.elements(); ++i) {
-        missing[table] += impl_->loaded->tables[table]->Find(input.tensor.i64()[i]) == nullptr;
+        missing[table] +=
+            impl_->loaded->executable.tables[table]->Find(input.tensor.i64()[i]) == nullptr;
       }
     }
   }
@@ -365,7 +416,7 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
       const int64_t rows = feature.level == Level::kUser ? 1 : ads;
       tensor.dims = {rows};
       // The made-up id 0 is an error to a table that must have every id: no ids at all, then.
-      if (HasStrictTable(feature, impl_->loaded->tables)) {
+      if (HasStrictTable(feature, impl_->loaded->executable.tables)) {
         tensor.dims = {0};
         buffers.emplace_back(rows * sizeof(int32_t), '\0');
         inputs.push_back({info().inputs[feature.segments].name,

@@ -4,11 +4,13 @@
 #ifndef ULFD_ENGINE_RUNTIME_MODEL_H_
 #define ULFD_ENGINE_RUNTIME_MODEL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,7 +27,11 @@
 
 namespace ulfd::engine {
 
-struct LayerType;  // engine/layers/layer.h
+class EmbeddingTable;  // engine/embedding/table.h
+struct LayerType;      // engine/layers/layer.h
+struct LoadedModel;    // engine/runtime/model_loader.h
+struct TableRows;
+class Model;
 
 // A graph input.
 struct InputInfo {
@@ -63,6 +69,8 @@ struct TableInfo {
   std::string name;
   int64_t rows = 0, dim = 0, bytes = 0;
   int64_t mapped_bytes = 0;  // Of a table file, beside `bytes`.
+  // Of the deltas since the base was made or folded, beside the others.
+  int64_t overlay_rows = 0, overlay_bytes = 0;
 };
 
 struct WeightInfo {
@@ -84,7 +92,11 @@ struct ModelInfo {
   std::string name;     // As given in LoadOptions.
   int64_t version = 0;  // As given in LoadOptions.
   std::string graph_file, weights_file, weights_format;
-  std::string content_hash;       // Hex; of everything that was read.
+  std::string content_hash;  // Hex; of everything that was read.
+  int64_t epoch = 0;         // Of the last delta; 0: none.
+  // Up to when its deltas are true; the epoch of the clock: no delta.
+  std::chrono::system_clock::time_point event_time;
+  int64_t folds = 0;              // Tables folded since it was loaded.
   std::vector<InputInfo> inputs;  // In the order of the graph.
   std::vector<FeatureInfo> features;
   std::vector<OutputInfo> outputs;
@@ -141,6 +153,20 @@ struct LoadOptions {
   std::vector<InputShape> inputs;
   // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.
   absl::Span<const LayerType* const> layer_types = {};
+};
+
+// A delta: the directory deltas/EPOCH of the version.
+struct DeltaSource {
+  int64_t epoch = 0;
+  std::string directory;
+};
+
+// What became of deltas.
+struct DeltasResult {
+  // With those that could be applied; null: none could.
+  std::unique_ptr<const Model> model;
+  // Per delta, in order; shorter where one could not be read for now, which ends them.
+  std::vector<absl::Status> statuses;
 };
 
 // An input of a request, under its ULF name.  `data` is borrowed until Run returns.
@@ -269,6 +295,21 @@ class Model {
   static absl::StatusOr<std::unique_ptr<const Model>> Load(const LoadOptions& options);
   ~Model();
 
+  // Models with these deltas, in this order, on top of what this one has.  They share whatever the
+  // deltas leave alone.  Each delta is applied as a whole or not at all: INVALID_ARGUMENT,
+  // FAILED_PRECONDITION (it does not follow the epoch that is there) and DATA_LOSS name file, table
+  // and id.  Slow; as Load, on no serving thread.
+  DeltasResult WithDeltas(absl::Span<const DeltaSource> deltas) const;
+  // Its tables, per ModelInfo::tables; immutable, they may outlive it.
+  const std::vector<std::shared_ptr<const EmbeddingTable>>& tables() const;
+  // The same with `rows` for what `folded`, a table of this model or one before it, held.  Null if
+  // the table has another base by now.
+  std::unique_ptr<const Model> WithFolded(const EmbeddingTable& folded,
+                                          std::shared_ptr<const TableRows> rows) const;
+  // Every piece of memory that it holds, by address, and its bytes: pieces of several models may be
+  // the same.
+  std::vector<std::pair<const void*, int64_t>> MemoryPieces() const;
+
   const ModelInfo& info() const;
   // How the graph runs as it is written, and as the optimiser rewrote it (nothing if it did not:
   // see ModelInfo::not_optimised).  Made on each call, for explanations.
@@ -354,6 +395,7 @@ class Model {
   // Finds the inputs in `request.given`.
   absl::Status SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
                          Request& request) const;
+  static std::unique_ptr<const Model> Of(std::unique_ptr<LoadedModel> loaded);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

@@ -69,6 +69,13 @@ absl::StatusOr<std::vector<EmbeddingConfFile>> ReadEmbeddingConfs(const ModelDir
 absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view base,
                                        absl::string_view name, absl::string_view what);
 
+// A complete epoch.
+struct EpochMark {
+  int64_t epoch = 0;
+  std::string mark;  // Changes when its _SUCCESS is written again.
+  auto operator<=>(const EpochMark&) const = default;
+};
+
 // The parts of a version directory, as far as they can be told without loading them.
 struct DirectoryState {
   // _SUCCESS exists, or the graph and the configurations parse and everything that they name is
@@ -76,10 +83,12 @@ struct DirectoryState {
   bool complete = false;
   bool has_success = false;
   std::string missing;  // Not complete: what is missing, with its reason.
-  // Name, size, modification time (ns) and inode of every file in the directory and below, sorted:
+  // Name, size, modification time (ns) and inode of every file in the directory and below, except
+  // deltas, sorted:
   // changes when any of them is written, touched, added, removed or replaced.  Comparable between
   // calls for one path and one set of rules only.
   std::string fingerprint;
+  std::vector<EpochMark> epochs;  // Ascending.
   // Not OK: the directory breaks the rules, which is all that is known of it.
   absl::Status fault;
   // Of the directory itself, after symbolic links: tells a directory that was swapped as a whole.

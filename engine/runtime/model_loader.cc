@@ -299,7 +299,8 @@ absl::Status ReadWeights(const ModelDirectory& directory, const ulf::NetParamete
   model.info.weight_bytes = model.weights->bytes();
   ASSIGN_OR_RETURN(weights, Because(LoadReason::kWeights, model.weights->Match(net)));
   if (!IsNhwc(directory)) return absl::OkStatus();
-  return WithLoadReason(KernelsFromHwio(net, layer_types, weights, model.kernels),
+  model.kernels = std::make_shared<std::vector<std::vector<float>>>();
+  return WithLoadReason(KernelsFromHwio(net, layer_types, weights, *model.kernels),
                         LoadReason::kWeights);
 }
 
@@ -370,30 +371,46 @@ absl::Status MakeExecutable(const PlanRecipe& recipe, const GraphSpecs& specs,
   return WithLoadReason(MakeUserCache(manifest.user_cache_bytes(), model), LoadReason::kManifest);
 }
 
-// `packed_bytes`: what packing the weights took beyond what it gave back.  Returns what the
-// manifest's limit leaves for further plans.
-absl::StatusOr<int64_t> AccountMemory(int64_t packed_bytes, const pb::ModelManifest& manifest,
-                                      LoadedModel& model) {
-  ModelMemory memory = MemoryOf(model.executable);
+// `packed_bytes`: what packing the weights took beyond what it gave back.
+void NoteMemory(int64_t packed_bytes, const pb::ModelManifest& manifest, LoadedModel& model) {
+  ModelMemory& memory = model.memory;
+  memory = MemoryOf(model.executable);
   memory.weights = model.info.weight_bytes + packed_bytes;
-  for (const std::vector<float>& kernel : model.kernels) {
-    memory.weights += static_cast<int64_t>(kernel.size() * sizeof(float));
+  if (model.kernels != nullptr) {
+    for (const std::vector<float>& kernel : *model.kernels) {
+      memory.weights += static_cast<int64_t>(kernel.size() * sizeof(float));
+    }
   }
-  memory.tables = model.info.table_bytes;
   memory.cache = model.info.user_cache_bytes;
-  model.info.memory_bytes = memory.held();
-  const int64_t limit = manifest.memory_limit_bytes();
-  RETURN_IF_ERROR(WithLoadReason(CheckMemory(memory, limit), LoadReason::kMemory));
-  return limit == 0 ? INT64_MAX : limit - memory.held() - memory.workspace;
+  model.memory_limit = manifest.memory_limit_bytes();
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options) {
+absl::Status AccountMemory(LoadedModel& model) {
+  ModelInfo& info = model.info;
+  info.tables.clear();
+  info.table_bytes = 0;
+  for (const auto& table : model.executable.tables) {
+    info.tables.push_back(InfoOf(*table));
+    info.table_bytes += info.tables.back().bytes + info.tables.back().overlay_bytes;
+  }
+  model.memory.tables = info.table_bytes;
+  info.memory_bytes = model.memory.held();
+  return WithLoadReason(CheckMemory(model.memory, model.memory_limit), LoadReason::kMemory);
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options,
+                                                       const LoadOverrides* overrides) {
   auto model = std::make_unique<LoadedModel>();
   ModelInfo& info = model->info;
-  ASSIGN_OR_RETURN(const ModelDirectory directory, OpenModelDirectory(options.directory));
-  RETURN_IF_ERROR(WithLoadReason(CheckSums(directory), LoadReason::kSums));
+  model->options = options;
+  ASSIGN_OR_RETURN(ModelDirectory directory, OpenModelDirectory(options.directory));
+  if (overrides != nullptr) {
+    directory.weights_path = overrides->weights;
+  } else {
+    RETURN_IF_ERROR(WithLoadReason(CheckSums(directory), LoadReason::kSums));
+  }
 
   ContentHasher hasher;
   hasher.Add(directory.manifest.SerializeAsString());
@@ -404,6 +421,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(ReadWeights(directory, net, options.layer_types, hasher, *model, weights));
 
   FileResources resources(directory, hasher);
+  if (overrides != nullptr) resources.UseTables(overrides->tables);
   PackedWeights packed;
   GraphOptions graph_options{
       .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
@@ -435,17 +453,20 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(MakeExecutable(*recipe, specs, directory.manifest, *model));
 
   info.tables = resources.TableInfos();
-  info.table_bytes = resources.table_bytes();
   RETURN_IF_ERROR(WithLoadReason(CheckTableNames(directory.manifest, info), LoadReason::kManifest));
   for (std::string& notice : resources.TableNotices()) info.notices.push_back(std::move(notice));
   AddWeightNotices(*model->weights, info);
-  model->tables = resources.TakeTables();
+  model->executable.tables = resources.TakeTables();
   info.content_hash = hasher.Hex();
   // A step that took its end for a reason to do without its result must not hide it.
   RETURN_IF_ERROR(LoadScope::Check());
   const int64_t packed_bytes = packed.bytes() - Release(weights, packed, *model->weights);
-  ASSIGN_OR_RETURN(const int64_t left, AccountMemory(packed_bytes, directory.manifest, *model));
+  NoteMemory(packed_bytes, directory.manifest, *model);
+  RETURN_IF_ERROR(AccountMemory(*model));
   if (IsOpen(info)) {
+    const int64_t limit = model->memory_limit;
+    const int64_t left =
+        limit == 0 ? INT64_MAX : limit - model->memory.held() - model->memory.workspace;
     model->executable.shape_plans =
         std::make_shared<ShapePlans>(std::move(recipe), tolerance, left);
   }

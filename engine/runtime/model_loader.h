@@ -3,12 +3,16 @@
 #ifndef ULFD_ENGINE_RUNTIME_MODEL_LOADER_H_
 #define ULFD_ENGINE_RUNTIME_MODEL_LOADER_H_
 
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/embedding/table.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/load_checks.h"
 #include "engine/runtime/model.h"
 #include "engine/weights/weights.h"
 
@@ -17,14 +21,29 @@ namespace ulfd::engine {
 // In the order of dependence: later members point into earlier ones.
 struct LoadedModel {
   ModelInfo info;
-  std::unique_ptr<WeightFile> weights;
-  std::vector<std::vector<float>> kernels;  // Of a model of layout NHWC, as layers want them.
-  std::vector<std::unique_ptr<const EmbeddingTable>> tables;
+  LoadOptions options;  // As given.
+  std::shared_ptr<WeightFile> weights;
+  // Of a model of layout NHWC, as layers want them.
+  std::shared_ptr<std::vector<std::vector<float>>> kernels;
   Executable executable;
+  ModelMemory memory;
+  int64_t memory_limit = 0;  // memory_limit_bytes of the manifest.
 };
 
-// See Model::Load; errors do not name the model.
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options);
+// What a delta puts in the place of files of the version.
+struct LoadOverrides {
+  std::string weights;
+  // All tables of the model.
+  absl::Span<const std::shared_ptr<const EmbeddingTable>> tables;
+};
+
+// See Model::Load; errors do not name the model.  `overrides`: null: none.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& options,
+                                                       const LoadOverrides* overrides = nullptr);
+
+// Sums up what the model holds, its tables as they are now, into model.info.  Errors: see
+// CheckMemory.
+absl::Status AccountMemory(LoadedModel& model);
 
 }  // namespace ulfd::engine
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/embedding/config.h"
+#include "engine/embedding/table_overlay.h"
 #include "engine/runtime/load_reason.h"
 
 namespace ulfd::engine {
@@ -57,40 +58,43 @@ absl::StatusOr<TableOptions> FileResources::OptionsOf(const std::string& name) c
   return options;
 }
 
-absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string& name) {
-  const auto it = table_index_.find(name);
-  if (it != table_index_.end()) return TableRef{tables_[it->second].get(), it->second};
+absl::StatusOr<std::shared_ptr<const EmbeddingTable>> FileResources::Open(const std::string& name) {
+  for (const std::shared_ptr<const EmbeddingTable>& table : given_) {
+    if (table->name() == name) return table;
+  }
   ASSIGN_OR_RETURN(const std::string full, PathWithin(root_, graph_directory_, name, "table_name"));
   ASSIGN_OR_RETURN(const TableOptions options, OptionsOf(name));
   absl::StatusOr<std::unique_ptr<const EmbeddingTable>> loaded =
       EmbeddingTable::Load(name, full, options);
   if (!loaded.ok()) return WithLoadReason(std::move(loaded).status(), LoadReason::kTable);
-  std::unique_ptr<const EmbeddingTable> table = *std::move(loaded);
-  // A table file has its digest with it; to read it all is what mapping saves.
-  if (table->digest().empty()) {
-    RETURN_IF_ERROR(hasher_.AddFile(full));
-  } else {
-    hasher_.Add(table->digest());
-  }
+  // To read a table file for its hash is what mapping saves.
+  hasher_.Add((*loaded)->digest());
+  return *std::move(loaded);
+}
+
+absl::StatusOr<ModelResources::TableRef> FileResources::Table(const std::string& name) {
+  const auto it = table_index_.find(name);
+  if (it != table_index_.end()) return TableRef{tables_[it->second].get(), it->second};
+  ASSIGN_OR_RETURN(std::shared_ptr<const EmbeddingTable> table, Open(name));
   const int index = static_cast<int>(tables_.size());
   tables_.push_back(std::move(table));
   table_index_.emplace(name, index);
   return TableRef{tables_.back().get(), index};
 }
 
-std::vector<TableInfo> FileResources::TableInfos() const {
-  std::vector<TableInfo> infos;
-  for (const auto& table : tables_) {
-    infos.push_back(
-        {table->name(), table->rows(), table->dim(), table->bytes(), table->mapped_bytes()});
+TableInfo InfoOf(const EmbeddingTable& table) {
+  TableInfo info{table.name(), table.rows(), table.dim(), table.bytes(), table.mapped_bytes()};
+  if (const TableOverlay* const overlay = table.overlay(); overlay != nullptr) {
+    info.overlay_rows = static_cast<int64_t>(overlay->rows());
+    info.overlay_bytes = overlay->bytes();
   }
-  return infos;
+  return info;
 }
 
-int64_t FileResources::table_bytes() const {
-  int64_t bytes = 0;
-  for (const auto& table : tables_) bytes += table->bytes();
-  return bytes;
+std::vector<TableInfo> FileResources::TableInfos() const {
+  std::vector<TableInfo> infos;
+  for (const auto& table : tables_) infos.push_back(InfoOf(*table));
+  return infos;
 }
 
 Notices FileResources::TableNotices() const {

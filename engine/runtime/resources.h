@@ -11,6 +11,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
@@ -19,31 +20,40 @@
 
 namespace ulfd::engine {
 
+// Of one table.
+TableInfo InfoOf(const EmbeddingTable& table);
+
 class FileResources final : public ModelResources {
  public:
   // Confs and tables lie beside the graph.  Everything that is read is added to `hasher`.  Both
   // must outlive this object.
   FileResources(const ModelDirectory& directory, ContentHasher& hasher);
 
+  // Takes these for the tables of their names rather than reading files.
+  void UseTables(absl::Span<const std::shared_ptr<const EmbeddingTable>> tables) {
+    given_ = tables;
+  }
+
   absl::StatusOr<const blaze::EmbeddingConfig*> EmbeddingConf(const std::string& path) override;
   absl::StatusOr<TableRef> Table(const std::string& name) override;
 
   std::vector<TableInfo> TableInfos() const;
-  int64_t table_bytes() const;
   // Lines skipped, tables that the manifest names and no layer reads.
   Notices TableNotices() const;
   // The tables, which the model keeps.
-  std::vector<std::unique_ptr<const EmbeddingTable>> TakeTables() { return std::move(tables_); }
+  std::vector<std::shared_ptr<const EmbeddingTable>> TakeTables() { return std::move(tables_); }
 
  private:
   absl::StatusOr<TableOptions> OptionsOf(const std::string& name) const;
+  absl::StatusOr<std::shared_ptr<const EmbeddingTable>> Open(const std::string& name);
 
   const std::string root_, graph_directory_;
   const ulfd::model::v1::ModelManifest& manifest_;
   ContentHasher& hasher_;
   absl::flat_hash_map<std::string, std::unique_ptr<blaze::EmbeddingConfig>> confs_;
   absl::flat_hash_map<std::string, int> table_index_;
-  std::vector<std::unique_ptr<const EmbeddingTable>> tables_;
+  absl::Span<const std::shared_ptr<const EmbeddingTable>> given_;
+  std::vector<std::shared_ptr<const EmbeddingTable>> tables_;
 };
 
 }  // namespace ulfd::engine

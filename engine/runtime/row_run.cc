@@ -267,6 +267,7 @@ class Runner {
                        .out = out,
                        .scratch = ws_.scratch.data(),
                        .counters = &ws_.counters,
+                       .tables = part_.executable->tables,
                        .stop = options_.stop};
     const bool embedding = step.step->embedding;
     const bool timed = embedding || options_.steps != nullptr;

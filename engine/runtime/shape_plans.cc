@@ -280,6 +280,7 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
   plan->shapes = std::move(shapes);
   Executable& executable = plan->executable;
   executable.info = model.info;
+  executable.tables = model.tables;
   executable.free_length = model.free_length;
   executable.input_values = model.input_values;
   executable.refuse_non_finite = model.refuse_non_finite;

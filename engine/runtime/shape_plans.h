@@ -44,9 +44,14 @@ class ShapePlans {
   static constexpr int kMost = 8;
 
   // `tolerance`: see IsNear.  `max_bytes`: what all plans together may take.
-  ShapePlans(std::unique_ptr<const PlanRecipe> recipe, double tolerance, int64_t max_bytes)
+  ShapePlans(std::shared_ptr<const PlanRecipe> recipe, double tolerance, int64_t max_bytes)
       : recipe_(std::move(recipe)), tolerance_(tolerance), max_bytes_(max_bytes) {}
   ~ShapePlans();
+
+  // For a model that differs by its tables alone; without plans so far.
+  std::shared_ptr<ShapePlans> ForOtherTables() const {
+    return std::make_shared<ShapePlans>(recipe_, tolerance_, max_bytes_);
+  }
 
   // The plan in that place, or null.
   const ShapePlan* at(int place) const {
@@ -90,7 +95,7 @@ class ShapePlans {
                                                            int64_t max_bytes) const;
   ShapePlanInfo DescribeOne(int place) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const std::unique_ptr<const PlanRecipe> recipe_;
+  const std::shared_ptr<const PlanRecipe> recipe_;
   const double tolerance_;
   const int64_t max_bytes_;
   std::array<Place, kMost> places_;

@@ -97,23 +97,24 @@ class CaseResources final : public engine::ModelResources {
   }
   absl::StatusOr<TableRef> Table(const std::string& name) override {
     if (!texts_.contains(name)) return absl::NotFoundError(name);
-    auto& table = tables_[name];
-    if (table == nullptr) {
-      std::filesystem::create_directories(directory_);
-      const std::string path = (directory_ / name).string();
-      std::ofstream(path) << texts_[name];
-      ASSIGN_OR_RETURN(table, engine::EmbeddingTable::LoadText(name, path, {}));
+    for (size_t i = 0; i < tables_.size(); ++i) {
+      if (tables_[i]->name() == name) return TableRef{tables_[i].get(), static_cast<int>(i)};
     }
-    return TableRef{table.get(),
-                    static_cast<int>(std::distance(tables_.begin(), tables_.find(name)))};
+    std::filesystem::create_directories(directory_);
+    const std::string path = (directory_ / name).string();
+    std::ofstream(path) << texts_[name];
+    ASSIGN_OR_RETURN(auto table, engine::EmbeddingTable::LoadText(name, path, {}));
+    tables_.push_back(std::move(table));
+    return TableRef{tables_.back().get(), static_cast<int>(tables_.size()) - 1};
   }
-  size_t tables() const { return texts_.size(); }
+  using Tables = std::vector<std::shared_ptr<const engine::EmbeddingTable>>;
+  const Tables& tables() const { return tables_; }
 
  private:
   const std::filesystem::path directory_;
   std::map<std::string, blaze::EmbeddingConfig> confs_;
   std::map<std::string, std::string> texts_;
-  std::map<std::string, std::unique_ptr<const engine::EmbeddingTable>> tables_;
+  Tables tables_;
 };
 
 TensorSpecs ConcreteSpecs(const std::vector<Tensor>& tensors) {
@@ -127,7 +128,7 @@ TensorSpecs ConcreteSpecs(const std::vector<Tensor>& tensors) {
 // Infers, prepares and runs a primitive layer.
 absl::StatusOr<std::vector<OwnedTensor>> RunPrimitive(const Layer& layer,
                                                       const std::vector<Tensor>& in,
-                                                      size_t tables) {
+                                                      const CaseResources::Tables& tables) {
   const TensorSpecs in_specs = ConcreteSpecs(in);
   ASSIGN_OR_RETURN(const TensorSpecs specs, layer.Infer(in_specs));
   ASSIGN_OR_RETURN(const std::unique_ptr<Kernel> kernel, layer.Prepare(in_specs));
@@ -148,11 +149,11 @@ absl::StatusOr<std::vector<OwnedTensor>> RunPrimitive(const Layer& layer,
     outputs[i].spec = specs[i];
   }
   engine::RunCounters counters;
-  counters.looked_up_ids.resize(tables);
-  counters.missing_ids.resize(tables);
+  counters.looked_up_ids.resize(tables.size());
+  counters.missing_ids.resize(tables.size());
   const size_t scratch_bytes = kernel->ScratchBytes(in);
   const Memory scratch(scratch_bytes, 0);
-  RunContext ctx{in, absl::MakeSpan(out), scratch.data(), &counters};
+  RunContext ctx{in, absl::MakeSpan(out), scratch.data(), &counters, tables};
   RETURN_IF_ERROR(kernel->Run(ctx));
   for (size_t i = 0; i < out.size(); ++i) {
     outputs[i].memory.assign(memory[i].data(), memory[i].data() + out[i].bytes());

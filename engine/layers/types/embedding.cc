@@ -35,7 +35,8 @@ struct Item {
 struct Feature {
   std::string name;
   int input = 0;  // Of its ids; values and segments follow.
-  ModelResources::TableRef table;
+  std::string table_name;
+  int table = 0;  // ModelResources::TableRef::index.
   std::vector<Item> items;
 };
 
@@ -101,9 +102,9 @@ class EmbeddingKernel final : public Kernel {
           .segments = {in[kSegments].i32(), static_cast<size_t>(in[kSegments].elements())}};
       *failed = f;
       RETURN_IF_ERROR(CheckSegments(input));
-      const auto table = static_cast<size_t>(feature.table.index);
+      const auto table = static_cast<size_t>(feature.table);
       ctx.counters->looked_up_ids[table] += static_cast<int64_t>(input.ids.size());
-      new (&jobs[f]) FeatureJob{.table = feature.table.table,
+      new (&jobs[f]) FeatureJob{.table = ctx.tables[table].get(),
                                 .input = input,
                                 .outputs = {outputs, feature.items.size()},
                                 .missing = &ctx.counters->missing_ids[table]};
@@ -264,8 +265,10 @@ void Embedding::DropUnusedFeatures(Notices& notices) {
 absl::Status Embedding::OpenTables(const Groups& groups, ModelResources& resources) {
   for (Feature& feature : plan_.features) {
     const blaze::EmbeddingFeatureGroupConfig& group = *groups.at(feature.name);
-    ASSIGN_OR_RETURN(feature.table, resources.Table(group.table_name()));
-    const int64_t dim = feature.table.table->dim();
+    ASSIGN_OR_RETURN(const ModelResources::TableRef table, resources.Table(group.table_name()));
+    feature.table = table.index;
+    feature.table_name = group.table_name();
+    const int64_t dim = table.table->dim();
     if (dim == group.dim()) continue;
     return absl::InvalidArgumentError(absl::StrCat("table \"", group.table_name(), "\" has dim ",
                                                    dim, ", want ", group.dim(), " for feature \"",
@@ -356,7 +359,7 @@ std::string Embedding::Describe() const {
   std::string text = absl::StrCat("conf=", conf_, " level=", Name(level_), " columns=[",
                                   absl::StrJoin(plan_.widths, ", "), "]");
   for (const Feature& feature : plan_.features) {
-    absl::StrAppend(&text, " ", feature.name, "=", feature.table.table->name());
+    absl::StrAppend(&text, " ", feature.name, "=", feature.table_name);
   }
   return text;
 }

@@ -41,12 +41,14 @@ class Files final : public ModelResources {
     return TableRef{tables_.back().get(), static_cast<int>(tables_.size()) - 1};
   }
 
+  const std::vector<std::shared_ptr<const EmbeddingTable>>& tables() const { return tables_; }
+
   TempDir dir;
   TableOptions options;
 
  private:
   std::map<std::string, blaze::EmbeddingConfig> configs_;
-  std::vector<std::unique_ptr<const EmbeddingTable>> tables_;
+  std::vector<std::shared_ptr<const EmbeddingTable>> tables_;
 };
 
 // One feature of a request; no values: left out.
@@ -141,7 +143,7 @@ class EmbeddingLayerTest : public ::testing::Test {
     std::vector<uint64_t> scratch((*kernel)->ScratchBytes(in) / sizeof(uint64_t) + 1);
     counters_.looked_up_ids.assign(2, 0);
     counters_.missing_ids.assign(2, 0);
-    RunContext ctx{in, absl::MakeSpan(out), scratch.data(), &counters_};
+    RunContext ctx{in, absl::MakeSpan(out), scratch.data(), &counters_, files_.tables()};
     const absl::Status status = (*kernel)->Run(ctx);
     if (!status.ok()) return status;
     return values;

@@ -1,0 +1,93 @@
+// What deltas changed in a table since its base was made.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/embedding/table_overlay.h"
+
+#include <cstring>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/embedding/row_format.h"
+#include "engine/embedding/table_file.h"
+
+namespace ulfd::engine {
+namespace {
+
+// What stands for a dropped row: one of another id.
+const char* RowOfAnother(int64_t id) {
+  static constexpr int64_t kIds[] = {0, 1};
+  return reinterpret_cast<const char*>(&kIds[id == 0 ? 1 : 0]) + TableRows::kIdBytes;
+}
+
+// Writes the slots of `put` in the format of `base`.
+absl::Status Copy(const TableRows& put, const TableRows& base, TableDelta& delta) {
+  RETURN_IF_ERROR(delta.slots.Resize(static_cast<size_t>(put.rows) * base.slot_bytes));
+  std::vector<float> values(static_cast<size_t>(put.dim));
+  char* to = static_cast<char*>(delta.slots.data());
+  return ForEachRow(put, [&](int64_t id, const char* row) {
+    std::memcpy(to, &id, sizeof id);
+    char* const encoded = to + TableRows::kIdBytes;
+    if (put.format == base.format) {
+      std::memcpy(encoded, row, base.used_bytes - TableRows::kIdBytes);
+    } else {
+      DecodeRow(put.format, row, put.dim, values.data());
+      if (!EncodeRow(base.format, values.data(), put.dim, encoded)) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("id ", id, ": a value is too large for ", Name(base.format)));
+      }
+    }
+    to += base.slot_bytes;
+    ++delta.rows;
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const TableDelta>> TableDelta::Make(const TableRows* put,
+                                                                   std::vector<int64_t> drop,
+                                                                   const TableRows& base) {
+  auto delta = std::make_shared<TableDelta>();
+  delta->slot_bytes = base.slot_bytes;
+  if (put != nullptr) RETURN_IF_ERROR(Copy(*put, base, *delta));
+  absl::flat_hash_set<int64_t> dropped;
+  dropped.reserve(drop.size());
+  for (const int64_t id : drop) {
+    if (!dropped.insert(id).second) {
+      return absl::InvalidArgumentError(absl::StrCat("id ", id, " is dropped twice"));
+    }
+  }
+  for (size_t i = 0; i < delta->rows; ++i) {
+    const int64_t id = TableRows::IdOf(delta->Slot(i) + TableRows::kIdBytes);
+    if (dropped.contains(id)) {
+      return absl::InvalidArgumentError(absl::StrCat("id ", id, " is put and dropped"));
+    }
+  }
+  delta->drop = std::move(drop);
+  return delta;
+}
+
+void TableOverlay::Add(std::shared_ptr<const TableDelta> delta) {
+  for (size_t i = 0; i < delta->rows; ++i) {
+    const char* const row = delta->Slot(i) + TableRows::kIdBytes;
+    rows_[TableRows::IdOf(row)] = row;
+  }
+  for (const int64_t id : delta->drop) rows_[id] = RowOfAnother(id);
+  row_count_ += delta->rows + delta->drop.size();
+  row_bytes_ += static_cast<int64_t>(delta->slots.bytes() + delta->drop.size() * sizeof(int64_t));
+  deltas_.push_back(std::move(delta));
+}
+
+std::shared_ptr<const TableOverlay> TableOverlay::Without(size_t count) const {
+  if (count == deltas_.size()) return nullptr;
+  auto rest = std::make_shared<TableOverlay>();
+  for (size_t d = count; d < deltas_.size(); ++d) rest->Add(deltas_[d]);
+  return rest;
+}
+
+int64_t TableOverlay::bytes() const {
+  constexpr size_t kSlot = sizeof(*rows_.begin()) + 1;  // And a byte of control.
+  return row_bytes_ + static_cast<int64_t>(rows_.capacity() * kSlot);
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,41 @@
+// The deltas of a version directory on disk: which epochs are there, and what one of them holds.
+// docs/table-file.md has the rules.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_RUNTIME_DELTA_DIRECTORY_H_
+#define ULFD_ENGINE_RUNTIME_DELTA_DIRECTORY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "engine/runtime/model_directory.h"
+#include "proto/delta.pb.h"
+
+namespace ulfd::engine {
+
+inline constexpr char kDeltaFile[] = "delta.textproto";
+
+// The complete epochs of a version directory, ascending.  Names that are no number and directories
+// without _SUCCESS are left out.  OUT_OF_RANGE: more than `most` names.
+absl::StatusOr<std::vector<EpochMark>> ListEpochs(const std::string& version_directory,
+                                                  int64_t most);
+
+// The directory of an epoch.
+std::string EpochDirectory(const std::string& version_directory, int64_t epoch);
+
+// delta.textproto of `directory`, checked as far as it can be without a model: fields, paths, sums
+// of files.  Errors name file, and field or table.
+absl::StatusOr<ulfd::model::v1::DeltaManifest> ReadDeltaManifest(const std::string& directory,
+                                                                 int64_t epoch);
+
+// Ids of a text file, one per line, ended by LF or CRLF.  INVALID_ARGUMENT "PATH:LINE: ...".
+absl::StatusOr<std::vector<int64_t>> ReadIds(const std::string& path);
+// The same of its content; `path` is for messages.
+absl::StatusOr<std::vector<int64_t>> ParseIds(absl::string_view text, absl::string_view path);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_RUNTIME_DELTA_DIRECTORY_H_

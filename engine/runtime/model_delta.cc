@@ -1,0 +1,274 @@
+// Reads deltas, checks them against what is there, and puts them on top of it.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/model_delta.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/embedding/table_file.h"
+#include "engine/embedding/table_overlay.h"
+#include "engine/runtime/delta_directory.h"
+#include "engine/runtime/load_reason.h"
+#include "engine/runtime/shape_plans.h"
+#include "engine/weights/digest.h"
+
+namespace ulfd::engine {
+namespace {
+
+using std::chrono::system_clock;
+using Overlays = std::vector<std::shared_ptr<TableOverlay>>;
+
+// What a delta changes in one table, checked.
+struct TableChange {
+  size_t table = 0;
+  std::shared_ptr<const TableDelta> delta;
+};
+
+bool HasRow(const TableRows& base, const TableOverlay* overlay, int64_t id) {
+  const char* row = overlay == nullptr ? nullptr : overlay->Find(id);
+  if (row == nullptr) row = base.Row(base.hash.Slot(HashKey(id)));
+  return TableRows::IdOf(row) == id;
+}
+
+system_clock::time_point TimeOf(const google::protobuf::Timestamp& time) {
+  return system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(
+      std::chrono::seconds(time.seconds()) + std::chrono::nanoseconds(time.nanos())));
+}
+
+// A model with some deltas on top, unfinished.
+class DeltaDraft {
+ public:
+  explicit DeltaDraft(const LoadedModel& base)
+      : base_(base),
+        overlays_(base.executable.tables.size()),
+        epoch_(base.info.epoch),
+        event_time_(base.info.event_time),
+        content_hash_(base.info.content_hash) {}
+
+  // All of the delta or, with an error, nothing of it.
+  absl::Status Apply(const DeltaSource& source);
+  // Those of the last delta that has any; empty: none has.
+  const std::string& weights() const { return weights_; }
+  absl::StatusOr<std::unique_ptr<LoadedModel>> Finish() const;
+
+ private:
+  absl::Status CheckOrder(const DeltaSource& source, system_clock::time_point event_time) const;
+  absl::StatusOr<TableChange> Read(const std::string& directory,
+                                   const ulfd::model::v1::DeltaTable& config);
+  absl::Status CheckDrops(size_t table, const std::vector<int64_t>& drop) const;
+  // As it is so far; null: none.
+  const TableOverlay* OverlayOf(size_t table) const {
+    return overlays_[table] != nullptr ? overlays_[table].get()
+                                       : base_.executable.tables[table]->overlay();
+  }
+  void Add(const TableChange& change);
+
+  const LoadedModel& base_;
+  Overlays overlays_;  // Null: that of the base.
+  int64_t epoch_;
+  system_clock::time_point event_time_;
+  std::string content_hash_;
+  std::string weights_;
+};
+
+absl::Status DeltaDraft::CheckOrder(const DeltaSource& source,
+                                    system_clock::time_point event_time) const {
+  if (source.epoch > epoch_ && event_time >= event_time_) return absl::OkStatus();
+  if (source.epoch > epoch_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("event_time is before that of epoch ", epoch_));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("epoch ", epoch_, " is applied already, ",
+                   source.epoch == epoch_ ? "and does not change" : "this one comes too late"));
+}
+
+absl::Status DeltaDraft::CheckDrops(size_t table, const std::vector<int64_t>& drop) const {
+  const EmbeddingTable& base = *base_.executable.tables[table];
+  const TableOverlay* const overlay = OverlayOf(table);
+  for (const int64_t id : drop) {
+    if (!HasRow(*base.base(), overlay, id)) {
+      return absl::InvalidArgumentError(absl::StrCat("id ", id, " has no row to drop"));
+    }
+    if (base.missing_keys() == MissingKeys::kDefaultRow && id == base.default_id()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("id ", id, " is the default id, whose row must stay"));
+    }
+  }
+  return base.Check();
+}
+
+absl::StatusOr<TableChange> DeltaDraft::Read(const std::string& directory,
+                                             const ulfd::model::v1::DeltaTable& config) {
+  const auto& tables = base_.executable.tables;
+  const auto found = std::find_if(tables.begin(), tables.end(), [&](const auto& table) {
+    return table->name() == config.name();
+  });
+  if (found == tables.end()) return absl::InvalidArgumentError("the model has no such table");
+  if ((*found)->base()->slots == nullptr) {
+    return absl::FailedPreconditionError("its rows lie in a store, which takes no deltas");
+  }
+  TableChange change{.table = static_cast<size_t>(found - tables.begin())};
+  std::shared_ptr<const TableRows> put;
+  if (!config.put().empty()) {
+    const std::string path = absl::StrCat(directory, "/", config.put());
+    RETURN_IF_ERROR(VerifyTableFile(path, [](uint64_t, uint64_t) {}));
+    ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+    ASSIGN_OR_RETURN(put, OpenTableFile(file));
+    if (put->dim != (*found)->dim()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": rows of ", put->dim, " values, want ", (*found)->dim()));
+    }
+  }
+  std::vector<int64_t> drop;
+  if (!config.drop().empty()) {
+    const std::string path = absl::StrCat(directory, "/", config.drop());
+    ASSIGN_OR_RETURN(drop, ReadIds(path));
+    RETURN_IF_ERROR(Annotate(CheckDrops(change.table, drop), path));
+  }
+  ASSIGN_OR_RETURN(change.delta, TableDelta::Make(put.get(), std::move(drop), *(*found)->base()));
+  if (put != nullptr) RETURN_IF_ERROR(put->file->Check());
+  return change;
+}
+
+void DeltaDraft::Add(const TableChange& change) {
+  std::shared_ptr<TableOverlay>& overlay = overlays_[change.table];
+  if (overlay == nullptr) {
+    const TableOverlay* const before = OverlayOf(change.table);
+    overlay = before == nullptr ? std::make_shared<TableOverlay>()
+                                : std::make_shared<TableOverlay>(*before);
+  }
+  overlay->Add(change.delta);
+}
+
+absl::Status DeltaDraft::Apply(const DeltaSource& source) {
+  const std::string& directory = source.directory;
+  const std::string file = absl::StrCat(directory, "/", kDeltaFile);
+  ASSIGN_OR_RETURN(const auto manifest, ReadDeltaManifest(directory, source.epoch));
+  const system_clock::time_point event_time = TimeOf(manifest.event_time());
+  RETURN_IF_ERROR(Annotate(CheckOrder(source, event_time), file));
+  if (manifest.base_epoch() != epoch_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        file, ": follows epoch ", manifest.base_epoch(), ", and ", epoch_, " is the last one"));
+  }
+  ContentHasher hasher;
+  hasher.Add(content_hash_);
+  hasher.Add(manifest.SerializeAsString());
+  std::vector<TableChange> changes;
+  for (const ulfd::model::v1::DeltaTable& table : manifest.tables()) {
+    absl::StatusOr<TableChange> change = Read(directory, table);
+    if (!change.ok()) {
+      return WithLoadReason(
+          Annotate(change.status(), absl::StrCat(file, ": table \"", table.name(), "\"")),
+          LoadReason::kTable);
+    }
+    for (const std::string* name : {&table.put(), &table.drop()}) {
+      if (!name->empty()) RETURN_IF_ERROR(hasher.AddFile(absl::StrCat(directory, "/", *name)));
+    }
+    changes.push_back(*std::move(change));
+  }
+  if (!manifest.weights().empty()) {
+    weights_ = absl::StrCat(directory, "/", manifest.weights());
+    RETURN_IF_ERROR(hasher.AddFile(weights_));
+  }
+  for (const TableChange& change : changes) Add(change);
+  epoch_ = source.epoch;
+  event_time_ = event_time;
+  content_hash_ = hasher.Hex();
+  return absl::OkStatus();
+}
+
+// A copy that shares everything but what no two models may.
+std::unique_ptr<LoadedModel> Copy(const LoadedModel& base) {
+  auto model = std::make_unique<LoadedModel>(base);
+  model->executable.info = &model->info;
+  if (base.executable.user_cache != nullptr) {
+    model->executable.user_cache = std::make_shared<UserCache>(base.info.user_cache_bytes);
+  }
+  if (base.executable.shape_plans != nullptr) {
+    model->executable.shape_plans = base.executable.shape_plans->ForOtherTables();
+  }
+  return model;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> DeltaDraft::Finish() const {
+  std::vector<std::shared_ptr<const EmbeddingTable>> tables = base_.executable.tables;
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (overlays_[t] == nullptr) continue;
+    ASSIGN_OR_RETURN(tables[t], tables[t]->With(tables[t]->base(), overlays_[t]));
+  }
+  std::unique_ptr<LoadedModel> model;
+  if (!weights_.empty()) {
+    const LoadOverrides overrides{.weights = weights_, .tables = tables};
+    ASSIGN_OR_RETURN(model, LoadModel(base_.options, &overrides));
+    model->info.name = base_.info.name;
+    model->info.version = base_.info.version;
+    model->info.folds = base_.info.folds;
+  } else {
+    model = Copy(base_);
+    model->executable.tables = std::move(tables);
+    RETURN_IF_ERROR(AccountMemory(*model));
+  }
+  model->info.epoch = epoch_;
+  model->info.event_time = event_time_;
+  model->info.content_hash = content_hash_;
+  return model;
+}
+
+}  // namespace
+
+std::unique_ptr<LoadedModel> ApplyDeltas(const LoadedModel& base,
+                                         absl::Span<const DeltaSource> deltas,
+                                         std::vector<absl::Status>& statuses) {
+  // Weights are loaded once, those of the last delta that has any.  Where they are bad, it is done
+  // again without that delta.
+  std::vector<absl::Status> bad(deltas.size());
+  while (true) {
+    statuses.clear();
+    DeltaDraft draft(base);
+    std::optional<size_t> applied, weights;
+    for (size_t d = 0; d < deltas.size(); ++d) {
+      const std::string before = draft.weights();
+      statuses.push_back(bad[d].ok() ? draft.Apply(deltas[d]) : bad[d]);
+      if (!statuses.back().ok() && !IsContentError(statuses.back())) break;
+      if (!statuses.back().ok()) continue;
+      applied = d;
+      if (draft.weights() != before) weights = d;
+    }
+    if (!applied.has_value()) return nullptr;
+    absl::StatusOr<std::unique_ptr<LoadedModel>> model = draft.Finish();
+    if (model.ok()) return *std::move(model);
+    const size_t blame = weights.value_or(*applied);
+    bad[blame] = Annotate(model.status(), deltas[blame].directory);
+  }
+}
+
+std::unique_ptr<LoadedModel> ReplaceFolded(const LoadedModel& base, const EmbeddingTable& folded,
+                                           std::shared_ptr<const TableRows> rows) {
+  const auto& tables = base.executable.tables;
+  const auto table = std::find_if(tables.begin(), tables.end(), [&](const auto& other) {
+    return other->name() == folded.name();
+  });
+  if (table == tables.end() || (*table)->base() != folded.base()) return nullptr;
+  const TableOverlay::Deltas& done = folded.overlay()->deltas();
+  const TableOverlay* const overlay = (*table)->overlay();
+  if (overlay == nullptr || overlay->deltas().size() < done.size() ||
+      !std::equal(done.begin(), done.end(), overlay->deltas().begin())) {
+    return nullptr;
+  }
+  auto with = (*table)->With(std::move(rows), overlay->Without(done.size()));
+  if (!with.ok()) return nullptr;  // Cannot be: folding keeps every id.
+  std::unique_ptr<LoadedModel> model = Copy(base);
+  model->executable.tables[static_cast<size_t>(table - tables.begin())] = *std::move(with);
+  ++model->info.folds;
+  // Less than before: a limit that was kept still is.
+  return AccountMemory(*model).ok() ? std::move(model) : nullptr;
+}
+
+}  // namespace ulfd::engine
