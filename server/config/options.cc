@@ -234,6 +234,8 @@ ModelManagerOptions ManagerOptions(const Options& options) {
   manager.load_bounds = {.max_memory_bytes = settings.load().max_memory_bytes(),
                          .max_time = milliseconds(settings.load().max_time_ms()),
                          .max_files = settings.load().max_files()};
+  manager.fold = {.share = settings.deltas().fold_share(),
+                  .directory = settings.deltas().fold_directory()};
   manager.link_targets.assign(settings.model_link_targets().begin(),
                               settings.model_link_targets().end());
   manager.max_request_memory_bytes = settings.limits().max_request_memory_bytes();

@@ -101,7 +101,10 @@ class Planner {
     }
     for (const int64_t version : versions) {
       entry.quarantine().Release(version);
-      if (VersionWatch* watch = entry.FindWatch(version); watch != nullptr) watch->Readmit();
+      if (VersionWatch* watch = entry.FindWatch(version); watch != nullptr) {
+        watch->Readmit();
+        watch->LimitEpoch(std::nullopt);
+      }
       RETURN_IF_ERROR(Want(entry, version, plan_.models[0]));
     }
     return absl::OkStatus();
@@ -168,6 +171,7 @@ class Planner {
           absl::StrCat(Quoted(change_.name), " serves nothing that one could roll back from"));
     }
     const int64_t from = (*present)->version;
+    if (change_.epoch.has_value()) return GoToEpoch(entry, from);
     const std::optional<int64_t> to = change_.version ? change_.version : entry.Previous();
     if (!to.has_value()) {
       return absl::FailedPreconditionError(absl::StrCat(Quoted(change_.name),
@@ -201,6 +205,24 @@ class Planner {
     }
     entry.Pin(*to, now_);
     return Want(entry, *to, plan_.models[0]);
+  }
+
+  // `present`: the version that requests get.
+  absl::Status GoToEpoch(ModelEntry& entry, int64_t present) {
+    const int64_t version = change_.version.value_or(present), epoch = *change_.epoch;
+    plan_.from_version = plan_.to_version = version;
+    VersionWatch* watch = entry.FindWatch(version);
+    if (watch == nullptr || watch->serving() == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Quoted(change_.name), ": version ", version, " does not serve"));
+    }
+    watch->LimitEpoch(epoch);
+    const std::vector<engine::EpochMark> wanted = watch->WantedEpochs();
+    if (epoch != 0 && (wanted.empty() || wanted.back().epoch != epoch)) {
+      return absl::NotFoundError(absl::StrCat(Quoted(change_.name), " v", version, ": no epoch ",
+                                              epoch, " in its directory"));
+    }
+    return Want(entry, version, plan_.models[0]);
   }
 
   absl::Status Configure() {

@@ -20,6 +20,7 @@ struct ModelChange {
   Kind kind = Kind::kLoad;
   std::string name;                 // Of the model; not for kConfigure.
   std::optional<int64_t> version;   // kSetLabel: nullopt takes the label away.
+  std::optional<int64_t> epoch;     // kRollback
   std::string label;                // kSetLabel
   std::vector<ModelConfig> models;  // kConfigure: as in ModelManagerOptions.
   VersionPolicy default_policy;     // kConfigure

@@ -16,6 +16,7 @@
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
 #include "server/models/model_types.h"
+#include "server/models/table_folder.h"
 
 namespace ulfd::server {
 
@@ -50,6 +51,7 @@ struct ModelManagerOptions {
   // What all models together may hold while one is loaded aside; 0: DefaultMemoryBudget().
   int64_t memory_budget_bytes = 0;
   LoadBounds load_bounds;
+  FoldOptions fold;
   // Directories that symbolic links among the files of a version may lead into, too
   // (version_rules.h).
   std::vector<std::string> link_targets;

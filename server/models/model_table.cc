@@ -63,6 +63,9 @@ LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
               .fingerprint = entry.watch(version).fingerprint(),
               .quarantine = entry.quarantine(),
               .limits = entry.config().limits};
+  const VersionWatch& of_job = entry.watch(version);
+  if (of_job.ServesBase()) job.base = of_job.serving();
+  job.epochs = job.base != nullptr ? of_job.DueEpochs() : of_job.WantedEpochs();
   for (const auto& [number, watch] : entry.versions()) {
     const ModelHandle& served = watch.serving();
     // The contents of one model cost about the same, and are asked for the same shapes.
@@ -71,6 +74,7 @@ LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
       job.before = served;
     }
     if (served == nullptr || served->model == nullptr || served->file_bytes == 0) continue;
+    job.shared_bytes = std::max(job.shared_bytes, served->model->info().table_bytes);
     job.bytes_per_file_byte = static_cast<double>(served->model->info().memory_bytes) /
                               static_cast<double>(served->file_bytes);
   }
@@ -131,6 +135,7 @@ void ModelTable::Refused(const LoadJob& job, const LoadOutcome& outcome, TimePoi
   const auto age = [&] { return system_clock::now() - outcome.state->newest_change; };
   switch (outcome.kind) {
     case LoadOutcome::Kind::kRefused:
+      if (!outcome.refused_epochs.empty()) return watch->EpochsRefused(outcome.refused_epochs, now);
       watch->Refused(job.fingerprint, outcome.error, now);
       if (outcome.quarantined.has_value() && job.fingerprint == watch->fingerprint()) {
         watch->Quarantined(*outcome.quarantined);
@@ -155,13 +160,20 @@ void ModelTable::Refused(const LoadJob& job, const LoadOutcome& outcome, TimePoi
   }
 }
 
-void ModelTable::Published(const LoadJob& job, const ModelHandle& handle) {
+void ModelTable::Published(const LoadJob& job, const ModelHandle& handle,
+                           const LoadOutcome& outcome, TimePoint now) {
   ModelEntry* entry = Find(job.name);
   VersionWatch* watch = FindWatch(job.name, job.version);
   if (watch == nullptr) return;
   if (watch->serving() != nullptr) entry->Retired(watch->serving());
   watch->Published(job.fingerprint, handle);
+  watch->EpochsRefused(outcome.refused_epochs, now);
   entry->quarantine().Release(job.version);
+}
+
+void ModelTable::Replaced(const ModelHandle& before, const ModelHandle& after) {
+  Find(before->name)->Retired(before);
+  FindWatch(before->name, before->version)->Replaced(after);
 }
 
 std::shared_ptr<ServedModels> ModelTable::Serve(TimePoint now,

@@ -49,7 +49,11 @@ class ModelTable {
 
   // The result of a load that was not published: the version keeps what it has.
   void Refused(const LoadJob& job, const LoadOutcome& outcome, TimePoint now);
-  void Published(const LoadJob& job, const ModelHandle& handle);
+  void Published(const LoadJob& job, const ModelHandle& handle, const LoadOutcome& outcome,
+                 TimePoint now);
+
+  // Puts `after`, the same content in another form, in the place of `before`, which serves.
+  void Replaced(const ModelHandle& before, const ModelHandle& after);
 
   // Takes out of service what no longer has to serve, into `withdrawn`, forgets what is gone, and
   // tells what serves now; versions that serve get the limits that are configured now.

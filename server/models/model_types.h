@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/runtime/model.h"
+#include "engine/runtime/model_directory.h"
 #include "server/models/quarantine.h"
 #include "server/scheduler/lane.h"
 
@@ -23,8 +24,9 @@ struct ServedModel {
   std::unique_ptr<const engine::Model> model;
   std::string name;
   int64_t version = 0;
-  int64_t generation = 0;  // Which publication of the whole server put it in place.
-  int64_t file_bytes = 0;  // Of the directory that it was loaded from.
+  int64_t generation = 0;                 // Which publication of the whole server put it in place.
+  int64_t file_bytes = 0;                 // Of the directory that it was loaded from.
+  std::vector<engine::EpochMark> epochs;  // Deltas that it has, ascending.
   std::chrono::system_clock::time_point published_at;
   std::shared_ptr<Lane> lane;  // Where its calls queue; never null once published.
 };
@@ -107,8 +109,8 @@ enum class VersionState { kWaiting, kLoading, kServing, kFailed, kUnloading };
 struct VersionStatus {
   int64_t version = 0;
   VersionState state = VersionState::kWaiting;
-  std::string
-      error;  // Why the newest content is not served; clipped to 1 KiB on the wire by the service.
+  // Why the newest content, or a delta, is not served; clipped to 1 KiB on the wire by the service.
+  std::string error;
   ModelHandle serving;  // Null if no content of this version is published.
   std::vector<std::string> labels;
   std::optional<QuarantinedContent> quarantine;  // Of the newest content.

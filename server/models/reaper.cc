@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/reaper.h"
 
-#include <atomic>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/mutex.h"
 #include "server/system/memory_release.h"
 #include "server/system/thread_priority.h"
@@ -18,13 +19,31 @@ struct Reaper::State {
     Node* next = nullptr;
   };
 
-  static int64_t BytesOf(const ServedModel& served) {
-    return served.model == nullptr ? 0 : served.model->memory_bytes();
+  using Pieces = std::vector<std::pair<const void*, int64_t>>;
+
+  static Pieces PiecesOf(const ServedModel& served) {
+    return served.model == nullptr ? Pieces() : served.model->MemoryPieces();
+  }
+  void Hold(const ServedModel& served) {
+    MutexLock lock(pieces_mu);
+    for (const auto& [piece, bytes] : PiecesOf(served)) {
+      auto& [holders, held] = pieces[piece];
+      if (holders++ == 0) {
+        held = bytes;
+        held_bytes += bytes;
+      }
+    }
   }
   void Free(Node* node) {
-    const int64_t bytes = BytesOf(*node->model);
+    const Pieces freed = PiecesOf(*node->model);
     delete node;
-    held_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    MutexLock lock(pieces_mu);
+    for (const auto& [piece, bytes] : freed) {
+      const auto it = pieces.find(piece);
+      if (--it->second.first > 0) continue;
+      held_bytes -= it->second.second;
+      pieces.erase(it);
+    }
   }
 
   // Takes the model over from its last handle.
@@ -67,7 +86,10 @@ struct Reaper::State {
     }
   }
 
-  std::atomic<int64_t> held_bytes{0};
+  mutable Mutex pieces_mu;
+  // By address: how many models hold it, and its bytes.
+  absl::flat_hash_map<const void*, std::pair<int, int64_t>> pieces ABSL_GUARDED_BY(pieces_mu);
+  int64_t held_bytes ABSL_GUARDED_BY(pieces_mu) = 0;
   OnFreed on_freed;  // Only used by the thread, which ends before the reaper does.
   Mutex mu;
   CondVar wake;
@@ -92,13 +114,33 @@ Reaper::~Reaper() {
 
 ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
   auto* node = new State::Node{std::move(model)};
-  state_->held_bytes.fetch_add(State::BytesOf(*node->model), std::memory_order_relaxed);
+  state_->Hold(*node->model);
   return ModelHandle(node->model.get(),
                      [node, state = state_](const ServedModel*) { state->Retire(node); });
 }
 
-void Reaper::Grew(int64_t bytes) { state_->held_bytes.fetch_add(bytes, std::memory_order_relaxed); }
+void Reaper::Grew(const engine::Model& model) {
+  MutexLock lock(state_->pieces_mu);
+  for (const auto& [piece, bytes] : model.MemoryPieces()) {
+    const auto it = state_->pieces.find(piece);
+    if (it == state_->pieces.end()) continue;
+    state_->held_bytes += bytes - it->second.second;
+    it->second.second = bytes;
+  }
+}
 
-int64_t Reaper::held_bytes() const { return state_->held_bytes.load(std::memory_order_relaxed); }
+int64_t Reaper::held_bytes() const {
+  MutexLock lock(state_->pieces_mu);
+  return state_->held_bytes;
+}
+
+int64_t Reaper::BytesBeyondHeld(const engine::Model& model) const {
+  MutexLock lock(state_->pieces_mu);
+  int64_t beyond = 0;
+  for (const auto& [piece, bytes] : model.MemoryPieces()) {
+    if (!state_->pieces.contains(piece)) beyond += bytes;
+  }
+  return beyond;
+}
 
 }  // namespace ulfd::server

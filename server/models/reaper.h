@@ -28,11 +28,14 @@ class Reaper {
   // under jemalloc, which does so by itself.
   ModelHandle Own(std::unique_ptr<const ServedModel> model);
 
-  // An owned model, of which the caller has a handle, now holds so much more.
-  void Grew(int64_t bytes);
+  // The model, which is owned and of which the caller has a handle, holds more or less than before.
+  void Grew(const engine::Model& model);
 
-  // Memory of all models that were owned and are not freed yet.  Unit: bytes.
+  // Memory of all models that were owned and are not freed yet; what several share counts once.
+  // Unit: bytes.
   int64_t held_bytes() const;
+  // What the model holds beside that.
+  int64_t BytesBeyondHeld(const engine::Model& model) const;
 
  private:
   struct State;

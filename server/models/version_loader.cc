@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/runtime/delta_directory.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/memory_budget.h"
@@ -35,6 +36,29 @@ absl::Status Named(const LoadJob& job, const absl::Status& status, LoadReason re
   return engine::WithLoadReason(std::move(named), reason);
 }
 
+// How runs before publication are done, and what they leave to say.
+class Warming {
+ public:
+  Warming(const ModelManagerOptions& options, bool gives_way)
+      : pacer_(gives_way ? kShareBesideCalls : 1), stop_([this] {
+          pacer_.Pace();
+          return !LoadScope::Check().ok();
+        }) {
+    run_.max_memory_bytes = options.max_request_memory_bytes;
+    run_.stop = &stop_;
+  }
+  Warming(const Warming&) = delete;
+  Warming& operator=(const Warming&) = delete;
+  const engine::RunOptions& run() const { return run_; }
+  std::vector<std::string>& notices() { return notices_; }
+
+ private:
+  Pacer pacer_;
+  const std::function<bool()> stop_;
+  engine::RunOptions run_;
+  std::vector<std::string> notices_;
+};
+
 LoadOutcome RefusedFor(const absl::Status& error) {
   LoadOutcome outcome;
   outcome.error = Clip(error, kMaxLoadErrorBytes);
@@ -50,85 +74,152 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
                                  .version = job.version,
                                  .layer_types = options_.layer_types};
   if (options_.load) return options_.load(load);
-  Pacer pacer(gives_way ? kShareBesideCalls : 1);
-  const std::function<bool()> stop = [&pacer] {
-    pacer.Pace();
-    return !LoadScope::Check().ok();
-  };
-  engine::RunOptions run;
-  run.max_memory_bytes = options_.max_request_memory_bytes;
-  run.stop = &stop;
-  std::vector<std::string> notices;
-  absl::StatusOr<std::unique_ptr<const engine::Model>> model = LoadAndWarmUp(load, run, notices);
+  Warming warming(options_, gives_way);
+  absl::StatusOr<std::unique_ptr<const engine::Model>> model =
+      LoadAndWarmUp(load, warming.run(), warming.notices());
   if (model.ok() && options_.check) {
-    const absl::Status checked = options_.check(**model, job.directory, run, notices);
+    const absl::Status checked =
+        options_.check(**model, job.directory, warming.run(), warming.notices());
     if (!checked.ok()) model = Named(job, checked, LoadReason::kWarmup);
   }
-  if (model.ok()) MakeFirstPlans(job, **model, run);
+  if (model.ok()) {
+    const engine::Model* before = job.before == nullptr ? nullptr : job.before->model.get();
+    MakeFirstPlans(job, before, **model, warming.run());
+  }
+  Report(job, warming.notices());
+  return model;
+}
+
+void VersionLoader::Report(const LoadJob& job, std::vector<std::string>& notices) const {
   ClipNotices(notices);
   for (const std::string& notice : notices) observer_.OnNotice(job.name, job.version, notice);
-  return model;
 }
 
 int64_t VersionLoader::MemoryLeft(int64_t staged_bytes) const {
   return std::max<int64_t>(options_.memory_budget_bytes - reaper_.held_bytes() - staged_bytes, 0);
 }
 
-int64_t VersionLoader::Report(const std::string& name, int64_t version,
-                              const std::vector<engine::ShapePlanInfo>& plans) const {
-  int64_t bytes = 0;
+bool VersionLoader::ReportPlans(const std::string& name, int64_t version,
+                                const std::vector<engine::ShapePlanInfo>& plans) const {
+  bool serving = false;
   for (const engine::ShapePlanInfo& plan : plans) {
-    if (plan.state == engine::ShapePlanInfo::State::kServing) bytes += plan.bytes;
+    serving |= plan.state == engine::ShapePlanInfo::State::kServing;
     observer_.OnShapePlan(name, version, plan);
   }
-  return bytes;
+  return serving;
 }
 
-void VersionLoader::MakeFirstPlans(const LoadJob& job, const engine::Model& model,
+void VersionLoader::MakeFirstPlans(const LoadJob& job, const engine::Model* before,
+                                   const engine::Model& model,
                                    const engine::RunOptions& run) const {
   engine::Workspace workspace;
   engine::RunResult result;
-  if (job.before != nullptr && job.before->model != nullptr) {
-    model.WantPlansOf(*job.before->model, run, workspace, result);
-  }
+  if (before != nullptr) model.WantPlansOf(*before, run, workspace, result);
   const int64_t left = MemoryLeft(job.staged_bytes) - model.memory_bytes();
-  Report(job.name, job.version, model.MakePlans(run, left));
+  ReportPlans(job.name, job.version, model.MakePlans(run, left));
 }
 
-int64_t VersionLoader::MakePlans(const ServedModel& served) const {
+bool VersionLoader::MakePlans(const ServedModel& served) const {
   engine::UseOneThread();
   const LoadScope scope({.owner = served.name,
                          .max_memory_bytes = MaxMemory(MemoryLeft(0)),
                          .deadline = steady_clock::now() + options_.load_bounds.max_time,
                          .cancelled = &cancelled_});
-  Pacer pacer(kShareBesideCalls);
-  const std::function<bool()> stop = [&pacer] {
-    pacer.Pace();
-    return !LoadScope::Check().ok();
-  };
-  engine::RunOptions run;
-  run.max_memory_bytes = options_.max_request_memory_bytes;
-  run.stop = &stop;
-  return Report(served.name, served.version, served.model->MakePlans(run, MemoryLeft(0)));
+  const Warming warming(options_, /*gives_way=*/true);
+  return ReportPlans(served.name, served.version,
+                     served.model->MakePlans(warming.run(), MemoryLeft(0)));
+}
+
+absl::Status VersionLoader::CheckFits(const LoadJob& job, const engine::Model& model) const {
+  const absl::Status fits =
+      CheckMemory(reaper_.BytesBeyondHeld(model), /*about=*/false,
+                  reaper_.held_bytes() + job.staged_bytes, options_.memory_budget_bytes);
+  return fits.ok() ? fits : Named(job, fits, LoadReason::kMemory);
+}
+
+absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
+    const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
+    ServedModel& served) const {
+  // Where the sizes cannot be told, the load itself says why.
+  const auto estimate = EstimateMemory(job.directory, rules, job.bytes_per_file_byte);
+  if (estimate.ok()) {
+    served.file_bytes = estimate->file_bytes;
+    // Whether tables can be shared shows once they are read; LimitsOf sees to it that a load which
+    // shares none ends in time.
+    const int64_t least = std::max<int64_t>(estimate->bytes - job.shared_bytes, 0);
+    const absl::Status fits =
+        CheckMemory(least, /*about=*/true, reaper_.held_bytes() + job.staged_bytes,
+                    options_.memory_budget_bytes);
+    if (!fits.ok()) return Named(job, fits, LoadReason::kMemory);
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, LoadModel(job, gives_way));
+  if (model != nullptr) RETURN_IF_ERROR(CheckFits(job, *model));
+  return model;
+}
+
+void VersionLoader::ApplyDeltas(const LoadJob& job, bool gives_way,
+                                absl::Span<const engine::EpochMark> epochs, ServedModel& served,
+                                LoadOutcome& outcome) const {
+  engine::UseOneThread();
+  const engine::Model& base = served.model == nullptr ? *job.base->model : *served.model;
+  std::vector<engine::DeltaSource> deltas;
+  for (const engine::EpochMark& epoch : epochs) {
+    deltas.push_back({epoch.epoch, engine::EpochDirectory(job.directory, epoch.epoch)});
+  }
+  engine::DeltasResult result = base.WithDeltas(deltas);
+  if (result.model != nullptr) {
+    absl::Status usable = CheckFits(job, *result.model);
+    if (usable.ok() && result.model->info().weights_file != base.info().weights_file) {
+      Warming warming(options_, gives_way);
+      usable = WarmUp(*result.model, warming.run(), warming.notices());
+      Report(job, warming.notices());
+    }
+    if (!usable.ok() && epochs.size() > 1) {  // Find out whose fault it is.
+      result.model = nullptr;
+      const size_t half = epochs.size() / 2;
+      ApplyDeltas(job, gives_way, epochs.subspan(0, half), served, outcome);
+      return ApplyDeltas(job, gives_way, epochs.subspan(half), served, outcome);
+    }
+    if (!usable.ok()) {
+      result.model = nullptr;
+      result.statuses = {usable};
+    }
+  }
+  for (size_t i = 0; i < result.statuses.size(); ++i) {
+    if (result.statuses[i].ok()) {
+      served.epochs.push_back(epochs[i]);
+    } else {
+      outcome.refused_epochs.emplace_back(epochs[i], result.statuses[i]);
+    }
+  }
+  if (result.model == nullptr) return;
+  MakeFirstPlans(job, &base, *result.model, Warming(options_, gives_way).run());
+  served.model = std::move(result.model);
 }
 
 absl::StatusOr<std::unique_ptr<ServedModel>> VersionLoader::LoadChecked(
-    const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules) const {
+    const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
+    LoadOutcome& outcome) const {
   auto served = std::make_unique<ServedModel>();
-  // Where the sizes cannot be told, the load itself says why.
-  const auto estimate = EstimateMemory(job.directory, rules, job.bytes_per_file_byte);
-  const int64_t held = reaper_.held_bytes() + job.staged_bytes,
-                budget = options_.memory_budget_bytes;
-  if (estimate.ok()) {
-    served->file_bytes = estimate->file_bytes;
-    const absl::Status fits = CheckMemory(estimate->bytes, /*about=*/true, held, budget);
-    if (!fits.ok()) return Named(job, fits, LoadReason::kMemory);
+  if (job.base == nullptr) {
+    ASSIGN_OR_RETURN(served->model, LoadBase(job, gives_way, rules, *served));
+  } else {
+    served->file_bytes = job.base->file_bytes;
+    served->epochs = job.base->epochs;
   }
-  ASSIGN_OR_RETURN(served->model, LoadModel(job, gives_way));
-  if (served->model != nullptr) {
-    const int64_t needed = served->model->memory_bytes();
-    const absl::Status fits = CheckMemory(needed, /*about=*/false, held, budget);
-    if (!fits.ok()) return Named(job, fits, LoadReason::kMemory);
+  if (!job.epochs.empty() && (job.base != nullptr || served->model != nullptr)) {
+    ApplyDeltas(job, gives_way, job.epochs, *served, outcome);
+  }
+  if (job.base != nullptr && served->model == nullptr) {
+    return outcome.refused_epochs.front().second;
+  }
+  if (job.want_epoch.has_value() && served->model->info().epoch != *job.want_epoch) {
+    if (!outcome.refused_epochs.empty()) return outcome.refused_epochs.front().second;
+    return Named(
+        job,
+        absl::FailedPreconditionError(absl::StrCat(
+            "epoch ", *job.want_epoch, " cannot be reached from ", served->model->info().epoch)),
+        LoadReason::kContent);
   }
   if (served->model == nullptr) {
     served->lane = std::make_shared<Lane>(job.name, job.limits);
@@ -202,7 +293,7 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
                   "not complete, and no ", engine::kSuccessFile, ": ", state->missing)),
               LoadReason::kIncomplete));
   }
-  return KnownBad(job, rules);
+  return job.base == nullptr ? KnownBad(job, rules) : std::nullopt;
 }
 
 LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
@@ -210,12 +301,13 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
   const engine::DirectoryRules rules = rules_.Of(job.directory);
   const LoadLimits limits = LimitsOf(job, rules);
   std::optional<LoadOutcome> ended;
+  LoadOutcome outcome;
   absl::StatusOr<std::unique_ptr<ServedModel>> served = nullptr;
   {
     const LoadScope scope(limits);
     const absl::Status memory = WithinMemory([&] {
       ended = EndWithoutLoad(job, rules);
-      if (!ended.has_value()) served = LoadChecked(job, gives_way, rules);
+      if (!ended.has_value()) served = LoadChecked(job, gives_way, rules, outcome);
       return absl::OkStatus();
     });
     const LoadScope::WithoutRefusals for_the_messages;
@@ -229,10 +321,10 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
     }
   }
   if (ended.has_value()) return *std::move(ended);
-  LoadOutcome outcome;
   // Known before the last look at the files, so that it is the hash of what was tried.
   absl::StatusOr<std::string> hash = absl::NotFoundError("");
-  if (engine::IsContentError(served.status())) {
+  const bool of_base = job.base == nullptr;
+  if (of_base && engine::IsContentError(served.status())) {
     const LoadScope scope(limits);
     hash = WithinMemory([&] { return HashVersionDirectory(job.directory, rules); });
   }
@@ -249,7 +341,7 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
     return outcome;
   }
   if (!served.ok()) {
-    outcome = RefusedFor(served.status());
+    outcome.error = Clip(served.status(), kMaxLoadErrorBytes);
     if (hash.ok()) {
       outcome.quarantined = {*std::move(hash), job.version, outcome.error, system_clock::now()};
     }

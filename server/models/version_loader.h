@@ -10,10 +10,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/load_scope.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
@@ -31,6 +33,11 @@ struct LoadJob {
   int64_t version = 0;
   std::string directory;
   std::string fingerprint;  // What was seen there.
+  // What serves, if only deltas are to be put on top; null: everything is loaded.
+  ModelHandle base;
+  std::vector<engine::EpochMark> epochs;  // Deltas to apply, ascending.
+  // What is loaded has to have this epoch.
+  std::optional<int64_t> want_epoch;
   // What is not tried again; empty where an operator asks for the load.
   Quarantine quarantine;
   Lane::Limits limits;
@@ -40,6 +47,8 @@ struct LoadJob {
   int64_t staged_bytes = 0;  // Held by models that the same change has loaded already.
   // What a version of this model needed, if one was loaded.
   std::optional<double> bytes_per_file_byte;
+  // Of tables that what serves holds and that the new content may share.
+  int64_t shared_bytes = 0;
 };
 
 struct LoadOutcome {
@@ -54,6 +63,8 @@ struct LoadOutcome {
   std::chrono::nanoseconds load_time{0};
   absl::Status error;
   std::optional<QuarantinedContent> quarantined;
+  // Deltas that could not be applied; kLoaded and kRefused.
+  std::vector<std::pair<engine::EpochMark, absl::Status>> refused_epochs;
   bool known_bad = false;  // kRefused: it was in quarantine already, and was not tried.
   // What is there now; NOT_FOUND: nothing.
   absl::StatusOr<engine::DirectoryState> state = engine::DirectoryState();
@@ -71,8 +82,8 @@ class VersionLoader {
   LoadOutcome Load(const LoadJob& job, bool gives_way) const;
 
   // Makes the plans that the model wants, within the limits of a load, and reports them.  On a
-  // background thread.  Returns what the model holds more for them.  Unit: bytes.
-  int64_t MakePlans(const ServedModel& served) const;
+  // background thread.  Returns whether a plan was made, for which the model then holds memory.
+  bool MakePlans(const ServedModel& served) const;
 
   // Ends the load that runs, and every later one, with CANCELLED.  Any thread.
   void Cancel() { cancelled_.store(true); }
@@ -85,20 +96,31 @@ class VersionLoader {
   LoadLimits LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const;
   // Why the load of this thread had to end, as an error of the version; OK: it had not.
   absl::Status LimitReached(const LoadJob& job) const;
-  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(
-      const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules) const;
+  absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job, bool gives_way,
+                                                           const engine::DirectoryRules& rules,
+                                                           LoadOutcome& outcome) const;
+  // The model of a job that loads everything, without deltas.
+  absl::StatusOr<std::unique_ptr<const engine::Model>> LoadBase(const LoadJob& job, bool gives_way,
+                                                                const engine::DirectoryRules& rules,
+                                                                ServedModel& served) const;
+  // Puts these deltas of the job on top of `served.model` (null: of the job's base); what could not
+  // be applied goes into `outcome`.
+  void ApplyDeltas(const LoadJob& job, bool gives_way, absl::Span<const engine::EpochMark> epochs,
+                   ServedModel& served, LoadOutcome& outcome) const;
+  absl::Status CheckFits(const LoadJob& job, const engine::Model& model) const;
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
                                                                  bool gives_way) const;
-  // Plans for the shapes that the version before and recorded requests show.
-  void MakeFirstPlans(const LoadJob& job, const engine::Model& model,
+  // Plans for the shapes that the model before (null: none) and recorded requests show.
+  void MakeFirstPlans(const LoadJob& job, const engine::Model* before, const engine::Model& model,
                       const engine::RunOptions& run) const;
   // What the budget leaves beside what models hold.
   int64_t MemoryLeft(int64_t staged_bytes) const;
   // What a load may hold where the budget leaves so much.
   int64_t MaxMemory(int64_t left) const;
-  // Reports the plans and returns what those that serve take.
-  int64_t Report(const std::string& name, int64_t version,
-                 const std::vector<engine::ShapePlanInfo>& plans) const;
+  // Reports the plans and returns whether any of them serves.
+  bool ReportPlans(const std::string& name, int64_t version,
+                   const std::vector<engine::ShapePlanInfo>& plans) const;
+  void Report(const LoadJob& job, std::vector<std::string>& notices) const;
   // Content that is known to be bad, without trying it.
   std::optional<LoadOutcome> KnownBad(const LoadJob& job,
                                       const engine::DirectoryRules& rules) const;

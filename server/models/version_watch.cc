@@ -19,6 +19,7 @@ void VersionWatch::Seen(const engine::DirectoryState& state, TimePoint now,
   device_ = state.device;
   inode_ = state.inode;
   has_success_ = state.has_success;
+  epochs_ = state.epochs;
   if (!changed) return;
   const bool same_content = state.fingerprint == fingerprint_;
   fingerprint_ = state.fingerprint;
@@ -38,6 +39,32 @@ void VersionWatch::Readmit() {
   refused_ = rejected_ = false;
   failures_ = 0;
   quarantine_.reset();
+  refused_epochs_.clear();
+  epoch_failure_ = absl::OkStatus();
+}
+
+std::vector<engine::EpochMark> VersionWatch::WantedEpochs() const {
+  std::vector<engine::EpochMark> wanted;
+  for (const engine::EpochMark& epoch : epochs_) {
+    if (!epoch_limit_.has_value() || epoch.epoch <= *epoch_limit_) wanted.push_back(epoch);
+  }
+  return wanted;
+}
+
+std::vector<engine::EpochMark> VersionWatch::DueEpochs() const {
+  std::vector<engine::EpochMark> due;
+  if (!ServesBase()) return due;
+  for (engine::EpochMark& epoch : WantedEpochs()) {
+    const bool served = std::binary_search(serving_->epochs.begin(), serving_->epochs.end(), epoch);
+    if (!served && !refused_epochs_.contains(epoch)) due.push_back(std::move(epoch));
+  }
+  return due;
+}
+
+std::optional<VersionWatch::TimePoint> VersionWatch::EpochsDueAt() const {
+  if (serving_ == nullptr || !present_ || rejected_) return std::nullopt;
+  if (ServesBase() && DueEpochs().empty()) return std::nullopt;
+  return failures_ > 0 ? retry_at_ : TimePoint::min();
 }
 
 void VersionWatch::Reject(const absl::Status& why) {
@@ -51,7 +78,9 @@ void VersionWatch::Gone(TimePoint now) {
 }
 
 std::optional<VersionWatch::TimePoint> VersionWatch::DueAt() const {
-  if (loading_ || refused_ || !differs()) return std::nullopt;
+  if (loading_) return std::nullopt;
+  if (!differs()) return EpochsDueAt();
+  if (refused_) return std::nullopt;
   const TimePoint settled = committed_ ? TimePoint::min() : changed_at_ + options_.settle_time;
   return failures_ > 0 ? std::max(settled, retry_at_) : settled;
 }
@@ -66,7 +95,25 @@ void VersionWatch::Published(const std::string& fingerprint, ModelHandle handle)
   served_fingerprint_ = fingerprint;
   serving_ = std::move(handle);
   if (fingerprint != fingerprint_) return;  // A look saw newer content meanwhile.
+  std::map<engine::EpochMark, absl::Status> refused = std::move(refused_epochs_);
   Readmit();
+  // Those that may follow now are tried again.
+  const int64_t epoch = serving_->epochs.empty() ? 0 : serving_->epochs.back().epoch;
+  std::erase_if(refused, [&](const auto& other) { return other.first.epoch > epoch; });
+  refused_epochs_ = std::move(refused);
+}
+
+void VersionWatch::EpochsRefused(
+    const std::vector<std::pair<engine::EpochMark, absl::Status>>& epochs, TimePoint now) {
+  loading_ = false;
+  for (const auto& [epoch, error] : epochs) {
+    epoch_failure_ = error;
+    if (engine::IsContentError(error)) {
+      refused_epochs_[epoch] = error;
+    } else {
+      BackOff(now);
+    }
+  }
 }
 
 void VersionWatch::Refused(const std::string& fingerprint, const absl::Status& error,
@@ -75,6 +122,10 @@ void VersionWatch::Refused(const std::string& fingerprint, const absl::Status& e
   if (fingerprint != fingerprint_) return;
   failure_ = error;
   refused_ = engine::IsContentError(error);
+  BackOff(now);
+}
+
+void VersionWatch::BackOff(TimePoint now) {
   const int doublings = std::min(failures_++, 16);
   retry_at_ = now + std::min(options_.retry_backoff * (int64_t{1} << doublings), kLongestBackoff);
 }
@@ -104,7 +155,8 @@ std::string VersionWatch::error() const {
                : "its directory is gone; it serves until another version replaces it";
   }
   if (!failure_.ok()) return std::string(failure_.message());
-  if (loading_ || !differs()) return "";
+  if (!differs()) return std::string(epoch_failure_.message());
+  if (loading_) return "";
   const absl::string_view kind = serving_ == nullptr ? "new" : "changed";
   if (committed_) return absl::StrCat(kind, " content, waiting for its turn to be loaded");
   return absl::StrCat(kind, " content, loaded once nothing has changed for ",

@@ -6,9 +6,11 @@
 #define ULFD_SERVER_MODELS_VERSION_WATCH_H_
 
 #include <chrono>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "engine/runtime/model_directory.h"
@@ -26,6 +28,9 @@ namespace ulfd::server {
 //  latest change, so that a
 //    directory that has lain there for long, or was moved in complete, need not wait.  An in-place
 //    edit beside an old _SUCCESS must settle like any other.
+//
+// Deltas of what serves are due at once: their _SUCCESS came last.  One that is refused is not
+// tried again until it changes or another one is applied.
 class VersionWatch {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -46,14 +51,28 @@ class VersionWatch {
   // When it becomes due if nothing changes; nullopt: not without a change.
   std::optional<TimePoint> DueAt() const;
 
+  // Complete deltas that what serves has not and that were not refused, ascending.
+  std::vector<engine::EpochMark> DueEpochs() const;
+  // All up to the limit: for a load of the whole directory.
+  std::vector<engine::EpochMark> WantedEpochs() const;
+  // Whether the deltas that are due, if any, go on top of what serves.
+  bool ServesBase() const { return serving_ != nullptr && !differs() && !AboveLimit(*serving_); }
+  // Deltas above this epoch are not served; nullopt: all are.
+  void LimitEpoch(std::optional<int64_t> epoch) { epoch_limit_ = epoch; }
+
   // The life of one load: started, then one of the others.
   void LoadStarted() { loading_ = true; }
   // Nothing was tried; what is there has to be looked at again.
   void LoadAbandoned() { loading_ = false; }
   void Published(const std::string& fingerprint, ModelHandle handle);
+  // The same content in another form.
+  void Replaced(ModelHandle handle) { serving_ = std::move(handle); }
   // Content errors hold until the content changes, others until a backoff ends, which doubles from
   // one failure to the next.
   void Refused(const std::string& fingerprint, const absl::Status& error, TimePoint now);
+  // What deltas were refused with.  Errors that say nothing of the content count as in Refused.
+  void EpochsRefused(const std::vector<std::pair<engine::EpochMark, absl::Status>>& epochs,
+                     TimePoint now);
   // The content seen last, which was refused or served, is in quarantine.
   void Quarantined(QuarantinedContent content) { quarantine_ = std::move(content); }
   // An operator does not want the content that serves, nor what is seen now: it is to be replaced,
@@ -75,7 +94,7 @@ class VersionWatch {
   bool loading() const { return loading_; }
   const ModelHandle& serving() const { return serving_; }
   // Serves, and nothing newer was seen.
-  bool serves_newest() const { return serving_ != nullptr && !differs(); }
+  bool serves_newest() const { return ServesBase() && DueEpochs().empty(); }
   bool refused() const { return refused_; }
   bool rejected() const { return rejected_; }
   const std::optional<QuarantinedContent>& quarantine() const { return quarantine_; }
@@ -85,6 +104,12 @@ class VersionWatch {
   std::string error() const;
 
  private:
+  bool AboveLimit(const ServedModel& model) const {
+    return epoch_limit_.has_value() && !model.epochs.empty() &&
+           model.epochs.back().epoch > *epoch_limit_;
+  }
+  std::optional<TimePoint> EpochsDueAt() const;
+  void BackOff(TimePoint now);
   bool differs() const { return present_ && fingerprint_ != served_fingerprint_; }
 
   Options options_;
@@ -103,6 +128,11 @@ class VersionWatch {
   std::optional<QuarantinedContent> quarantine_;  // Of the content seen last.
   int failures_ = 0;
   TimePoint retry_at_;
+
+  std::vector<engine::EpochMark> epochs_;  // As last seen.
+  std::map<engine::EpochMark, absl::Status> refused_epochs_;
+  absl::Status epoch_failure_;  // Of the delta tried last; OK if it is served.
+  std::optional<int64_t> epoch_limit_;
 
   ModelHandle serving_;
   std::string served_fingerprint_;

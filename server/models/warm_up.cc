@@ -32,10 +32,17 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
     std::vector<std::string>& notices) {
   engine::UseOneThread();
   ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, engine::Model::Load(options));
+  RETURN_IF_ERROR(WarmUp(*model, run, notices));
+  return model;
+}
+
+absl::Status WarmUp(const engine::Model& model, const engine::RunOptions& run,
+                    std::vector<std::string>& notices) {
+  engine::UseOneThread();
   engine::Workspace workspace;
   engine::RunResult result;
   for (const int64_t ads : kWarmUpAds) {
-    const absl::Status status = model->RunWarmup(ads, run, workspace, result);
+    const absl::Status status = model.RunWarmup(ads, run, workspace, result);
     // More than any request may take; that is so however much memory is free.
     const bool too_large = absl::IsResourceExhausted(status) && LoadScope::Check().ok();
     if (too_large && ads > 1) {
@@ -52,12 +59,12 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
     }
     for (size_t i = 0; i < result.outputs.size(); ++i) {
       if (IsFinite(result.outputs[i])) continue;
-      notices.push_back(absl::StrCat("output \"", model->info().outputs[i].name,
+      notices.push_back(absl::StrCat("output \"", model.info().outputs[i].name,
                                      "\" holds NaN or infinity for a made-up request of ", ads,
                                      " ads"));
     }
   }
-  return model;
+  return absl::OkStatus();
 }
 
 }  // namespace ulfd::server

@@ -21,6 +21,10 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> LoadAndWarmUp(
     const engine::LoadOptions& options, const engine::RunOptions& run,
     std::vector<std::string>& notices);
 
+// The second half of it: the runs.
+absl::Status WarmUp(const engine::Model& model, const engine::RunOptions& run,
+                    std::vector<std::string>& notices);
+
 }  // namespace ulfd::server
 
 #endif  // ULFD_SERVER_MODELS_WARM_UP_H_

@@ -75,7 +75,15 @@ absl::StatusOr<ModelChange> ChangeOf(const v1::UnloadModelRequest& request) {
   return Begin(ModelChange::Kind::kUnload, request.name(), VersionOf(request));
 }
 absl::StatusOr<ModelChange> ChangeOf(const v1::RollbackRequest& request) {
-  return Begin(ModelChange::Kind::kRollback, request.name(), VersionOf(request));
+  ASSIGN_OR_RETURN(ModelChange change,
+                   Begin(ModelChange::Kind::kRollback, request.name(), VersionOf(request)));
+  if (!request.has_epoch()) return change;
+  if (request.epoch() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("epoch is ", request.epoch(), ", want 0 or more"));
+  }
+  change.epoch = request.epoch();
+  return change;
 }
 absl::StatusOr<ModelChange> ChangeOf(const v1::SetLabelRequest& request) {
   ASSIGN_OR_RETURN(ModelChange change,

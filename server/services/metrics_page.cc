@@ -109,6 +109,45 @@ void AddModels(const ModelLookup& models, std::vector<MetricFamily>& families) {
   families.push_back(std::move(cache_bytes));
 }
 
+void AddDeltas(const ModelLookup& models, std::vector<MetricFamily>& families) {
+  auto epochs = Family("ulfd_model_epoch", "Epoch of the last delta that a served version has",
+                       MetricType::Gauge);
+  auto times =
+      Family("ulfd_model_event_timestamp_seconds",
+             "Unix time up to which the tables of a served version are true, by its deltas",
+             MetricType::Gauge);
+  auto folds =
+      Family("ulfd_model_folds_total",
+             "Tables folded with their deltas since the version was loaded", MetricType::Counter);
+  auto rows = Family("ulfd_table_overlay_rows", "Rows of deltas that are not folded yet",
+                     MetricType::Gauge);
+  auto bytes = Family("ulfd_table_overlay_bytes", "Memory of deltas that are not folded yet",
+                      MetricType::Gauge);
+  for (const ModelStatus& model : models.List()) {
+    for (const VersionStatus& version : model.versions) {
+      if (version.serving == nullptr) continue;
+      const engine::ModelInfo& info = version.serving->model->info();
+      if (info.epoch == 0) continue;
+      const std::string number = absl::StrCat(version.version);
+      const std::vector<prometheus::ClientMetric::Label> labels = {{"model", model.name},
+                                                                   {"version", number}};
+      epochs.metric.push_back(GaugeSample(static_cast<double>(info.epoch), labels));
+      const std::chrono::duration<double> when = info.event_time.time_since_epoch();
+      times.metric.push_back(GaugeSample(when.count(), labels));
+      folds.metric.push_back(CounterSample(static_cast<double>(info.folds), labels));
+      for (const engine::TableInfo& table : info.tables) {
+        const std::vector<prometheus::ClientMetric::Label> of_table = {
+            {"model", model.name}, {"version", number}, {"table", table.name}};
+        rows.metric.push_back(GaugeSample(static_cast<double>(table.overlay_rows), of_table));
+        bytes.metric.push_back(GaugeSample(static_cast<double>(table.overlay_bytes), of_table));
+      }
+    }
+  }
+  for (MetricFamily* family : {&epochs, &times, &folds, &rows, &bytes}) {
+    families.push_back(std::move(*family));
+  }
+}
+
 void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& families) {
   const auto gauge = [&](const char* name, const char* help, double value) {
     families.push_back(Family(name, help, MetricType::Gauge, {GaugeSample(value)}));
@@ -142,6 +181,7 @@ std::string MetricsPage(const Metrics& metrics, const ModelLookup& models,
   std::vector<MetricFamily> families = metrics.Collect();
   std::move(more.begin(), more.end(), std::back_inserter(families));
   AddModels(models, families);
+  AddDeltas(models, families);
   AddScheduler(scheduler.Stats(), families);
   const BuildFacts build = ThisBuild();
   families.push_back(

@@ -88,6 +88,8 @@ void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
   FillTime(served.published_at, *out.mutable_published_at());
   const engine::ModelInfo& info = served.model->info();
   out.set_memory_bytes(served.model->memory_bytes());
+  out.set_epoch(info.epoch);
+  if (info.epoch > 0) FillTime(info.event_time, *out.mutable_event_time());
   for (const std::string& notice : info.notices) out.add_notices(ClipError(notice));
   for (const engine::ShapePlanInfo& plan : served.model->shape_plans()) {
     out.add_notices(ClipError(absl::StrCat(

@@ -17,6 +17,7 @@ void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds
                 {"generation", model.generation},
                 {"sha", info.content_hash},
                 {"memory_bytes", model.model->memory_bytes()},
+                {"epoch", info.epoch},
                 {"load_seconds", std::chrono::duration<double>(load_time).count()}});
   for (const std::string& notice : info.notices) {
     logger_.Warning("model notice",

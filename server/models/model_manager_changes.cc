@@ -1,0 +1,223 @@
+// The model manager: what operators ask for.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "server/models/model_manager_impl.h"
+
+namespace ulfd::server {
+
+using std::chrono::system_clock;
+
+namespace {
+
+// Changes that wait; one more is refused.
+constexpr size_t kMaxChanges = 64;
+
+}  // namespace
+
+void ModelManagerImpl::Apply(std::function<absl::StatusOr<ModelChange>()> make,
+                             std::function<void(ModelChangeResult)> done) {
+  if (!started_) {
+    ModelChangeResult result;
+    {
+      MutexLock step(step_mu_);
+      result = RunChange(make());
+    }
+    return done(std::move(result));
+  }
+  absl::Status refused;
+  {
+    MutexLock lock(mu_);
+    if (stopping_) {
+      refused = Stopping();
+    } else if (changes_.size() >= kMaxChanges) {
+      refused = absl::ResourceExhaustedError(
+          absl::StrCat(changes_.size(), " changes wait already, limit ", kMaxChanges));
+    } else {
+      changes_.push_back({std::move(make), std::move(done)});
+      work_.NotifyAll();
+      return;
+    }
+  }
+  done({.status = refused, .generation = generation()});
+}
+
+absl::Status ModelManagerImpl::CheckConfigure(ModelChange& change) const {
+  ModelManagerOptions options = options_;
+  options.models = std::move(change.models);
+  options.default_policy = change.default_policy;
+  RETURN_IF_ERROR(CompleteOptions(options));
+  change.models = std::move(options.models);
+  return absl::OkStatus();
+}
+
+RepositoryScan ModelManagerImpl::ScanFor(const ModelChange& change) {
+  std::map<std::string, std::string> base_paths;
+  {
+    MutexLock lock(mu_);
+    base_paths = table_.BasePaths();
+  }
+  for (const ModelConfig& model : change.models) base_paths[model.name] = model.base_path;
+  return scanner_.Scan(base_paths);
+}
+
+void ModelManagerImpl::Remember(const RepositoryScan& scan, const StagedLoad& load) {
+  MutexLock lock(mu_);
+  const ModelEntry* entry = table_.Find(load.job.name);
+  const std::string directory =
+      entry == nullptr ? load.job.directory
+                       : absl::StrCat(entry->config().base_path, "/", load.job.version);
+  if (directory != load.job.directory) return;  // A base path that was not taken over.
+  table_.Merge(scan.Only(load.job.name), options_.now(), system_clock::now());
+  table_.Refused(load.job, load.outcome, options_.now());
+  Republish();
+}
+
+bool ModelManagerImpl::LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads,
+                                 ChangePlan& plan) {
+  bool all = true;
+  int64_t staged_bytes = 0;
+  for (StagedLoad& load : loads) {
+    load.job.staged_bytes = staged_bytes;
+    load.outcome = loader_.Load(load.job, Ready());
+    LoadOutcome& outcome = load.outcome;
+    auto model = std::find_if(plan.models.begin(), plan.models.end(),
+                              [&](const ModelOutcome& m) { return m.name == load.job.name; });
+    VersionChange change{.version = load.job.version};
+    if (outcome.kind != LoadOutcome::Kind::kLoaded) {
+      all = false;
+      if (outcome.kind == LoadOutcome::Kind::kMoved) {
+        outcome.error =
+            absl::AbortedError(absl::StrCat("model \"", load.job.name, "\" v", load.job.version,
+                                            ": its files changed or went away meanwhile"));
+      }
+      change.outcome = VersionChange::Outcome::kFailed;
+      change.error = outcome.error;
+      if (model->error.ok()) model->error = outcome.error;
+      Remember(scan, load);
+      ReportFailure(load.job, outcome);
+    } else if (outcome.served->model != nullptr) {
+      staged_bytes += outcome.served->model->memory_bytes();
+    }
+    model->versions.push_back(std::move(change));
+  }
+  return all;
+}
+
+std::vector<QuarantinedContent> ModelManagerImpl::HashRejected(const ChangePlan& plan) {
+  std::vector<QuarantinedContent> contents;
+  for (const ChangePlan::Goal& rejected : plan.rejected) {
+    LoadJob job;
+    {
+      MutexLock lock(mu_);
+      if (table_.FindWatch(rejected.name, rejected.version) == nullptr) continue;
+      job = table_.JobFor(rejected.name, rejected.version);
+    }
+    absl::StatusOr<std::string> hash =
+        HashVersionDirectory(job.directory, rules_.Of(job.directory));
+    if (!hash.ok()) continue;  // Gone: what comes instead is new content.
+    contents.push_back({*std::move(hash), rejected.version,
+                        absl::FailedPreconditionError("rolled back by an operator"),
+                        system_clock::now()});
+  }
+  return contents;
+}
+
+absl::Status ModelManagerImpl::Commit(const ModelChange& change, const RepositoryScan& scan,
+                                      std::vector<StagedLoad>& loads, ChangePlan& plan) {
+  const std::vector<QuarantinedContent> rejected = HashRejected(plan);
+  std::vector<std::pair<ModelHandle, std::chrono::nanoseconds>> published;
+  std::vector<ModelHandle> withdrawn;  // Dropped at the end, after the snapshot that had them.
+  {
+    MutexLock lock(mu_);
+    ModelTable next = table_;
+    auto again = PlanChange(change, scan, options_.now(), system_clock::now(), next);
+    if (!again.ok()) return again.status();
+    withdrawn = std::move(again->withdrawn);
+    std::swap(table_, next);  // `next` keeps the handles that were dropped until the end.
+    if (change.kind == ModelChange::Kind::kConfigure) ++configurations_;
+    for (const QuarantinedContent& content : rejected) {
+      table_.Find(change.name)->quarantine().Add(content);
+      VersionWatch* watch = table_.FindWatch(change.name, content.version);
+      if (watch != nullptr && watch->rejected()) watch->Quarantined(content);
+    }
+    const int64_t generation = generation_.load(std::memory_order_relaxed) + 1;
+    for (StagedLoad& load : loads) {
+      published.emplace_back(Adopt(load.job, load.outcome, generation), load.outcome.load_time);
+    }
+    generation_.store(generation, std::memory_order_release);
+    Republish();
+    for (ModelOutcome& model : plan.models) {
+      const ModelEntry* before = next.Find(model.name);
+      if (before == nullptr) continue;
+      for (const auto& [version, watch] : before->versions()) {
+        if (watch.serving() == nullptr) continue;
+        const VersionWatch* after = table_.FindWatch(model.name, version);
+        if (after != nullptr && after->serving() != nullptr) continue;
+        model.versions.push_back({version, VersionChange::Outcome::kUnloaded, absl::OkStatus()});
+      }
+    }
+  }
+  if (change.published) change.published();
+  for (const auto& [handle, load_time] : published) observer_->OnPublished(*handle, load_time);
+  for (size_t i = 0; i < loads.size(); ++i) {
+    ReportRefusedEpochs(loads[i].job, loads[i].outcome);
+    OfferFold(published[i].first, loads[i].job.directory);
+  }
+  observer_->OnReadinessChanged();
+  return absl::OkStatus();
+}
+
+ModelChangeResult ModelManagerImpl::RunChange(absl::StatusOr<ModelChange> made) {
+  ModelChangeResult result{.status = made.status(), .generation = generation()};
+  if (!made.ok()) return result;
+  ModelChange& change = *made;
+  const bool configure = change.kind == ModelChange::Kind::kConfigure;
+  if (configure) {
+    result.status = CheckConfigure(change);
+    if (!result.status.ok()) return result;
+  }
+  const RepositoryScan scan = ScanFor(change);
+  std::vector<StagedLoad> loads;
+  absl::StatusOr<ChangePlan> plan;
+  {
+    MutexLock lock(mu_);
+    ModelTable draft = table_;
+    plan = PlanChange(change, scan, options_.now(), system_clock::now(), draft);
+    if (!plan.ok()) {
+      result.status = plan.status();
+      return result;
+    }
+    for (const ChangePlan::Goal& goal : plan->goals) {
+      StagedLoad& load = loads.emplace_back();
+      load.job = draft.JobFor(goal.name, goal.version);
+      if (change.kind == ModelChange::Kind::kLoad) load.job.quarantine = Quarantine();
+      load.job.want_epoch = change.epoch;
+    }
+  }
+  result.applied = LoadGoals(scan, loads, *plan);
+  for (const ModelOutcome& model : plan->models) result.applied &= model.error.ok();
+  if (result.applied && !change.dry_run) {
+    result.status = Commit(change, scan, loads, *plan);
+    result.applied = result.status.ok();
+  }
+  if (!result.applied || change.dry_run) {
+    for (ModelOutcome& model : plan->models) {
+      for (VersionChange& version : model.versions) {
+        if (version.outcome != VersionChange::Outcome::kLoaded) continue;
+        version.outcome = VersionChange::Outcome::kDiscarded;
+      }
+      if (!configure && result.status.ok()) result.status = model.error;
+    }
+  }
+  result.generation = generation();
+  result.models = std::move(plan->models);
+  result.from_version = plan->from_version;
+  result.to_version = plan->to_version;
+  return result;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,151 @@
+// The model manager's threads: poll looks, loader loads and carries out changes, reaper and folder
+// (their own files) free and fold.
+//
+// What blocks on what: mu_ guards the bookkeeping and is held for short computations only, never
+// during I/O, a load, or a call of the observer.  snapshot_mu_ guards one pointer.  Find takes only
+// snapshot_mu_.  Order: mu_ before snapshot_mu_.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_MODELS_MODEL_MANAGER_IMPL_H_
+#define ULFD_SERVER_MODELS_MODEL_MANAGER_IMPL_H_
+
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "server/models/change_plan.h"
+#include "server/models/model_change.h"
+#include "server/models/model_manager.h"
+#include "server/models/model_manager_options.h"
+#include "server/models/model_observer.h"
+#include "server/models/model_table.h"
+#include "server/models/model_types.h"
+#include "server/models/reaper.h"
+#include "server/models/repository_scan.h"
+#include "server/models/served_models.h"
+#include "server/models/table_folder.h"
+#include "server/models/version_loader.h"
+#include "server/models/version_rules.h"
+
+namespace ulfd::server {
+
+class ModelManagerImpl final : public ModelManager {
+ public:
+  ModelManagerImpl(ModelManagerOptions options, ModelObserver* observer);
+  ~ModelManagerImpl() override;
+
+  void Start() override;
+  void Poll() override;
+  absl::Status PollNow(std::chrono::steady_clock::time_point deadline) override;
+  void Apply(std::function<absl::StatusOr<ModelChange>()> make,
+             std::function<void(ModelChangeResult)> done) override;
+  absl::StatusOr<ModelHandle> Find(const ModelChoice& choice) const override {
+    return snapshot()->Find(choice);
+  }
+  std::optional<ShadowTarget> FindShadow(const std::string& name) const override {
+    return snapshot()->FindShadow(name);
+  }
+  absl::Status CheckAccess(const ModelChoice& choice) const override {
+    return snapshot()->CheckAccess(choice);
+  }
+  std::vector<ModelStatus> List() const override;
+  std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const override;
+  bool Ready() const override { return ready_.load(std::memory_order_acquire); }
+  int64_t generation() const override { return generation_.load(std::memory_order_acquire); }
+  void PlansWanted() const override {
+    MutexLock lock(mu_);
+    work_.NotifyAll();
+  }
+
+ private:
+  struct PendingChange {
+    std::function<absl::StatusOr<ModelChange>()> make;
+    std::function<void(ModelChangeResult)> done;
+  };
+  // A load for a change, and what became of it.
+  struct StagedLoad {
+    LoadJob job;
+    LoadOutcome outcome;
+  };
+
+  std::shared_ptr<const ServedModels> snapshot() const {
+    MutexLock lock(snapshot_mu_);
+    return snapshot_;
+  }
+  static absl::Status Stopping() { return absl::UnavailableError("the model manager is stopping"); }
+  void PollLoop();
+  void LoaderLoop();
+  void Look();
+  void RunJob(const LoadJob& job);
+  void MakePlans(const ModelHandle& handle);
+  void Publish(const LoadJob& job, LoadOutcome outcome);
+  void ReportFailure(const LoadJob& job, const LoadOutcome& outcome);
+  void ReportRefusedEpochs(const LoadJob& job, const LoadOutcome& outcome);
+
+  // What the folder made, published in the place of what serves.
+  void RunFold(const TableFold& fold);
+  void OfferFold(const ModelHandle& handle, const std::string& directory);
+
+  ModelChangeResult RunChange(absl::StatusOr<ModelChange> made);
+  // Fills in what CompleteOptions fills in, and checks it.
+  absl::Status CheckConfigure(ModelChange& change) const;
+  RepositoryScan ScanFor(const ModelChange& change);
+  // Loads what the plan wants; outcomes go to `plan.models`.  Whether all went well.
+  bool LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads, ChangePlan& plan);
+  // Remembers that the content was refused, so that the next look does not try it again.
+  void Remember(const RepositoryScan& scan, const StagedLoad& load);
+  absl::Status Commit(const ModelChange& change, const RepositoryScan& scan,
+                      std::vector<StagedLoad>& loads, ChangePlan& plan);
+  // Marks content that an operator rejected as in quarantine.
+  std::vector<QuarantinedContent> HashRejected(const ChangePlan& plan);
+  // Puts a loaded model into the table.
+  ModelHandle Adopt(const LoadJob& job, LoadOutcome& outcome, int64_t generation)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  // Unloads what is due, makes the snapshot, and returns whether readiness changed.
+  bool Republish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  const ModelManagerOptions options_;
+  ModelObserver silent_;  // For a null observer.
+  ModelObserver* const observer_;
+  const VersionRules rules_;
+  const RepositoryScanner scanner_;
+  std::unique_ptr<Reaper> reaper_;
+  VersionLoader loader_;
+  std::unique_ptr<TableFolder> folder_;
+
+  mutable Mutex mu_;
+  mutable CondVar work_;  // Something may be due for the loader, or stopping.
+  CondVar done_;  // A look or a load has ended.
+  CondVar look_;  // A look is wanted, or stopping.
+  ModelTable table_ ABSL_GUARDED_BY(mu_);
+  std::deque<PendingChange> changes_ ABSL_GUARDED_BY(mu_);
+  std::deque<TableFold> folds_ ABSL_GUARDED_BY(mu_);
+  int64_t configurations_ ABSL_GUARDED_BY(mu_) = 0;  // How often the set of models was changed.
+  int64_t looks_wanted_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t looks_done_ ABSL_GUARDED_BY(mu_) = 0;
+  bool looked_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::string readiness_ ABSL_GUARDED_BY(mu_);
+  bool complete_once_ ABSL_GUARDED_BY(mu_) = false;  // Every model that is waited for served.
+  std::atomic<bool> ready_ = false;
+  std::atomic<int64_t> generation_ = 0;
+
+  mutable Mutex snapshot_mu_;
+  std::shared_ptr<const ServedModels> snapshot_ ABSL_GUARDED_BY(snapshot_mu_);
+
+  Mutex step_mu_;  // Serialises steps by hand.
+  bool started_ = false;
+  std::thread poll_thread_, loader_thread_;
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_MODELS_MODEL_MANAGER_IMPL_H_

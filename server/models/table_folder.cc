@@ -1,0 +1,106 @@
+// Folds overlays of tables into new bases, aside and at low priority.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/models/table_folder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "base/text.h"
+#include "engine/embedding/table_fold.h"
+#include "engine/embedding/table_overlay.h"
+#include "server/system/memory_release.h"
+#include "server/system/thread_priority.h"
+
+namespace ulfd::server {
+namespace {
+
+// Overlays of fewer rows cost less than folding them.
+constexpr size_t kLeastRows = 10000;
+constexpr int64_t kMemoryBytes = int64_t{64} << 20;
+
+}  // namespace
+
+TableFolder::~TableFolder() {
+  std::thread thread;
+  {
+    MutexLock lock(mu_);
+    stopping_.store(true);
+    wake_.NotifyAll();
+    thread.swap(thread_);
+  }
+  if (thread.joinable()) thread.join();
+}
+
+TableFold TableFolder::Due(const ServedModel& model) const {
+  TableFold fold{.name = model.name, .version = model.version, .table = nullptr, .rows = nullptr};
+  if (model.model == nullptr) return fold;
+  MutexLock lock(mu_);
+  for (const auto& table : model.model->tables()) {
+    if (table->overlay() == nullptr) continue;
+    const size_t rows = table->overlay()->rows();
+    const double share = static_cast<double>(rows) / static_cast<double>(table->rows());
+    if (rows < kLeastRows || share < options_.share) continue;
+    // What failed is tried again once there is twice as much.
+    const auto failed = failed_.find({{model.name, model.version}, table->name()});
+    if (failed != failed_.end() && rows < 2 * failed->second) continue;
+    fold.table = table;
+    break;
+  }
+  return fold;
+}
+
+void TableFolder::Fold(const std::string& directory, TableFold& fold) {
+  const LoadScope scope({.owner = fold.name, .cancelled = &stopping_});
+  const std::string& where = options_.directory.empty() ? directory : options_.directory;
+  fold.rows = WithinMemory([&] { return engine::FoldTable(*fold.table, where, kMemoryBytes); });
+  const std::pair key(Key(fold.name, fold.version), fold.table->name());
+  MutexLock lock(mu_);
+  if (fold.rows.ok()) {
+    failed_.erase(key);
+    return;
+  }
+  failed_[key] = fold.table->overlay()->rows();
+  fold.rows = Annotate(fold.rows.status(),
+                       absl::StrCat("table \"", fold.table->name(), "\" is not folded"));
+}
+
+std::optional<TableFold> TableFolder::FoldOne(const ServedModel& model,
+                                              const std::string& directory) {
+  TableFold fold = Due(model);
+  if (fold.table == nullptr) return std::nullopt;
+  Fold(directory, fold);
+  return fold;
+}
+
+void TableFolder::Offer(const ModelHandle& model, const std::string& directory) {
+  if (Due(*model).table == nullptr) return;
+  MutexLock lock(mu_);
+  offered_[{model->name, model->version}] = {model, directory};
+  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { Run(); });
+  wake_.NotifyAll();
+}
+
+void TableFolder::Run() {
+  MakeBackgroundThread("ulfd-fold");
+  while (true) {
+    Offered offered;
+    {
+      MutexLock lock(mu_);
+      while (!stopping_ && offered_.empty()) wake_.Wait(mu_);
+      if (stopping_) return;
+      offered = std::move(offered_.begin()->second);
+      offered_.erase(offered_.begin());
+    }
+    TableFold fold{.name = "", .table = nullptr, .rows = nullptr};
+    // The model itself may go while its table is folded.
+    if (const ModelHandle model = offered.model.lock(); model != nullptr) fold = Due(*model);
+    if (fold.table == nullptr) continue;
+    Fold(offered.directory, fold);
+    if (!stopping_) done_(std::move(fold));
+    ReleaseFreeMemory();
+  }
+}
+
+}  // namespace ulfd::server

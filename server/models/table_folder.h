@@ -1,0 +1,76 @@
+// Folds overlays of tables into new bases, aside and at low priority.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_MODELS_TABLE_FOLDER_H_
+#define ULFD_SERVER_MODELS_TABLE_FOLDER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "engine/embedding/table.h"
+#include "server/models/model_types.h"
+
+namespace ulfd::server {
+
+struct FoldOptions {
+  double share = 0.125;   // Rows of an overlay, of those of the base, from which on it is folded.
+  std::string directory;  // For files without a name.  Empty: that of the version.
+};
+
+// A table that was folded, or was not.
+struct TableFold {
+  std::string name;  // Of the model.
+  int64_t version = 0;
+  std::shared_ptr<const engine::EmbeddingTable> table;
+  absl::StatusOr<std::shared_ptr<const engine::TableRows>> rows;
+};
+
+// One table at a time.  Thread-safe.
+class TableFolder {
+ public:
+  // `done` is called on the folder's thread.
+  TableFolder(FoldOptions options, std::function<void(TableFold)> done)
+      : options_(std::move(options)), done_(std::move(done)) {}
+  // Ends the fold that runs, without `done`.
+  ~TableFolder();
+  TableFolder(const TableFolder&) = delete;
+  TableFolder& operator=(const TableFolder&) = delete;
+
+  // A model that serves from now on, loaded from `directory`.  Its thread folds a table of it if
+  // one is due.
+  void Offer(const ModelHandle& model, const std::string& directory);
+  // Folds a table of the model, if one is due, here and now.
+  std::optional<TableFold> FoldOne(const ServedModel& model, const std::string& directory);
+
+ private:
+  using Key = std::pair<std::string, int64_t>;  // Name and version of a model.
+  struct Offered {
+    std::weak_ptr<const ServedModel> model;
+    std::string directory;
+  };
+  // A fold that is to be done, without rows; its table is null if there is none.
+  TableFold Due(const ServedModel& model) const;
+  void Fold(const std::string& directory, TableFold& fold);
+  void Run();
+
+  const FoldOptions options_;
+  const std::function<void(TableFold)> done_;
+  std::atomic<bool> stopping_ = false;  // Ends a fold.
+  mutable Mutex mu_;
+  CondVar wake_;
+  std::map<Key, Offered> offered_ ABSL_GUARDED_BY(mu_);
+  // Per model and table that could not be folded: how many rows its overlay had.
+  std::map<std::pair<Key, std::string>, size_t> failed_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_ ABSL_GUARDED_BY(mu_);  // From the first offer on.
+};
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_MODELS_TABLE_FOLDER_H_
