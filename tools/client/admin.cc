@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -27,7 +28,7 @@ constexpr char kDescription[] =
     "  load MODEL [VERSION]           loads and serves a version; ends its quarantine\n"
     "  unload MODEL [VERSION]         takes a version, or the whole model, out of service\n"
     "  label MODEL LABEL [VERSION]    ties a label to a version; without one: takes it away\n"
-    "  rollback MODEL [VERSION]       goes back to the version before\n"
+    "  rollback MODEL [VERSION]       goes back to the version before, or to an --epoch of one\n"
     "  reload-config                  serves what the configuration file says now, all or nothing\n"
     "\n"
     "Each change waits until everything it needs is loaded, checked and published.  Exit code 1:\n"
@@ -39,6 +40,7 @@ struct Admin {
   v1::AdminService::Stub& stub;
   absl::Duration timeout;
   bool dry_run = false;
+  int64_t epoch = -1;             // -1: none is given.
   std::vector<std::string> args;  // After the action.
 };
 
@@ -142,6 +144,7 @@ absl::Status Label(const Admin& admin) {
 absl::Status Rollback(const Admin& admin) {
   v1::RollbackRequest request;
   RETURN_IF_ERROR(SetModel(admin, 1, request));
+  if (admin.epoch >= 0) request.set_epoch(admin.epoch);
   ASSIGN_OR_RETURN(const auto reply,
                    Change(admin, &v1::AdminService::Stub::Rollback, "Rollback", request));
   std::printf("%s: v%lld -> v%lld\n", request.name().c_str(),
@@ -172,15 +175,17 @@ absl::Status ReloadConfig(const Admin& admin) {
 }
 
 void PrintModels(const google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>& models) {
-  TextTable table({"MODEL", "VERSION", "STATE", "SERVES", "LABELS", "MIB>", "WHY"});
+  TextTable table({"MODEL", "VERSION", "STATE", "SERVES", "EPOCH>", "LABELS", "MIB>", "WHY"});
   for (const ulfd::v1::ModelStatus& model : models) {
-    if (model.versions().empty()) table.AddRow({model.name(), "", "", "", "", "", model.error()});
+    if (model.versions().empty())
+      table.AddRow({model.name(), "", "", "", "", "", "", model.error()});
     for (const ulfd::v1::VersionStatus& version : model.versions()) {
       std::string state = ulfd::v1::VersionState_Name(version.state()).substr(14);
       if (version.has_quarantine()) absl::StrAppend(&state, " (quarantine)");
       table.AddRow(
           {model.name(), absl::StrCat(version.version()), state,
            version.serving() ? absl::StrCat("yes, since generation ", version.generation()) : "no",
+           version.epoch() > 0 ? absl::StrCat(version.epoch()) : "",
            absl::StrJoin(version.labels(), ","),
            version.serving() ? absl::StrCat((version.memory_bytes() + 1048575) / 1048576) : "",
            version.error()});
@@ -233,11 +238,14 @@ constexpr Action kActions[] = {
 absl::Status RunAdmin(Args args) {
   absl::Duration timeout = absl::Minutes(10);
   bool dry_run = false;
+  int64_t epoch = -1;
   FlagSet flags("ulf admin ADDRESS ACTION [MODEL [LABEL] [VERSION]]", kDescription);
   flags.Add("timeout", "How long to wait for a change; it goes on afterwards.", &timeout,
             kShortestTimeout);
   flags.Add("dry_run", "reload-config: loads and checks everything, and changes nothing.",
             &dry_run);
+  flags.Add("epoch", "rollback: to this epoch of the version's deltas; 0: without deltas.", &epoch,
+            0, std::numeric_limits<int64_t>::max());
   const ConnectionFlags connection_flags(flags);
   std::vector<std::string> positional;
   bool help = false;
@@ -254,6 +262,9 @@ absl::Status RunAdmin(Args args) {
   if (dry_run && action->name != "reload-config") {
     return UsageError("--dry_run: only for reload-config");
   }
+  if (flags.IsSet("epoch") && action->name != "rollback") {
+    return UsageError("--epoch: only for rollback");
+  }
   const std::vector<std::string> rest(positional.begin() + 2, positional.end());
   if (rest.size() < action->min_args || rest.size() > action->max_args) {
     return UsageError(absl::StrCat(positional[1], ": ", rest.size(), " arguments"));
@@ -261,7 +272,7 @@ absl::Status RunAdmin(Args args) {
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   const Connection server = connector.Connect(positional[0]);
   const auto stub = v1::AdminService::NewStub(server.channel());
-  return action->run(Admin{server, *stub, timeout, dry_run, rest});
+  return action->run(Admin{server, *stub, timeout, dry_run, epoch, rest});
 }
 
 }  // namespace ulfd::tools

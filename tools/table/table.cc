@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -18,6 +21,7 @@
 #include "engine/embedding/table_file_writer.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/text_table.h"
+#include "tools/table/delta.h"
 #include "tools/table/row_sources.h"
 
 namespace ulfd::tools {
@@ -28,7 +32,10 @@ using Clock = std::chrono::steady_clock;
 constexpr char kSynopsis[] =
     "ulf table build OUT.ulft INPUT... [--rows=fp32|fp16|bf16|int8] [--memory=MIB]\n"
     "       ulf table inspect|verify FILE.ulft\n"
-    "       ulf table export FILE.ulft [OUT.txt]";
+    "       ulf table export FILE.ulft [OUT.txt]\n"
+    "       ulf table diff FROM TO [PREFIX]\n"
+    "       ulf table push VERSION_DIR --epoch=N [--base_epoch=N] [--event_time=TIME]\n"
+    "                      [put:TABLE=INPUT[,INPUT]...] [drop:TABLE=IDS]... [weights:FILE]";
 constexpr char kDescription[] =
     "Table files are mapped by the daemon as they are: any size, loaded at once, shared by "
     "versions\n"
@@ -39,7 +46,13 @@ constexpr char kDescription[] =
     "         what the format of the rows costs.  Temporary space: once the rows.\n"
     "inspect  prints what the header says.\n"
     "verify   reads all of the file: checksums, ids, values.\n"
-    "export   writes text, with as many digits as bring the same values back.";
+    "export   writes text, with as many digits as bring the same values back.\n"
+    "diff     counts the rows that tell two tables apart; with PREFIX, writes PREFIX.ulft (to "
+    "put)\n"
+    "         and PREFIX.ids (to drop), which push takes.\n"
+    "push     writes a delta of the tables of a version that a daemon serves, whole or not at "
+    "all.\n"
+    "         INPUT: as for build, or a table file.";
 
 // One line at the terminal that is written again and again; nothing elsewhere.
 class Progress {
@@ -163,31 +176,61 @@ absl::Status ExportTo(const std::string& path, const std::string& out) {
   return status;
 }
 
+absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t base_epoch,
+                  absl::Span<const std::string> parts, PushOptions options) {
+  if (!flags.IsSet("epoch")) return UsageError("push wants --epoch");
+  if (parts.empty()) return UsageError("push wants something to put, drop or replace");
+  if (flags.IsSet("base_epoch")) options.base_epoch = base_epoch;
+  options.event_time = absl::Now();
+  std::string error;
+  if (event_time != "now" &&
+      !absl::ParseTime(absl::RFC3339_full, event_time, &options.event_time, &error)) {
+    return UsageError(absl::StrCat("--event_time: ", error));
+  }
+  return PushDelta(options, parts);
+}
+
 }  // namespace
 
 absl::Status RunTable(Args args) {
-  std::string format_name = "fp32";
-  int64_t memory_mib = 256;
+  std::string format_name = "fp32", event_time = "now";
+  int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
   bool help = false;
   FlagSet flags(kSynopsis, kDescription);
   flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
             &format_name);
   flags.Add("memory", "build: MiB for rows that are sorted; beside it half a byte for each row.",
             &memory_mib, 1, int64_t{1} << 24);
+  flags.Add("epoch", "push: number of the delta, above those that are there.", &epoch, 1,
+            INT64_MAX);
+  flags.Add("base_epoch", "push: the epoch that it follows; default: the last one that is there.",
+            &base_epoch, 0, INT64_MAX);
+  flags.Add("event_time", "push: up to when the rows are true, as 2026-01-31T12:00:00Z, or now.",
+            &event_time);
   std::vector<std::string> words;
   RETURN_IF_ERROR(flags.Parse(args, 2, 1 << 20, &words, &help));
   if (help) return absl::OkStatus();
   const std::string& action = words[0];
+  const auto format = engine::RowFormatOf(format_name);
+  if (!format.has_value()) {
+    return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
+  }
+  if (action == "push") {
+    return Push(flags, event_time, base_epoch, absl::MakeSpan(words).subspan(2),
+                {.version_directory = words[1],
+                 .epoch = epoch,
+                 .format = *format,
+                 .memory_bytes = memory_mib << 20});
+  }
+  if (flags.IsSet("epoch") || flags.IsSet("base_epoch") || flags.IsSet("event_time")) {
+    return UsageError("--epoch, --base_epoch and --event_time are flags of push");
+  }
   if (action == "build") {
-    const auto format = engine::RowFormatOf(format_name);
-    if (!format.has_value()) {
-      return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
-    }
     if (words.size() < 3) return UsageError("build wants OUT.ulft and at least one INPUT");
     return Build(words[1], absl::MakeSpan(words).subspan(2), *format, memory_mib << 20);
   }
   if (flags.IsSet("rows") || flags.IsSet("memory")) {
-    return UsageError("--rows and --memory are flags of build");
+    return UsageError("--rows and --memory are flags of build and push");
   }
   if (action == "export" && words.size() <= 3) {
     return words.size() == 3 ? ExportTo(words[1], words[2]) : Export(words[1], stdout);
@@ -195,8 +238,11 @@ absl::Status RunTable(Args args) {
   if ((action == "inspect" || action == "verify") && words.size() == 2) {
     return action == "inspect" ? Inspect(words[1]) : Verify(words[1]);
   }
+  if (action == "diff" && (words.size() == 3 || words.size() == 4)) {
+    return DiffTables(words[1], words[2], words.size() == 4 ? words[3] : "");
+  }
   return UsageError(absl::StrCat("\"", action, "\": want build OUT INPUT..., inspect FILE, verify ",
-                                 "FILE or export FILE [OUT]"));
+                                 "FILE, export FILE [OUT], diff FROM TO [PREFIX] or push DIR"));
 }
 
 }  // namespace ulfd::tools

@@ -1,0 +1,280 @@
+// Deltas of tables.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/table/delta.h"
+
+#include <fcntl.h>
+#include <google/protobuf/text_format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/embedding/table.h"
+#include "engine/embedding/table_file.h"
+#include "engine/embedding/table_file_writer.h"
+#include "engine/runtime/delta_directory.h"
+#include "engine/weights/digest.h"
+#include "proto/delta.pb.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_table.h"
+#include "tools/table/row_sources.h"
+
+namespace ulfd::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using engine::EmbeddingTable;
+using ulfd::model::v1::DeltaManifest;
+using ulfd::model::v1::DeltaTable;
+
+absl::Status FromError(const std::error_code& error, const std::string& what) {
+  return error ? absl::ErrnoToStatus(error.value(), what) : absl::OkStatus();
+}
+
+// Makes the content of a file or the names of a directory outlast a power cut.
+absl::Status Sync(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const bool synced = fd >= 0 && fsync(fd) == 0;
+  const absl::Status status =
+      synced ? absl::OkStatus() : absl::ErrnoToStatus(errno, absl::StrCat(path, ": fsync"));
+  if (fd >= 0) close(fd);
+  return status;
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view content) {
+  std::ofstream file(path, std::ios::binary);
+  file << content;
+  file.close();
+  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
+  return Sync(path);
+}
+
+absl::Status CopyFile(const std::string& from, const std::string& to) {
+  std::error_code error;
+  fs::copy_file(from, to, error);
+  RETURN_IF_ERROR(FromError(error, absl::StrCat("cannot copy ", from, " to ", to)));
+  return Sync(to);
+}
+
+// A directory beside those of the epochs, which the daemon does not look at.
+class NewEpoch {
+ public:
+  explicit NewEpoch(const PushOptions& options)
+      : options_(options),
+        final_(engine::EpochDirectory(options.version_directory, options.epoch)),
+        path_(absl::StrCat(fs::path(final_).parent_path().string(), "/.", options.epoch, ".",
+                           getpid())) {}
+  ~NewEpoch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);  // Is there no more once it has its name.
+  }
+
+  absl::Status Begin();
+  absl::Status Add(const std::string& part);
+  absl::Status Publish();
+
+ private:
+  DeltaTable& TableOf(absl::string_view name);
+  absl::Status Put(const std::vector<std::string>& inputs, DeltaTable& table);
+  absl::Status Drop(const std::string& file, DeltaTable& table);
+  absl::Status Weights(const std::string& file);
+  std::string At(absl::string_view name) const { return absl::StrCat(path_, "/", name); }
+  // Notes the sum of a file that is there.
+  absl::Status Note(const std::string& name);
+
+  const PushOptions& options_;
+  const std::string final_, path_;
+  DeltaManifest manifest_;
+};
+
+absl::Status NewEpoch::Begin() {
+  if (!fs::is_directory(options_.version_directory)) {
+    return absl::NotFoundError(
+        absl::StrCat(options_.version_directory, " is no directory, want a version directory"));
+  }
+  if (fs::exists(final_)) return absl::AlreadyExistsError(absl::StrCat(final_, " exists"));
+  ASSIGN_OR_RETURN(const std::vector<engine::EpochMark> epochs,
+                   engine::ListEpochs(options_.version_directory, INT64_MAX));
+  if (!epochs.empty() && epochs.back().epoch > options_.epoch) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch ", epochs.back().epoch, " is there, want a higher one"));
+  }
+  const int64_t last = epochs.empty() ? 0 : epochs.back().epoch;
+  manifest_.set_base_epoch(options_.base_epoch.value_or(last));
+  const timespec time = absl::ToTimespec(options_.event_time);
+  manifest_.mutable_event_time()->set_seconds(time.tv_sec);
+  manifest_.mutable_event_time()->set_nanos(static_cast<int32_t>(time.tv_nsec));
+  std::error_code error;
+  fs::create_directories(path_, error);
+  return FromError(error, absl::StrCat("cannot create ", path_));
+}
+
+DeltaTable& NewEpoch::TableOf(absl::string_view name) {
+  for (DeltaTable& table : *manifest_.mutable_tables()) {
+    if (table.name() == name) return table;
+  }
+  DeltaTable& table = *manifest_.add_tables();
+  table.set_name(std::string(name));
+  return table;
+}
+
+absl::Status NewEpoch::Note(const std::string& name) {
+  ASSIGN_OR_RETURN(const std::string sum, engine::Sha256OfFile(At(name)));
+  ulfd::model::v1::FileSum& noted = *manifest_.add_sums();
+  noted.set_path(name);
+  noted.set_sha256(sum);
+  return absl::OkStatus();
+}
+
+absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& table) {
+  if (!table.put().empty()) return absl::InvalidArgumentError("is put twice");
+  table.set_put(absl::StrCat("put", manifest_.tables_size(), ".ulft"));
+  const std::string out = At(table.put());
+  bool is_table_file = false;
+  if (inputs.size() == 1 && !fs::is_directory(inputs[0])) {
+    ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(inputs[0]));
+    ASSIGN_OR_RETURN(is_table_file, engine::IsTableFile(file));
+  }
+  if (is_table_file) {
+    RETURN_IF_ERROR(engine::VerifyTableFile(inputs[0], [](uint64_t, uint64_t) {}));
+    RETURN_IF_ERROR(CopyFile(inputs[0], out));
+  } else {
+    engine::TableFileWriter writer(
+        out, {.format = options_.format, .memory_bytes = options_.memory_bytes});
+    RETURN_IF_ERROR(ReadRows(inputs, writer));
+    RETURN_IF_ERROR(Annotate(writer.Finish().status(), inputs[0]));
+  }
+  return Note(table.put());
+}
+
+absl::Status NewEpoch::Drop(const std::string& file, DeltaTable& table) {
+  if (!table.drop().empty()) return absl::InvalidArgumentError("is dropped from twice");
+  RETURN_IF_ERROR(engine::ReadIds(file).status());
+  table.set_drop(absl::StrCat("drop", manifest_.tables_size(), ".ids"));
+  RETURN_IF_ERROR(CopyFile(file, At(table.drop())));
+  return Note(table.drop());
+}
+
+absl::Status NewEpoch::Weights(const std::string& file) {
+  if (!manifest_.weights().empty()) return absl::InvalidArgumentError("weights are given twice");
+  manifest_.set_weights(fs::path(file).filename().string());
+  RETURN_IF_ERROR(CopyFile(file, At(manifest_.weights())));
+  return Note(manifest_.weights());
+}
+
+absl::Status NewEpoch::Add(const std::string& part) {
+  absl::string_view rest = part;
+  if (absl::ConsumePrefix(&rest, "weights:")) return Weights(std::string(rest));
+  const bool put = absl::ConsumePrefix(&rest, "put:");
+  if ((!put && !absl::ConsumePrefix(&rest, "drop:")) || !absl::StrContains(rest, '=')) {
+    return UsageError(absl::StrCat(Quote(part),
+                                   ": want put:TABLE=INPUT, drop:TABLE=FILE or "
+                                   "weights:FILE"));
+  }
+  const auto [name, files] = std::pair<absl::string_view, absl::string_view>(
+      absl::StrSplit(rest, absl::MaxSplits('=', 1)));
+  DeltaTable& table = TableOf(name);
+  const absl::Status done =
+      put ? Put(absl::StrSplit(files, ','), table) : Drop(std::string(files), table);
+  return Annotate(done, absl::StrCat("table \"", name, "\""));
+}
+
+absl::Status NewEpoch::Publish() {
+  std::string text;
+  if (!google::protobuf::TextFormat::PrintToString(manifest_, &text)) {
+    return absl::InternalError("the manifest cannot be printed");
+  }
+  RETURN_IF_ERROR(WriteFile(At(engine::kDeltaFile), text));
+  RETURN_IF_ERROR(engine::ReadDeltaManifest(path_, options_.epoch).status());
+  RETURN_IF_ERROR(WriteFile(At(engine::kSuccessFile), ""));
+  RETURN_IF_ERROR(Sync(path_));
+  if (std::rename(path_.c_str(), final_.c_str()) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(final_, ": cannot be renamed to"));
+  }
+  return Sync(fs::path(final_).parent_path().string());
+}
+
+// The ids and rows that differ, given one by one.
+template <typename Row, typename Id>
+absl::Status Compare(const EmbeddingTable& from, const EmbeddingTable& to, Row put, Id drop) {
+  const size_t bytes = engine::RowBytes(to.format(), to.dim());
+  std::vector<float> a(static_cast<size_t>(to.dim())), b(a.size());
+  RETURN_IF_ERROR(engine::ForEachRow(*to.base(), [&](int64_t id, const char* row) {
+    const auto* const before = static_cast<const char*>(from.Find(id));
+    if (before == nullptr) return put(id, row, /*is_new=*/true);
+    bool same = from.format() == to.format() && std::memcmp(before, row, bytes) == 0;
+    if (from.format() != to.format()) {
+      engine::DecodeRow(from.format(), before, from.dim(), a.data());
+      engine::DecodeRow(to.format(), row, to.dim(), b.data());
+      same = a == b;
+    }
+    return same ? absl::OkStatus() : put(id, row, /*is_new=*/false);
+  }));
+  RETURN_IF_ERROR(engine::ForEachRow(*from.base(), [&](int64_t id, const char*) {
+    return to.Find(id) == nullptr ? drop(id) : absl::OkStatus();
+  }));
+  RETURN_IF_ERROR(from.Check());
+  return to.Check();
+}
+
+}  // namespace
+
+absl::Status PushDelta(const PushOptions& options, absl::Span<const std::string> parts) {
+  NewEpoch epoch(options);
+  RETURN_IF_ERROR(epoch.Begin());
+  for (const std::string& part : parts) RETURN_IF_ERROR(epoch.Add(part));
+  RETURN_IF_ERROR(epoch.Publish());
+  absl::PrintF("%s\n", engine::EpochDirectory(options.version_directory, options.epoch));
+  return absl::OkStatus();
+}
+
+absl::Status DiffTables(const std::string& from, const std::string& to, const std::string& prefix) {
+  ASSIGN_OR_RETURN(const auto before, EmbeddingTable::Load(from, from, {}));
+  ASSIGN_OR_RETURN(const auto after, EmbeddingTable::Load(to, to, {}));
+  if (before->dim() != after->dim()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(from, " has rows of ", before->dim(), " values, ", to, " of ", after->dim()));
+  }
+  std::optional<engine::TableFileWriter> writer;
+  std::string ids;
+  int64_t added = 0, changed = 0, dropped = 0;
+  RETURN_IF_ERROR(Compare(
+      *before, *after,
+      [&](int64_t id, const char* row, bool is_new) {
+        ++(is_new ? added : changed);
+        if (prefix.empty()) return absl::OkStatus();
+        if (!writer.has_value()) {
+          writer.emplace(absl::StrCat(prefix, ".ulft"),
+                         engine::TableFileOptions{.format = after->format()});
+          RETURN_IF_ERROR(writer->Begin(after->dim(), after->rows()));
+        }
+        return writer->CommitEncoded(id, row);
+      },
+      [&](int64_t id) {
+        ++dropped;
+        if (!prefix.empty()) absl::StrAppend(&ids, id, "\n");
+        return absl::OkStatus();
+      }));
+  if (writer.has_value()) RETURN_IF_ERROR(writer->Finish().status());
+  if (!ids.empty()) RETURN_IF_ERROR(WriteFile(absl::StrCat(prefix, ".ids"), ids));
+  absl::PrintF("%s rows are new, %s have other values, %s are gone\n", WithCommas(added),
+               WithCommas(changed), WithCommas(dropped));
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::tools
