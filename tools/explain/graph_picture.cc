@@ -85,8 +85,8 @@ class InputNodes {
  public:
   InputNodes(const Explanation& all, Picture& picture)
       : all_(all), info_(*all.info), picture_(picture) {
-    for (size_t i = 0; i < info.inputs.size(); ++i) {
-      index_.emplace(info.inputs[i].name, static_cast<int>(i));
+    for (size_t i = 0; i < info_.inputs.size(); ++i) {
+      index_.emplace(info_.inputs[i].name, static_cast<int>(i));
     }
   }
 
