@@ -180,7 +180,7 @@ class RunningSink final : public engine::LoweringSink {
                                absl::Span<const Value> inputs, int outputs) override {
     std::vector<Tensor> in;
     for (Value v : inputs) in.push_back(values_[v]);
-    auto made = RunPrimitive(*primitive, in, 0);
+    auto made = RunPrimitive(*primitive, in, {});
     if (!made.ok()) {
       status_.Update(
           absl::Status(made.status().code(), absl::StrCat(suffix, ": ", made.status().message())));
