@@ -123,8 +123,8 @@ class ModelManagerImpl final : public ModelManager {
 
   mutable Mutex mu_;
   mutable CondVar work_;  // Something may be due for the loader, or stopping.
-  CondVar done_;  // A look or a load has ended.
-  CondVar look_;  // A look is wanted, or stopping.
+  CondVar done_;          // A look or a load has ended.
+  CondVar look_;          // A look is wanted, or stopping.
   ModelTable table_ ABSL_GUARDED_BY(mu_);
   std::deque<PendingChange> changes_ ABSL_GUARDED_BY(mu_);
   std::deque<TableFold> folds_ ABSL_GUARDED_BY(mu_);
