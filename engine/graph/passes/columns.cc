@@ -10,6 +10,10 @@ namespace {
 
 using Op = Semantics::Op;
 
+// Layers that one trace goes through: each concat of a tensor with itself doubles the blocks.  What
+// lies beyond counts as made where the trace ended.
+constexpr int kMaxSteps = 1 << 14;
+
 class Tracer {
  public:
   Tracer(const GraphEditor& editor, Dim rows, std::vector<int>& through)
@@ -17,7 +21,7 @@ class Tracer {
 
   void Trace(ValueId value, int64_t offset, int64_t width) {
     const int producer = editor_.Producer(value);
-    if (producer >= 0 && Through(producer, offset, width)) {
+    if (producer >= 0 && steps_ < kMaxSteps && Through(producer, offset, width)) {
       through_.push_back(producer);
       return;
     }
@@ -41,6 +45,7 @@ class Tracer {
   }
 
   bool Through(int index, int64_t offset, int64_t width) {
+    ++steps_;
     const Node& node = editor_.node(index);
     const Semantics& semantics = editor_.semantics(index);
     for (ValueId id : node.inputs) {
@@ -101,6 +106,7 @@ class Tracer {
   const GraphEditor& editor_;
   const Dim rows_;
   std::vector<int>& through_;
+  int steps_ = 0;
   std::vector<Columns> found_;
 };
 
@@ -109,7 +115,7 @@ void TraceConcat(const GraphEditor& editor, ValueId value, std::vector<int>& thr
   const int producer = editor.Producer(value);
   const Shape& shape = editor.shape(value);
   if (producer >= 0 && editor.semantics(producer).op == Op::kConcat &&
-      editor.semantics(producer).axis == 2 && shape.rank() == 3) {
+      editor.semantics(producer).axis == 2 && shape.rank() == 3 && found.size() < kMaxSteps) {
     through.push_back(producer);
     for (ValueId id : editor.node(producer).inputs) TraceConcat(editor, id, through, found);
     return;
