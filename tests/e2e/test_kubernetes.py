@@ -1,5 +1,5 @@
-"""deploy/kubernetes and deploy/kserve: objects as their published types want them, and a daemon that
-starts with what they say.
+"""deploy/kubernetes and deploy/kserve: objects as their published types want them, a chart that renders
+what kustomize does, and a daemon that starts with what they say.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
@@ -42,6 +42,26 @@ def rendered(name):
     return by_kind
 
 
+GO_PACKAGES = "/usr/share/gocode"
+
+
+def chart(release="ulfd", **values):
+    """The objects of the Helm chart, by kind.  Debian has no helm: its template engine and functions do."""
+    if shutil.which("go") is None or not os.path.isdir(GO_PACKAGES + "/src/github.com/Masterminds/sprig"):
+        raise unittest.SkipTest("no go or no golang-github-masterminds-sprig-dev")
+    path = os.path.join(env.scratch("chart"), "values.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        yaml.safe_dump(values, file)
+    done = subprocess.run(
+        ["go", "run", os.path.join(env.E2E, "clients", "render_chart.go"),
+         os.path.join(MANIFESTS, "chart"), release, path], capture_output=True, text=True, check=False,
+        env={**os.environ, "GO111MODULE": "off", "GOPATH": GO_PACKAGES,
+             "GOCACHE": os.path.join(env.ROOT, "build", "go")})
+    if done.returncode != 0:
+        raise AssertionError(done.stderr)
+    return {item["kind"]: item for item in yaml.safe_load_all(done.stdout)}
+
+
 def serving_runtime():
     with open(SERVING_RUNTIME, encoding="utf-8") as file:
         return yaml.safe_load(file)
@@ -77,10 +97,64 @@ class TypesTest(unittest.TestCase):
         objects = [serving_runtime()]
         for name in ("base", "overlays/synced"):
             objects += rendered(name).values()
+        objects += chart().values()
+        objects += chart("other", syncer={"image": "mine"}).values()
         self.assertEqual(self.errors(objects), "")
         broken = rendered("base")["Deployment"]
         broken["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
         self.assertIn("readynessProbe", self.errors([broken]))
+
+
+def bare(objects):
+    """Without what both renderers add in their own way so that a new configuration restarts pods."""
+    objects = json.loads(json.dumps(objects))
+    config, pod = objects["ConfigMap"], objects["Deployment"]["spec"]["template"]
+    mounted = next(v for v in pod["spec"]["volumes"] if v["name"] == "config")["configMap"]
+    assert mounted["name"] == config["metadata"]["name"]
+    mounted["name"] = config["metadata"]["name"] = "ulfd-config"
+    pod["metadata"]["annotations"].pop("checksum/config", None)
+    for item in pod["spec"]["volumes"], pod["spec"]["containers"]:
+        item.sort(key=lambda part: part["name"])
+    return objects
+
+
+class ChartTest(unittest.TestCase):
+    def test_templates_are_made_of_the_base(self):
+        done = subprocess.run([os.path.join(MANIFESTS, "make-chart"), "--check"], capture_output=True,
+                              text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_renders_the_kustomizations(self):
+        self.maxDiff = None
+        self.assertEqual(bare(chart()), bare(rendered("base")))
+        self.assertEqual(bare(chart(syncer={"image": "model-syncer"})), bare(rendered("overlays/synced")))
+
+    def test_every_value_is_obeyed(self):
+        objects = chart("shop", image="registry/ulfd:1", replicas=3, maxReplicas=30, queueWaitTarget="7m",
+                        maxUnavailable=2, resources={"requests": {"cpu": "8"}}, config="workers: 5",
+                        tokensSecret="keys", monitoringNamespace="watch", modelsClaim="disk")
+        pod = objects["Deployment"]["spec"]["template"]
+        container = pod["spec"]["containers"][0]
+        volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
+        scaler = objects["HorizontalPodAutoscaler"]["spec"]
+        self.assertEqual(container["image"], "registry/ulfd:1")
+        self.assertEqual(container["resources"], {"requests": {"cpu": "8", "memory": "4Gi"},
+                                                  "limits": {"cpu": "2", "memory": "4Gi"}})
+        self.assertEqual((objects["Deployment"]["spec"]["replicas"], scaler["minReplicas"],
+                          scaler["maxReplicas"]), (3, 3, 30))
+        self.assertEqual(scaler["metrics"][0]["pods"]["target"]["averageValue"], "7m")
+        self.assertEqual(objects["PodDisruptionBudget"]["spec"]["maxUnavailable"], 2)
+        self.assertEqual(objects["ConfigMap"]["data"]["server.textproto"].strip(), "workers: 5")
+        self.assertEqual(volumes["tokens"]["secret"]["secretName"], "keys")
+        self.assertEqual(volumes["models"]["persistentVolumeClaim"]["claimName"], "disk")
+        source = objects["NetworkPolicy"]["spec"]["ingress"][1]["from"][0]["namespaceSelector"]
+        self.assertEqual(source["matchLabels"], {"kubernetes.io/metadata.name": "watch"})
+        for kind, item in objects.items():
+            self.assertIn(item["metadata"]["name"], ("shop", "shop-config"), kind)
+        self.assertEqual(objects["Service"]["spec"]["selector"], pod["metadata"]["labels"])
+        self.assertNotEqual(pod["metadata"]["annotations"]["checksum/config"],
+                            chart("shop")["Deployment"]["spec"]["template"]["metadata"]["annotations"]
+                            ["checksum/config"])
 
 
 class ManifestsTest(unittest.TestCase):
