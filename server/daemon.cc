@@ -339,7 +339,7 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
              {CounterSample(static_cast<double>(stats.over_limit), {{"why", "max_connections"}}),
               CounterSample(static_cast<double>(stats.no_descriptors), {{"why", "descriptors"}})}));
   std::vector<prometheus::ClientMetric> closed;
-  for (const char* why : {"calls", "unsent", "streams", "silent", "refused"}) {
+  for (const char* why : {"calls", "unsent", "streams", "silent", "refused", "hand_over"}) {
     const auto it = stats.closed.find(why);
     const int64_t count = it == stats.closed.end() ? 0 : it->second;
     closed.push_back(CounterSample(static_cast<double>(count), {{"why", why}}));

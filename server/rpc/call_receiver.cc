@@ -3,20 +3,18 @@
 #include "server/rpc/call_receiver.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <cstdlib>
 #include <string>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "server/system/thread_time.h"
 
 namespace ulfd::server {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::nanoseconds;
-using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 // How often the threads are looked at.
@@ -89,13 +87,8 @@ void CallReceiver::SpareLoop(Thread& self) {
 }
 
 bool CallReceiver::Busy(Thread& thread) {
-  clockid_t clock{};
-  timespec used{};
-  if (thread.ended.load() || pthread_getcpuclockid(thread.thread.native_handle(), &clock) != 0 ||
-      clock_gettime(clock, &used) != 0) {
-    return false;
-  }
-  const auto cpu = seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
+  if (thread.ended.load()) return false;
+  const auto cpu = CpuTimeOf(thread.thread);
   const int64_t events = thread.events.load(std::memory_order_relaxed);
   const bool busy = events == thread.seen_events && cpu - thread.seen_cpu >= kLook / 5;
   thread.seen_events = events;

@@ -10,7 +10,6 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +17,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/system/thread_time.h"
 
 namespace ulfd::server {
 namespace {
@@ -35,13 +35,8 @@ constexpr milliseconds kBackoff{20};
 constexpr milliseconds kLook{50};
 constexpr int kLookShare = 100;
 constexpr milliseconds kLongestPause{250};
-
-// Of this thread: what others on a busy machine take must not make looks rarer.
-std::chrono::nanoseconds CpuTime() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
-}
+// Why a connection is closed: it keeps others from being handed over.
+constexpr char kHandOver[] = "hand_over";
 
 bool InodeOf(int fd, ino_t& inode) {
   struct stat info;
@@ -75,11 +70,11 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOpt
                                        Logger& logger)
     : socket_(std::move(socket)),
       options_(options),
-      hand_(std::move(hand)),
       ledger_(ledger),
       watch_(options.watch, ledger),
       logger_(logger),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      hand_over_(std::move(hand)) {
   ledger_.set_close([this](const std::string& peer, const char* why) { Close(peer, why); });
   thread_ = std::thread([this] { Loop(); });
 }
@@ -92,6 +87,7 @@ void ConnectionAcceptor::Stop() {
   eventfd_write(wake_.get(), 1);
   thread_.join();
   socket_.fd = FileDescriptor();
+  hand_over_.Stop([this](const std::string& peer) { Close(peer, kHandOver); });
 }
 
 void ConnectionAcceptor::Loop() {
@@ -102,10 +98,12 @@ void ConnectionAcceptor::Loop() {
     if (fds[1].revents != 0) return;
     if (fds[0].revents != 0) AcceptAll();
     if (steady_clock::now() < next_look_) continue;
-    const auto begin = CpuTime();
+    // What others on a busy machine take must not make looks rarer.
+    const auto begin = CpuTimeOfThisThread();
     LookAtAll();
-    next_look_ = steady_clock::now() + std::clamp<steady_clock::duration>(
-                                           kLookShare * (CpuTime() - begin), kLook, kLongestPause);
+    next_look_ = steady_clock::now() +
+                 std::clamp<steady_clock::duration>(kLookShare * (CpuTimeOfThisThread() - begin),
+                                                    kLook, kLongestPause);
   }
 }
 
@@ -150,7 +148,7 @@ void ConnectionAcceptor::HandOver(int fd, const std::string& peer) {
     ++stats_.accepted;
     handed_.push_back({fd, inode, peer});
   }
-  hand_(fd);
+  hand_over_.Add(fd, peer);
 }
 
 bool ConnectionAcceptor::HasRoom() {
@@ -189,6 +187,7 @@ void ConnectionAcceptor::LookAtAll() {
     for (const Handed& handed : handed_) open.push_back({handed.peer, ReceivedBytes(handed.fd)});
   }
   for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
+  if (const std::string peer = hand_over_.Holding(); !peer.empty()) Close(peer, kHandOver);
 }
 
 void ConnectionAcceptor::Close(const std::string& peer, const char* why) {

@@ -18,6 +18,7 @@
 #include "base/mutex.h"
 #include "server/observe/logging.h"
 #include "server/rpc/call_ledger.h"
+#include "server/rpc/connection_hand_over.h"
 #include "server/rpc/connection_watch.h"
 #include "server/system/listening_socket.h"
 
@@ -37,11 +38,11 @@ struct ConnectionStats {
   std::map<std::string, int64_t> closed;  // For what they took, by the word that says what.
 };
 
-// Thread-safe.  Has one thread of its own.
+// Thread-safe.  Has two threads of its own.
 class ConnectionAcceptor {
  public:
   // `hand` takes over the file descriptor, and closes it when the connection ends; it is called on
-  // the acceptor's thread.  `ledger` and `logger` are borrowed.
+  // a thread of its own.  `ledger` and `logger` are borrowed.
   ConnectionAcceptor(ListeningSocket socket, const AcceptorOptions& options,
                      std::function<void(int fd)> hand, CallLedger& ledger, Logger& logger);
   // Stop.
@@ -74,7 +75,6 @@ class ConnectionAcceptor {
 
   ListeningSocket socket_;
   const AcceptorOptions options_;
-  const std::function<void(int)> hand_;
   CallLedger& ledger_;
   ConnectionWatch watch_;  // The thread's.
   Logger& logger_;
@@ -86,6 +86,7 @@ class ConnectionAcceptor {
   mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
   ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
   std::chrono::steady_clock::time_point next_close_line_ ABSL_GUARDED_BY(mu_){};
+  ConnectionHandOver hand_over_;
   Mutex stop_mu_;                                 // One Stop at a time.
   std::thread thread_ ABSL_GUARDED_BY(stop_mu_);  // Last: it uses everything above.
 };

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/pacer.h"
 
-#include <time.h>
-
 #include <thread>
+
+#include "server/system/thread_time.h"
 
 namespace ulfd::server {
 namespace {
@@ -14,26 +14,20 @@ using std::chrono::nanoseconds;
 // Work between two pauses: short beside a call, long beside what it costs to sleep.
 constexpr nanoseconds kStint = std::chrono::microseconds(500);
 
-nanoseconds CpuTimeOfThread() {
-  timespec used{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-  return std::chrono::seconds(used.tv_sec) + nanoseconds(used.tv_nsec);
-}
-
 }  // namespace
 
 Pacer::Pacer(double share)
-    : pause_per_work_(1 / share - 1), rested_at_(CpuTimeOfThread()), stop_([this] {
+    : pause_per_work_(1 / share - 1), rested_at_(CpuTimeOfThisThread()), stop_([this] {
         Pace();
         return false;
       }) {}
 
 void Pacer::Pace() {
   if (pause_per_work_ <= 0) return;
-  const nanoseconds worked = CpuTimeOfThread() - rested_at_;
+  const nanoseconds worked = CpuTimeOfThisThread() - rested_at_;
   if (worked < kStint) return;
   std::this_thread::sleep_for(std::chrono::duration_cast<nanoseconds>(worked * pause_per_work_));
-  rested_at_ = CpuTimeOfThread();
+  rested_at_ = CpuTimeOfThisThread();
 }
 
 }  // namespace ulfd::server

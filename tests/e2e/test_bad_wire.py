@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import zlib
@@ -318,6 +319,38 @@ connections {
         for connection in connections:
             self.ends(connection)
         self.assertGreater(self.closed("streams"), count)
+
+    def test_a_connection_that_never_pauses(self):
+        """gRPC reads it on the thread that has handed it over, and hands over no other meanwhile."""
+        pieces = {"PRIORITY": frame(http2.PRIORITY, 0, 1, struct.pack(">IB", 0, 1)),
+                  "WINDOW_UPDATE": frame(http2.WINDOW_UPDATE, 0, 0, struct.pack(">I", 0x10000)),
+                  "calls": None}
+        for name, piece in pieces.items():
+            with self.subTest(name):
+                stop = threading.Event()
+                flood = threading.Thread(target=self.flood, args=(piece, stop))
+                flood.start()
+                try:
+                    for _ in range(20):
+                        with Client(self.daemon) as client:
+                            client.predict(predict_request("stamp", stamp_inputs([1, 2, 3]), ()))
+                finally:
+                    stop.set()
+                    flood.join()
+
+    def flood(self, piece, stop):
+        """Sends as fast as the daemon reads, on one connection after the other."""
+        while not stop.is_set():
+            connection = self.connect()
+            while not stop.is_set() and not connection.closed:
+                if piece is None:
+                    connection.send(b"".join(
+                        frame(http2.HEADERS, http2.END_HEADERS, connection.next_stream + 2 * i,
+                              http2.call_headers(PREDICT)) for i in range(100)))
+                    connection.next_stream += 200
+                else:
+                    connection.send(piece * 10000)
+            connection.close()
 
     def test_unknown_methods(self):
         with Client(self.daemon) as client:

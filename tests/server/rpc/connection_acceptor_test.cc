@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/testing/loopback.h"
@@ -18,7 +20,8 @@ namespace {
 
 class ConnectionAcceptorTest : public ::testing::Test {
  protected:
-  void Start(int max_connections) {
+  void Start(
+      int max_connections, std::function<void()> before_hand = [] {}) {
     auto socket = ListenOn("127.0.0.1", 0, "tests");
     ASSERT_TRUE(socket.ok()) << socket.status();
     port_ = socket->port;
@@ -26,7 +29,8 @@ class ConnectionAcceptorTest : public ::testing::Test {
     options.max_connections = max_connections;
     acceptor_ = std::make_unique<ConnectionAcceptor>(
         *std::move(socket), options,
-        [this](int fd) {
+        [this, before_hand = std::move(before_hand)](int fd) {
+          before_hand();
           MutexLock lock(mu_);
           handed_.emplace_back(fd);
         },
@@ -96,6 +100,42 @@ TEST_F(ConnectionAcceptorTest, ListensNoLongerOnceStopped) {
   EXPECT_EQ(Connect().get(), -1);
   EXPECT_EQ(acceptor_->Stats().open, 1) << "what was open stays open";
   acceptor_->Stop();
+}
+
+TEST_F(ConnectionAcceptorTest, ClosesTheOneThatKeepsOthersFromBeingHandedOver) {
+  std::atomic<bool> busy{true};
+  Start(10, [&] {
+    while (busy) {  // As gRPC is while bytes come.
+    }
+  });
+  const FileDescriptor first = Connect();
+  WaitFor([&] { return acceptor_->Stats().open == 1; });
+  EXPECT_TRUE(acceptor_->Stats().closed.empty()) << "it takes nothing from anybody";
+  const FileDescriptor second = Connect();
+  EXPECT_TRUE(IsClosed(first.get()));
+  WaitFor([&] { return acceptor_->Stats().closed["hand_over"] == 1; });
+  busy = false;  // gRPC sees the end of the connection.
+  WaitFor([&] {
+    MutexLock lock(mu_);
+    return handed_.size() == 2;
+  });
+}
+
+TEST_F(ConnectionAcceptorTest, StopsWhileOneIsHandedOver) {
+  std::atomic<bool> busy{true};
+  Start(10, [&] {
+    while (busy) {
+    }
+  });
+  const FileDescriptor client = Connect(), waiting = Connect();
+  WaitFor([&] { return acceptor_->Stats().accepted == 2; });
+  std::thread peer([&] {
+    EXPECT_TRUE(IsClosed(client.get()));
+    busy = false;
+  });
+  acceptor_->Stop();
+  peer.join();
+  EXPECT_TRUE(IsClosed(waiting.get()));
 }
 
 }  // namespace

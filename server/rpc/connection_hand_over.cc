@@ -1,0 +1,70 @@
+// The thread that hands over.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/rpc/connection_hand_over.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "server/system/thread_time.h"
+
+namespace ulfd::server {
+
+ConnectionHandOver::ConnectionHandOver(std::function<void(int fd)> hand)
+    : hand_(std::move(hand)), thread_([this] { Loop(); }) {}
+
+ConnectionHandOver::~ConnectionHandOver() {
+  Stop([](const std::string&) {});
+}
+
+void ConnectionHandOver::Add(int fd, const std::string& peer) {
+  MutexLock lock(mu_);
+  waiting_.push_back({fd, peer});
+  changed_.NotifyAll();
+}
+
+std::string ConnectionHandOver::Holding() {
+  MutexLock lock(mu_);
+  const bool holds =
+      !handing_.empty() && !waiting_.empty() && CpuTimeOf(thread_) - begin_ > kLongest;
+  return holds ? handing_ : "";
+}
+
+void ConnectionHandOver::Stop(const std::function<void(const std::string& peer)>& cut) {
+  std::string holding;
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+    for (const Waiting& waiting : waiting_) close(waiting.fd);
+    waiting_.clear();
+    changed_.NotifyAll();
+    const auto end = std::chrono::steady_clock::now() + kLongest;
+    while (!handing_.empty() && changed_.WaitUntil(mu_, end)) {
+    }
+    holding = handing_;
+  }
+  if (!holding.empty()) cut(holding);
+  if (thread_.joinable()) thread_.join();
+}
+
+void ConnectionHandOver::Loop() {
+  pthread_setname_np(pthread_self(), "ulfd-hand-over");
+  while (true) {
+    Waiting next;
+    {
+      MutexLock lock(mu_);
+      handing_.clear();
+      changed_.NotifyAll();
+      while (!stopping_ && waiting_.empty()) changed_.Wait(mu_);
+      if (stopping_) return;
+      next = std::move(waiting_.front());
+      waiting_.pop_front();
+      handing_ = next.peer;
+      begin_ = CpuTimeOfThisThread();
+    }
+    hand_(next.fd);
+  }
+}
+
+}  // namespace ulfd::server
