@@ -5,6 +5,7 @@ import os
 import sys
 import time
 import unittest
+import zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -49,8 +50,11 @@ class Result(unittest.TextTestResult):
 def main():
     env.set_bin_dir(sys.argv[1])
     wanted = sys.argv[2:]
-    # A folder of its own, so that several runs go side by side.
-    env.prepare(os.path.join(env.WORK, "+".join(wanted) or "all"))
+    # A folder of its own, so that several runs go side by side; paths of sockets in it are short.
+    name = "+".join(wanted) or "all"
+    if len(name) > 40:
+        name = f"{name[:30]}~{zlib.crc32(name.encode()):08x}"
+    env.prepare(os.path.join(env.WORK, name))
     loader = unittest.TestLoader()
     found = loader.discover(os.path.dirname(os.path.abspath(__file__)), pattern="test_*.py")
     tests = [t for t in flatten(found) if not wanted or any(name in t.id() for name in wanted)]

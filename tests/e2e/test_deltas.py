@@ -8,7 +8,6 @@ import os
 import random
 import shutil
 import subprocess
-import threading
 import time
 
 import grpc
@@ -16,6 +15,7 @@ import numpy as np
 
 from harness import env, modelfiles
 from harness.admin import AdminDaemonTest
+from harness.callers import Callers
 from harness.clients import Client, outputs_of, predict_request
 from harness.daemon import FAST, Daemon, wait_for
 from harness.loading import command, ulf
@@ -74,52 +74,6 @@ class Pusher:
         code, out, err = ulf("table", "push", self.version, f"--epoch={epoch}",
                              f"put:items={npz}", *more)
         assert code == 0, out + err
-
-
-class Callers:
-    """Threads that call all the time and note the epochs that they see."""
-
-    def __init__(self, daemon, threads=2):
-        self.daemon, self.failures, self.calls, self.slow = daemon, [], 0, []
-        self.first = {}  # Epoch -> when it was first seen.
-        self.lock = threading.Lock()
-        self.stop = threading.Event()
-        self.threads = [threading.Thread(target=self.run) for _ in range(threads)]
-
-    def run(self):
-        request = predict_request("stamp", stamp_inputs(IDS), ())
-        last = 0.0
-        with Client(self.daemon) as client:
-            while not self.stop.is_set():
-                begin = time.monotonic()
-                try:
-                    scores = outputs_of(client.predict(request))["score"].ravel().tolist()
-                    epoch = epoch_of(IDS, scores)
-                    bad = None if epoch is not None else f"mixed scores {scores}"
-                    if epoch is not None and epoch < last:
-                        bad = f"epoch {epoch} after {last}"
-                except grpc.RpcError as error:
-                    bad, epoch = f"{error.code()} {error.details()}", None
-                now = time.monotonic()
-                with self.lock:
-                    self.calls += 1
-                    self.slow.append(now - begin)
-                    if bad:
-                        self.failures.append(bad)
-                    elif epoch not in self.first:
-                        self.first[epoch] = now
-                if epoch is not None:
-                    last = epoch
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, kind, value, trace):
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
 
 
 class DeltasTest(AdminDaemonTest):
@@ -301,7 +255,7 @@ class DeltasUnderLoadTest(AdminDaemonTest):
     def test_no_call_fails_and_every_reply_is_of_one_epoch(self):
         pusher = Pusher(self.path, self.folder)
         pushed, sizes = {}, []
-        with Callers(self.daemon) as callers:
+        with Callers(self.daemon, IDS, epoch_of, threads=2, ordered=True) as callers:
             for epoch in range(1, DELTAS + 1):
                 pusher.push(epoch, ROWS)
                 pushed[epoch] = time.monotonic()
@@ -315,7 +269,7 @@ class DeltasUnderLoadTest(AdminDaemonTest):
         folds = metrics.sum("ulfd_model_folds_total", model="stamp")
         size = max(sizes[-len(sizes) // 4:])
         middle = max(sizes[len(sizes) // 4:len(sizes) // 2])
-        slow = sorted(callers.slow)
+        slow = sorted(callers.seconds)
         print(f"\n{DELTAS} deltas over {ROWS} rows: {callers.calls} calls, 0 failed, "
               f"p99 {slow[len(slow) * 99 // 100] * 1e3:.1f} ms, latest epoch seen after "
               f"{late:.2f} s, {folds:.0f} folds, resident MB: {sizes[0] >> 20} first, "
