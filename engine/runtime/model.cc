@@ -27,7 +27,7 @@ namespace ulfd::engine {
 
 struct Model::Impl {
   std::unique_ptr<LoadedModel> loaded;
-  absl::flat_hash_map<std::string, int> inputs, outputs, features;
+  absl::flat_hash_map<std::string, int> inputs, outputs, features, matrices;
 };
 
 namespace {
@@ -150,6 +150,10 @@ std::unique_ptr<const Model> Model::Of(std::unique_ptr<LoadedModel> loaded) {
   model->impl_->inputs = IndexByName(info.inputs);
   model->impl_->outputs = IndexByName(info.outputs);
   model->impl_->features = IndexByName(info.features);
+  for (size_t i = 0; i < info.features.size(); ++i) {
+    const std::string& matrix = info.features[i].matrix;
+    if (!matrix.empty()) model->impl_->matrices.emplace(matrix, static_cast<int>(i));
+  }
   return model;
 }
 
@@ -293,6 +297,7 @@ CacheStats Model::user_cache() const {
   return cache == nullptr ? CacheStats() : cache->stats();
 }
 int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
+int Model::FindMatrix(absl::string_view name) const { return Find(impl_->matrices, name); }
 int Model::FindOutput(absl::string_view name) const { return Find(impl_->outputs, name); }
 int Model::FindFeature(absl::string_view name) const { return Find(impl_->features, name); }
 

@@ -54,6 +54,10 @@ struct InputInfo {
 // (ids per row).
 struct FeatureInfo {
   std::string name;  // "mid"
+  // What a request may call all of it as one matrix of ids [rows, n]; empty where an input of the
+  // graph has that name.  Rows are filled up with `padding_id`, if there is one.
+  std::string matrix;
+  std::optional<int64_t> padding_id;
   Level level = Level::kUnknown;
   int ids = -1, values = -1, segments = -1;  // Indices into ModelInfo::inputs.
   std::vector<int> tables;                   // Indices into ModelInfo::tables.
@@ -344,6 +348,8 @@ class Model {
   std::vector<Cancellation> Cancellations(const RunResult* observed) const;
   // -1 if there is none of that name.
   int FindInput(absl::string_view name) const;
+  // By FeatureInfo::matrix.
+  int FindMatrix(absl::string_view name) const;
   int FindOutput(absl::string_view name) const;
   int FindFeature(absl::string_view name) const;
 

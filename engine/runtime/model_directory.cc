@@ -112,6 +112,10 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
   RETURN_IF_ERROR(WantDistinct(
       manifest.tables(), "tables.name",
       [](const model::v1::TableConfig& table) -> const std::string& { return table.name(); }));
+  RETURN_IF_ERROR(WantDistinct(manifest.features(), "features.name",
+                               [](const model::v1::FeatureConfig& feature) -> const std::string& {
+                                 return feature.name();
+                               }));
   RETURN_IF_ERROR(
       WantDistinct(manifest.sums(), "sums.path",
                    [](const model::v1::FileSum& sum) -> const std::string& { return sum.path(); }));

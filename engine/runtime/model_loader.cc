@@ -129,6 +129,37 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
   }
 }
 
+// What features are called as matrices.
+absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info) {
+  absl::flat_hash_map<absl::string_view, const pb::FeatureConfig*> configs;
+  for (const pb::FeatureConfig& config : manifest.features()) {
+    configs.emplace(config.name(), &config);
+  }
+  absl::flat_hash_set<absl::string_view> taken;
+  for (const InputInfo& input : info.inputs) taken.insert(input.name);
+  // Names that somebody chose go before those that nobody did.
+  for (FeatureInfo& feature : info.features) {
+    const auto config = configs.find(feature.name);
+    if (config == configs.end()) continue;
+    feature.matrix = config->second->matrix();
+    if (config->second->has_padding_id()) feature.padding_id = config->second->padding_id();
+    configs.erase(config);
+    if (feature.matrix.empty() || taken.insert(feature.matrix).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("manifest: features \"", feature.name, "\": matrix \"", feature.matrix,
+                     "\" is the name of an input or of another feature's matrix"));
+  }
+  if (!configs.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("manifest: features names \"",
+                                                   configs.begin()->first,
+                                                   "\", which is no sparse feature of the graph"));
+  }
+  for (FeatureInfo& feature : info.features) {
+    if (feature.matrix.empty() && taken.insert(feature.name).second) feature.matrix = feature.name;
+  }
+  return absl::OkStatus();
+}
+
 // Which tables each feature reads.
 absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& resources,
                                    ModelInfo& info) {
@@ -442,6 +473,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   const GraphSpecs stated = StatedSpecs(graph, statements);
   ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
   DescribeInputs(graph, stated, specs, model->executable, info);
+  RETURN_IF_ERROR(
+      WithLoadReason(DescribeMatrices(directory.manifest, info), LoadReason::kManifest));
   DescribeLayers(net, graph, specs, weights, info);
   RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
   for (const NamedValue& output : graph.outputs) {

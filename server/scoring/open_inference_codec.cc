@@ -64,7 +64,7 @@ class Decoder {
 
   absl::Status Decode() {
     RETURN_IF_ERROR(CheckEnvelope());
-    given_.resize(info_.inputs.size(), -1);
+    given_.resize(info_.inputs.size(), kAbsent);
     decoded_.inputs.reserve(info_.inputs.size());
     for (int i = 0; i < request_.inputs_size(); ++i) RETURN_IF_ERROR(AddInput(i));
     for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(CheckFeature(feature));
@@ -79,7 +79,7 @@ class Decoder {
     }
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       if (given_[i] < 0 || info_.inputs[i].feature >= 0) continue;
-      RETURN_IF_ERROR(CheckLeadingRows(static_cast<int>(i)));
+      RETURN_IF_ERROR(CheckLeadingRows(info_.inputs[i].name, Given(static_cast<int>(i)).dims[0]));
       RETURN_IF_ERROR(CheckStatedShape(info_.inputs[i], Given(static_cast<int>(i)).dims,
                                        decoded_.ads,
                                        absl::StrCat("input \"", info_.inputs[i].name, "\"")));
@@ -107,30 +107,112 @@ class Decoder {
     const Input& input = request_.inputs(position);
     const int index = model_.FindInput(input.name());
     if (index < 0) {
-      std::vector<absl::string_view> known;
-      for (const InputInfo& info : info_.inputs) known.push_back(info.name);
-      return Bad(input.name(), absl::StrCat("unknown", SuggestNames(input.name(), known)));
+      const int feature = model_.FindMatrix(input.name());
+      if (feature >= 0) return AddMatrix(position, info_.features[feature]);
+      return Bad(input.name(), absl::StrCat("unknown", SuggestNames(input.name(), KnownNames())));
     }
-    if (given_[index] >= 0) return Bad(input.name(), "given twice");
-    RETURN_IF_ERROR(
-        WantNoParameters(absl::StrCat("input \"", input.name(), "\": "), input.parameters()));
+    RETURN_IF_ERROR(WantAbsent(index, input.name()));
     const InputInfo& info = info_.inputs[index];
-    if (input.datatype() != DatatypeName(info.dtype)) {
-      return Bad(input.name(), absl::StrCat("datatype \"", input.datatype(), "\", want \"",
-                                            DatatypeName(info.dtype), "\""));
-    }
-    ASSIGN_OR_RETURN(const int64_t elements,
-                     CountElements(input.shape(), absl::StrCat("input \"", input.name(), "\"")));
-    if (info.feature >= 0 && input.shape_size() != 1) {
+    ASSIGN_OR_RETURN(Tensor tensor, TensorOf(position, info.dtype));
+    if (info.feature >= 0 && tensor.rank() != 1) {
       return Bad(input.name(),
                  absl::StrCat("shape ", engine::ToString(input.shape()), ", want one dimension"));
     }
-    Tensor tensor{info.dtype, {input.shape().begin(), input.shape().end()}, nullptr};
-    ASSIGN_OR_RETURN(tensor.data, request_.raw_input_contents_size() != 0
-                                      ? RawData(position, info.dtype, elements)
-                                      : TypedData(input, info.dtype, elements));
+    Give(index, std::move(tensor));
+    return absl::OkStatus();
+  }
+
+  // Of inputs and matrices.
+  std::vector<absl::string_view> KnownNames() const {
+    std::vector<absl::string_view> known;
+    for (const InputInfo& info : info_.inputs) known.push_back(info.name);
+    for (const FeatureInfo& feature : info_.features) {
+      if (!feature.matrix.empty()) known.push_back(feature.matrix);
+    }
+    return known;
+  }
+
+  absl::Status WantAbsent(int index, absl::string_view name) const {
+    if (given_[index] == kAbsent) return absl::OkStatus();
+    const int feature = info_.inputs[index].feature;
+    const bool in_matrix = feature >= 0 && given_[info_.features[feature].values] == kInMatrix;
+    const std::string& form = in_matrix ? info_.features[feature].matrix : info_.inputs[index].name;
+    if (form == name) return Bad(name, "given twice");
+    return Bad(name, absl::StrCat("given beside \"", form, "\", want one form of the feature"));
+  }
+
+  void Give(int index, Tensor tensor) {
     given_[index] = static_cast<int>(decoded_.inputs.size());
-    decoded_.inputs.push_back({info.name, std::move(tensor)});
+    decoded_.inputs.push_back({info_.inputs[index].name, std::move(tensor)});
+  }
+
+  // The input at `position`, whose parameters, datatype and size are checked.
+  absl::StatusOr<Tensor> TensorOf(int position, DType dtype) const {
+    const Input& input = request_.inputs(position);
+    const std::string what = absl::StrCat("input \"", input.name(), "\"");
+    RETURN_IF_ERROR(WantNoParameters(absl::StrCat(what, ": "), input.parameters()));
+    if (input.datatype() != DatatypeName(dtype)) {
+      return Bad(input.name(), absl::StrCat("datatype \"", input.datatype(), "\", want \"",
+                                            DatatypeName(dtype), "\""));
+    }
+    ASSIGN_OR_RETURN(const int64_t elements, CountElements(input.shape(), what));
+    Tensor tensor{dtype, {input.shape().begin(), input.shape().end()}, nullptr};
+    ASSIGN_OR_RETURN(tensor.data, request_.raw_input_contents_size() != 0
+                                      ? RawData(position, dtype, elements)
+                                      : TypedData(input, dtype, elements));
+    return tensor;
+  }
+
+  // All of a sparse feature: ids [rows, n], or [rows], as ids and segments.
+  absl::Status AddMatrix(int position, const FeatureInfo& feature) {
+    const Input& input = request_.inputs(position);
+    for (const int part : {feature.ids, feature.values, feature.segments}) {
+      RETURN_IF_ERROR(WantAbsent(part, input.name()));
+    }
+    ASSIGN_OR_RETURN(const Tensor matrix, TensorOf(position, DType::kInt64));
+    if (matrix.rank() != 1 && matrix.rank() != 2) {
+      return Bad(input.name(), absl::StrCat("shape ", engine::ToString(input.shape()),
+                                            ", want [rows] or [rows, ids of a row]"));
+    }
+    const int64_t rows = matrix.dims[0];
+    RETURN_IF_ERROR(CheckLeadingRows(input.name(), rows));
+    const int64_t width = matrix.rank() == 1 ? 1 : matrix.dims[1];
+    const int64_t elements = matrix.elements();
+    RETURN_IF_ERROR(
+        CheckIds(elements, elements, limits_, absl::StrCat("input \"", input.name(), "\"")));
+    Tensor ids{DType::kInt64, {elements}, matrix.data};
+    std::vector<int32_t>& counts = decoded_.made.emplace_back(rows, static_cast<int32_t>(width));
+    if (feature.padding_id.has_value()) {
+      RETURN_IF_ERROR(LeaveOutPadding(input.name(), *feature.padding_id, width, ids, counts));
+    }
+    Give(feature.ids, std::move(ids));
+    Give(feature.segments, {DType::kInt32, {rows}, counts.data()});
+    given_[feature.values] = kInMatrix;
+    return absl::OkStatus();
+  }
+
+  // Rows of `width` ids, of which each leaves its padding; `counts` says how many it keeps.
+  absl::Status LeaveOutPadding(absl::string_view name, int64_t padding, int64_t width, Tensor& ids,
+                               std::vector<int32_t>& counts) const {
+    std::vector<int64_t>& kept = decoded_.made_ids.emplace_back(ids.elements());
+    // Raw bytes may lie at any address.
+    std::copy_n(static_cast<const char*>(ids.data), ids.bytes(),
+                reinterpret_cast<char*>(kept.data()));
+    auto out = kept.begin();
+    for (size_t row = 0; row < counts.size(); ++row) {
+      const auto is_id = [padding](int64_t id) { return id != padding; };
+      const auto begin = kept.begin() + static_cast<int64_t>(row) * width;
+      const auto first = std::find_if(begin, begin + width, is_id);
+      const auto last = std::find(first, begin + width, padding);
+      if (std::any_of(last, begin + width, is_id)) {
+        return Bad(name, absl::StrCat("row ", row, ": the padding id ", padding,
+                                      " between ids, want it before or behind them"));
+      }
+      counts[row] = static_cast<int32_t>(last - first);
+      out = std::copy(first, last, out);
+    }
+    ids.dims[0] = out - kept.begin();
+    ids.data = kept.data();
     return absl::OkStatus();
   }
 
@@ -294,12 +376,11 @@ class Decoder {
   }
 
   // Rows of which nobody knows whose they are count as ads, too.
-  absl::Status CheckLeadingRows(int index) const {
-    const int64_t rows = Given(index).dims[0];
+  absl::Status CheckLeadingRows(absl::string_view name, int64_t rows) const {
     if (rows <= limits_.max_ads) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat("input \"", info_.inputs[index].name,
-                                                     "\": ", rows, " rows, want at most ",
-                                                     limits_.max_ads, " (limits.max_ads)"));
+    return absl::ResourceExhaustedError(absl::StrCat("input \"", name, "\": ", rows,
+                                                     " rows, want at most ", limits_.max_ads,
+                                                     " (limits.max_ads)"));
   }
 
   absl::Status AddOutputs() {
@@ -317,7 +398,9 @@ class Decoder {
   const ModelInfo& info_;
   const RequestLimits& limits_;
   DecodedRequest& decoded_;
-  std::vector<int> given_;  // By input: its place in decoded_.inputs, or -1.
+  static constexpr int kAbsent = -1, kInMatrix = -2;
+  // By input: its place in decoded_.inputs, kAbsent, or kInMatrix: its feature came as a matrix.
+  std::vector<int> given_;
   int64_t total_ids_ = 0;
   absl::string_view ads_from_;  // The input that told the number of ads.
   int64_t loose_rows_ = 1;      // The most rows of inputs without a level.
@@ -352,18 +435,36 @@ absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string&
 
 namespace {
 
+// What the model knows of an input of a request.
+struct Known {
+  const InputInfo* info = nullptr;       // Null: nothing.  Of a matrix: its ids.
+  const FeatureInfo* feature = nullptr;  // Null: a dense input.
+  bool many_per_row = false;             // Ids and values: a row may have any number of them.
+};
+
+Known FindKnown(const Model& model, const std::string& name) {
+  const ModelInfo& info = model.info();
+  if (const int index = model.FindInput(name); index >= 0) {
+    const InputInfo& input = info.inputs[index];
+    if (input.feature < 0) return {.info = &input};
+    const FeatureInfo& feature = info.features[input.feature];
+    return {&input, &feature, feature.segments != index};
+  }
+  const int matrix = model.FindMatrix(name);
+  if (matrix < 0) return {};
+  const FeatureInfo& feature = info.features[matrix];
+  return {&info.inputs[feature.ids], &feature, false};
+}
+
 // What the inputs say of the number of ads.
 int64_t StatedAds(const inference::ModelInferRequest& request, const Model& model) {
   int64_t rows = 1;
   for (const Input& input : request.inputs()) {
-    const int index = model.FindInput(input.name());
-    if (index < 0 || input.shape_size() == 0) continue;
-    const InputInfo& info = model.info().inputs[index];
-    const Level level = info.feature < 0 ? info.level : model.info().features[info.feature].level;
+    const Known known = FindKnown(model, input.name());
+    if (known.info == nullptr || input.shape_size() == 0) continue;
+    const Level level = known.feature == nullptr ? known.info->level : known.feature->level;
     if (level == Level::kUser) continue;
-    // Ids may be many for each ad, segments are one.
-    const bool of_ids = info.feature >= 0 && model.info().features[info.feature].segments != index;
-    if (level == Level::kAd && !of_ids) return input.shape(0);
+    if (level == Level::kAd && !known.many_per_row) return input.shape(0);
     rows = std::max<int64_t>(rows, input.shape(0));
   }
   return rows;
@@ -386,13 +487,12 @@ int64_t CountRows(const inference::ModelInferRequest& request, const Model& mode
   int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
   int64_t ids = 0;
   for (int i = 0; i < request.inputs_size(); ++i) {
-    const int index = model.FindInput(request.inputs(i).name());
-    if (index < 0) continue;
-    const InputInfo& info = model.info().inputs[index];
-    const int64_t values = ValuesOf(request, i, info.dtype);
-    if (info.feature < 0) {
-      rows = std::max(rows, RowsOfValues(info, values));
-    } else if (model.info().features[info.feature].ids == index) {
+    const Known known = FindKnown(model, request.inputs(i).name());
+    if (known.info == nullptr) continue;
+    const int64_t values = ValuesOf(request, i, known.info->dtype);
+    if (known.feature == nullptr) {
+      rows = std::max(rows, RowsOfValues(*known.info, values));
+    } else if (known.info == &model.info().inputs[known.feature->ids]) {
       ids += values;
     }
   }

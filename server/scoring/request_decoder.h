@@ -40,8 +40,9 @@ struct DecodedRequest {
   int64_t ads = 0;
   std::vector<int> outputs;  // Indices into ModelInfo::outputs, as wanted.
   TopKChoice top_k;
-  int64_t tiled_inputs = 0;               // Of the user, sent once per ad.
-  std::deque<std::vector<int32_t>> made;  // Segments that the request leaves out.
+  int64_t tiled_inputs = 0;                   // Of the user, sent once per ad.
+  std::deque<std::vector<int32_t>> made;      // Segments that the request leaves out.
+  std::deque<std::vector<int64_t>> made_ids;  // Those of matrices without their padding.
 };
 
 // Which model the request asks for; INVALID_ARGUMENT for an empty name or a version below 1.

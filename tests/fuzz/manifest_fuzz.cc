@@ -11,9 +11,9 @@ namespace {
 
 const std::vector<std::string>& Names() {
   static const auto* const names = new std::vector<std::string>{
-      "price",   "mask",       "score",     "user_vec", "uid_table",     "mid_table",
-      "uid_vec", "uid.ids",    "user",      "ad",       "graph_ulf.txt", "user.conf",
-      "..",      "weights.pb", "uid_table", "/dev/zero"};
+      "price",   "mask",       "score", "user_vec", "uid_table",     "mid_table",
+      "uid_vec", "uid.ids",    "user",  "ad",       "graph_ulf.txt", "user.conf",
+      "..",      "weights.pb", "mid",   "/dev/zero"};
   return *names;
 }
 

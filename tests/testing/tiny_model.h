@@ -6,7 +6,8 @@
 //
 // Sparse features "uid" (user, table uid_table: 1 -> 0.5, -0.25) and "mid" (ads, table mid_table:
 // 10 -> 1, 0; 11 -> 2, 0; 12 -> 3, 0); dense inputs "price" (ads, [ads, 1]) and "mask" (int32, [1,
-// 2], multiplies nothing but must be there), both described by a manifest.
+// 2], multiplies nothing but must be there), both described by a manifest.  As a matrix, "mid" is
+// "items" with padding 0.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_TINY_MODEL_H_
 #define ULFD_TESTS_TESTING_TINY_MODEL_H_
@@ -75,7 +76,8 @@ inline void WriteTinyModel(const std::string& directory) {
   write("mid_table", "10,1,0\n11,2,0\n12,3,0\n");
   write("model.textproto",
         "inputs { name: \"price\" level: INPUT_LEVEL_AD row_shape: 1 }\n"
-        "inputs { name: \"mask\" level: INPUT_LEVEL_USER row_shape: 2 }\n");
+        "inputs { name: \"mask\" level: INPUT_LEVEL_USER row_shape: 2 }\n"
+        "features { name: \"mid\" matrix: \"items\" padding_id: 0 }\n");
   write("_SUCCESS", "");
 }
 

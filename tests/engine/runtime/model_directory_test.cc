@@ -166,6 +166,8 @@ TEST_F(ModelDirectoryTest, ManifestErrorsSayWhere) {
   EXPECT_EQ(error("inputs { name: \"m\" row_shape: [4611686018427387904, 4] }"),
             "inputs \"m\": row_shape: shape [4611686018427387904, 4] is not possible: more than "
             "1099511627776 elements");
+  EXPECT_EQ(error("features { name: \"a\" } features { name: \"a\" }"),
+            "features.name: \"a\" is given twice");
   EXPECT_EQ(error("sums { path: \"items\" sha256: \"AB\" }"),
             "sums \"items\": sha256 is \"AB\", want 64 lower-case hexadecimal digits");
   EXPECT_EQ(error("sums { path: \"a/../../x\" }"),

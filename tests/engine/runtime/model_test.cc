@@ -275,6 +275,30 @@ TEST_F(ModelTest, MemoryLimitNamesTheParts) {
   EXPECT_TRUE(model.ok()) << model.status();
 }
 
+TEST_F(ModelTest, FeaturesHaveNamesAsMatrices) {
+  case_.graph = Graph() +
+                "layer_params { type: \"input_layer\" top: \"x\" }"
+                "layer_params { type: \"relu_layer\" bottom: \"x\" top: \"y\" }";
+  const auto load = [&](const std::string& features) {
+    files_["model.textproto"] = "inputs { name: \"x\" row_shape: 3 }\n" + features;
+    return Load();
+  };
+  auto model = load("features { name: \"a\" matrix: \"items\" padding_id: 0 }");
+  ASSERT_TRUE(model.ok()) << model.status();
+  const int items = (*model)->FindMatrix("items");
+  ASSERT_GE(items, 0);
+  EXPECT_EQ((*model)->info().features[items].name, "a");
+  EXPECT_EQ((*model)->info().features[items].padding_id, 0);
+  EXPECT_GE((*model)->FindMatrix("u"), 0) << "by default its own name";
+  EXPECT_EQ((*model)->FindMatrix("a"), -1);
+  model = load("features { name: \"b\" }");
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("manifest: features names \"b\", which is no sparse feature"));
+  model = load("features { name: \"a\" matrix: \"x\" }");
+  EXPECT_THAT(std::string(model.status().message()),
+              HasSubstr("manifest: features \"a\": matrix \"x\" is the name of an input or of"));
+}
+
 TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {
   case_.graph =
       Graph() +

@@ -224,6 +224,75 @@ TEST_F(OpenInferenceCodecTest, EqualRowsOfTheUserAreTakenOnce) {
   EXPECT_EQ(Error(request), "input \"mask\": 2 rows, want 1: it belongs to the user");
 }
 
+TEST_F(OpenInferenceCodecTest, FeaturesAsMatricesOfIds) {
+  ModelInferRequest request = Raw();
+  const auto items = [&](const std::vector<int64_t>& shape, const std::vector<int64_t>& ids) {
+    request.mutable_inputs(0)->set_name("items");
+    request.mutable_inputs(0)->mutable_shape()->Assign(shape.begin(), shape.end());
+    request.set_raw_input_contents(0, Bytes<int64_t>(ids));
+  };
+  const std::string one_each = Infer(request).raw_output_contents(0);
+  items({3, 1}, {12, 10, 11});
+  EXPECT_EQ(Infer(request).raw_output_contents(0), one_each);
+  EXPECT_EQ(CountRows(request, *model_, limits_), 3);
+  items({3}, {12, 10, 11});
+  EXPECT_EQ(Infer(request).raw_output_contents(0), one_each);
+  // 10 and 11; none; 12: see ValuesAndSegments for the formula.
+  items({3, 4}, {0, 10, 11, 0, 0, 0, 0, 0, 12, 0, 0, 0});
+  EXPECT_EQ(Infer(request).raw_output_contents(0), Bytes<float>({3.25, 1, 0.5, 1, 7, 1}));
+  items({3, 0}, {});
+  EXPECT_EQ(Infer(request).raw_output_contents(0), Bytes<float>({0.25, 1, 0.5, 1, 4, 1}));
+  items({3, 3}, {10, 0, 11, 0, 0, 0, 12, 0, 0});
+  EXPECT_EQ(Error(request),
+            "input \"items\": row 0: the padding id 0 between ids, want it before or behind them");
+  items({1, 1, 3}, {12, 10, 11});
+  EXPECT_EQ(Error(request),
+            "input \"items\": shape [1, 1, 3], want [rows] or [rows, ids of a row]");
+  items({int64_t{1} << 40, 0}, {});
+  EXPECT_EQ(Decode(request).message(),
+            "input \"items\": 1099511627776 rows, want at most 2000 (limits.max_ads)");
+  limits_.max_ids_per_feature = 2;
+  items({3, 1}, {12, 10, 11});
+  EXPECT_EQ(Error(request), "input \"items\": 3 ids, want at most 2 (limits.max_ids_per_feature)");
+}
+
+TEST_F(OpenInferenceCodecTest, AMatrixOfTheUserIsTakenOnce) {
+  ModelInferRequest request = Raw();
+  const std::string once = Infer(request).raw_output_contents(0);
+  request.mutable_inputs(2)->set_name("uid");
+  request.mutable_inputs(2)->set_shape(0, 3);
+  request.mutable_inputs(2)->add_shape(1);
+  request.set_raw_input_contents(2, Bytes<int64_t>({1, 1, 1}));
+  EXPECT_EQ(Infer(request).raw_output_contents(0), once);
+  request.set_raw_input_contents(2, Bytes<int64_t>({1, 1, 2}));
+  EXPECT_THAT(Error(request), ::testing::StartsWith("input \"uid.ids\": 3 rows, of which row 2 "));
+}
+
+TEST_F(OpenInferenceCodecTest, AFeatureHasOneForm) {
+  for (const bool matrix_first : {false, true}) {
+    ModelInferRequest request = Raw();
+    Add(request, "items", "INT64", {3, 1});
+    request.add_raw_input_contents(Bytes<int64_t>({12, 10, 11}));
+    if (matrix_first) request.mutable_inputs()->SwapElements(0, 4);
+    if (matrix_first) request.mutable_raw_input_contents()->SwapElements(0, 4);
+    EXPECT_EQ(Error(request),
+              matrix_first
+                  ? "input \"mid.ids\": given beside \"items\", want one form of the feature"
+                  : "input \"items\": given beside \"mid.ids\", want one form of the feature");
+  }
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(0)->set_name("items");
+  Add(request, "mid.values", "FP32", {3});
+  request.add_raw_input_contents(Bytes<float>({1, 1, 1}));
+  EXPECT_EQ(Error(request),
+            "input \"mid.values\": given beside \"items\", want one form of the feature");
+  request = Raw();
+  request.mutable_inputs(0)->set_name("items");
+  Add(request, "items", "INT64", {3});
+  request.add_raw_input_contents(Bytes<int64_t>({12, 10, 11}));
+  EXPECT_EQ(Error(request), "input \"items\": given twice");
+}
+
 TEST_F(OpenInferenceCodecTest, ParametersAreRefused) {
   ModelInferRequest request = Raw();
   (*request.mutable_parameters())["priority"].set_int64_param(1);
