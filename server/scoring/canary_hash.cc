@@ -67,26 +67,42 @@ std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
   return std::nullopt;
 }
 
+namespace {
+
+template <typename Values>
+absl::string_view BytesOf(const Values& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(*values.data())};
+}
+
+// The values of an input, raw or typed.
+absl::string_view BytesOf(const inference::ModelInferRequest& request, int input) {
+  if (input < request.raw_input_contents_size()) return request.raw_input_contents(input);
+  const auto& contents = request.inputs(input).contents();
+  if (!contents.int64_contents().empty()) return BytesOf(contents.int64_contents());
+  if (!contents.int_contents().empty()) return BytesOf(contents.int_contents());
+  return BytesOf(contents.fp32_contents());
+}
+
+// The first of `rows` rows if all are equal: those of the user may be there once per ad, and there
+// are as many ads as there happen to be.
+absl::string_view FirstOfEqualRows(absl::string_view bytes, int64_t rows) {
+  if (rows < 2 || bytes.size() % static_cast<size_t>(rows) != 0) return bytes;
+  const size_t row = bytes.size() / static_cast<size_t>(rows);
+  return bytes.substr(row) == bytes.substr(0, bytes.size() - row) ? bytes.substr(0, row) : bytes;
+}
+
+}  // namespace
+
 std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
                                    absl::string_view feature) {
   const std::string ids = absl::StrCat(feature, ".ids");
   for (int i = 0; i < request.inputs_size(); ++i) {
     const auto& input = request.inputs(i);
     if (input.name() != feature && input.name() != ids) continue;
+    const absl::string_view values = BytesOf(request, i);
+    if (values.empty()) return std::nullopt;
     Fnv hash;
-    if (i < request.raw_input_contents_size()) {
-      if (request.raw_input_contents(i).empty()) return std::nullopt;
-      hash.Add(request.raw_input_contents(i));
-      return hash.hash();
-    }
-    const auto& contents = input.contents();
-    if (contents.int64_contents().empty() && contents.int_contents().empty() &&
-        contents.fp32_contents().empty()) {
-      return std::nullopt;
-    }
-    hash.AddAll(contents.int64_contents());
-    hash.AddAll(contents.int_contents());
-    hash.AddAll(contents.fp32_contents());
+    hash.Add(FirstOfEqualRows(values, input.shape_size() == 0 ? 1 : input.shape(0)));
     return hash.hash();
   }
   return std::nullopt;

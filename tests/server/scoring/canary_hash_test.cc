@@ -7,6 +7,8 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
+
 namespace ulfd::server {
 namespace {
 
@@ -54,6 +56,23 @@ TEST(CallersTest, SameUserInBothApisAndBothForms) {
                    "raw_input_contents: '\\007\\000\\000\\000\\000\\000\\000\\000'",
                    "uid"),
             native);
+}
+
+TEST(CallersTest, SameUserHoweverManyAds) {
+  const auto one = Native("user_features { name: 'uid' sparse { ids: [7, 8] } }", "uid");
+  for (const char* rows : {"shape: [1, 2] contents { int64_contents: [7, 8] }",
+                           "shape: [3, 2] contents { int64_contents: [7, 8, 7, 8, 7, 8] }"}) {
+    EXPECT_EQ(Kserve(absl::StrCat("inputs { name: 'uid' ", rows, " }"), "uid"), one) << rows;
+  }
+  EXPECT_NE(Kserve("inputs { name: 'uid' shape: [3, 2] "
+                   "contents { int64_contents: [7, 8, 7, 8, 7, 9] } }",
+                   "uid"),
+            one);
+  // A shape that the values do not fit, which the decoder refuses.
+  EXPECT_TRUE(Kserve("inputs { name: 'uid' shape: 9223372036854775807 "
+                     "contents { int64_contents: [7, 8] } }",
+                     "uid")
+                  .has_value());
 }
 
 TEST(CallersTest, HashIsWrittenDown) {
