@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace ulfd {
@@ -12,6 +13,10 @@ namespace ulfd {
 // NOT_FOUND if it cannot be read or is no regular file (says why), INVALID_ARGUMENT if it is larger
 // than 1 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+
+// Puts `text` in the place of the file, at once: whoever reads it finds all of the old one or all
+// of the new one, also after a crash.  UNAVAILABLE if it cannot be written (says why).
+absl::Status WriteTextFile(const std::string& path, const std::string& text);
 
 }  // namespace ulfd
 

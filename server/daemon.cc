@@ -3,14 +3,9 @@
 #include "server/daemon.h"
 
 #include <prometheus/text_serializer.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <set>
 #include <string>
@@ -23,7 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/text_file.h"
+#include "server/config/state_file.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
@@ -138,6 +135,10 @@ absl::StatusOr<ModelManagerOptions> LoadingOptions(const Options& options,
                       const engine::RunOptions& run, std::vector<std::string>& notices) {
     return CheckRecordings(model, directory, limits, run, notices);
   };
+  if (const std::string& file = options.settings.state_file(); !file.empty()) {
+    ASSIGN_OR_RETURN(manager.operator_states, ReadStateFile(file));
+    manager.keep = [file](const OperatorStates& states) { return WriteStateFile(file, states); };
+  }
   return manager;
 }
 
@@ -179,6 +180,10 @@ absl::Status Daemon::Start() {
   }
   ASSIGN_OR_RETURN(security_, Security::Create(options_.settings, logger_));
   ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options_, plugins_));
+  for (const auto& [name, state] : manager.operator_states) {
+    logger_.Info("operators changed the model before the start",
+                 {{"model", name}, {"state_file", options_.settings.state_file()}});
+  }
   ASSIGN_OR_RETURN(models_, ModelManager::Create(std::move(manager), &events_));
   ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_.settings, metrics_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
@@ -364,20 +369,9 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
 
 absl::Status Daemon::WritePortFile() const {
   if (options_.port_file.empty()) return absl::OkStatus();
-  // Whoever waits for the file must never read half of it.
-  const std::string temporary = absl::StrCat(options_.port_file, ".", getpid(), ".tmp");
   std::string text = absl::StrCat("grpc_port: ", grpc_port(), "\nhttp_port: ", http_port(), "\n");
   if (admin_ != nullptr) absl::StrAppend(&text, "admin_port: ", admin_port(), "\n");
-  std::ofstream file(temporary, std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file || std::rename(temporary.c_str(), options_.port_file.c_str()) != 0) {
-    const std::string why = std::strerror(errno);
-    std::remove(temporary.c_str());
-    return absl::UnavailableError(
-        absl::StrCat("cannot write the port file ", options_.port_file, ": ", why));
-  }
-  return absl::OkStatus();
+  return Annotate(WriteTextFile(options_.port_file, text), "port file");
 }
 
 void Daemon::Reload() {
@@ -451,6 +445,7 @@ absl::Status CheckRepository(const Options& options) {
   RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
   engine::LayerPlugins plugins;
   ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options, plugins));
+  manager.keep = nullptr;
   // All at once, on this thread.
   manager.poll_interval = milliseconds(-1);
   manager.settle_time = milliseconds(0);

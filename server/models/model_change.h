@@ -55,6 +55,8 @@ struct ModelChangeResult {
   std::vector<ModelOutcome> models;  // Sorted by name.
   // kRollback and kSetLabel: the version before (none: a new label); kRollback: the version after.
   std::optional<int64_t> from_version, to_version;
+  // Whether what changed was kept for the next start; nullopt: nobody keeps it, or nothing changed.
+  std::optional<absl::Status> kept;
 };
 
 }  // namespace ulfd::server

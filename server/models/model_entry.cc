@@ -125,8 +125,31 @@ void ModelEntry::EndHolds() {
   all_held_ = false;
 }
 
+OperatorState ModelEntry::operator_state() const {
+  ModelConfig as_configured = config_;
+  as_configured.labels = configured_labels_;
+  OperatorState state{.configured = ConfiguredVersions(as_configured),
+                      .pinned = pinned_,
+                      .held = held_,
+                      .all_held = all_held_};
+  if (config_.labels != configured_labels_) state.labels = config_.labels;
+  for (const auto& [hash, content] : quarantine_.contents()) {
+    if (content.by_operator) state.rejected.push_back(content);
+  }
+  return state;
+}
+
+void ModelEntry::Restore(const OperatorState& state) {
+  if (state.labels.has_value()) config_.labels = *state.labels;
+  pinned_ = state.pinned;
+  held_ = state.held;
+  all_held_ = state.all_held;
+  for (const QuarantinedContent& content : state.rejected) quarantine_.Add(content);
+}
+
 void ModelEntry::Reconfigure(ModelConfig config, bool configured) {
   config_ = std::move(config);
+  configured_labels_ = config_.labels;
   configured_ = configured;
   pinned_.clear();
   EndHolds();

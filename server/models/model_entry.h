@@ -34,6 +34,7 @@
 #include "absl/status/statusor.h"
 #include "server/models/model_manager_options.h"
 #include "server/models/model_types.h"
+#include "server/models/operator_state.h"
 #include "server/models/quarantine.h"
 #include "server/models/repository_scan.h"
 #include "server/models/served_models.h"
@@ -47,7 +48,10 @@ class ModelEntry {
 
   // `configured`: from ModelManagerOptions::models rather than found in the repository.
   ModelEntry(ModelConfig config, bool configured, const VersionWatch::Options& options)
-      : config_(std::move(config)), configured_(configured), options_(options) {}
+      : config_(std::move(config)),
+        configured_labels_(config_.labels),
+        configured_(configured),
+        options_(options) {}
 
   // Takes in what a look found.  `wall_now`: the clock of file times.
   void Update(const ModelScan& scan, TimePoint now, std::chrono::system_clock::time_point wall_now);
@@ -78,6 +82,9 @@ class ModelEntry {
   void EndHolds();
   void SetLabel(const std::string& label, int64_t version) { config_.labels[label] = version; }
   void RemoveLabel(const std::string& label) { config_.labels.erase(label); }
+  // What they did ask for, and the same again in an entry that knows nothing yet.
+  OperatorState operator_state() const;
+  void Restore(const OperatorState& state);
   // A new configuration with the same base_path: ends pins and holds.
   void Reconfigure(ModelConfig config, bool configured);
   // Whether Reconfigure would change anything.
@@ -120,6 +127,7 @@ class ModelEntry {
   bool Held(int64_t version) const { return all_held_ || held_.contains(version); }
 
   ModelConfig config_;
+  std::map<std::string, int64_t> configured_labels_;  // Before operators changed them.
   bool configured_;
   VersionWatch::Options options_;
   std::optional<TimePoint> first_seen_;

@@ -323,6 +323,15 @@ std::vector<std::string> ModelManagerImpl::LabelsOf(const std::string& name,
 absl::StatusOr<std::unique_ptr<ModelManager>> ModelManager::Create(ModelManagerOptions options,
                                                                    ModelObserver* observer) {
   RETURN_IF_ERROR(CompleteOptions(options));
+  const std::vector<std::string> dropped = DropOutdatedStates(options);
+  // For good: the configuration may come back to what it was.
+  if (!dropped.empty() && options.keep) RETURN_IF_ERROR(options.keep(options.operator_states));
+  for (const std::string& name : dropped) {
+    if (observer == nullptr) break;
+    observer->OnNotice(name, 0,
+                       "what operators changed before the start is dropped: the configuration says "
+                       "something else of the model now");
+  }
   return std::unique_ptr<ModelManager>(new ModelManagerImpl(std::move(options), observer));
 }
 

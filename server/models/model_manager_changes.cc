@@ -119,9 +119,11 @@ std::vector<QuarantinedContent> ModelManagerImpl::HashRejected(const ChangePlan&
     absl::StatusOr<std::string> hash =
         HashVersionDirectory(job.directory, rules_.Of(job.directory));
     if (!hash.ok()) continue;  // Gone: what comes instead is new content.
-    contents.push_back({*std::move(hash), rejected.version,
-                        absl::FailedPreconditionError("rolled back by an operator"),
-                        system_clock::now()});
+    contents.push_back({.content_hash = *std::move(hash),
+                        .version = rejected.version,
+                        .error = RolledBack(),
+                        .since = system_clock::now(),
+                        .by_operator = true});
   }
   return contents;
 }
@@ -171,6 +173,20 @@ absl::Status ModelManagerImpl::Commit(const ModelChange& change, const Repositor
   return absl::OkStatus();
 }
 
+std::optional<absl::Status> ModelManagerImpl::KeepStates() const {
+  if (options_.keep == nullptr) return std::nullopt;
+  OperatorStates states;
+  {
+    MutexLock lock(mu_);
+    states = table_.operator_states();
+  }
+  const absl::Status kept = options_.keep(states);
+  if (!kept.ok()) {
+    observer_->OnNotice("", 0, absl::StrCat("a restart would forget the change: ", kept.message()));
+  }
+  return kept;
+}
+
 ModelChangeResult ModelManagerImpl::RunChange(absl::StatusOr<ModelChange> made) {
   ModelChangeResult result{.status = made.status(), .generation = generation()};
   if (!made.ok()) return result;
@@ -203,6 +219,7 @@ ModelChangeResult ModelManagerImpl::RunChange(absl::StatusOr<ModelChange> made) 
   if (result.applied && !change.dry_run) {
     result.status = Commit(change, scan, loads, *plan);
     result.applied = result.status.ok();
+    if (result.applied) result.kept = KeepStates();
   }
   if (!result.applied || change.dry_run) {
     for (ModelOutcome& model : plan->models) {

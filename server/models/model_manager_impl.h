@@ -104,6 +104,8 @@ class ModelManagerImpl final : public ModelManager {
   void Remember(const RepositoryScan& scan, const StagedLoad& load);
   absl::Status Commit(const ModelChange& change, const RepositoryScan& scan,
                       std::vector<StagedLoad>& loads, ChangePlan& plan);
+  // Hands on what operators changed.
+  std::optional<absl::Status> KeepStates() const;
   // Marks content that an operator rejected as in quarantine.
   std::vector<QuarantinedContent> HashRejected(const ChangePlan& plan);
   // Puts a loaded model into the table.

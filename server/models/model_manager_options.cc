@@ -122,4 +122,23 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
   return absl::OkStatus();
 }
 
+std::vector<std::string> DropOutdatedStates(ModelManagerOptions& options) {
+  std::vector<std::string> dropped;
+  std::erase_if(options.operator_states, [&](const auto& entry) {
+    const std::string& name = entry.first;
+    const auto found = std::find_if(options.models.begin(), options.models.end(),
+                                    [&](const ModelConfig& model) { return model.name == name; });
+    const ModelConfig config =
+        found != options.models.end()
+            ? *found
+            : ModelConfig{.name = name,
+                          .base_path = absl::StrCat(options.repository, "/", name),
+                          .policy = options.default_policy};
+    if (entry.second.configured == ConfiguredVersions(config)) return false;
+    dropped.push_back(name);
+    return true;
+  });
+  return dropped;
+}
+
 }  // namespace ulfd::server

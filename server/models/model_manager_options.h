@@ -16,6 +16,7 @@
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
 #include "server/models/model_types.h"
+#include "server/models/operator_state.h"
 #include "server/models/table_folder.h"
 
 namespace ulfd::server {
@@ -64,6 +65,12 @@ struct ModelManagerOptions {
   std::function<absl::Status(const engine::Model& model, const std::string& directory,
                              const engine::RunOptions& run, std::vector<std::string>& notices)>
       check;
+  // What operators changed before the start.  It holds where the configuration still says the same
+  // of a model; elsewhere it is dropped with a notice.
+  OperatorStates operator_states;
+  // Called on the loader thread after a change, with all that operators changed so far, for the
+  // next start.  Null: a restart forgets it.
+  std::function<absl::Status(const OperatorStates& states)> keep;
   // Injected for tests; defaults: LoadAndWarmUp of warm_up.h, the steady clock.
   std::function<absl::StatusOr<std::unique_ptr<const engine::Model>>(const engine::LoadOptions&)>
       load;
@@ -73,6 +80,10 @@ struct ModelManagerOptions {
 // Fills in defaults (base_path, now) and checks everything that ModelManager::Create promises to
 // check.
 absl::Status CompleteOptions(ModelManagerOptions& options);
+
+// Forgets what operators changed of models of which the configuration says something else by now,
+// and returns their names.  REQUIRES: complete.
+std::vector<std::string> DropOutdatedStates(ModelManagerOptions& options);
 
 }  // namespace ulfd::server
 

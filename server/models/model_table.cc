@@ -17,10 +17,29 @@ ModelTable::ModelTable(const ModelManagerOptions& options)
       default_policy_(options.default_policy),
       default_clients_(options.default_clients),
       found_required_(options.found_required),
-      watch_{options.settle_time, options.retry_backoff} {
-  for (const ModelConfig& model : options.models) {
-    entries_.try_emplace(model.name, model, /*configured=*/true, watch_);
+      watch_{options.settle_time, options.retry_backoff},
+      states_(options.operator_states) {
+  for (const ModelConfig& model : options.models) Add(model, /*configured=*/true);
+}
+
+ModelEntry& ModelTable::Add(ModelConfig config, bool configured) {
+  const std::string name = config.name;
+  ModelEntry& entry =
+      entries_.try_emplace(name, std::move(config), configured, watch_).first->second;
+  const auto state = states_.find(name);
+  if (state == states_.end()) return entry;
+  entry.Restore(state->second);
+  states_.erase(state);
+  return entry;
+}
+
+OperatorStates ModelTable::operator_states() const {
+  OperatorStates states = states_;
+  for (const auto& [name, entry] : entries_) {
+    OperatorState state = entry.operator_state();
+    if (!state.empty()) states[name] = std::move(state);
   }
+  return states;
 }
 
 std::map<std::string, std::string> ModelTable::BasePaths() const {
@@ -40,7 +59,7 @@ void ModelTable::Merge(const RepositoryScan& scan, TimePoint now,
                        system_clock::time_point wall_now) {
   for (const std::string& name : scan.found) {
     if (entries_.contains(name)) continue;
-    entries_.try_emplace(name, FoundConfig(name), /*configured=*/false, watch_);
+    Add(FoundConfig(name), /*configured=*/false);
   }
   for (const auto& [name, model] : scan.models) {
     const auto entry = entries_.find(name);
@@ -139,6 +158,7 @@ void ModelTable::Refused(const LoadJob& job, const LoadOutcome& outcome, TimePoi
       watch->Refused(job.fingerprint, outcome.error, now);
       if (outcome.quarantined.has_value() && job.fingerprint == watch->fingerprint()) {
         watch->Quarantined(*outcome.quarantined);
+        if (outcome.quarantined->by_operator) watch->Reject(outcome.error);
         if (!outcome.known_bad) entry->quarantine().Add(*outcome.quarantined);
       }
       return;
@@ -230,9 +250,9 @@ std::vector<std::string> ModelTable::LabelsOf(const std::string& name, int64_t v
 
 ModelEntry& ModelTable::Replace(ModelConfig config, bool configured,
                                 std::vector<ModelHandle>& withdrawn) {
-  const std::string name = config.name;
-  Erase(name, withdrawn);
-  return entries_.try_emplace(name, std::move(config), configured, watch_).first->second;
+  Erase(config.name, withdrawn);
+  states_.erase(config.name);
+  return Add(std::move(config), configured);
 }
 
 void ModelTable::Erase(const std::string& name, std::vector<ModelHandle>& withdrawn) {

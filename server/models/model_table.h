@@ -65,6 +65,9 @@ class ModelTable {
   };
   Readiness ReadinessOf(const ServedModels& served) const;
 
+  // What operators changed, of models that are not there (yet), too.
+  OperatorStates operator_states() const;
+
   std::vector<ModelStatus> List(TimePoint now) const;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const;
 
@@ -78,11 +81,15 @@ class ModelTable {
   void Erase(const std::string& name, std::vector<ModelHandle>& withdrawn);
 
  private:
+  // With what operators changed before the start.
+  ModelEntry& Add(ModelConfig config, bool configured);
+
   std::string repository_;
   VersionPolicy default_policy_;
   std::vector<std::string> default_clients_;
   bool found_required_;
   VersionWatch::Options watch_;
+  OperatorStates states_;  // From before the start, of models without an entry.
   std::map<std::string, ModelEntry> entries_;
 };
 

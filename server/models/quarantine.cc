@@ -14,6 +14,9 @@
 #include "engine/weights/digest.h"
 
 namespace ulfd::server {
+
+absl::Status RolledBack() { return absl::FailedPreconditionError("rolled back by an operator"); }
+
 void Quarantine::Add(QuarantinedContent content) {
   const std::string hash = content.content_hash;
   contents_.insert_or_assign(hash, std::move(content));

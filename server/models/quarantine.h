@@ -21,7 +21,11 @@ struct QuarantinedContent {
   int64_t version = 0;       // Where it was found.
   absl::Status error;        // Why it was refused; a content error.
   std::chrono::system_clock::time_point since;
+  bool by_operator = false;  // Good content that a roll-back took out of service.
 };
+
+// Why content that an operator rolled back from is refused.
+absl::Status RolledBack();
 
 // What of one model is in quarantine, by content hash.  Bounded: the oldest goes when a 65th comes.
 class Quarantine {
@@ -34,6 +38,7 @@ class Quarantine {
   // Ends the quarantine of everything that was found in that version.
   void Release(int64_t version);
   bool empty() const { return contents_.empty(); }
+  const std::map<std::string, QuarantinedContent>& contents() const { return contents_; }
 
  private:
   std::map<std::string, QuarantinedContent> contents_;

@@ -61,6 +61,18 @@ void FillVersions(const std::vector<VersionChange>& versions,
   }
 }
 
+// How long a change lasts.
+std::string NoticeOf(const ModelChangeResult& result) {
+  if (result.kept.has_value() && result.kept->ok()) {
+    return "This outlasts a restart.  It ends when ReloadConfig changes the model, or with other "
+           "labels or another version_policy of it in the configuration file.";
+  }
+  return absl::StrCat(
+      "This lasts until the daemon ends or ReloadConfig changes the model; labels and "
+      "version_policy in the configuration file last, and with state_file this would.",
+      result.kept.has_value() ? absl::StrCat("  ", result.kept->message()) : "");
+}
+
 // What a change of one model says of versions.
 void FillVersions(const ModelChangeResult& result, RepeatedPtrField<v1::VersionChange>& out) {
   for (const ModelOutcome& model : result.models) FillVersions(model.versions, out);
@@ -96,21 +108,25 @@ absl::StatusOr<ModelChange> ChangeOf(const v1::SetLabelRequest& request) {
 void FillReply(const ModelChangeResult& result, v1::LoadModelResponse& reply) {
   FillVersions(result, *reply.mutable_versions());
   reply.set_generation(result.generation);
+  reply.set_notice(NoticeOf(result));
 }
 void FillReply(const ModelChangeResult& result, v1::UnloadModelResponse& reply) {
   FillVersions(result, *reply.mutable_versions());
   reply.set_generation(result.generation);
+  reply.set_notice(NoticeOf(result));
 }
 void FillReply(const ModelChangeResult& result, v1::SetLabelResponse& reply) {
   FillVersions(result, *reply.mutable_versions());
   if (result.from_version.has_value()) reply.set_previous_version(*result.from_version);
   reply.set_generation(result.generation);
+  reply.set_notice(NoticeOf(result));
 }
 void FillReply(const ModelChangeResult& result, v1::RollbackResponse& reply) {
   reply.set_from_version(result.from_version.value_or(0));
   reply.set_to_version(result.to_version.value_or(0));
   FillVersions(result, *reply.mutable_versions());
   reply.set_generation(result.generation);
+  reply.set_notice(NoticeOf(result));
 }
 void FillReply(const ModelChangeResult& result, v1::ReloadConfigResponse& reply) {
   reply.set_applied(result.applied);

@@ -122,9 +122,6 @@ template <typename Request, typename Response>
 void AdminService::ChangeModels(Call<Request, Response>& call) {
   absl::StatusOr<ModelChange> change = ChangeOf(call.request());
   if (!change.ok()) return call.Finish(ToGrpcStatus(change.status()));
-  call.response().set_notice(
-      "This lasts until the daemon ends or ReloadConfig changes the model; labels and "
-      "version_policy in the configuration file last.");
   Apply(call, [change = *std::move(change)] { return change; });
 }
 

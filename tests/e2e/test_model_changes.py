@@ -35,7 +35,7 @@ def golden(stamp, ids=(0, 5, 9)):
     return record.SerializeToString()
 
 LASTS = ("This lasts until the daemon ends or ReloadConfig changes the model; labels and "
-         "version_policy in the configuration file last.\n")
+         "version_policy in the configuration file last, and with state_file this would.\n")
 
 
 class ChangesTest(AdminDaemonTest):

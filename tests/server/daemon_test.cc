@@ -409,7 +409,7 @@ TEST_F(DaemonTest, WritesThePortFile) {
                          "\nadmin_port: ", daemon_->admin_port(), "\n"));
   options_.port_file = "/does/not/exist/ports";
   EXPECT_EQ(Daemon::Create(options_).status().message(),
-            "cannot write the port file /does/not/exist/ports: No such file or directory");
+            "port file: cannot write /does/not/exist/ports: No such file or directory");
 }
 
 TEST_F(DaemonTest, APortInUseIsAnError) {

@@ -1,0 +1,91 @@
+// Text proto <-> states.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/config/state_file.h"
+
+#include <google/protobuf/text_format.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text_file.h"
+#include "proto/operator_state.pb.h"
+#include "server/config/settings.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace state = ulfd::state::v1;
+using std::chrono::system_clock;
+
+constexpr char kHeader[] =
+    "# What operators changed of what ulfd serves.  Written by ulfd, read at its start; without "
+    "this "
+    "file the\n# configuration alone says what serves.\n";
+
+OperatorState FromMessage(const state::ModelState& model) {
+  OperatorState read{.configured = model.configured(), .all_held = model.all_held()};
+  if (model.relabelled()) {
+    read.labels.emplace();
+    for (const auto& [label, version] : model.labels()) (*read.labels)[label] = version;
+  }
+  read.pinned.insert(model.pinned().begin(), model.pinned().end());
+  read.held.insert(model.held().begin(), model.held().end());
+  for (const state::RejectedContent& content : model.rejected()) {
+    read.rejected.push_back({.content_hash = content.content_hash(),
+                             .version = content.version(),
+                             .error = RolledBack(),
+                             .since = system_clock::from_time_t(content.since().seconds()),
+                             .by_operator = true});
+  }
+  return read;
+}
+
+void ToMessage(const std::string& name, const OperatorState& from, state::ModelState& model) {
+  model.set_name(name);
+  model.set_configured(from.configured);
+  model.set_relabelled(from.labels.has_value());
+  if (from.labels.has_value())
+    model.mutable_labels()->insert(from.labels->begin(), from.labels->end());
+  model.mutable_pinned()->Add(from.pinned.begin(), from.pinned.end());
+  model.mutable_held()->Add(from.held.begin(), from.held.end());
+  model.set_all_held(from.all_held);
+  for (const QuarantinedContent& content : from.rejected) {
+    state::RejectedContent& rejected = *model.add_rejected();
+    rejected.set_content_hash(content.content_hash);
+    rejected.set_version(content.version);
+    rejected.mutable_since()->set_seconds(system_clock::to_time_t(content.since));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<OperatorStates> ReadStateFile(const std::string& path) {
+  OperatorStates states;
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0 && errno == ENOENT) return states;
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  state::OperatorState file;
+  RETURN_IF_ERROR(ReadSettings(
+      text, path, [](const SettingsPlace&) {}, file));
+  for (const state::ModelState& model : file.models()) {
+    if (!states.emplace(model.name(), FromMessage(model)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": model \"", model.name(), "\" is there twice"));
+    }
+  }
+  return states;
+}
+
+absl::Status WriteStateFile(const std::string& path, const OperatorStates& states) {
+  state::OperatorState file;
+  for (const auto& [name, model] : states) ToMessage(name, model, *file.add_models());
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(file, &text);
+  return WriteTextFile(path, kHeader + text);
+}
+
+}  // namespace ulfd::server
