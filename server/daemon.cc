@@ -292,15 +292,24 @@ absl::StatusOr<ModelChange> Daemon::ReadChange() {
   return change;
 }
 
-void Daemon::TakeConfigSoon() {
-  if (options_.config_file.empty()) return;
-  const auto read = [this]() -> absl::StatusOr<ModelChange> {
+void Daemon::TakeConfigSoon(bool asked) {
+  // A long load must not find a heap of looks behind it.
+  if (options_.config_file.empty() || (!asked && looking_at_config_.exchange(true))) return;
+  const auto read = [this, asked]() -> absl::StatusOr<ModelChange> {
     const absl::StatusOr<std::string> text = ReadTextFile(options_.config_file);
+    const std::string found = text.ok() ? *text : std::string(text.status().message());
+    const std::string before = std::exchange(config_seen_, found);
     // What operators changed meanwhile stays.
-    if (text.ok() && *text == config_in_force_) return absl::AlreadyExistsError("no change");
+    if (text.ok() && found == config_in_force_) return absl::AlreadyExistsError("no change");
+    // Nobody asked: what is being written is left alone, and what was refused is not tried again.
+    if (!asked && (found != before || found == config_tried_)) {
+      return absl::AlreadyExistsError("no news");
+    }
+    config_tried_ = found;
     return ReadChange();
   };
   models_->Apply(read, [this](const ModelChangeResult& result) {
+    looking_at_config_.store(false);
     if (absl::IsAlreadyExists(result.status)) return;
     const LogField file = {"file", options_.config_file};
     if (result.applied) return logger_.Info("the configuration is in force", {file});
@@ -374,9 +383,17 @@ absl::Status Daemon::WritePortFile() const {
   return Annotate(WriteTextFile(options_.port_file, text), "port file");
 }
 
+std::optional<milliseconds> Daemon::config_interval() const {
+  const config::v1::RepositoryWatch& watch = options_.settings.watch();
+  if (options_.config_file.empty() || !watch.configuration()) return std::nullopt;
+  return milliseconds(watch.poll_interval_ms());
+}
+
+void Daemon::LookAtConfig() { TakeConfigSoon(/*asked=*/false); }
+
 void Daemon::Reload() {
   logger_.Info("looking at configuration and repository on request");
-  TakeConfigSoon();
+  TakeConfigSoon(/*asked=*/true);
   // The deadline has passed already: the look is asked for, not awaited.
   const absl::Status status = models_->PollNow(clock_.Now());
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) {

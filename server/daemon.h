@@ -54,6 +54,10 @@ class Daemon {
   // Takes over what the configuration file says of models, if it differs from what is in force, and
   // looks at the repository; does not wait.
   void Reload();
+  // How often LookAtConfig wants to be called; nullopt: never.
+  std::optional<std::chrono::milliseconds> config_interval() const;
+  // As Reload for the configuration file alone, once it is different and at rest.
+  void LookAtConfig();
 
   // Says "not serving", keeps answering for drain_delay, then takes no more calls and returns when
   // those under way have ended, at the latest after drain_timeout.  `hurry(t)` waits for up to t
@@ -70,7 +74,8 @@ class Daemon {
   absl::Status WritePortFile() const;
   // What ReloadConfig has to carry out.
   absl::StatusOr<ModelChange> ReadChange();
-  void TakeConfigSoon();
+  // `asked`: by somebody, rather than by the clock.
+  void TakeConfigSoon(bool asked);
   // What /metrics says of the ports and of the recorder.
   std::vector<prometheus::MetricFamily> CollectPortsAndRecorder() const;
 
@@ -80,7 +85,9 @@ class Daemon {
   const SteadyClock clock_;
   std::atomic<bool> abandon_{false};
   std::atomic<bool> serving_{false};  // grpc_ is there.
-  std::string config_in_force_;       // Text of the file; of the loader thread.
+  // Texts of the file, of the loader thread: in force, of the last look, taken or refused last.
+  std::string config_in_force_, config_seen_, config_tried_;
+  std::atomic<bool> looking_at_config_{false};
   Logger logger_;
   Metrics metrics_;
   ModelEvents events_;

@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,20 +30,30 @@ int Fail(const absl::Status& status, int code) {
   return code;
 }
 
-// Waits for one of `signals`, at most that long; 0: none came.
-int WaitForSignal(const sigset_t& signals, milliseconds at_most) {
-  const timespec timeout{.tv_sec = at_most.count() / 1000,
-                         .tv_nsec = (at_most.count() % 1000) * 1000000};
-  const int signal = sigtimedwait(&signals, nullptr, &timeout);
+// Waits for one of `signals`, at most that long (nullopt: for ever); 0: none came.
+int WaitForSignal(const sigset_t& signals, std::optional<milliseconds> at_most) {
+  int signal = 0;
+  if (at_most.has_value()) {
+    const timespec timeout{.tv_sec = at_most->count() / 1000,
+                           .tv_nsec = (at_most->count() % 1000) * 1000000};
+    signal = sigtimedwait(&signals, nullptr, &timeout);
+  } else if (sigwait(&signals, &signal) != 0) {
+    return 0;
+  }
   return signal > 0 ? signal : 0;
 }
 
 int Serve(const ulfd::server::Options& options, const sigset_t& signals) {
   auto daemon = ulfd::server::Daemon::Create(options);
   if (!daemon.ok()) return Fail(daemon.status(), 1);
-  int signal = 0;
-  while (sigwait(&signals, &signal) != 0 || signal == SIGHUP) {
-    if (signal == SIGHUP) (*daemon)->Reload();
+  while (true) {
+    const int signal = WaitForSignal(signals, (*daemon)->config_interval());
+    if (signal != 0 && signal != SIGHUP) break;
+    if (signal == SIGHUP) {
+      (*daemon)->Reload();
+    } else {
+      (*daemon)->LookAtConfig();
+    }
   }
   sigset_t enders = signals;
   sigdelset(&enders, SIGHUP);

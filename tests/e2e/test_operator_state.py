@@ -1,4 +1,4 @@
-"""What operators changed, after a restart.
+"""What operators changed, after a restart; and a configuration file that is watched.
 SPDX-License-Identifier: Apache-2.0
 """
 import os
@@ -9,8 +9,8 @@ import grpc
 from harness import env
 from harness.admin import ON_REQUEST, AdminClient
 from harness.clients import Client, outputs_of, predict_request
-from harness.daemon import Daemon, StartFailed
-from harness.fixtures import add_stamp
+from harness.daemon import Daemon, StartFailed, wait_for
+from harness.fixtures import DaemonTest, add_stamp
 from harness.small import stamp_inputs
 
 MODELS = 'models { name: "named" version_policy { latest { count: 2 } } labels { %s } }\n'
@@ -116,3 +116,30 @@ class StateTest(unittest.TestCase):
 
         self.assertEqual(self.run_daemon(change), {"found": 1, "named": 2})
         self.assertIn("a restart would forget the change", self.log)
+
+
+class WatchedConfigTest(DaemonTest):
+    CONFIG = """
+watch { poll_interval_ms: 50 settle_time_ms: 0 configuration: true }
+shutdown { drain_delay_ms: 0 }
+"""
+
+    @classmethod
+    def fill(cls, repository):
+        for version in (1, 2):
+            add_stamp(repository, version, version=version)
+
+    def test_a_changed_file_is_taken_over(self):
+        models = 'models { name: "stamp" labels { key: "new" value: %d } }\n'
+        request = predict_request("stamp", stamp_inputs([0]), ())
+        request.model.label = "new"
+        self.daemon.write_config(self.CONFIG + models % 2)
+        wait_for(lambda: "is in force" in self.daemon.log(), "the configuration")
+        self.assertEqual(self.client.predict(request).model.version, 2)
+        # What is no good is refused once, however often it is looked at.
+        self.daemon.write_config(self.CONFIG + "modelz {}")
+        wait_for(lambda: "is refused" in self.daemon.log(), "the refusal")
+        self.daemon.write_config(self.CONFIG + models % 1)
+        wait_for(lambda: self.client.predict(request).model.version == 1, "the next one")
+        self.assertEqual(self.daemon.log().count("is refused"), 1)
+        self.assertEqual(self.daemon.log().count("is in force"), 2)
