@@ -258,7 +258,7 @@ absl::Status Daemon::StartGrpc() {
     names.push_back(ulfd::admin::v1::AdminService::service_full_name());
   }
   health_ = std::make_unique<HealthService>(*models_, *readiness_, std::move(names));
-  events_.set_listeners(health_.get(), readiness_.get());
+  events_.set_listeners(health_.get(), readiness_.get(), models_.get());
   if (!options_.settings.admin_address().empty()) {
     ASSIGN_OR_RETURN(const Endpoint admin, ParseEndpoint(options_.settings.admin_address()));
     if (!ReachableFromHereOnly(admin.address) &&
@@ -450,7 +450,7 @@ Daemon::~Daemon() {
   admin_.reset();
   // The manager's threads may be telling the health service something: they end before it does.
   // Workers hold models, so they go first.
-  events_.set_listeners(nullptr, nullptr);
+  events_.set_listeners(nullptr, nullptr, nullptr);
   pool_.reset();
   shadow_.reset();
   models_.reset();

@@ -317,7 +317,8 @@ ModelStatus ModelEntry::Status(TimePoint now) const {
   for (const auto& [label, version] : config_.labels) named.insert(version);
   for (const int64_t version : named) {
     if (versions.contains(version)) continue;
-    versions[version] = {.version = version, .error = "its directory does not exist"};
+    versions[version] = {
+        .version = version, .error = "its directory does not exist", .missing = true};
   }
   for (auto& [version, entry] : versions) {
     for (const auto& [label, labelled] : config_.labels) {

@@ -114,6 +114,8 @@ struct VersionStatus {
   ModelHandle serving;  // Null if no content of this version is published.
   std::vector<std::string> labels;
   std::optional<QuarantinedContent> quarantine;  // Of the newest content.
+  // A label or the version policy names it, and it has no directory.
+  bool missing = false;
 };
 
 struct ModelStatus {

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/model_events.h"
 
+#include "absl/strings/str_join.h"
+
 namespace ulfd::server {
 
 void ModelEvents::RefreshHealth() {
@@ -43,6 +45,18 @@ void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t g
   RefreshHealth();
 }
 
+void ModelEvents::WarnOfMissing(const ModelLookup& models) {
+  for (const ModelStatus& model : models.List()) {
+    for (const VersionStatus& version : model.versions) {
+      if (!version.missing) continue;
+      const std::string named =
+          version.labels.empty() ? "version_policy" : absl::StrJoin(version.labels, ",");
+      logger_.Warning("a version that is configured does not exist",
+                      {{"model", model.name}, {"version", version.version}, {"named_by", named}});
+    }
+  }
+}
+
 void ModelEvents::OnReadinessChanged() {
   RefreshHealth();
   const Readiness* readiness = readiness_.load();
@@ -50,6 +64,8 @@ void ModelEvents::OnReadinessChanged() {
   const std::string why = readiness->WhyNotReady();
   const Said now = why.empty() ? Said::kReady : Said::kNotReady;
   const Said before = said_.exchange(now);
+  const ModelLookup* models = models_.load();
+  if (before == Said::kNothing && models != nullptr) WarnOfMissing(*models);
   if (before == now) return;
   if (now == Said::kReady) {
     logger_.Info("ready");

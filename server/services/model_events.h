@@ -21,9 +21,10 @@ class ModelEvents final : public ModelObserver {
  public:
   ModelEvents(Logger& logger, Metrics& metrics) : logger_(logger), metrics_(metrics) {}
 
-  // The manager is made with its observer, and these two with the manager: so the observer learns
-  // of them last.  Null: none.
-  void set_listeners(HealthService* health, const Readiness* readiness) {
+  // The manager is made with its observer, and these with the manager: so the observer learns of
+  // them last.  Null: none.
+  void set_listeners(HealthService* health, const Readiness* readiness, const ModelLookup* models) {
+    models_.store(models);
     readiness_.store(readiness);
     health_.store(health);
   }
@@ -39,10 +40,13 @@ class ModelEvents final : public ModelObserver {
 
  private:
   void RefreshHealth();
+  // Of labels and version policies that name what is not there.
+  void WarnOfMissing(const ModelLookup& models);
   Logger& logger_;
   Metrics& metrics_;
   std::atomic<HealthService*> health_{nullptr};
   std::atomic<const Readiness*> readiness_{nullptr};
+  std::atomic<const ModelLookup*> models_{nullptr};
   enum class Said : uint8_t { kNothing, kNotReady, kReady };
   std::atomic<Said> said_{Said::kNothing};
 };
