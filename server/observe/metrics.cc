@@ -117,7 +117,12 @@ ClientMetric::Histogram Histogram::Collect() const {
   return out;
 }
 
-CallSeries::CallSeries(int shards) : duration(kDurationBounds, kSecond, shards) {}
+CallSeries::CallSeries(int shards)
+    : duration(kDurationBounds, kSecond, shards),
+      queue({}, 1, shards),
+      input({}, 1, shards),
+      infer({}, 1, shards),
+      output({}, 1, shards) {}
 
 ModelSeries::ModelSeries(std::string model_name, int shards)
     : name(std::move(model_name)), candidates_per_request(kCandidateBounds, 1, shards) {

@@ -86,6 +86,12 @@ struct CallSeries {
   CodeCounters codes;
   Histogram
       duration;  // Of those that ended with OK: refusals are quick, and would hide the others.
+  // The same calls, as sums only.  Unit: nanoseconds.
+  Histogram queue, input, infer, output;
+  Counter failed_ns;  // Of the others, from arrival to end.
+  Counter runs;       // Of the model, be it for one call or for several.
+  // When the last one ended with OK.  Unit: milliseconds since 1970.
+  std::atomic<int64_t> last_ms{0};
 };
 
 // Ids that were looked up in one table of a model.

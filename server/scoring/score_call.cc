@@ -10,6 +10,8 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "server/models/merged_request.h"
 #include "server/scheduler/refusal.h"
@@ -364,6 +366,7 @@ absl::Status ScoreCall::CheckReplySize(const engine::RunResult& result) const {
 
 void ScoreCall::CountRun(const engine::RunStats& stats) {
   ModelSeries& model = *series_->model;
+  series_->calls->runs.Add();
   if (stats.unproved) model.unproved_runs.Add();
   if (stats.wants_plan) context_.models.PlansWanted();
   if (stats.per_user_fallbacks > 0) model.users_run_alone.Add(stats.per_user_fallbacks);
@@ -387,6 +390,13 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   stage(Stage::kEmbed, times_.embed_ns);
   stage(Stage::kDense, times_.dense_ns);
   stage(Stage::kEncode, times_.encode_ns);
+  CallSeries& calls = *series_->calls;
+  calls.queue.Observe(shard, times_.queue_ns);
+  calls.input.Observe(shard, times_.decode_ns);
+  calls.infer.Observe(shard, times_.user_ns + times_.embed_ns + times_.dense_ns);
+  calls.output.Observe(shard, times_.encode_ns);
+  const int64_t now_ms = absl::ToUnixMillis(absl::Now());
+  if (calls.last_ms.load(std::memory_order_relaxed) != now_ms) calls.last_ms.store(now_ms);
   model.candidates.Add(decoded_.ads);
   model.candidates_per_request.Observe(shard, decoded_.ads);
   if (const int64_t n = CountNonFinite(result, decoded_); n > 0) {
@@ -397,9 +407,14 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
 }
 
 void ScoreCall::Conclude(const absl::Status& status, int shard) {
+  const int64_t took_ns = SinceNs(arrival_);
   if (series_ != nullptr) {
     series_->calls->codes.Add(status.code());
-    if (status.ok()) series_->calls->duration.Observe(shard, SinceNs(arrival_));
+    if (status.ok()) {
+      series_->calls->duration.Observe(shard, took_ns);
+    } else {
+      series_->calls->failed_ns.Add(took_ns);
+    }
   } else {
     context_.metrics.CountWithoutModel(status.code());
   }

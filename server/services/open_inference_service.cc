@@ -4,31 +4,12 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "base/status_macros.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scoring/open_inference_codec.h"
+#include "server/services/open_inference_models.h"
 #include "server/services/scoring_rpc.h"
 
 namespace ulfd::server {
-namespace {
-
-absl::Status Describe(const ModelLookup& models, const absl::StatusOr<ModelChoice>& choice,
-                      inference::ModelMetadataResponse& response) {
-  RETURN_IF_ERROR(choice.status());
-  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(*choice));
-  DescribeModel(handle->model->info(), response);
-  for (const ModelStatus& model : models.List()) {
-    if (model.name != choice->name) continue;
-    for (const VersionStatus& version : model.versions) {
-      if (version.serving != nullptr) response.add_versions(absl::StrCat(version.version));
-    }
-  }
-  return absl::OkStatus();
-}
-
-}  // namespace
-
 void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
   using Self = OpenInferenceService;
   Await(receiver, "ServerLive", &Self::ServerLive);
@@ -37,6 +18,9 @@ void OpenInferenceService::AwaitCalls(CallReceiver& receiver) {
   Await(receiver, "ServerMetadata", &Self::ServerMetadata);
   Await(receiver, "ModelMetadata", &Self::ModelMetadata);
   Await(receiver, "ModelInfer", &Self::ModelInfer);
+  Await(receiver, "ModelConfig", &Self::ModelConfig);
+  Await(receiver, "ModelStatistics", &Self::ModelStatistics);
+  Await(receiver, "RepositoryIndex", &Self::RepositoryIndex);
 }
 
 void OpenInferenceService::ServerLive(
@@ -64,6 +48,9 @@ void OpenInferenceService::ServerMetadata(
     UnaryCall<inference::ServerMetadataRequest, inference::ServerMetadataResponse>& call) {
   call.response().set_name("ulfd");
   call.response().set_version(server_version_);
+  for (const char* extension : {"model_configuration", "statistics", "model_repository"}) {
+    call.response().add_extensions(extension);
+  }
   call.Finish(grpc::Status::OK);
 }
 
@@ -71,7 +58,37 @@ void OpenInferenceService::ModelMetadata(
     UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call) {
   const auto choice =
       security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
-  call.Finish(ToGrpcStatus(Describe(context_.models, choice, call.response())));
+  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
+  call.Finish(ToGrpcStatus(DescribeServed(context_.models, *choice, call.response())));
+}
+
+void OpenInferenceService::ModelConfig(
+    UnaryCall<inference::ModelConfigRequest, inference::ModelConfigResponse>& call) {
+  const auto choice =
+      security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
+  const absl::StatusOr<ModelHandle> handle =
+      choice.ok() ? context_.models.Find(*choice) : choice.status();
+  if (handle.ok()) DescribeConfig((*handle)->model->info(), *call.response().mutable_config());
+  call.Finish(ToGrpcStatus(handle.status()));
+}
+
+void OpenInferenceService::ModelStatistics(
+    UnaryCall<inference::ModelStatisticsRequest, inference::ModelStatisticsResponse>& call) {
+  const inference::ModelStatisticsRequest& request = call.request();
+  const bool all = request.name().empty() && request.version().empty();
+  const auto choice =
+      security_.Identify(call.context(), all ? absl::StatusOr<ModelChoice>(ModelChoice())
+                                             : ChoiceOf(request.name(), request.version()));
+  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
+  call.Finish(
+      ToGrpcStatus(CollectStatistics(context_.models, context_.metrics, *choice, call.response())));
+}
+
+void OpenInferenceService::RepositoryIndex(
+    UnaryCall<inference::RepositoryIndexRequest, inference::RepositoryIndexResponse>& call) {
+  ListRepository(context_.models, {.client = security_.ClientOf(call.context())},
+                 call.request().ready(), call.response());
+  call.Finish(grpc::Status::OK);
 }
 
 void OpenInferenceService::ModelInfer(

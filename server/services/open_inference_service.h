@@ -35,6 +35,11 @@ class OpenInferenceService final
       UnaryCall<inference::ServerMetadataRequest, inference::ServerMetadataResponse>& call);
   void ModelMetadata(
       UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call);
+  void ModelConfig(UnaryCall<inference::ModelConfigRequest, inference::ModelConfigResponse>& call);
+  void ModelStatistics(
+      UnaryCall<inference::ModelStatisticsRequest, inference::ModelStatisticsResponse>& call);
+  void RepositoryIndex(
+      UnaryCall<inference::RepositoryIndexRequest, inference::RepositoryIndexResponse>& call);
   void ModelInfer(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& call);
 
   const ServingContext& context_;

@@ -6,13 +6,14 @@ import json
 import os
 import shutil
 import subprocess
+import time
 import unittest
 
 import numpy as np
 
 from harness import env
 from harness.clients import infer_request
-from harness.fixtures import DaemonTest, add_shop, shop
+from harness.fixtures import DaemonTest, add_shop, add_stamp, shop
 from harness.shop import USER
 
 BUF = os.path.join(env.NODE_MODULES, ".bin", "buf")
@@ -24,7 +25,7 @@ def want_node_module(name):
 
 
 class KserveNodeTest(DaemonTest):
-    """The six RPCs from @grpc/grpc-js."""
+    """The RPCs of KServe and Triton from @grpc/grpc-js."""
 
     @classmethod
     def setUpClass(cls):
@@ -34,6 +35,11 @@ class KserveNodeTest(DaemonTest):
     @classmethod
     def fill(cls, repository):
         add_shop(repository)
+        # A second model, of which one version cannot be loaded.
+        add_stamp(repository, 1)
+        add_stamp(repository, 2, version=2)
+        with open(os.path.join(repository, "stamp", "2", "items"), "r+b") as file:
+            file.truncate(20)
 
     def call(self, *steps):
         plan = os.path.join(env.scratch("kserve"), "plan.json")
@@ -73,6 +79,7 @@ class KserveNodeTest(DaemonTest):
         self.assertEqual([nothing, nowhere], [{"ready": False}] * 2)
         self.assertEqual(server["name"], "ulfd")
         self.assertRegex(server["version"], r"^\d+\.\d+\.\d+")
+        self.assertIn("statistics", server["extensions"])
         self.assertEqual((meta["name"], meta["versions"]), ("shop", ["1"]))
         inputs = {i["name"]: i for i in meta["inputs"]}
         for name, datatype in (("user.ids", "INT64"), ("user.values", "FP32"),
@@ -103,6 +110,61 @@ class KserveNodeTest(DaemonTest):
             else:
                 values = np.array(output["contents"]["fp32_contents"])
             self.assert_close(values.reshape(ads, 2), expected, 1e-5, f"{ads} ads raw={raw}")
+
+    def test_configuration_as_triton_has_it(self):
+        config, version, nothing = self.call(
+            ("ModelConfig", {"name": "shop"}), ("ModelConfig", {"name": "shop", "version": "1"}),
+            ("ModelConfig", {"name": "shopp"}))
+        self.assertEqual(nothing["error"]["code"], "NOT_FOUND")
+        self.assertEqual(config, version)
+        config = config["config"]
+        self.assertEqual((config["name"], config["platform"], config["max_batch_size"]),
+                         ("shop", "ulf", 0))
+        inputs = {i["name"]: (i["data_type"], i["dims"], i["optional"]) for i in config["input"]}
+        int32, int64, fp32 = 8, 9, 11
+        self.assertEqual(inputs["ad.ids"], (int64, [-1], False))
+        self.assertEqual(inputs["ad.values"], (fp32, [-1], True))
+        self.assertEqual(inputs["mask"][0], int32)
+        self.assertEqual([(o["name"], o["data_type"], o["dims"][1:]) for o in config["output"]],
+                         [("buy", fp32, [1]), ("output", fp32, [2])])
+
+    def test_statistics_as_perf_analyzer_reads_them(self):
+        def read(reply):
+            (stats,) = reply["model_stats"]
+            self.assertEqual((stats["name"], stats["version"]), ("shop", "1"))
+            return stats
+
+        good = self.as_json(infer_request("shop", shop().inputs(20), USER))
+        bad = {**good, "inputs": good["inputs"][1:],
+               "raw_input_contents": good["raw_input_contents"][1:]}
+        ask = ("ModelStatistics", {"name": "shop", "version": "1"})
+        before, *_, after, every, nothing = self.call(
+            ask, *[("ModelInfer", good)] * 5, ("ModelInfer", bad), ask, ("ModelStatistics", {}),
+            ("ModelStatistics", {"name": "shopp"}))
+        self.assertEqual(nothing["error"]["code"], "NOT_FOUND")
+        self.assertEqual([s["name"] for s in every["model_stats"]], ["shop", "stamp"])
+        before, after = read(before), read(after)
+        self.assertEqual(after["inference_count"] - before["inference_count"], 5)
+        self.assertEqual(after["execution_count"] - before["execution_count"], 5)
+        self.assertLess(abs(after["last_inference"] / 1000 - time.time()), 60)
+        parts = {}
+        for name, calls in (("success", 5), ("fail", 1), ("queue", 5), ("compute_input", 5),
+                            ("compute_infer", 5), ("compute_output", 5)):
+            old, new = before["inference_stats"][name], after["inference_stats"][name]
+            self.assertEqual(new["count"] - old["count"], calls, name)
+            parts[name] = new["ns"] - old["ns"]
+            self.assertGreater(parts[name], 0, name)
+        self.assertLessEqual(sum(parts[name] for name in parts if name not in ("success", "fail")),
+                             parts["success"])
+
+    def test_index_of_the_repository(self):
+        every, ready = self.call(("RepositoryIndex", {}), ("RepositoryIndex", {"ready": True}))
+        self.assertEqual([(m["name"], m["version"], m["state"]) for m in every["models"]],
+                         [("shop", "1", "READY"), ("stamp", "1", "READY"),
+                          ("stamp", "2", "UNAVAILABLE")])
+        self.assertIn("items", every["models"][2]["reason"])
+        self.assertEqual([(m["name"], m["version"]) for m in ready["models"]],
+                         [("shop", "1"), ("stamp", "1")])
 
     def test_errors_reach_the_client(self):
         request = self.as_json(infer_request("shop", shop().inputs(2), USER))

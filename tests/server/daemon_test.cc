@@ -242,7 +242,8 @@ TEST_F(DaemonTest, ServesKserve) {
   inference::ServerMetadataResponse server;
   ASSERT_TRUE(kserve_->ServerMetadata(&server_context, {}, &server).ok());
   EXPECT_EQ(server.name(), "ulfd");
-  EXPECT_EQ(server.extensions_size(), 0);
+  EXPECT_THAT(server.extensions(),
+              ::testing::ElementsAre("model_configuration", "statistics", "model_repository"));
 }
 
 TEST_F(DaemonTest, IsNotReadyBeforeItsModelIs) {
