@@ -97,6 +97,13 @@ bool ReachableFromHereOnly(const std::string& address) {
          address == "::1" || address == "[::1]";
 }
 
+std::unique_ptr<Tracer> MakeTracer(const ServerConfig& settings) {
+  const config::v1::Tracing& tracing = settings.tracing();
+  if (tracing.collector().empty()) return nullptr;
+  return std::make_unique<Tracer>(
+      TracerOptions{.share = tracing.share(), .max_queued_spans = tracing.max_queued_spans()});
+}
+
 HttpReply ReadyPage(const Readiness& readiness) {
   const std::string why = readiness.WhyNotReady();
   if (why.empty()) return {.body = "ok\n"};
@@ -111,8 +118,11 @@ Daemon::Daemon(const Options& options)
       // The words are checked.
       logger_(*ParseLogLevel(options.settings.logging().level()),
               *ParseLogFormat(options.settings.logging().format())),
+      call_log_(logger_, {.share = options.settings.logging().call_share(),
+                          .max_per_second = options.settings.logging().max_calls_per_second()}),
+      tracer_(MakeTracer(options.settings)),
       metrics_(WorkerCount(options.settings)),
-      events_(logger_, metrics_) {}
+      events_(logger_, metrics_, tracer_.get()) {}
 
 absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
   auto daemon = std::unique_ptr<Daemon>(new Daemon(options));
@@ -178,6 +188,14 @@ absl::Status Daemon::Start() {
     if (std::getenv(name) == nullptr) continue;
     logger_.Warning("libgomp may bind the whole daemon to one CPU", {{"variable", name}});
   }
+  if (tracer_ != nullptr) {
+    const config::v1::Tracing& tracing = options_.settings.tracing();
+    trace_exporter_ = std::make_unique<TraceExporter>(
+        TraceExporterOptions{.collector = tracing.collector(),
+                             .timeout = milliseconds(tracing.timeout_ms()),
+                             .server_version = ThisBuild().version},
+        *tracer_, logger_);
+  }
   ASSIGN_OR_RETURN(security_, Security::Create(options_.settings, logger_));
   ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options_, plugins_));
   for (const auto& [name, state] : manager.operator_states) {
@@ -190,7 +208,7 @@ absl::Status Daemon::Start() {
   shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings));
   RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
-  report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_,
+  report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_, slow_calls_,
                                            options_.settings.limits().max_queued_requests(),
                                            options_.settings.limits().max_queued_rows());
   if (options_.settings.client_quota().max_rows() > 0) {
@@ -202,7 +220,7 @@ absl::Status Daemon::Start() {
   context_ = std::unique_ptr<ServingContext>(new ServingContext{
       *models_, *pool_, metrics_, logger_, clock_, Limits(options_.settings), abandon_,
       client_quota_.get(), options_.settings.client_quota().metadata_key(), shadow_.get(),
-      recorder_.get(), users_.get()});
+      recorder_.get(), users_.get(), &call_log_, tracer_.get(), &slow_calls_});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -327,6 +345,18 @@ std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
   std::vector<prometheus::MetricFamily> families;
   if (recorder_ != nullptr) AddRecorder(recorder_->Stats(), families);
   security_->Collect(families);
+  if (tracer_ != nullptr) {
+    const auto spans = [](int64_t count, const char* outcome) {
+      return CounterSample(static_cast<double>(count), {{"outcome", outcome}});
+    };
+    families.push_back(Family(
+        "ulfd_trace_spans_total",
+        "Spans that the collector took (sent) or did not take in time (failed), and those that "
+        "were dropped because too many waited (dropped)",
+        prometheus::MetricType::Counter,
+        {spans(tracer_->sent(), "sent"), spans(tracer_->failed(), "failed"),
+         spans(tracer_->dropped(), "dropped")}));
+  }
   // The HTTP port answers before the others are there.
   if (!serving_.load()) return families;
   const ConnectionStats stats = grpc_->connections();

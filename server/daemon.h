@@ -15,12 +15,14 @@
 #include "engine/layers/plugin.h"
 #include "server/config/options.h"
 #include "server/models/model_manager.h"
+#include "server/observe/call_log.h"
 #include "server/observe/http_server.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/recorder/recorder.h"
 #include "server/rpc/grpc_listener.h"
 #include "server/rpc/listener_security.h"
+#include "server/rpc/trace_exporter.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/scoring/score_call.h"
@@ -89,8 +91,12 @@ class Daemon {
   std::string config_in_force_, config_seen_, config_tried_;
   std::atomic<bool> looking_at_config_{false};
   Logger logger_;
+  CallLog call_log_;
+  SlowCalls slow_calls_;
+  std::unique_ptr<Tracer> tracer_;  // Null without tracing.
   Metrics metrics_;
   ModelEvents events_;
+  std::unique_ptr<TraceExporter> trace_exporter_;  // Null without tracing.
   std::unique_ptr<Security> security_;
   std::unique_ptr<Recorder> recorder_;    // Null if nothing is recorded.  Calls use it.
   engine::LayerPlugins plugins_;          // What models are made of, hence before them.

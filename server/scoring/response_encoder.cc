@@ -131,4 +131,15 @@ int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& de
   return count;
 }
 
+void FillTimings(const CallTimes& times, ulfd::v1::Timings& out) {
+  constexpr int64_t kNsPerUs = 1000;
+  out.set_queue_us(times.queue_ns / kNsPerUs);
+  out.set_decode_us(times.decode_ns / kNsPerUs);
+  out.set_embed_us(times.embed_ns / kNsPerUs);
+  out.set_user_us(times.user_ns / kNsPerUs);
+  out.set_dense_us(times.dense_ns / kNsPerUs);
+  out.set_encode_us(times.encode_ns / kNsPerUs);
+  out.set_total_us(times.total_ns / kNsPerUs);
+}
+
 }  // namespace ulfd::server

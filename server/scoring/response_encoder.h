@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "engine/runtime/model.h"
 #include "proto/predict.pb.h"
+#include "server/scoring/call_summary.h"
 #include "server/scoring/request_decoder.h"
 
 namespace ulfd::server {
@@ -34,6 +35,9 @@ absl::Status EncodeResponse(const ulfd::v1::PredictRequest& request, const Decod
 // Values that are NaN or infinite in the wanted outputs and the one that top_k ranks by, in all of
 // their rows: NaNs rank last and would not be seen among the first.
 int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& decoded);
+
+// Cut to microseconds.
+void FillTimings(const CallTimes& times, ulfd::v1::Timings& out);
 
 }  // namespace ulfd::server
 

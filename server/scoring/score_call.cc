@@ -406,6 +406,33 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   AddToTables(result.stats.missing_ids, &TableSeries::missing);
 }
 
+void ScoreCall::Report(const absl::Status& status, int64_t took_ns) {
+  const TimePoint now = context_.clock.Now();
+  const bool ours = IsOurFault(status.code());
+  // Whoever numbers requests will look for those that had no answer.
+  const bool looked_for = !status.ok() && !request_id().empty();
+  const bool line = !ours && context_.call_log != nullptr && context_.call_log->Wants(looked_for);
+  const bool traced = context_.tracer != nullptr && terms_.trace.sampled;
+  const bool slow = context_.slow_calls != nullptr && context_.slow_calls->Among(took_ns, now);
+  if (!ours && !line && !traced && !slow) return;
+  CallSummary call{
+      .request_id = request_id().substr(0, kMaxRequestIdBytes),  // Not looked at yet, maybe.
+      .peer = peer(),
+      .model = handle_ == nullptr ? "" : handle_->name,
+      .version = handle_ == nullptr ? 0 : handle_->version,
+      .ads = decoded_.ads,
+      .times = times_,
+      .ended_at = std::chrono::system_clock::now(),
+      .status = status,
+      .trace = terms_.trace};
+  call.times.total_ns = took_ns;
+  for (const engine::NamedTensor& input : decoded_.inputs) call.values += input.tensor.elements();
+  if (ours) LogFailure(call, context_.logger);
+  if (line) LogCall(call, *context_.call_log);
+  if (traced) context_.tracer->Add(SpansOf(call));
+  if (slow) context_.slow_calls->Add(std::move(call), now);
+}
+
 void ScoreCall::Conclude(const absl::Status& status, int shard) {
   const int64_t took_ns = SinceNs(arrival_);
   if (series_ != nullptr) {
@@ -420,13 +447,7 @@ void ScoreCall::Conclude(const absl::Status& status, int shard) {
   }
   context_.metrics.AddInFlight(-1);
   if (booked_rows_ > 0) context_.client_quota->Release(terms_.client, booked_rows_);
-  if (IsOurFault(status.code())) {
-    context_.logger.Error("call failed",
-                          {{"request_id", request_id()},
-                           {"model", handle_ == nullptr ? "" : handle_->name},
-                           {"version", handle_ == nullptr ? 0 : handle_->version},
-                           {"error", status.ToString(absl::StatusToStringMode::kWithNoExtraData)}});
-  }
+  Report(status, took_ns);
   // The model is given back before the caller can see the answer, so that a reload is not held up
   // by slow readers.
   parallel_.reset();

@@ -18,12 +18,14 @@
 #include "base/mutex.h"
 #include "server/models/model_lookup.h"
 #include "server/models/model_types.h"
+#include "server/observe/call_log.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/recorder/recorder.h"
 #include "server/scheduler/client_quota.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/scheduler.h"
+#include "server/scoring/call_summary.h"
 #include "server/scoring/request_decoder.h"
 
 namespace ulfd::server {
@@ -46,6 +48,9 @@ struct ServingContext {
   Shadow* shadow = nullptr;             // Null: no shadow traffic.
   Recorder* recorder = nullptr;         // Null: nothing is recorded.
   UserStore* users = nullptr;           // Not null where requests of the native API come in.
+  CallLog* call_log = nullptr;          // Null: no lines about single calls.
+  Tracer* tracer = nullptr;             // Null: no spans.
+  SlowCalls* slow_calls = nullptr;      // Null: nobody asks for them.
 };
 
 // What the caller says about a call beside the request.
@@ -53,17 +58,11 @@ struct CallTerms {
   TimePoint deadline = TimePoint::max();
   Priority priority = Priority::kNormal;
   std::string client;  // For ServingContext::client_quota.
+  TraceContext trace;
 };
 
 // "high", "normal" or "low"; INVALID_ARGUMENT for anything else.
 absl::StatusOr<Priority> ParsePriority(absl::string_view word);
-
-// Where the time of a call went: wall time, that of its batch where it was merged with others.
-// Unit: nanoseconds.
-struct CallTimes {
-  int64_t queue_ns = 0, decode_ns = 0, embed_ns = 0, user_ns = 0, dense_ns = 0, encode_ns = 0;
-  int64_t total_ns = 0;
-};
 
 // One call.  The subclass owns itself: it lives until Finish has been called, which happens exactly
 // once after Start.
@@ -99,8 +98,9 @@ class ScoreCall : public Job {
                               const engine::RunResult& result) = 0;
   // Adds the times to the reply, if they are wanted.
   virtual void AddTimes(const CallTimes& times) = 0;
-  // What the caller calls the request, for the log.
+  // What the caller calls the request, and its address, for the log.
   virtual const std::string& request_id() const = 0;
+  virtual std::string peer() const = 0;
   // Sends the reply or the error.  The call may be gone when this returns.
   virtual void Finish(const absl::Status& status) = 0;
 
@@ -132,6 +132,8 @@ class ScoreCall : public Job {
   void CountRun(const engine::RunStats& stats);
   void AddToTables(const std::vector<int64_t>& counts, Counter TableSeries::*counter);
   void Observe(Worker& worker, const engine::RunResult& result);
+  // Tells the log, the tracer and the list of the slowest, as far as they want to know.
+  void Report(const absl::Status& status, int64_t took_ns);
   // Counts, logs and finishes.  `shard` is that of the calling thread (see Metrics).
   void Conclude(const absl::Status& status, int shard);
   int64_t SinceNs(TimePoint begin) const;

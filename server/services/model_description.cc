@@ -63,13 +63,6 @@ void DescribeTensor(const std::string& name, engine::DType dtype, const engine::
   }
 }
 
-void FillTime(std::chrono::system_clock::time_point time, google::protobuf::Timestamp& out) {
-  const auto since_1970 = time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_1970);
-  out.set_seconds(seconds.count());
-  out.set_nanos(static_cast<int32_t>(std::chrono::nanoseconds(since_1970 - seconds).count()));
-}
-
 void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
   out.set_version(version.version);
   out.set_state(StateOf(version.state));
@@ -99,6 +92,13 @@ void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
 }
 
 }  // namespace
+
+void FillTime(std::chrono::system_clock::time_point time, google::protobuf::Timestamp& out) {
+  const auto since_1970 = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_1970);
+  out.set_seconds(seconds.count());
+  out.set_nanos(static_cast<int32_t>(std::chrono::nanoseconds(since_1970 - seconds).count()));
+}
 
 void DescribeModels(const ModelLookup& models,
                     google::protobuf::RepeatedPtrField<v1::ModelStatus>& out) {

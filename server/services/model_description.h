@@ -13,6 +13,8 @@
 
 namespace ulfd::server {
 
+void FillTime(std::chrono::system_clock::time_point time, google::protobuf::Timestamp& out);
+
 // Every model and version; error texts clipped to what the wire takes.
 void DescribeModels(const ModelLookup& models,
                     google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>& out);

@@ -10,8 +10,25 @@ void ModelEvents::RefreshHealth() {
   if (HealthService* health = health_.load()) health->Refresh();
 }
 
+void ModelEvents::TraceLoad(const std::string& name, int64_t version, std::chrono::nanoseconds took,
+                            const absl::Status& status) {
+  if (tracer_ == nullptr) return;
+  const int64_t now =
+      std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::vector<Span> spans(1);
+  spans[0] = {.trace_id = Tracer::NewTraceId(),
+              .span_id = Tracer::NewSpanId(),
+              .name = "load model",
+              .start_ns = now - took.count(),
+              .end_ns = now,
+              .attributes = {{"model", name}, {"version", version}},
+              .status = status};
+  tracer_->Add(std::move(spans));
+}
+
 void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) {
   metrics_.CountPublished(model, load_time);
+  TraceLoad(model.name, model.version, load_time, absl::OkStatus());
   const engine::ModelInfo& info = model.model->info();
   logger_.Info("model published",
                {{"model", model.name},
@@ -31,6 +48,8 @@ void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds
 void ModelEvents::OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
                                const absl::Status& error) {
   metrics_.CountLoadFailed(name, reason);
+  // How long it took is in no event of the manager's.
+  TraceLoad(name, version, std::chrono::nanoseconds(0), error);
   logger_.Error("model refused",
                 {{"model", name},
                  {"version", version},

@@ -11,6 +11,7 @@
 #include "server/models/model_types.h"
 #include "server/observe/logging.h"
 #include "server/observe/metrics.h"
+#include "server/observe/tracer.h"
 #include "server/services/health_service.h"
 #include "server/services/readiness.h"
 
@@ -19,7 +20,9 @@ namespace ulfd::server {
 // Thread-safe; called on the manager's threads.
 class ModelEvents final : public ModelObserver {
  public:
-  ModelEvents(Logger& logger, Metrics& metrics) : logger_(logger), metrics_(metrics) {}
+  // Null: no spans.
+  ModelEvents(Logger& logger, Metrics& metrics, Tracer* tracer)
+      : logger_(logger), metrics_(metrics), tracer_(tracer) {}
 
   // The manager is made with its observer, and these with the manager: so the observer learns of
   // them last.  Null: none.
@@ -40,10 +43,14 @@ class ModelEvents final : public ModelObserver {
 
  private:
   void RefreshHealth();
+  // A span of a trace of its own.
+  void TraceLoad(const std::string& name, int64_t version, std::chrono::nanoseconds took,
+                 const absl::Status& status);
   // Of labels and version policies that name what is not there.
   void WarnOfMissing(const ModelLookup& models);
   Logger& logger_;
   Metrics& metrics_;
+  Tracer* const tracer_;
   std::atomic<HealthService*> health_{nullptr};
   std::atomic<const Readiness*> readiness_{nullptr};
   std::atomic<const ModelLookup*> models_{nullptr};

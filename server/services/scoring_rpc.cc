@@ -30,6 +30,8 @@ namespace v1 = ulfd::v1;
 // which a refused caller may try again, which clients of gRPC with a retry policy obey.
 constexpr char kPriorityKey[] = "ulfd-priority";
 constexpr char kPushbackKey[] = "grpc-retry-pushback-ms";
+// The caller's span (W3C Trace Context).
+constexpr char kTraceKey[] = "traceparent";
 
 absl::StatusOr<ModelChoice> ChoiceOf(const v1::PredictRequest& request) {
   return server::ChoiceOf(request.model());
@@ -47,15 +49,7 @@ recording::v1::Api ApiOf(const inference::ModelInferRequest&) { return recording
 void AddTimings(const CallTimes& times, const v1::PredictRequest& request,
                 v1::PredictResponse& response) {
   if (!request.return_timings()) return;
-  constexpr int64_t kNsPerUs = 1000;
-  v1::Timings& out = *response.mutable_timings();
-  out.set_queue_us(times.queue_ns / kNsPerUs);
-  out.set_decode_us(times.decode_ns / kNsPerUs);
-  out.set_embed_us(times.embed_ns / kNsPerUs);
-  out.set_user_us(times.user_ns / kNsPerUs);
-  out.set_dense_us(times.dense_ns / kNsPerUs);
-  out.set_encode_us(times.encode_ns / kNsPerUs);
-  out.set_total_us(times.total_ns / kNsPerUs);
+  FillTimings(times, *response.mutable_timings());
 }
 // KServe's protocol has no place for them.
 void AddTimings(const CallTimes&, const inference::ModelInferRequest&,
@@ -74,6 +68,7 @@ class ScoringRpc final : public ScoreCall {
  private:
   bool cancelled() const override { return rpc_.cancelled(); }
   const std::string& request_id() const override { return IdOf(rpc_.request()); }
+  std::string peer() const override { return rpc_.context().peer(); }
   int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
     return server::CountRows(rpc_.request(), model, limits);
   }
@@ -125,6 +120,9 @@ absl::Status CompleteUser(const ServingContext&, const std::optional<std::vector
 absl::StatusOr<CallTerms> TermsOf(const grpc::ServerContext& call, const ServingContext& context) {
   CallTerms terms;
   terms.deadline = DeadlineOf(call, context.clock.Now());
+  const absl::string_view trace = MetadataOf(call, kTraceKey);
+  terms.trace = context.tracer != nullptr ? context.tracer->ContextOf(trace)
+                                          : ParseTraceparent(trace).value_or(TraceContext());
   if (const absl::string_view word = MetadataOf(call, kPriorityKey); !word.empty()) {
     ASSIGN_OR_RETURN(terms.priority, ParsePriority(word));
   }

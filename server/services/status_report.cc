@@ -5,6 +5,9 @@
 #include <google/protobuf/util/json_util.h>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
+#include "server/scoring/request_decoder.h"
+#include "server/scoring/response_encoder.h"
 #include "server/services/model_description.h"
 
 namespace ulfd::server {
@@ -17,6 +20,22 @@ BuildFacts ThisBuild() {
 #endif
   return {ULFD_VERSION, absl::StrCat(compiler, ", ", ULFD_BUILD_TYPE)};
 }
+
+namespace {
+
+void FillSlowCall(const CallSummary& call, ulfd::admin::v1::SlowCall& out) {
+  FillTime(call.ended_at, *out.mutable_ended_at());
+  out.set_request_id(Printable(call.request_id, kMaxRequestIdBytes));
+  out.set_model(call.model);
+  out.set_version(call.version);
+  out.set_code(absl::StatusCodeToString(call.status.code()));
+  out.set_ads(call.ads);
+  out.set_input_values(call.values);
+  FillTimings(call.times, *out.mutable_timings());
+  if (call.trace.trace_id != TraceId{}) out.set_trace_id(TraceIdText(call.trace.trace_id));
+}
+
+}  // namespace
 
 void StatusReport::Fill(ulfd::admin::v1::GetStatusResponse& out) const {
   using std::chrono::duration_cast;
@@ -40,6 +59,9 @@ void StatusReport::Fill(ulfd::admin::v1::GetStatusResponse& out) const {
   server.set_max_queued_rows(max_queued_rows_);
   DescribeModels(models_, *out.mutable_models());
   out.set_generation(models_.generation());
+  for (const CallSummary& call : slow_calls_.Slowest(std::chrono::steady_clock::now())) {
+    FillSlowCall(call, *out.add_slowest_calls());
+  }
 }
 
 std::string StatusReport::Json() const {

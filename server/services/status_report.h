@@ -10,6 +10,7 @@
 #include "proto/admin.pb.h"
 #include "server/models/model_lookup.h"
 #include "server/scheduler/scheduler.h"
+#include "server/scoring/call_summary.h"
 #include "server/services/readiness.h"
 
 namespace ulfd::server {
@@ -25,10 +26,11 @@ BuildFacts ThisBuild();
 class StatusReport {
  public:
   StatusReport(const ModelLookup& models, const Scheduler& scheduler, const Readiness& readiness,
-               int64_t max_queued_requests, int64_t max_queued_rows)
+               const SlowCalls& slow_calls, int64_t max_queued_requests, int64_t max_queued_rows)
       : models_(models),
         scheduler_(scheduler),
         readiness_(readiness),
+        slow_calls_(slow_calls),
         max_queued_requests_(max_queued_requests),
         max_queued_rows_(max_queued_rows) {}
 
@@ -40,6 +42,7 @@ class StatusReport {
   const ModelLookup& models_;
   const Scheduler& scheduler_;
   const Readiness& readiness_;
+  const SlowCalls& slow_calls_;
   const int64_t max_queued_requests_, max_queued_rows_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   const std::chrono::steady_clock::time_point started_steady_ = std::chrono::steady_clock::now();

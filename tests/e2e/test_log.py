@@ -1,10 +1,14 @@
-"""The log: JSON on every line, what a start finds.
+"""The log: JSON on every line whoever writes it, calls that somebody will look for, what a start finds.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
 
-from harness.daemon import FAST
+import grpc
+
+from harness.clients import predict_request
+from harness.daemon import FAST, wait_for
 from harness.fixtures import DaemonTest, add_stamp
+from harness.small import stamp_inputs
 
 
 def lines(daemon, message):
@@ -13,9 +17,9 @@ def lines(daemon, message):
     return [line for line in found if line["message"] == message]
 
 
-class StartLinesTest(DaemonTest):
+class CallLinesTest(DaemonTest):
     CONFIG = FAST + """
-logging { format: "json" }
+logging { format: "json" max_calls_per_second: 20 }
 models { name: "stamp" labels { key: "canary" value: 9 } }
 """
 
@@ -23,7 +27,48 @@ models { name: "stamp" labels { key: "canary" value: 9 } }
     def fill(cls, repository):
         add_stamp(repository, 1)
 
+    def test_calls_that_somebody_looks_for(self):
+        good = predict_request("stamp", stamp_inputs([1]), ())
+        self.client.predict(good)
+        good.request_id = "good"
+        self.client.predict(good)
+        unknown = predict_request("stamped", stamp_inputs([1]), ())
+        for request_id in ("", "bad \"1\"\n"):
+            unknown.request_id = request_id
+            with self.assertRaises(grpc.RpcError):
+                self.client.predict(unknown)
+        (call,) = wait_for(lambda: lines(self.daemon, "call"), "the line")
+        self.assertEqual((call["level"], call["request_id"], call["code"]),
+                         ("info", "bad \"1\"\n", "NOT_FOUND"))
+        self.assertIn("stamped", call["error"])
+        self.assertRegex(call["peer"], r"^ipv[46]:")
+        # However many there are.
+        unknown.request_id = "again"
+        for _ in range(200):
+            with self.assertRaises(grpc.RpcError):
+                self.client.predict(unknown)
+        self.assertLess(len(lines(self.daemon, "call")), 200)
+
     def test_what_is_configured_and_not_there(self):
         (line,) = lines(self.daemon, "a version that is configured does not exist")
         self.assertEqual((line["level"], line["model"], line["version"], line["named_by"]),
                          ("warning", "stamp", 9, "canary"))
+
+
+class ShareOfCallsTest(DaemonTest):
+    CONFIG = FAST + 'logging { format: "json" call_share: 0.1 }\n'
+
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+
+    def test_a_share_of_all(self):
+        for ads in range(1, 101):
+            self.client.predict(predict_request("stamp", stamp_inputs([1] * ads), ()))
+        calls = lines(self.daemon, "call")
+        self.assertEqual(len(calls), 10)
+        self.assertEqual([call["ads"] for call in calls], list(range(10, 101, 10)))
+        for call in calls:
+            self.assertEqual((call["model"], call["version"], call["code"]), ("stamp", 1, "OK"))
+            self.assertEqual(call["values"], 3 * call["ads"])
+            self.assertGreaterEqual(call["total_us"], call["queue_us"] + call["decode_us"])

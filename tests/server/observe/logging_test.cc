@@ -3,6 +3,13 @@
 #include "server/observe/logging.h"
 
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+
+#include <chrono>
+#include <sstream>
+#include <utility>
+
+#include "server/observe/call_log.h"
 
 namespace ulfd::server {
 namespace {
@@ -13,6 +20,41 @@ TEST(JsonEscape, KeepsCharactersAndEscapesTheRest) {
   EXPECT_EQ(JsonEscape("\xc3\xa9\xe6\xbc\xa2"), "\xc3\xa9\xe6\xbc\xa2");
   EXPECT_EQ(JsonEscape("a\xff\xc3"), "a??");
   EXPECT_EQ(JsonEscape("\xed\xa0\x80"), "???");  // A surrogate is no character.
+}
+
+class LinesTest : public ::testing::Test {
+ protected:
+  std::string Lines() {
+    logger_.Info("end");
+    return std::exchange(lines_, std::ostringstream()).str();
+  }
+  std::ostringstream lines_;
+  Logger logger_{LogLevel::kInfo, LogFormat::kJson,
+                 std::make_shared<spdlog::sinks::ostream_sink_mt>(lines_)};
+};
+
+TEST_F(LinesTest, AShareOfTheCallsAndThoseThatSomebodyLooksFor) {
+  CallLog log(logger_, {.share = 0.25, .max_per_second = 1000});
+  int wanted = 0;
+  for (int i = 0; i < 1000; ++i) wanted += log.Wants(false) ? 1 : 0;
+  EXPECT_EQ(wanted, 250);
+  CallLog off(logger_, {});
+  EXPECT_FALSE(off.Wants(false));
+  EXPECT_TRUE(off.Wants(true));
+}
+
+TEST(LineLimitTest, SaysOnceHowManyWereLeftOut) {
+  LineLimit limit(2);
+  using Time = std::chrono::steady_clock::time_point;
+  const auto at = [](int seconds) { return Time(std::chrono::seconds(seconds)); };
+  int64_t left_out = 0;
+  EXPECT_TRUE(limit.Take(at(5), left_out));
+  EXPECT_TRUE(limit.Take(at(5), left_out));
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(limit.Take(at(5), left_out));
+  EXPECT_TRUE(limit.Take(at(6), left_out));
+  EXPECT_EQ(left_out, 3);
+  EXPECT_TRUE(limit.Take(at(6), left_out));
+  EXPECT_EQ(left_out, 0);
 }
 
 }  // namespace

@@ -62,6 +62,7 @@ class TestCall final : public ScoreCall {
   }
   void AddTimes(const CallTimes& all) override { times = all; }
   const std::string& request_id() const override { return request_.request_id(); }
+  std::string peer() const override { return "ipv4:10.0.0.1:4242"; }
   void Finish(const absl::Status& how) override {
     status = how;
     ++finished;
