@@ -118,6 +118,7 @@ Daemon::Daemon(const Options& options)
       // The words are checked.
       logger_(*ParseLogLevel(options.settings.logging().level()),
               *ParseLogFormat(options.settings.logging().format())),
+      grpc_log_(logger_),
       call_log_(logger_, {.share = options.settings.logging().call_share(),
                           .max_per_second = options.settings.logging().max_calls_per_second()}),
       tracer_(MakeTracer(options.settings)),

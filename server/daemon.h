@@ -21,6 +21,7 @@
 #include "server/observe/metrics.h"
 #include "server/recorder/recorder.h"
 #include "server/rpc/grpc_listener.h"
+#include "server/rpc/grpc_log.h"
 #include "server/rpc/listener_security.h"
 #include "server/rpc/trace_exporter.h"
 #include "server/scheduler/clock.h"
@@ -91,6 +92,7 @@ class Daemon {
   std::string config_in_force_, config_seen_, config_tried_;
   std::atomic<bool> looking_at_config_{false};
   Logger logger_;
+  const GrpcLog grpc_log_;
   CallLog call_log_;
   SlowCalls slow_calls_;
   std::unique_ptr<Tracer> tracer_;  // Null without tracing.

@@ -2,9 +2,13 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import json
+import os
+import socket
 
 import grpc
 
+from harness import env
+from harness.certificates import Authority
 from harness.clients import predict_request
 from harness.daemon import FAST, wait_for
 from harness.fixtures import DaemonTest, add_stamp
@@ -72,3 +76,28 @@ class ShareOfCallsTest(DaemonTest):
             self.assertEqual((call["model"], call["version"], call["code"]), ("stamp", 1, "OK"))
             self.assertEqual(call["values"], 3 * call["ads"])
             self.assertGreaterEqual(call["total_us"], call["queue_us"] + call["decode_us"])
+
+
+class GrpcLinesTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+
+    @classmethod
+    def setUpClass(cls):
+        folder = os.path.join(env.scratch(cls.__name__), "certificates")
+        certificate, key = Authority(folder).issue("server")
+        cls.CONFIG = FAST + ('logging { format: "json" }\n'
+                             f'tls {{ certificate_file: "{certificate}" key_file: "{key}" }}\n')
+        super().setUpClass()
+
+    def test_plain_text_on_a_tls_port(self):
+        for _ in range(100):
+            with socket.create_connection(("127.0.0.1", self.daemon.grpc_port), 10) as connection:
+                connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                while connection.recv(1000):
+                    pass
+        said = wait_for(lambda: lines(self.daemon, "gRPC"), "what gRPC says")
+        self.assertIn("andshake", said[0]["text"])
+        self.assertRegex(said[0]["source"], r"^\w+\.cc:\d+$")
+        self.assertLess(len(said), 80)

@@ -2,14 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/logging.h"
 
+#include <gmock/gmock.h>
+#include <grpc/support/log.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
 #include <utility>
 
 #include "server/observe/call_log.h"
+#include "server/rpc/grpc_log.h"
 
 namespace ulfd::server {
 namespace {
@@ -32,6 +36,22 @@ class LinesTest : public ::testing::Test {
   Logger logger_{LogLevel::kInfo, LogFormat::kJson,
                  std::make_shared<spdlog::sinks::ostream_sink_mt>(lines_)};
 };
+
+TEST_F(LinesTest, GrpcSpeaksByOurLog) {
+  gpr_log_verbosity_init();
+  const GrpcLog log(logger_);
+  gpr_log("/a/b/tcp.cc", 7, GPR_LOG_SEVERITY_ERROR, "%s", "no \"peer\" ipv4:10.0.0.1:4242: reset");
+  gpr_log("x.cc", 1, GPR_LOG_SEVERITY_ERROR, "text\nof two lines");
+  const std::string lines = Lines();
+  EXPECT_THAT(lines,
+              ::testing::HasSubstr(R"("level":"warning","message":"gRPC","text":"no \"peer\" )"
+                                   R"(ipv4:10.0.0.1:4242: reset","peer":"ipv4:10.0.0.1:4242",)"
+                                   R"("source":"tcp.cc:7","left_out":0})"));
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+  for (int i = 0; i < 1000; ++i) gpr_log("x.cc", 1, GPR_LOG_SEVERITY_ERROR, "again");
+  const std::string many = Lines();
+  EXPECT_LE(std::count(many.begin(), many.end(), '\n'), 61);  // In three seconds at most.
+}
 
 TEST_F(LinesTest, AShareOfTheCallsAndThoseThatSomebodyLooksFor) {
   CallLog log(logger_, {.share = 0.25, .max_per_second = 1000});
