@@ -262,8 +262,30 @@ absl::Status Daemon::StartHttp() {
   pages["/statusz"] = [this] {
     return HttpReply{.content_type = "application/json", .body = report_->Json()};
   };
-  ASSIGN_OR_RETURN(http_, HttpServer::Create(options_.settings.http_address(),
-                                             options_.settings.http_port(), std::move(pages)));
+  HttpServer::Service service;
+  if (options_.settings.http_inference()) {
+    // As many as receive gRPC's calls: they do the same.
+    rest_ = std::make_unique<RestService>(
+        *context_, *security_, *readiness_, ThisBuild().version,
+        JsonLimits{.max_fields = options_.settings.limits().max_request_fields()},
+        GrpcThreadCount(options_.settings));
+    service.prefix = "/v2";
+    service.max_body_bytes = options_.settings.limits().max_message_bytes();
+    // What is read of a body takes up to eight times its size beside it, and a reply as JSON four
+    // times that of its bytes.
+    const uint64_t quota = options_.settings.connections().memory_quota_bytes();
+    service.max_bodies_bytes = std::max(service.max_body_bytes, quota / 16);
+    service.max_unsent_bytes = std::max(4 * service.max_body_bytes, quota / 8);
+    service.admit = [this](const HttpRequest& request, const std::string& peer) {
+      return rest_->Admit(request, peer);
+    };
+    service.take = [this](std::unique_ptr<HttpExchange> exchange) {
+      rest_->Take(std::move(exchange));
+    };
+  }
+  ASSIGN_OR_RETURN(
+      http_, HttpServer::Create(options_.settings.http_address(), options_.settings.http_port(),
+                                std::move(pages), std::move(service)));
   return absl::OkStatus();
 }
 
@@ -476,6 +498,7 @@ Daemon::~Daemon() {
   if (health_ != nullptr) health_->EndWatches();
   if (admin_ != nullptr) admin_->Stop();
   http_.reset();  // Its pages look at the ports.
+  rest_.reset();
   grpc_.reset();
   admin_grpc_.reset();
   admin_.reset();

@@ -35,6 +35,7 @@
 #include "server/services/open_inference_service.h"
 #include "server/services/prediction_service.h"
 #include "server/services/readiness.h"
+#include "server/services/rest_service.h"
 #include "server/services/status_report.h"
 
 namespace ulfd::server {
@@ -114,6 +115,7 @@ class Daemon {
   std::unique_ptr<PredictionService> prediction_;
   std::unique_ptr<OpenInferenceService> open_inference_;
   std::unique_ptr<AdminService> admin_;       // Null without admin_address.
+  std::unique_ptr<RestService> rest_;         // Null without http_inference.
   std::unique_ptr<HttpServer> http_;          // Its pages read everything above.
   std::unique_ptr<GrpcListener> admin_grpc_;  // Null without admin_address.
   std::unique_ptr<GrpcListener> grpc_;  // Last: it calls the services, and waits for its calls.

@@ -106,6 +106,11 @@ absl::Status CheckSecurity(const Options& options) {
         "authentication.allowed_clients: clients have no names without authentication.token_file "
         "and tls.client_ca_file");
   }
+  if (settings.http_inference() && !settings.tls().client_ca_file().empty()) {
+    return absl::InvalidArgumentError(
+        "http_inference: with tls.client_ca_file the gRPC port wants certificates, for which the "
+        "HTTP port does not ask");
+  }
   if (settings.admin_address().empty()) {
     if (settings.has_admin_tls()) return absl::InvalidArgumentError("admin_tls: no admin_address");
     if (!authentication.admin_clients.empty()) {

@@ -3,24 +3,71 @@
 #include "server/observe/http_request.h"
 
 #include <algorithm>
-#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace ulfd::server {
+namespace {
+
+// 0, or why the headers are refused.
+int ReadHeaders(absl::string_view lines, HttpRequest& request) {
+  for (absl::string_view line : absl::StrSplit(lines, '\n')) {
+    line = absl::StripSuffix(line, "\r");
+    if (line.empty()) continue;
+    const size_t colon = line.find(':');
+    // Folded lines and names with blanks are how requests are smuggled past proxies.
+    if (colon == 0 || colon == absl::string_view::npos ||
+        line.substr(0, colon).find_first_of(" \t") != absl::string_view::npos) {
+      return 400;
+    }
+    request.headers.emplace_back(line.substr(0, colon),
+                                 absl::StripAsciiWhitespace(line.substr(colon + 1)));
+    const auto& [name, value] = request.headers.back();
+    if (absl::EqualsIgnoreCase(name, "transfer-encoding")) return 501;
+    if (!absl::EqualsIgnoreCase(name, "content-length")) continue;
+    uint64_t bytes = 0;
+    const bool digits = value.find_first_not_of("0123456789") == absl::string_view::npos;
+    if (!digits || !absl::SimpleAtoi(value, &bytes) ||
+        request.content_length.value_or(bytes) != bytes) {
+      return 400;
+    }
+    request.content_length = bytes;
+  }
+  return 0;
+}
+
+}  // namespace
 
 size_t FindHeadEnd(absl::string_view text) {
-  return std::min(text.find("\r\n\r\n"), text.find("\n\n"));
+  const size_t strict = text.find("\r\n\r\n"), plain = text.find("\n\n");
+  if (strict == absl::string_view::npos && plain == absl::string_view::npos) return strict;
+  return strict < plain ? strict + 4 : plain + 2;
+}
+
+absl::string_view HttpRequest::Header(absl::string_view name) const {
+  const auto found = std::find_if(headers.begin(), headers.end(), [name](const auto& header) {
+    return absl::EqualsIgnoreCase(header.first, name);
+  });
+  return found == headers.end() ? absl::string_view() : found->second;
 }
 
 HttpRequest ParseHead(absl::string_view head) {
-  absl::string_view line = head.substr(0, head.find('\n'));
-  if (absl::EndsWith(line, "\r")) line.remove_suffix(1);
+  const size_t line_end = head.find('\n');
+  const absl::string_view line = absl::StripSuffix(head.substr(0, line_end), "\r");
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
   if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) return {.refused = 400};
-  if (words[0] != "GET" && words[0] != "HEAD") return {.refused = 405};
-  return {.head_only = words[0] == "HEAD", .path = words[1].substr(0, words[1].find('?'))};
+  if (words[0] != "GET" && words[0] != "HEAD" && words[0] != "POST") return {.refused = 405};
+  HttpRequest request{.method = words[0], .path = words[1].substr(0, words[1].find('?'))};
+  if (line_end != absl::string_view::npos) {
+    request.refused = ReadHeaders(head.substr(line_end + 1), request);
+  }
+  request.keep_alive =
+      words[2] == "HTTP/1.1" && !absl::EqualsIgnoreCase(request.Header("connection"), "close");
+  return request;
 }
 
 }  // namespace ulfd::server

@@ -4,19 +4,31 @@
 #define ULFD_SERVER_OBSERVE_HTTP_REQUEST_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
 namespace ulfd::server {
 
-// Where the empty line that ends the head begins, or npos while it is not there yet.
+// The size of the head, with the empty line that ends it, or npos while that is not there yet.
 size_t FindHeadEnd(absl::string_view text);
 
 // What a head asks for.  The views point into it.
 struct HttpRequest {
-  int refused = 0;         // 400: no request line of HTTP/1; 405: a method other than these two.
-  bool head_only = false;  // HEAD rather than GET.
-  absl::string_view path;  // Without the query.
+  // 400: no request line of HTTP/1, or headers that say two things; 405: a method other than these
+  // three; 501: a body in chunks.
+  int refused = 0;
+  absl::string_view method;  // "GET", "HEAD" or "POST".
+  absl::string_view path;    // Without the query.
+  std::vector<std::pair<absl::string_view, absl::string_view>> headers;
+  std::optional<uint64_t> content_length;
+  bool keep_alive = false;  // The client would send another request.
+
+  // The value of the first header of that name, in any case; "" if there is none.
+  absl::string_view Header(absl::string_view name) const;
 };
 HttpRequest ParseHead(absl::string_view head);
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/http_server.h"
 
+#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -11,9 +12,12 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "server/observe/http_request.h"
 
 namespace ulfd::server {
 namespace {
@@ -22,160 +26,412 @@ using std::chrono::milliseconds;
 
 // How long a caller may take to notice that the reply is complete.
 constexpr milliseconds kClosingTime{1000};
+// What replies may need to leave when the server ends.
+constexpr milliseconds kLastReplies{300};
 // What a caller may still send meanwhile is thrown away.
 constexpr milliseconds kNoDescriptors{20};
+// What is read of one connection, in pieces of 16 KiB, and how many are accepted, before the others
+// have their turn.
+constexpr int kBurst = 64;
+
+constexpr std::pair<int, absl::string_view> kReasons[] = {{200, "OK"},
+                                                          {400, "Bad Request"},
+                                                          {401, "Unauthorized"},
+                                                          {403, "Forbidden"},
+                                                          {404, "Not Found"},
+                                                          {405, "Method Not Allowed"},
+                                                          {411, "Length Required"},
+                                                          {412, "Precondition Failed"},
+                                                          {413, "Content Too Large"},
+                                                          {429, "Too Many Requests"},
+                                                          {431, "Request Header Fields Too Large"},
+                                                          {500, "Internal Server Error"},
+                                                          {501, "Not Implemented"},
+                                                          {503, "Service Unavailable"},
+                                                          {504, "Gateway Timeout"}};
 
 absl::string_view Reason(int code) {
-  switch (code) {
-    case 200:
-      return "OK";
-    case 400:
-      return "Bad Request";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 503:
-      return "Service Unavailable";
-    default:
-      return "Status";
+  for (const auto& [known, reason] : kReasons) {
+    if (known == code) return reason;
   }
+  return "Status";
 }
 
-std::string Format(const HttpReply& reply, bool with_body) {
-  return absl::StrCat("HTTP/1.1 ", reply.code, " ", Reason(reply.code),
-                      "\r\nContent-Type: ", reply.content_type,
-                      "\r\nContent-Length: ", reply.body.size(), "\r\nCache-Control: no-store\r\n",
-                      reply.code == 405 ? "Allow: GET, HEAD\r\n" : "", "Connection: close\r\n\r\n",
-                      with_body ? reply.body : "");
+std::string Format(const HttpReply& reply, bool with_body, bool keep) {
+  std::string text = absl::StrCat(
+      "HTTP/1.1 ", reply.code, " ", Reason(reply.code), "\r\nContent-Type: ", reply.content_type,
+      "\r\nContent-Length: ", reply.body.size(), "\r\nCache-Control: no-store\r\n");
+  for (const auto& [name, value] : reply.headers) {
+    absl::StrAppend(&text, name, ": ", value, "\r\n");
+  }
+  absl::StrAppend(&text, "Connection: ", keep ? "keep-alive" : "close", "\r\n\r\n",
+                  with_body ? reply.body : "");
+  return text;
+}
+
+std::string PeerOf(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    const auto& address = reinterpret_cast<const sockaddr_in&>(peer);
+    inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+    return absl::StrCat(text, ":", ntohs(address.sin_port));
+  }
+  if (peer.ss_family != AF_INET6) return "";
+  const auto& address = reinterpret_cast<const sockaddr_in6&>(peer);
+  inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
+  // A socket for both families writes IPv4 addresses as parts of its own.
+  const absl::string_view host = absl::StripPrefix(text, "::ffff:");
+  const bool v4 = host.size() < absl::string_view(text).size();
+  return absl::StrCat(v4 ? "" : "[", host, v4 ? "" : "]", ":", ntohs(address.sin6_port));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& address, int port,
-                                                               std::map<std::string, Page> pages,
-                                                               const Limits& limits) {
-  ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "HTTP"));
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(socket), std::move(pages), limits));
+// Thread-safe.
+class HttpMailbox {
+ public:
+  struct Letter {
+    uint64_t connection;
+    HttpReply reply;
+  };
+
+  explicit HttpMailbox(uint64_t max_bytes)
+      : max_bytes_(max_bytes), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+
+  int wake_fd() const { return wake_.get(); }
+  void Wake() { eventfd_write(wake_.get(), 1); }
+  void Put(uint64_t connection, HttpReply reply) {
+    {
+      MutexLock lock(mu_);
+      letters_.push_back({connection, std::move(reply)});
+    }
+    Wake();
+  }
+  std::vector<Letter> TakeAll() {
+    eventfd_t count = 0;
+    eventfd_read(wake_.get(), &count);
+    MutexLock lock(mu_);
+    return std::exchange(letters_, {});
+  }
+
+  // Bytes of bodies; false: there are too many already.
+  bool Hold(uint64_t bytes) {
+    if (held_.fetch_add(bytes) + bytes <= max_bytes_) return true;
+    held_.fetch_sub(bytes);
+    return false;
+  }
+  void Release(uint64_t bytes) { held_.fetch_sub(bytes); }
+
+ private:
+  const uint64_t max_bytes_;
+  const FileDescriptor wake_;
+  std::atomic<uint64_t> held_{0};
+  Mutex mu_;
+  std::vector<Letter> letters_ ABSL_GUARDED_BY(mu_);
+};
+
+HttpExchange::HttpExchange(std::shared_ptr<HttpMailbox> mailbox, uint64_t connection,
+                           std::string text, size_t head_bytes, std::string peer,
+                           std::shared_ptr<const std::atomic<bool>> gone)
+    : mailbox_(std::move(mailbox)),
+      connection_(connection),
+      text_(std::move(text)),
+      head_bytes_(head_bytes),
+      peer_(std::move(peer)),
+      gone_(std::move(gone)),
+      request_(ParseHead(absl::string_view(text_).substr(0, head_bytes_))) {}
+
+HttpExchange::~HttpExchange() {
+  if (!answered_) Reply({.code = 500, .body = "no answer\n"});
+  mailbox_->Release(body().size());
 }
 
-HttpServer::HttpServer(ListeningSocket socket, std::map<std::string, Page> pages,
+void HttpExchange::Reply(HttpReply reply) {
+  if (std::exchange(answered_, true)) return;
+  mailbox_->Put(connection_, std::move(reply));
+}
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& address, int port,
+                                                               std::map<std::string, Page> pages,
+                                                               Service service,
+                                                               const Limits& limits) {
+  ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "HTTP"));
+  return std::unique_ptr<HttpServer>(
+      new HttpServer(std::move(socket), std::move(pages), std::move(service), limits));
+}
+
+HttpServer::HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
                        const Limits& limits)
     : socket_(std::move(socket)),
       pages_(std::move(pages)),
+      service_(std::move(service)),
       limits_(limits),
-      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      mailbox_(std::make_shared<HttpMailbox>(service_.max_bodies_bytes)),
       thread_([this] { Loop(); }) {}
 
 HttpServer::~HttpServer() {
-  eventfd_write(wake_.get(), 1);
+  stopping_.store(true);
+  mailbox_->Wake();
   thread_.join();
+  while (!connections_.empty()) Drop(0);
 }
 
 void HttpServer::Loop() {
   std::vector<pollfd> fds;
+  auto end = Clock::time_point::max();
   while (true) {
-    fds = {{wake_.get(), POLLIN, 0}, {socket_.fd.get(), POLLIN, 0}};
-    auto until = Clock::time_point::max();
+    const bool stopping = stopping_.load();
+    if (stopping) end = std::min(end, Clock::now() + kLastReplies);
+    if (stopping && (Clock::now() >= end || !Answering())) return;
+    const int16_t newcomers = stopping ? 0 : POLLIN;
+    fds = {{mailbox_->wake_fd(), POLLIN, 0}, {socket_.fd.get(), newcomers, 0}};
+    auto until = end;
     for (const Connection& connection : connections_) {
-      const bool writes = connection.state == State::kWriting;
-      fds.push_back({connection.fd.get(), static_cast<int16_t>(writes ? POLLOUT : POLLIN), 0});
+      const int events = connection.state == State::kWriting   ? POLLOUT
+                         : connection.state == State::kWaiting ? POLLRDHUP
+                                                               : POLLIN;
+      fds.push_back({connection.fd.get(), static_cast<int16_t>(events), 0});
       until = std::min(until, connection.until);
     }
     int wait_ms = -1;
-    if (!connections_.empty()) {
+    if (until != Clock::time_point::max()) {
       const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
       wait_ms = static_cast<int>(std::max<milliseconds>(left, milliseconds(0)).count());
     }
     if (poll(fds.data(), fds.size(), wait_ms) < 0 && errno != EINTR) return;
-    if (fds[0].revents != 0) return;
     const auto now = Clock::now();
     // Those with an end of their own go; from the back, so that indices stay right.
     for (size_t i = connections_.size(); i-- > 0;) {
       Connection& connection = connections_[i];
       const bool open = fds[i + 2].revents == 0 || Advance(connection);
-      if (open && now < connection.until) continue;
-      std::swap(connection, connections_.back());
-      connections_.pop_back();
+      if (!open || now >= connection.until) Drop(i);
     }
-    if (fds[1].revents != 0) Accept();
+    if (fds[0].revents != 0) Deliver();
+    if (!stopping && fds[1].revents != 0) Accept();
+  }
+}
+
+bool HttpServer::Answering() const {
+  return std::any_of(connections_.begin(), connections_.end(), [](const Connection& connection) {
+    return connection.state == State::kWaiting || connection.state == State::kWriting;
+  });
+}
+
+void HttpServer::Drop(size_t index) {
+  Connection& connection = connections_[index];
+  mailbox_->Release(connection.held_bytes);
+  unsent_bytes_ -= connection.unsent_bytes;
+  if (connection.gone != nullptr) connection.gone->store(true, std::memory_order_relaxed);
+  std::swap(connection, connections_.back());
+  connections_.pop_back();
+}
+
+void HttpServer::Deliver() {
+  for (HttpMailbox::Letter& letter : mailbox_->TakeAll()) {
+    const auto found = std::find_if(connections_.begin(), connections_.end(),
+                                    [&](const Connection& c) { return c.id == letter.connection; });
+    if (found == connections_.end() || found->state != State::kWaiting) continue;
+    found->gone.reset();
+    std::string text = Format(letter.reply, true, found->keep);
+    bool open = true;
+    if (unsent_bytes_ + text.size() > service_.max_unsent_bytes) {
+      open = Refuse(*found, 503, "replies that others do not take use all memory there is");
+    } else {
+      found->unsent_bytes = text.size();
+      unsent_bytes_ += text.size();
+      open = Answer(*found, std::move(text));
+    }
+    if (!open) Drop(static_cast<size_t>(found - connections_.begin()));
   }
 }
 
 void HttpServer::Accept() {
-  constexpr int kBurst = 64;  // Then those that are here already have their turn.
   for (int i = 0; i < kBurst; ++i) {
-    Connection connection{.fd = FileDescriptor(accept4(socket_.fd.get(), nullptr, nullptr,
-                                                       SOCK_NONBLOCK | SOCK_CLOEXEC)),
-                          .until = Clock::now() + limits_.request_timeout};
+    sockaddr_storage peer{};
+    socklen_t size = sizeof(peer);
+    Connection connection{
+        .fd = FileDescriptor(accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                                     SOCK_NONBLOCK | SOCK_CLOEXEC)),
+        .id = ++last_id_};
+    Enter(connection, State::kHead, limits_.request_timeout);
     if (connection.fd.get() < 0) {
       if (errno == ECONNABORTED || errno == EINTR) continue;
       if (errno != EMFILE && errno != ENFILE) return;
       if (connections_.empty()) {
         // Nothing closes a connection of somebody else's, but the wait keeps the loop from
         // spinning.
-        pollfd stop = {wake_.get(), POLLIN, 0};
+        pollfd stop = {mailbox_->wake_fd(), POLLIN, 0};
         poll(&stop, 1, static_cast<int>(kNoDescriptors.count()));
         return;
       }
       CloseOldest();
       continue;
     }
+    connection.peer = PeerOf(peer);
     // Most have sent their request by now: however many come behind them, they have their reply.
-    if (!Advance(connection)) continue;
-    if (connections_.size() >= static_cast<size_t>(limits_.max_connections)) CloseOldest();
+    const bool open = Advance(connection);
+    if (open && connections_.size() >= static_cast<size_t>(limits_.max_connections)) CloseOldest();
     connections_.push_back(std::move(connection));
+    if (!open) Drop(connections_.size() - 1);
   }
 }
 
 void HttpServer::CloseOldest() {
-  const auto first =
-      std::min_element(connections_.begin(), connections_.end(),
-                       [](const Connection& a, const Connection& b) { return a.until < b.until; });
-  std::swap(*first, connections_.back());
-  connections_.pop_back();
+  const auto first = std::min_element(connections_.begin(), connections_.end(),
+                                      [](const Connection& a, const Connection& b) {
+                                        return std::pair(a.state == State::kWaiting, a.since) <
+                                               std::pair(b.state == State::kWaiting, b.since);
+                                      });
+  Drop(static_cast<size_t>(first - connections_.begin()));
+}
+
+void HttpServer::Enter(Connection& connection, State state, Clock::duration longest) {
+  connection.state = state;
+  connection.since = Clock::now();
+  const bool forever = longest == Clock::duration::max();
+  connection.until = forever ? Clock::time_point::max() : connection.since + longest;
 }
 
 bool HttpServer::Advance(Connection& connection) {
   switch (connection.state) {
-    case State::kReading:
+    case State::kHead:
+    case State::kBody:
       return Read(connection);
+    case State::kWaiting:
+      return false;  // The client has left.
     case State::kWriting:
       return Write(connection);
     case State::kClosing:
       break;
   }
   // Closing a socket with unread data in it would take back the reply.
-  char rest[4096];
-  ssize_t got;
-  do {
-    got = recv(connection.fd.get(), rest, sizeof(rest), 0);
-  } while (got > 0);
-  return got < 0 && (errno == EAGAIN || errno == EINTR);
+  char rest[16384];
+  for (int i = 0; i < kBurst; ++i) {
+    const ssize_t got = recv(connection.fd.get(), rest, sizeof(rest), 0);
+    if (got == 0) return false;
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+  }
+  return true;
 }
 
 bool HttpServer::Read(Connection& connection) {
-  std::string& text = connection.text;
-  while (text.size() <= limits_.max_head_bytes) {
-    char buffer[4096];
-    const ssize_t got = recv(connection.fd.get(), buffer, sizeof(buffer), 0);
+  for (int i = 0; i < kBurst; ++i) {
+    char buffer[16384];
+    // Of a body no more than is its own: the rest belongs to the next request.
+    const size_t most =
+        connection.state == State::kHead
+            ? 4096
+            : connection.head_bytes + connection.body_bytes - connection.text.size();
+    const ssize_t got = recv(connection.fd.get(), buffer, std::min(most, sizeof(buffer)), 0);
     if (got < 0) return errno == EAGAIN || errno == EINTR;
     if (got == 0) return false;
-    text.append(buffer, static_cast<size_t>(got));
-    const size_t end = FindHeadEnd(text);
-    if (end == std::string::npos) continue;
-    text = ReplyTo(absl::string_view(text).substr(0, end));
-    connection.state = State::kWriting;
-    connection.until = Clock::now() + limits_.reply_timeout;
-    return Write(connection);
+    connection.text.append(buffer, static_cast<size_t>(got));
+    if (connection.state == State::kBody) {
+      if (!mailbox_->Hold(static_cast<uint64_t>(got))) {
+        return Refuse(connection, 503, "the bodies of other requests take all memory there is");
+      }
+      connection.held_bytes += static_cast<uint64_t>(got);
+      if (connection.text.size() < connection.head_bytes + connection.body_bytes) continue;
+      HandOver(connection);
+      return true;
+    }
+    if (FindHeadEnd(connection.text) != std::string::npos) return TakeHead(connection);
+    if (connection.text.size() > limits_.max_head_bytes) {
+      return Refuse(connection, 431,
+                    absl::StrCat("a request head of more than ", limits_.max_head_bytes, " bytes"));
+    }
   }
-  text = Format({431, "text/plain",
-                 absl::StrCat("a request head of more than ", limits_.max_head_bytes, " bytes\n")},
-                true);
-  connection.state = State::kWriting;
-  connection.until = Clock::now() + limits_.reply_timeout;
+  return true;
+}
+
+bool HttpServer::IsOfService(absl::string_view path) const {
+  return !service_.prefix.empty() && absl::ConsumePrefix(&path, service_.prefix) &&
+         (path.empty() || path[0] == '/');
+}
+
+bool HttpServer::TakeHead(Connection& connection) {
+  const size_t head_bytes = FindHeadEnd(connection.text);
+  const HttpRequest request = ParseHead(absl::string_view(connection.text).substr(0, head_bytes));
+  connection.keep = false;
+  if (request.refused == 400) return Refuse(connection, 400, "want GET PATH HTTP/1.1");
+  if (request.refused == 501) return Refuse(connection, 501, "want Content-Length, no chunks");
+  connection.head_bytes = head_bytes;
+  if (request.refused == 0 && IsOfService(request.path)) {
+    return TakeServiceHead(connection, request);
+  }
+  if (request.refused != 0 || request.method == "POST") {
+    return Answer(
+        connection,
+        Format({.code = 405, .body = "want GET or HEAD\n", .headers = {{"Allow", "GET, HEAD"}}},
+               true, false));
+  }
+  const bool with_body = request.method == "GET";
+  const auto page = pages_.find(std::string(request.path));
+  const HttpReply reply =
+      page == pages_.end() ? HttpReply{.code = 404, .body = "no such page\n"} : page->second();
+  return Answer(connection, Format(reply, with_body, false));
+}
+
+bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& request) {
+  if (request.method == "HEAD") {
+    return Answer(connection,
+                  Format({.code = 405, .headers = {{"Allow", "GET, POST"}}}, false, false));
+  }
+  if (const auto refused = service_.admit(request, connection.peer); refused.has_value()) {
+    return Answer(connection, Format(*refused, true, false));
+  }
+  if (request.method == "POST" && !request.content_length.has_value()) {
+    return Refuse(connection, 411, "want Content-Length");
+  }
+  const uint64_t body = request.content_length.value_or(0);
+  if (body > service_.max_body_bytes) {
+    return Refuse(connection, 413,
+                  absl::StrCat("a body of ", body, " bytes, want at most ", service_.max_body_bytes,
+                               " (limits.max_message_bytes)"));
+  }
+  connection.body_bytes = body;
+  connection.keep = request.keep_alive;
+  const size_t end = connection.head_bytes + body;
+  if (connection.text.size() > end) {
+    connection.ahead = connection.text.substr(end);
+    connection.text.resize(end);
+  }
+  connection.held_bytes = connection.text.size() - connection.head_bytes;
+  if (!mailbox_->Hold(connection.held_bytes)) {
+    connection.held_bytes = 0;
+    return Refuse(connection, 503, "the bodies of other requests take all memory there is");
+  }
+  if (connection.text.size() == end) {
+    HandOver(connection);
+    return true;
+  }
+  Enter(connection, State::kBody, limits_.body_timeout);
+  if (absl::EqualsIgnoreCase(request.Header("expect"), "100-continue")) {
+    constexpr absl::string_view kGoOn = "HTTP/1.1 100 Continue\r\n\r\n";
+    send(connection.fd.get(), kGoOn.data(), kGoOn.size(), MSG_NOSIGNAL);
+  }
+  return Read(connection);
+}
+
+void HttpServer::HandOver(Connection& connection) {
+  Enter(connection, State::kWaiting, Clock::duration::max());
+  connection.held_bytes = 0;  // The exchange holds them now.
+  connection.gone = std::make_shared<std::atomic<bool>>(false);
+  service_.take(
+      std::make_unique<HttpExchange>(mailbox_, connection.id, std::exchange(connection.text, {}),
+                                     connection.head_bytes, connection.peer, connection.gone));
+}
+
+bool HttpServer::Refuse(Connection& connection, int code, const std::string& why) {
+  connection.keep = false;
+  return Answer(connection, Format({.code = code, .body = why + "\n"}, true, false));
+}
+
+bool HttpServer::Answer(Connection& connection, std::string text) {
+  mailbox_->Release(std::exchange(connection.held_bytes, 0));
+  connection.text = std::move(text);
+  connection.sent = 0;
+  Enter(connection, State::kWriting, limits_.reply_timeout);
   return Write(connection);
 }
 
@@ -186,19 +442,17 @@ bool HttpServer::Write(Connection& connection) {
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
     connection.sent += static_cast<size_t>(sent);
   }
+  unsent_bytes_ -= std::exchange(connection.unsent_bytes, 0);
+  if (connection.keep) {
+    Enter(connection, State::kHead, limits_.idle_timeout);
+    connection.text = std::exchange(connection.ahead, {});
+    // Requests that came together: what answers them is somebody else's, so this does not recur.
+    if (FindHeadEnd(connection.text) != std::string::npos) return TakeHead(connection);
+    return true;
+  }
   shutdown(connection.fd.get(), SHUT_WR);
-  connection.state = State::kClosing;
-  connection.until = Clock::now() + kClosingTime;
+  Enter(connection, State::kClosing, kClosingTime);
   return Advance(connection);
-}
-
-std::string HttpServer::ReplyTo(absl::string_view head) const {
-  const HttpRequest request = ParseHead(head);
-  if (request.refused == 400) return Format({400, "text/plain", "want GET PATH HTTP/1.1\n"}, true);
-  if (request.refused == 405) return Format({405, "text/plain", "want GET or HEAD\n"}, true);
-  const auto it = pages_.find(std::string(request.path));
-  if (it == pages_.end()) return Format({404, "text/plain", "no such page\n"}, !request.head_only);
-  return Format(it->second(), !request.head_only);
 }
 
 }  // namespace ulfd::server

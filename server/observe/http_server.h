@@ -1,18 +1,24 @@
-// The HTTP port: a few pages for probes, scrapers and people.
+// The HTTP port: a few pages for probes, scrapers and people, and a service that takes requests
+// with bodies.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_OBSERVE_HTTP_SERVER_H_
 #define ULFD_SERVER_OBSERVE_HTTP_SERVER_H_
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "server/observe/http_request.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -21,11 +27,46 @@ struct HttpReply {
   int code = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  std::vector<std::pair<std::string, std::string>> headers = {};  // Further ones.
 };
 
-// GET and HEAD of fixed paths over HTTP/1; every other path is 404.  One request per connection.
-// One thread makes the pages and waits for every connection at once, so nobody who is slow, or
-// sends nothing at all, keeps others waiting.
+// What replies from other threads and the server share; outlives both.
+class HttpMailbox;
+
+// A request of the service, with its body, until it is answered.
+class HttpExchange {
+ public:
+  // `text`: head and body.
+  HttpExchange(std::shared_ptr<HttpMailbox> mailbox, uint64_t connection, std::string text,
+               size_t head_bytes, std::string peer, std::shared_ptr<const std::atomic<bool>> gone);
+  // One that was not answered is answered with 500.
+  ~HttpExchange();
+  HttpExchange(const HttpExchange&) = delete;
+  HttpExchange& operator=(const HttpExchange&) = delete;
+
+  const HttpRequest& request() const { return request_; }
+  absl::string_view body() const { return absl::string_view(text_).substr(head_bytes_); }
+  const std::string& peer() const { return peer_; }  // "127.0.0.1:4242"
+  // Whether the client has left.  Any thread.
+  bool cancelled() const { return gone_->load(std::memory_order_relaxed); }
+  // Once, from any thread.
+  void Reply(HttpReply reply);
+
+ private:
+  const std::shared_ptr<HttpMailbox> mailbox_;
+  const uint64_t connection_;
+  std::string text_;
+  const size_t head_bytes_;
+  const std::string peer_;
+  const std::shared_ptr<const std::atomic<bool>> gone_;
+  const HttpRequest request_;
+  bool answered_ = false;
+};
+
+// GET and HEAD of fixed paths over HTTP/1, one request per connection; below the prefix of the
+// service GET and POST, as many as the client sends.  Every other path is 404.  One thread makes
+// the pages and waits for every connection at once, so nobody who is slow, or sends nothing at all,
+// keeps others waiting.
 class HttpServer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -36,50 +77,92 @@ class HttpServer {
     int max_connections = 512;     // One more, and the one that has waited longest is closed.
     size_t max_head_bytes = 8192;  // Of a request; 431 above.
     std::chrono::milliseconds request_timeout{5000};
+    std::chrono::milliseconds body_timeout{10000};
+    std::chrono::milliseconds idle_timeout{30000};  // Between two requests of a connection.
     std::chrono::milliseconds reply_timeout{10000};
+  };
+  // Paths that are `prefix` or lie below it.
+  struct Service {
+    std::string prefix;             // "/v2"; empty: no service.
+    uint64_t max_body_bytes = 0;    // Of one request; 413 above.
+    uint64_t max_bodies_bytes = 0;  // Of all that are read or not answered; 503 above.
+    uint64_t max_unsent_bytes = 0;  // Of all replies that wait to be sent; 503 above.
+    // Both are called on the server's thread, and must not block.
+    // Before the body is read: nullopt, or the reply that refuses the request.
+    std::function<std::optional<HttpReply>(const HttpRequest& request, const std::string& peer)>
+        admit;
+    std::function<void(std::unique_ptr<HttpExchange>)> take;
   };
 
   // Listens; port 0: any free one.  UNAVAILABLE: the address cannot be listened on (says why).
   static absl::StatusOr<std::unique_ptr<HttpServer>> Create(const std::string& address, int port,
                                                             std::map<std::string, Page> pages,
-                                                            const Limits& limits);
+                                                            Service service, const Limits& limits);
   static absl::StatusOr<std::unique_ptr<HttpServer>> Create(const std::string& address, int port,
-                                                            std::map<std::string, Page> pages) {
-    return Create(address, port, std::move(pages), Limits());
+                                                            std::map<std::string, Page> pages,
+                                                            Service service) {
+    return Create(address, port, std::move(pages), std::move(service), Limits());
   }
-  // Waits for the page that is being made; ends at once otherwise.
+  // Waits for the page that is being made, and a moment for replies to leave; ends at once
+  // otherwise.  Exchanges may live on.
   ~HttpServer();
 
   int port() const { return socket_.port; }
 
  private:
-  enum class State { kReading, kWriting, kClosing };
+  enum class State { kHead, kBody, kWaiting, kWriting, kClosing };
   struct Connection {
     FileDescriptor fd;
-    State state = State::kReading;
-    Clock::time_point until;
-    std::string text;  // The request, then the reply.
+    uint64_t id = 0;
+    std::string peer;
+    State state = State::kHead;
+    Clock::time_point since, until;  // Of the state.
+    std::string text;                // The request, then the reply.
     size_t sent = 0;
+    size_t head_bytes = 0, body_bytes = 0;    // Of the request; kBody.
+    std::string ahead;                        // What came behind the request.
+    bool keep = false;                        // Another request may come when this one is answered.
+    uint64_t held_bytes = 0;                  // Of bodies.
+    uint64_t unsent_bytes = 0;                // Of replies.
+    std::shared_ptr<std::atomic<bool>> gone;  // kWaiting
   };
-  HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, const Limits& limits);
+  HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
+             const Limits& limits);
   void Loop();
+  // Whether somebody waits for a reply, or takes it.
+  bool Answering() const;
   // Takes some of those that wait.
   void Accept();
-  // Of those that still send, those that have their reply, or else those that take it: the one that
-  // ends first by itself.
+  // The one that has been in its state for longest, of those that are not computed for if there
+  // are any.
   void CloseOldest();
+  // The connection at that place ends.
+  void Drop(size_t index);
   // Does what can be done without waiting; false: the connection has ended.
   bool Advance(Connection& connection);
+  static void Enter(Connection& connection, State state, Clock::duration longest);
   bool Read(Connection& connection);
+  // The head is complete.
+  bool TakeHead(Connection& connection);
+  bool TakeServiceHead(Connection& connection, const HttpRequest& request);
+  // The whole request is there.
+  void HandOver(Connection& connection);
+  bool Answer(Connection& connection, std::string text);
+  bool Refuse(Connection& connection, int code, const std::string& why);
   bool Write(Connection& connection);
-  std::string ReplyTo(absl::string_view head) const;
+  void Deliver();
+  bool IsOfService(absl::string_view path) const;
 
   ListeningSocket socket_;
   const std::map<std::string, Page> pages_;
+  const Service service_;
   const Limits limits_;
-  FileDescriptor wake_;
-  std::vector<Connection> connections_;  // The thread's.
-  std::thread thread_;                   // Last: it uses everything above.
+  const std::shared_ptr<HttpMailbox> mailbox_;
+  uint64_t last_id_ = 0;
+  std::atomic<bool> stopping_{false};
+  uint64_t unsent_bytes_ = 0;  // The thread's, as these.
+  std::vector<Connection> connections_;
+  std::thread thread_;  // Last: it uses everything above.
 };
 
 }  // namespace ulfd::server

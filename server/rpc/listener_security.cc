@@ -153,6 +153,19 @@ std::optional<std::vector<std::string>> Security::ClientOf(const grpc::ServerCon
   return grpc_callers_->NamesOf(FactsOf(call));
 }
 
+absl::StatusOr<std::optional<std::vector<std::string>>> Security::ClientOfHttp(
+    absl::string_view path, absl::string_view authorization, bool from_here) const {
+  CallFacts facts{.path = path};
+  if (!authorization.empty()) facts.authorization.push_back(authorization);
+  if (tokens_ != nullptr && !from_here) {
+    return absl::PermissionDeniedError(
+        "tokens are taken over HTTP, which is plain text, from this machine only");
+  }
+  RETURN_IF_ERROR(grpc_callers_->Check(facts));
+  if (!clients_have_names_) return std::optional<std::vector<std::string>>();
+  return std::make_optional(grpc_callers_->NamesOf(facts));
+}
+
 absl::StatusOr<ModelChoice> Security::Identify(const grpc::ServerContext& call,
                                                absl::StatusOr<ModelChoice> choice) const {
   if (choice.ok()) choice->client = ClientOf(call);

@@ -37,6 +37,10 @@ class Security {
 
   // All names of who makes this call to the gRPC port; nullopt where clients have none.
   std::optional<std::vector<std::string>> ClientOf(const grpc::ServerContext& call) const;
+  // Of a request by HTTP, which is plain text: UNAUTHENTICATED and PERMISSION_DENIED as on the gRPC
+  // port, and where tokens are wanted PERMISSION_DENIED unless it comes `from_here`.
+  absl::StatusOr<std::optional<std::vector<std::string>>> ClientOfHttp(
+      absl::string_view path, absl::string_view authorization, bool from_here) const;
   // `choice` with its client, by which the model manager decides who may use what.
   absl::StatusOr<ModelChoice> Identify(const grpc::ServerContext& call,
                                        absl::StatusOr<ModelChoice> choice) const;

@@ -111,11 +111,10 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
 template <typename Request>
 int64_t RequestCaller<Request>::Hash(const CanaryConfig& canary) const {
   if (!canary.metadata.empty()) {
-    const auto& metadata = call_.client_metadata();
-    const auto found = metadata.find(grpc::string_ref(canary.metadata));
-    if (found == metadata.end()) return RandomHash(&request_);
+    const absl::string_view user = metadata_(canary.metadata);
+    if (user.empty()) return RandomHash(&request_);
     Fnv hash;
-    hash.Add(absl::string_view(found->second.data(), found->second.size()));
+    hash.Add(user);
     return hash.hash();
   }
   if (canary.feature.empty()) return RandomHash(&request_);

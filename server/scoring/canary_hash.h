@@ -3,10 +3,10 @@
 #ifndef ULFD_SERVER_SCORING_CANARY_HASH_H_
 #define ULFD_SERVER_SCORING_CANARY_HASH_H_
 
-#include <grpcpp/server_context.h>
-
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 
 #include "absl/strings/string_view.h"
 #include "proto/open_inference.pb.h"
@@ -15,17 +15,20 @@
 
 namespace ulfd::server {
 
-// Borrows the call and its request.  Hashes are the same in every process, so that a user gets the
-// same version from every replica.
+// The value of a metadata key of a call; empty if it has none.
+using MetadataLookup = std::function<absl::string_view(const std::string& key)>;
+
+// Borrows the call's metadata and its request.  Hashes are the same in every process, so that a
+// user gets the same version from every replica.
 template <typename Request>
 class RequestCaller final : public Caller {
  public:
-  RequestCaller(const grpc::ServerContext& call, const Request& request)
-      : call_(call), request_(request) {}
+  RequestCaller(const MetadataLookup& metadata, const Request& request)
+      : metadata_(metadata), request_(request) {}
   int64_t Hash(const CanaryConfig& canary) const override;
 
  private:
-  const grpc::ServerContext& call_;
+  const MetadataLookup& metadata_;
   const Request& request_;
 };
 

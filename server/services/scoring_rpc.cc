@@ -55,50 +55,84 @@ void AddTimings(const CallTimes& times, const v1::PredictRequest& request,
 void AddTimings(const CallTimes&, const inference::ModelInferRequest&,
                 inference::ModelInferResponse&) {}
 
+// A call of gRPC as what carries a request in and its answer out.
+template <typename RequestType, typename ResponseType>
+class RpcCarrier {
+ public:
+  using Request = RequestType;
+  explicit RpcCarrier(UnaryCall<RequestType, ResponseType>& rpc) : rpc_(&rpc) {}
+  const RequestType& request() const { return rpc_->request(); }
+  ResponseType& response() { return rpc_->response(); }
+  bool cancelled() const { return rpc_->cancelled(); }
+  std::string peer() const { return rpc_->context().peer(); }
+  void Finish(const absl::Status& status) {
+    RpcCall& rpc = *rpc_;
+    if (const auto pushback = RetryAfter(status); pushback.has_value()) {
+      rpc.context().AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
+    }
+    rpc.Finish(ToGrpcStatus(status));
+  }
+
+ private:
+  UnaryCall<RequestType, ResponseType>* rpc_;
+};
+
+// Any other one.
+class OtherCarrier {
+ public:
+  using Request = inference::ModelInferRequest;
+  explicit OtherCarrier(std::unique_ptr<InferCarrier> carrier) : carrier_(std::move(carrier)) {}
+  const Request& request() const { return carrier_->request(); }
+  inference::ModelInferResponse& response() { return carrier_->response(); }
+  bool cancelled() const { return carrier_->cancelled(); }
+  std::string peer() const { return carrier_->peer(); }
+  void Finish(const absl::Status& status) { carrier_->Finish(status); }
+
+ private:
+  std::unique_ptr<InferCarrier> carrier_;
+};
+
 // Deletes itself when it has answered.
-template <typename Request, typename Response>
+template <typename Carrier>
 class ScoringRpc final : public ScoreCall {
  public:
-  ScoringRpc(UnaryCall<Request, Response>& rpc, const ServingContext& context, CallTerms terms)
+  ScoringRpc(Carrier carrier, const ServingContext& context, CallTerms terms)
       : ScoreCall(context, std::move(terms)),
-        rpc_(rpc),
+        carrier_(std::move(carrier)),
         shadow_(context.shadow),
         record_(context.recorder, arrival(), ScoreCall::deadline()) {}
 
  private:
-  bool cancelled() const override { return rpc_.cancelled(); }
-  const std::string& request_id() const override { return IdOf(rpc_.request()); }
-  std::string peer() const override { return rpc_.context().peer(); }
+  bool cancelled() const override { return carrier_.cancelled(); }
+  const std::string& request_id() const override { return IdOf(carrier_.request()); }
+  std::string peer() const override { return carrier_.peer(); }
   int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
-    return server::CountRows(rpc_.request(), model, limits);
+    return server::CountRows(carrier_.request(), model, limits);
   }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
-    return DecodeRequest(rpc_.request(), model, limits, decoded);
+    return DecodeRequest(carrier_.request(), model, limits, decoded);
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
-    const Request& request = rpc_.request();
-    RETURN_IF_ERROR(EncodeResponse(request, decoded, info, result, rpc_.response()));
+    const auto& request = carrier_.request();
+    RETURN_IF_ERROR(EncodeResponse(request, decoded, info, result, carrier_.response()));
     if (shadow_ != nullptr) shadow_->Offer(ApiOf(request), request, decoded, info, result);
     record_.Choose(info, decoded.ads);
     return absl::OkStatus();
   }
   void AddTimes(const CallTimes& times) override {
-    record_.Add(rpc_.request(), rpc_.response(), times.total_ns);
-    AddTimings(times, rpc_.request(), rpc_.response());
+    record_.Add(carrier_.request(), carrier_.response(), times.total_ns);
+    AddTimings(times, carrier_.request(), carrier_.response());
   }
   void Finish(const absl::Status& status) override {
-    RpcCall& rpc = rpc_;
-    if (const auto pushback = RetryAfter(status); pushback.has_value()) {
-      rpc.context().AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
-    }
-    const grpc::Status answer = ToGrpcStatus(status);
+    Carrier carrier = std::move(carrier_);
+    const absl::Status answer = status;
     delete this;  // It refers to the request, which may go as soon as the call has ended.
-    rpc.Finish(answer);
+    carrier.Finish(answer);
   }
 
-  UnaryCall<Request, Response>& rpc_;
+  Carrier carrier_;
   Shadow* const shadow_;
   CallRecord record_;
 };
@@ -117,46 +151,63 @@ absl::Status CompleteUser(const ServingContext&, const std::optional<std::vector
 }
 
 // INVALID_ARGUMENT: a priority that is none.
-absl::StatusOr<CallTerms> TermsOf(const grpc::ServerContext& call, const ServingContext& context) {
+absl::StatusOr<CallTerms> TermsOf(const MetadataLookup& metadata, TimePoint deadline,
+                                  const ServingContext& context) {
   CallTerms terms;
-  terms.deadline = DeadlineOf(call, context.clock.Now());
-  const absl::string_view trace = MetadataOf(call, kTraceKey);
+  terms.deadline = deadline;
+  const absl::string_view trace = metadata(kTraceKey);
   terms.trace = context.tracer != nullptr ? context.tracer->ContextOf(trace)
                                           : ParseTraceparent(trace).value_or(TraceContext());
-  if (const absl::string_view word = MetadataOf(call, kPriorityKey); !word.empty()) {
+  if (const absl::string_view word = metadata(kPriorityKey); !word.empty()) {
     ASSIGN_OR_RETURN(terms.priority, ParsePriority(word));
   }
   if (context.client_quota != nullptr) {
-    terms.client = std::string(MetadataOf(call, context.client_key));
+    terms.client = std::string(metadata(context.client_key));
   }
   return terms;
 }
 
-template <typename Request, typename Response>
-void Start(UnaryCall<Request, Response>& rpc, const ServingContext& context,
-           const Security& security) {
-  absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
-  const RequestCaller caller(rpc.context(), rpc.request());
+template <typename Carrier>
+void Start(Carrier carrier, absl::StatusOr<ModelChoice> choice, const MetadataLookup& metadata,
+           TimePoint deadline, const ServingContext& context) {
+  const RequestCaller<typename Carrier::Request> caller(metadata, carrier.request());
   if (choice.ok()) choice->caller = &caller;
-  absl::StatusOr<CallTerms> terms = TermsOf(rpc.context(), context);
-  if (choice.ok() && terms.ok()) {
+  absl::StatusOr<CallTerms> terms = TermsOf(metadata, deadline, context);
+  auto* call = new ScoringRpc(std::move(carrier), context, terms.ok() ? *terms : CallTerms());
+  call->Start(terms.ok() ? choice : terms.status());
+}
+
+template <typename Request, typename Response>
+void StartRpc(UnaryCall<Request, Response>& rpc, const ServingContext& context,
+              const Security& security) {
+  absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
+  if (choice.ok()) {
     const absl::Status complete = CompleteUser(context, choice->client, rpc);
     if (!complete.ok()) choice = complete;
   }
-  auto* call = new ScoringRpc(rpc, context, terms.ok() ? *terms : CallTerms());
-  call->Start(terms.ok() ? choice : terms.status());
+  const MetadataLookup metadata = [&rpc](const std::string& key) {
+    return MetadataOf(rpc.context(), key);
+  };
+  Start(RpcCarrier<Request, Response>(rpc), std::move(choice), metadata,
+        DeadlineOf(rpc.context(), context.clock.Now()), context);
 }
 
 }  // namespace
 
 void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
                   const ServingContext& context, const Security& security) {
-  Start(rpc, context, security);
+  StartRpc(rpc, context, security);
 }
 
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,
                   const ServingContext& context, const Security& security) {
-  Start(rpc, context, security);
+  StartRpc(rpc, context, security);
+}
+
+void StartScoring(std::unique_ptr<InferCarrier> carrier, absl::StatusOr<ModelChoice> choice,
+                  const MetadataLookup& metadata, TimePoint deadline,
+                  const ServingContext& context) {
+  Start(OtherCarrier(std::move(carrier)), std::move(choice), metadata, deadline, context);
 }
 
 }  // namespace ulfd::server

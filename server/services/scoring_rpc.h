@@ -3,10 +3,14 @@
 #ifndef ULFD_SERVER_SERVICES_SCORING_RPC_H_
 #define ULFD_SERVER_SERVICES_SCORING_RPC_H_
 
+#include <memory>
+#include <string>
+
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/listener_security.h"
+#include "server/scoring/canary_hash.h"
 #include "server/scoring/score_call.h"
 
 namespace ulfd::server {
@@ -17,6 +21,29 @@ void StartScoring(UnaryCall<ulfd::v1::PredictRequest, ulfd::v1::PredictResponse>
                   const ServingContext& context, const Security& security);
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,
                   const ServingContext& context, const Security& security);
+
+// What carries a KServe request in and its answer out, where that is no call of gRPC.
+class InferCarrier {
+ public:
+  virtual ~InferCarrier() = default;
+  const inference::ModelInferRequest& request() const { return request_; }
+  inference::ModelInferRequest& mutable_request() { return request_; }
+  inference::ModelInferResponse& response() { return response_; }
+  // As of RpcCall.
+  virtual bool cancelled() const = 0;
+  virtual std::string peer() const = 0;
+  // Once, from any thread.
+  virtual void Finish(const absl::Status& status) = 0;
+
+ private:
+  inference::ModelInferRequest request_;
+  inference::ModelInferResponse response_;
+};
+
+// `choice`: with its client; `metadata` is borrowed for the call of this function.
+void StartScoring(std::unique_ptr<InferCarrier> carrier, absl::StatusOr<ModelChoice> choice,
+                  const MetadataLookup& metadata, TimePoint deadline,
+                  const ServingContext& context);
 
 }  // namespace ulfd::server
 

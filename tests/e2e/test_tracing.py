@@ -69,7 +69,8 @@ class TracingTest(unittest.TestCase):
     def daemon(self, port, share=0, **settings):
         more = " ".join(f"{name}: {value}" for name, value in settings.items())
         config = FAST + (f'tracing {{ collector: "127.0.0.1:{port}" share: {share} {more} }}\n'
-                         'logging { format: "json" call_share: 1 max_calls_per_second: 10000 }\n')
+                         'logging { format: "json" call_share: 1 max_calls_per_second: 10000 }\n'
+                         "http_inference: true\n")
         return Daemon(self.repository, config=config)
 
     def check_call(self, spans, parent):
@@ -116,10 +117,20 @@ class TracingTest(unittest.TestCase):
             (span,) = wait_for(lambda: collector.of(failing), "the failure")
             self.assertEqual(span["status"]["code"], "STATUS_CODE_ERROR")
             self.assertIn("NOT_FOUND", span["status"]["message"])
+            # By HTTP as well.
+            rest = TRACE.replace("0af", "3af")
+            done = subprocess.run(
+                ["curl", "-sS", "-H", f"traceparent: 00-{rest}-{PARENT}-01", "-d",
+                 json.dumps({"inputs": [{"name": "ad", "shape": [2], "datatype": "INT64",
+                                         "data": [1, 2]}]}),
+                 f"http://127.0.0.1:{daemon.http_port}/v2/models/stamp/infer"],
+                capture_output=True, text=True, check=True)
+            self.assertIn("outputs", json.loads(done.stdout))
+            self.check_call(collector.whole(rest), PARENT)
             # What nobody wanted.
             self.assertEqual(collector.of(other), [])
             names = [span["name"] for span in collector.spans]
-            self.assertEqual(names.count("score"), 2)
+            self.assertEqual(names.count("score"), 3)
             loads = [span for span in collector.spans if span["name"] == "load model"]
             self.assertEqual({span["attributes"]["model"] for span in loads}, {"shop", "stamp"})
             for span in loads:

@@ -146,6 +146,13 @@ def infer_request(model, arrays, user=(), raw=True, short=False, outputs=(), ver
     return request
 
 
+def infer_body(arrays, **fields):
+    """The same as an object for REST, with nested arrays as KServe's own client sends them."""
+    inputs = [{"name": name, "shape": list(array.shape), "datatype": _DATATYPES[array.dtype],
+               "data": array.tolist()} for name, array in arrays.items()]
+    return {**fields, "inputs": inputs}
+
+
 def infer_outputs(response):
     found = {}
     for i, tensor in enumerate(response.outputs):

@@ -339,6 +339,10 @@ TEST(LoadOptions, SecurityThatCouldNotWork) {
   EXPECT_EQ(error("authentication { allowed_clients: 'b' }"),
             "authentication.allowed_clients: clients have no names without "
             "authentication.token_file and tls.client_ca_file");
+  EXPECT_EQ(error("http_inference: true "
+                  "tls { certificate_file: 'c' key_file: 'k' client_ca_file: 'a' }"),
+            "http_inference: with tls.client_ca_file the gRPC port wants certificates, for which "
+            "the HTTP port does not ask");
   EXPECT_EQ(error("admin_tls { certificate_file: 'c' key_file: 'k' }"),
             "admin_tls: no admin_address");
   EXPECT_EQ(error("authentication { token_file: 't' admin_clients: 'b' }"),

@@ -8,9 +8,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/loopback.h"
 
 namespace ulfd::server {
@@ -18,6 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -29,7 +33,33 @@ class HttpServerTest : public ::testing::Test {
     pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
     pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
     pages["/busy"] = [] { return HttpReply{.code = 503, .body = "busy\n"}; };
-    auto http = HttpServer::Create("127.0.0.1", 0, std::move(pages), limits);
+    HttpServer::Service service{
+        .prefix = "/v2",
+        .max_body_bytes = 1 << 20,
+        .max_bodies_bytes = 3 << 19,
+        .max_unsent_bytes = 12 << 20,
+        .admit = [](const HttpRequest& request,
+                    const std::string& peer) -> std::optional<HttpReply> {
+          EXPECT_THAT(peer, StartsWith("127.0.0.1:"));
+          if (request.Header("stranger").empty()) return std::nullopt;
+          return HttpReply{.code = 401, .body = "who are you\n"};
+        },
+        .take =
+            [this](std::unique_ptr<HttpExchange> exchange) {
+              if (exchange->request().path == "/v2/hold") {
+                held_.push_back(std::move(exchange));
+                return;
+              }
+              if (exchange->request().path == "/v2/large") {
+                return exchange->Reply({.body = std::string(8 << 20, 'x')});
+              }
+              std::thread([exchange = std::move(exchange)] {
+                exchange->Reply({.body = absl::StrCat(exchange->request().method, " ",
+                                                      exchange->request().Header("x-A"), " ",
+                                                      exchange->body().size(), "\n")});
+              }).detach();
+            }};
+    auto http = HttpServer::Create("127.0.0.1", 0, std::move(pages), std::move(service), limits);
     ASSERT_TRUE(http.ok()) << http.status();
     http_ = *std::move(http);
   }
@@ -50,7 +80,98 @@ class HttpServerTest : public ::testing::Test {
     return ReadAll(fd.get());
   }
   std::unique_ptr<HttpServer> http_;
+  std::vector<std::unique_ptr<HttpExchange>> held_;  // By the server's thread.
 };
+
+TEST_F(HttpServerTest, TheServiceTakesBodiesAndKeepsConnections) {
+  Start();
+  const FileDescriptor fd = Connect();
+  // Two at once, in pieces.
+  const std::string both =
+      "POST /v2/x?y HTTP/1.1\r\nX-a:  b \r\ncontent-length: 3\r\n\r\nabc"
+      "GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n";
+  for (char c : both) send(fd.get(), &c, 1, MSG_NOSIGNAL);
+  EXPECT_EQ(ReadAll(fd.get()),
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 9\r\n"
+            "Cache-Control: no-store\r\nConnection: keep-alive\r\n\r\nPOST b 3\n"
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 7\r\n"
+            "Cache-Control: no-store\r\nConnection: close\r\n\r\nGET  0\n");
+  EXPECT_THAT(Ask("GET /v22 HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(Ask("POST /v2 HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 411"));
+  EXPECT_THAT(Ask("HEAD /v2 HTTP/1.1\r\n\r\n"), HasSubstr("Allow: GET, POST\r\n"));
+  EXPECT_THAT(Ask("POST /v2 HTTP/1.1\r\nContent-Length: 1048577\r\n\r\n"),
+              StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(Ask("POST /v2 HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n"
+                  "Connection: close\r\n\r\n")
+                  .substr(0, 25),
+              StartsWith("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, StrangersAreNotReadFurther) {
+  Start();
+  EXPECT_THAT(Ask("POST /v2 HTTP/1.1\r\nStranger: yes\r\nContent-Length: 1000000\r\n\r\nx"),
+              AllOf(StartsWith("HTTP/1.1 401 Unauthorized"), HasSubstr("who are you")));
+}
+
+TEST_F(HttpServerTest, APageEndsAConnectionThatWasKept) {
+  Start();
+  const std::string replies = Ask("GET /v2 HTTP/1.1\r\n\r\nGET /hello HTTP/1.1\r\n\r\n");
+  EXPECT_THAT(replies, AllOf(HasSubstr("keep-alive"), HasSubstr("close\r\n\r\nhello\n")));
+}
+
+TEST_F(HttpServerTest, RepliesThatNobodyTakesHaveAMemoryTogether) {
+  Start();
+  const std::string request = "GET /v2/large HTTP/1.1\r\nConnection: close\r\n\r\n";
+  FileDescriptor slow = Connect();
+  send(slow.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  char first;
+  ASSERT_EQ(recv(slow.get(), &first, 1, 0), 1);
+  EXPECT_THAT(Ask(request), StartsWith("HTTP/1.1 503"));
+  EXPECT_GT(ReadAll(slow.get()).size(), size_t{8} << 20);
+  EXPECT_THAT(Ask(request), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpServerTest, WhoSendsNothingGoesBeforeWhoIsComputedFor) {
+  HttpServer::Limits limits;
+  limits.max_connections = 8;
+  Start(limits);
+  const FileDescriptor held = Connect();
+  send(held.get(), "GET /v2/hold HTTP/1.1\r\n\r\n", 26, MSG_NOSIGNAL);
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 30; ++i) silent.push_back(Connect());
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
+  EXPECT_EQ(ReadAll(silent.front().get()), "");
+  ASSERT_EQ(held_.size(), 1u);
+  EXPECT_FALSE(held_[0]->cancelled());
+}
+
+TEST_F(HttpServerTest, BodiesHaveAMemoryTogether) {
+  Start();
+  const std::string body(1 << 20, 'x');
+  const std::string request =
+      absl::StrCat("POST /v2/hold HTTP/1.1\r\nContent-Length: ", body.size(), "\r\n\r\n", body);
+  const FileDescriptor first = Connect();
+  send(first.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  // Whether all of the first one is there already does not matter.
+  EXPECT_THAT(Ask(request), StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(Ask("GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET  0"));
+}
+
+TEST_F(HttpServerTest, AnExchangeOutlivesItsConnectionAndItsServer) {
+  Start();
+  {
+    const FileDescriptor fd = Connect();
+    send(fd.get(), "GET /v2/hold HTTP/1.1\r\n\r\n", 26, MSG_NOSIGNAL);
+    EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
+  }
+  for (int i = 0; i < 1000 && (held_.empty() || !held_[0]->cancelled()); ++i) usleep(10000);
+  ASSERT_EQ(held_.size(), 1u);
+  EXPECT_TRUE(held_[0]->cancelled());
+  EXPECT_THAT(held_[0]->peer(), StartsWith("127.0.0.1:"));
+  held_[0]->Reply({});
+  http_.reset();
+  held_.clear();
+}
 
 TEST_F(HttpServerTest, AnswersPages) {
   Start();

@@ -1,0 +1,322 @@
+// Paths, status codes and JSON of KServe v2 over HTTP.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/rest_service.h"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "server/rpc/grpc_status.h"
+#include "server/scheduler/refusal.h"
+#include "server/scoring/open_inference_codec.h"
+#include "server/services/open_inference_models.h"
+#include "server/services/scoring_rpc.h"
+
+namespace ulfd::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Of replies with bytes behind their JSON, and of such requests.
+constexpr char kJsonBytes[] = "Inference-Header-Content-Length";
+// What is left of a deadline, as gRPC's grpc-timeout.
+constexpr char kTimeoutMs[] = "ulfd-timeout-ms";
+
+constexpr char kLive[] = "/v2/health/live";
+constexpr char kReady[] = "/v2/health/ready";
+
+// Open to everybody, as the pages for probes are.
+bool IsProbe(absl::string_view path) { return path == kLive || path == kReady; }
+
+int HttpCodeOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return 200;
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kFailedPrecondition:
+      return 412;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kUnimplemented:
+      return 501;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+// Whatever bytes callers sent are text in the reply.
+std::string TextOf(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+HttpReply JsonReply(int code, std::string body) {
+  return {.code = code, .content_type = "application/json", .body = std::move(body)};
+}
+
+HttpReply ErrorReply(const absl::Status& status) {
+  Json error;
+  error["error"] = ClipError(status.message());
+  HttpReply reply = JsonReply(HttpCodeOf(status), TextOf(error));
+  if (const auto retry = RetryAfter(status); retry.has_value()) {
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(*retry);
+    reply.headers.emplace_back("Retry-After", absl::StrCat(seconds.count()));
+  }
+  if (absl::IsUnauthenticated(status)) reply.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return reply;
+}
+
+absl::Status WantMethod(const HttpExchange& exchange, absl::string_view method) {
+  if (exchange.request().method == method) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(exchange.request().method, " ", exchange.request().path, ": want ", method));
+}
+
+// max(): none.
+absl::StatusOr<TimePoint> DeadlineOf(const HttpRequest& request, TimePoint now) {
+  const absl::string_view text = request.Header(kTimeoutMs);
+  if (text.empty()) return TimePoint::max();
+  constexpr int64_t kLongestMs = 86400000;
+  int64_t ms = 0;
+  if (!absl::SimpleAtoi(text, &ms) || ms < 1 || ms > kLongestMs) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kTimeoutMs, ": want a number from 1 to ", kLongestMs));
+  }
+  return now + std::chrono::milliseconds(ms);
+}
+
+// How much of the body is JSON.
+absl::StatusOr<size_t> JsonBytesOf(const HttpExchange& exchange) {
+  if (!exchange.request().Header("content-encoding").empty()) {
+    return absl::UnimplementedError("the body is compressed; this server takes identity only");
+  }
+  const absl::string_view text = exchange.request().Header(kJsonBytes);
+  if (text.empty()) return exchange.body().size();
+  uint64_t bytes = 0;
+  if (absl::SimpleAtoi(text, &bytes)) return static_cast<size_t>(bytes);
+  return absl::InvalidArgumentError(absl::StrCat(kJsonBytes, ": want a number"));
+}
+
+// An infer request by HTTP.
+class RestCarrier final : public InferCarrier {
+ public:
+  explicit RestCarrier(std::unique_ptr<HttpExchange> exchange) : exchange_(std::move(exchange)) {}
+  HttpExchange& exchange() { return *exchange_; }
+  BinaryOutputs& binary() { return binary_; }
+  bool cancelled() const override { return exchange_->cancelled(); }
+  std::string peer() const override { return exchange_->peer(); }
+  void Finish(const absl::Status& status) override {
+    if (!status.ok()) return exchange_->Reply(ErrorReply(status));
+    absl::StatusOr<InferBody> body = WriteInferBody(response(), binary_);
+    if (!body.ok()) return exchange_->Reply(ErrorReply(body.status()));
+    const bool binary = body->json_bytes < body->text.size();
+    HttpReply reply = JsonReply(200, std::move(body->text));
+    if (binary) {
+      reply.content_type = "application/octet-stream";
+      reply.headers.emplace_back(kJsonBytes, absl::StrCat(body->json_bytes));
+    }
+    exchange_->Reply(std::move(reply));
+  }
+
+ private:
+  const std::unique_ptr<HttpExchange> exchange_;
+  BinaryOutputs binary_;
+};
+
+template <typename Tensors>
+Json TensorsOf(const Tensors& tensors) {
+  Json list = Json::array();
+  for (const auto& tensor : tensors) {
+    Json shape = Json::array();
+    for (const int64_t size : tensor.shape()) shape.push_back(size);
+    list.push_back({{"name", tensor.name()}, {"datatype", tensor.datatype()}, {"shape", shape}});
+  }
+  return list;
+}
+
+}  // namespace
+
+RestService::RestService(const ServingContext& context, const Security& security,
+                         const Readiness& readiness, std::string server_version,
+                         const JsonLimits& limits, int threads)
+    : context_(context),
+      security_(security),
+      readiness_(readiness),
+      server_version_(std::move(server_version)),
+      limits_(limits) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this] {
+      pthread_setname_np(pthread_self(), "ulfd-rest");
+      Loop();
+    });
+  }
+}
+
+RestService::~RestService() {
+  std::deque<std::unique_ptr<HttpExchange>> waiting;
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+    waiting.swap(waiting_);
+    changed_.NotifyAll();
+  }
+  for (const auto& exchange : waiting) {
+    exchange->Reply(ErrorReply(absl::UnavailableError("draining: the server is shutting down")));
+  }
+  for (std::thread& thread : threads_) thread.join();
+}
+
+absl::StatusOr<std::optional<std::vector<std::string>>> RestService::ClientOf(
+    const HttpRequest& request, const std::string& peer) const {
+  const bool from_here = absl::StartsWith(peer, "127.") || absl::StartsWith(peer, "[::1]:");
+  return security_.ClientOfHttp(request.path, request.Header("authorization"), from_here);
+}
+
+std::optional<HttpReply> RestService::Admit(const HttpRequest& request,
+                                            const std::string& peer) const {
+  if (IsProbe(request.path)) return std::nullopt;
+  const absl::Status status = ClientOf(request, peer).status();
+  return status.ok() ? std::nullopt : std::make_optional(ErrorReply(status));
+}
+
+void RestService::Take(std::unique_ptr<HttpExchange> exchange) {
+  if (AnswerProbe(*exchange)) return;  // Which waits for nobody's JSON.
+  MutexLock lock(mu_);
+  waiting_.push_back(std::move(exchange));
+  changed_.NotifyAll();
+}
+
+void RestService::Loop() {
+  while (true) {
+    std::unique_ptr<HttpExchange> exchange;
+    {
+      MutexLock lock(mu_);
+      while (waiting_.empty() && !stopping_) changed_.Wait(mu_);
+      if (stopping_) return;
+      exchange = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    if (!exchange->cancelled()) Answer(std::move(exchange));
+  }
+}
+
+bool RestService::AnswerProbe(HttpExchange& exchange) const {
+  if (!IsProbe(exchange.request().path)) return false;
+  if (exchange.request().path == kLive) {
+    exchange.Reply(JsonReply(200, R"({"live":true})"));
+    return true;
+  }
+  const bool ready = readiness_.ServerReady();
+  exchange.Reply(JsonReply(ready ? 200 : 503, ready ? R"({"ready":true})" : R"({"ready":false})"));
+  return true;
+}
+
+void RestService::Answer(std::unique_ptr<HttpExchange> exchange) {
+  const absl::string_view path = exchange->request().path;
+  const auto client = ClientOf(exchange->request(), exchange->peer());
+  if (!client.ok()) return exchange->Reply(ErrorReply(client.status()));
+  absl::string_view rest = path;
+  if (absl::ConsumePrefix(&rest, "/v2/models/")) {
+    return AnswerModel(std::move(exchange), rest, *client);
+  }
+  if (path != "/v2" && path != "/v2/") {
+    return exchange->Reply(ErrorReply(absl::NotFoundError("no such path below /v2")));
+  }
+  const Json server = {
+      {"name", "ulfd"}, {"version", server_version_}, {"extensions", {"binary_tensor_data"}}};
+  exchange->Reply(JsonReply(200, TextOf(server)));
+}
+
+void RestService::AnswerModel(std::unique_ptr<HttpExchange> exchange, absl::string_view rest,
+                              const std::optional<std::vector<std::string>>& client) {
+  // NAME [versions VERSION] [ready|infer]
+  std::vector<absl::string_view> words = absl::StrSplit(rest, '/');
+  const std::string name(words[0]);
+  words.erase(words.begin());
+  std::string version;
+  if (words.size() >= 2 && words[0] == "versions") {
+    version = std::string(words[1]);
+    words.erase(words.begin(), words.begin() + 2);
+  }
+  absl::StatusOr<ModelChoice> choice = ChoiceOf(name, version);
+  const absl::string_view action = words.empty() ? "" : words[0];
+  if (words.size() > 1 || (!action.empty() && action != "ready" && action != "infer")) {
+    choice = absl::NotFoundError("no such path below /v2/models");
+  }
+  if (choice.ok()) choice->client = client;
+  if (choice.ok() && action == "infer") {
+    const absl::Status method = WantMethod(*exchange, "POST");
+    if (method.ok()) return Infer(std::move(exchange), *std::move(choice));
+    choice = method;
+  }
+  const absl::Status allowed = choice.ok() ? context_.models.CheckAccess(*choice) : choice.status();
+  if (!allowed.ok()) return exchange->Reply(ErrorReply(allowed));
+  if (action.empty()) return Describe(*exchange, *choice);
+  const bool ready = readiness_.ModelReady(*choice);
+  const Json body = {{"name", name}, {"ready", ready}};
+  exchange->Reply(JsonReply(ready ? 200 : 503, TextOf(body)));
+}
+
+void RestService::Describe(HttpExchange& exchange, const ModelChoice& choice) const {
+  inference::ModelMetadataResponse metadata;
+  const absl::Status status = DescribeServed(context_.models, choice, metadata);
+  if (!status.ok()) return exchange.Reply(ErrorReply(status));
+  const Json model = {{"name", metadata.name()},
+                      {"versions", std::vector<std::string>(metadata.versions().begin(),
+                                                            metadata.versions().end())},
+                      {"platform", metadata.platform()},
+                      {"inputs", TensorsOf(metadata.inputs())},
+                      {"outputs", TensorsOf(metadata.outputs())}};
+  exchange.Reply(JsonReply(200, TextOf(model)));
+}
+
+void RestService::Infer(std::unique_ptr<HttpExchange> exchange, ModelChoice choice) {
+  auto carrier = std::make_unique<RestCarrier>(std::move(exchange));
+  const HttpRequest& head = carrier->exchange().request();
+  absl::StatusOr<TimePoint> deadline = DeadlineOf(head, context_.clock.Now());
+  const absl::StatusOr<size_t> json_bytes = JsonBytesOf(carrier->exchange());
+  absl::Status read = deadline.ok() ? json_bytes.status() : deadline.status();
+  if (read.ok()) {
+    read = ParseInferBody(carrier->exchange().body(), *json_bytes, limits_,
+                          carrier->mutable_request(), carrier->binary());
+  }
+  if (!read.ok()) {
+    context_.metrics.CountWithoutModel(read.code());
+    return carrier->Finish(read);
+  }
+  carrier->mutable_request().set_model_name(choice.name);
+  if (choice.version.has_value()) {
+    carrier->mutable_request().set_model_version(absl::StrCat(*choice.version));
+  }
+  // The head lives as long as the carrier, and the lookup no longer than this call, which may see
+  // the end of the carrier.
+  const std::vector<std::pair<std::string, std::string>> headers(head.headers.begin(),
+                                                                 head.headers.end());
+  const MetadataLookup metadata = [&headers](const std::string& key) -> absl::string_view {
+    for (const auto& [name, value] : headers) {
+      if (absl::EqualsIgnoreCase(name, key)) return value;
+    }
+    return "";
+  };
+  StartScoring(std::move(carrier), std::move(choice), metadata, *deadline, context_);
+}
+
+}  // namespace ulfd::server

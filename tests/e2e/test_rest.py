@@ -1,0 +1,313 @@
+"""KServe v2 over HTTP: curl, Python's http.client and Node's fetch against the HTTP port.
+SPDX-License-Identifier: Apache-2.0
+"""
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import unittest
+
+import numpy as np
+
+from harness import env
+from harness.clients import infer_body, infer_outputs, infer_request
+from harness.daemon import FAST, wait_for
+from harness.fixtures import BusyTest, DaemonTest, add_shop, add_stamp, shop
+from harness.metrics import scrape
+from harness.shop import USER
+from harness.small import heavy_inputs, stamp_inputs
+
+class Rest:
+    """One connection, kept open."""
+
+    def __init__(self, daemon):
+        self.connection = http.client.HTTPConnection("127.0.0.1", daemon.http_port,
+                                                     timeout=60 * env.SLOWNESS)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.connection.close()
+
+    def ask(self, method, path, body=None, headers=None):
+        """(code, object of the reply, its headers)."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        self.connection.request(method, path, body, headers or {})
+        reply = self.connection.getresponse()
+        raw = reply.read()
+        size = int(reply.getheader("Inference-Header-Content-Length") or len(raw))
+        self.behind = raw[size:]
+        return reply.status, json.loads(raw[:size]), dict(reply.getheaders())
+
+    def infer(self, model, body, **headers):
+        return self.ask("POST", f"/v2/models/{model}/infer", body, headers)
+
+
+class RestTest(DaemonTest):
+    CONFIG = FAST + "http_inference: true\nlimits { max_message_bytes: 4194304 }\n"
+
+    @classmethod
+    def fill(cls, repository):
+        add_shop(repository)
+        for version in (1, 2):
+            add_stamp(repository, version, version=version)
+
+    def test_server_and_models(self):
+        with Rest(self.daemon) as rest:
+            code, server, _ = rest.ask("GET", "/v2")
+            self.assertEqual((code, server["name"]), (200, "ulfd"))
+            self.assertEqual(rest.ask("GET", "/v2/health/live")[:2], (200, {"live": True}))
+            self.assertEqual(rest.ask("GET", "/v2/health/ready")[:2], (200, {"ready": True}))
+            code, shop_, _ = rest.ask("GET", "/v2/models/shop")
+            self.assertEqual((code, shop_["name"], shop_["versions"]), (200, "shop", ["1"]))
+            inputs = {i["name"]: (i["datatype"], i["shape"]) for i in shop_["inputs"]}
+            self.assertEqual(inputs["ad.ids"], ("INT64", [-1]))
+            self.assertEqual(rest.ask("GET", "/v2/models/shop/versions/1")[1], shop_)
+            self.assertEqual(rest.ask("GET", "/v2/models/shop/ready")[0], 200)
+            self.assertEqual(rest.ask("GET", "/v2/models/shop/versions/9/ready")[0], 503)
+            for path in ("/v2/models/shopp", "/v2/nothing", "/v2/models/shop/infer/x"):
+                code, reply, _ = rest.ask("GET", path)
+                self.assertEqual(code, 404, path)
+                self.assertTrue(reply["error"])
+            self.assertEqual(rest.ask("GET", "/v2/models/shop/infer")[0], 400)
+
+    def test_scores(self):
+        with Rest(self.daemon) as rest:
+            for ads in (1, 7, 200):
+                arrays = shop().inputs(ads, seed=ads)
+                code, reply, _ = rest.infer("shop", infer_body(arrays, id=f"r{ads}"))
+                self.assertEqual(code, 200, reply)
+                self.assertEqual((reply["model_name"], reply["model_version"], reply["id"]),
+                                 ("shop", "1", f"r{ads}"))
+                for output in reply["outputs"]:
+                    found = np.array(output["data"], np.float32).reshape(output["shape"])
+                    self.assert_close(found, shop().scores(arrays)[output["name"]], 1e-5, ads)
+                # Bit for bit what gRPC answers.
+                grpc = infer_outputs(self.client.infer(infer_request("shop", arrays, USER)))
+                for output in reply["outputs"]:
+                    self.assertEqual(np.array(output["data"], np.float32).tobytes(),
+                                     grpc[output["name"]].tobytes())
+
+    def test_a_version(self):
+        with Rest(self.daemon) as rest:
+            for version in (1, 2):
+                # Only the highest one is loaded.
+                code, reply, _ = rest.infer(f"stamp/versions/{version}",
+                                            infer_body(stamp_inputs([0])))
+                self.assertEqual(code, 200 if version == 2 else 404, reply)
+            self.assertEqual(rest.infer("stamp/versions/x", infer_body(stamp_inputs([0])))[0], 400)
+
+    def test_binary_tensors(self):
+        arrays = shop().inputs(20)
+        body = infer_body(arrays)
+        for tensor in body["inputs"]:
+            del tensor["data"]
+            tensor["parameters"] = {"binary_data_size": arrays[tensor["name"]].nbytes}
+        body["outputs"] = [{"name": "output", "parameters": {"binary_data": True}},
+                           {"name": "buy"}]
+        head = json.dumps(body).encode()
+        with Rest(self.daemon) as rest:
+            code, reply, _ = rest.infer(
+                "shop", head + b"".join(a.tobytes() for a in arrays.values()),
+                **{"Inference-Header-Content-Length": str(len(head))})
+            self.assertEqual(code, 200, reply)
+            output, buy = reply["outputs"]
+            self.assertEqual(output["parameters"], {"binary_data_size": 20 * 2 * 4})
+            scores = shop().scores(arrays)
+            self.assert_close(np.frombuffer(rest.behind, "<f4").reshape(20, 2), scores["output"],
+                              1e-5)
+            self.assert_close(np.array(buy["data"], np.float32).reshape(20, 1), scores["buy"], 1e-5)
+
+    def test_bad_requests(self):
+        good = infer_body(shop().inputs(3))
+        cases = [
+            (b"{", 400, "JSON: "),
+            (b'{"inputs":[{"name":"ctx","shape":[1],"datatype":"FP32","data":[NaN]}]}', 400,
+             "invalid literal"),
+            (b'{"inputs":' + b"[" * 100000, 400, "JSON: "),
+            (b'{"inputs":[{"data":' + b"[" * 1000000, 400, "more than 8 deep"),
+            ({**good, "parameters": {"priority": 1}}, 400, 'parameter "priority": unknown'),
+            ({"inputs": good["inputs"][1:]}, 400, "given without"),
+            ({"inputs": [{**good["inputs"][0], "datatype": "FP64"}]}, 400, "FP64"),
+            (b'{"inputs":[' + b",".join([b'{"data":[]}'] * 300000) + b"]}", 429,
+             "limits.max_request_fields"),
+        ]
+        with Rest(self.daemon) as rest:
+            for body, want, text in cases:
+                code, reply, _ = rest.infer("shop", body)
+                self.assertEqual(code, want, reply)
+                self.assertIn(text, reply["error"])
+            # Which of two names counts, every reader of JSON decides for itself; two inputs do not.
+            code, reply, _ = rest.infer("shop", {"inputs": good["inputs"] + good["inputs"][:1]})
+            self.assertEqual(code, 400, reply)
+            self.assertIn("given twice", reply["error"])
+            self.assertEqual(rest.infer("shop", good, **{"ulfd-timeout-ms": "soon"})[0], 400)
+            self.assertEqual(rest.infer("shop", good, **{"Content-Encoding": "gzip"})[0], 501)
+            self.assertEqual(rest.infer("shop", good)[0], 200)
+
+    def raw(self, text):
+        with socket.create_connection(("127.0.0.1", self.daemon.http_port), 30) as connection:
+            connection.sendall(text)
+            connection.settimeout(30 * env.SLOWNESS)
+            reply = b""
+            while piece := connection.recv(65536):
+                reply += piece
+        return reply.decode()
+
+    def test_bodies_that_are_no_good(self):
+        post = b"POST /v2/models/shop/infer HTTP/1.1\r\nHost: x\r\n"
+        self.assertIn(" 411 ", self.raw(post + b"\r\n"))
+        self.assertIn(" 413 ", self.raw(post + b"Content-Length: 104857600\r\n\r\n"))
+        self.assertIn("limits.max_message_bytes",
+                      self.raw(post + b"Content-Length: 104857600\r\n\r\n"))
+        for lengths in (b"-1", b"1x", b"1, 2", b"99999999999999999999"):
+            self.assertIn(" 400 ", self.raw(post + b"Content-Length: " + lengths + b"\r\n\r\n"))
+        self.assertIn(" 400 ", self.raw(post + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n"))
+        self.assertIn(" 501 ", self.raw(post + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"))
+        self.assertIn(" 405 ", self.raw(b"POST /metrics HTTP/1.1\r\nContent-Length: 0\r\n\r\n"))
+
+    @unittest.skipIf(shutil.which("curl") is None, "no curl")
+    def test_a_hundred_megabytes_by_curl(self):
+        path = os.path.join(self.daemon.dir, "large.json")
+        with open(path, "wb") as file:
+            file.truncate(100 << 20)
+        before = self.daemon.resident_bytes()
+        done = subprocess.run(
+            ["curl", "-sS", "-w", "%{http_code}", "--data-binary", f"@{path}",
+             f"http://127.0.0.1:{self.daemon.http_port}/v2/models/shop/infer"],
+            capture_output=True, text=True, check=False, timeout=60 * env.SLOWNESS)
+        self.assertIn("413", done.stdout + done.stderr)
+        self.assertLess(self.daemon.resident_bytes() - before, 32 << 20)
+
+    def test_silent_bodies_keep_nobody_waiting(self):
+        slow = []
+        for _ in range(50):
+            connection = socket.create_connection(("127.0.0.1", self.daemon.http_port), 30)
+            connection.sendall(b"POST /v2/models/shop/infer HTTP/1.1\r\nContent-Length: 4000000\r\n"
+                               b"\r\n" + b" " * 1000)
+            slow.append(connection)
+        with Rest(self.daemon) as rest:
+            for _ in range(20):
+                self.assertEqual(rest.infer("shop", infer_body(shop().inputs(3)))[0], 200)
+        self.assertEqual(self.daemon.http("/readyz")[0], 200)
+        for connection in slow:
+            connection.close()
+
+    def test_many_at_once(self):
+        arrays = shop().inputs(50)
+        wanted = shop().scores(arrays)["output"]
+        failures = []
+
+        def run():
+            with Rest(self.daemon) as rest:
+                for _ in range(30):
+                    code, reply, _ = rest.infer("shop", infer_body(arrays))
+                    scores = {o["name"]: o["data"] for o in reply.get("outputs", ())}
+                    if code != 200 or np.max(np.abs(
+                            np.array(scores["output"]).reshape(50, 2) - wanted)) > 1e-5:
+                        failures.append(reply)
+
+        threads = [threading.Thread(target=run) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    @unittest.skipIf(shutil.which("node") is None, "no node")
+    def test_node_fetch(self):
+        arrays = shop().inputs(5)
+        script = """
+          const [port, body] = process.argv.slice(1);
+          (async () => {
+            for (let i = 0; i < 3; ++i) {
+              const reply = await fetch(`http://127.0.0.1:${port}/v2/models/shop/infer`,
+                                        {method: 'POST', body});
+              console.log(JSON.stringify(await reply.json()));
+            }
+          })();"""
+        done = subprocess.run(["node", "-e", script, str(self.daemon.http_port),
+                               json.dumps(infer_body(arrays))],
+                              capture_output=True, text=True, check=False,
+                              timeout=60 * env.SLOWNESS)
+        replies = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual(len(replies), 3, done.stderr)
+        for reply in replies:
+            scores = {o["name"]: np.array(o["data"]).reshape(o["shape"]) for o in reply["outputs"]}
+            self.assert_close(scores["output"], shop().scores(arrays)["output"], 1e-5)
+
+
+class RestLimitsTest(BusyTest):
+    CONFIG = FAST + """
+http_inference: true
+workers: 1
+limits { max_queued_requests: 1 }
+scheduling { tile_us: 1000000 max_queued_ms: 60000 codel_target_ms: 0 }
+"""
+
+    def test_the_queue_is_the_same(self):
+        with Rest(self.daemon) as rest:
+            calls = self.occupy(2)
+            code, reply, headers = rest.infer("stamp", infer_body(stamp_inputs([1])))
+            self.assertEqual(code, 429, reply)
+            self.assertIn("queue_full", reply["error"])
+            self.assertGreaterEqual(int(headers["Retry-After"]), 1)
+            for call in calls:
+                call.cancel()
+            self.idle()
+            self.assertEqual(rest.infer("stamp", infer_body(stamp_inputs([1])))[0], 200)
+            code, reply, _ = rest.infer("heavy", infer_body(heavy_inputs()),
+                                        **{"ulfd-timeout-ms": "1"})
+            self.assertIn(code, (429, 504), reply)
+
+    def test_who_leaves_is_not_computed_for(self):
+        before = scrape(self.daemon).sum("ulfd_cancelled_total")
+        body = json.dumps(infer_body(heavy_inputs())).encode()
+        with socket.create_connection(("127.0.0.1", self.daemon.http_port), 30) as connection:
+            connection.sendall(b"POST /v2/models/heavy/infer HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+                               % len(body) + body)
+            wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") >= 1, "the call")
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_cancelled_total") > before, "the end of it")
+
+
+class RestTokensTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+
+    @classmethod
+    def setUpClass(cls):
+        tokens = os.path.join(env.scratch("rest_tokens"), "tokens")
+        with open(tokens, "w", encoding="utf-8") as file:
+            file.write("shop sixteen-letters-or-more\n")
+        cls.CONFIG = FAST + f'http_inference: true\nauthentication {{ token_file: "{tokens}" }}\n'
+        super().setUpClass()
+
+    def test_tokens(self):
+        body = infer_body(stamp_inputs([1]))
+        with Rest(self.daemon) as rest:
+            code, _, headers = rest.infer("stamp", body)
+            self.assertEqual((code, headers["WWW-Authenticate"]), (401, "Bearer"))
+            self.assertEqual(rest.ask("GET", "/v2/models/stamp")[0], 401)
+            self.assertEqual(rest.ask("GET", "/v2/health/ready")[0], 200)
+            self.assertEqual(rest.infer("stamp", body,
+                                        Authorization="Bearer sixteen-letters-or-mores")[0], 401)
+            self.assertEqual(rest.infer("stamp", body,
+                                        Authorization="Bearer sixteen-letters-or-more")[0], 200)
+
+
+class NoRestTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        add_stamp(repository, 1)
+
+    def test_off_by_default(self):
+        self.assertEqual(self.daemon.http("/v2")[0], 404)
+        with Rest(self.daemon) as rest:
+            rest.connection.request("POST", "/v2/models/stamp/infer", b"{}")
+            self.assertEqual(rest.connection.getresponse().status, 405)
