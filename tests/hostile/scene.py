@@ -104,8 +104,8 @@ def p99(times):
 
 
 class Scene:
-    """One configuration of the daemon: "plain", "guarded" (TLS and tokens, admin port too), "admin" (open admin port),
-    "unix" (admin on a socket)."""
+    """One configuration of the daemon: "plain", "rest" (KServe by HTTP), "guarded" (TLS and tokens, admin port too, and
+    KServe by HTTP), "admin" (open admin port), "unix" (admin on a socket)."""
 
     def __init__(self, kind):
         self.kind = kind
@@ -117,7 +117,7 @@ class Scene:
         if env.shared_model("din"):
             shutil.copytree(env.shared_model("din"), os.path.join(self.repository, "din"),
                             ignore=shutil.ignore_patterns("cases"))
-        else:
+        if kind == "rest" or not env.shared_model("din"):
             add_shop(self.repository)
         self.zoo = fill_zoo(self.repository) if kind == "plain" else []
         self.secrets, flags, config = {}, [], CONFIG
@@ -130,7 +130,9 @@ class Scene:
             self.secrets = {"authority": authority.certificate, "token": TOKEN}
             tls = f'certificate_file: "{certificate}" key_file: "{key}"'
             config += (f'tls {{ {tls} }} authentication {{ token_file: "{tokens}" }}\n'
-                       f'admin_address: "127.0.0.1:0" admin_tls {{ {tls} }}\n')
+                       f'admin_address: "127.0.0.1:0" admin_tls {{ {tls} }} http_inference: true\n')
+        elif kind == "rest":
+            config += "http_inference: true\n"
         elif kind == "admin":
             config += 'admin_address: "127.0.0.1:0"\n'
         elif kind == "unix":
