@@ -41,6 +41,22 @@ bool Joins(const GraphEditor& editor, int first, int second) {
   return true;
 }
 
+// So many multiplications more per row are dearer than the step that is saved.
+constexpr int64_t kNeverWorth = 1 << 16;
+
+// Whether one layer could be cheaper at all, told before the product is made: for a low-rank pair
+// that takes seconds.
+bool MayPay(const GraphEditor& editor, int first, int second) {
+  const FusedFcOptions& a = *editor.semantics(first).fused_fc;
+  const FusedFcOptions& b = *editor.semantics(second).fused_fc;
+  int64_t joined = 0;  // Columns that the second reads of the first.
+  for (const Block& block : b.blocks) {
+    const bool of_first = editor.node(second).inputs[block.input] == editor.node(first).outputs[0];
+    joined += of_first ? block.k : 0;
+  }
+  return a.k() * b.n() - a.k() * a.n() - joined * b.n() < kNeverWorth;
+}
+
 // The two layers as one, composed in double.
 class Composition {
  public:
@@ -114,7 +130,7 @@ absl::Status MergeFcFc(GraphEditor& editor) {
                          ? editor.OnlyReader(editor.node(i).outputs[0])
                          : -1;
     if (next < 0 || editor.semantics(next).op != Semantics::Op::kFusedFc ||
-        !Joins(editor, i, next)) {
+        !Joins(editor, i, next) || !MayPay(editor, i, next)) {
       ++i;
       continue;
     }
