@@ -30,6 +30,8 @@ constexpr Command kCommands[] = {
     {"compare", "compares golden tensors with ours, and names the first that differs", &RunCompare},
     {"layers", "lists the layer types, or says everything about one, with an example", &RunLayers},
     {"table", "builds, shows, checks and exports table files (*.ulft)", &RunTable},
+    {"sync", "copies versions from a directory, web server or object store into a repository",
+     &RunSync},
     {"predict", "calls a running daemon and prints the scores", &RunPredict},
     {"load", "offers load to a running server and reports latencies and failures", &RunLoad},
     {"recordings", "lists the calls that the daemon recorded, or takes one out as npz files",

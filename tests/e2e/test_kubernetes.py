@@ -12,7 +12,7 @@ import yaml
 
 from harness import env
 from harness.clients import Client, predict_request
-from harness.daemon import Daemon
+from harness.daemon import Daemon, wait_for
 from harness.fixtures import add_stamp
 from harness.small import stamp_inputs
 
@@ -98,7 +98,7 @@ class TypesTest(unittest.TestCase):
         for name in ("base", "overlays/synced"):
             objects += rendered(name).values()
         objects += chart().values()
-        objects += chart("other", syncer={"image": "mine"}).values()
+        objects += chart("other", sync={"source": "https://store/models"}).values()
         self.assertEqual(self.errors(objects), "")
         broken = rendered("base")["Deployment"]
         broken["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
@@ -127,7 +127,7 @@ class ChartTest(unittest.TestCase):
     def test_renders_the_kustomizations(self):
         self.maxDiff = None
         self.assertEqual(bare(chart()), bare(rendered("base")))
-        self.assertEqual(bare(chart(syncer={"image": "model-syncer"})), bare(rendered("overlays/synced")))
+        self.assertEqual(bare(chart(sync={"source": "s3://models"})), bare(rendered("overlays/synced")))
 
     def test_every_value_is_obeyed(self):
         objects = chart("shop", image="registry/ulfd:1", replicas=3, maxReplicas=30, queueWaitTarget="7m",
@@ -152,6 +152,13 @@ class ChartTest(unittest.TestCase):
         for kind, item in objects.items():
             self.assertIn(item["metadata"]["name"], ("shop", "shop-config"), kind)
         self.assertEqual(objects["Service"]["spec"]["selector"], pod["metadata"]["labels"])
+        synced = chart("shop", image="mine", sync={"source": "https://x", "watch": 5, "keep": 7, "flags": [],
+                                                   "secret": "mine", "sizeLimit": "1Gi"})
+        pod_of_synced = synced["Deployment"]["spec"]["template"]["spec"]
+        syncer = next(c for c in pod_of_synced["containers"] if c["name"] == "syncer")
+        self.assertEqual(syncer["args"], ["sync", "https://x", "/models", "--watch=5", "--keep=7"])
+        self.assertEqual((syncer["image"], syncer["envFrom"][0]["secretRef"]["name"]), ("mine", "mine"))
+        self.assertIn({"name": "models", "emptyDir": {"sizeLimit": "1Gi"}}, pod_of_synced["volumes"])
         self.assertNotEqual(pod["metadata"]["annotations"]["checksum/config"],
                             chart("shop")["Deployment"]["spec"]["template"]["metadata"]["annotations"]
                             ["checksum/config"])
@@ -218,6 +225,24 @@ class ManifestsTest(unittest.TestCase):
             self.assertEqual(daemon.http(container["startupProbe"]["httpGet"]["path"])[0], 200)
             self.assertEqual(daemon.http(container["livenessProbe"]["httpGet"]["path"])[0], 200)
             self.assertEqual(client.health(), "SERVING")  # As the readiness probe asks: no token.
+
+    def test_the_syncer_runs_as_the_overlay_says(self):
+        containers = rendered("overlays/synced")["Deployment"]["spec"]["template"]["spec"]["containers"]
+        syncer = next(container for container in containers if container["name"] == "syncer")
+        self.assertEqual(syncer["command"], ["ulf"])
+        work = env.scratch("synced")
+        store, models = os.path.join(work, "store"), os.path.join(work, "models")
+        add_stamp(store, 1)
+        places = {"s3://models": store, "/models": models}
+        self.assertLess(set(places), set(syncer["args"]))
+        process = subprocess.Popen([env.program("ulf"), *(places.get(arg, arg) for arg in syncer["args"])])
+        try:
+            wait_for(lambda: os.path.exists(os.path.join(models, "stamp", "1", "_SUCCESS")), "it is copied")
+            process.terminate()
+            self.assertEqual(process.wait(30), 0)
+        finally:
+            process.kill()
+            process.wait()
 
     def test_a_runtime_of_kserve(self):
         """Versions of one model in /mnt/models are served as the model `models`."""

@@ -20,6 +20,7 @@ absl::Status RunLayers(Args args);
 absl::Status RunLoad(Args args);
 absl::Status RunMakeDemo(Args args);
 absl::Status RunRecordings(Args args);
+absl::Status RunSync(Args args);
 absl::Status RunTable(Args args);
 
 }  // namespace ulfd::tools

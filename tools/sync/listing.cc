@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/sync/listing.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr size_t kMaxNameBytes = 255;
+
+std::string Encode(absl::string_view text, bool slashes) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                       absl::StrContains("-._~", c) || (c == '/' && !slashes);
+    if (plain) {
+      out.push_back(c);
+    } else {
+      absl::StrAppendFormat(&out, "%%%02X", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
+// %XX of a URL; what is no such sequence stays.
+std::string DecodePercent(absl::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool escaped = text[i] == '%' && i + 2 < text.size() &&
+                         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
+                         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]));
+    if (escaped) {
+      out += absl::HexStringToBytes(text.substr(i + 1, 2));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return out;
+}
+
+// &amp; and its kin, of XML and HTML; numbers below 128 only, others stay.
+std::string DecodeEntities(absl::string_view text) {
+  constexpr std::pair<absl::string_view, char> kNamed[] = {
+      {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
+  std::string out;
+  while (!text.empty()) {
+    bool found = false;
+    for (const auto& [name, c] : kNamed) {
+      if (!absl::ConsumePrefix(&text, name)) continue;
+      out.push_back(c);
+      found = true;
+      break;
+    }
+    if (found) continue;
+    if (absl::StartsWith(text, "&#")) {
+      const size_t end = text.substr(0, 8).find(';');
+      int number = 0;
+      if (end != absl::string_view::npos && absl::SimpleAtoi(text.substr(2, end - 2), &number) &&
+          number > 0 && number < 128) {
+        out.push_back(static_cast<char>(number));
+        text.remove_prefix(end + 1);
+        continue;
+      }
+    }
+    out.push_back(text.front());
+    text.remove_prefix(1);
+  }
+  return out;
+}
+
+// A link of an index page.
+absl::StatusOr<std::optional<RemoteEntry>> EntryOf(absl::string_view href) {
+  // Up, to sort, to an anchor, to another place.
+  if (href.empty() || absl::StrContains("/?#", href.front()) || absl::StartsWith(href, "../") ||
+      href == ".." || href == "." || href == "./" || absl::StrContains(href, ':')) {
+    return std::nullopt;
+  }
+  absl::ConsumePrefix(&href, "./");
+  RemoteEntry entry;
+  if (absl::ConsumeSuffix(&href, "/")) entry.kind = RemoteEntry::Kind::kDirectory;
+  entry.name = DecodePercent(href);
+  RETURN_IF_ERROR(CheckName(entry.name));
+  return entry;
+}
+
+// The text between <TAG> and </TAG>; moves `xml` behind it.
+std::optional<absl::string_view> NextElement(absl::string_view& xml, absl::string_view tag) {
+  const std::string open = absl::StrCat("<", tag, ">"), close = absl::StrCat("</", tag, ">");
+  const size_t begin = xml.find(open);
+  if (begin == absl::string_view::npos) return std::nullopt;
+  const size_t end = xml.find(close, begin + open.size());
+  if (end == absl::string_view::npos) return std::nullopt;
+  const absl::string_view found = xml.substr(begin + open.size(), end - begin - open.size());
+  xml.remove_prefix(end + close.size());
+  return found;
+}
+
+std::string Element(absl::string_view xml, absl::string_view tag) {
+  return DecodeEntities(NextElement(xml, tag).value_or(""));
+}
+
+absl::StatusOr<std::string> NameBehind(absl::string_view key, absl::string_view prefix) {
+  if (!absl::ConsumePrefix(&key, prefix)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("key ", Quote(key), " does not begin with ", Quote(prefix)));
+  }
+  return std::string(key);
+}
+
+}  // namespace
+
+absl::Status CheckName(absl::string_view name) {
+  absl::string_view fault;
+  if (name.empty()) fault = "is empty";
+  if (name == "." || name == "..") fault = "leads out of its directory";
+  if (absl::StrContains(name, '/')) fault = "holds a slash";
+  if (name.size() > kMaxNameBytes) fault = "has more than 255 bytes";
+  if (!IsUtf8(name)) fault = "is not UTF-8";
+  for (const char c : name) {
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(c))) fault = "holds a control character";
+  }
+  if (fault.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("name ", Quote(name), " ", fault));
+}
+
+absl::StatusOr<std::vector<RemoteEntry>> ParseIndexPage(absl::string_view html) {
+  std::vector<RemoteEntry> entries;
+  constexpr absl::string_view kHref = "href=\"";
+  for (size_t at = html.find(kHref); at != absl::string_view::npos; at = html.find(kHref)) {
+    html.remove_prefix(at + kHref.size());
+    const size_t end = html.find('"');
+    if (end == absl::string_view::npos) break;
+    ASSIGN_OR_RETURN(std::optional<RemoteEntry> entry,
+                     EntryOf(DecodeEntities(html.substr(0, end))));
+    if (!entry.has_value()) continue;
+    if (entries.size() == kMaxListed) {
+      return absl::OutOfRangeError(absl::StrCat("more than ", kMaxListed, " entries"));
+    }
+    entries.push_back(*std::move(entry));
+  }
+  return entries;
+}
+
+absl::StatusOr<ObjectPage> ParseObjectPage(absl::string_view xml, absl::string_view prefix) {
+  if (!absl::StrContains(xml, "<ListBucketResult")) {
+    return absl::InvalidArgumentError(absl::StrCat("no listing of an object store: ", Quote(xml)));
+  }
+  ObjectPage page;
+  absl::string_view rest = xml;
+  while (const auto content = NextElement(rest, "Contents")) {
+    RemoteEntry file{.tag = Element(*content, "ETag")};
+    ASSIGN_OR_RETURN(file.name, NameBehind(Element(*content, "Key"), prefix));
+    if (file.name.empty()) continue;  // The mark of the directory itself.
+    RETURN_IF_ERROR(CheckName(file.name));
+    const std::string size = Element(*content, "Size");
+    if (!absl::SimpleAtoi(size, &file.bytes) || file.bytes < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("key ", Quote(file.name), ": size ",
+                                                     Quote(size), ", want a number of bytes"));
+    }
+    page.entries.push_back(std::move(file));
+  }
+  rest = xml;
+  while (const auto common = NextElement(rest, "CommonPrefixes")) {
+    RemoteEntry directory{.kind = RemoteEntry::Kind::kDirectory};
+    ASSIGN_OR_RETURN(directory.name, NameBehind(Element(*common, "Prefix"), prefix));
+    if (!directory.name.empty() && directory.name.back() == '/') directory.name.pop_back();
+    RETURN_IF_ERROR(CheckName(directory.name));
+    page.entries.push_back(std::move(directory));
+  }
+  if (Element(xml, "IsTruncated") == "true") {
+    page.next = Element(xml, "NextContinuationToken");
+    if (page.next.empty()) {
+      return absl::FailedPreconditionError("the listing goes on, but has no NextContinuationToken");
+    }
+  }
+  return page;
+}
+
+std::string EncodePath(absl::string_view path) { return Encode(path, /*slashes=*/false); }
+std::string EncodeQuery(absl::string_view text) { return Encode(text, /*slashes=*/true); }
+
+}  // namespace ulfd::tools

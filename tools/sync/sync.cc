@@ -1,0 +1,114 @@
+// ulf sync: copies versions from a store into a model repository.
+// SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "tools/cli/commands.h"
+#include "tools/sync/source.h"
+#include "tools/sync/syncer.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kSynopsis[] = "ulf sync SRC DST [--watch=SECONDS] [--keep=N]";
+constexpr char kDescription[] =
+    "Copies SRC/NAME/VERSION/ to DST/NAME/VERSION/, and deltas/EPOCH/ of versions, once SRC has\n"
+    "their _SUCCESS.  Each appears whole or not at all, after lengths, sums of the manifest and\n"
+    "table files were checked; what is there is not copied again, and what was cut off goes on\n"
+    "where it ended.\n\n"
+    "SRC: a directory; http://... or https://..., where directories are index pages (nginx,\n"
+    "Apache, python3 -m http.server); s3://BUCKET[/PREFIX], with AWS_ACCESS_KEY_ID and\n"
+    "AWS_SECRET_ACCESS_KEY in the environment.";
+constexpr size_t kMaxErrorBytes = 1000;
+
+volatile std::sig_atomic_t stop_signal = 0;
+void OnSignal(int number) { stop_signal = number; }
+bool Stopped() { return stop_signal != 0; }
+
+// As the first process of a container it gets no SIGTERM that it does not ask for.
+void WatchSignals() {
+  struct sigaction action = {};
+  action.sa_handler = &OnSignal;
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
+}
+
+void Say(std::FILE* out, const std::string& line) {
+  std::fprintf(out, "%s\n", line.c_str());
+  std::fflush(out);
+}
+
+void SleepUnlessStopped(absl::Duration time) {
+  const absl::Time end = absl::Now() + time;
+  while (!Stopped() && absl::Now() < end) {
+    // A signal between the check and poll is seen after a tenth of a second.
+    poll(nullptr, 0, 100);
+  }
+}
+
+// Goes on through errors: they are of the store, which may be mended.
+absl::Status Watch(Syncer& syncer, int64_t seconds) {
+  while (!Stopped()) {
+    for (const absl::Status& error : syncer.Pass()) {
+      if (absl::IsCancelled(error)) continue;
+      Say(stderr, absl::StrCat("ulf sync: ", Printable(error.message(), kMaxErrorBytes)));
+    }
+    SleepUnlessStopped(absl::Seconds(seconds));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Once(Syncer& syncer) {
+  const std::vector<absl::Status> errors = syncer.Pass();
+  if (errors.empty()) return Stopped() ? absl::CancelledError("stopped") : absl::OkStatus();
+  for (size_t i = 0; i + 1 < errors.size(); ++i) {
+    Say(stderr, absl::StrCat("ulf sync: ", Printable(errors[i].message(), kMaxErrorBytes)));
+  }
+  return Clip(errors.back(), kMaxErrorBytes);
+}
+
+}  // namespace
+
+absl::Status RunSync(Args args) {
+  SourceOptions from{.region = "us-east-1", .stopped = &Stopped};
+  SyncOptions options{.stopped = &Stopped,
+                      .report = [](const std::string& line) { Say(stdout, line); }};
+  int64_t watch = 0;
+  FlagSet flags(kSynopsis, kDescription);
+  flags.Add("watch", "Looks again after so many seconds, until SIGTERM; 0: once.", &watch, 0,
+            86400);
+  flags.Add("keep",
+            "Copies the N highest complete versions of each model, and then deletes lower ones in "
+            "DST; 0: all.",
+            &options.keep, 0, 1000);
+  flags.Add("tries", "How often a transfer that breaks is tried.", &options.tries, 1, 100);
+  flags.Add("endpoint", "URL of the object store; default: Amazon's of the region.",
+            &from.endpoint);
+  flags.Add("region", "Of the object store.", &from.region);
+  flags.Add("ca", "PEM file: an https server's certificate must come from one of these.",
+            &from.ca_file);
+  flags.Add("token_file", "File that holds a bearer token for http and https.", &from.token_file);
+  std::vector<std::string> positional;
+  bool help = false;
+  RETURN_IF_ERROR(flags.Parse(args, 2, 2, &positional, &help));
+  if (help) return absl::OkStatus();
+  absl::StatusOr<std::unique_ptr<Source>> source = OpenSource(positional[0], from);
+  if (absl::IsInvalidArgument(source.status())) return UsageError(source.status().message());
+  RETURN_IF_ERROR(source.status());
+  options.to = positional[1];
+  WatchSignals();
+  Syncer syncer(**source, options);
+  return watch > 0 ? Watch(syncer, watch) : Once(syncer);
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,59 @@
+// GET and HEAD by libcurl, streamed.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_SYNC_URL_CLIENT_H_
+#define ULFD_TOOLS_SYNC_URL_CLIENT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tools/sync/source.h"
+
+namespace ulfd::tools {
+
+struct UrlOptions {
+  std::string ca_file;
+  std::string bearer;                // Sent to the host of the URL alone.
+  std::string sigv4;                 // "aws:amz:REGION:s3"; empty: nothing is signed.
+  std::string key, secret;           // With sigv4.
+  std::vector<std::string> headers;  // "Name: value".
+  bool (*stopped)() = nullptr;
+};
+
+// Headers of the answer itself, redirects apart.
+struct UrlAnswer {
+  int64_t bytes = -1;  // Content-Length.
+  std::string tag;     // ETag, else Last-Modified.
+};
+
+// One connection at a time; for one thread.  Errors name the URL: NOT_FOUND for 404,
+// PERMISSION_DENIED for 401 and 403, UNAVAILABLE for what may pass (429, 5xx, connections that
+// break, 30 s without a byte), CANCELLED once stopped, FAILED_PRECONDITION for others, such as a
+// redirect to anything but http and https, or from https to http.
+class UrlClient {
+ public:
+  explicit UrlClient(UrlOptions options);
+  ~UrlClient();
+
+  absl::StatusOr<UrlAnswer> Head(const std::string& url);
+  // From byte `offset` on, whether or not the server knows ranges.  FAILED_PRECONDITION if `tag` is
+  // not empty and the answer has another one.
+  absl::Status Get(const std::string& url, int64_t offset, const std::string& tag, ByteSink sink);
+  // The whole body.  OUT_OF_RANGE above 16 MiB: a listing without an end.
+  absl::StatusOr<std::string> Page(const std::string& url);
+
+ private:
+  struct Transfer;
+  void Configure(const std::string& url, const Transfer& transfer);
+  absl::Status Perform(const std::string& url, Transfer& transfer);
+
+  const UrlOptions options_;
+  void* curl_ = nullptr;  // CURL*.
+};
+
+}  // namespace ulfd::tools
+
+#endif  // ULFD_TOOLS_SYNC_URL_CLIENT_H_
