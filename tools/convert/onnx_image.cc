@@ -137,6 +137,64 @@ absl::Status Conv(OnnxNode& node) {
   return Finish(node, x, std::move(layer), std::move(weights));
 }
 
+// What a ConvTranspose states per dimension of the image.
+struct TransposedSizes {
+  std::vector<int64_t> strides, dilations, added, pads;
+  std::vector<int64_t> wanted;  // output_shape; empty: what the others make.
+  std::string auto_pad;
+
+  bool is_same() const { return auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER"; }
+};
+
+constexpr int64_t kMostTransposed = 1 << 12;
+
+absl::StatusOr<TransposedSizes> ReadTransposed(const OnnxNode& node, size_t rank) {
+  const auto list = [&](const char* name, size_t size, int64_t otherwise) {
+    std::vector<int64_t> values = IntsAttribute(node.node, name);
+    if (values.empty()) values.assign(size, otherwise);
+    return values;
+  };
+  TransposedSizes sizes{.strides = list("strides", rank, 1),
+                        .dilations = list("dilations", rank, 1),
+                        .added = list("output_padding", rank, 0),
+                        .pads = list("pads", 2 * rank, 0),
+                        .wanted = IntsAttribute(node.node, "output_shape"),
+                        .auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET")};
+  const auto fits = [](const std::vector<int64_t>& values, size_t size, int64_t least) {
+    return values.size() == size && std::all_of(values.begin(), values.end(), [&](int64_t v) {
+             return v >= least && v <= kMostTransposed;
+           });
+  };
+  if (fits(sizes.strides, rank, 1) && fits(sizes.dilations, rank, 1) &&
+      fits(sizes.added, rank, 0) && fits(sizes.pads, 2 * rank, 0) &&
+      (sizes.wanted.empty() || fits(sizes.wanted, rank, 1))) {
+    return sizes;
+  }
+  return absl::InvalidArgumentError(
+      "strides, dilations, pads, output_padding or output_shape: a size that cannot be");
+}
+
+// Dimension i of the image, which has `size` pixels, into place `at` of the deconvolution.
+absl::Status SetTransposed(const TransposedSizes& sizes, size_t i, int64_t size, size_t at,
+                           Deconvolution& d) {
+  d.stride[at] = sizes.strides[i];
+  d.dilation[at] = sizes.dilations[i];
+  d.cut_before[at] = sizes.pads[i];
+  d.cut_after[at] = sizes.pads[sizes.pads.size() / 2 + i] - sizes.added[i];
+  if (sizes.wanted.empty() && !sizes.is_same()) return absl::OkStatus();
+  const int64_t whole = d.stride[at] * (size - 1) + (d.kernel[at] - 1) * d.dilation[at] + 1;
+  const int64_t left = sizes.wanted.empty() ? size * d.stride[at] : sizes.wanted[i];
+  const int64_t cut = whole + sizes.added[i] - left;
+  // Runtimes do not agree on which side gets the odd one.
+  if (cut > 0 && cut % 2 != 0 && !sizes.is_same()) {
+    return absl::UnimplementedError("output_shape that cuts an odd number, without auto_pad");
+  }
+  const int64_t half = std::max<int64_t>(0, cut) / 2;
+  d.cut_before[at] = sizes.auto_pad == "SAME_LOWER" ? std::max<int64_t>(0, cut) - half : half;
+  d.cut_after[at] = whole - left - d.cut_before[at];
+  return absl::OkStatus();
+}
+
 absl::Status ConvTranspose(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
@@ -144,62 +202,33 @@ absl::Status ConvTranspose(OnnxNode& node) {
   if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
     return absl::UnimplementedError("weights that are computed");
   }
-  const std::vector<int64_t> sizes = weight->sizes();
-  if (static_cast<int>(sizes.size()) != x.rank()) {
+  const std::vector<int64_t> kernel = weight->sizes();
+  if (static_cast<int>(kernel.size()) != x.rank()) {
     return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
   }
-  const size_t rank = sizes.size() - 2;
-  const auto list = [&](const char* name, int64_t otherwise) {
-    std::vector<int64_t> values = IntsAttribute(node.node, name);
-    if (values.empty()) values.assign(name == std::string("pads") ? 2 * rank : rank, otherwise);
-    return values;
-  };
-  const std::vector<int64_t> strides = list("strides", 1), dilations = list("dilations", 1);
-  const std::vector<int64_t> added = list("output_padding", 0), pads = list("pads", 0);
-  const std::vector<int64_t> wanted = IntsAttribute(node.node, "output_shape");
-  const std::string auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET");
-  const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-  constexpr int64_t kMost = 1 << 12;
-  for (const auto* values : {&strides, &dilations, &added, &pads, &wanted}) {
-    const bool fits = values->size() == (values == &pads ? 2 * rank : rank) ||
-                      (values == &wanted && wanted.empty());
-    const int64_t least = values == &strides || values == &dilations || values == &wanted ? 1 : 0;
-    if (!fits || std::any_of(values->begin(), values->end(),
-                             [&](int64_t v) { return v < least || v > kMost; })) {
-      return absl::InvalidArgumentError(
-          "strides, dilations, pads, output_padding or output_shape: a size that cannot be");
-    }
-  }
+  const size_t rank = kernel.size() - 2;
+  ASSIGN_OR_RETURN(const TransposedSizes sizes, ReadTransposed(node, rank));
   const int64_t group = IntAttribute(node.node, "group", 1);
-  if (group < 1 || group > kMost) {
-    return absl::InvalidArgumentError(absl::StrCat("group ", group, ", want 1 to ", kMost));
+  if (group < 1 || group > kMostTransposed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", group, ", want 1 to ", kMostTransposed));
   }
   ASSIGN_OR_RETURN(std::vector<float> values, weight->ToFloats());
-  struct Deconvolution d {
-    .channels = sizes[0], .outputs = sizes[1] * group, .group = group, .kernel = {1, 1},
-    .stride = {1, 1}, .dilation = {1, 1}, .cut_before = {0, 0}, .cut_after = {0, 0},
-    .weight = std::move(values)
-  };
+  Deconvolution d{.channels = kernel[0],
+                  .outputs = kernel[1] * group,
+                  .group = group,
+                  .kernel = {1, 1},
+                  .stride = {1, 1},
+                  .dilation = {1, 1},
+                  .cut_before = {0, 0},
+                  .cut_after = {0, 0},
+                  .weight = std::move(values)};
   for (size_t i = 0; i < rank; ++i) {
     const size_t at = 2 - rank + i;  // One dimension is the width of an image of height 1.
-    const Dim size = x.dims[static_cast<int>(i) + 2];
+    const Dim size = x.dims[i + 2];
     if (!size.IsConst()) return absl::UnimplementedError("an image of unknown size");
-    d.kernel[at] = sizes[i + 2];
-    d.stride[at] = strides[i];
-    d.dilation[at] = dilations[i];
-    d.cut_before[at] = pads[i];
-    d.cut_after[at] = pads[rank + i] - added[i];
-    if (wanted.empty() && !same) continue;
-    const int64_t whole = strides[i] * (size.value() - 1) + (sizes[i + 2] - 1) * dilations[i] + 1;
-    const int64_t left = wanted.empty() ? size.value() * strides[i] : wanted[i];
-    const int64_t cut = whole + added[i] - left;
-    // Runtimes do not agree on which side gets the odd one.
-    if (cut > 0 && cut % 2 != 0 && !same) {
-      return absl::UnimplementedError("output_shape that cuts an odd number, without auto_pad");
-    }
-    const int64_t half = std::max<int64_t>(0, cut) / 2;
-    d.cut_before[at] = auto_pad == "SAME_LOWER" ? std::max<int64_t>(0, cut) - half : half;
-    d.cut_after[at] = whole - left - d.cut_before[at];
+    d.kernel[at] = kernel[i + 2];
+    RETURN_IF_ERROR(SetTransposed(sizes, i, size.value(), at, d));
   }
   if (bias != nullptr) {
     ASSIGN_OR_RETURN(d.bias, bias->ToFloats());

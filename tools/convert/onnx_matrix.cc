@@ -231,8 +231,65 @@ OnnxValue ByLabels(const OnnxValue& x, const std::string& term, const std::strin
   return out;
 }
 
+bool HasLabel(const std::string& term, char label) { return term.find(label) != std::string::npos; }
+
+// x [.., k] with a matrix of constants; false: it is no such product.
+absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation, const OnnxValue& x) {
+  const Constant* const weight = node.constant(1);
+  const std::string& out = equation.out;
+  if (weight == nullptr || weight->dims.size() != 2 || equation.summed.size() != 1 || out.empty() ||
+      x.rank() < 2) {
+    return false;
+  }
+  const char k = equation.summed[0], n = out.back();
+  const std::string &in = equation.terms[0], &matrix = equation.terms[1];
+  const std::string rest = out.substr(0, out.size() - 1);
+  std::string others = in;
+  others.erase(std::remove(others.begin(), others.end(), k), others.end());
+  if (!HasLabel(in, k) || !HasLabel(matrix, k) || !HasLabel(matrix, n) || HasLabel(in, n) ||
+      rest.size() != others.size() ||
+      !std::all_of(rest.begin(), rest.end(), [&](char label) { return HasLabel(in, label); })) {
+    return false;
+  }
+  Dense dense{.sizes = weight->sizes(), .transposed = matrix[0] == n};
+  ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
+  RETURN_IF_ERROR(AddDense(node, ByLabels(x, in, rest + k), dense));
+  return true;
+}
+
+// Everything is broadcast and multiplied, then summed.
+absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxValue (&x)[2]) {
+  const size_t rank = equation.out.size();
+  const std::string labels = equation.out + equation.summed;
+  std::vector<std::string> operands;
+  Dims dims(labels.size(), Dim::Of(1));
+  for (int i = 0; i < 2; ++i) {
+    const OnnxValue view = ByLabels(x[i], equation.terms[i], labels);
+    ASSIGN_OR_RETURN(dims, BroadcastDims(dims, view.dims));
+    ASSIGN_OR_RETURN(std::string tensor, node.graph.Full(view));
+    operands.push_back(std::move(tensor));
+  }
+  for (size_t d = rank; d < labels.size(); ++d) {
+    if (!dims[d].IsConst()) return absl::UnimplementedError("sums across rows of the request");
+  }
+  std::string tensor = equation.summed.empty() ? node.Top() : node.Scratch("product");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer",
+                           equation.summed.empty() ? node.name : tensor, operands, tensor));
+  for (size_t d = labels.size(); d-- > rank;) {
+    const bool last = d == rank;
+    const std::string top = last ? node.Top() : node.Scratch("sum");
+    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? node.name : top, {tensor}, top);
+    layer.mutable_sum_param()->add_dim(static_cast<int32_t>(d));
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    tensor = top;
+    dims.pop_back();
+  }
+  node.Set(tensor, dims);
+  return absl::OkStatus();
+}
+
 // A product of matrices where one label is summed and the output ends with one of each term; all
-// others are broadcast and summed.
+// others by sums.
 absl::Status EinsumOfTwo(OnnxNode& node) {
   ASSIGN_OR_RETURN(const Equation equation, ReadEquation(node));
   OnnxValue x[2];
@@ -243,60 +300,20 @@ absl::Status EinsumOfTwo(OnnxNode& node) {
           absl::StrCat("term \"", equation.terms[i], "\" for shape ", DimsText(x[i].dims)));
     }
   }
-  const auto has = [&](int term, char label) {
-    return equation.terms[term].find(label) != std::string::npos;
-  };
+  ASSIGN_OR_RETURN(const bool dense, EinsumDense(node, equation, x[0]));
+  if (dense) return absl::OkStatus();
   const std::string& out = equation.out;
-  // x [.., k] with a matrix of constants.
-  const Constant* weight = node.constant(1);
-  if (weight != nullptr && weight->dims.size() == 2 && equation.summed.size() == 1 &&
-      !out.empty() && x[0].rank() >= 2) {
-    const char k = equation.summed[0], n = out.back();
-    const std::string rest = out.substr(0, out.size() - 1);
-    std::string others = equation.terms[0];
-    others.erase(std::remove(others.begin(), others.end(), k), others.end());
-    if (has(0, k) && has(1, k) && has(1, n) && !has(0, n) && rest.size() == others.size() &&
-        std::all_of(rest.begin(), rest.end(), [&](char label) { return has(0, label); })) {
-      Dense dense{.sizes = weight->sizes(), .transposed = equation.terms[1][0] == n};
-      ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
-      return AddDense(node, ByLabels(x[0], equation.terms[0], rest + k), dense);
-    }
-  }
   if (equation.summed.size() == 1 && out.size() >= 3) {
     const char k = equation.summed[0], m = out[out.size() - 2], n = out.back();
-    const int first = has(0, m) ? 0 : 1, second = 1 - first;
-    if (has(0, k) && has(1, k) && !has(second, m) && !has(first, n)) {
+    const int first = HasLabel(equation.terms[0], m) ? 0 : 1, second = 1 - first;
+    const std::string &left = equation.terms[first], &right = equation.terms[second];
+    if (HasLabel(left, k) && HasLabel(right, k) && !HasLabel(right, m) && !HasLabel(left, n)) {
       const std::string batch = out.substr(0, out.size() - 2);
-      return BatchDot(node, ByLabels(x[first], equation.terms[first], batch + m + k),
-                      ByLabels(x[second], equation.terms[second], batch + k + n));
+      return BatchDot(node, ByLabels(x[first], left, batch + m + k),
+                      ByLabels(x[second], right, batch + k + n));
     }
   }
-  const std::string labels = out + equation.summed;
-  std::vector<std::string> operands;
-  Dims dims(labels.size(), Dim::Of(1));
-  for (int i = 0; i < 2; ++i) {
-    const OnnxValue view = ByLabels(x[i], equation.terms[i], labels);
-    ASSIGN_OR_RETURN(dims, BroadcastDims(dims, view.dims));
-    ASSIGN_OR_RETURN(std::string tensor, node.graph.Full(view));
-    operands.push_back(std::move(tensor));
-  }
-  for (size_t d = out.size(); d < labels.size(); ++d) {
-    if (!dims[d].IsConst()) return absl::UnimplementedError("sums across rows of the request");
-  }
-  std::string tensor = equation.summed.empty() ? node.Top() : node.Scratch("product");
-  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer",
-                           equation.summed.empty() ? node.name : tensor, operands, tensor));
-  for (size_t d = labels.size(); d-- > out.size();) {
-    const bool last = d == out.size();
-    const std::string top = last ? node.Top() : node.Scratch("sum");
-    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? node.name : top, {tensor}, top);
-    layer.mutable_sum_param()->add_dim(static_cast<int32_t>(d));
-    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
-    tensor = top;
-    dims.pop_back();
-  }
-  node.Set(tensor, dims);
-  return absl::OkStatus();
+  return EinsumBySums(node, equation, x);
 }
 
 // Of more terms: the first two, then their product with the third, and so on.  What neither a later

@@ -63,8 +63,15 @@ Results Resize(const Call& c) {
   return One(std::move(x));
 }
 
-// Every pixel adds the kernel, times its value, to the places behind its own.
-Results ConvTranspose(const Call& c) {
+// A transposed convolution's sizes.
+struct Transposed {
+  int64_t group = 1, channels = 0, outputs = 0;
+  Sizes image, kernel, strides, dilations;  // Per dimension of the image.
+  Sizes cut;                                // What is cut in front.
+  Sizes dims;                               // Of the result.
+};
+
+absl::StatusOr<Transposed> ReadTransposed(const Call& c) {
   const Array &x = *c.in[0], &weight = *c.in[1];
   if (x.rank() < 3 || weight.rank() != x.rank()) return Misfit(c, "want an image and its weight");
   const size_t rank = x.dims.size() - 2;
@@ -73,65 +80,77 @@ Results ConvTranspose(const Call& c) {
     if (values.empty()) values.assign(size, otherwise);
     return values;
   };
-  const Sizes strides = list("strides", rank, 1), dilations = list("dilations", rank, 1);
-  const Sizes added = list("output_padding", rank, 0);
-  Sizes pads = list("pads", 2 * rank, 0);
+  const Sizes added = list("output_padding", rank, 0), pads = list("pads", 2 * rank, 0);
   const Sizes wanted = IntsAttribute(c.node, "output_shape");
   const std::string auto_pad = StringAttribute(c.node, "auto_pad", "NOTSET");
   const bool same = auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER";
-  if (strides.size() != rank || dilations.size() != rank || added.size() != rank ||
+  Transposed t{.group = IntAttribute(c.node, "group", 1),
+               .channels = x.dims[1],
+               .image = Sizes(x.dims.begin() + 2, x.dims.end()),
+               .kernel = Sizes(weight.dims.begin() + 2, weight.dims.end()),
+               .strides = list("strides", rank, 1),
+               .dilations = list("dilations", rank, 1)};
+  if (t.strides.size() != rank || t.dilations.size() != rank || added.size() != rank ||
       pads.size() != 2 * rank || (!wanted.empty() && wanted.size() != rank)) {
     return Misfit(c, "attributes of another rank");
   }
-  const int64_t group = IntAttribute(c.node, "group", 1), channels = x.dims[1];
-  if (group < 1 || channels % group != 0 || weight.dims[0] != channels) {
+  if (t.group < 1 || t.channels % t.group != 0 || weight.dims[0] != t.channels) {
     return Misfit(c, "channels that do not fit");
   }
-  const int64_t per_group = weight.dims[1], outputs = per_group * group, own = channels / group;
-  if (c.Has(2) && c.in[2]->elements() != outputs) return Misfit(c, "a bias of another size");
-  Sizes dims = {x.dims[0], outputs};
+  t.outputs = weight.dims[1] * t.group;
+  if (c.Has(2) && c.in[2]->elements() != t.outputs) return Misfit(c, "a bias of another size");
+  t.dims = {x.dims[0], t.outputs};
   for (size_t d = 0; d < rank; ++d) {
     const int64_t whole =
-        strides[d] * (x.dims[d + 2] - 1) + added[d] + (weight.dims[d + 2] - 1) * dilations[d] + 1;
-    if (!wanted.empty() || same) {
-      const int64_t size = wanted.empty() ? x.dims[d + 2] * strides[d] : wanted[d];
-      const int64_t cut = std::max<int64_t>(0, whole - size);
-      pads[d] = auto_pad == "SAME_LOWER" ? cut - cut / 2 : cut / 2;
-      dims.push_back(size);
-    } else {
-      dims.push_back(whole - pads[d] - pads[rank + d]);
-    }
+        t.strides[d] * (t.image[d] - 1) + added[d] + (t.kernel[d] - 1) * t.dilations[d] + 1;
+    const bool by_size = !wanted.empty() || same;
+    const int64_t size = wanted.empty() ? t.image[d] * t.strides[d] : wanted[d];
+    const int64_t cut = std::max<int64_t>(0, whole - size);
+    t.cut.push_back(!by_size ? pads[d] : auto_pad == "SAME_LOWER" ? cut - cut / 2 : cut / 2);
+    t.dims.push_back(by_size ? size : whole - pads[d] - pads[rank + d]);
   }
-  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
+  return t;
+}
+
+int64_t Product(const Sizes& sizes, size_t from = 0) {
+  int64_t product = 1;
+  for (size_t d = from; d < sizes.size(); ++d) product *= sizes[d];
+  return product;
+}
+
+// Where a pixel's value goes, times a cell of the kernel; -1: nowhere.
+int64_t PlaceOf(const Transposed& t, int64_t pixel, int64_t cell) {
+  int64_t place = 0, step = 1;
+  for (size_t d = t.image.size(); d-- > 0;) {
+    const int64_t at =
+        pixel % t.image[d] * t.strides[d] + cell % t.kernel[d] * t.dilations[d] - t.cut[d];
+    if (at < 0 || at >= t.dims[d + 2]) return -1;
+    place += at * step;
+    step *= t.dims[d + 2];
+    pixel /= t.image[d];
+    cell /= t.kernel[d];
+  }
+  return place;
+}
+
+// Every pixel adds the kernel, times its value, to the places behind its own.
+Results ConvTranspose(const Call& c) {
+  const Array &x = *c.in[0], &weight = *c.in[1];
+  ASSIGN_OR_RETURN(const Transposed t, ReadTransposed(c));
+  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, t.dims));
   std::vector<double> out(static_cast<size_t>(count), 0.0);
-  const Sizes image(x.dims.begin() + 2, x.dims.end());
-  const Sizes kernel(weight.dims.begin() + 2, weight.dims.end());
-  int64_t pixels = 1, cells = 1, places = 1;
-  for (size_t d = 0; d < rank; ++d) {
-    pixels *= image[d];
-    cells *= kernel[d];
-    places *= dims[d + 2];
-  }
+  const int64_t pixels = Product(t.image), cells = Product(t.kernel), places = Product(t.dims, 2);
+  const int64_t per_group = t.outputs / t.group, own = t.channels / t.group;
   for (int64_t pixel = 0; pixel < pixels; ++pixel) {
     for (int64_t cell = 0; cell < cells; ++cell) {
       RETURN_IF_ERROR(c.options.budget.Check());
-      int64_t place = 0, step = 1, p = pixel, k = cell;
-      bool inside = true;
-      for (size_t d = rank; d-- > 0;) {
-        const int64_t at = p % image[d] * strides[d] + k % kernel[d] * dilations[d] - pads[d];
-        inside = inside && at >= 0 && at < dims[d + 2];
-        place += at * step;
-        step *= dims[d + 2];
-        p /= image[d];
-        k /= kernel[d];
-      }
-      if (!inside) continue;
-      for (int64_t r = 0; r < x.dims[0]; ++r) {
-        for (int64_t i = 0; i < channels; ++i) {
-          const double value = x.at((r * channels + i) * pixels + pixel);
+      const int64_t place = PlaceOf(t, pixel, cell);
+      for (int64_t r = 0; place >= 0 && r < x.dims[0]; ++r) {
+        for (int64_t i = 0; i < t.channels; ++i) {
+          const double value = x.at((r * t.channels + i) * pixels + pixel);
           for (int64_t o = 0; o < per_group; ++o) {
             const int64_t output = i / own * per_group + o;
-            out[static_cast<size_t>((r * outputs + output) * places + place)] +=
+            out[static_cast<size_t>((r * t.outputs + output) * places + place)] +=
                 value * weight.at((i * per_group + o) * cells + cell);
           }
         }
@@ -140,9 +159,9 @@ Results ConvTranspose(const Call& c) {
   }
   for (int64_t k = 0; k < count; ++k) {
     double& value = out[static_cast<size_t>(k)];
-    value = c.Round(x.type, value + (c.Has(2) ? c.in[2]->at(k / places % outputs) : 0));
+    value = c.Round(x.type, value + (c.Has(2) ? c.in[2]->at(k / places % t.outputs) : 0));
   }
-  return One(Floats(x.type, dims, std::move(out)));
+  return One(Floats(x.type, t.dims, std::move(out)));
 }
 
 Results MoveBlocks(const Call& c, bool to_space) {
@@ -296,12 +315,6 @@ absl::Status EachWindow(const Call& c, const Window& w, Fn fn) {
     }
   }
   return absl::OkStatus();
-}
-
-int64_t Product(const Sizes& dims) {
-  int64_t n = 1;
-  for (const int64_t d : dims) n *= d;
-  return n;
 }
 
 Results Conv(const Call& c) {

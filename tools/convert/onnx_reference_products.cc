@@ -116,85 +116,97 @@ Results Gemm(const Call& c) {
 
 // --------------------------------------------------------------------------------------- Einsum
 
-// "ij,jk->ik" by its definition: every combination of the labels.
-Results Einsum(const Call& c) {
-  RETURN_IF_ERROR(WantFloats(c));
+// An equation for arrays of these sizes.
+struct Labels {
+  std::vector<std::string> terms;
+  std::string out;                // Labels of the result.
+  std::map<char, int64_t> sizes;  // Of every label.
+};
+
+absl::StatusOr<Labels> ReadEquation(const Call& c) {
   std::string text = StringAttribute(c.node, "equation", "");
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
   const size_t arrow = text.find("->");
-  std::vector<std::string> terms = {""};
+  Labels labels{.terms = {""}};
   for (const char ch : text.substr(0, arrow)) {
     if (ch == ',') {
-      terms.emplace_back();
+      labels.terms.emplace_back();
     } else if (ch >= 'A' && ch <= 'z') {
-      terms.back() += ch;
+      labels.terms.back() += ch;
     } else {
       return absl::UnimplementedError(absl::StrCat("equation \"", text, "\""));
     }
   }
-  if (terms.size() != c.in.size()) return Misfit(c, "another number of terms in the equation");
-  std::map<char, int64_t> sizes;
+  if (labels.terms.size() != c.in.size()) {
+    return Misfit(c, "another number of terms in the equation");
+  }
   std::map<char, int> seen;
-  for (size_t i = 0; i < terms.size(); ++i) {
-    if (!c.Has(i) || terms[i].size() != c.in[i]->dims.size()) return Misfit(c, "ranks differ");
-    for (size_t d = 0; d < terms[i].size(); ++d) {
-      ++seen[terms[i][d]];
-      const auto [it, added] = sizes.emplace(terms[i][d], c.in[i]->dims[d]);
+  for (size_t i = 0; i < labels.terms.size(); ++i) {
+    const std::string& term = labels.terms[i];
+    if (!c.Has(i) || term.size() != c.in[i]->dims.size()) return Misfit(c, "ranks differ");
+    for (size_t d = 0; d < term.size(); ++d) {
+      ++seen[term[d]];
+      const auto [it, added] = labels.sizes.emplace(term[d], c.in[i]->dims[d]);
       if (!added && it->second == 1) it->second = c.in[i]->dims[d];
       if (!added && c.in[i]->dims[d] != 1 && it->second != c.in[i]->dims[d]) {
         return Misfit(c, "sizes of a label differ");
       }
     }
   }
-  std::string out_labels;
   if (arrow != std::string::npos) {
-    out_labels = text.substr(arrow + 2);
+    labels.out = text.substr(arrow + 2);
   } else {
     for (const auto& [label, times] : seen) {
-      if (times == 1) out_labels += label;
+      if (times == 1) labels.out += label;
     }
   }
-  std::string labels = out_labels;
-  Sizes out_dims, dims;
-  for (const char label : out_labels) {
-    if (!sizes.contains(label)) return Misfit(c, "a label that no input has");
-    out_dims.push_back(sizes[label]);
+  for (const char label : labels.out) {
+    if (!labels.sizes.contains(label)) return Misfit(c, "a label that no input has");
   }
-  for (const auto& [label, size] : sizes) {
-    if (labels.find(label) == std::string::npos) labels += label;
+  return labels;
+}
+
+// "ij,jk->ik" by its definition: every combination of the labels.
+Results Einsum(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  ASSIGN_OR_RETURN(const Labels labels, ReadEquation(c));
+  std::string order = labels.out;  // Of the combinations: what is summed comes last.
+  for (const auto& [label, size] : labels.sizes) {
+    if (order.find(label) == std::string::npos) order += label;
   }
-  for (const char label : labels) dims.push_back(sizes[label]);
-  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, out_dims));
+  Sizes dims;
   double work = 1;
-  for (const int64_t d : dims) work *= static_cast<double>(d);
+  for (const char label : order) {
+    dims.push_back(labels.sizes.at(label));
+    work *= static_cast<double>(dims.back());
+  }
+  const Sizes out_dims(dims.begin(), dims.begin() + static_cast<int64_t>(labels.out.size()));
+  ASSIGN_OR_RETURN(const int64_t count, CountOf(c, out_dims));
   constexpr double kMost = 2e9;
   if (work > kMost) return absl::ResourceExhaustedError("takes longer than the proof may");
   std::vector<double> out(static_cast<size_t>(count), 0.0);
-  std::vector<Sizes> strides;
+  std::vector<Sizes> strides;  // Of the terms, and of the result.
   std::vector<std::vector<double>> values;
-  for (size_t i = 0; i < terms.size(); ++i) {
+  for (size_t i = 0; i < labels.terms.size(); ++i) {
     const Sizes own = StridesOf(c.in[i]->dims);
-    Sizes by_label(labels.size(), 0);
-    for (size_t d = 0; d < terms[i].size(); ++d) {
-      if (c.in[i]->dims[d] != 1) by_label[labels.find(terms[i][d])] += own[d];
+    strides.emplace_back(order.size(), 0);
+    for (size_t d = 0; d < own.size(); ++d) {
+      if (c.in[i]->dims[d] != 1) strides.back()[order.find(labels.terms[i][d])] += own[d];
     }
-    strides.push_back(std::move(by_label));
     values.push_back(ValuesOf(*c.in[i]));
   }
-  Sizes to = StridesOf(out_dims);
-  to.resize(labels.size(), 0);
-  Sizes at(labels.size(), 0);
+  strides.push_back(StridesOf(out_dims));
+  strides.back().resize(order.size(), 0);
+  Sizes at(order.size(), 0);
   for (int64_t left = static_cast<int64_t>(work); left-- > 0;) {
     if (left % (1 << 20) == 0) RETURN_IF_ERROR(c.options.budget.Check());
+    const auto place = [&](const Sizes& steps) {
+      return static_cast<size_t>(
+          std::inner_product(at.begin(), at.end(), steps.begin(), int64_t{0}));
+    };
     double product = 1;
-    int64_t place = 0;
-    for (size_t i = 0; i < terms.size(); ++i) {
-      int64_t offset = 0;
-      for (size_t d = 0; d < at.size(); ++d) offset += at[d] * strides[i][d];
-      product *= values[i][static_cast<size_t>(offset)];
-    }
-    for (size_t d = 0; d < at.size(); ++d) place += at[d] * to[d];
-    out[static_cast<size_t>(place)] += product;
+    for (size_t i = 0; i < values.size(); ++i) product *= values[i][place(strides[i])];
+    out[place(strides.back())] += product;
     for (size_t d = at.size(); d-- > 0;) {
       if (++at[d] < dims[d]) break;
       at[d] = 0;
