@@ -322,7 +322,7 @@ absl::StatusOr<Report> ConvertCaffe(const std::string& net_path, const std::stri
   ASSIGN_OR_RETURN(const ConvertedModel model, converter.Convert());
   Report report = converter.TakeReport();
   RETURN_IF_ERROR(WriteModel(
-      model, [&](const engine::Model&) { return report.ToString(); }, out));
+      model, net_path, [&](const engine::Model&) { return report.ToString(); }, out));
   return report;
 }
 

@@ -27,11 +27,11 @@ namespace ulfd::convert {
 // A dense weight as the engine reads it.  REQUIRES: as many values as the product of dims.
 ulf::BlobData MakeBlob(absl::Span<const int64_t> dims, absl::Span<const float> values);
 
-// Rows of an embedding table: row i belongs to id i.
+// Rows of an embedding table, of the ids from `first` on.
 struct TableSource {
-  int64_t rows = 0, dim = 0;
-  // Fills `row` (dim values) with row i.
-  std::function<void(int64_t i, float* row)> read;
+  int64_t first = 0, rows = 0, dim = 0;
+  // Fills `row` (dim values) with that of the id.
+  std::function<void(int64_t id, float* row)> read;
 };
 
 // Everything that a version directory holds, in memory.

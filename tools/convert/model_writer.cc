@@ -77,9 +77,9 @@ absl::Status WriteTable(const std::string& path, const TableSource& table) {
   OutputFile file(path);
   std::vector<float> row(static_cast<size_t>(table.dim));
   std::string line;
-  for (int64_t i = 0; i < table.rows; ++i) {
-    table.read(i, row.data());
-    line = absl::StrCat(i);
+  for (int64_t id = table.first; id < table.first + table.rows; ++id) {
+    table.read(id, row.data());
+    line = absl::StrCat(id);
     for (const float value : row) {
       char digits[32];
       const int length = snprintf(digits, sizeof(digits), ",%.9g", static_cast<double>(value));
@@ -184,8 +184,8 @@ absl::StatusOr<std::string> PrepareTarget(const std::string& directory, NewParen
 
 }  // namespace
 
-absl::Status WriteModel(const ConvertedModel& model, const FinishReport& finish,
-                        const std::string& directory) {
+absl::Status WriteModel(const ConvertedModel& model, absl::string_view source,
+                        const FinishReport& finish, const std::string& directory) {
   NewParents parents;
   ASSIGN_OR_RETURN(const std::string target, PrepareTarget(directory, parents));
   std::string pattern = absl::StrCat(target, ".XXXXXX");
@@ -195,7 +195,8 @@ absl::Status WriteModel(const ConvertedModel& model, const FinishReport& finish,
   if (chmod(scratch.path().c_str(), kReadable) != 0) return SystemError(scratch.path());
   RETURN_IF_ERROR(WriteFiles(model, scratch.path()));
   const auto loaded = engine::Model::Load({.directory = scratch.path(), .name = target});
-  RETURN_IF_ERROR(Annotate(loaded.status(), "the converted model does not load"));
+  RETURN_IF_ERROR(
+      Annotate(loaded.status(), absl::StrCat(source, ": the converted model does not load")));
   ASSIGN_OR_RETURN(const std::string report, finish(**loaded));
   RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/conversion_report.txt"), report));
   RETURN_IF_ERROR(WriteText(absl::StrCat(scratch.path(), "/", engine::kSuccessFile), ""));

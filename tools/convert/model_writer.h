@@ -19,11 +19,11 @@ namespace ulfd::convert {
 // must not exist or be empty; its parents are made.  Everything is written into a directory beside
 // it, loaded by the engine as a check, given to `finish`, which checks what it wants and returns
 // the text of the report, and renamed: what is there is complete, or nothing is. ALREADY_EXISTS if
-// the directory has content; the engine's error, naming the layer, if the result does not load;
-// `finish`'s own; errors of the file system name the file.
+// the directory has content; the engine's error, naming `source` and the layer, if the result does
+// not load; `finish`'s own; errors of the file system name the file.
 using FinishReport = std::function<absl::StatusOr<std::string>(const engine::Model& loaded)>;
-absl::Status WriteModel(const ConvertedModel& model, const FinishReport& finish,
-                        const std::string& directory);
+absl::Status WriteModel(const ConvertedModel& model, absl::string_view source,
+                        const FinishReport& finish, const std::string& directory);
 
 }  // namespace ulfd::convert
 

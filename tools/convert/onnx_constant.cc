@@ -125,6 +125,17 @@ bool IsNumbers(const Dims& dims) {
   return std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d.IsConst(); });
 }
 
+Constant EmptyConstant(Dims dims) {
+  return {.is_float = true,
+          .dims = std::move(dims),
+          .uniform = true,
+          .floats = std::make_shared<const std::vector<float>>(1, 0.0f)};
+}
+
+bool IsEmpty(const Constant& c) {
+  return std::any_of(c.dims.begin(), c.dims.end(), [](const Dim& d) { return d == Dim::Of(0); });
+}
+
 // Dimensions of known size, and not too many elements to hold.
 absl::Status WantNumbers(const Constant& c) {
   if (!IsNumbers(c.dims)) {
@@ -280,7 +291,7 @@ absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int
   }
   bool fits = static_cast<int64_t>(stated.size()) == outputs;
   for (const int64_t part : stated) {
-    fits &= part >= 1 && part <= left;
+    fits &= part >= 0 && part <= left;
     left -= fits ? part : 0;
   }
   if (fits && left == 0) return stated;

@@ -51,6 +51,9 @@ inline constexpr int64_t kMaxElements = int64_t{1} << 28;
 inline constexpr int64_t kMaxRowElements = (int64_t{1} << 31) - 1;
 
 bool IsNumbers(const Dims& dims);
+// A tensor without elements; its other dimensions may depend on the request.
+Constant EmptyConstant(Dims dims);
+bool IsEmpty(const Constant& c);
 // INVALID_ARGUMENT unless the dimensions are numbers and make at most kMaxElements elements.
 absl::Status WantNumbers(const Constant& c);
 

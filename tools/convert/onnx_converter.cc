@@ -15,6 +15,8 @@
 #include "engine/runtime/model.h"
 #include "tools/convert/convert.h"
 #include "tools/convert/model_writer.h"
+#include "tools/convert/onnx_bags.h"
+#include "tools/convert/onnx_chosen_rows.h"
 #include "tools/convert/onnx_features.h"
 #include "tools/convert/onnx_functions.h"
 #include "tools/convert/onnx_graph.h"
@@ -51,6 +53,7 @@ class OnnxConverter {
         options_(options),
         source_(std::move(source)),
         inferred_(model.inferred),
+        keeps_rows_(model.keeps_rows),
         builder_(proto_.name()),
         graph_(builder_, model.opset),
         features_(proto_, inputs_, graph_) {
@@ -107,7 +110,7 @@ class OnnxConverter {
   const onnx::GraphProto& proto_;
   const ConvertOptions& options_;
   const std::string source_;
-  const bool inferred_;
+  const bool inferred_, keeps_rows_;
   GraphBuilder builder_;
   OnnxGraph graph_;
   std::map<std::string, OnnxInput> inputs_;
@@ -398,6 +401,9 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     if (!status.ok()) broken_.insert(work.absorbed->output(0));
   }
   RETURN_IF_ERROR(status);
+  if (work.across_rows && keeps_rows_) {
+    return absl::UnimplementedError("across rows, of which a mask may choose some");
+  }
   MarkRounded(node, graph_);
   RETURN_IF_ERROR(CheckShapes(work.absorbed != nullptr ? *work.absorbed : node));
   report_.rows.push_back({name, node.op_type(), std::move(added), work.note});
@@ -483,7 +489,7 @@ Translation OnnxConverter::TakeTranslation() {
                        .level = input.level,
                        .rows = info.type().tensor_type().shape().dim(0).dim_param(),
                        .small_integers = Lists(options_.small_integers, input.name),
-                       .ids = features_.IdRows(input.name)};
+                       .ids = features_.IdRanges(input.name)};
     for (const SchemaField& field : input.schema) {
       for (int64_t column = field.first; column < field.end(); ++column) {
         if (field.level == Level::kUser) source.user_columns.insert(column);
@@ -503,7 +509,16 @@ Translation OnnxConverter::TakeTranslation() {
 absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
                                    const ConvertOptions& options) {
   ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
-  std::optional<OnnxModel> straight;  // A copy whose branches are taken, if there are any.
+  // A copy whose branches are taken, and whose rows stay in their places, if there are any.
+  std::optional<OnnxModel> straight;
+  if (HasLoops(model.proto.graph()) || ChoosesRows(model.proto.graph())) {
+    straight = model;
+    straight->inferred = false;
+    onnx::GraphProto& graph = *straight->proto.mutable_graph();
+    const bool bags = UnrollBags(graph, model.opset);
+    straight->keeps_rows = KeepAllRows(graph);
+    if (!bags && !straight->keeps_rows) straight.reset();
+  }
   std::optional<OnnxConverter> converter;
   absl::StatusOr<ConvertedModel> attempt;
   for (;;) {
@@ -538,7 +553,7 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
     report.notes.push_back(*proof);
     return report.ToString();
   };
-  RETURN_IF_ERROR(WriteModel(converted, finish, out));
+  RETURN_IF_ERROR(WriteModel(converted, model_path, finish, out));
   return report;
 }
 

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "tools/convert/onnx_chosen_rows.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/recipes.h"
 
 namespace ulfd::convert {
@@ -446,6 +448,22 @@ absl::Status Or(OnnxNode& node) { return Formula(node, "max(@0, @1)"); }
 absl::Status Xor(OnnxNode& node) { return Formula(node, "@0 != @1"); }
 absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); }
 
+absl::Status WhereRows(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue mask, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(1));
+  if (mask.rank() != 1) return absl::UnimplementedError("rows that a mask of steps chooses");
+  while (mask.rank() < x.rank()) mask = WithAxis(std::move(mask), mask.rank());
+  onnx::NodeProto where = node.node;
+  where.set_input(0, node.Scratch("mask"));
+  node.graph.Define(where.input(0), std::move(mask));
+  OnnxNode step{.graph = node.graph,
+                .node = where,
+                .uses = node.uses,
+                .only_reader = node.only_reader,
+                .name = node.name};
+  return Where(step);
+}
+
 // The only value of a constant; NaN if it has several or is none.
 float OneValue(const Constant* constant) {
   if (constant == nullptr || !IsNumbers(constant->dims)) return NAN;
@@ -489,6 +507,7 @@ absl::Status Clip(OnnxNode& node) {
 }
 
 constexpr OnnxType kTypes[] = {
+    {kWhereRows, &WhereRows},
     {"Relu", &Relu},
     {"Sigmoid", &Sigmoid},
     {"Tanh", &Tanh},

@@ -36,14 +36,6 @@ std::string FileName(const std::string& name) {
   return file.empty() ? "table" : file;
 }
 
-// Operators that work element by element.
-bool IsElementwise(const std::string& op) {
-  constexpr const char* kKnown[] = {"Add", "Sub", "Mul", "Div",  "Mod",  "Min", "Max", "And",
-                                    "Or",  "Xor", "Not", "Cast", "Clip", "Neg", "Abs", "Where"};
-  return IsComparison(op) || std::any_of(std::begin(kKnown), std::end(kKnown),
-                                         [&](const char* known) { return op == known; });
-}
-
 }  // namespace
 
 const Constant* OnnxFeatures::Known(const std::string& name) const {
@@ -51,12 +43,17 @@ const Constant* OnnxFeatures::Known(const std::string& name) const {
   return found != shapes_.end() ? &found->second : graph_.FindConstant(name);
 }
 
-std::map<int64_t, int64_t> OnnxFeatures::IdRows(const std::string& input) const {
-  std::map<int64_t, int64_t> rows;
+std::map<int64_t, IdRange> OnnxFeatures::IdRanges(const std::string& input) const {
+  std::map<int64_t, IdRange> ranges;
   if (const auto found = ids_of_.find(input); found != ids_of_.end()) {
-    for (const auto& [column, tables] : found->second) rows[column] = tables.least;
+    for (const auto& [column, tables] : found->second) ranges[column] = tables.all;
   }
-  return rows;
+  return ranges;
+}
+
+// Whether a table could be looked up with every column.
+bool OnnxFeatures::CouldBeIds(const Ids& ids) const {
+  return ids.cut || IsIdType(ids.first().input->element_type);
 }
 
 // Whether every column is an id, as a whole number.
@@ -139,6 +136,30 @@ void OnnxFeatures::StartFrom(const OnnxInput& input) {
       .columns = std::move(columns), .dims = input.dims, .type = input.element_type};
 }
 
+// Ids of the columns that are looked up in the table.
+void OnnxFeatures::FindIds(const Ids& ids, const Constant& table) {
+  std::vector<IdRange> ranges;
+  if (ids.made_by != nullptr) {
+    const absl::StatusOr<IdRange> range = RangeInto(ids, table.dims[0].value());
+    if (!range.ok()) return;
+    ranges.assign(ids.columns->size(), *range);
+  } else {
+    for (const int64_t rows : RowsPerColumn(ids, table)) {
+      const IdColumn& column = (*ids.columns)[ranges.size()];
+      const int64_t below = (table.dims[0].value() + column.offset) / column.scale;
+      ranges.push_back({-std::clamp<int64_t>(below, 0, kNegativeIds), rows});
+    }
+  }
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const IdColumn& column = (*ids.columns)[i];
+    const auto [it, added] = ids_of_[column.input->name].try_emplace(
+        column.at, TableRows{.all = ranges[i], .most = ranges[i].end});
+    TableRows& rows = it->second;
+    rows.all = {std::max(rows.all.first, ranges[i].first), std::min(rows.all.end, ranges[i].end)};
+    rows.most = std::max(rows.most, ranges[i].end);
+  }
+}
+
 // Follows every input through what only rearranges it, to the tables that look it up.
 void OnnxFeatures::FindIdColumns() {
   for (const auto& [name, input] : inputs_) StartFrom(input);
@@ -149,19 +170,16 @@ void OnnxFeatures::FindIdColumns() {
     if (node.op_type() == "Gather" && table != nullptr && looked_up != ids_.end()) {
       if (table->dims.empty() || !table->dims[0].IsConst()) continue;
       if (IntAttribute(node, "axis", 0) != 0) continue;
-      const std::vector<int64_t> all_rows = RowsPerColumn(looked_up->second, *table);
-      for (size_t i = 0; i < all_rows.size(); ++i) {
-        const int64_t rows = all_rows[i];
-        const IdColumn& column = (*looked_up->second.columns)[i];
-        const auto [it, added] =
-            ids_of_[column.input->name].try_emplace(column.at, TableRows{rows, rows});
-        it->second = {std::min(it->second.least, rows), std::max(it->second.most, rows)};
-      }
+      FindIds(looked_up->second, *table);
       continue;
     }
-    const absl::StatusOr<std::vector<Ids>> parts = Rearrange(node);
+    absl::StatusOr<std::vector<Ids>> parts = Rearrange(node);
     for (size_t i = 0; parts.ok() && i < parts->size(); ++i) {
       ids_[node.output(static_cast<int>(i))] = (*parts)[i];
+    }
+    if (parts.ok()) continue;
+    if (absl::StatusOr<Ids> result = ApplyFunction(node, true); result.ok()) {
+      ids_[node.output(0)] = *std::move(result);
     }
   }
   ids_.clear();
@@ -238,7 +256,7 @@ absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) 
     handled_.insert(&node);
     return LookUp(node, ids);
   }
-  const bool computes = IsElementwise(node.op_type()) && node.op_type() != "Cast";
+  const bool computes = IsIdFunction(node.op_type()) && node.op_type() != "Cast";
   absl::StatusOr<std::vector<Ids>> results = absl::UnimplementedError("");
   if (!computes || AreIds(ids)) results = Rearrange(node);
   // Columns of several inputs are followed to tables only.
@@ -250,7 +268,7 @@ absl::Status OnnxFeatures::ScanIds(const onnx::NodeProto& node, const Ids& ids) 
     if (!one_input && !AreIds(result)) results = absl::UnimplementedError("");
   }
   if (absl::IsUnimplemented(results.status()) && AreIds(ids)) {
-    absl::StatusOr<Ids> result = ApplyFunction(node);
+    absl::StatusOr<Ids> result = ApplyFunction(node, false);
     if (result.ok()) {
       results = std::vector<Ids>{*std::move(result)};
     } else {
@@ -298,13 +316,7 @@ absl::StatusOr<std::vector<Ids>> OnnxFeatures::Rearrange(const onnx::NodeProto& 
     if (!IsPlainFloat(to) && !IsIdType(to)) return absl::UnimplementedError("");
     Ids result = *arguments[0].ids;
     const bool cuts = IsIdType(to) && IsPlainFloat(result.type);
-    if (result.function != nullptr && (cuts || IsPlainFloat(to))) {
-      std::vector<double> values = *result.function;
-      for (double& value : values) {
-        value = cuts ? std::trunc(value) : static_cast<double>(static_cast<float>(value));
-      }
-      result.function = std::make_shared<const std::vector<double>>(std::move(values));
-    }
+    if (result.made_by != nullptr) result.made_by = &node;
     result.cut |= cuts;
     result.type = to;
     return std::vector<Ids>{std::move(result)};
@@ -313,77 +325,6 @@ absl::StatusOr<std::vector<Ids>> OnnxFeatures::Rearrange(const onnx::NodeProto& 
     return std::vector<Ids>{*std::move(scaled)};
   }
   return MoveIds(node, graph_.opset(), arguments);
-}
-
-// What each id, up to the rows of its table, is or has become.
-Constant OnnxFeatures::ValuesOf(const Ids& ids) const {
-  const int64_t rows = RowsOf(ids);
-  const IdColumn& formula = ids.first();
-  std::vector<Dim> ints;
-  std::vector<float> floats;
-  for (int64_t id = 0; id < rows; ++id) {
-    const double value = ids.function != nullptr
-                             ? (*ids.function)[static_cast<size_t>(id)]
-                             : static_cast<double>(id * formula.scale + formula.offset);
-    if (IsPlainFloat(ids.type)) {
-      floats.push_back(static_cast<float>(value));
-    } else {
-      ints.push_back(Dim::Of(static_cast<int64_t>(value)));
-    }
-  }
-  return IsPlainFloat(ids.type) ? FloatConstant({rows}, std::move(floats))
-                                : IntConstant({rows}, std::move(ints));
-}
-
-// An operator on the same columns, and on single constants: a value per id.
-absl::StatusOr<Ids> OnnxFeatures::ApplyFunction(const onnx::NodeProto& node) const {
-  const bool cast = node.op_type() == "Cast";
-  if (!IsElementwise(node.op_type()) ||
-      (cast && IntAttribute(node, "to", 0) != onnx::TensorProto::BOOL)) {
-    return absl::UnimplementedError("");
-  }
-  const Ids* like = nullptr;
-  std::vector<Constant> values;
-  for (const IdArgument& argument : ArgumentsOf(node)) {
-    if (argument.ids != nullptr) {
-      const Ids& ids = *argument.ids;
-      if (!AreIds(ids) || !ids.is_uniform()) return absl::UnimplementedError("");
-      if (like == nullptr) like = &ids;
-      if (ids.dims != like->dims || !ids.SameColumns(*like)) return absl::UnimplementedError("");
-      values.push_back(ValuesOf(ids));
-    } else if (argument.constant != nullptr && IsNumbers(argument.constant->dims) &&
-               argument.constant->elements() == 1) {
-      values.push_back(*argument.constant);
-    } else {
-      return absl::UnimplementedError("");
-    }
-  }
-  std::vector<const Constant*> inputs;
-  for (Constant& value : values) {
-    if (value.elements() == 1 && value.dims.size() > like->dims.size()) {
-      return absl::UnimplementedError("");
-    }
-    if (value.elements() == 1) value.dims.clear();
-    inputs.push_back(&value);
-  }
-  const absl::StatusOr<std::vector<Constant>> folded = FoldNode(node, graph_.opset(), inputs);
-  // Layers may compute what tables cannot hold.
-  if (!folded.ok()) return absl::UnimplementedError("");
-  const Constant& result = folded->front();
-  std::vector<double> function;
-  for (int64_t id = 0; id < RowsOf(*like); ++id) {
-    const int64_t at = result.elements() == 1 ? 0 : id;
-    function.push_back(result.is_float ? double{result.f32(at)}
-                                       : static_cast<double>(result.dim(at).value()));
-    if (!std::isfinite(function.back())) return absl::UnimplementedError("");
-  }
-  Ids out = *like;
-  out.type = graph_.TypeOf(node.output(0));
-  std::vector<IdColumn> columns = *out.columns;
-  for (IdColumn& column : columns) column = {.input = column.input, .at = column.at};
-  out.columns = std::make_shared<const std::vector<IdColumn>>(std::move(columns));
-  out.function = std::make_shared<const std::vector<double>>(std::move(function));
-  return out;
 }
 
 // A name that neither an input of the ONNX model nor one of ours has.
@@ -458,12 +399,11 @@ std::string OnnxFeatures::AddTable(const std::string& wanted, TableSource source
 
 absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   const Constant& table = *graph_.FindConstant(node.input(0));
-  if (ids.function != nullptr) {
-    return absl::UnimplementedError("looks up what is computed from ids, want the ids");
-  }
   RETURN_IF_ERROR(WantTable(table));
-  const std::vector<int64_t> rows = RowsPerColumn(ids, table);
   const int64_t width = table.elements() / table.dims[0].value();
+  const std::vector<int64_t> rows = ids.made_by == nullptr
+                                        ? RowsPerColumn(ids, table)
+                                        : std::vector<int64_t>(ids.columns->size(), RowsOf(ids));
   Dims dims = ids.dims;
   dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
   const std::vector<Ids> parts = OnePerFeature(ids);
@@ -482,37 +422,63 @@ absl::Status OnnxFeatures::LookUp(const onnx::NodeProto& node, const Ids& ids) {
   return absl::OkStatus();
 }
 
-// Ids that all have the same formula.  ONNX counts rows below 0 from the table's end.
-absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
-                                      const std::string& output, Dims dims) {
-  const Constant& table = *graph_.FindConstant(node.input(0));
-  const int64_t width = table.elements() / table.dims[0].value();
+// The table that has, for each id, the row of the table `name` that the ids stand for.  ONNX counts
+// rows below 0 from the table's end.
+absl::StatusOr<std::string> OnnxFeatures::TableOf(const std::string& name, const Ids& ids,
+                                                  int64_t rows) {
+  const Constant& table = *graph_.FindConstant(name);
+  const int64_t all = table.dims[0].value(), width = table.elements() / all;
   const IdColumn formula = ids.first();
-  if (rows < 1) return absl::InvalidArgumentError("ids that are all beyond the table");
-  std::string key = node.input(0);
-  if (!formula.SameFormula({}) || rows < table.dims[0].value()) {
+  std::string key = name;
+  if (ids.made_by != nullptr) {
+    key = absl::StrCat(key, "_", ids.made_by->output(0));
+  } else if (!formula.SameFormula({}) || rows < all) {
     key = absl::StrCat(key, "_", formula.scale, "_", formula.offset, "_", rows);
   }
-  std::string& name = table_of_[key];
-  if (name.empty()) {
-    const int64_t all = table.dims[0].value();
-    name = AddTable(key, {.rows = rows,
-                          .dim = width,
-                          .read = [values = table, width, formula, all](int64_t i, float* row) {
-                            int64_t from = i * formula.scale + formula.offset;
-                            if (from < 0) from += all;
-                            for (int64_t c = 0; c < width; ++c) {
-                              row[c] = from < 0 ? 0 : values.number(from * width + c);
-                            }
-                          }});
+  std::string& known = table_of_[key];
+  if (!known.empty()) return known;
+  IdRange range{-kNegativeIds, rows};
+  std::shared_ptr<const std::vector<double>> computed;
+  if (ids.made_by != nullptr) {
+    constexpr int64_t kMostElements = int64_t{1} << 26;
+    if (rows > kMostElements / width) {
+      return absl::UnimplementedError("looks up what is computed from too many ids");
+    }
+    ASSIGN_OR_RETURN(std::vector<double> values, ValuesOf(ids, range));
+    computed = std::make_shared<const std::vector<double>>(std::move(values));
+  } else {
+    range.first = -std::clamp<int64_t>((all + formula.offset) / formula.scale, 0, kNegativeIds);
   }
+  known = AddTable(
+      key, {.first = range.first,
+            .rows = range.end - range.first,
+            .dim = width,
+            .read = [values = table, width, formula, all, computed, range](int64_t id, float* row) {
+              int64_t from =
+                  computed == nullptr
+                      ? id * formula.scale + formula.offset
+                      : static_cast<int64_t>((*computed)[static_cast<size_t>(id - range.first)]);
+              if (from < 0) from += all;
+              for (int64_t c = 0; c < width; ++c) {
+                row[c] = from < 0 || from >= all ? 0 : values.number(from * width + c);
+              }
+            }});
+  return known;
+}
+
+// Ids that all have the same formula.
+absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
+                                      const std::string& output, Dims dims) {
+  if (rows < 1) return absl::InvalidArgumentError("ids that are all beyond the table");
+  const Constant& table = *graph_.FindConstant(node.input(0));
+  ASSIGN_OR_RETURN(std::string name, TableOf(node.input(0), ids, rows));
   lookups_.push_back({.node = &node,
                       .output = output,
                       .feature = FeatureOf(ids),
-                      .table = name,
+                      .table = std::move(name),
                       .level = LevelOf(ids),
                       .count = ids.count(),
-                      .width = width,
+                      .width = table.elements() / table.dims[0].value(),
                       .dims = std::move(dims)});
   return absl::OkStatus();
 }
@@ -537,24 +503,26 @@ absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) 
 // A slot without an id, or with one that the table lacks, gives zeros.  So that it counts as id 0,
 // which pads, the table has the differences from what id 0 gives.
 absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids& ids, Dims dims) {
-  const std::shared_ptr<const std::vector<double>> function = ids.function;
-  const IdColumn formula = ids.first();
-  const double offset = function == nullptr ? static_cast<double>(formula.offset)
-                        : function->empty() ? 0
-                                            : function->front();
   constexpr int64_t kExact = 1 << 24;  // Integers that a float has.
-  if (function == nullptr &&
+  const IdColumn& formula = ids.first();
+  if (ids.made_by == nullptr &&
       std::max(std::abs(formula.offset), RowsOf(ids)) > kExact / formula.scale) {
     return absl::UnimplementedError("numbers beyond 2^24 are computed from ids");
   }
+  const IdRange range{-kNegativeIds, RowsOf(ids)};
+  ASSIGN_OR_RETURN(std::vector<double> values, ValuesOf(ids, range));
+  const double offset = values[kNegativeIds];
+  for (double& value : values) value -= offset;
   const std::string feature = FeatureOf(ids);
-  const std::string table = AddTable(
-      absl::StrCat(feature, "_values"),
-      {.rows = RowsOf(ids), .dim = 1, .read = [function, formula, offset](int64_t i, float* row) {
-         *row =
-             static_cast<float>(function == nullptr ? static_cast<double>(i * formula.scale)
-                                                    : (*function)[static_cast<size_t>(i)] - offset);
-       }});
+  const std::string table =
+      AddTable(absl::StrCat(feature, "_values"),
+               {.first = range.first,
+                .rows = range.end - range.first,
+                .dim = 1,
+                .read = [values = std::make_shared<const std::vector<double>>(std::move(values)),
+                         range](int64_t id, float* row) {
+                  *row = static_cast<float>((*values)[static_cast<size_t>(id - range.first)]);
+                }});
   lookups_.push_back({.output = output,
                       .feature = feature,
                       .table = table,

@@ -25,6 +25,9 @@
 
 namespace ulfd::convert {
 
+// Whether the operator works element by element, so that it makes a value of each id.
+bool IsIdFunction(const std::string& op);
+
 // Finds everything that is computed from ids before the other nodes are converted.
 class OnnxFeatures {
  public:
@@ -46,13 +49,14 @@ class OnnxFeatures {
   }
   // What the features and dense inputs that Emit added have, for the proof.
   const std::vector<Binding>& bindings() const { return bindings_; }
-  // Columns of the input that are ids, with the rows of the smallest table that they look up.
-  std::map<int64_t, int64_t> IdRows(const std::string& input) const;
+  // Columns of the input that are ids, with those that all of their tables have.
+  std::map<int64_t, IdRange> IdRanges(const std::string& input) const;
 
  private:
-  // Rows of the tables that look a column up.
+  // Ids of a column that the tables which look it up have rows for.
   struct TableRows {
-    int64_t least = 0, most = 0;
+    IdRange all;       // That every one has.
+    int64_t most = 0;  // That one has: the ids are below.
   };
   // One look-up to emit.
   struct Lookup {
@@ -74,6 +78,7 @@ class OnnxFeatures {
     std::string output;
     Ids ids;
   };
+  using Evaluated = std::map<const onnx::NodeProto*, Constant>;
   // Neighbours among them: a dense input.
   struct Run {
     std::string name;
@@ -87,6 +92,7 @@ class OnnxFeatures {
   };
 
   void FindIdColumns();
+  void FindIds(const Ids& ids, const Constant& table);
   void StartFrom(const OnnxInput& input);
   const Constant* Known(const std::string& name) const;
   void ScanNode(const onnx::NodeProto& node, Problems& problems);
@@ -101,10 +107,15 @@ class OnnxFeatures {
   std::string NameOf(const OnnxInput& input, const std::vector<int64_t>& columns) const;
   absl::Status LookUpPart(const onnx::NodeProto& node, const Ids& ids, int64_t rows,
                           const std::string& output, Dims dims);
+  absl::StatusOr<std::string> TableOf(const std::string& name, const Ids& ids, int64_t rows);
   absl::Status MaterializePart(const std::string& output, const Ids& ids, Dims dims);
   absl::Status EmitJoin(const Join& join);
-  Constant ValuesOf(const Ids& ids) const;
-  absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node) const;
+  absl::StatusOr<Ids> ApplyFunction(const onnx::NodeProto& node, bool searching) const;
+  absl::StatusOr<Constant> ArgumentOf(const IdArgument& argument, const Dims& dims) const;
+  absl::StatusOr<Constant> Evaluate(const Ids& ids, const Constant& of, Evaluated& known) const;
+  absl::StatusOr<std::vector<double>> ValuesOf(const Ids& ids, IdRange of) const;
+  absl::StatusOr<IdRange> RangeInto(const Ids& ids, int64_t rows) const;
+  bool CouldBeIds(const Ids& ids) const;
   bool AreIds(const Ids& ids) const;
   int64_t RowsOf(const Ids& ids) const;
   absl::Status LookUp(const onnx::NodeProto& node, const Ids& ids);

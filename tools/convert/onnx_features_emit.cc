@@ -152,10 +152,10 @@ absl::Status OnnxFeatures::CheckSchema() const {
       if (!looked_up || field.vocabulary == 0) continue;
       for (int64_t column = field.first; column < field.end(); ++column) {
         const auto rows = ids->second.find(column);
-        if (rows == ids->second.end() || rows->second.least >= field.vocabulary) continue;
+        if (rows == ids->second.end() || rows->second.all.end >= field.vocabulary) continue;
         return absl::InvalidArgumentError(
             absl::StrCat("the schema gives column \"", field.name, "\" ", field.vocabulary,
-                         " ids, but its table has ", rows->second.least));
+                         " ids, but its table has ", rows->second.all.end));
       }
     }
   }
@@ -186,8 +186,9 @@ absl::Status OnnxFeatures::Emit(Report& report) {
   for (const auto& [name, columns] : ids_of_) {
     int64_t rows = 0;
     for (const auto& [column, tables] : columns) rows = std::max(rows, tables.most);
-    report.notes.push_back(absl::StrCat("ids of \"", name, "\" outside 0..", rows - 1,
-                                        " give zeros (ONNX refuses them, or counts from the end)"));
+    report.notes.push_back(absl::StrCat("ids of \"", name, "\" outside -", kNegativeIds, "..",
+                                        rows - 1,
+                                        " give zeros, and masks as id 0 (ONNX refuses them)"));
   }
   for (const Numbers& numbers : numbers_) RETURN_IF_ERROR(EmitNumbers(numbers));
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -244,6 +245,30 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
   }
   graph.mutable_node()->Swap(&nodes);
   return absl::OkStatus();
+}
+
+void DropUnread(onnx::GraphProto& graph) {
+  std::set<std::string> read;
+  const auto read_all = [&](const auto& self, const onnx::NodeProto& node) -> void {
+    read.insert(node.input().begin(), node.input().end());
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      for (const onnx::NodeProto& inner : attribute.g().node()) self(self, inner);
+      for (const onnx::ValueInfoProto& output : attribute.g().output()) read.insert(output.name());
+    }
+  };
+  for (const onnx::ValueInfoProto& output : graph.output()) read.insert(output.name());
+  Nodes kept;
+  for (int i = graph.node_size(); i-- > 0;) {
+    onnx::NodeProto& node = *graph.mutable_node(i);
+    if (std::none_of(node.output().begin(), node.output().end(),
+                     [&](const std::string& output) { return read.contains(output); })) {
+      continue;
+    }
+    read_all(read_all, node);
+    kept.Add()->Swap(&node);
+  }
+  std::reverse(kept.begin(), kept.end());
+  graph.mutable_node()->Swap(&kept);
 }
 
 }  // namespace ulfd::convert

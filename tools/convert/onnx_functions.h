@@ -22,6 +22,9 @@ using Branches = std::map<std::string, bool>;
 // RESOURCE_EXHAUSTED as above.
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 
+// Drops the nodes whose outputs nothing reads.
+void DropUnread(onnx::GraphProto& graph);
+
 }  // namespace ulfd::convert
 
 #endif  // ULFD_TOOLS_CONVERT_ONNX_FUNCTIONS_H_

@@ -144,8 +144,9 @@ struct OnnxNode {
   // All uses of a name in the graph, outputs included.
   const absl::flat_hash_map<std::string, int>& uses;
   const absl::flat_hash_map<std::string, const onnx::NodeProto*>& only_reader;
-  std::string name;  // The node's own, or its first output's.
-  std::string note;  // For the report.
+  std::string name;          // The node's own, or its first output's.
+  std::string note;          // For the report.
+  bool across_rows = false;  // Whether the converter made layers that run across rows.
   // The node whose work was done here, too (MatMul: the Add of its bias), or null.
   const onnx::NodeProto* absorbed = nullptr;
 

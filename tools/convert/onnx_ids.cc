@@ -70,11 +70,11 @@ absl::StatusOr<Moved> WhatMoves(const onnx::NodeProto& node,
     if (ids == nullptr) continue;
     if (moved.like == nullptr) moved.like = ids;
     const Ids& like = *moved.like;
-    if (ids->type != like.type || ids->cut != like.cut || ids->function != like.function) {
+    if (ids->type != like.type || ids->cut != like.cut || ids->made_by != like.made_by) {
       return absl::UnimplementedError("");
     }
     // Masks are repeated by what reads them.
-    if (node.op_type() == "Expand" && (ids->function != nullptr || !IsIdType(ids->type))) {
+    if (node.op_type() == "Expand" && (ids->made_by != nullptr || !IsIdType(ids->type))) {
       return absl::UnimplementedError("");
     }
     if (ids->dims[0].IsAds()) moved.rows = Dim::Ads();
@@ -190,7 +190,7 @@ absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
   const bool first = arguments[0].ids != nullptr;
   const Ids* const from = arguments[first ? 0 : 1].ids;
   const Constant* const other = arguments[first ? 1 : 0].constant;
-  if (from == nullptr || other == nullptr || !IsIdType(from->type) || from->function != nullptr ||
+  if (from == nullptr || other == nullptr || !IsIdType(from->type) || from->made_by != nullptr ||
       other->is_float || (op == "Sub" && !first) || !IsNumbers(other->dims)) {
     return absl::UnimplementedError("");
   }

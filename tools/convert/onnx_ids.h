@@ -47,8 +47,8 @@ struct Ids {
   Dims dims;                                             // As ONNX sees it; the first are the rows.
   int type = 0;                                          // onnx::TensorProto::DataType
   bool cut = false;                                      // Floats that were cast to integers.
-  // Value per id, instead of the columns' formulas; null: those.
-  std::shared_ptr<const std::vector<double>> function;
+  // The node that computes them, element by element; null: they are the columns by their formulas.
+  const onnx::NodeProto* made_by = nullptr;
 
   int64_t count() const { return static_cast<int64_t>(columns->size()); }
   const IdColumn& first() const { return columns->front(); }
@@ -73,6 +73,9 @@ absl::StatusOr<std::vector<Ids>> MoveIds(const onnx::NodeProto& node, int64_t op
 // Integers of the columns, plus or times constants.  UNIMPLEMENTED for anything else.
 absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
                              absl::Span<const IdArgument> arguments);
+
+// Negative ids that are told apart: -1 to -kNegativeIds.
+inline constexpr int64_t kNegativeIds = 128;
 
 // Columns that are followed one by one.
 inline constexpr int64_t kMaxColumns = 1 << 20;

@@ -68,7 +68,9 @@ absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::ve
 
 void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
   for (const int axis : axes) {
-    if (dims[axis].IsAds()) node.note = "across rows: requests are scored whole";
+    if (!dims[axis].IsAds()) continue;
+    node.across_rows = true;
+    node.note = "across rows: requests are scored whole";
   }
 }
 

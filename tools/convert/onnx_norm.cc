@@ -14,22 +14,53 @@ namespace {
 
 using engine::Dim;
 
-absl::Status Softmax(OnnxNode& node) {
+// What a softmax works on.  Before operator set 13 everything from the axis on is one dimension.
+struct SoftmaxInput {
+  std::string tensor;
+  Dims dims;  // Of the result.
+  int axis = 0;
+  bool flattened = false;
+};
+
+absl::StatusOr<SoftmaxInput> ReadSoftmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const bool flattens = node.graph.opset() < 13;
-  ASSIGN_OR_RETURN(const int axis,
-                   WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
-  // Before operator set 13 everything from the axis on was one dimension.
-  if (flattens && axis + 1 != x.rank()) {
-    return absl::UnimplementedError(
-        absl::StrCat("axis ", axis, " of an operator set before 13, want the last axis"));
+  SoftmaxInput in{.dims = x.dims};
+  ASSIGN_OR_RETURN(in.axis, WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
+  in.flattened = flattens && in.axis + 1 != x.rank();
+  std::vector<int> axes = {in.axis};
+  while (in.flattened && axes.back() + 1 < x.rank()) axes.push_back(axes.back() + 1);
+  ASSIGN_OR_RETURN(in.tensor, node.graph.PlainAlong(x, axes));
+  if (!in.flattened) return in;
+  RETURN_IF_ERROR(WantNoRows(x, in.axis));
+  ASSIGN_OR_RETURN(const int64_t size, InnerSize(node.builder(), in.tensor, in.axis - 1));
+  std::vector<int64_t> sizes(static_cast<size_t>(in.axis), 0);
+  sizes.push_back(size);
+  const std::string flat = node.Scratch("flat");
+  RETURN_IF_ERROR(AddReshape(node.builder(), flat, in.tensor, sizes, flat));
+  in.tensor = flat;
+  return in;
+}
+
+// Where the result goes: to the output, or to what is given its shape again.
+absl::Status SetSoftmax(OnnxNode& node, const SoftmaxInput& in, const std::string& out) {
+  std::string shaped = out;
+  if (in.flattened) {
+    shaped = node.Top();
+    std::vector<int64_t> sizes(static_cast<size_t>(in.axis), 0);
+    for (size_t d = sizes.size(); d < in.dims.size(); ++d) sizes.push_back(in.dims[d].value());
+    RETURN_IF_ERROR(AddReshape(node.builder(), shaped, out, sizes, shaped));
   }
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
-  const std::string out = node.Top();
-  NoteRows(node, x.dims, {axis});
-  RETURN_IF_ERROR(AddSoftmax(node.builder(), node.name, in, axis, out));
-  node.Set(out, x.dims);
+  node.Set(shaped, in.dims);
   return absl::OkStatus();
+}
+
+absl::Status Softmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const SoftmaxInput in, ReadSoftmax(node));
+  const std::string out = in.flattened ? node.Scratch("softmax") : node.Top();
+  NoteRows(node, in.dims, {in.axis});
+  RETURN_IF_ERROR(AddSoftmax(node.builder(), node.name, in.tensor, in.axis, out));
+  return SetSoftmax(node, in, out);
 }
 
 // The axes that a reduction runs along, rising.
@@ -104,20 +135,12 @@ absl::Status ReduceMin(OnnxNode& node) { return ReduceByFolding(node, "min"); }
 absl::Status ReduceProd(OnnxNode& node) { return ReduceByFolding(node, "mul"); }
 
 absl::Status LogSoftmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const SoftmaxInput in, ReadSoftmax(node));
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  const bool flattens = node.graph.opset() < 13;
-  ASSIGN_OR_RETURN(const int axis,
-                   WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
-  if (flattens && axis + 1 != x.rank()) {
-    return absl::UnimplementedError(
-        absl::StrCat("axis ", axis, " of an operator set before 13, want the last axis"));
-  }
-  RETURN_IF_ERROR(WantNoRows(x, axis));
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddLogSoftmax(node, in, axis, node.name, out));
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  RETURN_IF_ERROR(WantNoRows(x, in.axis));
+  const std::string out = in.flattened ? node.Scratch("softmax") : node.Top();
+  RETURN_IF_ERROR(AddLogSoftmax(node, in.tensor, in.axis, node.name, out));
+  return SetSoftmax(node, in, out);
 }
 
 enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL1, kL2 };

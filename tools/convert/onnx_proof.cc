@@ -57,6 +57,16 @@ double MadeUpNumber(std::mt19937& random, uint32_t seed, bool whole, bool small)
   return static_cast<double>(static_cast<float>(kind == 2 ? 4 * value : value));
 }
 
+// Mostly one that is no padding.
+double MadeUpId(std::mt19937& random, const IdRange& range) {
+  const auto below = static_cast<uint64_t>(-range.first);
+  if (below > 0 && random() % 8 == 0) {
+    const uint64_t last = random() % 2 == 0 ? 1 : below;
+    return -static_cast<double>(1 + random() % last);
+  }
+  return static_cast<double>(random() % static_cast<uint64_t>(std::max<int64_t>(1, range.end)));
+}
+
 // Without zeros among integers if a model divides by them; below `most` if they are places.
 constexpr int64_t kAnyPlace = 64;
 Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool zeros, int64_t most,
@@ -72,10 +82,11 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
     const auto ids = input.ids.find(i % width);
     double value = 0;
     if (ids != input.ids.end()) {
-      value =
-          static_cast<double>(random() % static_cast<uint64_t>(std::max<int64_t>(1, ids->second)));
+      value = MadeUpId(random, ids->second);
       // A float that becomes an id is cut.
-      if (is_float && trial.seed % 2 == 0) value += 0.25 * static_cast<double>(random() % 4);
+      if (is_float && trial.seed % 2 == 0) {
+        value += (value < 0 ? -0.25 : 0.25) * static_cast<double>(random() % 4);
+      }
     } else {
       value = MadeUpNumber(random, trial.seed, !is_float, input.small_integers);
       if (value == 0 && !is_float && !zeros) value = 1;

@@ -17,6 +17,11 @@
 
 namespace ulfd::convert {
 
+// Ids that all tables of a column have a row for: from `first` (not above 0) to before `end`.
+struct IdRange {
+  int64_t first = 0, end = 0;
+};
+
 // An input of the ONNX model.
 struct SourceInput {
   std::string name;
@@ -26,8 +31,8 @@ struct SourceInput {
   std::vector<int64_t> row_shape;  // Unit: elements, of one row.
   // Its integers are none beyond 2^24.
   bool small_integers = false;
-  // Elements of a row (flattened) that are ids, and how many ids there are.
-  std::map<int64_t, int64_t> ids;
+  // Elements of a row (flattened) that are ids.
+  std::map<int64_t, IdRange> ids;
   // Elements of a row that are the user's: the same in all rows.
   std::set<int64_t> user_columns;
 };

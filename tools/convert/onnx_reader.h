@@ -15,8 +15,10 @@ namespace ulfd::convert {
 
 struct OnnxModel {
   onnx::ModelProto proto;  // Without external data and functions.
-  // With the shapes that ONNX infers; false for a model newer than its library.
+  // With the shapes that ONNX infers; false for a model that its library does not take.
   bool inferred = false;
+  // Rows that a mask chooses stay where they are (onnx_chosen_rows.h).
+  bool keeps_rows = false;
   int64_t opset = 0;  // Of the domain "ai.onnx".
 };
 
@@ -26,7 +28,7 @@ struct OnnxModel {
 // - an initializer whose external data is missing, outside the model's directory, or of another
 //   size than its shape;
 // - a model newer than operator set 21 or format 11;
-// - what ONNX's checker or shape inference refuses, in their words;
+// - a name that is made twice, or read before it is made;
 // - a name of `dims` that no input has.
 // RESOURCE_EXHAUSTED for a file above 2 GiB, protobuf's limit.
 absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,

@@ -120,7 +120,8 @@ absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
 
 std::string Evaluator::FirstUnknown() const {
   for (const onnx::NodeProto& node : model_->proto.graph().node()) {
-    if (node.op_type() != "Constant" && node.op_type() != "If" && FindOperator(node) == nullptr) {
+    if (node.op_type() != "Constant" && node.op_type() != "If" && node.op_type() != "Loop" &&
+        FindOperator(node) == nullptr) {
       return node.op_type();
     }
   }
@@ -187,6 +188,69 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& n
   return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
 }
 
+namespace {
+
+// Entries of the passes of a loop, one behind the other.
+absl::StatusOr<Array> Stacked(const std::vector<Array>& entries) {
+  Array all = entries.front();
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  for (const Array& entry : entries) {
+    if (entry.dims != all.dims) return absl::InvalidArgumentError("passes with other shapes");
+    for (int64_t i = 0; i < entry.elements(); ++i) {
+      if (entry.ints != nullptr) {
+        ints.push_back((*entry.ints)[static_cast<size_t>(i)]);
+      } else {
+        floats.push_back(entry.at(i));
+      }
+    }
+  }
+  all.dims.insert(all.dims.begin(), static_cast<int64_t>(entries.size()));
+  return all.ints != nullptr ? Ints(all.type, all.dims, std::move(ints))
+                             : Floats(all.type, all.dims, std::move(floats));
+}
+
+}  // namespace
+
+// Loops that carry nothing from pass to pass.
+absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& node,
+                                                      const Find& outer,
+                                                      const RunOptions& options) const {
+  const Array* const passes = node.input_size() == 2 ? outer(node.input(0)) : nullptr;
+  if (passes == nullptr || passes->elements() != 1 || node.attribute_size() != 1 ||
+      !node.attribute(0).has_g() || node.attribute(0).g().input_size() != 2) {
+    return absl::UnimplementedError("a loop that carries values");
+  }
+  const onnx::GraphProto& body = node.attribute(0).g();
+  std::map<std::string, Array> own;
+  for (const onnx::TensorProto& tensor : body.initializer()) {
+    ASSIGN_OR_RETURN(own[tensor.name()], FromProto(tensor));
+  }
+  const Find find = [&](const std::string& name) {
+    const auto it = own.find(name);
+    return it == own.end() ? outer(name) : &it->second;
+  };
+  own[body.input(1).name()] = Ints(onnx::TensorProto::BOOL, {}, {1});
+  std::vector<std::vector<Array>> entries(static_cast<size_t>(std::max(0, body.output_size() - 1)));
+  for (int64_t pass = 0; pass < static_cast<int64_t>(passes->at(0)); ++pass) {
+    own[body.input(0).name()] = Ints(onnx::TensorProto::INT64, {}, {pass});
+    ASSIGN_OR_RETURN(auto values, RunGraph(body, find, options));
+    if (values.at(body.output(0).name()).at(0) == 0) {
+      return absl::UnimplementedError("a loop that ends early");
+    }
+    for (size_t i = 0; i < entries.size(); ++i) {
+      entries[i].push_back(std::move(values.at(body.output(static_cast<int>(i) + 1).name())));
+    }
+  }
+  std::vector<Array> results;
+  for (const std::vector<Array>& of_output : entries) {
+    if (of_output.empty()) return absl::UnimplementedError("a loop without a pass");
+    ASSIGN_OR_RETURN(Array all, Stacked(of_output));
+    results.push_back(std::move(all));
+  }
+  return results;
+}
+
 absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::GraphProto& graph,
                                                                  const Find& outer,
                                                                  const RunOptions& options) const {
@@ -212,8 +276,9 @@ absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::Gra
       }
     }
     absl::StatusOr<std::vector<Array>> results =
-        node.op_type() == "If" ? RunBranch(node, find, options)
-                               : Compute(node, model_->opset, options, std::move(arguments));
+        node.op_type() == "If"     ? RunBranch(node, find, options)
+        : node.op_type() == "Loop" ? RunLoop(node, find, options)
+                                   : Compute(node, model_->opset, options, std::move(arguments));
     RETURN_IF_ERROR(Annotate(results.status(), text));
     for (int i = 0; i < node.output_size(); ++i) {
       if (node.output(i).empty()) continue;

@@ -86,6 +86,8 @@ class Evaluator {
                                                         const RunOptions& options) const;
   absl::StatusOr<std::vector<Array>> RunBranch(const onnx::NodeProto& node, const Find& outer,
                                                const RunOptions& options) const;
+  absl::StatusOr<std::vector<Array>> RunLoop(const onnx::NodeProto& node, const Find& outer,
+                                             const RunOptions& options) const;
 
   const OnnxModel* model_;
   absl::flat_hash_map<std::string, Array> initializers_;

@@ -252,11 +252,54 @@ Results ScatterNd(const Call& c) {
                                : Ints(x.type, x.dims, std::move(ints)));
 }
 
+// Entries replaced along an axis.
+Results ScatterElements(const Call& c) {
+  const Array &x = *c.in[0], &indices = *c.in[1], &updates = *c.in[2];
+  if (StringAttribute(c.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError("a reduction");
+  }
+  ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", 0), x.rank()));
+  if (indices.ints == nullptr || indices.dims != updates.dims || indices.rank() != x.rank() ||
+      (updates.ints == nullptr) != (x.ints == nullptr)) {
+    return Misfit(c, "indices and updates that do not fit");
+  }
+  for (size_t d = 0; d < x.dims.size(); ++d) {
+    if (d != axis && indices.dims[d] > x.dims[d]) return Misfit(c, "more indices than places");
+  }
+  const Sizes strides = StridesOf(x.dims), own = StridesOf(indices.dims);
+  std::vector<double> floats = x.ints == nullptr ? ValuesOf(x) : std::vector<double>();
+  std::vector<int64_t> ints = x.ints == nullptr ? std::vector<int64_t>() : *x.ints;
+  for (int64_t i = 0; i < indices.elements(); ++i) {
+    int64_t place = (*indices.ints)[static_cast<size_t>(i)], to = 0;
+    if (place < 0) place += x.dims[axis];
+    if (place < 0 || place >= x.dims[axis]) return Misfit(c, "a place that is not there");
+    for (size_t d = 0; d < x.dims.size(); ++d) {
+      to += (d == axis ? place : i / own[d] % indices.dims[d]) * strides[d];
+    }
+    if (x.ints == nullptr) {
+      floats[static_cast<size_t>(to)] = updates.at(i);
+    } else {
+      ints[static_cast<size_t>(to)] = (*updates.ints)[static_cast<size_t>(i)];
+    }
+  }
+  return One(x.ints == nullptr ? Floats(x.type, x.dims, std::move(floats))
+                               : Ints(x.type, x.dims, std::move(ints)));
+}
+
 constexpr Operator kOperators[] = {
-    {"ArgMax", 1, &ArgMax},       {"ArgMin", 1, &ArgMin},   {"Hardmax", 1, &Hardmax},
-    {"TopK", 1, &TopK},           {"OneHot", 3, &OneHot},   {"NonZero", 1, &NonZero},
-    {"Trilu", 1, &Trilu},         {"EyeLike", 1, &EyeLike}, {"GatherND", 2, &GatherNd},
-    {"ScatterND", 3, &ScatterNd}, {"CumSum", 2, &CumSum},
+    {"Scatter", 3, &ScatterElements},
+    {"ScatterElements", 3, &ScatterElements},
+    {"ArgMax", 1, &ArgMax},
+    {"ArgMin", 1, &ArgMin},
+    {"Hardmax", 1, &Hardmax},
+    {"TopK", 1, &TopK},
+    {"OneHot", 3, &OneHot},
+    {"NonZero", 1, &NonZero},
+    {"Trilu", 1, &Trilu},
+    {"EyeLike", 1, &EyeLike},
+    {"GatherND", 2, &GatherNd},
+    {"ScatterND", 3, &ScatterNd},
+    {"CumSum", 2, &CumSum},
 };
 
 }  // namespace

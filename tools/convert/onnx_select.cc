@@ -185,6 +185,44 @@ absl::Status GatherElements(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// Entries replaced along an axis, one after the other: of several for a place the last one stays.
+absl::Status ScatterElements(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
+  ASSIGN_OR_RETURN(const OnnxValue update, node.value(2));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  constexpr int64_t kMostEntries = 64;
+  Dims dims = index.dims;
+  if (index.rank() == x.rank()) dims[axis] = x.dims[axis];
+  if (dims != x.dims || update.dims != index.dims || !index.dims[axis].IsConst() ||
+      index.dims[axis].value() > kMostEntries ||
+      StringAttribute(node.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
+  }
+  const int64_t count = index.dims[axis].value();
+  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, {axis}));
+  ASSIGN_OR_RETURN(const std::string places,
+                   AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
+  for (int64_t i = 0; i < count; ++i) {
+    std::string parts[2];
+    for (int input = 0; input < 2; ++input) {
+      ASSIGN_OR_RETURN(const OnnxValue part, PickAlong(node, input == 0 ? index : update, axis, {i},
+                                                       node.Scratch("entry")));
+      ASSIGN_OR_RETURN(parts[input], node.graph.PlainAlong(part, {axis}));
+    }
+    const std::string next = i + 1 == count ? node.Top() : node.Scratch("replaced");
+    RETURN_IF_ERROR(AddExpression(
+        node.builder(), i + 1 == count ? node.name : next,
+        absl::StrCat("where(", FromFront("@0", x.dims[axis].value()), " == @1, @2, @3)"),
+        {parts[0], places, parts[1], tensor}, next));
+    tensor = next;
+  }
+  node.Set(tensor, x.dims);
+  return absl::OkStatus();
+}
+
 // Entries of a mask of constants that is the same for all rows, if it is one: places in a row.
 absl::Status NonZero(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -390,9 +428,16 @@ absl::Status ScatterAtPlace(OnnxNode& node, const RowNumbers& rows) {
 }
 
 constexpr OnnxType kTypes[] = {
-    {"ArgMax", &ArgMax}, {"ArgMin", &ArgMin},   {"Hardmax", &Hardmax},
-    {"TopK", &TopK},     {"OneHot", &OneHot},   {"GatherElements", &GatherElements},
-    {"Trilu", &Trilu},   {"NonZero", &NonZero}, {"GatherND", &GatherNd},
+    {"ArgMax", &ArgMax},
+    {"ArgMin", &ArgMin},
+    {"Hardmax", &Hardmax},
+    {"ScatterElements", &ScatterElements},
+    {"TopK", &TopK},
+    {"OneHot", &OneHot},
+    {"GatherElements", &GatherElements},
+    {"Trilu", &Trilu},
+    {"NonZero", &NonZero},
+    {"GatherND", &GatherNd},
 };
 
 }  // namespace

@@ -240,8 +240,17 @@ absl::StatusOr<std::string> FullLike(OnnxNode& node, const OnnxValue& x,
 absl::Status Concat(OnnxNode& node) {
   std::vector<OnnxValue> values;
   for (int i = 0; i < node.node.input_size(); ++i) {
+    if (node.constant(i) != nullptr && IsEmpty(*node.constant(i))) continue;
     ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
     values.push_back(std::move(x));
+  }
+  if (values.empty()) {
+    node.graph.Define(node.output(), *node.constant(0));
+    return absl::OkStatus();
+  }
+  if (values.size() == 1) {
+    node.Set(values[0]);
+    return absl::OkStatus();
   }
   const int rank = values[0].rank();
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), rank));
@@ -318,7 +327,11 @@ absl::Status Slice(OnnxNode& node) {
     RETURN_IF_ERROR(WantNumber(x, axis));
     const int64_t size = x.dims[axis].value();
     ASSIGN_OR_RETURN(const SliceRange range, RangeOf(starts[i], ends[i], step, size));
-    if (range.count == 0) return absl::InvalidArgumentError("the slice is empty");
+    if (range.count == 0) {
+      x.dims[axis] = Dim::Of(0);
+      node.graph.Define(node.output(), EmptyConstant(x.dims));
+      return absl::OkStatus();
+    }
     if (range.count == size && step == 1) continue;
     std::vector<int64_t> picks;
     for (int64_t p = 0; p < range.count; ++p) picks.push_back(range.begin + p * range.step);
@@ -338,6 +351,12 @@ absl::Status Split(OnnxNode& node) {
                    SplitSizes(std::move(parts), node.node.output_size(), x.dims[axis].value()));
   int64_t begin = 0;
   for (int i = 0; i < node.node.output_size(); ++i) {
+    if (parts[i] == 0) {
+      Dims dims = x.dims;
+      dims[axis] = Dim::Of(0);
+      node.graph.Define(node.output(i), EmptyConstant(std::move(dims)));
+      continue;
+    }
     std::vector<int64_t> places(static_cast<size_t>(parts[i]));
     std::iota(places.begin(), places.end(), begin);
     ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, places, node.Top(i)));

@@ -39,7 +39,7 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
     }
   }
   if (op == "Constant" || op == "ConstantOfShape") return onnx::TensorProto::FLOAT;
-  const int from = op == "Where" ? 1 : 0;
+  const int from = op == "Where" || op == "CastLike" ? 1 : op == "OneHot" ? 2 : 0;
   return node.input_size() > from ? graph.TypeOf(node.input(from)) : 0;
 }
 
@@ -68,10 +68,10 @@ bool Steps(const onnx::NodeProto& node, const OnnxGraph& graph) {
 
 // Operators that give back values that they read: rounding before is rounding after.
 bool Moves(const std::string& op) {
-  return IsOneOf(
-      op, {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Expand",
-           "Concat",   "Slice",   "Split",   "Gather",  "Neg",       "Abs",       "Min",
-           "Max",      "Relu",    "Where",   "Tile",    "Dropout",   "ReduceMax", "ReduceMin"});
+  return IsOneOf(op, {"Clip",      "Identity", "Reshape",   "Flatten",  "Squeeze", "Unsqueeze",
+                      "Transpose", "Expand",   "Concat",    "Slice",    "Split",   "Gather",
+                      "Neg",       "Abs",      "Min",       "Max",      "Relu",    "Where",
+                      "Tile",      "Dropout",  "ReduceMax", "ReduceMin"});
 }
 
 }  // namespace
