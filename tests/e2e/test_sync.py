@@ -549,6 +549,13 @@ class HostileObjectStoreTest(SyncTest):
                 self.assertTrue(good)
                 self.assertLessEqual({"host", "x-amz-security-token"}, names)
                 self.assertTrue(scope.endswith("/eu-1/s3/aws4_request"), scope)
+            # Keys and tokens stay here: whoever redirects is not followed.
+            with Web(self.store) as other:
+                web.misdeeds = {"/b": lambda handler: handler.reply(301, Location=other.url + "/b") is None}
+                code, _, err = sync(*flags, environment=keys)
+                self.assertEqual((code, other.asked), (1, []))
+                self.assertIn("HTTP 301", err)
+            web.misdeeds = Signed()
             code, _, err = sync(*flags, environment={**keys, "AWS_SECRET_ACCESS_KEY": "wrong"})
             self.assertEqual(code, 1)
             self.assertRegex(err, "HTTP 403 .*SignatureDoesNotMatch")

@@ -163,7 +163,8 @@ void UrlClient::Configure(const std::string& url, const Transfer& t) {
   curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(curl_, CURLOPT_REDIR_PROTOCOLS_STR,
                    absl::StartsWith(url, "https:") ? "https" : "http,https");
-  curl_easy_setopt(curl_, CURLOPT_FOLLOWLOCATION, 1L);
+  // A session token is a header of its own, which libcurl would take along.
+  curl_easy_setopt(curl_, CURLOPT_FOLLOWLOCATION, options_.sigv4.empty() ? 1L : 0L);
   curl_easy_setopt(curl_, CURLOPT_MAXREDIRS, kRedirects);
   if (!options_.ca_file.empty()) curl_easy_setopt(curl_, CURLOPT_CAINFO, options_.ca_file.c_str());
   if (!options_.bearer.empty()) {
