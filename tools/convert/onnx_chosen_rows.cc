@@ -136,7 +136,7 @@ class RowKeeper {
       indices_[out] = indices_[in];
       return true;
     }
-    if (op == "TopK" && IsOrder(node.output(1))) return Sort(node, copy);
+    if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node, copy);
     if (IsOneOf(op, {"ScatterElements", "Scatter"}) && orders_.contains(node.input(1))) {
       back_[out] = orders_[node.input(1)];
       return true;

@@ -218,7 +218,8 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
                                                       const RunOptions& options) const {
   const Array* const passes = node.input_size() == 2 ? outer(node.input(0)) : nullptr;
   if (passes == nullptr || passes->elements() != 1 || node.attribute_size() != 1 ||
-      !node.attribute(0).has_g() || node.attribute(0).g().input_size() != 2) {
+      !node.attribute(0).has_g() || node.attribute(0).g().input_size() != 2 ||
+      node.attribute(0).g().output_size() < 1) {
     return absl::UnimplementedError("a loop that carries values");
   }
   const onnx::GraphProto& body = node.attribute(0).g();
@@ -231,15 +232,17 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
     return it == own.end() ? outer(name) : &it->second;
   };
   own[body.input(1).name()] = Ints(onnx::TensorProto::BOOL, {}, {1});
-  std::vector<std::vector<Array>> entries(static_cast<size_t>(std::max(0, body.output_size() - 1)));
+  std::vector<std::vector<Array>> entries(static_cast<size_t>(body.output_size() - 1));
   for (int64_t pass = 0; pass < static_cast<int64_t>(passes->at(0)); ++pass) {
+    RETURN_IF_ERROR(options.budget.Check());
     own[body.input(0).name()] = Ints(onnx::TensorProto::INT64, {}, {pass});
-    ASSIGN_OR_RETURN(auto values, RunGraph(body, find, options));
-    if (values.at(body.output(0).name()).at(0) == 0) {
+    ASSIGN_OR_RETURN(const auto values, RunGraph(body, find, options));
+    const Array& goes_on = values.at(body.output(0).name());
+    if (goes_on.elements() != 1 || goes_on.at(0) == 0) {
       return absl::UnimplementedError("a loop that ends early");
     }
     for (size_t i = 0; i < entries.size(); ++i) {
-      entries[i].push_back(std::move(values.at(body.output(static_cast<int>(i) + 1).name())));
+      entries[i].push_back(values.at(body.output(static_cast<int>(i) + 1).name()));
     }
   }
   std::vector<Array> results;
