@@ -31,7 +31,7 @@ macro(ladder top)
 endmacro()
 
 set(root "base/[^/]*")
-set(graph_protos "proto/(ulf|embedding|model_manifest|delta)\\.pb\\.h")
+set(graph_protos "proto/(ulf|embedding|model_manifest|delta|stored_table)\\.pb\\.h")
 rung(base/flags ${root})
 rung(base/recording ${root} "proto/recording\\.pb\\.h")
 rung(base/tls ${root})
@@ -42,6 +42,7 @@ rung(engine/kernels ${root} "engine/tensor/.*")
 rung(engine/weights ${root} ${graph_protos} "engine/tensor/.*")
 # Embedding reads and hashes its files as weights do, and knows nothing else of weights.
 rung(engine/embedding ${root} ${graph_protos} "engine/tensor/.*" "engine/weights/(digest|proto_file)\\.h")
+rung(engine/stores ${root} ${graph_protos} "base/tls/.*" "engine/(tensor|embedding)/.*")
 set(below_layers ${root} ${graph_protos} "engine/(tensor|kernels|weights|embedding)/.*")
 # Layer types know the contract and what they have in common, not each other's folder.
 set(contract "engine/layers/[^/]*")
@@ -50,7 +51,7 @@ rung(engine/layers/types ${below_layers} ${contract} "engine/layers/common/.*")
 rung(engine/layers/fused ${below_layers} ${contract} "engine/layers/common/.*")
 rung(engine/layers ${below_layers})
 rung(engine/graph ${below_layers} "engine/layers/.*")
-rung(engine/runtime ${below_layers} "engine/(layers|graph)/.*")
+rung(engine/runtime ${below_layers} "engine/(stores|layers|graph)/.*")
 
 ladder(server
   ROOMS system scheduler security models observe recorder config scoring rpc services

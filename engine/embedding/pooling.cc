@@ -96,6 +96,7 @@ class LookupPass {
     size_t n = 0;
     while (n < kBlock && hashed_.left() > 0) {
       const size_t count = std::min(hashed_.left(), kBlock - n);
+      const RowSet* const fetched = hashed_.job().fetched;
       const EmbeddingTable::Probe probe = hashed_.table().probe();
       const int64_t* const ids = hashed_.ids();
       if (const TableOverlay* overlay = hashed_.table().overlay(); overlay != nullptr) {
@@ -103,7 +104,8 @@ class LookupPass {
       }
       for (size_t i = 0; i < count; ++i) {
         hashes_[n + i] = HashKey(ids[i]);
-        pilots_[n + i] = probe.Pilot(hashes_[n + i]);
+        pilots_[n + i] =
+            fetched == nullptr ? probe.Pilot(hashes_[n + i]) : fetched->FirstByte(hashes_[n + i]);
       }
       n += count;
       hashed_.Move(count);
@@ -116,13 +118,20 @@ class LookupPass {
     const size_t all = hashed_.position() - located_.position();
     for (size_t n = 0; n < all;) {
       const size_t count = std::min(located_.left(), all - n);
-      const EmbeddingTable::Probe probe = located_.table().probe();
       const void** const rows = rows_ + located_.position();
-      for (size_t i = 0; i < count; ++i) rows[i] = probe.Candidate(hashes_[n + i], pilots_[n + i]);
-      if (const TableOverlay* overlay = located_.table().overlay(); overlay != nullptr) {
-        overlay->Replace(located_.ids(), count, rows);
+      if (const RowSet* const fetched = located_.job().fetched; fetched != nullptr) {
+        const int64_t* const ids = located_.ids();
+        for (size_t i = 0; i < count; ++i) rows[i] = fetched->Find(ids[i], hashes_[n + i]);
+      } else {
+        const EmbeddingTable::Probe probe = located_.table().probe();
+        for (size_t i = 0; i < count; ++i) {
+          rows[i] = probe.Candidate(hashes_[n + i], pilots_[n + i]);
+        }
+        if (const TableOverlay* overlay = located_.table().overlay(); overlay != nullptr) {
+          overlay->Replace(located_.ids(), count, rows);
+        }
+        probe.PrefetchRows(rows, count);
       }
-      probe.PrefetchRows(rows, count);
       n += count;
       located_.Move(count);
     }
@@ -133,7 +142,11 @@ class LookupPass {
     const int64_t* const ids = checked_.ids();
     const void* const stand_in = checked_.table().missing_row();
     int64_t misses = 0;
-    for (size_t i = 0; i < count; ++i) misses += CheckOne(ids[i], stand_in, rows[i]);
+    if (checked_.job().fetched == nullptr) {
+      for (size_t i = 0; i < count; ++i) misses += CheckOne(ids[i], stand_in, rows[i]);
+    } else {
+      for (size_t i = 0; i < count; ++i) misses += CheckFetched(stand_in, rows[i]);
+    }
     return Checked(count, misses);
   }
 
@@ -141,6 +154,12 @@ class LookupPass {
     const bool holds = EmbeddingTable::Holds(row, id);
     row = holds ? row : stand_in;
     return holds ? 0 : 1;
+  }
+
+  static int64_t CheckFetched(const void* stand_in, const void*& row) {
+    const bool missing = row == nullptr;
+    if (missing || row == RowSet::LateRow()) row = stand_in;
+    return missing ? 1 : 0;
   }
 
   // Ends Check of `count` ids of which the table lacks `misses`.

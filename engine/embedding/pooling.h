@@ -52,6 +52,7 @@ struct FeatureJob {
   absl::Span<const PoolingOutput> outputs;  // Of the dim of the table.
   int64_t* missing = nullptr;               // Grows by the ids that the table lacks, whether or not
                                             // truncation drops them.
+  const RowSet* fetched = nullptr;          // Where the rows are, if the table has a tier.
 };
 
 // Scratch of PoolFeatures, per id of all features.
@@ -65,6 +66,7 @@ constexpr size_t kPoolingScratchBytes = sizeof(const void*);
 //   kAssign  slot s (dim columns) holds value * row of id s; keep_last: of id n - trunc_num + s, so
 //            that the last trunc_num ids stand at the right end.  Slots without an id are zeros.
 // No ids give zeros, and so do, alone, ids that the table lacks (unless it has a missing_row()).
+// Rows that were not fetched in time count as such, but not as missing.
 // `scratch`: kPoolingScratchBytes per id, aligned for a pointer.  INVALID_ARGUMENT under
 // MissingKeys::kError, naming table and id, DATA_LOSS where a mapped file is damaged; *failed is
 // then the job, and outputs are undefined.  Allocates nothing unless it fails.  REQUIRES:

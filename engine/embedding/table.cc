@@ -8,10 +8,17 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/embedding/table_builder.h"
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_overlay.h"
 
 namespace ulfd::engine {
+
+namespace {
+
+std::string LacksDefault(int64_t id) { return absl::StrCat("lacks the default id ", id); }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Make(
     const std::string& name, std::shared_ptr<const TableRows> rows, const TableOptions& options) {
@@ -22,12 +29,37 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Make(
   table->default_id_ = options.default_id;
   if (options.missing_keys == MissingKeys::kMeanRow) {
     const char* const mean = table->rows_->Row(table->rows_->hash.slots());
-    table->mean_row_.assign(mean, mean + RowBytes(table->format(), table->dim()));
+    table->stand_in_.assign(mean, mean + RowBytes(table->format(), table->dim()));
   }
-  if (!table->SetMissingRow().ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("lacks the default id ", options.default_id));
+  if (table->SetMissingRow()) return table;
+  return absl::InvalidArgumentError(LacksDefault(options.default_id));
+}
+
+absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::MakeTiered(
+    const std::string& name, std::shared_ptr<RowTier> tier, const TableOptions& options) {
+  constexpr std::chrono::seconds kPatience(10);
+  const StoredTableInfo& stored = tier->table();
+  auto rows = std::make_shared<TableRows>();
+  rows->dim = stored.dim;
+  rows->rows = stored.rows;
+  rows->format = stored.format;
+  rows->used_bytes = TableRows::kIdBytes + stored.row_bytes();
+  rows->slot_bytes = BestSlotBytes(rows->used_bytes);  // Of rows that deltas put.
+  rows->digest = stored.digest;
+  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable());
+  table->name_ = name;
+  table->rows_ = std::move(rows);
+  table->missing_keys_ = options.missing_keys;
+  table->default_id_ = options.default_id;
+  if (options.missing_keys == MissingKeys::kMeanRow) table->stand_in_ = stored.mean_row;
+  if (options.missing_keys == MissingKeys::kDefaultRow) {
+    ASSIGN_OR_RETURN(RowSet row, tier->Read({&options.default_id, 1},
+                                            std::chrono::steady_clock::now() + kPatience));
+    if (row.state(0) == RowState::kPresent) table->stand_in_.assign(row.row(0), row.row_bytes());
   }
-  return table;
+  table->tier_ = std::move(tier);
+  if (table->SetMissingRow()) return table;
+  return absl::InvalidArgumentError(LacksDefault(options.default_id));
 }
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::With(
@@ -35,20 +67,26 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::With(
   std::unique_ptr<EmbeddingTable> table(new EmbeddingTable());
   table->name_ = name_;
   table->rows_ = std::move(rows);
+  table->tier_ = tier_;
   table->overlay_ = std::move(overlay);
   table->missing_keys_ = missing_keys_;
   table->default_id_ = default_id_;
-  table->mean_row_ = mean_row_;
-  RETURN_IF_ERROR(table->SetMissingRow());
-  return table;
+  table->stand_in_ = stand_in_;
+  if (table->SetMissingRow()) return table;
+  return absl::FailedPreconditionError(LacksDefault(default_id_));
 }
 
-absl::Status EmbeddingTable::SetMissingRow() {
-  if (missing_keys_ == MissingKeys::kMeanRow) missing_row_ = mean_row_.data();
-  if (missing_keys_ != MissingKeys::kDefaultRow) return absl::OkStatus();
-  missing_row_ = Find(default_id_);
-  if (missing_row_ != nullptr) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("lacks the default id ", default_id_));
+bool EmbeddingTable::SetMissingRow() {
+  const void* const stand_in = stand_in_.empty() ? nullptr : stand_in_.data();
+  if (missing_keys_ == MissingKeys::kMeanRow) missing_row_ = stand_in;
+  if (missing_keys_ != MissingKeys::kDefaultRow) return true;
+  const void* const put = overlay_ == nullptr ? nullptr : OverlayRow(default_id_);
+  if (put != nullptr) {
+    missing_row_ = Holds(put, default_id_) ? put : nullptr;
+  } else {
+    missing_row_ = tier_ == nullptr ? Find(default_id_) : stand_in;
+  }
+  return missing_row_ != nullptr;
 }
 
 const void* EmbeddingTable::OverlayRow(int64_t id) const { return overlay_->Find(id); }

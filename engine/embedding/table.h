@@ -9,7 +9,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,6 +17,7 @@
 #include "engine/embedding/page_buffer.h"
 #include "engine/embedding/perfect_hash.h"
 #include "engine/embedding/row_format.h"
+#include "engine/embedding/row_tier.h"
 
 namespace ulfd::engine {
 
@@ -77,8 +77,14 @@ class EmbeddingTable {
   static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> Make(
       const std::string& name, std::shared_ptr<const TableRows> rows, const TableOptions& options);
 
-  // This table with another base and overlay (null: none).  The mean row stays what it was.
-  // FAILED_PRECONDITION, without the table's name, if the default id has no row there.
+  // A table whose rows lie in a store.  INVALID_ARGUMENT, without the table's name, if the default
+  // id has none; errors of the store.
+  static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> MakeTiered(
+      const std::string& name, std::shared_ptr<RowTier> tier, const TableOptions& options);
+
+  // This table with another base and overlay (null: none); of a store: over the same one.  The mean
+  // row stays what it was.  FAILED_PRECONDITION, without the table's name, if the default id has no
+  // row there.
   absl::StatusOr<std::unique_ptr<const EmbeddingTable>> With(
       std::shared_ptr<const TableRows> rows, std::shared_ptr<const TableOverlay> overlay) const;
 
@@ -91,8 +97,13 @@ class EmbeddingTable {
   static absl::StatusOr<std::unique_ptr<const EmbeddingTable>> LoadText(
       const std::string& name, const std::string& path, const TableOptions& options);
 
+  // Not null: rows lie in a store.  Those that a request needs are gathered before they are looked
+  // up (Model::FindRows), and found in its RowSet; the functions below find nothing.
+  RowTier* tier() const { return tier_.get(); }
+
   // The row of `id`, dim() values in the table's format, or nullptr if the table lacks it.
   const void* Find(int64_t id) const {
+    if (tier_ != nullptr) return nullptr;
     const void* row = CandidateOf(id);
     return Holds(row, id) ? row : nullptr;
   }
@@ -144,6 +155,7 @@ class EmbeddingTable {
   // Some id of the table, picked by `number`; nothing where that picks an unused slot.  For made-up
   // requests.
   std::optional<int64_t> Sample(uint64_t number) const {
+    if (tier_ != nullptr) return std::nullopt;
     const void* row = CandidateOf(static_cast<int64_t>(number));
     const int64_t id = TableRows::IdOf(row);
     return Find(id) == row ? std::optional(id) : std::nullopt;
@@ -154,15 +166,17 @@ class EmbeddingTable {
   // Of the base.
   int64_t rows() const { return rows_->rows; }
   RowFormat format() const { return rows_->format; }
-  // Memory held: slots and index of the base, without what is mapped.
+  // Memory held: slots and index of the base, without what is mapped; of a store: what it may come
+  // to hold.
   int64_t bytes() const {
+    if (tier_ != nullptr) return tier_->bytes();
     return static_cast<int64_t>(rows_->memory.bytes() + rows_->hash.bytes());
   }
   // Of the mapped file; 0 without one.
   int64_t mapped_bytes() const {
     return rows_->file == nullptr ? 0 : static_cast<int64_t>(rows_->file->size());
   }
-  // Tells contents of files apart; empty for rows that come from none.
+  // Tells contents of files and stores apart; empty for rows that come from none.
   const std::string& digest() const { return rows_->digest; }
   // DATA_LOSS, naming file and byte, once rows were read that could not be had.  To be asked after
   // lookups, before what was read is used.
@@ -188,14 +202,17 @@ class EmbeddingTable {
   }
 
   const void* OverlayRow(int64_t id) const;
-  absl::Status SetMissingRow();
+  // Whether the default id has a row, if it must have one.
+  bool SetMissingRow();
 
   std::string name_;
-  std::shared_ptr<const TableRows> rows_;
+  std::shared_ptr<const TableRows> rows_;  // Of a store: what they are like, and none of them.
+  std::shared_ptr<RowTier> tier_;
   std::shared_ptr<const TableOverlay> overlay_;
   MissingKeys missing_keys_ = MissingKeys::kZero;
   int64_t default_id_ = 0;
-  std::vector<char> mean_row_;  // Of the base that Make was given.
+  // What the base says: its mean row or, of a store, the default row.
+  std::string stand_in_;
   const void* missing_row_ = nullptr;
 };
 

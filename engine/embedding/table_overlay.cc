@@ -78,6 +78,17 @@ void TableOverlay::Add(std::shared_ptr<const TableDelta> delta) {
   deltas_.push_back(std::move(delta));
 }
 
+void TableOverlay::Fill(RowSet& rows) const {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t id = rows.ids()[i];
+    const char* const row = Find(id);
+    if (row == nullptr) continue;
+    const bool dropped = TableRows::IdOf(row) != id;
+    rows.set_state(i, dropped ? RowState::kMissing : RowState::kPresent);
+    if (!dropped) std::memcpy(rows.row(i), row, rows.row_bytes());
+  }
+}
+
 std::shared_ptr<const TableOverlay> TableOverlay::Without(size_t count) const {
   if (count == deltas_.size()) return nullptr;
   auto rest = std::make_shared<TableOverlay>();

@@ -59,6 +59,10 @@ class TableOverlay {
     }
   }
 
+  // The same for the rows that a request needs of a table in a store: those that are found here are
+  // there, or missing, without it.
+  void Fill(RowSet& rows) const;
+
   // Before it is shared.
   void Add(std::shared_ptr<const TableDelta> delta);
 

@@ -54,6 +54,8 @@ struct RunContext {
   absl::Span<const std::shared_ptr<const EmbeddingTable>> tables;
   // For CheckStop, by kernels whose work grows faster than their tensors (InPieces).
   const std::function<bool()>* stop = nullptr;
+  // Where lookups find rows of tables that have a tier; null: all of them are late.
+  const FetchedRows* fetched = nullptr;
 };
 
 // Multiplications that take about a millisecond.

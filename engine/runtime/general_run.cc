@@ -230,7 +230,8 @@ class GeneralRun {
                        .scratch = ws_.scratch.data(),
                        .counters = &ws_.counters,
                        .tables = exe_.tables,
-                       .stop = options_.stop};
+                       .stop = options_.stop,
+                       .fetched = options_.fetched};
     const bool timed = step.embedding || options_.steps != nullptr;
     const int64_t start = timed ? NowNs() : 0;
     const absl::Status status = step.kernel->Run(context);

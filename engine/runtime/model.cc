@@ -225,7 +225,11 @@ bool Model::WantsPlans() const {
 std::vector<ShapePlanInfo> Model::MakePlans(const RunOptions& run, int64_t max_bytes) const {
   const Executable& executable = impl_->loaded->executable;
   if (executable.shape_plans == nullptr) return {};
-  return executable.shape_plans->Make(executable, run, max_bytes);
+  // Where rows stay late, both ways do without.
+  const auto fetch = [this](absl::Span<const NamedTensor> inputs, FetchedRows& rows) {
+    FetchNow(inputs, {}, rows).IgnoreError();
+  };
+  return executable.shape_plans->Make(executable, fetch, run, max_bytes);
 }
 
 void Model::WantPlansOf(const Model& before, const RunOptions& run, Workspace& workspace,
@@ -317,21 +321,103 @@ std::vector<int64_t> Model::SampleIds(int feature, int64_t count, uint64_t seed)
   return ids;
 }
 
-void Model::CountMissingIds(absl::Span<const NamedTensor> inputs,
-                            std::vector<int64_t>& missing) const {
-  missing.resize(info().tables.size(), 0);
+void Model::ForEachLookup(
+    absl::Span<const NamedTensor> inputs,
+    absl::FunctionRef<void(int table, absl::Span<const int64_t> ids)> lookup) const {
   for (const NamedTensor& input : inputs) {
     const int index = FindInput(input.name);
     const int feature = index < 0 ? -1 : info().inputs[index].feature;
     if (feature < 0 || info().features[feature].ids != index) continue;
     if (input.tensor.dtype != DType::kInt64) continue;
-    for (const int table : info().features[feature].tables) {
-      for (int64_t i = 0; i < input.tensor.elements(); ++i) {
-        missing[table] +=
-            impl_->loaded->executable.tables[table]->Find(input.tensor.i64()[i]) == nullptr;
-      }
-    }
+    const absl::Span<const int64_t> ids(input.tensor.i64(),
+                                        static_cast<size_t>(input.tensor.elements()));
+    for (const int table : info().features[feature].tables) lookup(table, ids);
   }
+}
+
+void Model::CountMissingIds(absl::Span<const NamedTensor> inputs, const FetchedRows* fetched,
+                            std::vector<int64_t>& missing) const {
+  missing.resize(info().tables.size(), 0);
+  ForEachLookup(inputs, [&](int t, absl::Span<const int64_t> ids) {
+    const EmbeddingTable& table = *tables()[t];
+    const RowSet* const rows = table.tier() == nullptr ? nullptr : &fetched->tables[t];
+    missing[t] += std::count_if(ids.begin(), ids.end(), [&](int64_t id) {
+      return (rows == nullptr ? table.Find(id) : rows->Find(id)) == nullptr;
+    });
+  });
+}
+
+absl::Status Model::FindRows(absl::Span<const NamedTensor> inputs, int64_t max_bytes,
+                             FetchedRows& rows) const {
+  const auto& tables = this->tables();
+  rows.tables.resize(tables.size());
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (tables[t]->tier() != nullptr) rows.tables[t].Reset(tables[t]->tier()->table().row_bytes());
+  }
+  ForEachLookup(inputs, [&](int t, absl::Span<const int64_t> ids) {
+    if (tables[t]->tier() != nullptr) rows.tables[t].AddIds(ids);
+  });
+  int64_t bytes = 0;
+  for (const RowSet& of_table : rows.tables) {
+    bytes += static_cast<int64_t>(of_table.reserve_bytes());
+  }
+  if (max_bytes > 0 && bytes > max_bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the rows of its ids have ", bytes, " bytes, want at most ", max_bytes));
+  }
+  for (size_t t = 0; t < tables.size(); ++t) {
+    if (rows.tables[t].size() == 0) continue;
+    rows.tables[t].Reserve();
+    if (tables[t]->overlay() != nullptr) tables[t]->overlay()->Fill(rows.tables[t]);
+    tables[t]->tier()->Find(rows.tables[t]);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Model::FetchRows(TimePoint deadline, FetchedRows& rows) const {
+  std::vector<RowTier::Fetch> fetches;
+  for (size_t t = 0; t < rows.tables.size(); ++t) {
+    if (rows.tables[t].CountLate() == 0) continue;
+    const EmbeddingTable& table = *tables()[t];
+    fetches.push_back({.tier = table.tier(), .rows = &rows.tables[t], .name = &table.name()});
+  }
+  if (fetches.empty()) return absl::OkStatus();
+  const absl::Status status = RowTier::FetchAll(fetches, deadline);
+  return status.ok() ? status : WithPrefix(info(), status);
+}
+
+absl::Status Model::CheckRows(const FetchedRows& rows) const {
+  for (size_t t = 0; t < rows.tables.size(); ++t) {
+    const EmbeddingTable& table = *tables()[t];
+    if (table.missing_keys() != MissingKeys::kError) continue;
+    const int64_t late = rows.tables[t].CountLate();
+    if (late == 0) continue;
+    return WithPrefix(
+        info(), absl::UnavailableError(absl::StrCat("the rows of ", late,
+                                                    " ids did not come in time from the store "
+                                                    "of table \"",
+                                                    table.name(), "\", which must have them all")));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::optional<RowTierStats>> Model::TierStats() const {
+  std::vector<std::optional<RowTierStats>> stats;
+  for (const auto& table : tables()) {
+    stats.emplace_back();
+    if (table->tier() != nullptr) stats.back() = table->tier()->stats();
+  }
+  return stats;
+}
+
+// For callers that can wait: no request has a deadline here.
+absl::Status Model::FetchNow(absl::Span<const NamedTensor> inputs, const RunOptions& options,
+                             FetchedRows& rows) const {
+  constexpr std::chrono::seconds kPatience(10);
+  absl::Status status = FindRows(inputs, options.max_memory_bytes, rows);
+  if (!status.ok()) return WithPrefix(info(), status);
+  status = FetchRows(std::chrono::steady_clock::now() + kPatience, rows);
+  return status.ok() ? CheckRows(rows) : status;
 }
 
 absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
@@ -370,6 +456,13 @@ absl::Status Model::SetInputs(absl::Span<const NamedTensor> inputs, Workspace& w
 
 absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                         Workspace& workspace, RunResult& result) const {
+  if (info().fetch_timeout.count() > 0 && options.fetched == nullptr) {
+    FetchedRows rows;
+    RETURN_IF_ERROR(FetchNow(inputs, options, rows));
+    RunOptions with_rows = options;
+    with_rows.fetched = &rows;
+    return Run(inputs, with_rows, workspace, result);
+  }
   WorkspaceState& ws = *workspace.state_;
   absl::Status status = SetInputs(inputs, workspace, ws.user.request);
   if (status.ok()) status = Execute(impl_->loaded->executable, options, ws, result);
@@ -380,6 +473,9 @@ absl::Status Model::RunUserPart(absl::Span<const NamedTensor> inputs, const RunO
                                 Workspace& workspace, SharedUserPart& part,
                                 RunResult& result) const {
   part.ads_ = 0;
+  if (info().fetch_timeout.count() > 0 && options.fetched == nullptr) {
+    return Run(inputs, options, workspace, result);
+  }
   bool cut = false;
   absl::Status status = SetInputs(inputs, workspace, part.state_->request);
   if (status.ok()) {

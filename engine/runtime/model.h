@@ -13,11 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/lru_cache.h"
+#include "engine/embedding/row_set.h"
+#include "engine/embedding/row_tier.h"
 #include "engine/graph/cancellation.h"
 #include "engine/graph/rewrite.h"
 #include "engine/kernels/backend.h"
@@ -28,6 +31,7 @@
 namespace ulfd::engine {
 
 class EmbeddingTable;  // engine/embedding/table.h
+class RedisClusters;   // engine/stores/redis_store.h
 struct LayerType;      // engine/layers/layer.h
 struct LoadedModel;    // engine/runtime/model_loader.h
 struct TableRows;
@@ -75,6 +79,7 @@ struct TableInfo {
   int64_t mapped_bytes = 0;  // Of a table file, beside `bytes`.
   // Of the deltas since the base was made or folded, beside the others.
   int64_t overlay_rows = 0, overlay_bytes = 0;
+  bool stored = false;  // Rows lie in a store; `bytes` is what may come to be in memory.
 };
 
 struct WeightInfo {
@@ -107,6 +112,8 @@ struct ModelInfo {
   std::vector<TableInfo> tables;
   std::vector<LayerInfo> layers;
   std::vector<std::string> notices;
+  // How long a request waits for rows of stores, at most; 0: no table has one.
+  std::chrono::milliseconds fetch_timeout{0};
   int64_t weight_bytes = 0, table_bytes = 0;
   int64_t memory_bytes = 0;      // Everything the model holds after Load; see Model::memory_bytes.
   int64_t user_cache_bytes = 0;  // The most that the cache of users holds; 0: there is none.
@@ -157,6 +164,8 @@ struct LoadOptions {
   std::vector<InputShape> inputs;
   // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.
   absl::Span<const LayerType* const> layer_types = {};
+  // Where tables in Redis are; borrowed, it outlives the model.  Null: nowhere.
+  const RedisClusters* redis = nullptr;
 };
 
 // A delta: the directory deltas/EPOCH of the version.
@@ -233,6 +242,9 @@ struct RunOptions {
   // Polled between stages and tiles, and every few milliseconds within steps whose work grows
   // faster than their tensors; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;
+  // Rows of tables that lie in stores (Model::FetchRows).  Null: the run fetches them, and blocks.
+  // RunAds does not: it wants those that RunUserPart had.
+  const FetchedRows* fetched = nullptr;
   // Filled if given; costs two readings of the clock per step.  With users that run one by one: of
   // the last one.
   StepTimes* steps = nullptr;
@@ -360,11 +372,25 @@ class Model {
   // Of the cache of users (user_cache_bytes of the manifest); all 0 without one.
   CacheStats user_cache() const;
 
+  // For models with ModelInfo::fetch_timeout.  FindRows lists the rows that `inputs` need of tables
+  // in stores, and copies those that are in memory; it never blocks.  Inputs that are none are left
+  // to Run.  RESOURCE_EXHAUSTED if the rows take more than `max_bytes` (0: no limit).  FetchRows
+  // brings the rest; it blocks, but not for long beyond `deadline`.  Its error is for the log: a
+  // run goes on with what is there, unless CheckRows says UNAVAILABLE, because rows of a table are
+  // late that must not be left out.
+  absl::Status FindRows(absl::Span<const NamedTensor> inputs, int64_t max_bytes,
+                        FetchedRows& rows) const;
+  absl::Status FetchRows(TimePoint deadline, FetchedRows& rows) const;
+  absl::Status CheckRows(const FetchedRows& rows) const;
+  // Per ModelInfo::tables; nothing for those in memory.
+  std::vector<std::optional<RowTierStats>> TierStats() const;
+
   // Adds to `missing`, per ModelInfo::tables (resized to them), the ids of `inputs` that tables
   // lack, each once per table that its feature reads.  What Run counts, unless several layers look
   // up the same feature: for telling the requests of a batch apart.  Inputs that are none are left
-  // out.
-  void CountMissingIds(absl::Span<const NamedTensor> inputs, std::vector<int64_t>& missing) const;
+  // out.  `fetched`: as for Run; null without tables in stores.
+  void CountMissingIds(absl::Span<const NamedTensor> inputs, const FetchedRows* fetched,
+                       std::vector<int64_t>& missing) const;
 
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
   // each at most once.  numpy semantics decide on row counts that no level is proved for.
@@ -398,6 +424,12 @@ class Model {
 
  private:
   Model();
+  // The ids that `inputs` look up in each table.
+  void ForEachLookup(
+      absl::Span<const NamedTensor> inputs,
+      absl::FunctionRef<void(int table, absl::Span<const int64_t> ids)> lookup) const;
+  absl::Status FetchNow(absl::Span<const NamedTensor> inputs, const RunOptions& options,
+                        FetchedRows& rows) const;
   // Finds the inputs in `request.given`.
   absl::Status SetInputs(absl::Span<const NamedTensor> inputs, Workspace& workspace,
                          Request& request) const;

@@ -30,10 +30,29 @@ struct TableChange {
   std::shared_ptr<const TableDelta> delta;
 };
 
-bool HasRow(const TableRows& base, const TableOverlay* overlay, int64_t id) {
-  const char* row = overlay == nullptr ? nullptr : overlay->Find(id);
-  if (row == nullptr) row = base.Row(base.hash.Slot(HashKey(id)));
-  return TableRows::IdOf(row) == id;
+// The first of `ids` that has no row.  Errors of the table's store.
+absl::StatusOr<std::optional<int64_t>> FindMissing(const EmbeddingTable& table,
+                                                   const TableOverlay* overlay,
+                                                   absl::Span<const int64_t> ids) {
+  constexpr std::chrono::seconds kPatience(10);
+  std::vector<int64_t> stored;  // Ids of which the store is to tell.
+  for (const int64_t id : ids) {
+    const char* row = overlay == nullptr ? nullptr : overlay->Find(id);
+    if (row == nullptr && table.tier() != nullptr) {
+      stored.push_back(id);
+      continue;
+    }
+    const TableRows& base = *table.base();
+    if (row == nullptr) row = base.Row(base.hash.Slot(HashKey(id)));
+    if (TableRows::IdOf(row) != id) return id;
+  }
+  if (stored.empty()) return std::nullopt;
+  ASSIGN_OR_RETURN(const RowSet rows,
+                   table.tier()->Read(stored, std::chrono::steady_clock::now() + kPatience));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows.state(i) == RowState::kMissing) return rows.ids()[i];
+  }
+  return std::nullopt;
 }
 
 system_clock::time_point TimeOf(const google::protobuf::Timestamp& time) {
@@ -92,14 +111,14 @@ absl::Status DeltaDraft::CheckOrder(const DeltaSource& source,
 absl::Status DeltaDraft::CheckDrops(size_t table, const std::vector<int64_t>& drop) const {
   const EmbeddingTable& base = *base_.executable.tables[table];
   const TableOverlay* const overlay = OverlayOf(table);
-  for (const int64_t id : drop) {
-    if (!HasRow(*base.base(), overlay, id)) {
-      return absl::InvalidArgumentError(absl::StrCat("id ", id, " has no row to drop"));
-    }
-    if (base.missing_keys() == MissingKeys::kDefaultRow && id == base.default_id()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("id ", id, " is the default id, whose row must stay"));
-    }
+  ASSIGN_OR_RETURN(const std::optional<int64_t> missing, FindMissing(base, overlay, drop));
+  if (missing.has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("id ", *missing, " has no row to drop"));
+  }
+  if (base.missing_keys() == MissingKeys::kDefaultRow &&
+      std::find(drop.begin(), drop.end(), base.default_id()) != drop.end()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("id ", base.default_id(), " is the default id, whose row must stay"));
   }
   return base.Check();
 }
@@ -111,9 +130,6 @@ absl::StatusOr<TableChange> DeltaDraft::Read(const std::string& directory,
     return table->name() == config.name();
   });
   if (found == tables.end()) return absl::InvalidArgumentError("the model has no such table");
-  if ((*found)->base()->slots == nullptr) {
-    return absl::FailedPreconditionError("its rows lie in a store, which takes no deltas");
-  }
   TableChange change{.table = static_cast<size_t>(found - tables.begin())};
   std::shared_ptr<const TableRows> put;
   if (!config.put().empty()) {

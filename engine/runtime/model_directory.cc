@@ -102,6 +102,25 @@ bool IsSha256(const std::string& text) {
          });
 }
 
+absl::Status CheckStore(const model::v1::TableStore& store) {
+  if (store.kind_case() == model::v1::TableStore::KIND_NOT_SET) {
+    return absl::InvalidArgumentError("neither rocksdb nor redis");
+  }
+  if (store.has_redis() && (store.redis().cluster().empty() || store.redis().table().empty())) {
+    return absl::InvalidArgumentError("redis: want cluster and table");
+  }
+  const std::pair<absl::string_view, int64_t> numbers[] = {
+      {"cache_bytes", store.cache_bytes()},
+      {"fetch_timeout_ms", store.fetch_timeout_ms()},
+      {"row_lifetime_ms", store.row_lifetime_ms()},
+      {"missing_lifetime_ms", store.missing_lifetime_ms()}};
+  for (const auto& [field, value] : numbers) {
+    if (value >= 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", want at least 0"));
+  }
+  return absl::OkStatus();
+}
+
 // What can be said of a manifest without the graph.
 absl::Status CheckManifest(const std::string& directory, const ModelManifest& manifest) {
   RETURN_IF_ERROR(WantDistinct(manifest.outputs(), "outputs",
@@ -127,6 +146,11 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
           absl::StrCat(what, " holds ", size, ", want positive dimensions"));
     }
     RETURN_IF_ERROR(Annotate(CheckDims(input.row_shape()), what));
+  }
+  for (const model::v1::TableConfig& table : manifest.tables()) {
+    if (!table.has_store()) continue;
+    const absl::Status status = CheckStore(table.store());
+    if (!status.ok()) return Annotate(status, absl::StrCat("tables \"", table.name(), "\": store"));
   }
   for (const model::v1::FileSum& sum : manifest.sums()) {
     RETURN_IF_ERROR(PathWithin(directory, directory, sum.path(), "sums.path").status());
@@ -169,6 +193,19 @@ bool NeedsWeights(const ulf::NetParameter& net) {
   });
 }
 
+// OK if the table's file is there, or what a directory of RocksDB cannot lack.
+absl::Status WantTable(const ModelDirectory& directory, const EmbeddingConfFile& conf,
+                       const TableFile& table) {
+  const std::string what = absl::StrCat(conf.path, ": table \"", table.name, "\"");
+  for (const model::v1::TableConfig& config : directory.manifest.tables()) {
+    if (config.name() != table.name || !config.has_store()) continue;
+    const std::string base = directory.graph_path.substr(0, directory.graph_path.rfind('/'));
+    ASSIGN_OR_RETURN(const std::string store, StoreDirectory(directory.path, base, config));
+    return store.empty() ? absl::OkStatus() : WantFile(absl::StrCat(store, "/CURRENT"), what);
+  }
+  return WantFile(table.path, what);
+}
+
 // OK if everything is there that graph, configurations and manifest name.
 absl::Status CheckComplete(const std::string& path) {
   ASSIGN_OR_RETURN(const ModelDirectory directory, OpenModelDirectory(path));
@@ -180,8 +217,7 @@ absl::Status CheckComplete(const std::string& path) {
   ASSIGN_OR_RETURN(const std::vector<EmbeddingConfFile> confs, ReadEmbeddingConfs(directory, net));
   for (const EmbeddingConfFile& conf : confs) {
     for (const TableFile& table : conf.tables) {
-      RETURN_IF_ERROR(
-          WantFile(table.path, absl::StrCat(conf.path, ": table \"", table.name, "\"")));
+      RETURN_IF_ERROR(WantTable(directory, conf, table));
     }
   }
   for (const model::v1::FileSum& sum : directory.manifest.sums()) {
@@ -214,6 +250,23 @@ absl::StatusOr<std::string> PathWithin(absl::string_view root, absl::string_view
     return absl::InvalidArgumentError(absl::StrCat(what, ": the path holds a zero byte"));
   }
   return absl::StrCat(root, base, "/", name);
+}
+
+absl::StatusOr<std::string> StoreDirectory(absl::string_view root, absl::string_view base,
+                                           const ulfd::model::v1::TableConfig& table) {
+  if (!table.store().has_rocksdb()) return std::string();
+  return PathWithin(root, base, table.store().rocksdb(),
+                    absl::StrCat("manifest: tables \"", table.name(), "\": store.rocksdb"));
+}
+
+std::vector<std::string> StoreDirectories(const ModelDirectory& directory) {
+  std::vector<std::string> stores;
+  const std::string base = directory.graph_path.substr(0, directory.graph_path.rfind('/'));
+  for (const model::v1::TableConfig& table : directory.manifest.tables()) {
+    const auto store = StoreDirectory(directory.path, base, table);
+    if (store.ok() && !store->empty()) stores.push_back(*store);
+  }
+  return stores;
 }
 
 absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {

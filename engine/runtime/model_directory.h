@@ -76,6 +76,13 @@ struct EpochMark {
   auto operator<=>(const EpochMark&) const = default;
 };
 
+// The directory of the table's rows in RocksDB; "" if they lie elsewhere.  `root`, `base`: as for
+// PathWithin.
+absl::StatusOr<std::string> StoreDirectory(absl::string_view root, absl::string_view base,
+                                           const ulfd::model::v1::TableConfig& table);
+// Directories of RocksDB in the version directory, whose files are not loaded.
+std::vector<std::string> StoreDirectories(const ModelDirectory& directory);
+
 // The parts of a version directory, as far as they can be told without loading them.
 struct DirectoryState {
   // _SUCCESS exists, or the graph and the configurations parse and everything that they name is

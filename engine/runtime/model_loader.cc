@@ -451,7 +451,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   std::vector<std::vector<Weight>> weights;
   RETURN_IF_ERROR(ReadWeights(directory, net, options.layer_types, hasher, *model, weights));
 
-  FileResources resources(directory, hasher);
+  FileResources resources(directory, options.redis, hasher);
   if (overrides != nullptr) resources.UseTables(overrides->tables);
   PackedWeights packed;
   GraphOptions graph_options{
@@ -486,6 +486,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(MakeExecutable(*recipe, specs, directory.manifest, *model));
 
   info.tables = resources.TableInfos();
+  info.fetch_timeout = resources.fetch_timeout();
   RETURN_IF_ERROR(WithLoadReason(CheckTableNames(directory.manifest, info), LoadReason::kManifest));
   for (std::string& notice : resources.TableNotices()) info.notices.push_back(std::move(notice));
   AddWeightNotices(*model->weights, info);

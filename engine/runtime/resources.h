@@ -4,6 +4,7 @@
 #ifndef ULFD_ENGINE_RUNTIME_RESOURCES_H_
 #define ULFD_ENGINE_RUNTIME_RESOURCES_H_
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -25,9 +26,9 @@ TableInfo InfoOf(const EmbeddingTable& table);
 
 class FileResources final : public ModelResources {
  public:
-  // Confs and tables lie beside the graph.  Everything that is read is added to `hasher`.  Both
-  // must outlive this object.
-  FileResources(const ModelDirectory& directory, ContentHasher& hasher);
+  // Confs and tables lie beside the graph.  Everything that is read is added to `hasher`.  `redis`:
+  // see LoadOptions.  All must outlive this object.
+  FileResources(const ModelDirectory& directory, const RedisClusters* redis, ContentHasher& hasher);
 
   // Takes these for the tables of their names rather than reading files.
   void UseTables(absl::Span<const std::shared_ptr<const EmbeddingTable>> tables) {
@@ -38,17 +39,21 @@ class FileResources final : public ModelResources {
   absl::StatusOr<TableRef> Table(const std::string& name) override;
 
   std::vector<TableInfo> TableInfos() const;
+  // See ModelInfo::fetch_timeout.
+  std::chrono::milliseconds fetch_timeout() const;
   // Lines skipped, tables that the manifest names and no layer reads.
   Notices TableNotices() const;
   // The tables, which the model keeps.
   std::vector<std::shared_ptr<const EmbeddingTable>> TakeTables() { return std::move(tables_); }
 
  private:
-  absl::StatusOr<TableOptions> OptionsOf(const std::string& name) const;
+  // What the manifest says of the table; null: nothing.
+  const ulfd::model::v1::TableConfig* ConfigOf(const std::string& name) const;
   absl::StatusOr<std::shared_ptr<const EmbeddingTable>> Open(const std::string& name);
 
   const std::string root_, graph_directory_;
   const ulfd::model::v1::ModelManifest& manifest_;
+  const RedisClusters* const redis_;
   ContentHasher& hasher_;
   absl::flat_hash_map<std::string, std::unique_ptr<blaze::EmbeddingConfig>> confs_;
   absl::flat_hash_map<std::string, int> table_index_;

@@ -268,7 +268,8 @@ class Runner {
                        .scratch = ws_.scratch.data(),
                        .counters = &ws_.counters,
                        .tables = part_.executable->tables,
-                       .stop = options_.stop};
+                       .stop = options_.stop,
+                       .fetched = options_.fetched};
     const bool embedding = step.step->embedding;
     const bool timed = embedding || options_.steps != nullptr;
     const int64_t start = timed ? NowNs() : 0;
@@ -433,9 +434,11 @@ absl::Status ComputeUsers(const RunOptions& options, int64_t first_user, int64_t
   RETURN_IF_ERROR(SetBases(part));
   Runner runner(options, part, ws, result.stats);
   UserCache* const cache = part.executable->user_cache.get();
-  // Who looks at single steps wants them run.
+  // Who looks at single steps wants them run.  What is computed without rows that are late is not
+  // to be kept.
   const bool cached = cache != nullptr && !part.schedule->user_steps.empty() &&
-                      options.steps == nullptr && !options.count_layers && !options.reference;
+                      options.steps == nullptr && !options.count_layers && !options.reference &&
+                      (options.fetched == nullptr || options.fetched->CountLate() == 0);
   RETURN_IF_ERROR(cached ? runner.RunOrFindUsers(*cache, first_user, last_user)
                          : runner.RunUserSteps(first_user, last_user));
   CopyUsers(part, result.outputs);

@@ -305,8 +305,8 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
   return plan;
 }
 
-std::vector<ShapePlanInfo> ShapePlans::Make(const Executable& model, const RunOptions& run,
-                                            int64_t max_bytes) {
+std::vector<ShapePlanInfo> ShapePlans::Make(const Executable& model, FetchFn fetch,
+                                            const RunOptions& run, int64_t max_bytes) {
   MutexLock making(making_);
   const int64_t before = bytes();
   std::vector<ShapePlanInfo> made;
@@ -314,7 +314,14 @@ std::vector<ShapePlanInfo> ShapePlans::Make(const Executable& model, const RunOp
     Place& place = places_[i];
     if (!IsWanted(place)) continue;
     const int64_t left = std::min(max_bytes - (bytes() - before), max_bytes_ - bytes());
-    auto plan = WithinMemory([&] { return MakeOne(model, *place.shown.load(), run, left); });
+    auto plan = WithinMemory([&] {
+      const ShownRequest& shown = *place.shown.load();
+      FetchedRows rows;
+      RunOptions with_rows = run;
+      with_rows.fetched = &rows;
+      fetch(shown.inputs, rows);
+      return MakeOne(model, shown, with_rows, left);
+    });
     const LoadScope::WithoutRefusals for_what_is_said_of_it;
     absl::Status why = plan.status();
     // A step that had to end says less than why it had to.

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/model.h"
@@ -65,9 +67,11 @@ class ShapePlans {
   // Whether there is a plan.
   bool serving() const;
 
-  // See Model::WantsPlans, Model::MakePlans and Model::shape_plans.
+  // See Model::WantsPlans, Model::MakePlans and Model::shape_plans.  `fetch` brings the rows that a
+  // request needs of tables in stores.
+  using FetchFn = absl::FunctionRef<void(absl::Span<const NamedTensor> inputs, FetchedRows& rows)>;
   bool wanted() const;
-  std::vector<ShapePlanInfo> Make(const Executable& model, const RunOptions& run,
+  std::vector<ShapePlanInfo> Make(const Executable& model, FetchFn fetch, const RunOptions& run,
                                   int64_t max_bytes);
   std::vector<ShapePlanInfo> Describe() const;
   // Of all plans.

@@ -88,7 +88,14 @@ absl::Status MergedRequest::Join(const engine::Model& model, absl::Span<const Pa
   data_.reserve(info.inputs.size());
   ads_.clear();
   begins_.assign(1, 0);
+  fetched_.tables.clear();
   for (const Part& part : parts) {
+    if (part.fetched != nullptr) {
+      fetched_.tables.resize(part.fetched->tables.size());
+      for (size_t t = 0; t < fetched_.tables.size(); ++t) {
+        fetched_.tables[t].Borrow(part.fetched->tables[t]);
+      }
+    }
     ads_.push_back(part.ads);
     begins_.push_back(begins_.back() + part.ads);
   }
@@ -215,7 +222,7 @@ void ShareMissingIds(const engine::Model& model, absl::Span<const MergedRequest:
   if (std::all_of(missing.begin(), missing.end(), [](int64_t n) { return n == 0; })) return;
   std::vector<int64_t> sums(missing.size(), 0);
   for (size_t p = 0; p < parts.size(); ++p) {
-    model.CountMissingIds(parts[p].inputs, missing_of[p]);
+    model.CountMissingIds(parts[p].inputs, parts[p].fetched, missing_of[p]);
     for (size_t t = 0; t < sums.size(); ++t) sums[t] += missing_of[p][t];
   }
   // A run counts an id once per layer that looks it up: each part by so many times as the whole.

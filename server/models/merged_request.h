@@ -25,6 +25,8 @@ class MergedRequest {
   struct Part {
     absl::Span<const engine::NamedTensor> inputs;
     int64_t ads = 0;
+    const engine::FetchedRows* fetched =
+        nullptr;  // RunOptions::fetched; all parts have it, or none.
   };
 
   // Copies the parts' inputs one behind the other.  INVALID_ARGUMENT: they do not fit together
@@ -34,6 +36,9 @@ class MergedRequest {
   // For Model::Run; valid until the next Join.
   absl::Span<const engine::NamedTensor> inputs() const { return inputs_; }
   absl::Span<const int64_t> ads_per_user() const { return ads_; }
+  const engine::FetchedRows* fetched() const {
+    return fetched_.tables.empty() ? nullptr : &fetched_;
+  }
 
   // Makes `one` the result of part `index` in that of the batch, `all`, into which its outputs
   // point.  Times are those of the batch.  INTERNAL: `all` has other rows than it should have.
@@ -55,6 +60,7 @@ class MergedRequest {
   std::vector<Column> columns_;  // Per input of the model.
   std::vector<std::vector<char>> data_;
   std::vector<engine::NamedTensor> inputs_;
+  engine::FetchedRows fetched_;        // Those of the parts, which keep them.
   std::vector<int64_t> ads_, begins_;  // Per user; its first row of ads, and the number of all.
 };
 

@@ -38,7 +38,8 @@ TableFold TableFolder::Due(const ServedModel& model) const {
   if (model.model == nullptr) return fold;
   MutexLock lock(mu_);
   for (const auto& table : model.model->tables()) {
-    if (table->overlay() == nullptr) continue;
+    // There is no base to fold with where rows lie in a store.
+    if (table->overlay() == nullptr || table->tier() != nullptr) continue;
     const size_t rows = table->overlay()->rows();
     const double share = static_cast<double>(rows) / static_cast<double>(table->rows());
     if (rows < kLeastRows || share < options_.share) continue;

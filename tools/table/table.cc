@@ -6,6 +6,8 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,8 @@
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_file_writer.h"
+#include "engine/stores/redis_store.h"
+#include "engine/stores/rocksdb_store.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/text_table.h"
 #include "tools/table/delta.h"
@@ -30,7 +34,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr char kSynopsis[] =
-    "ulf table build OUT.ulft INPUT... [--rows=fp32|fp16|bf16|int8] [--memory=MIB]\n"
+    "ulf table build OUT INPUT... [--to=file|rocksdb|redis] [--rows=fp32|fp16|bf16|int8] "
+    "[--memory=MIB]\n"
     "       ulf table inspect|verify FILE.ulft\n"
     "       ulf table export FILE.ulft [OUT.txt]\n"
     "       ulf table diff FROM TO [PREFIX]\n"
@@ -43,7 +48,10 @@ constexpr char kDescription[] =
     "build    writes one from text tables (ID,v1,v2,...), pairs KEYS.npy ROWS.npy, .npz files "
     "with\n"
     "         the arrays keys and rows, and directories with the files key and emb_vector; prints\n"
-    "         what the format of the rows costs.  Temporary space: once the rows.\n"
+    "         what the format of the rows costs.  Temporary space: once the rows.  With\n"
+    "         --to=rocksdb it makes a directory of RocksDB, for a manifest with\n"
+    "         store { rocksdb: \"OUT\" }; with --to=redis it writes to a Redis Cluster, under the\n"
+    "         name OUT: rows that are there are replaced, others stay.\n"
     "inspect  prints what the header says.\n"
     "verify   reads all of the file: checksums, ids, values.\n"
     "export   writes text, with as many digits as bring the same values back.\n"
@@ -92,27 +100,73 @@ class CountingSink final : public engine::RowSink {
   uint64_t rows_ = 0;
 };
 
-absl::Status Build(const std::string& out, absl::Span<const std::string> inputs,
-                   engine::RowFormat format, int64_t memory_bytes) {
+// What `build` was told.
+struct BuildOptions {
+  std::string out, to = "file";
+  engine::RedisOptions redis;
+  int64_t partitions = 256;
+  absl::Span<const std::string> inputs;
+  engine::RowFormat format = engine::RowFormat::kFp32;
+  int64_t memory_bytes = 0;
+};
+
+void PrintErrors(engine::RowFormat format, const engine::RowReport& report) {
+  if (format == engine::RowFormat::kFp32) return;
+  absl::PrintF("error of a value: largest %.3g (id %d), root mean square %.3g (values: %.3g)\n",
+               report.largest_error, report.largest_error_id, report.root_mean_square_error,
+               report.root_mean_square);
+}
+
+std::function<void(int64_t, int64_t)> RowsWritten(Progress& progress) {
+  return [&progress](int64_t done, int64_t all) {
+    progress.Show("rows written:", static_cast<uint64_t>(done), static_cast<uint64_t>(all));
+  };
+}
+
+absl::Status BuildFile(const BuildOptions& options) {
   Progress progress;
-  engine::TableFileWriter writer(
-      out,
-      {.format = format, .memory_bytes = memory_bytes, .progress = [&](int64_t done, int64_t all) {
-         progress.Show("rows written:", static_cast<uint64_t>(done), static_cast<uint64_t>(all));
-       }});
+  engine::TableFileWriter writer(options.out, {.format = options.format,
+                                               .memory_bytes = options.memory_bytes,
+                                               .progress = RowsWritten(progress)});
   CountingSink sink(writer, progress);
-  RETURN_IF_ERROR(ReadRows(inputs, sink));
+  RETURN_IF_ERROR(ReadRows(options.inputs, sink));
   const auto report = writer.Finish();
-  if (!report.ok()) return Annotate(report.status(), out);
+  if (!report.ok()) return Annotate(report.status(), options.out);
   const double plain = static_cast<double>(report->rows) * static_cast<double>(8 + 4 * report->dim);
-  absl::PrintF("%s: %s rows of %d values, %s, %s, %.2f x ids and floats\n", out,
-               WithCommas(report->rows), report->dim, engine::Name(format),
+  absl::PrintF("%s: %s rows of %d values, %s, %s, %.2f x ids and floats\n", options.out,
+               WithCommas(report->rows), report->dim, engine::Name(options.format),
                HumanBytes(static_cast<int64_t>(report->bytes)),
                static_cast<double>(report->bytes) / plain);
-  if (format == engine::RowFormat::kFp32) return absl::OkStatus();
-  absl::PrintF("error of a value: largest %.3g (id %d), root mean square %.3g (values: %.3g)\n",
-               report->largest_error, report->largest_error_id, report->root_mean_square_error,
-               report->root_mean_square);
+  PrintErrors(options.format, *report);
+  return absl::OkStatus();
+}
+
+absl::Status BuildStore(const BuildOptions& options) {
+  Progress progress;
+  std::string sorted_at = absl::StrCat(options.out, ".rows");
+  engine::RowSorterOptions sorting{.format = options.format, .memory_bytes = options.memory_bytes};
+  if (options.to == "redis") {  // OUT is no path.
+    const char* const directory = std::getenv("TMPDIR");
+    sorted_at = directory == nullptr ? "/tmp" : directory;
+    sorting.unnamed = true;
+  }
+  engine::RowSorter rows(sorted_at, sorting);
+  CountingSink sink(rows, progress);
+  RETURN_IF_ERROR(ReadRows(options.inputs, sink));
+  absl::StatusOr<engine::RowReport> report;
+  if (options.to == "redis") {
+    const engine::RedisClusters clusters(std::vector{options.redis});
+    ASSIGN_OR_RETURN(const auto cluster, clusters.Get(options.redis.name));
+    const engine::RedisTableOptions table{.table = options.out,
+                                          .partitions = static_cast<uint32_t>(options.partitions)};
+    report = engine::WriteRedis(*cluster, table, rows, RowsWritten(progress));
+  } else {
+    report = engine::WriteRocksdb(options.out, rows, RowsWritten(progress));
+  }
+  if (!report.ok()) return Annotate(report.status(), options.out);
+  absl::PrintF("%s: %s, %s rows of %d values, %s\n", options.out, options.to,
+               WithCommas(report->rows), report->dim, engine::Name(options.format));
+  PrintErrors(options.format, *report);
   return absl::OkStatus();
 }
 
@@ -193,10 +247,23 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
 }  // namespace
 
 absl::Status RunTable(Args args) {
-  std::string format_name = "fp32", event_time = "now";
+  std::string format_name = "fp32", event_time = "now", redis_node;
+  BuildOptions options;
   int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
   bool help = false;
   FlagSet flags(kSynopsis, kDescription);
+  flags.Add("to", "build: file, rocksdb or redis.", &options.to);
+  flags.Add("redis", "--to=redis: ADDRESS:PORT of a node of the cluster.", &redis_node);
+  flags.Add("redis_user", "--to=redis: the user; default: Redis's own.", &options.redis.username);
+  flags.Add("redis_password_file", "--to=redis: its first line is the password.",
+            &options.redis.password_file);
+  flags.Add("redis_ca", "--to=redis: speaks TLS; PEM of who issued the nodes' certificates.",
+            &options.redis.ca_file);
+  flags.Add("redis_certificate", "--to=redis: certificate to show, PEM.",
+            &options.redis.certificate_file);
+  flags.Add("redis_key", "--to=redis: its key, PEM.", &options.redis.key_file);
+  flags.Add("partitions", "--to=redis: hash tags that a new table is spread over.",
+            &options.partitions, 1, 16384);
   flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
             &format_name);
   flags.Add("memory", "build: MiB for rows that are sorted; beside it half a byte for each row.",
@@ -227,7 +294,16 @@ absl::Status RunTable(Args args) {
   }
   if (action == "build") {
     if (words.size() < 3) return UsageError("build wants OUT.ulft and at least one INPUT");
-    return Build(words[1], absl::MakeSpan(words).subspan(2), *format, memory_mib << 20);
+    options.out = words[1];
+    options.inputs = absl::MakeSpan(words).subspan(2);
+    options.format = *format;
+    options.memory_bytes = memory_mib << 20;
+    options.redis.name = redis_node;
+    options.redis.nodes = {redis_node};
+    if (options.to == "redis" && redis_node.empty()) return UsageError("--to=redis wants --redis");
+    if (options.to == "file") return BuildFile(options);
+    if (options.to == "rocksdb" || options.to == "redis") return BuildStore(options);
+    return UsageError(absl::StrCat("--to: ", options.to, ", want file, rocksdb or redis"));
   }
   if (flags.IsSet("rows") || flags.IsSet("memory")) {
     return UsageError("--rows and --memory are flags of build and push");

@@ -90,6 +90,13 @@ class EmbeddingKernel final : public Kernel {
   static_assert(alignof(PoolingOutput) <= alignof(FeatureJob) &&
                 alignof(const float*) <= alignof(PoolingOutput));
 
+  // Where the rows are, if the table has a tier.
+  static const RowSet* FetchedOf(const RunContext& ctx, size_t table) {
+    static const RowSet* const none = new RowSet();
+    if (ctx.tables[table]->tier() == nullptr) return nullptr;
+    return ctx.fetched == nullptr ? none : &ctx.fetched->tables[table];
+  }
+
   // Writes one job per feature and its outputs, of which there are outputs_ in all.
   absl::Status MakeJobs(RunContext& ctx, FeatureJob* jobs, PoolingOutput* outputs,
                         size_t* failed) const {
@@ -107,7 +114,8 @@ class EmbeddingKernel final : public Kernel {
       new (&jobs[f]) FeatureJob{.table = ctx.tables[table].get(),
                                 .input = input,
                                 .outputs = {outputs, feature.items.size()},
-                                .missing = &ctx.counters->missing_ids[table]};
+                                .missing = &ctx.counters->missing_ids[table],
+                                .fetched = FetchedOf(ctx, table)};
       for (const Item& item : feature.items) {
         // Without rows there may be no memory.
         float* out = input.segments.empty() ? nullptr : ctx.out[item.block].f32() + item.column;

@@ -18,6 +18,7 @@
 #include "engine/tensor/onednn.h"
 #include "engine/weights/digest.h"
 #include "tests/testing/delta_files.h"
+#include "tests/testing/rocksdb_table.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
 
@@ -120,6 +121,47 @@ TEST_F(ModelDeltaTest, EachEpochHasItsOwnScoresAndSharesTheRest) {
     for (const TableInfo& table : model->info().tables) overlays += table.overlay_bytes;
   }
   EXPECT_EQ(together, base->info().memory_bytes + overlays);
+}
+
+TEST_F(ModelDeltaTest, RowsOfDeltasGoBeforeThoseOfAStore) {
+  const absl::Status stored =
+      testing::MoveIntoRocksdb(version_, "mid_table", {{10, {1, 0}}, {11, {2, 0}}, {12, {3, 0}}},
+                               "missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW default_id: 12");
+  if (absl::IsUnimplemented(stored)) GTEST_SKIP() << stored;
+  ASSERT_TRUE(stored.ok()) << stored;
+  WriteDelta(version_, 1,
+             DeltaHead(0, 1) + "tables { name: \"mid_table\" put: \"mid\" drop: \"gone\" }",
+             {{"mid", {{11, {20, 0}}, {13, {4, 0}}}}}, {{"gone", "10\n"}});
+  WriteDelta(version_, 2, DeltaHead(1, 1) + kPutMid, {{"mid", {{10, {7, 0}}, {12, {9, 0}}}}});
+  const ModelPtr base = Load(), first = Apply(*base, {1}), second = Apply(*first, {2});
+  const std::vector<int64_t> mids = {10, 11, 12, 13, 14};
+  EXPECT_THAT(Scores(*base, mids), ElementsAre(1, 2, 3, 3, 3));
+  EXPECT_THAT(Scores(*first, mids), ElementsAre(3, 20, 3, 4, 3));
+  EXPECT_THAT(Scores(*second, mids), ElementsAre(7, 20, 9, 4, 9));
+  EXPECT_THAT(Scores(*base, mids), ElementsAre(1, 2, 3, 3, 3));
+  for (const Model* model : {base.get(), second.get()}) {
+    const auto& tables = model->info().tables;
+    const auto table = std::find_if(tables.begin(), tables.end(),
+                                    [](const TableInfo& t) { return t.name == "mid_table"; });
+    EXPECT_TRUE(table->stored);
+    EXPECT_EQ(table->overlay_rows, model == base.get() ? 0 : 5);
+  }
+  // What deltas brought is not asked of the store.
+  std::vector<int64_t> brought = {10, 11, 13};
+  const NamedTensor ids = {"mid.ids",
+                           {.dtype = DType::kInt64, .dims = {3}, .data = brought.data()}};
+  FetchedRows rows;
+  ASSERT_TRUE(second->FindRows({&ids, 1}, 0, rows).ok());
+  EXPECT_EQ(rows.CountLate(), 0);
+
+  for (const auto& [id, why] : {std::pair("99", "gone: id 99 has no row to drop"),
+                                std::pair("12", "gone: id 12 is the default id")}) {
+    WriteDelta(version_, 3, DeltaHead(2, 1) + "tables { name: \"mid_table\" drop: \"gone\" }", {},
+               {{"gone", id}});
+    EXPECT_THAT(Refusal(*second, 3), HasSubstr(why));
+  }
+  WriteDelta(version_, 3, DeltaHead(2, 1) + kPutMid, {{"mid", {{10, {7, 0, 0}}}}});
+  EXPECT_THAT(Refusal(*second, 3), HasSubstr("rows of 3 values, want 2"));
 }
 
 TEST_F(ModelDeltaTest, FoldingChangesNoScore) {

@@ -15,6 +15,8 @@
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/rocksdb_table.h"
+#include "tests/testing/tiny_model.h"
 #include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
@@ -22,6 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::CaseInputs;
+using ::testing::ElementsAre;
 using testing::GraphCase;
 using ::testing::HasSubstr;
 using testing::OwnedOutput;
@@ -430,6 +433,35 @@ TEST_F(ShapePlans, AreTakenByRequestsThatRunMeanwhile) {
   }
   EXPECT_EQ(MakePlans(*model)[0].state, State::kServing);
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ShapePlans, LookUpRowsOfStores) {
+  const std::string version = base_ + "/tiny/1";
+  testing::WriteTinyModel(version);
+  std::ofstream(version + "/model.textproto");  // Nothing is stated.
+  const absl::Status stored = testing::MoveIntoRocksdb(
+      version, "mid_table", {{10, {1, 0}}, {11, {2, 0}}}, "missing_keys: MISSING_KEY_POLICY_ERROR");
+  if (absl::IsUnimplemented(stored)) GTEST_SKIP() << stored;
+  ASSERT_TRUE(stored.ok()) << stored;
+  const auto model = Load({.directory = version});
+  std::vector<int64_t> uid = {1}, mids = {10, 11, 10};
+  std::vector<float> price = {5, 6, 7};
+  std::vector<int32_t> mask = {1, 1};
+  const std::vector<NamedTensor> inputs = {{"uid.ids", {DType::kInt64, {1}, uid.data()}},
+                                           {"mid.ids", {DType::kInt64, {3}, mids.data()}},
+                                           {"price", {DType::kFloat32, {3, 1}, price.data()}},
+                                           {"mask", {DType::kInt32, {1, 2}, mask.data()}}};
+  const auto scores = [&](bool unproved) {
+    Run(*model, inputs);
+    EXPECT_EQ(result_.stats.unproved, unproved);
+    const Tensor& score = result_.outputs[static_cast<size_t>(model->FindOutput("score"))];
+    return std::vector<float>{score.f32()[0], score.f32()[2], score.f32()[4]};
+  };
+  EXPECT_THAT(scores(true), ElementsAre(6, 8, 8));
+  const std::vector<ShapePlanInfo> plans = model->MakePlans({}, INT64_MAX);
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0].state, State::kServing) << plans[0].why_refused;
+  EXPECT_THAT(scores(false), ElementsAre(6, 8, 8));
 }
 
 }  // namespace

@@ -1,0 +1,309 @@
+// A Redis Cluster: topology, connections, and what is known of how fast it answers.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/redis_cluster.h"
+
+#include <poll.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+
+namespace ulfd::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr milliseconds kLearnTimeout(500);
+constexpr std::chrono::seconds kLearnInterval(5);
+constexpr milliseconds kLearnPause(50);
+constexpr milliseconds kAvoidFor(500);
+constexpr nanoseconds kFirstHedge = milliseconds(5), kLeastHedge = std::chrono::microseconds(500),
+                      kMostHedge = milliseconds(200);
+constexpr size_t kMostIdle = 64;                     // Connections to a node.
+constexpr size_t kMaxReplyBytes = size_t{16} << 20;  // To the largest commands: slots, a mean row.
+constexpr int kRedirections = 5;
+// Of hedges: what a read adds, what one takes, and how much there may be.
+constexpr int64_t kHedgeShare = 1, kHedgePrice = 10, kMostCredit = 1000;
+
+}  // namespace
+
+uint16_t RedisSlotOf(absl::string_view tag) {
+  uint16_t crc = 0;  // CRC-16/XMODEM.
+  for (const char c : tag) {
+    crc = static_cast<uint16_t>(crc ^ (static_cast<uint16_t>(static_cast<uint8_t>(c)) << 8));
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = static_cast<uint16_t>((crc & 0x8000) != 0 ? (crc << 1) ^ 0x1021 : crc << 1);
+    }
+  }
+  return crc % kRedisSlots;
+}
+
+absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::string& node) {
+  const auto bad = [&node] {
+    return absl::DataLossError(
+        absl::StrCat("Redis node ", node, ": what it says of the cluster's slots is none"));
+  };
+  RedisTopology topology;
+  topology.shard_of.fill(-1);
+  if (reply.type == REDIS_REPLY_ERROR) {
+    return absl::UnavailableError(
+        absl::StrCat("Redis node ", node, ": ", Printable(TextOf(reply), 200)));
+  }
+  if (reply.type != REDIS_REPLY_ARRAY) return bad();
+  const std::string own_host = node.substr(0, node.rfind(':'));
+  for (size_t r = 0; r < reply.elements; ++r) {
+    const redisReply& range = *reply.element[r];
+    if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) return bad();
+    const redisReply &first = *range.element[0], &last = *range.element[1];
+    if (first.type != REDIS_REPLY_INTEGER || last.type != REDIS_REPLY_INTEGER ||
+        first.integer < 0 || last.integer >= kRedisSlots || first.integer > last.integer) {
+      return bad();
+    }
+    RedisTopology::Shard shard;
+    for (size_t n = 2; n < range.elements; ++n) {
+      const redisReply& member = *range.element[n];
+      if (member.type != REDIS_REPLY_ARRAY || member.elements < 2 ||
+          member.element[1]->type != REDIS_REPLY_INTEGER) {
+        return bad();
+      }
+      const redisReply& host = *member.element[0];
+      // A node that does not know its own address leaves it out.
+      std::string name = host.type == REDIS_REPLY_STRING ? std::string(TextOf(host)) : "";
+      if (name.empty() || name == "?") name = own_host;
+      if (absl::StrContains(name, ':') && name.front() != '[') name = absl::StrCat("[", name, "]");
+      shard.nodes.push_back(absl::StrCat(name, ":", member.element[1]->integer));
+    }
+    for (int64_t slot = first.integer; slot <= last.integer; ++slot) {
+      topology.shard_of[static_cast<size_t>(slot)] = static_cast<int16_t>(topology.shards.size());
+    }
+    topology.shards.push_back(std::move(shard));
+  }
+  if (topology.shards.empty()) {
+    return absl::UnavailableError(absl::StrCat("Redis node ", node, ": knows of no slots"));
+  }
+  return topology;
+}
+
+RedisCluster::RedisCluster(const RedisOptions& options,
+                           std::unique_ptr<const RedisSecurity> security)
+    : options_(options), security_(std::move(security)), read_p95_ns_(kFirstHedge.count()) {}
+
+absl::StatusOr<std::shared_ptr<RedisCluster>> RedisCluster::Create(const RedisOptions& options) {
+  ASSIGN_OR_RETURN(std::unique_ptr<const RedisSecurity> security, RedisSecurity::Create(options));
+  std::shared_ptr<RedisCluster> cluster(new RedisCluster(options, std::move(security)));
+  const absl::Status learned = cluster->Learn();
+  if (!learned.ok()) {
+    return Annotate(learned, absl::StrCat("Redis cluster \"", options.name, "\""));
+  }
+  cluster->thread_ = std::thread([c = cluster.get()] { c->LearnLoop(); });
+  return cluster;
+}
+
+RedisCluster::~RedisCluster() {
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+  }
+  asked_.NotifyAll();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::shared_ptr<const RedisTopology> RedisCluster::topology() const {
+  MutexLock lock(mu_);
+  return topology_;
+}
+
+void RedisCluster::AskTopology() {
+  MutexLock lock(mu_);
+  learn_ = true;
+  asked_.NotifyAll();
+}
+
+absl::Status RedisCluster::Learn() {
+  std::vector<std::string> nodes;
+  {
+    MutexLock lock(mu_);
+    if (topology_ != nullptr) {
+      for (const RedisTopology::Shard& shard : topology_->shards) {
+        nodes.insert(nodes.end(), shard.nodes.begin(), shard.nodes.end());
+      }
+    }
+  }
+  // Another one each time: one that hangs must not hold up all.
+  if (!nodes.empty()) {
+    std::rotate(nodes.begin(), nodes.begin() + turn_.fetch_add(1) % nodes.size(), nodes.end());
+  }
+  nodes.insert(nodes.end(), options_.nodes.begin(), options_.nodes.end());
+  std::string command;
+  AppendCommand({"CLUSTER", "SLOTS"}, command);
+  absl::Status status = absl::UnavailableError("no nodes");
+  for (const std::string& node : nodes) {
+    const auto reply = CallNode(node, command, 1, Clock::now() + kLearnTimeout);
+    if (!reply.ok()) {
+      status = reply.status();
+      continue;
+    }
+    absl::StatusOr<RedisTopology> topology = ParseSlots(*reply->front(), node);
+    if (!topology.ok()) {
+      status = topology.status();
+      continue;
+    }
+    MutexLock lock(mu_);
+    topology_ = std::make_shared<const RedisTopology>(*std::move(topology));
+    return absl::OkStatus();
+  }
+  return status;
+}
+
+void RedisCluster::LearnLoop() {
+  pthread_setname_np(pthread_self(), "ulfd-redis");
+  for (;;) {
+    {
+      MutexLock lock(mu_);
+      const TimePoint next = Clock::now() + kLearnInterval;
+      while (!learn_ && !stopping_ && Clock::now() < next) asked_.WaitUntil(mu_, next);
+      if (stopping_) return;
+      learn_ = false;
+    }
+    // What is known stays where nobody tells.
+    (void)Learn();
+    MutexLock lock(mu_);
+    const TimePoint next = Clock::now() + kLearnPause;
+    while (!stopping_ && Clock::now() < next) asked_.WaitUntil(mu_, next);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<RedisConnection>> RedisCluster::Take(const std::string& node) {
+  for (;;) {
+    std::unique_ptr<RedisConnection> connection;
+    {
+      MutexLock lock(mu_);
+      std::vector<std::unique_ptr<RedisConnection>>& idle = idle_[node];
+      if (idle.empty()) break;
+      connection = std::move(idle.back());
+      idle.pop_back();
+    }
+    // Replies that nobody waits for any more may have come, or the other side may have gone.
+    if (!connection->Advance().ok() || !connection->Next().ok()) continue;
+    if (connection->idle()) return connection;
+    // It lets others wait: better a new one.
+  }
+  return RedisConnection::Start(node, *security_);
+}
+
+void RedisCluster::Give(std::unique_ptr<RedisConnection> connection) {
+  connection->Abandon();
+  MutexLock lock(mu_);
+  std::vector<std::unique_ptr<RedisConnection>>& idle = idle_[connection->node()];
+  if (idle.size() < kMostIdle) idle.push_back(std::move(connection));
+}
+
+const std::string& RedisCluster::Choose(const RedisTopology::Shard& shard, absl::string_view but) {
+  const size_t count = shard.nodes.size();
+  const size_t first = turn_.fetch_add(1, std::memory_order_relaxed) % count;
+  const TimePoint now = Clock::now();
+  const std::string* second_best = nullptr;
+  MutexLock lock(mu_);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string& node = shard.nodes[(first + i) % count];
+    if (node == but) continue;
+    second_best = &node;
+    const auto avoided = avoided_.find(node);
+    if (avoided == avoided_.end()) return node;
+    if (avoided->second > now) continue;
+    avoided_.erase(avoided);
+    return node;
+  }
+  return second_best == nullptr ? shard.nodes[0] : *second_best;
+}
+
+void RedisCluster::Avoid(const std::string& node) {
+  MutexLock lock(mu_);
+  avoided_[node] = Clock::now() + kAvoidFor;
+}
+
+nanoseconds RedisCluster::hedge_after() const {
+  return std::clamp(nanoseconds(read_p95_ns_.load(std::memory_order_relaxed)), kLeastHedge,
+                    kMostHedge);
+}
+
+void RedisCluster::Observe(nanoseconds read) {
+  // Steps of such sizes up and down balance where one of twenty reads takes longer.
+  const int64_t p95 = read_p95_ns_.load(std::memory_order_relaxed);
+  const int64_t step = p95 / 400 + 100;
+  read_p95_ns_.store(read.count() > p95 ? p95 + 19 * step : p95 - step, std::memory_order_relaxed);
+  if (hedge_credit_.load(std::memory_order_relaxed) < kMostCredit) {
+    hedge_credit_.fetch_add(kHedgeShare, std::memory_order_relaxed);
+  }
+}
+
+bool RedisCluster::TakeHedge() {
+  if (hedge_credit_.load(std::memory_order_relaxed) < kHedgePrice) return false;
+  hedge_credit_.fetch_sub(kHedgePrice, std::memory_order_relaxed);
+  hedges_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+absl::StatusOr<std::vector<RedisReply>> RedisCluster::CallNode(const std::string& node,
+                                                               const std::string& commands,
+                                                               size_t replies, TimePoint deadline) {
+  ASSIGN_OR_RETURN(std::unique_ptr<RedisConnection> connection, Take(node));
+  connection->Send(commands, replies, kMaxReplyBytes);
+  std::vector<RedisReply> all;
+  while (all.size() < replies) {
+    const absl::Status moved = connection->Advance();
+    // What came before the connection was closed may say why.
+    ASSIGN_OR_RETURN(RedisReply reply, connection->Next());
+    if (reply != nullptr) {
+      all.push_back(std::move(reply));
+      continue;
+    }
+    RETURN_IF_ERROR(moved);
+    const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now()).count();
+    pollfd poll_fd = {.fd = connection->fd(), .events = connection->events(), .revents = 0};
+    if (left > 0 && (poll(&poll_fd, 1, static_cast<int>(left)) > 0 || errno == EINTR)) continue;
+    return absl::UnavailableError(absl::StrCat("Redis node ", node, ": no answer in time"));
+  }
+  Give(std::move(connection));
+  return all;
+}
+
+absl::StatusOr<RedisReply> RedisCluster::Call(const std::vector<absl::string_view>& words,
+                                              uint16_t slot, TimePoint deadline) {
+  std::string command, asking;
+  AppendCommand(words, command);
+  AppendCommand({"ASKING"}, asking);
+  std::string node, prefix;
+  for (int i = 0; i < kRedirections; ++i) {
+    if (node.empty()) {
+      const auto known = topology();
+      const int16_t shard = known->shard_of[slot];
+      if (shard < 0) return absl::UnavailableError(absl::StrCat("nobody has slot ", slot));
+      node = known->shards[static_cast<size_t>(shard)].nodes[0];
+    }
+    ASSIGN_OR_RETURN(std::vector<RedisReply> replies,
+                     CallNode(node, prefix + command, prefix.empty() ? 1 : 2, deadline));
+    prefix.clear();
+    RedisReply reply = std::move(replies.back());
+    if (reply->type != REDIS_REPLY_ERROR) return reply;
+    const std::string text(reply->str, reply->len);
+    const std::vector<std::string> parts = absl::StrSplit(text, ' ');
+    if (parts.size() != 3 || (parts[0] != "MOVED" && parts[0] != "ASK")) return reply;
+    node = parts[2];
+    if (parts[0] == "ASK") prefix = asking;
+    if (parts[0] == "MOVED") AskTopology();
+  }
+  return absl::UnavailableError("too many redirections");
+}
+
+}  // namespace ulfd::engine

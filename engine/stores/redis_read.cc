@@ -1,0 +1,369 @@
+// One read of many keys over all nodes of a Redis Cluster.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/redis_read.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/text.h"
+
+namespace ulfd::engine {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+constexpr int kMaxTries = 16;
+// Of a reply, beside its rows: the length of each, and errors and values that are no rows.
+constexpr size_t kLengthBytes = 32, kReplySlack = size_t{1} << 20;
+// Before what is in motion (a failover, a slot on its way) is asked again; it doubles.
+constexpr milliseconds kPause(5);
+constexpr int kMaxDelays = 4;
+
+class ClusterRead {
+ public:
+  ClusterRead(RedisCluster& cluster, std::vector<RedisKey> keys, TimePoint deadline)
+      : cluster_(cluster), keys_(std::move(keys)), deadline_(deadline), failed_(keys_.size()) {}
+
+  void Run() {
+    std::sort(keys_.begin(), keys_.end(),
+              [](const RedisKey& a, const RedisKey& b) { return a.slot < b.slot; });
+    left_ = keys_.size();
+    for (size_t begin = 0; begin < keys_.size();) {
+      Command command;
+      size_t end = begin;
+      for (; end < keys_.size() && keys_[end].slot == keys_[begin].slot; ++end) {
+        command.keys.push_back(end);
+      }
+      begin = end;
+      Route(std::move(command), "");
+    }
+    while (left_ > 0 && Clock::now() < deadline_) {
+      Flush();
+      if (left_ > 0) Wait();
+    }
+    End();
+  }
+
+ private:
+  // Keys of one slot, asked of one node.
+  struct Command {
+    std::vector<size_t> keys;  // Into keys_.
+    bool asking = false;       // The node has the slot only for who asks so.
+    bool of_master = false;    // What the node lacks is missing.
+    bool confirms = false;     // A replica lacks them: only the master's word counts.
+    bool hedged = false;       // Another node was asked, too,
+    bool hedge = false;        // or this is what it was asked while the master still may answer.
+    int tries = 0, delays = 0;
+    TimePoint sent;
+  };
+  struct Link {
+    std::unique_ptr<RedisConnection> connection;
+    std::deque<Command> awaited;
+  };
+  struct Delayed {
+    TimePoint when;
+    Command command;
+  };
+
+  bool Done(size_t k) const {
+    return failed_[k] || keys_[k].read->rows->state(keys_[k].row) != RowState::kLate;
+  }
+  void Fail(size_t k, const absl::Status& why) {
+    keys_[k].read->status.Update(why);
+    if (!Done(k)) --left_;
+    failed_[k] = true;
+  }
+
+  const RedisTopology::Shard* ShardOf(const Command& command) const {
+    const int16_t shard = topology_->shard_of[keys_[command.keys[0]].slot];
+    return shard < 0 ? nullptr : &topology_->shards[static_cast<size_t>(shard)];
+  }
+
+  // Sends the command to a node of its slot, `but` that one if there is another.
+  void Route(Command command, const std::string& but) {
+    topology_ = cluster_.topology();
+    const RedisTopology::Shard* const shard = ShardOf(command);
+    if (shard == nullptr) {
+      last_error_ =
+          absl::UnavailableError(absl::StrCat("Redis cluster \"", cluster_.name(),
+                                              "\": nobody has slot ", keys_[command.keys[0]].slot));
+      return Delay(std::move(command));
+    }
+    const std::string& node = command.confirms ? shard->nodes[0] : cluster_.Choose(*shard, but);
+    command.of_master = node == shard->nodes[0];
+    SendTo(node, std::move(command));
+  }
+
+  void Delay(Command command) {
+    cluster_.AskTopology();
+    command.asking = command.hedge = command.hedged = false;
+    if (++command.delays > kMaxDelays) {
+      for (const size_t k : command.keys) Fail(k, last_error_);
+      return;
+    }
+    const milliseconds pause = kPause * (1 << (command.delays - 1));
+    delayed_.push_back({Clock::now() + pause, std::move(command)});
+  }
+
+  void SendTo(const std::string& node, Command command) {
+    std::erase_if(command.keys, [this](size_t k) { return Done(k); });
+    if (command.keys.empty()) return;
+    if (++command.tries > kMaxTries) {
+      for (const size_t k : command.keys) {
+        Fail(k, absl::UnavailableError(absl::StrCat("Redis node ", node, ": key \"", keys_[k].key,
+                                                    "\": ", kMaxTries, " tries ended elsewhere")));
+      }
+      return;
+    }
+    Link& link = links_[node];
+    if (link.connection == nullptr) {
+      absl::StatusOr<std::unique_ptr<RedisConnection>> connection = cluster_.Take(node);
+      if (!connection.ok()) {
+        last_error_ = connection.status();
+        cluster_.Avoid(node);
+        return Delay(std::move(command));
+      }
+      link.connection = *std::move(connection);
+    }
+    std::string bytes;
+    if (command.asking) AppendCommand({"ASKING"}, bytes);
+    std::vector<absl::string_view> words = {"MGET"};
+    for (const size_t k : command.keys) words.emplace_back(keys_[k].key);
+    AppendCommand(words, bytes);
+    link.connection->Send(bytes, command.asking ? 2 : 1, ReplyBytes(command));
+    command.sent = Clock::now();
+    if (command.asking) {
+      Command asking;
+      asking.sent = command.sent;
+      link.awaited.push_back(std::move(asking));  // Its reply is of no interest.
+    }
+    link.awaited.push_back(std::move(command));
+  }
+
+  size_t ReplyBytes(const Command& command) const {
+    size_t bytes = kReplySlack;
+    for (const size_t k : command.keys) bytes += keys_[k].read->rows->row_bytes() + kLengthBytes;
+    return bytes;
+  }
+
+  // Moves bytes on every connection, and takes what has come.
+  void Flush() {
+    std::vector<std::string> nodes;
+    for (const auto& [node, link] : links_) {
+      if (link.connection != nullptr) nodes.push_back(node);
+    }
+    for (const std::string& node : nodes) {
+      Link& link = links_[node];
+      const absl::Status status = Advance(link);
+      if (!status.ok()) Lost(node, status);
+    }
+    const TimePoint now = Clock::now();
+    std::vector<Delayed> due;
+    for (Delayed& delayed : delayed_) {
+      if (delayed.when <= now) due.push_back(std::move(delayed));
+    }
+    std::erase_if(delayed_, [now](const Delayed& delayed) { return delayed.when <= now; });
+    for (Delayed& delayed : due) Route(std::move(delayed.command), "");
+    Hedge(now);
+  }
+
+  absl::Status Advance(Link& link) {
+    const absl::Status moved = link.connection->Advance();
+    while (!link.awaited.empty()) {
+      absl::StatusOr<RedisReply> reply = link.connection->Next();
+      if (!reply.ok()) return reply.status();
+      if (*reply == nullptr) break;
+      Command command = std::move(link.awaited.front());
+      link.awaited.pop_front();
+      if (command.keys.empty()) continue;
+      // One for all that a node was sent: it answers them in one go.
+      if (link.awaited.empty()) cluster_.Observe(Clock::now() - command.sent);
+      Take(link.connection->node(), std::move(command), **reply);
+    }
+    return moved;
+  }
+
+  // The connection is gone: others are asked.
+  void Lost(const std::string& node, const absl::Status& why) {
+    last_error_ = why;
+    cluster_.Avoid(node);
+    std::deque<Command> commands = std::move(links_[node].awaited);
+    links_.erase(node);
+    for (Command& command : commands) {
+      if (!command.keys.empty()) Delay(std::move(command));
+    }
+  }
+
+  // Whether another node may answer before the one that has it.
+  bool MayHedge(const Command& command) const {
+    if (command.hedged || command.hedge || command.confirms || command.asking) return false;
+    const RedisTopology::Shard* const shard = command.keys.empty() ? nullptr : ShardOf(command);
+    return shard != nullptr && shard->nodes.size() > 1;
+  }
+
+  void Hedge(TimePoint now) {
+    const nanoseconds after = cluster_.hedge_after();
+    std::vector<std::pair<std::string, Command>> again;
+    for (auto& [node, link] : links_) {
+      const bool slow =
+          std::any_of(link.awaited.begin(), link.awaited.end(),
+                      [&](const Command& c) { return now - c.sent >= after && MayHedge(c); });
+      if (!slow) continue;
+      const bool allowed = cluster_.TakeHedge();
+      if (allowed) cluster_.Avoid(node);
+      for (Command& command : link.awaited) {
+        if (!MayHedge(command)) continue;
+        command.hedged = true;
+        if (!allowed) continue;
+        again.emplace_back(node, Command{.keys = command.keys,
+                                         .hedge = command.of_master,
+                                         .tries = command.tries,
+                                         .delays = command.delays});
+      }
+    }
+    for (auto& [node, command] : again) Route(std::move(command), node);
+  }
+
+  void Take(const std::string& node, Command command, const redisReply& reply) {
+    if (reply.type == REDIS_REPLY_ERROR) return TakeError(node, std::move(command), reply);
+    if (reply.type != REDIS_REPLY_ARRAY || reply.elements != command.keys.size()) {
+      const absl::Status why = absl::DataLossError(
+          absl::StrCat("Redis node ", node, ": no answer to MGET of ", command.keys.size(),
+                       " keys, such as \"", keys_[command.keys[0]].key, "\""));
+      for (const size_t k : command.keys) Fail(k, why);
+      return;
+    }
+    Command confirm{.confirms = true, .tries = command.tries, .delays = command.delays};
+    for (size_t i = 0; i < command.keys.size(); ++i) {
+      const size_t k = command.keys[i];
+      if (Done(k)) continue;
+      const redisReply& value = *reply.element[i];
+      if (value.type == REDIS_REPLY_NIL && !command.of_master) {
+        confirm.keys.push_back(k);
+      } else {
+        TakeRow(node, k, value);
+      }
+    }
+    if (!confirm.keys.empty() && !command.hedge) Route(std::move(confirm), "");
+  }
+
+  void TakeRow(const std::string& node, size_t k, const redisReply& value) {
+    RowSet& rows = *keys_[k].read->rows;
+    if (value.type == REDIS_REPLY_NIL) {
+      rows.set_state(keys_[k].row, RowState::kMissing);
+    } else if (value.type == REDIS_REPLY_STRING && value.len == rows.row_bytes()) {
+      std::memcpy(rows.row(keys_[k].row), value.str, value.len);
+      rows.set_state(keys_[k].row, RowState::kPresent);
+    } else {
+      return Fail(k, absl::DataLossError(absl::StrCat("Redis node ", node, ": key \"", keys_[k].key,
+                                                      "\" holds ", value.len,
+                                                      " bytes, want a row of ", rows.row_bytes())));
+    }
+    --left_;
+  }
+
+  void TakeError(const std::string& node, Command command, const redisReply& reply) {
+    const std::string text(reply.str, reply.len);
+    const std::vector<std::string> words = absl::StrSplit(text, ' ');
+    const bool moved = words[0] == "MOVED", ask = words[0] == "ASK";
+    command.asking = false;
+    if ((moved || ask) && words.size() == 3) {
+      if (moved) cluster_.AskTopology();
+      if (ask && command.keys.size() > 1) return SendAlone(node, command);
+      command.asking = ask;
+      command.of_master = command.confirms = true;
+      return SendTo(words[2], std::move(command));
+    }
+    if (words[0] == "TRYAGAIN" && command.keys.size() > 1) return SendAlone(node, command);
+    last_error_ =
+        absl::UnavailableError(absl::StrCat("Redis node ", node, ": ", Printable(text, 200)));
+    for (const char* passing : {"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}) {
+      if (words[0] != passing) continue;
+      cluster_.Avoid(node);
+      return Delay(std::move(command));
+    }
+    for (const size_t k : command.keys) Fail(k, last_error_);
+  }
+
+  // While their slot moves, keys are here or there, each for itself.
+  void SendAlone(const std::string& node, const Command& command) {
+    for (const size_t k : command.keys) {
+      SendTo(node, Command{.keys = {k},
+                           .of_master = true,
+                           .confirms = true,
+                           .tries = command.tries,
+                           .delays = command.delays});
+    }
+  }
+
+  // Until something can be done, at most until the deadline.
+  void Wait() {
+    std::vector<pollfd> fds;
+    const nanoseconds hedge_after = cluster_.hedge_after();
+    TimePoint until = deadline_;
+    for (const auto& [node, link] : links_) {
+      if (link.connection == nullptr || link.awaited.empty()) continue;
+      fds.push_back(
+          {.fd = link.connection->fd(), .events = link.connection->events(), .revents = 0});
+      for (const Command& command : link.awaited) {
+        if (!MayHedge(command)) continue;
+        until = std::min(until, command.sent + hedge_after);
+        break;
+      }
+    }
+    for (const Delayed& delayed : delayed_) until = std::min(until, delayed.when);
+    const nanoseconds left = std::max(nanoseconds(0), nanoseconds(until - Clock::now()));
+    const timespec timeout = {.tv_sec = left.count() / 1'000'000'000,
+                              .tv_nsec = left.count() % 1'000'000'000};
+    ppoll(fds.data(), fds.size(), &timeout, nullptr);
+  }
+
+  void End() {
+    for (auto& [node, link] : links_) {
+      // Who still owes an answer to a request whose time is over.
+      if (left_ > 0 && !link.awaited.empty()) {
+        cluster_.Avoid(node);
+        if (last_error_.ok()) {
+          last_error_ =
+              absl::UnavailableError(absl::StrCat("Redis node ", node, ": no answer in time"));
+        }
+      }
+      if (link.connection != nullptr) cluster_.Give(std::move(link.connection));
+    }
+    if (left_ == 0) return;
+    cluster_.AskTopology();
+    for (size_t k = 0; k < keys_.size(); ++k) {
+      if (!Done(k)) keys_[k].read->status.Update(last_error_);
+    }
+  }
+
+  RedisCluster& cluster_;
+  std::vector<RedisKey> keys_;
+  const TimePoint deadline_;
+  std::vector<bool> failed_;  // Keys that no further try is made for.
+  size_t left_ = 0;           // Keys that are not done.
+  std::shared_ptr<const RedisTopology> topology_;
+  std::map<std::string, Link> links_;  // By node.
+  std::vector<Delayed> delayed_;
+  absl::Status last_error_;
+};
+
+}  // namespace
+
+void ReadRedis(RedisCluster& cluster, std::vector<RedisKey> keys, TimePoint deadline) {
+  ClusterRead(cluster, std::move(keys), deadline).Run();
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,61 @@
+// Tables in a Redis Cluster.
+//
+// Keys: "{TABLE}" -> StoredTable; "{TABLE/P}ID" -> the row, where P is HashKey(ID) modulo the
+// partitions of the table.  The rows of a partition have one slot, so that one MGET reads them.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_STORES_REDIS_STORE_H_
+#define ULFD_ENGINE_STORES_REDIS_STORE_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "engine/embedding/row_sorter.h"
+#include "engine/embedding/row_store.h"
+#include "engine/stores/redis_options.h"
+
+namespace ulfd::engine {
+
+class RedisCluster;
+
+// The clusters of a configuration; each is connected to once it is asked for.  Thread-safe.
+class RedisClusters {
+ public:
+  explicit RedisClusters(std::vector<RedisOptions> options);
+  ~RedisClusters();
+  // NOT_FOUND, or errors of RedisCluster::Create; UNIMPLEMENTED in a build without Redis.
+  absl::StatusOr<std::shared_ptr<RedisCluster>> Get(const std::string& name) const;
+
+ private:
+  const std::vector<RedisOptions> options_;
+  mutable Mutex mu_;
+  mutable std::map<std::string, std::shared_ptr<RedisCluster>> open_ ABSL_GUARDED_BY(mu_);
+};
+
+// Errors name cluster, table and, where there is one, node and key.
+absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisCluster> cluster,
+                                                          const std::string& table);
+
+struct RedisTableOptions {
+  std::string table;  // At most 100 letters, digits, "_", "-", "." and ":".
+  // Hash tags that its rows are spread over, 1 to 16384; used for a new table alone.
+  uint32_t partitions = 256;
+};
+
+// Writes the rows of a sorter that is not finished yet, and then what says that they are there.
+// Rows of ids that are written already are replaced; those of other ids stay.  INVALID_ARGUMENT if
+// the table is there with another width or format.
+absl::StatusOr<RowReport> WriteRedis(RedisCluster& cluster, const RedisTableOptions& options,
+                                     RowSorter& rows,
+                                     const std::function<void(int64_t, int64_t)>& progress);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_STORES_REDIS_STORE_H_

@@ -1,0 +1,280 @@
+// Tables in RocksDB.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/rocksdb_store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <rocksdb/cache.h>
+#include <rocksdb/convenience.h>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/filter_policy.h>
+#include <rocksdb/sst_file_writer.h>
+#include <rocksdb/table.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/embedding/key_hash.h"
+#include "engine/stores/stored_table.h"
+
+namespace ulfd::engine {
+namespace {
+
+namespace fs = std::filesystem;
+namespace rdb = rocksdb;
+
+constexpr char kTableKey[] = "m";
+constexpr size_t kKeyBytes = 1 + sizeof(uint64_t);
+// Indexes, filters and blocks of rows; beside it the kernel's pages.
+constexpr size_t kBlockCacheBytes = size_t{32} << 20;
+constexpr uint64_t kFileBytes = uint64_t{256} << 20;
+// Keys of one MultiGet: between two of them the deadline is looked at.
+constexpr size_t kKeysAtOnce = 256;
+
+// RocksDB would write its log into the directory.
+class NoLog final : public rdb::Logger {
+ public:
+  using rdb::Logger::Logv;
+  void Logv(const char*, va_list) override {}
+};
+
+absl::Status FromRocksdb(const rdb::Status& status, absl::string_view what) {
+  if (status.ok()) return absl::OkStatus();
+  const std::string text = absl::StrCat(what, ": ", Printable(status.ToString(), 300));
+  if (status.IsCorruption()) return absl::DataLossError(text);
+  if (status.IsNotFound()) return absl::NotFoundError(text);
+  if (status.IsIOError()) return absl::UnavailableError(text);
+  return absl::InvalidArgumentError(text);
+}
+
+rdb::Options DatabaseOptions() {
+  rdb::BlockBasedTableOptions table;
+  table.block_cache = rdb::NewLRUCache(kBlockCacheBytes);
+  // Indexes and filters of a table larger than memory are, too: they are cut, and cached like rows.
+  table.cache_index_and_filter_blocks = true;
+  table.index_type = rdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
+  table.filter_policy.reset(rdb::NewBloomFilterPolicy(10));
+  table.partition_filters = true;
+  table.pin_top_level_index_and_filter = true;
+  rdb::Options options;
+  options.table_factory.reset(rdb::NewBlockBasedTableFactory(table));
+  options.compression = rdb::kNoCompression;  // Rows are noise.
+  options.info_log = std::make_shared<NoLog>();
+  // No threads of its own: one that the system refuses would end the process.
+  options.max_file_opening_threads = 1;
+  options.stats_dump_period_sec = options.stats_persist_period_sec = 0;
+  return options;
+}
+
+void WriteKey(int64_t id, char* to) {
+  to[0] = 'r';
+  const uint64_t big_endian = __builtin_bswap64(HashKey(id));
+  std::memcpy(to + 1, &big_endian, sizeof big_endian);
+}
+
+class RocksdbStore final : public RowStore {
+ public:
+  RocksdbStore(std::string directory, std::unique_ptr<rdb::DB> db)
+      : directory_(std::move(directory)), db_(std::move(db)) {}
+
+  absl::Status ReadTable() {
+    std::string bytes;
+    const rdb::Status status =
+        db_->Get(rdb::ReadOptions(), db_->DefaultColumnFamily(), kTableKey, &bytes);
+    if (status.IsNotFound()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(directory_, ": RocksDB without a table; `ulf table build` makes one"));
+    }
+    RETURN_IF_ERROR(FromRocksdb(status, directory_));
+    auto table = ParseStoredTable(bytes);
+    if (!table.ok()) return Annotate(table.status(), directory_);
+    table_ = InfoOf(*table);
+    return absl::OkStatus();
+  }
+
+  const StoredTableInfo& table() const override { return table_; }
+  int64_t bytes() const override { return static_cast<int64_t>(kBlockCacheBytes); }
+
+  void Read(absl::Span<RowRead* const> reads, TimePoint deadline) const override {
+    for (RowRead* const read : reads) {
+      absl::Span<const size_t> wanted = read->wanted;
+      while (!wanted.empty()) {
+        const auto left = std::chrono::duration_cast<std::chrono::microseconds>(
+            deadline - std::chrono::steady_clock::now());
+        if (left.count() <= 0) return;
+        const size_t count = std::min(wanted.size(), kKeysAtOnce);
+        ReadSome(wanted.first(count), left, *read);
+        wanted.remove_prefix(count);
+      }
+    }
+  }
+
+ private:
+  void ReadSome(absl::Span<const size_t> wanted, std::chrono::microseconds left,
+                RowRead& read) const {
+    const size_t n = wanted.size();
+    std::vector<char> bytes(n * kKeyBytes);
+    std::vector<rdb::Slice> keys(n);
+    for (size_t k = 0; k < n; ++k) {
+      WriteKey(read.rows->ids()[wanted[k]], &bytes[k * kKeyBytes]);
+      keys[k] = rdb::Slice(&bytes[k * kKeyBytes], kKeyBytes);
+    }
+    std::vector<rdb::PinnableSlice> values(n);
+    std::vector<rdb::Status> statuses(n);
+    rdb::ReadOptions options;
+    // Looked at between reads of the disk.
+    options.deadline = std::chrono::microseconds(rdb::Env::Default()->NowMicros()) + left;
+    db_->MultiGet(options, db_->DefaultColumnFamily(), n, keys.data(), values.data(),
+                  statuses.data());
+    for (size_t k = 0; k < n; ++k) Take(wanted[k], statuses[k], values[k], read);
+  }
+
+  void Take(size_t i, const rdb::Status& status, const rdb::Slice& value, RowRead& read) const {
+    RowSet& rows = *read.rows;
+    if (status.IsNotFound()) return rows.set_state(i, RowState::kMissing);
+    if (status.IsTimedOut() || status.IsIncomplete() || status.IsAborted()) return;
+    const std::string what = absl::StrCat(directory_, ": id ", rows.ids()[i]);
+    if (!status.ok()) return read.status.Update(FromRocksdb(status, what));
+    if (value.size() != rows.row_bytes()) {
+      return read.status.Update(absl::DataLossError(
+          absl::StrCat(what, ": a row of ", value.size(), " bytes, want ", rows.row_bytes())));
+    }
+    std::memcpy(rows.row(i), value.data(), value.size());
+    rows.set_state(i, RowState::kPresent);
+  }
+
+  const std::string directory_;
+  const std::unique_ptr<rdb::DB> db_;
+  StoredTableInfo table_;
+};
+
+// No file that leads elsewhere, and none that blocks who opens it.
+absl::Status CheckFiles(const std::string& directory) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    RETURN_IF_ERROR(InputFile::Open(it->path().string()).status());
+  }
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), absl::StrCat(directory, ": cannot be listed"));
+}
+
+// The files of a database under way.
+class SstFiles {
+ public:
+  explicit SstFiles(std::string directory) : directory_(std::move(directory)) {}
+
+  absl::Status Put(const rdb::Slice& key, const rdb::Slice& value) {
+    if (writer_ == nullptr) {
+      options_ = DatabaseOptions();
+      writer_ = std::make_unique<rdb::SstFileWriter>(rdb::EnvOptions(), options_);
+      paths_.push_back(absl::StrCat(directory_, "/rows-", paths_.size(), ".sst"));
+      RETURN_IF_ERROR(FromRocksdb(writer_->Open(paths_.back()), paths_.back()));
+    }
+    RETURN_IF_ERROR(FromRocksdb(writer_->Put(key, value), paths_.back()));
+    return writer_->FileSize() < kFileBytes ? absl::OkStatus() : EndFile();
+  }
+  absl::Status EndFile() {
+    if (writer_ == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(FromRocksdb(writer_->Finish(), paths_.back()));
+    writer_ = nullptr;
+    return absl::OkStatus();
+  }
+  const std::vector<std::string>& paths() const { return paths_; }
+
+ private:
+  const std::string directory_;
+  rdb::Options options_;
+  std::unique_ptr<rdb::SstFileWriter> writer_;
+  std::vector<std::string> paths_;
+};
+
+absl::Status WriteRows(RowSorter& rows, int64_t all,
+                       const std::function<void(int64_t, int64_t)>& progress, SstFiles& files,
+                       RowDigest& digest) {
+  SortedRows sorted(rows);
+  RETURN_IF_ERROR(sorted.Start());
+  char key[kKeyBytes];
+  for (int64_t done = 0; !sorted.empty(); ++done) {
+    const absl::string_view record(sorted.record(), rows.record_bytes());
+    digest.Add(record);
+    WriteKey(sorted.id(), key);
+    const size_t row_bytes = record.size() - sizeof(int64_t);
+    RETURN_IF_ERROR(files.Put(rdb::Slice(key, kKeyBytes), rdb::Slice(sorted.row(), row_bytes)));
+    RETURN_IF_ERROR(sorted.Next());
+    if (progress && done % 4096 == 0) progress(done, all);
+  }
+  return files.EndFile();
+}
+
+absl::Status Ingest(const std::string& directory, const SstFiles& files,
+                    const ulfd::store::v1::StoredTable& table) {
+  rdb::Options options = DatabaseOptions();
+  options.create_if_missing = true;
+  rdb::DB* raw = nullptr;
+  RETURN_IF_ERROR(FromRocksdb(rdb::DB::Open(options, directory, &raw), directory));
+  const std::unique_ptr<rdb::DB> db(raw);
+  rdb::IngestExternalFileOptions ingest;
+  ingest.move_files = true;
+  RETURN_IF_ERROR(FromRocksdb(db->IngestExternalFile(files.paths(), ingest), directory));
+  RETURN_IF_ERROR(
+      FromRocksdb(db->Put(rdb::WriteOptions(), kTableKey, table.SerializeAsString()), directory));
+  RETURN_IF_ERROR(FromRocksdb(db->Flush(rdb::FlushOptions()), directory));
+  return FromRocksdb(db->Close(), directory);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
+  // RocksDB would take a directory that is not there for a new database.
+  RETURN_IF_ERROR(InputFile::Open(absl::StrCat(directory, "/CURRENT")).status());
+  RETURN_IF_ERROR(CheckFiles(directory));
+  const LoadScope::WithoutRefusals unrefused;
+  rdb::DB* raw = nullptr;
+  const rdb::Status opened = rdb::DB::OpenForReadOnly(DatabaseOptions(), directory, &raw);
+  std::unique_ptr<rdb::DB> db(raw);
+  RETURN_IF_ERROR(FromRocksdb(opened, directory));
+  auto store = std::make_unique<RocksdbStore>(directory, std::move(db));
+  RETURN_IF_ERROR(store->ReadTable());
+  return store;
+}
+
+absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
+                                       const std::function<void(int64_t, int64_t)>& progress) {
+  std::error_code error;
+  if (fs::exists(directory, error)) {
+    return absl::AlreadyExistsError("exists; a directory is never written to again");
+  }
+  ASSIGN_OR_RETURN(const RowReport report, rows.Finish());
+  const std::string under_way = absl::StrCat(directory, ".new");
+  fs::remove_all(under_way, error);
+  if (!fs::create_directory(under_way, error)) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat(under_way, ": cannot be made"));
+  }
+  const auto write = [&]() -> absl::Status {
+    SstFiles files(under_way);
+    RowDigest digest;
+    RETURN_IF_ERROR(WriteRows(rows, report.rows, progress, files, digest));
+    ulfd::store::v1::StoredTable table = DescribeRows(rows, report);
+    table.set_digest(digest.Get());
+    RETURN_IF_ERROR(Ingest(under_way, files, table));
+    if (std::rename(under_way.c_str(), directory.c_str()) == 0) return absl::OkStatus();
+    return absl::ErrnoToStatus(errno, absl::StrCat(directory, ": cannot be renamed to"));
+  };
+  const absl::Status status = write();
+  if (!status.ok()) fs::remove_all(under_way, error);
+  RETURN_IF_ERROR(status);
+  return report;
+}
+
+}  // namespace ulfd::engine

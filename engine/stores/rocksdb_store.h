@@ -1,0 +1,33 @@
+// Tables in RocksDB: complete on the local disk, read by any number of daemons.
+//
+// Keys: "m" -> StoredTable; "r" and the id's HashKey, big-endian, -> the row.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_STORES_ROCKSDB_STORE_H_
+#define ULFD_ENGINE_STORES_ROCKSDB_STORE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/embedding/row_sorter.h"
+#include "engine/embedding/row_store.h"
+
+namespace ulfd::engine {
+
+// Opens the directory to read, and writes nothing there.  Every file in it must be one that the
+// load may open (LoadScope).  NOT_FOUND, INVALID_ARGUMENT, DATA_LOSS; UNIMPLEMENTED in a build
+// without RocksDB.  Errors name the directory, those of reads the id, too.
+absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory);
+
+// Writes the rows of a sorter that is not finished yet as a directory of RocksDB, which must not be
+// there before; it gets its name once it is whole.  `progress`: told rows written of all; may be
+// null.
+absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
+                                       const std::function<void(int64_t, int64_t)>& progress);
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_STORES_ROCKSDB_STORE_H_

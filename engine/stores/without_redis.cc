@@ -1,0 +1,33 @@
+// What stands in for Redis in a build without it.
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+#include "engine/stores/redis_store.h"
+
+namespace ulfd::engine {
+namespace {
+
+absl::Status Unimplemented() {
+  return absl::UnimplementedError("this build is without Redis (ULFD_REDIS)");
+}
+
+}  // namespace
+
+class RedisCluster {};
+
+RedisClusters::RedisClusters(std::vector<RedisOptions> options) : options_(std::move(options)) {}
+RedisClusters::~RedisClusters() = default;
+absl::StatusOr<std::shared_ptr<RedisCluster>> RedisClusters::Get(const std::string&) const {
+  return Unimplemented();
+}
+
+absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisCluster>,
+                                                          const std::string&) {
+  return Unimplemented();
+}
+
+absl::StatusOr<RowReport> WriteRedis(RedisCluster&, const RedisTableOptions&, RowSorter&,
+                                     const std::function<void(int64_t, int64_t)>&) {
+  return Unimplemented();
+}
+
+}  // namespace ulfd::engine

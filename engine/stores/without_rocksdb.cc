@@ -1,0 +1,25 @@
+// What stands in for RocksDB in a build without it.
+// SPDX-License-Identifier: Apache-2.0
+#include "absl/strings/str_cat.h"
+#include "engine/stores/rocksdb_store.h"
+
+namespace ulfd::engine {
+namespace {
+
+absl::Status Unimplemented(const std::string& directory) {
+  return absl::UnimplementedError(
+      absl::StrCat(directory, ": this build is without RocksDB (ULFD_ROCKSDB)"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
+  return Unimplemented(directory);
+}
+
+absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter&,
+                                       const std::function<void(int64_t, int64_t)>&) {
+  return Unimplemented(directory);
+}
+
+}  // namespace ulfd::engine

@@ -1,0 +1,149 @@
+// What can be said of Redis without one; the rest is tests/e2e/test_redis.py.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/redis_cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "engine/stores/redis_connection.h"
+#include "engine/stores/redis_store.h"
+#include "engine/stores/stored_table.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+RedisReply Parse(const std::string& bytes) {
+  redisReader* const reader = redisReaderCreate();
+  redisReaderFeed(reader, bytes.data(), bytes.size());
+  void* reply = nullptr;
+  EXPECT_EQ(redisReaderGetReply(reader, &reply), REDIS_OK);
+  redisReaderFree(reader);
+  return RedisReply(static_cast<redisReply*>(reply));
+}
+
+std::string Node(const std::string& host, int port) {
+  return "*4\r\n" +
+         (host.empty() ? "$-1\r\n" : "$" + std::to_string(host.size()) + "\r\n" + host + "\r\n") +
+         ":" + std::to_string(port) + "\r\n$1\r\na\r\n*0\r\n";
+}
+
+TEST(RedisSlotTest, IsThatOfThePublishedExamples) {
+  EXPECT_EQ(RedisSlotOf("123456789"), 0x31c3);  // The check value of CRC-16/XMODEM.
+  EXPECT_EQ(RedisSlotOf("foo"), 12182);
+  EXPECT_EQ(RedisSlotOf(""), 0);
+}
+
+TEST(RedisCommandTest, IsAnArrayOfStrings) {
+  std::string bytes;
+  AppendCommand({"GET", absl::string_view("a\r\0", 3)}, bytes);
+  EXPECT_EQ(bytes, std::string("*2\r\n$3\r\nGET\r\n$3\r\na\r\0\r\n", 22));
+}
+
+TEST(RedisTopologyTest, IsThatOfTheReply) {
+  const auto topology = ParseSlots(*Parse("*2\r\n*4\r\n:0\r\n:5\r\n" + Node("10.0.0.1", 7) +
+                                          Node("::1", 8) + "*3\r\n:7\r\n:16383\r\n" + Node("", 9)),
+                                   "10.0.0.9:6379");
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  ASSERT_EQ(topology->shards.size(), 2u);
+  EXPECT_THAT(topology->shards[0].nodes, ElementsAre("10.0.0.1:7", "[::1]:8"));
+  EXPECT_THAT(topology->shards[1].nodes, ElementsAre("10.0.0.9:9"));
+  EXPECT_EQ(topology->shard_of[5], 0);
+  EXPECT_EQ(topology->shard_of[6], -1);
+  EXPECT_EQ(topology->shard_of[16383], 1);
+}
+
+TEST(RedisTopologyTest, RefusesWhatIsNone) {
+  for (const char* bytes :
+       {"+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*2\r\n:0\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n",
+        "*1\r\n*3\r\n:5\r\n:4\r\n*2\r\n$1\r\na\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$1\r\na\r\n", "*0\r\n", "-ERR This instance\r\n"}) {
+    const auto topology = ParseSlots(*Parse(bytes), "n:1");
+    ASSERT_FALSE(topology.ok()) << bytes;
+    EXPECT_THAT(std::string(topology.status().message()), HasSubstr("Redis node n:1: ")) << bytes;
+  }
+}
+
+TEST(RedisClustersTest, NamesWhatIsNotThere) {
+  const RedisClusters clusters(std::vector<RedisOptions>{{.name = "a", .nodes = {"127.0.0.1:1"}}});
+  EXPECT_THAT(std::string(clusters.Get("b").status().message()), HasSubstr("cluster \"b\""));
+  EXPECT_THAT(std::string(clusters.Get("a").status().message()),
+              HasSubstr("cluster \"a\": Redis node 127.0.0.1:1: "));
+  const RedisClusters bad(
+      std::vector<RedisOptions>{{.name = "a", .nodes = {"127.0.0.1:1"}, .ca_file = "/none.crt"}});
+  EXPECT_THAT(std::string(bad.Get("a").status().message()), HasSubstr("/none.crt: "));
+}
+
+TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
+  const int listener = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  ASSERT_EQ(bind(listener, any, size), 0);
+  ASSERT_EQ(listen(listener, 1), 0);
+  ASSERT_EQ(getsockname(listener, any, &size), 0);
+  std::thread node([listener] {
+    const int fd = accept(listener, nullptr, nullptr);
+    std::string bytes = "+OK\r\n$1000000000\r\n";
+    while (send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) bytes.assign(1 << 16, 'x');
+    close(fd);
+  });
+  const auto security = RedisSecurity::Create({});
+  ASSERT_TRUE(security.ok()) << security.status();
+  auto connection =
+      RedisConnection::Start(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), **security);
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  std::string command;
+  AppendCommand({"GET", "a"}, command);
+  (*connection)->Send(command, 1, 100000);
+  absl::Status status;
+  while (status.ok()) {
+    pollfd poll_fd = {.fd = (*connection)->fd(), .events = (*connection)->events(), .revents = 0};
+    poll(&poll_fd, 1, -1);
+    status = (*connection)->Advance();
+  }
+  EXPECT_THAT(std::string(status.message()), HasSubstr("more than the 104096 bytes"));
+  connection->reset();
+  node.join();
+  close(listener);
+}
+
+TEST(StoredTableTest, RefusesWhatCannotBe) {
+  ulfd::store::v1::StoredTable good;
+  good.set_version(1);
+  good.set_rows(3);
+  good.set_dim(2);
+  good.set_format("fp16");
+  good.set_mean_row("abcd");
+  EXPECT_TRUE(ParseStoredTable(good.SerializeAsString()).ok());
+  const auto check = [&](void (*change)(ulfd::store::v1::StoredTable&), absl::string_view text) {
+    auto bad = good;
+    change(bad);
+    EXPECT_THAT(std::string(ParseStoredTable(bad.SerializeAsString()).status().message()),
+                HasSubstr(std::string(text)));
+  };
+  check([](auto& t) { t.set_version(2); }, "version 2, want 1");
+  check([](auto& t) { t.set_version(0); }, "damaged");
+  check([](auto& t) { t.set_format("fp64"); }, "rows of format \"fp64\"");
+  check([](auto& t) { t.set_dim(0); }, "rows of 0 values");
+  check([](auto& t) { t.set_dim(int64_t{1} << 40); }, "values, want 1 to 2^24");
+  check([](auto& t) { t.set_rows(0); }, "0 rows");
+  check([](auto& t) { t.set_mean_row("abc"); }, "a mean row of 3 bytes, want 4");
+  EXPECT_FALSE(ParseStoredTable("garbage").ok());
+}
+
+}  // namespace
+}  // namespace ulfd::engine

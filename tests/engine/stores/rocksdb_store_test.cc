@@ -1,0 +1,225 @@
+// Tables in RocksDB: every row of every format, bounded memory, several readers, and every kind of
+// damage.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/rocksdb_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
+#include "engine/stores/open_tier.h"
+#include "tests/testing/temp_dir.h"
+
+namespace ulfd::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+using std::chrono::seconds;
+
+class RocksdbStoreTest : public ::testing::Test {
+ protected:
+  // Row `id` of ids 0 .. count - 1 (times 7, minus 100) holds id, id / 2, ...
+  static std::vector<float> RowOf(int64_t id, int64_t dim) {
+    std::vector<float> row;
+    for (int64_t c = 1; c <= dim; ++c) {
+      row.push_back(static_cast<float>(id) / static_cast<float>(c));
+    }
+    return row;
+  }
+  static int64_t IdOf(int64_t i) { return 7 * i - 100; }
+
+  absl::StatusOr<RowReport> Write(const std::string& name, int64_t count, int64_t dim,
+                                  const RowSorterOptions& options = {}, int64_t twice = -1) {
+    RowSorter rows(dir_.File(name + ".rows"), options);
+    absl::Status status = rows.Begin(dim, count);
+    for (int64_t i = 0; status.ok() && i < count + (twice >= 0 ? 1 : 0); ++i) {
+      const int64_t id = IdOf(i < count ? i : twice);
+      const std::vector<float> row = RowOf(id, dim);
+      std::copy(row.begin(), row.end(), *rows.NextRow());
+      status = rows.Commit(id);
+    }
+    if (!status.ok()) return status;
+    return WriteRocksdb(dir_.File(name), rows, nullptr);
+  }
+
+  absl::StatusOr<std::unique_ptr<const RowStore>> Open(const std::string& name) {
+    return OpenRocksdb(dir_.File(name));
+  }
+  static RowSet SetOf(const RowStore& store, const std::vector<int64_t>& ids) {
+    RowSet rows;
+    rows.Reset(store.table().row_bytes());
+    rows.AddIds(ids);
+    rows.Reserve();
+    return rows;
+  }
+  static absl::Status Read(const RowStore& store, RowSet& rows,
+                           TimePoint deadline = Clock::now() + seconds(60)) {
+    RowRead read{.store = &store, .rows = &rows, .wanted = {}, .status = {}};
+    for (size_t i = 0; i < rows.size(); ++i) read.wanted.push_back(i);
+    RowRead* const reads[] = {&read};
+    store.Read(reads, deadline);
+    return read.status;
+  }
+
+  // The files of the directory that end so.
+  std::vector<std::string> Files(const std::string& name, absl::string_view end) {
+    std::vector<std::string> files;
+    for (const auto& entry : fs::directory_iterator(dir_.File(name))) {
+      if (absl::EndsWith(entry.path().string(), end)) files.push_back(entry.path().string());
+    }
+    return files;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(RocksdbStoreTest, HasEveryRowOfEveryFormat) {
+  for (const RowFormat format :
+       {RowFormat::kFp32, RowFormat::kFp16, RowFormat::kBf16, RowFormat::kInt8}) {
+    const std::string name(Name(format));
+    // So little memory that there are many runs.
+    const auto report = Write(name, 3000, 5, {.format = format, .memory_bytes = 20000});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->rows, 3000);
+    const auto store = Open(name);
+    ASSERT_TRUE(store.ok()) << store.status();
+    EXPECT_EQ((*store)->table().rows, 3000);
+    EXPECT_EQ((*store)->table().dim, 5);
+    EXPECT_EQ((*store)->table().format, format);
+    EXPECT_EQ((*store)->table().digest.size(), 16u);
+    std::vector<int64_t> ids;
+    for (int64_t i = 0; i < 3000; ++i) ids.push_back(IdOf(i));
+    ids.push_back(1);  // No row has it.
+    RowSet rows = SetOf(**store, ids);
+    ASSERT_TRUE(Read(**store, rows).ok());
+    for (const int64_t id : ids) {
+      if (id == 1) continue;
+      std::string want(rows.row_bytes(), '\0');
+      ASSERT_TRUE(EncodeRow(format, RowOf(id, 5).data(), 5, want.data()));
+      ASSERT_EQ(std::memcmp(rows.Find(id), want.data(), want.size()), 0) << id;
+    }
+    EXPECT_EQ(rows.Find(1), nullptr);
+    std::vector<float> mean(5);
+    DecodeRow(format, (*store)->table().mean_row.data(), 5, mean.data());
+    EXPECT_NEAR(mean[0], IdOf(0) / 2.0 + IdOf(2999) / 2.0, 150);
+  }
+}
+
+TEST_F(RocksdbStoreTest, SeveralReadersAtOnceAndNothingWritten) {
+  ASSERT_TRUE(Write("t", 100, 4).ok());
+  const auto before = Files("t", "");
+  const auto a = Open("t"), b = Open("t");
+  ASSERT_TRUE(a.ok() && b.ok());
+  for (const auto* store : {&a, &b}) {
+    RowSet rows = SetOf(***store, {IdOf(3)});
+    ASSERT_TRUE(Read(***store, rows).ok());
+    EXPECT_EQ(rows.CountLate(), 0);
+  }
+  EXPECT_EQ(Files("t", "").size(), before.size());
+}
+
+TEST_F(RocksdbStoreTest, ReadsNothingPastTheDeadline) {
+  ASSERT_TRUE(Write("t", 100, 4).ok());
+  const auto store = Open("t");
+  ASSERT_TRUE(store.ok());
+  RowSet rows = SetOf(**store, {IdOf(1)});
+  EXPECT_TRUE(Read(**store, rows, Clock::now() - seconds(1)).ok());
+  EXPECT_EQ(rows.CountLate(), 1);
+}
+
+TEST_F(RocksdbStoreTest, RefusesRowsThatCannotBe) {
+  EXPECT_THAT(std::string(Write("t", 100, 4, {}, 50).status().message()),
+              HasSubstr(absl::StrCat("id ", IdOf(50), " has two rows")));
+  EXPECT_FALSE(fs::exists(dir_.File("t")));
+  EXPECT_FALSE(fs::exists(dir_.File("t.new")));
+  EXPECT_EQ(Write("t", 0, 4).status().message(), "no rows, want at least one");
+  ASSERT_TRUE(Write("t", 1, 4).ok());
+  EXPECT_EQ(Write("t", 1, 4).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(RocksdbStoreTest, NamesWhatIsWrongWithADirectory) {
+  EXPECT_EQ(Open("none").status().code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(Write("t", 5000, 8).ok());
+  const auto copy = [&](const std::string& name) {
+    fs::copy(dir_.File("t"), dir_.File(name), fs::copy_options::recursive);
+  };
+  const auto overwrite = [](const std::string& path, int64_t at, const std::string& bytes) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at);
+    file << bytes;
+  };
+  copy("current");
+  overwrite(dir_.File("current/CURRENT"), 0, "nonsense");
+  EXPECT_THAT(std::string(Open("current").status().message()), HasSubstr("current"));
+  copy("cut");
+  for (const std::string& path : Files("cut", ".sst")) fs::resize_file(path, 1000);
+  EXPECT_EQ(Open("cut").status().code(), absl::StatusCode::kDataLoss) << Open("cut").status();
+  copy("gone");
+  for (const std::string& path : Files("gone", ".sst")) fs::remove(path);
+  EXPECT_FALSE(Open("gone").ok());
+  copy("fifo");
+  ASSERT_EQ(mkfifo(dir_.File("fifo/000099.sst").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(Open("fifo").status().message()), HasSubstr("000099.sst"));
+}
+
+TEST_F(RocksdbStoreTest, NamesTheIdOfADamagedRow) {
+  ASSERT_TRUE(Write("t", 20000, 8).ok());
+  std::vector<std::string> files = Files("t", ".sst");
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return fs::file_size(a) > fs::file_size(b); });
+  std::fstream file(files[0], std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096 * 20 + 50);
+  file << std::string(64, '\xa5');
+  file.close();
+  const auto store = Open("t");
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 20000; ++i) ids.push_back(IdOf(i));
+  RowSet rows = SetOf(**store, ids);
+  const absl::Status status = Read(**store, rows);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(dir_.File("t"), ": id ")));
+  EXPECT_GT(rows.CountLate(), 0);
+  EXPECT_LT(rows.CountLate(), 1000) << "others can be read";
+}
+
+TEST_F(RocksdbStoreTest, KeepsToTheRootsOfTheLoad) {
+  ASSERT_TRUE(Write("t", 10, 2).ok());
+  TempDir elsewhere;
+  LoadLimits limits;
+  limits.roots = {fs::canonical(elsewhere.path()).string()};
+  const LoadScope scope(limits);
+  EXPECT_EQ(Open("t").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RocksdbStoreTest, VersionsShareATierOfEqualContents) {
+  ASSERT_TRUE(Write("a", 10, 2).ok());
+  ASSERT_TRUE(Write("b", 10, 2).ok());
+  ASSERT_TRUE(Write("c", 11, 2).ok());
+  ulfd::model::v1::TableStore store;
+  const auto open = [&](const std::string& name) {
+    auto tier = OpenRowTier(store, dir_.File(name), nullptr);
+    EXPECT_TRUE(tier.ok()) << tier.status();
+    return tier.ok() ? *tier : nullptr;
+  };
+  const auto a = open("a");
+  EXPECT_EQ(open("b"), a);
+  EXPECT_NE(open("c"), a);
+  store.set_cache_bytes(1 << 20);
+  EXPECT_NE(open("b"), a);
+}
+
+}  // namespace
+}  // namespace ulfd::engine
