@@ -133,14 +133,16 @@ absl::StatusOr<std::unique_ptr<Daemon>> Daemon::Create(const Options& options) {
 
 namespace {
 
-// Reads the plug-ins, which outlive the manager.
+// Reads the plug-ins, which outlive the manager, as `redis` does.
 absl::StatusOr<ModelManagerOptions> LoadingOptions(const Options& options,
+                                                   const engine::RedisClusters& redis,
                                                    engine::LayerPlugins& plugins) {
   for (const std::string& path : options.settings.layer_plugins()) {
     RETURN_IF_ERROR(plugins.Add(path));
   }
   ModelManagerOptions manager = ManagerOptions(options);
   manager.layer_types = plugins.types();
+  manager.redis = &redis;
   manager.check = [limits = Limits(options.settings)](
                       const engine::Model& model, const std::string& directory,
                       const engine::RunOptions& run, std::vector<std::string>& notices) {
@@ -198,7 +200,8 @@ absl::Status Daemon::Start() {
         *tracer_, logger_);
   }
   ASSIGN_OR_RETURN(security_, Security::Create(options_.settings, logger_));
-  ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options_, plugins_));
+  redis_ = std::make_unique<engine::RedisClusters>(RedisOptionsOf(options_.settings));
+  ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options_, *redis_, plugins_));
   for (const auto& [name, state] : manager.operator_states) {
     logger_.Info("operators changed the model before the start",
                  {{"model", name}, {"state_file", options_.settings.state_file()}});
@@ -206,6 +209,8 @@ absl::Status Daemon::Start() {
   ASSIGN_OR_RETURN(models_, ModelManager::Create(std::move(manager), &events_));
   ASSIGN_OR_RETURN(WorkerPoolOptions pool, PoolOptions(options_.settings, metrics_));
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
+  lookups_ = std::make_unique<LookupPool>(options_.settings.lookup_threads(),
+                                          options_.settings.limits().max_queued_requests());
   shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings));
   RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
@@ -221,7 +226,7 @@ absl::Status Daemon::Start() {
   context_ = std::unique_ptr<ServingContext>(new ServingContext{
       *models_, *pool_, metrics_, logger_, clock_, Limits(options_.settings), abandon_,
       client_quota_.get(), options_.settings.client_quota().metadata_key(), shadow_.get(),
-      recorder_.get(), users_.get(), &call_log_, tracer_.get(), &slow_calls_});
+      recorder_.get(), users_.get(), &call_log_, tracer_.get(), &slow_calls_, lookups_.get()});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);
@@ -515,7 +520,8 @@ absl::Status CheckRepository(const Options& options) {
   Logger quiet(LogLevel::kError, *ParseLogFormat(options.settings.logging().format()));
   RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
   engine::LayerPlugins plugins;
-  ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options, plugins));
+  const engine::RedisClusters redis(RedisOptionsOf(options.settings));
+  ASSIGN_OR_RETURN(ModelManagerOptions manager, LoadingOptions(options, redis, plugins));
   manager.keep = nullptr;
   // All at once, on this thread.
   manager.poll_interval = milliseconds(-1);

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/layers/plugin.h"
+#include "engine/stores/redis_store.h"
 #include "server/config/options.h"
 #include "server/models/model_manager.h"
 #include "server/observe/call_log.h"
@@ -25,6 +26,7 @@
 #include "server/rpc/listener_security.h"
 #include "server/rpc/trace_exporter.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/lookup_pool.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/scoring/score_call.h"
 #include "server/scoring/shadow.h"
@@ -101,11 +103,13 @@ class Daemon {
   ModelEvents events_;
   std::unique_ptr<TraceExporter> trace_exporter_;  // Null without tracing.
   std::unique_ptr<Security> security_;
-  std::unique_ptr<Recorder> recorder_;    // Null if nothing is recorded.  Calls use it.
-  engine::LayerPlugins plugins_;          // What models are made of, hence before them.
-  std::unique_ptr<ModelManager> models_;  // Its threads report to events_.
-  std::unique_ptr<WorkerPool> pool_;      // Its tasks hold models.
-  std::unique_ptr<Shadow> shadow_;        // What it queues holds models, too.
+  std::unique_ptr<Recorder> recorder_;            // Null if nothing is recorded.  Calls use it.
+  std::unique_ptr<engine::RedisClusters> redis_;  // Where tables of models may be.
+  engine::LayerPlugins plugins_;                  // What models are made of, hence before them.
+  std::unique_ptr<ModelManager> models_;          // Its threads report to events_.
+  std::unique_ptr<WorkerPool> pool_;              // Its tasks hold models.
+  std::unique_ptr<LookupPool> lookups_;           // Its calls go on to pool_.
+  std::unique_ptr<Shadow> shadow_;                // What it queues holds models, too.
   std::unique_ptr<Readiness> readiness_;
   std::unique_ptr<StatusReport> report_;
   std::unique_ptr<ClientQuota> client_quota_;  // Null without a quota.

@@ -259,6 +259,20 @@ RecorderOptions RecorderOptionsOf(const Options& options) {
           .retry_interval = milliseconds(recorder.retry_interval_ms())};
 }
 
+std::vector<engine::RedisOptions> RedisOptionsOf(const config::ServerConfig& settings) {
+  std::vector<engine::RedisOptions> clusters;
+  for (const config::RedisCluster& cluster : settings.redis_clusters()) {
+    clusters.push_back({.name = cluster.name(),
+                        .nodes = {cluster.nodes().begin(), cluster.nodes().end()},
+                        .username = cluster.username(),
+                        .password_file = cluster.password_file(),
+                        .ca_file = cluster.tls().ca_file(),
+                        .certificate_file = cluster.tls().certificate_file(),
+                        .key_file = cluster.tls().key_file()});
+  }
+  return clusters;
+}
+
 TlsOptions TlsOptionsOf(const config::Tls& settings) {
   return {.certificate_file = settings.certificate_file(),
           .key_file = settings.key_file(),

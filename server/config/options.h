@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/flags/flag_set.h"
 #include "base/tls/tls_material.h"
+#include "engine/stores/redis_options.h"
 #include "proto/server_config.pb.h"
 #include "server/models/model_change.h"
 #include "server/models/model_manager_options.h"
@@ -62,6 +63,7 @@ absl::StatusOr<ModelChange> ReadConfigure(const Options& options);
 // Settings as those take them whom they concern.
 ModelManagerOptions ManagerOptions(const Options& options);
 RecorderOptions RecorderOptionsOf(const Options& options);
+std::vector<engine::RedisOptions> RedisOptionsOf(const ulfd::config::v1::ServerConfig& settings);
 TlsOptions TlsOptionsOf(const ulfd::config::v1::Tls& settings);
 AuthenticationOptions AuthenticationOptionsOf(const ulfd::config::v1::Authentication& settings);
 // Model -> its share of calls that is recorded, where it has one of its own.

@@ -98,9 +98,18 @@ absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
                                               const engine::DirectoryRules& rules,
                                               std::optional<double> bytes_per_file_byte) {
   MemoryEstimate estimate;
+  const absl::StatusOr<engine::ModelDirectory> model = engine::OpenModelDirectory(directory);
+  const std::vector<std::string> stores =
+      model.ok() ? engine::StoreDirectories(*model) : std::vector<std::string>();
+  const auto in_store = [&](const std::string& path) {
+    return std::any_of(stores.begin(), stores.end(), [&](const std::string& store) {
+      return absl::StartsWith(path, absl::StrCat(store, "/"));
+    });
+  };
   RETURN_IF_ERROR(engine::WalkTree(directory, rules, [&](const engine::TreeEntry& entry) {
+    const std::string path = absl::StrCat(model.ok() ? model->path : directory, "/", entry.name);
     if (entry.kind != engine::TreeEntry::Kind::kFile || absl::StartsWith(entry.name, "warmup/") ||
-        IsMapped(absl::StrCat(directory, "/", entry.name))) {
+        in_store(path) || IsMapped(path)) {
       return;
     }
     estimate.file_bytes = Sum(estimate.file_bytes, entry.info.st_size);
@@ -110,11 +119,11 @@ absl::StatusOr<MemoryEstimate> EstimateMemory(const std::string& directory,
     estimate.bytes = bytes < static_cast<double>(kNoLimit) ? static_cast<int64_t>(bytes) : kNoLimit;
     return estimate;
   }
-  ASSIGN_OR_RETURN(const engine::ModelDirectory model, engine::OpenModelDirectory(directory));
+  RETURN_IF_ERROR(model.status());
   estimate.bytes = estimate.file_bytes;
-  if (!model.weights_path.empty()) {
+  if (!model->weights_path.empty()) {
     std::error_code error;
-    const auto weights = fs::file_size(model.weights_path, error);
+    const auto weights = fs::file_size(model->weights_path, error);
     if (!error) {
       estimate.bytes =
           Sum(estimate.bytes, static_cast<int64_t>(std::min<uintmax_t>(weights, kNoLimit)));

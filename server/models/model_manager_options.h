@@ -49,6 +49,8 @@ struct ModelManagerOptions {
   std::chrono::milliseconds retry_backoff{0};
   // Layer types of plug-ins; borrowed, they outlive every model.
   absl::Span<const engine::LayerType* const> layer_types = {};
+  // Where tables in Redis are; borrowed, they outlive every model.  Null: nowhere.
+  const engine::RedisClusters* redis = nullptr;
   // What all models together may hold while one is loaded aside; 0: DefaultMemoryBudget().
   int64_t memory_budget_bytes = 0;
   LoadBounds load_bounds;

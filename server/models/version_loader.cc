@@ -72,7 +72,8 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
   const engine::LoadOptions load{.directory = job.directory,
                                  .name = job.name,
                                  .version = job.version,
-                                 .layer_types = options_.layer_types};
+                                 .layer_types = options_.layer_types,
+                                 .redis = options_.redis};
   if (options_.load) return options_.load(load);
   Warming warming(options_, gives_way);
   absl::StatusOr<std::unique_ptr<const engine::Model>> model =

@@ -32,7 +32,7 @@ constexpr int64_t kLoadBounds[] = {10'000'000,     50'000'000,      100'000'000,
                                    60'000'000'000, 300'000'000'000, 600'000'000'000};
 constexpr double kSecond = 1e9;  // In nanoseconds.
 
-constexpr absl::string_view kStageNames[kStages] = {"decode", "queue", "user",
+constexpr absl::string_view kStageNames[kStages] = {"decode", "fetch", "queue", "user",
                                                     "embed",  "dense", "encode"};
 constexpr absl::string_view kCancelNames[kCancelStages] = {"queue", "compute"};
 
@@ -260,6 +260,9 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
       Family("ulfd_embedding_lookups_total", "Ids that were looked up", MetricType::Counter);
   auto missing = Family("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
                         MetricType::Counter);
+  auto late = Family("ulfd_embedding_late_ids_total",
+                     "Ids of requests whose rows did not come in time from the table's store",
+                     MetricType::Counter);
   for (const auto& [name, series] : models_) {
     for (int i = 0; i < kStages; ++i) {
       stages.metric.push_back(HistogramSample(
@@ -277,9 +280,10 @@ void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
     const std::vector<ClientMetric::Label> labels = {{"model", key.first}, {"table", key.second}};
     lookups.metric.push_back(CounterSample(series->looked_up.value(), labels));
     missing.metric.push_back(CounterSample(series->missing.value(), labels));
+    late.metric.push_back(CounterSample(series->late.value(), labels));
   }
   for (auto* family : {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone,
-                       &tiled, &lookups, &missing}) {
+                       &tiled, &lookups, &missing, &late}) {
     families.push_back(std::move(*family));
   }
 }

@@ -60,8 +60,8 @@ class Histogram {
   std::vector<std::unique_ptr<Shard>> shards_;
 };
 
-enum class Stage : uint8_t { kDecode, kQueue, kUser, kEmbed, kDense, kEncode };
-inline constexpr int kStages = 6;
+enum class Stage : uint8_t { kDecode, kFetch, kQueue, kUser, kEmbed, kDense, kEncode };
+inline constexpr int kStages = 7;
 // Where a call was when its caller went away: not yet taken by a worker, or computing.
 enum class CancelStage : uint8_t { kQueue, kCompute };
 inline constexpr int kCancelStages = 2;
@@ -96,7 +96,7 @@ struct CallSeries {
 
 // Ids that were looked up in one table of a model.
 struct TableSeries {
-  Counter looked_up, missing;
+  Counter looked_up, missing, late;
 };
 
 // The series of one model.

@@ -178,7 +178,7 @@ absl::Status JobQueue::CheckWait(const Entry& entry) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
+absl::StatusOr<std::unique_ptr<JobQueue::Entry>> JobQueue::Examine(Job* job, TimePoint now) {
   if (job->cancelled()) return absl::CancelledError("the caller went away");
   if (job->deadline() <= now) {
     return absl::DeadlineExceededError("the deadline had passed when the call arrived");
@@ -188,7 +188,6 @@ absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   entry->lane = job->lane();
   entry->priority = static_cast<int>(job->priority());
   entry->arrival = now;
-  entry->sequence = next_sequence_++;
   entry->rows = job->rows();
   const CostModel::Parts parts = entry->lane->cost().parts();
   entry->cost = parts.Of(1, entry->rows);
@@ -201,7 +200,14 @@ absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   // While nothing comes nobody observes.
   if (unstarted_.empty()) overload_.Observe(nanoseconds(0), nanoseconds(0), now);
   RETURN_IF_ERROR(CheckWait(*entry));
+  return entry;
+}
 
+absl::Status JobQueue::Check(Job* job, TimePoint now) { return Examine(job, now).status(); }
+
+absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Entry> entry, Examine(job, now));
+  entry->sequence = next_sequence_++;
   Lane& lane = *entry->lane;
   // A lane that was idle does not claim the time that it did not use.
   if (lane.jobs_ == 0) {

@@ -69,6 +69,8 @@ class JobQueue {
   // Takes the job, or says why not (see refusal.h): queue_full, deadline, codel, quota; CANCELLED
   // and DEADLINE_EXCEEDED for what is too late already.
   absl::Status Admit(Job* job, TimePoint now);
+  // The same without taking it.
+  absl::Status Check(Job* job, TimePoint now);
   // As Admit, for a caller who computes the whole job at once if it is predicted to take at most
   // that: `work` is that, and goes to Done; kNone: it waits as any other.  REQUIRES: !HasWork().
   absl::Status AdmitTaken(Job* job, TimePoint now, std::chrono::nanoseconds at_most, Work& work);
@@ -102,6 +104,8 @@ class JobQueue {
     std::array<Ordered, kPriorities> waiting;  // Not started, or started with rows left.
   };
 
+  // The job's entry, if it can be taken.
+  absl::StatusOr<std::unique_ptr<Entry>> Examine(Job* job, TimePoint now);
   // Checks and books the job, which is neither waiting nor running yet.
   absl::StatusOr<Entry*> Accept(Job* job, TimePoint now);
   absl::Status CheckLimits(const Job& job, const Entry& entry) const;

@@ -44,6 +44,9 @@ class Scheduler {
   // none of its functions will be called: RESOURCE_EXHAUSTED (see refusal.h), UNAVAILABLE (shutting
   // down), DEADLINE_EXCEEDED or CANCELLED (too late already).
   virtual absl::Status Submit(Job* job) = 0;
+  // What Submit would answer now; the job is not taken.  For jobs that cost much before they can be
+  // queued.
+  virtual absl::Status Check(Job* job) = 0;
   // Refuses new jobs from now on and returns when those that were taken have ended.  Not on a
   // worker thread.
   virtual void Drain() = 0;

@@ -24,6 +24,8 @@ constexpr std::chrono::milliseconds kShrinkInterval(500);
 // What computes cheap calls needs less.
 constexpr int64_t kStandInKeeps = int64_t{4} << 20;
 
+absl::Status Draining() { return absl::UnavailableError("draining: the server is shutting down"); }
+
 }  // namespace
 
 WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
@@ -82,7 +84,7 @@ absl::Status WorkerPool::Submit(Job* job) {
   Work work;
   {
     MutexLock lock(mu_);
-    if (draining_) return absl::UnavailableError("draining: the server is shutting down");
+    if (draining_) return Draining();
     if (MayStandIn()) {
       RETURN_IF_ERROR(queue_.AdmitTaken(job, now, options_.at_once, work));
     } else {
@@ -103,6 +105,12 @@ absl::Status WorkerPool::Submit(Job* job) {
   std::vector<JobQueue::Dropped> dropped;
   Compute(*stand_in, std::move(work), dropped);  // One whole job: none is dropped.
   return absl::OkStatus();
+}
+
+absl::Status WorkerPool::Check(Job* job) {
+  const TimePoint now = clock_.Now();
+  MutexLock lock(mu_);
+  return draining_ ? Draining() : queue_.Check(job, now);
 }
 
 bool WorkerPool::MayStandIn() const {

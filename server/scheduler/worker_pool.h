@@ -43,6 +43,7 @@ class WorkerPool final : public Scheduler {
   ~WorkerPool() override;
 
   absl::Status Submit(Job* job) override;
+  absl::Status Check(Job* job) override;
   void Drain() override;
   SchedulerStats Stats() const override;
 

@@ -24,6 +24,7 @@ void WithFields(const CallSummary& call, Write write) {
          {"code", absl::StatusCodeToString(call.status.code())},
          {"ads", call.ads},
          {"values", call.values},
+         {"fetch_us", times.fetch_ns / kNsPerUs},
          {"queue_us", times.queue_ns / kNsPerUs},
          {"decode_us", times.decode_ns / kNsPerUs},
          {"user_us", times.user_ns / kNsPerUs},
@@ -68,8 +69,9 @@ std::vector<Span> SpansOf(const CallSummary& call) {
                    .status = call.status});
   const CallTimes& times = call.times;
   const std::pair<const char*, int64_t> stages[] = {
-      {"queue", times.queue_ns},      {"decode", times.decode_ns}, {"user part", times.user_ns},
-      {"embeddings", times.embed_ns}, {"ad part", times.dense_ns}, {"encode", times.encode_ns}};
+      {"fetch", times.fetch_ns},    {"queue", times.queue_ns},      {"decode", times.decode_ns},
+      {"user part", times.user_ns}, {"embeddings", times.embed_ns}, {"ad part", times.dense_ns},
+      {"encode", times.encode_ns}};
   int64_t at_ns = start_ns;
   for (const auto& [name, took_ns] : stages) {
     if (took_ns == 0) continue;

@@ -23,6 +23,7 @@ namespace ulfd::server {
 // Where the time of a call went: wall time, that of its batch where it was merged with others.
 // Unit: nanoseconds.
 struct CallTimes {
+  int64_t fetch_ns = 0;  // Of rows that are not in memory.
   int64_t queue_ns = 0, decode_ns = 0, embed_ns = 0, user_ns = 0, dense_ns = 0, encode_ns = 0;
   int64_t total_ns = 0;
 };

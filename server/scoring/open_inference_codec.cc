@@ -511,6 +511,9 @@ absl::Status EncodeResponse(const inference::ModelInferRequest& request,
   response.set_model_name(info.name);
   response.set_model_version(absl::StrCat(info.version));
   response.set_id(request.id());
+  if (decoded.late_ids > 0) {
+    (*response.mutable_parameters())["late_ids"].set_int64_param(decoded.late_ids);
+  }
   const bool raw = request.raw_input_contents_size() != 0;
   for (int output : decoded.outputs) {
     const Tensor& tensor = result.outputs[output];

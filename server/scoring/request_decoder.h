@@ -40,7 +40,8 @@ struct DecodedRequest {
   int64_t ads = 0;
   std::vector<int> outputs;  // Indices into ModelInfo::outputs, as wanted.
   TopKChoice top_k;
-  int64_t tiled_inputs = 0;                   // Of the user, sent once per ad.
+  int64_t tiled_inputs = 0;  // Of the user, sent once per ad.
+  int64_t late_ids = 0;  // Whose rows did not come in time; not of the decoder, but of the call.
   std::deque<std::vector<int32_t>> made;      // Segments that the request leaves out.
   std::deque<std::vector<int64_t>> made_ids;  // Those of matrices without their padding.
 };

@@ -98,6 +98,7 @@ absl::Status EncodeResponse(const ulfd::v1::PredictRequest& request, const Decod
   response.set_request_id(request.request_id());
   response.set_missing_ids(std::accumulate(result.stats.missing_ids.begin(),
                                            result.stats.missing_ids.end(), int64_t{0}));
+  response.set_late_ids(decoded.late_ids);
   std::optional<Ranking> ranking;
   if (decoded.top_k.k > 0) {
     const int output = decoded.top_k.output;
@@ -134,6 +135,7 @@ int64_t CountNonFinite(const engine::RunResult& result, const DecodedRequest& de
 void FillTimings(const CallTimes& times, ulfd::v1::Timings& out) {
   constexpr int64_t kNsPerUs = 1000;
   out.set_queue_us(times.queue_ns / kNsPerUs);
+  out.set_fetch_us(times.fetch_ns / kNsPerUs);
   out.set_decode_us(times.decode_ns / kNsPerUs);
   out.set_embed_us(times.embed_ns / kNsPerUs);
   out.set_user_us(times.user_ns / kNsPerUs);

@@ -65,7 +65,10 @@ absl::StatusOr<Priority> ParsePriority(absl::string_view word) {
 }
 
 ScoreCall::ScoreCall(const ServingContext& context, CallTerms terms)
-    : context_(context), arrival_(context.clock.Now()), terms_(std::move(terms)) {
+    : context_(context),
+      arrival_(context.clock.Now()),
+      terms_(std::move(terms)),
+      queued_(arrival_) {
   context_.metrics.AddInFlight(1);
 }
 
@@ -86,9 +89,63 @@ absl::Status ScoreCall::Admit(const absl::StatusOr<ModelChoice>& choice) {
     }
     booked_rows_ = rows_;
   }
+  return handle_->model->info().fetch_timeout.count() > 0 ? StartLookup() : Queue();
+}
+
+absl::Status ScoreCall::Queue() {
   const absl::Status submitted = context_.scheduler.Submit(this);
   if (!submitted.ok()) CountRefusal(submitted);
   return submitted;
+}
+
+absl::Status ScoreCall::StartLookup() {
+  const engine::Model& model = *handle_->model;
+  // What would be refused is not decoded.
+  const absl::Status may_queue = context_.scheduler.Check(this);
+  if (!may_queue.ok()) {
+    CountRefusal(may_queue);
+    return may_queue;
+  }
+  RETURN_IF_ERROR(DecodeOnce());
+  RETURN_IF_ERROR(Explain(WithinMemory([&] {
+    fetched_ = std::make_unique<engine::FetchedRows>();
+    return model.FindRows(decoded_.inputs, context_.limits.max_memory_bytes, *fetched_);
+  })));
+  queued_ = context_.clock.Now();
+  if (fetched_->CountLate() == 0) return Queue();
+  fetch_deadline_ = queued_ + model.info().fetch_timeout;
+  if (terms_.deadline != TimePoint::max()) {
+    // The other half is for the queue and the run.
+    const auto left = terms_.deadline - queued_ - lane()->cost().Predict(1, rows_);
+    fetch_deadline_ = std::min(fetch_deadline_, queued_ + left / 2);
+  }
+  const absl::Status submitted = context_.lookups->Submit(this);
+  if (!submitted.ok()) CountRefusal(submitted);
+  return submitted;
+}
+
+void ScoreCall::FetchRows() {
+  if (!StillWanted().ok()) return;
+  const absl::Status fetched =
+      WithinMemory([&] { return handle_->model->FetchRows(fetch_deadline_, *fetched_); });
+  if (fetched.ok() || !context_.lookups->MayReport(context_.clock.Now())) return;
+  context_.logger.Warning("rows are late", {{"error", fetched.ToString()}});
+}
+
+void ScoreCall::RowsEnded() {
+  const TimePoint now = context_.clock.Now();
+  times_.fetch_ns = Ns(now - queued_);
+  queued_ = now;
+  decoded_.late_ids = fetched_->CountLate();
+  absl::Status status;
+  if (decoded_.late_ids > 0) {
+    std::vector<int64_t> late;
+    for (const engine::RowSet& rows : fetched_->tables) late.push_back(rows.CountLate());
+    AddToTables(late, &TableSeries::late);
+    status = handle_->model->CheckRows(*fetched_);
+  }
+  if (status.ok()) status = Queue();
+  if (!status.ok()) Conclude(status, 0);
 }
 
 void ScoreCall::Start(const absl::StatusOr<ModelChoice>& choice) {
@@ -153,23 +210,28 @@ absl::Status ScoreCall::Explain(const absl::Status& run) const {
   return why.ok() ? run : why;
 }
 
-absl::Status ScoreCall::Prepare() {
+absl::Status ScoreCall::DecodeOnce() {
   const TimePoint begin = context_.clock.Now();
   const absl::Status decoded =
       WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
   // What the decoder refuses has its own text.
   if (!decoded.ok()) return absl::IsUnavailable(decoded) ? Explain(decoded) : decoded;
   if (decoded_.tiled_inputs > 0) series_->model->tiled_inputs.Add(decoded_.tiled_inputs);
-  const TimePoint end = context_.clock.Now();
-  times_.queue_ns = Ns(begin - arrival_);
-  times_.decode_ns = Ns(end - begin);
-  return StillWanted(end).ok() ? absl::OkStatus() : Explain(absl::CancelledError());
+  times_.decode_ns = SinceNs(begin);
+  return absl::OkStatus();
+}
+
+absl::Status ScoreCall::Prepare() {
+  times_.queue_ns = SinceNs(queued_);
+  if (fetched_ == nullptr) RETURN_IF_ERROR(DecodeOnce());
+  return StillWanted().ok() ? absl::OkStatus() : Explain(absl::CancelledError());
 }
 
 engine::RunOptions ScoreCall::RunOptionsWith(const std::function<bool()>& stop) const {
   engine::RunOptions options;
   options.max_memory_bytes = context_.limits.max_memory_bytes;
   options.stop = &stop;
+  options.fetched = fetched_.get();
   return options;
 }
 
@@ -202,7 +264,9 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   const engine::Model& model = *calls[0]->handle_->model;
   std::vector<MergedRequest::Part> parts;
   for (const ScoreCall* call : calls) {
-    parts.push_back({.inputs = call->decoded_.inputs, .ads = call->decoded_.ads});
+    parts.push_back({.inputs = call->decoded_.inputs,
+                     .ads = call->decoded_.ads,
+                     .fetched = call->fetched_.get()});
   }
   MergedRequest merged;
   if (!merged.Join(model, parts).ok()) return false;
@@ -213,6 +277,7 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   };
   engine::RunOptions options = calls[0]->RunOptionsWith(stop);
   options.ads_per_user = merged.ads_per_user();
+  options.fetched = merged.fetched();
   const absl::Status status = WithinMemory(
       [&] { return model.Run(merged.inputs(), options, worker.workspace, worker.result); });
   if (absl::IsCancelled(status)) {
@@ -385,6 +450,7 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
     model.stages[static_cast<size_t>(s)].Observe(shard, ns);
   };
   stage(Stage::kDecode, times_.decode_ns);
+  if (fetched_ != nullptr) stage(Stage::kFetch, times_.fetch_ns);
   stage(Stage::kQueue, times_.queue_ns);
   stage(Stage::kUser, times_.user_ns);
   stage(Stage::kEmbed, times_.embed_ns);

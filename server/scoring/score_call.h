@@ -24,6 +24,7 @@
 #include "server/recorder/recorder.h"
 #include "server/scheduler/client_quota.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/lookup_pool.h"
 #include "server/scheduler/scheduler.h"
 #include "server/scoring/call_summary.h"
 #include "server/scoring/request_decoder.h"
@@ -51,6 +52,7 @@ struct ServingContext {
   CallLog* call_log = nullptr;          // Null: no lines about single calls.
   Tracer* tracer = nullptr;             // Null: no spans.
   SlowCalls* slow_calls = nullptr;      // Null: nobody asks for them.
+  LookupPool* lookups = nullptr;        // Not null where models have tables in stores.
 };
 
 // What the caller says about a call beside the request.
@@ -66,7 +68,7 @@ absl::StatusOr<Priority> ParsePriority(absl::string_view word);
 
 // One call.  The subclass owns itself: it lives until Finish has been called, which happens exactly
 // once after Start.
-class ScoreCall : public Job {
+class ScoreCall : public Job, private Lookup {
  public:
   ScoreCall(const ServingContext& context, CallTerms terms);
   ~ScoreCall() override;
@@ -90,7 +92,8 @@ class ScoreCall : public Job {
   TimePoint arrival() const { return arrival_; }
   // How many ads the request seems to cost; on the receiving thread.
   virtual int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const = 0;
-  // Checks the request and maps it to tensors; on a worker.
+  // Checks the request and maps it to tensors; on a worker or, if the model has tables in stores,
+  // on the receiving thread.
   virtual absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                               DecodedRequest& decoded) = 0;
   // Fills the reply; on a worker.
@@ -108,8 +111,17 @@ class ScoreCall : public Job {
   using Calls = std::vector<ScoreCall*>;
   struct Parallel;  // What a call that is cut keeps from Begin to End.
 
+  // Lookup
+  TimePoint fetch_deadline() const override { return fetch_deadline_; }
+  void FetchRows() override;
+  void RowsEnded() override;
+
   absl::Status Admit(const absl::StatusOr<ModelChoice>& choice);
-  // Decodes on a worker.  An error: the call is to end with it.
+  // Decodes, and queues the call once the rows of its tables in stores are there.
+  absl::Status StartLookup();
+  absl::Status Queue();
+  absl::Status DecodeOnce();
+  // Decodes on a worker, unless that is done.  An error: the call is to end with it.
   absl::Status Prepare();
   // An error: nobody waits for the call any more, or nobody may.
   absl::Status StillWanted() const { return StillWanted(context_.clock.Now()); }
@@ -146,6 +158,9 @@ class ScoreCall : public Job {
   ModelHandle handle_;
   std::shared_ptr<const VersionSeries> series_;
   DecodedRequest decoded_;
+  std::unique_ptr<engine::FetchedRows> fetched_;  // Null: no table lies in a store.
+  TimePoint fetch_deadline_;
+  TimePoint queued_;
   std::unique_ptr<Parallel> parallel_;
   CallTimes times_;
 };

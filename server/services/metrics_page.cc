@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -148,6 +149,68 @@ void AddDeltas(const ModelLookup& models, std::vector<MetricFamily>& families) {
   }
 }
 
+prometheus::ClientMetric FetchTimes(const engine::RowTierStats& stats) {
+  prometheus::ClientMetric metric;
+  uint64_t sum = 0;
+  for (size_t b = 0; b < stats.fetch_counts.size(); ++b) {
+    sum += static_cast<uint64_t>(stats.fetch_counts[b]);
+    const bool last = b == stats.kFetchBounds.size();
+    const double bound = last ? std::numeric_limits<double>::infinity() : stats.kFetchBounds[b];
+    metric.histogram.bucket.push_back({.cumulative_count = sum, .upper_bound = bound});
+  }
+  metric.histogram.sample_count = sum;
+  metric.histogram.sample_sum = stats.fetch_seconds;
+  return metric;
+}
+
+// Of tables whose rows lie in stores.
+void AddTiers(const ModelLookup& models, std::vector<MetricFamily>& families) {
+  auto found = Family("ulfd_embedding_cache_ids_total",
+                      "Ids of requests, by whether their rows were in memory (hit) or had to be "
+                      "fetched (miss)",
+                      MetricType::Counter);
+  auto bytes = Family("ulfd_embedding_cache_bytes", "What rows in memory take", MetricType::Gauge);
+  auto fetches =
+      Family("ulfd_embedding_fetch_duration_seconds",
+             "What requests waited for rows from the table's store", MetricType::Histogram);
+  auto hedges = Family("ulfd_embedding_hedges_total",
+                       "Reads sent to a second node of the table's store because the first was "
+                       "slow, for all tables of the store",
+                       MetricType::Counter);
+  auto failures =
+      Family("ulfd_embedding_fetch_failures_total",
+             "Fetches that an error of the table's store left without rows", MetricType::Counter);
+  for (const ModelStatus& model : models.List()) {
+    for (const VersionStatus& version : model.versions) {
+      if (version.serving == nullptr) continue;
+      const engine::Model& served = *version.serving->model;
+      const auto tiers = served.TierStats();
+      for (size_t t = 0; t < tiers.size(); ++t) {
+        if (!tiers[t].has_value()) continue;
+        std::vector<prometheus::ClientMetric::Label> labels = {
+            {"model", model.name},
+            {"version", absl::StrCat(version.version)},
+            {"table", served.info().tables[t].name}};
+        const engine::RowTierStats& stats = *tiers[t];
+        bytes.metric.push_back(GaugeSample(static_cast<double>(stats.cached_bytes), labels));
+        hedges.metric.push_back(CounterSample(static_cast<double>(stats.hedges), labels));
+        failures.metric.push_back(CounterSample(static_cast<double>(stats.failures), labels));
+        fetches.metric.push_back(FetchTimes(stats));
+        fetches.metric.back().label = labels;
+        for (const auto& [result, ids] :
+             {std::pair("hit", stats.hits), std::pair("miss", stats.misses)}) {
+          auto with_result = labels;
+          with_result.push_back({"result", result});
+          found.metric.push_back(CounterSample(static_cast<double>(ids), with_result));
+        }
+      }
+    }
+  }
+  for (auto* family : {&found, &bytes, &fetches, &hedges, &failures}) {
+    families.push_back(std::move(*family));
+  }
+}
+
 void AddScheduler(const SchedulerStats& stats, std::vector<MetricFamily>& families) {
   const auto gauge = [&](const char* name, const char* help, double value) {
     families.push_back(Family(name, help, MetricType::Gauge, {GaugeSample(value)}));
@@ -182,6 +245,7 @@ std::string MetricsPage(const Metrics& metrics, const ModelLookup& models,
   std::move(more.begin(), more.end(), std::back_inserter(families));
   AddModels(models, families);
   AddDeltas(models, families);
+  AddTiers(models, families);
   AddScheduler(scheduler.Stats(), families);
   const BuildFacts build = ThisBuild();
   families.push_back(

@@ -325,7 +325,12 @@ TEST_F(JobQueueTest, RefusesWithAReasonAndATimeToComeBack) {
   Add(rows, lane_, 400);
   EXPECT_EQ(rows.Admit(&Make(lane_, 101), now_).message(),
             "queue_full: 400 ads wait and this request has 101, limit 500");
+  EXPECT_EQ(rows.Check(&Make(lane_, 101), now_).message(),
+            "queue_full: 400 ads wait and this request has 101, limit 500");
+  // To ask takes no room.
+  EXPECT_TRUE(rows.Check(&Make(lane_, 100), now_).ok());
   EXPECT_TRUE(rows.Admit(&Make(lane_, 100), now_).ok());
+  EXPECT_EQ(rows.queued_rows(), 500);
 }
 
 TEST_F(JobQueueTest, RefusesMoreWorkThanTheQueueMayHold) {
