@@ -286,6 +286,15 @@ class Builder {
     return bytes;
   }
 
+  // What step s reads anew for each tile, unless it stays in the cache.
+  int64_t WeightBytes(int s) const {
+    int64_t bytes = 0;
+    for (const Product* product : schedule_->ad_steps[s].step->kernel->products()) {
+      bytes += product->k() * product->n() * static_cast<int64_t>(sizeof(float));
+    }
+    return bytes;
+  }
+
   // The largest sum of rows alive at a step of [begin, end), of those values that `counts` takes.
   template <class Counts>
   static int64_t Peak(const std::vector<Life>& lives, int begin, int end, Counts counts) {
@@ -302,15 +311,20 @@ class Builder {
   }
 
   // Runs of steps that work on so much per ad that a tile of kGemmRows ads would not stay in the
-  // cache.
+  // cache.  None has weights that do not stay there: they would be read anew for ever fewer ads.
   std::vector<Stage> FindHeavy(int64_t budget) const {
     std::vector<Stage> heavy;
+    bool joins = false;
     for (int s = 0; s < static_cast<int>(schedule_->ad_steps.size()); ++s) {
-      if (Touched(s) <= budget / kGemmRows) continue;
-      if (!heavy.empty() && s - heavy.back().end <= kMaxGap) {
-        heavy.back().end = s + 1;
-      } else {
-        heavy.push_back({s, s + 1, 1});
+      if (WeightBytes(s) > budget) {
+        joins = false;
+      } else if (Touched(s) > budget / kGemmRows) {
+        if (joins && s - heavy.back().end <= kMaxGap) {
+          heavy.back().end = s + 1;
+        } else {
+          heavy.push_back({s, s + 1, 1});
+        }
+        joins = true;
       }
     }
     return heavy;
