@@ -11,6 +11,7 @@ import threading
 import grpc
 
 from harness.admin import ON_REQUEST, AdminDaemonTest
+from harness.callers import Callers
 from harness.clients import outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import DaemonTest, add_stamp
@@ -20,7 +21,7 @@ from harness.modelfiles import write_version
 from harness.small import stamp_files, stamp_inputs, stamp_of
 from proto import admin_pb2 as admin_pb
 from proto import recording_pb2 as recording_pb
-from test_reload import IDS, Callers
+from test_reload import IDS
 
 Outcome = admin_pb.VersionChange.Outcome
 
@@ -85,7 +86,7 @@ class ChangesTest(AdminDaemonTest):
 
     def test_load_label_unload(self):
         add_stamp(self.repository, 2, version=2)
-        with Callers(self.daemon, 2) as callers:
+        with Callers(self.daemon, IDS, stamp_of, threads=2) as callers:
             self.assertEqual(self.outcomes(self.call("LoadModel", name="stamp", version=2)),
                              [(2, "LOADED"), (1, "UNLOADED")])
             self.assertEqual(self.stamp(), 2)
@@ -114,7 +115,7 @@ class ChangesTest(AdminDaemonTest):
         self.call("SetLabel", name="stamp", label="mine", version=1)
         models = 'models { name: "stamp" labels { key: "new" value: %d } }'
         hang_up = functools.partial(self.daemon.process.send_signal, signal.SIGHUP)
-        with Callers(self.daemon, 2) as callers:
+        with Callers(self.daemon, IDS, stamp_of, threads=2) as callers:
             # The same file: what an operator changed stays.
             hang_up()
             self.call("ReloadRepository")
@@ -131,7 +132,7 @@ class ChangesTest(AdminDaemonTest):
 
     def test_rollback(self):
         add_stamp(self.repository, 2, version=2)
-        with Callers(self.daemon, 2) as callers:
+        with Callers(self.daemon, IDS, stamp_of, threads=2) as callers:
             self.call("ReloadRepository")
             self.assertEqual(self.stamp(), 2)
             reply = self.call("Rollback", name="stamp")
@@ -148,7 +149,7 @@ class ChangesTest(AdminDaemonTest):
             self.assertEqual(self.stamp(), 2)
             self.assertFalse(self.client.version("stamp", 2).HasField("quarantine"))
         self.assertEqual(callers.failures, [])
-        self.assertEqual(set(callers.seen), {1, 2})
+        self.assertEqual(set(callers.first), {1, 2})
 
     def test_two_loads_at_once_are_one(self):
         add_stamp(self.repository, 2, version=2)
@@ -174,7 +175,7 @@ class ChangesTest(AdminDaemonTest):
 
         os.makedirs(os.path.join(self.repository, "stamp", "2", "warmup"))
         publish(2, 2, **{"warmup/golden.pb": golden(3)})
-        with Callers(self.daemon, 2) as callers:
+        with Callers(self.daemon, IDS, stamp_of, threads=2) as callers:
             code, text = self.refused("LoadModel", name="stamp", version=2)
             self.assertEqual(code, grpc.StatusCode.FAILED_PRECONDITION)
             self.assertIn("golden.pb record 1: output \"score\" row 0 column 0: found 2, "
@@ -206,7 +207,7 @@ class ChangesTest(AdminDaemonTest):
         with open(broken, "r+b") as file:
             good = file.read()
             file.truncate(20)
-        with Callers(self.daemon, 2) as callers:
+        with Callers(self.daemon, IDS, stamp_of, threads=2) as callers:
             generation = self.call("GetStatus").generation
             reply = self.configure(both)
             self.assertFalse(reply.applied)
@@ -310,7 +311,7 @@ memory_budget_bytes: 16777216
         add_stamp(repository, 1)
 
     def test_version_beyond_the_budget_is_refused(self):
-        with Callers(self.daemon, 2) as callers:
+        with Callers(self.daemon, IDS, stamp_of, threads=2) as callers:
             files = {**stamp_files(2), "padding": b"x" * (20 << 20)}
             write_version(os.path.join(self.repository, "stamp", "2"), files)
             def refused():
@@ -321,5 +322,5 @@ memory_budget_bytes: 16777216
             self.assertIn("memory_budget_bytes allows 16 MiB", status.error)
             self.assertFalse(status.HasField("quarantine"))
             os.remove(os.path.join(self.repository, "stamp", "2", "padding"))
-            wait_for(lambda: set(callers.seen) == {1, 2}, "callers get version 2")
+            wait_for(lambda: set(callers.first) == {1, 2}, "callers get version 2")
         self.assertEqual(callers.failures, [])

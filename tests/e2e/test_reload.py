@@ -8,7 +8,7 @@ import grpc
 
 from harness import env, modelfiles
 from harness.callers import Callers
-from harness.clients import Client, native_pb, outputs_of, predict_request
+from harness.clients import native_pb, outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import DaemonTest, add_shop, add_stamp, shop
 from harness.metrics import scrape

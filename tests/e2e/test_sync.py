@@ -14,7 +14,7 @@ import unittest
 import urllib.parse
 
 from harness import env, modelfiles
-from harness.clients import Client, native_pb, predict_request
+from harness.clients import Client, predict_request
 from harness.daemon import Daemon, wait_for
 from harness.fixtures import add_stamp
 from harness.loading import command

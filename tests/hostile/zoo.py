@@ -3,7 +3,6 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import re
-import shutil
 import subprocess
 
 import numpy as np
