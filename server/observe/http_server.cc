@@ -163,11 +163,12 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string
 HttpServer::HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
                        const Limits& limits)
     : socket_(std::move(socket)),
-      pages_(std::move(pages)),
       service_(std::move(service)),
       limits_(limits),
-      mailbox_(std::make_shared<HttpMailbox>(service_.max_bodies_bytes)),
-      thread_([this] { Loop(); }) {}
+      mailbox_(std::make_shared<HttpMailbox>(service_.max_bodies_bytes)) {
+  for (auto& [path, page] : pages) pages_[path].make = std::move(page);
+  thread_ = std::thread([this] { Loop(); });
+}
 
 HttpServer::~HttpServer() {
   stopping_.store(true);
@@ -367,9 +368,28 @@ bool HttpServer::TakeHead(Connection& connection) {
   }
   const bool with_body = request.method == "GET";
   const auto page = pages_.find(std::string(request.path));
-  const HttpReply reply =
-      page == pages_.end() ? HttpReply{.code = 404, .body = "no such page\n"} : page->second();
-  return Answer(connection, Format(reply, with_body, false));
+  if (page == pages_.end()) {
+    return Answer(connection,
+                  Format({.code = 404, .body = "no such page\n"}, with_body, /*keep=*/false));
+  }
+  const std::shared_ptr<const std::string> text = TextOf(page->second);
+  return with_body ? Answer(connection, text)
+                   : Answer(connection, text->substr(0, FindHeadEnd(*text)));
+}
+
+std::shared_ptr<const std::string> HttpServer::TextOf(MadePage& page) {
+  // Who asks for a dear page without end gets the last one again: making it must not keep the
+  // thread from others, nor all its copies take memory.
+  constexpr milliseconds kMost{50};
+  constexpr int kShare = 4;  // One in so many of the thread's time.
+  const auto begin = Clock::now();
+  page.spent -= std::min<Clock::duration>(page.spent, (begin - page.asked) / kShare);
+  page.asked = begin;
+  if (page.text == nullptr || page.spent < kMost) {
+    page.text = std::make_shared<const std::string>(Format(page.make(), true, /*keep=*/false));
+    page.spent += Clock::now() - begin;
+  }
+  return page.text;
 }
 
 bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& request) {
@@ -427,21 +447,24 @@ bool HttpServer::Refuse(Connection& connection, int code, const std::string& why
   return Answer(connection, Format({.code = code, .body = why + "\n"}, true, false));
 }
 
-bool HttpServer::Answer(Connection& connection, std::string text) {
+bool HttpServer::Answer(Connection& connection, std::shared_ptr<const std::string> reply) {
   mailbox_->Release(std::exchange(connection.held_bytes, 0));
-  connection.text = std::move(text);
+  connection.text = {};
+  connection.reply = std::move(reply);
   connection.sent = 0;
   Enter(connection, State::kWriting, limits_.reply_timeout);
   return Write(connection);
 }
 
 bool HttpServer::Write(Connection& connection) {
-  while (connection.sent < connection.text.size()) {
-    const ssize_t sent = send(connection.fd.get(), connection.text.data() + connection.sent,
-                              connection.text.size() - connection.sent, MSG_NOSIGNAL);
+  const std::string& reply = *connection.reply;
+  while (connection.sent < reply.size()) {
+    const ssize_t sent = send(connection.fd.get(), reply.data() + connection.sent,
+                              reply.size() - connection.sent, MSG_NOSIGNAL);
     if (sent < 0) return errno == EAGAIN || errno == EINTR;
     connection.sent += static_cast<size_t>(sent);
   }
+  connection.reply.reset();
   unsent_bytes_ -= std::exchange(connection.unsent_bytes, 0);
   if (connection.keep) {
     Enter(connection, State::kHead, limits_.idle_timeout);

@@ -117,14 +117,21 @@ class HttpServer {
     std::string peer;
     State state = State::kHead;
     Clock::time_point since, until;  // Of the state.
-    std::string text;                // The request, then the reply.
-    size_t sent = 0;
+    std::string text;                // The request.
+    std::shared_ptr<const std::string> reply;
+    size_t sent = 0;                          // Of the reply.
     size_t head_bytes = 0, body_bytes = 0;    // Of the request; kBody.
     std::string ahead;                        // What came behind the request.
     bool keep = false;                        // Another request may come when this one is answered.
     uint64_t held_bytes = 0;                  // Of bodies.
     uint64_t unsent_bytes = 0;                // Of replies.
     std::shared_ptr<std::atomic<bool>> gone;  // kWaiting
+  };
+  struct MadePage {
+    Page make;
+    std::shared_ptr<const std::string> text;  // As it was made last; null: never.
+    Clock::duration spent{};                  // On making it, less a share of the time since.
+    Clock::time_point asked;                  // The last time.
   };
   HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
              const Limits& limits);
@@ -147,20 +154,24 @@ class HttpServer {
   bool TakeServiceHead(Connection& connection, const HttpRequest& request);
   // The whole request is there.
   void HandOver(Connection& connection);
-  bool Answer(Connection& connection, std::string text);
+  static std::shared_ptr<const std::string> TextOf(MadePage& page);
+  bool Answer(Connection& connection, std::shared_ptr<const std::string> reply);
+  bool Answer(Connection& connection, std::string reply) {
+    return Answer(connection, std::make_shared<const std::string>(std::move(reply)));
+  }
   bool Refuse(Connection& connection, int code, const std::string& why);
   bool Write(Connection& connection);
   void Deliver();
   bool IsOfService(absl::string_view path) const;
 
   ListeningSocket socket_;
-  const std::map<std::string, Page> pages_;
   const Service service_;
   const Limits limits_;
   const std::shared_ptr<HttpMailbox> mailbox_;
   uint64_t last_id_ = 0;
   std::atomic<bool> stopping_{false};
-  uint64_t unsent_bytes_ = 0;  // The thread's, as these.
+  std::map<std::string, MadePage> pages_;  // The thread's, as these.
+  uint64_t unsent_bytes_ = 0;
   std::vector<Connection> connections_;
   std::thread thread_;  // Last: it uses everything above.
 };

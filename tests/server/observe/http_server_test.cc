@@ -32,6 +32,10 @@ class HttpServerTest : public ::testing::Test {
     std::map<std::string, HttpServer::Page> pages;
     pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
     pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
+    pages["/dear"] = [this] {
+      std::this_thread::sleep_for(milliseconds(20));
+      return HttpReply{.body = absl::StrCat(++made_, "\n")};
+    };
     pages["/busy"] = [] { return HttpReply{.code = 503, .body = "busy\n"}; };
     HttpServer::Service service{
         .prefix = "/v2",
@@ -79,6 +83,7 @@ class HttpServerTest : public ::testing::Test {
     send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
     return ReadAll(fd.get());
   }
+  int made_ = 0;  // Dear pages, by the server's thread.
   std::unique_ptr<HttpServer> http_;
   std::vector<std::unique_ptr<HttpExchange>> held_;  // By the server's thread.
 };
@@ -105,6 +110,23 @@ TEST_F(HttpServerTest, TheServiceTakesBodiesAndKeepsConnections) {
                   "Connection: close\r\n\r\n")
                   .substr(0, 25),
               StartsWith("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, ADearPageIsNotMadeForEachOfMany) {
+  Start();
+  const std::string request = "GET /dear HTTP/1.1\r\n\r\n";
+  EXPECT_THAT(Ask(request), HasSubstr("\r\n\r\n1\n"));
+  EXPECT_THAT(Ask(request), HasSubstr("\r\n\r\n2\n")) << "few get their own";
+  std::vector<FileDescriptor> many;
+  for (int i = 0; i < 100; ++i) {
+    many.push_back(Connect());
+    send(many.back().get(), request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  for (const FileDescriptor& fd : many) EXPECT_THAT(ReadAll(fd.get()), HasSubstr("\r\n\r\n"));
+  EXPECT_THAT(Ask("HEAD /dear HTTP/1.1\r\n\r\n"),
+              AllOf(StartsWith("HTTP/1.1 200 OK"), Not(HasSubstr("\r\n\r\n1"))));
+  http_.reset();
+  EXPECT_LT(made_, 50) << "of 103 that were asked for";
 }
 
 TEST_F(HttpServerTest, StrangersAreNotReadFurther) {
