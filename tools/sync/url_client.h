@@ -29,10 +29,10 @@ struct UrlAnswer {
   std::string tag;     // ETag, else Last-Modified.
 };
 
-// One connection at a time; for one thread.  Errors name the URL: NOT_FOUND for 404,
-// PERMISSION_DENIED for 401 and 403, UNAVAILABLE for what may pass (429, 5xx, connections that
-// break, 30 s without a byte), CANCELLED once stopped, FAILED_PRECONDITION for others, such as a
-// redirect to anything but http and https, or from https to http.
+// One connection at a time; for one thread.  Errors name the URL.  NOT_FOUND: 404.
+// PERMISSION_DENIED: 401 and 403.  UNAVAILABLE: what may pass (429, 5xx, connections that break,
+// 30 s without a byte).  CANCELLED: stopped.  FAILED_PRECONDITION: all others, such as a redirect
+// to anything but http and https, or from https to http.
 class UrlClient {
  public:
   explicit UrlClient(UrlOptions options);
