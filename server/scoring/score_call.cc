@@ -139,10 +139,12 @@ void ScoreCall::RowsEnded() {
   decoded_.late_ids = fetched_->CountLate();
   absl::Status status;
   if (decoded_.late_ids > 0) {
-    std::vector<int64_t> late;
-    for (const engine::RowSet& rows : fetched_->tables) late.push_back(rows.CountLate());
-    AddToTables(late, &TableSeries::late);
-    status = handle_->model->CheckRows(*fetched_);
+    status = WithinMemory([&] {
+      std::vector<int64_t> late;
+      for (const engine::RowSet& rows : fetched_->tables) late.push_back(rows.CountLate());
+      AddToTables(late, &TableSeries::late);
+      return handle_->model->CheckRows(*fetched_);
+    });
   }
   if (status.ok()) status = Queue();
   if (!status.ok()) Conclude(status, 0);
