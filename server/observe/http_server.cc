@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/observe/http_server.h"
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -69,20 +68,11 @@ std::string Format(const HttpReply& reply, bool with_body, bool keep) {
   return text;
 }
 
-std::string PeerOf(const sockaddr_storage& peer) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (peer.ss_family == AF_INET) {
-    const auto& address = reinterpret_cast<const sockaddr_in&>(peer);
-    inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
-    return absl::StrCat(text, ":", ntohs(address.sin_port));
-  }
-  if (peer.ss_family != AF_INET6) return "";
-  const auto& address = reinterpret_cast<const sockaddr_in6&>(peer);
-  inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
-  // A socket for both families writes IPv4 addresses as parts of its own.
-  const absl::string_view host = absl::StripPrefix(text, "::ffff:");
-  const bool v4 = host.size() < absl::string_view(text).size();
-  return absl::StrCat(v4 ? "" : "[", host, v4 ? "" : "]", ":", ntohs(address.sin6_port));
+std::string PeerName(const sockaddr_storage& peer) {
+  const auto [address, port] = PeerOf(peer);
+  if (address.empty()) return "";
+  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
+                                         : absl::StrCat(address, ":", port);
 }
 
 }  // namespace
@@ -268,7 +258,7 @@ void HttpServer::Accept() {
       CloseOldest();
       continue;
     }
-    connection.peer = PeerOf(peer);
+    connection.peer = PeerName(peer);
     // Most have sent their request by now: however many come behind them, they have their reply.
     const bool open = Advance(connection);
     if (open && connections_.size() >= static_cast<size_t>(limits_.max_connections)) CloseOldest();

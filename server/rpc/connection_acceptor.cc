@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/connection_acceptor.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -16,6 +15,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "server/system/thread_time.h"
 
@@ -47,20 +47,10 @@ bool InodeOf(int fd, ino_t& inode) {
 
 // As gRPC has it; "" for what is no IP address.
 std::string PeerName(const sockaddr_storage& peer) {
-  char text[INET6_ADDRSTRLEN] = "";
-  if (peer.ss_family == AF_INET) {
-    const auto& address = reinterpret_cast<const sockaddr_in&>(peer);
-    inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
-    return absl::StrCat("ipv4:", text, ":", ntohs(address.sin_port));
-  }
-  if (peer.ss_family != AF_INET6) return "";
-  const auto& address = reinterpret_cast<const sockaddr_in6&>(peer);
-  if (IN6_IS_ADDR_V4MAPPED(&address.sin6_addr)) {
-    inet_ntop(AF_INET, &address.sin6_addr.s6_addr[12], text, sizeof(text));
-    return absl::StrCat("ipv4:", text, ":", ntohs(address.sin6_port));
-  }
-  inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
-  return absl::StrCat("ipv6:%5B", text, "%5D:", ntohs(address.sin6_port));
+  const auto [address, port] = PeerOf(peer);
+  if (address.empty()) return "";
+  return absl::StrContains(address, ':') ? absl::StrCat("ipv6:%5B", address, "%5D:", port)
+                                         : absl::StrCat("ipv4:", address, ":", port);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/system/listening_socket.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -43,6 +44,23 @@ FileDescriptor::~FileDescriptor() {
 bool IsIpAddress(const std::string& address) {
   int error = 0;
   return Numeric(address, 0, error) != nullptr;
+}
+
+Endpoint PeerOf(const sockaddr_storage& peer) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (peer.ss_family == AF_INET) {
+    const auto& address = reinterpret_cast<const sockaddr_in&>(peer);
+    inet_ntop(AF_INET, &address.sin_addr, text, sizeof(text));
+    return {text, ntohs(address.sin_port)};
+  }
+  if (peer.ss_family != AF_INET6) return {};
+  const auto& address = reinterpret_cast<const sockaddr_in6&>(peer);
+  if (IN6_IS_ADDR_V4MAPPED(&address.sin6_addr)) {
+    inet_ntop(AF_INET, &address.sin6_addr.s6_addr[12], text, sizeof(text));
+  } else {
+    inet_ntop(AF_INET6, &address.sin6_addr, text, sizeof(text));
+  }
+  return {text, ntohs(address.sin6_port)};
 }
 
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {

@@ -3,6 +3,8 @@
 #ifndef ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_
 #define ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_
 
+#include <sys/socket.h>
+
 #include <string>
 #include <utility>
 
@@ -43,6 +45,9 @@ struct Endpoint {
 };
 // Reads "127.0.0.1:8502", "[::1]:8502" or "unix:/run/ulfd/admin.sock"; INVALID_ARGUMENT: neither.
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text);
+// Of a connection's other side: "127.0.0.1", also where IPv6 carries it, or "::1"; "" for what is
+// no IP address.
+Endpoint PeerOf(const sockaddr_storage& peer);
 
 // TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free
 // one.  A port on which somebody listens is an error.  UNAVAILABLE: `cannot listen on 127.0.0.1:80
