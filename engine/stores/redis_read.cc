@@ -24,12 +24,12 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
+// Nodes that send a key elsewhere, one after the other, before it waits for them to agree.
 constexpr int kMaxTries = 16;
 // Of a reply, beside its rows: the length of each, and errors and values that are no rows.
 constexpr size_t kLengthBytes = 32, kReplySlack = size_t{1} << 20;
-// Before what is in motion (a failover, a slot on its way) is asked again; it doubles.
-constexpr milliseconds kPause(5);
-constexpr int kMaxDelays = 4;
+// Before what is in motion (a failover, a slot on its way) is asked again; doubles.
+constexpr milliseconds kPause(5), kLongestPause(80);
 
 class ClusterRead {
  public:
@@ -65,7 +65,8 @@ class ClusterRead {
     bool confirms = false;     // A replica lacks them: only the master's word counts.
     bool hedged = false;       // Another node was asked, too,
     bool hedge = false;        // or this is what it was asked while the master still may answer.
-    int tries = 0, delays = 0;
+    int tries = 0;
+    milliseconds pause = kPause;  // The next one.
     TimePoint sent;
   };
   struct Link {
@@ -109,23 +110,20 @@ class ClusterRead {
   void Delay(Command command) {
     cluster_.AskTopology();
     command.asking = command.hedge = command.hedged = false;
-    if (++command.delays > kMaxDelays) {
-      for (const size_t k : command.keys) Fail(k, last_error_);
-      return;
-    }
-    const milliseconds pause = kPause * (1 << (command.delays - 1));
-    delayed_.push_back({Clock::now() + pause, std::move(command)});
+    command.tries = 0;
+    const TimePoint when = Clock::now() + command.pause;
+    command.pause = std::min(2 * command.pause, kLongestPause);
+    delayed_.push_back({when, std::move(command)});
   }
 
   void SendTo(const std::string& node, Command command) {
     std::erase_if(command.keys, [this](size_t k) { return Done(k); });
     if (command.keys.empty()) return;
     if (++command.tries > kMaxTries) {
-      for (const size_t k : command.keys) {
-        Fail(k, absl::UnavailableError(absl::StrCat("Redis node ", node, ": key \"", keys_[k].key,
-                                                    "\": ", kMaxTries, " tries ended elsewhere")));
-      }
-      return;
+      last_error_ = absl::UnavailableError(
+          absl::StrCat("Redis node ", node, ": key \"", keys_[command.keys[0]].key,
+                       "\": ", kMaxTries, " tries ended elsewhere"));
+      return Delay(std::move(command));
     }
     Link& link = links_[node];
     if (link.connection == nullptr) {
@@ -230,7 +228,7 @@ class ClusterRead {
         again.emplace_back(node, Command{.keys = command.keys,
                                          .hedge = command.of_master,
                                          .tries = command.tries,
-                                         .delays = command.delays});
+                                         .pause = command.pause});
       }
     }
     for (auto& [node, command] : again) Route(std::move(command), node);
@@ -245,7 +243,7 @@ class ClusterRead {
       for (const size_t k : command.keys) Fail(k, why);
       return;
     }
-    Command confirm{.confirms = true, .tries = command.tries, .delays = command.delays};
+    Command confirm{.confirms = true, .tries = command.tries, .pause = command.pause};
     for (size_t i = 0; i < command.keys.size(); ++i) {
       const size_t k = command.keys[i];
       if (Done(k)) continue;
@@ -304,7 +302,7 @@ class ClusterRead {
                            .of_master = true,
                            .confirms = true,
                            .tries = command.tries,
-                           .delays = command.delays});
+                           .pause = command.pause});
     }
   }
 
