@@ -180,6 +180,25 @@ void ConnectionAcceptor::LookAtAll() {
   if (const std::string peer = hand_over_.Holding(); !peer.empty()) Close(peer, kHandOver);
 }
 
+bool ConnectionAcceptor::Cut(const Handed& handed) {
+  // A copy cannot become another socket between the look and the end, as the number itself can.
+  const FileDescriptor copy(fcntl(handed.fd, F_DUPFD_CLOEXEC, 0));
+  ino_t inode = 0;
+  if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed.inode) return false;
+  shutdown(copy.get(), SHUT_RDWR);
+  // What has come already would still be read, megabytes of it.
+  while (recv(copy.get(), nullptr, size_t{1} << 20, MSG_TRUNC | MSG_DONTWAIT) > 0) {
+  }
+  return true;
+}
+
+void ConnectionAcceptor::CloseIdle() {
+  MutexLock lock(mu_);
+  for (const Handed& handed : handed_) {
+    if (ledger_.CountsOf(handed.peer).under_way == 0) Cut(handed);
+  }
+}
+
 void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
   bool says = false;
   {
@@ -188,14 +207,7 @@ void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
         std::find_if(handed_.rbegin(), handed_.rend(),
                      [&](const Handed& candidate) { return candidate.peer == peer; });
     if (handed == handed_.rend()) return;
-    // A copy cannot become another socket between the look and the end, as the number itself can.
-    const FileDescriptor copy(fcntl(handed->fd, F_DUPFD_CLOEXEC, 0));
-    ino_t inode = 0;
-    if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed->inode) return;
-    shutdown(copy.get(), SHUT_RDWR);
-    // What has come already would still be read, megabytes of it.
-    while (recv(copy.get(), nullptr, size_t{1} << 20, MSG_TRUNC | MSG_DONTWAIT) > 0) {
-    }
+    if (!Cut(*handed)) return;
     ++stats_.closed[why];
     const auto now = steady_clock::now();
     says = now >= next_close_line_;

@@ -49,6 +49,9 @@ class ConnectionAcceptor {
   ~ConnectionAcceptor();
   // Listens no longer; what is open stays open.  Once this returns, `hand` is not called any more.
   void Stop();
+  // Closes the connections without a call under way.  gRPC 1.51 cancels a call that arrives while
+  // the server shuts down; on a closed connection it is UNAVAILABLE, which is tried again.
+  void CloseIdle();
   ConnectionStats Stats() const;
   // Ends the connection with that peer (as grpc::ServerContext::peer says it), if it is open, and
   // counts it under that word.
@@ -68,6 +71,8 @@ class ConnectionAcceptor {
   bool HasRoom();
   void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandOver(int fd, const std::string& peer);
+  // Ends the connection; false: it is over already.
+  static bool Cut(const Handed& handed);
   // Has the watch look at all connections, and closes those that have to go.
   void LookAtAll();
   // At most one line in ten seconds.

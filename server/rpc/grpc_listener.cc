@@ -184,6 +184,7 @@ bool GrpcListener::Serve(grpc::ServerBuilder& builder, const ServerConfig& setti
 void GrpcListener::Shutdown(milliseconds grace) {
   if (acceptor_ != nullptr) acceptor_->Stop();
   if (reflection_ != nullptr) reflection_->EndStreams();
+  if (acceptor_ != nullptr) acceptor_->CloseIdle();
   receiver_->EndWhenAnswered([this] { grpc_server_cancel_all_calls(server_->c_server()); });
   server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                  gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));

@@ -3,9 +3,11 @@
 #include "server/rpc/connection_acceptor.h"
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -13,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/testing/loopback.h"
 
 namespace ulfd::server {
@@ -100,6 +103,24 @@ TEST_F(ConnectionAcceptorTest, ListensNoLongerOnceStopped) {
   EXPECT_EQ(Connect().get(), -1);
   EXPECT_EQ(acceptor_->Stats().open, 1) << "what was open stays open";
   acceptor_->Stop();
+}
+
+TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
+  Start(2);
+  const FileDescriptor idle = Connect(), busy = Connect();
+  WaitFor([&] { return acceptor_->Stats().open == 2; });
+  sockaddr_in name{};
+  socklen_t size = sizeof(name);
+  ASSERT_EQ(getsockname(busy.get(), reinterpret_cast<sockaddr*>(&name), &size), 0);
+  CallLedger::Connection* call =
+      ledger_.Begin(absl::StrCat("ipv4:127.0.0.1:", ntohs(name.sin_port)));
+  acceptor_->Stop();
+  acceptor_->CloseIdle();
+  EXPECT_TRUE(IsClosed(idle.get()));
+  char byte;
+  EXPECT_EQ(recv(busy.get(), &byte, 1, MSG_DONTWAIT), -1);
+  EXPECT_EQ(errno, EAGAIN);
+  ledger_.End(call, 0);
 }
 
 TEST_F(ConnectionAcceptorTest, ClosesTheOneThatKeepsOthersFromBeingHandedOver) {
