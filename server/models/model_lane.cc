@@ -5,16 +5,35 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
 
 #include "base/load_scope.h"
+#include "engine/runtime/cache_size.h"
+#include "engine/runtime/plan_info.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/merged_request.h"
 
 namespace ulfd::server {
 
+namespace {
+
+// Weights that do not stay in the cache are read anew for every piece of a request: pieces are then
+// as large as tiles of the plan.
+int64_t PieceRows(const engine::Model& model) {
+  const std::optional<engine::PlanInfo> optimised = model.OptimisedPlan();
+  const engine::PlanInfo plan = optimised.has_value() ? *optimised : model.WrittenPlan();
+  const int64_t cache = engine::SecondLevelCacheBytes() / 2;
+  const bool heavy = std::any_of(
+      plan.steps.begin(), plan.steps.end(),
+      [&](const engine::PlanStep& step) { return !step.user_part && step.kernel_bytes > cache; });
+  return heavy ? std::max(Lane::kPieceRows, plan.tile_rows) : Lane::kPieceRows;
+}
+
+}  // namespace
+
 std::shared_ptr<Lane> MakeLane(const engine::Model& model, const std::string& name,
                                const Lane::Limits& limits, const CostModel::Parts& guess) {
-  auto lane = std::make_shared<Lane>(name, limits, guess);
+  auto lane = std::make_shared<Lane>(name, limits, guess, PieceRows(model));
   if (!CanMerge(model)) lane->StopMerging();
   return lane;
 }

@@ -24,8 +24,6 @@ constexpr int64_t kPatience = 4;
 // The part of the time until the deadline that is not planned with.  Predictions are means: what is
 // planned to be just in time is late every other time, and computed for nobody.
 constexpr int64_t kReserve = 5;
-// What is cut has at least so many rows per piece: below, a GEMM runs at a fraction of its speed.
-constexpr int64_t kMinTileRows = 16;
 constexpr int64_t kTileMultiple = 16;
 // Jobs in a row that do not fit into a batch before the search for more ends.
 constexpr int kMisfits = 16;
@@ -126,13 +124,21 @@ nanoseconds JobQueue::Ahead(const Entry& entry) const {
 }
 
 bool JobQueue::Large(const Entry& entry) const {
-  return entry.job->divisible() && entry.rows >= 2 * kMinTileRows &&
-         entry.cost > options_.tile + options_.tile / 2;
+  const nanoseconds tile = Tile(*entry.lane);
+  return entry.job->divisible() && entry.rows >= 2 * entry.lane->piece_rows() &&
+         entry.cost > tile + tile / 2;
 }
 
 nanoseconds JobQueue::Alone(const Entry& entry) const {
   if (!Large(entry)) return entry.cost;
-  return std::max(entry.cost / options_.workers, std::min(entry.cost, entry.once + options_.tile));
+  return std::max(entry.cost / options_.workers,
+                  std::min(entry.cost, entry.once + Tile(*entry.lane)));
+}
+
+nanoseconds JobQueue::Tile(const Lane& lane) const {
+  const double rows = static_cast<double>(lane.piece_rows());
+  const nanoseconds piece(static_cast<int64_t>(rows * lane.cost().parts().row_ns));
+  return std::max(options_.tile, piece);
 }
 
 nanoseconds JobQueue::Takes(const Entry& entry) {
@@ -375,7 +381,7 @@ void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint no
   // Everybody in a batch waits for its end: it pays as far as they would wait for each other
   // anyway.
   const nanoseconds most =
-      std::min(options_.tile, std::max(2 * first->cost, waiting_work_ / options_.workers)) +
+      std::min(Tile(*first->lane), std::max(2 * first->cost, waiting_work_ / options_.workers)) +
       nanoseconds(options_.max_batch_requests);  // Each cost is rounded down.
   std::vector<Entry*> unwanted;
   int misfits = 0;
@@ -435,10 +441,12 @@ JobQueue::Work JobQueue::TakeRows(Entry* entry) {
   const int64_t left = entry->rows - entry->next_row;
   const int64_t row_ns = std::max<int64_t>(1, entry->cost.count() / left);
   int64_t rows = options_.tile.count() / row_ns;
-  rows = std::max(kMinTileRows, rows / kTileMultiple * kTileMultiple);
-  // Two equal pieces rather than a full one and a crumb.
+  const int64_t least = entry->lane->piece_rows();
+  rows = std::max(least, rows / kTileMultiple * kTileMultiple);
+  // Two equal pieces rather than a full one and a crumb, or one that is larger.
   if (left > rows && left < 2 * rows) {
-    rows = std::max(kMinTileRows, (left / 2 + kTileMultiple - 1) / kTileMultiple * kTileMultiple);
+    const int64_t half = (left / 2 + kTileMultiple - 1) / kTileMultiple * kTileMultiple;
+    rows = half >= least ? half : left;
   }
   rows = std::min(rows, left);
   Work work{.kind = Work::Kind::kRows, .jobs = {entry->job}, .entry = entry};

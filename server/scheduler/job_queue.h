@@ -1,8 +1,8 @@
 // JobQueue: which piece of work comes next.  Only decisions: no threads, no locks, no clock of its
 // own, so that tests replay any situation.
 //
-// - Rows are the unit.  What is predicted to take longer than a tile (1 ms) is cut, so that a job
-//   of 2000 ads holds a worker no longer than a job of 10.
+// - Rows are the unit.  What is predicted to take longer than a tile (1 ms, or as many rows as the
+//   lane wants at once) is cut, so that a job of 2000 ads holds a worker no longer than a job of 10.
 // - Order: priority class; then the lane (model generation) that got the least so far by weight;
 //   then the job whose virtual deadline is the earliest: its deadline less what it needs, or its
 //   arrival plus a few times what it needs, whichever comes first.  Under equal deadlines small
@@ -119,6 +119,8 @@ class JobQueue {
   std::chrono::nanoseconds Ahead(const Entry& entry) const;
   // How long `entry` takes if nothing is ahead of it.
   std::chrono::nanoseconds Alone(const Entry& entry) const;
+  // The work of one piece of what is cut, and the most that is merged.
+  std::chrono::nanoseconds Tile(const Lane& lane) const;
   bool Large(const Entry& entry) const;
   std::chrono::milliseconds RetryAfter(std::chrono::nanoseconds work) const;
   Entry* Pick(Lane*& lane);

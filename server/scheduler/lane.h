@@ -21,9 +21,15 @@ class Lane {
     double weight = 1;                    // Share of the workers beside other busy lanes; > 0.
     bool operator==(const Limits&) const = default;
   };
+  // Products over fewer rows run at a fraction of their speed.
+  static constexpr int64_t kPieceRows = 16;
+
   // `guess`: what a call costs until runs tell, such as what the generation before had learned.
-  Lane(std::string name, const Limits& limits, const CostModel::Parts& guess = CostModel::kGuess)
+  // `piece_rows`: what is cut has at least so many rows per piece.
+  Lane(std::string name, const Limits& limits, const CostModel::Parts& guess = CostModel::kGuess,
+       int64_t piece_rows = kPieceRows)
       : name_(std::move(name)),
+        piece_rows_(piece_rows),
         max_queued_rows_(limits.max_queued_rows),
         weight_(limits.weight),
         cost_(guess) {}
@@ -31,6 +37,7 @@ class Lane {
   Lane& operator=(const Lane&) = delete;
 
   const std::string& name() const { return name_; }  // For messages: the model's name.
+  int64_t piece_rows() const { return piece_rows_; }
   int64_t max_queued_rows() const { return max_queued_rows_.load(std::memory_order_relaxed); }
   double weight() const { return weight_.load(std::memory_order_relaxed); }
   // For what is queued and handed out from now on.
@@ -49,6 +56,7 @@ class Lane {
  private:
   friend class JobQueue;
   const std::string name_;
+  const int64_t piece_rows_;
   std::atomic<int64_t> max_queued_rows_;
   std::atomic<double> weight_;
   CostModel cost_;

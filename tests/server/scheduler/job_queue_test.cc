@@ -55,8 +55,9 @@ class FakeJob final : public Job {
 };
 
 // 10 us per row and nothing else.
-std::shared_ptr<Lane> MakeLane(const std::string& name, const Lane::Limits& limits = {}) {
-  auto lane = std::make_shared<Lane>(name, limits);
+std::shared_ptr<Lane> MakeLane(const std::string& name, const Lane::Limits& limits = {},
+                               int64_t piece_rows = Lane::kPieceRows) {
+  auto lane = std::make_shared<Lane>(name, limits, CostModel::kGuess, piece_rows);
   for (int i = 0; i < 400; ++i) {
     const int64_t rows = 1 + i * 7 % 300, users = 1 + i % 3;
     lane->cost().Observe(users, rows, nanoseconds(10'000 * rows));
@@ -222,6 +223,25 @@ TEST_F(JobQueueTest, DoesNotMergeMoreThanAllowed) {
   JobQueue pairs({.max_batch_requests = 1});
   for (int i = 0; i < 4; ++i) Add(pairs, lane_, 10);
   EXPECT_THAT(Take(pairs).jobs, SizeIs(1));
+}
+
+TEST_F(JobQueueTest, CutsAndMergesByTheRowsThatALaneWantsAtOnce) {
+  const std::shared_ptr<Lane> heavy = MakeLane("heavy", {}, 160);  // 1.6 ms.
+  JobQueue queue({});
+  Add(queue, heavy, 200);
+  EXPECT_EQ(Take(queue).kind, Kind::kTogether) << "below 1.5 pieces";
+  Add(queue, heavy, 520);
+  const JobQueue::Work begin = Take(queue);
+  ASSERT_EQ(begin.kind, Kind::kBegin);
+  Done(queue, begin);
+  std::vector<int64_t> pieces;
+  for (JobQueue::Work work = Take(queue); work.kind == Kind::kRows; work = Take(queue)) {
+    pieces.push_back(work.end - work.begin);
+    Done(queue, work);
+  }
+  EXPECT_THAT(pieces, ElementsAre(160, 160, 200)) << "no crumb of 40";
+  for (int i = 0; i < 5; ++i) Add(queue, heavy, 50);
+  EXPECT_THAT(Take(queue).jobs, SizeIs(3));
 }
 
 TEST_F(JobQueueTest, ASmallJobPassesALargeOne) {
