@@ -29,6 +29,8 @@ from harness.small import STAMP_IDS, stamp_inputs
 
 DEADLINE_S = 5.0
 FETCH_TIMEOUT_MS = 1500
+# Where nobody is to be late, however busy the machine is.
+PATIENT = "fetch_timeout_ms: 60000"
 PAUSE_MS = 200
 STAMP = 3
 
@@ -131,7 +133,8 @@ class RedisTest(AdminDaemonTest):
         add_shop(os.path.join(repository, "..", "copy"))
         os.makedirs(os.path.dirname(folder))
         os.rename(os.path.join(repository, "..", "copy", "shop", "1"), folder)
-        into_redis(cls.cluster, folder, ("user_table", "item_table"), "cache_bytes: 30000")
+        into_redis(cls.cluster, folder, ("user_table", "item_table"),
+                   f"cache_bytes: 30000 {PATIENT}")
         # Nothing is kept in memory: every call depends on the cluster.
         cls.add(repository, STAMP, 1)
 
@@ -237,6 +240,8 @@ class RedisTest(AdminDaemonTest):
                 time.sleep(PAUSE_MS / 1000 + 0.01)
 
         before = scrape(self.daemon).sum("ulfd_embedding_hedges_total", model="stamp")
+        with Traffic(self.daemon) as normal:
+            time.sleep(2)
         thread = threading.Thread(target=slow)
         with Traffic(self.daemon) as traffic:
             thread.start()
@@ -247,7 +252,8 @@ class RedisTest(AdminDaemonTest):
         self.assert_hardly_late(traffic)
         # Every call wants rows that the node has; without a second one most would wait for it.
         if not env.SANITIZED:
-            self.assertLess(statistics.median(traffic.times), PAUSE_MS / 2000)
+            self.assertLess(statistics.median(traffic.times),
+                            statistics.median(normal.times) + PAUSE_MS / 2000)
         self.assertGreater(scrape(self.daemon).sum("ulfd_embedding_hedges_total", model="stamp"),
                            before)
 
@@ -384,7 +390,7 @@ class RedisSecurityTest(AdminDaemonTest):
                                       *cls.flags)
                 assert code == 0, out + err
             cls.write(folder, "model.textproto", 'tables { name: "items" store { redis { cluster: '
-                      f'"{cluster}" table: "items" }} cache_bytes: 1 }} }}')
+                      f'"{cluster}" table: "items" }} cache_bytes: 1 {PATIENT} }} }}')
 
     def test_who_may_come_in(self):
         for version, text in ((1, None), (2, None), (3, "WRONGPASS"), (4, "Redis node"),

@@ -4,7 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 import grpc
 
 from harness.clients import infer_request, outputs_of, predict_request
-from harness.daemon import FAST
+from harness.daemon import FAST, wait_for
 from harness.fixtures import BusyTest
 from harness.metrics import scrape
 from harness.small import heavy_inputs, stamp_inputs, stamp_of
@@ -21,18 +21,28 @@ client_quota { metadata_key: "x-client" max_rows: 2010 }
 
     def test_refusals_say_why_and_when_to_come_back(self):
         shed = scrape(self.daemon).sum("ulfd_shed_total", reason="quota")
-        (busy,) = self.occupy(metadata=A)
+
+        def refusal(call, request):
+            (busy,) = self.occupy(metadata=A)
+            try:
+                call(request, timeout=60, metadata=A)
+            except grpc.RpcError as error:
+                return error
+            finally:
+                busy.result()
+            return None  # The long call ended before this one came.
+
         for call, request in ((self.client.Predict, self.heavy),
                               (self.client.ModelInfer,
                                infer_request("heavy", heavy_inputs(), ()))):
-            with self.assertRaises(grpc.RpcError) as caught:
-                call(request, timeout=60, metadata=A)
-            self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
-            self.assertEqual(caught.exception.details(),
+            error = wait_for(lambda c=call, r=request: refusal(c, r), "a call beside another", 60)
+            self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+            self.assertEqual(error.details(),
                              "quota: the client has 2000 ads under way and this request has 2000, "
                              "its limit is 2010")
-            pushback = dict(caught.exception.trailing_metadata())["grpc-retry-pushback-ms"]
+            pushback = dict(error.trailing_metadata())["grpc-retry-pushback-ms"]
             self.assertGreaterEqual(int(pushback), 1)
+        (busy,) = self.occupy(metadata=A)
         # Other clients are not touched, and one without a name is a client of its own.
         self.client.Predict(predict_request("stamp", stamp_inputs([1]), ()), timeout=60, metadata=B)
         self.client.predict(predict_request("stamp", stamp_inputs([1]), ()))
