@@ -39,8 +39,6 @@ constexpr size_t kKeyBytes = 1 + sizeof(uint64_t);
 // Indexes, filters and blocks of rows; beside it the kernel's pages.
 constexpr size_t kBlockCacheBytes = size_t{32} << 20;
 constexpr uint64_t kFileBytes = uint64_t{256} << 20;
-// Keys of one MultiGet: between two of them the deadline is looked at.
-constexpr size_t kKeysAtOnce = 256;
 
 // RocksDB would write its log into the directory.
 class NoLog final : public rdb::Logger {
@@ -107,39 +105,28 @@ class RocksdbStore final : public RowStore {
   int64_t bytes() const override { return static_cast<int64_t>(kBlockCacheBytes); }
 
   void Read(absl::Span<RowRead* const> reads, TimePoint deadline) const override {
+    rdb::ReadOptions options;
+    char key[kKeyBytes];
+    // MultiGet keeps something of the thread's that an exception for want of memory leaves in
+    // disorder: the next read on the thread would end the process.  Get does not, if read-only.
+    rdb::PinnableSlice value;
     for (RowRead* const read : reads) {
-      absl::Span<const size_t> wanted = read->wanted;
-      while (!wanted.empty()) {
+      for (const size_t i : read->wanted) {
         const auto left = std::chrono::duration_cast<std::chrono::microseconds>(
             deadline - std::chrono::steady_clock::now());
         if (left.count() <= 0) return;
-        const size_t count = std::min(wanted.size(), kKeysAtOnce);
-        ReadSome(wanted.first(count), left, *read);
-        wanted.remove_prefix(count);
+        // Looked at between reads of the disk.
+        options.deadline = std::chrono::microseconds(rdb::Env::Default()->NowMicros()) + left;
+        WriteKey(read->rows->ids()[i], key);
+        value.Reset();
+        const rdb::Status status =
+            db_->Get(options, db_->DefaultColumnFamily(), rdb::Slice(key, kKeyBytes), &value);
+        Take(i, status, value, *read);
       }
     }
   }
 
  private:
-  void ReadSome(absl::Span<const size_t> wanted, std::chrono::microseconds left,
-                RowRead& read) const {
-    const size_t n = wanted.size();
-    std::vector<char> bytes(n * kKeyBytes);
-    std::vector<rdb::Slice> keys(n);
-    for (size_t k = 0; k < n; ++k) {
-      WriteKey(read.rows->ids()[wanted[k]], &bytes[k * kKeyBytes]);
-      keys[k] = rdb::Slice(&bytes[k * kKeyBytes], kKeyBytes);
-    }
-    std::vector<rdb::PinnableSlice> values(n);
-    std::vector<rdb::Status> statuses(n);
-    rdb::ReadOptions options;
-    // Looked at between reads of the disk.
-    options.deadline = std::chrono::microseconds(rdb::Env::Default()->NowMicros()) + left;
-    db_->MultiGet(options, db_->DefaultColumnFamily(), n, keys.data(), values.data(),
-                  statuses.data());
-    for (size_t k = 0; k < n; ++k) Take(wanted[k], statuses[k], values[k], read);
-  }
-
   void Take(size_t i, const rdb::Status& status, const rdb::Slice& value, RowRead& read) const {
     RowSet& rows = *read.rows;
     if (status.IsNotFound()) return rows.set_state(i, RowState::kMissing);

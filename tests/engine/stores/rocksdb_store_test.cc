@@ -139,6 +139,34 @@ TEST_F(RocksdbStoreTest, ReadsNothingPastTheDeadline) {
   EXPECT_EQ(rows.CountLate(), 1);
 }
 
+// Wherever RocksDB wants memory that is not there: that read ends, and nothing after it.
+TEST_F(RocksdbStoreTest, AReadWithoutMemoryHarmsNoOther) {
+  ASSERT_TRUE(Write("t", 2000, 16).ok());
+  auto store = Open("t");
+  ASSERT_TRUE(store.ok()) << store.status();
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < 2000; i += 7) ids.push_back(IdOf(i));
+  RowSet rows = SetOf(**store, ids);
+  int refused = 0;
+  bool read = false;
+  for (int64_t bytes = 0; !read; bytes += 256) {
+    ASSERT_LT(bytes, 10'000'000);
+    // What has been read needs no memory.
+    if (refused % 8 == 0) *store = *Open("t");
+    rows = SetOf(**store, ids);
+    read = WithinMemory([&] {
+             const LoadScope scope({.max_memory_bytes = bytes});
+             return Read(**store, rows);
+           }).ok() &&
+           rows.CountLate() == 0;
+    refused += !read;
+    RowSet others = SetOf(**store, {IdOf(1), IdOf(1500)});
+    ASSERT_TRUE(Read(**store, others).ok()) << bytes;
+    ASSERT_EQ(others.CountLate(), 0) << bytes;
+  }
+  EXPECT_GT(refused, 10);
+}
+
 TEST_F(RocksdbStoreTest, RefusesRowsThatCannotBe) {
   EXPECT_THAT(std::string(Write("t", 100, 4, {}, 50).status().message()),
               HasSubstr(absl::StrCat("id ", IdOf(50), " has two rows")));
