@@ -31,14 +31,22 @@ int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
 // When memory may be there again.
 constexpr std::chrono::milliseconds kMemoryRetry(1000);
 
-// What `step` returns; UNAVAILABLE if memory is not to be had for it.  One request must not end the
+// Made once, while there is memory for it.
+const absl::Status& NoMemory() {
+  static const absl::Status& refusal = *new absl::Status(
+      Refuse(ShedReason::kMemory, "the system has no memory left for the request", kMemoryRetry));
+  return refusal;
+}
+
+// What `step` returns; NoMemory() if memory is not to be had for it.  One request must not end the
 // process for that.
 template <typename Step>
 absl::Status WithinMemory(Step step) {
+  const absl::Status& no_memory = NoMemory();
   try {
     return step();
   } catch (const std::bad_alloc&) {
-    return absl::UnavailableError("the system has no memory left for the request");
+    return no_memory;
   }
 }
 
@@ -129,7 +137,11 @@ void ScoreCall::FetchRows() {
   const absl::Status fetched =
       WithinMemory([&] { return handle_->model->FetchRows(fetch_deadline_, *fetched_); });
   if (fetched.ok() || !context_.lookups->MayReport(context_.clock.Now())) return;
-  context_.logger.Warning("rows are late", {{"error", fetched.ToString()}});
+  // If that was for want of memory, there may be none for the line.
+  WithinMemory([&] {
+    context_.logger.Warning("rows are late", {{"error", fetched.ToString()}});
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 void ScoreCall::RowsEnded() {
@@ -139,12 +151,12 @@ void ScoreCall::RowsEnded() {
   decoded_.late_ids = fetched_->CountLate();
   absl::Status status;
   if (decoded_.late_ids > 0) {
-    status = WithinMemory([&] {
+    status = Explain(WithinMemory([&] {
       std::vector<int64_t> late;
       for (const engine::RowSet& rows : fetched_->tables) late.push_back(rows.CountLate());
       AddToTables(late, &TableSeries::late);
       return handle_->model->CheckRows(*fetched_);
-    });
+    }));
   }
   if (status.ok()) status = Queue();
   if (!status.ok()) Conclude(status, 0);
@@ -197,14 +209,14 @@ absl::Status ScoreCall::StillWanted(TimePoint now) const {
 }
 
 absl::Status ScoreCall::Explain(const absl::Status& run) const {
+  if (ReasonOf(run) == ShedReason::kMemory) {
+    CountShed(ShedReason::kMemory);
+    return run;
+  }
   if (absl::IsResourceExhausted(run)) {
     CountShed(ShedReason::kMemory);
     return absl::ResourceExhaustedError(absl::StrCat(Name(ShedReason::kMemory), ": ", run.message(),
                                                      " (limits.max_request_memory_bytes)"));
-  }
-  if (absl::IsUnavailable(run)) {
-    CountShed(ShedReason::kMemory);
-    return Refuse(ShedReason::kMemory, run.message(), kMemoryRetry);
   }
   if (!absl::IsCancelled(run)) return run;
   context_.metrics.CountCancelled(CancelStage::kCompute);
@@ -217,7 +229,7 @@ absl::Status ScoreCall::DecodeOnce() {
   const absl::Status decoded =
       WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
   // What the decoder refuses has its own text.
-  if (!decoded.ok()) return absl::IsUnavailable(decoded) ? Explain(decoded) : decoded;
+  if (!decoded.ok()) return ReasonOf(decoded).has_value() ? Explain(decoded) : decoded;
   if (decoded_.tiled_inputs > 0) series_->model->tiled_inputs.Add(decoded_.tiled_inputs);
   times_.decode_ns = SinceNs(begin);
   return absl::OkStatus();
