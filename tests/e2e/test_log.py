@@ -4,6 +4,7 @@ SPDX-License-Identifier: Apache-2.0
 import json
 import os
 import socket
+import time
 
 import grpc
 
@@ -92,6 +93,7 @@ class GrpcLinesTest(DaemonTest):
         super().setUpClass()
 
     def test_plain_text_on_a_tls_port(self):
+        begin = time.monotonic()
         for _ in range(100):
             with socket.create_connection(("127.0.0.1", self.daemon.grpc_port), 10) as connection:
                 connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -100,4 +102,5 @@ class GrpcLinesTest(DaemonTest):
         said = wait_for(lambda: lines(self.daemon, "gRPC"), "what gRPC says")
         self.assertIn("andshake", said[0]["text"])
         self.assertRegex(said[0]["source"], r"^\w+\.cc:\d+$")
-        self.assertLess(len(said), 80)
+        # 20 a second.
+        self.assertLessEqual(len(said), 20 * (time.monotonic() - begin + 2))
