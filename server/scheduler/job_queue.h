@@ -2,7 +2,7 @@
 // own, so that tests replay any situation.
 //
 // - Rows are the unit.  What is predicted to take longer than a tile (1 ms, or as many rows as the
-//   lane wants at once) is cut, so that a job of 2000 ads holds a worker no longer than a job of 10.
+//   lane wants at once) is cut, so that a job of 2000 ads holds a worker no longer than one of 10.
 // - Order: priority class; then the lane (model generation) that got the least so far by weight;
 //   then the job whose virtual deadline is the earliest: its deadline less what it needs, or its
 //   arrival plus a few times what it needs, whichever comes first.  Under equal deadlines small
