@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 
@@ -105,7 +107,12 @@ absl::StatusOr<std::shared_ptr<RedisCluster>> RedisCluster::Create(const RedisOp
   if (!learned.ok()) {
     return Annotate(learned, absl::StrCat("Redis cluster \"", options.name, "\""));
   }
-  cluster->thread_ = std::thread([c = cluster.get()] { c->LearnLoop(); });
+  try {
+    cluster->thread_ = std::thread([c = cluster.get()] { c->LearnLoop(); });
+  } catch (const std::system_error& error) {
+    return absl::UnavailableError(
+        absl::StrCat("Redis cluster \"", options.name, "\": no thread for it: ", error.what()));
+  }
   return cluster;
 }
 
@@ -175,8 +182,8 @@ void RedisCluster::LearnLoop() {
       if (stopping_) return;
       learn_ = false;
     }
-    // What is known stays where nobody tells.
-    (void)Learn();
+    // What is known stays where nobody tells, or there is no memory for what they say.
+    WithinMemory([&] { return Learn(); }).IgnoreError();
     MutexLock lock(mu_);
     const TimePoint next = Clock::now() + kLearnPause;
     while (!stopping_ && Clock::now() < next) asked_.WaitUntil(mu_, next);

@@ -3,6 +3,7 @@
 #include "server/models/table_folder.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -79,7 +80,13 @@ void TableFolder::Offer(const ModelHandle& model, const std::string& directory) 
   if (Due(*model).table == nullptr) return;
   MutexLock lock(mu_);
   offered_[{model->name, model->version}] = {model, directory};
-  if (!thread_.joinable() && !stopping_) thread_ = std::thread([this] { Run(); });
+  if (!thread_.joinable() && !stopping_) {
+    try {
+      thread_ = std::thread([this] { Run(); });
+    } catch (const std::system_error&) {
+      // The system refuses a thread: the next offer tries again, and lookups go on as they are.
+    }
+  }
   wake_.NotifyAll();
 }
 

@@ -6,12 +6,16 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/stores/redis_connection.h"
 #include "engine/stores/redis_store.h"
@@ -85,26 +89,49 @@ TEST(RedisClustersTest, NamesWhatIsNotThere) {
   EXPECT_THAT(std::string(bad.Get("a").status().message()), HasSubstr("/none.crt: "));
 }
 
+// A node on loopback that talks to one connection.
+class FakeNode {
+ public:
+  explicit FakeNode(std::function<void(int fd)> talk) : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(listener_, any, size), 0);
+    EXPECT_EQ(listen(listener_, 1), 0);
+    EXPECT_EQ(getsockname(listener_, any, &size), 0);
+    name_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+    thread_ = std::thread([this, talk = std::move(talk)] {
+      const int fd = accept(listener_, nullptr, nullptr);
+      talk(fd);
+      close(fd);
+    });
+  }
+  ~FakeNode() {
+    thread_.join();
+    close(listener_);
+  }
+  const std::string& name() const { return name_; }
+
+ private:
+  const int listener_;
+  std::string name_;
+  std::thread thread_;
+};
+
+void Send(int fd, const std::string& bytes) {
+  EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
 TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
-  const int listener = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* const any = reinterpret_cast<sockaddr*>(&address);
-  ASSERT_EQ(bind(listener, any, size), 0);
-  ASSERT_EQ(listen(listener, 1), 0);
-  ASSERT_EQ(getsockname(listener, any, &size), 0);
-  std::thread node([listener] {
-    const int fd = accept(listener, nullptr, nullptr);
+  const FakeNode node([](int fd) {
     std::string bytes = "+OK\r\n$1000000000\r\n";
     while (send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) bytes.assign(1 << 16, 'x');
-    close(fd);
   });
   const auto security = RedisSecurity::Create({});
   ASSERT_TRUE(security.ok()) << security.status();
-  auto connection =
-      RedisConnection::Start(absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), **security);
+  auto connection = RedisConnection::Start(node.name(), **security);
   ASSERT_TRUE(connection.ok()) << connection.status();
   std::string command;
   AppendCommand({"GET", "a"}, command);
@@ -117,8 +144,42 @@ TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
   }
   EXPECT_THAT(std::string(status.message()), HasSubstr("more than the 104096 bytes"));
   connection->reset();
-  node.join();
-  close(listener);
+}
+
+// Connects to a node while the system refuses threads.
+absl::Status ConnectWithoutThreads() {
+  const FakeNode node([](int fd) {
+    std::string asked;
+    char bytes[64];
+    while (asked.find("SLOTS") == std::string::npos) {
+      const ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+      if (got <= 0) return;
+      asked.append(bytes, static_cast<size_t>(got));
+    }
+    // To READONLY, then to CLUSTER SLOTS.
+    Send(fd, "+OK\r\n*1\r\n*3\r\n:0\r\n:16383\r\n" + Node("10.0.0.1", 7));
+    while (recv(fd, bytes, sizeof bytes, 0) > 0) {
+    }
+  });
+  const RedisClusters clusters(std::vector<RedisOptions>{{.name = "a", .nodes = {node.name()}}});
+  // No address space has room for such a stack.
+  pthread_attr_t before, huge;
+  EXPECT_EQ(pthread_getattr_default_np(&before), 0);
+  EXPECT_EQ(pthread_attr_init(&huge), 0);
+  EXPECT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 46), 0);
+  EXPECT_EQ(pthread_setattr_default_np(&huge), 0);
+  const absl::Status status = clusters.Get("a").status();
+  EXPECT_EQ(pthread_setattr_default_np(&before), 0);
+  return status;
+}
+
+TEST(RedisClustersTest, SaysSoWhereTheSystemRefusesAThread) {
+  absl::Status status;
+  do {
+    status = ConnectWithoutThreads();
+  } while (absl::StrContains(status.message(), "no answer in time"));  // A busy machine.
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Redis cluster \"a\": no thread for it: "));
 }
 
 TEST(StoredTableTest, RefusesWhatCannotBe) {
