@@ -617,19 +617,24 @@ class CommandLineTest(SecurityTest):
             page = f"http://127.0.0.1:{daemon.http_port}"
             self.assertEqual(ulf("health", page + "/healthz"), (0, "ok\n", ""))
             code, _, err = ulf("health", page + "/nothing")
-            self.assertEqual((code, err), (1, f"ulf health: {page}/nothing: status 404: no such "
-                                              "page\n"))
+            self.assertEqual((code, err), (1, f"ulf health: {page}/nothing: HTTP 404 no such page\n"))
             for flag in ("--model=stamp", "--tls", "--token_file=x"):
                 self.assertEqual(ulf("health", page, flag)[0], 2)
+            # Ports of this machine are not behind the proxy of the environment.
+            done = subprocess.run([env.program("ulf"), "health", page + "/healthz"], check=False,
+                                  env={**os.environ, "http_proxy": "http://127.0.0.1:1"})
+            self.assertEqual(done.returncode, 0)
+        for url in ("http://", "http://a:99999/", "http://a/b c", "ftp://a/"):
+            self.assertEqual(ulf("health", url)[0], 1, url)
         with Daemon(wait_ready=False, repository=self.empty()) as daemon:
             code, _, err = ulf("health", f"http://127.0.0.1:{daemon.http_port}/readyz")
             self.assertEqual(code, 1)
-            self.assertIn("status 503: not loaded: no model found yet", err)
+            self.assertIn("HTTP 503 not loaded: no model found yet", err)
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]
             code, _, err = ulf("health", f"http://127.0.0.1:{port}/", "--timeout=200ms")
             self.assertEqual(code, 1)
-            self.assertIn("no answer in time", err)
+            self.assertIn("timed out after", err)
 
     def empty(self):
         os.makedirs(self.path("empty"), exist_ok=True)

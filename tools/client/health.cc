@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/url_client.h"
 #include "tools/client/connection.h"
-#include "tools/client/http_get.h"
 
 namespace ulfd::tools {
 namespace {
@@ -36,12 +36,9 @@ absl::Status CheckGrpc(const Connection& server, const std::string& model, absl:
 }
 
 absl::Status CheckHttp(const std::string& url, absl::Duration timeout) {
-  ASSIGN_OR_RETURN(const HttpPage page, HttpGet(url, timeout));
-  const absl::string_view text = absl::StripTrailingAsciiWhitespace(page.body);
-  if (page.code != 200) {
-    return absl::UnavailableError(absl::StrCat(url, ": status ", page.code, ": ", text));
-  }
-  std::printf("%s\n", std::string(text).c_str());
+  UrlClient client({.timeout = timeout, .proxies = false});
+  ASSIGN_OR_RETURN(const std::string page, client.Page(url));
+  std::printf("%s\n", std::string(absl::StripTrailingAsciiWhitespace(page)).c_str());
   return absl::OkStatus();
 }
 

@@ -8,10 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
+#include "tools/cli/url_client.h"
 
 namespace ulfd::tools {
 
@@ -25,9 +24,6 @@ struct RemoteEntry {
   int64_t bytes = -1;  // Of a file; -1: Describe tells.
   std::string tag;     // Of a file: another one for another content; empty: not known.
 };
-
-// Takes the next bytes of a file; an error ends the reading.
-using ByteSink = absl::FunctionRef<absl::Status(absl::string_view)>;
 
 // Paths have no slash at either end; "" is the root.  Errors name what was asked for.  UNAVAILABLE
 // may pass.

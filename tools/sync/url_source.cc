@@ -10,8 +10,8 @@
 #include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "tools/cli/url_client.h"
 #include "tools/sync/listing.h"
-#include "tools/sync/url_client.h"
 
 namespace ulfd::tools {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tools/cli/url_client.h"
 #include "tools/sync/source.h"
-#include "tools/sync/url_client.h"
 
 namespace ulfd::tools {
 

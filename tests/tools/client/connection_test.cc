@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "tests/testing/certificate.h"
 #include "tests/testing/temp_dir.h"
-#include "tools/client/http_get.h"
 
 namespace ulfd::tools {
 namespace {
@@ -109,18 +108,6 @@ TEST_F(ConnectionTest, TlsFilesThatHoldSomethingElse) {
               HasSubstr("other.key: the private key does not belong to the certificate of "
                         "\"CN=good\" in " +
                         certificate));
-}
-
-TEST(HttpGetTest, UrlsThatAreNone) {
-  for (const char* url : {"https://a/", "http://", "http://:1/", "http://a:0/", "http://a:99999",
-                          "http://a:b/", "http://[::1/", "http://a/b c", "a:1"}) {
-    EXPECT_EQ(
-        HttpGet(url, absl::Seconds(1)).status(),
-        absl::InvalidArgumentError(absl::StrCat("\"", url, "\", want http://HOST[:PORT][/PATH]")));
-  }
-  EXPECT_THAT(HttpGet("http://127.0.0.1:1/x", absl::Seconds(1)).status().ToString(),
-              HasSubstr("UNAVAILABLE: http://127.0.0.1:1/x: Connection refused"));
-  EXPECT_TRUE(absl::IsUnavailable(HttpGet("http://[::1]:1", absl::Seconds(1)).status()));
 }
 
 }  // namespace

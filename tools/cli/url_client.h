@@ -1,18 +1,23 @@
 // GET and HEAD by libcurl, streamed.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_SYNC_URL_CLIENT_H_
-#define ULFD_TOOLS_SYNC_URL_CLIENT_H_
+#ifndef ULFD_TOOLS_CLI_URL_CLIENT_H_
+#define ULFD_TOOLS_CLI_URL_CLIENT_H_
 
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tools/sync/source.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace ulfd::tools {
+
+// Takes the next bytes of a file; an error ends the reading.
+using ByteSink = absl::FunctionRef<absl::Status(absl::string_view)>;
 
 struct UrlOptions {
   std::string ca_file;
@@ -20,7 +25,9 @@ struct UrlOptions {
   std::string sigv4;                 // "aws:amz:REGION:s3"; empty: nothing is signed.
   std::string key, secret;           // With sigv4.
   std::vector<std::string> headers;  // "Name: value".
-  bool (*stopped)() = nullptr;
+  absl::Duration timeout = absl::InfiniteDuration();  // Of a whole transfer.
+  bool proxies = true;                                // Those that the environment names.
+  bool (*stopped)() = nullptr;                        // Ends transfers with CANCELLED.
 };
 
 // Headers of the answer itself, redirects apart.
@@ -31,8 +38,8 @@ struct UrlAnswer {
 
 // One connection at a time; for one thread.  Errors name the URL.  NOT_FOUND: 404.
 // PERMISSION_DENIED: 401 and 403.  UNAVAILABLE: what may pass (429, 5xx, connections that break,
-// 30 s without a byte).  CANCELLED: stopped.  FAILED_PRECONDITION: all others, such as a redirect
-// to anything but http and https, or from https to http.
+// 30 s without a byte, the timeout).  CANCELLED: stopped.  FAILED_PRECONDITION: all others, such as
+// a redirect to anything but http and https, or from https to http.
 class UrlClient {
  public:
   explicit UrlClient(UrlOptions options);
@@ -56,4 +63,4 @@ class UrlClient {
 
 }  // namespace ulfd::tools
 
-#endif  // ULFD_TOOLS_SYNC_URL_CLIENT_H_
+#endif  // ULFD_TOOLS_CLI_URL_CLIENT_H_

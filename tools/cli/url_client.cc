@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/sync/url_client.h"
+#include "tools/cli/url_client.h"
 
 #include <curl/curl.h>
 
@@ -18,7 +18,7 @@ namespace ulfd::tools {
 namespace {
 
 constexpr int64_t kMaxPageBytes = int64_t{16} << 20;
-constexpr size_t kMaxErrorBytes = 400;  // Of a body that explains an error.
+constexpr size_t kMaxErrorBytes = 2000;  // Of a body that explains an error.
 constexpr long kConnectSeconds = 10, kSilentSeconds = 30,
                kRedirects = 5;  // NOLINT: libcurl's type.
 
@@ -157,6 +157,12 @@ void UrlClient::Configure(const std::string& url, const Transfer& t) {
   curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl_, CURLOPT_NOBODY, t.head ? 1L : 0L);
   curl_easy_setopt(curl_, CURLOPT_CONNECTTIMEOUT, kConnectSeconds);
+  if (options_.timeout != absl::InfiniteDuration()) {
+    // 0 would be for ever.
+    const int64_t timeout_ms = std::max<int64_t>(1, absl::ToInt64Milliseconds(options_.timeout));
+    curl_easy_setopt(curl_, CURLOPT_TIMEOUT_MS, static_cast<long>(timeout_ms));  // NOLINT
+  }
+  if (!options_.proxies) curl_easy_setopt(curl_, CURLOPT_NOPROXY, "*");
   curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, 1L);
   curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSilentSeconds);
   // Nothing but the web, wherever a redirect leads, and never from TLS to plain text.
@@ -210,9 +216,10 @@ absl::Status UrlClient::Perform(const std::string& url, Transfer& t) {
         CodeOf(code), absl::StrCat(url, ": ", reason[0] != 0 ? reason : curl_easy_strerror(code)));
   }
   if (http == 200 || http == 206) return absl::OkStatus();
-  return absl::Status(CodeOf(http),
-                      absl::StrCat(url, ": HTTP ", http, t.error_body.empty() ? "" : " ",
-                                   Printable(t.error_body, kMaxErrorBytes)));
+  return absl::Status(
+      CodeOf(http),
+      absl::StrCat(url, ": HTTP ", http, t.error_body.empty() ? "" : " ",
+                   Printable(absl::StripTrailingAsciiWhitespace(t.error_body), kMaxErrorBytes)));
 }
 
 absl::StatusOr<UrlAnswer> UrlClient::Head(const std::string& url) {
