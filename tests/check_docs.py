@@ -4,11 +4,14 @@
 
 In every *.md: relative links and their anchors lead somewhere; every path, file and folder in
 backticks exists (words in capitals stand for any name); a README that lists its folders has all of
-them; lines end at 140 columns, but for tables and code.  The metrics of the daemon are those of docs/operations.md; rules of Prometheus name no others, and
-each alert has an entry there.  Decisions that are cited exist, and their index is complete.
+them; lines end at 140 columns, but for tables and code.  In a column "file, function" each name is
+in the file before it.  Settings in backticks are fields of proto/server_config.proto.  The metrics
+of the daemon are those of docs/operations.md; rules of Prometheus name no others, and each alert
+has an entry there.  Decisions that are cited exist, and their index is complete.
 SPDX-License-Identifier: Apache-2.0
 """
 import fnmatch
+import functools
 import os
 import re
 import subprocess
@@ -44,6 +47,7 @@ class Tree:
                 self.folders.add(name)
         self.tops = {name for name in self.folders if "/" not in name}
         self.names |= {os.path.basename(name) + "/" for name in self.folders}
+        self.settings = settings(self)
 
     def read(self, name):
         with open(os.path.join(self.root, name), encoding="utf-8", errors="replace") as file:
@@ -56,6 +60,27 @@ class Tree:
             return any(fnmatch.fnmatch(name, path) for name in [*self.files, *self.folders])
         return path in self.folders or path in self.files or f"{path}.cc" in self.files \
             or f"{path}.h" in self.files
+
+
+    def pair(self, path):
+        """The text of a source and of the other half of its pair."""
+        stem = os.path.splitext(path)[0]
+        return "".join(self.read(name) for name in (stem + ".h", stem + ".cc") if name in self.files)
+
+    @functools.cache
+    def code(self):
+        return "".join(self.read(name) for name in self.files
+                       if name.startswith(("server/", "engine/")) and name.endswith((".h", ".cc")))
+
+
+def settings(tree):
+    """Setting with settings of its own -> their names, as proto/server_config.proto has them."""
+    proto = "proto/server_config.proto"
+    text = tree.read(proto) if proto in tree.files else ""
+    fields = {message: re.findall(r"^ +(?:(?:optional|repeated) )?(\w+) (\w+) = \d", body, re.M)
+              for message, body in re.findall(r"^message (\w+) {$(.*?)^}", text, re.M | re.S)}
+    return {name: {inner for _, inner in fields[kind]}
+            for kind, name in fields.get("ServerConfig", []) if kind in fields}
 
 
 def anchors(text):
@@ -109,6 +134,26 @@ class Document:
         elif re.fullmatch(r"[a-z]\w*\.(h|cc|proto|py|cmake)", path) and path not in self.tree.names:
             self.complain(number, f"`{word}`: no such file")
 
+    def check_hop(self, number, cell):
+        """"`FILE`, `Name`, `Class::Name`; `FILE` ...": names without a file are anywhere."""
+        text = None
+        for word in re.findall(r"`([^`]+)`", cell):
+            if "/" in word:
+                text = self.tree.pair(word)
+                continue
+            name = word.split("::")[-1]
+            where = self.tree.code() if text is None or "::" in word else text
+            if not re.search(rf"\b{re.escape(name)}\b", where):
+                self.complain(number, f"`{word}`: not there")
+
+    def check_setting(self, number, word):
+        top, dot, name = word.partition(".")
+        inner = self.tree.settings.get(top)
+        if self.name == "CHANGELOG.md":  # Names what went, too.
+            return
+        if dot and inner and re.fullmatch(r"[a-z_]+", name) and name not in inner:
+            self.complain(number, f"`{word}`: no such setting")
+
     def check_row(self, number, cell):
         """A README's table of its files: each is beside it."""
         for word in re.findall(r"`([\w./*-]+)[^`]*`", cell):
@@ -134,15 +179,19 @@ class Document:
             if code or not line.lstrip().startswith("|"):
                 table = None
             elif table is None:
-                table = cells[0]
+                table, columns = cells[0], cells
             elif table in ("file", "folder") and os.path.basename(self.name) == "README.md":
                 has_folders |= table == "folder"
                 self.check_row(number, cells[0])
+            elif "file, function" in columns:
+                self.check_hop(number, cells[columns.index("file, function")])
             if code:
                 words = re.findall(r"(?<![\w./=-])[\w.]+(?:/[\w.-]+)+", line)
                 words = [word for word in words if word.split("/")[0] in self.tree.tops]
             else:
                 words = re.findall(r"`([\w.*-]*[/.][\w./*-]*)[^`]*`", line)
+                for word in re.findall(r"`([a-z_]+\.[a-z_]+)`", line):
+                    self.check_setting(number, word)
                 for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", line)):
                     self.check_link(number, target)
             for word in words:

@@ -22,11 +22,12 @@ GOOD = {
 
 class CheckDocsTest(unittest.TestCase):
     def check(self, **changes):
-        """The errors of GOOD with texts appended; in a name _ is for / and __ for a dot."""
+        """The errors of GOOD with texts appended; in a name without / _ is for / and __ for a dot."""
         with tempfile.TemporaryDirectory() as root:
             files = dict(GOOD)
             for name, text in changes.items():
-                name = name.replace("__", ".").replace("_", "/")
+                if "/" not in name:
+                    name = name.replace("__", ".").replace("_", "/")
                 files[name] = files.get(name, "") + text
             for name, text in files.items():
                 os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
@@ -65,6 +66,19 @@ class CheckDocsTest(unittest.TestCase):
                          ["README.md:6: `old`: not in this folder",
                           "README.md:6: `old/`: no such folder",
                           "README.md: folder server/ is missing"])
+
+    def test_functions_of_hops(self):
+        table = "\n| # | file, function |\n|---|---|\n| 1 | `server/main.cc`, `Add`, `Gone`; `Old::Add`, `No::None` |\n"
+        self.assertEqual(self.check(docs_a__md=table),
+                         ["docs/a.md:9: `Gone`: not there", "docs/a.md:9: `No::None`: not there"])
+
+    def test_settings(self):
+        proto = ("message ServerConfig {\n  Limits limits = 1;\n}\n"
+                 "message Limits {\n  optional int32 max_ads = 1 [(setting) = {default: \"1\"}];\n}\n")
+        self.assertEqual(
+            self.check(docs_a__md="`limits.max_ads` `limits.max_rows` `server.limits`\n",
+                       **{"proto/server_config.proto": proto}),
+            ["docs/a.md:6: `limits.max_rows`: no such setting"])
 
     def test_width(self):
         self.assertEqual(self.check(docs_a__md="x " * 71 + "\n| " + "x" * 150 + " |\n"),
