@@ -79,7 +79,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SECTION net)
 set(CPACK_DEBIAN_DAEMON_PACKAGE_NAME ulfd)
-set(CPACK_DEBIAN_DAEMON_PACKAGE_DEPENDS "adduser, init-system-helpers")
+set(CPACK_DEBIAN_DAEMON_PACKAGE_DEPENDS "adduser, init-system-helpers, ca-certificates")
 set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA
   "${package_dir}/conffiles;${package_dir}/postinst;${package_dir}/prerm;${package_dir}/postrm")
 set(CPACK_DEBIAN_CONVERT_PACKAGE_NAME ulfd-convert)

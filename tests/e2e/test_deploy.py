@@ -1,8 +1,9 @@
-"""deploy/compose as docker-compose reads it, deploy/sbom, and what the image is built from.
+"""deploy/compose as docker-compose reads it, deploy/sbom, what the image is built from and needs.
 SPDX-License-Identifier: Apache-2.0
 """
 import json
 import os
+import re
 import shutil
 import subprocess
 import unittest
@@ -117,6 +118,48 @@ class EntrypointTest(unittest.TestCase):
         self.assertIn("/nowhere/x", self.run_image("--config=/nowhere/x").stderr)
         self.assertEqual(self.run_image("--grpc_prot=0").returncode, 2)
         self.assertIn("ulfd ", self.run_image("--version").stdout)
+
+
+class PackagesTest(unittest.TestCase):
+    """The image (install-deps --runtime) and the Debian package have what the two programs need."""
+
+    def owners(self, program):
+        """Packages of the libraries that the program names itself."""
+        dynamic = subprocess.run(["objdump", "-p", program], capture_output=True, text=True, check=True).stdout
+        found = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+        paths = dict(re.findall(r"(\S+) => (\S+)", found))
+        names = set()
+        for name in re.findall(r"NEEDED +(\S+)", dynamic):
+            # Whether a package says /lib or /usr/lib for the same folder is its own business.
+            path = os.path.realpath(paths.get(name, name))
+            names |= {path, path.removeprefix("/usr")}
+        said = subprocess.run(["dpkg", "-S", *names], capture_output=True, text=True, check=False).stdout
+        return set(re.findall(r"^([^:\s]+)", said, re.M))
+
+    def with_dependencies(self, packages):
+        asked = subprocess.run(["dpkg-query", "-W", "-f=${Package} ${Depends}\n"], capture_output=True,
+                               text=True, check=True).stdout
+        depends = {line.split()[0]: re.findall(r"(?:^|[,|]) *([\w.+-]+)", line.partition(" ")[2])
+                   for line in asked.splitlines()}
+        found, rest = set(), list(packages)
+        while rest:
+            package = rest.pop()
+            if package not in found:
+                found.add(package)
+                rest += depends.get(package, [])
+        return found
+
+    def test_they_are_those_of_the_programs(self):
+        printed = subprocess.run([os.path.join(DEPLOY, "install-deps"), "--runtime", "--print"],
+                                 capture_output=True, text=True, check=True).stdout
+        listed = set(printed.split())
+        needed = self.owners(env.program("ulfd")) | self.owners(env.program("ulf"))
+        self.assertIn("libgrpc++1.51", needed)
+        self.assertEqual(needed - self.with_dependencies(listed), set())
+        # dpkg-shlibdeps finds libraries only.
+        with open(os.path.join(DEPLOY, "package", "install.cmake"), encoding="utf-8") as file:
+            said = re.search(r'DAEMON_PACKAGE_DEPENDS "(.*)"', file.read()).group(1).split(", ")
+        self.assertEqual(listed - needed - set(said), set())
 
 
 class SbomTest(unittest.TestCase):
