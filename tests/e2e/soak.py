@@ -158,12 +158,12 @@ connections { max_age_ms: 60000 handshake_timeout_ms: 2000 }
     def killer(self):
         """Clients that die with calls under way."""
         from harness.clients import predict_request
+        from harness.dying_clients import DyingClients
         from harness.small import heavy_inputs
-        from harness.victim import Victims
         source = random.Random(self.seed + 2000)
-        victims = Victims(self.daemon, predict_request("heavy", heavy_inputs(100), ()))
+        clients = DyingClients(self.daemon, predict_request("heavy", heavy_inputs(100), ()))
         while not self.stop.is_set():
-            with victims.start() as one:
+            with clients.start() as one:
                 self.stop.wait(source.uniform(0.5, 3))
                 one.send_signal(signal.SIGKILL)
             with self.lock:

@@ -10,7 +10,7 @@ from collections import Counter
 from harness import http2
 from harness.loading import finish_load
 from harness.metrics import scrape
-from harness.victim import Victims
+from harness.dying_clients import DyingClients
 from slo.bench import (Reloader, failed, halves, in_turn, median_between, on_cpus, p99,
                        wait_version)
 
@@ -224,15 +224,15 @@ def dying(bench):
     """Clients killed with calls of 2000 ads under way: one a second, each calling eight at a time."""
     daemon, _ = bench.daemon("dying")
     with daemon:
-        victims = Victims(daemon, bench.subject.request(2000))
+        clients = DyingClients(daemon, bench.subject.request(2000))
         killed = 0
 
         def trouble(until):
             nonlocal killed
             while time.monotonic() < until - 1.5:
-                with victims.start() as victim:
+                with clients.start() as client:
                     time.sleep(1.0)
-                    victim.send_signal(signal.SIGKILL)
+                    client.send_signal(signal.SIGKILL)
                 killed += 1
 
         text, kept = _beside(bench, daemon, trouble, bench.seconds(20))

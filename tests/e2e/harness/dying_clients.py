@@ -1,4 +1,4 @@
-"""A client to be killed with calls under way.
+"""Clients to be killed with calls under way.
 SPDX-License-Identifier: Apache-2.0
 """
 import os
@@ -18,12 +18,12 @@ while True:
 """
 
 
-class Victims:
+class DyingClients:
     """Start processes that call Predict with `request`, eight calls at a time, until they end."""
 
     def __init__(self, daemon, request):
         self.target = daemon.target
-        self.path = os.path.join(env.scratch("victim"), "request")
+        self.path = os.path.join(env.scratch("dying_clients"), "request")
         with open(self.path, "wb") as file:
             file.write(request.SerializeToString())
 
