@@ -1,8 +1,10 @@
-// WorkerPool: N threads that pull work from a JobQueue.
+// WorkerPool: takes jobs from any thread and computes each on N threads that pull work from a
+// JobQueue, or says why not.  Knows nothing of gRPC.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SCHEDULER_WORKER_POOL_H_
 #define ULFD_SERVER_SCHEDULER_WORKER_POOL_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -14,10 +16,31 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "server/scheduler/clock.h"
+#include "server/scheduler/job.h"
 #include "server/scheduler/job_queue.h"
-#include "server/scheduler/scheduler.h"
 
 namespace ulfd::server {
+
+// A moment of the queue.
+struct SchedulerStats {
+  int workers = 0;
+  int busy_workers = 0;
+  int64_t queued_requests = 0;  // Jobs that nobody has started.
+  int64_t queued_rows = 0;
+  std::chrono::nanoseconds pending{0};  // Predicted work in hand, of one worker.
+  bool overloaded = false;
+  // Since the start: jobs dropped before they were computed.
+  int64_t expired = 0;
+  int64_t cancelled = 0;
+  int64_t shed = 0;
+  // Since the start: pieces of work, and the rows computed in them.
+  int64_t batches = 0;
+  int64_t rows = 0;
+  // Since the start: jobs that were computed by the thread that submitted them.
+  int64_t at_once = 0;
+  // Time that workers spent computing, all together, since the start; counted when a piece ends.
+  std::chrono::nanoseconds busy{0};
+};
 
 struct WorkerPoolOptions {
   JobQueueOptions queue;  // queue.workers threads.
@@ -33,19 +56,27 @@ struct WorkerPoolOptions {
 };
 
 // Thread-safe.  Nothing ever waits while a worker is idle.
-class WorkerPool final : public Scheduler {
+class WorkerPool {
  public:
   // INVALID_ARGUMENT for options out of range; INTERNAL if a worker cannot restrict oneDNN to one
   // thread or cannot be bound to its CPU.  `clock` is borrowed.  The threads run when this returns.
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(WorkerPoolOptions options,
                                                             const Clock& clock);
   // Drains, then joins the threads.
-  ~WorkerPool() override;
+  ~WorkerPool();
 
-  absl::Status Submit(Job* job) override;
-  absl::Status Check(Job* job) override;
-  void Drain() override;
-  SchedulerStats Stats() const override;
+  // Queues the job, or computes it at once if that costs less than to hand it over.  Never blocks
+  // for long; any thread that holds no lock.  An error means that the job was not taken and that
+  // none of its functions will be called: RESOURCE_EXHAUSTED (see refusal.h), UNAVAILABLE (shutting
+  // down), DEADLINE_EXCEEDED or CANCELLED (too late already).
+  absl::Status Submit(Job* job);
+  // What Submit would answer now; the job is not taken.  For jobs that cost much before they can be
+  // queued.
+  absl::Status Check(Job* job);
+  // Refuses new jobs from now on and returns when those that were taken have ended.  Not on a
+  // worker thread.
+  void Drain();
+  SchedulerStats Stats() const;
 
  private:
   WorkerPool(WorkerPoolOptions options, const Clock& clock);

@@ -15,7 +15,6 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/mutex.h"
 #include "server/models/model_lookup.h"
 #include "server/models/model_types.h"
 #include "server/observe/call_log.h"
@@ -25,7 +24,7 @@
 #include "server/scheduler/client_quota.h"
 #include "server/scheduler/clock.h"
 #include "server/scheduler/lookup_pool.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/worker_pool.h"
 #include "server/scoring/call_summary.h"
 #include "server/scoring/request_decoder.h"
 
@@ -37,7 +36,7 @@ class UserStore;  // server/scoring/user_store.h
 // What all calls share.  Everything is borrowed and outlives them.
 struct ServingContext {
   const ModelLookup& models;
-  Scheduler& scheduler;
+  WorkerPool& scheduler;
   Metrics& metrics;
   Logger& logger;
   const Clock& clock;

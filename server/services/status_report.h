@@ -9,7 +9,7 @@
 
 #include "proto/admin.pb.h"
 #include "server/models/model_lookup.h"
-#include "server/scheduler/scheduler.h"
+#include "server/scheduler/worker_pool.h"
 #include "server/scoring/call_summary.h"
 #include "server/services/readiness.h"
 
@@ -25,7 +25,7 @@ BuildFacts ThisBuild();
 // Thread-safe; borrows everything.
 class StatusReport {
  public:
-  StatusReport(const ModelLookup& models, const Scheduler& scheduler, const Readiness& readiness,
+  StatusReport(const ModelLookup& models, const WorkerPool& scheduler, const Readiness& readiness,
                const SlowCalls& slow_calls, int64_t max_queued_requests, int64_t max_queued_rows)
       : models_(models),
         scheduler_(scheduler),
@@ -40,7 +40,7 @@ class StatusReport {
 
  private:
   const ModelLookup& models_;
-  const Scheduler& scheduler_;
+  const WorkerPool& scheduler_;
   const Readiness& readiness_;
   const SlowCalls& slow_calls_;
   const int64_t max_queued_requests_, max_queued_rows_;
