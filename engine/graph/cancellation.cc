@@ -59,10 +59,10 @@ bool IsNormaliser(const Semantics& s) {
 }
 
 // Follows the rounding errors that one normaliser amplifies.
-class Tracer {
+class ErrorTracer {
  public:
-  Tracer(const Graph& graph, const std::vector<TensorSpec>& specs,
-         const ObservedMagnitudes& observed)
+  ErrorTracer(const Graph& graph, const std::vector<TensorSpec>& specs,
+              const ObservedMagnitudes& observed)
       : graph_(graph), specs_(specs), observed_(observed), producers_(graph.values.size(), -1) {
     for (size_t i = 0; i < graph.nodes.size(); ++i) {
       semantics_.push_back(graph.nodes[i].layer->semantics());
@@ -359,7 +359,7 @@ class Tracer {
 
 std::vector<Cancellation> FindCancellation(const Graph& graph, const std::vector<TensorSpec>& specs,
                                            const ObservedMagnitudes& observed) {
-  return Tracer(graph, specs, observed).Run();
+  return ErrorTracer(graph, specs, observed).Run();
 }
 
 }  // namespace ulfd::engine

@@ -11,7 +11,6 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/load_scope.h"
@@ -402,6 +401,34 @@ absl::Status MakeExecutable(const PlanRecipe& recipe, const GraphSpecs& specs,
   return WithLoadReason(MakeUserCache(manifest.user_cache_bytes(), model), LoadReason::kManifest);
 }
 
+void DescribeOutputs(const Graph& graph, const GraphSpecs& specs, ModelInfo& info) {
+  for (const NamedValue& output : graph.outputs) {
+    info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
+  }
+}
+
+GraphOptions GraphOptionsOf(const ModelDirectory& directory,
+                            absl::Span<const LayerType* const> layer_types, PackedWeights& packed) {
+  const pb::ModelManifest& manifest = directory.manifest;
+  return {.outputs = {manifest.outputs().begin(), manifest.outputs().end()},
+          .guide_eps = manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
+          .trunc_all = manifest.trunc_all(),
+          .nhwc = IsNhwc(directory),
+          .layer_types = layer_types,
+          .packed = &packed};
+}
+
+absl::Status TakeTables(FileResources& resources, const pb::ModelManifest& manifest,
+                        LoadedModel& model) {
+  ModelInfo& info = model.info;
+  info.tables = resources.TableInfos();
+  info.fetch_timeout = resources.fetch_timeout();
+  RETURN_IF_ERROR(WithLoadReason(CheckTableNames(manifest, info), LoadReason::kManifest));
+  for (std::string& notice : resources.TableNotices()) info.notices.push_back(std::move(notice));
+  model.executable.tables = resources.TakeTables();
+  return absl::OkStatus();
+}
+
 // `packed_bytes`: what packing the weights took beyond what it gave back.
 void NoteMemory(int64_t packed_bytes, const pb::ModelManifest& manifest, LoadedModel& model) {
   ModelMemory& memory = model.memory;
@@ -414,6 +441,12 @@ void NoteMemory(int64_t packed_bytes, const pb::ModelManifest& manifest, LoadedM
   }
   memory.cache = model.info.user_cache_bytes;
   model.memory_limit = manifest.memory_limit_bytes();
+}
+
+// What is left for plans of further shapes.
+int64_t MemoryLeft(const LoadedModel& model) {
+  if (model.memory_limit == 0) return INT64_MAX;
+  return model.memory_limit - model.memory.held() - model.memory.workspace;
 }
 
 }  // namespace
@@ -454,14 +487,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   FileResources resources(directory, options.redis, hasher);
   if (overrides != nullptr) resources.UseTables(overrides->tables);
   PackedWeights packed;
-  GraphOptions graph_options{
-      .guide_eps = directory.manifest.eps_defaults() == pb::EPS_DEFAULTS_GUIDE,
-      .trunc_all = directory.manifest.trunc_all(),
-      .nhwc = IsNhwc(directory),
-      .layer_types = options.layer_types,
-      .packed = &packed};
-  graph_options.outputs.assign(directory.manifest.outputs().begin(),
-                               directory.manifest.outputs().end());
+  const GraphOptions graph_options = GraphOptionsOf(directory, options.layer_types, packed);
   ASSIGN_OR_RETURN(Graph graph, Because(LoadReason::kGraph, BuildGraph(net, weights, graph_options,
                                                                        resources, info.notices)));
   ASSIGN_OR_RETURN(std::vector<InputStatement> statements,
@@ -477,20 +503,14 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
       WithLoadReason(DescribeMatrices(directory.manifest, info), LoadReason::kManifest));
   DescribeLayers(net, graph, specs, weights, info);
   RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
-  for (const NamedValue& output : graph.outputs) {
-    info.outputs.push_back({output.name, specs[output.value].shape, specs[output.value].level});
-  }
+  DescribeOutputs(graph, specs, info);
 
   std::unique_ptr<const PlanRecipe> recipe = MakeRecipe(
       options, directory.manifest, std::move(statements), std::move(graph), info.weight_bytes);
   RETURN_IF_ERROR(MakeExecutable(*recipe, specs, directory.manifest, *model));
 
-  info.tables = resources.TableInfos();
-  info.fetch_timeout = resources.fetch_timeout();
-  RETURN_IF_ERROR(WithLoadReason(CheckTableNames(directory.manifest, info), LoadReason::kManifest));
-  for (std::string& notice : resources.TableNotices()) info.notices.push_back(std::move(notice));
+  RETURN_IF_ERROR(TakeTables(resources, directory.manifest, *model));
   AddWeightNotices(*model->weights, info);
-  model->executable.tables = resources.TakeTables();
   info.content_hash = hasher.Hex();
   // A step that took its end for a reason to do without its result must not hide it.
   RETURN_IF_ERROR(LoadScope::Check());
@@ -498,11 +518,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   NoteMemory(packed_bytes, directory.manifest, *model);
   RETURN_IF_ERROR(AccountMemory(*model));
   if (IsOpen(info)) {
-    const int64_t limit = model->memory_limit;
-    const int64_t left =
-        limit == 0 ? INT64_MAX : limit - model->memory.held() - model->memory.workspace;
     model->executable.shape_plans =
-        std::make_shared<ShapePlans>(std::move(recipe), tolerance, left);
+        std::make_shared<ShapePlans>(std::move(recipe), tolerance, MemoryLeft(*model));
   }
   return model;
 }

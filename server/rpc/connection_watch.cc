@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -141,10 +140,7 @@ const char* ConnectionWatch::Judge(const std::string& peer, State& state,
   return nullptr;
 }
 
-std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
-    const std::vector<Connection>& connections) {
-  const auto now = Clock::now();
-  ++look_;
+void ConnectionWatch::Meet(const std::vector<Connection>& connections) {
   bool unknown = false;
   for (const Connection& connection : connections) {
     State& state = states_[connection.peer];
@@ -153,12 +149,15 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
     state.look = look_;
     unknown |= state.socket_id == 0;
   }
-  for (auto it = states_.begin(); it != states_.end();) {
-    const auto here = it++;
-    if (here->second.look != look_) states_.erase(here);
-  }
+  absl::erase_if(states_, [&](const auto& entry) { return entry.second.look != look_; });
   if (unknown) FindSockets();
+}
 
+std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
+    const std::vector<Connection>& connections) {
+  const auto now = Clock::now();
+  ++look_;
+  Meet(connections);
   std::vector<Verdict> verdicts;
   int64_t all_streams = 0, all_silent = 0;
   const auto silent = [](const State& state) {

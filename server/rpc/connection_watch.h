@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -71,6 +70,8 @@ class ConnectionWatch {
     int64_t window_lost = 0, window_calls = 0;
     bool doomed = false;
   };
+  // Forgets the connections that are gone, and finds the sockets of new ones.
+  void Meet(const std::vector<Connection>& connections);
   void FindSockets();
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;

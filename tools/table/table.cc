@@ -244,16 +244,17 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
   return PushDelta(options, parts);
 }
 
-}  // namespace
+absl::Status Build(const BuildOptions& options) {
+  if (options.to == "redis" && options.redis.name.empty()) {
+    return UsageError("--to=redis wants --redis");
+  }
+  if (options.to == "file") return BuildFile(options);
+  if (options.to == "rocksdb" || options.to == "redis") return BuildStore(options);
+  return UsageError(absl::StrCat("--to: ", options.to, ", want file, rocksdb or redis"));
+}
 
-absl::Status RunTable(Args args) {
-  std::string format_name = "fp32", event_time = "now", redis_node;
-  BuildOptions options;
-  int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
-  bool help = false;
-  FlagSet flags(kSynopsis, kDescription);
-  flags.Add("to", "build: file, rocksdb or redis.", &options.to);
-  flags.Add("redis", "--to=redis: ADDRESS:PORT of a node of the cluster.", &redis_node);
+void AddRedisFlags(FlagSet& flags, BuildOptions& options) {
+  flags.Add("redis", "--to=redis: ADDRESS:PORT of a node of the cluster.", &options.redis.name);
   flags.Add("redis_user", "--to=redis: the user; default: Redis's own.", &options.redis.username);
   flags.Add("redis_password_file", "--to=redis: its first line is the password.",
             &options.redis.password_file);
@@ -264,6 +265,18 @@ absl::Status RunTable(Args args) {
   flags.Add("redis_key", "--to=redis: its key, PEM.", &options.redis.key_file);
   flags.Add("partitions", "--to=redis: hash tags that a new table is spread over.",
             &options.partitions, 1, 16384);
+}
+
+}  // namespace
+
+absl::Status RunTable(Args args) {
+  std::string format_name = "fp32", event_time = "now";
+  BuildOptions options;
+  int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
+  bool help = false;
+  FlagSet flags(kSynopsis, kDescription);
+  flags.Add("to", "build: file, rocksdb or redis.", &options.to);
+  AddRedisFlags(flags, options);
   flags.Add("rows", "build: fp32, fp16, bf16, or int8: a byte per value, scale and offset per row.",
             &format_name);
   flags.Add("memory", "build: MiB for rows that are sorted; beside it half a byte for each row.",
@@ -298,12 +311,8 @@ absl::Status RunTable(Args args) {
     options.inputs = absl::MakeSpan(words).subspan(2);
     options.format = *format;
     options.memory_bytes = memory_mib << 20;
-    options.redis.name = redis_node;
-    options.redis.nodes = {redis_node};
-    if (options.to == "redis" && redis_node.empty()) return UsageError("--to=redis wants --redis");
-    if (options.to == "file") return BuildFile(options);
-    if (options.to == "rocksdb" || options.to == "redis") return BuildStore(options);
-    return UsageError(absl::StrCat("--to: ", options.to, ", want file, rocksdb or redis"));
+    options.redis.nodes = {options.redis.name};
+    return Build(options);
   }
   if (flags.IsSet("rows") || flags.IsSet("memory")) {
     return UsageError("--rows and --memory are flags of build and push");

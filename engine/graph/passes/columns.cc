@@ -14,9 +14,9 @@ using Op = Semantics::Op;
 // lies beyond counts as made where the trace ended.
 constexpr int kMaxSteps = 1 << 14;
 
-class Tracer {
+class ColumnTracer {
  public:
-  Tracer(const GraphEditor& editor, Dim rows, std::vector<int>& through)
+  ColumnTracer(const GraphEditor& editor, Dim rows, std::vector<int>& through)
       : editor_(editor), rows_(rows), through_(through) {}
 
   void Trace(ValueId value, int64_t offset, int64_t width) {
@@ -140,7 +140,7 @@ int64_t RowWidth(const Shape& shape) {
 std::vector<Columns> TraceColumns(const GraphEditor& editor, ValueId value,
                                   std::vector<int>& through) {
   const Shape& shape = editor.shape(value);
-  Tracer tracer(editor, shape[0], through);
+  ColumnTracer tracer(editor, shape[0], through);
   tracer.Trace(value, 0, RowWidth(shape));
   return tracer.Take();
 }

@@ -23,7 +23,8 @@ absl::Span<const LayerType> PoolingLayers();      // image_pooling.cc: max_pooli
 absl::Span<const LayerType>
 RearrangeLayers();  // rearrange.cc: transpose reverse reorg shuffle_channel
 absl::Span<const LayerType> UpsampleLayers();   // upsample.cc: upsample
-absl::Span<const LayerType> DetectionLayers();  // detection.cc: normalize yolo prior_box
+absl::Span<const LayerType> NormalizeLayers();  // normalize.cc: normalize
+absl::Span<const LayerType> DetectionLayers();  // detection.cc: yolo prior_box
 absl::Span<const LayerType> SamplingLayers();   // sampling.cc: roi_align spatial_transformer
 
 }  // namespace ulfd::engine

@@ -1,0 +1,177 @@
+// Rows or places divided by their norm: normalize (SSD).
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/layers/checks.h"
+#include "engine/layers/common/multiversion.h"
+#include "engine/layers/types/families.h"
+
+namespace ulfd::engine {
+namespace {
+
+ULFD_MULTIVERSION void AddSquares(const float* x, double* __restrict sums, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sums[i] += double{x[i]} * double{x[i]};
+}
+ULFD_MULTIVERSION double SumOfSquares(const float* x, int64_t n) {
+  constexpr int kLanes = 8;
+  double lanes[kLanes] = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] += double{x[i + j]} * double{x[i + j]};
+  }
+  double sum = 0;
+  for (double lane : lanes) sum += lane;
+  for (; i < n; ++i) sum += double{x[i]} * double{x[i]};
+  return sum;
+}
+ULFD_MULTIVERSION void Inverse(const double* sums, double eps, float* __restrict inverse,
+                               int64_t n) {
+  for (int64_t i = 0; i < n; ++i) inverse[i] = static_cast<float>(1.0 / std::sqrt(sums[i] + eps));
+}
+ULFD_MULTIVERSION void ScaleBy(const float* x, const float* inverse, float scale,
+                               float* __restrict y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * inverse[i] * scale;
+}
+ULFD_MULTIVERSION void ScaleAll(const float* x, float scale, float* __restrict y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = x[i] * scale;
+}
+
+class NormalizeKernel final : public Kernel {
+ public:
+  NormalizeKernel(bool across_spatial, double eps, std::vector<float> scale)
+      : across_spatial_(across_spatial), eps_(eps), scale_(std::move(scale)) {}
+  size_t ScratchBytes(absl::Span<const Tensor> in) const override {
+    if (across_spatial_) return 0;
+    return static_cast<size_t>(in[0].dims[2] * in[0].dims[3]) * (sizeof(double) + sizeof(float));
+  }
+  absl::Status Run(RunContext& ctx) const override {
+    const Tensor& x = ctx.in[0];
+    const int64_t channels = x.dims[1], places = x.dims[2] * x.dims[3];
+    if (x.elements() == 0) return absl::OkStatus();
+    double* sums = static_cast<double*>(ctx.scratch);
+    for (int64_t row = 0; row < x.dims[0]; ++row) {
+      const float* from = x.f32() + row * channels * places;
+      float* to = ctx.out[0].f32() + row * channels * places;
+      if (across_spatial_) {
+        const double norm = std::sqrt(SumOfSquares(from, channels * places) + eps_);
+        for (int64_t c = 0; c < channels; ++c) {
+          ScaleAll(from + c * places, static_cast<float>(Scale(c) / norm), to + c * places, places);
+        }
+        continue;
+      }
+      float* inverse = reinterpret_cast<float*>(sums + places);
+      std::fill_n(sums, places, 0.0);
+      for (int64_t c = 0; c < channels; ++c) AddSquares(from + c * places, sums, places);
+      Inverse(sums, eps_, inverse, places);
+      for (int64_t c = 0; c < channels; ++c) {
+        ScaleBy(from + c * places, inverse, Scale(c), to + c * places, places);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  float Scale(int64_t channel) const { return scale_[scale_.size() == 1 ? 0 : channel]; }
+
+  const bool across_spatial_;
+  const double eps_;
+  const std::vector<float> scale_;  // One, or one per channel.
+};
+
+// normalize_layer (Normalize): y = x / sqrt(sum of x^2 + eps) * scale; the sum runs over the
+// channels at each place, or over the whole row (across_spatial).
+// Input   0 x [rows, channels, height, width] f32, any level.
+// Weights 0 scale, optional: [1] if channel_shared, else [channels].
+// Output  0 shape and level of x.
+// Params  norm_param: across_spatial (true), channel_shared (true), eps (1e-10), scale_filler (the
+//         scale of a layer without a weight; default 1).
+// Errors  InvalidArgument for another type or rank, a negative eps, a filler other than "constant",
+//         a scale that does not fit.
+// Source  Normalize of the extension operators (SSD's layer; L2 normalisation of ParseNet).
+class Normalize final : public Layer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
+    const ulf::NormalizeParameter& p = ctx.param.norm_param();
+    if (!(p.eps() >= 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("norm_param.eps: ", p.eps(), ", want 0 or more"));
+    }
+    if (p.has_scale_filler() && p.scale_filler().type() != "constant") {
+      return absl::InvalidArgumentError(absl::StrCat("norm_param.scale_filler.type: \"",
+                                                     p.scale_filler().type(),
+                                                     "\", want \"constant\" (or a weight)"));
+    }
+    std::vector<float> scale = {p.has_scale_filler() ? p.scale_filler().value() : 1.0f};
+    const bool trained = !ctx.weights.empty();
+    if (trained) {
+      scale.assign(ctx.weights[0].data.begin(), ctx.weights[0].data.end());
+      if (scale.empty() || (p.channel_shared() && scale.size() != 1)) {
+        return BadWeight(
+            ctx.weights, 0,
+            p.channel_shared() ? "one value (norm_param.channel_shared)" : "one value per channel");
+      }
+    }
+    return std::unique_ptr<Layer>(new Normalize(p.across_spatial(), trained && !p.channel_shared(),
+                                                p.eps(), std::move(scale)));
+  }
+  absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
+    RETURN_IF_ERROR(WantFloat32(in));
+    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    const int64_t channels = static_cast<int64_t>(scale_.size());
+    if (per_channel_ && !CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
+      return BadInput(0, in[0], absl::StrCat(channels, " channels (the size of weight 0)"));
+    }
+    return TensorSpecs{in[0]};
+  }
+  absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
+    return std::unique_ptr<Kernel>(new NormalizeKernel(across_spatial_, eps_, scale_));
+  }
+  std::string Describe() const override {
+    return absl::StrCat("across_spatial=", across_spatial_ ? "true" : "false", " eps=", eps_,
+                        " scale=", per_channel_ ? "per channel" : absl::StrCat(scale_[0]));
+  }
+
+ private:
+  Normalize(bool across_spatial, bool per_channel, float eps, std::vector<float> scale)
+      : across_spatial_(across_spatial),
+        per_channel_(per_channel),
+        eps_(eps),
+        scale_(std::move(scale)) {}
+  const bool across_spatial_, per_channel_;
+  const float eps_;
+  const std::vector<float> scale_;
+};
+
+constexpr LayerType kTypes[] = {
+    {.name = "normalize_layer",
+     .summary = "x / sqrt(sum of x^2 + eps) * scale, per place or per row",
+     .inputs = {1, 1},
+     .outputs = {1, 1},
+     .weights = {0, 1},
+     .param_field = ulf::LayerParameter::kNormParamFieldNumber,
+     .parse = &Normalize::Parse,
+     .aliases = "Normalize",
+     .image_inputs = 1,
+     .image_outputs = 1,
+     .doc = {.formula = "y = x / sqrt(sum of x^2 + eps) * scale; the sum over channels at each "
+                        "place, or over the row",
+             .inputs = "x [rows, channels, height, width] float32",
+             .weights = "scale [1], or [channels] if not channel_shared; optional",
+             .source = "Normalize of the extension operators; SSD",
+             .example_inputs = "x:3,2,2",
+             .example_weights = "3",
+             .example_param = "norm_param { across_spatial: false channel_shared: false }"}},
+};
+
+}  // namespace
+
+absl::Span<const LayerType> NormalizeLayers() { return kTypes; }
+
+}  // namespace ulfd::engine
