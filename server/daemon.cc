@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/daemon.h"
 
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -21,10 +19,11 @@
 #include "base/text.h"
 #include "base/text_file.h"
 #include "server/config/state_file.h"
+#include "server/observe/process_metrics.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
-#include "server/services/metrics_page.h"
+#include "server/services/model_metrics.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -261,8 +260,7 @@ absl::Status Daemon::StartHttp() {
   pages["/readyz"] = [this] { return ReadyPage(*readiness_); };
   pages["/metrics"] = [this] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                     .body = MetricsPage(metrics_, *models_, *pool_, CollectPortsAndRecorder()) +
-                             prometheus::TextSerializer().Serialize(shadow_->Collect())};
+                     .body = MetricsText()};
   };
   pages["/statusz"] = [this] {
     return HttpReply{.content_type = "application/json", .body = report_->Json()};
@@ -369,69 +367,25 @@ void Daemon::TakeConfigSoon(bool asked) {
   });
 }
 
-std::vector<prometheus::MetricFamily> Daemon::CollectPortsAndRecorder() const {
-  std::vector<prometheus::MetricFamily> families;
-  if (recorder_ != nullptr) AddRecorder(recorder_->Stats(), families);
-  security_->Collect(families);
-  if (tracer_ != nullptr) {
-    const auto spans = [](int64_t count, const char* outcome) {
-      return CounterSample(static_cast<double>(count), {{"outcome", outcome}});
-    };
-    families.push_back(Family(
-        "ulfd_trace_spans_total",
-        "Spans that the collector took (sent) or did not take in time (failed), and those that "
-        "were dropped because too many waited (dropped)",
-        prometheus::MetricType::Counter,
-        {spans(tracer_->sent(), "sent"), spans(tracer_->failed(), "failed"),
-         spans(tracer_->dropped(), "dropped")}));
-  }
+std::string Daemon::MetricsText() const {
+  MetricPage page;
+  metrics_.Collect(page);
+  if (recorder_ != nullptr) CollectRecorder(recorder_->Stats(), page);
+  security_->Collect(page);
+  if (tracer_ != nullptr) tracer_->Collect(page);
   // The HTTP port answers before the others are there.
-  if (!serving_.load()) return families;
-  const ConnectionStats stats = grpc_->connections();
-  using prometheus::MetricType;
-  const CacheStats kept = users_->stats();
-  families.push_back(Family("ulfd_kept_users_bytes",
-                            "What users' features kept for their keys take", MetricType::Gauge,
-                            {GaugeSample(static_cast<double>(kept.bytes))}));
-  families.push_back(
-      Family("ulfd_kept_users_total", "Requests with a user_key alone, and whether it was known",
-             MetricType::Counter,
-             {CounterSample(static_cast<double>(kept.hits), {{"result", "hit"}}),
-              CounterSample(static_cast<double>(kept.misses), {{"result", "miss"}})}));
-  families.push_back(Family("ulfd_connections", "Open connections to the gRPC port",
-                            MetricType::Gauge, {GaugeSample(static_cast<double>(stats.open))}));
-  families.push_back(Family("ulfd_connections_total", "Connections to the gRPC port so far",
-                            MetricType::Counter,
-                            {CounterSample(static_cast<double>(stats.accepted))}));
-  families.push_back(
-      Family("ulfd_connections_refused_total",
-             "Connections closed at once (max_connections), or times that none could be accepted "
-             "because the process has no file descriptor left (descriptors)",
-             MetricType::Counter,
-             {CounterSample(static_cast<double>(stats.over_limit), {{"why", "max_connections"}}),
-              CounterSample(static_cast<double>(stats.no_descriptors), {{"why", "descriptors"}})}));
-  std::vector<prometheus::ClientMetric> closed;
-  for (const char* why : {"calls", "unsent", "streams", "silent", "refused", "hand_over"}) {
-    const auto it = stats.closed.find(why);
-    const int64_t count = it == stats.closed.end() ? 0 : it->second;
-    closed.push_back(CounterSample(static_cast<double>(count), {{"why", why}}));
+  if (serving_.load()) {
+    users_->Collect(page);
+    grpc_->Collect(page);
   }
-  families.push_back(
-      Family("ulfd_connections_closed_total",
-             "Connections to the gRPC port that were closed for what they took: calls under way "
-             "(calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), bytes that "
-             "never became a call (silent), streams refused for their token or reset (refused)",
-             MetricType::Counter, std::move(closed)));
-  families.push_back(
-      Family("ulfd_spare_receivers_total",
-             "Spare threads started because all that receive calls were kept busy, each by "
-             "one connection (endless headers, messages of many megabytes)",
-             MetricType::Counter, {CounterSample(static_cast<double>(grpc_->spares()))}));
-  families.push_back(Family("ulfd_threads_refused_total",
-                            "Spare receiving threads that the system refused; it went on without",
-                            MetricType::Counter,
-                            {CounterSample(static_cast<double>(grpc_->refused_spares()))}));
-  return families;
+  CollectModels(*models_, page);
+  CollectScheduler(pool_->Stats(), page);
+  shadow_->Collect(page);
+  const BuildFacts build = ThisBuild();
+  page.AddGauge("ulfd_build_info", "1; what runs", 1,
+                {{"version", build.version}, {"build", build.build}});
+  CollectProcessMetrics(page);
+  return page.Text();
 }
 
 absl::Status Daemon::WritePortFile() const {

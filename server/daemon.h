@@ -82,8 +82,8 @@ class Daemon {
   absl::StatusOr<ModelChange> ReadChange();
   // `asked`: by somebody, rather than by the clock.
   void TakeConfigSoon(bool asked);
-  // What /metrics says of the ports and of the recorder.
-  std::vector<prometheus::MetricFamily> CollectPortsAndRecorder() const;
+  // What /metrics says.
+  std::string MetricsText() const;
 
   // In the order of construction; each uses what stands above it, and destruction goes the other
   // way.

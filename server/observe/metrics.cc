@@ -3,6 +3,7 @@
 #include "server/observe/metrics.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,8 +11,6 @@ namespace ulfd::server {
 namespace {
 
 using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
 
 // Nanoseconds; 0.25 ms .. 2 s.
 constexpr int64_t kDurationBounds[] = {
@@ -36,54 +35,30 @@ constexpr absl::string_view kStageNames[kStages] = {"decode", "fetch", "queue", 
                                                     "embed",  "dense", "encode"};
 constexpr absl::string_view kCancelNames[kCancelStages] = {"queue", "compute"};
 
-ClientMetric HistogramSample(const Histogram& histogram, std::vector<ClientMetric::Label> labels) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.histogram = histogram.Collect();
-  return metric;
-}
-
 void AddCodes(const CodeCounters& codes, const std::string& model, const std::string& version,
-              MetricFamily& family) {
+              MetricPage& page) {
   for (size_t code = 0; code < codes.counts().size(); ++code) {
     const int64_t n = codes.counts()[code].value();
     // Only OK is there from the start: 17 codes for each version would be mostly zeros.
     if (n == 0 && (code != 0 || model.empty())) continue;
-    family.metric.push_back(CounterSample(
-        n, {{"model", model},
-            {"version", version},
-            {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}}));
+    page.AddCounter("ulfd_requests_total",
+                    "Calls that ended, by status code; without model: unknown or unloaded ones", n,
+                    {{"model", model},
+                     {"version", version},
+                     {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(code))}});
   }
 }
 
-void AddShed(const ShedCounters& shed, const std::string& model, MetricFamily& family) {
+void AddShed(const ShedCounters& shed, const std::string& model, MetricPage& page) {
   for (int i = 0; i < kShedReasons; ++i) {
-    family.metric.push_back(CounterSample(
-        shed.counts()[i].value(),
-        {{"model", model}, {"reason", std::string(Name(static_cast<ShedReason>(i)))}}));
+    page.AddCounter("ulfd_shed_total",
+                    "Calls refused before any computing; without model: before it was known",
+                    shed.counts()[i].value(),
+                    {{"model", model}, {"reason", std::string(Name(static_cast<ShedReason>(i)))}});
   }
 }
 
 }  // namespace
-
-ClientMetric CounterSample(double value, std::vector<ClientMetric::Label> labels) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.counter.value = value;
-  return metric;
-}
-
-ClientMetric GaugeSample(double value, std::vector<ClientMetric::Label> labels) {
-  ClientMetric metric;
-  metric.label = std::move(labels);
-  metric.gauge.value = value;
-  return metric;
-}
-
-MetricFamily Family(std::string name, std::string help, MetricType type,
-                    std::vector<ClientMetric> samples) {
-  return {std::move(name), std::move(help), type, std::move(samples)};
-}
 
 Histogram::Histogram(absl::Span<const int64_t> bounds, double unit, int shards)
     : bounds_(bounds), unit_(unit) {
@@ -199,119 +174,83 @@ void Metrics::CountUnloaded(const std::string& name, int64_t version, int64_t ge
   std::erase_if(tables_, of_model);
 }
 
-void Metrics::CollectCalls(std::vector<MetricFamily>& families) const {
-  auto requests =
-      Family("ulfd_requests_total",
-             "Calls that ended, by status code; without model: unknown or unloaded ones",
-             MetricType::Counter);
+void Metrics::CollectCalls(MetricPage& page) const {
   for (const auto& [key, series] : versions_) {
-    AddCodes(series->calls->codes, key.first, absl::StrCat(key.second), requests);
+    AddCodes(series->calls->codes, key.first, absl::StrCat(key.second), page);
   }
-  AddCodes(without_model_, "", "", requests);
-  families.push_back(std::move(requests));
-
-  auto shed = Family("ulfd_shed_total",
-                     "Calls refused before any computing; without model: before it was known",
-                     MetricType::Counter);
-  AddShed(shed_without_model_, "", shed);
-  for (const auto& [name, series] : models_) AddShed(series->shed, name, shed);
-  families.push_back(std::move(shed));
-
-  auto cancelled = Family("ulfd_cancelled_total",
-                          "Calls whose caller went away or whose deadline passed while computing",
-                          MetricType::Counter);
+  AddCodes(without_model_, "", "", page);
+  AddShed(shed_without_model_, "", page);
+  for (const auto& [name, series] : models_) AddShed(series->shed, name, page);
   for (int i = 0; i < kCancelStages; ++i) {
-    cancelled.metric.push_back(
-        CounterSample(cancelled_[i].value(), {{"stage", std::string(kCancelNames[i])}}));
+    page.AddCounter("ulfd_cancelled_total",
+                    "Calls whose caller went away or whose deadline passed while computing",
+                    cancelled_[i].value(), {{"stage", std::string(kCancelNames[i])}});
   }
-  families.push_back(std::move(cancelled));
-  families.push_back(Family("ulfd_batch_requests", "Calls in a piece of work of one worker",
-                            MetricType::Histogram, {HistogramSample(batch_requests_, {})}));
-  families.push_back(Family("ulfd_batch_rows", "Ads in a piece of work of one worker",
-                            MetricType::Histogram, {HistogramSample(batch_rows_, {})}));
-  families.push_back(Family("ulfd_inflight_requests", "Scoring calls that have not ended",
-                            MetricType::Gauge, {GaugeSample(in_flight_.value())}));
+  page.AddHistogram("ulfd_batch_requests", "Calls in a piece of work of one worker",
+                    batch_requests_.Collect());
+  page.AddHistogram("ulfd_batch_rows", "Ads in a piece of work of one worker",
+                    batch_rows_.Collect());
+  page.AddGauge("ulfd_inflight_requests", "Scoring calls that have not ended", in_flight_.value());
 }
 
-void Metrics::CollectModels(std::vector<MetricFamily>& families) const {
-  auto duration = Family("ulfd_request_duration_seconds",
-                         "From the arrival of a call to its reply, of calls that ended with OK",
-                         MetricType::Histogram);
+void Metrics::CollectModels(MetricPage& page) const {
   for (const auto& [key, series] : versions_) {
-    duration.metric.push_back(HistogramSample(
-        series->calls->duration, {{"model", key.first}, {"version", absl::StrCat(key.second)}}));
+    page.AddHistogram("ulfd_request_duration_seconds",
+                      "From the arrival of a call to its reply, of calls that ended with OK",
+                      series->calls->duration.Collect(),
+                      {{"model", key.first}, {"version", absl::StrCat(key.second)}});
   }
-  auto stages =
-      Family("ulfd_stage_duration_seconds", "Time of each stage of a call", MetricType::Histogram);
-  auto candidates = Family("ulfd_candidates_total", "Ads scored", MetricType::Counter);
-  auto per_request =
-      Family("ulfd_candidates_per_request", "Ads per scored request", MetricType::Histogram);
-  auto nonfinite = Family("ulfd_score_nonfinite_total", "Output values that are NaN or infinite",
-                          MetricType::Counter);
-  auto unproved = Family("ulfd_unproved_runs_total",
-                         "Runs in one piece, because the rows are not proved to be independent",
-                         MetricType::Counter);
-  auto alone = Family("ulfd_users_run_alone_total",
-                      "Users of merged calls that were computed one by one", MetricType::Counter);
-  auto tiled =
-      Family("ulfd_tiled_inputs_total",
-             "Inputs of the user that came once per ad and were taken once", MetricType::Counter);
-  auto lookups =
-      Family("ulfd_embedding_lookups_total", "Ids that were looked up", MetricType::Counter);
-  auto missing = Family("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
-                        MetricType::Counter);
-  auto late = Family("ulfd_embedding_late_ids_total",
-                     "Ids of requests whose rows did not come in time from the table's store",
-                     MetricType::Counter);
   for (const auto& [name, series] : models_) {
     for (int i = 0; i < kStages; ++i) {
-      stages.metric.push_back(HistogramSample(
-          series->stages[i], {{"model", name}, {"stage", std::string(kStageNames[i])}}));
+      page.AddHistogram("ulfd_stage_duration_seconds", "Time of each stage of a call",
+                        series->stages[i].Collect(),
+                        {{"model", name}, {"stage", std::string(kStageNames[i])}});
     }
-    candidates.metric.push_back(CounterSample(series->candidates.value(), {{"model", name}}));
-    per_request.metric.push_back(
-        HistogramSample(series->candidates_per_request, {{"model", name}}));
-    nonfinite.metric.push_back(CounterSample(series->nonfinite_scores.value(), {{"model", name}}));
-    unproved.metric.push_back(CounterSample(series->unproved_runs.value(), {{"model", name}}));
-    alone.metric.push_back(CounterSample(series->users_run_alone.value(), {{"model", name}}));
-    tiled.metric.push_back(CounterSample(series->tiled_inputs.value(), {{"model", name}}));
+    const MetricPage::Labels labels = {{"model", name}};
+    page.AddCounter("ulfd_candidates_total", "Ads scored", series->candidates.value(), labels);
+    page.AddHistogram("ulfd_candidates_per_request", "Ads per scored request",
+                      series->candidates_per_request.Collect(), labels);
+    page.AddCounter("ulfd_score_nonfinite_total", "Output values that are NaN or infinite",
+                    series->nonfinite_scores.value(), labels);
+    page.AddCounter("ulfd_unproved_runs_total",
+                    "Runs in one piece, because the rows are not proved to be independent",
+                    series->unproved_runs.value(), labels);
+    page.AddCounter("ulfd_users_run_alone_total",
+                    "Users of merged calls that were computed one by one",
+                    series->users_run_alone.value(), labels);
+    page.AddCounter("ulfd_tiled_inputs_total",
+                    "Inputs of the user that came once per ad and were taken once",
+                    series->tiled_inputs.value(), labels);
   }
   for (const auto& [key, series] : tables_) {
-    const std::vector<ClientMetric::Label> labels = {{"model", key.first}, {"table", key.second}};
-    lookups.metric.push_back(CounterSample(series->looked_up.value(), labels));
-    missing.metric.push_back(CounterSample(series->missing.value(), labels));
-    late.metric.push_back(CounterSample(series->late.value(), labels));
-  }
-  for (auto* family : {&duration, &stages, &candidates, &per_request, &nonfinite, &unproved, &alone,
-                       &tiled, &lookups, &missing, &late}) {
-    families.push_back(std::move(*family));
+    const MetricPage::Labels labels = {{"model", key.first}, {"table", key.second}};
+    page.AddCounter("ulfd_embedding_lookups_total", "Ids that were looked up",
+                    series->looked_up.value(), labels);
+    page.AddCounter("ulfd_embedding_missing_keys_total", "Looked-up ids that the table lacks",
+                    series->missing.value(), labels);
+    page.AddCounter("ulfd_embedding_late_ids_total",
+                    "Ids of requests whose rows did not come in time from the table's store",
+                    series->late.value(), labels);
   }
 }
 
-void Metrics::CollectLoads(std::vector<MetricFamily>& families) const {
-  auto durations = Family("ulfd_model_load_duration_seconds",
-                          "From the start of a load to its publication", MetricType::Histogram);
+void Metrics::CollectLoads(MetricPage& page) const {
   for (const auto& [name, histogram] : load_durations_) {
-    durations.metric.push_back(HistogramSample(*histogram, {{"model", name}}));
+    page.AddHistogram("ulfd_model_load_duration_seconds",
+                      "From the start of a load to its publication", histogram->Collect(),
+                      {{"model", name}});
   }
-  auto failures = Family("ulfd_model_load_failures_total", "Contents that were not published",
-                         MetricType::Counter);
   for (const auto& [key, n] : load_failures_) {
-    failures.metric.push_back(CounterSample(n, {{"model", key.first}, {"reason", key.second}}));
+    page.AddCounter("ulfd_model_load_failures_total", "Contents that were not published", n,
+                    {{"model", key.first}, {"reason", key.second}});
   }
-  families.push_back(std::move(durations));
-  families.push_back(std::move(failures));
 }
 
-std::vector<MetricFamily> Metrics::Collect() const {
-  std::vector<MetricFamily> families;
-  {
-    MutexLock lock(mu_);
-    CollectCalls(families);
-    CollectModels(families);
-    CollectLoads(families);
-  }
-  return families;
+void Metrics::Collect(MetricPage& page) const {
+  MutexLock lock(mu_);
+  CollectCalls(page);
+  CollectModels(page);
+  CollectLoads(page);
 }
 
 }  // namespace ulfd::server

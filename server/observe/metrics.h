@@ -5,8 +5,7 @@
 #ifndef ULFD_SERVER_OBSERVE_METRICS_H_
 #define ULFD_SERVER_OBSERVE_METRICS_H_
 
-#include <prometheus/collectable.h>
-#include <prometheus/metric_family.h>
+#include <prometheus/client_metric.h>
 
 #include <array>
 #include <atomic>
@@ -24,6 +23,7 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "server/models/model_types.h"
+#include "server/observe/metric_page.h"
 #include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
@@ -124,7 +124,7 @@ struct VersionSeries {
 
 // Thread-safe.  Labels are bounded: a model is a label from its first publication until its last
 // version is gone, and what a request calls itself never is one.
-class Metrics final : public prometheus::Collectable {
+class Metrics {
  public:
   // Shard 0 is for threads that are not workers; worker i has shard i + 1.
   explicit Metrics(int workers);
@@ -148,18 +148,15 @@ class Metrics final : public prometheus::Collectable {
   // model with its last version.
   void CountUnloaded(const std::string& name, int64_t version, int64_t generation);
 
-  std::vector<prometheus::MetricFamily> Collect() const override;
+  void Collect(MetricPage& page) const;
 
  private:
   using VersionKey = std::pair<std::string, int64_t>;
   std::shared_ptr<const VersionSeries> Make(const ServedModel& model)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CollectCalls(std::vector<prometheus::MetricFamily>& families) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CollectModels(std::vector<prometheus::MetricFamily>& families) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void CollectLoads(std::vector<prometheus::MetricFamily>& families) const
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectCalls(MetricPage& page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectModels(MetricPage& page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectLoads(MetricPage& page) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int shards_;
   CodeCounters without_model_;
@@ -181,14 +178,6 @@ class Metrics final : public prometheus::Collectable {
   std::map<std::pair<std::string, std::string>, int64_t> load_failures_
       ABSL_GUARDED_BY(mu_);  // (model, reason)
 };
-
-// Shorthands for collectors.
-prometheus::ClientMetric CounterSample(double value,
-                                       std::vector<prometheus::ClientMetric::Label> labels = {});
-prometheus::ClientMetric GaugeSample(double value,
-                                     std::vector<prometheus::ClientMetric::Label> labels = {});
-prometheus::MetricFamily Family(std::string name, std::string help, prometheus::MetricType type,
-                                std::vector<prometheus::ClientMetric> samples = {});
 
 }  // namespace ulfd::server
 

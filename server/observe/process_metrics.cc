@@ -14,13 +14,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "server/observe/metrics.h"
 
 namespace ulfd::server {
 namespace {
-
-using prometheus::MetricFamily;
-using prometheus::MetricType;
 
 std::string ReadAll(const char* path) {
   std::ifstream file(path);
@@ -59,45 +55,36 @@ std::optional<double> OpenFiles() {
   return n;
 }
 
-void AddIf(std::optional<double> value, const char* name, const char* help, MetricType type,
-           std::vector<MetricFamily>& families) {
-  if (!value) return;
-  families.push_back(
-      Family(name, help, type,
-             {type == MetricType::Counter ? CounterSample(*value) : GaugeSample(*value)}));
-}
-
 }  // namespace
 
-std::vector<MetricFamily> CollectProcessMetrics() {
-  std::vector<MetricFamily> families;
+void CollectProcessMetrics(MetricPage& page) {
+  const auto gauge = [&](const char* name, const char* help, std::optional<double> value) {
+    if (value) page.AddGauge(name, help, *value);
+  };
   const std::string stat = ReadAll("/proc/self/stat");
   const double ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  const double page = static_cast<double>(sysconf(_SC_PAGESIZE));
+  const double page_bytes = static_cast<double>(sysconf(_SC_PAGESIZE));
   const auto user = StatField(stat, 14), system = StatField(stat, 15), start = StatField(stat, 22);
   const auto resident_pages = StatField(stat, 24), boot = BootTime();
   if (user && system) {
-    AddIf((*user + *system) / ticks, "process_cpu_seconds_total", "CPU time used, user and system",
-          MetricType::Counter, families);
+    page.AddCounter("process_cpu_seconds_total", "CPU time used, user and system",
+                    (*user + *system) / ticks);
   }
   if (resident_pages) {
-    AddIf(*resident_pages * page, "process_resident_memory_bytes", "Resident memory",
-          MetricType::Gauge, families);
+    page.AddGauge("process_resident_memory_bytes", "Resident memory", *resident_pages * page_bytes);
   }
-  AddIf(StatField(stat, 23), "process_virtual_memory_bytes", "Virtual memory", MetricType::Gauge,
-        families);
+  gauge("process_virtual_memory_bytes", "Virtual memory", StatField(stat, 23));
   if (start && boot) {
-    AddIf(*boot + *start / ticks, "process_start_time_seconds", "Start, seconds since 1970",
-          MetricType::Gauge, families);
+    page.AddGauge("process_start_time_seconds", "Start, seconds since 1970",
+                  *boot + *start / ticks);
   }
-  AddIf(StatField(stat, 20), "process_threads", "Threads", MetricType::Gauge, families);
-  AddIf(OpenFiles(), "process_open_fds", "Open file descriptors", MetricType::Gauge, families);
+  gauge("process_threads", "Threads", StatField(stat, 20));
+  gauge("process_open_fds", "Open file descriptors", OpenFiles());
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    AddIf(static_cast<double>(limit.rlim_cur), "process_max_fds", "Limit of open file descriptors",
-          MetricType::Gauge, families);
+    page.AddGauge("process_max_fds", "Limit of open file descriptors",
+                  static_cast<double>(limit.rlim_cur));
   }
-  return families;
 }
 
 }  // namespace ulfd::server

@@ -3,15 +3,13 @@
 #ifndef ULFD_SERVER_OBSERVE_PROCESS_METRICS_H_
 #define ULFD_SERVER_OBSERVE_PROCESS_METRICS_H_
 
-#include <prometheus/metric_family.h>
-
-#include <vector>
+#include "server/observe/metric_page.h"
 
 namespace ulfd::server {
 
 // CPU seconds, resident and virtual bytes, start time, threads, open and allowed file descriptors.
 // A family that cannot be read is left out.
-std::vector<prometheus::MetricFamily> CollectProcessMetrics();
+void CollectProcessMetrics(MetricPage& page);
 
 }  // namespace ulfd::server
 

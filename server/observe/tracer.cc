@@ -111,4 +111,15 @@ bool Tracer::stopped() const {
   return stopped_;
 }
 
+void Tracer::Collect(MetricPage& page) const {
+  const std::pair<const char*, const std::atomic<int64_t>*> outcomes[] = {
+      {"sent", &sent_}, {"failed", &failed_}, {"dropped", &dropped_}};
+  for (const auto& [outcome, spans] : outcomes) {
+    page.AddCounter("ulfd_trace_spans_total",
+                    "Spans that the collector took (sent) or did not take in time (failed), and "
+                    "those that were dropped because too many waited (dropped)",
+                    spans->load(std::memory_order_relaxed), {{"outcome", outcome}});
+  }
+}
+
 }  // namespace ulfd::server

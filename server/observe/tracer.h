@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
+#include "server/observe/metric_page.h"
 
 namespace ulfd::server {
 
@@ -75,10 +76,9 @@ class Tracer {
   void CountSent(int64_t spans) { sent_.fetch_add(spans, std::memory_order_relaxed); }
   void CountFailed(int64_t spans) { failed_.fetch_add(spans, std::memory_order_relaxed); }
 
-  // Spans that the collector took, that it did not take, and that found no place.
-  int64_t sent() const { return sent_.load(std::memory_order_relaxed); }
-  int64_t failed() const { return failed_.load(std::memory_order_relaxed); }
+  // Spans that found no place.
   int64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  void Collect(MetricPage& page) const;
 
  private:
   const TracerOptions options_;

@@ -3,16 +3,13 @@
 #ifndef ULFD_SERVER_RECORDER_RECORDER_METRICS_H_
 #define ULFD_SERVER_RECORDER_RECORDER_METRICS_H_
 
-#include <prometheus/metric_family.h>
-
-#include <vector>
-
+#include "server/observe/metric_page.h"
 #include "server/recorder/recorder.h"
 
 namespace ulfd::server {
 
-// Appends the families "ulfd_recorder_*".
-void AddRecorder(const RecorderStats& stats, std::vector<prometheus::MetricFamily>& families);
+// The families "ulfd_recorder_*".
+void CollectRecorder(const RecorderStats& stats, MetricPage& page);
 
 }  // namespace ulfd::server
 

@@ -181,6 +181,36 @@ bool GrpcListener::Serve(grpc::ServerBuilder& builder, const ServerConfig& setti
   return true;
 }
 
+void GrpcListener::Collect(MetricPage& page) const {
+  // A Unix socket has no acceptor.
+  const ConnectionStats stats = acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
+  page.AddGauge("ulfd_connections", "Open connections to the gRPC port", stats.open);
+  page.AddCounter("ulfd_connections_total", "Connections to the gRPC port so far", stats.accepted);
+  for (const auto& [why, refused] : {std::pair("max_connections", stats.over_limit),
+                                     std::pair("descriptors", stats.no_descriptors)}) {
+    page.AddCounter("ulfd_connections_refused_total",
+                    "Connections closed at once (max_connections), or times that none could be "
+                    "accepted because the process has no file descriptor left (descriptors)",
+                    refused, {{"why", why}});
+  }
+  for (const char* why : {"calls", "unsent", "streams", "silent", "refused", "hand_over"}) {
+    const auto it = stats.closed.find(why);
+    page.AddCounter("ulfd_connections_closed_total",
+                    "Connections to the gRPC port that were closed for what they took: calls under "
+                    "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
+                    "bytes that never became a call (silent), streams refused for their token or "
+                    "reset (refused)",
+                    it == stats.closed.end() ? 0 : it->second, {{"why", why}});
+  }
+  page.AddCounter("ulfd_spare_receivers_total",
+                  "Spare threads started because all that receive calls were kept busy, each by "
+                  "one connection (endless headers, messages of many megabytes)",
+                  receiver_->spares());
+  page.AddCounter("ulfd_threads_refused_total",
+                  "Spare receiving threads that the system refused; it went on without",
+                  receiver_->refused_spares());
+}
+
 void GrpcListener::Shutdown(milliseconds grace) {
   if (acceptor_ != nullptr) acceptor_->Stop();
   if (reflection_ != nullptr) reflection_->EndStreams();

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/server_config.pb.h"
+#include "server/observe/metric_page.h"
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/connection_acceptor.h"
 #include "server/rpc/listener_credentials.h"
@@ -40,13 +41,8 @@ class GrpcListener {
   void Shutdown(std::chrono::milliseconds grace);
 
   int port() const { return port_; }
-  // As CallReceiver's.
-  int64_t spares() const { return receiver_->spares(); }
-  int64_t refused_spares() const { return receiver_->refused_spares(); }
-  // Nothing for a Unix socket.
-  ConnectionStats connections() const {
-    return acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
-  }
+  // What connections and receiving threads have come to.
+  void Collect(MetricPage& page) const;
 
  private:
   GrpcListener() = default;

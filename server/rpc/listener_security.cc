@@ -13,12 +13,10 @@
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "server/config/options.h"
-#include "server/observe/metrics.h"
 
 namespace ulfd::server {
 namespace {
 
-using prometheus::MetricType;
 using std::chrono::milliseconds;
 
 absl::StatusOr<std::unique_ptr<Reloaded<TlsMaterial>>> Watched(const char* name,
@@ -172,49 +170,40 @@ absl::StatusOr<ModelChoice> Security::Identify(const grpc::ServerContext& call,
   return choice;
 }
 
-void Security::Collect(std::vector<prometheus::MetricFamily>& families) const {
-  auto expiry = Family("ulfd_tls_certificate_expiry_seconds",
-                       "Unix time at which the certificate in use, or one of its chain, expires",
-                       MetricType::Gauge);
-  auto reloads =
-      Family("ulfd_security_reloads_total",
-             "Times that changed certificates or tokens were taken into use", MetricType::Counter);
-  auto failures = Family("ulfd_security_reload_failures_total",
-                         "Times that certificates or tokens on disk turned out to be no good",
-                         MetricType::Counter);
-  auto stale =
-      Family("ulfd_security_stale",
-             "1 while the files on disk are no good and older ones are in use", MetricType::Gauge);
+void Security::Collect(MetricPage& page) const {
   const auto add = [&](const char* of, const auto* value) {
     if (value == nullptr) return;
-    reloads.metric.push_back(CounterSample(static_cast<double>(value->reloads()), {{"of", of}}));
-    failures.metric.push_back(CounterSample(static_cast<double>(value->failures()), {{"of", of}}));
-    stale.metric.push_back(GaugeSample(value->broken() ? 1 : 0, {{"of", of}}));
+    page.AddCounter("ulfd_security_reloads_total",
+                    "Times that changed certificates or tokens were taken into use",
+                    value->reloads(), {{"of", of}});
+    page.AddCounter("ulfd_security_reload_failures_total",
+                    "Times that certificates or tokens on disk turned out to be no good",
+                    value->failures(), {{"of", of}});
+    page.AddGauge("ulfd_security_stale",
+                  "1 while the files on disk are no good and older ones are in use",
+                  value->broken() ? 1 : 0, {{"of", of}});
   };
   const auto add_tls = [&](const char* port, const Reloaded<TlsMaterial>* tls) {
     if (tls == nullptr) return;
-    expiry.metric.push_back(GaugeSample(
-        static_cast<double>(absl::ToUnixSeconds(tls->Get()->expires)), {{"port", port}}));
+    page.AddGauge("ulfd_tls_certificate_expiry_seconds",
+                  "Unix time at which the certificate in use, or one of its chain, expires",
+                  absl::ToUnixSeconds(tls->Get()->expires), {{"port", port}});
     add(port, tls);
   };
   add_tls("grpc", grpc_tls_.get());
   add_tls("admin", admin_tls_.get());
   add("tokens", tokens_.get());
-  auto refused = Family("ulfd_unauthenticated_total",
-                        "Calls refused before they were read: no token that is known "
-                        "(unauthenticated), or a client who may not call that port (denied)",
-                        MetricType::Counter);
-  const auto count = [&](const char* port, const Authenticator& callers) {
-    if (!callers.needed()) return;
-    refused.metric.push_back(CounterSample(static_cast<double>(callers.unauthenticated()),
-                                           {{"port", port}, {"why", "unauthenticated"}}));
-    refused.metric.push_back(
-        CounterSample(static_cast<double>(callers.denied()), {{"port", port}, {"why", "denied"}}));
+  const auto count = [&](const char* port, const char* why, int64_t calls) {
+    page.AddCounter("ulfd_unauthenticated_total",
+                    "Calls refused before they were read: no token that is known "
+                    "(unauthenticated), or a client who may not call that port (denied)",
+                    calls, {{"port", port}, {"why", why}});
   };
-  count("grpc", *grpc_callers_);
-  count("admin", *admin_callers_);
-  for (auto* family : {&expiry, &reloads, &failures, &stale, &refused}) {
-    families.push_back(std::move(*family));
+  for (const auto& [port, callers] :
+       {std::pair("grpc", grpc_callers_.get()), std::pair("admin", admin_callers_.get())}) {
+    if (!callers->needed()) continue;
+    count(port, "unauthenticated", callers->unauthenticated());
+    count(port, "denied", callers->denied());
   }
 }
 

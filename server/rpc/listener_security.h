@@ -4,7 +4,6 @@
 #define ULFD_SERVER_RPC_LISTENER_SECURITY_H_
 
 #include <grpcpp/server_context.h>
-#include <prometheus/metric_family.h>
 
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "proto/server_config.pb.h"
 #include "server/models/model_types.h"
 #include "server/observe/logging.h"
+#include "server/observe/metric_page.h"
 #include "server/rpc/listener_credentials.h"
 
 namespace ulfd::server {
@@ -46,7 +46,7 @@ class Security {
                                        absl::StatusOr<ModelChoice> choice) const;
 
   // Adds what operators want to know.
-  void Collect(std::vector<prometheus::MetricFamily>& families) const;
+  void Collect(MetricPage& page) const;
 
  private:
   Security(const ServerConfig& settings, Logger& logger);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/key_hash.h"
@@ -114,31 +113,22 @@ void Shadow::Score(const Task& task) {
   (status.ok() ? series.scored : series.failed).Add();
 }
 
-std::vector<prometheus::MetricFamily> Shadow::Collect() const {
-  using prometheus::MetricType;
-  auto requests = Family("ulfd_shadow_requests_total",
-                         "Calls chosen to be scored by a shadow version, by what became of them",
-                         MetricType::Counter);
-  auto difference = Family("ulfd_shadow_score_difference",
-                           "How far scores of the shadow version are from those of the reply",
-                           MetricType::Histogram);
+void Shadow::Collect(MetricPage& page) const {
   MutexLock lock(mu_);
-  if (series_.empty()) return {};
   for (const auto& [key, series] : series_) {
     const std::string version = absl::StrCat(key.second);
     const std::pair<const char*, const Counter*> results[] = {
         {"scored", &series->scored}, {"failed", &series->failed}, {"dropped", &series->dropped}};
     for (const auto& [result, counter] : results) {
-      requests.metric.push_back(
-          CounterSample(static_cast<double>(counter->value()),
-                        {{"model", key.first}, {"version", version}, {"result", result}}));
+      page.AddCounter("ulfd_shadow_requests_total",
+                      "Calls chosen to be scored by a shadow version, by what became of them",
+                      counter->value(),
+                      {{"model", key.first}, {"version", version}, {"result", result}});
     }
-    prometheus::ClientMetric metric;
-    metric.label = {{"model", key.first}, {"version", version}};
-    metric.histogram = series->difference.Collect();
-    difference.metric.push_back(std::move(metric));
+    page.AddHistogram("ulfd_shadow_score_difference",
+                      "How far scores of the shadow version are from those of the reply",
+                      series->difference.Collect(), {{"model", key.first}, {"version", version}});
   }
-  return {std::move(requests), std::move(difference)};
 }
 
 }  // namespace ulfd::server

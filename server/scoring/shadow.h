@@ -4,8 +4,6 @@
 #ifndef ULFD_SERVER_SCORING_SHADOW_H_
 #define ULFD_SERVER_SCORING_SHADOW_H_
 
-#include <prometheus/metric_family.h>
-
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -51,7 +49,7 @@ class Shadow {
              const engine::RunResult& result);
 
   // Series of the versions that have been chosen for a call.
-  std::vector<prometheus::MetricFamily> Collect() const;
+  void Collect(MetricPage& page) const;
 
   // Scores what is queued; one step of the thread, which only one thread may take.
   void ScoreQueued();

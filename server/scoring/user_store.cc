@@ -60,4 +60,16 @@ absl::Status UserStore::Complete(const std::string& client, ulfd::v1::PredictReq
       "; send user_features again"));
 }
 
+void UserStore::Collect(MetricPage& page) const {
+  const CacheStats kept = stats();
+  page.AddGauge("ulfd_kept_users_bytes", "What users' features kept for their keys take",
+                kept.bytes);
+  for (const auto& [result, requests] :
+       {std::pair("hit", kept.hits), std::pair("miss", kept.misses)}) {
+    page.AddCounter("ulfd_kept_users_total",
+                    "Requests with a user_key alone, and whether it was known", requests,
+                    {{"result", result}});
+  }
+}
+
 }  // namespace ulfd::server

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "base/lru_cache.h"
 #include "proto/predict.pb.h"
+#include "server/observe/metric_page.h"
 #include "server/scheduler/clock.h"
 
 namespace ulfd::server {
@@ -29,6 +30,7 @@ class UserStore {
   // features are not here; INVALID_ARGUMENT: no good key or version.
   absl::Status Complete(const std::string& client, ulfd::v1::PredictRequest& request);
   CacheStats stats() const { return users_.stats(); }
+  void Collect(MetricPage& page) const;
 
  private:
   struct Kept {

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <memory>
 #include <string>
@@ -31,7 +30,11 @@ class MetricsTest : public ::testing::Test {
     EXPECT_TRUE(model.ok()) << model.status();
     return {.model = *std::move(model), .name = name, .version = version, .generation = generation};
   }
-  std::string Page() const { return prometheus::TextSerializer().Serialize(metrics_.Collect()); }
+  std::string Page() const {
+    MetricPage page;
+    metrics_.Collect(page);
+    return page.Text();
+  }
 
   TempDir dir_;
   Metrics metrics_{2};
@@ -187,7 +190,9 @@ TEST(Histogram, AddsUpOverShardsAndThreads) {
 
 TEST(ProcessMetrics, SaySomethingTrue) {
   std::map<std::string, double> found;
-  for (const auto& family : CollectProcessMetrics()) {
+  MetricPage page;
+  CollectProcessMetrics(page);
+  for (const auto& family : page.families()) {
     ASSERT_EQ(family.metric.size(), 1u);
     found[family.name] = family.type == prometheus::MetricType::Counter
                              ? family.metric[0].counter.value

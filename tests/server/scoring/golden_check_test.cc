@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <filesystem>
 #include <fstream>
@@ -178,7 +177,11 @@ class ShadowTest : public GoldenCheckTest {
     served->version = 2;
     manager_.target = ShadowTarget{served, /*share=*/1, /*max_queued=*/2};
   }
-  std::string Metrics() const { return prometheus::TextSerializer().Serialize(shadow_.Collect()); }
+  std::string Metrics() const {
+    MetricPage page;
+    shadow_.Collect(page);
+    return page.Text();
+  }
 
   ShadowOnly manager_;
   int64_t answered_ = 1;  // The version that did.

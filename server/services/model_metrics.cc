@@ -1,0 +1,177 @@
+// Models, their deltas and stores, the queue.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/model_metrics.h"
+
+#include <chrono>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ulfd::server {
+namespace {
+
+using Labels = MetricPage::Labels;
+
+Labels With(Labels labels, const char* name, std::string value) {
+  labels.push_back({name, std::move(value)});
+  return labels;
+}
+
+// How many there are in each state.
+void AddShapePlans(const engine::Model& model, const Labels& labels, MetricPage& page) {
+  std::map<absl::string_view, int> states;
+  for (const engine::ShapePlanInfo& plan : model.shape_plans()) ++states[engine::Name(plan.state)];
+  for (const auto& [state, plans] : states) {
+    page.AddGauge("ulfd_shape_plans", "Plans for shapes that requests showed and nothing states",
+                  plans, With(labels, "state", std::string(state)));
+  }
+}
+
+void AddUserCache(const engine::Model& model, const Labels& labels, MetricPage& page) {
+  if (model.info().user_cache_bytes == 0) return;
+  const CacheStats cache = model.user_cache();
+  page.AddGauge("ulfd_user_cache_bytes", "What the cache of users holds", cache.bytes, labels);
+  for (const auto& [found, users] :
+       {std::pair("hit", cache.hits), std::pair("miss", cache.misses)}) {
+    page.AddCounter("ulfd_user_cache_users_total",
+                    "Users whose part was found in the cache, or computed for it", users,
+                    With(labels, "result", found));
+  }
+}
+
+void AddCost(const CostModel::Parts& parts, const Labels& labels, MetricPage& page) {
+  for (const auto& [part, ns] : {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),
+                                 std::pair("row", parts.row_ns)}) {
+    page.AddGauge("ulfd_model_cost_seconds",
+                  "What a call is predicted to take: once, per user, per ad", ns / 1e9,
+                  With(labels, "part", part));
+  }
+}
+
+void AddDeltas(const engine::ModelInfo& info, const Labels& labels, MetricPage& page) {
+  if (info.epoch == 0) return;
+  page.AddGauge("ulfd_model_epoch", "Epoch of the last delta that a served version has", info.epoch,
+                labels);
+  const std::chrono::duration<double> when = info.event_time.time_since_epoch();
+  page.AddGauge("ulfd_model_event_timestamp_seconds",
+                "Unix time up to which the tables of a served version are true, by its deltas",
+                when.count(), labels);
+  page.AddCounter("ulfd_model_folds_total",
+                  "Tables folded with their deltas since the version was loaded", info.folds,
+                  labels);
+  for (const engine::TableInfo& table : info.tables) {
+    const Labels of_table = With(labels, "table", table.name);
+    page.AddGauge("ulfd_table_overlay_rows", "Rows of deltas that are not folded yet",
+                  table.overlay_rows, of_table);
+    page.AddGauge("ulfd_table_overlay_bytes", "Memory of deltas that are not folded yet",
+                  table.overlay_bytes, of_table);
+  }
+}
+
+prometheus::ClientMetric::Histogram FetchTimes(const engine::RowTierStats& stats) {
+  prometheus::ClientMetric::Histogram histogram;
+  uint64_t sum = 0;
+  for (size_t b = 0; b < stats.fetch_counts.size(); ++b) {
+    sum += static_cast<uint64_t>(stats.fetch_counts[b]);
+    const bool last = b == stats.kFetchBounds.size();
+    const double bound = last ? std::numeric_limits<double>::infinity() : stats.kFetchBounds[b];
+    histogram.bucket.push_back({.cumulative_count = sum, .upper_bound = bound});
+  }
+  histogram.sample_count = sum;
+  histogram.sample_sum = stats.fetch_seconds;
+  return histogram;
+}
+
+// Of a table whose rows lie in a store.
+void AddTier(const engine::RowTierStats& stats, const Labels& labels, MetricPage& page) {
+  for (const auto& [result, ids] :
+       {std::pair("hit", stats.hits), std::pair("miss", stats.misses)}) {
+    page.AddCounter("ulfd_embedding_cache_ids_total",
+                    "Ids of requests, by whether their rows were in memory (hit) or had to be "
+                    "fetched (miss)",
+                    ids, With(labels, "result", result));
+  }
+  page.AddGauge("ulfd_embedding_cache_bytes", "What rows in memory take", stats.cached_bytes,
+                labels);
+  page.AddHistogram("ulfd_embedding_fetch_duration_seconds",
+                    "What requests waited for rows from the table's store", FetchTimes(stats),
+                    labels);
+  page.AddCounter("ulfd_embedding_hedges_total",
+                  "Reads sent to a second node of the table's store because the first was slow, "
+                  "for all tables of the store",
+                  stats.hedges, labels);
+  page.AddCounter("ulfd_embedding_fetch_failures_total",
+                  "Fetches that an error of the table's store left without rows", stats.failures,
+                  labels);
+}
+
+void AddServed(const ServedModel& served, const std::vector<std::string>& names,
+               const Labels& labels, MetricPage& page) {
+  const engine::Model& model = *served.model;
+  const engine::ModelInfo& info = model.info();
+  page.AddGauge("ulfd_model_info", "1 for each version that serves", 1,
+                With(With(labels, "label", absl::StrJoin(names, ",")), "sha", info.content_hash));
+  const std::chrono::duration<double> when = served.published_at.time_since_epoch();
+  page.AddGauge("ulfd_model_published_timestamp_seconds",
+                "Unix time at which what serves was published", when.count(), labels);
+  page.AddGauge("ulfd_model_memory_bytes", "What a served version holds", model.memory_bytes(),
+                labels);
+  AddCost(served.lane->cost().parts(), labels, page);
+  AddShapePlans(model, labels, page);
+  AddUserCache(model, labels, page);
+  AddDeltas(info, labels, page);
+  const auto tiers = model.TierStats();
+  for (size_t t = 0; t < tiers.size(); ++t) {
+    if (tiers[t].has_value()) AddTier(*tiers[t], With(labels, "table", info.tables[t].name), page);
+  }
+}
+
+}  // namespace
+
+void CollectModels(const ModelLookup& models, MetricPage& page) {
+  for (const ModelStatus& model : models.List()) {
+    for (const VersionStatus& version : model.versions) {
+      const Labels labels = {{"model", model.name}, {"version", absl::StrCat(version.version)}};
+      if (version.state == VersionState::kFailed) {
+        page.AddGauge("ulfd_model_version_failed",
+                      "1 for each version whose newest content cannot be served", 1, labels);
+      }
+      if (version.quarantine.has_value()) {
+        page.AddGauge("ulfd_model_quarantined",
+                      "1 for each version whose newest content is in quarantine", 1, labels);
+      }
+      if (version.serving != nullptr) AddServed(*version.serving, version.labels, labels, page);
+    }
+  }
+  page.AddGauge("ulfd_model_generation", "Publications of the whole server so far",
+                models.generation());
+  page.AddGauge("ulfd_ready", "1 if the server can be called: /readyz says 200 unless it drains",
+                models.Ready() ? 1 : 0);
+}
+
+void CollectScheduler(const SchedulerStats& stats, MetricPage& page) {
+  page.AddGauge("ulfd_queue_rows", "Ads in requests that wait for a worker", stats.queued_rows);
+  page.AddGauge("ulfd_queue_requests", "Requests that wait for a worker", stats.queued_requests);
+  page.AddGauge("ulfd_queue_predicted_seconds",
+                "Time that the workers need for what they have in hand",
+                std::chrono::duration<double>(stats.pending).count() / stats.workers);
+  page.AddGauge("ulfd_queue_overloaded",
+                "1 while the queue stands and newcomers that would wait for long are refused",
+                stats.overloaded ? 1 : 0);
+  page.AddGauge("ulfd_workers", "Threads that score", stats.workers);
+  page.AddGauge("ulfd_workers_busy", "Workers that score a request now", stats.busy_workers);
+  page.AddCounter("ulfd_calls_at_once_total", "Calls computed by the thread that received them",
+                  stats.at_once);
+  page.AddCounter("ulfd_computed_rows_total",
+                  "Ads that workers computed, also for callers who then left", stats.rows);
+  page.AddCounter("ulfd_worker_busy_seconds_total",
+                  "Time that workers spent on requests, all together",
+                  std::chrono::duration<double>(stats.busy).count());
+}
+
+}  // namespace ulfd::server

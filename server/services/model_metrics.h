@@ -1,0 +1,17 @@
+// What the manager and the workers say on /metrics.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SERVICES_MODEL_METRICS_H_
+#define ULFD_SERVER_SERVICES_MODEL_METRICS_H_
+
+#include "server/models/model_lookup.h"
+#include "server/observe/metric_page.h"
+#include "server/scheduler/worker_pool.h"
+
+namespace ulfd::server {
+
+void CollectModels(const ModelLookup& models, MetricPage& page);
+void CollectScheduler(const SchedulerStats& stats, MetricPage& page);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SERVICES_MODEL_METRICS_H_
