@@ -11,7 +11,9 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/load_scope.h"
@@ -36,6 +38,18 @@ constexpr size_t kMaxReplyBytes = size_t{16} << 20;  // To the largest commands:
 constexpr int kRedirections = 5;
 // Of hedges: what a read adds, what one takes, and how much there may be.
 constexpr int64_t kHedgeShare = 1, kHedgePrice = 10, kMostCredit = 1000;
+
+// What `node` calls a node of its cluster, as "host:port"; "" if it is no address.
+std::string AddressOf(absl::string_view host, int64_t port, const std::string& node) {
+  constexpr size_t kMaxHostBytes = 255;
+  // A node that does not know its own address leaves it out.
+  if (host.empty() || host == "?") host = absl::string_view(node).substr(0, node.rfind(':'));
+  const bool good = host.size() <= kMaxHostBytes && port >= 0 && port <= UINT16_MAX &&
+                    std::all_of(host.begin(), host.end(), absl::ascii_isgraph);
+  if (!good) return "";
+  const bool bare_ipv6 = absl::StrContains(host, ':') && host.front() != '[';
+  return bare_ipv6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
+}
 
 }  // namespace
 
@@ -62,7 +76,6 @@ absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::str
         absl::StrCat("Redis node ", node, ": ", Printable(TextOf(reply), 200)));
   }
   if (reply.type != REDIS_REPLY_ARRAY) return bad();
-  const std::string own_host = node.substr(0, node.rfind(':'));
   for (size_t r = 0; r < reply.elements; ++r) {
     const redisReply& range = *reply.element[r];
     if (range.type != REDIS_REPLY_ARRAY || range.elements < 3) return bad();
@@ -79,14 +92,16 @@ absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::str
         return bad();
       }
       const redisReply& host = *member.element[0];
-      // A node that does not know its own address leaves it out.
-      std::string name = host.type == REDIS_REPLY_STRING ? std::string(TextOf(host)) : "";
-      if (name.empty() || name == "?") name = own_host;
-      if (absl::StrContains(name, ':') && name.front() != '[') name = absl::StrCat("[", name, "]");
-      shard.nodes.push_back(absl::StrCat(name, ":", member.element[1]->integer));
+      std::string address = AddressOf(host.type == REDIS_REPLY_STRING ? TextOf(host) : "",
+                                      member.element[1]->integer, node);
+      if (address.empty()) return bad();
+      shard.nodes.push_back(std::move(address));
     }
     for (int64_t slot = first.integer; slot <= last.integer; ++slot) {
-      topology.shard_of[static_cast<size_t>(slot)] = static_cast<int16_t>(topology.shards.size());
+      int16_t& of = topology.shard_of[static_cast<size_t>(slot)];
+      // In one range only: there are not more shards than slots.
+      if (of >= 0) return bad();
+      of = static_cast<int16_t>(topology.shards.size());
     }
     topology.shards.push_back(std::move(shard));
   }
@@ -94,6 +109,22 @@ absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::str
     return absl::UnavailableError(absl::StrCat("Redis node ", node, ": knows of no slots"));
   }
   return topology;
+}
+
+std::optional<RedisRedirection> RedirectionOf(const redisReply& reply, const std::string& node) {
+  if (reply.type != REDIS_REPLY_ERROR) return std::nullopt;
+  // "MOVED SLOT HOST:PORT"
+  const std::vector<absl::string_view> words =
+      absl::StrSplit(TextOf(reply), absl::MaxSplits(' ', 3));
+  if (words.size() != 3 || (words[0] != "MOVED" && words[0] != "ASK")) return std::nullopt;
+  const size_t colon = words[2].rfind(':');
+  int port = 0;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(words[2].substr(colon + 1), &port)) {
+    return std::nullopt;
+  }
+  std::string address = AddressOf(words[2].substr(0, colon), port, node);
+  if (address.empty()) return std::nullopt;
+  return RedisRedirection{.ask = words[0] == "ASK", .node = std::move(address)};
 }
 
 RedisCluster::RedisCluster(const RedisOptions& options,
@@ -302,13 +333,14 @@ absl::StatusOr<RedisReply> RedisCluster::Call(const std::vector<absl::string_vie
                      CallNode(node, prefix + command, prefix.empty() ? 1 : 2, deadline));
     prefix.clear();
     RedisReply reply = std::move(replies.back());
-    if (reply->type != REDIS_REPLY_ERROR) return reply;
-    const std::string text(reply->str, reply->len);
-    const std::vector<std::string> parts = absl::StrSplit(text, ' ');
-    if (parts.size() != 3 || (parts[0] != "MOVED" && parts[0] != "ASK")) return reply;
-    node = parts[2];
-    if (parts[0] == "ASK") prefix = asking;
-    if (parts[0] == "MOVED") AskTopology();
+    std::optional<RedisRedirection> elsewhere = RedirectionOf(*reply, node);
+    if (!elsewhere.has_value()) return reply;
+    node = std::move(elsewhere->node);
+    if (elsewhere->ask) {
+      prefix = asking;
+    } else {
+      AskTopology();
+    }
   }
   return absl::UnavailableError("too many redirections");
 }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,14 @@ struct RedisTopology {
 };
 // From the reply to CLUSTER SLOTS of `node`.  DATA_LOSS if it is none.
 absl::StatusOr<RedisTopology> ParseSlots(const redisReply& reply, const std::string& node);
+
+// Where a node sends who asks it for a slot that it does not have.
+struct RedisRedirection {
+  bool ask = false;  // For this command alone: the slot is on its way.
+  std::string node;
+};
+// From a reply of `node`; nothing if it is another one.
+std::optional<RedisRedirection> RedirectionOf(const redisReply& reply, const std::string& node);
 
 // Thread-safe.
 class RedisCluster {

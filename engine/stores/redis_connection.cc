@@ -47,6 +47,25 @@ std::pair<std::string, std::string> SplitNode(absl::string_view node) {
   return {std::string(host), std::string(node.substr(colon + 1))};
 }
 
+// hiredis reserves a pointer for each element that a node says an array has, before any of them has
+// come: up to 16 GB.  `most_bytes`: what its replies may have at most.
+redisReader* NewReader(size_t* most_bytes) {
+  constexpr size_t kLeastElementBytes = 3;  // "+\r\n"
+  redisReader* const reader = redisReaderCreate();
+  static const redisReplyObjectFunctions plain = *reader->fn;
+  static redisReplyObjectFunctions bounded = [] {
+    redisReplyObjectFunctions functions = plain;
+    functions.createArray = [](const redisReadTask* task, int elements) -> void* {
+      const size_t most = *static_cast<const size_t*>(task->privdata) / kLeastElementBytes;
+      return static_cast<size_t>(elements) > most ? nullptr : plain.createArray(task, elements);
+    };
+    return functions;
+  }();
+  reader->fn = &bounded;
+  reader->privdata = most_bytes;
+  return reader;
+}
+
 }  // namespace
 
 void AppendCommand(const std::vector<absl::string_view>& words, std::string& to) {
@@ -139,7 +158,7 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Start(
     }
     ERR_clear_error();
   }
-  connection->reader_ = redisReaderCreate();
+  connection->reader_ = NewReader(&connection->expected_);
   ASSIGN_OR_RETURN(const std::vector<std::string> greeting, security.Greeting());
   for (const std::string& command : greeting) connection->Send(command, 1, kMaxGreetingBytes);
   connection->greetings_ = greeting.size();
@@ -165,6 +184,12 @@ void RedisConnection::Send(absl::string_view commands, size_t replies, size_t re
 }
 
 void RedisConnection::Abandon() { skipped_ = awaited_ - greetings_; }
+
+absl::Status RedisConnection::Garbled() const {
+  return Failed(absl::StrCat("no reply of Redis: ", reader_->err == REDIS_ERR_OOM
+                                                        ? "more elements than it can have bytes"
+                                                        : Printable(reader_->errstr, 100)));
+}
 
 absl::Status RedisConnection::FinishConnect() {
   pollfd poll_fd = {.fd = fd_, .events = POLLOUT, .revents = 0};
@@ -252,7 +277,7 @@ absl::Status RedisConnection::Read() {
       return Failed(absl::StrCat("more than the ", expected_, " bytes that its replies may have"));
     }
     if (redisReaderFeed(reader_, bytes, n) != REDIS_OK) {
-      return Failed(absl::StrCat("no reply of Redis: ", Printable(reader_->errstr, 100)));
+      return Garbled();
     }
   }
 }
@@ -269,7 +294,7 @@ absl::StatusOr<RedisReply> RedisConnection::Next() {
   while (awaited_ > 0) {
     void* raw = nullptr;
     if (redisReaderGetReply(reader_, &raw) != REDIS_OK) {
-      return Failed(absl::StrCat("no reply of Redis: ", Printable(reader_->errstr, 100)));
+      return Garbled();
     }
     RedisReply reply(static_cast<redisReply*>(raw));
     if (reply == nullptr) return reply;

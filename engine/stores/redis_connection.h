@@ -70,6 +70,7 @@ class RedisConnection {
  private:
   explicit RedisConnection(std::string node) : node_(std::move(node)) {}
   absl::Status Failed(absl::string_view what) const;
+  absl::Status Garbled() const;  // What the reader says is wrong.
   absl::Status FinishConnect();
   absl::Status Handshake();
   absl::Status Write();

@@ -12,9 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/text.h"
 
 namespace ulfd::engine {
@@ -273,22 +271,20 @@ class ClusterRead {
   }
 
   void TakeError(const std::string& node, Command command, const redisReply& reply) {
-    const std::string text(reply.str, reply.len);
-    const std::vector<std::string> words = absl::StrSplit(text, ' ');
-    const bool moved = words[0] == "MOVED", ask = words[0] == "ASK";
     command.asking = false;
-    if ((moved || ask) && words.size() == 3) {
-      if (moved) cluster_.AskTopology();
-      if (ask && command.keys.size() > 1) return SendAlone(node, command);
-      command.asking = ask;
+    if (const auto elsewhere = RedirectionOf(reply, node); elsewhere.has_value()) {
+      if (!elsewhere->ask) cluster_.AskTopology();
+      if (elsewhere->ask && command.keys.size() > 1) return SendAlone(node, command);
+      command.asking = elsewhere->ask;
       command.of_master = command.confirms = true;
-      return SendTo(words[2], std::move(command));
+      return SendTo(elsewhere->node, std::move(command));
     }
-    if (words[0] == "TRYAGAIN" && command.keys.size() > 1) return SendAlone(node, command);
+    const absl::string_view text = TextOf(reply), word = text.substr(0, text.find(' '));
+    if (word == "TRYAGAIN" && command.keys.size() > 1) return SendAlone(node, command);
     last_error_ =
         absl::UnavailableError(absl::StrCat("Redis node ", node, ": ", Printable(text, 200)));
     for (const char* passing : {"TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN"}) {
-      if (words[0] != passing) continue;
+      if (word != passing) continue;
       cluster_.Avoid(node);
       return Delay(std::move(command));
     }

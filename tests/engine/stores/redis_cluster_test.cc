@@ -72,11 +72,31 @@ TEST(RedisTopologyTest, RefusesWhatIsNone) {
        {"+OK\r\n", "*1\r\n:1\r\n", "*1\r\n*2\r\n:0\r\n:1\r\n",
         "*1\r\n*3\r\n:0\r\n:16384\r\n*2\r\n$1\r\na\r\n:1\r\n",
         "*1\r\n*3\r\n:5\r\n:4\r\n*2\r\n$1\r\na\r\n:1\r\n",
-        "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$1\r\na\r\n", "*0\r\n", "-ERR This instance\r\n"}) {
+        "*1\r\n*3\r\n:0\r\n:1\r\n*1\r\n$1\r\na\r\n", "*0\r\n", "-ERR This instance\r\n",
+        // A slot in two ranges, hosts and ports that are none.
+        "*2\r\n*3\r\n:0\r\n:5\r\n*2\r\n$1\r\na\r\n:1\r\n*3\r\n:5\r\n:5\r\n*2\r\n$1\r\na\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\n\xff\r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\n \r\n:1\r\n",
+        "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$1\r\na\r\n:65536\r\n"}) {
     const auto topology = ParseSlots(*Parse(bytes), "n:1");
     ASSERT_FALSE(topology.ok()) << bytes;
     EXPECT_THAT(std::string(topology.status().message()), HasSubstr("Redis node n:1: ")) << bytes;
   }
+}
+
+TEST(RedisRedirectionTest, IsThatOfTheReply) {
+  const auto to = [](const std::string& text) -> std::string {
+    const auto found = RedirectionOf(*Parse("-" + text + "\r\n"), "10.0.0.9:6379");
+    return found.has_value() ? absl::StrCat(found->ask ? "ask " : "", found->node) : "none";
+  };
+  EXPECT_EQ(to("MOVED 3999 10.0.0.1:7"), "10.0.0.1:7");
+  EXPECT_EQ(to("ASK 3999 ::1:7"), "ask [::1]:7");
+  EXPECT_EQ(to("MOVED 3999 :7"), "10.0.0.9:7");  // Of a node that does not know its address.
+  for (const char* text : {"MOVED 3999", "MOVED 3999 a:7 b", "MOVED 3999 a", "MOVED 3999 a:x",
+                           "MOVED 3999 a:-1", "MOVED 3999 \xff:7", "moved 3999 a:7", "ERR 1 a:7"}) {
+    EXPECT_EQ(to(text), "none") << text;
+  }
+  EXPECT_FALSE(RedirectionOf(*Parse("+MOVED 3999 10.0.0.1:7\r\n"), "a:1").has_value());
 }
 
 TEST(RedisClustersTest, NamesWhatIsNotThere) {
@@ -124,15 +144,13 @@ void Send(int fd, const std::string& bytes) {
   EXPECT_EQ(send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
 
-TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
-  const FakeNode node([](int fd) {
-    std::string bytes = "+OK\r\n$1000000000\r\n";
-    while (send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) bytes.assign(1 << 16, 'x');
-  });
+// What becomes of a connection to a node that talks so.
+absl::Status StatusAfter(std::function<void(int fd)> talk) {
+  const FakeNode node(std::move(talk));
   const auto security = RedisSecurity::Create({});
-  ASSERT_TRUE(security.ok()) << security.status();
+  EXPECT_TRUE(security.ok()) << security.status();
   auto connection = RedisConnection::Start(node.name(), **security);
-  ASSERT_TRUE(connection.ok()) << connection.status();
+  EXPECT_TRUE(connection.ok()) << connection.status();
   std::string command;
   AppendCommand({"GET", "a"}, command);
   (*connection)->Send(command, 1, 100000);
@@ -141,9 +159,31 @@ TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
     pollfd poll_fd = {.fd = (*connection)->fd(), .events = (*connection)->events(), .revents = 0};
     poll(&poll_fd, 1, -1);
     status = (*connection)->Advance();
+    if (status.ok()) status = (*connection)->Next().status();
   }
-  EXPECT_THAT(std::string(status.message()), HasSubstr("more than the 104096 bytes"));
   connection->reset();
+  return status;
+}
+
+TEST(RedisConnectionTest, EndsWithANodeThatSendsMoreThanWasAskedFor) {
+  const absl::Status status = StatusAfter([](int fd) {
+    std::string bytes = "+OK\r\n$1000000000\r\n";
+    while (send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) bytes.assign(1 << 16, 'x');
+  });
+  EXPECT_THAT(std::string(status.message()), HasSubstr("more than the 104096 bytes"));
+}
+
+TEST(RedisConnectionTest, EndsWithANodeThatSaysMoreElementsThanItMaySend) {
+  // hiredis would reserve 16 GB.
+  for (const char* bytes : {"+OK\r\n*2147483647\r\n", "+OK\r\n*1\r\n*40000\r\n"}) {
+    const absl::Status status = StatusAfter([bytes](int fd) {
+      Send(fd, bytes);
+      char end = 0;
+      while (recv(fd, &end, 1, 0) > 0) continue;
+    });
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("no reply of Redis: more elements than it can have bytes"));
+  }
 }
 
 // Connects to a node while the system refuses threads.
