@@ -7,7 +7,6 @@
 #include <google/protobuf/wire_format_lite.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 
@@ -33,6 +32,13 @@ constexpr int64_t kUnknownField = 2 * 16;
 // As the parser's.
 constexpr int kMaxDepth = 100;
 
+// Room for `count` numbers of a repeated field: an array that doubles when it is full, however the
+// numbers come, and its header.
+int64_t ArrayBytes(int64_t count, int64_t bytes) {
+  constexpr int64_t kHeader = 8;
+  return count == 0 ? 0 : 2 * (count * bytes + kHeader);
+}
+
 int64_t NumberBytes(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_BOOL:
@@ -46,9 +52,8 @@ int64_t NumberBytes(const FieldDescriptor& field) {
   }
 }
 
-bool IsVarint(const FieldDescriptor& field) {
-  return WireFormat::WireTypeForFieldType(static_cast<WireFormat::FieldType>(field.type())) ==
-         WireFormat::WIRETYPE_VARINT;
+WireFormat::WireType WireTypeOf(const FieldDescriptor& field) {
+  return WireFormat::WireTypeForFieldType(static_cast<WireFormat::FieldType>(field.type()));
 }
 
 }  // namespace
@@ -89,7 +94,7 @@ size_t MessageScan::Add(const pb::Descriptor& type, Indices& indices) {
     } else {
       field.kind = Kind::kNumber;
       field.bytes = NumberBytes(descriptor);
-      field.varint = IsVarint(descriptor);
+      field.wire = WireTypeOf(descriptor);
     }
     fields[number] = field;
   }
@@ -150,9 +155,10 @@ class MessageScan::Walk {
   bool Value(const Field& field, WireFormat::WireType wire, uint32_t tag, int depth) {
     uint64_t ignored64 = 0;
     uint32_t ignored32 = 0;
-    const bool number_here =
-        field.kind == Kind::kNumber && (wire == WireFormat::WIRETYPE_VARINT) == field.varint;
-    const int64_t single = !number_here ? kUnknownField : field.repeated ? 2 * field.bytes : 0;
+    const bool number_here = field.kind == Kind::kNumber && wire == field.wire;
+    const int64_t single = !number_here     ? kUnknownField
+                           : field.repeated ? ArrayBytes(1, field.bytes)
+                                            : 0;
     switch (wire) {
       case WireFormat::WIRETYPE_VARINT:
         Charge(single);
@@ -185,10 +191,12 @@ class MessageScan::Walk {
         return true;
       }
       case Kind::kNumber: {
+        if (!field.repeated) break;  // The parser knows it not.
+        const bool varints = field.wire == WireFormat::WIRETYPE_VARINT;
         int64_t count = size / field.bytes;
-        if (field.varint && !CountVarints(size, count)) return false;
-        Charge(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(count))) * field.bytes);
-        return field.varint || in_.Skip(size);
+        if (varints && !CountVarints(size, count)) return false;
+        Charge(ArrayBytes(count, field.bytes));
+        return varints || in_.Skip(size);
       }
       case Kind::kText:
         Charge(field.bytes + size);

@@ -48,9 +48,9 @@ class MessageScan {
   struct Field {
     Kind kind = Kind::kUnknown;
     bool repeated = false;
-    bool varint = false;  // Of kNumber: on the wire.
-    int64_t bytes = 0;    // In memory: one number, an empty text, an empty message.
-    size_t type = 0;      // Of kMessage: index into types_.
+    int wire = 0;       // Of kNumber: the wire type of one.
+    int64_t bytes = 0;  // In memory: one number, an empty text, an empty message.
+    size_t type = 0;    // Of kMessage: index into types_.
   };
   struct Type {
     const google::protobuf::Descriptor* descriptor;
