@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "proto/operator_state.pb.h"
@@ -35,11 +36,13 @@ OperatorState FromMessage(const state::ModelState& model) {
   read.pinned.insert(model.pinned().begin(), model.pinned().end());
   read.held.insert(model.held().begin(), model.held().end());
   for (const state::RejectedContent& content : model.rejected()) {
-    read.rejected.push_back({.content_hash = content.content_hash(),
-                             .version = content.version(),
-                             .error = RolledBack(),
-                             .since = system_clock::from_time_t(content.since().seconds()),
-                             .by_operator = true});
+    read.rejected.push_back(
+        {.content_hash = content.content_hash(),
+         .version = content.version(),
+         .error = RolledBack(),
+         // Seconds of 64 bits are more than a time_point holds.
+         .since = absl::ToChronoTime(absl::FromUnixSeconds(content.since().seconds())),
+         .by_operator = true});
   }
   return read;
 }
