@@ -327,7 +327,8 @@ class Decoder {
     }
     const auto* const bytes = static_cast<const char*>(tensor.data);
     const size_t row_bytes = tensor.bytes() / rows;
-    for (int64_t row = 1; row < rows; ++row) {
+    // What has no elements may have no address.
+    for (int64_t row = 1; row < rows && row_bytes > 0; ++row) {
       if (std::memcmp(bytes, bytes + row * row_bytes, row_bytes) == 0) continue;
       return Bad(name, absl::StrCat(rows, " rows, of which row ", row,
                                     " is not like the first, want 1: it belongs to the user"));

@@ -224,6 +224,19 @@ TEST_F(OpenInferenceCodecTest, EqualRowsOfTheUserAreTakenOnce) {
   EXPECT_EQ(Error(request), "input \"mask\": 2 rows, want 1: it belongs to the user");
 }
 
+TEST_F(OpenInferenceCodecTest, RowsOfAUserWithoutIdsAreTakenOnce) {
+  // Contents without values have no address.
+  ModelInferRequest request = Typed();
+  request.mutable_inputs(2)->set_shape(0, 0);
+  request.mutable_inputs(2)->mutable_contents()->clear_int64_contents();
+  const ModelInferResponse once = Infer(request);
+  Add(request, "uid.segments", "INT32", {3});
+  for (int i = 0; i < 3; ++i) request.mutable_inputs(4)->mutable_contents()->add_int_contents(0);
+  const ModelInferResponse tiled = Infer(request);
+  EXPECT_EQ(decoded_.tiled_inputs, 2);
+  EXPECT_EQ(tiled.outputs(0).SerializeAsString(), once.outputs(0).SerializeAsString());
+}
+
 TEST_F(OpenInferenceCodecTest, FeaturesAsMatricesOfIds) {
   ModelInferRequest request = Raw();
   const auto items = [&](const std::vector<int64_t>& shape, const std::vector<int64_t>& ids) {
