@@ -95,7 +95,7 @@ std::vector<NamedTensor> Inputs(const ModelCase& model_case,
   for (const ulfd::fuzz::Input& input : model_case.inputs()) {
     const auto elements = Elements(input);
     // What parses as a request has names in UTF-8.
-    if (!elements.has_value() || !IsUtf8(input.name())) continue;
+    if (!elements.has_value() || !ulfd::IsUtf8(input.name())) continue;
     std::vector<char>& buffer = buffers.emplace_back();
     Tensor tensor;
     switch (input.type()) {

@@ -12,28 +12,35 @@
 
 namespace ulfd::fuzz {
 
+// Whether there are scores; says why not otherwise.
+template <typename Request, typename Response>
+bool Score(const Request& request, Response& response) {
+  const engine::Model& model = SmallModel();
+  server::DecodedRequest decoded;
+  const absl::Status status = DecodeRequest(request, model, server::RequestLimits(), decoded);
+  CheckMessage(status);
+  if (!status.ok()) return false;
+  engine::Workspace workspace;
+  engine::RunResult result;
+  const absl::Status run = model.Run(decoded.inputs, {}, workspace, result);
+  CheckMessage(run);
+  if (!run.ok()) return false;
+  const absl::Status encoded = EncodeResponse(request, decoded, model.info(), result, response);
+  CheckMessage(encoded);
+  if (!encoded.ok()) return false;
+  server::CountNonFinite(result, decoded);
+  if (response.outputs_size() == 0) Fail("a reply without outputs");
+  return true;
+}
+
 // `choose`: request -> status of the choice of the model.
 template <typename Request, typename Response, typename Choose>
 void ScoreRequest(const uint8_t* data, size_t size, Choose choose) {
   Request request;
   if (!ReceiveMessage(data, size, request)) return;
   CheckMessage(choose(request));
-  const engine::Model& model = SmallModel();
-  server::DecodedRequest decoded;
-  const absl::Status status = DecodeRequest(request, model, server::RequestLimits(), decoded);
-  CheckMessage(status);
-  if (!status.ok()) return;
-  engine::Workspace workspace;
-  engine::RunResult result;
-  const absl::Status run = model.Run(decoded.inputs, {}, workspace, result);
-  CheckMessage(run);
-  if (!run.ok()) return;
   Response response;
-  const absl::Status encoded = EncodeResponse(request, decoded, model.info(), result, response);
-  CheckMessage(encoded);
-  if (!encoded.ok()) return;
-  server::CountNonFinite(result, decoded);
-  if (response.outputs_size() == 0) Fail("a reply without outputs");
+  Score(request, response);
 }
 
 }  // namespace ulfd::fuzz
