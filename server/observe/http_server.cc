@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "server/system/thread_time.h"
 
 namespace ulfd::server {
 namespace {
@@ -371,13 +372,14 @@ std::shared_ptr<const std::string> HttpServer::TextOf(MadePage& page) {
   // Who asks for a dear page without end gets the last one again: making it must not keep the
   // thread from others, nor all its copies take memory.
   constexpr milliseconds kMost{50};
-  constexpr int kShare = 4;  // One in so many of the thread's time.
+  constexpr int kShare = 4;  // One in so many, of a CPU.
   const auto begin = Clock::now();
   page.spent -= std::min<Clock::duration>(page.spent, (begin - page.asked) / kShare);
   page.asked = begin;
   if (page.text == nullptr || page.spent < kMost) {
+    const auto cpu = CpuTimeOfThisThread();
     page.text = std::make_shared<const std::string>(Format(page.make(), true, /*keep=*/false));
-    page.spent += Clock::now() - begin;
+    page.spent += CpuTimeOfThisThread() - cpu;
   }
   return page.text;
 }

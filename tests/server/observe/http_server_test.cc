@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "server/system/thread_time.h"
 #include "tests/testing/loopback.h"
 
 namespace ulfd::server {
@@ -33,7 +34,9 @@ class HttpServerTest : public ::testing::Test {
     pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
     pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
     pages["/dear"] = [this] {
-      std::this_thread::sleep_for(milliseconds(20));
+      const auto end = CpuTimeOfThisThread() + milliseconds(20);
+      while (CpuTimeOfThisThread() < end) {
+      }
       return HttpReply{.body = absl::StrCat(++made_, "\n")};
     };
     pages["/busy"] = [] { return HttpReply{.code = 503, .body = "busy\n"}; };
@@ -115,6 +118,7 @@ TEST_F(HttpServerTest, TheServiceTakesBodiesAndKeepsConnections) {
 TEST_F(HttpServerTest, ADearPageIsNotMadeForEachOfMany) {
   Start();
   const std::string request = "GET /dear HTTP/1.1\r\n\r\n";
+  const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(Ask(request), HasSubstr("\r\n\r\n1\n"));
   EXPECT_THAT(Ask(request), HasSubstr("\r\n\r\n2\n")) << "few get their own";
   std::vector<FileDescriptor> many;
@@ -126,7 +130,9 @@ TEST_F(HttpServerTest, ADearPageIsNotMadeForEachOfMany) {
   EXPECT_THAT(Ask("HEAD /dear HTTP/1.1\r\n\r\n"),
               AllOf(StartsWith("HTTP/1.1 200 OK"), Not(HasSubstr("\r\n\r\n1"))));
   http_.reset();
-  EXPECT_LT(made_, 50) << "of 103 that were asked for";
+  // A quarter of a CPU, and at first 50 ms and a page more.
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_LE(made_ * milliseconds(20), took / 4 + milliseconds(70)) << "103 were asked for";
 }
 
 TEST_F(HttpServerTest, StrangersAreNotReadFurther) {
