@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/weights/proto_file.h"
@@ -35,7 +35,7 @@ absl::Status ValidateItem(const blaze::EmbeddingBlockConfigItem& item, int64_t d
 }  // namespace
 
 absl::Status ValidateEmbeddingConfig(const blaze::EmbeddingConfig& config) {
-  absl::flat_hash_map<std::string, int64_t> dims;
+  HashMap<std::string, int64_t> dims;
   for (const blaze::EmbeddingFeatureGroupConfig& group : config.feature_group_config()) {
     const std::string prefix =
         absl::StrCat("feature_group_config of \"", group.feature_group(), "\"");

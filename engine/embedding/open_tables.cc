@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/mutex.h"
 
@@ -15,7 +15,7 @@ using Key = std::pair<std::string, std::string>;  // Owner and digest.
 
 struct OpenTables {
   Mutex mu;
-  absl::flat_hash_map<Key, std::weak_ptr<const TableRows>> rows ABSL_GUARDED_BY(mu);
+  HashMap<Key, std::weak_ptr<const TableRows>> rows ABSL_GUARDED_BY(mu);
 };
 
 OpenTables& Open() {

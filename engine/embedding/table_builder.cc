@@ -7,9 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -88,11 +87,11 @@ bool TableBuilder::HasDuplicates() {
 
 std::optional<TableBuilder::Duplicate> TableBuilder::FindDuplicate() {
   if (!HasDuplicates()) return std::nullopt;
-  absl::flat_hash_set<uint64_t> repeated;
+  HashSet<uint64_t> repeated;
   for (size_t i = 1; i < hashes_.size(); ++i) {
     if (hashes_[i] == hashes_[i - 1]) repeated.insert(hashes_[i]);
   }
-  absl::flat_hash_map<int64_t, int64_t> first;
+  HashMap<int64_t, int64_t> first;
   for (int64_t row = 0; row < rows(); ++row) {
     const int64_t id = IdAt(row);
     if (!repeated.contains(HashKey(id))) continue;
@@ -104,7 +103,7 @@ std::optional<TableBuilder::Duplicate> TableBuilder::FindDuplicate() {
 
 int64_t TableBuilder::DropDuplicates() {
   if (!HasDuplicates()) return 0;
-  absl::flat_hash_map<uint64_t, bool> seen;  // Of the ids that several rows have.
+  HashMap<uint64_t, bool> seen;  // Of the ids that several rows have.
   for (size_t i = 1; i < hashes_.size(); ++i) {
     if (hashes_[i] == hashes_[i - 1]) seen.emplace(hashes_[i], false);
   }

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "engine/embedding/row_format.h"
 #include "engine/embedding/table_file.h"
@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<const TableDelta>> TableDelta::Make(const TableRo
   auto delta = std::make_shared<TableDelta>();
   delta->slot_bytes = base.slot_bytes;
   if (put != nullptr) RETURN_IF_ERROR(Copy(*put, base, *delta));
-  absl::flat_hash_set<int64_t> dropped;
+  HashSet<int64_t> dropped;
   dropped.reserve(drop.size());
   for (const int64_t id : drop) {
     if (!dropped.insert(id).second) {

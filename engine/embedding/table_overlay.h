@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "engine/embedding/key_hash.h"
 #include "engine/embedding/page_buffer.h"
 #include "engine/embedding/table.h"
@@ -91,7 +91,7 @@ class TableOverlay {
   struct Hash {
     size_t operator()(int64_t id) const { return HashKey(id); }
   };
-  absl::flat_hash_map<int64_t, const char*, Hash> rows_;
+  HashMap<int64_t, const char*, Hash> rows_;
   Deltas deltas_;
   size_t row_count_ = 0;
   int64_t row_bytes_ = 0;

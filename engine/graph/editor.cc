@@ -6,8 +6,8 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/layers/fused/fused_fc.h"
@@ -240,7 +240,7 @@ absl::Status GraphEditor::Admit(const Node& node, absl::Span<const int> replaced
 
 absl::StatusOr<std::vector<int>> GraphEditor::Unneeded(absl::Span<const int> replaced,
                                                        absl::Span<const Node> added) const {
-  absl::flat_hash_set<ValueId> remade, read;
+  HashSet<ValueId> remade, read;
   for (const Node& node : added) {
     remade.insert(node.outputs.begin(), node.outputs.end());
     read.insert(node.inputs.begin(), node.inputs.end());

@@ -6,11 +6,10 @@
 #include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -75,7 +74,7 @@ class Builder {
       value.constant = blobs[k].data;
       RETURN_IF_ERROR(Declare(names[k], graph_.AddValue(std::move(value))));
     }
-    const absl::flat_hash_set<absl::string_view> constants(names.begin(), names.end());
+    const HashSet<absl::string_view> constants(names.begin(), names.end());
     for (const std::string& name : param.top()) {
       if (constants.contains(name)) continue;
       Value value{.name = name, .kind = Value::Kind::kInput, .dtype = InputDType(name)};
@@ -178,7 +177,7 @@ class Builder {
       }
       return absl::OkStatus();
     }
-    absl::flat_hash_set<std::string> seen;
+    HashSet<std::string> seen;
     for (const std::string& name : options_.outputs) {
       if (!made_set_.contains(name)) {
         return absl::InvalidArgumentError(
@@ -199,9 +198,9 @@ class Builder {
   ModelResources& resources_;
   Notices& notices_;
   Graph graph_;
-  absl::flat_hash_map<std::string, ValueId> current_;
+  HashMap<std::string, ValueId> current_;
   std::vector<std::string> made_;
-  absl::flat_hash_set<std::string> made_set_;
+  HashSet<std::string> made_set_;
   std::set<std::string> unread_;
 };
 

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash_map.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/types/activation.h"
 #include "engine/layers/types/arithmetic.h"
@@ -333,7 +333,7 @@ class Rewriter {
   GraphSpecs specs_;
   Graph& graph_;
   std::vector<Node> nodes_;
-  absl::flat_hash_map<ValueId, Form> forms_;  // Of values that are no tensors any more.
+  HashMap<ValueId, Form> forms_;  // Of values that are no tensors any more.
 };
 
 }  // namespace

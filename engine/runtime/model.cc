@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -27,7 +27,7 @@ namespace ulfd::engine {
 
 struct Model::Impl {
   std::unique_ptr<LoadedModel> loaded;
-  absl::flat_hash_map<std::string, int> inputs, outputs, features, matrices;
+  HashMap<std::string, int> inputs, outputs, features, matrices;
 };
 
 namespace {
@@ -100,13 +100,13 @@ absl::Status WithPrefix(const ModelInfo& info, const absl::Status& status) {
 }
 
 template <typename Items>
-absl::flat_hash_map<std::string, int> IndexByName(const Items& items) {
-  absl::flat_hash_map<std::string, int> index;
+HashMap<std::string, int> IndexByName(const Items& items) {
+  HashMap<std::string, int> index;
   for (size_t i = 0; i < items.size(); ++i) index.emplace(items[i].name, static_cast<int>(i));
   return index;
 }
 
-int Find(const absl::flat_hash_map<std::string, int>& index, absl::string_view name) {
+int Find(const HashMap<std::string, int>& index, absl::string_view name) {
   const auto it = index.find(name);
   return it == index.end() ? -1 : it->second;
 }

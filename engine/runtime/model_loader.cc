@@ -9,10 +9,9 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -52,9 +51,9 @@ absl::Status CheckSums(const ModelDirectory& directory) {
 absl::StatusOr<std::vector<InputStatement>> Statements(const pb::ModelManifest& manifest,
                                                        const Graph& graph) {
   std::vector<InputStatement> statements;
-  absl::flat_hash_map<absl::string_view, ValueId> inputs;
+  HashMap<absl::string_view, ValueId> inputs;
   for (ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
-  absl::flat_hash_map<ValueId, const Node*> embedded;  // By one of the layers that read it.
+  HashMap<ValueId, const Node*> embedded;  // By one of the layers that read it.
   for (const Node& node : graph.nodes) {
     if (node.type != "embedding_layer") continue;
     for (ValueId id : node.inputs) embedded.emplace(id, &node);
@@ -92,7 +91,7 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
       if (node.type == "embedding_layer") ++embedding_readers[id];
     }
   }
-  absl::flat_hash_map<ValueId, int> index;
+  HashMap<ValueId, int> index;
   for (ValueId id : graph.inputs) {
     index[id] = static_cast<int>(info.inputs.size());
     info.inputs.push_back({.name = graph.values[id].name,
@@ -130,11 +129,11 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
 
 // What features are called as matrices.
 absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info) {
-  absl::flat_hash_map<absl::string_view, const pb::FeatureConfig*> configs;
+  HashMap<absl::string_view, const pb::FeatureConfig*> configs;
   for (const pb::FeatureConfig& config : manifest.features()) {
     configs.emplace(config.name(), &config);
   }
-  absl::flat_hash_set<absl::string_view> taken;
+  HashSet<absl::string_view> taken;
   for (const InputInfo& input : info.inputs) taken.insert(input.name);
   // Names that somebody chose go before those that nobody did.
   for (FeatureInfo& feature : info.features) {
@@ -162,15 +161,14 @@ absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info
 // Which tables each feature reads.
 absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& resources,
                                    ModelInfo& info) {
-  absl::flat_hash_map<absl::string_view, FeatureInfo*> features;
+  HashMap<absl::string_view, FeatureInfo*> features;
   for (FeatureInfo& feature : info.features) features.emplace(feature.name, &feature);
   for (const ulf::LayerParameter& layer : net.layer_params()) {
     if (layer.type() != "embedding_layer") continue;
     RETURN_IF_ERROR(LoadScope::Check());
     ASSIGN_OR_RETURN(const blaze::EmbeddingConfig* conf,
                      resources.EmbeddingConf(layer.embedding_param().embedding_conf_path()));
-    const absl::flat_hash_set<absl::string_view> bottoms(layer.bottom().begin(),
-                                                         layer.bottom().end());
+    const HashSet<absl::string_view> bottoms(layer.bottom().begin(), layer.bottom().end());
     for (const blaze::EmbeddingFeatureGroupConfig& group : conf->feature_group_config()) {
       const auto feature = features.find(group.feature_group());
       if (feature == features.end() ||
@@ -208,7 +206,7 @@ void DescribeLayers(const ulf::NetParameter& net, const Graph& graph, const Grap
     }
   }
   // input_layer is no node: its tops are the values that nothing computes.
-  absl::flat_hash_map<absl::string_view, size_t> given;
+  HashMap<absl::string_view, size_t> given;
   for (size_t id = 0; id < graph.values.size(); ++id) {
     if (graph.values[id].kind != Value::Kind::kComputed) given.emplace(graph.values[id].name, id);
   }
@@ -234,7 +232,7 @@ void AddWeightNotices(const WeightFile& weights, ModelInfo& info) {
 // Every table that the manifest configures must be read by a layer: a misspelt name would silently
 // change scores.
 absl::Status CheckTableNames(const pb::ModelManifest& manifest, const ModelInfo& info) {
-  absl::flat_hash_set<absl::string_view> known;
+  HashSet<absl::string_view> known;
   for (const TableInfo& table : info.tables) known.insert(table.name);
   for (const pb::TableConfig& config : manifest.tables()) {
     if (!known.contains(config.name())) {
@@ -273,11 +271,11 @@ int64_t CopyBudget(int64_t weight_bytes) { return (int64_t{6} << 20) + weight_by
 // bytes they had.  `weights`: as matched to layers.
 int64_t Release(const std::vector<std::vector<Weight>>& weights, const PackedWeights& packed,
                 WeightFile& file) {
-  absl::flat_hash_map<const float*, int64_t> readers;
+  HashMap<const float*, int64_t> readers;
   for (const std::vector<Weight>& layer : weights) {
     for (const Weight& weight : layer) ++readers[weight.data.data()];
   }
-  absl::flat_hash_set<const float*> unread;
+  HashSet<const float*> unread;
   for (const auto& [array, count] : readers) {
     if (packed.uses(array) == count) unread.insert(array);
   }

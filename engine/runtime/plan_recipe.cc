@@ -5,8 +5,8 @@
 #include <memory>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -63,7 +63,7 @@ absl::Status ChooseBackends(Backend backend, const Plan& plan) {
 
 absl::Status AddStatements(absl::Span<const InputShape> shapes, const Graph& graph,
                            std::vector<InputStatement>& statements) {
-  absl::flat_hash_map<absl::string_view, ValueId> inputs;
+  HashMap<absl::string_view, ValueId> inputs;
   for (ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
   for (const InputShape& shape : shapes) {
     const auto input = inputs.find(shape.name);

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "engine/layers/layer.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
@@ -55,8 +55,8 @@ class FileResources final : public ModelResources {
   const ulfd::model::v1::ModelManifest& manifest_;
   const RedisClusters* const redis_;
   ContentHasher& hasher_;
-  absl::flat_hash_map<std::string, std::unique_ptr<blaze::EmbeddingConfig>> confs_;
-  absl::flat_hash_map<std::string, int> table_index_;
+  HashMap<std::string, std::unique_ptr<blaze::EmbeddingConfig>> confs_;
+  HashMap<std::string, int> table_index_;
   absl::Span<const std::shared_ptr<const EmbeddingTable>> given_;
   std::vector<std::shared_ptr<const EmbeddingTable>> tables_;
 };

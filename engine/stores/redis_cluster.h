@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/hash_map.h"
 #include "base/mutex.h"
 #include "engine/embedding/row_store.h"
 #include "engine/stores/redis_connection.h"
@@ -103,8 +103,7 @@ class RedisCluster {
   std::shared_ptr<const RedisTopology> topology_ ABSL_GUARDED_BY(mu_);
   bool learn_ ABSL_GUARDED_BY(mu_) = false, stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, TimePoint> avoided_ ABSL_GUARDED_BY(mu_);  // Until when.
-  absl::flat_hash_map<std::string, std::vector<std::unique_ptr<RedisConnection>>> idle_
-      ABSL_GUARDED_BY(mu_);
+  HashMap<std::string, std::vector<std::unique_ptr<RedisConnection>>> idle_ ABSL_GUARDED_BY(mu_);
   std::thread thread_;  // Last.
 };
 

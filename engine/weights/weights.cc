@@ -8,13 +8,12 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/file.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/weights/ndarray_list.h"
@@ -79,7 +78,7 @@ class NamedWeights final : public WeightFile {
     return matched;
   }
 
-  int64_t Release(const absl::flat_hash_set<const float*>& arrays) override {
+  int64_t Release(const HashSet<const float*>& arrays) override {
     int64_t released = 0;
     for (auto& [name, array] : arrays_) {
       if (!arrays.contains(array.values.data())) continue;
@@ -98,7 +97,7 @@ class NamedWeights final : public WeightFile {
     std::vector<float> values;
   };
   std::string path_, format_;
-  absl::flat_hash_map<std::string, Array> arrays_;
+  HashMap<std::string, Array> arrays_;
   int64_t bytes_ = 0;
   std::vector<std::string> non_finite_;
 };
@@ -119,7 +118,7 @@ class LayerNameWeights final : public WeightFile {
   absl::StatusOr<std::vector<std::vector<Weight>>> Match(
       const ulf::NetParameter& net) const override {
     std::vector<std::vector<Weight>> matched(static_cast<size_t>(net.layer_params_size()));
-    absl::flat_hash_set<absl::string_view> names;
+    HashSet<absl::string_view> names;
     for (int i = 0; i < net.layer_params_size(); ++i) {
       const std::string& name = net.layer_params(i).name();
       names.insert(name);
@@ -134,7 +133,7 @@ class LayerNameWeights final : public WeightFile {
     return matched;
   }
 
-  int64_t Release(const absl::flat_hash_set<const float*>& arrays) override {
+  int64_t Release(const HashSet<const float*>& arrays) override {
     int64_t released = 0;
     for (ulf::LayerWeightsParameter& layer : *message_.mutable_layer_weights_params()) {
       for (ulf::BlobData& blob : *layer.mutable_blob_datas()) {
@@ -192,7 +191,7 @@ class LayerNameWeights final : public WeightFile {
   std::string path_;
   ProtoFormat format_ = ProtoFormat::kText;
   ulf::NetWeightsParameter message_;
-  absl::flat_hash_map<std::string, std::vector<Weight>> by_layer_;
+  HashMap<std::string, std::vector<Weight>> by_layer_;
   int64_t bytes_ = 0;
   std::vector<std::string> non_finite_;
 };
@@ -209,7 +208,7 @@ class NoWeights final : public WeightFile {
     }
     return std::vector<std::vector<Weight>>(static_cast<size_t>(net.layer_params_size()));
   }
-  int64_t Release(const absl::flat_hash_set<const float*>&) override { return 0; }
+  int64_t Release(const HashSet<const float*>&) override { return 0; }
   int64_t bytes() const override { return 0; }
   std::string format() const override { return "none"; }
   std::vector<std::string> NonFiniteArrays() const override { return {}; }

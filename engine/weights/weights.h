@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "proto/ulf.pb.h"
 
 namespace ulfd::engine {
@@ -49,7 +49,7 @@ class WeightFile {
 
   // Frees those of these arrays that are there, by where Match says their data lie; what it said of
   // them is not valid any more.  Returns how many bytes of data they had.
-  virtual int64_t Release(const absl::flat_hash_set<const float*>& arrays) = 0;
+  virtual int64_t Release(const HashSet<const float*>& arrays) = 0;
 
   // Array data of the file, in bytes.
   virtual int64_t bytes() const = 0;

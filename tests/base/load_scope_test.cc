@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/hash_map.h"
 #include "base/text.h"
 #include "engine/embedding/page_buffer.h"
 #include "engine/weights/digest.h"
@@ -75,6 +76,26 @@ TEST(LoadScopeTest, ImpossibleSizesAreErrorsWithoutAScopeToo) {
   };
   EXPECT_TRUE(absl::IsResourceExhausted(fill(size_t{1} << 62)));
   EXPECT_TRUE(absl::IsResourceExhausted(fill(~size_t{0})));
+}
+
+// Wherever it is refused something.
+TEST(LoadScopeTest, AHashTableThatGrowsOutlivesTheLimit) {
+  int refused = 0;
+  absl::Status filled = absl::UnknownError("");
+  for (int64_t bytes = 0; !filled.ok(); bytes += 64) {
+    ASSERT_LT(bytes, kMegabyte);
+    const LoadScope scope({.max_memory_bytes = bytes});
+    HashMap<int64_t, std::string> map;
+    HashSet<std::string> set;
+    filled = WithinMemory([&] {
+      for (int64_t i = 0; i < 200; ++i) map[i] = *set.insert(std::string(40, 'x')).first;
+      return absl::OkStatus();
+    });
+    refused += !filled.ok();
+    // What it has stays good.
+    for (const auto& [id, text] : map) EXPECT_LT(id, 200);
+  }
+  EXPECT_GT(refused, 100);
 }
 
 TEST(LoadScopeTest, CountsAlignedMemoryAndTables) {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
 
@@ -31,7 +31,7 @@ class Numbering {
     const std::vector<Value>& values = editor.graph().values;
     first_.resize(values.size());
     std::iota(first_.begin(), first_.end(), 0);
-    absl::flat_hash_map<std::string, ValueId> constants;
+    HashMap<std::string, ValueId> constants;
     for (ValueId id = 0; id < static_cast<ValueId>(values.size()); ++id) {
       if (values[id].kind != Value::Kind::kConstant) continue;
       std::string key = absl::StrCat(absl::StrJoin(values[id].constant_dims, "x"), ":");
@@ -92,7 +92,7 @@ absl::Status Merge(GraphEditor& editor, int index, std::vector<ValueId>& equal) 
 
 absl::Status MergeCommonSubexpressions(GraphEditor& editor) {
   Numbering numbering(editor);
-  absl::flat_hash_map<std::string, std::vector<ValueId>> made;
+  HashMap<std::string, std::vector<ValueId>> made;
   for (int i = 0; i < editor.size();) {
     const Node& node = editor.node(i);
     const std::string key = numbering.KeyOf(i);

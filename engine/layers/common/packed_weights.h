@@ -7,7 +7,7 @@
 #include <memory>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "engine/kernels/fc.h"
 #include "engine/weights/weights.h"
 
@@ -28,8 +28,8 @@ class PackedWeights {
   int64_t bytes() const { return bytes_; }
 
  private:
-  absl::flat_hash_map<std::pair<const float*, bool>, std::shared_ptr<const PackedMatrix>> matrices_;
-  absl::flat_hash_map<const float*, int64_t> uses_;
+  HashMap<std::pair<const float*, bool>, std::shared_ptr<const PackedMatrix>> matrices_;
+  HashMap<const float*, int64_t> uses_;
   int64_t bytes_ = 0;
 };
 

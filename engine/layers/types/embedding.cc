@@ -7,10 +7,10 @@
 #include <type_traits>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/config.h"
@@ -46,7 +46,7 @@ struct Plan {
 };
 
 // Index into Plan::features by name.
-using FeatureIndex = absl::flat_hash_map<std::string, size_t>;
+using FeatureIndex = HashMap<std::string, size_t>;
 
 // Unknown for a level that nothing states.
 Dim RowsOf(Level level) {
@@ -154,7 +154,7 @@ class Embedding final : public Layer {
   std::string Describe() const override;
 
  private:
-  using Groups = absl::flat_hash_map<absl::string_view, const blaze::EmbeddingFeatureGroupConfig*>;
+  using Groups = HashMap<absl::string_view, const blaze::EmbeddingFeatureGroupConfig*>;
 
   Embedding(Level level, std::string conf) : level_(level), conf_(std::move(conf)) {}
   absl::Status AddFeatures(const ulf::LayerParameter& param, FeatureIndex& index);

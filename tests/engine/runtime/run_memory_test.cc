@@ -9,12 +9,15 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/workspace.h"
 #include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/testing/tiny_model.h"
 
 namespace ulfd::engine {
 namespace {
@@ -209,6 +212,23 @@ TEST(Arena, MemoryThatIsNotThereIsAnError) {
   EXPECT_EQ(arena.bytes(), 0);
   EXPECT_EQ(arena.Reserve(INT64_MAX).code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(arena.Reserve(100).ok());
+}
+
+// Wherever it is refused something, it ends with an error that says so.
+TEST(LoadMemoryTest, ALoadEndsWhereverItsMemoryDoes) {
+  const TempDir dir;
+  ulfd::testing::WriteTinyModel(dir.path());
+  int refused = 0;
+  for (int64_t bytes = 0;; bytes += 509) {
+    ASSERT_LT(bytes, 8 * kMiB);
+    const LoadScope scope({.max_memory_bytes = bytes});
+    const absl::Status status =
+        WithinMemory([&] { return Model::Load({.directory = dir.path()}).status(); });
+    if (status.ok()) break;
+    ++refused;
+    EXPECT_TRUE(absl::IsResourceExhausted(LoadScope::Check())) << bytes << ": " << status;
+  }
+  EXPECT_GT(refused, 50);
 }
 
 }  // namespace
