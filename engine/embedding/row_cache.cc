@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 namespace ulfd::engine {
 namespace {
@@ -23,6 +24,11 @@ RowCache::RowCache(const RowCacheOptions& options, size_t row_bytes)
     // Pages come as they are written.
     const auto bytes = static_cast<size_t>(capacity_) * row_bytes_;
     shard.rows = std::make_unique_for_overwrite<char[]>(bytes);
+    const auto rows = static_cast<size_t>(capacity_);
+    shard.entries.reserve(rows);
+    // An eighth more, or what has been erased would make them grow.
+    shard.by_id.reserve(rows + rows / 8 + 1);
+    shard.left_number.reserve(rows + rows / 8 + 2);
   }
 }
 
@@ -73,6 +79,21 @@ void RowCache::Insert(int64_t id, const char* row, TimePoint now) {
   if (const auto it = shard.by_id.find(id); it != shard.by_id.end()) {
     return Set(shard, it->second, row, now);
   }
+  try {
+    Add(shard, id, row, now);
+  } catch (const std::bad_alloc&) {
+    // A queue may lack an entry now.  Room in the tables stays (clear would give it back).
+    shard.by_id.erase(shard.by_id.begin(), shard.by_id.end());
+    shard.left_number.erase(shard.left_number.begin(), shard.left_number.end());
+    shard.entries.clear();
+    shard.small.clear();
+    shard.main.clear();
+    shard.left.clear();
+    throw;
+  }
+}
+
+void RowCache::Add(Shard& shard, int64_t id, const char* row, TimePoint now) {
   uint32_t entry = 0;
   if (static_cast<int64_t>(shard.entries.size()) < capacity_) {
     entry = static_cast<uint32_t>(shard.entries.size());

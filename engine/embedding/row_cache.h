@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
+#include "base/hash_map.h"
 #include "base/mutex.h"
 #include "engine/embedding/row_set.h"
 #include "engine/embedding/row_store.h"
@@ -35,7 +35,8 @@ class RowCache {
 
   // Copies what it has of the late rows of `rows`.  Returns how many those were.
   int64_t Find(RowSet& rows, TimePoint now);
-  // Keeps the row of `id`; nullptr: the table lacks it.
+  // Keeps the row of `id`; nullptr: the table lacks it.  After std::bad_alloc some rows are
+  // forgotten.
   void Insert(int64_t id, const char* row, TimePoint now);
 
   int64_t capacity() const { return capacity_ * static_cast<int64_t>(kShards); }  // Rows.
@@ -58,20 +59,23 @@ class RowCache {
   // A part of all ids, with queues of its own.
   struct Shard {
     mutable Mutex mu;
-    absl::flat_hash_map<int64_t, uint32_t> by_id ABSL_GUARDED_BY(mu);  // -> entries.
+    // -> entries.  Has room for all from the start: absl's tables do not outlive a want of memory.
+    HashMap<int64_t, uint32_t> by_id ABSL_GUARDED_BY(mu);
     std::vector<Entry> entries ABSL_GUARDED_BY(mu);
     std::unique_ptr<char[]> rows ABSL_GUARDED_BY(mu);  // As many as entries may come to be.
     std::deque<uint32_t> small ABSL_GUARDED_BY(mu), main ABSL_GUARDED_BY(mu);  // Oldest first.
     // Ids that left the small queue, the oldest first, each with its number; what came back
     // meanwhile has another number, or none.
     std::deque<std::pair<int64_t, uint64_t>> left ABSL_GUARDED_BY(mu);
-    absl::flat_hash_map<int64_t, uint64_t> left_number ABSL_GUARDED_BY(mu);
+    HashMap<int64_t, uint64_t> left_number ABSL_GUARDED_BY(mu);  // As by_id.
     uint64_t next_number ABSL_GUARDED_BY(mu) = 0;
   };
 
   static size_t ShardOf(int64_t id) { return HashKey(id) >> 60; }
   static_assert(kShards == 16);
 
+  void Add(Shard& shard, int64_t id, const char* row, TimePoint now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mu);
   // Frees an entry and returns it.
   uint32_t Evict(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mu);
   uint32_t Forget(Shard& shard, uint32_t entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mu);

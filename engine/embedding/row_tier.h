@@ -9,14 +9,15 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/mutex.h"
+#include "engine/embedding/key_hash.h"
 #include "engine/embedding/row_cache.h"
 #include "engine/embedding/row_set.h"
 #include "engine/embedding/row_store.h"
@@ -84,7 +85,11 @@ class RowTier {
   RowCache cache_;
   Mutex mu_;
   CondVar settled_;
-  absl::flat_hash_set<int64_t> under_way_ ABSL_GUARDED_BY(mu_);  // Ids that somebody fetches.
+  struct IdHash {
+    size_t operator()(int64_t id) const { return HashKey(id); }
+  };
+  // Ids that somebody fetches.  Not absl's: an insertion without memory must leave it as it was.
+  std::unordered_set<int64_t, IdHash> under_way_ ABSL_GUARDED_BY(mu_);
   std::atomic<int64_t> hits_{0}, misses_{0}, failures_{0}, fetch_ns_{0};
   std::array<std::atomic<int64_t>, RowTierStats::kFetchBounds.size() + 1> fetch_counts_{};
 };

@@ -10,12 +10,14 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "base/load_scope.h"
 #include "engine/embedding/row_set.h"
 
 namespace ulfd::engine {
@@ -257,6 +259,34 @@ TEST(RowCacheTest, GivesEveryThreadWholeRows) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(RowCacheTest, HasRightRowsOrNoneWhereverMemoryEnds) {
+  RowCache cache({.max_bytes = 16 * 20 * (kRowBytes + 128)}, kRowBytes);
+  std::mt19937_64 random(5);
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < 1000; ++id) ids.push_back(id);
+  int refused = 0;
+  int64_t found = 0;
+  for (int i = 0; i < 50000; ++i) {
+    const auto id = static_cast<int64_t>(random() % ids.size());
+    const std::string row = RowOf(id);
+    try {
+      const LoadScope scope({.max_memory_bytes = i % 2 == 0 ? 0 : INT64_MAX});
+      cache.Insert(id, row.data(), TimePoint());
+    } catch (const std::bad_alloc&) {
+      ++refused;
+    }
+    if (i % 1000 != 0) continue;
+    RowSet rows = SetOf(ids);
+    found += cache.Find(rows, TimePoint() + seconds(1));
+    for (size_t r = 0; r < rows.size(); ++r) {
+      if (rows.state(r) == RowState::kLate) continue;
+      ASSERT_EQ(std::string(rows.row(r), kRowBytes), RowOf(rows.ids()[r]));
+    }
+  }
+  EXPECT_GT(refused, 10);
+  EXPECT_GT(found, 1000);
 }
 
 }  // namespace
