@@ -23,6 +23,23 @@ bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
   return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
 }
 
+// What the node reads, in its branches, too.
+void AddReads(const onnx::NodeProto& node, std::vector<std::string>& names) {
+  names.insert(names.end(), node.input().begin(), node.input().end());
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (!attribute.has_g()) continue;
+    std::vector<std::string> reads;
+    std::set<std::string> made;
+    for (const onnx::NodeProto& inner : attribute.g().node()) {
+      AddReads(inner, reads);
+      made.insert(inner.output().begin(), inner.output().end());
+    }
+    for (const std::string& name : reads) {
+      if (!made.contains(name)) names.push_back(name);
+    }
+  }
+}
+
 class RowKeeper {
  public:
   explicit RowKeeper(onnx::GraphProto& graph) : graph_(graph) {
@@ -96,11 +113,17 @@ class RowKeeper {
     }
   }
 
+  // The integers before their type was stated once more.
+  std::string Uncast(std::string name) const {
+    while (const onnx::NodeProto* cast = MakerOf(name, "Cast")) name = cast->input(0);
+    return name;
+  }
+
   // Whether the integers are the order that sorts rows: what puts them back is made of them.
   bool IsOrder(const std::string& name) const {
     return std::any_of(graph_.node().begin(), graph_.node().end(), [&](const auto& node) {
       return IsOneOf(node.op_type(), {"ScatterElements", "Scatter"}) && node.input_size() == 3 &&
-             node.input(1) == name && MakerOf(node.input(2), "Range") != nullptr;
+             Uncast(node.input(1)) == name && MakerOf(node.input(2), "Range") != nullptr;
     });
   }
 
@@ -134,6 +157,10 @@ class RowKeeper {
     }
     if (indices_.contains(in) && IsOneOf(op, {"Transpose", "Squeeze", "Reshape", "Cast"})) {
       indices_[out] = indices_[in];
+      return true;
+    }
+    if (op == "Cast" && orders_.contains(in)) {
+      orders_[out] = orders_[in];
       return true;
     }
     if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node, copy);
@@ -215,7 +242,9 @@ class RowKeeper {
   bool FollowOther(const onnx::NodeProto& node) {
     const Way* way = nullptr;
     bool others = false, computes = false;
-    for (const std::string& input : node.input()) {
+    std::vector<std::string> reads;
+    AddReads(node, reads);
+    for (const std::string& input : reads) {
       if (indices_.contains(input) || orders_.contains(input) || back_.contains(input)) {
         return false;
       }
@@ -229,9 +258,7 @@ class RowKeeper {
         return false;
       }
     }
-    if (way != nullptr && (others || node.op_type() == "If" || node.op_type() == "Loop")) {
-      return false;
-    }
+    if (way != nullptr && (others || node.op_type() == "Loop")) return false;
     for (const std::string& output : node.output()) {
       if (way != nullptr) ways_[output] = *way;
       if (computes) computed_.insert(output);

@@ -155,7 +155,8 @@ void OnnxFeatures::FindIds(const Ids& ids, const Constant& table) {
     const auto [it, added] = ids_of_[column.input->name].try_emplace(
         column.at, TableRows{.all = ranges[i], .most = ranges[i].end});
     TableRows& rows = it->second;
-    rows.all = {std::max(rows.all.first, ranges[i].first), std::min(rows.all.end, ranges[i].end)};
+    rows.all = {std::max(rows.all.first, ranges[i].first), std::min(rows.all.end, ranges[i].end),
+                rows.all.all_below && ranges[i].all_below};
     rows.most = std::max(rows.most, ranges[i].end);
   }
 }
@@ -463,6 +464,7 @@ absl::StatusOr<std::string> OnnxFeatures::TableOf(const std::string& name, const
                 row[c] = from < 0 || from >= all ? 0 : values.number(from * width + c);
               }
             }});
+  RETURN_IF_ERROR(KeepBelow(ids, known));
   return known;
 }
 
@@ -485,7 +487,8 @@ absl::Status OnnxFeatures::LookUpPart(const onnx::NodeProto& node, const Ids& id
 
 absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) {
   if (!materialized_.insert(name).second) return absl::OkStatus();
-  if (!AreIds(ids)) {
+  // Ids far below 0 are numbers that no table has.
+  if (!AreIds(ids) || (ids.made_by == nullptr && TakesAllBelow(ids))) {
     numbers_.push_back({.output = name, .ids = ids});
     return absl::OkStatus();
   }
@@ -523,6 +526,7 @@ absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids&
                          range](int64_t id, float* row) {
                   *row = static_cast<float>((*values)[static_cast<size_t>(id - range.first)]);
                 }});
+  RETURN_IF_ERROR(KeepBelow(ids, table));
   lookups_.push_back({.output = output,
                       .feature = feature,
                       .table = table,

@@ -115,6 +115,8 @@ class OnnxFeatures {
   absl::StatusOr<Constant> Evaluate(const Ids& ids, const Constant& of, Evaluated& known) const;
   absl::StatusOr<std::vector<double>> ValuesOf(const Ids& ids, IdRange of) const;
   absl::StatusOr<IdRange> RangeInto(const Ids& ids, int64_t rows) const;
+  bool TakesAllBelow(const Ids& ids) const;
+  absl::Status KeepBelow(const Ids& ids, const std::string& table);
   bool CouldBeIds(const Ids& ids) const;
   bool AreIds(const Ids& ids) const;
   int64_t RowsOf(const Ids& ids) const;

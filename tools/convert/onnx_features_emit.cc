@@ -185,10 +185,18 @@ absl::Status OnnxFeatures::Emit(Report& report) {
   }
   for (const auto& [name, columns] : ids_of_) {
     int64_t rows = 0;
-    for (const auto& [column, tables] : columns) rows = std::max(rows, tables.most);
-    report.notes.push_back(absl::StrCat("ids of \"", name, "\" outside -", kNegativeIds, "..",
-                                        rows - 1,
-                                        " give zeros, and masks as id 0 (ONNX refuses them)"));
+    bool all_below = true;
+    for (const auto& [column, tables] : columns) {
+      rows = std::max(rows, tables.most);
+      all_below &= tables.all.all_below;
+    }
+    report.notes.push_back(
+        all_below ? absl::StrCat("ids of \"", name, "\" from ", rows,
+                                 " on are taken as those far below 0 (ONNX refuses them)")
+                  : absl::StrCat("ids of \"", name,
+                                 "\" that a table lacks give zeros, and masks as "
+                                 "id 0 (ONNX refuses them): those from ",
+                                 rows, " on, and below -", kNegativeIds, " or what the table has"));
   }
   for (const Numbers& numbers : numbers_) RETURN_IF_ERROR(EmitNumbers(numbers));
   return absl::OkStatus();

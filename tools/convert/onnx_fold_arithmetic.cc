@@ -147,6 +147,8 @@ absl::StatusOr<Constant> FoldUnary(const FoldContext& ctx) {
         value = Dim::Of(value.value() == 0);
       } else if (op == "Neg" && value.IsConst()) {
         value = Dim::Of(-value.value());
+      } else if (op == "Abs") {
+        if (value.IsConst()) value = Dim::Of(std::abs(value.value()));  // No size is negative.
       } else if (op != "Floor" && op != "Ceil") {
         return absl::InvalidArgumentError(absl::StrCat(op, " of integers"));
       }

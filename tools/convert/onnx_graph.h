@@ -40,13 +40,16 @@ struct RowMask {
 };
 
 // Integers of which row r has r * scale, plus a value: x[arange(rows), i] is exported as a Gather
-// with them along the rows and steps of x, merged, and x[:, 2] = y as a ScatterND with [r, 2].
+// with them along the rows and steps of x, merged, or as a GatherND with [r, i], and x[:, 2:4] = y
+// as a ScatterND with [[r, 2], [r, 3]].
 struct RowNumbers {
   engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
   int64_t scale = 1;
-  std::string plus;             // Empty: nothing.
-  Dims dims = {count};          // Of the integers; the first are the rows, others are 1.
-  std::vector<int64_t> beside;  // Places that follow the row's number along the last axis.
+  std::string plus;     // Empty: nothing.  Of two along the last axis: what follows the number.
+  Dims dims = {count};  // Of the integers; the first are the rows, along others they are repeated.
+  // What follows the row's number along the last axis: the same in every row, flattened.
+  std::vector<std::vector<int64_t>> beside;
+  bool shape_only = false;  // They were added to others, for the shape of the sum.
 };
 
 // Names to constants and values.  Errors do not name the node.
@@ -185,7 +188,7 @@ absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
 absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
 
 // Converts what makes numbers of rows or reads them; false: the node does neither.
-absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // onnx_select.cc
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // onnx_row_numbers.cc
 
 // Sizes as reshape_layer takes them: 0 where the dimension stays in its place, -1 for the one that
 // depends on the request.  INVALID_ARGUMENT if two do.

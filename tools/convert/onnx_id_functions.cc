@@ -23,6 +23,16 @@ Constant IdsOf(const IdRange& range) {
   return IntConstant({range.end - range.first}, std::move(ids));
 }
 
+// -kNegativeIds, and ids further down.
+Constant FarBelow() {
+  std::vector<Dim> ids;
+  for (int64_t id = kNegativeIds; id <= int64_t{1} << 24; id *= 2) {
+    for (const int64_t near : {id, id + 1, id + id / 3}) ids.push_back(Dim::Of(-near));
+  }
+  const auto count = static_cast<int64_t>(ids.size());
+  return IntConstant({count}, std::move(ids));
+}
+
 double At(const Constant& values, int64_t i) {
   const int64_t at = values.elements() == 1 ? 0 : i;
   return values.is_float ? double{values.f32(at)} : static_cast<double>(values.dim(at).value());
@@ -144,7 +154,40 @@ absl::StatusOr<IdRange> OnnxFeatures::RangeInto(const Ids& ids, int64_t rows) co
     --range.first;
   }
   if (range.end < 1) return absl::UnimplementedError("");
+  if (range.first == -kNegativeIds) {
+    Evaluated of_far;
+    const absl::StatusOr<Constant> values = Evaluate(ids, FarBelow(), of_far);
+    range.all_below = values.ok();
+    for (int64_t i = 0; values.ok() && i < values->elements(); ++i) {
+      range.all_below &= IsRow(*values, i, rows);
+    }
+  }
   return range;
+}
+
+// Whether the tables of every column take ids however far below 0.
+bool OnnxFeatures::TakesAllBelow(const Ids& ids) const {
+  return std::all_of(ids.columns->begin(), ids.columns->end(), [&](const IdColumn& column) {
+    return ids_of_.at(column.input->name).at(column.at).all.all_below;
+  });
+}
+
+// Has the table give ids below -kNegativeIds what they become, where they may come.  UNIMPLEMENTED
+// if that is not the same for all.
+absl::Status OnnxFeatures::KeepBelow(const Ids& ids, const std::string& table) {
+  if (ids.made_by == nullptr || !TakesAllBelow(ids)) return absl::OkStatus();
+  Evaluated known;
+  ASSIGN_OR_RETURN(const Constant below, Evaluate(ids, FarBelow(), known));
+  for (int64_t i = 1; i < below.elements(); ++i) {
+    if (At(below, i) == At(below, 0)) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("ids below -", kNegativeIds, " become different values"));
+  }
+  ulfd::model::v1::TableConfig& config = *graph_.builder().model().manifest.add_tables();
+  config.set_name(table);
+  config.set_missing_keys(ulfd::model::v1::MISSING_KEY_POLICY_DEFAULT_ROW);
+  config.set_default_id(-kNegativeIds);
+  return absl::OkStatus();
 }
 
 // An operator on the same columns, and on single constants: a value per id.

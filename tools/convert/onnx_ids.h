@@ -74,7 +74,8 @@ absl::StatusOr<std::vector<Ids>> MoveIds(const onnx::NodeProto& node, int64_t op
 absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
                              absl::Span<const IdArgument> arguments);
 
-// Negative ids that are told apart: -1 to -kNegativeIds.
+// Negative ids that are told apart: -1 to -kNegativeIds.  Where something is computed from ids
+// before they are looked up, all below have to become the same.
 inline constexpr int64_t kNegativeIds = 128;
 
 // Columns that are followed one by one.

@@ -61,7 +61,8 @@ double MadeUpNumber(std::mt19937& random, uint32_t seed, bool whole, bool small)
 double MadeUpId(std::mt19937& random, const IdRange& range) {
   const auto below = static_cast<uint64_t>(-range.first);
   if (below > 0 && random() % 8 == 0) {
-    const uint64_t last = random() % 2 == 0 ? 1 : below;
+    constexpr uint64_t kFar = 1 << 20;
+    const uint64_t last = random() % 2 == 0 ? 1 : range.all_below ? kFar : below;
     return -static_cast<double>(1 + random() % last);
   }
   return static_cast<double>(random() % static_cast<uint64_t>(std::max<int64_t>(1, range.end)));

@@ -20,6 +20,7 @@ namespace ulfd::convert {
 // Ids that all tables of a column have a row for: from `first` (not above 0) to before `end`.
 struct IdRange {
   int64_t first = 0, end = 0;
+  bool all_below = false;  // Ids below `first` are ids, too.
 };
 
 // An input of the ONNX model.

@@ -19,6 +19,7 @@
 #include "onnx/shape_inference/implementation.h"
 #include "tools/convert/onnx_constant.h"
 #include "tools/convert/onnx_functions.h"
+#include "tools/convert/onnx_plain.h"
 
 namespace ulfd::convert {
 namespace {
@@ -294,6 +295,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
   RETURN_IF_ERROR(InlineFunctions(model.proto));
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
+  WritePlainly(*model.proto.mutable_graph(), model.opset);
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&

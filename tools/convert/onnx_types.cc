@@ -140,6 +140,12 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
 }
 
 void MarkRounded(const onnx::NodeProto& node, OnnxGraph& graph) {
+  // Between small limits nothing is rounded: what is beyond becomes a limit either way.
+  if (node.op_type() == "Clip" && node.input_size() == 3 &&
+      IsSmallConstant(graph.FindConstant(node.input(1)), kExact) &&
+      IsSmallConstant(graph.FindConstant(node.input(2)), kExact)) {
+    return;
+  }
   for (const std::string& output : node.output()) {
     if (!graph.IsInteger(output) || graph.FindConstant(output) != nullptr) continue;
     for (const std::string& input : node.input()) {

@@ -489,6 +489,20 @@ TEST_F(OnnxTest, EveryRowPicksAStep) {
               HasSubstr("(Where): computes with numbers of rows"));
 }
 
+// Rows sorted by length have an order as their second output, which need not be there.
+TEST_F(OnnxTest, SortedRowsWithoutTheirOrder) {
+  const std::string graph = absl::StrCat(
+      X({"ads"}), Out({"ads"}), "node { input: 'x' output: 'n' op_type: 'Shape' }",
+      "node { input: 'x' input: 'n' output: 'v' op_type: 'TopK' attribute { name: 'axis' type: INT "
+      "i: 0 } } node { input: 'x' output: 'i' op_type: 'Cast' attribute { name: 'to' type: INT i: "
+      "7 "
+      "} } node { input: 'x' input: 'i' input: 'v' output: 'y' op_type: 'ScatterElements' }");
+  auto model = Model(graph);
+  model.set_ir_version(10);  // Not checked by libonnx.
+  model.mutable_opset_import(0)->set_version(20);
+  EXPECT_THAT(Error(model), HasSubstr("m.onnx: "));
+}
+
 TEST_F(OnnxTest, DiagonalsAreConstants) {
   const std::string graph =
       "initializer { name: 'm' data_type: 1 dims: 2 dims: 3 float_data: [5, 5, 5, 5, 5, 5] }"

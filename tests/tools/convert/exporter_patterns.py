@@ -1,0 +1,656 @@
+"""Patterns that exporters write, with numpy's values: what must convert, and what is refused."""
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from random_graph import ADS, Value, matrix
+
+
+def embed(g, x, first, last, width=3):
+    ids = g.cast(g.slice(x, 1, first, last), "int")
+    return g.look_up(g.constant(g.random.randn(7, width).astype(np.float32), "table"), ids)
+
+
+def one_matrix(g, kind=np.float32):
+    """DeepCTR-Torch: X[:, i:i+1].long() into tables, X[:, a:b] as numbers."""
+    x = matrix(g, 3, 2, kind)
+    parts = [embed(g, x, i, i + 1) for i in range(3)]
+    joined = g.node("Concat", parts, np.concatenate([p.array for p in parts], 1), axis=1)
+    flat = g.node("Flatten", [joined], joined.array.reshape(ADS, -1), axis=1)
+    dense = g.cast(g.slice(x, 1, 3, 5), "float")
+    g.output(g.node("Concat", [flat, dense], np.concatenate([flat.array, dense.array], 1), axis=1))
+
+
+def one_integer_matrix(g):
+    one_matrix(g, np.int64)
+
+
+def column_as_id_and_number(g):
+    x = matrix(g, 2, 1)
+    x.array[:, 0] += 0.25  # .long() cuts; the number keeps it.
+    g.output(embed(g, x, 0, 1))
+    total = x.array.sum(1)
+    g.output(g.node("ReduceSum", [x, g.ints(1)], total, keepdims=0))
+
+
+def sequence_in_a_matrix(g):
+    x = matrix(g, 6, 2)
+    x.array[:, 4:6] = 0
+    keys = embed(g, x, 2, 6)
+    ids = g.cast(g.slice(x, 1, 2, 6), "int")
+    mask = g.cast(g.node("Not", [g.binary("Equal", ids, g.constant(np.array(0, np.int64)))],
+                         ids.array != 0), "float")
+    mask = g.node("Unsqueeze", [mask, g.ints(2)], mask.array[:, :, None])
+    kept = g.binary("Mul", keys, mask)
+    g.output(g.node("ReduceSum", [kept, g.ints(1)], kept.array.sum(1), keepdims=0))
+    g.output(g.slice(x, 1, 6, 8))
+
+
+def whole_matrix_cast_first(g):
+    x = g.cast(matrix(g, 2, 3), "int")
+    table = g.constant(g.random.randn(7, 3).astype(np.float32))
+    g.output(g.look_up(table, g.pick(x, 1, 0)))
+    g.output(g.look_up(table, g.pick(x, 1, 1)))
+    g.output(g.cast(g.slice(x, 1, 2, 5), "float"))
+
+
+def every_other_column(g):
+    x = matrix(g, 6, 1)
+    ids = g.cast(g.slice(x, 1, 0, 6, 2), "int")
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids))
+    g.output(g.slice(x, 1, 1, 7, 2))
+
+
+def split_matrix(g):
+    x = matrix(g, 2, 2)
+    name = [g.fresh("part") for _ in range(2)]
+    g.nodes.append(helper.make_node("Split", [x.name], name, axis=1))
+    ids, dense = (g.keep(Value(n, a, "ads")) for n, a in zip(name, np.split(x.array, 2, 1)))
+    ids = g.cast(ids, "int")
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids))
+    g.output(dense)
+
+
+def user_matrix(g):
+    u = g.input("u", np.array([[3, 5, 0.5, -2.5]], np.float32), "user")
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    key = g.look_up(g.constant(g.random.randn(7, 3).astype(np.float32)),
+                    g.cast(g.pick(u, 1, 1), "int"))
+    g.output(g.binary("Mul", x, key))
+    g.output(g.binary("Add", x, g.slice(u, 1, 2, 3)))
+
+
+def cast_truncates(g):
+    x = g.input("x", (g.random.randn(ADS, 6) * 5 + 0.37).round(2).astype(np.float32))
+    x.array[:, 0] = [-0.5, 0.5, -1.5, 999, -998.5]
+    ten = g.binary("Mul", g.slice(x, 1, 1, 6), g.constant(np.array([10], np.float32)))
+    g.output(g.cast(g.slice(x, 1, 0, 1), "int"))
+    g.output(g.cast(ten, "int"))
+    small = g.slice(x, 1, 1, 6)
+    whole = g.cast(small, "int")
+    g.output(g.binary("Sub", small, g.cast(whole, "float")))
+    g.output(g.binary("Equal", whole, g.constant(np.array(1, np.int64))))
+
+
+def integer_arithmetic(g):
+    x = g.cast(g.input("x", np.round(g.random.randn(ADS, 8) * 40).astype(np.float32)), "int")
+    for by in (7, -3, 1, 10):
+        by = g.constant(np.array([by], np.int64))
+        for op in ("Div", "Mod"):
+            g.output(g.binary(op, x, by))
+
+
+def integers_compared(g):
+    x = g.input("day", g.random.randint(-3, 4, (ADS, 2)) + (g.random.randint(0, 2, (ADS, 2)) << 33))
+    for op in ("Equal", "Less", "Greater"):
+        g.output(g.binary(op, x, g.constant(np.array(2, np.int64))))
+    g.output(g.cast(x, "bool"))
+
+
+def integers_clipped(g):
+    """However large they are, what lies between small limits is exact."""
+    x = g.input("day", g.random.randint(-9, 99, (ADS, 2)) + (g.random.randint(0, 2, (ADS, 2)) << 33))
+    low, high = (g.constant(np.array(limit)) for limit in (0, 50))
+    kept = g.keep(Value("kept", x.array.clip(0, 50), "ads"))
+    g.nodes.append(helper.make_node("Clip", [x.name, low.name, high.name], [kept.name]))
+    g.output(g.binary("Mod", kept, g.constant(np.array(7))))
+    g.output(g.binary("Div", kept, g.constant(np.array(7))))
+
+
+def dropout_off(g):
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    off = g.constant(np.array(False)), g.constant(np.array(0.5, np.float32))
+    g.output(g.node("Dropout", [x, off[1], off[0]], x.array))
+
+
+def fields_of_one_table(g):
+    """Offsets, and a factor, before a table that fields share."""
+    ids = g.input("I", g.random.randint(0, 5, (ADS, 3)))
+    table = g.constant(g.random.randn(17, 2).astype(np.float32))
+    moved = g.binary("Add", ids, g.constant(np.array([[0, 5, 12]])))
+    g.output(g.look_up(table, moved))
+    twice = g.binary("Mul", ids, g.constant(np.array(2)))
+    g.output(g.look_up(table, g.binary("Sub", twice, g.constant(np.array([0, 0, -1])))))
+    g.output(g.binary("Equal", moved, g.constant(np.array(5))))
+
+
+def fields_of_several_inputs(g):
+    """Columns of inputs side by side, with offsets, into one table; the user's among them."""
+    u = g.input("u", g.random.randint(0, 5, (1, 1)), "user")
+    a = g.input("a", g.random.randint(0, 7, (ADS, 2)))
+    b = g.input("b", g.random.randint(0, 5, (ADS,)))
+    wide = g.node("Expand", [u, g.node("Shape", [a], np.array([ADS, 2]))],
+                  np.broadcast_to(u.array, (ADS, 2)), rows="ads")
+    wide = g.slice(wide, 1, 0, 1)
+    b = g.node("Unsqueeze", [b, g.ints(1)], b.array[:, None])
+    ids = g.node("Concat", [wide, a, b], np.concatenate([wide.array, a.array, b.array], 1), axis=1)
+    ids = g.binary("Add", ids, g.constant(np.array([0, 5, 12, 19])))
+    g.output(g.look_up(g.constant(g.random.randn(24, 3).astype(np.float32)), ids))
+
+
+def masks_of_ids(g):
+    """What is computed from ids alone, in several steps that meet again."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 4)))
+    g.output(g.look_up(g.constant(g.random.randn(9, 2).astype(np.float32)), ids))
+    zero, top = g.constant(np.array(0)), g.constant(np.array(6))
+    some = g.node("Not", [g.binary("Equal", ids, zero)], ids.array != 0)
+    few = g.binary("Less", ids, top)
+    g.output(g.node("And", [some, few], some.array & few.array))
+    kept = g.node("Where", [some, ids, g.constant(np.array(3))], np.where(some.array, ids.array, 3))
+    g.output(g.node("Clip", [kept, g.constant(np.array(2)), top], kept.array.clip(2, 6)))
+    g.output(g.binary("Mul", g.cast(some, "float"), g.constant(np.array(-1e2, np.float32))))
+
+
+def ids_below_zero(g):
+    """Padding of -1 or -100 beside its mask, in every form that keeps it away from the table."""
+    ids = g.input("I", g.random.choice([-100, -2, -1, 0, 1, 5, 8], (ADS, 4)))
+    zero, rows = g.constant(np.array(0)), g.random.randn(9, 2).astype(np.float32)
+    table, a = g.constant(rows), ids.array
+    some = g.binary("GreaterOrEqual", ids, zero)
+    kept = g.node("Where", [some, ids, zero], np.where(a >= 0, a, 0))
+    g.output(g.look_up(table, kept))
+    g.output(g.look_up(table, g.node("Clip", [ids, zero], a.clip(0))))
+    g.output(g.look_up(table, g.binary("Mul", ids, g.cast(some, "int"))))
+    g.output(some)
+    g.output(g.node("Not", [g.binary("Equal", ids, g.constant(np.array(-1)))], a != -1))
+    g.output(g.cast(ids, "float"))
+
+
+def ids_far_below_zero(g):
+    """However large the number that pads; and rows counted from the end of a table."""
+    ids = g.input("I", g.random.choice([-2 ** 31, -70000, -1000, -129, -1, 0, 1, 5, 8], (ADS, 6)))
+    zero, rows = g.constant(np.array(0)), g.random.randn(9, 2).astype(np.float32)
+    some = g.keep(Value("some", ids.array >= 0, "ads"))
+    g.nodes.append(helper.make_node("GreaterOrEqual", [ids.name, zero.name], [some.name]))
+    kept = g.keep(Value("kept", np.where(some.array, ids.array, 0), "ads"))
+    g.nodes.append(helper.make_node("Where", [some.name, ids.name, zero.name], [kept.name]))
+    keys = g.look_up(g.constant(rows), kept)
+    mask = g.unsqueeze(g.cast(some, "float"), 2)
+    g.output(g.binary("Mul", keys, mask))
+    g.output(some)
+    wrapped = g.input("W", g.random.randint(-100, 100, (ADS, 4)))
+    large = g.random.randn(100, 2).astype(np.float32)
+    g.output(g.node("Gather", [g.constant(large), wrapped], large[wrapped.array]))
+
+
+def slices_assigned(g):
+    """x[:, 1:3] = y, x[:, :, 2] = 0.5 and x[:, 0:4:2, 1:3] = z, as PyTorch exports them."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    cuts = [(np.arange(1, 3), np.arange(3)), (np.arange(4), np.array([2])),
+            (np.arange(0, 4, 2), np.arange(1, 3))]
+    for steps, columns in cuts:
+        shape = (ADS, len(steps), len(columns))
+        rows = g.node("Shape", [x], np.array([ADS, 4, 3]))
+        rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+        rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))],
+                      np.arange(ADS))
+        rows = g.node("Reshape", [rows, g.ints(-1, 1, 1)], np.arange(ADS)[:, None, None])
+        places = [rows, g.constant(steps[:, None]), g.constant(columns)]
+        grid = g.node("Add", [places[0], places[1]], rows.array + steps[:, None], rows="ads")
+        grid = g.node("Add", [grid, places[2]], grid.array + columns, rows="ads")
+        size = g.node("Shape", [grid], np.array(shape))
+        wide = [g.node("Expand", [p, size], np.broadcast_to(p.array, shape), rows="ads")
+                for p in places]
+        wide = [g.node("Unsqueeze", [w, g.ints(-1)], w.array[..., None]) for w in wide]
+        at = g.node("Concat", wide, np.concatenate([w.array for w in wide], -1), axis=-1)
+        if len(columns) == 1:
+            value = g.node("Expand", [g.constant(np.array(0.5, np.float32)), size],
+                           np.full(shape, 0.5, np.float32), rows="ads")
+        else:
+            value = g.input(g.fresh("y"), g.random.randn(*shape).astype(np.float32))
+        array = x.array.copy()
+        array[:, steps[:, None], columns] = value.array
+        x = g.node("ScatterND", [x, at, value], array)
+    g.output(x)
+
+
+def step_of_each_row(g):
+    """x[arange(rows), length - 1] as a GatherND, whose places may count from the end."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    length = g.input("length", g.random.randint(0, 5, ADS))
+    last = g.binary("Sub", length, g.constant(np.array(1)))
+    rows = g.node("Shape", [x], np.array([ADS, 4, 3]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))], np.arange(ADS))
+    pair = [g.node("Unsqueeze", [v, g.ints(-1)], v.array[:, None]) for v in (rows, last)]
+    at = g.node("Concat", pair, np.concatenate([p.array for p in pair], 1), axis=-1)
+    g.output(g.node("GatherND", [x, at], x.array[np.arange(ADS), last.array]))
+
+
+def ids_before_the_table(g):
+    """-1 is row 0; without that, ids below 0 count from the end."""
+    ids = g.input("I", g.random.randint(-1, 7, (ADS, 4)))
+    rows = g.random.randn(8, 2).astype(np.float32)
+    g.output(g.look_up(g.constant(rows), g.binary("Add", ids, g.constant(np.array(1)))))
+    g.output(g.node("Gather", [g.constant(rows), ids], rows[ids.array]))
+    g.output(g.binary("Greater", ids, g.constant(np.array(-1))))
+
+
+def ids_in_parts(g):
+    """Quotient and remainder of an id, with a table each; a table of what a test says."""
+    ids = g.input("I", g.random.randint(0, 36, (ADS, 3)))
+    four = g.constant(np.array(4))
+    for op, rows in (("Div", 9), ("Mod", 4)):
+        table = g.constant(g.random.randn(rows, 2).astype(np.float32))
+        g.output(g.look_up(table, g.binary(op, ids, four)))
+    table = g.constant(g.random.randn(2, 3).astype(np.float32))
+    g.output(g.look_up(table, g.cast(g.binary("Greater", ids, four), "int")))
+
+
+def rows_of(g, mask):
+    """What PyTorch makes of a mask that is an index."""
+    places = np.argwhere(mask.array)
+    at = g.node("NonZero", [mask], places.T)
+    return g.node("Transpose", [at], places, perm=[1, 0])
+
+
+def rows_that_a_mask_chooses(g):
+    """y[m] = f(x[m]), and m once more."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    x.array[:, 0] = [0.5, -1, 2, -3, 1]
+    weight = g.constant(g.random.randn(4, 4).astype(np.float32))
+    keep = g.constant(np.array(0, np.float32))
+    mask = g.binary("Greater", g.pick(x, 1, 0), keep)
+    chosen = g.node("GatherND", [x, rows_of(g, mask)], x.array[mask.array])
+    product = g.node("MatMul", [chosen, weight], chosen.array @ weight.array)
+    again = g.binary("Greater", g.pick(x, 1, 0), keep)
+    result = np.zeros_like(x.array)
+    result[mask.array] = product.array
+    zeros = g.node("ConstantOfShape", [g.node("Shape", [x], np.array([ADS, 4]))],
+                   np.zeros((ADS, 4), np.float32))
+    g.output(g.node("ScatterND", [zeros, rows_of(g, again), product], result, rows="ads"))
+
+
+def gates_of_the_best(g):
+    """A mixture of the two best of three experts."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    order = np.argsort(-x.array, 1)[:, :2]
+    best = np.take_along_axis(x.array, order, 1)
+    g.nodes.append(helper.make_node("TopK", [x.name, g.ints(2).name], ["best", "at"], axis=1))
+    e = np.exp(best - best.max(1, keepdims=True))
+    gates = g.node("Softmax", [g.keep(Value("best", best, "ads"))], e / e.sum(1, keepdims=True))
+    zeros = g.binary("Mul", x, g.constant(np.array(0, np.float32)))
+    result = np.zeros_like(x.array)
+    np.put_along_axis(result, order, gates.array, 1)
+    g.output(g.node("ScatterElements", [zeros, Value("at", order, "ads"), gates], result, axis=1))
+
+
+def rows_sorted_and_back(g):
+    """As packed sequences are, by length."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    length = g.input("length", np.array([3, 1, 5, 2, 4], np.float32))
+    g.nodes.append(helper.make_node("Shape", [length.name], ["rows"]))
+    g.nodes.append(helper.make_node("TopK", [length.name, "rows"], ["sorted", "order"], axis=0))
+    at = np.argsort(-length.array, kind="stable")
+    order = g.keep(Value("order", at, "ads"))
+    mixed = g.node("Tanh", [g.node("Gather", [x, order], x.array[at], axis=0)], np.tanh(x.array[at]))
+    g.nodes.append(helper.make_node("Shape", ["order"], ["count"]))
+    g.nodes.append(helper.make_node("ConstantOfShape", ["count"], ["empty"],
+                                    value=numpy_helper.from_array(np.zeros(1, np.int64))))
+    g.nodes.append(helper.make_node("Gather", ["count", g.constant(np.array(0)).name], ["n"]))
+    g.nodes.append(helper.make_node("Range", [g.constant(np.array(0)).name, "n",
+                                              g.constant(np.array(1)).name], ["numbers"]))
+    g.nodes.append(helper.make_node("ScatterElements", ["empty", "order", "numbers"], ["back"]))
+    back = g.keep(Value("back", np.argsort(at), "ads"))
+    g.output(g.node("Gather", [mixed, back], np.tanh(x.array), axis=0))
+
+
+def parts_without_anything(g):
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    names = ["none", "also", "first", "rest"]
+    g.nodes.append(helper.make_node("Split", [x.name, g.ints(0, 0, 1, 2).name], names, axis=1))
+    none, also, first, rest = (Value(n, a, "ads") for n, a in zip(
+        names, np.split(x.array, [0, 0, 1], 1)))
+    g.output(g.node("Concat", [none, first], first.array, axis=1))
+    g.output(g.node("Concat", [rest, also], rest.array, axis=1))
+
+
+def classes_of_items(g):
+    """An item's classes out of a table of integers, each with an embedding; tables of matrices."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 2)))
+    classes = g.look_up(g.constant(g.random.randint(0, 6, (9, 4))), ids)
+    g.output(classes)
+    g.output(g.look_up(g.constant(g.random.randn(6, 3).astype(np.float32)), classes))
+    g.output(g.look_up(g.constant(g.random.randn(9, 2, 3).astype(np.float32)), ids))
+
+
+def last_step_of_a_length(g):
+    """SASRec and its kin: the state at length - 1, an input."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    length = g.input("length", g.random.randint(1, 5, ADS))
+    at = g.binary("Sub", length, g.constant(np.array(1)))
+    at = g.node("Reshape", [at, g.ints(-1, 1, 1)], at.array.reshape(-1, 1, 1))
+    at = g.node("Expand", [at, g.ints(1, 1, 3)], np.broadcast_to(at.array, (ADS, 1, 3)))
+    last = g.node("GatherElements", [x, at], np.take_along_axis(x.array, at.array, 1), axis=1)
+    g.output(g.node("Squeeze", [last, g.ints(1)], last.array[:, 0]))
+    within = g.binary("Greater", g.binary("Add", length, g.constant(np.array(2))),
+                      g.constant(np.array(4)))
+    g.output(within)
+
+
+def column_replaced(g):
+    """x[:, 2] = y and x[:, 0] = 0, as PyTorch exports them."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS).astype(np.float32))
+    rows = g.node("Shape", [x], np.array([ADS, 4]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))], np.arange(ADS))
+    rows = g.node("Reshape", [rows, g.ints(-1, 1)], np.arange(ADS)[:, None])
+    shape = g.node("Shape", [rows], np.array([ADS, 1]))
+    for place, value in ((2, y), (0, None)):
+        beside = g.node("Expand", [g.constant(np.array(place)), shape], np.full((ADS, 1), place))
+        pairs = [g.node("Unsqueeze", [i, g.ints(-1)], i.array[..., None]) for i in (rows, beside)]
+        at = g.node("Concat", pairs, np.concatenate([p.array for p in pairs], -1), axis=-1)
+        if value is None:
+            value = g.node("Expand", [g.constant(np.array(0, np.float32)), shape],
+                           np.zeros((ADS, 1), np.float32))
+        else:
+            value = g.node("Unsqueeze", [value, g.ints(1)], value.array[:, None])
+        array = x.array.copy()
+        array[:, place] = value.array[:, 0]
+        x = g.node("ScatterND", [x, at, value], array)
+    g.output(x)
+
+
+def einsum_with_diagonals(g):
+    """A matrix of constants in every field, of which only the diagonal counts."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    for shape, equation in (((3, 4, 4), "bfe,fee->bfe"), ((2, 3, 2), "bfe,ofo->be")):
+        w = g.constant(g.random.randn(*shape).astype(np.float32))
+        g.output(g.node("Einsum", [x, w], np.einsum(equation, x.array, w.array), rows="ads",
+                        equation=equation))
+
+
+def arithmetic_of_constants(g):
+    """What weights are computed from: any operator, once."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    w = g.constant(g.random.randn(4, 6).astype(np.float32))
+    e = np.exp(w.array.astype(float))
+    weights = g.node("Softmax", [w], e / e.sum(-1, keepdims=True), axis=-1)
+    back = g.constant(g.random.randn(6, 4).astype(np.float32))
+    product = g.node("MatMul", [weights, back], weights.array @ back.array)
+    g.output(g.node("MatMul", [x, product], x.array @ product.array))
+    v = g.constant(g.random.randn(4).astype(np.float32))
+    deep = g.input("m", g.random.randn(ADS, 3, 4).astype(np.float32))
+    g.output(g.node("MatMul", [deep, v], deep.array @ v.array))
+
+
+def branch_by_shape(g):
+    x = g.input("x", g.random.randn(ADS, 3, 1).astype(np.float32))
+    size = g.keep(Value("size", np.array(1), None))
+    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
+    g.nodes.append(helper.make_node("Gather", ["shape", g.ints(2).name], [size.name], axis=0))
+    test = g.keep(Value("test", np.array([True]), None))
+    g.nodes.append(helper.make_node("Equal", [size.name, g.ints(1).name], [test.name]))
+    def branch(name, node):
+        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        return helper.make_graph([node], name, [], [info])
+    axes = g.ints(2).name
+    g.nodes.append(helper.make_node(
+        "If", [test.name], ["y"],
+        then_branch=branch("a", helper.make_node("Squeeze", [x.name, axes], ["a"])),
+        else_branch=branch("b", helper.make_node("Identity", [x.name], ["b"]))))
+    g.output(g.keep(Value("y", x.array[:, :, 0], "ads")))
+
+
+def masked_select(g):
+    x = g.input("x", g.random.randn(ADS, 3, 3).astype(np.float32))
+    mask = g.constant(np.triu(np.ones((3, 3), bool), 1))
+    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
+    g.nodes.append(helper.make_node("Expand", [mask.name, "shape"], ["wide"]))
+    g.nodes.append(helper.make_node("NonZero", ["wide"], ["at"]))
+    g.nodes.append(helper.make_node("Transpose", ["at"], ["places"], perm=[1, 0]))
+    g.nodes.append(helper.make_node("GatherND", [x.name, "places"], ["chosen"]))
+    chosen = g.keep(Value("chosen", x.array[:, mask.array].reshape(-1), "ads"))
+    g.output(g.node("Reshape", [chosen, g.ints(-1, 3)], chosen.array.reshape(-1, 3)))
+
+
+def merged_heads(g):
+    """nn.MultiheadAttention: rows on axis 1, then beside the heads."""
+    x = g.input("x", g.random.randn(ADS, 4, 6).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    weight = g.constant((0.3 * g.random.randn(6, 18)).astype(np.float32))
+    joined = g.node("MatMul", [turned, weight], turned.array @ weight.array)
+    parts = []
+    for i in range(3):
+        part = g.slice(joined, 2, 6 * i, 6 * i + 6)
+        heads = g.node("Reshape", [part, g.ints(4, -1, 3)], part.array.reshape(4, -1, 3))
+        parts.append(g.node("Transpose", [heads], heads.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+    keys = g.node("Transpose", [parts[1]], parts[1].array.transpose(0, 2, 1), perm=[0, 2, 1])
+    scores = g.node("MatMul", [parts[0], keys], parts[0].array @ keys.array)
+    e = np.exp(scores.array.astype(float) - scores.array.max(-1, keepdims=True))
+    weights = g.node("Softmax", [scores], e / e.sum(-1, keepdims=True), axis=-1)
+    mixed = g.node("MatMul", [weights, parts[2]], weights.array @ parts[2].array)
+    back = g.node("Transpose", [mixed], mixed.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    rows = g.node("Reshape", [back, g.ints(4, -1, 6)], back.array.reshape(4, -1, 6))
+    g.output(g.node("Transpose", [rows], rows.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+
+
+def logistic(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def recurrent(g, op, directions, linear, packed):
+    """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    n, gates = 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    w, r, b = (g.random.randn(*shape).astype(np.float32) for shape in (
+        (directions, gates * n, 3), (directions, gates * n, n), (directions, 2 * gates * n)))
+    every, last = np.zeros((4, directions, ADS, n)), np.zeros((directions, ADS, n))
+    lengths = g.input("length", g.random.randint(1, 5, ADS).astype(np.float32)) if packed else None
+    for d in range(directions):
+        h, c = np.zeros((ADS, n)), np.zeros((ADS, n))
+        for t in range(4)[::-1 if d else 1]:
+            before = h, c
+            a = turned.array[t].astype(float) @ w[d].T + b[d][:gates * n]
+            s, rb = h @ r[d].T, b[d][gates * n:]
+            if op == "RNN":
+                h = np.tanh(a + s + rb)
+            elif op == "LSTM":
+                i, o, f, k = np.split(a + s + rb, 4, 1)
+                c = logistic(f) * c + logistic(i) * np.tanh(k)
+                h = logistic(o) * np.tanh(c)
+            else:
+                z, q = (logistic(v) for v in np.split((a + s + rb)[:, :2 * n], 2, 1))
+                inner = q * (s + rb)[:, 2 * n:] if linear else (
+                    (q * h) @ r[d][2 * n:].T + rb[2 * n:])
+                h = (1 - z) * np.tanh(a[:, 2 * n:] + inner) + z * h
+            if packed:
+                within = (lengths.array > t)[:, None]
+                h, c = np.where(within, h, before[0]), np.where(within, c, before[1])
+            every[t, d] = h * within if packed else h
+        last[d] = h
+    attributes = {"linear_before_reset": linear} if op == "GRU" else {}
+    steps = [g.node("Cast", [lengths], lengths.array.astype(np.int32),
+                    to=TensorProto.INT32).name] if packed else []
+    g.nodes.append(helper.make_node(
+        op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *steps], ["all", "last"],
+        hidden_size=n,
+        direction="bidirectional" if directions == 2 else "forward", **attributes))
+    for name, array in (("all", every), ("last", last)):
+        value = g.keep(Value(name, array.astype(np.float32), "ads"))
+        perm = [2, 0, 1, 3] if array.ndim == 4 else [1, 0, 2]
+        g.output(g.node("Transpose", [value], value.array.transpose(perm), perm=perm))
+
+
+def recurrent_patterns():
+    for op, linear in (("LSTM", 0), ("RNN", 0), ("GRU", 0), ("GRU", 1)):
+        for directions, packed in itertools.product((1, 2), (False, True)):
+            def pattern(g, op=op, directions=directions, linear=linear, packed=packed):
+                recurrent(g, op, directions, linear, packed)
+            pattern.__name__ = f"{op}_{directions}_{linear}{'_packed' * packed}"
+            yield pattern
+
+
+def einsum_of_three(g):
+    """The outer product of product-based networks: what a pair of fields has, by a kernel each."""
+    p, q = (g.input(n, g.random.randn(ADS, 3, 4).astype(np.float32)) for n in "pq")
+    kernel = g.constant(g.random.randn(3, 4, 4).astype(np.float32))
+    g.output(g.node("Einsum", [p, kernel, q],
+                    np.einsum("bpi,pij,bpj->bp", p.array, kernel.array, q.array), rows="ads",
+                    equation="bpi,pij,bpj->bp"))
+
+
+def sines_of_large_numbers(g):
+    """Up to 2^48, by the sign and around multiples of the number that divides small from large."""
+    size = 10 ** g.random.uniform(3, 14.4, (ADS, 40)) * g.random.choice([-1, 1], (ADS, 40))
+    x = g.input("x", size.astype(np.float32))
+    exact = x.array.astype(np.float64)
+    g.output(g.node("Sin", [x], np.sin(exact)))
+    g.output(g.node("Cos", [x], np.cos(exact)))
+
+
+def sums_across_rows(g):
+    """A list's statistics beside every ad's own: scored whole."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    mean = g.node("ReduceMean", [x], x.array.mean(0, keepdims=True), axes=[0], keepdims=1)
+    centred = g.node("Sub", [x, mean], x.array - mean.array)
+    e = np.exp(x.array - x.array.max(0))
+    share = g.node("Softmax", [x], e / e.sum(0), axis=0)
+    square = g.node("ReduceSumSquare", [centred], (centred.array ** 2).sum(0), axes=[0], keepdims=0)
+    g.output(g.node("Add", [share, square], share.array + square.array, rows="ads"))
+
+
+def raw(g, op, inputs, array, rows="ads", **attributes):
+    """A node whose output numpy has no operator for."""
+    value = Value(g.fresh(), array, rows)
+    g.nodes.append(helper.make_node(op, [i.name for i in inputs], [value.name], **attributes))
+    return g.keep(value) if isinstance(array, np.ndarray) else value
+
+
+def sequences(g):
+    """split(), unbind() and stack() of today's exporter."""
+    x = g.input("x", g.random.randn(ADS, 5, 4).astype(np.float32))
+    at = lambda i: g.constant(np.array(i))  # noqa: E731
+    pairs = raw(g, "SplitToSequence", [x, at(2)], None, axis=1)
+    parts = [raw(g, "SequenceAt", [pairs, at(i)], x.array[:, 2 * i:2 * i + 2]) for i in range(3)]
+    g.output(parts[2])
+    stacked = raw(g, "SequenceConstruct", parts[:2], None)
+    stacked = raw(g, "ConcatFromSequence", [stacked], np.stack([p.array for p in parts[:2]], 1),
+                  axis=1, new_axis=1)
+    g.output(g.node("ReduceSum", [stacked, g.ints(1)], stacked.array.sum(1), keepdims=0))
+    steps = raw(g, "SplitToSequence", [x], None, axis=-2, keepdims=0)
+    g.output(raw(g, "SequenceAt", [steps, at(-1)], x.array[:, -1]))
+    g.output(raw(g, "SequenceAt", [steps, at(-3)], x.array[:, -3]))
+    uneven = raw(g, "SplitToSequence", [x, g.ints(1, 4)], None, axis=1)
+    rest = raw(g, "SequenceAt", [uneven, at(1)], x.array[:, 1:])
+    more = raw(g, "SequenceInsert", [raw(g, "SequenceEmpty", [], None), rest], None)
+    more = raw(g, "SequenceInsert", [more, parts[2], at(0)], None)
+    g.output(raw(g, "ConcatFromSequence", [more],
+                 np.concatenate([parts[2].array, rest.array], 1), axis=1))
+
+
+def attention_of_today(g):
+    """Scaled dot products as the exporter of today takes them apart: sizes by Shape, CastLike."""
+    g.opset = 18
+    q, k, v = (g.input(n, g.random.randn(ADS, 2, 3, 4).astype(np.float32)) for n in "qkv")
+    shape = g.node("Shape", [k], np.array([ADS, 2, 3, 4]))
+    cut = lambda of, a, b: g.node("Slice", [of, g.ints(a), g.ints(b)],  # noqa: E731
+                                  of.array[a if a > -9 else None:b if b < 9 else None])
+    last, before, first = cut(shape, -1, 1 << 40), cut(shape, -2, -1), cut(shape, -(1 << 40), -2)
+    flat = g.node("Concat", [g.ints(-1), before, last], np.array([-1, 3, 4]), axis=0)
+    flat = g.node("Reshape", [k, flat], k.array.reshape(-1, 3, 4))
+    turned = g.node("Transpose", [flat], flat.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    keys = g.node("Concat", [first, last, before], np.array([ADS, 2, 4, 3]), axis=0)
+    keys = g.node("Reshape", [turned, keys], k.array.transpose(0, 1, 3, 2))
+    width = raw(g, "CastLike", [cut(shape, -1, 1 << 40), q], np.array([4], np.float32), None)
+    scale = g.node("Sqrt", [width], np.array([2], np.float32))
+    scores = g.node("MatMul", [q, keys], np.matmul(q.array, keys.array))
+    scores = g.binary("Div", scores, scale)
+    e = np.exp(scores.array.astype(float))
+    weights = g.node("Softmax", [scores], e / e.sum(-1, keepdims=True), axis=-1)
+    g.output(g.node("MatMul", [weights, v], np.matmul(weights.array, v.array)))
+    repeated = g.node("Abs", [g.ints(-1, 2, -1, 4)], np.array([1, 2, 1, 4]))
+    g.output(g.node("Expand", [q, repeated], q.array))
+
+
+def groups_normalised(g):
+    """Scales by group up to operator set 20, by channel from 21 on."""
+    g.opset, size = (18, 2) if g.random.randint(2) else (21, 6)
+    x = g.input("x", g.random.randn(ADS, 6, 2, 3).astype(np.float32))
+    scale, bias = (g.constant(g.random.randn(size).astype(np.float32)) for _ in range(2))
+    a = x.array.astype(float).reshape(ADS, 2, -1)
+    a = (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-3)
+    by, plus = (c.array.repeat(6 // size).reshape(6, 1, 1) for c in (scale, bias))
+    g.output(g.node("GroupNormalization", [x, scale, bias],
+                    a.reshape(x.array.shape) * by + plus, num_groups=2, epsilon=1e-3))
+
+
+def steps_assigned(g):
+    """x[:, 1:3] = y where the exporter brings the steps to the front."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS, 2, 3).astype(np.float32))
+    turned = [g.node("Transpose", [v], v.array.transpose(1, 0, 2), perm=[1, 0, 2]) for v in (x, y)]
+    result = turned[0].array.copy()
+    result[1:3] = turned[1].array
+    at = g.constant(np.array([[1], [-2]]))
+    result = g.node("ScatterND", [turned[0], at, turned[1]], result)
+    g.output(g.node("Transpose", [result], result.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+
+
+PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
+            whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
+            integer_arithmetic, integers_compared,
+            integers_clipped, dropout_off, fields_of_one_table,
+            fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
+            ids_before_the_table,
+            ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, rows_sorted_and_back,
+            parts_without_anything,
+            classes_of_items, last_step_of_a_length,
+            sequences, attention_of_today, groups_normalised, steps_assigned,
+            column_replaced, slices_assigned, step_of_each_row, einsum_with_diagonals,
+            arithmetic_of_constants, branch_by_shape, masked_select,
+            merged_heads, einsum_of_three, sines_of_large_numbers, sums_across_rows,
+            *recurrent_patterns()]
+
+
+# ---------------------------------------------------------------- patterns that are refused by name
+
+def timestamps_subtracted(g):
+    a = g.input("now", np.full((ADS, 1), 1_700_000_001) + g.random.randint(0, 50, (ADS, 1)))
+    b = g.input("then", np.full((ADS, 1), 1_700_000_000))
+    g.nodes.append(helper.make_node("Sub", [a.name, b.name], ["d"]))
+    g.output(g.cast(g.keep(Value("d", a.array - b.array, "ads")), "float"))
+
+
+def dropout_on(g):
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    on = g.constant(np.array(True)), g.constant(np.array(0.5, np.float32))
+    g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
+
+
+def rows_that_meet_others(g):
+    """Less the mean of the rows that a mask chooses."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    mask = g.binary("Greater", g.pick(x, 1, 0), g.constant(np.array(0, np.float32)))
+    chosen = g.node("GatherND", [x, rows_of(g, mask)], x.array[mask.array])
+    mean = g.node("ReduceMean", [chosen], chosen.array.mean(0, keepdims=True), axes=[0])
+    centred = g.node("Sub", [chosen, mean], chosen.array - mean.array)
+    g.output(g.node("ScatterND", [x, rows_of(g, mask), centred], x.array, rows="ads"))
+
+
+REFUSED = [(timestamps_subtracted, "--small_integers=now"), (dropout_on, "training_mode"),
+           (rows_that_meet_others, "across rows")]
