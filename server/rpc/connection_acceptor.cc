@@ -192,10 +192,19 @@ bool ConnectionAcceptor::Cut(const Handed& handed) {
   return true;
 }
 
-void ConnectionAcceptor::CloseIdle() {
-  MutexLock lock(mu_);
-  for (const Handed& handed : handed_) {
-    if (ledger_.CountsOf(handed.peer).under_way == 0) Cut(handed);
+void ConnectionAcceptor::CloseIdle(milliseconds patience) {
+  const auto end = steady_clock::now() + patience;
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      CountOpen();
+      if (handed_.empty()) return;
+      for (const Handed& handed : handed_) {
+        if (ledger_.CountsOf(handed.peer).under_way == 0) Cut(handed);
+      }
+    }
+    if (steady_clock::now() >= end) return;
+    std::this_thread::sleep_for(milliseconds(1));
   }
 }
 

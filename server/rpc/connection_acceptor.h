@@ -49,9 +49,10 @@ class ConnectionAcceptor {
   ~ConnectionAcceptor();
   // Listens no longer; what is open stays open.  Once this returns, `hand` is not called any more.
   void Stop();
-  // Closes the connections without a call under way.  gRPC 1.51 cancels a call that arrives while
-  // the server shuts down; on a closed connection it is UNAVAILABLE, which is tried again.
-  void CloseIdle();
+  // Closes connections as soon as they have no call under way; returns once none is open, or after
+  // `patience`.  gRPC 1.51 cancels a call that arrives while the server shuts down; on a closed
+  // connection it is UNAVAILABLE, which is tried again.
+  void CloseIdle(std::chrono::milliseconds patience);
   ConnectionStats Stats() const;
   // Ends the connection with that peer (as grpc::ServerContext::peer says it), if it is open, and
   // counts it under that word.

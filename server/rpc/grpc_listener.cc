@@ -214,7 +214,8 @@ void GrpcListener::Collect(MetricPage& page) const {
 void GrpcListener::Shutdown(milliseconds grace) {
   if (acceptor_ != nullptr) acceptor_->Stop();
   if (reflection_ != nullptr) reflection_->EndStreams();
-  if (acceptor_ != nullptr) acceptor_->CloseIdle();
+  constexpr milliseconds kUntilIdle{200};
+  if (acceptor_ != nullptr) acceptor_->CloseIdle(std::min(grace, kUntilIdle));
   receiver_->EndWhenAnswered([this] { grpc_server_cancel_all_calls(server_->c_server()); });
   server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                                  gpr_time_from_millis(grace.count(), GPR_TIMESPAN)));

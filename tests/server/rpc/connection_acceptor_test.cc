@@ -115,12 +115,20 @@ TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
   CallLedger::Connection* call =
       ledger_.Begin(absl::StrCat("ipv4:127.0.0.1:", ntohs(name.sin_port)));
   acceptor_->Stop();
-  acceptor_->CloseIdle();
+  acceptor_->CloseIdle(std::chrono::milliseconds(0));
   EXPECT_TRUE(IsClosed(idle.get()));
   char byte;
   EXPECT_EQ(recv(busy.get(), &byte, 1, MSG_DONTWAIT), -1);
   EXPECT_EQ(errno, EAGAIN);
-  ledger_.End(call, 0);
+  std::thread grpc([&] {
+    ledger_.End(call, 0);
+    EXPECT_TRUE(IsClosed(busy.get()));
+    MutexLock lock(mu_);
+    handed_.clear();
+  });
+  acceptor_->CloseIdle(std::chrono::seconds(20));
+  EXPECT_EQ(acceptor_->Stats().open, 0);
+  grpc.join();
 }
 
 TEST_F(ConnectionAcceptorTest, ClosesTheOneThatKeepsOthersFromBeingHandedOver) {
