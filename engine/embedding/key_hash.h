@@ -19,6 +19,11 @@ inline uint64_t HashKey(int64_t key) {
   return x ^ (x >> 33);
 }
 
+// Of containers.
+struct KeyHash {
+  size_t operator()(int64_t key) const { return HashKey(key); }
+};
+
 // The high half of hash * count: spreads hashes over 0 .. count - 1 in their order, without a
 // division.
 inline size_t ScaleHash(uint64_t hash, size_t count) {

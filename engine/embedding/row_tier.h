@@ -85,11 +85,8 @@ class RowTier {
   RowCache cache_;
   Mutex mu_;
   CondVar settled_;
-  struct IdHash {
-    size_t operator()(int64_t id) const { return HashKey(id); }
-  };
   // Ids that somebody fetches.  Not absl's: an insertion without memory must leave it as it was.
-  std::unordered_set<int64_t, IdHash> under_way_ ABSL_GUARDED_BY(mu_);
+  std::unordered_set<int64_t, KeyHash> under_way_ ABSL_GUARDED_BY(mu_);
   std::atomic<int64_t> hits_{0}, misses_{0}, failures_{0}, fetch_ns_{0};
   std::array<std::atomic<int64_t>, RowTierStats::kFetchBounds.size() + 1> fetch_counts_{};
 };

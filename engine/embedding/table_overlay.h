@@ -88,10 +88,7 @@ class TableOverlay {
   int64_t bytes() const;
 
  private:
-  struct Hash {
-    size_t operator()(int64_t id) const { return HashKey(id); }
-  };
-  HashMap<int64_t, const char*, Hash> rows_;
+  HashMap<int64_t, const char*, KeyHash> rows_;
   Deltas deltas_;
   size_t row_count_ = 0;
   int64_t row_bytes_ = 0;

@@ -118,16 +118,6 @@ absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
   return evaluator;
 }
 
-std::string Evaluator::FirstUnknown() const {
-  for (const onnx::NodeProto& node : model_->proto.graph().node()) {
-    if (node.op_type() != "Constant" && node.op_type() != "If" && node.op_type() != "Loop" &&
-        FindOperator(node) == nullptr) {
-      return node.op_type();
-    }
-  }
-  return "";
-}
-
 namespace {
 
 // How often the nodes read each name; what their branches read stays until the end.

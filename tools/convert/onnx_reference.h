@@ -74,8 +74,6 @@ class Evaluator {
   // budget.
   absl::StatusOr<std::map<std::string, Array>> Run(const std::map<std::string, Array>& inputs,
                                                    const RunOptions& options) const;
-  // The first operator of the graph that is not known here; empty: all are.
-  std::string FirstUnknown() const;
 
  private:
   explicit Evaluator(const OnnxModel& model) : model_(&model) {}
