@@ -489,6 +489,7 @@ Translation OnnxConverter::TakeTranslation() {
                        .level = input.level,
                        .rows = info.type().tensor_type().shape().dim(0).dim_param(),
                        .small_integers = Lists(options_.small_integers, input.name),
+                       .places = graph_.PlacesOf(input.name),
                        .ids = features_.IdRanges(input.name)};
     for (const SchemaField& field : input.schema) {
       for (int64_t column = field.first; column < field.end(); ++column) {

@@ -33,6 +33,7 @@ absl::StatusOr<Dim> IntResult(const std::string& op, Dim a, Dim b) {
         absl::StrCat(op, " of ", a.ToString(), " and ", b.ToString(), ", want sizes"));
   }
   if (op == "Mul") return engine::Multiply(a, b);
+  if (b == Dim::Of(0) && (op == "Add" || op == "Sub")) return a;
   if (op == "Div" && !(numbers && b.value() == 0)) {
     if (numbers) return Dim::Of(a.value() / b.value());
     const std::optional<Dim> quotient = engine::Divide(a, b);
@@ -238,31 +239,17 @@ absl::StatusOr<Constant> FoldEyeLike(const FoldContext& ctx) {
   return is_float ? FloatConstant(sizes, std::move(floats)) : IntConstant(sizes, std::move(ints));
 }
 
-absl::StatusOr<Constant> FoldRange(const FoldContext& ctx) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> start, ctx.in[0]->ToInts());
-  ASSIGN_OR_RETURN(const std::vector<int64_t> limit, ctx.in[1]->ToInts());
-  ASSIGN_OR_RETURN(const std::vector<int64_t> delta, ctx.in[2]->ToInts());
-  if (start.size() != 1 || limit.size() != 1 || delta.size() != 1 || ctx.in[0]->is_float ||
-      delta[0] < 1 || delta[0] > kMaxElements || start[0] < 0 || limit[0] > kMaxElements) {
-    return absl::UnimplementedError("Range other than of rising integers");
-  }
-  std::vector<Dim> values;
-  for (int64_t i = start[0]; i < limit[0]; i += delta[0]) values.push_back(Dim::Of(i));
-  const auto size = static_cast<int64_t>(values.size());
-  return IntConstant({size}, std::move(values));
-}
-
 constexpr Fold kFolds[] = {
-    {"Add", &FoldBinary},         {"Sub", &FoldBinary},      {"Mul", &FoldBinary},
-    {"Div", &FoldBinary},         {"Pow", &FoldBinary},      {"Min", &FoldBinary},
-    {"Max", &FoldBinary},         {"Mod", &FoldBinary},      {"Equal", &FoldBinary},
-    {"Greater", &FoldBinary},     {"Less", &FoldBinary},     {"GreaterOrEqual", &FoldBinary},
-    {"LessOrEqual", &FoldBinary}, {"And", &FoldBinary},      {"Or", &FoldBinary},
-    {"Xor", &FoldBinary},         {"Clip", &FoldClip},       {"Where", &FoldWhere},
-    {"Not", &FoldUnary},          {"Neg", &FoldUnary},       {"Sqrt", &FoldUnary},
-    {"Exp", &FoldUnary},          {"Log", &FoldUnary},       {"Abs", &FoldUnary},
-    {"Floor", &FoldUnary},        {"Ceil", &FoldUnary},      {"Range", &FoldRange},
-    {"Trilu", &FoldTrilu},        {"EyeLike", &FoldEyeLike},
+    {"Add", &FoldBinary},         {"Sub", &FoldBinary},  {"Mul", &FoldBinary},
+    {"Div", &FoldBinary},         {"Pow", &FoldBinary},  {"Min", &FoldBinary},
+    {"Max", &FoldBinary},         {"Mod", &FoldBinary},  {"Equal", &FoldBinary},
+    {"Greater", &FoldBinary},     {"Less", &FoldBinary}, {"GreaterOrEqual", &FoldBinary},
+    {"LessOrEqual", &FoldBinary}, {"And", &FoldBinary},  {"Or", &FoldBinary},
+    {"Xor", &FoldBinary},         {"Clip", &FoldClip},   {"Where", &FoldWhere},
+    {"Not", &FoldUnary},          {"Neg", &FoldUnary},   {"Sqrt", &FoldUnary},
+    {"Exp", &FoldUnary},          {"Log", &FoldUnary},   {"Abs", &FoldUnary},
+    {"Floor", &FoldUnary},        {"Ceil", &FoldUnary},  {"Trilu", &FoldTrilu},
+    {"EyeLike", &FoldEyeLike},
 };
 
 }  // namespace

@@ -65,6 +65,15 @@ const std::string* OnnxGraph::RoundedFrom(const std::string& name) const {
   return it == rounded_.end() ? nullptr : &it->second;
 }
 
+void OnnxGraph::NotePlaces(const std::string& input, int64_t steps) {
+  const int64_t known = PlacesOf(input);
+  places_[input] = known == 0 ? steps : std::min(known, steps);
+}
+int64_t OnnxGraph::PlacesOf(const std::string& input) const {
+  const auto it = places_.find(input);
+  return it == places_.end() ? 0 : it->second;
+}
+
 const RowMask* OnnxGraph::FindMask(const std::string& name) const {
   const auto it = masks_.find(name);
   return it == masks_.end() ? nullptr : &it->second;

@@ -77,6 +77,10 @@ class OnnxGraph {
   // Rounded integers that small numbers have been added to.
   void MarkStepped(const std::string& name) { stepped_.insert(name); }
   bool IsStepped(const std::string& name) const { return stepped_.contains(name); }
+  // Integers of the input tell places among so many steps.
+  void NotePlaces(const std::string& input, int64_t steps);
+  // The fewest that were noted; 0: none.
+  int64_t PlacesOf(const std::string& input) const;
 
   // Indices that are a mask; null: they are not.
   void SetMask(const std::string& name, RowMask mask) { masks_[name] = std::move(mask); }
@@ -138,6 +142,7 @@ class OnnxGraph {
   absl::flat_hash_map<std::string, int> types_;
   absl::flat_hash_map<std::string, std::string> rounded_;
   absl::flat_hash_set<std::string> stepped_;
+  absl::flat_hash_map<std::string, int64_t> places_;  // By input.
 };
 
 // What a converter of one node works on.

@@ -156,6 +156,9 @@ class PlainWriter {
     const std::string& op = node.op_type();
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
     if (op == "CastLike") return PlainCast(node);
+    if (op == "ReduceMax") return NoteMaximum(node);
+    if (op == "Sub") return NoteShift(node);
+    if (op == "Softmax" || op == "LogSoftmax") return DropShift(node);
     if (op == "GroupNormalization") return PlainGroups(node);
     if (op == "SplitToSequence") return SplitUp(node);
     if (op == "SequenceConstruct") {
@@ -181,6 +184,38 @@ class PlainWriter {
     const int type = node.input_size() == 2 ? types_.TypeOf(node.input(1)) : 0;
     if (type == 0) return false;
     SetInt(Add(node, "Cast", {node.input(0)}, node.output(0)), "to", type);
+    return true;
+  }
+
+  // Never replaces it: others may read it.
+  bool NoteMaximum(const onnx::NodeProto& node) {
+    std::optional<std::vector<int64_t>> axes = IntsAttribute(node, "axes");
+    if (node.input_size() > 1 && !node.input(1).empty()) axes = Ints(node.input(1));
+    if (!axes.has_value() || node.input_size() == 0) return false;
+    // Of everything, or of axes that stay.
+    const char* const stays = axes->empty() ? "noop_with_empty_axes" : "keepdims";
+    if ((IntAttribute(node, stays, axes->empty() ? 0 : 1) == 0) == axes->empty()) {
+      maxima_[node.output(0)] = {node.input(0), *std::move(axes)};
+    }
+    return false;
+  }
+  bool NoteShift(const onnx::NodeProto& node) {
+    const auto maximum = node.input_size() == 2 ? maxima_.find(node.input(1)) : maxima_.end();
+    if (maximum != maxima_.end() && maximum->second.first == node.input(0)) {
+      shifts_[node.output(0)] = maximum->second;
+    }
+    return false;
+  }
+  bool DropShift(const onnx::NodeProto& node) {
+    const auto shift = node.input_size() == 1 ? shifts_.find(node.input(0)) : shifts_.end();
+    if (shift == shifts_.end()) return false;
+    const auto& [x, axes] = shift->second;
+    // Before this operator set an axis stands for all from there on.
+    const int64_t axis = IntAttribute(node, "axis", opset_ >= kAxesAreInputs ? -1 : 1);
+    const bool alone = opset_ >= kAxesAreInputs || axis == -1;
+    if (!axes.empty() && !(alone && absl::c_linear_search(axes, axis))) return false;
+    onnx::NodeProto& plain = Add(node, node.op_type().c_str(), {x}, node.output(0));
+    *plain.mutable_attribute() = node.attribute();
     return true;
   }
 
@@ -301,6 +336,8 @@ class PlainWriter {
   OnnxGraph types_;
   std::map<std::string, const onnx::TensorProto*> constants_;
   std::map<std::string, Sequence> sequences_;
+  // What max(x) and x - max(x) are of: x, and the axes (none: all).
+  std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
   std::set<std::string> names_;
   std::vector<onnx::TensorProto> added_;
   Nodes nodes_;
@@ -310,8 +347,9 @@ class PlainWriter {
 }  // namespace
 
 void WritePlainly(onnx::GraphProto& graph, int64_t opset) {
-  constexpr absl::string_view kReplaced[] = {"CastLike", "GroupNormalization", "SplitToSequence",
-                                             "SequenceConstruct", "SequenceEmpty"};
+  constexpr absl::string_view kReplaced[] = {"CastLike",        "GroupNormalization",
+                                             "SplitToSequence", "SequenceConstruct",
+                                             "SequenceEmpty",   "ReduceMax"};
   for (const onnx::NodeProto& node : graph.node()) {
     if (absl::c_linear_search(kReplaced, node.op_type())) return PlainWriter(graph, opset).Run();
   }

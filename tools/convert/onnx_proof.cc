@@ -68,7 +68,8 @@ double MadeUpId(std::mt19937& random, const IdRange& range) {
   return static_cast<double>(random() % static_cast<uint64_t>(std::max<int64_t>(1, range.end)));
 }
 
-// Without zeros among integers if a model divides by them; below `most` if they are places.
+// Without zeros among integers if a model divides by them; below `most` if they are places, and
+// numbers smaller then, which may become such.
 constexpr int64_t kAnyPlace = 64;
 Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool zeros, int64_t most,
              std::mt19937& random) {
@@ -76,6 +77,7 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
   dims.insert(dims.end(), input.row_shape.begin(), input.row_shape.end());
   int64_t width = 1;
   for (const int64_t d : input.row_shape) width *= d;
+  if (input.places > 0) most = std::min(most, input.places);
   std::vector<double> values;
   const bool is_bool = input.type == onnx::TensorProto::BOOL,
              is_float = reference::IsFloatType(input.type);
@@ -84,6 +86,7 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
     double value = 0;
     if (ids != input.ids.end()) {
       value = MadeUpId(random, ids->second);
+      if (value == 0 && !zeros && ids->second.end > 1) value = 1;
       // A float that becomes an id is cut.
       if (is_float && trial.seed % 2 == 0) {
         value += (value < 0 ? -0.25 : 0.25) * static_cast<double>(random() % 4);
@@ -91,8 +94,12 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
     } else {
       value = MadeUpNumber(random, trial.seed, !is_float, input.small_integers);
       if (value == 0 && !is_float && !zeros) value = 1;
-      if (!is_float && most < kAnyPlace) {
+      if (is_float) {
+        value *= static_cast<double>(most) / kAnyPlace;
+      } else if (most < kAnyPlace) {
         value = static_cast<double>(random() % static_cast<uint64_t>(most));
+        // Lengths, less 1, are places, too.
+        if (input.places > 1 && value == 0) value = 1;
       }
     }
     values.push_back(is_bool ? static_cast<double>(random() % 2) : value);
@@ -283,6 +290,21 @@ absl::Status Proof::RunEngine(const Trial& trial, bool keep_all, engine::RunResu
                         workspace_, result);
 }
 
+// What single precision does to the values, as a rule: the mean square's root, relative to
+// max(1, |value|), of those that are decided.
+double NoiseOf(const Array& single, const Array& in_double) {
+  double squares = 0;
+  int64_t count = 0;
+  for (int64_t i = 0; i < single.elements(); ++i) {
+    const double b = single.at(i);
+    const double noise = std::fabs(b - in_double.at(i)) / std::max(1.0, std::fabs(b));
+    if (!(noise <= kMostNoise)) continue;
+    squares += noise * noise;
+    ++count;
+  }
+  return std::sqrt(squares / static_cast<double>(std::max<int64_t>(1, count)));
+}
+
 absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, const Array& wanted,
                                                const Array* in_double) const {
   Sizes dims(found.dims.begin(), found.dims.end());
@@ -297,6 +319,7 @@ absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, cons
                                                       "], want [", absl::StrJoin(want, ", "), "]"));
   }
   Difference difference;
+  const double usual = in_double == nullptr ? 0 : NoiseOf(wanted, *in_double);
   for (int64_t i = 0; i < wanted.elements(); ++i) {
     const double a = double{found.f32()[i % size]}, b = wanted.at(i);
     const double scale = std::max(1.0, std::fabs(b));
@@ -314,7 +337,7 @@ absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, cons
         continue;
       }
       constexpr double kTimes = 16;
-      if (error <= kTolerance + kTimes * noise) error = kTolerance;
+      if (error <= kTolerance + kTimes * std::max(noise, usual)) error = kTolerance;
     }
     ++difference.compared;
     if (error <= difference.worst) continue;

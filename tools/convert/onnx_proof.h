@@ -32,6 +32,8 @@ struct SourceInput {
   std::vector<int64_t> row_shape;  // Unit: elements, of one row.
   // Its integers are none beyond 2^24.
   bool small_integers = false;
+  // They tell places among so many steps; 0: they do not.
+  int64_t places = 0;
   // Elements of a row (flattened) that are ids.
   std::map<int64_t, IdRange> ids;
   // Elements of a row that are the user's: the same in all rows.

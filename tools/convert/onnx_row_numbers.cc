@@ -79,6 +79,9 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   if (place.rank() != 1) return absl::UnimplementedError("places that are no vector");
   RETURN_IF_ERROR(WantNoRows(x, 1));
   const int64_t steps = x.dims[1].value();
+  if (const std::string* input = node.graph.RoundedFrom(places)) {
+    node.graph.NotePlaces(*input, steps);
+  }
   ASSIGN_OR_RETURN(const std::string each, node.graph.PlainAlong(x, {0, 1}));
   while (place.rank() < x.rank()) place = WithAxis(std::move(place), place.rank());
   ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));

@@ -307,8 +307,23 @@ absl::Status WantNumber(const OnnxValue& x, int axis) {
                                                DimsText(x.dims), ", which depends on the request"));
 }
 
+// Whether all rows of the request are taken: chunk() in one piece, as ghost batches are.
+bool TakesAllRows(const OnnxNode& node, const OnnxValue& x) {
+  const Constant *starts = node.constant(1), *ends = node.constant(2), *axes = node.constant(3),
+                 *steps = node.constant(4);
+  const auto is = [](const Constant* c, const Dim& wanted) {
+    return c != nullptr && !c->is_float && c->elements() == 1 && c->dim(0) == wanted;
+  };
+  return x.rank() > 0 && !x.dims[0].IsUnknown() && is(starts, Dim::Of(0)) && is(ends, x.dims[0]) &&
+         is(axes, Dim::Of(0)) && (steps == nullptr || is(steps, Dim::Of(1)));
+}
+
 absl::Status Slice(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  if (TakesAllRows(node, x)) {
+    node.Set(x);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const std::vector<int64_t> starts, Integers(node, 1, "starts"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> ends, Integers(node, 2, "ends"));
   ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 3, "axes"));

@@ -56,13 +56,23 @@ bool IsSmallConstant(const Constant* constant, double most) {
     return value.IsConst() && std::fabs(static_cast<double>(value.value())) <= most;
   });
 }
+// Also one that is repeated for each row.
+const Constant* ConstantOf(const std::string& name, const OnnxGraph& graph) {
+  const OnnxValue* value = graph.FindValue(name);
+  return value == nullptr ? graph.FindConstant(name) : graph.ConstantBehind(value->tensor);
+}
 bool HasSmallConstant(const onnx::NodeProto& node, const OnnxGraph& graph, double most) {
-  return node.input_size() == 2 && (IsSmallConstant(graph.FindConstant(node.input(0)), most) ||
-                                    IsSmallConstant(graph.FindConstant(node.input(1)), most));
+  return node.input_size() == 2 && (IsSmallConstant(ConstantOf(node.input(0), graph), most) ||
+                                    IsSmallConstant(ConstantOf(node.input(1), graph), most));
 }
 
-// A place before or behind one that is an input: its length, less 1.
+// What computes places from lengths: length - 1, (length - step) * mask.  A product with integers
+// that are exact is 0, exact, or at least as large as the rounded one.
 bool Steps(const onnx::NodeProto& node, const OnnxGraph& graph) {
+  if (node.op_type() == "Mul") {
+    return node.input_size() == 2 && (graph.RoundedFrom(node.input(0)) == nullptr ||
+                                      graph.RoundedFrom(node.input(1)) == nullptr);
+  }
   return IsOneOf(node.op_type(), {"Add", "Sub"}) && HasSmallConstant(node, graph, kStep);
 }
 

@@ -611,6 +611,71 @@ def steps_assigned(g):
     g.output(g.node("Transpose", [result], result.array.transpose(1, 0, 2), perm=[1, 0, 2]))
 
 
+def softmax_less_the_maximum(g):
+    """softmax(x - x.max()), of all rows, and of the last axis."""
+    x = g.input("x", g.random.randn(ADS, 2, 3).astype(np.float32))
+    e = np.exp(x.array.astype(float))
+    for keep, axes in ((0, None), (1, None), (1, [-1])):
+        most = x.array.max(axes and axes[0], keepdims=bool(keep))
+        if axes is None:
+            most = g.node("ReduceMax", [x], most, keepdims=keep)
+        else:
+            most = g.node("ReduceMax", [x], most, keepdims=keep, axes=axes)
+        less = g.node("Sub", [x, most], x.array - most.array)
+        g.output(g.node("Softmax", [less], e / e.sum(-1, keepdims=True), axis=-1))
+    g.output(g.node("LogSoftmax", [less], np.log(e / e.sum(-1, keepdims=True)), axis=-1))
+    g.output(less)
+
+
+def places_from_the_end(g):
+    """(length - step) * (ids > 0) into a table; steps repeated for each row; steps that fall."""
+    steps, zero = 4, g.constant(np.array(0))
+    n = g.random.randint(1, steps + 1, (ADS, 1))
+    ids = np.where(np.arange(steps) < n, g.random.randint(1, 6, (ADS, steps)), 0)
+    ids, length = g.input("ids", ids), g.input("length", n)
+    table = g.constant(g.random.randn(6, 3).astype(np.float32))
+    backwards = np.arange(steps)[::-1].copy()
+    falling = g.node("Range", [g.constant(np.array(v)) for v in (steps - 1, -1, -1)], backwards)
+    behind = g.binary("Less", falling, length)
+    valid = g.cast(g.binary("Greater", ids, zero), "int")
+    place = g.binary("Sub", length, g.constant(np.arange(steps)[None]))
+    place = g.binary("Mul", place, valid)
+    found = g.node("Gather", [table, place], table.array[place.array])
+    keys = g.look_up(g.constant(g.random.randn(6, 3).astype(np.float32)), ids)
+    keys = g.binary("Add", keys, found)
+    g.output(g.binary("Mul", keys, g.unsqueeze(g.cast(behind, "float"), 2)))
+    rows = g.node("Shape", [length], np.array([ADS, 1]))
+    each = g.constant(np.arange(steps)[None])
+    each = g.node("Tile", [each, rows], np.tile(each.array, (ADS, 1)), rows="ads")
+    g.output(g.binary("GreaterOrEqual", each, length))
+
+
+def sparsemax(g):
+    """TabNet's masks: an order, sums, and a Range of floats; a chunk that has all rows."""
+    g.opset = 14
+    x = g.input("x", g.random.randn(ADS, 5).astype(np.float32))
+    rows = g.node("Gather", [g.node("Shape", [x], np.array(x.array.shape)), g.ints(0)],
+                  np.array([ADS]), axis=0)
+    end = g.binary("Mul", g.binary("Div", g.binary("Add", rows, g.ints(0)), g.ints(1)), g.ints(1))
+    x = g.node("Slice", [x, g.ints(0), end, g.ints(0)], x.array)
+    order = np.sort(x.array, 1)[:, ::-1]
+    names = [g.fresh("top"), g.fresh("at")]
+    g.nodes.append(helper.make_node("TopK", [x.name, g.ints(5).name], names, axis=1))
+    top = g.keep(Value(names[0], order, "ads"))
+    sums = g.node("CumSum", [top, g.constant(np.array(1))], np.cumsum(order, 1))
+    less = g.binary("Sub", sums, g.constant(np.array(1, np.float32)))
+    float_ = [g.constant(np.array(v, np.float32)) for v in (1, 6, 1)]
+    rho = g.node("Range", float_, np.arange(1, 6, dtype=np.float32))
+    inside = g.binary("Greater", g.binary("Mul", rho, top), less)
+    count = g.node("ReduceSum", [g.cast(inside, "int"), g.ints(1)],
+                   inside.array.sum(1, keepdims=True), keepdims=1)
+    last = g.binary("Sub", count, g.constant(np.array(1)))
+    tau = g.node("GatherElements", [less, last], np.take_along_axis(less.array, last.array, 1),
+                 axis=1)
+    tau = g.binary("Div", tau, g.cast(count, "float"))
+    g.output(g.node("Relu", [g.binary("Sub", x, tau)], np.maximum(x.array - tau.array, 0)))
+
+
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared,
@@ -624,6 +689,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             column_replaced, slices_assigned, step_of_each_row, einsum_with_diagonals,
             arithmetic_of_constants, branch_by_shape, masked_select,
             merged_heads, einsum_of_three, sines_of_large_numbers, sums_across_rows,
+            softmax_less_the_maximum, places_from_the_end, sparsemax,
             *recurrent_patterns()]
 
 
