@@ -33,19 +33,21 @@ const onnx::NodeProto* Find(const Makers& makers, const std::string& name, const
              : nullptr;
 }
 
-// What the loop reduces: ids, table and operator.
+// What the loop reduces: ids [rows, n] (or [rows], one in each bag), table and operator.
 struct Bag {
   std::string ids, table, reduction;
+  bool one = false;
 };
 
-// Whether the name is an entry of the offsets, of this pass of the loop.
+// Whether the name is an entry of the offsets, of all or of all but the first, of this pass.
 bool IsOffset(const Makers& inside, const Makers& outside, const std::string& name,
               const std::string& pass) {
   const onnx::NodeProto* const vector = Find(inside, name, "Unsqueeze", 1);
   const onnx::NodeProto* const entry =
       vector == nullptr ? nullptr : Find(inside, vector->input(0), "Gather", 2);
   return entry != nullptr && entry->input(1) == pass &&
-         Find(outside, entry->input(0), "Slice", 1) != nullptr;
+         (Find(outside, entry->input(0), "Slice", 1) != nullptr ||
+          Find(outside, entry->input(0), "Concat", 1) != nullptr);
 }
 
 bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Makers& outside,
@@ -67,8 +69,10 @@ bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Ma
       return false;
     }
     const onnx::NodeProto* const flat = Find(outside, slice->input(0), "Reshape", 2);
-    if (flat == nullptr) return false;
-    bag = {.ids = flat->input(0), .table = gather->input(0), .reduction = op};
+    bag = {.ids = flat == nullptr ? slice->input(0) : flat->input(0),
+           .table = gather->input(0),
+           .reduction = op,
+           .one = flat == nullptr};
     return true;
   }
   return false;
@@ -81,7 +85,8 @@ void AddReduction(const onnx::NodeProto& loop, const Bag& bag, bool axes_are_inp
   gather.set_op_type("Gather");
   gather.add_input(bag.table);
   gather.add_input(bag.ids);
-  gather.add_output(loop.output(0) + "/rows");
+  gather.add_output(loop.output(0) + (bag.one ? "" : "/rows"));
+  if (bag.one) return;
   onnx::NodeProto& reduced = *nodes.Add();
   reduced.set_op_type(bag.reduction);
   reduced.set_name(loop.name());

@@ -13,7 +13,8 @@ bool HasLoops(const onnx::GraphProto& graph);
 
 // Replaces every Loop that gathers rows of a table by a slice of flattened ids [rows, n], and
 // reduces them, by a Gather of the ids as they were and a reduction of axis 1: a bag for each row.
-// That the slices are the rows is for the proof to see.  False: there is none.
+// Ids [rows] are looked up, one for each row.  That the slices are the rows is for the proof to
+// see.  False: there is none.
 bool UnrollBags(onnx::GraphProto& graph, int64_t opset);
 
 }  // namespace ulfd::convert

@@ -676,6 +676,49 @@ def sparsemax(g):
     g.output(g.node("Relu", [g.binary("Sub", x, tau)], np.maximum(x.array - tau.array, 0)))
 
 
+def bag(g, table, ids, begins, ends, array):
+    """A loop that sums the rows of the table which each pass's slice of the ids names."""
+    passes = g.pick(g.node("Shape", [ends], np.array([ADS])), 0, 0)
+    zero, on = g.ints(0).name, g.constant(np.array(True))
+    names = {n: g.fresh(n) for n in "pass on go b e b1 e1 row rows sum".split()}
+    node = lambda op, ins, out, **more: helper.make_node(  # noqa: E731
+        op, [names.get(i, i) for i in ins], [names[out]], **more)
+    body = helper.make_graph(
+        [node("Gather", [begins.name, "pass"], "b", axis=0), node("Unsqueeze", ["b", zero], "b1"),
+         node("Gather", [ends.name, "pass"], "e", axis=0), node("Unsqueeze", ["e", zero], "e1"),
+         node("Slice", [ids.name, "b1", "e1", zero], "row"),
+         node("Gather", [table.name, "row"], "rows", axis=0),
+         node("ReduceSum", ["rows", zero], "sum", keepdims=0),
+         node("Identity", [on.name], "go")], "body",
+        [helper.make_tensor_value_info(names["pass"], TensorProto.INT64, []),
+         helper.make_tensor_value_info(names["on"], TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info(names["go"], TensorProto.BOOL, []),
+         helper.make_tensor_value_info(names["sum"], TensorProto.FLOAT, [2])])
+    g.output(raw(g, "Loop", [passes, on], array, body=body))
+
+
+def embedding_bags(g):
+    """EmbeddingBag over rows of ids, whose offsets end with all of them; and with one in each."""
+    ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    table = g.constant(g.random.randn(7, 2).astype(np.float32))
+    size = g.node("Shape", [ids], np.array([ADS, 3]))
+    for width in (3, 1):
+        if width == 3:
+            flat = g.node("Reshape", [ids, g.ints(-1)], ids.array.reshape(-1))
+            total = g.node("ReduceProd", [size], np.array(3 * ADS), keepdims=0)
+        else:
+            flat, total = g.pick(ids, 1, 0), g.pick(size, 0, 0)
+        at = np.arange(0, width * ADS + 1, width)
+        begins = g.node("Range", [g.constant(np.array(0)), total, g.constant(np.array(width))],
+                        at[:-1], rows="ads")
+        end = g.node("Unsqueeze", [total, g.ints(0)], at[-1:])
+        every = g.node("Concat", [begins, end], at, axis=0)
+        ends = g.node("Slice", [every, g.ints(1), g.ints(1 << 62), g.ints(0)], at[1:])
+        firsts = g.node("Slice", [every, g.ints(0), g.ints(-1), g.ints(0)], at[:-1])
+        for first in (every, firsts):
+            bag(g, table, flat, first, ends, table.array[flat.array].reshape(ADS, width, 2).sum(1))
+
+
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared,
@@ -689,7 +732,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             column_replaced, slices_assigned, step_of_each_row, einsum_with_diagonals,
             arithmetic_of_constants, branch_by_shape, masked_select,
             merged_heads, einsum_of_three, sines_of_large_numbers, sums_across_rows,
-            softmax_less_the_maximum, places_from_the_end, sparsemax,
+            softmax_less_the_maximum, places_from_the_end, sparsemax, embedding_bags,
             *recurrent_patterns()]
 
 
