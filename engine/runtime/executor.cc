@@ -261,6 +261,7 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   if (!cut) return absl::OkStatus();
   ResetStats(*executable.info, options, ws, result.stats);
   result.stats.optimised = choice.optimised();
+  ResetTimes(options, *choice.schedule->plan, result.stats.optimised);
   RETURN_IF_ERROR(
       BeginRows(options, *choice.executable, *choice.schedule, choice.ads, part, result));
   RETURN_IF_ERROR(ComputeUsers(options, 0, part.users, part, ws, result));

@@ -409,8 +409,8 @@ class Model {
                            Workspace& workspace, SharedUserPart& part, RunResult& result) const;
   // The second half, for ads [begin, end) of [0, part.ads()), into their rows of `outputs`, those
   // of RunUserPart's result.  Any number of threads at a time, for ranges that do not overlap, each
-  // with a workspace and stats of its own.  `stats` are added to.  `options` as for RunUserPart,
-  // without `steps`.  INVALID_ARGUMENT for a range that is none.
+  // with a workspace and stats of its own.  Those are added to, as is `options.steps`, with as many
+  // as RunUserPart gave.  Other options as for it.  INVALID_ARGUMENT for a range that is none.
   absl::Status RunAds(const SharedUserPart& part, const RunOptions& options, int64_t begin,
                       int64_t end, Workspace& workspace, absl::Span<const Tensor> outputs,
                       RunStats& stats) const;

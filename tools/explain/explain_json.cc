@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explain_json.h"
 
+#include "engine/runtime/plan_json.h"
 #include "nlohmann/json.hpp"
 
 namespace ulfd::tools {
@@ -48,15 +49,6 @@ class Writer {
   }
 
  private:
-  Json ToJson(const engine::Work& work) const {
-    return {{"per_user", work.per_user},
-            {"per_ad", work.per_ad},
-            {"total", work.At(static_cast<double>(all_.ads))}};
-  }
-  Json ToJson(const engine::Cost& cost) const {
-    return {{"flops", ToJson(cost.flops)}, {"bytes", ToJson(cost.bytes)}};
-  }
-
   Json Shapes() const {
     Json shapes = Json::array();
     for (const engine::InputShape& input : all_.shapes.inputs) {
@@ -85,7 +77,7 @@ class Writer {
                         {"tops", std::move(tops)},
                         {"level", NameOf(about.level)},
                         {"fate", std::string(Name(about.fate))},
-                        {"cost", ToJson(about.cost)},
+                        {"cost", engine::CostJson(about.cost, all_.ads)},
                         {"rewrites", about.rewrites},
                         {"steps", about.steps}});
     }
@@ -98,37 +90,12 @@ class Writer {
       rewrites.push_back({{"pass", rewrite.pass},
                           {"text", rewrite.text},
                           {"layers", rewrite.layers},
-                          {"saved", ToJson(rewrite.saved)}});
+                          {"saved", engine::CostJson(rewrite.saved, all_.ads)}});
     }
     return rewrites;
   }
 
-  Json ToJson(const PlanInfo& plan) const {
-    Json values = Json::array(), steps = Json::array();
-    for (const engine::PlanValue& value : plan.values) {
-      values.push_back({{"name", value.name},
-                        {"dtype", NameOf(value.dtype)},
-                        {"shape", value.shape.ToString()},
-                        {"level", NameOf(value.level)}});
-    }
-    for (const engine::PlanStep& step : plan.steps) {
-      steps.push_back({{"name", step.name},
-                       {"type", step.type},
-                       {"layers", step.layers},
-                       {"part", step.user_part ? "user" : "ad"},
-                       {"view", step.view},
-                       {"level", NameOf(step.level)},
-                       {"inputs", step.inputs},
-                       {"outputs", step.outputs},
-                       {"cost", ToJson(step.cost)},
-                       {"kernel_bytes", step.kernel_bytes},
-                       {"backend", step.backend}});
-    }
-    return {{"separable", plan.separable}, {"shapes_known", plan.shapes_known},
-            {"tile_rows", plan.tile_rows}, {"values", std::move(values)},
-            {"steps", std::move(steps)},   {"crossing", plan.crossing},
-            {"cost", ToJson(plan.cost)},   {"kernel_bytes", plan.kernel_bytes}};
-  }
+  Json ToJson(const PlanInfo& plan) const { return engine::PlanJson(plan, all_.ads); }
 
   static Json ToJson(const Profile& profile) {
     Json steps = Json::array();
