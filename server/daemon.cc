@@ -23,7 +23,9 @@
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
 #include "server/scoring/golden_check.h"
+#include "server/services/console_page.h"
 #include "server/services/model_metrics.h"
+#include "server/services/plan_report.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -213,7 +215,7 @@ absl::Status Daemon::Start() {
   shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings));
   RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
-  report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_, slow_calls_,
+  report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_, slow_calls_, events_,
                                            options_.settings.limits().max_queued_requests(),
                                            options_.settings.limits().max_queued_rows());
   if (options_.settings.client_quota().max_rows() > 0) {
@@ -263,7 +265,13 @@ absl::Status Daemon::StartHttp() {
                      .body = MetricsText()};
   };
   pages["/statusz"] = [this] {
-    return HttpReply{.content_type = "application/json", .body = report_->Json()};
+    return HttpReply{.content_type = "application/json",
+                     .body = report_->Json(),
+                     .headers = {{"Vary", "Accept"}}};
+  };
+  pages["/statusz.html"] = [page = ConsolePage()] { return page; };
+  pages["/plans.json"] = [this] {
+    return HttpReply{.content_type = "application/json", .body = PlansJson(*models_, metrics_)};
   };
   HttpServer::Service service;
   if (options_.settings.http_inference()) {

@@ -289,7 +289,11 @@ ServedVersions ModelEntry::Served() const {
 }
 
 ModelStatus ModelEntry::Status(TimePoint now) const {
-  ModelStatus status{.name = config_.name, .required = config_.required, .error = error_};
+  ModelStatus status{.name = config_.name,
+                     .required = config_.required,
+                     .error = error_,
+                     .canary = config_.canary,
+                     .shadow = config_.shadow};
   const std::set<int64_t> wanted = WantedByPolicy(now);
   std::map<int64_t, VersionStatus> versions;
   for (const auto& [version, watch] : versions_) {

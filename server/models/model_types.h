@@ -123,6 +123,9 @@ struct ModelStatus {
   bool required = false;
   std::string error;
   std::vector<VersionStatus> versions;  // Ascending.
+  // Calls that labels get without being named.
+  std::optional<CanaryConfig> canary;
+  std::optional<ShadowConfig> shadow;
 };
 
 }  // namespace ulfd::server

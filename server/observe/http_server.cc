@@ -358,7 +358,11 @@ bool HttpServer::TakeHead(Connection& connection) {
                true, false));
   }
   const bool with_body = request.method == "GET";
-  const auto page = pages_.find(std::string(request.path));
+  auto page = pages_.find(std::string(request.path));
+  if (page != pages_.end() && absl::StrContains(request.Header("accept"), "text/html")) {
+    const auto for_people = pages_.find(absl::StrCat(request.path, ".html"));
+    if (for_people != pages_.end()) page = for_people;
+  }
   if (page == pages_.end()) {
     return Answer(connection,
                   Format({.code = 404, .body = "no such page\n"}, with_body, /*keep=*/false));

@@ -63,10 +63,10 @@ class HttpExchange {
   bool answered_ = false;
 };
 
-// GET and HEAD of fixed paths over HTTP/1, one request per connection; below the prefix of the
-// service GET and POST, as many as the client sends.  Every other path is 404.  One thread makes
-// the pages and waits for every connection at once, so nobody who is slow, or sends nothing at all,
-// keeps others waiting.
+// GET and HEAD of fixed paths over HTTP/1, one request per connection; who accepts text/html gets
+// the page PATH.html instead of PATH, if there is one.  Below the prefix of the service GET and
+// POST, as many as the client sends.  Every other path is 404.  One thread makes the pages and
+// waits for every connection at once, so nobody who is slow, or silent, keeps others waiting.
 class HttpServer {
  public:
   using Clock = std::chrono::steady_clock;

@@ -24,6 +24,7 @@
 #include "base/mutex.h"
 #include "server/models/model_types.h"
 #include "server/observe/metric_page.h"
+#include "server/observe/step_profile.h"
 #include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
@@ -120,6 +121,7 @@ struct VersionSeries {
   int64_t generation = 0;
   std::shared_ptr<CallSeries> calls;                 // Goes on over the contents of a version.
   std::vector<std::shared_ptr<TableSeries>> tables;  // Per ModelInfo::tables.
+  const std::shared_ptr<StepProfile> steps = std::make_shared<StepProfile>();
 };
 
 // Thread-safe.  Labels are bounded: a model is a label from its first publication until its last

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <new>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -55,12 +56,15 @@ absl::Status WithinMemory(Step step) {
 struct ScoreCall::Parallel {
   engine::SharedUserPart user_part;
   engine::RunResult result;
+  bool timed = false;  // Whether steps are wanted.
   std::chrono::nanoseconds begin_took{0};
   TimePoint rows_begin;
   std::atomic<bool> failed{false};
   Mutex mu;
   absl::Status status ABSL_GUARDED_BY(mu);  // The first error of the rows.
   engine::RunStats rows_stats ABSL_GUARDED_BY(mu);
+  // Of the user's part, then of all; its size stays.
+  engine::StepTimes steps;
   std::chrono::nanoseconds rows_took ABSL_GUARDED_BY(mu){0};  // On all workers together.
 };
 
@@ -292,6 +296,9 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   engine::RunOptions options = calls[0]->RunOptionsWith(stop);
   options.ads_per_user = merged.ads_per_user();
   options.fetched = merged.fetched();
+  StepProfile& profile = *calls[0]->series_->steps;
+  engine::StepTimes steps;
+  if (profile.Wants(calls[0]->arrival_)) options.steps = &steps;
   const absl::Status status = WithinMemory(
       [&] { return model.Run(merged.inputs(), options, worker.workspace, worker.result); });
   if (absl::IsCancelled(status)) {
@@ -300,6 +307,10 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   }
   // One request's error must not become that of the others: alone, each gets its own.
   if (!status.ok()) return false;
+  if (options.steps != nullptr) {
+    const absl::Span<const int64_t> ads = merged.ads_per_user();
+    profile.Add(steps, std::accumulate(ads.begin(), ads.end(), int64_t{0}));
+  }
   calls[0]->CountRun(worker.result.stats);
   if (worker.result.stats.per_user_fallbacks > 0) calls[0]->lane()->StopMerging();
   std::vector<engine::RunResult> results(calls.size());
@@ -322,10 +333,13 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
 void ScoreCall::RunAlone(Worker& worker) {
   const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
   engine::RunOptions options = RunOptionsWith(stop);
+  engine::StepTimes steps;
+  if (series_->steps->Wants(arrival_)) options.steps = &steps;
   const absl::Status status = WithinMemory([&] {
     return handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
   });
   if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
+  if (options.steps != nullptr) series_->steps->Add(steps, decoded_.ads);
   CountRun(worker.result.stats);
   Reply(worker, worker.result);
 }
@@ -338,6 +352,8 @@ bool ScoreCall::Begin(Worker& worker) {
   const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
   engine::RunOptions options = RunOptionsWith(stop);
   const engine::Model& model = *handle_->model;
+  parallel.timed = series_->steps->Wants(arrival_);
+  if (parallel.timed) options.steps = &parallel.steps;
   if (status.ok()) {
     status = Explain(WithinMemory([&] {
       return model.RunUserPart(decoded_.inputs, options, worker.workspace, parallel.user_part,
@@ -361,6 +377,7 @@ bool ScoreCall::Begin(Worker& worker) {
   parallel.rows_begin = context_.clock.Now();
   parallel.begin_took = parallel.rows_begin - begin;
   if (!whole) return true;
+  if (parallel.timed) series_->steps->Add(parallel.steps, decoded_.ads);
   lane()->cost().Observe(1, rows_, parallel.begin_took);
   Reply(worker, parallel.result);
   return false;
@@ -375,6 +392,12 @@ void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
   const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
   engine::RunOptions options = RunOptionsWith(stop);
   engine::RunStats stats;
+  engine::StepTimes steps;
+  if (parallel.timed) {
+    steps.ns.resize(parallel.steps.ns.size());
+    steps.runs.resize(steps.ns.size());
+    options.steps = &steps;
+  }
   const absl::Status status = WithinMemory([&] {
     return handle_->model->RunAds(parallel.user_part, options, begin, end, worker.workspace,
                                   parallel.result.outputs, stats);
@@ -382,6 +405,7 @@ void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
   MutexLock lock(parallel.mu);
   parallel.rows_took += context_.clock.Now() - start;
   engine::AddAds(stats, parallel.rows_stats);
+  for (size_t s = 0; s < steps.ns.size(); ++s) parallel.steps.ns[s] += steps.ns[s];
   if (status.ok()) return;
   if (parallel.status.ok()) parallel.status = status;
   parallel.failed.store(true, std::memory_order_relaxed);
@@ -403,6 +427,7 @@ void ScoreCall::End(Worker& worker) {
     engine::AddAds(rows, stats);
     if (status.ok()) {
       lane()->cost().Observe(1, rows_, parallel.begin_took + parallel.rows_took);
+      if (parallel.timed) series_->steps->Add(parallel.steps, decoded_.ads);
     }
   }
   if (!status.ok()) return Conclude(Explain(status), worker.index + 1);

@@ -2,9 +2,38 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/model_events.h"
 
+#include <utility>
+
 #include "absl/strings/str_join.h"
+#include "server/rpc/grpc_status.h"
+#include "server/services/model_description.h"
 
 namespace ulfd::server {
+namespace {
+
+using Event = ulfd::admin::v1::ModelEvent;
+
+Event EventOf(const std::string& name, int64_t version, Event::Kind kind) {
+  Event event;
+  event.set_model(name);
+  event.set_version(version);
+  event.set_kind(kind);
+  return event;
+}
+
+}  // namespace
+
+void ModelEvents::Remember(Event event) {
+  FillTime(std::chrono::system_clock::now(), *event.mutable_at());
+  MutexLock lock(mu_);
+  recent_.push_front(std::move(event));
+  if (recent_.size() > kRecent) recent_.pop_back();
+}
+
+std::vector<Event> ModelEvents::Recent() const {
+  MutexLock lock(mu_);
+  return {recent_.begin(), recent_.end()};
+}
 
 void ModelEvents::RefreshHealth() {
   if (HealthService* health = health_.load()) health->Refresh();
@@ -29,6 +58,11 @@ void ModelEvents::TraceLoad(const std::string& name, int64_t version, std::chron
 void ModelEvents::OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) {
   metrics_.CountPublished(model, load_time);
   TraceLoad(model.name, model.version, load_time, absl::OkStatus());
+  Event event = EventOf(model.name, model.version, Event::KIND_PUBLISHED);
+  constexpr int64_t kNsPerSecond = 1'000'000'000;
+  event.mutable_took()->set_seconds(load_time.count() / kNsPerSecond);
+  event.mutable_took()->set_nanos(static_cast<int32_t>(load_time.count() % kNsPerSecond));
+  Remember(std::move(event));
   const engine::ModelInfo& info = model.model->info();
   logger_.Info("model published",
                {{"model", model.name},
@@ -50,6 +84,10 @@ void ModelEvents::OnLoadFailed(const std::string& name, int64_t version, absl::s
   metrics_.CountLoadFailed(name, reason);
   // How long it took is in no event of the manager's.
   TraceLoad(name, version, std::chrono::nanoseconds(0), error);
+  Event event = EventOf(name, version, Event::KIND_REFUSED);
+  event.set_reason(std::string(reason));
+  event.set_error(ClipError(error.message()));
+  Remember(std::move(event));
   logger_.Error("model refused",
                 {{"model", name},
                  {"version", version},
@@ -59,6 +97,7 @@ void ModelEvents::OnLoadFailed(const std::string& name, int64_t version, absl::s
 
 void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t generation) {
   metrics_.CountUnloaded(name, version, generation);
+  Remember(EventOf(name, version, Event::KIND_UNLOADED));
   logger_.Info("model unloaded",
                {{"model", name}, {"version", version}, {"generation", generation}});
   RefreshHealth();

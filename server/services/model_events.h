@@ -1,12 +1,19 @@
-// ModelEvents: passes on what the manager reports to the log, the metrics and the health service.
+// ModelEvents: passes on what the manager reports to the log, the metrics and the health service,
+// and remembers the last of it.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SERVICES_MODEL_EVENTS_H_
 #define ULFD_SERVER_SERVICES_MODEL_EVENTS_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
+#include <deque>
 #include <string>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
+#include "proto/admin.pb.h"
 #include "server/models/model_observer.h"
 #include "server/models/model_types.h"
 #include "server/observe/logging.h"
@@ -32,6 +39,10 @@ class ModelEvents final : public ModelObserver {
     health_.store(health);
   }
 
+  static constexpr size_t kRecent = 32;
+  // The last kRecent events, the newest first.
+  std::vector<ulfd::admin::v1::ModelEvent> Recent() const;
+
   void OnPublished(const ServedModel& model, std::chrono::nanoseconds load_time) override;
   void OnLoadFailed(const std::string& name, int64_t version, absl::string_view reason,
                     const absl::Status& error) override;
@@ -43,6 +54,8 @@ class ModelEvents final : public ModelObserver {
 
  private:
   void RefreshHealth();
+  // With the time of now.
+  void Remember(ulfd::admin::v1::ModelEvent event);
   // A span of a trace of its own.
   void TraceLoad(const std::string& name, int64_t version, std::chrono::nanoseconds took,
                  const absl::Status& status);
@@ -56,6 +69,8 @@ class ModelEvents final : public ModelObserver {
   std::atomic<const ModelLookup*> models_{nullptr};
   enum class Said : uint8_t { kNothing, kNotReady, kReady };
   std::atomic<Said> said_{Said::kNothing};
+  mutable Mutex mu_;
+  std::deque<ulfd::admin::v1::ModelEvent> recent_ ABSL_GUARDED_BY(mu_);  // The newest first.
 };
 
 }  // namespace ulfd::server

@@ -35,6 +35,26 @@ void FillSlowCall(const CallSummary& call, ulfd::admin::v1::SlowCall& out) {
   if (call.trace.trace_id != TraceId{}) out.set_trace_id(TraceIdText(call.trace.trace_id));
 }
 
+void FillTraffic(const ModelStatus& model, ulfd::admin::v1::GetStatusResponse& out) {
+  using ulfd::admin::v1::TrafficShare;
+  const auto add = [&](TrafficShare::Kind kind, const std::string& label, double share) {
+    TrafficShare& added = *out.add_traffic_shares();
+    added.set_model(model.name);
+    added.set_kind(kind);
+    added.set_label(label);
+    added.set_share(share);
+    return &added;
+  };
+  if (const auto& canary = model.canary; canary.has_value()) {
+    TrafficShare* share = add(TrafficShare::KIND_CANARY, canary->label, canary->share);
+    share->set_metadata(canary->metadata);
+    share->set_feature(canary->feature);
+  }
+  if (const auto& shadow = model.shadow; shadow.has_value()) {
+    add(TrafficShare::KIND_SHADOW, shadow->label, shadow->share);
+  }
+}
+
 }  // namespace
 
 void StatusReport::Fill(ulfd::admin::v1::GetStatusResponse& out) const {
@@ -61,6 +81,10 @@ void StatusReport::Fill(ulfd::admin::v1::GetStatusResponse& out) const {
   out.set_generation(models_.generation());
   for (const CallSummary& call : slow_calls_.Slowest(std::chrono::steady_clock::now())) {
     FillSlowCall(call, *out.add_slowest_calls());
+  }
+  for (const ModelStatus& model : models_.List()) FillTraffic(model, out);
+  for (ulfd::admin::v1::ModelEvent& event : events_.Recent()) {
+    *out.add_recent_events() = std::move(event);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "server/models/model_lookup.h"
 #include "server/scheduler/worker_pool.h"
 #include "server/scoring/call_summary.h"
+#include "server/services/model_events.h"
 #include "server/services/readiness.h"
 
 namespace ulfd::server {
@@ -26,11 +27,13 @@ BuildFacts ThisBuild();
 class StatusReport {
  public:
   StatusReport(const ModelLookup& models, const WorkerPool& scheduler, const Readiness& readiness,
-               const SlowCalls& slow_calls, int64_t max_queued_requests, int64_t max_queued_rows)
+               const SlowCalls& slow_calls, const ModelEvents& events, int64_t max_queued_requests,
+               int64_t max_queued_rows)
       : models_(models),
         scheduler_(scheduler),
         readiness_(readiness),
         slow_calls_(slow_calls),
+        events_(events),
         max_queued_requests_(max_queued_requests),
         max_queued_rows_(max_queued_rows) {}
 
@@ -43,6 +46,7 @@ class StatusReport {
   const WorkerPool& scheduler_;
   const Readiness& readiness_;
   const SlowCalls& slow_calls_;
+  const ModelEvents& events_;
   const int64_t max_queued_requests_, max_queued_rows_;
   const std::chrono::system_clock::time_point started_ = std::chrono::system_clock::now();
   const std::chrono::steady_clock::time_point started_steady_ = std::chrono::steady_clock::now();

@@ -36,17 +36,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-std::string HttpGet(int port, const std::string& path) {
-  const FileDescriptor fd = ConnectTo(port);
-  if (fd.get() < 0) return "no connection";
-  const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\n\r\n");
-  send(fd.get(), request.data(), request.size(), 0);
-  std::string reply;
-  char buffer[4096];
-  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) reply.append(buffer, n);
-  return reply;
-}
-
 v1::PredictRequest TinyRequest() {
   v1::PredictRequest request;
   request.mutable_model()->set_name("tiny");
@@ -339,7 +328,11 @@ TEST_F(DaemonTest, AdminTellsAndReloads) {
   EXPECT_EQ(reload.models(0).name(), "another");
   EXPECT_TRUE(reload.models(0).versions(0).serving());
   EXPECT_GE(reload.generation_after(), 2);
-  EXPECT_THAT(HttpGet(daemon_->http_port(), "/statusz"), HasSubstr("\"name\": \"another\""));
+  const std::string status_page = HttpGet(daemon_->http_port(), "/statusz");
+  EXPECT_THAT(status_page, HasSubstr("\"name\": \"another\""));
+  EXPECT_THAT(status_page, HasSubstr("KIND_PUBLISHED"));
+  EXPECT_THAT(HttpGet(daemon_->http_port(), "/plans.json"), HasSubstr("\"model\":\"another\""));
+  EXPECT_THAT(HttpGet(daemon_->http_port(), "/statusz.html"), HasSubstr("<title>ulfd</title>"));
 }
 
 TEST_F(DaemonTest, DrainSaysNotServingAnswersAndThenStops) {

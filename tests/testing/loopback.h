@@ -1,4 +1,4 @@
-// TCP connections to servers of this process.
+// TCP connections to servers of this machine.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TESTS_TESTING_LOOPBACK_H_
 #define ULFD_TESTS_TESTING_LOOPBACK_H_
@@ -7,7 +7,9 @@
 #include <sys/socket.h>
 
 #include <cstdint>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "server/system/listening_socket.h"
 
 namespace ulfd::server {
@@ -23,6 +25,18 @@ inline FileDescriptor ConnectTo(int port) {
     return FileDescriptor();
   }
   return fd;
+}
+
+// The whole reply, with its head.
+inline std::string HttpGet(int port, const std::string& path) {
+  const FileDescriptor fd = ConnectTo(port);
+  if (fd.get() < 0) return "no connection";
+  const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\n\r\n");
+  send(fd.get(), request.data(), request.size(), 0);
+  std::string reply;
+  char buffer[4096];
+  for (ssize_t n; (n = recv(fd.get(), buffer, sizeof(buffer), 0)) > 0;) reply.append(buffer, n);
+  return reply;
 }
 
 }  // namespace ulfd::server

@@ -76,7 +76,7 @@ class Chromium:
         elif event["method"] == "Runtime.consoleAPICalled" and about["type"] != "log":
             self.errors.append(json.dumps(about["args"]))
         elif event["method"] == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
-            self.errors.append(about["entry"]["text"])
+            self.errors.append(f"{about['entry']['text']} {about['entry'].get('url', '')}")
 
     def call(self, method, **parameters):
         self._last += 1

@@ -32,6 +32,7 @@ class HttpServerTest : public ::testing::Test {
   void Start(const HttpServer::Limits& limits = {}) {
     std::map<std::string, HttpServer::Page> pages;
     pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
+    pages["/hello.html"] = [] { return HttpReply{.body = "<p>hello\n"}; };
     pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
     pages["/dear"] = [this] {
       const auto end = CpuTimeOfThisThread() + milliseconds(20);
@@ -211,6 +212,15 @@ TEST_F(HttpServerTest, AnswersPages) {
   EXPECT_THAT(Ask("GET /hello?a=b HTTP/1.1\r\n\r\n"), HasSubstr("hello\n"));
   EXPECT_THAT(Ask("GET /busy HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 503 Service Unavailable"));
   EXPECT_EQ(Ask("GET /large HTTP/1.1\r\n\r\n").size() >> 20, 8u);
+}
+
+TEST_F(HttpServerTest, WhoTakesHtmlGetsThePageForPeople) {
+  Start();
+  const std::string browser = "Accept: text/html,application/xhtml+xml,*/*;q=0.8\r\n\r\n";
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n" + browser), HasSubstr("<p>hello"));
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\nAccept: */*\r\n\r\n"), Not(HasSubstr("<p>")));
+  EXPECT_THAT(Ask("GET /busy HTTP/1.1\r\n" + browser), HasSubstr("busy"));
+  EXPECT_THAT(Ask("GET /hello.html HTTP/1.1\r\n\r\n"), HasSubstr("<p>hello"));
 }
 
 TEST_F(HttpServerTest, RefusesWhatIsNoneOfThem) {

@@ -273,6 +273,32 @@ TEST_F(ScoreCallTest, CutCallsGetWhatTheyGetAlone) {
   }
 }
 
+TEST_F(ScoreCallTest, StepsOfOneCallInASecondAreTimed) {
+  const engine::Model& model = *Find("tiny")->model;
+  const auto steps = metrics_.For(*Find("tiny"))->steps;
+  EXPECT_EQ(steps->means().calls, 0);
+  // However many workers a call is cut for.
+  for (const bool cut : {false, true}) {
+    SCOPED_TRACE(cut);
+    if (cut) {
+      MakeExpensive();
+      clock_.Advance(milliseconds(1100));
+    }
+    MakePool(3);
+    TestCall& call = Start(Make(Request(500)));
+    Start(Make(Request(400)));
+    pool_->Drain();
+    ExpectLikeAlone(call, Request(500));
+    const StepProfile::Means means = steps->means();
+    EXPECT_EQ(means.calls, cut ? 2 : 1);
+    const engine::PlanInfo plan = means.optimised ? *model.OptimisedPlan() : model.WrittenPlan();
+    ASSERT_EQ(means.us.size(), plan.steps.size());
+    for (size_t s = 0; s < plan.steps.size(); ++s) {
+      EXPECT_TRUE(plan.steps[s].view || means.us[s] > 0) << plan.steps[s].label;
+    }
+  }
+}
+
 TEST_F(ScoreCallTest, AnErrorInATileEndsTheCallOnce) {
   MakeExpensive("strict");
   MakePool(3);
