@@ -4,8 +4,8 @@
 // Two servers run in processes of their own: `ulfd` beside this program, and this program with
 // --bare, whose Predict answers every call with the bytes that the daemon answered, in gRPC's own
 // threads.  A closed loop of asynchronous calls in this process loads one after the other in turns.
-// With --before, the daemon of another build takes part.  It reports; only a call that fails ends
-// it with 1.
+// With --before, the daemon of another build takes part; with --watched, one whose console is open,
+// and one that traces.  It reports; only a call that fails ends it with 1.
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
 #include <signal.h>
@@ -30,10 +30,12 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "proto/otlp.grpc.pb.h"
 #include "proto/predict.grpc.pb.h"
 #include "tests/bench/bench_main.h"
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/turns.h"
+#include "tests/testing/loopback.h"
 
 extern char** environ;
 
@@ -41,6 +43,7 @@ namespace ulfd::bench {
 namespace {
 
 namespace v1 = ulfd::v1;
+namespace otlp = opentelemetry::proto::collector::trace::v1;
 using std::chrono::steady_clock;
 
 constexpr int kColumns = 25;      // 200 ads x 25 floats: 20 KB.
@@ -50,6 +53,7 @@ constexpr double kStartSeconds = 30;
 struct Options {
   int turns = 100, in_flight = 64, channels = 4, ads = 200;
   double seconds = 0.2;
+  bool watched = false;
   std::string before, bare, port_file;
 };
 
@@ -70,7 +74,10 @@ class ServerProcess {
     while (steady_clock::now() < end) {
       std::ifstream file(port_file);
       std::string word;
-      if (file >> word >> server->port_ && word == "grpc_port:") return server;
+      if (file >> word >> server->port_ && word == "grpc_port:") {
+        file >> word >> server->http_port_;
+        return server;
+      }
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return absl::DeadlineExceededError(absl::StrCat(arguments[0], " does not listen"));
@@ -84,6 +91,7 @@ class ServerProcess {
   ServerProcess& operator=(const ServerProcess&) = delete;
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
+  int http_port() const { return http_port_; }
   // CPU time used so far, in seconds.
   double CpuSeconds() const {
     std::ifstream file(absl::StrCat("/proc/", pid_, "/stat"));
@@ -104,7 +112,7 @@ class ServerProcess {
  private:
   ServerProcess() = default;
   pid_t pid_ = 0;
-  int port_ = 0;
+  int port_ = 0, http_port_ = 0;
 };
 
 // Calls that replace themselves when they end.
@@ -188,6 +196,18 @@ class BareService final : public v1::PredictionService::CallbackService {
   const v1::PredictResponse response_;
 };
 
+// Takes spans, and does nothing with them.
+class Collector final : public otlp::TraceService::CallbackService {
+ public:
+  grpc::ServerUnaryReactor* Export(grpc::CallbackServerContext* context,
+                                   const otlp::ExportTraceServiceRequest* /*request*/,
+                                   otlp::ExportTraceServiceResponse* /*response*/) override {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(grpc::Status::OK);
+    return reactor;
+  }
+};
+
 // Serves until somebody ends the process.
 absl::Status BeBare(const Options& options) {
   sigset_t signals;
@@ -202,6 +222,8 @@ absl::Status BeBare(const Options& options) {
   int port = 0;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(&service);
+  Collector collector;
+  builder.RegisterService(&collector);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr) return absl::UnavailableError("the bare server cannot listen");
   const std::string temporary = options.port_file + ".tmp";
@@ -249,11 +271,12 @@ struct LoadedServer {
   std::string name;
   std::unique_ptr<ServerProcess> process;
   std::unique_ptr<ClosedLoop> loop;
+  bool page_open = false;
   // Per turn: calls per second, CPU time of the server per call.
   std::vector<double> rates, cpu_us;
 };
 
-absl::Status MeasureOnce(LoadedServer& server, const Options& options) {
+absl::Status LoadOnce(LoadedServer& server, const Options& options) {
   const double before = server.process->CpuSeconds();
   const auto begin = steady_clock::now();
   ASSIGN_OR_RETURN(const double rate, server.loop->Run(options.in_flight, options.seconds));
@@ -261,6 +284,17 @@ absl::Status MeasureOnce(LoadedServer& server, const Options& options) {
   server.rates.push_back(rate);
   server.cpu_us.push_back((server.process->CpuSeconds() - before) / (rate * took.count()) * 1e6);
   return absl::OkStatus();
+}
+
+absl::Status MeasureOnce(LoadedServer& server, const Options& options) {
+  if (!server.page_open) return LoadOnce(server, options);
+  // What the console asks for every two seconds, and for plans every ten.
+  std::thread page([port = server.process->http_port()] {
+    for (const char* path : {"/statusz", "/metrics", "/plans.json"}) server::HttpGet(port, path);
+  });
+  const absl::Status status = LoadOnce(server, options);
+  page.join();
+  return status;
 }
 
 std::string Percent(const Spread& ratio) {
@@ -291,15 +325,18 @@ void Print(const v1::PredictRequest& request, const Options& options,
   }
 }
 
-// Starts a daemon on the models in `scratch`.
+// Starts a daemon on the models in `scratch`, with a configuration if there is one.
 absl::StatusOr<std::unique_ptr<ServerProcess>> StartDaemon(const std::string& program,
                                                            const std::string& scratch,
-                                                           const std::string& name) {
+                                                           const std::string& name,
+                                                           const std::string& config = "") {
   const std::string ports = absl::StrCat(scratch, "/", name, ".ports");
+  const std::string config_file = absl::StrCat(scratch, "/", name, ".config");
+  std::ofstream(config_file) << config;
   return ServerProcess::Start(
-      {program, "--model_repository=" + scratch + "/models", "--grpc_address=127.0.0.1",
-       "--http_address=127.0.0.1", "--grpc_port=0", "--http_port=0", "--log_level=error",
-       "--port_file=" + ports},
+      {program, "--config=" + config_file, "--model_repository=" + scratch + "/models",
+       "--grpc_address=127.0.0.1", "--http_address=127.0.0.1", "--grpc_port=0", "--http_port=0",
+       "--log_level=error", "--port_file=" + ports},
       ports);
 }
 
@@ -313,9 +350,8 @@ absl::Status Run(const Options& options) {
   const v1::PredictRequest request = MakeRequest(options.ads);
   std::vector<LoadedServer> servers(2);
   servers[0].name = "ulfd";
-  ASSIGN_OR_RETURN(
-      servers[0].process,
-      StartDaemon(std::filesystem::path(program).parent_path() / "ulfd", scratch.path(), "ulfd"));
+  const std::string daemon = std::filesystem::path(program).parent_path() / "ulfd";
+  ASSIGN_OR_RETURN(servers[0].process, StartDaemon(daemon, scratch.path(), "ulfd"));
   ASSIGN_OR_RETURN(const v1::PredictResponse answer,
                    FirstAnswer(servers[0].process->address(), request));
   const std::string answer_file = scratch.path() + "/answer";
@@ -329,7 +365,21 @@ absl::Status Run(const Options& options) {
     LoadedServer& before = servers.emplace_back();
     before.name = options.before;
     ASSIGN_OR_RETURN(before.process, StartDaemon(options.before, scratch.path(), "before"));
-    RETURN_IF_ERROR(FirstAnswer(before.process->address(), request).status());
+  }
+  if (options.watched) {
+    LoadedServer& page = servers.emplace_back();
+    page.name = "ulfd, console open";
+    page.page_open = true;
+    ASSIGN_OR_RETURN(page.process, StartDaemon(daemon, scratch.path(), "page"));
+    LoadedServer& traced = servers.emplace_back();
+    traced.name = "ulfd, 1 % traced";
+    ASSIGN_OR_RETURN(traced.process,
+                     StartDaemon(daemon, scratch.path(), "traced",
+                                 absl::StrCat("tracing { collector: \"",
+                                              servers[1].process->address(), "\" share: 0.01 }")));
+  }
+  for (size_t i = 2; i < servers.size(); ++i) {
+    RETURN_IF_ERROR(FirstAnswer(servers[i].process->address(), request).status());
   }
   for (LoadedServer& server : servers) {
     server.loop =
@@ -358,6 +408,9 @@ int Main(int argc, char** argv) {
   flags.Add("channels", "Connections.", &options.channels, 1);
   flags.Add("ads", "Ads of a request, of 25 floats each.", &options.ads, 1);
   flags.Add("before", "The daemon of another build.", &options.before);
+  flags.Add("watched",
+            "Measures a daemon whose console is open, one look a turn, and one that traces, too.",
+            &options.watched);
   flags.Add("bare", "FILE: be the bare server, answering with what FILE holds.", &options.bare);
   flags.Add("port_file", "Of the bare server.", &options.port_file);
   return RunMain(argc, argv, flags,
