@@ -10,7 +10,7 @@ COPY deploy/install-deps /src/deploy/install-deps
 RUN /src/deploy/install-deps --build
 COPY . /src
 WORKDIR /src
-RUN cmake --preset release -DULFD_TESTS=OFF \
+RUN cmake --preset release -DULFD_TESTS=OFF -DULFD_ONNX=OFF \
  && cmake --build --preset release --target ulfd ulf \
  && strip build/release/bin/ulfd build/release/bin/ulf
 

@@ -19,6 +19,7 @@
 #include "base/text.h"
 #include "base/text_file.h"
 #include "server/config/state_file.h"
+#include "server/models/onnx_conversion.h"
 #include "server/observe/process_metrics.h"
 #include "server/recorder/recorder_metrics.h"
 #include "server/scheduler/cpu_count.h"
@@ -149,6 +150,15 @@ absl::StatusOr<ModelManagerOptions> LoadingOptions(const Options& options,
                       const engine::RunOptions& run, std::vector<std::string>& notices) {
     return CheckRecordings(model, directory, limits, run, notices);
   };
+  if (const std::string& kept = options.settings.converted_directory(); !kept.empty()) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const OnnxConversion> conversion,
+                     OnnxConversion::Create(kept));
+    manager.link_targets.push_back(kept);  // What is converted is read there.
+    manager.convert = [conversion](const std::string& directory,
+                                   const engine::DirectoryRules& rules) {
+      return conversion->Convert(directory, rules);
+    };
+  }
   if (const std::string& file = options.settings.state_file(); !file.empty()) {
     ASSIGN_OR_RETURN(manager.operator_states, ReadStateFile(file));
     manager.keep = [file](const OperatorStates& states) { return WriteStateFile(file, states); };

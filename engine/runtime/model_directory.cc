@@ -162,21 +162,6 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
   return absl::OkStatus();
 }
 
-absl::StatusOr<ModelManifest> ReadManifest(const std::string& directory) {
-  const std::string path = absl::StrCat(directory, "/", kManifestFile);
-  ModelManifest manifest;
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return manifest;
-  RETURN_IF_ERROR(WantFile(path, "manifest"));
-  RETURN_IF_ERROR(ContentReason(ReadProtoFile(path, ProtoFormat::kText, manifest).status(),
-                                LoadReason::kManifest));
-  if (const absl::Status status = CheckManifest(directory, manifest); !status.ok()) {
-    return ContentReason(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())),
-                         LoadReason::kManifest);
-  }
-  return manifest;
-}
-
 // The file that the manifest's field names, which must exist.
 absl::StatusOr<std::string> ManifestFile(const std::string& directory, const std::string& name,
                                          absl::string_view field) {
@@ -267,6 +252,21 @@ std::vector<std::string> StoreDirectories(const ModelDirectory& directory) {
     if (store.ok() && !store->empty()) stores.push_back(*store);
   }
   return stores;
+}
+
+absl::StatusOr<ModelManifest> ReadManifest(const std::string& directory) {
+  const std::string path = absl::StrCat(directory, "/", kManifestFile);
+  ModelManifest manifest;
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 && errno == ENOENT) return manifest;
+  RETURN_IF_ERROR(WantFile(path, "manifest"));
+  RETURN_IF_ERROR(ContentReason(ReadProtoFile(path, ProtoFormat::kText, manifest).status(),
+                                LoadReason::kManifest));
+  if (const absl::Status status = CheckManifest(directory, manifest); !status.ok()) {
+    return ContentReason(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())),
+                         LoadReason::kManifest);
+  }
+  return manifest;
 }
 
 absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {

@@ -31,11 +31,14 @@ struct ModelDirectory {
   std::string weights_path;                 // Exists; empty: the directory holds no weights.
 };
 
+// The version directory's manifest; empty if there is none.  INVALID_ARGUMENT for a bad one
+// (FILE:LINE:COLUMN for syntax and unknown fields, the field's name otherwise).
+absl::StatusOr<ulfd::model::v1::ModelManifest> ReadManifest(const std::string& directory);
+
 // Finds the graph (graph_ulf.txt, net-parameter-conf, *.ulf or the manifest's) and the weights
 // (weights.pb, dnn-model-dat, dense.npz, dense.txt or the manifest's; none is allowed).  NOT_FOUND
 // if the directory or a file does not exist. INVALID_ARGUMENT if two files could be meant and the
-// manifest does not choose, if a path of the manifest leaves the directory, or for a bad manifest
-// (FILE:LINE:COLUMN for syntax and unknown fields, the field's name otherwise).
+// manifest does not choose, if a path of the manifest leaves the directory, or for a bad manifest.
 absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path);
 
 // Reads the graph, text or binary.  INVALID_ARGUMENT with file and position; also for a graph

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/layers/layer.h"
+#include "engine/runtime/directory_tree.h"
 #include "engine/runtime/model.h"
 #include "server/models/model_types.h"
 #include "server/models/operator_state.h"
@@ -67,6 +68,11 @@ struct ModelManagerOptions {
   std::function<absl::Status(const engine::Model& model, const std::string& directory,
                              const engine::RunOptions& run, std::vector<std::string>& notices)>
       check;
+  // Called on the loader thread with a version directory: the one to load instead, if it has
+  // something that must be converted first (onnx_conversion.h).  Null: nothing is converted.
+  std::function<absl::StatusOr<std::string>(const std::string& directory,
+                                            const engine::DirectoryRules& rules)>
+      convert;
   // What operators changed before the start.  It holds where the configuration still says the same
   // of a model; elsewhere it is dropped with a notice.
   OperatorStates operator_states;

@@ -16,6 +16,7 @@
 #include "engine/tensor/onednn.h"
 #include "server/models/memory_budget.h"
 #include "server/models/model_lane.h"
+#include "server/models/onnx_conversion.h"
 #include "server/models/warm_up.h"
 #include "server/system/pacer.h"
 
@@ -68,8 +69,8 @@ LoadOutcome RefusedFor(const absl::Status& error) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
-    const LoadJob& job, bool gives_way) const {
-  const engine::LoadOptions load{.directory = job.directory,
+    const LoadJob& job, const std::string& directory, bool gives_way) const {
+  const engine::LoadOptions load{.directory = directory,
                                  .name = job.name,
                                  .version = job.version,
                                  .layer_types = options_.layer_types,
@@ -141,8 +142,16 @@ absl::Status VersionLoader::CheckFits(const LoadJob& job, const engine::Model& m
 absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
     const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
     ServedModel& served) const {
+  std::string directory = job.directory;
+  if (options_.convert && OnnxConversion::IsFor(directory)) {
+    absl::StatusOr<std::string> converted = options_.convert(directory, rules);
+    if (!converted.ok()) {
+      return Named(job, converted.status(), engine::LoadReasonOf(converted.status()));
+    }
+    directory = *std::move(converted);
+  }
   // Where the sizes cannot be told, the load itself says why.
-  const auto estimate = EstimateMemory(job.directory, rules, job.bytes_per_file_byte);
+  const auto estimate = EstimateMemory(directory, rules, job.bytes_per_file_byte);
   if (estimate.ok()) {
     served.file_bytes = estimate->file_bytes;
     // Whether tables can be shared shows once they are read; LimitsOf sees to it that a load which
@@ -153,7 +162,8 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
                     options_.memory_budget_bytes);
     if (!fits.ok()) return Named(job, fits, LoadReason::kMemory);
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, LoadModel(job, gives_way));
+  ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model,
+                   LoadModel(job, directory, gives_way));
   if (model != nullptr) RETURN_IF_ERROR(CheckFits(job, *model));
   return model;
 }
@@ -287,7 +297,8 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
   }
   if (!state.ok()) return RefusedFor(state.status());
   if (!state->fault.ok()) return RefusedFor(Named(job, state->fault, LoadReason::kContent));
-  if (!state->complete) {
+  const bool converts = options_.convert && OnnxConversion::IsFor(job.directory);
+  if (!state->complete && !converts) {
     return RefusedFor(
         Named(job,
               absl::FailedPreconditionError(absl::StrCat(

@@ -108,7 +108,9 @@ class VersionLoader {
   void ApplyDeltas(const LoadJob& job, bool gives_way, absl::Span<const engine::EpochMark> epochs,
                    ServedModel& served, LoadOutcome& outcome) const;
   absl::Status CheckFits(const LoadJob& job, const engine::Model& model) const;
+  // `directory`: the job's, or what was converted of it.
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(const LoadJob& job,
+                                                                 const std::string& directory,
                                                                  bool gives_way) const;
   // Plans for the shapes that the model before (null: none) and recorded requests show.
   void MakeFirstPlans(const LoadJob& job, const engine::Model* before, const engine::Model& model,

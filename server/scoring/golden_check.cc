@@ -91,8 +91,8 @@ absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
 absl::Status CheckRecordings(const engine::Model& model, const std::string& directory,
                              const RequestLimits& limits, const engine::RunOptions& run,
                              std::vector<std::string>& notices) {
-  ASSIGN_OR_RETURN(const engine::ModelDirectory files, engine::OpenModelDirectory(directory));
-  ASSIGN_OR_RETURN(const double tolerance, engine::ToleranceOf(files.manifest));
+  ASSIGN_OR_RETURN(const auto manifest, engine::ReadManifest(directory));
+  ASSIGN_OR_RETURN(const double tolerance, engine::ToleranceOf(manifest));
   ASSIGN_OR_RETURN(const std::vector<std::string> paths, RecordingFiles(directory));
   const RecordedRun::Visit compare = [tolerance](const ScorePair& pair) {
     return Compare(pair, tolerance);

@@ -1,0 +1,152 @@
+// Running ulf-convert, and what is kept of it.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/models/onnx_conversion.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "engine/runtime/model_directory.h"
+#include "server/models/quarantine.h"
+#include "server/system/child_process.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kModelFile[] = "model.onnx";
+constexpr char kSchemaFile[] = "schema.csv";
+// Under the directory: what is being made.
+constexpr char kUnfinished[] = "unfinished";
+// In a version directory that was made: of which it was.
+constexpr char kSourceFile[] = "converted_from";
+// What a program takes of addresses before it does anything.
+constexpr int64_t kProgramBytes = int64_t{1} << 30;
+
+// Nothing if it cannot be read.
+std::string ReadLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+absl::Status WriteLine(const std::string& path, const std::string& line) {
+  std::ofstream file(path);
+  file << line << '\n' << std::flush;
+  return file.good() ? absl::OkStatus()
+                     : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
+}
+
+void Remove(const fs::path& path) {
+  std::error_code ignored;  // What cannot be removed now may be at the next conversion.
+  fs::remove_all(path, ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OnnxConversion>> OnnxConversion::Create(std::string directory) {
+#ifdef ULFD_ONNX
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  const std::string program = (self.parent_path() / "ulf-convert").string();
+  if (access(program.c_str(), X_OK) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("converted_directory: ", program, ": ", strerror(errno)));
+  }
+  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("converted_directory: ", directory, ": ", strerror(errno)));
+  }
+  std::unique_ptr<OnnxConversion> conversion(new OnnxConversion(std::move(directory), program));
+  conversion->RemoveLeftovers("", "");
+  return conversion;
+#else
+  return absl::UnimplementedError(
+      absl::StrCat("converted_directory: \"", directory,
+                   "\": this build does not convert model.onnx (ULFD_ONNX)"));
+#endif
+}
+
+bool OnnxConversion::IsFor(const std::string& source) {
+  std::error_code error;
+  return fs::exists(absl::StrCat(source, "/", kModelFile), error) &&
+         absl::IsNotFound(engine::OpenModelDirectory(source).status());
+}
+
+absl::Status OnnxConversion::Run(const std::string& source, const std::string& out) const {
+  std::vector<std::string> argv = {program_, "onnx", absl::StrCat(source, "/", kModelFile), out};
+  std::error_code error;
+  const std::string schema = absl::StrCat(source, "/", kSchemaFile);
+  if (fs::exists(schema, error)) argv.push_back(absl::StrCat("--schema=", schema));
+  const LoadScope* const load = LoadScope::Current();
+  ChildBounds bounds{.stop = [] { return !LoadScope::Check().ok(); }};
+  if (load != nullptr && load->limits().max_memory_bytes > 0) {
+    bounds.max_memory_bytes = load->limits().max_memory_bytes + kProgramBytes;
+  }
+  ASSIGN_OR_RETURN(const ChildResult result, RunChild(std::move(argv), bounds));
+  if (result.signal == SIGKILL) {
+    return absl::UnavailableError(absl::StrCat(program_, ": was killed"));
+  }
+  if (result.signal != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, "/", kModelFile, ": ", program_, " ended by signal ", result.signal));
+  }
+  if (result.exit_code == 0) return absl::OkStatus();
+  absl::string_view why = result.errors;
+  absl::ConsumePrefix(&why, "ulf convert: ");
+  while (absl::ConsumeSuffix(&why, "\n")) continue;
+  return absl::InvalidArgumentError(absl::StrReplaceAll(why, {{"\n  ", "; "}, {"\n", "; "}}));
+}
+
+void OnnxConversion::RemoveLeftovers(const std::string& source, const std::string& kept) const {
+  Remove(fs::path(directory_) / kUnfinished);
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
+    const std::string from = ReadLine((entry.path() / kSourceFile).string());
+    // Nothing else that lies there is ours.
+    if (from.empty() || entry.path() == kept) continue;
+    if (from == source || !fs::exists(from, error)) Remove(entry.path());
+  }
+}
+
+absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
+                                                    const engine::DirectoryRules& rules) const {
+  std::error_code error;
+  if (fs::exists(absl::StrCat(source, "/", engine::kManifestFile), error)) {
+    return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kManifestFile,
+                                                   ": is not read beside ", kModelFile,
+                                                   ", want only what the converter writes"));
+  }
+  ASSIGN_OR_RETURN(const std::string hash, HashVersionDirectory(source, rules));
+  const std::string made = absl::StrCat(directory_, "/", hash, "-", ULFD_VERSION);
+  RemoveLeftovers(source, made);
+  if (!fs::exists(made, error)) {
+    const std::string out = absl::StrCat(directory_, "/", kUnfinished, "/model");
+    absl::Status status = Run(source, out);
+    if (status.ok()) status = WriteLine(absl::StrCat(out, "/", kSourceFile), source);
+    if (status.ok()) {
+      fs::rename(out, made, error);
+      if (error) status = absl::UnavailableError(absl::StrCat(made, ": ", error.message()));
+    }
+    Remove(fs::path(directory_) / kUnfinished);
+    RETURN_IF_ERROR(status);
+  } else {
+    RETURN_IF_ERROR(WriteLine(absl::StrCat(made, "/", kSourceFile), source));
+  }
+  return made;
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,130 @@
+"""Versions that are a model.onnx: converted aside, once, and served like any other.
+SPDX-License-Identifier: Apache-2.0
+"""
+import os
+import shutil
+import unittest
+
+import grpc
+
+from harness import env
+from harness.clients import Client, outputs_of, predict_request
+from harness.daemon import FAST, Daemon, StartFailed, wait_for
+from harness.fixtures import add_stamp
+from harness.small import stamp_inputs
+import test_converted
+
+CASE = "onnx_two_towers"
+
+
+def model_bytes():
+    with open(os.path.join(test_converted.DATA, CASE, "model.onnx"), "rb") as file:
+        return file.read()
+
+
+class OnnxVersionsTest(unittest.TestCase):
+    request, check = test_converted.ConvertedTest.request, test_converted.ConvertedTest.check
+
+    def setUp(self):
+        work = env.scratch(type(self).__name__)
+        self.repository, self.kept = os.path.join(work, "models"), os.path.join(work, "kept")
+        os.makedirs(self.kept)
+
+    def assert_close(self, found, wanted, tolerance, text):
+        self.assertEqual(found.shape, wanted.shape, text)
+        self.assertLessEqual(abs(found - wanted).max(), tolerance, text)
+
+    def add(self, version, content, name=CASE):
+        folder = os.path.join(self.repository, name, str(version))
+        os.makedirs(folder)
+        with open(os.path.join(folder, "model.onnx"), "wb") as file:
+            file.write(content)
+        return folder
+
+    def start(self, **options):
+        return Daemon(self.repository,
+                      config=FAST + f'converted_directory: "{self.kept}"\n', **options)
+
+    def scores(self, daemon, version):
+        """Waits for the version, and compares its scores with PyTorch's."""
+        inputs, expected = test_converted.arrays_of(CASE)
+        with Client(daemon) as self.client:
+            arrays, user, _ = self.request(CASE, inputs)
+
+            def served():
+                try:
+                    reply = self.client.predict(predict_request(CASE, arrays, user))
+                except grpc.RpcError:
+                    return None
+                return reply if reply.model.version == version else None
+
+            reply = wait_for(served, f"version {version} serves\n{daemon.log()}", 60)
+            self.check(outputs_of(reply), expected, CASE)
+
+    def made(self):
+        """Name -> when its graph was written."""
+        return {name: os.stat(os.path.join(self.kept, name, "graph_ulf.txt")).st_mtime_ns
+                for name in os.listdir(self.kept)}
+
+    def test_converted_once_and_removed_with_the_version(self):
+        first = self.add(1, model_bytes())
+        with self.start() as daemon:
+            self.scores(daemon, 1)
+        before = self.made()
+        self.assertEqual(len(before), 1)
+        report = os.path.join(self.kept, *before, "conversion_report.txt")
+        with open(report, encoding="utf-8") as file:
+            self.assertIn(os.path.join(first, "model.onnx"), file.read())
+        # What a conversion that was cut off leaves.
+        os.makedirs(os.path.join(self.kept, "unfinished", "model.abc"))
+        with self.start() as daemon:
+            self.scores(daemon, 1)
+            self.assertEqual(self.made(), before)
+            self.add(2, model_bytes())
+            self.scores(daemon, 2)  # The same content: the same model.
+            self.assertEqual(self.made(), before)
+            shutil.rmtree(os.path.join(self.repository, CASE))
+            other = model_bytes().replace(b"pytorch", b"PYTORCH")
+            self.assertNotEqual(other, model_bytes())
+            self.add(3, other)
+            self.scores(daemon, 3)
+            self.assertEqual(len(self.made()), 1)
+            self.assertNotEqual(self.made().keys(), before.keys())
+
+    def test_what_cannot_be_converted_leaves_what_serves(self):
+        self.add(1, model_bytes())
+        add_stamp(self.repository, 1)
+        with self.start() as daemon:
+            self.scores(daemon, 1)
+            before = self.made()
+            bad = model_bytes().replace(b"Sigmoid", b"Sigmoit")
+            self.assertNotEqual(bad, model_bytes())
+            self.add(2, bad)
+            wait_for(lambda: "no converter for this type" in daemon.log(), "a refusal", 60)
+            line = [x for x in daemon.log().splitlines() if "no converter" in x][0]
+            for text in (CASE, "v2", "model.onnx", "(Sigmoit)", "node "):
+                self.assertIn(text, line)
+            self.scores(daemon, 1)
+            self.assertEqual(self.made(), before)
+            self.add(3, model_bytes()[:1000])
+            wait_for(lambda: "truncated, or not an ONNX model" in daemon.log(), "a refusal", 60)
+            with open(os.path.join(self.add(4, model_bytes()), "model.textproto"), "w") as file:
+                file.write('outputs: "y"\n')
+            wait_for(lambda: "is not read beside model.onnx" in daemon.log(), "a refusal", 60)
+            self.add(5, model_bytes())
+            self.scores(daemon, 5)
+            with Client(daemon) as client:
+                reply = client.predict(predict_request("stamp", stamp_inputs([0]), ()))
+                self.assertEqual(outputs_of(reply)["score"].item(), 1)
+
+    def test_without_a_directory_they_do_not_load(self):
+        self.add(1, model_bytes())
+        with Daemon(self.repository, wait_ready=False) as daemon:
+            wait_for(lambda: "not complete" in daemon.log(), "a refusal")
+        with self.assertRaises(StartFailed) as failed:
+            Daemon(self.repository, config='converted_directory: "/nowhere/kept"\n')
+        self.assertIn("converted_directory: /nowhere/kept: No such file", failed.exception.log)
+
+
+if __name__ == "__main__":
+    unittest.main()
