@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -71,7 +72,7 @@ class Decoder {
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       if (info_.inputs[i].feature < 0) RETURN_IF_ERROR(CheckDense(static_cast<int>(i)));
     }
-    if (ads_from_.empty()) decoded_.ads = loose_rows_;
+    if (!ads_from_.has_value()) decoded_.ads = loose_rows_;
     RETURN_IF_ERROR(CheckAds(decoded_.ads, limits_));
     for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(TakeUserOnce(feature));
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
@@ -262,12 +263,12 @@ class Decoder {
   bool IsUsed(int index) const { return index >= 0 && info_.inputs[index].used; }
 
   absl::Status AgreeOnAds(absl::string_view name, int64_t rows) {
-    if (ads_from_.empty()) {
+    if (!ads_from_.has_value()) {
       ads_from_ = name;
       decoded_.ads = rows;
     } else if (rows != decoded_.ads) {
-      return Bad(name, absl::StrCat(rows, " rows, but input \"", ads_from_, "\" has ", decoded_.ads,
-                                    ": every ad input has one row per ad"));
+      return Bad(name, absl::StrCat(rows, " rows, but input \"", *ads_from_, "\" has ",
+                                    decoded_.ads, ": every ad input has one row per ad"));
     }
     return absl::OkStatus();
   }
@@ -403,8 +404,8 @@ class Decoder {
   // By input: its place in decoded_.inputs, kAbsent, or kInMatrix: its feature came as a matrix.
   std::vector<int> given_;
   int64_t total_ids_ = 0;
-  absl::string_view ads_from_;  // The input that told the number of ads.
-  int64_t loose_rows_ = 1;      // The most rows of inputs without a level.
+  std::optional<absl::string_view> ads_from_;  // The input that told the number of ads.
+  int64_t loose_rows_ = 1;                     // The most rows of inputs without a level.
 };
 
 }  // namespace

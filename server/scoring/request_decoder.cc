@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -109,11 +110,11 @@ class Decoder {
   }
 
   absl::Status AgreeOnAds(absl::string_view name, int64_t rows) {
-    if (ads_from_.empty()) {
+    if (!ads_from_.has_value()) {
       ads_from_ = name;
       decoded_.ads = rows;
     } else if (rows != decoded_.ads) {
-      return Bad(name, absl::StrCat(rows, " rows, but feature \"", ads_from_, "\" has ",
+      return Bad(name, absl::StrCat(rows, " rows, but feature \"", *ads_from_, "\" has ",
                                     decoded_.ads, ": every ad feature has one row per ad"));
     }
     return absl::OkStatus();
@@ -267,12 +268,11 @@ class Decoder {
 
   // The number of ads, if no feature has told it yet.
   absl::Status SettleAds() {
-    if (ads_from_.empty() && shapeless_.empty()) {
+    if (!ads_from_.has_value() && shapeless_.empty()) {
       decoded_.ads = 1;
-      ads_from_ = "";
       return absl::OkStatus();
     }
-    if (ads_from_.empty()) {
+    if (!ads_from_.has_value()) {
       const auto& [feature, index] = shapeless_.front();
       const int64_t width = StatedWidth(info_.inputs[index]);
       if (width == 0) {
@@ -331,7 +331,7 @@ class Decoder {
   DecodedRequest& decoded_;
   std::vector<bool> input_given_;  // By input; a sparse feature's is that of its ids.
   int64_t total_ids_ = 0;
-  absl::string_view ads_from_;  // The feature that told the number of ads.
+  std::optional<absl::string_view> ads_from_;  // The feature that told the number of ads.
   std::vector<std::pair<const v1::Feature*, int>> shapeless_;
   std::vector<Stated> stated_;
 };

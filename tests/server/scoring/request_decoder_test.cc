@@ -6,8 +6,11 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
+#include "absl/strings/str_replace.h"
+#include "base/text_file.h"
 #include "server/scoring/response_encoder.h"
 #include "tests/testing/codec_fixture.h"
 
@@ -163,6 +166,27 @@ TEST_F(RequestDecoderTest, Levels) {
   request.mutable_ad_features()->Add()->Swap(request.mutable_user_features(0));
   request.mutable_user_features()->DeleteSubrange(0, 1);
   EXPECT_EQ(Error(request), "feature \"uid\": given as an ad feature, but it belongs to the user");
+}
+
+TEST_F(RequestDecoderTest, AFeatureWithoutANameHasRowsToo) {
+  const TempDir dir;
+  const std::string path = dir.File("nameless/1");
+  ulfd::testing::WriteTinyModel(path);
+  const std::string graph = absl::StrReplaceAll(ulfd::testing::kTinyGraph, {{"\"mid.", "\"."}});
+  const std::string conf =
+      absl::StrReplaceAll(ulfd::testing::TinyConf("mid"), {{"\"mid\"", "\"\""}});
+  ASSERT_TRUE(WriteTextFile(path + "/graph_ulf.txt", graph).ok());
+  ASSERT_TRUE(WriteTextFile(path + "/ad.conf", conf).ok());
+  std::filesystem::remove(path + "/model.textproto");
+  const auto model = engine::Model::Load({.directory = path});
+  ASSERT_TRUE(model.ok()) << model.status();
+  const PredictRequest request = Parse(R"(
+      model { name: "nameless" }
+      ad_features { name: "" sparse { ids: [12, 10, 11] } }
+      ad_features { name: "price" dense { floats: [0.25, 0.5] shape: [2, 1] } })");
+  EXPECT_EQ(
+      DecodeRequest(request, **model, limits_, decoded_).message(),
+      "feature \"price\": 2 rows, but feature \"\" has 3: every ad feature has one row per ad");
 }
 
 TEST_F(RequestDecoderTest, RowCounts) {
