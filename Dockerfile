@@ -10,9 +10,9 @@ COPY deploy/install-deps /src/deploy/install-deps
 RUN /src/deploy/install-deps --build
 COPY . /src
 WORKDIR /src
-RUN cmake --preset release -DULFD_TESTS=OFF -DULFD_ONNX=OFF \
- && cmake --build --preset release --target ulfd ulf \
- && strip build/release/bin/ulfd build/release/bin/ulf
+RUN cmake --preset release -DULFD_TESTS=OFF \
+ && cmake --build --preset release --target ulfd ulf ulf-convert \
+ && cd build/release/bin && strip ulfd ulf ulf-convert
 
 FROM debian:bookworm-slim
 LABEL org.opencontainers.image.title="ulfd" org.opencontainers.image.licenses="Apache-2.0"
@@ -21,8 +21,7 @@ COPY deploy/install-deps deploy/sbom /tmp/
 RUN /tmp/install-deps --runtime && mkdir /models /usr/share/ulfd \
  && /tmp/sbom >/usr/share/ulfd/sbom.cdx.json && rm -rf /tmp/install-deps /tmp/sbom /var/lib/apt/lists/*
 # ulfd is linked with jemalloc, so there is nothing to preload.
-COPY --from=build /src/build/release/bin/ulfd /src/build/release/bin/ulf /usr/local/bin/
-
+COPY --from=build /src/build/release/bin/ulfd /src/build/release/bin/ulf /src/build/release/bin/ulf-convert /usr/local/bin/
 COPY deploy/entrypoint /usr/local/bin/ulfd-entrypoint
 
 # Models are read, never written: the mount may be read-only.

@@ -121,7 +121,7 @@ class EntrypointTest(unittest.TestCase):
 
 
 class PackagesTest(unittest.TestCase):
-    """The image (install-deps --runtime) and the Debian package have what the two programs need."""
+    """The image (install-deps --runtime) and the Debian package have what the programs need."""
 
     def owners(self, program):
         """Packages of the libraries that the program names itself."""
@@ -153,7 +153,7 @@ class PackagesTest(unittest.TestCase):
         printed = subprocess.run([os.path.join(DEPLOY, "install-deps"), "--runtime", "--print"],
                                  capture_output=True, text=True, check=True).stdout
         listed = set(printed.split())
-        needed = self.owners(env.program("ulfd")) | self.owners(env.program("ulf"))
+        needed = set().union(*(self.owners(env.program(name)) for name in ("ulfd", "ulf", "ulf-convert")))
         self.assertIn("libgrpc++1.51", needed)
         self.assertEqual(needed - self.with_dependencies(listed), set())
         # dpkg-shlibdeps finds libraries only.
