@@ -165,9 +165,9 @@ absl::StatusOr<IdRange> OnnxFeatures::RangeInto(const Ids& ids, int64_t rows) co
   return range;
 }
 
-// Whether the tables of every column take ids however far below 0.
+// Whether a column may have ids however far below 0.
 bool OnnxFeatures::TakesAllBelow(const Ids& ids) const {
-  return std::all_of(ids.columns->begin(), ids.columns->end(), [&](const IdColumn& column) {
+  return std::any_of(ids.columns->begin(), ids.columns->end(), [&](const IdColumn& column) {
     return ids_of_.at(column.input->name).at(column.at).all.all_below;
   });
 }

@@ -193,6 +193,14 @@ def ids_far_below_zero(g):
     wrapped = g.input("W", g.random.randint(-100, 100, (ADS, 4)))
     large = g.random.randn(100, 2).astype(np.float32)
     g.output(g.node("Gather", [g.constant(large), wrapped], large[wrapped.array]))
+    # Of one input, a column that a table looks up as it is, and others.
+    mixed = g.random.choice([-2 ** 31, -1000, -129, -1, 0, 1, 8], (ADS, 3))
+    mixed[:, 0] = g.random.randint(-9, 9, ADS)
+    mixed = g.input("M", mixed)
+    first = g.pick(mixed, 1, 0)
+    g.output(g.node("Gather", [g.constant(rows), first], rows[first.array]))
+    most = g.binary("Max", mixed, g.constant(np.array(1)))
+    g.output(g.look_up(g.constant(rows), most))
 
 
 def slices_assigned(g):
