@@ -156,6 +156,8 @@ class PlainWriter {
     const std::string& op = node.op_type();
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
     if (op == "CastLike") return PlainCast(node);
+    if (op == "Expand") return NoteZeros(node);
+    if (op == "GRU" || op == "LSTM" || op == "RNN") return DropStates(node);
     if (op == "ReduceMax") return NoteMaximum(node);
     if (op == "Sub") return NoteShift(node);
     if (op == "Softmax" || op == "LogSoftmax") return DropShift(node);
@@ -188,6 +190,30 @@ class PlainWriter {
   }
 
   // Never replaces it: others may read it.
+  bool NoteZeros(const onnx::NodeProto& node) {
+    const auto found = node.input_size() == 2 ? constants_.find(node.input(0)) : constants_.end();
+    if (found == constants_.end()) return false;
+    const absl::StatusOr<Constant> constant = ReadTensor(*found->second);
+    if (!constant.ok() || !constant->is_float) return false;
+    if (absl::c_all_of(*constant->floats, [](float value) { return value == 0; })) {
+      zeros_.insert(node.output(0));
+    }
+    return false;
+  }
+  // A state of zeros is what there is without one.  Exporters repeat one of as many rows as they
+  // saw, which other numbers of rows do not fit.
+  bool DropStates(const onnx::NodeProto& node) {
+    constexpr int kFirstState = 5;
+    onnx::NodeProto plain = node;
+    bool changed = false;
+    for (int i = kFirstState; i < std::min(node.input_size(), kFirstState + 2); ++i) {
+      if (!zeros_.contains(node.input(i))) continue;
+      plain.set_input(i, "");
+      changed = true;
+    }
+    if (changed) *nodes_.Add() = std::move(plain);
+    return changed;
+  }
   bool NoteMaximum(const onnx::NodeProto& node) {
     std::optional<std::vector<int64_t>> axes = IntsAttribute(node, "axes");
     if (node.input_size() > 1 && !node.input(1).empty()) axes = Ints(node.input(1));
@@ -338,7 +364,7 @@ class PlainWriter {
   std::map<std::string, Sequence> sequences_;
   // What max(x) and x - max(x) are of: x, and the axes (none: all).
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
-  std::set<std::string> names_;
+  std::set<std::string> names_, zeros_;  // Zeros that are repeated.
   std::vector<onnx::TensorProto> added_;
   Nodes nodes_;
   int count_ = 0;
@@ -347,9 +373,15 @@ class PlainWriter {
 }  // namespace
 
 void WritePlainly(onnx::GraphProto& graph, int64_t opset) {
-  constexpr absl::string_view kReplaced[] = {"CastLike",        "GroupNormalization",
-                                             "SplitToSequence", "SequenceConstruct",
-                                             "SequenceEmpty",   "ReduceMax"};
+  constexpr absl::string_view kReplaced[] = {"CastLike",
+                                             "GroupNormalization",
+                                             "SplitToSequence",
+                                             "SequenceConstruct",
+                                             "SequenceEmpty",
+                                             "ReduceMax",
+                                             "GRU",
+                                             "LSTM",
+                                             "RNN"};
   for (const onnx::NodeProto& node : graph.node()) {
     if (absl::c_linear_search(kReplaced, node.op_type())) return PlainWriter(graph, opset).Run();
   }

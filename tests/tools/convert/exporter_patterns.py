@@ -492,11 +492,18 @@ def recurrent(g, op, directions, linear, packed):
             every[t, d] = h * within if packed else h
         last[d] = h
     attributes = {"linear_before_reset": linear} if op == "GRU" else {}
+    # Zeros of the rows that the exporter saw, which others do not fit.
+    rows = g.node("Gather", [g.node("Shape", [turned], np.array([4, ADS, 3])), g.ints(1)],
+                  np.array([ADS]), axis=0)
+    shape = g.node("Concat", [g.ints(directions), rows, g.ints(n)],
+                   np.array([directions, ADS, n]), axis=0)
+    seen = g.constant(np.zeros((directions, ADS, n), np.float32))
+    state = g.node("Expand", [seen, shape], seen.array, rows="ads").name
     steps = [g.node("Cast", [lengths], lengths.array.astype(np.int32),
                     to=TensorProto.INT32).name] if packed else []
     g.nodes.append(helper.make_node(
-        op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *steps], ["all", "last"],
-        hidden_size=n,
+        op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *(steps or [""]),
+             *[state] * (2 if op == "LSTM" else 1)], ["all", "last"], hidden_size=n,
         direction="bidirectional" if directions == 2 else "forward", **attributes))
     for name, array in (("all", every), ("last", last)):
         value = g.keep(Value(name, array.astype(np.float32), "ads"))
