@@ -1,11 +1,12 @@
 // ONNX's matrix products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_graph.h"
@@ -207,7 +208,7 @@ absl::StatusOr<Equation> ReadEquation(const OnnxNode& node) {
   for (const std::string* labels : {&equation.terms[0], &equation.terms[1], &equation.out}) {
     for (size_t i = 0; i < labels->size(); ++i) {
       const char label = (*labels)[i];
-      if (std::isalpha(static_cast<unsigned char>(label)) == 0) return refuse("want two terms");
+      if (!absl::ascii_isalnum(static_cast<unsigned char>(label))) return refuse("want two terms");
       if (labels->find(label, i + 1) != std::string::npos) return refuse("a label is there twice");
       const bool summed = equation.out.find(label) == std::string::npos;
       if (summed && equation.summed.find(label) == std::string::npos) equation.summed += label;
@@ -349,20 +350,53 @@ absl::Status TakeDiagonal(OnnxNode& node, std::string& term, std::string& input)
   return absl::OkStatus();
 }
 
+// Digits in place of the "..." of a term: the last of its `count` dimensions is 0.
+void FillIn(std::string& term, int64_t count) {
+  const size_t at = term.find("...");
+  if (at == std::string::npos) return;
+  std::string labels;
+  for (int64_t i = std::min<int64_t>(count, 10); i-- > 0;) labels += static_cast<char>('0' + i);
+  term.replace(at, 3, labels);
+}
+
+// Where no output is stated: the dimensions of "...", then what is there once, in order.
+std::string ImpliedOutput(const std::vector<std::string>& terms) {
+  std::string all = absl::StrJoin(terms, ""), out;
+  std::sort(all.begin(), all.end());
+  for (const char label : all) {
+    const bool digit = absl::ascii_isdigit(static_cast<unsigned char>(label));
+    if (digit ? !HasLabel(out, label) : std::count(all.begin(), all.end(), label) == 1) {
+      out.insert(digit ? out.begin() : out.end(), label);
+    }
+  }
+  return out;
+}
+
 absl::Status Einsum(OnnxNode& node) {
   const int count = node.node.input_size();
   std::string text = StringAttribute(node.node, "equation", "");
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
-  const std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits("->", 1));
+  std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits("->", 1));
   std::vector<std::string> terms = absl::StrSplit(sides.first, ',');
   std::vector<std::string> inputs(node.node.input().begin(), node.node.input().end());
-  if (count < 2 || static_cast<int>(terms.size()) != count || !absl::StrContains(text, "->")) {
+  if (count < 2 || static_cast<int>(terms.size()) != count) {
     return absl::UnimplementedError(
-        absl::StrCat("equation \"", text, "\" of ", count, " inputs, want two or more and ->"));
+        absl::StrCat("equation \"", text, "\" of ", count, " inputs, want two or more"));
   }
+  int64_t most = 0;
   for (size_t i = 0; i < terms.size(); ++i) {
+    const Constant* const constant = node.graph.FindConstant(inputs[i]);
+    const OnnxValue* const value = node.graph.FindValue(inputs[i]);
+    const auto rank = static_cast<int64_t>(constant != nullptr ? constant->dims.size()
+                                           : value != nullptr  ? value->dims.size()
+                                                               : 0);
+    const int64_t more = rank + 3 - static_cast<int64_t>(terms[i].size());
+    if (absl::StrContains(terms[i], "...")) most = std::max(most, more);
+    FillIn(terms[i], more);
     RETURN_IF_ERROR(TakeDiagonal(node, terms[i], inputs[i]));
   }
+  FillIn(sides.second, most);
+  if (!absl::StrContains(text, "->")) sides.second = ImpliedOutput(terms);
   std::string product = terms[0], name = inputs[0];
   for (int i = 1; i < count; ++i) {
     const bool last = i + 1 == count;

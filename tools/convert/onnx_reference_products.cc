@@ -7,8 +7,10 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx_constant.h"
 #include "tools/convert/onnx_reference.h"
@@ -127,18 +129,27 @@ absl::StatusOr<Labels> ReadEquation(const Call& c) {
   std::string text = StringAttribute(c.node, "equation", "");
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
   const size_t arrow = text.find("->");
-  Labels labels{.terms = {""}};
-  for (const char ch : text.substr(0, arrow)) {
-    if (ch == ',') {
-      labels.terms.emplace_back();
-    } else if (ch >= 'A' && ch <= 'z') {
-      labels.terms.back() += ch;
-    } else {
-      return absl::UnimplementedError(absl::StrCat("equation \"", text, "\""));
-    }
-  }
+  Labels labels{.terms = absl::StrSplit(text.substr(0, arrow), ',')};
   if (labels.terms.size() != c.in.size()) {
     return Misfit(c, "another number of terms in the equation");
+  }
+  // Dimensions of "...", counted from behind.
+  std::string more;
+  for (size_t i = 0; i < labels.terms.size(); ++i) {
+    std::string& term = labels.terms[i];
+    const size_t at = term.find("..."), rank = c.Has(i) ? c.in[i]->dims.size() : 0;
+    if (at != std::string::npos) {
+      std::string own;
+      for (size_t d = term.size() - 3; d < rank && own.size() < 10; ++d) {
+        own.insert(own.begin(), static_cast<char>('0' + own.size()));
+      }
+      term.replace(at, 3, own);
+      if (own.size() > more.size()) more = own;
+    }
+    for (const char ch : term) {
+      if (absl::ascii_isalnum(static_cast<unsigned char>(ch))) continue;
+      return absl::UnimplementedError(absl::StrCat("equation \"", text, "\""));
+    }
   }
   std::map<char, int> seen;
   for (size_t i = 0; i < labels.terms.size(); ++i) {
@@ -155,9 +166,13 @@ absl::StatusOr<Labels> ReadEquation(const Call& c) {
   }
   if (arrow != std::string::npos) {
     labels.out = text.substr(arrow + 2);
+    if (const size_t at = labels.out.find("..."); at != std::string::npos) {
+      labels.out.replace(at, 3, more);
+    }
   } else {
+    labels.out = more;
     for (const auto& [label, times] : seen) {
-      if (times == 1) labels.out += label;
+      if (times == 1 && more.find(label) == std::string::npos) labels.out += label;
     }
   }
   for (const char label : labels.out) {

@@ -529,6 +529,17 @@ def einsum_of_three(g):
                     equation="bpi,pij,bpj->bp"))
 
 
+def einsum_of_any_rank(g):
+    """Equations with "...", of ranks that differ, and without an output."""
+    q, k = (g.input(n, g.random.randn(ADS, 2, 3, 4).astype(np.float32)) for n in "qk")
+    w = g.constant(g.random.randn(4, 5).astype(np.float32))
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    for equation, ins in (("...ij,...kj->...ik", (q, k)), ("...d,de->...e", (q, w)),
+                          ("b...d,bd->b...", (q, x)), ("...d,de", (q, w)), ("bd,de", (x, w))):
+        g.output(g.node("Einsum", ins, np.einsum(equation, *(i.array for i in ins)), rows="ads",
+                        equation=equation))
+
+
 def sines_of_large_numbers(g):
     """Up to 2^48, by the sign and around multiples of the number that divides small from large."""
     size = 10 ** g.random.uniform(3, 14.4, (ADS, 40)) * g.random.choice([-1, 1], (ADS, 40))
@@ -746,7 +757,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             sequences, attention_of_today, groups_normalised, steps_assigned,
             column_replaced, slices_assigned, step_of_each_row, einsum_with_diagonals,
             arithmetic_of_constants, branch_by_shape, masked_select,
-            merged_heads, einsum_of_three, sines_of_large_numbers, sums_across_rows,
+            merged_heads, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers, sums_across_rows,
             softmax_less_the_maximum, places_from_the_end, sparsemax, embedding_bags,
             *recurrent_patterns()]
 
