@@ -41,6 +41,7 @@ class Chromium:
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log"):
             self.call(f"{domain}.enable")
+        self.call("Performance.enable", timeDomain="threadTicks")
 
     def __enter__(self):
         return self
@@ -99,6 +100,11 @@ class Chromium:
         while "Page.loadEventFired" not in self._events:
             if self._read(30 * env.SLOWNESS) is None:
                 raise AssertionError(f"{url} does not load")
+
+    def cpu_ms(self):
+        """CPU time that the page's thread has used; waiting for a processor is none of it."""
+        metrics = self.call("Performance.getMetrics")["metrics"]
+        return 1000 * next(one["value"] for one in metrics if one["name"] == "TaskDuration")
 
     def evaluate(self, expression):
         result = self.call("Runtime.evaluate", expression=expression, returnByValue=True,
