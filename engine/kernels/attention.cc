@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "engine/kernels/bf16.h"
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/table.h"
 
@@ -30,6 +31,11 @@ int64_t MaxPieceSteps(const AttentionSpec& spec, int64_t steps) {
 }
 
 bool HasProduct(const AttentionSpec& spec) { return spec.product_weight.data != nullptr; }
+bool MakesBf16(const AttentionSpec& spec) { return spec.bf16 && HasProduct(spec); }
+bool ReadsBf16(const AttentionSpec& spec) {
+  return std::any_of(spec.stages.begin(), spec.stages.end(),
+                     [](const AttentionStage& stage) { return stage.w.bf16; });
+}
 
 // Hands out scratch, or, from null, counts it.
 class Carver {
@@ -48,13 +54,16 @@ class Carver {
 };
 
 struct Scratch {
-  float* q_part;     // [kAdTile, hidden]: q Wq + b.
-  float* k_part;     // [steps, hidden]: k Wk, without a product.
-  float* weight;     // Wk + diag(q) Wp.
+  float* q_part;  // [kAdTile, hidden]: q Wq + b.
+  float* k_part;  // [steps, hidden]: k Wk, without a product.
+  float* weight;  // Wk + diag(q) Wp.
+  float* bf16_weight;
   float* values[2];  // Of the layers, by turns.
-  float* logits;     // [steps]
-  float* k;          // Of the steps that the mask leaves.
+  float* bf16_values;
+  float* logits;  // [steps]
+  float* k;       // Of the steps that the mask leaves.
   float* v;
+  float* bf16_k;
   size_t bytes;
 };
 
@@ -65,10 +74,16 @@ Scratch Carve(const AttentionSpec& spec, int64_t steps, int64_t v_width, void* b
   s.k_part = carver.Floats(HasProduct(spec) ? 0 : steps * spec.hidden);
   s.weight =
       carver.Floats(HasProduct(spec) ? PackedMatrix::PackedFloats(spec.width, spec.hidden) : 0);
-  for (float*& values : s.values) values = carver.Floats(MaxPieceSteps(spec, steps) * Widest(spec));
+  const int64_t pairs = Bf16Pairs(spec.width);
+  s.bf16_weight =
+      carver.Floats(MakesBf16(spec) ? PackedMatrix::PackedFloats(pairs, spec.hidden) : 0);
+  const int64_t piece = MaxPieceSteps(spec, steps), widest = Widest(spec);
+  for (float*& values : s.values) values = carver.Floats(piece * widest);
+  s.bf16_values = carver.Floats(ReadsBf16(spec) ? piece * Bf16Pairs(widest) : 0);
   s.logits = carver.Floats(steps);
   s.k = carver.Floats(steps * spec.width);
   s.v = carver.Floats(steps * v_width);
+  s.bf16_k = carver.Floats(MakesBf16(spec) ? steps * pairs : 0);
   s.bytes = carver.used();
   return s;
 }
@@ -202,12 +217,15 @@ class Unit {
       return;
     }
     const bool reads_k = HasProduct(spec_) || spec_.k_weight.data != nullptr;
-    const FcBlock k{h.k + from * spec_.width, spec_.width, spec_.width};
+    FcBlock k{h.k + from * spec_.width, spec_.width, spec_.width};
+    if (MakesBf16(spec_)) {
+      const int64_t pairs = Bf16Pairs(spec_.width);
+      k = {scratch_.bf16_k + from * pairs, pairs, pairs};
+    }
     FcCall fc;
     fc.blocks = absl::MakeConstSpan(&k, reads_k ? 1 : 0);
     fc.rows = steps;
-    fc.w = HasProduct(spec_) ? PackedMatrix::ViewOf(scratch_.weight, spec_.width, spec_.hidden)
-                             : spec_.k_weight;
+    fc.w = HasProduct(spec_) ? weight_ : spec_.k_weight;
     if (!reads_k) fc.w = PackedMatrix::ViewOf(nullptr, 0, spec_.hidden);
     fc.init = start;
     fc.epilogue = spec_.epilogue;
@@ -216,12 +234,22 @@ class Unit {
     Fc(fc, isa_);
   }
 
+  // Wk + diag(q) Wp of one ad, and the history that it meets.
+  void PrepareProduct(int64_t ad, const History& h) {
+    KernelsOf(isa_).scale_rows(spec_.k_weight, spec_.product_weight, call_.q + ad * call_.q_stride,
+                               scratch_.weight);
+    weight_ = PackedMatrix::ViewOf(scratch_.weight, spec_.width, spec_.hidden);
+    if (!spec_.bf16) return;
+    weight_ = PairRows(weight_, scratch_.bf16_weight);
+    if (h.k == rounded_k_ && h.steps == rounded_steps_) return;
+    ToBf16(h.k, spec_.width, h.steps, spec_.width, scratch_.bf16_k);
+    rounded_k_ = h.k;
+    rounded_steps_ = h.steps;
+  }
+
   // All layers for one ad: y is [steps, outputs].
-  void Layers(int64_t ad, const History& h, const float* start, float* y) const {
-    if (HasProduct(spec_)) {
-      KernelsOf(isa_).scale_rows(spec_.k_weight, spec_.product_weight,
-                                 call_.q + ad * call_.q_stride, scratch_.weight);
-    }
+  void Layers(int64_t ad, const History& h, const float* start, float* y) {
+    if (HasProduct(spec_)) PrepareProduct(ad, h);
     const int64_t outputs = spec_.outputs();
     int64_t steps = 0;
     for (int64_t from = 0; from < h.steps; from += steps) {
@@ -232,7 +260,11 @@ class Unit {
       First(h, from, steps, start, to);
       for (size_t i = 0; i < spec_.stages.size(); ++i) {
         const AttentionStage& stage = spec_.stages[i];
-        const FcBlock x{to, stage.w.k, stage.w.k};
+        FcBlock x{to, stage.k, stage.k};
+        if (stage.w.bf16) {
+          ToBf16(to, stage.k, steps, stage.k, scratch_.bf16_values);
+          x = {scratch_.bf16_values, stage.w.k, stage.w.k};
+        }
         to = i + 1 == spec_.stages.size() ? last : scratch_.values[(i + 1) % 2];
         FcCall fc;
         fc.blocks = absl::MakeConstSpan(&x, 1);
@@ -247,7 +279,7 @@ class Unit {
     }
   }
 
-  void Pool(int64_t ad, const float* start, bool compact) const {
+  void Pool(int64_t ad, const float* start, bool compact) {
     History h = HistoryOf(ad);
     float* s = scratch_.logits;
     Layers(ad, h, start, s);
@@ -275,6 +307,9 @@ class Unit {
   History shared_;             // If one for all ads.
   const float* q_start_ = nullptr;
   int64_t q_stride_ = 0;
+  MatrixView weight_;                 // With a product.
+  const float* rounded_k_ = nullptr;  // What bf16_k holds.
+  int64_t rounded_steps_ = 0;
 };
 
 }  // namespace

@@ -28,7 +28,8 @@ namespace ulfd::engine {
 
 // A layer after the first.
 struct AttentionStage {
-  MatrixView w;  // PackedMatrix::view()
+  int64_t k = 0;  // Values that it reads per step.
+  MatrixView w;   // [k, n]: PackedMatrix::view(), also of one in bf16.
   const float* bias = nullptr;
   Epilogue epilogue;
 };
@@ -44,6 +45,8 @@ struct AttentionSpec {
   bool pooled = true;                             // False: y is what the last layer gives.
   bool softmax = true;
   float pad = 0;  // Of steps that the mask leaves out.
+  bool bf16 =
+      false;  // Wk + diag(q) Wp and what it meets are rounded to bf16.  REQUIRES: HasBf16().
 
   // Outputs of the last layer; 1 if pooled.
   int64_t outputs() const { return stages.empty() ? hidden : stages[stages.size() - 1].w.n; }

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cassert>
 #include <new>
+#include <vector>
 
+#include "engine/kernels/bf16.h"
 #include "engine/kernels/table.h"
 
 namespace ulfd::engine {
@@ -109,6 +111,18 @@ PackedMatrix PackedMatrix::Borrow(const float* data, int64_t k, int64_t n, int64
   return m;
 }
 
+PackedMatrix PackedMatrix::PackBf16(const float* data, int64_t k, int64_t n, int64_t row_stride,
+                                    int64_t column_stride) {
+  std::vector<float> floats(PackedFloats(k, n));
+  const MatrixView exact = PackInto(data, k, n, row_stride, column_stride, floats.data());
+  PackedMatrix m;
+  const int64_t pairs = PackedFloats(Bf16Pairs(k), n);
+  m.owned_.reset(AllocateFloats(pairs));
+  m.bytes_ = pairs * static_cast<int64_t>(sizeof(float));
+  m.view_ = PairRows(exact, m.owned_.get());
+  return m;
+}
+
 const KernelTable& KernelsOf(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
@@ -130,18 +144,19 @@ void Fc(const FcCall& call, Isa isa) {
     w_row = (block.w_row == FcBlock::kNext ? w_row : block.w_row) + block.k;
     assert(w_row <= call.w.k);
   }
-  KernelsOf(isa).fc({.blocks = call.blocks.data(),
-                     .block_count = static_cast<int64_t>(call.blocks.size()),
-                     .k = k,
-                     .rows = call.rows,
-                     .w = call.w,
-                     .init = call.init,
-                     .init_stride = call.init_stride,
-                     .init_repeat = call.init_repeat,
-                     .init_period = call.init_period,
-                     .epilogue = call.epilogue,
-                     .y = call.y,
-                     .y_stride = call.y_stride});
+  const auto fc = call.w.bf16 ? Bf16Kernels().fc : KernelsOf(isa).fc;
+  fc({.blocks = call.blocks.data(),
+      .block_count = static_cast<int64_t>(call.blocks.size()),
+      .k = k,
+      .rows = call.rows,
+      .w = call.w,
+      .init = call.init,
+      .init_stride = call.init_stride,
+      .init_repeat = call.init_repeat,
+      .init_period = call.init_period,
+      .epilogue = call.epilogue,
+      .y = call.y,
+      .y_stride = call.y_stride});
 }
 
 }  // namespace ulfd::engine

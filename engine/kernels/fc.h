@@ -28,13 +28,17 @@ class PackedMatrix {
   // The matrix whose element (i, j) is data[i * row_stride + j], which the caller keeps, without a
   // copy (except of up to four columns).  Slower than a copy where row_stride is large.
   static PackedMatrix Borrow(const float* data, int64_t k, int64_t n, int64_t row_stride);
+  // A copy in bf16 (see MatrixView::bf16), half the size.  REQUIRES: HasBf16() (bf16.h).
+  static PackedMatrix PackBf16(const float* data, int64_t k, int64_t n, int64_t row_stride,
+                               int64_t column_stride);
 
+  // In bf16 of pairs of rows.
   int64_t k() const { return view_.k; }
   int64_t n() const { return view_.n; }
   // Of the copy, if there is one.
   int64_t bytes() const { return bytes_; }
   const MatrixView& view() const { return view_; }
-  // Element (i, j) of the matrix.
+  // Element (i, j) of the matrix.  REQUIRES: not in bf16.
   float at(int64_t i, int64_t j) const {
     if (view_.columns) return view_.data[j * view_.k + i];
     const int64_t panel = j / MatrixView::kPanel;
@@ -82,6 +86,7 @@ struct FcCall {
 };
 
 // Thread-safe; allocates nothing.  REQUIRES: widths that match, `isa` supported by this machine.
+// With a matrix in bf16 the blocks hold what ToBf16 gives, and `isa` does not matter.
 void Fc(const FcCall& call, Isa isa = ActiveIsa());
 
 }  // namespace ulfd::engine

@@ -3,7 +3,8 @@
 // A tile of y (some rows by a few vectors of columns) is summed in registers over all of k, one
 // chain of multiply-adds per value, in the order of k: only how many chains run side by side
 // depends on the shape of the call.  Where k is long, the chains pause: the sums rest in y,
-// exactly.
+// exactly.  MultiplyAdd(a, b, sum) is up to the source that includes this: in kernels_bf16.cc a
+// float of x and of w is a pair of numbers along k (see MatrixView::bf16).
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_FC_BODY_H_
 #define ULFD_ENGINE_KERNELS_FC_BODY_H_
@@ -133,11 +134,12 @@ template <int kRows, int kVecs, LastVec kLast>
   for (int r = 0; r < kRows; ++r) {
     const Vec a = Vec::Broadcast(x + r * stride);
 #pragma GCC unroll 8
-    for (int v = 0; v < kOwn; ++v) sums.own[r][v] = Vec::Fma(a, w[v], sums.own[r][v]);
+    for (int v = 0; v < kOwn; ++v) sums.own[r][v] = MultiplyAdd(a, w[v], sums.own[r][v]);
     if constexpr (kLast == LastVec::kPairs) {
       if (r % 2 == 0) even = a;
       if (r % 2 == 1 || r + 1 == kRows) {
-        sums.tails[r / 2] = Vec::Fma(PanelVec<kLast>::LowHigh(even, a), w[kOwn], sums.tails[r / 2]);
+        sums.tails[r / 2] =
+            MultiplyAdd(PanelVec<kLast>::LowHigh(even, a), w[kOwn], sums.tails[r / 2]);
       }
     }
   }
@@ -464,7 +466,7 @@ void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColu
       for (int r = 0; r < kRows; ++r) {
         const Vec left = Vec::Load(x + r * block.stride + k);
 #pragma GCC unroll 4
-        for (int c = 0; c < kColumns; ++c) acc[r][c] = Vec::Fma(left, b[c], acc[r][c]);
+        for (int c = 0; c < kColumns; ++c) acc[r][c] = MultiplyAdd(left, b[c], acc[r][c]);
       }
     }
     if (k == block.k) continue;
@@ -474,7 +476,7 @@ void DotTile(const FcArgs& a, int64_t row, float (&sums)[4][MatrixView::kMaxColu
       const Vec left = Vec::LoadMasked(x + r * block.stride + k, mask);
 #pragma GCC unroll 4
       for (int c = 0; c < kColumns; ++c) {
-        acc[r][c] = Vec::Fma(left, Vec::LoadMasked(w + c * a.w.k + k, mask), acc[r][c]);
+        acc[r][c] = MultiplyAdd(left, Vec::LoadMasked(w + c * a.w.k + k, mask), acc[r][c]);
       }
     }
   }

@@ -3,20 +3,15 @@
 #include "engine/kernels/product.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <chrono>
 #include <cstring>
-#include <functional>
-#include <map>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "engine/kernels/elementwise.h"
+#include "engine/kernels/measure.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
@@ -26,31 +21,6 @@ size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // 64-byte aligned.
 using Line = struct alignas(64) { char bytes[64]; };
-
-// What kAuto found out in this process: whether oneDNN is faster, by k, n and rows.  Times do not
-// depend on the weights, and a model loaded again gets the same backend.
-Mutex measured_mu;
-std::map<std::array<int64_t, 3>, bool>& MeasuredShapes()
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(measured_mu) {
-  static auto& shapes = *new std::map<std::array<int64_t, 3>, bool>;
-  return shapes;
-}
-std::optional<bool> Measured(const std::array<int64_t, 3>& shape) {
-  const MutexLock lock(measured_mu);
-  const auto found = MeasuredShapes().find(shape);
-  if (found == MeasuredShapes().end()) return std::nullopt;
-  return found->second;
-}
-void Remember(const std::array<int64_t, 3>& shape, bool faster) {
-  const MutexLock lock(measured_mu);
-  MeasuredShapes()[shape] = faster;
-}
-
-double Seconds(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 
@@ -80,72 +50,103 @@ Product::Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> r
   if (rows_.empty()) k_ = matrix_->k();
 }
 
+void Product::SetPrecision(Precision precision, int64_t rows) {
+  if (precision == Precision::kFp32 || k_ == 0 || n_ == 0) return;
+  if (precision == Precision::kAuto &&
+      !FoundOnce(KeyOf("bf16", rows), [&] { return Bf16IsFaster(rows); })) {
+    return;
+  }
+  bf16_ = std::make_unique<const PackedMatrix>(PackBf16());
+  matrix_ = nullptr;
+}
+
 absl::Status Product::Choose(Backend backend, int64_t rows) {
-  if (backend == Backend::kNative || onednn_ != nullptr || k_ == 0 || n_ == 0) {
+  if (backend == Backend::kNative || matrix_ == nullptr || k_ == 0 || n_ == 0) {
     return absl::OkStatus();
   }
   // A call of oneDNN costs as much as so small a product.
   constexpr int64_t kWorthMeasuring = 16 * 1024;
-  const bool measures = backend == Backend::kAuto;
-  if (measures && k_ * n_ < kWorthMeasuring) return absl::OkStatus();
-  const std::array<int64_t, 3> shape = {k_, n_, rows};
-  std::optional<bool> faster;
-  if (measures) faster = Measured(shape);
-  if (measures && faster.has_value() && !*faster) return absl::OkStatus();
-
-  std::vector<float> w(k_ * n_);
-  int64_t to = 0, row = 0;
-  const auto copy = [&](const Rows& part) {
-    if (part.w_row != FcBlock::kNext) row = part.w_row;
-    for (int64_t i = 0; i < part.k; ++i, ++to, ++row) {
-      for (int64_t j = 0; j < n_; ++j) w[to * n_ + j] = matrix_->at(row, j);
-    }
-  };
-  if (rows_.empty()) copy({k_});
-  for (const Rows& part : rows_) copy(part);
-  ASSIGN_OR_RETURN(auto made, OneDnnProduct::Create(w.data(), k_, n_));
-  zeros_.assign(n_, 0.0f);
-  if (measures && !faster.has_value()) {
-    faster = IsFaster(*made, rows);
-    Remember(shape, *faster);
-    if (!*faster) return absl::OkStatus();
+  if (backend == Backend::kAuto &&
+      (k_ * n_ < kWorthMeasuring ||
+       !FoundOnce(KeyOf("onednn", rows), [&] { return OneDnnIsFaster(rows); }))) {
+    return absl::OkStatus();
   }
-  onednn_ = std::move(made);
+  ASSIGN_OR_RETURN(onednn_, OneDnnProduct::Create(RowsMet(/*even=*/false).data(), k_, n_));
+  zeros_.assign(n_, 0.0f);
   matrix_ = nullptr;
   return absl::OkStatus();
 }
 
-bool Product::IsFaster(const OneDnnProduct& product, int64_t rows) const {
-  const OneThread one_thread;
-  constexpr int64_t kAll = OneDnnProduct::kMaxRows;
-  std::vector<float> x(std::max(kAll, rows) * k_), y(kAll * n_), z(std::max(kAll, rows) * n_);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) * 0.125f - 1.0f;
-  std::vector<Line> scratch(Aligned(product.scratch_bytes()) / sizeof(Line) + 1);
-  const auto run = [&](int64_t first, int64_t count, float* to) {
-    return product.Run(x.data() + first * k_, count, zeros_.data(), to, scratch.data()).ok();
+std::string Product::KeyOf(absl::string_view what, int64_t rows) const {
+  return absl::StrCat(what, " ", k_, " ", n_, " ", rows);
+}
+
+PackedMatrix Product::PackBf16() const {
+  const std::vector<float> w = RowsMet(/*even=*/true);
+  return PackedMatrix::PackBf16(w.data(), static_cast<int64_t>(w.size()) / n_, n_, n_, 1);
+}
+
+std::vector<float> Product::RowsMet(bool even) const {
+  std::vector<float> w;
+  int64_t row = 0;
+  const auto add = [&](const Rows& part) {
+    if (part.w_row != FcBlock::kNext) row = part.w_row;
+    for (int64_t i = 0; i < part.k; ++i, ++row) {
+      for (int64_t j = 0; j < n_; ++j) w.push_back(matrix_->at(row, j));
+    }
+    if (even && part.k % 2 == 1) w.resize(w.size() + n_, 0.0f);
   };
-  if (!run(0, kAll, y.data())) return false;
-  for (int64_t count = 1; count < kAll; count *= 2) {
-    const float* same = y.data() + (kAll - count) * n_;
-    if (!run(kAll - count, count, z.data())) return false;
-    if (std::memcmp(z.data(), same, count * n_ * sizeof(float)) != 0) return false;
-  }
+  w.reserve((k_ + static_cast<int64_t>(rows_.size()) + 1) * n_);
+  if (rows_.empty()) add({k_});
+  for (const Rows& part : rows_) add(part);
+  return w;
+}
+
+bool Product::IsFaster(int64_t rows, absl::FunctionRef<void(const FcCall& call)> run) const {
+  std::vector<float> x(rows * k_), y(rows * n_);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) * 0.125f - 1.0f;
   std::vector<FcBlock> blocks;
   if (rows_.empty()) blocks.push_back({x.data(), k_, k_});
   for (const Rows& part : rows_) blocks.push_back({x.data(), k_, part.k, part.w_row});
   const FcCall call{
-      .blocks = blocks, .rows = rows, .w = matrix_->view(), .y = z.data(), .y_stride = n_};
-  // The shortest of a few turns: others may have the CPU meanwhile.
-  double ours = 1e9, theirs = 1e9;
-  constexpr int kTurns = 5;
-  for (int i = 0; i < kTurns; ++i) {
-    ours = std::min(ours, Seconds([&] { Fc(call); }));
-    theirs = std::min(theirs, Seconds([&] { run(0, rows, z.data()); }));
+      .blocks = blocks, .rows = rows, .w = matrix_->view(), .y = y.data(), .y_stride = n_};
+  return TakesLess([&] { run(call); }, [&] { Fc(call); });
+}
+
+bool Product::Bf16IsFaster(int64_t rows) const {
+  const PackedMatrix w = PackBf16();
+  std::vector<Line> scratch(Bf16Bytes(w, rows) / sizeof(Line));
+  return IsFaster(rows, [&](const FcCall& call) { RunBf16(w, call, scratch.data()); });
+}
+
+bool Product::OneDnnIsFaster(int64_t rows) const {
+  const auto product = OneDnnProduct::Create(RowsMet(/*even=*/false).data(), k_, n_);
+  if (!product.ok()) return false;
+  const OneThread one_thread;
+  constexpr int64_t kAll = OneDnnProduct::kMaxRows;
+  std::vector<float> x(kAll * k_), y(kAll * n_), z(kAll * n_);
+  const std::vector<float> zeros(n_);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 17) * 0.125f - 1.0f;
+  std::vector<Line> scratch(Aligned((*product)->scratch_bytes()) / sizeof(Line) + 1);
+  const auto run = [&](const float* from, int64_t count, float* to) {
+    return (*product)->Run(from, count, zeros.data(), to, scratch.data()).ok();
+  };
+  if (!run(x.data(), kAll, y.data())) return false;
+  for (int64_t count = 1; count < kAll; count *= 2) {
+    const float* same = y.data() + (kAll - count) * n_;
+    if (!run(x.data() + (kAll - count) * k_, count, z.data())) return false;
+    if (std::memcmp(z.data(), same, count * n_ * sizeof(float)) != 0) return false;
   }
-  return theirs < 0.97 * ours;
+  return IsFaster(rows, [&](const FcCall& call) { run(call.blocks[0].x, rows, call.y); });
+}
+
+size_t Product::Bf16Bytes(const PackedMatrix& w, int64_t rows) const {
+  return Aligned(std::max<size_t>(1, rows_.size()) * sizeof(FcBlock)) +
+         Aligned(rows * w.k() * sizeof(float));
 }
 
 size_t Product::ScratchBytes(int64_t rows) const {
+  if (bf16_ != nullptr) return Bf16Bytes(*bf16_, rows);
   if (onednn_ == nullptr) return 0;
   const int64_t gathered = std::min(rows, OneDnnProduct::kMaxRows) * k_;
   return Aligned(onednn_->scratch_bytes()) + Aligned(gathered * sizeof(float));
@@ -153,9 +154,30 @@ size_t Product::ScratchBytes(int64_t rows) const {
 
 absl::Status Product::Run(FcCall call, void* scratch) const {
   if (onednn_ != nullptr) return RunOneDnn(*onednn_, call, scratch);
+  if (bf16_ != nullptr) {
+    RunBf16(*bf16_, call, scratch);
+    return absl::OkStatus();
+  }
   call.w = matrix_->view();
   Fc(call);
   return absl::OkStatus();
+}
+
+void Product::RunBf16(const PackedMatrix& w, FcCall call, void* scratch) const {
+  FcBlock* const blocks = static_cast<FcBlock*>(scratch);
+  float* to = reinterpret_cast<float*>(static_cast<char*>(scratch) +
+                                       Aligned(call.blocks.size() * sizeof(FcBlock)));
+  for (size_t i = 0; i < call.blocks.size(); ++i) {
+    const FcBlock& block = call.blocks[i];
+    const int64_t rows = block.stride == 0 ? std::min<int64_t>(1, call.rows) : call.rows;
+    const int64_t pairs = Bf16Pairs(block.k);
+    ToBf16(block.x, block.stride, rows, block.k, to);
+    blocks[i] = {to, block.stride == 0 ? 0 : pairs, pairs};
+    to += rows * pairs;
+  }
+  call.blocks = absl::MakeConstSpan(blocks, call.blocks.size());
+  call.w = w.view();
+  Fc(call);
 }
 
 absl::Status Product::RunOneDnn(const OneDnnProduct& product, const FcCall& call,

@@ -6,17 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/kernels/backend.h"
+#include "engine/kernels/bf16.h"
 #include "engine/kernels/fc.h"
 #include "engine/tensor/onednn_product.h"
 
 namespace ulfd::engine {
 
-// Immutable after Choose; any thread may Run it.
+// Immutable after SetPrecision and Choose; any thread may Run it.
 class Product {
  public:
   // Some rows of a matrix, as FcBlock meets them.
@@ -28,6 +32,12 @@ class Product {
   // With all of `matrix`, or with the rows that the blocks of its calls meet.
   explicit Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> rows = {});
 
+  // By default kFp32.  kAuto measures, once per shape and process, whether kBf16 is faster for
+  // `rows` rows.  In bf16 it is our loops that compute the product, whatever is chosen then, and it
+  // no longer holds the matrix.  REQUIRES: HasBf16().
+  void SetPrecision(Precision precision, int64_t rows);
+  // kFp32 or kBf16.
+  Precision precision() const { return bf16_ == nullptr ? Precision::kFp32 : Precision::kBf16; }
   // By default kNative.  kAuto measures, once per shape and process, what is faster for `rows`
   // rows; it takes oneDNN only if a row's bits do not depend on the number of rows there.  Once
   // oneDNN is chosen the product no longer holds the matrix.
@@ -36,23 +46,39 @@ class Product {
   Backend backend() const { return onednn_ == nullptr ? Backend::kNative : Backend::kOneDnn; }
   int64_t k() const { return k_; }
   int64_t n() const { return n_; }
-  // Of what oneDNN has of the matrix.
-  int64_t bytes() const { return onednn_ == nullptr ? 0 : onednn_->bytes(); }
+  // Whether it still needs the matrix.
+  bool reads_matrix() const { return matrix_ != nullptr; }
+  // Of what it has of the matrix instead.
+  int64_t bytes() const {
+    return bf16_ != nullptr ? bf16_->bytes() : onednn_ == nullptr ? 0 : onednn_->bytes();
+  }
 
   // What Run needs for so many rows.
   size_t ScratchBytes(int64_t rows) const;
-  // Fc(call), with the matrix as call.w.  REQUIRES: rows of y without gaps; `scratch` 64-byte
-  // aligned; UsesOneThread().
+  // Fc(call), with the matrix as call.w.  REQUIRES: the blocks that the constructor was told, or
+  // one; rows of y without gaps; `scratch` 64-byte aligned; UsesOneThread().
   absl::Status Run(FcCall call, void* scratch) const;
 
  private:
   absl::Status RunOneDnn(const OneDnnProduct& product, const FcCall& call, void* scratch) const;
-  bool IsFaster(const OneDnnProduct& product, int64_t rows) const;
+  size_t Bf16Bytes(const PackedMatrix& w, int64_t rows) const;  // What RunBf16 needs.
+  void RunBf16(const PackedMatrix& w, FcCall call, void* scratch) const;
+  // The rows that the blocks meet, [k(), n()] without gaps; each block with an even number of rows,
+  // of zeros if need be, if `even`.
+  std::vector<float> RowsMet(bool even) const;
+  PackedMatrix PackBf16() const;
+  // Of what FoundOnce finds.
+  std::string KeyOf(absl::string_view what, int64_t rows) const;
+  bool OneDnnIsFaster(int64_t rows) const;
+  bool Bf16IsFaster(int64_t rows) const;
+  // Than Fc, for so many rows.
+  bool IsFaster(int64_t rows, absl::FunctionRef<void(const FcCall& call)> run) const;
 
   std::shared_ptr<const PackedMatrix> matrix_;
   const std::vector<Rows> rows_;
   int64_t k_ = 0;
   const int64_t n_;
+  std::unique_ptr<const PackedMatrix> bf16_;
   std::unique_ptr<const OneDnnProduct> onednn_;
   std::vector<float> zeros_;  // A bias.
 };

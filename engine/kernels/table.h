@@ -70,6 +70,19 @@ const KernelTable& Avx512Kernels();
 // REQUIRES: `isa` is supported by this machine.
 const KernelTable& KernelsOf(Isa isa);
 
+// What there is for matrices in bf16 (see MatrixView::bf16).
+struct Bf16Table {
+  // As in KernelTable.  Activations are as exact as bf16 warrants: sigmoids within 1.3e-4.
+  void (*fc)(const FcArgs& args);
+  // See ToBf16 in bf16.h.
+  void (*round)(const float* x, int64_t stride, int64_t rows, int64_t k, float* to);
+  // See PairRows in bf16.h.
+  void (*pair_rows)(const MatrixView& from, float* to);
+};
+
+// REQUIRES: HasBf16().
+const Bf16Table& Bf16Kernels();
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_KERNELS_TABLE_H_

@@ -3,6 +3,16 @@
 #ifndef ULFD_ENGINE_KERNELS_TABLE_BODY_H_
 #define ULFD_ENGINE_KERNELS_TABLE_BODY_H_
 
+namespace ulfd::engine {
+namespace {
+
+// What kernels_bf16.cc has otherwise.
+constexpr bool kCoarse = false;
+inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
+
+}  // namespace
+}  // namespace ulfd::engine
+
 #include "engine/kernels/blocks_body.h"
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"

@@ -55,6 +55,8 @@ struct FcBlock {
 //   in the last panel, if it has fewer than 16 columns, with tail_row_stride instead.  `padded`: up
 //   to a multiple of 8 columns the last panel may be read, too (and holds zeros).
 //   Columns: element (i, j) is data[j * k + i]; what matrices of up to kMaxColumns have.
+// bf16: a float of it holds two elements in bf16, of rows 2i (lower half) and 2i + 1 of a column;
+// so do the floats of the left operand, along k.  k, blocks and strides count such pairs.
 struct MatrixView {
   static constexpr int64_t kPanel = 16;
   static constexpr int64_t kMaxColumns = 4;
@@ -66,6 +68,7 @@ struct MatrixView {
   int64_t tail_row_stride = 0;
   bool padded = false;
   bool columns = false;
+  bool bf16 = false;
 };
 
 // Elementwise operators of two operands.

@@ -83,6 +83,8 @@ struct Vec {
     const Vec y = {_mm512_rcp14_ps(x.v)};
     return Fma(y, Fnma(x, y, Set(1.0f)), y);
   }
+  // Within 6.1e-5.
+  static Vec CoarseReciprocal(Vec x) { return {_mm512_rcp14_ps(x.v)}; }
   // 2^(n / kExpSteps) for an x of n + 1.5 * 2^23, if that is a normal number.
   static constexpr int kExpSteps = 32;
   static Vec Exp2Bits(Vec x) {

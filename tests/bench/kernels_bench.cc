@@ -21,6 +21,7 @@
 #include "engine/kernels/elementwise.h"
 #include "engine/kernels/fc.h"
 #include "engine/kernels/isa.h"
+#include "engine/kernels/product.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
@@ -65,7 +66,7 @@ double Median(std::vector<double> v) {
 
 // Times `ours` and `theirs` (may be empty) in turns.  One iteration is one run of ours.
 void Compare(benchmark::State& state, double flops, double items, const std::function<void()>& ours,
-             const std::function<void()>& theirs) {
+             const std::function<void()>& theirs, const char* against = "x_onednn") {
   ours();
   if (theirs) theirs();
   // Turns of about 0.2 ms.
@@ -79,7 +80,7 @@ void Compare(benchmark::State& state, double flops, double items, const std::fun
     if (flops > 0) peaks.push_back(100 * flops / took / 1e9 / engine::ProbeFmaPeakGflops());
   }
   state.counters["us"] = Median(seconds) * 1e6;
-  if (theirs) state.counters["x_onednn"] = Median(ratios);
+  if (theirs) state.counters[against] = Median(ratios);
   if (items > 0) state.counters["ns_each"] = Median(seconds) * 1e9 / items;
   if (flops > 0) state.counters["peak_%"] = Median(peaks);
 }
@@ -125,6 +126,45 @@ void BenchFc(benchmark::State& state, const Shape& s, Activation::Kind kind) {
   };
   Compare(
       state, 2.0 * static_cast<double>(s.rows * s.k * s.n), 0, [&] { Fc(call); }, theirs);
+}
+
+// A product in bf16, what it reads rounded in each call, beside the same in fp32.
+void BenchBf16(benchmark::State& state, const Shape& s) {
+  const std::vector<float> x = MadeUp(s.rows * s.k), w = MadeUp(s.k * s.n), bias = MadeUp(s.n);
+  std::vector<float> y(s.rows * s.n);
+  engine::Product fp32(
+      std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), s.k, s.n, s.n, 1)));
+  engine::Product bf16(
+      std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), s.k, s.n, s.n, 1)));
+  bf16.SetPrecision(engine::Precision::kBf16, s.rows);
+  const FcBlock block{x.data(), s.k, s.k};
+  const FcCall call{.blocks = absl::MakeConstSpan(&block, 1),
+                    .rows = s.rows,
+                    .init = bias.data(),
+                    .y = y.data(),
+                    .y_stride = s.n};
+  std::vector<char> memory(bf16.ScratchBytes(s.rows) + 64);
+  void* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+  const auto run = [&](const engine::Product& product) {
+    benchmark::DoNotOptimize(product.Run(call, scratch).ok());
+  };
+  Compare(
+      state, 2.0 * static_cast<double>(s.rows * s.k * s.n), 0, [&] { run(bf16); },
+      [&] { run(fp32); }, "x_fp32");
+}
+
+void RegisterBf16() {
+  if (!engine::HasBf16()) return;
+  const int64_t widths[][2] = {{36, 80}, {80, 2}, {80, 40}, {306, 200}, {1024, 512}};
+  for (const auto& [k, n] : widths) {
+    for (const int64_t rows : {1, 16, 200, 1000}) {
+      const Shape shape{rows, k, n};
+      benchmark::RegisterBenchmark(absl::StrCat("bf16/", k, "x", n, "/", rows).c_str(),
+                                   [shape](benchmark::State& state) { BenchBf16(state, shape); })
+          ->UseManualTime()
+          ->Iterations(kTurns);
+    }
+  }
 }
 
 void RegisterFc() {
@@ -231,8 +271,9 @@ void RegisterElementwise() {
 
 // ------------------------------------------------------------------------------------- attention
 
-// DIN: 100 steps of 36, layers 80-40-1 with sigmoids, `valid` steps left by the mask.
-void BenchAttention(benchmark::State& state, int64_t ads, int64_t valid) {
+// DIN: 100 steps of 36, layers 80-40-1 with sigmoids, `valid` steps left by the mask; `bf16`:
+// beside fp32.
+void BenchAttention(benchmark::State& state, int64_t ads, int64_t valid, bool bf16) {
   constexpr int64_t kSteps = 100, kWidth = 36, kFirst = 80, kSecond = 40;
   const std::vector<float> q = MadeUp(ads * kWidth), k = MadeUp(kSteps * kWidth);
   const std::vector<float> bias = MadeUp(kFirst);
@@ -252,8 +293,8 @@ void BenchAttention(benchmark::State& state, int64_t ads, int64_t valid) {
   spec.product_weight = w[2].view();
   spec.bias = bias.data();
   spec.epilogue.activation.kind = Activation::Kind::kSigmoid;
-  engine::AttentionStage stages[2] = {{w[3].view(), bias.data(), spec.epilogue},
-                                      {w[4].view(), bias.data(), {}}};
+  engine::AttentionStage stages[2] = {{kFirst, w[3].view(), bias.data(), spec.epilogue},
+                                      {kSecond, w[4].view(), bias.data(), {}}};
   spec.stages = stages;
   spec.pad = -4294967295.0f;
   std::vector<float> y(ads * kWidth);
@@ -272,18 +313,40 @@ void BenchAttention(benchmark::State& state, int64_t ads, int64_t valid) {
   const double flops =
       2.0 *
       static_cast<double>(ads * valid * (kWidth * kFirst + kFirst * kSecond + kSecond + kWidth));
+  const auto run = [&](const engine::AttentionSpec& unit) {
+    engine::Attention(unit, call, scratch);
+  };
+  if (!bf16) {
+    Compare(
+        state, flops, 0, [&] { run(spec); }, nullptr);
+    return;
+  }
+  const PackedMatrix second =
+      PackedMatrix::PackBf16(MadeUp(kFirst * kSecond).data(), kFirst, kSecond, kSecond, 1);
+  engine::AttentionSpec rounded = spec;
+  engine::AttentionStage rounded_stages[2] = {stages[0], stages[1]};
+  rounded_stages[0].w = second.view();
+  rounded.stages = rounded_stages;
+  rounded.bf16 = true;
+  memory.resize(engine::AttentionScratchBytes(rounded, kSteps, kWidth) + 64);
+  scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
   Compare(
-      state, flops, 0, [&] { engine::Attention(spec, call, scratch); }, nullptr);
+      state, flops, 0, [&] { run(rounded); }, [&] { run(spec); }, "x_fp32");
 }
 
 void RegisterAttention() {
-  for (const int64_t valid : {100, 50, 10}) {
-    for (const int64_t ads : {1, 10, 50, 200, 1000}) {
-      benchmark::RegisterBenchmark(
-          absl::StrCat("din_attention_", valid, "_valid/", ads).c_str(),
-          [ads, valid](benchmark::State& state) { BenchAttention(state, ads, valid); })
-          ->UseManualTime()
-          ->Iterations(kTurns);
+  for (const bool bf16 : {false, true}) {
+    if (bf16 && !engine::HasBf16()) continue;
+    for (const int64_t valid : {100, 50, 10}) {
+      for (const int64_t ads : {1, 10, 50, 200, 1000}) {
+        benchmark::RegisterBenchmark(
+            absl::StrCat("din_attention_", bf16 ? "bf16_" : "", valid, "_valid/", ads).c_str(),
+            [ads, valid, bf16](benchmark::State& state) {
+              BenchAttention(state, ads, valid, bf16);
+            })
+            ->UseManualTime()
+            ->Iterations(kTurns);
+      }
     }
   }
 }
@@ -296,6 +359,7 @@ int Main(int argc, char** argv) {
     return 1;
   }
   RegisterFc();
+  RegisterBf16();
   RegisterElementwise();
   RegisterAttention();
   benchmark::Initialize(&argc, argv);

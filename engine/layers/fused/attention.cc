@@ -38,7 +38,7 @@ class AttentionKernel final : public Kernel {
     for (const AttentionLayer& layer : options_->layers) {
       weights_.push_back(PackOf(layer.weight, k, layer.n));
       stages_.push_back(
-          {weights_.back().view(), DataOf(layer.finish.bias), ViewOf(layer.finish.epilogue)});
+          {k, weights_.back().view(), DataOf(layer.finish.bias), ViewOf(layer.finish.epilogue)});
       k = layer.n;
     }
     spec_.width = options_->width;

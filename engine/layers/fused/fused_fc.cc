@@ -87,7 +87,7 @@ class FusedFcKernel final : public Kernel {
   }
   int64_t bytes() const override {
     if (!product_.has_value()) return 0;
-    return product_->backend() == Backend::kNative ? own_bytes_ : product_->bytes();
+    return product_->reads_matrix() ? own_bytes_ : product_->bytes();
   }
   std::vector<Product*> products() override {
     if (!product_.has_value()) return {};

@@ -35,7 +35,7 @@ class GruRecurrenceKernel final : public Kernel {
   }
 
   int64_t bytes() const override {
-    if (h2h_.backend() == Backend::kOneDnn) return h2h_.bytes();
+    if (!h2h_.reads_matrix()) return h2h_.bytes();
     return PackedMatrix::PackedFloats(n_, 3 * n_) * static_cast<int64_t>(sizeof(float));
   }
   std::vector<Product*> products() override { return {&h2h_}; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "engine/kernels/bf16.h"
 #include "engine/kernels/elementwise.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
@@ -35,6 +36,7 @@ struct Case {
   int64_t v_width = 0;  // 0: v is k.
   bool k_per_ad = false, v_per_ad = false;
   bool last_is_linear = true;
+  bool bf16 = false;
 };
 
 std::string Name(const Case& c) {
@@ -66,12 +68,14 @@ struct Data {
     int64_t from = c.hidden;
     for (const int64_t n : c.layers) {
       raw.push_back(std::make_unique<GuardedFloats>(from * n, 20 + n));
-      packed.push_back(PackedMatrix::Pack(raw.back()->data(), from, n, n, 1));
+      packed.push_back(c.bf16 ? PackedMatrix::PackBf16(raw.back()->data(), from, n, n, 1)
+                              : PackedMatrix::Pack(raw.back()->data(), from, n, n, 1));
       biases.push_back(std::make_unique<GuardedFloats>(n, 30 + n));
       from = n;
     }
     for (size_t i = 0; i < c.layers.size(); ++i) {
-      AttentionStage stage{packed[3 + i].view(), biases[i]->data(), {}};
+      const int64_t reads = i == 0 ? c.hidden : c.layers[i - 1];
+      AttentionStage stage{reads, packed[3 + i].view(), biases[i]->data(), {}};
       const bool last = i + 1 == c.layers.size();
       if (!last || !c.last_is_linear) {
         stage.epilogue.activation = ActivationOf(c.kind, c.layers[i]);
@@ -98,6 +102,7 @@ struct Data {
     spec.pooled = case_.pooled;
     spec.softmax = case_.softmax;
     spec.pad = case_.pad;
+    spec.bf16 = case_.bf16;
     return spec;
   }
   AttentionCall Call(float* y) const {
@@ -228,8 +233,11 @@ void Check(const Case& c, Isa isa) {
   ASSERT_EQ(got.size(), want.size());
   double scale = 1;
   for (const double x : want) scale = std::max(scale, std::abs(x));
+  // Each product in bf16 is wrong by up to 2^-7 of the sum of its terms' sizes, but most of that
+  // cancels out.
+  const double bound = c.bf16 ? 0.03 : 3e-6;
   for (size_t i = 0; i < got.size(); ++i) {
-    ASSERT_NEAR(got[i], want[i], 3e-6 * scale) << "value " << i;
+    ASSERT_NEAR(got[i], want[i], bound * scale) << "value " << i;
   }
 }
 
@@ -376,6 +384,61 @@ TEST_P(AttentionTest, AnAdsBitsDependOnNoOtherAd) {
       EXPECT_EQ(std::memcmp(one.data(), all.data() + ad * c.width, c.width * sizeof(float)), 0)
           << ad;
     }
+  }
+}
+
+class Bf16AttentionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+  }
+};
+
+TEST_F(Bf16AttentionTest, IsCloseToTheFormula) {
+  for (const int64_t steps : {1, 7, 49, 130}) {
+    for (const int64_t width : {1, 5, 16, 36}) {
+      for (const int64_t hidden : {1, 3, 20, 81}) {
+        Check({.ads = 40,
+               .steps = steps,
+               .width = width,
+               .hidden = hidden,
+               .mask = MaskKind::kUser,
+               .bf16 = true},
+              Isa::kAvx512);
+      }
+    }
+  }
+  for (int terms = 1; terms < 8; ++terms) {
+    for (const bool k_per_ad : {false, true}) {
+      Check({.q = (terms & 1) != 0,
+             .k = (terms & 2) != 0,
+             .product = (terms & 4) != 0,
+             .layers = {33, 9, 1},
+             .mask = MaskKind::kUser,
+             .k_per_ad = k_per_ad,
+             .bf16 = true},
+            Isa::kAvx512);
+    }
+  }
+  Check({.layers = {}, .pooled = false, .bf16 = true}, Isa::kAvx512);
+}
+
+// Some ads need the steps that the mask leaves out, others do not: what is kept of the history in
+// bf16 must be that which an ad meets.
+TEST_F(Bf16AttentionTest, AnAdsBitsDependOnNoOtherAd) {
+  Case c{.ads = 70, .steps = 60, .mask = MaskKind::kUser, .pad = -104.5f, .bf16 = true};
+  const Data d(c);
+  const std::vector<float> all = Pooled(d, Isa::kAvx512);
+  const AttentionSpec spec = d.Spec();
+  const size_t bytes = AttentionScratchBytes(spec, c.steps, c.width);
+  const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, bytes));
+  for (int64_t ad = 0; ad < c.ads; ++ad) {
+    std::vector<float> one(c.width);
+    AttentionCall call = d.Call(one.data());
+    call.ads = 1;
+    call.q += ad * c.width;
+    Attention(spec, call, scratch.get(), Isa::kAvx512);
+    EXPECT_EQ(std::memcmp(one.data(), all.data() + ad * c.width, c.width * sizeof(float)), 0) << ad;
   }
 }
 
