@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -91,6 +92,20 @@ class Kernel {
   virtual int64_t bytes() const { return 0; }
   // Products with weights, for which the owner of the plan chooses a backend before the first Run.
   virtual std::vector<Product*> products() { return {}; }
+  // Makes products with weights be computed in bf16, or, by kAuto, those that are faster so for
+  // `rows` rows.  The owner of the plan calls it before products() choose, at most once.  REQUIRES:
+  // HasBf16().
+  virtual void SetPrecision(Precision precision, int64_t rows) {
+    for (Product* product : products()) product->SetPrecision(precision, rows);
+  }
+  // kBf16 if any product with weights is computed in it, else kFp32; nothing: there is none.
+  virtual std::optional<Precision> precision() {
+    std::optional<Precision> precision;
+    for (const Product* product : products()) {
+      if (precision != Precision::kBf16) precision = product->precision();
+    }
+    return precision;
+  }
   // REQUIRES: the calling thread has one OpenMP thread (see engine/tensor/onednn.h).
   virtual absl::Status Run(RunContext& ctx) const = 0;
 };

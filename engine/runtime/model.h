@@ -26,6 +26,7 @@
 #include "engine/kernels/backend.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/plan_info.h"
+#include "engine/runtime/precision.h"
 #include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {
@@ -160,6 +161,8 @@ struct LoadOptions {
   PassOptions passes;
   // What computes products with weights; nothing: what the manifest says.
   std::optional<Backend> backend;
+  // In which precision; nothing: as the manifest says.
+  std::optional<PrecisionChoice> precision;
   // Shapes to plan for, as the manifest's `inputs` would state them.
   std::vector<InputShape> inputs;
   // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.

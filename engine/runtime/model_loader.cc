@@ -379,6 +379,7 @@ std::unique_ptr<const PlanRecipe> MakeRecipe(const LoadOptions& options,
   recipe->passes.exact |= manifest.exact();
   recipe->passes.copy_bytes = std::min(recipe->passes.copy_bytes, CopyBudget(weight_bytes));
   recipe->backend = BackendOf(options, manifest);
+  recipe->precision = options.precision.has_value() ? *options.precision : PrecisionOf(manifest);
   return recipe;
 }
 

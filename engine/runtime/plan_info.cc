@@ -3,6 +3,7 @@
 #include "engine/runtime/plan_info.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/graph/passes.h"
 #include "engine/runtime/plan.h"
@@ -82,6 +83,9 @@ PlanStep Describe(const Step& step, const Plan& plan) {
   for (const Product* product : step.kernel->products()) {
     if (info.backend != "onednn") info.backend = std::string(Name(product->backend()));
   }
+  if (const auto precision = step.kernel->precision(); precision.has_value()) {
+    info.precision = std::string(Name(*precision));
+  }
   return info;
 }
 
@@ -104,6 +108,17 @@ std::vector<int> Crossing(const PlanInfo& info) {
 
 }  // namespace
 
+std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* written) {
+  const std::vector<const Node*> made_here = Producers(plan);
+  const std::vector<const Node*> made_as_written =
+      written == nullptr ? std::vector<const Node*>() : Producers(*written);
+  std::vector<std::vector<int>> layers;
+  for (const Step& step : plan.steps) {
+    layers.push_back(LayersOf(*step.node, made_here, made_as_written));
+  }
+  return layers;
+}
+
 PlanInfo DescribePlan(const Plan& plan, const Plan* written) {
   PlanInfo info{.user_steps = plan.user_steps,
                 .separable = plan.separable,
@@ -114,13 +129,11 @@ PlanInfo DescribePlan(const Plan& plan, const Plan* written) {
     info.values.push_back({value.name, KindOf(value.kind), spec.dtype, spec.shape, spec.level});
   }
   for (const NamedValue& output : plan.graph.outputs) info.outputs.push_back(output.value);
-  const std::vector<const Node*> made_here = Producers(plan);
-  const std::vector<const Node*> made_as_written =
-      written == nullptr ? std::vector<const Node*>() : Producers(*written);
+  std::vector<std::vector<int>> layers = LayersOfSteps(plan, written);
   for (const Step& step : plan.steps) {
     PlanStep described = Describe(step, plan);
     described.user_part = static_cast<int>(info.steps.size()) < plan.user_steps;
-    described.layers = LayersOf(*step.node, made_here, made_as_written);
+    described.layers = std::move(layers[info.steps.size()]);
     info.kernel_bytes += described.kernel_bytes;
     info.cost.flops += described.cost.flops;
     info.cost.bytes += described.cost.bytes;

@@ -37,6 +37,8 @@ struct PlanStep {
   int64_t kernel_bytes = 0;          // Memory beside the model's weights.
   // What computes its products with weights, "native" or "onednn"; empty: it has none.
   std::string backend;
+  // In what it computes them, "fp32" or "bf16"; empty: it has none.
+  std::string precision;
 };
 
 struct PlanInfo {
@@ -54,6 +56,10 @@ struct PlanInfo {
   int64_t kernel_bytes = 0;   // Sum over the steps.
   Cost cost;                  // Sum over the steps.
 };
+
+// By step, the positions in the file of the layers that it stands for, ascending.  `written`: as
+// below.
+std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* written);
 
 // `written`: the plan of the graph as it stands in the file, if `plan` is the optimised one: what a
 // step stands for is what lies between its outputs and inputs there.

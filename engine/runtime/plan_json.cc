@@ -54,7 +54,8 @@ Json PlanJson(const PlanInfo& plan, int64_t ads) {
                      {"outputs", step.outputs},
                      {"cost", CostJson(step.cost, ads)},
                      {"kernel_bytes", step.kernel_bytes},
-                     {"backend", step.backend}});
+                     {"backend", step.backend},
+                     {"precision", step.precision}});
   }
   return {{"separable", plan.separable},      {"shapes_known", plan.shapes_known},
           {"tile_rows", plan.tile_rows},      {"values", std::move(values)},

@@ -98,6 +98,10 @@ absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement
   executable.plan = *std::move(plan);
   report.not_optimised = recipe.optimise ? OptimisePlan(recipe.passes, executable, report)
                                          : "optimisation is switched off";
+  RETURN_IF_ERROR(
+      WithLoadReason(ChoosePrecisions(recipe.precision, recipe.double_layers, recipe.graph,
+                                      *executable.plan, executable.optimised.get(), report.notices),
+                     LoadReason::kManifest));
   RETURN_IF_ERROR(ChooseBackends(
       recipe.backend, executable.optimised != nullptr ? *executable.optimised : *executable.plan));
   report.proof_failure = MakeSchedules(executable);

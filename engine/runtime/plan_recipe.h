@@ -15,6 +15,7 @@
 #include "engine/graph/rewrite.h"
 #include "engine/kernels/backend.h"
 #include "engine/runtime/executor.h"
+#include "engine/runtime/precision.h"
 
 namespace ulfd::engine {
 
@@ -26,6 +27,7 @@ struct PlanRecipe {
   bool optimise = true;
   PassOptions passes;
   Backend backend = Backend::kNative;
+  PrecisionChoice precision;
 };
 
 // What there is to say of them.

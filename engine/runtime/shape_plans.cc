@@ -288,8 +288,11 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
   ASSIGN_OR_RETURN(
       const GraphSpecs specs,
       InferSpecs(recipe_->graph, StatedSpecs(recipe_->graph, statements), recipe_->statements));
+  // Checked in the precision of the graph as written, where a defect shows.
+  PlanRecipe in_fp32 = *recipe_;
+  in_fp32.precision = {};
   PlanReport report;
-  RETURN_IF_ERROR(MakePlans(*recipe_, statements, specs, executable, report));
+  RETURN_IF_ERROR(MakePlans(in_fp32, statements, specs, executable, report));
   if (executable.schedule == nullptr) {
     return absl::FailedPreconditionError(
         absl::StrCat("ads are not proved independent: ", report.proof_failure));
@@ -300,6 +303,10 @@ absl::StatusOr<std::unique_ptr<const ShapePlan>> ShapePlans::MakeFor(std::vector
         "the plan takes ", plan->bytes, " bytes, and there are ", max_bytes, " left for it"));
   }
   RETURN_IF_ERROR(CheckOn(shown, model, executable, run, tolerance_));
+  if (recipe_->precision.asks()) {
+    RETURN_IF_ERROR(MakePlans(*recipe_, statements, specs, executable, report));
+    plan->bytes = MemoryOf(executable).held() + shown.bytes;
+  }
   // Not before: the cache knows users by the plan's address, which one that is refused gives back.
   executable.user_cache = model.user_cache;
   return plan;

@@ -56,9 +56,10 @@ absl::StatusOr<Profile> Measure(const engine::Model& model,
 
 std::string Line(const engine::PlanStep& step, double us, double total, int64_t ads) {
   const double flops = step.cost.flops.At(static_cast<double>(ads));
-  return absl::StrFormat("| %s | %s | %s | %.1f | %.1f %% | %s | %s |\n", step.name, step.type,
+  return absl::StrFormat("| %s | %s | %s | %.1f | %.1f %% | %s | %s | %s |\n", step.name, step.type,
                          step.user_part ? "user" : "ads", us, 100 * us / total,
-                         us > 0 ? absl::StrFormat("%.1f", flops / us * 1e-3) : "", step.backend);
+                         us > 0 ? absl::StrFormat("%.1f", flops / us * 1e-3) : "", step.backend,
+                         step.precision);
 }
 
 }  // namespace
@@ -76,7 +77,7 @@ absl::StatusOr<std::string> ProfileTable(const engine::Model& model,
             [&](size_t a, size_t b) { return profile.steps[a] > profile.steps[b]; });
   std::string text = absl::StrFormat(
       "%s plan, %.1f us, %d ads per tile\n\n| step | type | part | us | share | GFLOP/s "
-      "| backend |\n|---|---|---|---|---|---|---|\n",
+      "| backend | precision |\n|---|---|---|---|---|---|---|---|\n",
       profile.optimised ? "optimised" : "written", profile.total, plan.tile_rows);
   double shown = 0;
   for (size_t i = 0; i < std::min(order.size(), kShown); ++i) {

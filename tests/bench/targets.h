@@ -4,6 +4,7 @@
 #define ULFD_TESTS_BENCH_TARGETS_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "absl/types/span.h"
 #include "engine/runtime/model.h"
 #include "tests/bench/ort.h"
+#include "tests/bench/scratch_model.h"
 #include "tests/bench/turns.h"
 
 namespace ulfd::bench {
@@ -55,6 +57,9 @@ absl::Status MeasureMlp(TargetContext& context, const std::string& row, int64_t 
 absl::Status MeasureUserColumns(TargetContext& context, const std::string& row);
 absl::Status MeasureTdm(TargetContext& context, const std::string& row);
 absl::Status MeasureGemmShare(TargetContext& context, const std::string& row);
+// A model of ours in bf16 beside itself in fp32.
+absl::Status MeasureBf16(TargetContext& context, const std::string& row, const std::string& work,
+                         const std::function<void(ScratchModel&)>& build, double target);
 absl::Status MeasurePaging(TargetContext& context, const std::string& row);
 absl::Status MeasureCores(TargetContext& context, const std::string& row);
 absl::Status MeasureLinear(TargetContext& context, const std::string& row);

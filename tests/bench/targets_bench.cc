@@ -63,6 +63,25 @@ std::vector<Row> Rows() {
                       return MeasureMlp(context, row, n);
                     }});
   }
+  const auto add_bf16 = [&](const char* name, const char* work,
+                            std::function<void(ScratchModel&)> build, double target) {
+    rows.push_back({name, [=](TargetContext& context, const std::string& row) {
+                      return MeasureBf16(context, row, work, build, target);
+                    }});
+  };
+  add_bf16("bf16_din", "DIN, all history valid", BuildDin, 1.6);
+  add_bf16(
+      "bf16_mlp", "MLP 306-200-80-2",
+      [](ScratchModel& m) {
+        BuildMlp(m, {306, 200, 80, 2}, kActivation);
+      },
+      1.7);
+  add_bf16(
+      "bf16_wide", "MLP 1024-512-256-128-2",
+      [](ScratchModel& m) {
+        BuildMlp(m, {1024, 512, 256, 128, 2}, kActivation);
+      },
+      1.7);
   rows.push_back({"gemm_share", MeasureGemmShare});
   rows.push_back({"paging", MeasurePaging});
   rows.push_back({"cores_2", MeasureCores});

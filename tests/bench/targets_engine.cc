@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -32,6 +33,15 @@ class OwnRun {
   absl::Span<const engine::NamedTensor> inputs() const { return request_.inputs(); }
   Contender contender(const std::string& name) {
     return {name, [this] { return model_.Run(request_.inputs(), {}, workspace_, result_); }};
+  }
+  // Of the last runs' first outputs.
+  double MaxDifference(const OwnRun& other) const {
+    const engine::Tensor& scores = result_.outputs[0];
+    double most = 0;
+    for (int64_t i = 0; i < scores.elements(); ++i) {
+      most = std::max(most, std::abs(double{scores.f32()[i]} - other.result_.outputs[0].f32()[i]));
+    }
+    return most;
   }
 
  private:
@@ -257,6 +267,40 @@ absl::Status MeasurePaging(TargetContext& context, const std::string& row) {
     Judge(line, ratio, ratio.median >= kFaster, " x");
     context.lines.push_back(std::move(line));
   }
+  return absl::OkStatus();
+}
+
+absl::Status MeasureBf16(TargetContext& context, const std::string& row, const std::string& work,
+                         const std::function<void(ScratchModel&)>& build, double target) {
+  constexpr int64_t kAds = 200;
+  const std::string title = absl::StrCat(work, ", ", kAds, " ads: bf16 over fp32");
+  const std::string wanted = absl::StrFormat("at least %.4g x", target);
+  if (!engine::HasBf16()) {
+    Skip(context, row, title, wanted, "no AVX512-BF16");
+    return absl::OkStatus();
+  }
+  std::vector<LoadedModel> models;
+  for (const char* manifest : {"", "precision: PRECISION_BF16"}) {
+    ScratchModel scratch;
+    build(scratch);
+    scratch.Manifest(manifest);
+    ASSIGN_OR_RETURN(LoadedModel model,
+                     scratch.Load(absl::StrCat(context.scratch, "/", row, "/", models.size() + 1)));
+    models.push_back(std::move(model));
+  }
+  OwnRun fp32(*models[0], kAds), bf16(*models[1], kAds);
+  ASSIGN_OR_RETURN(const Turns turns,
+                   RunInTurns({fp32.contender("fp32"), bf16.contender("bf16")}, context.turns));
+  const Spread ratio = SpreadOf(Ratios(turns.seconds[0], turns.seconds[1]));
+  TargetLine line{.row = row, .work = title, .target = wanted};
+  line.detail = absl::StrFormat("%.4g ms and %.4g ms; scores differ by up to %.2g",
+                                SpreadOf(turns.seconds[0]).median * 1e3,
+                                SpreadOf(turns.seconds[1]).median * 1e3, bf16.MaxDifference(fp32));
+  Judge(line, ratio, ratio.median >= target, " x");
+  if (context.profile) {
+    ASSIGN_OR_RETURN(line.profile, ProfileTable(*models[1], bf16.inputs(), kAds, 1));
+  }
+  context.lines.push_back(std::move(line));
   return absl::OkStatus();
 }
 

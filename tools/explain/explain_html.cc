@@ -184,8 +184,8 @@ std::string ValueList(const PlanInfo& plan, const std::vector<int>& ids) {
 std::string Steps(const Explanation& all) {
   const PlanInfo& plan = all.plan();
   const double ads = static_cast<double>(all.ads);
-  HtmlTable table(
-      {"#>", "name", "type", "layers", "makes", "FLOPs>", "bytes>", "kernel>", "backend"});
+  HtmlTable table({"#>", "name", "type", "layers", "makes", "FLOPs>", "bytes>", "kernel>",
+                   "backend", "precision"});
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     if (static_cast<int>(s) == plan.user_steps) {
@@ -197,14 +197,16 @@ std::string Steps(const Explanation& all) {
                   Links("layer-", step.layers, 0), ValueList(plan, step.outputs),
                   step.view ? "view" : HumanNumber(step.cost.flops.At(ads)),
                   step.view ? "" : Bytes(step.cost.bytes.At(ads)),
-                  step.kernel_bytes == 0 ? "" : HumanBytes(step.kernel_bytes), step.backend});
+                  step.kernel_bytes == 0 ? "" : HumanBytes(step.kernel_bytes), step.backend,
+                  step.precision});
   }
   return absl::StrCat("<h2>Steps, in order</h2>\n", table.ToString());
 }
 
 std::string Measured(const Explanation& all, const Profile& profile) {
   const PlanInfo& plan = profile.optimised ? *all.optimised : all.written;
-  HtmlTable table({"#>", "name", "type", "us>", "GFLOP/s>", "of peak>", "of request>", "backend"});
+  HtmlTable table(
+      {"#>", "name", "type", "us>", "GFLOP/s>", "of peak>", "of request>", "backend", "precision"});
   const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
   for (size_t s = 0; s < profile.steps.size(); ++s) {
     const Profile::Step& step = profile.steps[s];
@@ -212,7 +214,8 @@ std::string Measured(const Explanation& all, const Profile& profile) {
     table.AddRow(
         "", {absl::StrCat(s), EscapeHtml(plan.steps[s].name), EscapeHtml(plan.steps[s].type),
              absl::StrFormat("%.2f", step.us), absl::StrFormat("%.1f", step.gflops),
-             percent(step.share_of_peak), percent(step.share_of_request), plan.steps[s].backend});
+             percent(step.share_of_peak), percent(step.share_of_request), plan.steps[s].backend,
+             plan.steps[s].precision});
   }
   return absl::StrCat(
       "<h2>Profile, ", profile.optimised ? "optimised" : "as written", "</h2>\n<p>",

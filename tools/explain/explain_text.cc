@@ -149,14 +149,15 @@ std::vector<std::string> StepRow(const Explanation& all, const PlanInfo& plan, s
           step.view ? "view" : HumanNumber(step.cost.flops.At(ads)),
           step.view ? "" : Bytes(step.cost.bytes.At(ads)),
           step.kernel_bytes == 0 ? "" : HumanBytes(step.kernel_bytes),
-          step.backend};
+          step.backend,
+          step.precision};
 }
 
 // The cut stands between the lines of the two parts, which share their columns.
 void AppendSteps(const Explanation& all, absl::string_view title, const PlanInfo& plan,
                  std::string& text) {
-  TextTable table(
-      {"#>", "name", "type", "layers", "shapes", "FLOPs>", "bytes>", "kernel>", "backend"});
+  TextTable table({"#>", "name", "type", "layers", "shapes", "FLOPs>", "bytes>", "kernel>",
+                   "backend", "precision"});
   for (size_t s = 0; s < plan.steps.size(); ++s) table.AddRow(StepRow(all, plan, s));
   const std::string lines = table.ToString();
   size_t at = lines.find('\n') + 1;
@@ -206,8 +207,8 @@ std::string Us(double us) {
 
 void AppendProfile(const Explanation& all, const Profile& profile, std::string& text) {
   const PlanInfo& plan = profile.optimised ? *all.optimised : all.written;
-  TextTable table(
-      {"#>", "name", "type", "part", "us>", "GFLOP/s>", "of peak>", "of request>", "backend"});
+  TextTable table({"#>", "name", "type", "part", "us>", "GFLOP/s>", "of peak>", "of request>",
+                   "backend", "precision"});
   const auto percent = [](double share) { return absl::StrFormat("%.1f %%", 100 * share); };
   for (size_t s = 0; s < profile.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
@@ -215,12 +216,12 @@ void AppendProfile(const Explanation& all, const Profile& profile, std::string& 
     if (step.view) continue;
     table.AddRow({absl::StrCat(s), step.name, step.type, step.user_part ? "user" : "ad",
                   Us(measured.us), absl::StrFormat("%.1f", measured.gflops),
-                  percent(measured.share_of_peak), percent(measured.share_of_request),
-                  step.backend});
+                  percent(measured.share_of_peak), percent(measured.share_of_request), step.backend,
+                  step.precision});
   }
   const double rest = profile.request_us - profile.steps_us;
   table.AddRow({"", "everything else", "", "", Us(std::max(0.0, rest)), "", "",
-                percent(std::max(0.0, rest) / std::max(profile.request_us, 1e-9)), ""});
+                percent(std::max(0.0, rest) / std::max(profile.request_us, 1e-9)), "", ""});
   Section(absl::StrFormat("Profile, %s: %d ads, one thread, median of %d runs: %s us per request; "
                           "peak %.1f GFLOP/s",
                           profile.optimised ? "optimised" : "as written", profile.ads, profile.runs,

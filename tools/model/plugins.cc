@@ -11,9 +11,7 @@
 #include "base/status_macros.h"
 
 namespace ulfd::tools {
-namespace {
 
-// What holds no file but version directories is a model's directory.
 std::string VersionDirectory(const std::string& directory) {
   std::string highest = directory;
   int64_t most = 0;
@@ -28,21 +26,25 @@ std::string VersionDirectory(const std::string& directory) {
   return highest;
 }
 
-}  // namespace
-
 absl::Status PluginFlag::Load() {
   for (const std::string& path : paths_) RETURN_IF_ERROR(plugins_.Add(path));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> PluginFlag::LoadModel(
-    const std::string& directory, std::vector<engine::InputShape> inputs) {
+    const std::string& directory, std::vector<engine::InputShape> inputs,
+    std::optional<engine::PrecisionChoice> precision) {
   RETURN_IF_ERROR(Load());
   engine::LoadOptions options{.directory = VersionDirectory(directory),
+                              .precision = std::move(precision),
                               .inputs = std::move(inputs),
                               .layer_types = types()};
   if (!backend_.empty()) {
     ASSIGN_OR_RETURN(options.backend, engine::ParseBackend(backend_));
+  }
+  if (!precision_.empty()) {
+    options.precision.emplace();
+    ASSIGN_OR_RETURN(options.precision->model, engine::ParsePrecision(precision_));
   }
   return engine::Model::Load(options);
 }

@@ -1,9 +1,11 @@
-// How commands load a model, with --layer_plugins and, where they run it, --backend.
+// How commands load a model, with --layer_plugins and, where they run it, --backend and
+// --precision.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_MODEL_PLUGINS_H_
 #define ULFD_TOOLS_MODEL_PLUGINS_H_
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,10 @@
 #include "engine/runtime/model.h"
 
 namespace ulfd::tools {
+
+// The directory itself, or the highest version of a model's directory: one that holds nothing but
+// versions.
+std::string VersionDirectory(const std::string& directory);
 
 // The flag and what it loads.  Lives as long as the models that use its types.
 class PluginFlag {
@@ -27,18 +33,23 @@ class PluginFlag {
               "What computes products with weights: auto, onednn or native; by default as the "
               "manifest says.",
               &backend_);
+    flags.Add("precision",
+              "In what all of these are computed: auto, bf16 or fp32; by default as the manifest "
+              "says.",
+              &precision_);
   }
   // After FlagSet::Parse.
   absl::Status Load();
   absl::Span<const engine::LayerType* const> types() const { return plugins_.types(); }
-  // Load, and the model in a version directory, or the highest version of a model's directory;
-  // planned for `inputs`.
+  // Load, and the model in VersionDirectory(directory), planned for `inputs`.  `precision`: instead
+  // of the manifest's.
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(
-      const std::string& directory, std::vector<engine::InputShape> inputs = {});
+      const std::string& directory, std::vector<engine::InputShape> inputs = {},
+      std::optional<engine::PrecisionChoice> precision = std::nullopt);
 
  private:
   std::vector<std::string> paths_;
-  std::string backend_;
+  std::string backend_, precision_;
   engine::LayerPlugins plugins_;
 };
 

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/kernels/attention.h"
+#include "engine/kernels/bf16.h"
+#include "engine/kernels/measure.h"
 #include "engine/layers/checks.h"
 
 namespace ulfd::engine {
@@ -54,6 +56,38 @@ class AttentionKernel final : public Kernel {
     spec_.pad = options_->pad;
   }
 
+  // A layer of up to four columns stays as it is: rounding what it reads takes as long.
+  void SetPrecision(Precision precision, int64_t rows) override {
+    if (precision == Precision::kFp32) return;
+    std::vector<PackedMatrix> weights(stages_.size());
+    std::vector<AttentionStage> stages = stages_;
+    AttentionSpec spec = spec_;
+    spec.stages = stages;
+    bool rounds = spec.bf16 = options_->product_weight != nullptr;
+    std::string key = absl::StrCat("attention ", spec.width, " ", spec.hidden, " ", rows);
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const AttentionLayer& layer = options_->layers[i];
+      absl::StrAppend(&key, " ", layer.n);
+      if (layer.n <= MatrixView::kMaxColumns) continue;
+      weights[i] = PackedMatrix::PackBf16(layer.weight->data(), stages[i].k, layer.n, layer.n, 1);
+      stages[i].w = weights[i].view();
+      rounds = true;
+    }
+    if (!rounds) return;
+    if (precision == Precision::kAuto && !FoundOnce(key, [&] { return IsFaster(spec, rows); })) {
+      return;
+    }
+    in_bf16_ = true;
+    spec_.bf16 = spec.bf16;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      if (!stages[i].w.bf16) continue;
+      stages_[i] = stages[i];
+      weights_[i] = std::move(weights[i]);
+    }
+  }
+  std::optional<Precision> precision() override {
+    return in_bf16_ ? Precision::kBf16 : Precision::kFp32;
+  }
   int64_t bytes() const override {
     int64_t packed = q_weight_.bytes() + k_weight_.bytes() + product_weight_.bytes();
     for (const PackedMatrix& w : weights_) packed += w.bytes();
@@ -91,6 +125,26 @@ class AttentionKernel final : public Kernel {
   }
 
  private:
+  // Than spec_, for so many ads.
+  bool IsFaster(const AttentionSpec& spec, int64_t ads) const {
+    struct alignas(64) Line {
+      char bytes[64];
+    };
+    constexpr int64_t kSteps = 50;
+    const std::vector<float> x(std::max(ads, kSteps) * spec.width, 0.1f);
+    std::vector<float> y(ads * std::max(spec.width, kSteps * spec.outputs()));
+    const AttentionCall call{.ads = ads,
+                             .steps = kSteps,
+                             .q = x.data(),
+                             .q_stride = spec.width,
+                             .k = x.data(),
+                             .v = x.data(),
+                             .v_width = spec.width,
+                             .y = y.data()};
+    std::vector<Line> scratch(AttentionScratchBytes(spec, kSteps, spec.width) / sizeof(Line) + 1);
+    return TakesLess([&] { Attention(spec, call, scratch.data()); },
+                     [&] { Attention(spec_, call, scratch.data()); });
+  }
   const Tensor& ValuesOf(absl::Span<const Tensor> in) const {
     return options_->has_values ? in[in.size() - 1] : in[1];
   }
@@ -100,6 +154,7 @@ class AttentionKernel final : public Kernel {
   std::vector<PackedMatrix> weights_;
   std::vector<AttentionStage> stages_;
   AttentionSpec spec_;  // Borrows all of the above.
+  bool in_bf16_ = false;
 };
 
 // ---------------------------------------------------------------------------------------- checks

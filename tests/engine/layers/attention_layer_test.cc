@@ -4,10 +4,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "engine/kernels/bf16.h"
 #include "engine/layers/fused/attention.h"
 #include "gtest/gtest.h"
 
@@ -209,6 +211,53 @@ TEST(AttentionLayer, RunsOnUserAndAdLevelInputs) {
       }
     }
   }
+}
+
+// Two ads over five steps, by layers of 20 and 9 units.
+std::vector<float> Wider(Precision precision, std::optional<Precision>* computed) {
+  AttentionOptions options = Options();
+  options.hidden = 20;
+  for (SharedFloats* w : {&options.q_weight, &options.k_weight, &options.product_weight}) {
+    *w = MadeUp(kWidth * 20, 3);
+  }
+  options.finish = {.bias = *MadeUp(20, 4)};
+  options.layers[0].weight = MadeUp(9, 9);
+  options.layers.insert(options.layers.begin(), {.n = 9, .weight = MadeUp(20 * 9, 7)});
+  options.has_mask = false;
+  const auto layer = Make(options);
+  TensorSpecs specs = Inputs();
+  specs.pop_back();
+  const auto kernel = layer->Prepare(specs);
+  EXPECT_TRUE(kernel.ok());
+  if (precision != Precision::kFp32) (*kernel)->SetPrecision(precision, 64);
+  *computed = (*kernel)->precision();
+  std::vector<float> q(*MadeUp(2 * kWidth, 20)), k(*MadeUp(5 * kWidth, 30)), y(2 * kWidth);
+  const Tensor in[] = {{DType::kFloat32, {2, kWidth}, q.data()},
+                       {DType::kFloat32, {1, 5, kWidth}, k.data()}};
+  Tensor out[] = {{DType::kFloat32, {2, 1, kWidth}, y.data()}};
+  const size_t bytes = (*kernel)->ScratchBytes(in);
+  const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+  RunCounters counters;
+  RunContext context{in, absl::MakeSpan(out), scratch.get(), &counters};
+  EXPECT_TRUE((*kernel)->Run(context).ok());
+  return y;
+}
+
+TEST(AttentionLayer, IsInBf16WhereAsked) {
+  std::optional<Precision> computed;
+  const std::vector<float> exact = Wider(Precision::kFp32, &computed);
+  EXPECT_EQ(computed, Precision::kFp32);
+  if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+  const std::vector<float> rounded = Wider(Precision::kBf16, &computed);
+  EXPECT_EQ(computed, Precision::kBf16);
+  EXPECT_NE(rounded, exact);
+  for (size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 0.02);
+  // Either, but the same every time.
+  const std::vector<float> found = Wider(Precision::kAuto, &computed);
+  EXPECT_EQ(found, computed == Precision::kBf16 ? rounded : exact);
+  std::optional<Precision> again;
+  Wider(Precision::kAuto, &again);
+  EXPECT_EQ(again, computed);
 }
 
 }  // namespace

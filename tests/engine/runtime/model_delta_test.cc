@@ -123,6 +123,22 @@ TEST_F(ModelDeltaTest, EachEpochHasItsOwnScoresAndSharesTheRest) {
   EXPECT_EQ(together, base->info().memory_bytes + overlays);
 }
 
+TEST_F(ModelDeltaTest, KeepsThePrecision) {
+  std::ofstream(version_ + "/model.textproto", std::ios::app) << "precision: PRECISION_BF16\n";
+  WriteDelta(version_, 1, DeltaHead(0, 100) + kPutMid, {{"mid", {{11, {20, 0}}}}});
+  WriteDelta(version_, 2, DeltaHead(1, 100) + "weights: \"w\"", {}, {{"w", testing::kTinyWeights}});
+  const ModelPtr base = Load(), first = Apply(*base, {1}), second = Apply(*first, {2});
+  for (const Model* model : {base.get(), first.get(), second.get()}) {
+    int in_bf16 = 0;
+    const PlanInfo plan = *model->OptimisedPlan();
+    for (const PlanStep& step : plan.steps) in_bf16 += step.precision == "bf16";
+    EXPECT_EQ(in_bf16 > 0, HasBf16());
+  }
+  // These numbers have few digits.
+  EXPECT_THAT(Scores(*first, {10, 11}), ElementsAre(1, 20));
+  EXPECT_THAT(Scores(*second, {10, 11}), ElementsAre(1, 20));
+}
+
 TEST_F(ModelDeltaTest, RowsOfDeltasGoBeforeThoseOfAStore) {
   const absl::Status stored =
       testing::MoveIntoRocksdb(version_, "mid_table", {{10, {1, 0}}, {11, {2, 0}}, {12, {3, 0}}},

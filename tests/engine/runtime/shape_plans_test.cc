@@ -409,6 +409,21 @@ TEST_F(ShapePlans, KeepUsersAndLayersInDouble) {
   EXPECT_GE(model->user_cache().hits, before);
 }
 
+// Compared in fp32, served in bf16: the scores as written are within 1e-4 of the first alone.
+TEST_F(ShapePlans, KeepThePrecision) {
+  if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+  for (const char* backend : {"", "backend: BACKEND_ONEDNN\n"}) {
+    const auto model = LoadOpen(absl::StrCat(backend, "precision: PRECISION_BF16\n"));
+    const CaseInputs request = Request(20);
+    const auto wanted = Run(*model, request.tensors());
+    ASSERT_EQ(MakePlans(*model)[0].state, State::kServing);
+    const double moved = testing::Difference(Run(*model, request.tensors()), wanted);
+    EXPECT_FALSE(result_.stats.unproved);
+    EXPECT_GT(moved, 1e-4);
+    EXPECT_LT(moved, 0.03);
+  }
+}
+
 TEST_F(ShapePlans, WarmUpOfTheLoaderShowsNoShapes) {
   const auto model = LoadOpen();
   EXPECT_TRUE(model->RunWarmup(4, {}, workspace_, result_).ok());
