@@ -27,6 +27,8 @@ constexpr Command kCommands[] = {
     {"explain", "shows how a model is executed: what was rewritten, in which steps, at what cost",
      &RunExplain},
     {"score", "scores the inputs of an npz file offline, with the engine of the daemon", &RunScore},
+    {"quantise", "measures what bf16 does to a model's scores, and writes the manifest for it",
+     &RunQuantise},
     {"compare", "compares golden tensors with ours, and names the first that differs", &RunCompare},
     {"layers", "lists the layer types, or says everything about one, with an example", &RunLayers},
     {"table", "builds, shows, checks and exports table files (*.ulft)", &RunTable},

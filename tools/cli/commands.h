@@ -19,6 +19,7 @@ absl::Status RunHealth(Args args);
 absl::Status RunLayers(Args args);
 absl::Status RunLoad(Args args);
 absl::Status RunMakeDemo(Args args);
+absl::Status RunQuantise(Args args);
 absl::Status RunRecordings(Args args);
 absl::Status RunSync(Args args);
 absl::Status RunTable(Args args);

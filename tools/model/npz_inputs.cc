@@ -112,6 +112,11 @@ absl::Status CheckInputNames(const engine::NpzArrays& arrays,
 absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
                                              const engine::ModelInfo& info) {
   ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(path));
+  return ConvertInputs(std::move(arrays), info);
+}
+
+absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
+                                                const engine::ModelInfo& info) {
   std::vector<std::string> known;
   for (const engine::InputInfo& input : info.inputs) known.push_back(input.name);
   RETURN_IF_ERROR(CheckInputNames(arrays, known));

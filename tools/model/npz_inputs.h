@@ -26,6 +26,9 @@ absl::StatusOr<engine::NpyArray> ConvertInput(const std::string& name, engine::N
 absl::Status CheckInputNames(const engine::NpzArrays& arrays,
                              const std::vector<std::string>& known);
 
+// The arrays in the types that the model wants.
+absl::StatusOr<engine::NpzArrays> ConvertInputs(engine::NpzArrays arrays,
+                                                const engine::ModelInfo& info);
 // The arrays of the file in the types that the model wants, by name.
 absl::StatusOr<engine::NpzArrays> ReadInputs(const std::string& path,
                                              const engine::ModelInfo& info);

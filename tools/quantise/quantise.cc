@@ -1,0 +1,324 @@
+// ulf quantise: what bf16 does to a model's scores, and the manifest that asks for it.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/runtime/model_directory.h"
+#include "engine/runtime/score_tolerance.h"
+#include "engine/tensor/onednn.h"
+#include "google/protobuf/text_format.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/text_file.h"
+#include "tools/cli/text_table.h"
+#include "tools/model/npz_inputs.h"
+#include "tools/model/plugins.h"
+#include "tools/quantise/differences.h"
+#include "tools/quantise/requests.h"
+
+namespace ulfd::tools {
+namespace {
+
+namespace pb = ulfd::model::v1;
+using engine::Precision;
+using engine::PrecisionChoice;
+
+constexpr char kDescription[] =
+    "Scores recorded or saved requests in fp32 and in bf16, and prints how far the scores move:\n"
+    "for each layer with weights alone (layers that are computed as one step together), and for\n"
+    "all of them.  Layers stay in fp32, the worst first, until no score moves by more than\n"
+    "--max_error.  --output gets the model's manifest with `precision`, `layer_precision` and a\n"
+    "`golden_tolerance` of twice the largest error.  Nothing else is changed.";
+
+struct Options {
+  std::vector<std::string> requests;
+  std::string labels, score, output;
+  int64_t column = -1, top_k = 10;
+  double max_error = 0.01;
+};
+
+// Layers that are in bf16 together or not at all, and what becomes of the scores then.
+struct Group {
+  std::vector<std::string> layers;
+  Differences alone;
+  bool in_fp32 = false;
+};
+
+class Quantiser {
+ public:
+  Quantiser(PluginFlag& plugins, std::string directory, const Options& options)
+      : plugins_(plugins), directory_(std::move(directory)), options_(options) {}
+
+  absl::Status Run() {
+    ASSIGN_OR_RETURN(const auto model, Load({}));
+    ASSIGN_OR_RETURN(requests_, ReadRequests(options_.requests, options_.labels, model->info()));
+    RETURN_IF_ERROR(FindScore(model->info()));
+    ASSIGN_OR_RETURN(exact_, Score(*model));
+    for (const CalibrationRequest& request : requests_) {
+      labels_.insert(labels_.end(), request.labels.begin(), request.labels.end());
+    }
+    FindGroups(*model);
+    if (groups_.empty()) {
+      return absl::FailedPreconditionError("the model has no layer that could be in bf16");
+    }
+    for (Group& group : groups_) {
+      ASSIGN_OR_RETURN(group.alone, Measure(Only(group.layers)));
+    }
+    ASSIGN_OR_RETURN(Differences all, Measure(Choice()));
+    AddRow("all", all);
+    while (all.max > options_.max_error) {
+      Group* const worst = Worst();
+      worst->in_fp32 = true;
+      if (Left() == 0) break;
+      ASSIGN_OR_RETURN(all, Measure(Choice()));
+    }
+    for (const Group& group : groups_) {
+      AddRow(absl::StrCat(group.in_fp32 ? "(fp32) " : "", absl::StrJoin(group.layers, ", ")),
+             group.alone);
+    }
+    if (Left() > 0 && Left() < groups_.size()) AddRow("all but those in (fp32)", all);
+    std::printf("%zu requests, %zu ads\n%s", requests_.size(), Ads(), table_.ToString().c_str());
+    if (Left() == 0) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "every layer moves scores by more than --max_error of ", options_.max_error));
+    }
+    return WriteManifest(all);
+  }
+
+ private:
+  absl::StatusOr<std::unique_ptr<const engine::Model>> Load(const PrecisionChoice& choice) {
+    return plugins_.LoadModel(directory_, {}, choice);
+  }
+
+  // Checks --score and --column.
+  absl::Status FindScore(const engine::ModelInfo& info) {
+    if (options_.score.empty()) return absl::OkStatus();
+    std::vector<std::string> names;
+    for (const engine::OutputInfo& output : info.outputs) {
+      if (output.name == options_.score) score_ = names.size();
+      names.push_back(output.name);
+    }
+    if (score_ < names.size() && names[score_] == options_.score) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat("--score: no output \"", options_.score,
+                                            "\"; there are \"", absl::StrJoin(names, "\", \""),
+                                            "\""));
+  }
+
+  absl::StatusOr<RequestScores> ScoresOf(const engine::ModelInfo& info,
+                                         const engine::RunResult& result) const {
+    RequestScores scores;
+    for (size_t o = 0; o < result.outputs.size(); ++o) {
+      const engine::Tensor& tensor = result.outputs[o];
+      if (tensor.dtype != engine::DType::kFloat32) continue;
+      for (int64_t i = 0; i < tensor.elements(); ++i) {
+        if (!std::isfinite(tensor.f32()[i])) {
+          return absl::InvalidArgumentError(absl::StrCat("output \"", info.outputs[o].name,
+                                                         "\": element ", i, " is ", tensor.f32()[i],
+                                                         ", want finite scores"));
+        }
+        scores.values.push_back(tensor.f32()[i]);
+      }
+    }
+    const engine::Tensor& score = result.outputs[score_];
+    const int64_t rows = score.rank() == 0 ? 0 : score.dims[0];
+    const int64_t columns = rows == 0 ? 0 : score.elements() / rows;
+    const int64_t column = options_.column < 0 ? columns + options_.column : options_.column;
+    if (score.dtype != engine::DType::kFloat32 || column < 0 || column >= columns) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("output \"", info.outputs[score_].name, "\", ", engine::Name(score.dtype),
+                       " ", engine::ToString(score.dims), ": want a float32 column ",
+                       options_.column, " to rank ads by (--score, --column)"));
+    }
+    for (int64_t r = 0; r < rows; ++r) scores.ranking.push_back(score.f32()[r * columns + column]);
+    return scores;
+  }
+
+  absl::StatusOr<std::vector<RequestScores>> Score(const engine::Model& model) {
+    std::vector<RequestScores> all;
+    engine::Workspace workspace;
+    engine::RunResult result;
+    for (CalibrationRequest& request : requests_) {
+      const auto views = InputViews(model.info(), request.inputs);
+      absl::Status run = model.Run(views, {}, workspace, result);
+      // As the daemon scores every further request of these shapes.
+      if (run.ok() && !model.MakePlans({}, INT64_MAX).empty()) {
+        run = model.Run(views, {}, workspace, result);
+      }
+      if (!run.ok()) return Annotate(run, request.source);
+      absl::StatusOr<RequestScores> scores = ScoresOf(model.info(), result);
+      if (!scores.ok()) return Annotate(scores.status(), request.source);
+      if (!request.labels.empty() && request.labels.size() != scores->ranking.size()) {
+        return absl::InvalidArgumentError(absl::StrCat(request.source, ": ", request.labels.size(),
+                                                       " labels for ", scores->ranking.size(),
+                                                       " ads"));
+      }
+      all.push_back(*std::move(scores));
+    }
+    return all;
+  }
+
+  // Layers that some step stands for together, by name.
+  void FindGroups(const engine::Model& model) {
+    const engine::PlanInfo written = model.WrittenPlan();
+    std::map<int, std::string> names;
+    for (const engine::PlanStep& step : written.steps) {
+      if (step.precision.empty()) continue;
+      names[step.layers[0]] = model.info().layers[step.layers[0]].name;
+    }
+    const engine::PlanInfo plan = model.OptimisedPlan().value_or(written);
+    for (const engine::PlanStep& step : plan.steps) {
+      if (step.precision.empty()) continue;
+      Group group;
+      for (const int layer : step.layers) {
+        if (names.contains(layer)) group.layers.push_back(names[layer]);
+      }
+      // With those that share a layer with it.
+      for (size_t g = 0; g < groups_.size();) {
+        if (!Share(groups_[g].layers, group.layers)) {
+          ++g;
+          continue;
+        }
+        group.layers.insert(group.layers.begin(), groups_[g].layers.begin(),
+                            groups_[g].layers.end());
+        groups_.erase(groups_.begin() + static_cast<std::ptrdiff_t>(g));
+      }
+      std::vector<std::string> once;
+      for (const std::string& layer : group.layers) {
+        if (std::find(once.begin(), once.end(), layer) == once.end()) once.push_back(layer);
+      }
+      group.layers = std::move(once);
+      if (!group.layers.empty()) groups_.push_back(std::move(group));
+    }
+  }
+  static bool Share(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+    return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
+  }
+
+  static PrecisionChoice Only(const std::vector<std::string>& layers) {
+    PrecisionChoice choice;
+    for (const std::string& layer : layers) choice.layers.emplace_back(layer, Precision::kBf16);
+    return choice;
+  }
+  PrecisionChoice Choice() const {
+    PrecisionChoice choice{.model = Precision::kBf16};
+    for (const Group& group : groups_) {
+      if (!group.in_fp32) continue;
+      for (const std::string& layer : group.layers) {
+        choice.layers.emplace_back(layer, Precision::kFp32);
+      }
+    }
+    return choice;
+  }
+  absl::StatusOr<Differences> Measure(const PrecisionChoice& choice) {
+    ASSIGN_OR_RETURN(const auto model, Load(choice));
+    ASSIGN_OR_RETURN(const std::vector<RequestScores> scores, Score(*model));
+    return Compare(exact_, scores, options_.top_k, labels_);
+  }
+
+  // Of those in bf16.
+  Group* Worst() {
+    Group* worst = nullptr;
+    for (Group& group : groups_) {
+      if (!group.in_fp32 && (worst == nullptr || group.alone.max > worst->alone.max)) {
+        worst = &group;
+      }
+    }
+    return worst;
+  }
+  size_t Left() const {
+    return std::count_if(groups_.begin(), groups_.end(), [](const Group& g) { return !g.in_fp32; });
+  }
+  size_t Ads() const {
+    size_t ads = 0;
+    for (const RequestScores& request : exact_) ads += request.ranking.size();
+    return ads;
+  }
+
+  void AddRow(const std::string& what, const Differences& d) {
+    table_.AddRow({what, absl::StrFormat("%.2g", d.max), absl::StrFormat("%.2g", d.mean),
+                   absl::StrFormat("%.5f", d.rank), absl::StrFormat("%.2f", d.top_k),
+                   d.auc.has_value() ? absl::StrFormat("%.5f", *d.auc) : "",
+                   d.auc.has_value() ? absl::StrFormat("%+.5f", *d.auc - *d.wanted_auc) : ""});
+  }
+
+  absl::Status WriteManifest(const Differences& all) const {
+    ASSIGN_OR_RETURN(const engine::ModelDirectory directory,
+                     engine::OpenModelDirectory(VersionDirectory(directory_)));
+    pb::ModelManifest manifest = directory.manifest;
+    ASSIGN_OR_RETURN(const double tolerance, engine::ToleranceOf(manifest));
+    // Two digits, upwards.
+    const double twice = std::max(2 * all.max, 1e-9);
+    const double unit = std::pow(10, std::floor(std::log10(twice)) - 1);
+    const double wanted = std::max(tolerance, std::ceil(twice / unit) * unit);
+    manifest.set_golden_tolerance(static_cast<float>(wanted));
+    manifest.set_precision(pb::PRECISION_BF16);
+    manifest.clear_layer_precision();
+    for (const Group& group : groups_) {
+      if (!group.in_fp32) continue;
+      if (manifest.layer_precision().empty()) {
+        manifest.add_layer_precision()->set_precision(pb::PRECISION_FP32);
+      }
+      for (const std::string& layer : group.layers) {
+        manifest.mutable_layer_precision(0)->add_layers(layer);
+      }
+    }
+    std::string text;
+    if (!google::protobuf::TextFormat::PrintToString(manifest, &text)) {
+      return absl::InternalError("the manifest cannot be printed");
+    }
+    std::printf("golden_tolerance %.2g\n", wanted);
+    return options_.output.empty() ? absl::OkStatus() : WriteTextFile(options_.output, text);
+  }
+
+  PluginFlag& plugins_;
+  const std::string directory_;
+  const Options& options_;
+  std::vector<CalibrationRequest> requests_;
+  size_t score_ = 0;
+  std::vector<RequestScores> exact_;
+  std::vector<float> labels_;
+  std::vector<Group> groups_;
+  TextTable table_{{"in bf16", "largest error>", "mean error>", "rank correlation>",
+                    "least top-k overlap>", "AUC>", "AUC moves by>"}};
+};
+
+}  // namespace
+
+absl::Status RunQuantise(Args args) {
+  Options options;
+  FlagSet flags("ulf quantise MODELDIR --requests=FILE|FOLDER,... [--output=model.textproto]",
+                kDescription);
+  flags.Add("requests",
+            "npz files as `ulf score` takes them, files of the daemon's recorder, and folders of "
+            "either, separated by commas.",
+            &options.requests);
+  flags.Add("labels", "Array of the npz files with a 0 or 1 per ad: the AUC is printed, too.",
+            &options.labels);
+  flags.Add("score", "The output that ads are ranked by; by default the first.", &options.score);
+  flags.Add("column", "Its column; negative ones count from the end.", &options.column);
+  flags.Add("top_k", "How many of the best ads are compared.", &options.top_k, 1);
+  flags.Add("max_error", "How far any score may move, in parts of max(1, |score|).",
+            &options.max_error, 0);
+  flags.Add("output", "Where the manifest is written.", &options.output);
+  PluginFlag plugins(flags);
+  std::vector<std::string> positional;
+  bool help = false;
+  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
+  if (help) return absl::OkStatus();
+  if (options.requests.empty()) return UsageError("--requests is needed");
+  if (!engine::HasBf16()) {
+    return absl::FailedPreconditionError(
+        "this machine has no AVX512-BF16, or ULFD_ISA leaves it out: there is nothing to measure");
+  }
+  engine::UseOneThread();
+  return Quantiser(plugins, positional[0], options).Run();
+}
+
+}  // namespace ulfd::tools

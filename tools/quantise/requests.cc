@@ -1,0 +1,141 @@
+// The requests that `ulf quantise` scores a model on.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/quantise/requests.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "tools/load/recording_arrays.h"
+#include "tools/load/recordings.h"
+#include "tools/model/npz_inputs.h"
+
+namespace ulfd::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The file itself, or the npz files and recordings in a folder and those below it.
+absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  fs::recursive_directory_iterator entries(path, error);
+  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
+    const std::string extension = entries->path().extension();
+    if (extension == ".npz" || extension == ".ulfrec") files.push_back(entries->path().string());
+  }
+  if (error) {
+    return absl::UnavailableError(absl::StrCat(path, ": cannot list: ", error.message()));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::Status CheckFinite(const engine::NpzArrays& inputs, const engine::ModelInfo& info) {
+  for (const engine::InputInfo& input : info.inputs) {
+    const auto array = inputs.find(input.name);
+    if (array == inputs.end() || input.dtype != engine::DType::kFloat32) continue;
+    const float* values = reinterpret_cast<const float*>(array->second.bytes.data());
+    const size_t count = array->second.bytes.size() / sizeof(float);
+    for (size_t i = 0; i < count; ++i) {
+      if (std::isfinite(values[i])) continue;
+      return absl::InvalidArgumentError(absl::StrCat("input \"", input.name, "\": element ", i,
+                                                     " is ", values[i], ", want finite numbers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Reader {
+ public:
+  Reader(const std::string& labels, const engine::ModelInfo& info) : labels_(labels), info_(info) {}
+
+  absl::Status Read(const std::string& file) {
+    if (!absl::EndsWith(file, ".ulfrec")) {
+      ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(file));
+      CalibrationRequest request{.source = file};
+      RETURN_IF_ERROR(Annotated(TakeLabels(arrays, request.labels), file));
+      return Add(std::move(request), std::move(arrays));
+    }
+    int64_t call = 0;
+    recording::Damage damage;
+    RETURN_IF_ERROR(ForEachRecording(
+        {file},
+        [&](recording::Recording& record) -> absl::Status {
+          const std::string source = absl::StrCat(file, ", call ", ++call);
+          absl::StatusOr<engine::NpzArrays> arrays = InputsOfRecording(record);
+          if (!arrays.ok()) return Annotate(arrays.status(), source);
+          return Add({.source = source}, *std::move(arrays));
+        },
+        &damage));
+    const std::string passed_over = DescribeDamage(damage);
+    if (!passed_over.empty()) std::fprintf(stderr, "%s: %s\n", file.c_str(), passed_over.c_str());
+    return absl::OkStatus();
+  }
+  std::vector<CalibrationRequest> requests() && { return std::move(requests_); }
+
+ private:
+  static absl::Status Annotated(const absl::Status& status, const std::string& source) {
+    return status.ok() ? status : Annotate(status, source);
+  }
+  absl::Status TakeLabels(engine::NpzArrays& arrays, std::vector<float>& labels) const {
+    if (labels_.empty()) return absl::OkStatus();
+    const auto found = arrays.find(labels_);
+    if (found == arrays.end()) {
+      return absl::NotFoundError(absl::StrCat("no array \"", labels_, "\" (--labels)"));
+    }
+    ASSIGN_OR_RETURN(const engine::NpyArray array,
+                     ConvertInput(labels_, std::move(found->second), engine::DType::kFloat32));
+    arrays.erase(found);
+    const float* values = reinterpret_cast<const float*>(array.bytes.data());
+    labels.assign(values, values + array.bytes.size() / sizeof(float));
+    for (size_t i = 0; i < labels.size(); ++i) {
+      if (labels[i] == 0 || labels[i] == 1) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("array \"", labels_, "\": element ", i, " is ", labels[i], ", want 0 or 1"));
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Add(CalibrationRequest request, engine::NpzArrays arrays) {
+    absl::StatusOr<engine::NpzArrays> inputs = ConvertInputs(std::move(arrays), info_);
+    if (!inputs.ok()) return Annotate(inputs.status(), request.source);
+    RETURN_IF_ERROR(Annotated(CheckFinite(*inputs, info_), request.source));
+    request.inputs = *std::move(inputs);
+    requests_.push_back(std::move(request));
+    return absl::OkStatus();
+  }
+
+  const std::string& labels_;
+  const engine::ModelInfo& info_;
+  std::vector<CalibrationRequest> requests_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<CalibrationRequest>> ReadRequests(const std::vector<std::string>& paths,
+                                                             const std::string& labels,
+                                                             const engine::ModelInfo& info) {
+  Reader reader(labels, info);
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesIn(path));
+    for (const std::string& file : files) RETURN_IF_ERROR(reader.Read(file));
+  }
+  std::vector<CalibrationRequest> requests = std::move(reader).requests();
+  if (requests.size() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--requests: ", requests.size(), requests.size() == 1 ? " request" : " requests",
+        ", want at least 2: a single one says nothing of others"));
+  }
+  return requests;
+}
+
+}  // namespace ulfd::tools
