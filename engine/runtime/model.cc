@@ -204,17 +204,13 @@ std::vector<std::pair<const void*, int64_t>> Model::MemoryPieces() const {
 const ModelInfo& Model::info() const { return impl_->loaded->info; }
 PlanInfo Model::WrittenPlan() const {
   const Executable& executable = impl_->loaded->executable;
-  PlanInfo plan = DescribePlan(*executable.plan, nullptr);
-  if (executable.schedule != nullptr) plan.tile_rows = executable.schedule->tile_rows;
-  return plan;
+  return DescribePlan(*executable.plan, nullptr, executable.schedule.get());
 }
 std::optional<PlanInfo> Model::OptimisedPlan() const {
   const Executable& executable = impl_->loaded->executable;
   if (executable.optimised == nullptr) return std::nullopt;
-  PlanInfo plan = DescribePlan(*executable.optimised, executable.plan.get());
-  const Schedule* schedule = executable.optimised_schedule.get();
-  if (schedule != nullptr) plan.tile_rows = schedule->tile_rows;
-  return plan;
+  return DescribePlan(*executable.optimised, executable.plan.get(),
+                      executable.optimised_schedule.get());
 }
 
 bool Model::WantsPlans() const {

@@ -7,6 +7,7 @@
 
 #include "engine/graph/passes.h"
 #include "engine/runtime/plan.h"
+#include "engine/runtime/schedule.h"
 
 namespace ulfd::engine {
 
@@ -119,10 +120,14 @@ std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* writte
   return layers;
 }
 
-PlanInfo DescribePlan(const Plan& plan, const Plan* written) {
+PlanInfo DescribePlan(const Plan& plan, const Plan* written, const Schedule* schedule) {
   PlanInfo info{.user_steps = plan.user_steps,
                 .separable = plan.separable,
                 .shapes_known = plan.shapes_known};
+  if (schedule != nullptr) {
+    info.tile_rows = schedule->tile_rows;
+    info.heavy_weights = schedule->heavy_weights;
+  }
   for (size_t id = 0; id < plan.graph.values.size(); ++id) {
     const Value& value = plan.graph.values[id];
     const TensorSpec& spec = plan.specs[id];

@@ -13,6 +13,7 @@
 namespace ulfd::engine {
 
 struct Plan;
+struct Schedule;
 
 // A tensor of a plan.
 struct PlanValue {
@@ -53,8 +54,11 @@ struct PlanInfo {
   bool shapes_known = false;  // Every shape is a function of the number of ads; otherwise costs
                               // are estimates that count unknown lengths as 1.
   int64_t tile_rows = 0;      // Ads per tile; 0 where requests run in one piece.
-  int64_t kernel_bytes = 0;   // Sum over the steps.
-  Cost cost;                  // Sum over the steps.
+  // A step of the ads' part has weights that do not stay in the cache: they are read anew for every
+  // tile, and for every request of fewer ads.
+  bool heavy_weights = false;
+  int64_t kernel_bytes = 0;  // Sum over the steps.
+  Cost cost;                 // Sum over the steps.
 };
 
 // By step, the positions in the file of the layers that it stands for, ascending.  `written`: as
@@ -63,7 +67,8 @@ std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* writte
 
 // `written`: the plan of the graph as it stands in the file, if `plan` is the optimised one: what a
 // step stands for is what lies between its outputs and inputs there.
-PlanInfo DescribePlan(const Plan& plan, const Plan* written);
+// `schedule`: of `plan`, or null.
+PlanInfo DescribePlan(const Plan& plan, const Plan* written, const Schedule* schedule);
 
 }  // namespace ulfd::engine
 

@@ -15,10 +15,9 @@ namespace ulfd::engine {
 
 namespace {
 
-// GEMMs over fewer rows than this waste most of what they load: from the caches, and from memory,
-// where weights of more bytes than that are.
-constexpr int64_t kGemmRows = 48, kMemoryGemmRows = 96;
-constexpr int64_t kCachedWeights = 32 << 20;
+// GEMMs over fewer rows than this waste most of what they load; the second: of weights that do not
+// stay in the cache.
+constexpr int64_t kGemmRows = 48, kHeavyGemmRows = 96;
 constexpr int64_t kMaxTileRows = 512;
 // Light steps that may stand between heavy ones of a stage.
 constexpr int kMaxGap = 2;
@@ -359,9 +358,8 @@ class Builder {
       if (inner[id]) outer[id] = Life{};
     }
     const int64_t rows = budget / Peak(outer, 0, end, [](const Life&) { return true; });
-    int64_t weights = 0;
-    for (int s = 0; s < end; ++s) weights += WeightBytes(s);
-    const int64_t least = weights > kCachedWeights ? kMemoryGemmRows : kGemmRows;
+    for (int s = 0; s < end; ++s) schedule_->heavy_weights |= WeightBytes(s) > budget;
+    const int64_t least = schedule_->heavy_weights ? kHeavyGemmRows : kGemmRows;
     schedule_->tile_rows = std::clamp(rows / 16 * 16, least, kMaxTileRows);
     MarkInner(inner);
     return LayOutAds(std::move(lives), inner);

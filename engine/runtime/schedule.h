@@ -73,6 +73,7 @@ struct Schedule {
   // Where a step depends on the user in a way that only a single user's request allows: why.
   std::string one_user_only;
   int64_t tile_rows = 0;
+  bool heavy_weights = false;  // See PlanInfo.
   // Arenas for up to 1 << i users, and ads per tile; and the most scratch that a step takes there,
   // beside what grows with the ids.
   std::vector<ArenaLayout> user_layouts, ad_layouts;

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "base/load_scope.h"
-#include "engine/runtime/cache_size.h"
 #include "engine/runtime/plan_info.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/merged_request.h"
@@ -22,11 +21,7 @@ namespace {
 int64_t PieceRows(const engine::Model& model) {
   const std::optional<engine::PlanInfo> optimised = model.OptimisedPlan();
   const engine::PlanInfo plan = optimised.has_value() ? *optimised : model.WrittenPlan();
-  const int64_t cache = engine::SecondLevelCacheBytes() / 2;
-  const bool heavy = std::any_of(
-      plan.steps.begin(), plan.steps.end(),
-      [&](const engine::PlanStep& step) { return !step.user_part && step.kernel_bytes > cache; });
-  return heavy ? std::max(Lane::kPieceRows, plan.tile_rows) : Lane::kPieceRows;
+  return plan.heavy_weights ? std::max(Lane::kPieceRows, plan.tile_rows) : Lane::kPieceRows;
 }
 
 }  // namespace
