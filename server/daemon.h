@@ -39,6 +39,7 @@
 #include "server/services/readiness.h"
 #include "server/services/rest_service.h"
 #include "server/services/status_report.h"
+#include "server/services/tf_serving_service.h"
 
 namespace ulfd::server {
 
@@ -118,6 +119,8 @@ class Daemon {
   std::unique_ptr<HealthService> health_;
   std::unique_ptr<PredictionService> prediction_;
   std::unique_ptr<OpenInferenceService> open_inference_;
+  std::unique_ptr<TfPredictionService> tf_prediction_;
+  std::unique_ptr<TfModelService> tf_models_;
   std::unique_ptr<AdminService> admin_;       // Null without admin_address.
   std::unique_ptr<RestService> rest_;         // Null without http_inference.
   std::unique_ptr<HttpServer> http_;          // Its pages read everything above.

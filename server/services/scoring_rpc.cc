@@ -19,6 +19,7 @@
 #include "server/scoring/request_decoder.h"
 #include "server/scoring/response_encoder.h"
 #include "server/scoring/shadow.h"
+#include "server/scoring/tf_serving_codec.h"
 #include "server/scoring/user_store.h"
 
 namespace ulfd::server {
@@ -55,6 +56,14 @@ void AddTimings(const CallTimes& times, const v1::PredictRequest& request,
 void AddTimings(const CallTimes&, const inference::ModelInferRequest&,
                 inference::ModelInferResponse&) {}
 
+// Ends a call of gRPC.
+void FinishRpc(RpcCall& rpc, const absl::Status& status) {
+  if (const auto pushback = RetryAfter(status); pushback.has_value()) {
+    rpc.context().AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
+  }
+  rpc.Finish(ToGrpcStatus(status));
+}
+
 // A call of gRPC as what carries a request in and its answer out.
 template <typename RequestType, typename ResponseType>
 class RpcCarrier {
@@ -65,13 +74,7 @@ class RpcCarrier {
   ResponseType& response() { return rpc_->response(); }
   bool cancelled() const { return rpc_->cancelled(); }
   std::string peer() const { return rpc_->context().peer(); }
-  void Finish(const absl::Status& status) {
-    RpcCall& rpc = *rpc_;
-    if (const auto pushback = RetryAfter(status); pushback.has_value()) {
-      rpc.context().AddTrailingMetadata(kPushbackKey, absl::StrCat(pushback->count()));
-    }
-    rpc.Finish(ToGrpcStatus(status));
-  }
+  void Finish(const absl::Status& status) { FinishRpc(*rpc_, status); }
 
  private:
   UnaryCall<RequestType, ResponseType>* rpc_;
@@ -90,6 +93,22 @@ class OtherCarrier {
 
  private:
   std::unique_ptr<InferCarrier> carrier_;
+};
+
+// A call of TensorFlow Serving's API.
+using TfCall = UnaryCall<tensorflow::serving::PredictRequest, tensorflow::serving::PredictResponse>;
+class TfCarrier final : public InferCarrier {
+ public:
+  explicit TfCarrier(TfCall& rpc) : rpc_(rpc) {}
+  bool cancelled() const override { return rpc_.cancelled(); }
+  std::string peer() const override { return rpc_.context().peer(); }
+  void Finish(const absl::Status& status) override {
+    if (status.ok()) MakePredictResponse(response(), rpc_.response());
+    FinishRpc(rpc_, status);
+  }
+
+ private:
+  TfCall& rpc_;
 };
 
 // Deletes itself when it has answered.
@@ -202,6 +221,25 @@ void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,
                   const ServingContext& context, const Security& security) {
   StartRpc(rpc, context, security);
+}
+
+void StartScoring(TfCall& rpc, const ServingContext& context, const Security& security) {
+  auto carrier = std::make_unique<TfCarrier>(rpc);
+  absl::StatusOr<ModelChoice> choice =
+      security.Identify(rpc.context(), ChoiceOf(rpc.request().model_spec()));
+  if (choice.ok()) {
+    // What does not exist is refused, and counted, where all calls are.
+    const absl::StatusOr<ModelHandle> model = context.models.Find(*choice);
+    const absl::Status made = model.ok() ? MakeInferRequest(rpc.mutable_request(), *(*model)->model,
+                                                            carrier->mutable_request())
+                                         : absl::OkStatus();
+    if (!made.ok()) choice = made;
+  }
+  const MetadataLookup metadata = [&rpc](const std::string& key) {
+    return MetadataOf(rpc.context(), key);
+  };
+  StartScoring(std::move(carrier), std::move(choice), metadata,
+               DeadlineOf(rpc.context(), context.clock.Now()), context);
 }
 
 void StartScoring(std::unique_ptr<InferCarrier> carrier, absl::StatusOr<ModelChoice> choice,

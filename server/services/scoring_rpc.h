@@ -1,4 +1,4 @@
-// Scoring requests of both APIs as calls of gRPC: who asks, for which model, until when.
+// Scoring requests of all APIs as calls of gRPC: who asks, for which model, until when.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SERVICES_SCORING_RPC_H_
 #define ULFD_SERVER_SERVICES_SCORING_RPC_H_
@@ -8,6 +8,7 @@
 
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
+#include "proto/tf_serving.pb.h"
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/listener_security.h"
 #include "server/scoring/canary_hash.h"
@@ -21,6 +22,10 @@ void StartScoring(UnaryCall<ulfd::v1::PredictRequest, ulfd::v1::PredictResponse>
                   const ServingContext& context, const Security& security);
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,
                   const ServingContext& context, const Security& security);
+// The request becomes one of KServe's.
+void StartScoring(
+    UnaryCall<tensorflow::serving::PredictRequest, tensorflow::serving::PredictResponse>& rpc,
+    const ServingContext& context, const Security& security);
 
 // What carries a KServe request in and its answer out, where that is no call of gRPC.
 class InferCarrier {

@@ -205,11 +205,12 @@ class BufCurlTest(DaemonTest):
         code, out, err = self.curl("", "--list-services")
         self.assertEqual(code, 0, err)
         self.assertLessEqual({"ulfd.v1.PredictionService", "inference.GRPCInferenceService",
-                              "grpc.health.v1.Health"}, set(out.split()))
+                              "tensorflow.serving.PredictionService", "grpc.health.v1.Health"}, set(out.split()))
         code, out, err = self.curl("", "--list-methods")
         self.assertEqual(code, 0, err)
         self.assertLessEqual({"ulfd.v1.PredictionService/Predict",
                               "inference.GRPCInferenceService/ModelInfer",
+                              "tensorflow.serving.PredictionService/Predict",
                               "grpc.health.v1.Health/Watch"}, set(out.split()))
 
     def test_native_calls(self):

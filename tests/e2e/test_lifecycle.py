@@ -22,7 +22,8 @@ from harness.small import heavy_inputs, stamp_inputs
 SERVING = health_pb.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb.HealthCheckResponse.NOT_SERVING
 FAILED, LOADED = native_pb.VERSION_STATE_FAILED, native_pb.VERSION_STATE_SERVING
-SERVICES = ["", "ulfd.v1.PredictionService", "inference.GRPCInferenceService", "model/shop"]
+SERVICES = ["", "ulfd.v1.PredictionService", "inference.GRPCInferenceService",
+            "tensorflow.serving.PredictionService", "model/shop"]
 
 
 def repository(name):

@@ -39,10 +39,11 @@ def prepare(work=WORK):
     WORK, STUBS = work, os.path.join(work, "stubs")
     shutil.rmtree(WORK, ignore_errors=True)
     os.makedirs(STUBS)
-    # The native API is ours; the other two are written down anew from the published protocols, so
+    # The native API is ours; the others are written down anew from the published protocols, so
     # that a wrong number in our own files does not go unnoticed.
     generate(ROOT, ["proto/predict.proto", "proto/admin.proto", "proto/recording.proto"])
-    generate(os.path.join(E2E, "clients"), ["kserve_v2.proto", "health_v1.proto"])
+    generate(os.path.join(E2E, "clients"), ["kserve_v2.proto", "health_v1.proto", "tf_framework.proto",
+                                              "tf_serving.proto"])
     sys.path.insert(0, STUBS)
 
 

@@ -1,0 +1,309 @@
+// Between TensorFlow Serving's messages and those of KServe.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/scoring/tf_serving_codec.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "server/scoring/open_inference_codec.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace tfs = tensorflow::serving;
+using engine::DType;
+using tfs::TensorProto;
+
+constexpr char kSignature[] = "serving_default";
+// What values that a request leaves out may take: a message of some bytes must not become one of
+// megabytes before it is admitted.
+constexpr int64_t kMaxFilledBytes = int64_t{256} << 10;
+
+std::string NameOf(tfs::DataType dtype) {
+  const std::string& name = tfs::DataType_Name(dtype);
+  return name.empty() ? absl::StrCat("dtype ", static_cast<int>(dtype)) : name;
+}
+
+tfs::DataType TypeOf(absl::string_view datatype) {
+  return datatype == "INT64" ? tfs::DT_INT64 : datatype == "INT32" ? tfs::DT_INT32 : tfs::DT_FLOAT;
+}
+
+// Elements of a tensor as they lie in tensor_content; lists have them as numbers.
+struct Half {
+  uint16_t bits;
+};
+struct Bfloat16 {
+  uint16_t bits;
+};
+
+float NumberOf(Half half) {
+  const uint32_t sign = (half.bits & 0x8000u) << 16, exponent = half.bits >> 10 & 0x1f;
+  const uint32_t fraction = half.bits & 0x3ff;
+  if (exponent == 0) {
+    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
+    return sign == 0 ? magnitude : -magnitude;
+  }
+  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+float NumberOf(Bfloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
+template <typename T>
+T NumberOf(T value) {
+  return value;
+}
+
+template <typename Element, typename Value>
+Element ElementOf(Value value) {
+  if constexpr (std::is_class_v<Element>) {
+    return {static_cast<uint16_t>(value)};
+  } else {
+    return static_cast<Element>(value);
+  }
+}
+
+// Whether `to` has the value of `from`: floats are rounded, integers stay as they are.
+template <typename From, typename To>
+bool Convert(From from, To& to) {
+  constexpr int64_t kExactFloat = int64_t{1} << 24;
+  if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
+    return false;
+  } else if constexpr (std::is_floating_point_v<From>) {
+    to = static_cast<To>(from);
+    return std::isfinite(to) || !std::isfinite(from);
+  } else if constexpr (std::is_floating_point_v<To>) {
+    to = static_cast<To>(from);
+    return std::cmp_less_equal(from, kExactFloat) && std::cmp_greater_equal(from, -kExactFloat);
+  } else {
+    to = static_cast<To>(from);
+    return std::in_range<To>(from);
+  }
+}
+
+// One input of a request on its way.
+class Input {
+ public:
+  Input(const std::string& name, TensorProto& from, int64_t& filled_bytes)
+      : name_(name), from_(from), filled_bytes_(filled_bytes) {}
+
+  // Appends it to `to`.
+  absl::Status Move(const engine::Model& model, inference::ModelInferRequest& to) {
+    auto& input = *to.add_inputs();
+    input.set_name(name_);
+    if (from_.tensor_shape().unknown_rank()) return Bad("a shape of unknown rank");
+    for (const auto& dim : from_.tensor_shape().dim()) input.add_shape(dim.size());
+    ASSIGN_OR_RETURN(elements_,
+                     CountElements(input.shape(), absl::StrCat("input \"", name_, "\"")));
+    const int index = model.FindInput(name_);
+    const bool matrix = index < 0 && model.FindMatrix(name_) >= 0;
+    // Of what the model does not know the decoder says so.
+    const DType want = matrix       ? DType::kInt64
+                       : index >= 0 ? model.info().inputs[index].dtype
+                                    : DType::kFloat32;
+    input.set_datatype(std::string(DatatypeName(want)));
+    ASSIGN_OR_RETURN(*to.add_raw_input_contents(), Raw(want));
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Bad(absl::string_view text) const {
+    return absl::InvalidArgumentError(absl::StrCat("input \"", name_, "\": ", text));
+  }
+
+  absl::StatusOr<std::string> Raw(DType want) {
+    switch (from_.dtype()) {
+      case tfs::DT_FLOAT:
+        return As<float>(from_.float_val(), want);
+      case tfs::DT_DOUBLE:
+        return As<double>(from_.double_val(), want);
+      case tfs::DT_HALF:
+        return As<Half>(from_.half_val(), want);
+      case tfs::DT_BFLOAT16:
+        return As<Bfloat16>(from_.half_val(), want);
+      case tfs::DT_INT8:
+        return As<int8_t>(from_.int_val(), want);
+      case tfs::DT_UINT8:
+        return As<uint8_t>(from_.int_val(), want);
+      case tfs::DT_INT16:
+        return As<int16_t>(from_.int_val(), want);
+      case tfs::DT_UINT16:
+        return As<uint16_t>(from_.int_val(), want);
+      case tfs::DT_INT32:
+        return As<int32_t>(from_.int_val(), want);
+      case tfs::DT_INT64:
+        return As<int64_t>(from_.int64_val(), want);
+      case tfs::DT_UINT32:
+        return As<uint32_t>(from_.uint32_val(), want);
+      case tfs::DT_UINT64:
+        return As<uint64_t>(from_.uint64_val(), want);
+      default:
+        return WrongType(want);
+    }
+  }
+
+  absl::Status WrongType(DType want) const {
+    return Bad(absl::StrCat(NameOf(from_.dtype()), ", want ", NameOf(TypeOf(DatatypeName(want))),
+                            from_.dtype() == tfs::DT_STRING ? ": ids are numbers here" : ""));
+  }
+
+  template <typename Element, typename Values>
+  absl::StatusOr<std::string> As(const Values& values, DType want) {
+    if (want == DType::kInt32) return To<int32_t, Element>(values, want);
+    if (want == DType::kInt64) return To<int64_t, Element>(values, want);
+    return To<float, Element>(values, want);
+  }
+
+  template <typename Target, typename Element, typename Values>
+  absl::StatusOr<std::string> To(const Values& values, DType want) {
+    using Number = decltype(NumberOf(Element()));
+    if (std::is_floating_point_v<Number> && !std::is_floating_point_v<Target>) {
+      return WrongType(want);
+    }
+    const std::string& content = from_.tensor_content();
+    const bool packed = !content.empty();
+    if (packed && !values.empty()) return Bad("tensor_content beside a list, want one of the two");
+    if (packed && static_cast<int64_t>(content.size()) != elements_ * int64_t{sizeof(Element)}) {
+      return Bad(absl::StrCat(content.size(), " bytes of tensor_content, want ",
+                              elements_ * int64_t{sizeof(Element)}, " for ", NameOf(from_.dtype()),
+                              " ", ShapeText()));
+    }
+    if (packed && std::is_same_v<Element, Target>)
+      return std::move(*from_.mutable_tensor_content());
+    const int64_t given = packed ? elements_ : values.size();
+    RETURN_IF_ERROR(CheckCount(given, sizeof(Target)));
+    std::string raw(static_cast<size_t>(elements_) * sizeof(Target), '\0');
+    for (int64_t i = 0; i < elements_ && given > 0; ++i) {
+      Element element;
+      if (packed) {
+        std::memcpy(&element, content.data() + i * sizeof(Element), sizeof(Element));
+      } else {
+        element = ElementOf<Element>(values[static_cast<int>(std::min(i, given - 1))]);
+      }
+      Target target{};
+      if (!Convert(NumberOf(element), target)) {
+        return Bad(absl::StrCat("value ", NumberOf(element), " of ", NameOf(from_.dtype()),
+                                ", which no ", NameOf(TypeOf(DatatypeName(want))), " has"));
+      }
+      std::memcpy(raw.data() + i * sizeof(Target), &target, sizeof(Target));
+    }
+    return raw;
+  }
+
+  std::string ShapeText() const {
+    std::vector<int64_t> shape;
+    for (const auto& dim : from_.tensor_shape().dim()) shape.push_back(dim.size());
+    return engine::ToString(shape);
+  }
+
+  absl::Status CheckCount(int64_t given, int64_t target_bytes) {
+    if (given > elements_) {
+      return Bad(
+          absl::StrCat(given, " values, want at most ", elements_, " for shape ", ShapeText()));
+    }
+    filled_bytes_ += (elements_ - given) * target_bytes;
+    if (filled_bytes_ <= kMaxFilledBytes) return absl::OkStatus();
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "input \"", name_, "\": ", given, " values for shape ", ShapeText(),
+        ": those left out take more than ", kMaxFilledBytes, " bytes, want all of them"));
+  }
+
+  const std::string& name_;
+  TensorProto& from_;
+  int64_t& filled_bytes_;
+  int64_t elements_ = 0;
+};
+
+template <typename T, typename Values>
+void AddAll(const std::string& raw, Values& values) {
+  values.Resize(static_cast<int>(raw.size() / sizeof(T)), T());
+  if (!raw.empty()) std::memcpy(values.mutable_data(), raw.data(), raw.size());
+}
+
+void Describe(const inference::ModelMetadataResponse::TensorMetadata& tensor,
+              tfs::TensorInfo& out) {
+  out.set_name(tensor.name());
+  out.set_dtype(TypeOf(tensor.datatype()));
+  for (const int64_t size : tensor.shape()) out.mutable_tensor_shape()->add_dim()->set_size(size);
+}
+
+}  // namespace
+
+absl::StatusOr<ModelChoice> ChoiceOf(const tfs::ModelSpec& spec) {
+  const std::string& signature = spec.signature_name();
+  if (!signature.empty() && signature != kSignature) {
+    return absl::InvalidArgumentError(absl::StrCat("signature_name: \"", Printable(signature, 40),
+                                                   "\", want \"", kSignature, "\" or nothing"));
+  }
+  ASSIGN_OR_RETURN(ModelChoice choice,
+                   ChoiceOf(spec.name(), spec.has_version() ? absl::StrCat(spec.version().value())
+                                                            : std::string()));
+  choice.label = spec.version_label();
+  return choice;
+}
+
+absl::Status MakeInferRequest(tfs::PredictRequest& from, const engine::Model& model,
+                              inference::ModelInferRequest& to) {
+  const tfs::ModelSpec& spec = from.model_spec();
+  to.set_model_name(spec.name());
+  if (spec.has_version()) to.set_model_version(absl::StrCat(spec.version().value()));
+  int64_t filled_bytes = 0;
+  for (auto& [name, tensor] : *from.mutable_inputs()) {
+    RETURN_IF_ERROR(Input(name, tensor, filled_bytes).Move(model, to));
+  }
+  from.clear_inputs();  // One copy of the values is enough.
+  for (const std::string& output : from.output_filter()) to.add_outputs()->set_name(output);
+  return absl::OkStatus();
+}
+
+void MakePredictResponse(const inference::ModelInferResponse& from, tfs::PredictResponse& to) {
+  tfs::ModelSpec& spec = *to.mutable_model_spec();
+  spec.set_name(from.model_name());
+  int64_t version = 0;
+  if (absl::SimpleAtoi(from.model_version(), &version)) {
+    spec.mutable_version()->set_value(version);
+  }
+  spec.set_signature_name(kSignature);
+  for (int i = 0; i < from.outputs_size(); ++i) {
+    const auto& output = from.outputs(i);
+    TensorProto& tensor = (*to.mutable_outputs())[output.name()];
+    tensor.set_dtype(TypeOf(output.datatype()));
+    for (const int64_t size : output.shape())
+      tensor.mutable_tensor_shape()->add_dim()->set_size(size);
+    // Without inputs there are no raw ones whose form the outputs have.
+    if (i >= from.raw_output_contents_size()) {
+      *tensor.mutable_float_val() = output.contents().fp32_contents();
+      *tensor.mutable_int_val() = output.contents().int_contents();
+      *tensor.mutable_int64_val() = output.contents().int64_contents();
+      continue;
+    }
+    const std::string& raw = from.raw_output_contents(i);
+    if (tensor.dtype() == tfs::DT_INT32) {
+      AddAll<int32_t>(raw, *tensor.mutable_int_val());
+    } else if (tensor.dtype() == tfs::DT_INT64) {
+      AddAll<int64_t>(raw, *tensor.mutable_int64_val());
+    } else {
+      AddAll<float>(raw, *tensor.mutable_float_val());
+    }
+  }
+}
+
+void DescribeModel(const inference::ModelMetadataResponse& model, tfs::SignatureDefMap& out) {
+  tfs::SignatureDef& signature = (*out.mutable_signature_def())[kSignature];
+  signature.set_method_name("tensorflow/serving/predict");
+  for (const auto& input : model.inputs())
+    Describe(input, (*signature.mutable_inputs())[input.name()]);
+  for (const auto& output : model.outputs()) {
+    Describe(output, (*signature.mutable_outputs())[output.name()]);
+  }
+}
+
+}  // namespace ulfd::server

@@ -1,0 +1,36 @@
+// TensorFlow Serving's requests -> those of KServe, of which everything else is made, and back.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_SERVER_SCORING_TF_SERVING_CODEC_H_
+#define ULFD_SERVER_SCORING_TF_SERVING_CODEC_H_
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "engine/runtime/model.h"
+#include "proto/open_inference.pb.h"
+#include "proto/tf_serving.pb.h"
+#include "server/models/model_types.h"
+
+namespace ulfd::server {
+
+// INVALID_ARGUMENT for an empty name, a version below 1, or a signature that no model has.
+absl::StatusOr<ModelChoice> ChoiceOf(const tensorflow::serving::ModelSpec& spec);
+
+// Makes `to`, with raw contents, of `from`, whose bytes it takes where they can stay as they are.
+// Values become what `model` wants, as far as that changes none of them but for the rounding of
+// floats.  INVALID_ARGUMENT names the input, what was found and what was wanted; what is wrong with
+// names and shapes, the decoder of KServe's requests finds.  RESOURCE_EXHAUSTED: values that are
+// left out are too many.
+absl::Status MakeInferRequest(tensorflow::serving::PredictRequest& from, const engine::Model& model,
+                              inference::ModelInferRequest& to);
+
+// `from` is the answer to such a request.
+void MakePredictResponse(const inference::ModelInferResponse& from,
+                         tensorflow::serving::PredictResponse& to);
+
+// The one signature of a model.
+void DescribeModel(const inference::ModelMetadataResponse& model,
+                   tensorflow::serving::SignatureDefMap& out);
+
+}  // namespace ulfd::server
+
+#endif  // ULFD_SERVER_SCORING_TF_SERVING_CODEC_H_

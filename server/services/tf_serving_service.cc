@@ -1,0 +1,107 @@
+// TensorFlow Serving's API.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/tf_serving_service.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "server/rpc/grpc_status.h"
+#include "server/scoring/open_inference_codec.h"
+#include "server/scoring/tf_serving_codec.h"
+#include "server/services/scoring_rpc.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace tfs = tensorflow::serving;
+
+constexpr char kField[] = "signature_def";
+
+absl::Status FillMetadata(const ModelLookup& models, const ModelChoice& choice,
+                          const tfs::GetModelMetadataRequest& request,
+                          tfs::GetModelMetadataResponse& response) {
+  for (const std::string& field : request.metadata_field()) {
+    if (field == kField) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("metadata_field: \"", Printable(field, 40), "\", want \"", kField, "\""));
+  }
+  if (request.metadata_field().empty()) {
+    return absl::InvalidArgumentError(absl::StrCat("metadata_field: none, want \"", kField, "\""));
+  }
+  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
+  response.mutable_model_spec()->set_name(handle->name);
+  response.mutable_model_spec()->mutable_version()->set_value(handle->version);
+  inference::ModelMetadataResponse model;
+  DescribeModel(handle->model->info(), model);
+  tfs::SignatureDefMap signatures;
+  DescribeModel(model, signatures);
+  (*response.mutable_metadata())[kField].PackFrom(signatures);
+  return absl::OkStatus();
+}
+
+tfs::ModelVersionStatus::State StateOf(const VersionStatus& version) {
+  if (version.serving != nullptr) return tfs::ModelVersionStatus::AVAILABLE;
+  switch (version.state) {
+    case VersionState::kLoading:
+      return tfs::ModelVersionStatus::LOADING;
+    case VersionState::kUnloading:
+      return tfs::ModelVersionStatus::UNLOADING;
+    case VersionState::kFailed:
+      return tfs::ModelVersionStatus::END;
+    default:
+      return tfs::ModelVersionStatus::START;
+  }
+}
+
+absl::Status FillStatus(const ModelLookup& models, const ModelChoice& choice,
+                        tfs::GetModelStatusResponse& response) {
+  RETURN_IF_ERROR(models.CheckAccess(choice));
+  for (const ModelStatus& model : models.List()) {
+    if (model.name != choice.name) continue;
+    for (const VersionStatus& version : model.versions) {
+      if (choice.version.has_value() && *choice.version != version.version) continue;
+      tfs::ModelVersionStatus& out = *response.add_model_version_status();
+      out.set_version(version.version);
+      out.set_state(StateOf(version));
+      if (version.serving != nullptr || version.state != VersionState::kFailed) continue;
+      out.mutable_status()->set_error_code(static_cast<int>(absl::StatusCode::kUnavailable));
+      out.mutable_status()->set_error_message(ClipError(version.error));
+    }
+  }
+  // Says what there is instead.
+  return response.model_version_status_size() > 0 ? absl::OkStatus() : models.Find(choice).status();
+}
+
+}  // namespace
+
+void TfPredictionService::AwaitCalls(CallReceiver& receiver) {
+  Await(receiver, "Predict", &TfPredictionService::Predict);
+  Await(receiver, "GetModelMetadata", &TfPredictionService::GetModelMetadata);
+}
+
+void TfPredictionService::Predict(UnaryCall<tfs::PredictRequest, tfs::PredictResponse>& call) {
+  StartScoring(call, context_, security_);
+}
+
+void TfPredictionService::GetModelMetadata(
+    UnaryCall<tfs::GetModelMetadataRequest, tfs::GetModelMetadataResponse>& call) {
+  const auto choice = security_.Identify(call.context(), ChoiceOf(call.request().model_spec()));
+  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
+  call.Finish(
+      ToGrpcStatus(FillMetadata(context_.models, *choice, call.request(), call.response())));
+}
+
+void TfModelService::AwaitCalls(CallReceiver& receiver) {
+  Await(receiver, "GetModelStatus", &TfModelService::GetModelStatus);
+}
+
+void TfModelService::GetModelStatus(
+    UnaryCall<tfs::GetModelStatusRequest, tfs::GetModelStatusResponse>& call) {
+  const auto choice = security_.Identify(call.context(), ChoiceOf(call.request().model_spec()));
+  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
+  call.Finish(ToGrpcStatus(FillStatus(context_.models, *choice, call.response())));
+}
+
+}  // namespace ulfd::server
