@@ -54,9 +54,11 @@ TableFold TableFolder::Due(const ServedModel& model) const {
 }
 
 void TableFolder::Fold(const std::string& directory, TableFold& fold) {
-  const LoadScope scope({.owner = fold.name, .cancelled = &stopping_});
   const std::string& where = options_.directory.empty() ? directory : options_.directory;
-  fold.rows = WithinMemory([&] { return engine::FoldTable(*fold.table, where, kMemoryBytes); });
+  {
+    const LoadScope scope({.owner = fold.name, .cancelled = &stopping_});
+    fold.rows = WithinMemory([&] { return engine::FoldTable(*fold.table, where, kMemoryBytes); });
+  }
   const std::pair key(Key(fold.name, fold.version), fold.table->name());
   MutexLock lock(mu_);
   if (fold.rows.ok()) {

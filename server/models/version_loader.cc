@@ -123,13 +123,16 @@ void VersionLoader::MakeFirstPlans(const LoadJob& job, const engine::Model* befo
 
 bool VersionLoader::MakePlans(const ServedModel& served) const {
   engine::UseOneThread();
-  const LoadScope scope({.owner = served.name,
-                         .max_memory_bytes = MaxMemory(MemoryLeft(0)),
-                         .deadline = steady_clock::now() + options_.load_bounds.max_time,
-                         .cancelled = &cancelled_});
   const Warming warming(options_, /*gives_way=*/true);
-  return ReportPlans(served.name, served.version,
-                     served.model->MakePlans(warming.run(), MemoryLeft(0)));
+  std::vector<engine::ShapePlanInfo> plans;
+  {
+    const LoadScope scope({.owner = served.name,
+                           .max_memory_bytes = MaxMemory(MemoryLeft(0)),
+                           .deadline = steady_clock::now() + options_.load_bounds.max_time,
+                           .cancelled = &cancelled_});
+    plans = served.model->MakePlans(warming.run(), MemoryLeft(0));
+  }
+  return ReportPlans(served.name, served.version, plans);
 }
 
 absl::Status VersionLoader::CheckFits(const LoadJob& job, const engine::Model& model) const {
