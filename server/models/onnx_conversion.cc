@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <system_error>
 #include <vector>
 
@@ -93,7 +94,8 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
   if (fs::exists(schema, error)) argv.push_back(absl::StrCat("--schema=", schema));
   const LoadScope* const load = LoadScope::Current();
   ChildBounds bounds{.stop = [] { return !LoadScope::Check().ok(); }};
-  if (load != nullptr && load->limits().max_memory_bytes > 0) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max() - kProgramBytes;
+  if (load != nullptr && load->limits().max_memory_bytes <= kMost) {
     bounds.max_memory_bytes = load->limits().max_memory_bytes + kProgramBytes;
   }
   ASSIGN_OR_RETURN(const ChildResult result, RunChild(std::move(argv), bounds));
@@ -114,11 +116,15 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
 void OnnxConversion::RemoveLeftovers(const std::string& source, const std::string& kept) const {
   Remove(fs::path(directory_) / kUnfinished);
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory_, error)) {
-    const std::string from = ReadLine((entry.path() / kSourceFile).string());
+  // What cannot be listed now may be at the next conversion.
+  fs::directory_iterator entries(directory_, error);
+  for (; !error && entries != fs::directory_iterator(); entries.increment(error)) {
+    const fs::path& path = entries->path();
+    const std::string from = ReadLine((path / kSourceFile).string());
     // Nothing else that lies there is ours.
-    if (from.empty() || entry.path() == kept) continue;
-    if (from == source || !fs::exists(from, error)) Remove(entry.path());
+    if (from.empty() || path == kept) continue;
+    std::error_code gone;
+    if (from == source || !fs::exists(from, gone)) Remove(path);
   }
 }
 
