@@ -35,6 +35,8 @@ constexpr char kUnfinished[] = "unfinished";
 constexpr char kSourceFile[] = "converted_from";
 // What a program takes of addresses before it does anything.
 constexpr int64_t kProgramBytes = int64_t{1} << 30;
+// How it ends where the system failed (tools/convert/main.cc).
+constexpr int kNotTheModel = 3;
 
 // Nothing if it cannot be read.
 std::string ReadLine(const std::string& path) {
@@ -110,7 +112,9 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
   absl::string_view why = result.errors;
   absl::ConsumePrefix(&why, "ulf convert: ");
   while (absl::ConsumeSuffix(&why, "\n")) continue;
-  return absl::InvalidArgumentError(absl::StrReplaceAll(why, {{"\n  ", "; "}, {"\n", "; "}}));
+  const std::string line = absl::StrReplaceAll(why, {{"\n  ", "; "}, {"\n", "; "}});
+  return result.exit_code == kNotTheModel ? absl::UnavailableError(line)
+                                          : absl::InvalidArgumentError(line);
 }
 
 void OnnxConversion::RemoveLeftovers(const std::string& source, const std::string& kept) const {
