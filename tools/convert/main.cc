@@ -101,8 +101,10 @@ int Main(int argc, char** argv) {
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
   std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());
-  // The daemon tries again where the model is not to blame: a full disk, too little memory.
-  if (!IsUsageError(status)) return engine::IsContentError(status) ? 1 : 3;
+  // The daemon tries again where the files are not to blame: a full disk, too little memory.
+  if (!IsUsageError(status)) {
+    return engine::IsContentError(status) || absl::IsNotFound(status) ? 1 : 3;
+  }
   std::fputs("`ulf convert --help` explains the command\n", stderr);
   return 2;
 }
