@@ -142,11 +142,15 @@ absl::Status VersionLoader::CheckFits(const LoadJob& job, const engine::Model& m
   return fits.ok() ? fits : Named(job, fits, LoadReason::kMemory);
 }
 
+bool VersionLoader::Converts(const LoadJob& job) const {
+  return options_.convert && OnnxConversion::IsFor(job.directory);
+}
+
 absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
     const LoadJob& job, bool gives_way, const engine::DirectoryRules& rules,
     ServedModel& served) const {
   std::string directory = job.directory;
-  if (options_.convert && OnnxConversion::IsFor(directory)) {
+  if (Converts(job)) {
     absl::StatusOr<std::string> converted = options_.convert(directory, rules);
     if (!converted.ok()) {
       return Named(job, converted.status(), engine::LoadReasonOf(converted.status()));
@@ -300,8 +304,7 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
   }
   if (!state.ok()) return RefusedFor(state.status());
   if (!state->fault.ok()) return RefusedFor(Named(job, state->fault, LoadReason::kContent));
-  const bool converts = options_.convert && OnnxConversion::IsFor(job.directory);
-  if (!state->complete && !converts) {
+  if (!state->complete && !Converts(job)) {
     return RefusedFor(
         Named(job,
               absl::FailedPreconditionError(absl::StrCat(

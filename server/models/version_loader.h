@@ -99,6 +99,8 @@ class VersionLoader {
   absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job, bool gives_way,
                                                            const engine::DirectoryRules& rules,
                                                            LoadOutcome& outcome) const;
+  // Whether the version is one that has to be converted first, and can be.
+  bool Converts(const LoadJob& job) const;
   // The model of a job that loads everything, without deltas.
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadBase(const LoadJob& job, bool gives_way,
                                                                 const engine::DirectoryRules& rules,

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
@@ -13,19 +14,26 @@ namespace ulfd::tools {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& path) {
+absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& path,
+                                                 std::initializer_list<absl::string_view> endings) {
   std::error_code error;
   if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
   std::vector<std::string> files;
   fs::recursive_directory_iterator entries(path, error);
   for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
-    if (entries->path().extension() == ".ulfrec") files.push_back(entries->path().string());
+    const std::string extension = entries->path().extension();
+    if (absl::c_linear_search(endings, extension)) files.push_back(entries->path().string());
   }
   if (error) {
     return absl::UnavailableError(absl::StrCat(path, ": cannot list: ", error.message()));
   }
-  if (files.empty()) return absl::NotFoundError(absl::StrCat(path, ": holds no *.ulfrec file"));
   std::sort(files.begin(), files.end());
+  return files;
+}
+
+absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& path) {
+  ASSIGN_OR_RETURN(std::vector<std::string> files, FilesIn(path, {".ulfrec"}));
+  if (files.empty()) return absl::NotFoundError(absl::StrCat(path, ": holds no *.ulfrec file"));
   return files;
 }
 

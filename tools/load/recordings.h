@@ -4,14 +4,21 @@
 #define ULFD_TOOLS_LOAD_RECORDINGS_H_
 
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/recording/recording_reader.h"
 
 namespace ulfd::tools {
+
+// The file itself, or the files in a folder and the folders below it whose names end in one of
+// these (".npz"), in the order of their names.  UNAVAILABLE if a folder cannot be listed.
+absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& path,
+                                                 std::initializer_list<absl::string_view> endings);
 
 // The file itself, or the recordings in a folder and the folders below it, in the order of their
 // names.  NOT_FOUND if there are none.

@@ -16,12 +16,14 @@ std::string VersionDirectory(const std::string& directory) {
   std::string highest = directory;
   int64_t most = 0;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    if (!entry.is_directory(error)) return directory;
-    const std::optional<int64_t> version = ParseVersion(entry.path().filename().string());
+  std::filesystem::directory_iterator it(directory, error);
+  for (; !error && it != std::filesystem::directory_iterator(); it.increment(error)) {
+    std::error_code gone;
+    if (!it->is_directory(gone)) return directory;
+    const std::optional<int64_t> version = ParseVersion(it->path().filename().string());
     if (!version.has_value() || *version <= most) continue;
     most = *version;
-    highest = entry.path().string();
+    highest = it->path().string();
   }
   return highest;
 }

@@ -2,12 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/quantise/requests.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -20,25 +17,6 @@
 
 namespace ulfd::tools {
 namespace {
-
-namespace fs = std::filesystem;
-
-// The file itself, or the npz files and recordings in a folder and those below it.
-absl::StatusOr<std::vector<std::string>> FilesIn(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return std::vector<std::string>{path};
-  std::vector<std::string> files;
-  fs::recursive_directory_iterator entries(path, error);
-  for (; !error && entries != fs::recursive_directory_iterator(); entries.increment(error)) {
-    const std::string extension = entries->path().extension();
-    if (extension == ".npz" || extension == ".ulfrec") files.push_back(entries->path().string());
-  }
-  if (error) {
-    return absl::UnavailableError(absl::StrCat(path, ": cannot list: ", error.message()));
-  }
-  std::sort(files.begin(), files.end());
-  return files;
-}
 
 absl::Status CheckFinite(const engine::NpzArrays& inputs, const engine::ModelInfo& info) {
   for (const engine::InputInfo& input : info.inputs) {
@@ -126,7 +104,7 @@ absl::StatusOr<std::vector<CalibrationRequest>> ReadRequests(const std::vector<s
                                                              const engine::ModelInfo& info) {
   Reader reader(labels, info);
   for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesIn(path));
+    ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesIn(path, {".npz", ".ulfrec"}));
     for (const std::string& file : files) RETURN_IF_ERROR(reader.Read(file));
   }
   std::vector<CalibrationRequest> requests = std::move(reader).requests();

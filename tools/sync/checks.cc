@@ -21,14 +21,17 @@ namespace {
 
 absl::Status CheckTables(const std::string& directory) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory, error)) {
-    if (!entry.is_regular_file(error)) continue;
-    const std::string path = entry.path().string();
+  std::filesystem::recursive_directory_iterator it(directory, error);
+  for (; !error && it != std::filesystem::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code gone;
+    if (!it->is_regular_file(gone)) continue;
+    const std::string path = it->path().string();
     ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
     ASSIGN_OR_RETURN(const bool is_table, engine::IsTableFile(file));
     if (is_table) RETURN_IF_ERROR(engine::VerifyTableFile(path, [](uint64_t, uint64_t) {}));
   }
-  return absl::OkStatus();
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("cannot list ", directory, ": ", error.message()));
 }
 
 }  // namespace

@@ -97,8 +97,10 @@ absl::Status WantSpace(const std::string& path, int64_t bytes) {
   const auto free = static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
   std::error_code error;
   int64_t there = 0;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, error)) {
-    if (entry.is_regular_file(error)) there += static_cast<int64_t>(entry.file_size(error));
+  fs::recursive_directory_iterator it(path, error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code gone;
+    if (it->is_regular_file(gone)) there += static_cast<int64_t>(it->file_size(gone));
   }
   if (bytes - there <= free) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -354,8 +356,9 @@ absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,
 absl::Status Syncer::DeleteOld(const std::string& model, const std::vector<int64_t>& kept) {
   const int64_t oldest = *std::min_element(kept.begin(), kept.end());
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(Place(model), error)) {
-    const std::optional<int64_t> version = ParseVersion(entry.path().filename().string());
+  fs::directory_iterator it(Place(model), error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::optional<int64_t> version = ParseVersion(it->path().filename().string());
     if (!version.has_value() || *version >= oldest) continue;
     const std::string unit = absl::StrCat(model, "/", *version);
     // Renamed first: nobody sees half of it.
@@ -370,9 +373,10 @@ absl::Status Syncer::DeleteOld(const std::string& model, const std::vector<int64
 
 void Syncer::DeleteStaged() {
   std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(staging_, error)) {
-    const std::string name = entry.path().filename().string();
-    if (name != kLock && staged_.count(name) == 0) RemoveAll(entry.path().string());
+  fs::directory_iterator it(staging_, error);
+  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name != kLock && staged_.count(name) == 0) RemoveAll(it->path().string());
   }
 }
 
