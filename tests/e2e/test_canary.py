@@ -3,7 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 from harness.clients import infer_outputs, infer_request, outputs_of, predict_request
 from harness.daemon import FAST, wait_for
-from harness.fixtures import DaemonTest, add_stamp
+from harness.fixtures import CANARY_AND_SHADOW, DaemonTest, add_stamp
 from harness.metrics import scrape
 from harness.small import stamp_inputs, stamp_of
 
@@ -13,17 +13,7 @@ IDS = [0, 3, 7]
 class CanaryTest(DaemonTest):
     """Version 1 is stable; 3 in 10 users get version 2; version 3 shadows every call."""
 
-    CONFIG = FAST + """
-models {
-  name: "stamp"
-  version_policy { specific { versions: 1 versions: 2 versions: 3 } }
-  labels { key: "stable" value: 1 }
-  labels { key: "canary" value: 2 }
-  labels { key: "next" value: 3 }
-  canary { label: "canary" share: 0.3 sticky_metadata: "x-user-id" }
-  shadow { label: "next" share: 1 max_queued: 64 }
-}
-"""
+    CONFIG = FAST + CANARY_AND_SHADOW
 
     @classmethod
     def fill(cls, repository):

@@ -9,7 +9,7 @@ from harness import env, modelfiles
 from harness.chromium import Chromium
 from harness.clients import Client, predict_request
 from harness.daemon import FAST, Daemon, wait_for
-from harness.fixtures import DaemonTest, add_shop, add_stamp
+from harness.fixtures import CANARY_AND_SHADOW, DaemonTest, add_shop, add_stamp
 from harness.loading import start_load
 from harness.small import stamp_files, stamp_inputs
 
@@ -27,17 +27,7 @@ def broken_files():
 
 
 class ConsoleTest(DaemonTest):
-    CONFIG = FAST + """
-models {
-  name: "stamp"
-  version_policy { specific { versions: 1 versions: 2 versions: 3 } }
-  labels { key: "stable" value: 1 }
-  labels { key: "canary" value: 2 }
-  labels { key: "next" value: 3 }
-  canary { label: "canary" share: 0.3 sticky_metadata: "x-user-id" }
-  shadow { label: "next" share: 1 max_queued: 64 }
-}
-"""
+    CONFIG = FAST + CANARY_AND_SHADOW
 
     @classmethod
     def fill(cls, repository):

@@ -31,6 +31,20 @@ def add_shop(repository, stated=True):
     modelfiles.write_version(os.path.join(repository, "shop", "1"), shop().files(stated))
 
 
+# Version 1 of "stamp" is stable; 3 in 10 users get version 2; version 3 shadows every call.
+CANARY_AND_SHADOW = """
+models {
+  name: "stamp"
+  version_policy { specific { versions: 1 versions: 2 versions: 3 } }
+  labels { key: "stable" value: 1 }
+  labels { key: "canary" value: 2 }
+  labels { key: "next" value: 3 }
+  canary { label: "canary" share: 0.3 sticky_metadata: "x-user-id" }
+  shadow { label: "next" share: 1 max_queued: 64 }
+}
+"""
+
+
 def add_stamp(repository, stamp, version=1, name="stamp"):
     modelfiles.write_version(os.path.join(repository, name, str(version)), stamp_files(stamp))
 
