@@ -89,11 +89,18 @@ bool Convert(From from, To& to) {
   }
 }
 
+// What the inputs of a request take as KServe's.
+struct Budget {
+  const int64_t max_bytes;
+  int64_t bytes = 0;
+  int64_t filled_bytes = 0;  // Of these, values that the request leaves out.
+};
+
 // One input of a request on its way.
 class Input {
  public:
-  Input(const std::string& name, TensorProto& from, int64_t& filled_bytes)
-      : name_(name), from_(from), filled_bytes_(filled_bytes) {}
+  Input(const std::string& name, TensorProto& from, Budget& budget)
+      : name_(name), from_(from), budget_(budget) {}
 
   // Appends it to `to`.
   absl::Status Move(const engine::Model& model, inference::ModelInferRequest& to) {
@@ -179,7 +186,7 @@ class Input {
     if (packed && std::is_same_v<Element, Target>)
       return std::move(*from_.mutable_tensor_content());
     const int64_t given = packed ? elements_ : values.size();
-    RETURN_IF_ERROR(CheckCount(given, sizeof(Target)));
+    RETURN_IF_ERROR(Spend(given, sizeof(Target)));
     std::string raw(static_cast<size_t>(elements_) * sizeof(Target), '\0');
     for (int64_t i = 0; i < elements_ && given > 0; ++i) {
       Element element;
@@ -204,21 +211,30 @@ class Input {
     return engine::ToString(shape);
   }
 
-  absl::Status CheckCount(int64_t given, int64_t target_bytes) {
+  absl::Status Spend(int64_t given, int64_t target_bytes) {
     if (given > elements_) {
       return Bad(
           absl::StrCat(given, " values, want at most ", elements_, " for shape ", ShapeText()));
     }
-    filled_bytes_ += (elements_ - given) * target_bytes;
-    if (filled_bytes_ <= kMaxFilledBytes) return absl::OkStatus();
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "input \"", name_, "\": ", given, " values for shape ", ShapeText(),
-        ": those left out take more than ", kMaxFilledBytes, " bytes, want all of them"));
+    budget_.filled_bytes += (elements_ - given) * target_bytes;
+    budget_.bytes += elements_ * target_bytes;
+    if (budget_.filled_bytes > kMaxFilledBytes) {
+      return TooMuch(absl::StrCat(given, " values for shape ", ShapeText(),
+                                  ": those left out take more than ", kMaxFilledBytes,
+                                  " bytes, want all of them"));
+    }
+    if (budget_.bytes <= budget_.max_bytes) return absl::OkStatus();
+    return TooMuch(absl::StrCat(
+        "in the types that the model wants, the inputs up to this one take ", budget_.bytes,
+        " bytes, more than ", budget_.max_bytes, " (limits.max_message_bytes)"));
+  }
+  absl::Status TooMuch(absl::string_view text) const {
+    return absl::ResourceExhaustedError(absl::StrCat("input \"", name_, "\": ", text));
   }
 
   const std::string& name_;
   TensorProto& from_;
-  int64_t& filled_bytes_;
+  Budget& budget_;
   int64_t elements_ = 0;
 };
 
@@ -251,13 +267,13 @@ absl::StatusOr<ModelChoice> ChoiceOf(const tfs::ModelSpec& spec) {
 }
 
 absl::Status MakeInferRequest(tfs::PredictRequest& from, const engine::Model& model,
-                              inference::ModelInferRequest& to) {
+                              int64_t max_bytes, inference::ModelInferRequest& to) {
   const tfs::ModelSpec& spec = from.model_spec();
   to.set_model_name(spec.name());
   if (spec.has_version()) to.set_model_version(absl::StrCat(spec.version().value()));
-  int64_t filled_bytes = 0;
+  Budget budget{.max_bytes = max_bytes};
   for (auto& [name, tensor] : *from.mutable_inputs()) {
-    RETURN_IF_ERROR(Input(name, tensor, filled_bytes).Move(model, to));
+    RETURN_IF_ERROR(Input(name, tensor, budget).Move(model, to));
   }
   from.clear_inputs();  // One copy of the values is enough.
   for (const std::string& output : from.output_filter()) to.add_outputs()->set_name(output);

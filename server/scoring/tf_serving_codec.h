@@ -3,6 +3,8 @@
 #ifndef ULFD_SERVER_SCORING_TF_SERVING_CODEC_H_
 #define ULFD_SERVER_SCORING_TF_SERVING_CODEC_H_
 
+#include <cstdint>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "engine/runtime/model.h"
@@ -19,9 +21,9 @@ absl::StatusOr<ModelChoice> ChoiceOf(const tensorflow::serving::ModelSpec& spec)
 // Values become what `model` wants, as far as that changes none of them but for the rounding of
 // floats.  INVALID_ARGUMENT names the input, what was found and what was wanted; what is wrong with
 // names and shapes, the decoder of KServe's requests finds.  RESOURCE_EXHAUSTED: values that are
-// left out are too many.
+// left out are too many, or values of other types than the model's become more than `max_bytes`.
 absl::Status MakeInferRequest(tensorflow::serving::PredictRequest& from, const engine::Model& model,
-                              inference::ModelInferRequest& to);
+                              int64_t max_bytes, inference::ModelInferRequest& to);
 
 // `from` is the answer to such a request.
 void MakePredictResponse(const inference::ModelInferResponse& from,

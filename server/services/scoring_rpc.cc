@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "server/recorder/call_record.h"
 #include "server/rpc/call_context.h"
@@ -230,9 +231,12 @@ void StartScoring(TfCall& rpc, const ServingContext& context, const Security& se
   if (choice.ok()) {
     // What does not exist is refused, and counted, where all calls are.
     const absl::StatusOr<ModelHandle> model = context.models.Find(*choice);
-    const absl::Status made = model.ok() ? MakeInferRequest(rpc.mutable_request(), *(*model)->model,
-                                                            carrier->mutable_request())
-                                         : absl::OkStatus();
+    const absl::Status made = WithinMemory([&] {
+      return model.ok()
+                 ? MakeInferRequest(rpc.mutable_request(), *(*model)->model,
+                                    context.limits.max_message_bytes, carrier->mutable_request())
+                 : absl::OkStatus();
+    });
     if (!made.ok()) choice = made;
   }
   const MetadataLookup metadata = [&rpc](const std::string& key) {

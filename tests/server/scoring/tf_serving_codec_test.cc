@@ -50,7 +50,9 @@ class TfServingCodecTest : public CodecFixture<Infer, inference::ModelInferRespo
   }
   absl::StatusOr<tfs::PredictResponse> Predict(tfs::PredictRequest request) {
     Infer infer;
-    if (absl::Status made = MakeInferRequest(request, *model_, infer); !made.ok()) return made;
+    if (absl::Status made = MakeInferRequest(request, *model_, limits_.max_message_bytes, infer);
+        !made.ok())
+      return made;
     const auto answer = Answer(infer);
     if (!answer.ok()) return answer.status();
     tfs::PredictResponse response;
@@ -95,7 +97,7 @@ TEST_F(TfServingCodecTest, AnswersLikeKServe) {
   EXPECT_EQ(score.tensor_shape().dim(0).size(), 3);
   EXPECT_EQ(response->model_spec().name(), "tiny");
   EXPECT_EQ(response->model_spec().version().value(), 3);
-  ASSERT_TRUE(MakeInferRequest(request, *model_, infer).ok());
+  ASSERT_TRUE(MakeInferRequest(request, *model_, limits_.max_message_bytes, infer).ok());
   EXPECT_EQ(infer.inputs_size(), 4);
   EXPECT_EQ(RawOf(infer, "mask"), Bytes<int32_t>({1, 1}));
   EXPECT_EQ(RawOf(infer, "mid.ids"), Bytes<int64_t>({12, 10, 11}));
@@ -156,7 +158,7 @@ TEST_F(TfServingCodecTest, HalvesHaveTheirValues) {
     tensor.add_half_val(bits);
     tfs::PredictRequest request = WithPrice(tensor);
     Infer infer;
-    ASSERT_TRUE(MakeInferRequest(request, *model_, infer).ok());
+    ASSERT_TRUE(MakeInferRequest(request, *model_, limits_.max_message_bytes, infer).ok());
     EXPECT_EQ(RawOf(infer, "price"), Bytes<float>({value, value, value})) << bits;
   }
 }
@@ -205,6 +207,22 @@ TEST_F(TfServingCodecTest, RefusesShapesByName) {
   const auto huge = Predict(WithPrice(Tensor(tfs::DT_FLOAT, {2000, 1000000})));
   EXPECT_TRUE(absl::IsResourceExhausted(huge.status())) << huge.status();
   EXPECT_THAT(std::string(huge.status().message()), HasSubstr("input \"price\": 0 values"));
+}
+
+TEST_F(TfServingCodecTest, NarrowValuesDoNotBecomeMoreThanAMessage) {
+  tfs::PredictRequest request = Request();
+  tfs::TensorProto ids = Tensor(tfs::DT_INT8, {20});
+  ids.set_tensor_content(std::string(20, '\x0b'));
+  (*request.mutable_inputs())["mid.ids"] = ids;
+  limits_.max_message_bytes = 200;
+  Infer infer;
+  tfs::PredictRequest taken = request;
+  EXPECT_TRUE(MakeInferRequest(taken, *model_, limits_.max_message_bytes, infer).ok());
+  limits_.max_message_bytes = 100;
+  const absl::Status refused = Predict(request).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("input \"mid.ids\": in the types that"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("100 (limits.max_message_bytes)"));
 }
 
 TEST_F(TfServingCodecTest, ModelsAreChosenByVersionOrLabel) {
