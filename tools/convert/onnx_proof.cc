@@ -290,19 +290,19 @@ absl::Status Proof::RunEngine(const Trial& trial, bool keep_all, engine::RunResu
                         workspace_, result);
 }
 
-// What single precision does to the values, as a rule: the mean square's root, relative to
-// max(1, |value|), of those that are decided.
+// What single precision does to half of the values or more, relative to max(1, |value|), of those
+// that are decided.  The median: some values that lose all their digits say nothing of the others.
 double NoiseOf(const Array& single, const Array& in_double) {
-  double squares = 0;
-  int64_t count = 0;
+  std::vector<double> noises;
   for (int64_t i = 0; i < single.elements(); ++i) {
     const double b = single.at(i);
     const double noise = std::fabs(b - in_double.at(i)) / std::max(1.0, std::fabs(b));
-    if (!(noise <= kMostNoise)) continue;
-    squares += noise * noise;
-    ++count;
+    if (noise <= kMostNoise) noises.push_back(noise);
   }
-  return std::sqrt(squares / static_cast<double>(std::max<int64_t>(1, count)));
+  if (noises.empty()) return 0;
+  const auto middle = noises.begin() + static_cast<int64_t>(noises.size() / 2);
+  std::nth_element(noises.begin(), middle, noises.end());
+  return *middle;
 }
 
 absl::StatusOr<Difference> Proof::DifferenceOf(const engine::Tensor& found, const Array& wanted,
