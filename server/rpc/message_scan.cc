@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/rpc/message_scan.h"
 
+#include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/message.h>
 #include <google/protobuf/wire_format_lite.h>
@@ -52,6 +53,27 @@ int64_t NumberBytes(const FieldDescriptor& field) {
   }
 }
 
+// One number, an empty text or an empty message of the field, in memory.
+int64_t OwnBytes(const FieldDescriptor& field) {
+  const int64_t pointer = field.is_repeated() ? kPointer : 0;
+  if (field.is_map()) {  // Entries have no class of their own.
+    const pb::Descriptor& entry = *field.message_type();
+    return kMapNode + kAllocation + pointer + OwnBytes(*entry.map_key()) +
+           OwnBytes(*entry.map_value());
+  }
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return kAllocation + pointer +
+             static_cast<int64_t>(pb::MessageFactory::generated_factory()
+                                      ->GetPrototype(field.message_type())
+                                      ->SpaceUsedLong());
+    case FieldDescriptor::CPPTYPE_STRING:
+      return kText + pointer;
+    default:
+      return NumberBytes(field);
+  }
+}
+
 WireFormat::WireType WireTypeOf(const FieldDescriptor& field) {
   return WireFormat::WireTypeForFieldType(static_cast<WireFormat::FieldType>(field.type()));
 }
@@ -75,25 +97,15 @@ size_t MessageScan::Add(const pb::Descriptor& type, Indices& indices) {
     if (fields.size() <= number) fields.resize(number + 1);
     Field field;
     field.repeated = descriptor.is_repeated();
-    const int64_t pointer = field.repeated ? kPointer : 0;
+    // An entry of a map has room for its key and value before they come.
+    field.bytes = type.options().map_entry() ? 0 : OwnBytes(descriptor);
     if (descriptor.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      const pb::Descriptor& child = *descriptor.message_type();
-      // Entries of maps have no class of their own; what their key and value hold is counted with
-      // these.
-      const int64_t own =
-          descriptor.is_map()
-              ? kMapNode
-              : static_cast<int64_t>(
-                    pb::MessageFactory::generated_factory()->GetPrototype(&child)->SpaceUsedLong());
       field.kind = Kind::kMessage;
-      field.bytes = own + kAllocation + pointer;
-      field.type = Add(child, indices);
+      field.type = Add(*descriptor.message_type(), indices);
     } else if (descriptor.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
       field.kind = Kind::kText;
-      field.bytes = kText + pointer;
     } else {
       field.kind = Kind::kNumber;
-      field.bytes = NumberBytes(descriptor);
       field.wire = WireTypeOf(descriptor);
     }
     fields[number] = field;

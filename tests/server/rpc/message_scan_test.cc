@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
+#include "proto/tf_serving.pb.h"
 
 namespace ulfd::server {
 namespace {
@@ -75,6 +76,28 @@ TEST(MessageScanTest, TheMemoryIsThatOfTheParsedMessage) {
     EXPECT_GE(static_cast<size_t>(price->parsed_bytes), used);
     EXPECT_LE(static_cast<size_t>(price->parsed_bytes), 3 * used);
   }
+}
+
+TEST(MessageScanTest, EntriesOfMapsHoldAKeyAndAValueThatDoNotCome) {
+  using Infer = inference::ModelInferRequest;
+  using Tf = tensorflow::serving::PredictRequest;
+  std::string parameters, inputs;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string key = absl::StrCat(1000 + i);
+    parameters += absl::StrCat("\x22\x06\x0a\x04", key);  // ModelInferRequest.parameters
+    inputs += absl::StrCat("\x12\x06\x0a\x04", key);      // PredictRequest.inputs
+  }
+  // A value without a key, and neither.
+  const std::string value = "\x12\x04\x12\x02\x08\x0b", neither("\x12\x00", 2);
+  const auto check = [](const std::string& bytes, auto parsed) {
+    const auto empty = parsed.SpaceUsedLong();
+    ASSERT_TRUE(parsed.ParseFromString(bytes));
+    const auto price = Price<decltype(parsed)>(bytes);
+    ASSERT_TRUE(price.ok()) << price.status();
+    EXPECT_GE(static_cast<size_t>(price->parsed_bytes), parsed.SpaceUsedLong() - empty);
+  };
+  check(parameters, Infer());
+  for (const std::string& bytes : {inputs, value, neither}) check(bytes, Tf());
 }
 
 // Two bytes: field `number`, a message or text of no bytes.
