@@ -16,13 +16,16 @@ namespace ulfd::fuzz {
 template <typename Request, typename Response>
 bool Score(const Request& request, Response& response) {
   const engine::Model& model = SmallModel();
+  const server::RequestLimits limits;
   server::DecodedRequest decoded;
-  const absl::Status status = DecodeRequest(request, model, server::RequestLimits(), decoded);
+  const absl::Status status = DecodeRequest(request, model, limits, decoded);
   CheckMessage(status);
   if (!status.ok()) return false;
   engine::Workspace workspace;
   engine::RunResult result;
-  const absl::Status run = model.Run(decoded.inputs, {}, workspace, result);
+  engine::RunOptions options;
+  options.max_memory_bytes = limits.max_memory_bytes;
+  const absl::Status run = model.Run(decoded.inputs, options, workspace, result);
   CheckMessage(run);
   if (!run.ok()) return false;
   const absl::Status encoded = EncodeResponse(request, decoded, model.info(), result, response);
