@@ -35,8 +35,8 @@ constexpr char kUnfinished[] = "unfinished";
 constexpr char kSourceFile[] = "converted_from";
 // What a program takes of addresses before it does anything.
 constexpr int64_t kProgramBytes = int64_t{1} << 30;
-// How it ends where the system failed (tools/convert/main.cc).
-constexpr int kNotTheModel = 3;
+// How it ends if the model is to blame; otherwise (tools/convert/main.cc) the system failed.
+constexpr int kModelFailed = 1;
 
 // Nothing if it cannot be read.
 std::string ReadLine(const std::string& path) {
@@ -113,8 +113,8 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
   absl::ConsumePrefix(&why, "ulf convert: ");
   while (absl::ConsumeSuffix(&why, "\n")) continue;
   const std::string line = absl::StrReplaceAll(why, {{"\n  ", "; "}, {"\n", "; "}});
-  return result.exit_code == kNotTheModel ? absl::UnavailableError(line)
-                                          : absl::InvalidArgumentError(line);
+  return result.exit_code == kModelFailed ? absl::InvalidArgumentError(line)
+                                          : absl::UnavailableError(line);
 }
 
 void OnnxConversion::RemoveLeftovers(const std::string& source, const std::string& kept) const {

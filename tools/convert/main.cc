@@ -13,7 +13,6 @@
 #include "base/flags/flag_set.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/load_reason.h"
 #include "engine/tensor/onednn.h"
 #include "tools/convert/convert.h"
 
@@ -101,10 +100,9 @@ int Main(int argc, char** argv) {
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
   std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());
-  // The daemon tries again where the files are not to blame: a full disk, too little memory.
-  if (!IsUsageError(status)) {
-    return engine::IsContentError(status) || absl::IsNotFound(status) ? 1 : 3;
-  }
+  // The daemon tries again where the model is not to blame: a full disk, too little memory.
+  if (absl::IsUnavailable(status) || status == AllocationFailure()) return 3;
+  if (!IsUsageError(status)) return 1;
   std::fputs("`ulf convert --help` explains the command\n", stderr);
   return 2;
 }
