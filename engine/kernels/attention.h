@@ -45,8 +45,8 @@ struct AttentionSpec {
   bool pooled = true;                             // False: y is what the last layer gives.
   bool softmax = true;
   float pad = 0;  // Of steps that the mask leaves out.
-  bool bf16 =
-      false;  // Wk + diag(q) Wp and what it meets are rounded to bf16.  REQUIRES: HasBf16().
+  // Wk + diag(q) Wp and what it meets are rounded to bf16.  REQUIRES: HasBf16().
+  bool bf16 = false;
 
   // Outputs of the last layer; 1 if pooled.
   int64_t outputs() const { return stages.empty() ? hidden : stages[stages.size() - 1].w.n; }

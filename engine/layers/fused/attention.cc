@@ -64,7 +64,8 @@ class AttentionKernel final : public Kernel {
     AttentionSpec spec = spec_;
     spec.stages = stages;
     bool rounds = spec.bf16 = options_->product_weight != nullptr;
-    std::string key = absl::StrCat("attention ", spec.width, " ", spec.hidden, " ", rows);
+    std::string key = absl::StrCat("attention ", spec.width, " ", spec.hidden,
+                                   spec.bf16 ? " with a product " : " ", rows);
     for (size_t i = 0; i < stages.size(); ++i) {
       const AttentionLayer& layer = options_->layers[i];
       absl::StrAppend(&key, " ", layer.n);
