@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -13,12 +14,15 @@
 #include <system_error>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/weights/digest.h"
 #include "server/models/quarantine.h"
 #include "server/system/child_process.h"
 
@@ -35,8 +39,11 @@ constexpr char kUnfinished[] = "unfinished";
 constexpr char kSourceFile[] = "converted_from";
 // What a program takes of addresses before it does anything.
 constexpr int64_t kProgramBytes = int64_t{1} << 30;
-// How it ends if the model is to blame; otherwise (tools/convert/main.cc) the system failed.
-constexpr int kModelFailed = 1;
+// A table is a text there, which takes more than its rows in memory.
+constexpr int64_t kDiskPerMemory = 4;
+// How it ends if the model is to blame, and for want of memory; otherwise (tools/convert/main.cc) the
+// system failed.
+constexpr int kModelFailed = 1, kNoMemory = 4;
 
 // Nothing if it cannot be read.
 std::string ReadLine(const std::string& path) {
@@ -51,6 +58,17 @@ absl::Status WriteLine(const std::string& path, const std::string& line) {
   file << line << '\n' << std::flush;
   return file.good() ? absl::OkStatus()
                      : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
+}
+
+int64_t BytesBelow(const fs::path& path) {
+  const LoadScope::WithoutRefusals for_the_names;
+  int64_t bytes = 0;
+  std::error_code error, gone;  // Files come and go meanwhile.
+  for (fs::recursive_directory_iterator it(path, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->is_regular_file(gone)) bytes += static_cast<int64_t>(it->file_size(gone));
+  }
+  return std::max<int64_t>(bytes, 0);
 }
 
 void Remove(const fs::path& path) {
@@ -89,13 +107,22 @@ bool OnnxConversion::IsFor(const std::string& source) {
          absl::IsNotFound(engine::OpenModelDirectory(source).status());
 }
 
-absl::Status OnnxConversion::Run(const std::string& source, const std::string& out) const {
-  std::vector<std::string> argv = {program_, "onnx", absl::StrCat(source, "/", kModelFile), out};
+absl::Status OnnxConversion::Run(const std::string& source, const std::string& out,
+                                 const engine::DirectoryRules& rules) const {
+  std::vector<std::string> argv = {program_, "onnx", absl::StrCat(source, "/", kModelFile), out,
+                                   absl::StrCat("--roots=", absl::StrJoin(rules.roots, "\n"))};
   std::error_code error;
   const std::string schema = absl::StrCat(source, "/", kSchemaFile);
   if (fs::exists(schema, error)) argv.push_back(absl::StrCat("--schema=", schema));
   const LoadScope* const load = LoadScope::Current();
-  ChildBounds bounds{.stop = [] { return !LoadScope::Check().ok(); }};
+  // A few bytes can make files that fill a disk: they count as memory of the load.
+  int64_t charged = 0;
+  const absl::Cleanup give_back = [&charged] { LoadScope::Charge(-charged).IgnoreError(); };
+  ChildBounds bounds{.stop = [&] {
+    const int64_t bytes = BytesBelow(fs::path(directory_) / kUnfinished) / kDiskPerMemory;
+    if (LoadScope::Charge(bytes - charged).ok()) charged = bytes;
+    return !LoadScope::Check().ok();
+  }};
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() - kProgramBytes;
   if (load != nullptr && load->limits().max_memory_bytes <= kMost) {
     bounds.max_memory_bytes = load->limits().max_memory_bytes + kProgramBytes;
@@ -109,6 +136,10 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
         absl::StrCat(source, "/", kModelFile, ": ", program_, " ended by signal ", result.signal));
   }
   if (result.exit_code == 0) return absl::OkStatus();
+  if (result.exit_code == kNoMemory && load != nullptr) {
+    // The limit is that of the load, which ends for it like any other.
+    RETURN_IF_ERROR(LoadScope::Charge(load->limits().max_memory_bytes));
+  }
   absl::string_view why = result.errors;
   absl::ConsumePrefix(&why, "ulf convert: ");
   while (absl::ConsumeSuffix(&why, "\n")) continue;
@@ -140,12 +171,17 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
                                                    ": is not read beside ", kModelFile,
                                                    ", want only what the converter writes"));
   }
-  ASSIGN_OR_RETURN(const std::string hash, HashVersionDirectory(source, rules));
-  const std::string made = absl::StrCat(directory_, "/", hash, "-", ULFD_VERSION);
+  ASSIGN_OR_RETURN(const std::string content, HashVersionDirectory(source, rules));
+  // Files that change while they are read are converted under the hash of others: what one owner
+  // can write is not taken for another's.
+  engine::ContentHasher hasher;
+  hasher.Add(LoadScope::Current() == nullptr ? "" : LoadScope::Current()->limits().owner);
+  hasher.Add(content);
+  const std::string made = absl::StrCat(directory_, "/", hasher.Hex(), "-", ULFD_VERSION);
   RemoveLeftovers(source, made);
   if (!fs::exists(made, error)) {
     const std::string out = absl::StrCat(directory_, "/", kUnfinished, "/model");
-    absl::Status status = Run(source, out);
+    absl::Status status = Run(source, out, rules);
     if (status.ok()) status = WriteLine(absl::StrCat(out, "/", kSourceFile), source);
     if (status.ok()) {
       fs::rename(out, made, error);

@@ -37,7 +37,8 @@ class OnnxConversion {
   OnnxConversion(std::string directory, std::string program)
       : directory_(std::move(directory)), program_(std::move(program)) {}
 
-  absl::Status Run(const std::string& source, const std::string& out) const;
+  absl::Status Run(const std::string& source, const std::string& out,
+                   const engine::DirectoryRules& rules) const;
   // Removes what was made of versions that are gone, or that are something else by now.
   void RemoveLeftovers(const std::string& source, const std::string& kept) const;
 

@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 
 namespace ulfd::server {
 namespace {
@@ -76,6 +77,7 @@ bool Drain(int fd, std::string& text) {
   char buffer[4096];
   const ssize_t got = read(fd, buffer, sizeof(buffer));
   if (got > 0) {
+    const LoadScope::WithoutRefusals for_the_text;  // Nobody would wait for the child.
     const size_t left = kMaxErrorBytes - std::min(text.size(), kMaxErrorBytes);
     text.append(buffer, std::min(static_cast<size_t>(got), left));
   }

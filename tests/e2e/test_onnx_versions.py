@@ -3,6 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import shutil
+import struct
 import unittest
 
 import grpc
@@ -20,6 +21,33 @@ CASE = "onnx_two_towers"
 def model_bytes():
     with open(os.path.join(test_converted.DATA, CASE, "model.onnx"), "rb") as file:
         return file.read()
+
+
+def field(number, data):
+    """A field of a message, shorter than 16 KiB."""
+    data = data.encode() if isinstance(data, str) else data
+    return bytes([number << 3 | 2, len(data) & 127 | 128, len(data) >> 7]) + data
+
+
+def node(kind, inputs, outputs):
+    axis = field(5, field(1, "axis") + b"\x18\x00\xa0\x01\x02") if kind == "Concat" else b""
+    return (b"".join(field(1, x) for x in inputs) + b"".join(field(2, y) for y in outputs) +
+            field(4, kind) + axis)
+
+
+def graph_of(nodes):
+    """A model with the input x [N, 1] (of ids, if it is looked up), the constants c0 [1] and shape
+    (4000000, 4), and the output y."""
+    def value(name, kind):
+        shape = field(1, field(2, "N")) + field(1, b"\x08\x01")
+        return field(1, name) + field(2, field(1, bytes([8, kind]) + field(2, shape)))
+
+    ids = b"Gather" in nodes[-1]
+    c0 = b"\x08\x01\x10\x01" + field(8, "c0") + field(9, bytes(4))
+    shape = b"\x08\x02\x10\x07" + field(8, "shape") + field(9, struct.pack("<qq", 4_000_000, 4))
+    body = (b"".join(field(1, n) for n in nodes) + field(5, c0) + field(5, shape) +
+            field(11, value("x", 7 if ids else 1)) + field(12, value("y", 1)))
+    return b"\x08\x08" + field(8, b"\x10\x0d") + field(7, body)
 
 
 class OnnxVersionsTest(unittest.TestCase):
@@ -41,9 +69,9 @@ class OnnxVersionsTest(unittest.TestCase):
             file.write(content)
         return folder
 
-    def start(self):
+    def start(self, more=""):
         return Daemon(self.repository, wait_ready=False,
-                      config=FAST + f'converted_directory: "{self.kept}"\n')
+                      config=FAST + f'converted_directory: "{self.kept}"\n{more}')
 
     def scores(self, daemon, version):
         """Waits for the version, and compares its scores with PyTorch's.  On a busy machine the
@@ -116,6 +144,38 @@ class OnnxVersionsTest(unittest.TestCase):
             with Client(daemon) as client:
                 reply = client.predict(predict_request("stamp", stamp_inputs([0]), ()))
                 self.assertEqual(outputs_of(reply)["score"].item(), 1)
+
+    def test_files_elsewhere_are_not_read(self):
+        outside = os.path.join(os.path.dirname(self.repository), "outside")
+        with open(outside, "wb") as file:
+            file.write(model_bytes())
+        schema = os.path.join(os.path.dirname(self.repository), "secret")
+        with open(schema, "w", encoding="utf-8") as file:
+            file.write("sesame opens everything\n")
+        first, second = self.add(1, b"", "first"), self.add(1, model_bytes(), "second")
+        os.remove(os.path.join(first, "model.onnx"))
+        os.symlink(outside, os.path.join(first, "model.onnx"))
+        os.symlink(schema, os.path.join(second, "schema.csv"))
+        with self.start() as daemon:
+            for name in ("first/1/model.onnx", "second/1/schema.csv"):
+                wait_for(lambda text=f"{name}: leads out of {self.repository}": text in daemon.log(),
+                         f"a refusal of {name}\n{daemon.log()}", 240)
+            self.assertNotIn("sesame", daemon.log())
+        self.assertEqual(self.made(), {})
+
+    def test_memory_is_that_of_a_load(self):
+        # A row of Concat nodes, each twice the one before: 2^40 values.
+        concat = [node("Concat", [f"c{i}", f"c{i}"], [f"c{i + 1}"]) for i in range(40)]
+        self.add(1, graph_of([*concat, node("Add", ["x", "c40"], ["y"])]), "memory")
+        # A table of 4 million rows out of nothing, which is written as text.
+        table = [node("ConstantOfShape", ["shape"], ["table"]), node("Gather", ["table", "x"], ["y"])]
+        self.add(1, graph_of(table), "disk")
+        with self.start("load { max_memory_bytes: 10000000 }\n") as daemon, Client(daemon) as client:
+            for name in ("memory", "disk"):
+                wait_for(lambda name=name: client.version(name, 1) and
+                         "may hold 10000000" in client.version(name, 1).quarantine.reason,
+                         f"a refusal of {name}\n{daemon.log()}", 240)
+        self.assertEqual(os.listdir(self.kept), [])
 
     def test_without_a_directory_they_do_not_load(self):
         self.add(1, model_bytes())

@@ -1,10 +1,12 @@
 // ulf-convert: the program behind `ulf convert`, apart from `ulf` so that only who converts needs
 // ONNX's libraries.
 //
-// Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong.
+// Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong; 3 the system failed;
+// 4 there is not enough memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -53,7 +55,7 @@ absl::Status ParseDims(const std::vector<std::string>& pairs,
 
 absl::Status Run(Args args) {
   ConvertOptions options;
-  std::vector<std::string> dims, positional;
+  std::vector<std::string> dims, roots, positional;
   bool help = false, no_verify = false;
   FlagSet flags(kSynopsis, kDescription);
   flags.Add("user_inputs", "Inputs, separated by commas, whose one row belongs to the user.",
@@ -68,6 +70,13 @@ absl::Status Run(Args args) {
             "CSV that names the columns of an ONNX model's one matrix, in order: the line "
             "column,kind,side,vocabulary,length, then a line each.",
             &options.schema);
+  flags.AddRead("roots",
+                "Directories, one a line, in which the model's files must lie once every symbolic "
+                "link is followed; the daemon gives them.",
+                [&roots](const std::string& lines) {
+                  roots = absl::StrSplit(lines, '\n', absl::SkipEmpty());
+                  return absl::OkStatus();
+                });
   flags.Add("no_verify", "Write the model without comparing it with the ONNX model first.",
             &no_verify);
   RETURN_IF_ERROR(flags.Parse(args, 3, 4, &positional, &help));
@@ -75,6 +84,7 @@ absl::Status Run(Args args) {
   RETURN_IF_ERROR(ParseDims(dims, options.dims));
   options.verify = !no_verify;
   engine::UseOneThread();
+  const LoadScope scope({.roots = std::move(roots)});
   absl::StatusOr<Report> report;
   if (positional[0] == "caffe") {
     report = ConvertCaffe(positional[1], positional.size() == 4 ? positional[2] : "",
@@ -100,8 +110,9 @@ int Main(int argc, char** argv) {
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
   std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());
-  // The daemon tries again where the model is not to blame: a full disk, too little memory.
-  if (absl::IsUnavailable(status) || status == AllocationFailure()) return 3;
+  // The daemon tries again where the model is not to blame: a full disk.
+  if (absl::IsUnavailable(status)) return 3;
+  if (status == AllocationFailure()) return 4;
   if (!IsUsageError(status)) return 1;
   std::fputs("`ulf convert --help` explains the command\n", stderr);
   return 2;
