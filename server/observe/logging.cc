@@ -46,8 +46,10 @@ spdlog::level::level_enum SpdLevel(LogLevel level) {
   return spdlog::level::err;
 }
 
+// Whatever ends a word or, as commands of a terminal do, is no text.
 bool NeedsQuotes(absl::string_view value) {
-  return value.empty() || value.find_first_of(" =\"\n\t") != absl::string_view::npos;
+  const auto plain = [](unsigned char c) { return c > ' ' && c < 0x7f && c != '=' && c != '"'; };
+  return value.empty() || !std::all_of(value.begin(), value.end(), plain);
 }
 
 std::string TextLine(LogLevel level, absl::string_view time, absl::string_view message,
@@ -84,8 +86,11 @@ std::string JsonEscape(absl::string_view text) {
   std::string out;
   for (size_t good = 0; !text.empty(); text.remove_prefix(std::min(good + 1, text.size()))) {
     good = Utf8Bytes(text);
-    for (const char c : text.substr(0, good)) {
-      if (c == '"' || c == '\\') {
+    for (size_t i = 0; i < good; ++i) {
+      const char c = text[i];
+      if (c == '\xc2' && static_cast<unsigned char>(text[i + 1]) < 0xa0) {  // Commands, too.
+        absl::StrAppendFormat(&out, "\\u%04x", static_cast<unsigned char>(text[++i]));
+      } else if (c == '"' || c == '\\') {
         out += {'\\', c};
       } else if (c == '\n') {
         out += "\\n";

@@ -24,6 +24,26 @@ TEST(JsonEscape, KeepsCharactersAndEscapesTheRest) {
   EXPECT_EQ(JsonEscape("\xc3\xa9\xe6\xbc\xa2"), "\xc3\xa9\xe6\xbc\xa2");
   EXPECT_EQ(JsonEscape("a\xff\xc3"), "a??");
   EXPECT_EQ(JsonEscape("\xed\xa0\x80"), "???");  // A surrogate is no character.
+  EXPECT_EQ(JsonEscape("\xc2\x9b"
+                       "2J\xc2\xa0"),
+            "\\u009b2J\xc2\xa0");  // A command of a terminal.
+}
+
+// Whoever reads the log of what callers sent reads words, one line for each event.
+TEST(Logger, TextOfCallersIsNoCommand) {
+  std::ostringstream lines;
+  Logger logger(LogLevel::kInfo, LogFormat::kText,
+                std::make_shared<spdlog::sinks::ostream_sink_mt>(lines));
+  logger.Info("call", {{"a", "plain-1.5/x"},
+                       {"b", "\x1b[2J"},
+                       {"c", "x\rfaked"},
+                       {"d", "\x0bx"},
+                       {"e",
+                        "\xc2\x9b"
+                        "2J"}});
+  EXPECT_THAT(lines.str(),
+              ::testing::EndsWith("call a=plain-1.5/x b=\"\\u001b[2J\" c=\"x\\u000dfaked\" "
+                                  "d=\"\\u000bx\" e=\"\\u009b2J\"\n"));
 }
 
 class LinesTest : public ::testing::Test {
