@@ -154,8 +154,12 @@ void Metrics::CountPublished(const ServedModel& model, std::chrono::nanoseconds 
 }
 
 void Metrics::CountLoadFailed(const std::string& name, absl::string_view reason) {
+  // Who writes to the repository can make up names without end; those beyond count without one.
+  constexpr size_t kMost = 1000;
   MutexLock lock(mu_);
-  ++load_failures_[{name, std::string(reason)}];
+  std::pair key(name, std::string(reason));
+  if (load_failures_.size() >= kMost && !load_failures_.contains(key)) key.first.clear();
+  ++load_failures_[std::move(key)];
 }
 
 void Metrics::CountUnloaded(const std::string& name, int64_t version, int64_t generation) {

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "server/observe/process_metrics.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
@@ -163,6 +164,16 @@ TEST_F(MetricsTest, LoadFailuresByReason) {
   metrics_.CountLoadFailed("tiny", "weights");
   EXPECT_THAT(Page(),
               HasSubstr("ulfd_model_load_failures_total{model=\"tiny\",reason=\"weights\"} 2\n"));
+}
+
+TEST_F(MetricsTest, LoadFailuresOfNamesWithoutEndAreOneSeries) {
+  for (int i = 0; i < 5000; ++i) metrics_.CountLoadFailed(absl::StrCat("m", i), "graph");
+  metrics_.CountLoadFailed("m0", "graph");
+  const std::string page = Page();
+  EXPECT_THAT(page, HasSubstr("ulfd_model_load_failures_total{model=\"m0\",reason=\"graph\"} 2\n"));
+  EXPECT_THAT(page,
+              HasSubstr("ulfd_model_load_failures_total{model=\"\",reason=\"graph\"} 4000\n"));
+  EXPECT_THAT(page, Not(HasSubstr("m1000")));
 }
 
 TEST(Histogram, AddsUpOverShardsAndThreads) {
