@@ -202,6 +202,23 @@ TEST_F(RocksdbStoreTest, NamesWhatIsWrongWithADirectory) {
   EXPECT_THAT(std::string(Open("fifo").status().message()), HasSubstr("000099.sst"));
 }
 
+// A log would be applied, and a list read, in memory that no load counts.
+TEST_F(RocksdbStoreTest, RefusesWhatRocksdbWouldTakeIntoMemory) {
+  ASSERT_TRUE(Write("t", 10, 2).ok());
+  for (const auto& [name, bytes] :
+       {std::pair("000099.log", 1), std::pair("MANIFEST-000005", 1 << 30)}) {
+    const std::string path = dir_.File(absl::StrCat("t/", name));
+    const bool is_new = !fs::exists(path);
+    const auto before = is_new ? 0 : fs::file_size(path);
+    std::ofstream(path, std::ios::app).close();
+    fs::resize_file(path, bytes);
+    EXPECT_THAT(std::string(Open("t").status().message()),
+                HasSubstr(absl::StrCat(name, ": ", bytes, " bytes, want at most")));
+    fs::resize_file(path, before);
+  }
+  EXPECT_TRUE(Open("t").ok());
+}
+
 TEST_F(RocksdbStoreTest, NamesTheIdOfADamagedRow) {
   ASSERT_TRUE(Write("t", 20000, 8).ok());
   std::vector<std::string> files = Files("t", ".sst");
