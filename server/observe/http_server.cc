@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -169,6 +171,18 @@ HttpServer::~HttpServer() {
 }
 
 void HttpServer::Loop() {
+  while (true) {
+    try {
+      return Serve();
+    } catch (const std::bad_alloc&) {
+      // Some of it may be the oldest one's.  Whoever wanted it waits until its time is over.
+      if (!connections_.empty()) CloseOldest();
+      std::this_thread::sleep_for(kNoDescriptors);
+    }
+  }
+}
+
+void HttpServer::Serve() {
   std::vector<pollfd> fds;
   auto end = Clock::time_point::max();
   while (true) {
@@ -430,12 +444,13 @@ bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& requ
 }
 
 void HttpServer::HandOver(Connection& connection) {
+  connection.gone = std::make_shared<std::atomic<bool>>(false);
+  auto exchange =
+      std::make_unique<HttpExchange>(mailbox_, connection.id, std::exchange(connection.text, {}),
+                                     connection.head_bytes, connection.peer, connection.gone);
   Enter(connection, State::kWaiting, Clock::duration::max());
   connection.held_bytes = 0;  // The exchange holds them now.
-  connection.gone = std::make_shared<std::atomic<bool>>(false);
-  service_.take(
-      std::make_unique<HttpExchange>(mailbox_, connection.id, std::exchange(connection.text, {}),
-                                     connection.head_bytes, connection.peer, connection.gone));
+  service_.take(std::move(exchange));
 }
 
 bool HttpServer::Refuse(Connection& connection, int code, const std::string& why) {

@@ -136,6 +136,7 @@ class HttpServer {
   HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
              const Limits& limits);
   void Loop();
+  void Serve();  // Until it is to stop, or there is no memory.
   // Whether somebody waits for a reply, or takes it.
   bool Answering() const;
   // Takes some of those that wait.

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -309,10 +310,15 @@ class UnaryCall final : public RpcCall {
   void Answer() override {
     asked_ = true;
     receiver().Asked();
-    const grpc::Status read = Read(bytes_, method_.scan, request_);
-    bytes_.Clear();
-    if (!read.ok()) return Finish(read);
-    method_.answer(*this);
+    // Who hands the call on, to be finished elsewhere, lets no exception out from then on.
+    try {
+      const grpc::Status read = Read(bytes_, method_.scan, request_);
+      bytes_.Clear();
+      if (!read.ok()) return Finish(read);
+      method_.answer(*this);
+    } catch (const std::bad_alloc&) {
+      Finish({grpc::StatusCode::RESOURCE_EXHAUSTED, "no memory"});
+    }
   }
   void AwaitNext() override { Await(method_); }
 

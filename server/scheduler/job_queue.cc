@@ -214,16 +214,16 @@ absl::Status JobQueue::Check(Job* job, TimePoint now) { return Examine(job, now)
 absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   ASSIGN_OR_RETURN(std::unique_ptr<Entry> entry, Examine(job, now));
   entry->sequence = next_sequence_++;
+  Entry* const accepted = entry.get();
   Lane& lane = *entry->lane;
+  owned_.emplace(accepted, std::move(entry));  // Nothing is counted if there is no memory for it.
   // A lane that was idle does not claim the time that it did not use.
   if (lane.jobs_ == 0) {
     lane.virtual_time_ns_ = std::max(lane.virtual_time_ns_, virtual_time_ns_);
   }
   ++lane.jobs_;
   ++entries_;
-  waiting_work_ += entry->cost;
-  Entry* const accepted = entry.get();
-  owned_.emplace(accepted, std::move(entry));
+  waiting_work_ += accepted->cost;
   return accepted;
 }
 
@@ -233,7 +233,7 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
   return absl::OkStatus();
 }
 
-void JobQueue::Enqueue(Entry* entry) {
+void JobQueue::Enqueue(Entry* entry) noexcept {
   entry->lane->queued_rows_ += entry->rows;
   ++queued_requests_;
   queued_rows_ += entry->rows;
@@ -242,13 +242,15 @@ void JobQueue::Enqueue(Entry* entry) {
 }
 
 absl::Status JobQueue::AdmitTaken(Job* job, TimePoint now, nanoseconds at_most, Work& work) {
-  work = {};
+  work = {.jobs = {job}};
   ASSIGN_OR_RETURN(Entry* const entry, Accept(job, now));
   if (entry->cost > at_most) {
     Enqueue(entry);
     return absl::OkStatus();
   }
-  work = {.kind = Work::Kind::kTogether, .jobs = {job}, .entry = entry, .end = entry->rows};
+  work.kind = Work::Kind::kTogether;
+  work.entry = entry;
+  work.end = entry->rows;
   work.predicted = entry->cost;
   HandOut(entry, entry->cost);
   entry->begun = true;

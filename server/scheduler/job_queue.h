@@ -136,7 +136,8 @@ class JobQueue {
   Work TakeRows(Entry* entry);
   // The part of the entry's cost that a worker starts now.
   void HandOut(Entry* entry, std::chrono::nanoseconds part);
-  void Enqueue(Entry* entry);  // What was accepted waits.
+  // What was accepted waits.  Half of it cannot be: want of memory here ends the process.
+  void Enqueue(Entry* entry) noexcept;
   void Insert(Entry* entry);
   void Erase(Entry* entry);
   void Unqueue(Entry* entry);  // It starts, or goes.

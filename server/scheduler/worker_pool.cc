@@ -199,7 +199,8 @@ void WorkerPool::DropAll(std::vector<JobQueue::Dropped>& dropped) {
   if (queue_.empty() && ending_ == 0) idle_.NotifyAll();
 }
 
-void WorkerPool::Compute(Worker& worker, Work work, std::vector<JobQueue::Dropped>& dropped) {
+void WorkerPool::Compute(Worker& worker, Work work,
+                         std::vector<JobQueue::Dropped>& dropped) noexcept {
   const TimePoint begin = clock_.Now();
   bool alive = true;
   int64_t rows = 0;

@@ -88,8 +88,10 @@ class WorkerPool {
   bool MayStandIn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Waits for work; kNone: stop.  Meanwhile the worker gives back memory.
   JobQueue::Work Take(Worker& worker, std::vector<JobQueue::Dropped>& dropped);
-  // Computes one piece, and what follows at once.
-  void Compute(Worker& worker, JobQueue::Work work, std::vector<JobQueue::Dropped>& dropped);
+  // Computes one piece, and what follows at once.  Whoever submitted may not take an exception of
+  // it for one of Submit.
+  void Compute(Worker& worker, JobQueue::Work work,
+               std::vector<JobQueue::Dropped>& dropped) noexcept;
   // It has computed for so long, and is done; a stand-in is given back.
   void Free(Worker& worker, std::chrono::nanoseconds computed) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void DropAll(std::vector<JobQueue::Dropped>& dropped);

@@ -148,6 +148,16 @@ void ScoreCall::FetchRows() {
   }).IgnoreError();
 }
 
+template <typename Step>
+absl::Status ScoreCall::OrNoMemory(Step step) const {
+  try {
+    return step();
+  } catch (const std::bad_alloc&) {
+    CountShed(ShedReason::kMemory);
+    return NoMemory();
+  }
+}
+
 void ScoreCall::RowsEnded() {
   const TimePoint now = context_.clock.Now();
   times_.fetch_ns = Ns(now - queued_);
@@ -162,13 +172,13 @@ void ScoreCall::RowsEnded() {
       return handle_->model->CheckRows(*fetched_);
     }));
   }
-  if (status.ok()) status = Queue();
+  if (status.ok()) status = OrNoMemory([&] { return Queue(); });
   if (!status.ok()) Conclude(status, 0);
 }
 
 void ScoreCall::Start(const absl::StatusOr<ModelChoice>& choice) {
   // After a Submit that succeeded the call may be gone already.
-  const absl::Status admitted = Admit(choice);
+  const absl::Status admitted = OrNoMemory([&] { return Admit(choice); });
   if (!admitted.ok()) Conclude(admitted, 0);
 }
 
@@ -281,13 +291,16 @@ void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
 bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   const engine::Model& model = *calls[0]->handle_->model;
   std::vector<MergedRequest::Part> parts;
-  for (const ScoreCall* call : calls) {
-    parts.push_back({.inputs = call->decoded_.inputs,
-                     .ads = call->decoded_.ads,
-                     .fetched = call->fetched_.get()});
-  }
   MergedRequest merged;
-  if (!merged.Join(model, parts).ok()) return false;
+  const absl::Status joined = WithinMemory([&] {
+    for (const ScoreCall* call : calls) {
+      parts.push_back({.inputs = call->decoded_.inputs,
+                       .ads = call->decoded_.ads,
+                       .fetched = call->fetched_.get()});
+    }
+    return merged.Join(model, parts);
+  });
+  if (!joined.ok()) return false;
   // The batch goes on as long as somebody waits for it.
   const std::function<bool()> stop = [&calls] {
     return std::all_of(calls.begin(), calls.end(),
@@ -313,15 +326,20 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   }
   calls[0]->CountRun(worker.result.stats);
   if (worker.result.stats.per_user_fallbacks > 0) calls[0]->lane()->StopMerging();
-  std::vector<engine::RunResult> results(calls.size());
-  for (size_t i = 0; i < calls.size(); ++i) {
-    if (!merged.Cut(model.info(), worker.result, static_cast<int64_t>(i), results[i]).ok()) {
-      calls[0]->lane()->StopMerging();
-      return false;
-    }
-  }
+  std::vector<engine::RunResult> results;
   std::vector<std::vector<int64_t>> missing;
-  ShareMissingIds(model, parts, worker.result.stats.missing_ids, missing);
+  const absl::Status cut = WithinMemory([&]() -> absl::Status {
+    results.resize(calls.size());
+    for (size_t i = 0; i < calls.size(); ++i) {
+      RETURN_IF_ERROR(merged.Cut(model.info(), worker.result, static_cast<int64_t>(i), results[i]));
+    }
+    ShareMissingIds(model, parts, worker.result.stats.missing_ids, missing);
+    return absl::OkStatus();
+  });
+  if (!cut.ok()) {
+    if (cut != NoMemory()) calls[0]->lane()->StopMerging();
+    return false;
+  }
   results[0].stats.looked_up_ids = worker.result.stats.looked_up_ids;  // Of all calls.
   for (size_t i = 0; i < calls.size(); ++i) {
     results[i].stats.missing_ids = std::move(missing[i]);
@@ -450,7 +468,10 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   const TimePoint end = context_.clock.Now();
   times_.encode_ns = Ns(end - begin);
   times_.total_ns = Ns(end - arrival_);
-  AddTimes(times_);
+  RETURN_IF_ERROR(Explain(WithinMemory([&] {
+    AddTimes(times_);
+    return absl::OkStatus();
+  })));
   Observe(worker, result);
   return absl::OkStatus();
 }
@@ -552,7 +573,10 @@ void ScoreCall::Conclude(const absl::Status& status, int shard) {
   }
   context_.metrics.AddInFlight(-1);
   if (booked_rows_ > 0) context_.client_quota->Release(terms_.client, booked_rows_);
-  Report(status, took_ns);
+  WithinMemory([&] {
+    Report(status, took_ns);
+    return absl::OkStatus();
+  }).IgnoreError();
   // The model is given back before the caller can see the answer, so that a reload is not held up
   // by slow readers.
   parallel_.reset();

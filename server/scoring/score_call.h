@@ -134,6 +134,9 @@ class ScoreCall : public Job, private Lookup {
   absl::Status CheckReplySize(const engine::RunResult& result) const;
   // What the run of the call's model says, put in the words of the call, and counted.
   absl::Status Explain(const absl::Status& run) const;
+  // What `step` returns; if memory is not to be had for it, that, counted.
+  template <typename Step>
+  absl::Status OrNoMemory(Step step) const;
   // Encodes, observes, ends.
   void Reply(Worker& worker, const engine::RunResult& result);
   absl::Status EncodeReply(Worker& worker, const engine::RunResult& result);

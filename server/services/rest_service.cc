@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -214,7 +215,11 @@ void RestService::Loop() {
       exchange = std::move(waiting_.front());
       waiting_.pop_front();
     }
-    if (!exchange->cancelled()) Answer(std::move(exchange));
+    try {
+      if (!exchange->cancelled()) Answer(std::move(exchange));
+    } catch (const std::bad_alloc&) {
+      // The end of the exchange has answered.
+    }
   }
 }
 

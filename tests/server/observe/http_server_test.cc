@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -40,6 +41,7 @@ class HttpServerTest : public ::testing::Test {
       }
       return HttpReply{.body = absl::StrCat(++made_, "\n")};
     };
+    pages["/none"] = []() -> HttpReply { throw std::bad_alloc(); };
     pages["/busy"] = [] { return HttpReply{.code = 503, .body = "busy\n"}; };
     HttpServer::Service service{
         .prefix = "/v2",
@@ -114,6 +116,12 @@ TEST_F(HttpServerTest, TheServiceTakesBodiesAndKeepsConnections) {
                   "Connection: close\r\n\r\n")
                   .substr(0, 25),
               StartsWith("HTTP/1.1 100 Continue\r\n\r\n"));
+}
+
+TEST_F(HttpServerTest, APageThatFindsNoMemoryEndsItsConnectionAlone) {
+  Start();
+  EXPECT_EQ(Ask("GET /none HTTP/1.1\r\n\r\n"), "");
+  EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 200"));
 }
 
 TEST_F(HttpServerTest, ADearPageIsNotMadeForEachOfMany) {

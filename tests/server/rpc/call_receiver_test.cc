@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -85,6 +86,17 @@ class CallReceiverTest : public ::testing::Test {
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<v1::PredictionService::Stub> stub_;
 };
+
+TEST_F(CallReceiverTest, ACallThatFindsNoMemoryEndsAlone) {
+  int calls = 0;
+  Serve(1, [&calls](Call& call) {
+    if (calls++ == 0) throw std::bad_alloc();
+    call.Finish(grpc::Status::OK);
+  });
+  v1::ListModelsResponse response;
+  EXPECT_EQ(ListModels(seconds(60), &response).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(ListModels(seconds(60), &response).ok());
+}
 
 TEST_F(CallReceiverTest, CallsOfManyClientsAreAnsweredByManyThreads) {
   constexpr int kClients = 8, kCalls = 200;

@@ -39,7 +39,7 @@ class TestCall final : public ScoreCall {
   void Cancel() { cancelled_.store(true); }
   bool cancelled() const override { return cancelled_.load(); }
 
-  std::function<void()> on_decode;  // Called on the worker.
+  std::function<void()> on_decode, on_count, on_times;  // The first and the last on the worker.
   absl::Status status;
   v1::PredictResponse response;
   int finished = 0;
@@ -48,6 +48,7 @@ class TestCall final : public ScoreCall {
 
  protected:
   int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
+    if (on_count) on_count();
     return server::CountRows(request_, model, limits);
   }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
@@ -60,7 +61,10 @@ class TestCall final : public ScoreCall {
                       const engine::RunResult& result) override {
     return EncodeResponse(request_, in, info, result, response);
   }
-  void AddTimes(const CallTimes& all) override { times = all; }
+  void AddTimes(const CallTimes& all) override {
+    if (on_times) on_times();
+    times = all;
+  }
   const std::string& request_id() const override { return request_.request_id(); }
   std::string peer() const override { return "ipv4:10.0.0.1:4242"; }
   void Finish(const absl::Status& how) override {
@@ -363,6 +367,27 @@ TEST_F(ScoreCallTest, WhoseDecodingFindsNoMemoryIsRefusedAndMayTryAgain) {
   EXPECT_EQ(call.status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(call.status.message(), "memory: the system has no memory left for the request");
   EXPECT_EQ(RetryAfter(call.status), milliseconds(1000));
+  ExpectLikeAlone(next, Request(5));
+}
+
+TEST_F(ScoreCallTest, WhoFindsNoMemoryBeforeOrAfterTheRunEndsAlone) {
+  MakePool(1);
+  const auto none = [] { throw std::bad_alloc(); };
+  TestCall& before = Make(Request(5));
+  before.on_count = none;
+  TestCall& after = Make(Request(5));
+  after.on_times = none;
+  TestCall& next = Make(Request(5));
+  for (TestCall* call : {&before, &after, &next}) Start(*call);
+  pool_->Drain();
+  for (const TestCall* call : {&before, &after}) {
+    EXPECT_EQ(call->finished, 1);
+    EXPECT_EQ(call->status.message(), "memory: the system has no memory left for the request");
+  }
+  EXPECT_EQ(metrics_.For(*Find("tiny"))
+                ->model->shed.counts()[static_cast<int>(ShedReason::kMemory)]
+                .value(),
+            2);
   ExpectLikeAlone(next, Request(5));
 }
 
