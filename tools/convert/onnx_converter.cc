@@ -119,6 +119,7 @@ class OnnxConverter {
   Problems problems_;
   absl::flat_hash_map<std::string, int> uses_;
   absl::flat_hash_map<std::string, const onnx::NodeProto*> only_reader_;
+  absl::flat_hash_map<std::string, const onnx::ValueInfoProto*> value_infos_;
   std::set<std::string> broken_;
   std::set<const onnx::NodeProto*> absorbed_;
   std::vector<Binding> bindings_;  // Of dense inputs that have no ids.
@@ -247,6 +248,8 @@ void OnnxConverter::CountUses() {
     }
     for (const std::string& output : node.output()) builder_.Reserve(output);
   }
+  for (const onnx::ValueInfoProto& info : proto_.value_info())
+    value_infos_.emplace(info.name(), &info);
   for (const onnx::ValueInfoProto& output : proto_.output()) {
     ++uses_[output.name()];
     only_reader_[output.name()] = nullptr;
@@ -421,11 +424,11 @@ absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
   for (const std::string& output : node.output()) {
     const OnnxValue* value = graph_.FindValue(output);
     if (value == nullptr || !inferred_) continue;
-    const auto info =
-        std::find_if(proto_.value_info().begin(), proto_.value_info().end(),
-                     [&](const onnx::ValueInfoProto& v) { return v.name() == output; });
-    if (info == proto_.value_info().end() || !info->type().tensor_type().has_shape()) continue;
-    const auto& shape = info->type().tensor_type().shape();
+    const auto info = value_infos_.find(output);
+    if (info == value_infos_.end()) continue;
+    const auto& tensor = info->second->type().tensor_type();
+    if (!tensor.has_shape()) continue;
+    const auto& shape = tensor.shape();
     bool fits = shape.dim_size() == value->rank();
     for (int d = 0; fits && d < shape.dim_size(); ++d) {
       const auto& dim = shape.dim(d);
