@@ -8,12 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/types/span.h"
 
 namespace ulfd {
 namespace {
 
 // Names longer than that are compared by their beginning: requests choose their length.
 constexpr size_t kMaxCompared = 64;
+// Of names; more would take milliseconds for an error that a caller may have as often as it likes.
+constexpr size_t kMaxKnown = 500;
 
 std::string InQuotes(absl::string_view name) { return absl::StrCat("\"", name, "\""); }
 
@@ -38,7 +41,7 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 
 std::string DidYouMean(absl::string_view wrong, const std::vector<absl::string_view>& known) {
   std::vector<std::pair<size_t, absl::string_view>> close;
-  for (absl::string_view name : known) {
+  for (absl::string_view name : absl::MakeSpan(known).subspan(0, kMaxKnown)) {
     const size_t distance = EditDistance(wrong, name);
     if (distance <= std::max<size_t>(2, name.size() / 3)) close.emplace_back(distance, name);
   }
