@@ -146,9 +146,9 @@ class RocksdbStore final : public RowStore {
   StoredTableInfo table_;
 };
 
-// No file that leads elsewhere, none that blocks who opens it, and none that RocksDB would take into
-// memory as a whole: it reads the list of files and settings, and applies the log of what was not
-// written to files yet, of which nothing is left by who built the table.
+// No file that leads elsewhere, none that blocks who opens it, and none that RocksDB would take
+// into memory as a whole: it reads the list of files and settings, and applies the log of what was
+// not written to files yet, of which nothing is left by who built the table.
 absl::Status CheckFiles(const std::string& directory) {
   constexpr int64_t kMostBytes = int64_t{16} << 20;
   std::error_code error;

@@ -41,8 +41,8 @@ constexpr char kSourceFile[] = "converted_from";
 constexpr int64_t kProgramBytes = int64_t{1} << 30;
 // A table is a text there, which takes more than its rows in memory.
 constexpr int64_t kDiskPerMemory = 4;
-// How it ends if the model is to blame, and for want of memory; otherwise (tools/convert/main.cc) the
-// system failed.
+// How it ends if the model is to blame, and for want of memory; otherwise (tools/convert/main.cc)
+// the system failed.
 constexpr int kModelFailed = 1, kNoMemory = 4;
 
 // Nothing if it cannot be read.

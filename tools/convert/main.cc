@@ -1,8 +1,8 @@
 // ulf-convert: the program behind `ulf convert`, apart from `ulf` so that only who converts needs
 // ONNX's libraries.
 //
-// Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong; 3 the system failed;
-// 4 there is not enough memory.
+// Exit codes: 0 done; 1 what was asked for failed; 2 the command line is wrong; 3 the system
+// failed; 4 there is not enough memory.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <string>
