@@ -270,16 +270,21 @@ absl::Status Daemon::StartHttp() {
   std::map<std::string, HttpServer::Page> pages;
   pages["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
   pages["/readyz"] = [this] { return ReadyPage(*readiness_); };
-  pages["/metrics"] = [this] {
+  const std::vector<std::pair<std::string, std::string>> vary = {{"Vary", "Accept"}};
+  pages["/metrics"] = [this, vary] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
-                     .body = MetricsText()};
+                     .body = CollectMetrics().Text(),
+                     .headers = vary};
   };
-  pages["/statusz"] = [this] {
-    return HttpReply{.content_type = "application/json",
-                     .body = report_->Json(),
-                     .headers = {{"Vary", "Accept"}}};
+  pages["/metrics application/openmetrics-text"] = [this, vary] {
+    return HttpReply{.content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                     .body = CollectMetrics().OpenMetricsText(),
+                     .headers = vary};
   };
-  pages["/statusz.html"] = [page = ConsolePage()] { return page; };
+  pages["/statusz"] = [this, vary] {
+    return HttpReply{.content_type = "application/json", .body = report_->Json(), .headers = vary};
+  };
+  pages["/statusz text/html"] = [page = ConsolePage()] { return page; };
   pages["/plans.json"] = [this] {
     return HttpReply{.content_type = "application/json", .body = PlansJson(*models_, metrics_)};
   };
@@ -390,7 +395,7 @@ void Daemon::TakeConfigSoon(bool asked) {
   });
 }
 
-std::string Daemon::MetricsText() const {
+MetricPage Daemon::CollectMetrics() const {
   MetricPage page;
   metrics_.Collect(page);
   if (recorder_ != nullptr) CollectRecorder(recorder_->Stats(), page);
@@ -408,7 +413,7 @@ std::string Daemon::MetricsText() const {
   page.AddGauge("ulfd_build_info", "1; what runs", 1,
                 {{"version", build.version}, {"build", build.build}});
   CollectProcessMetrics(page);
-  return page.Text();
+  return page;
 }
 
 absl::Status Daemon::WritePortFile() const {

@@ -84,7 +84,7 @@ class Daemon {
   // `asked`: by somebody, rather than by the clock.
   void TakeConfigSoon(bool asked);
   // What /metrics says.
-  std::string MetricsText() const;
+  MetricPage CollectMetrics() const;
 
   // In the order of construction; each uses what stands above it, and destruction goes the other
   // way.

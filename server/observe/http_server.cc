@@ -372,18 +372,27 @@ bool HttpServer::TakeHead(Connection& connection) {
                true, false));
   }
   const bool with_body = request.method == "GET";
-  auto page = pages_.find(std::string(request.path));
-  if (page != pages_.end() && absl::StrContains(request.Header("accept"), "text/html")) {
-    const auto for_people = pages_.find(absl::StrCat(request.path, ".html"));
-    if (for_people != pages_.end()) page = for_people;
-  }
-  if (page == pages_.end()) {
+  MadePage* const page = FindPage(request.path, request.Header("accept"));
+  if (page == nullptr) {
     return Answer(connection,
                   Format({.code = 404, .body = "no such page\n"}, with_body, /*keep=*/false));
   }
-  const std::shared_ptr<const std::string> text = TextOf(page->second);
+  const std::shared_ptr<const std::string> text = TextOf(*page);
   return with_body ? Answer(connection, text)
                    : Answer(connection, text->substr(0, FindHeadEnd(*text)));
+}
+
+HttpServer::MadePage* HttpServer::FindPage(absl::string_view path, absl::string_view accept) {
+  const auto plain = pages_.find(std::string(path));
+  if (plain == pages_.end()) return nullptr;
+  const std::string typed = absl::StrCat(path, " ");
+  for (auto it = pages_.lower_bound(typed);
+       it != pages_.end() && absl::StartsWith(it->first, typed); ++it) {
+    if (absl::StrContains(accept, absl::string_view(it->first).substr(typed.size()))) {
+      return &it->second;
+    }
+  }
+  return &plain->second;
 }
 
 std::shared_ptr<const std::string> HttpServer::TextOf(MadePage& page) {

@@ -63,10 +63,11 @@ class HttpExchange {
   bool answered_ = false;
 };
 
-// GET and HEAD of fixed paths over HTTP/1, one request per connection; who accepts text/html gets
-// the page PATH.html instead of PATH, if there is one.  Below the prefix of the service GET and
-// POST, as many as the client sends.  Every other path is 404.  One thread makes the pages and
-// waits for every connection at once, so nobody who is slow, or silent, keeps others waiting.
+// GET and HEAD of fixed paths over HTTP/1, one request per connection; who accepts a media type
+// TYPE gets the page "PATH TYPE" instead of "PATH", if there is one.  Below the prefix of the
+// service GET and POST, as many as the client sends.  Every other path is 404.  One thread makes
+// the pages and waits for every connection at once, so nobody who is slow, or silent, keeps others
+// waiting.
 class HttpServer {
  public:
   using Clock = std::chrono::steady_clock;
@@ -155,6 +156,8 @@ class HttpServer {
   bool TakeServiceHead(Connection& connection, const HttpRequest& request);
   // The whole request is there.
   void HandOver(Connection& connection);
+  // The page of that path that suits the "accept" header best; null: no such path.
+  MadePage* FindPage(absl::string_view path, absl::string_view accept);
   static std::shared_ptr<const std::string> TextOf(MadePage& page);
   bool Answer(Connection& connection, std::shared_ptr<const std::string> reply);
   bool Answer(Connection& connection, std::string reply) {

@@ -6,6 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace ulfd::server {
 namespace {
@@ -65,11 +67,31 @@ Histogram::Histogram(absl::Span<const int64_t> bounds, double unit, int shards)
   for (int i = 0; i < shards; ++i) shards_.push_back(std::make_unique<Shard>(bounds.size() + 1));
 }
 
-void Histogram::Observe(int shard, int64_t value) {
+size_t Histogram::BucketOf(int64_t value) const {
   // About twenty bounds: counting is faster than searching, whose branches nobody can predict.
   size_t bucket = 0;
   for (const int64_t bound : bounds_) bucket += bound < value ? 1 : 0;
-  shards_[shard]->counts[bucket].fetch_add(1, std::memory_order_relaxed);
+  return bucket;
+}
+
+void Histogram::Keep(int64_t value, const TraceId& trace) {
+  Exemplar exemplar = {.trace_id = TraceIdText(trace),
+                       .value = static_cast<double>(value) / unit_,
+                       .time = absl::ToDoubleSeconds(absl::Now() - absl::UnixEpoch())};
+  MutexLock lock(mu_);
+  exemplars_.resize(bounds_.size() + 1);
+  exemplars_[BucketOf(value)] = std::move(exemplar);
+}
+
+std::vector<Exemplar> Histogram::Exemplars() const {
+  MutexLock lock(mu_);
+  std::vector<Exemplar> exemplars = exemplars_;
+  exemplars.resize(bounds_.size() + 1);
+  return exemplars;
+}
+
+void Histogram::Observe(int shard, int64_t value) {
+  shards_[shard]->counts[BucketOf(value)].fetch_add(1, std::memory_order_relaxed);
   shards_[shard]->sum.fetch_add(value, std::memory_order_relaxed);
 }
 
@@ -202,7 +224,8 @@ void Metrics::CollectModels(MetricPage& page) const {
     page.AddHistogram("ulfd_request_duration_seconds",
                       "From the arrival of a call to its reply, of calls that ended with OK",
                       series->calls->duration.Collect(),
-                      {{"model", key.first}, {"version", absl::StrCat(key.second)}});
+                      {{"model", key.first}, {"version", absl::StrCat(key.second)}},
+                      series->calls->duration.Exemplars());
   }
   for (const auto& [name, series] : models_) {
     for (int i = 0; i < kStages; ++i) {

@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,6 +26,7 @@
 #include "server/models/model_types.h"
 #include "server/observe/metric_page.h"
 #include "server/observe/step_profile.h"
+#include "server/observe/tracer.h"
 #include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
@@ -48,7 +50,12 @@ class Histogram {
   Histogram(absl::Span<const int64_t> bounds, double unit, int shards);
   // 0 <= shard < shards; two threads may use the same one.
   void Observe(int shard, int64_t value);
+  // Keeps the trace of an observation until the next one of its bucket; for sampled calls, because
+  // it takes a lock.
+  void Keep(int64_t value, const TraceId& trace);
   prometheus::ClientMetric::Histogram Collect() const;
+  // Per bound, and one for what is above.
+  std::vector<Exemplar> Exemplars() const;
 
  private:
   struct alignas(64) Shard {
@@ -56,9 +63,13 @@ class Histogram {
     std::vector<std::atomic<uint64_t>> counts;  // Per bound, and one for what is above.
     std::atomic<int64_t> sum{0};
   };
+  size_t BucketOf(int64_t value) const;
+
   const absl::Span<const int64_t> bounds_;
   const double unit_;
   std::vector<std::unique_ptr<Shard>> shards_;
+  mutable Mutex mu_;
+  std::vector<Exemplar> exemplars_ ABSL_GUARDED_BY(mu_);  // Empty before the first.
 };
 
 enum class Stage : uint8_t { kDecode, kFetch, kQueue, kUser, kEmbed, kDense, kEncode };
@@ -105,7 +116,7 @@ struct ModelSeries {
   ModelSeries(std::string model_name, int shards);
   const std::string name;
   ShedCounters shed;
-  std::vector<Histogram> stages;  // Per Stage.
+  std::deque<Histogram> stages;  // Per Stage.
   Histogram candidates_per_request;
   Counter candidates;
   Counter nonfinite_scores;

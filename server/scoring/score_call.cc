@@ -565,6 +565,7 @@ void ScoreCall::Conclude(const absl::Status& status, int shard) {
     series_->calls->codes.Add(status.code());
     if (status.ok()) {
       series_->calls->duration.Observe(shard, took_ns);
+      if (terms_.trace.sampled) series_->calls->duration.Keep(took_ns, terms_.trace.trace_id);
     } else {
       series_->calls->failed_ns.Add(took_ns);
     }

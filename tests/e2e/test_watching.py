@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import threading
+import time
 import unittest
 
 from harness import env
@@ -189,6 +190,23 @@ limits { max_queued_requests: 1 }
             wait_for(all_answered, "data for every query", 40, step=0.2)
         except AssertionError as error:
             raise AssertionError(f"{error}: {missing}") from None
+
+    def test_a_slow_bucket_names_a_trace(self):
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        metadata = (("traceparent", f"00-{trace}-00f067aa0ba902b7-01"),)
+
+        def stored():
+            self.client.Predict(predict_request("shop", shop().inputs(10, seed=1), USER),
+                                timeout=60, metadata=metadata)
+            now = time.time()
+            found = self.prometheus.ask("query_exemplars", start=now - 600, end=now + 60,
+                                        query="ulfd_request_duration_seconds_bucket")
+            return [exemplar for series in found if series["seriesLabels"]["model"] == "shop"
+                    for exemplar in series["exemplars"]]
+
+        exemplar = wait_for(stored, "an exemplar", 40, step=0.2)[0]
+        self.assertEqual(exemplar["labels"], {"trace_id": trace})
+        self.assertGreater(float(exemplar["value"]), 0)
 
     def test_an_alert_reaches_its_receiver(self):
         def told():

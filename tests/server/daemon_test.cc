@@ -34,6 +34,7 @@ using grpc::health::v1::HealthCheckRequest;
 using grpc::health::v1::HealthCheckResponse;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 v1::PredictRequest TinyRequest() {
@@ -332,7 +333,10 @@ TEST_F(DaemonTest, AdminTellsAndReloads) {
   EXPECT_THAT(status_page, HasSubstr("\"name\": \"another\""));
   EXPECT_THAT(status_page, HasSubstr("KIND_PUBLISHED"));
   EXPECT_THAT(HttpGet(daemon_->http_port(), "/plans.json"), HasSubstr("\"model\":\"another\""));
-  EXPECT_THAT(HttpGet(daemon_->http_port(), "/statusz.html"), HasSubstr("<title>ulfd</title>"));
+  EXPECT_THAT(HttpGet(daemon_->http_port(), "/statusz", "text/html"),
+              HasSubstr("<title>ulfd</title>"));
+  EXPECT_THAT(HttpGet(daemon_->http_port(), "/metrics", "application/openmetrics-text;q=0.5"),
+              EndsWith("# EOF\n"));
 }
 
 TEST_F(DaemonTest, DrainSaysNotServingAnswersAndThenStops) {

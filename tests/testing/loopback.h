@@ -28,10 +28,11 @@ inline FileDescriptor ConnectTo(int port) {
 }
 
 // The whole reply, with its head.
-inline std::string HttpGet(int port, const std::string& path) {
+inline std::string HttpGet(int port, const std::string& path, const std::string& accept = "*/*") {
   const FileDescriptor fd = ConnectTo(port);
   if (fd.get() < 0) return "no connection";
-  const std::string request = absl::StrCat("GET ", path, " HTTP/1.0\r\n\r\n");
+  const std::string request =
+      absl::StrCat("GET ", path, " HTTP/1.0\r\nAccept: ", accept, "\r\n\r\n");
   send(fd.get(), request.data(), request.size(), 0);
   std::string reply;
   char buffer[4096];

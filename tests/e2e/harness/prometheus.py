@@ -60,19 +60,23 @@ class Prometheus(Program):
         """`config`: a file."""
         data = env.scratch("prometheus.data")
         super().__init__("prometheus", f"--config.file={config}", f"--storage.tsdb.path={data}",
-                         "--web.listen-address=127.0.0.1:0")
+                         "--web.listen-address=127.0.0.1:0", "--enable-feature=exemplar-storage")
 
-    def query(self, expression):
-        url = (f"http://127.0.0.1:{self.port}/api/v1/query?" +
-               urllib.parse.urlencode({"query": expression}))
+    def ask(self, path, **parameters):
+        url = (f"http://127.0.0.1:{self.port}/api/v1/{path}?" +
+               urllib.parse.urlencode(parameters))
         try:
             with urllib.request.urlopen(url, timeout=10 * env.SLOWNESS) as reply:
                 answer = json.load(reply)
         except urllib.error.HTTPError as error:
             if error.code == 503:  # Prometheus is not ready yet.
                 return []
-            raise AssertionError(f"{expression}: {error.read().decode()}") from None
-        return answer["data"]["result"]
+            raise AssertionError(f"{url}: {error.read().decode()}") from None
+        return answer["data"]
+
+    def query(self, expression):
+        data = self.ask("query", query=expression)
+        return data["result"] if data else []
 
     def value(self, expression):
         result = self.query(expression)

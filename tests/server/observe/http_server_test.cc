@@ -33,7 +33,7 @@ class HttpServerTest : public ::testing::Test {
   void Start(const HttpServer::Limits& limits = {}) {
     std::map<std::string, HttpServer::Page> pages;
     pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
-    pages["/hello.html"] = [] { return HttpReply{.body = "<p>hello\n"}; };
+    pages["/hello text/html"] = [] { return HttpReply{.body = "<p>hello\n"}; };
     pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
     pages["/dear"] = [this] {
       const auto end = CpuTimeOfThisThread() + milliseconds(20);
@@ -228,7 +228,7 @@ TEST_F(HttpServerTest, WhoTakesHtmlGetsThePageForPeople) {
   EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\n" + browser), HasSubstr("<p>hello"));
   EXPECT_THAT(Ask("GET /hello HTTP/1.1\r\nAccept: */*\r\n\r\n"), Not(HasSubstr("<p>")));
   EXPECT_THAT(Ask("GET /busy HTTP/1.1\r\n" + browser), HasSubstr("busy"));
-  EXPECT_THAT(Ask("GET /hello.html HTTP/1.1\r\n\r\n"), HasSubstr("<p>hello"));
+  EXPECT_THAT(Ask("GET /hello text/html HTTP/1.1\r\n\r\n"), StartsWith("HTTP/1.1 400"));
 }
 
 TEST_F(HttpServerTest, RefusesWhatIsNoneOfThem) {

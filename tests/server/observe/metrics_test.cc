@@ -19,6 +19,7 @@ namespace ulfd::server {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -88,6 +89,43 @@ TEST_F(MetricsTest, CountsCallsAndStages) {
         "ulfd_candidates_per_request_bucket{model=\"tiny\",le=\"256\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
+}
+
+TEST_F(MetricsTest, OpenMetricsHasTheTracesOfSampledCalls) {
+  const auto series = metrics_.For(Served("tiny", 3, 1));
+  TraceId trace{};
+  trace[0] = 0xab;
+  series->calls->duration.Observe(1, 75'000'000);
+  series->calls->duration.Keep(75'000'000, trace);
+  series->calls->duration.Observe(1, 3000'000'000);
+  series->calls->duration.Keep(3000'000'000, trace);
+  series->calls->codes.Add(absl::StatusCode::kOk);
+  MetricPage page;
+  metrics_.Collect(page);
+  const std::string text = page.OpenMetricsText();
+  const std::string exemplar = " # {trace_id=\"ab" + std::string(30, '0') + "\"} ";
+  const std::string bucket =
+      "ulfd_request_duration_seconds_bucket{model=\"tiny\",version=\"3\",le=";
+  for (const std::string& line :
+       {std::string("# TYPE ulfd_requests counter\n"),
+        std::string("ulfd_requests_total{model=\"tiny\",version=\"3\",code=\"OK\"} 1.0\n"),
+        bucket + "\"0.05\"} 0\n", bucket + "\"0.075\"} 1" + exemplar + "0.075 ",
+        bucket + "\"0.1\"} 1\n", bucket + "\"+Inf\"} 2" + exemplar + "3.0 ",
+        std::string("ulfd_candidates_per_request_bucket{model=\"tiny\",le=\"1.0\"} 0\n"),
+        std::string("# TYPE ulfd_inflight_requests gauge\n")}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  EXPECT_THAT(text, EndsWith("\n# EOF\n"));
+  EXPECT_THAT(page.Text(), Not(HasSubstr("trace_id")));
+}
+
+TEST(MetricPage, OpenMetricsHasEachFamilyOnce) {
+  MetricPage page;
+  page.AddGauge("a", "of \"now\"", 2.5);
+  page.AddCounter("a_total", "so far", 3);
+  EXPECT_EQ(page.OpenMetricsText(),
+            "# TYPE a gauge\n# HELP a of \\\"now\\\"\na 2.5\n"
+            "# TYPE a_total unknown\n# HELP a_total so far\na_total 3.0\n# EOF\n");
 }
 
 TEST_F(MetricsTest, CountsBatchesAndRunsThatWereNotTiled) {
