@@ -65,12 +65,12 @@ class Runner {
   absl::Status RunOrFindUsers(UserCache& cache, int64_t first_user, int64_t last_user) {
     std::vector<std::shared_ptr<const CachedUser>> users;
     for (int64_t u = first_user; u < last_user; ++u) {
-      std::string key = KeyOf(u);
-      std::shared_ptr<const CachedUser> user = cache.Find(key);
-      if (user == nullptr) {
-        ASSIGN_OR_RETURN(user, ComputeUser(u));
-        cache.Insert(std::move(key), user, user->bytes());
-      } else {
+      bool computed = false;
+      ASSIGN_OR_RETURN(std::shared_ptr<const CachedUser> user, cache.FindOrCompute(KeyOf(u), [&] {
+        computed = true;
+        return ComputeUser(u);
+      }));
+      if (!computed) {
         AddEach(user->looked_up_ids, ws_.counters.looked_up_ids);
         AddEach(user->missing_ids, ws_.counters.missing_ids);
       }

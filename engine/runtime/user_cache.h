@@ -4,10 +4,17 @@
 #define ULFD_ENGINE_RUNTIME_USER_CACHE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "base/lru_cache.h"
+#include "base/mutex.h"
 
 namespace ulfd::engine {
 
@@ -23,8 +30,25 @@ struct CachedUser {
   }
 };
 
-// Of one model.  A key is everything that the user's part is computed from.
-using UserCache = LruCache<CachedUser>;
+// Of one model.  A key is everything that the user's part is computed from.  Thread-safe.
+class UserCache {
+ public:
+  using Compute = absl::FunctionRef<absl::StatusOr<std::shared_ptr<const CachedUser>>()>;
+
+  explicit UserCache(int64_t max_bytes) : users_(max_bytes) {}
+
+  // The user of that key, computed if the cache has none.  Waits for another thread that computes
+  // the same user; if that fails, computes.  `compute` must not call this.
+  absl::StatusOr<std::shared_ptr<const CachedUser>> FindOrCompute(const std::string& key,
+                                                                  Compute compute);
+  CacheStats stats() const { return users_.stats(); }
+
+ private:
+  LruCache<CachedUser> users_;
+  Mutex mu_;
+  CondVar ended_;  // Somebody's computing.
+  absl::flat_hash_set<absl::string_view> computing_ ABSL_GUARDED_BY(mu_);
+};
 
 }  // namespace ulfd::engine
 

@@ -1,8 +1,13 @@
 // Models that keep what they computed of users against the same models without.
 // SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/user_cache.h"
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,6 +27,58 @@ using ::testing::HasSubstr;
 using testing::OwnedRequest;
 
 constexpr char kManyBytes[] = "user_cache_bytes: 100000000\n";
+
+using CachedOr = absl::StatusOr<std::shared_ptr<const CachedUser>>;
+
+CachedOr Made(const std::string& values) {
+  auto user = std::make_shared<CachedUser>();
+  user->values = values;
+  return user;
+}
+
+// `others` threads ask for the user while it is computed; nobody but the first computes it unless
+// that fails.
+std::vector<CachedOr> AskAtOnce(UserCache& cache, int others, const CachedOr& first) {
+  std::vector<CachedOr> found(others + 1, absl::UnknownError("not asked"));
+  std::vector<std::thread> threads;
+  found[0] = cache.FindOrCompute("user", [&] {
+    for (int i = 1; i <= others; ++i) {
+      threads.emplace_back(
+          [&, i] { found[i] = cache.FindOrCompute("user", [] { return Made("second"); }); });
+    }
+    return first;
+  });
+  for (std::thread& thread : threads) thread.join();
+  return found;
+}
+
+TEST(UserCache, ComputesAUserOnceForAllWhoAskAtOnce) {
+  UserCache cache(1 << 20);
+  for (const CachedOr& user : AskAtOnce(cache, 7, Made("first"))) {
+    ASSERT_TRUE(user.ok()) << user.status();
+    EXPECT_EQ((*user)->values, "first");
+  }
+  EXPECT_EQ(cache.stats().misses, 1);
+  EXPECT_EQ(cache.stats().hits, 7);
+}
+
+TEST(UserCache, OneOfThoseWhoWaitComputesAfterAFailure) {
+  UserCache cache(1 << 20);
+  const std::vector<CachedOr> found = AskAtOnce(cache, 7, absl::DeadlineExceededError("late"));
+  EXPECT_EQ(found[0].status().code(), absl::StatusCode::kDeadlineExceeded);
+  for (size_t i = 1; i < found.size(); ++i) {
+    ASSERT_TRUE(found[i].ok()) << found[i].status();
+    EXPECT_EQ((*found[i])->values, "second");
+  }
+  EXPECT_EQ(cache.stats().misses, 2);
+  EXPECT_EQ(cache.stats().hits, 6);
+}
+
+TEST(UserCache, ATooLargeUserIsComputedByEach) {
+  UserCache cache(16);
+  EXPECT_EQ((*AskAtOnce(cache, 3, Made("first"))[3])->values, "second");
+  EXPECT_EQ(cache.stats().entries, 0);
+}
 
 class CachedModels : public ::testing::Test {
  protected:

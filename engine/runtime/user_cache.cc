@@ -1,0 +1,30 @@
+// One thread computes a new user, whoever else wants it waits.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/runtime/user_cache.h"
+
+#include "absl/cleanup/cleanup.h"
+#include "base/status_macros.h"
+
+namespace ulfd::engine {
+
+absl::StatusOr<std::shared_ptr<const CachedUser>> UserCache::FindOrCompute(const std::string& key,
+                                                                           Compute compute) {
+  std::shared_ptr<const CachedUser> user;
+  {
+    MutexLock lock(mu_);
+    while (computing_.contains(key)) ended_.Wait(mu_);
+    user = users_.Find(key);
+    if (user != nullptr) return user;
+    computing_.insert(key);
+  }
+  const auto end = absl::MakeCleanup([&] {
+    MutexLock lock(mu_);
+    computing_.erase(key);
+    ended_.NotifyAll();
+  });
+  ASSIGN_OR_RETURN(user, compute());
+  users_.Insert(key, user, user->bytes());
+  return user;
+}
+
+}  // namespace ulfd::engine
