@@ -533,6 +533,9 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
 }
 
 void ScoreCall::Report(const absl::Status& status, int64_t took_ns) {
+  if (status.ok() && terms_.trace.sampled) {
+    series_->calls->duration.Keep(took_ns, terms_.trace.trace_id);
+  }
   const TimePoint now = context_.clock.Now();
   const bool ours = IsOurFault(status.code());
   // Whoever numbers requests will look for those that had no answer.
@@ -565,7 +568,6 @@ void ScoreCall::Conclude(const absl::Status& status, int shard) {
     series_->calls->codes.Add(status.code());
     if (status.ok()) {
       series_->calls->duration.Observe(shard, took_ns);
-      if (terms_.trace.sampled) series_->calls->duration.Keep(took_ns, terms_.trace.trace_id);
     } else {
       series_->calls->failed_ns.Add(took_ns);
     }
