@@ -104,7 +104,7 @@ def p99(times):
 
 
 class Scene:
-    """One configuration of the daemon: "plain", "rest" (KServe by HTTP), "guarded" (TLS and tokens, admin port too, and
+    """One configuration of the daemon: "plain", "onnx" (model.onnx is converted), "rest" (KServe by HTTP), "guarded" (TLS and tokens, admin port too, and
     KServe by HTTP), "admin" (open admin port), "unix" (admin on a socket)."""
 
     def __init__(self, kind):
@@ -131,6 +131,9 @@ class Scene:
             tls = f'certificate_file: "{certificate}" key_file: "{key}"'
             config += (f'tls {{ {tls} }} authentication {{ token_file: "{tokens}" }}\n'
                        f'admin_address: "127.0.0.1:0" admin_tls {{ {tls} }} http_inference: true\n')
+        elif kind == "onnx":
+            self.kept = env.scratch("kept")
+            config += f'converted_directory: "{self.kept}"\n'
         elif kind == "rest":
             config += "http_inference: true\n"
         elif kind == "admin":
@@ -204,10 +207,14 @@ class Scene:
         with Client(self.daemon) as client:
             while not site.over():
                 try:
-                    versions = [v for m in client.list_models().models if m.name == model for v in m.versions]
+                    found = [m for m in client.list_models().models if m.name == model]
+                    versions = [v for m in found for v in m.versions]
                     states = [v.state for v in versions]
-                    if any(SECRET in v.error for v in versions):
-                        site.faults.append(f"the error tells what stands elsewhere: {versions[0].error[:200]}")
+                    errors = [x.error for x in [*found, *versions]]
+                    if any(SECRET in error for error in errors):
+                        site.faults.append(f"the error tells what stands elsewhere: {errors}"[:200])
+                    if any(m.error for m in found) and not states:  # It cannot even be looked at.
+                        return site.count("not looked at")
                 except grpc.RpcError:
                     states = []
                 if states and not set(states) & {1, 2}:

@@ -95,6 +95,9 @@ class Site:
     def count(self, answer, times=1):
         self._answers[answer] += times
 
+    def times(self, answer):
+        return self._answers[answer]
+
     def answers_text(self):
         return ", ".join(f"{n} {code}" for code, n in self._answers.most_common(4))
 

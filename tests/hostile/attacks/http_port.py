@@ -1,11 +1,16 @@
 """The HTTP port: pages for operators and probes.
 SPDX-License-Identifier: Apache-2.0
 """
-import struct
+import itertools
+import os
+import shutil
 import socket
+import struct
 import time
 
+from harness import modelfiles
 from attacks.common import attack, in_parallel
+from attacks.models import tall
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -61,6 +66,27 @@ def half_requests(site):
 @attack("HTTP: flood of /metrics", "the dearest page, asked for without end, answers not read")
 def pages(site):
     _connect(site, GET % b"/metrics", False)
+
+
+@attack("HTTP: 400 watchers of a tall model", "its plan of 19 999 steps, the console and the metrics, again and again", seconds=40)
+def watchers(site):
+    folder = os.path.join(site.scene.repository, "tall", "1")
+    modelfiles.write_version(folder, tall(19_999))
+    site.scene.until_tried(site, "tall")
+    site.begin()
+
+    def work(first):
+        for i in itertools.count(first):
+            if site.over():
+                return
+            connection = site.tcp(site.daemon.http_port)
+            site.push(connection, GET % (b"/plans.json", b"/statusz", b"/metrics", b"/statusz.html")[i % 4])
+            connection.settimeout(2)
+            site.count("answered" if connection.recv(100) else "closed")
+            connection.close()
+    in_parallel(work, 400)
+    shutil.rmtree(os.path.dirname(folder))
+    time.sleep(1)
 
 
 @attack("HTTP: connections kept open", "5000 that say nothing")

@@ -3,6 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import functools
 import itertools
+import json
 import struct
 
 import numpy as np
@@ -27,6 +28,30 @@ def model_names(site):
         site.call(METADATA, native_pb.GetModelMetadataRequest(model=native_pb.ModelSpec(name=name)).SerializeToString())
         site.call(INFER, kserve_pb.ModelInferRequest(model_name=name, model_version=name, id=name).SerializeToString())
         site.call(KSERVE + "ModelReady", kserve_pb.ModelReadyRequest(name=name, version=name).SerializeToString())
+
+
+@attack("words of callers in pages and log", "ids, models, priorities, trace contexts, clients: new ones in each call", seconds=6,
+        short=True)
+def words(site):
+    """Series of metrics are not for callers to make, and what they say stays text."""
+    before = site.daemon.http("/metrics")[1].count("\n")
+    for i in itertools.count():
+        if site.over():
+            break
+        word = f"{i}\r\n\x1b[2J\u009b<script>alert(1)</script>\u2028"
+        request = dense("x", [1, 8], 8, model="mlp" if i % 2 else f"mlp\x1b{i}\n")
+        request.request_id = word
+        metadata = [("traceparent", f"00-{i + 1:032x}-{i + 1:016x}-01"), ("x-client-id", f"{i}"), ("ulfd-priority", "low"),
+                    ("tracestate", "a=" + "b" * 500), ("baggage", f"user={i}"), ("user-agent", f"{i}")]
+        site.call(PREDICT, request.SerializeToString(), metadata=metadata)
+        site.call(PREDICT, request.SerializeToString(), metadata=[("ulfd-priority", f"{i}<b>")])
+    pages = site.daemon.http("/metrics")[1]
+    if pages.count("\n") > before + 60:
+        site.faults.append(f"/metrics had {before} lines and has {pages.count(chr(10))}")
+    json.loads(site.daemon.http("/statusz")[1])
+    for place, text in (("the log", site.daemon.log()), ("/metrics", pages), ("/statusz", site.daemon.http("/statusz")[1])):
+        if set(text) & set("\x1b\r\u009b"):
+            site.faults.append(f"{place} has commands of a terminal")
 
 
 @attack("user keys without end", "each request leaves another user behind", seconds=8, short=True)

@@ -39,6 +39,37 @@ def _parallel(n, layers):
             "dense.npz": npz_bytes({"w": np.ones((n, n), np.float32), "b": np.ones(n, np.float32)})}
 
 
+def tall(n):
+    """Layers in a row."""
+    return {"graph_ulf.txt": layer("input_layer", "", [], ["x0"]) + "".join(
+        layer("relu_layer", f"r{i}", [f"x{i}"], [f"x{i + 1}"]) for i in range(n)),
+        "model.textproto": 'inputs { name: "x0" level: INPUT_LEVEL_AD row_shape: [4] }\n'}
+
+
+def _row_of(kind, n, param="", width=4):
+    """Layers of one type in a row, each reading the input beside the one before."""
+    return {"graph_ulf.txt": layer("input_layer", "", [], ["x0", "z"]) + "".join(
+        layer(kind, f"r{i}", [f"x{i}", "z"], [f"x{i + 1}"], param=param) for i in range(n)),
+        "model.textproto": "".join(f'inputs {{ name: "{x}" level: INPUT_LEVEL_AD row_shape: {width} }}\n' for x in ("x0", "z"))}
+
+
+def _unstated(n, inputs):
+    """Guesses at the shapes of inputs that nothing states, of which none fits until the last layer."""
+    names = [f"x{i}" for i in range(inputs)]
+    return {"graph_ulf.txt": layer("input_layer", "", [], names) + "".join(
+        layer("batchdot_layer", f"b{i}", [names[i % inputs], names[(i + 1) % inputs]], [f"y{i}"],
+              param="batch_dot_param { transpose_a: false transpose_b: true }") for i in range(n))}
+
+
+def _same_weights(n):
+    """Layers that passes may join: products of one input, each with weights of its own name and the same bytes."""
+    text = layer("input_layer", "", [], ["x"]) + "".join(layer(FC, f"l{i}", ["x"], [f"y{i}"], ["w", "b"]) for i in range(n))
+    text += layer("concat_layer", "c", [f"y{i}" for i in range(n)], ["y"], param="concat_param { dim: 1 }")
+    return {"graph_ulf.txt": 'backend: "tensorflow"\n' + text, "model.textproto":
+            'inputs { name: "x" level: INPUT_LEVEL_AD row_shape: 4 }\n',
+            "dense.npz": npz_bytes({"w": np.ones((4, 4), np.float32), "b": np.ones(4, np.float32)})}
+
+
 def _many_inputs(n):
     names = [f"x{i}" for i in range(n)]
     return {"graph_ulf.txt": layer("input_layer", "", [], names) +
@@ -207,6 +238,15 @@ def _folder_as(name):
     return make
 
 
+def _odd_names():
+    names = ["a.ids", "a.values", "a.segments", "mask", "\u202e\u0000x", "y" * 100_000, "<script>", "%s%n", "../../x", "1e999", "-0"]
+    names = [name.replace("\u0000", "\\000") for name in names]
+    text = layer("input_layer", "", [], ["x"])
+    for i, name in enumerate(names):
+        text += layer("relu_layer", name, ["x" if i == 0 else names[i - 1]], [name])
+    return {"graph_ulf.txt": text, "model.textproto": 'inputs { name: "x" level: INPUT_LEVEL_AD row_shape: 4 }\n'}
+
+
 MODELS = {
     "26 concat layers that double": _squares_of(1, 26), "60 concat layers that double": _squares_of(1, 60),
     "70 doublings of [4]": _squares_of(4, 70), "doublings without a stated width": {"graph_ulf.txt": _squares(60)},
@@ -224,11 +264,15 @@ MODELS = {
     "weights.pb of 16 MB of nothing": _with(weights__pb=b"\x0a\0" * (8 << 20)),
     "a graph of 300000 layers": {"graph_ulf.txt": layer("input_layer", "", [], ["x"]) +
                                  'layer_params { type: "relu_layer" bottom: "x" top: "y" }\n' * 300_000},
-    "a graph of 20000 layers in a row": {"graph_ulf.txt": layer("input_layer", "", [], ["x0"]) + "".join(
-        layer("relu_layer", f"r{i}", [f"x{i}"], [f"x{i + 1}"]) for i in range(19_999)),
-        "model.textproto": 'inputs { name: "x0" level: INPUT_LEVEL_AD row_shape: [4] }\n'},
+    "a graph of 20000 layers in a row": tall(19_999),
     "20000 layers over one input": _fan("relu_layer", 19_999),
     "20000 sums of two inputs": _fan("add_layer", 19_999, ("x", "z")),
+    "20000 sums in a row": _row_of("add_layer", 19_999), "20000 quotients in a row": _row_of("div_layer", 19_999),
+    "2000 concats in a row": _row_of("concat_layer", 2_000, "concat_param { dim: 1 }"),
+    "20000 batchdots of 2 unstated inputs": _unstated(19_990, 2), "5000 batchdots of 5000 unstated inputs": _unstated(5_000, 5_000),
+    "9000 products side by side, joined": _same_weights(9_000),
+    "one output named 20000 times": {**GOOD, "model.textproto": 'outputs: "y"\n' * 20_000},
+    "layers and outputs of odd names": _odd_names(),
     "90000 inputs side by side": _many_inputs(90_000),
     "9000 layers of one matrix": _parallel(256, 9_000),
     "5000 embeddings of 20 blocks": _embeddings(5_000, 20),
@@ -263,7 +307,7 @@ MODELS = {
 SHORT = {"26 concat layers that double", "npz claims petabytes", "the graph is a link out", "the graph is a FIFO"}
 
 
-def _appears(name, content, site):
+def appears(name, content, site):
     model = os.path.join(site.scene.repository, "hostile")
     shutil.rmtree(model, ignore_errors=True)
     aside = os.path.join(site.scene.dir, "aside")
@@ -289,7 +333,7 @@ def _appears(name, content, site):
 
 for _name, _content in MODELS.items():
     REGISTERED.append(Attack(f"model: {_name}"[:44], "appears in the repository of a running daemon",
-                             functools.partial(_appears, _name, _content), seconds=30, short=_name in SHORT))
+                             functools.partial(appears, _name, _content), seconds=30, short=_name in SHORT))
 
 
 def _many(make, site):
