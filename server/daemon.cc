@@ -228,6 +228,7 @@ absl::Status Daemon::Start() {
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_, slow_calls_, events_,
                                            options_.settings.limits().max_queued_requests(),
                                            options_.settings.limits().max_queued_rows());
+  history_ = std::make_unique<TrafficHistory>(metrics_, *pool_);
   if (options_.settings.client_quota().max_rows() > 0) {
     client_quota_ = std::make_unique<ClientQuota>(options_.settings.client_quota().max_rows());
   }
@@ -287,6 +288,9 @@ absl::Status Daemon::StartHttp() {
   pages["/statusz text/html"] = [page = ConsolePage()] { return page; };
   pages["/plans.json"] = [this] {
     return HttpReply{.content_type = "application/json", .body = PlansJson(*models_, metrics_)};
+  };
+  pages["/history.json"] = [this] {
+    return HttpReply{.content_type = "application/json", .body = history_->ToJson()};
   };
   HttpServer::Service service;
   if (options_.settings.http_inference()) {

@@ -40,6 +40,7 @@
 #include "server/services/rest_service.h"
 #include "server/services/status_report.h"
 #include "server/services/tf_serving_service.h"
+#include "server/services/traffic_history.h"
 
 namespace ulfd::server {
 
@@ -113,6 +114,7 @@ class Daemon {
   std::unique_ptr<Shadow> shadow_;                // What it queues holds models, too.
   std::unique_ptr<Readiness> readiness_;
   std::unique_ptr<StatusReport> report_;
+  std::unique_ptr<TrafficHistory> history_;
   std::unique_ptr<ClientQuota> client_quota_;  // Null without a quota.
   std::unique_ptr<UserStore> users_;
   std::unique_ptr<ServingContext> context_;

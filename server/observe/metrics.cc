@@ -273,6 +273,33 @@ void Metrics::CollectLoads(MetricPage& page) const {
   }
 }
 
+std::vector<double> Metrics::DurationBounds() {
+  std::vector<double> bounds;
+  for (const int64_t bound : kDurationBounds)
+    bounds.push_back(static_cast<double>(bound) / kSecond);
+  return bounds;
+}
+
+std::vector<VersionTraffic> Metrics::Traffic() const {
+  std::vector<VersionTraffic> all;
+  const auto add = [&all](VersionTraffic of, const CodeCounters& codes) -> VersionTraffic& {
+    of.ok = codes.counts()[0].value();
+    for (const Counter& count : codes.counts()) of.failed += count.value();
+    of.failed -= of.ok;
+    return all.emplace_back(std::move(of));
+  };
+  MutexLock lock(mu_);
+  add({}, without_model_);
+  for (const auto& [key, series] : versions_) {
+    VersionTraffic& of =
+        add({.model = key.first, .version = absl::StrCat(key.second)}, series->calls->codes);
+    const ClientMetric::Histogram durations = series->calls->duration.Collect();
+    for (const auto& bucket : durations.bucket) of.counts.push_back(bucket.cumulative_count);
+    of.counts.push_back(durations.sample_count);
+  }
+  return all;
+}
+
 void Metrics::Collect(MetricPage& page) const {
   MutexLock lock(mu_);
   CollectCalls(page);

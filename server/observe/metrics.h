@@ -135,6 +135,13 @@ struct VersionSeries {
   const std::shared_ptr<StepProfile> steps = std::make_shared<StepProfile>();
 };
 
+// Calls of one version so far.
+struct VersionTraffic {
+  std::string model, version;  // Both empty: of calls that never had a model.
+  int64_t ok = 0, failed = 0;
+  std::vector<uint64_t> counts;  // Per bound of Metrics::DurationBounds, and of all; cumulative.
+};
+
 // Thread-safe.  Labels are bounded: a model is a label from its first publication until its last
 // version is gone, and what a request calls itself never is one.
 class Metrics {
@@ -162,6 +169,11 @@ class Metrics {
   void CountUnloaded(const std::string& name, int64_t version, int64_t generation);
 
   void Collect(MetricPage& page) const;
+  // What is there now, and what ulfd_requests_total and ulfd_request_duration_seconds say.
+  int64_t in_flight() const { return in_flight_.value(); }
+  std::vector<VersionTraffic> Traffic() const;
+  // Unit: seconds.
+  static std::vector<double> DurationBounds();
 
  private:
   using VersionKey = std::pair<std::string, int64_t>;

@@ -3,6 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import json
 import os
+import time
 import urllib.request
 
 from harness import env, modelfiles
@@ -92,6 +93,24 @@ class ConsoleTest(DaemonTest):
             self.wait_text("#models", "v3")
         self.assertGreater(min(took), 0)
         self.assertLess(min(took), 100 * env.SLOWNESS, took)
+        self.assertEqual(self.browser.errors, [])
+
+    def test_charts_show_what_was_before(self):
+        def looks():
+            return json.loads(self.daemon.http("/history.json")[1])["looks"]
+
+        wait_for(lambda: looks()[0]["age_ms"] > 10_000 and
+                 any(of["model"] == "shop" and of["ok"] > 50 for of in looks()[-1]["versions"]),
+                 "a history with calls", 60)
+        opened = time.time() * 1000
+        self.open()
+        wait_for(lambda: self.browser.evaluate(
+            "document.querySelectorAll('#rate path.line').length") > 0, "a chart", 30)
+        before = self.browser.evaluate(
+            f"state.samples.slice(1).filter((one) => one.at < {opened - 2000}).map((one, i) =>"
+            " Between(state.samples[i], one, (of) => of.model === 'shop').ok)")
+        self.assertGreater(len(before), 2)
+        self.assertGreater(sum(before), 50)
         self.assertEqual(self.browser.errors, [])
 
     def test_it_shows_what_happens(self):

@@ -335,6 +335,7 @@ TEST_F(DaemonTest, AdminTellsAndReloads) {
   EXPECT_THAT(HttpGet(daemon_->http_port(), "/plans.json"), HasSubstr("\"model\":\"another\""));
   EXPECT_THAT(HttpGet(daemon_->http_port(), "/statusz", "text/html"),
               HasSubstr("<title>ulfd</title>"));
+  EXPECT_THAT(HttpGet(daemon_->http_port(), "/history.json"), HasSubstr("\"bounds\":[0.00025,"));
   EXPECT_THAT(HttpGet(daemon_->http_port(), "/metrics", "application/openmetrics-text;q=0.5"),
               EndsWith("# EOF\n"));
 }

@@ -4,7 +4,7 @@
 'use strict';
 
 const kEveryMs = 2000, kMostMs = 10000;  // Between two looks.
-const kShownMs = 5 * 60 * 1000;            // Of the charts; at first less.
+const kShownMs = 5 * 60 * 1000;            // Of the charts; less after the daemon's start.
 const kWindow = 5;                         // Looks that a percentile is made of.
 const kStages = [['fetch_us', 'fetch'], ['queue_us', 'queue'], ['decode_us', 'decode'], ['user_us', 'user part'],
   ['embed_us', 'embeddings'], ['dense_us', 'ad part'], ['encode_us', 'encode']];
@@ -107,6 +107,14 @@ function Sample(metrics) {
   return {at: Date.now(), versions, waiting: gauge('ulfd_queue_requests'), in_flight: gauge('ulfd_inflight_requests'),
     busy: gauge('ulfd_workers_busy'), cpu: gauge('process_cpu_seconds_total'),
     memory: gauge('process_resident_memory_bytes')};
+}
+
+// A look that the daemon took before the page was open.
+function Past(look, bounds, now) {
+  const buckets = (counts) => new Map(counts.map((count, i) => [bounds[i] ?? Infinity, count]));
+  const versions = new Map(look.versions.map((one) =>
+    [JSON.stringify([one.model, one.version]), {...one, buckets: buckets(one.counts)}]));
+  return {...look, at: now - look.age_ms, versions};
 }
 
 // What came between two looks, of the versions that `wanted` takes.
@@ -567,18 +575,20 @@ async function Look(count) {
   let found = null;
   try {
     found = await Promise.all([Fetch('statusz', 'application/json'), Fetch('metrics', 'text/plain'),
-      count % 5 === 0 ? Fetch('plans.json', 'application/json') : null]);
+      count % 5 === 0 ? Fetch('plans.json', 'application/json') : null,
+      count === 0 ? Fetch('history.json', 'application/json') : null]);
   } catch (error) {
     if (alarm.hidden) alarm.textContent = `No answer since ${new Date().toLocaleTimeString()}: ${error.message}`;
   }
   alarm.hidden = found !== null;
-  // What is dear to the daemon is asked for less often; the second look makes the first figures.
-  const pause = count === 0 ? kEveryMs / 4 : document.hidden ? kMostMs
+  // What is dear to the daemon is asked for less often.
+  const pause = document.hidden ? kMostMs
     : Math.min(kMostMs, Math.max(kEveryMs, 4 * (Date.now() - begin)));
   setTimeout(Look, pause, found ? count + 1 : count);
   if (found === null) return;
-  const [status, metrics, plans] = found;
+  const [status, metrics, plans, history] = found;
   state.status = status;
+  if (history !== null) state.samples = history.looks.map((look) => Past(look, history.bounds, begin));
   state.samples = state.samples.filter((sample) => begin - sample.at < kShownMs);
   state.samples.push(Sample(ParseMetrics(metrics)));
   ShowAll();

@@ -1,0 +1,108 @@
+// Looking, and telling what was seen.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/traffic_history.h"
+
+#include <sys/resource.h>
+
+#include <new>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "server/system/thread_priority.h"
+
+namespace ulfd::server {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kEvery{2000};
+constexpr size_t kMostLooks = 150;
+constexpr size_t kMostVersions = 20000;  // Of all looks; each takes about 300 bytes.
+
+double CpuSeconds() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+}  // namespace
+
+TrafficHistory::TrafficHistory(const Metrics& metrics, const WorkerPool& scheduler)
+    : metrics_(metrics), scheduler_(scheduler), thread_([this] { Loop(); }) {}
+
+TrafficHistory::~TrafficHistory() {
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+  }
+  stop_.NotifyAll();
+  thread_.join();
+}
+
+TrafficHistory::Look TrafficHistory::Take() const {
+  const SchedulerStats stats = scheduler_.Stats();
+  return {.at = Clock::now(),
+          .waiting = stats.queued_requests,
+          .in_flight = metrics_.in_flight(),
+          .busy = stats.busy_workers,
+          .cpu = CpuSeconds(),
+          .versions = metrics_.Traffic()};
+}
+
+void TrafficHistory::Keep(Look look) {
+  MutexLock lock(mu_);
+  kept_versions_ += look.versions.size();
+  looks_.push_back(std::move(look));
+  while (looks_.size() > kMostLooks || (looks_.size() > 1 && kept_versions_ > kMostVersions)) {
+    kept_versions_ -= looks_.front().versions.size();
+    looks_.pop_front();
+  }
+}
+
+void TrafficHistory::Loop() {
+  MakeBackgroundThread("ulfd-history");
+  Clock::time_point next = Clock::now();
+  while (true) {
+    try {
+      Keep(Take());
+    } catch (const std::bad_alloc&) {
+      // A gap of two seconds.
+    }
+    next += kEvery;
+    MutexLock lock(mu_);
+    while (!stopping_ && Clock::now() < next) stop_.WaitUntil(mu_, next);
+    if (stopping_) return;
+  }
+}
+
+std::string TrafficHistory::ToJson() const {
+  Json bounds = metrics_.DurationBounds();
+  bounds.push_back(nullptr);
+  Json looks = Json::array();
+  const Clock::time_point now = Clock::now();
+  MutexLock lock(mu_);
+  for (const Look& look : looks_) {
+    Json versions = Json::array();
+    for (const VersionTraffic& of : look.versions) {
+      versions.push_back({{"model", of.model},
+                          {"version", of.version},
+                          {"ok", of.ok},
+                          {"failed", of.failed},
+                          {"counts", of.counts}});
+    }
+    looks.push_back({{"age_ms", std::chrono::duration_cast<milliseconds>(now - look.at).count()},
+                     {"waiting", look.waiting},
+                     {"in_flight", look.in_flight},
+                     {"busy", look.busy},
+                     {"cpu", look.cpu},
+                     {"versions", std::move(versions)}});
+  }
+  return Json{{"bounds", std::move(bounds)}, {"looks", std::move(looks)}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace ulfd::server
