@@ -151,9 +151,12 @@ class LookupPass {
   }
 
   static int64_t CheckOne(int64_t id, const void* stand_in, const void*& row) {
-    const bool holds = EmbeddingTable::Holds(row, id);
-    row = holds ? row : stand_in;
-    return holds ? 0 : 1;
+    // Without a branch, which would be predicted wrong where many ids are missing.
+    const auto holds = static_cast<uintptr_t>(EmbeddingTable::Holds(row, id));
+    const uintptr_t found = reinterpret_cast<uintptr_t>(row) & -holds;
+    const uintptr_t missing = reinterpret_cast<uintptr_t>(stand_in) & (holds - 1);
+    row = reinterpret_cast<const void*>(found | missing);
+    return static_cast<int64_t>(1 - holds);
   }
 
   static int64_t CheckFetched(const void* stand_in, const void*& row) {

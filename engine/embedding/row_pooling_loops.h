@@ -20,6 +20,7 @@ constexpr int64_t kMostVectors = 8;  // Accumulators that stay in registers.
 // computed twice.
 template <typename Values, int kVectors>
 struct VectorColumns {
+  using Row = Values;
   explicit VectorColumns(int64_t column, int64_t dim)
       : first(column), last(column + dim - kLanes) {}
   int64_t Column(int v) const { return v + 1 < kVectors ? first + v * kLanes : last; }
@@ -58,6 +59,7 @@ struct VectorColumns {
 // Fewer columns than a vector has.
 template <typename Values, int kDim>
 struct FewColumns {
+  using Row = Values;
   explicit FewColumns(int64_t, int64_t) {}
   void Zero() {
     for (int c = 0; c < kDim; ++c) sum[c] = 0;
@@ -87,6 +89,25 @@ struct FewColumns {
   float sum[kDim];
 };
 
+// A row of -0, which changes no bit of what it is added to.  It stands in for rows that are
+// missing: a branch would be predicted wrong for half of them.
+constexpr int64_t kMostNothing = kMostVectors * kLanes;  // Columns.
+template <typename Values>
+struct Nothing {
+  constexpr Nothing() {
+    for (uint32_t& word : words) word = Values::kNothing;
+  }
+  uint32_t words[kMostNothing] = {};
+};
+template <typename Values>
+constexpr Nothing<Values> kNothing;
+template <typename Values>
+inline const void* OrNothing(const void* row) {
+  const auto nothing = reinterpret_cast<uintptr_t>(kNothing<Values>.words);
+  const auto missing = static_cast<uintptr_t>(row == nullptr);
+  return reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(row) | (nothing & -missing));
+}
+
 inline int64_t Least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Sum of the ids begin .. end - 1.  The first row is not added to a zero, which would turn -0 into
@@ -96,6 +117,13 @@ inline void SumRow(const PoolingRun& run, int64_t begin, int64_t end, Columns& c
   int64_t i = begin;
   while (i < end && run.rows[i] == nullptr) ++i;
   if (i == end) return columns.Zero();
+  if (run.values == nullptr && run.dim <= kMostNothing) {
+    columns.Set(run.rows[i]);
+    for (++i; i < end; ++i) {
+      columns.Add(OrNothing<typename Columns::Row>(run.rows[i]));
+    }
+    return;
+  }
   if (run.values == nullptr) {
     columns.Set(run.rows[i]);
     for (++i; i < end; ++i) {

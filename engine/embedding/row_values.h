@@ -36,8 +36,10 @@ inline Floats HalfToFloats(Unsigned half) {
 
 inline float HalfValue(uint16_t half) { return HalfToFloats<float, uint32_t>(half); }
 
-// Each: the row at `row`; At, one of its values; Load, eight from `column` on.
+// Each: the row at `row`; At, one of its values; Load, eight from `column` on.  kNothing: rows of
+// these words are -0.
 struct Fp32Values {
+  static constexpr uint32_t kNothing = 0x80000000;
   explicit Fp32Values(const void* row) : values(static_cast<const AnyFloat*>(row)) {}
   float At(int64_t column) const { return values[column]; }
   Vector Load(int64_t column) const { return *reinterpret_cast<const Vector*>(values + column); }
@@ -45,6 +47,7 @@ struct Fp32Values {
 };
 
 struct Fp16Values {
+  static constexpr uint32_t kNothing = 0x80008000;
   explicit Fp16Values(const void* row) : values(static_cast<const Half*>(row)) {}
   float At(int64_t column) const { return HalfValue(values[column]); }
   Vector Load(int64_t column) const {
@@ -55,6 +58,7 @@ struct Fp16Values {
 };
 
 struct Bf16Values {
+  static constexpr uint32_t kNothing = 0x80008000;
   explicit Bf16Values(const void* row) : values(static_cast<const Half*>(row)) {}
   float At(int64_t column) const {
     union {
@@ -72,6 +76,7 @@ struct Bf16Values {
 };
 
 struct Int8Values {
+  static constexpr uint32_t kNothing = 0x80008000;  // Scale and offset are -0.
   explicit Int8Values(const void* row)
       : scale(HalfValue(static_cast<const Half*>(row)[0])),
         offset(HalfValue(static_cast<const Half*>(row)[1])),
