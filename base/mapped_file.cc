@@ -14,6 +14,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/memory_limit.h"
 
 namespace ulfd {
 
@@ -53,6 +54,25 @@ struct MappedFile::Watch {
     errno = saved_errno;
   }
 
+  // Where all files together are larger than half of the memory, the kernel is not to read what
+  // lies around a page that is asked for, which would drive out pages that are asked for.  Under
+  // the lock of StartWatch.
+  static void AdviseAll() {
+    uintptr_t bytes = 0;
+    for (const Watch* w = list.load(); w != nullptr; w = w->next) {
+      if (w->end.load() != 0) bytes += w->end.load() - w->begin.load();
+    }
+    static const auto memory = static_cast<uintptr_t>(MemoryLimit());
+    if (bytes <= memory / 2) return;
+    for (const Watch* w = list.load(); w != nullptr; w = w->next) {
+      const uintptr_t begin = w->begin.load(), end = w->end.load();
+      if (end == 0) continue;
+      // Huge pages are read as a whole, whatever else is said.
+      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_NOHUGEPAGE);
+      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_RANDOM);
+    }
+  }
+
   static void InstallHandler() {
     page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     struct sigaction action = {};
@@ -81,6 +101,7 @@ MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
   watch->bad.store(Watch::kNone);
   watch->begin.store(reinterpret_cast<uintptr_t>(data));
   watch->end.store(reinterpret_cast<uintptr_t>(data) + size);
+  Watch::AdviseAll();
   return watch;
 }
 

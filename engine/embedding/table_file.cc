@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_file.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -182,9 +184,24 @@ absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
 
 }  // namespace
 
+namespace {
+
+// Has the kernel read slots of a file that are asked for one after the other.
+void WillRead(const TableRows& rows, size_t slot, size_t count) {
+  if (rows.file == nullptr) return;
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(rows.Slot(slot)) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(rows.Slot(slot + count));
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
+}
+
+}  // namespace
+
 absl::Status ForEachRow(const TableRows& rows,
                         absl::FunctionRef<absl::Status(int64_t id, const char* row)> row) {
+  const size_t piece = std::max<size_t>(1, (size_t{8} << 20) / rows.slot_bytes);  // Of slots.
   for (size_t slot = 0; slot < rows.hash.slots(); ++slot) {
+    if (slot % piece == 0) WillRead(rows, slot, std::min(2 * piece, rows.hash.slots() - slot));
     const int64_t id = TableRows::IdOf(rows.Row(slot));
     if (rows.hash.Slot(HashKey(id)) != slot) continue;  // Unused.
     RETURN_IF_ERROR(row(id, rows.Row(slot)));

@@ -1,20 +1,16 @@
-// Reads cgroup limits and file sizes.  A limit that cannot be read counts as none.
+// Adds up sizes of files.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/memory_budget.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "base/memory_limit.h"
 #include "base/status_macros.h"
 #include "engine/embedding/table_file.h"
 #include "engine/runtime/model_directory.h"
@@ -24,33 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// cgroup v1 says "no limit" by a number near 2^63.
+// More than any machine has.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
-
-std::optional<int64_t> ReadLimit(const std::string& path) {
-  std::ifstream file(path);
-  std::string word;
-  int64_t bytes = 0;
-  if (!(file >> word) || !absl::SimpleAtoi(word, &bytes)) return std::nullopt;  // "max"
-  if (bytes <= 0 || bytes >= kNoLimit) return std::nullopt;
-  return bytes;
-}
-
-void KeepSmaller(std::optional<int64_t> candidate, std::optional<int64_t>& best) {
-  if (candidate && (!best || *candidate < *best)) best = candidate;
-}
-
-// The tightest limit of mount + path and of every directory above it, up to the mount: inside a
-// container the path may be one of the host, and the mount itself is then the cgroup.
-std::optional<int64_t> Tightest(const std::string& mount, std::string path, const char* file) {
-  std::optional<int64_t> best;
-  while (true) {
-    KeepSmaller(ReadLimit(absl::StrCat(mount, path, "/", file)), best);
-    const size_t slash = path.find_last_of('/');
-    if (path.empty() || slash == std::string::npos) return best;
-    path.resize(slash);
-  }
-}
 
 // Sparse files may claim any size.
 int64_t Sum(int64_t a, int64_t b) { return std::min(a, kNoLimit) + std::min(b, kNoLimit); }
@@ -59,30 +30,7 @@ std::string Megabytes(int64_t bytes) { return absl::StrCat((bytes + (1 << 20) - 
 
 }  // namespace
 
-std::optional<int64_t> CgroupMemoryLimit(const std::string& root) {
-  std::ifstream membership(root + "/proc/self/cgroup");
-  std::optional<int64_t> best;
-  // Lines: "0::/path" for v2, "9:memory:/path" for v1.
-  for (std::string line; std::getline(membership, line);) {
-    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(':', 2));
-    if (parts.size() != 3) continue;
-    const std::string path = parts[2] == "/" ? "" : parts[2];
-    const std::vector<std::string> controllers = absl::StrSplit(parts[1], ',');
-    if (parts[0] == "0" && parts[1].empty()) {
-      KeepSmaller(Tightest(root + "/sys/fs/cgroup", path, "memory.max"), best);
-      // Hybrid machines mount v2 beside v1.
-      KeepSmaller(Tightest(root + "/sys/fs/cgroup/unified", path, "memory.max"), best);
-    } else if (std::count(controllers.begin(), controllers.end(), "memory") > 0) {
-      KeepSmaller(Tightest(root + "/sys/fs/cgroup/memory", path, "memory.limit_in_bytes"), best);
-    }
-  }
-  return best;
-}
-
-int64_t DefaultMemoryBudget() {
-  const int64_t machine = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return std::min(machine, CgroupMemoryLimit("").value_or(machine)) / 5 * 4;
-}
+int64_t DefaultMemoryBudget() { return MemoryLimit() / 5 * 4; }
 
 namespace {
 

@@ -14,13 +14,7 @@
 
 namespace ulfd::server {
 
-// The tightest memory limit from the process's cgroup up to the root, for cgroup v2 (memory.max)
-// and v1 (memory.limit_in_bytes).  nullopt: there is none.  `root` goes before every path: "" for
-// this machine, a directory with fake proc/ and sys/ trees in tests.
-std::optional<int64_t> CgroupMemoryLimit(const std::string& root);
-
-// 80 % of the smaller of CgroupMemoryLimit("") and the machine's memory: the rest is for requests,
-// for buffers of a load, and for everybody else.
+// 80 % of MemoryLimit(): the rest is for requests, for buffers of a load, and for everybody else.
 int64_t DefaultMemoryBudget();
 
 // What a version will probably hold once it is loaded, judged by the sizes of its files: text

@@ -3,22 +3,18 @@ same rows, rows that are late, and stores that are damaged.
 SPDX-License-Identifier: Apache-2.0
 """
 import os
-import resource
 import shutil
-import unittest
 
 import grpc
 import numpy as np
 
-from harness import env
 from harness.admin import ON_REQUEST, AdminDaemonTest
 from harness.clients import infer_outputs, infer_request, outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import add_shop, add_stamp, shop
 from harness.loading import ulf
 from harness.metrics import scrape
-from harness.modelfiles import (embedding_conf, layer, sparse_inputs, table_text, weights_text,
-                                write_version)
+from harness.modelfiles import table_text
 from harness.shop import USER
 from harness.small import STAMP_DIM, stamp_inputs, stamp_of
 from test_reload import IDS
@@ -242,75 +238,3 @@ class StoresTest(AdminDaemonTest):
         self.add(8, 42)
         self.load(42)
         self.assertEqual(stamp_of(IDS, self.scores()), 8)
-
-
-DIM, ROWS = 64, 1_000_000
-
-
-def large_files():
-    """The score of id i is i + 1."""
-    return {
-        "graph_ulf.txt": (layer("input_layer", "", [], sparse_inputs("ad")) +
-                          layer("embedding_layer", "embedding", sparse_inputs("ad"), ["e"],
-                                param='embedding_param { embedding_conf_path: "ad.conf" level: 0 }') +
-                          layer("inner_product_layer", "fc", ["e"], ["score"])),
-        "ad.conf": embedding_conf({"ad": ("items", DIM)}, [[("ad", "udf_type: 0")]]),
-        "weights.pb": weights_text({"fc": [np.ones((DIM, 1)), np.array([1])]}),
-        "model.textproto": IN_ROCKSDB % ("items", "items.db",
-                                         "cache_bytes: 8388608", ""),
-    }
-
-
-class LargerThanMemoryTest(AdminDaemonTest):
-    """What the daemon may allocate (RLIMIT_DATA) is less than its table has rows."""
-
-    CONFIG = ON_REQUEST + 'admin_address: "unix:admin.sock"\nmemory_budget_bytes: 67108864\n'
-    EXTRA_BYTES = 190 << 20
-
-    @classmethod
-    def fill(cls, repository):
-        add_stamp(repository, 1)
-
-    def data_bytes(self):
-        with open(f"/proc/{self.daemon.process.pid}/status", encoding="utf-8") as file:
-            return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmData"))
-
-    def ask(self, ids):
-        reply = self.client.predict(predict_request("large", stamp_inputs(ids), ()))
-        self.assertEqual(reply.late_ids, 0)
-        np.testing.assert_array_equal(outputs_of(reply)["score"].ravel(),
-                                      np.array(ids, np.float32) + 1)
-
-    @unittest.skipIf(env.SANITIZED, "memory figures mean nothing")
-    def test_serves_in_bounded_memory(self):
-        keys, rows = (os.path.join(self.repository, "..", name) for name in ("k.npy", "r.npy"))
-        ids = np.arange(ROWS, dtype=np.int64)
-        np.save(keys, ids)
-        values = np.zeros((ROWS, DIM), np.float32)
-        values[:, 0] = ids
-        np.save(rows, values)
-        folder = os.path.join(self.repository, "large", "1")
-        write_version(folder, large_files())
-        store = os.path.join(folder, "items.db")
-        code, out, err = ulf("table", "build", store, keys, rows, "--to=rocksdb", "--memory=32")
-        self.assertEqual(code, 0, out + err)
-        table_bytes = sum(os.path.getsize(os.path.join(store, name)) for name in os.listdir(store))
-        self.assertGreater(table_bytes, self.EXTRA_BYTES * 1.2)
-        limit = self.data_bytes() + self.EXTRA_BYTES
-        resource.prlimit(self.daemon.process.pid, resource.RLIMIT_DATA, (limit, limit))
-        self.admin.call("LoadModel", name="large", version=1)
-        random = np.random.RandomState(1)
-        resident = []
-        for part in range(8):
-            for _ in range(40):
-                ranks = random.zipf(1.05, 250)
-                # Far apart, so that hot ids are not neighbours.
-                self.ask(((ranks * 7919) % ROWS).tolist())
-            self.ask(random.randint(0, ROWS, 2000).tolist())
-            resident.append(self.daemon.resident_bytes())
-        self.assertLess(max(resident[4:]), 1.05 * max(resident[:4]), resident)
-        self.assertLess(self.data_bytes(), limit)
-        page = scrape(self.daemon)
-        hits, misses = (page.sum("ulfd_embedding_cache_ids_total", model="large", result=result)
-                        for result in ("hit", "miss"))
-        self.assertGreater(hits, misses / 10)

@@ -42,9 +42,9 @@ class Daemon:
     """Starts ulfd on free ports; use as a context manager or call stop()."""
 
     def __init__(self, repository=None, config=FAST, flags=(), wait_ready=True, name="ulfd",
-                 environment=None, own_address=True, ports=(0, 0)):
+                 environment=None, own_address=True, ports=(0, 0), before=None):
         """own_address: the gRPC port is on the loopback address; else `flags` say where it is.
-        ports: of gRPC and HTTP; 0: any free one."""
+        ports: of gRPC and HTTP; 0: any free one.  before: called in the child before ulfd runs."""
         self.host = "127.0.0.1"
         self.dir = env.scratch(name)
         self.log_path = os.path.join(self.dir, "log")
@@ -60,7 +60,7 @@ class Daemon:
         args.extend(flags)
         with open(self.log_path, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                            cwd=self.dir,
+                                            cwd=self.dir, preexec_fn=before,
                                             env={**os.environ, **(environment or {})})
         try:
             self.grpc_port, self.http_port = wait_for(self._ports, "port file of ulfd", 20)

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "base/memory_limit.h"
 #include "tests/testing/temp_dir.h"
 
 namespace ulfd::server {
