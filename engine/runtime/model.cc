@@ -192,9 +192,9 @@ std::vector<std::pair<const void*, int64_t>> Model::MemoryPieces() const {
     }
   }
   pieces.emplace_back(loaded.executable.user_cache.get(), loaded.memory.cache);
-  if (loaded.executable.shape_plans != nullptr) {
-    pieces.emplace_back(loaded.executable.shape_plans.get(),
-                        loaded.executable.shape_plans->bytes());
+  for (int i = 0; loaded.executable.shape_plans != nullptr && i < ShapePlans::kMost; ++i) {
+    const ShapePlan* const plan = loaded.executable.shape_plans->at(i);
+    if (plan != nullptr) pieces.emplace_back(plan->executable.plan.get(), plan->bytes);
   }
   pieces.emplace_back(loaded.executable.token.get(),
                       loaded.memory.held() - loaded.memory.tables - loaded.memory.cache);

@@ -200,15 +200,17 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source) {
   return absl::OkStatus();
 }
 
-// A copy that shares everything but what no two models may.
-std::unique_ptr<LoadedModel> Copy(const LoadedModel& base) {
+// A copy with other tables, which shares everything but what no two models may.
+std::unique_ptr<LoadedModel> Copy(const LoadedModel& base,
+                                  std::vector<std::shared_ptr<const EmbeddingTable>> tables) {
   auto model = std::make_unique<LoadedModel>(base);
   model->executable.info = &model->info;
+  model->executable.tables = std::move(tables);
   if (base.executable.user_cache != nullptr) {
     model->executable.user_cache = std::make_shared<UserCache>(base.info.user_cache_bytes);
   }
   if (base.executable.shape_plans != nullptr) {
-    model->executable.shape_plans = base.executable.shape_plans->ForOtherTables();
+    model->executable.shape_plans = base.executable.shape_plans->For(model->executable);
   }
   return model;
 }
@@ -227,8 +229,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> DeltaDraft::Finish() const {
     model->info.version = base_.info.version;
     model->info.folds = base_.info.folds;
   } else {
-    model = Copy(base_);
-    model->executable.tables = std::move(tables);
+    model = Copy(base_, std::move(tables));
     RETURN_IF_ERROR(AccountMemory(*model));
   }
   model->info.epoch = epoch_;
@@ -280,8 +281,9 @@ std::unique_ptr<LoadedModel> ReplaceFolded(const LoadedModel& base, const Embedd
   }
   auto with = (*table)->With(std::move(rows), overlay->Without(done.size()));
   if (!with.ok()) return nullptr;  // Cannot be: folding keeps every id.
-  std::unique_ptr<LoadedModel> model = Copy(base);
-  model->executable.tables[static_cast<size_t>(table - tables.begin())] = *std::move(with);
+  std::vector<std::shared_ptr<const EmbeddingTable>> replaced = tables;
+  replaced[static_cast<size_t>(table - tables.begin())] = *std::move(with);
+  std::unique_ptr<LoadedModel> model = Copy(base, std::move(replaced));
   ++model->info.folds;
   // Less than before: a limit that was kept still is.
   return AccountMemory(*model).ok() ? std::move(model) : nullptr;

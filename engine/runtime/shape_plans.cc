@@ -209,6 +209,49 @@ ShapePlans::~ShapePlans() {
   }
 }
 
+namespace {
+
+// For a model with the same inputs.
+std::unique_ptr<const ShownRequest> Copy(const ShownRequest& shown, const ModelInfo& info) {
+  auto copy = std::make_unique<ShownRequest>(shown);
+  for (size_t i = 0; i < copy->inputs.size(); ++i) {
+    NamedTensor& input = copy->inputs[i];
+    const auto same =
+        std::find_if(info.inputs.begin(), info.inputs.end(),
+                     [&](const InputInfo& known) { return known.name == input.name; });
+    input.name = same->name;
+    input.tensor.data = copy->data[i].data();
+  }
+  return copy;
+}
+
+}  // namespace
+
+std::shared_ptr<ShapePlans> ShapePlans::For(const Executable& model) const {
+  auto plans = std::make_shared<ShapePlans>(recipe_, tolerance_, max_bytes_);
+  size_t taken = 0;
+  for (const Place& place : places_) {
+    const ShownRequest* const shown = place.shown.load(std::memory_order_acquire);
+    // Whether it is refused may depend on the tables.
+    if (shown == nullptr || place.refused.load(std::memory_order_acquire)) continue;
+    Place& to = plans->places_[taken++];
+    to.key.store(place.key.load());
+    to.shown.store(Copy(*shown, *model.info).release());
+    const ShapePlan* const plan = place.plan.load(std::memory_order_acquire);
+    if (plan == nullptr) continue;
+    auto copy = std::make_unique<ShapePlan>();
+    copy->shapes = plan->shapes;
+    copy->executable = plan->executable;
+    copy->executable.info = model.info;
+    copy->executable.tables = model.tables;
+    copy->executable.user_cache = model.user_cache;
+    copy->bytes = plan->bytes;
+    plans->bytes_.fetch_add(copy->bytes, std::memory_order_relaxed);
+    to.plan.store(copy.release());
+  }
+  return plans;
+}
+
 bool ShapePlans::Show(const Executable& model, const Request& request) {
   const int64_t ads = AdsOf(model, request);
   if (ads == 0) return false;

@@ -50,10 +50,9 @@ class ShapePlans {
       : recipe_(std::move(recipe)), tolerance_(tolerance), max_bytes_(max_bytes) {}
   ~ShapePlans();
 
-  // For a model that differs by its tables alone; without plans so far.
-  std::shared_ptr<ShapePlans> ForOtherTables() const {
-    return std::make_shared<ShapePlans>(recipe_, tolerance_, max_bytes_);
-  }
+  // For `model`, which differs by its tables alone: with the plans that serve here, and those that
+  // are wanted.
+  std::shared_ptr<ShapePlans> For(const Executable& model) const;
 
   // The plan in that place, or null.
   const ShapePlan* at(int place) const {

@@ -75,6 +75,7 @@ class ModelDeltaTest : public ::testing::Test {
     RunResult result;
     const absl::Status status = model.Run(inputs, {}, workspace_, result);
     EXPECT_TRUE(status.ok()) << status;
+    unproved_ = result.stats.unproved;
     std::vector<float> scores;
     const Tensor& score = result.outputs[static_cast<size_t>(model.FindOutput("score"))];
     for (int64_t i = 0; i < n; ++i) scores.push_back(score.f32()[2 * i]);
@@ -84,6 +85,7 @@ class ModelDeltaTest : public ::testing::Test {
   TempDir dir_;
   const std::string version_;
   Workspace workspace_;
+  bool unproved_ = false;  // Whether the last Scores came by numpy's rules.
 };
 
 TEST_F(ModelDeltaTest, EachEpochHasItsOwnScoresAndSharesTheRest) {
@@ -197,6 +199,47 @@ TEST_F(ModelDeltaTest, FoldingChangesNoScore) {
   // It is of no use to a model that it was not made of.
   EXPECT_EQ(folded->WithFolded(*changed, *rows), nullptr);
   EXPECT_EQ(base->WithFolded(*changed, *rows), nullptr);
+}
+
+TEST_F(ModelDeltaTest, PlansForShapesOutlastDeltasAndFolds) {
+  std::ofstream(version_ + "/model.textproto");  // No shape is stated.
+  WriteDelta(version_, 1, DeltaHead(0, 1) + kPutMid, {{"mid", {{11, {20, 0}}}}});
+  const std::vector<int64_t> mids = {10, 11, 12};
+  ModelPtr model = Load();
+  EXPECT_THAT(Scores(*model, mids), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(unproved_);
+  ASSERT_EQ(model->MakePlans({}, INT64_MAX).size(), 1u);
+  const int64_t plans_bytes = model->memory_bytes() - model->info().memory_bytes;
+  const ModelPtr base = std::move(model);
+  model = Apply(*base, {1});
+  EXPECT_THAT(Scores(*model, mids), ElementsAre(1, 20, 3));
+  EXPECT_FALSE(unproved_);
+  EXPECT_FALSE(model->WantsPlans());
+  EXPECT_EQ(model->memory_bytes() - model->info().memory_bytes, plans_bytes);
+  EXPECT_THAT(Scores(*base, mids), ElementsAre(1, 2, 3));
+
+  const auto changed = *std::find_if(model->tables().begin(), model->tables().end(),
+                                     [](const auto& table) { return table->overlay() != nullptr; });
+  const auto rows = FoldTable(*changed, dir_.path(), int64_t{16} << 20);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  model = model->WithFolded(*changed, *rows);
+  ASSERT_NE(model, nullptr);
+  EXPECT_THAT(Scores(*model, mids), ElementsAre(1, 20, 3));
+  EXPECT_FALSE(unproved_);
+  EXPECT_EQ(model->shape_plans()[0].runs, 1);  // Of this model.
+}
+
+TEST_F(ModelDeltaTest, WhatShapesWantPlansOutlastsTheModelThatTheyWereShownTo) {
+  std::ofstream(version_ + "/model.textproto");
+  WriteDelta(version_, 1, DeltaHead(0, 1) + kPutMid, {{"mid", {{11, {20, 0}}}}});
+  ModelPtr model = Load();
+  Scores(*model, {10, 11});
+  model = Apply(*model, {1});
+  const std::vector<ShapePlanInfo> plans = model->MakePlans({}, INT64_MAX);
+  ASSERT_EQ(plans.size(), 1u);
+  EXPECT_EQ(plans[0].state, ShapePlanInfo::State::kServing) << plans[0].why_refused;
+  EXPECT_THAT(Scores(*model, {10, 11}), ElementsAre(1, 20));
+  EXPECT_FALSE(unproved_);
 }
 
 TEST_F(ModelDeltaTest, WeightsChangeWithTheTablesAndStay) {
