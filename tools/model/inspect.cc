@@ -19,9 +19,10 @@ using engine::ModelInfo;
 
 constexpr char kDescription[] =
     "Loads the model in MODELDIR (a version directory, such as models/din/1, or the highest\n"
-    "version in models/din) as the daemon would and prints its layers with shapes, levels,\n"
-    "parameters and weights, its inputs and outputs, its tables, the memory it takes, and what\n"
-    "the loader noticed.  In a shape, \"ads\" stands for the number of ads of a request and \"?\"\n"
+    "version in models/din) with its deltas, as the daemon would, and prints its layers with\n"
+    "shapes, levels, parameters and weights, its inputs and outputs, its tables, the memory it\n"
+    "takes, and what the loader noticed.  In a shape, \"ads\" stands for the number of ads of a "
+    "request and \"?\"\n"
     "for what only a request tells.";
 constexpr size_t kMaxCell = 64;
 
@@ -37,13 +38,13 @@ void Section(const char* title, const TextTable& table, std::string& text) {
 }
 
 std::string Summary(const ModelInfo& info) {
-  return absl::StrCat("model ", info.name, ", version ", info.version, "\n  graph    ",
-                      info.graph_file, "\n  weights  ",
-                      info.weights_file.empty() ? "none" : info.weights_file, " (",
-                      info.weights_format, ")\n  content  ", info.content_hash, "\n  memory   ",
-                      HumanBytes(info.memory_bytes), ": weights ", HumanBytes(info.weight_bytes),
-                      ", tables ", HumanBytes(info.table_bytes), "\n  ads are ",
-                      info.row_separable ? "" : "not ", "proved independent of each other\n");
+  return absl::StrCat(
+      "model ", info.name, ", version ", info.version, "\n  graph    ", info.graph_file,
+      "\n  weights  ", info.weights_file.empty() ? "none" : info.weights_file, " (",
+      info.weights_format, ")\n  content  ", info.content_hash, "\n  epoch    ", info.epoch,
+      "\n  memory   ", HumanBytes(info.memory_bytes), ": weights ", HumanBytes(info.weight_bytes),
+      ", tables ", HumanBytes(info.table_bytes), "\n  ads are ", info.row_separable ? "" : "not ",
+      "proved independent of each other\n");
 }
 
 void AppendInterface(const ModelInfo& info, std::string& text) {
@@ -66,10 +67,11 @@ void AppendInterface(const ModelInfo& info, std::string& text) {
     outputs.AddRow({output.name, output.shape.ToString(), std::string(engine::Name(output.level))});
   }
   Section("Outputs", outputs, text);
-  TextTable tables({"name", "rows>", "dim>", "memory>", "mapped>"});
+  TextTable tables({"name", "rows>", "dim>", "memory>", "mapped>", "rows of deltas>"});
   for (const engine::TableInfo& table : info.tables) {
     tables.AddRow({table.name, WithCommas(table.rows), absl::StrCat(table.dim),
-                   HumanBytes(table.bytes), HumanBytes(table.mapped_bytes)});
+                   HumanBytes(table.bytes), HumanBytes(table.mapped_bytes),
+                   WithCommas(table.overlay_rows)});
   }
   Section("Tables", tables, text);
 }

@@ -103,7 +103,8 @@ std::string ModelJson(const engine::ModelInfo& info) {
                       {"rows", table.rows},
                       {"dim", table.dim},
                       {"bytes", table.bytes},
-                      {"mapped_bytes", table.mapped_bytes}});
+                      {"mapped_bytes", table.mapped_bytes},
+                      {"overlay_rows", table.overlay_rows}});
   }
   return Dump({{"name", info.name},
                {"version", info.version},
@@ -111,6 +112,7 @@ std::string ModelJson(const engine::ModelInfo& info) {
                {"weights_file", info.weights_file},
                {"weights_format", info.weights_format},
                {"content_hash", info.content_hash},
+               {"epoch", info.epoch},
                {"weight_bytes", info.weight_bytes},
                {"table_bytes", info.table_bytes},
                {"memory_bytes", info.memory_bytes},

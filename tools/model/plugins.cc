@@ -3,12 +3,17 @@
 #include "tools/model/plugins.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "base/model_version.h"
 #include "base/status_macros.h"
+#include "engine/runtime/delta_directory.h"
 
 namespace ulfd::tools {
 
@@ -27,6 +32,31 @@ std::string VersionDirectory(const std::string& directory) {
   }
   return highest;
 }
+
+namespace {
+
+// `model` with the deltas of its version up to epoch `last`; -1: all.
+absl::StatusOr<std::unique_ptr<const engine::Model>> WithDeltas(
+    std::unique_ptr<const engine::Model> model, const std::string& version, int64_t last) {
+  ASSIGN_OR_RETURN(const std::vector<engine::EpochMark> epochs,
+                   engine::ListEpochs(version, INT64_MAX));
+  std::vector<engine::DeltaSource> deltas;
+  for (const engine::EpochMark& epoch : epochs) {
+    if (last >= 0 && epoch.epoch > last) break;
+    deltas.push_back({epoch.epoch, engine::EpochDirectory(version, epoch.epoch)});
+  }
+  if (last > 0 && (deltas.empty() || deltas.back().epoch != last)) {
+    return absl::NotFoundError(absl::StrCat("--epoch: ", version, " has no complete epoch ", last));
+  }
+  if (deltas.empty()) return model;
+  engine::DeltasResult result = model->WithDeltas(deltas);
+  for (const absl::Status& status : result.statuses) {
+    if (!status.ok()) absl::FPrintF(stderr, "left out, as the daemon does: %s\n", status.message());
+  }
+  return result.model == nullptr ? std::move(model) : std::move(result.model);
+}
+
+}  // namespace
 
 absl::Status PluginFlag::Load() {
   for (const std::string& path : paths_) RETURN_IF_ERROR(plugins_.Add(path));
@@ -48,7 +78,8 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> PluginFlag::LoadModel(
     options.precision.emplace();
     ASSIGN_OR_RETURN(options.precision->model, engine::ParsePrecision(precision_));
   }
-  return engine::Model::Load(options);
+  ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, engine::Model::Load(options));
+  return WithDeltas(std::move(model), options.directory, epoch_);
 }
 
 }  // namespace ulfd::tools

@@ -1,9 +1,10 @@
-// How commands load a model, with --layer_plugins and, where they run it, --backend and
+// How commands load a model, with --layer_plugins, --epoch and, where they run it, --backend and
 // --precision.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_TOOLS_MODEL_PLUGINS_H_
 #define ULFD_TOOLS_MODEL_PLUGINS_H_
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,13 +21,15 @@ namespace ulfd::tools {
 // versions.
 std::string VersionDirectory(const std::string& directory);
 
-// The flag and what it loads.  Lives as long as the models that use its types.
+// The flags and what they load.  Lives as long as the models that use its types.
 class PluginFlag {
  public:
   // `flags` must not outlive this object.
   explicit PluginFlag(FlagSet& flags) {
     flags.Add("layer_plugins", "Shared libraries with further layer types, separated by commas.",
               &paths_);
+    flags.Add("epoch", "The last delta of the version to apply; 0: none, -1: all, as the daemon.",
+              &epoch_, -1);
   }
   void AddBackend(FlagSet& flags) {
     flags.Add("backend",
@@ -41,8 +44,9 @@ class PluginFlag {
   // After FlagSet::Parse.
   absl::Status Load();
   absl::Span<const engine::LayerType* const> types() const { return plugins_.types(); }
-  // Load, and the model in VersionDirectory(directory), planned for `inputs`.  `precision`: instead
-  // of the manifest's.
+  // Load, and the model in VersionDirectory(directory) with its deltas, planned for `inputs`.
+  // `precision`: instead of the manifest's.  What is said of deltas that the daemon would refuse
+  // goes to standard error; NOT_FOUND for an epoch that there is not.
   absl::StatusOr<std::unique_ptr<const engine::Model>> LoadModel(
       const std::string& directory, std::vector<engine::InputShape> inputs = {},
       std::optional<engine::PrecisionChoice> precision = std::nullopt);
@@ -50,6 +54,7 @@ class PluginFlag {
  private:
   std::vector<std::string> paths_;
   std::string backend_, precision_;
+  int64_t epoch_ = -1;
   engine::LayerPlugins plugins_;
 };
 
