@@ -14,9 +14,16 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/mapped_pages.h"
 #include "base/memory_limit.h"
 
 namespace ulfd {
+
+namespace {
+
+std::atomic<bool> files_exceed_memory{false};
+
+}  // namespace
 
 // Never freed, as the handler may be reading it; used again for later mappings.
 struct MappedFile::Watch {
@@ -63,6 +70,7 @@ struct MappedFile::Watch {
       if (w->end.load() != 0) bytes += w->end.load() - w->begin.load();
     }
     static const auto memory = static_cast<uintptr_t>(MemoryLimit());
+    files_exceed_memory.store(bytes > memory / 2);
     if (bytes <= memory / 2) return;
     for (const Watch* w = list.load(); w != nullptr; w = w->next) {
       const uintptr_t begin = w->begin.load(), end = w->end.load();
@@ -138,6 +146,14 @@ absl::Status MappedFile::Check() const {
   if (bad == Watch::kNone) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(path_, ": byte ", bad, " cannot be read: the file was cut or its disk fails"));
+}
+
+bool MappedFilesExceedMemory() { return files_exceed_memory.load(std::memory_order_relaxed); }
+
+void StartReading(const void* from, size_t bytes) {
+  static const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t at = reinterpret_cast<uintptr_t>(from), begin = at / page * page;
+  madvise(reinterpret_cast<void*>(begin), at + bytes - begin, MADV_WILLNEED);
 }
 
 }  // namespace ulfd

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "base/mapped_pages.h"
 #include "base/status_macros.h"
 #include "engine/embedding/row_pooling.h"
 #include "engine/embedding/table_overlay.h"
@@ -131,9 +132,19 @@ class LookupPass {
           overlay->Replace(located_.ids(), count, rows);
         }
         probe.PrefetchRows(rows, count);
+        if (from_disk_) StartReadingRows(rows, count);
       }
       n += count;
       located_.Move(count);
+    }
+  }
+
+  // All that are not in memory are read at a time, not one after the other as they are asked for.
+  void StartReadingRows(const void* const* rows, size_t count) const {
+    const TableRows& base = *located_.table().base();
+    if (base.file == nullptr) return;
+    for (size_t i = 0; i < count; ++i) {
+      StartReading(static_cast<const char*>(rows[i]) - TableRows::kIdBytes, base.used_bytes);
     }
   }
 
@@ -181,6 +192,7 @@ class LookupPass {
 
   const FeatureJob* const first_job_;
   const void** const rows_;
+  const bool from_disk_ = MappedFilesExceedMemory();
   Cursor hashed_, located_, checked_;
   std::array<uint64_t, kBlock> hashes_;  // Of the block between Hash and Locate.
   std::array<const uint8_t*, kBlock> pilots_;

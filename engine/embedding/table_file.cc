@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_file.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
+#include "base/mapped_pages.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/open_tables.h"
@@ -184,24 +183,14 @@ absl::Status VerifySums(const InputFile& file, const TableFileHeader& header,
 
 }  // namespace
 
-namespace {
-
-// Has the kernel read slots of a file that are asked for one after the other.
-void WillRead(const TableRows& rows, size_t slot, size_t count) {
-  if (rows.file == nullptr) return;
-  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<uintptr_t>(rows.Slot(slot)) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(rows.Slot(slot + count));
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_WILLNEED);
-}
-
-}  // namespace
-
 absl::Status ForEachRow(const TableRows& rows,
                         absl::FunctionRef<absl::Status(int64_t id, const char* row)> row) {
   const size_t piece = std::max<size_t>(1, (size_t{8} << 20) / rows.slot_bytes);  // Of slots.
   for (size_t slot = 0; slot < rows.hash.slots(); ++slot) {
-    if (slot % piece == 0) WillRead(rows, slot, std::min(2 * piece, rows.hash.slots() - slot));
+    if (slot % piece == 0 && rows.file != nullptr) {
+      StartReading(rows.Slot(slot),
+                   std::min(2 * piece, rows.hash.slots() - slot) * rows.slot_bytes);
+    }
     const int64_t id = TableRows::IdOf(rows.Row(slot));
     if (rows.hash.Slot(HashKey(id)) != slot) continue;  // Unused.
     RETURN_IF_ERROR(row(id, rows.Row(slot)));
