@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <random>
 
 namespace ulfd::engine {
 
@@ -19,9 +20,20 @@ inline uint64_t HashKey(int64_t key) {
   return x ^ (x >> 33);
 }
 
+// Of a HashKey, for tables in memory: keys that somebody chose to meet in one place do not meet
+// there, because nobody knows the number of this process.
+inline uint64_t SecretHash(uint64_t hash) {
+  static const uint64_t kSecret = [] {
+    std::random_device random;
+    return (uint64_t{random()} << 32) | random() | 1;
+  }();
+  const unsigned __int128 product = static_cast<unsigned __int128>(hash) * kSecret;
+  return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
+}
+
 // Of containers.
 struct KeyHash {
-  size_t operator()(int64_t key) const { return HashKey(key); }
+  size_t operator()(int64_t key) const { return SecretHash(HashKey(key)); }
 };
 
 // The high half of hash * count: spreads hashes over 0 .. count - 1 in their order, without a

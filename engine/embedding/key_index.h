@@ -56,7 +56,7 @@ class KeyIndex {
   };
   static_assert(sizeof(Bucket) == 64);
 
-  size_t Home(int64_t key) const { return ScaleHash(HashKey(key), bucket_count_); }
+  size_t Home(int64_t key) const { return ScaleHash(SecretHash(HashKey(key)), bucket_count_); }
   Bucket* buckets() const { return static_cast<Bucket*>(memory_.data()); }
   // The slot of `key`, or the free one where it belongs (then *found is false).
   uint32_t* Locate(int64_t key, bool& found);

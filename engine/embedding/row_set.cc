@@ -21,14 +21,14 @@ void RowSet::Grow() {
   places_.assign(places_.size() * 2, kNone);
   mask_ = places_.size() - 1;
   for (size_t i = 0; i < ids_.size(); ++i) {
-    uint64_t p = HashKey(ids_[i]);
+    uint64_t p = KeyHash()(ids_[i]);
     while (places_[p & mask_] != kNone) ++p;
     places_[p & mask_] = static_cast<uint32_t>(i);
   }
 }
 
 uint32_t RowSet::Add(int64_t id) {
-  uint64_t p = HashKey(id);
+  uint64_t p = KeyHash()(id);
   for (uint32_t i; (i = places_[p & mask_]) != kNone; ++p) {
     if (ids_[i] == id) return i;
   }

@@ -53,7 +53,7 @@ class RowSet {
   }
   // A byte that Find of that hash reads first.
   const uint8_t* FirstByte(uint64_t hash) const {
-    return reinterpret_cast<const uint8_t*>(&places_[hash & mask_]);
+    return reinterpret_cast<const uint8_t*>(&places_[SecretHash(hash) & mask_]);
   }
   static const void* LateRow() { return &kLateRow; }
 
@@ -63,7 +63,7 @@ class RowSet {
 
   // Of the id in ids_.
   uint32_t PlaceOf(int64_t id, uint64_t hash) const {
-    for (uint64_t p = hash;; ++p) {
+    for (uint64_t p = SecretHash(hash);; ++p) {
       const uint32_t i = places_[p & mask_];
       if (i == kNone || ids_[i] == id) return i;
     }

@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <unordered_set>
 #include <vector>
 
 #include "base/mutex.h"
@@ -123,6 +124,29 @@ class RowTierTest : public ::testing::Test {
   Shelf shelf_;
   std::shared_ptr<RowTier> tier_;
 };
+
+// The key whose HashKey that is.
+int64_t KeyOf(uint64_t hash) {
+  hash ^= hash >> 33;
+  hash *= 0x9cb4b2f8129337dbULL;
+  hash ^= hash >> 33;
+  hash *= 0x4f74430c22a54005ULL;
+  return static_cast<int64_t>(hash ^ (hash >> 33));
+}
+
+// Half a million ids that any mask takes for one: with a hash that everybody knows they would take
+// minutes.
+TEST(RowSet, IdsThatWereChosenToMeetDoNot) {
+  std::vector<int64_t> ids;
+  for (uint64_t i = 0; i < 500'000; ++i) ids.push_back(KeyOf(i << 24));
+  ASSERT_EQ(HashKey(ids[77]), uint64_t{77} << 24);
+  RowSet rows;
+  rows.Reset(8);
+  rows.AddIds(ids);
+  EXPECT_EQ(rows.size(), ids.size());
+  std::unordered_set<int64_t, KeyHash> under_way(ids.begin(), ids.end());
+  EXPECT_EQ(under_way.size(), ids.size());
+}
 
 TEST_F(RowTierTest, ReadsWhatIsNotInMemory) {
   RowSet rows = SetOf({3, 200, 5});
