@@ -493,7 +493,7 @@ int64_t CountRows(const inference::ModelInferRequest& request, const Model& mode
     if (known.info == nullptr) continue;
     const int64_t values = ValuesOf(request, i, known.info->dtype);
     if (known.feature == nullptr) {
-      rows = std::max(rows, RowsOfValues(*known.info, values));
+      rows = std::max(rows, RowsOfValues(*known.info, request.inputs(i).shape(), values, limits));
     } else if (known.info == &model.info().inputs[known.feature->ids]) {
       ids += values;
     }

@@ -390,7 +390,8 @@ int64_t CountRows(const v1::PredictRequest& request, const Model& model,
       const v1::DenseTensor& dense = feature.dense();
       const int64_t values =
           int64_t{dense.floats_size()} + dense.int32s_size() + dense.int64s_size();
-      rows = std::max(rows, RowsOfValues(model.info().inputs[index], values));
+      rows =
+          std::max(rows, RowsOfValues(model.info().inputs[index], dense.shape(), values, limits));
     }
   }
   return std::max(rows, RowsOfIds(ids));
@@ -446,13 +447,16 @@ absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::str
   return product;
 }
 
-int64_t RowsOfValues(const InputInfo& input, int64_t values) {
+int64_t RowsOfValues(const InputInfo& input, absl::Span<const int64_t> shape, int64_t values,
+                     const RequestLimits& limits) {
   // A row of unknown width is taken for a wide one: the price of a request whose shape the model
   // leaves open is then too low rather than too high.
   constexpr int64_t kWide = 256;
   const engine::Dim row = input.shape.RowElements();
   const int64_t width = row.IsConst() && row.value() > 0 ? row.value() : kWide;
-  return (values + width - 1) / width;
+  const int64_t rows = (values + width - 1) / width;
+  const bool bound = input.shape_stated || (!shape.empty() && shape[0] > limits.max_ads);
+  return bound ? std::min<int64_t>(rows, limits.max_ads) : rows;
 }
 
 int64_t RowsOfIds(int64_t ids) {

@@ -73,7 +73,10 @@ absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::st
 // Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
 // As how many ads so many values of a dense input count: by the width of a row, where it is known.
-int64_t RowsOfValues(const engine::InputInfo& input, int64_t values);
+// Where more rows than max_ads are sure to be refused, as no more than those: it would keep others
+// out of the queue until then.  `shape`: the request's.
+int64_t RowsOfValues(const engine::InputInfo& input, absl::Span<const int64_t> shape,
+                     int64_t values, const RequestLimits& limits);
 // As how many ads so many ids count.
 int64_t RowsOfIds(int64_t ids);
 // Where the model states the shape of the input: the rank and every dimension that is a number must

@@ -291,6 +291,12 @@ TEST_F(RequestDecoderTest, CountRowsSeesWhatTheCallerDoesNotState) {
   request.mutable_ad_features(0)->clear_sparse();
   request.mutable_ad_features(0)->mutable_dense()->add_shape(int64_t{1} << 50);
   EXPECT_EQ(CountRows(request, *model_, limits_), 2000);
+  // What will be refused does not fill the queue until then.
+  request = Good();
+  auto& many = *request.mutable_ad_features(1)->mutable_dense();
+  many.mutable_floats()->Resize(1000000, 0);
+  many.add_shape(1000000);
+  EXPECT_EQ(CountRows(request, *model_, limits_), 2000);
 }
 
 TEST(StatedShape, WithoutALevelBindsTheRowsAlone) {
