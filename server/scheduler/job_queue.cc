@@ -43,6 +43,7 @@ struct JobQueue::Entry {
   nanoseconds cost{0};  // Predicted, of what nobody has started yet.
   nanoseconds once{0};  // The part of the cost that does not grow with the rows.
   int64_t rows = 0;
+  int64_t counted_rows = 0;  // While it waits.
   int64_t next_row = 0;
   int running = 0;        // Workers that compute a piece of it now.
   bool begun = false;     // A worker has taken it.
@@ -86,7 +87,8 @@ absl::Status JobQueue::CheckLimits(const Job& job, const Entry& entry) const {
         absl::StrCat(queued_requests_, " requests wait, limit ", options_.max_queued_requests),
         retry);
   }
-  // One job alone may be larger than the limits: it would never be served otherwise.
+  // One job alone may be larger than the limits: it would never be served otherwise.  It does not
+  // close the queue for all others.
   if (queued_rows_ > 0 && queued_rows_ + job.rows() > options_.max_queued_rows) {
     return Refuse(ShedReason::kQueueFull,
                   absl::StrCat(queued_rows_, " ads wait and this request has ", job.rows(),
@@ -195,6 +197,8 @@ absl::StatusOr<std::unique_ptr<JobQueue::Entry>> JobQueue::Examine(Job* job, Tim
   entry->priority = static_cast<int>(job->priority());
   entry->arrival = now;
   entry->rows = job->rows();
+  entry->counted_rows =
+      entry->rows <= options_.max_queued_rows ? entry->rows : options_.max_queued_rows / 2;
   const CostModel::Parts parts = entry->lane->cost().parts();
   entry->cost = parts.Of(1, entry->rows);
   entry->once = parts.Of(1, 0);
@@ -236,7 +240,7 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
 void JobQueue::Enqueue(Entry* entry) noexcept {
   entry->lane->queued_rows_ += entry->rows;
   ++queued_requests_;
-  queued_rows_ += entry->rows;
+  queued_rows_ += entry->counted_rows;
   unstarted_.insert(entry);
   Insert(entry);
 }
@@ -274,7 +278,7 @@ void JobQueue::Unqueue(Entry* entry) {
   entry->begun = true;
   unstarted_.erase(entry);
   --queued_requests_;
-  queued_rows_ -= entry->rows;
+  queued_rows_ -= entry->counted_rows;
   entry->lane->queued_rows_ -= entry->rows;
 }
 

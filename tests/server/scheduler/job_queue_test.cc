@@ -353,6 +353,15 @@ TEST_F(JobQueueTest, RefusesWithAReasonAndATimeToComeBack) {
   EXPECT_EQ(rows.queued_rows(), 500);
 }
 
+TEST_F(JobQueueTest, AJobLargerThanTheQueueDoesNotCloseItForOthers) {
+  JobQueue queue({.max_queued_rows = 500});
+  Add(queue, lane_, 5000);
+  EXPECT_EQ(queue.queued_rows(), 250);
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 250), now_).ok());
+  EXPECT_EQ(queue.Admit(&Make(lane_, 5000), now_).message(),
+            "queue_full: 500 ads wait and this request has 5000, limit 500");
+}
+
 TEST_F(JobQueueTest, RefusesMoreWorkThanTheQueueMayHold) {
   JobQueue queue({.workers = 2, .max_queued_work = milliseconds(10)});
   Add(queue, lane_, 1900);  // 19 ms for one worker.
