@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/file.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
@@ -58,6 +60,16 @@ absl::StatusOr<std::optional<int64_t>> FindMissing(const EmbeddingTable& table,
 system_clock::time_point TimeOf(const google::protobuf::Timestamp& time) {
   return system_clock::time_point(std::chrono::duration_cast<system_clock::duration>(
       std::chrono::seconds(time.seconds()) + std::chrono::nanoseconds(time.nanos())));
+}
+
+// A file that memory cannot hold is not read for its hash first.
+absl::Status CheckSize(const std::string& path) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  const LoadScope* const load = LoadScope::Current();
+  if (load == nullptr || file.size() <= load->limits().max_memory_bytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(path, ": ", file.size(), " bytes, the load may hold ",
+                   load->limits().max_memory_bytes, " at a time (load.max_memory_bytes)"));
 }
 
 // A model with some deltas on top, unfinished.
@@ -191,6 +203,7 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source) {
   }
   if (!manifest.weights().empty()) {
     weights_ = absl::StrCat(directory, "/", manifest.weights());
+    RETURN_IF_ERROR(CheckSize(weights_));
     RETURN_IF_ERROR(hasher.AddFile(weights_));
   }
   for (const TableChange& change : changes) Add(change);
