@@ -125,14 +125,10 @@ PackedMatrix PackedMatrix::PackBf16(const float* data, int64_t k, int64_t n, int
 
 const KernelTable& KernelsOf(Isa isa) {
 #if defined(__x86_64__)
-  switch (isa) {
-    case Isa::kAvx2:
-      return Avx2Kernels();
-    case Isa::kAvx512:
-      return Avx512Kernels();
-    case Isa::kPortable:
-      break;
-  }
+  if (isa == Isa::kAvx512) return Avx512Kernels();
+  if (isa == Isa::kAvx2) return Avx2Kernels();
+#elif defined(__aarch64__)
+  if (isa == Isa::kNeon) return NeonKernels();
 #endif
   return PortableKernels();
 }

@@ -13,6 +13,8 @@ absl::string_view Name(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
+    case Isa::kNeon:
+      return "neon";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvx512:
@@ -29,6 +31,8 @@ std::vector<Isa> SupportedIsas() {
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return isas;
   isas.push_back(Isa::kAvx2);
   if (__builtin_cpu_supports("avx512f")) isas.push_back(Isa::kAvx512);
+#elif defined(__aarch64__)
+  isas.push_back(Isa::kNeon);
 #endif
   return isas;
 }

@@ -13,11 +13,12 @@ namespace ulfd::engine {
 
 enum class Isa : uint8_t {
   kPortable,  // Baseline of the compiler's target (SSE2 on x86-64).
+  kNeon,      // Advanced SIMD, which every AArch64 has.
   kAvx2,      // AVX2 and FMA.
   kAvx512,    // AVX-512F.
 };
 
-// "portable", "avx2", "avx512": what ULFD_ISA is set to.
+// "portable", "neon", "avx2", "avx512": what ULFD_ISA is set to.
 absl::string_view Name(Isa isa);
 
 // What this machine can run (instructions and the registers that the operating system saves), the

@@ -1,7 +1,8 @@
 // The kernels of one instruction set.
 //
-// Each is written once, over a small vector type, in *_body.h, and compiled three times: in
-// kernels_portable.cc, kernels_avx2.cc and kernels_avx512.cc, each with its own compiler flags.
+// Each is written once, over a small vector type, in *_body.h, and compiled once for each set that
+// the target may have: in kernels_portable.cc, kernels_avx2.cc, kernels_avx512.cc, kernels_neon.cc,
+// each with its own compiler flags.
 // What those sources include must define no inline function and no template outside of an unnamed
 // namespace: the linker keeps one copy of such a function for the whole program, and it might be
 // the one that an older machine cannot run.
@@ -64,6 +65,7 @@ struct KernelTable {
 };
 
 const KernelTable& PortableKernels();
+const KernelTable& NeonKernels();
 const KernelTable& Avx2Kernels();
 const KernelTable& Avx512Kernels();
 

@@ -8,6 +8,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace ulfd::engine {
@@ -43,6 +45,19 @@ __attribute__((target("avx2,fma"))) float RunAvx2() {
   for (int i = 1; i < kChains; ++i) total = _mm256_add_ps(total, sum[i]);
   return _mm256_cvtss_f32(total);
 }
+#elif defined(__aarch64__)
+float RunNeon() {
+  float32x4_t sum[kChains];
+  for (int i = 0; i < kChains; ++i) sum[i] = vdupq_n_f32(static_cast<float>(i));
+  const float32x4_t a = vdupq_n_f32(0.999f), b = vdupq_n_f32(0.001f);
+  for (int64_t step = 0; step < kSteps; ++step) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kChains; ++i) sum[i] = vfmaq_f32(sum[i], a, b);
+  }
+  float32x4_t total = sum[0];
+  for (int i = 1; i < kChains; ++i) total = vaddq_f32(total, sum[i]);
+  return vaddvq_f32(total);
+}
 #endif
 
 float RunPlain() {
@@ -65,6 +80,8 @@ Kernel Widest() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return {RunAvx512, 16};
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return {RunAvx2, 8};
+#elif defined(__aarch64__)
+  return {RunNeon, 4};
 #endif
   return {RunPlain, 1};
 }

@@ -45,7 +45,8 @@ constexpr char kSynopsis[] =
     "       ulfd --config=FILE [flags]";
 constexpr char kDescription[] =
     "Scores one user against many ads with ULF models, over gRPC.\n\n"
-    "Environment: ULFD_ISA=portable|avx2|avx512 makes kernels use less than the machine's best.\n"
+    "Environment: ULFD_ISA=portable|avx2|avx512|neon makes kernels use less than the machine's "
+    "best.\n"
     "SIGTERM drains and stops; a second one hastens.  SIGHUP looks at the repository at once.\n"
     "Exit codes: 0 ended in order, 1 could not start or serve, 2 wrong command line.";
 
