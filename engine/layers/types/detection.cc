@@ -9,10 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "engine/kernels/elementwise.h"
 #include "engine/layers/checks.h"
-#include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
-#include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
 namespace {
@@ -26,39 +25,13 @@ struct YoloHead {
   int64_t BoxChannels() const { return coords + 1 + classes; }
 };
 
-// t = x - max over [count, places], per place.
-ULFD_MULTIVERSION void ShiftByMax(const float* x, float* __restrict t, float* __restrict max,
-                                  int64_t count, int64_t places) {
-  std::copy_n(x, places, max);
-  for (int64_t i = 1; i < count; ++i) {
-    for (int64_t j = 0; j < places; ++j) max[j] = std::max(max[j], x[i * places + j]);
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < places; ++j) t[i * places + j] = x[i * places + j] - max[j];
-  }
-}
-// y /= sum over [count, places], per place.
-ULFD_MULTIVERSION void DivideBySum(float* __restrict y, float* __restrict sum, int64_t count,
-                                   int64_t places) {
-  std::fill_n(sum, places, 0.0f);
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < places; ++j) sum[j] += y[i * places + j];
-  }
-  for (int64_t j = 0; j < places; ++j) sum[j] = 1.0f / sum[j];
-  for (int64_t i = 0; i < count; ++i) {
-    for (int64_t j = 0; j < places; ++j) y[i * places + j] *= sum[j];
-  }
-}
-
 class YoloKernel final : public Kernel {
  public:
-  YoloKernel(const YoloHead& head, std::unique_ptr<const Eltwise> sigmoid,
-             std::unique_ptr<const Eltwise> exp)
-      : head_(head), sigmoid_(std::move(sigmoid)), exp_(std::move(exp)) {}
+  explicit YoloKernel(const YoloHead& head) : head_(head) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
-    if (!head_.softmax) return 0;
+    if (!head_.softmax || !head_.background) return 0;
     const int64_t places = in[0].dims[2] * in[0].dims[3];
-    return static_cast<size_t>(places * (1 + 2 * (head_.classes + 1))) * sizeof(float);
+    return static_cast<size_t>(places * (head_.classes + 1)) * sizeof(float);
   }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& x = ctx.in[0];
@@ -69,16 +42,10 @@ class YoloKernel final : public Kernel {
     float* objects = ctx.out[1].f32();
     float* classes = ctx.out[2].f32();
     for (int64_t box = x.dims[0] * head_.boxes; box > 0; --box) {
-      RETURN_IF_ERROR(sigmoid_->Run(from, coords, 2 * places));  // x and y
+      Unary(UnaryOp::kSigmoid, from, coords, 2 * places);  // x and y
       std::copy_n(from + 2 * places, (head_.coords - 2) * places, coords + 2 * places);
-      const float* object = from + head_.coords * places;
-      if (head_.softmax) {
-        RETURN_IF_ERROR(
-            Softmax(object, places, static_cast<float*>(ctx.scratch), objects, classes));
-      } else {
-        RETURN_IF_ERROR(Object(object, places, objects));
-        RETURN_IF_ERROR(sigmoid_->Run(object + places, classes, head_.classes * places));
-      }
+      RunClasses(from + head_.coords * places, places, static_cast<float*>(ctx.scratch), objects,
+                 classes);
       from += head_.BoxChannels() * places;
       coords += head_.coords * places;
       objects += places;
@@ -88,35 +55,28 @@ class YoloKernel final : public Kernel {
   }
 
  private:
-  absl::Status Object(const float* object, int64_t places, float* objects) const {
-    if (!head_.background) return sigmoid_->Run(object, objects, places);
-    std::copy_n(object, places, objects);
-    return absl::OkStatus();
-  }
   // The classes follow the objectness in the input.
-  absl::Status Softmax(const float* object, int64_t places, float* scratch, float* objects,
-                       float* classes) const {
-    float* per_place = scratch;
-    float* shifted = scratch + places;
-    if (!head_.background) {
-      RETURN_IF_ERROR(Object(object, places, objects));
-      ShiftByMax(object + places, shifted, per_place, head_.classes, places);
-      RETURN_IF_ERROR(exp_->Run(shifted, classes, head_.classes * places));
-      DivideBySum(classes, per_place, head_.classes, places);
-      return absl::OkStatus();
+  void RunClasses(const float* object, int64_t places, float* scratch, float* objects,
+                  float* classes) const {
+    if (head_.softmax && head_.background) {
+      Softmax(object, scratch, 1, head_.classes + 1, places);
+      std::copy_n(scratch, places, objects);
+      std::copy_n(scratch + places, head_.classes * places, classes);
+      return;
     }
-    const int64_t count = head_.classes + 1;
-    float* exps = shifted + count * places;
-    ShiftByMax(object, shifted, per_place, count, places);
-    RETURN_IF_ERROR(exp_->Run(shifted, exps, count * places));
-    DivideBySum(exps, per_place, count, places);
-    std::copy_n(exps, places, objects);
-    std::copy_n(exps + places, head_.classes * places, classes);
-    return absl::OkStatus();
+    if (head_.background) {
+      std::copy_n(object, places, objects);
+    } else {
+      Unary(UnaryOp::kSigmoid, object, objects, places);
+    }
+    if (head_.softmax) {
+      Softmax(object + places, classes, 1, head_.classes, places);
+    } else {
+      Unary(UnaryOp::kSigmoid, object + places, classes, head_.classes * places);
+    }
   }
 
   const YoloHead head_;
-  const std::unique_ptr<const Eltwise> sigmoid_, exp_;
 };
 
 // yolo_layer (Yolo): the activations of a YOLO head.  Channels of x: for each box coords (x, y, w,
@@ -187,10 +147,7 @@ class Yolo final : public Layer {
             Level::kUnknown);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> sigmoid,
-                     Eltwise::Create(Eltwise::Function::kSigmoid));
-    ASSIGN_OR_RETURN(std::unique_ptr<const Eltwise> exp, Eltwise::Create(Eltwise::Function::kExp));
-    return std::unique_ptr<Kernel>(new YoloKernel(head_, std::move(sigmoid), std::move(exp)));
+    return std::unique_ptr<Kernel>(new YoloKernel(head_));
   }
   std::string Describe() const override {
     return absl::StrCat("boxes=", head_.boxes, " coords=", head_.coords, " classes=", head_.classes,

@@ -1,9 +1,8 @@
-// oneDNN as the engine uses it: elementwise functions against double, and the thread settings with
-// which OpenMP would leave output unwritten.  (Convolution's values: convolution_test.cc.)
+// oneDNN under thread settings with which OpenMP would leave output unwritten.  (Convolution's
+// values: convolution_test.cc.)
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/tensor/onednn.h"
 
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -17,84 +16,6 @@ namespace ulfd::engine {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-double Exact(Eltwise::Function function, double x) {
-  switch (function) {
-    case Eltwise::Function::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Eltwise::Function::kTanh:
-      return std::tanh(x);
-    case Eltwise::Function::kExp:
-      break;
-  }
-  return std::exp(x);
-}
-
-class EltwiseTest : public ::testing::TestWithParam<Eltwise::Function> {
- protected:
-  void SetUp() override {
-    UseOneThread();
-    auto function = Eltwise::Create(GetParam());
-    ASSERT_TRUE(function.ok()) << function.status();
-    function_ = *std::move(function);
-  }
-  std::unique_ptr<const Eltwise> function_;
-};
-
-// Every length around the sizes that the primitives have, at any address, nothing written beyond.
-TEST_P(EltwiseTest, AgreesWithDoubleForEveryLength) {
-  for (const int64_t n :
-       {0, 1, 127, 128, 129, 511, 512, 640, 1023, 1024, 1151, 1536, 8192, 8193, 19999}) {
-    for (const int offset : {0, 1}) {
-      std::vector<float> x(n + offset), y(n + offset + 1, 7.0f);
-      for (int64_t i = 0; i < n; ++i) {
-        x[i + offset] = -30.0f + 60.0f * static_cast<float>(i) / static_cast<float>(n);
-      }
-      const absl::Status status = function_->Run(x.data() + offset, y.data() + offset, n);
-      ASSERT_TRUE(status.ok()) << status;
-      for (int64_t i = 0; i < n; ++i) {
-        const double want = Exact(GetParam(), x[i + offset]);
-        ASSERT_NEAR(y[i + offset], want, 1e-6 * std::max(1.0, want)) << x[i + offset];
-      }
-      ASSERT_EQ(y[n + offset], 7.0f) << "written beyond " << n;
-    }
-  }
-}
-
-TEST_P(EltwiseTest, HandlesTheEndsOfTheRange) {
-  const std::vector<float> x = {kNan, kInfinity, -kInfinity, 1e4f, -1e4f, 3e38f, -3e38f, 0.0f};
-  for (const size_t copies : {1, 30}) {  // Through the buffer for what is left over, and directly.
-    std::vector<float> in, y(x.size() * copies);
-    for (size_t i = 0; i < copies; ++i) in.insert(in.end(), x.begin(), x.end());
-    ASSERT_TRUE(function_->Run(in.data(), y.data(), static_cast<int64_t>(in.size())).ok());
-    for (size_t i = 0; i < in.size(); ++i) {
-      const double want = Exact(GetParam(), in[i]);
-      if (std::isnan(want)) {
-        EXPECT_TRUE(std::isnan(y[i])) << in[i];
-      } else if (GetParam() == Eltwise::Function::kExp && want > 3e38) {
-        EXPECT_EQ(y[i], kInfinity) << in[i];
-      } else {
-        EXPECT_NEAR(y[i], want, 1e-6) << in[i];
-      }
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Functions, EltwiseTest,
-                         ::testing::Values(Eltwise::Function::kSigmoid, Eltwise::Function::kTanh,
-                                           Eltwise::Function::kExp));
-
-TEST(Eltwise, SigmoidAndTanhWorkInPlace) {
-  UseOneThread();
-  for (const auto function : {Eltwise::Function::kSigmoid, Eltwise::Function::kTanh}) {
-    auto made = Eltwise::Create(function);
-    ASSERT_TRUE(made.ok()) << made.status();
-    std::vector<float> y(1300, 0.3f);
-    ASSERT_TRUE((*made)->Run(y.data(), y.data(), 1300).ok());
-    for (float v : y) ASSERT_NEAR(v, Exact(function, 0.3f), 1e-6);
-  }
-}
 
 // With OMP_THREAD_LIMIT or OMP_DYNAMIC set and more than one thread asked for, libgomp hands out
 // fewer threads than oneDNN has cut the work for, and the output of a 1x1 convolution, which is a
