@@ -218,7 +218,6 @@ ODD = {
     "the file is a folder": _special("model.onnx", os.mkdir), "the file has 1 TB": _special("model.onnx", _hole),
     "the schema has 1 TB": _special("schema.csv", _hole),
 }
-SHORT = {"the schema is a link out", "external data is a link out"}
 
 
 def _tried(name, content, site):
@@ -233,4 +232,4 @@ def _tried(name, content, site):
 
 for _name, _content in {**{name: {"model.onnx": data} for name, data in FILES.items()}, **ODD}.items():
     REGISTERED.append(Attack(f"ONNX: {_name}"[:44], "a model.onnx appears in the repository of a running daemon",
-                             functools.partial(_tried, _name, _content), scene="onnx", seconds=60, short=_name in SHORT))
+                             functools.partial(_tried, _name, _content), scene="onnx", seconds=60))

@@ -28,10 +28,10 @@ def predict(inputs, model="mlp", **fields):
 
 
 SHAPES = [[1, 8], [], [0, 8], [1, 0, HUGE], [HUGE, 4], [0, HUGE, HUGE], [-1, 8], [1 << 32, 1 << 31], [1 << 20, 8], [2000, 8],
-          [(1 << 63) - 1], [-(1 << 63)], [1] * 100_000]
-VALUES = [{}, {"float_val": [1.0]}, {"float_val": [1.0] * 1_000_000}, {"tensor_content": b"x" * 31}, {"tensor_content": bytes(32)},
-          {"tensor_content": bytes(8 << 20)}, {"tensor_content": bytes(32), "float_val": [1.0]}, {"half_val": [1 << 30] * 8},
-          {"string_val": [b"x" * (1 << 20)]}, {"int_val": [2**31 - 1, -2**31]}, {"uint64_val": [2**64 - 1]}]
+          [(1 << 63) - 1], [-(1 << 63)], [1] * 2000]
+VALUES = [{}, {"float_val": [1.0]}, {"float_val": [1.0] * 100_000}, {"tensor_content": b"x" * 31}, {"tensor_content": bytes(32)},
+          {"tensor_content": bytes(1 << 20)}, {"tensor_content": bytes(32), "float_val": [1.0]}, {"half_val": [1 << 30] * 8},
+          {"string_val": [b"x" * (1 << 16)]}, {"int_val": [2**31 - 1, -2**31]}, {"uint64_val": [2**64 - 1]}]
 DTYPES = [framework.DT_FLOAT, framework.DT_HALF, framework.DT_UINT8, framework.DT_INT64, framework.DT_STRING, 0, 1000]
 
 
