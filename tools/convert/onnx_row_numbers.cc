@@ -38,6 +38,7 @@ std::optional<std::vector<int64_t>> PlacesOfRow(const OnnxGraph& graph, const st
                                                 const Dims& dims) {
   const std::optional<int64_t> count = Elements(dims, 1, dims.size());
   if (!count.has_value()) return std::nullopt;
+  if (*count == 0) return std::vector<int64_t>();
   const Constant* constant = graph.FindConstant(name);
   if (constant != nullptr) {
     if (constant->is_float || !constant->uniform || constant->dims != dims ||
@@ -288,9 +289,13 @@ absl::Status PutPlaced(OnnxNode& node, Placed placed, const Dims& dims) {
   return absl::OkStatus();
 }
 
-// x[:, places] = values
+// x[:, places] = values; x as it is where there are no places.
 absl::Status ScatterAtPlaces(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (!rows.beside.empty() && rows.beside[0].empty()) {
+    node.Set(x);
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(Placed placed, PlacedValues(node, rows));
   return PutPlaced(node, std::move(placed), x.dims);
 }

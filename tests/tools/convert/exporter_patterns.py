@@ -125,6 +125,27 @@ def dropout_off(g):
     g.output(g.node("Dropout", [x, off[1], off[0]], x.array))
 
 
+def no_columns_assigned(g):
+    """x[:, :0] = 0.5, as PyTorch exports it."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    zero, one, half = (g.constant(v).name for v in (np.array(0), np.array(1), np.float32(0.5)))
+    none = g.constant(np.zeros(0, np.int64)).name
+    column, last = g.ints(-1, 1).name, g.ints(-1).name
+    for op, inputs, output, attributes in (
+            ("Shape", [x.name], "shape", {}), ("Gather", ["shape", zero], "count", {}),
+            ("Range", [zero, "count", one], "numbers", {}),
+            ("Reshape", ["numbers", column], "rows", {}), ("Add", ["rows", none], "grid", {}),
+            ("Shape", ["grid"], "size", {}), ("Expand", ["rows", "size"], "row", {}),
+            ("Expand", [none, "size"], "place", {}), ("Unsqueeze", ["row", last], "first", {}),
+            ("Unsqueeze", ["place", last], "second", {}),
+            ("Concat", ["first", "second"], "at", {"axis": -1}),
+            ("Expand", [half, "size"], "value", {}),
+            ("ScatterND", [x.name, "at", "value"], "same", {})):
+        g.nodes.append(helper.make_node(op, inputs, [output], **attributes))
+    same = g.keep(Value("same", x.array, "ads"))
+    g.output(g.binary("Mul", same, g.constant(np.array(2, np.float32))))
+
+
 def fields_of_one_table(g):
     """Offsets, and a factor, before a table that fields share."""
     ids = g.input("I", g.random.randint(0, 5, (ADS, 3)))
@@ -748,7 +769,7 @@ def embedding_bags(g):
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared,
-            integers_clipped, dropout_off, fields_of_one_table,
+            integers_clipped, dropout_off, no_columns_assigned, fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
             ids_before_the_table,
             ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, rows_sorted_and_back,
