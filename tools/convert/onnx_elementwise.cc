@@ -53,11 +53,16 @@ absl::Status Same(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// The only value of a constant; NaN if it has several or is none.
+float OneValue(const Constant* constant) {
+  if (constant == nullptr || !IsNumbers(constant->dims)) return NAN;
+  if (!constant->uniform && constant->elements() != 1) return NAN;
+  if (constant->is_float) return constant->f32(0);
+  return constant->dim(0).IsConst() ? static_cast<float>(constant->dim(0).value()) : NAN;
+}
+
 absl::Status Dropout(OnnxNode& node) {
-  const Constant* training = node.constant(2);
-  const bool off = training != nullptr && !training->is_float && training->elements() == 1 &&
-                   training->dim(0) == Dim::Of(0);
-  if (node.Has(2) && !off) {
+  if (node.Has(2) && OneValue(node.constant(1)) != 0 && OneValue(node.constant(2)) != 0) {
     return absl::UnimplementedError(
         "training_mode, whose result is random; export the model with eval()");
   }
@@ -462,14 +467,6 @@ absl::Status WhereRows(OnnxNode& node) {
                 .only_reader = node.only_reader,
                 .name = node.name};
   return Where(step);
-}
-
-// The only value of a constant; NaN if it has several or is none.
-float OneValue(const Constant* constant) {
-  if (constant == nullptr || !IsNumbers(constant->dims)) return NAN;
-  if (!constant->uniform && constant->elements() != 1) return NAN;
-  if (constant->is_float) return constant->f32(0);
-  return constant->dim(0).IsConst() ? static_cast<float>(constant->dim(0).value()) : NAN;
 }
 
 absl::Status Pow(OnnxNode& node) {

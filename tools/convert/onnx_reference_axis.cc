@@ -36,6 +36,7 @@ Results SoftmaxAlong(const Call& c, const Sizes& dims, size_t axis, bool logarit
 Results SoftmaxOf(const Call& c, bool logarithm) {
   RETURN_IF_ERROR(WantFloats(c));
   const Array& x = *c.in[0];
+  if (x.rank() == 0) return SoftmaxAlong(c, {1}, 0, logarithm);  // As PyTorch takes numbers.
   const bool flattens = c.opset < 13;
   ASSIGN_OR_RETURN(size_t axis, AxisOf(IntAttribute(c.node, "axis", flattens ? 1 : -1), x.rank()));
   Sizes dims = x.dims;

@@ -202,9 +202,11 @@ Results Not(const Call& c) {
 Results Same(const Call& c) { return One(*c.in[0]); }
 
 Results Dropout(const Call& c) {
-  bool training = false;
-  if (c.Has(2)) training = c.in[2]->elements() != 1 || c.in[2]->at(0) != 0;
-  if (training) return absl::UnimplementedError("training_mode: its result is random");
+  const auto is_zero = [&c](size_t i) {
+    return c.Has(i) && c.in[i]->elements() == 1 && c.in[i]->at(0) == 0;
+  };
+  if (c.Has(2) && !is_zero(1) && !is_zero(2))
+    return absl::UnimplementedError("training_mode: its result is random");
   return One(*c.in[0]);
 }
 
@@ -431,7 +433,10 @@ Results PRelu(const Call& c) {
 
 Results Where(const Call& c) {
   const Array &test = *c.in[0], &a = *c.in[1], &b = *c.in[2];
-  if (test.ints == nullptr || a.type != b.type) {
+  // PyTorch leaves numbers beside floats as the integers that they were written as.
+  const int type = a.is_float() ? a.type : b.type;
+  const bool is_float = a.is_float() || b.is_float();
+  if (test.ints == nullptr || (a.type != b.type && a.is_float() == b.is_float())) {
     return absl::InvalidArgumentError("types that do not fit");
   }
   ASSIGN_OR_RETURN(Sizes dims, BroadcastSizes(a.dims, b.dims));
@@ -445,14 +450,14 @@ Results Where(const Call& c) {
     const bool first = (*test.ints)[static_cast<size_t>(at[0])] != 0;
     const Array& from = first ? a : b;
     const int64_t place = at[first ? 1 : 2];
-    if (from.ints != nullptr) {
-      ints.push_back((*from.ints)[static_cast<size_t>(place)]);
+    if (is_float) {
+      floats.push_back(c.Round(type, from.at(place)));
     } else {
-      floats.push_back(from.at(place));
+      ints.push_back((*from.ints)[static_cast<size_t>(place)]);
     }
   });
-  return a.is_float() ? One(Floats(a.type, dims, std::move(floats)))
-                      : One(Ints(a.type, dims, std::move(ints)));
+  return is_float ? One(Floats(type, dims, std::move(floats)))
+                  : One(Ints(type, dims, std::move(ints)));
 }
 
 constexpr Operator kOperators[] = {

@@ -121,8 +121,20 @@ def integers_clipped(g):
 
 def dropout_off(g):
     x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
-    off = g.constant(np.array(False)), g.constant(np.array(0.5, np.float32))
-    g.output(g.node("Dropout", [x, off[1], off[0]], x.array))
+    for training, ratio in ((False, 0.5), (True, 0)):
+        inputs = g.constant(np.array(ratio, np.float32)), g.constant(np.array(training))
+        g.output(g.node("Dropout", [x, *inputs], x.array))
+
+
+def numbers_as_they_were_written(g):
+    """Softmax of a single weight; an integer beside floats: PyTorch takes both."""
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    one = g.node("Softmax", [g.constant(np.array(0.7, np.float32))], np.array(1, np.float32),
+                 axis=-1)
+    kept = g.binary("Greater", x, g.constant(np.array(0, np.float32)))
+    result = np.where(kept.array, x.array, np.float32(-99))
+    where = g.node("Where", [kept, x, g.constant(np.array(-99))], result)
+    g.output(g.node("Mul", [where, one], result))
 
 
 def no_columns_assigned(g):
@@ -769,7 +781,8 @@ def embedding_bags(g):
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared,
-            integers_clipped, dropout_off, no_columns_assigned, fields_of_one_table,
+            integers_clipped, dropout_off, numbers_as_they_were_written, no_columns_assigned,
+            fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
             ids_before_the_table,
             ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, rows_sorted_and_back,
