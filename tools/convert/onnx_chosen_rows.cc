@@ -159,9 +159,12 @@ class RowKeeper {
       indices_[out] = indices_[in];
       return true;
     }
-    if (op == "Cast" && orders_.contains(in)) {
-      orders_[out] = orders_[in];
-      return true;
+    if (op == "Cast") {
+      for (auto* const places : {&orders_, &back_}) {
+        if (!places->contains(in)) continue;
+        (*places)[out] = (*places)[in];
+        return true;
+      }
     }
     if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node, copy);
     if (IsOneOf(op, {"ScatterElements", "Scatter"}) && orders_.contains(node.input(1))) {

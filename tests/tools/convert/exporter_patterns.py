@@ -354,7 +354,7 @@ def rows_sorted_and_back(g):
     g.nodes.append(helper.make_node("Range", [g.constant(np.array(0)).name, "n",
                                               g.constant(np.array(1)).name], ["numbers"]))
     g.nodes.append(helper.make_node("ScatterElements", ["empty", "order", "numbers"], ["back"]))
-    back = g.keep(Value("back", np.argsort(at), "ads"))
+    back = g.cast(g.keep(Value("back", np.argsort(at), "ads")), "int")
     g.output(g.node("Gather", [mixed, back], np.tanh(x.array), axis=0))
 
 
