@@ -160,6 +160,7 @@ class PlainWriter {
     if (op == "GRU" || op == "LSTM" || op == "RNN") return DropStates(node);
     if (op == "ReduceMax") return NoteMaximum(node);
     if (op == "Sub") return NoteShift(node);
+    if (op == "Where") return MaskBeforeShift(node);
     if (op == "Softmax" || op == "LogSoftmax") return DropShift(node);
     if (op == "GroupNormalization") return PlainGroups(node);
     if (op == "SplitToSequence") return SplitUp(node);
@@ -229,6 +230,27 @@ class PlainWriter {
     const auto maximum = node.input_size() == 2 ? maxima_.find(node.input(1)) : maxima_.end();
     if (maximum != maxima_.end() && maximum->second.first == node.input(0)) {
       shifts_[node.output(0)] = maximum->second;
+    }
+    return false;
+  }
+  // Where(mask, -inf, x - max) is Where(mask, -inf, x) - max, also for any number that far below.
+  bool MaskBeforeShift(const onnx::NodeProto& node) {
+    constexpr float kFarBelow = -1e9f;
+    for (const int i : {1, 2}) {
+      if (node.input_size() != 3 || !shifts_.contains(node.input(i))) continue;
+      const auto fill = constants_.find(node.input(3 - i));
+      if (fill == constants_.end()) continue;
+      const absl::StatusOr<Constant> constant = ReadTensor(*fill->second);
+      if (!constant.ok() || !constant->is_float || constant->elements() != 1 ||
+          !(constant->f32(0) <= kFarBelow)) {
+        continue;
+      }
+      const auto [x, axes] = shifts_[node.input(i)];
+      *nodes_.Add() = node;
+      const std::string masked = Fresh(node.output(0));
+      Add(node, "Where", {node.input(0), node.input(1), node.input(2)}, masked).set_input(i, x);
+      shifts_[node.output(0)] = {masked, axes};
+      return true;
     }
     return false;
   }

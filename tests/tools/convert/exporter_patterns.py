@@ -671,9 +671,13 @@ def steps_assigned(g):
 
 
 def softmax_less_the_maximum(g):
-    """softmax(x - x.max()), of all rows, and of the last axis."""
+    """softmax(x - x.max()), of all rows, and of the last axis; before and after a mask."""
     x = g.input("x", g.random.randn(ADS, 2, 3).astype(np.float32))
     e = np.exp(x.array.astype(float))
+    far = g.constant(np.array(-1e9, np.float32))
+    mask = g.binary("Greater", x, g.constant(np.array(0.5, np.float32)))
+    some = np.where(mask.array, -1e9, x.array)
+    some = np.exp(some - some.max(-1, keepdims=True))
     for keep, axes in ((0, None), (1, None), (1, [-1])):
         most = x.array.max(axes and axes[0], keepdims=bool(keep))
         if axes is None:
@@ -682,6 +686,9 @@ def softmax_less_the_maximum(g):
             most = g.node("ReduceMax", [x], most, keepdims=keep, axes=axes)
         less = g.node("Sub", [x, most], x.array - most.array)
         g.output(g.node("Softmax", [less], e / e.sum(-1, keepdims=True), axis=-1))
+        kept = Value(g.fresh("kept"), x.array, "ads")  # Not its numbers, which are too large.
+        g.nodes.append(helper.make_node("Where", [mask.name, far.name, less.name], [kept.name]))
+        g.output(g.node("Softmax", [kept], some / some.sum(-1, keepdims=True), axis=-1))
     g.output(g.node("LogSoftmax", [less], np.log(e / e.sum(-1, keepdims=True)), axis=-1))
     g.output(less)
 
