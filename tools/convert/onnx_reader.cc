@@ -10,6 +10,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -263,6 +264,14 @@ absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
   return absl::OkStatus();
 }
 
+// A first output that is left out gets a name: nodes are told apart by it.
+void NameFirstOutputs(onnx::GraphProto& graph) {
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    if (node.output_size() < 2 || !node.output(0).empty()) continue;
+    node.set_output(0, absl::StrCat("without", absl::StrJoin(node.output(), "/")));
+  }
+}
+
 constexpr int64_t kOldest = 7;
 
 // Whether operators of the older set are those of the oldest one that is converted.
@@ -295,6 +304,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
   RETURN_IF_ERROR(InlineFunctions(model.proto));
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
+  NameFirstOutputs(*model.proto.mutable_graph());
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));

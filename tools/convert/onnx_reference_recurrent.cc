@@ -71,6 +71,12 @@ absl::StatusOr<Net> ReadNet(const Call& c, Cell cell) {
       (c.Has(5) && c.in[5]->dims != state) || (c.Has(6) && c.in[6]->dims != state)) {
     return Misfit(c, "weights that do not fit");
   }
+  for (int64_t row = 0; c.Has(4) && row < net.rows; ++row) {
+    const double length = c.in[4]->at(row);
+    if (length < 0 || length > static_cast<double>(net.steps)) {
+      return absl::OutOfRangeError(absl::StrCat("length ", length, " of ", net.steps, " steps"));
+    }
+  }
   RETURN_IF_ERROR(ReadActivations(c, net));
   return net;
 }

@@ -493,7 +493,7 @@ def logistic(a):
     return 1 / (1 + np.exp(-a))
 
 
-def recurrent(g, op, directions, linear, packed):
+def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
     """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say."""
     x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
     turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
@@ -536,9 +536,11 @@ def recurrent(g, op, directions, linear, packed):
                     to=TensorProto.INT32).name] if packed else []
     g.nodes.append(helper.make_node(
         op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *(steps or [""]),
-             *[state] * (2 if op == "LSTM" else 1)], ["all", "last"], hidden_size=n,
+             *[state] * (2 if op == "LSTM" else 1)],
+        [name if name in outputs else "" for name in ("all", "last")], hidden_size=n,
         direction="bidirectional" if directions == 2 else "forward", **attributes))
-    for name, array in (("all", every), ("last", last)):
+    for name in outputs:
+        array = {"all": every, "last": last}[name]
         value = g.keep(Value(name, array.astype(np.float32), "ads"))
         perm = [2, 0, 1, 3] if array.ndim == 4 else [1, 0, 2]
         g.output(g.node("Transpose", [value], value.array.transpose(perm), perm=perm))
@@ -551,6 +553,10 @@ def recurrent_patterns():
                 recurrent(g, op, directions, linear, packed)
             pattern.__name__ = f"{op}_{directions}_{linear}{'_packed' * packed}"
             yield pattern
+
+
+def last_state_of_each_length(g):
+    recurrent(g, "GRU", 1, 1, True, ["last"])
 
 
 def einsum_of_three(g):
@@ -800,7 +806,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             arithmetic_of_constants, branch_by_shape, masked_select,
             merged_heads, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers, sums_across_rows,
             softmax_less_the_maximum, places_from_the_end, sparsemax, embedding_bags,
-            *recurrent_patterns()]
+            *recurrent_patterns(), last_state_of_each_length]
 
 
 # ---------------------------------------------------------------- patterns that are refused by name
