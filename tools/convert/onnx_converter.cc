@@ -20,6 +20,7 @@
 #include "tools/convert/onnx_features.h"
 #include "tools/convert/onnx_functions.h"
 #include "tools/convert/onnx_graph.h"
+#include "tools/convert/onnx_layers.h"
 #include "tools/convert/onnx_proof.h"
 #include "tools/convert/onnx_reader.h"
 #include "tools/convert/onnx_types.h"
@@ -396,6 +397,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     const auto reader = only_reader_.find(node.output(0));
     RETURN_IF_ERROR(
         CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));
+    RETURN_IF_ERROR(RepeatMergedRows(work));
     status = type->convert(work);
   }
   std::vector<std::string> added = builder_.TakeAddedTypes();

@@ -270,4 +270,35 @@ absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
   return constant->ToInts();
 }
 
+absl::Status RepeatMergedRows(OnnxNode& node) {
+  Dim merged = Dim::Of(1);
+  for (const std::string& input : node.node.input()) {
+    const OnnxValue* const x = node.graph.FindValue(input);
+    if (x != nullptr && x->rank() > 0 && x->dims[0].IsAds()) merged = x->dims[0];
+  }
+  if (!merged.IsAds() || merged.value() == 1) return absl::OkStatus();
+  for (const std::string& input : node.node.input()) {
+    const OnnxValue* const x = node.graph.FindValue(input);
+    if (x == nullptr || x->rank() == 0 || x->dims[0] != Dim::Users(merged.value())) continue;
+    Dims dims = x->dims;
+    const auto reshape = [&](const OnnxValue& from) -> absl::StatusOr<OnnxValue> {
+      ASSIGN_OR_RETURN(const std::string in, node.graph.Full(from));
+      ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                       ReshapeSizes(node.builder().Find(in)->shape, dims));
+      const std::string out = node.Scratch("per_ad");
+      RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
+      return node.graph.Whole(out, dims);
+    };
+    dims[0] = Dim::Of(merged.value());
+    dims.insert(dims.begin(), Dim::Users());
+    ASSIGN_OR_RETURN(OnnxValue each, reshape(*x));
+    each.dims[0] = Dim::Ads();
+    dims.erase(dims.begin());
+    dims[0] = merged;
+    ASSIGN_OR_RETURN(OnnxValue repeated, reshape(each));
+    node.graph.Define(input, std::move(repeated));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace ulfd::convert

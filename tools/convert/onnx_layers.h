@@ -43,6 +43,10 @@ absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int ax
 // 0, 1, ... along an axis that `behind` others follow.
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
 
+// Where an input has rows of the ads merged with others, [ads * k, ...], those that are the user's,
+// [users * k, ...], are repeated for every ad.
+absl::Status RepeatMergedRows(OnnxNode& node);
+
 // A weight matrix and its bias.
 struct Dense {
   std::vector<float> weight;

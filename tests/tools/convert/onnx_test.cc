@@ -405,6 +405,23 @@ TEST_F(OnnxTest, UsersValuesAreMergedWithHeadsPerAd) {
   EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
 }
 
+// A history that is merged with its items by -1, as wide as the ads' items are.
+TEST_F(OnnxTest, UsersMergedRowsAreRepeatedPerAd) {
+  const std::string h = absl::StrCat("input ", Tensor("h", "1", {"batch", "2", "3"}), " ");
+  const std::string path = dir_.Write(
+      "m.onnx",
+      Model(X({"batch", "2", "3"}) + h + Out({"rows", "3"}) +
+            "initializer { name: 'to' data_type: 7 dims: 2 int64_data: -1 int64_data: 3 } "
+            "node { op_type: 'Reshape' input: ['x', 'to'] output: 'a' } "
+            "node { op_type: 'Reshape' input: ['h', 'to'] output: 'b' } "
+            "node { op_type: 'Mul' input: ['a', 'b'] output: 'y' }")
+          .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"h"}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->user_inputs, ElementsAre("h [users, 2, 3] float32"));
+  EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+}
+
 TEST_F(OnnxTest, NumbersOfRowsAreValues) {
   const std::string path =
       dir_.Write("m.onnx", Model(X({"ads", "2"}) + "output " + Tensor("y", "7", {"2"}) +
