@@ -68,11 +68,20 @@ double MadeUpId(std::mt19937& random, const IdRange& range) {
   return static_cast<double>(random() % static_cast<uint64_t>(std::max<int64_t>(1, range.end)));
 }
 
-// Without zeros among integers if a model divides by them; below `most` if they are places, and
-// numbers smaller then, which may become such.
 constexpr int64_t kAnyPlace = 64;
-Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool zeros, int64_t most,
+// What a model refuses among made-up inputs, as it turns out.
+struct Limits {
+  bool zeros = true;         // Among integers, by which it may divide.
+  bool positive = false;     // Only such: a logarithm may become an integer.
+  bool below = true;         // Ids below 0, which may be places, too.
+  int64_t most = kAnyPlace;  // Integers are below if they are places, and numbers smaller then,
+                             // which may become such.
+};
+
+Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const Limits& limits,
              std::mt19937& random) {
+  int64_t most = limits.most;
+  const bool zeros = limits.zeros;
   Sizes dims = {rows};
   dims.insert(dims.end(), input.row_shape.begin(), input.row_shape.end());
   int64_t width = 1;
@@ -86,6 +95,7 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
     double value = 0;
     if (ids != input.ids.end()) {
       value = MadeUpId(random, ids->second);
+      if (!limits.below) value = std::max(0.0, value);
       if (value == 0 && !zeros && ids->second.end > 1) value = 1;
       // A float that becomes an id is cut.
       if (is_float && trial.seed % 2 == 0) {
@@ -93,6 +103,7 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, bool ze
       }
     } else {
       value = MadeUpNumber(random, trial.seed, !is_float, input.small_integers);
+      if (limits.positive) value = std::fabs(value) + (is_float ? 0.125 : 1);
       if (value == 0 && !is_float && !zeros) value = 1;
       if (is_float) {
         value *= static_cast<double>(most) / kAnyPlace;
@@ -214,8 +225,8 @@ class Proof {
   const engine::Model& converted_;
   reference::Budget budget_;
   std::map<std::string, Array> inputs_, wanted_;
-  bool user_once_ = true, zeros_ = true;
-  int64_t most_ = kAnyPlace;
+  bool user_once_ = true;
+  Limits limits_;
   engine::Workspace workspace_;
   double worst_ = 0;
   int64_t compared_ = 0, undecided_ = 0;
@@ -245,8 +256,7 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
       return absl::ResourceExhaustedError(
           absl::StrCat("input \"", input.name, "\" is more than the proof may hold"));
     }
-    Array array =
-        MadeUp(input, input.level == Level::kUser ? 1 : rows, trial, zeros_, most_, random);
+    Array array = MadeUp(input, input.level == Level::kUser ? 1 : rows, trial, limits_, random);
     if (input.level == Level::kUser && rows > 1) {
       std::vector<int64_t> from;
       const int64_t size = array.elements();
@@ -259,12 +269,18 @@ absl::Status Proof::RunReference(const Evaluator& evaluator, const Trial& trial)
   }
   absl::StatusOr<std::map<std::string, Array>> wanted =
       evaluator.Run(inputs_, Options(true, false));
-  if (absl::StrContains(wanted.status().message(), reference::kDividedByZero) && zeros_) {
-    zeros_ = false;
+  const absl::string_view message = wanted.status().message();
+  if (absl::StrContains(message, reference::kDividedByZero) && limits_.zeros) {
+    limits_.zeros = false;
     return RunReference(evaluator, trial);
   }
-  if (absl::IsOutOfRange(wanted.status()) && most_ > 1) {  // Integers are places of an axis.
-    most_ /= 2;
+  if (absl::StrContains(message, reference::kNoInteger) && !limits_.positive) {
+    limits_.positive = true;
+    return RunReference(evaluator, trial);
+  }
+  if (absl::IsOutOfRange(wanted.status()) && (limits_.most > 1 || limits_.below)) {
+    limits_.below &= limits_.most > 1;
+    limits_.most = limits_.most > 1 ? limits_.most / 2 : kAnyPlace;
     return RunReference(evaluator, trial);
   }
   if (absl::IsInvalidArgument(wanted.status()) && user_once_) {

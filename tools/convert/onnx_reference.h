@@ -100,8 +100,9 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
 
 // ------------------------------------------------------------------- for the operators' own files
 
-// The error of an integer that is divided by 0, which made-up inputs may cause.
+// Errors that made-up inputs may cause; the latter of what is no number.
 inline constexpr char kDividedByZero[] = "an integer is divided by 0";
+inline constexpr char kNoInteger[] = " is cast to an integer";
 
 // A node with its inputs (null: left out).
 struct Call {

@@ -243,7 +243,7 @@ Results Cast(const Call& c) {
     } else if (std::fabs(value) < 9e18) {
       values[i] = Wrap(to, static_cast<int64_t>(value));
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("Cast of ", value, " to an integer"));
+      return absl::InvalidArgumentError(absl::StrCat(value, kNoInteger));
     }
   }
   return One(Ints(to, x.dims, std::move(values)));

@@ -137,6 +137,15 @@ def numbers_as_they_were_written(g):
     g.output(g.node("Mul", [where, one], result))
 
 
+def logarithm_as_an_id(g):
+    """What no request has, numbers below 0, has none."""
+    x = g.input("seconds", g.random.rand(ADS, 2).astype(np.float32) * 200)
+    log = g.node("Log", [x], np.log(x.array))
+    at = g.node("Clip", [g.cast(log, "int"), g.constant(np.array(0)), g.constant(np.array(4))],
+                np.log(x.array).astype(np.int64).clip(0, 4))
+    g.output(g.look_up(g.constant(g.random.randn(5, 2).astype(np.float32)), at))
+
+
 def no_columns_assigned(g):
     """x[:, :0] = 0.5, as PyTorch exports it."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
@@ -795,7 +804,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared,
             integers_clipped, dropout_off, numbers_as_they_were_written, no_columns_assigned,
-            fields_of_one_table,
+            logarithm_as_an_id, fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
             ids_before_the_table,
             ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, rows_sorted_and_back,
