@@ -191,12 +191,13 @@ absl::Status OnnxFeatures::Emit(Report& report) {
       all_below &= tables.all.all_below;
     }
     report.notes.push_back(
-        all_below ? absl::StrCat("ids of \"", name, "\" from ", rows,
-                                 " on are taken as those far below 0 (ONNX refuses them)")
-                  : absl::StrCat("ids of \"", name,
-                                 "\" that a table lacks give zeros, and masks as "
-                                 "id 0 (ONNX refuses them): those from ",
-                                 rows, " on, and below -", kNegativeIds, " or what the table has"));
+        all_below
+            ? absl::StrCat("ids of \"", name, "\" from ", rows,
+                           " on are taken as those far below 0 (ONNX refuses them)")
+            : absl::StrCat("ids of \"", name,
+                           "\" that a table lacks give zeros, and masks as id 0: ", "those from ",
+                           rows, " on, and below -", std::min(rows, kNegativeIds),
+                           rows > kNegativeIds ? ", which ONNX counts from the table's end" : ""));
   }
   for (const Numbers& numbers : numbers_) RETURN_IF_ERROR(EmitNumbers(numbers));
   return absl::OkStatus();
