@@ -123,6 +123,7 @@ Daemon::Daemon(const Options& options)
       grpc_log_(logger_),
       call_log_(logger_, {.share = options.settings.logging().call_share(),
                           .max_per_second = options.settings.logging().max_calls_per_second()}),
+      missing_ids_(options.settings.logging().missing_ids_per_second()),
       tracer_(MakeTracer(options.settings)),
       metrics_(WorkerCount(options.settings)),
       events_(logger_, metrics_, tracer_.get()) {}
@@ -238,7 +239,8 @@ absl::Status Daemon::Start() {
   context_ = std::unique_ptr<ServingContext>(new ServingContext{
       *models_, *pool_, metrics_, logger_, clock_, Limits(options_.settings), abandon_,
       client_quota_.get(), options_.settings.client_quota().metadata_key(), shadow_.get(),
-      recorder_.get(), users_.get(), &call_log_, tracer_.get(), &slow_calls_, lookups_.get()});
+      recorder_.get(), users_.get(), &call_log_, tracer_.get(), &slow_calls_, lookups_.get(),
+      options_.settings.logging().missing_ids_per_second() > 0 ? &missing_ids_ : nullptr});
   RETURN_IF_ERROR(StartHttp());
   RETURN_IF_ERROR(StartGrpc());
   serving_.store(true);

@@ -99,6 +99,7 @@ class Daemon {
   Logger logger_;
   const GrpcLog grpc_log_;
   CallLog call_log_;
+  LineLimit missing_ids_;
   SlowCalls slow_calls_;
   std::unique_ptr<Tracer> tracer_;  // Null without tracing.
   Metrics metrics_;

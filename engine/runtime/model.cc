@@ -331,15 +331,15 @@ void Model::ForEachLookup(
   }
 }
 
-void Model::CountMissingIds(absl::Span<const NamedTensor> inputs, const FetchedRows* fetched,
-                            std::vector<int64_t>& missing) const {
-  missing.resize(info().tables.size(), 0);
+void Model::ForEachMissingId(absl::Span<const NamedTensor> inputs, const FetchedRows* fetched,
+                             absl::FunctionRef<void(size_t table, int64_t id)> missing) const {
   ForEachLookup(inputs, [&](int t, absl::Span<const int64_t> ids) {
     const EmbeddingTable& table = *tables()[t];
     const RowSet* const rows = table.tier() == nullptr ? nullptr : &fetched->tables[t];
-    missing[t] += std::count_if(ids.begin(), ids.end(), [&](int64_t id) {
-      return (rows == nullptr ? table.Find(id) : rows->Find(id)) == nullptr;
-    });
+    for (const int64_t id : ids) {
+      const void* const row = rows == nullptr ? table.Find(id) : rows->Find(id);
+      if (row == nullptr) missing(static_cast<size_t>(t), id);
+    }
   });
 }
 

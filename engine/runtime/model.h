@@ -388,12 +388,11 @@ class Model {
   // Per ModelInfo::tables; nothing for those in memory.
   std::vector<std::optional<RowTierStats>> TierStats() const;
 
-  // Adds to `missing`, per ModelInfo::tables (resized to them), the ids of `inputs` that tables
-  // lack, each once per table that its feature reads.  What Run counts, unless several layers look
-  // up the same feature: for telling the requests of a batch apart.  Inputs that are none are left
-  // out.  `fetched`: as for Run; null without tables in stores.
-  void CountMissingIds(absl::Span<const NamedTensor> inputs, const FetchedRows* fetched,
-                       std::vector<int64_t>& missing) const;
+  // Calls `missing` for each id of `inputs` and each table, per ModelInfo::tables, that its feature
+  // reads and that lacks it.  What Run counts, unless several layers look up the same feature.
+  // Inputs that are none are left out.  `fetched`: as for Run; null without tables in stores.
+  void ForEachMissingId(absl::Span<const NamedTensor> inputs, const FetchedRows* fetched,
+                        absl::FunctionRef<void(size_t table, int64_t id)> missing) const;
 
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
   // each at most once.  numpy semantics decide on row counts that no level is proved for.

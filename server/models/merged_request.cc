@@ -222,7 +222,8 @@ void ShareMissingIds(const engine::Model& model, absl::Span<const MergedRequest:
   if (std::all_of(missing.begin(), missing.end(), [](int64_t n) { return n == 0; })) return;
   std::vector<int64_t> sums(missing.size(), 0);
   for (size_t p = 0; p < parts.size(); ++p) {
-    model.CountMissingIds(parts[p].inputs, parts[p].fetched, missing_of[p]);
+    model.ForEachMissingId(parts[p].inputs, parts[p].fetched,
+                           [&](size_t table, int64_t) { ++missing_of[p][table]; });
     for (size_t t = 0; t < sums.size(); ++t) sums[t] += missing_of[p][t];
   }
   // A run counts an id once per layer that looks it up: each part by so many times as the whole.

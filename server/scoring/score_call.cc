@@ -11,6 +11,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
@@ -503,6 +504,27 @@ void ScoreCall::AddToTables(const std::vector<int64_t>& counts, Counter TableSer
   }
 }
 
+void ScoreCall::LogMissingIds(const std::vector<int64_t>& counts) {
+  int64_t left_out = 0;
+  if (std::all_of(counts.begin(), counts.end(), [](int64_t count) { return count == 0; }) ||
+      !context_.missing_ids->Take(context_.clock.Now(), left_out)) {
+    return;
+  }
+  constexpr size_t kMost = 10;
+  std::vector<std::vector<int64_t>> ids(counts.size());  // Per table.
+  handle_->model->ForEachMissingId(decoded_.inputs, fetched_.get(), [&](size_t table, int64_t id) {
+    if (ids[table].size() < kMost) ids[table].push_back(id);
+  });
+  for (size_t t = 0; t < ids.size(); ++t) {
+    if (ids[t].empty()) continue;
+    context_.logger.Info("missing ids", {{"model", handle_->name},
+                                         {"version", handle_->version},
+                                         {"table", handle_->model->info().tables[t].name},
+                                         {"missing", counts[t]},
+                                         {"ids", absl::StrJoin(ids[t], " ")}});
+  }
+}
+
 void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   const int shard = worker.index + 1;
   ModelSeries& model = *series_->model;
@@ -530,6 +552,12 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   }
   AddToTables(result.stats.looked_up_ids, &TableSeries::looked_up);
   AddToTables(result.stats.missing_ids, &TableSeries::missing);
+  if (context_.missing_ids == nullptr) return;
+  // What there is no memory for is not logged.
+  WithinMemory([&] {
+    LogMissingIds(result.stats.missing_ids);
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 void ScoreCall::Report(const absl::Status& status, int64_t took_ns) {

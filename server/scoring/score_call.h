@@ -52,6 +52,7 @@ struct ServingContext {
   Tracer* tracer = nullptr;             // Null: no spans.
   SlowCalls* slow_calls = nullptr;      // Null: nobody asks for them.
   LookupPool* lookups = nullptr;        // Not null where models have tables in stores.
+  LineLimit* missing_ids = nullptr;     // Of calls whose missing ids are logged; null: of none.
 };
 
 // What the caller says about a call beside the request.
@@ -145,6 +146,8 @@ class ScoreCall : public Job, private Lookup {
   // Counts a run of the model, be it of one call or of a batch.
   void CountRun(const engine::RunStats& stats);
   void AddToTables(const std::vector<int64_t>& counts, Counter TableSeries::*counter);
+  // Some of the ids that tables lack.
+  void LogMissingIds(const std::vector<int64_t>& counts);
   void Observe(Worker& worker, const engine::RunResult& result);
   // Tells the log, the tracer and the list of the slowest, as far as they want to know.
   void Report(const absl::Status& status, int64_t took_ns);

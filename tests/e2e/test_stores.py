@@ -40,7 +40,8 @@ def into_rocksdb(folder, tables, store="", table=""):
 class StoresTest(AdminDaemonTest):
     """The highest version serves: each test has higher ones than those before it."""
 
-    CONFIG = ON_REQUEST + 'admin_address: "unix:admin.sock"\n'
+    CONFIG = (ON_REQUEST + 'admin_address: "unix:admin.sock"\n'
+              "logging { missing_ids_per_second: 1000 }\n")
 
     @classmethod
     def fill(cls, repository):
@@ -164,6 +165,23 @@ class StoresTest(AdminDaemonTest):
             self.scores([1, 900])
         self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
         self.assertIn('id 900 is not in table "items"', caught.exception.details())
+
+    def test_the_log_tells_missing_ids(self):
+        add_stamp(self.repository, 6, version=71)
+        self.load(71)
+        self.scores([900, 1, 901])
+        line = wait_for(lambda: [line for line in self.daemon.log().splitlines()
+                                 if "missing ids" in line and "version=71" in line], "the line")[0]
+        for field in ("model=stamp", "table=items", "missing=2", "900 901"):
+            self.assertIn(field, line)
+        self.add(6, 72)
+        self.load(72)
+        self.scores([1, *range(900, 1000)])
+        line = wait_for(lambda: [line for line in self.daemon.log().splitlines()
+                                 if "missing ids" in line and "version=72" in line], "the line")[0]
+        self.assertIn("missing=100", line)
+        self.assertIn(" ".join(str(i) for i in range(900, 910)), line)
+        self.assertNotIn("910", line)
 
     def test_bad_stores_are_refused_and_what_serves_stays(self):
         self.add(3, 31)
