@@ -148,6 +148,24 @@ void RowCache::NoteLeft(Shard& shard, int64_t id) {
 
 bool RowCache::TakeLeft(Shard& shard, int64_t id) { return shard.left_number.erase(id) > 0; }
 
+std::vector<int64_t> RowCache::HotIds() const {
+  std::array<std::vector<int64_t>, kMaxHits + 1> by_hits;
+  for (const Shard& shard : shards_) {
+    MutexLock lock(shard.mu);
+    const auto add = [&](uint32_t i, bool hot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mu) {
+      const Entry& entry = shard.entries[i];
+      if (!entry.missing && (hot || entry.hits > 0)) by_hits[entry.hits].push_back(entry.id);
+    };
+    for (const uint32_t i : shard.main) add(i, true);
+    for (const uint32_t i : shard.small) add(i, false);
+  }
+  std::vector<int64_t> ids;
+  for (size_t hits = by_hits.size(); hits-- > 0;) {
+    ids.insert(ids.end(), by_hits[hits].begin(), by_hits[hits].end());
+  }
+  return ids;
+}
+
 int64_t RowCache::bytes() const {
   int64_t entries = 0;
   for (const Shard& shard : shards_) {

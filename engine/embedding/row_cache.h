@@ -39,6 +39,9 @@ class RowCache {
   // forgotten.
   void Insert(int64_t id, const char* row, TimePoint now);
 
+  // Ids whose rows have been asked for again, the most often asked first as far as that is known.
+  std::vector<int64_t> HotIds() const;
+
   int64_t capacity() const { return capacity_ * static_cast<int64_t>(kShards); }  // Rows.
   int64_t max_bytes() const { return capacity() * static_cast<int64_t>(entry_bytes_); }
   int64_t bytes() const;  // Of what is held.

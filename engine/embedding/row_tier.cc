@@ -8,6 +8,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
+#include "base/status_macros.h"
 #include "base/text.h"
 
 namespace ulfd::engine {
@@ -148,6 +149,28 @@ absl::StatusOr<RowSet> RowTier::Read(absl::Span<const int64_t> ids, TimePoint de
   if (!read.status.ok()) return read.status;
   return absl::UnavailableError(
       absl::StrCat("the rows of ", rows.CountLate(), " ids did not come in time"));
+}
+
+absl::Status RowTier::ReadAhead(absl::Span<const int64_t> ids, TimePoint deadline) {
+  constexpr size_t kPiece = 4096;
+  ids = ids.subspan(0, static_cast<size_t>(cache_.capacity()));
+  while (!ids.empty() && Clock::now() < deadline) {
+    RETURN_IF_ERROR(LoadScope::Check());
+    std::vector<int64_t> piece(ids.begin(), ids.begin() + std::min(kPiece, ids.size()));
+    ids.remove_prefix(piece.size());
+    // Stores on disk are in this order.
+    std::sort(piece.begin(), piece.end(),
+              [](int64_t a, int64_t b) { return HashKey(a) < HashKey(b); });
+    const absl::StatusOr<RowSet> rows = Read(piece, deadline);
+    if (absl::IsUnavailable(rows.status())) break;  // Some did not come in time.
+    if (!rows.ok()) return rows.status();
+    const TimePoint now = Clock::now();
+    for (size_t i = 0; i < rows->size(); ++i) {
+      if (rows->state(i) != RowState::kPresent) continue;
+      cache_.Insert(rows->ids()[i], static_cast<const char*>(rows->Find(rows->ids()[i])), now);
+    }
+  }
+  return absl::OkStatus();
 }
 
 RowTierStats RowTier::stats() const {

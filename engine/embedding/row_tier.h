@@ -68,6 +68,12 @@ class RowTier {
   // that did not come in time; errors of the store.
   absl::StatusOr<RowSet> Read(absl::Span<const int64_t> ids, TimePoint deadline) const;
 
+  // Ids whose rows are in memory and have been asked for again, the hottest first.
+  std::vector<int64_t> HotIds() const { return cache_.HotIds(); }
+  // Brings rows of these ids into memory, the first ones first, as many as it has room for, until
+  // the deadline.  Errors of the store and of LoadScope::Check.
+  absl::Status ReadAhead(absl::Span<const int64_t> ids, TimePoint deadline);
+
   RowTierStats stats() const;
 
  private:

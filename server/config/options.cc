@@ -242,6 +242,7 @@ ModelManagerOptions ManagerOptions(const Options& options) {
                          .max_files = settings.load().max_files()};
   manager.fold = {.share = settings.deltas().fold_share(),
                   .directory = settings.deltas().fold_directory()};
+  manager.hot_ids_directory = settings.hot_ids_directory();
   manager.link_targets.assign(settings.model_link_targets().begin(),
                               settings.model_link_targets().end());
   manager.max_request_memory_bytes = settings.limits().max_request_memory_bytes();

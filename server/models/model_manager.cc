@@ -28,6 +28,7 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
             observer_->OnUnloaded(name, version, generation);
           })),
       loader_(options_, rules_, *reaper_, *observer_),
+      hot_ids_(options_.hot_ids_directory),
       folder_(std::make_unique<TableFolder>(options_.fold,
                                             [this](TableFold fold) {
                                               MutexLock lock(mu_);
@@ -54,6 +55,7 @@ ModelManagerImpl::~ModelManagerImpl() {
   if (poll_thread_.joinable()) poll_thread_.join();
   if (loader_thread_.joinable()) loader_thread_.join();
   folder_.reset();
+  KeepHotIds();
   {
     MutexLock lock(mu_);
     table_ = ModelTable({});
@@ -70,8 +72,22 @@ void ModelManagerImpl::Start() {
   loader_thread_ = std::thread([this] { LoaderLoop(); });
 }
 
+void ModelManagerImpl::KeepHotIds() const {
+  for (const auto& [name, versions] : snapshot()->models) {
+    const ModelHandle* const handle = versions.Default();
+    if (handle == nullptr || (*handle)->model == nullptr) continue;
+    const absl::Status status = hot_ids_.Keep(name, *(*handle)->model);
+    if (!status.ok()) {
+      observer_->OnNotice(name, (*handle)->version, std::string(status.message()));
+    }
+  }
+}
+
 void ModelManagerImpl::PollLoop() {
   MakeBackgroundThread("ulfd-poll");
+  // One that is killed has those of some minutes before.
+  constexpr std::chrono::minutes kKeepInterval(5);
+  steady_clock::time_point keep_at = steady_clock::now() + kKeepInterval;
   while (true) {
     int64_t wanted;
     {
@@ -80,6 +96,10 @@ void ModelManagerImpl::PollLoop() {
       wanted = looks_wanted_;
     }
     Look();
+    if (steady_clock::now() >= keep_at) {
+      KeepHotIds();
+      keep_at = steady_clock::now() + kKeepInterval;
+    }
     {
       MutexLock lock(mu_);
       looks_done_ = wanted;

@@ -22,6 +22,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "server/models/change_plan.h"
+#include "server/models/hot_ids.h"
 #include "server/models/model_change.h"
 #include "server/models/model_manager.h"
 #include "server/models/model_manager_options.h"
@@ -84,6 +85,8 @@ class ModelManagerImpl final : public ModelManager {
   void PollLoop();
   void LoaderLoop();
   void Look();
+  // Of every model that serves.
+  void KeepHotIds() const;
   void RunJob(const LoadJob& job);
   void MakePlans(const ModelHandle& handle);
   void Publish(const LoadJob& job, LoadOutcome outcome);
@@ -121,6 +124,7 @@ class ModelManagerImpl final : public ModelManager {
   const RepositoryScanner scanner_;
   std::unique_ptr<Reaper> reaper_;
   VersionLoader loader_;
+  const HotIds hot_ids_;
   std::unique_ptr<TableFolder> folder_;
 
   mutable Mutex mu_;

@@ -56,6 +56,8 @@ struct ModelManagerOptions {
   int64_t memory_budget_bytes = 0;
   LoadBounds load_bounds;
   FoldOptions fold;
+  // Where ids of stored rows that are asked for most are kept for the next start; empty: nowhere.
+  std::string hot_ids_directory;
   // Directories that symbolic links among the files of a version may lead into, too
   // (version_rules.h).
   std::vector<std::string> link_targets;

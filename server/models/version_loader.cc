@@ -29,6 +29,7 @@ using std::chrono::system_clock;
 
 // Of a CPU, for the runs before publication: most of what a load of a small model computes.
 constexpr double kShareBesideCalls = 0.2;
+constexpr std::chrono::seconds kMostReadAhead(30);
 
 // Same code and reason, with the model's name in front.
 absl::Status Named(const LoadJob& job, const absl::Status& status, LoadReason reason) {
@@ -86,6 +87,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
   }
   if (model.ok()) {
     const engine::Model* before = job.before == nullptr ? nullptr : job.before->model.get();
+    hot_ids_.ReadAhead(job.name, **model, before, kMostReadAhead, warming.notices());
     MakeFirstPlans(job, before, **model, warming.run());
   }
   Report(job, warming.notices());

@@ -19,6 +19,7 @@
 #include "base/load_scope.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/model_directory.h"
+#include "server/models/hot_ids.h"
 #include "server/models/model_manager_options.h"
 #include "server/models/model_observer.h"
 #include "server/models/model_types.h"
@@ -75,7 +76,11 @@ class VersionLoader {
   // Borrows everything.  `options` is complete.
   VersionLoader(const ModelManagerOptions& options, const VersionRules& rules, const Reaper& reaper,
                 ModelObserver& observer)
-      : options_(options), rules_(rules), reaper_(reaper), observer_(observer) {}
+      : options_(options),
+        rules_(rules),
+        reaper_(reaper),
+        observer_(observer),
+        hot_ids_(options.hot_ids_directory) {}
 
   // On a background thread: takes as long as loading takes.  `gives_way`: calls are served
   // meanwhile, and are not to notice what is computed here.
@@ -133,6 +138,7 @@ class VersionLoader {
   const VersionRules& rules_;
   const Reaper& reaper_;
   ModelObserver& observer_;
+  const HotIds hot_ids_;
   std::atomic<bool> cancelled_ = false;
 };
 

@@ -8,9 +8,10 @@ import shutil
 import grpc
 import numpy as np
 
-from harness.admin import ON_REQUEST, AdminDaemonTest
-from harness.clients import infer_outputs, infer_request, outputs_of, predict_request
-from harness.daemon import wait_for
+from harness import env
+from harness.admin import ON_REQUEST, AdminClient, AdminDaemonTest
+from harness.clients import Client, infer_outputs, infer_request, outputs_of, predict_request
+from harness.daemon import Daemon, wait_for
 from harness.fixtures import add_shop, add_stamp, shop
 from harness.loading import ulf
 from harness.metrics import scrape
@@ -124,6 +125,49 @@ class StoresTest(AdminDaemonTest):
         self.assertEqual(page.sum("ulfd_embedding_cache_ids_total", model="stamp", result="miss") -
                          before.sum("ulfd_embedding_cache_ids_total", model="stamp",
                                     result="miss"), 0)
+
+    def test_hot_rows_are_in_memory_before_a_version_serves(self):
+        folder = env.scratch("hot_ids")
+        repository, kept = os.path.join(folder, "models"), os.path.join(folder, "kept")
+        os.mkdir(kept)
+        add_stamp(repository, 5)
+        into_rocksdb(os.path.join(repository, "stamp", "1"), ["items"])
+        config = ON_REQUEST + f'admin_address: "unix:admin.sock"\nhot_ids_directory: "{kept}"\n'
+        request = predict_request("stamp", stamp_inputs(list(IDS)), ())
+
+        def ask(daemon, times=1):
+            """How many ids were not in memory."""
+            with Client(daemon) as client:
+                for _ in range(times):
+                    scores = outputs_of(client.predict(request))["score"].ravel().tolist()
+                    self.assertEqual(stamp_of(IDS, scores), 5)
+            return scrape(daemon).sum("ulfd_embedding_cache_ids_total", model="stamp",
+                                      result="miss")
+
+        with Daemon(repository, config, name="first") as daemon:
+            self.assertEqual(ask(daemon, times=4), len(IDS))
+        self.assertEqual(os.listdir(kept), ["stamp%2Fitems.ids"])
+        with Daemon(repository, config, name="again") as daemon:
+            before = scrape(daemon).sum("ulfd_embedding_cache_ids_total", model="stamp",
+                                        result="miss")
+            self.assertEqual(ask(daemon) - before, 0)
+            # Other rows in a new version: what the one before is asked for is read ahead.
+            add_stamp(repository, 5, version=2)
+            path = os.path.join(repository, "stamp", "2")
+            with open(os.path.join(path, "items"), "a", encoding="utf-8") as file:
+                file.write(table_text({1000: [0] * STAMP_DIM}))
+            into_rocksdb(path, ["items"])
+            with AdminClient(daemon.admin_target) as admin:
+                admin.call("LoadModel", name="stamp", version=2)
+            before = scrape(daemon).sum("ulfd_embedding_cache_ids_total", model="stamp",
+                                        result="miss")
+            self.assertEqual(ask(daemon) - before, 0)
+        # What cannot be read is no reason not to serve.
+        with open(os.path.join(kept, "stamp%2Fitems.ids"), "w", encoding="utf-8") as file:
+            file.write("1\nx\n")
+        with Daemon(repository, config, name="damaged") as daemon:
+            ask(daemon)
+            self.assertIn("items.ids:2: \\\"x\\\" is not a 64-bit integer", daemon.log())
 
     def test_deltas_go_before_the_store(self):
         self.add(2, 45)

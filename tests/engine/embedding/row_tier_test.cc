@@ -233,6 +233,35 @@ TEST_F(RowTierTest, TellsErrorsAndGoesOn) {
   EXPECT_EQ(rows.CountLate(), 0);
 }
 
+TEST_F(RowTierTest, ReadsAheadWhatIsHot) {
+  for (const std::vector<int64_t>& ids :
+       std::vector<std::vector<int64_t>>{{9, 500}, {7, 500}, {7, 8, 9}, {7}}) {
+    RowSet rows = SetOf(ids);
+    tier_->Find(rows);
+    ASSERT_TRUE(Fetch(rows).ok());
+  }
+  // 8 was asked for once, 500 is missing.
+  EXPECT_THAT(tier_->HotIds(), ElementsAre(7, 9));
+
+  RowTier other(std::make_unique<ShelfStore>(shelf_), RowTierOptions());
+  ASSERT_TRUE(other.ReadAhead({{7, 9, 700}}, Clock::now() + seconds(20)).ok());
+  EXPECT_THAT(Reads().back(), UnorderedElementsAre(7, 9, 700));
+  RowSet rows = SetOf({7, 8, 9, 700});
+  other.Find(rows);
+  EXPECT_EQ(rows.state(0), RowState::kPresent);
+  EXPECT_EQ(rows.state(1), RowState::kLate);
+  EXPECT_EQ(rows.state(2), RowState::kPresent);
+  EXPECT_EQ(static_cast<const float*>(rows.Find(9))[1], -9);
+  EXPECT_EQ(rows.state(3), RowState::kLate);
+  {
+    MutexLock lock(shelf_.mu);
+    shelf_.failure = absl::DataLossError("torn");
+  }
+  EXPECT_EQ(other.ReadAhead({{1}}, Clock::now() + seconds(20)).message(), "torn");
+  // No time, no read.
+  EXPECT_TRUE(other.ReadAhead({{1}}, Clock::now()).ok());
+}
+
 TEST_F(RowTierTest, AReadThatEndsForWantOfMemoryHoldsUpNobody) {
   {
     MutexLock lock(shelf_.mu);
