@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "base/mutex.h"
 #include "server/system/memory_release.h"
 #include "server/system/thread_priority.h"
@@ -19,26 +20,29 @@ struct Reaper::State {
     Node* next = nullptr;
   };
 
-  using Pieces = std::vector<std::pair<const void*, int64_t>>;
+  using Pieces = absl::flat_hash_set<const void*>;
 
-  static Pieces PiecesOf(const ServedModel& served) {
-    return served.model == nullptr ? Pieces() : served.model->MemoryPieces();
-  }
-  void Hold(const ServedModel& served) {
+  // What the model holds now; a model may hold more as it serves.
+  void Hold(const engine::Model& model) {
     MutexLock lock(pieces_mu);
-    for (const auto& [piece, bytes] : PiecesOf(served)) {
+    Pieces& of_model = held_by[&model];
+    for (const auto& [piece, bytes] : model.MemoryPieces()) {
       auto& [holders, held] = pieces[piece];
-      if (holders++ == 0) {
-        held = bytes;
-        held_bytes += bytes;
-      }
+      if (of_model.insert(piece).second) ++holders;
+      held_bytes += bytes - held;
+      held = bytes;
     }
   }
+  Pieces TakePieces(const engine::Model* model) {
+    MutexLock lock(pieces_mu);
+    auto taken = held_by.extract(model);
+    return taken ? std::move(taken.mapped()) : Pieces();
+  }
   void Free(Node* node) {
-    const Pieces freed = PiecesOf(*node->model);
+    const Pieces freed = TakePieces(node->model->model.get());
     delete node;
     MutexLock lock(pieces_mu);
-    for (const auto& [piece, bytes] : freed) {
+    for (const void* const piece : freed) {
       const auto it = pieces.find(piece);
       if (--it->second.first > 0) continue;
       held_bytes -= it->second.second;
@@ -89,6 +93,7 @@ struct Reaper::State {
   mutable Mutex pieces_mu;
   // By address: how many models hold it, and its bytes.
   absl::flat_hash_map<const void*, std::pair<int, int64_t>> pieces ABSL_GUARDED_BY(pieces_mu);
+  absl::flat_hash_map<const engine::Model*, Pieces> held_by ABSL_GUARDED_BY(pieces_mu);
   int64_t held_bytes ABSL_GUARDED_BY(pieces_mu) = 0;
   OnFreed on_freed;  // Only used by the thread, which ends before the reaper does.
   Mutex mu;
@@ -114,20 +119,12 @@ Reaper::~Reaper() {
 
 ModelHandle Reaper::Own(std::unique_ptr<const ServedModel> model) {
   auto* node = new State::Node{std::move(model)};
-  state_->Hold(*node->model);
+  if (node->model->model != nullptr) state_->Hold(*node->model->model);
   return ModelHandle(node->model.get(),
                      [node, state = state_](const ServedModel*) { state->Retire(node); });
 }
 
-void Reaper::Grew(const engine::Model& model) {
-  MutexLock lock(state_->pieces_mu);
-  for (const auto& [piece, bytes] : model.MemoryPieces()) {
-    const auto it = state_->pieces.find(piece);
-    if (it == state_->pieces.end()) continue;
-    state_->held_bytes += bytes - it->second.second;
-    it->second.second = bytes;
-  }
-}
+void Reaper::Grew(const engine::Model& model) { state_->Hold(model); }
 
 int64_t Reaper::held_bytes() const {
   MutexLock lock(state_->pieces_mu);
