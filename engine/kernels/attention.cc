@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/kernels/bf16.h"
 #include "engine/kernels/elementwise.h"
+#include "engine/kernels/low_precision.h"
 #include "engine/kernels/table.h"
 
 namespace ulfd::engine {
@@ -33,8 +33,16 @@ int64_t MaxPieceSteps(const AttentionSpec& spec, int64_t steps) {
 bool HasProduct(const AttentionSpec& spec) { return spec.product_weight.data != nullptr; }
 bool MakesBf16(const AttentionSpec& spec) { return spec.bf16 && HasProduct(spec); }
 bool ReadsBf16(const AttentionSpec& spec) {
-  return std::any_of(spec.stages.begin(), spec.stages.end(),
-                     [](const AttentionStage& stage) { return stage.w.bf16; });
+  return std::any_of(spec.stages.begin(), spec.stages.end(), [](const AttentionStage& stage) {
+    return stage.w.precision == Precision::kBf16;
+  });
+}
+
+int64_t PairsOf(int64_t k) { return FloatsOf(Precision::kBf16, k); }
+// Rows without gaps, before and after.
+void ToBf16(const float* x, int64_t rows, int64_t k, float* to) {
+  const FcBlock block{x, k, k};
+  RoundRows(Precision::kBf16, absl::MakeConstSpan(&block, 1), rows, {to, PairsOf(k)});
 }
 
 // Hands out scratch, or, from null, counts it.
@@ -74,12 +82,12 @@ Scratch Carve(const AttentionSpec& spec, int64_t steps, int64_t v_width, void* b
   s.k_part = carver.Floats(HasProduct(spec) ? 0 : steps * spec.hidden);
   s.weight =
       carver.Floats(HasProduct(spec) ? PackedMatrix::PackedFloats(spec.width, spec.hidden) : 0);
-  const int64_t pairs = Bf16Pairs(spec.width);
+  const int64_t pairs = PairsOf(spec.width);
   s.bf16_weight =
       carver.Floats(MakesBf16(spec) ? PackedMatrix::PackedFloats(pairs, spec.hidden) : 0);
   const int64_t piece = MaxPieceSteps(spec, steps), widest = Widest(spec);
   for (float*& values : s.values) values = carver.Floats(piece * widest);
-  s.bf16_values = carver.Floats(ReadsBf16(spec) ? piece * Bf16Pairs(widest) : 0);
+  s.bf16_values = carver.Floats(ReadsBf16(spec) ? piece * PairsOf(widest) : 0);
   s.logits = carver.Floats(steps);
   s.k = carver.Floats(steps * spec.width);
   s.v = carver.Floats(steps * v_width);
@@ -219,7 +227,7 @@ class Unit {
     const bool reads_k = HasProduct(spec_) || spec_.k_weight.data != nullptr;
     FcBlock k{h.k + from * spec_.width, spec_.width, spec_.width};
     if (MakesBf16(spec_)) {
-      const int64_t pairs = Bf16Pairs(spec_.width);
+      const int64_t pairs = PairsOf(spec_.width);
       k = {scratch_.bf16_k + from * pairs, pairs, pairs};
     }
     FcCall fc;
@@ -242,7 +250,7 @@ class Unit {
     if (!spec_.bf16) return;
     weight_ = PairRows(weight_, scratch_.bf16_weight);
     if (h.k == rounded_k_ && h.steps == rounded_steps_) return;
-    ToBf16(h.k, spec_.width, h.steps, spec_.width, scratch_.bf16_k);
+    ToBf16(h.k, h.steps, spec_.width, scratch_.bf16_k);
     rounded_k_ = h.k;
     rounded_steps_ = h.steps;
   }
@@ -261,8 +269,8 @@ class Unit {
       for (size_t i = 0; i < spec_.stages.size(); ++i) {
         const AttentionStage& stage = spec_.stages[i];
         FcBlock x{to, stage.k, stage.k};
-        if (stage.w.bf16) {
-          ToBf16(to, stage.k, steps, stage.k, scratch_.bf16_values);
+        if (stage.w.precision == Precision::kBf16) {
+          ToBf16(to, steps, stage.k, scratch_.bf16_values);
           x = {scratch_.bf16_values, stage.w.k, stage.w.k};
         }
         to = i + 1 == spec_.stages.size() ? last : scratch_.values[(i + 1) % 2];

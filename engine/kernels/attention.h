@@ -45,7 +45,7 @@ struct AttentionSpec {
   bool pooled = true;                             // False: y is what the last layer gives.
   bool softmax = true;
   float pad = 0;  // Of steps that the mask leaves out.
-  // Wk + diag(q) Wp and what it meets are rounded to bf16.  REQUIRES: HasBf16().
+  // Wk + diag(q) Wp and what it meets are rounded to bf16.  REQUIRES: Has(kBf16).
   bool bf16 = false;
 
   // Outputs of the last layer; 1 if pooled.

@@ -7,7 +7,7 @@
 #include <new>
 #include <vector>
 
-#include "engine/kernels/bf16.h"
+#include "engine/kernels/low_precision.h"
 #include "engine/kernels/table.h"
 
 namespace ulfd::engine {
@@ -111,15 +111,24 @@ PackedMatrix PackedMatrix::Borrow(const float* data, int64_t k, int64_t n, int64
   return m;
 }
 
-PackedMatrix PackedMatrix::PackBf16(const float* data, int64_t k, int64_t n, int64_t row_stride,
-                                    int64_t column_stride) {
-  std::vector<float> floats(PackedFloats(k, n));
-  const MatrixView exact = PackInto(data, k, n, row_stride, column_stride, floats.data());
+PackedMatrix PackedMatrix::PackRounded(Precision precision, const float* data, int64_t k, int64_t n,
+                                       int64_t row_stride, int64_t column_stride) {
   PackedMatrix m;
-  const int64_t pairs = PackedFloats(Bf16Pairs(k), n);
-  m.owned_.reset(AllocateFloats(pairs));
-  m.bytes_ = pairs * static_cast<int64_t>(sizeof(float));
-  m.view_ = PairRows(exact, m.owned_.get());
+  const bool int8 = precision == Precision::kInt8;
+  const int64_t floats = PackedFloats(FloatsOf(precision, k), n), scales = int8 ? 2 * n : 0;
+  m.owned_.reset(AllocateFloats(floats + scales));
+  m.bytes_ = (floats + scales) * static_cast<int64_t>(sizeof(float));
+  if (int8) {
+    const Int8Matrix rounded = FourRows(data, k, n, row_stride, column_stride);
+    m.view_ = PackInto(rounded.fours.data(), FloatsOf(precision, k), n, n, 1, m.owned_.get());
+    m.view_.precision = precision;
+    m.view_.scales =
+        std::copy(rounded.scales.begin(), rounded.scales.end(), m.owned_.get() + floats) - scales;
+  } else {
+    std::vector<float> exact(PackedFloats(k, n));
+    m.view_ =
+        PairRows(PackInto(data, k, n, row_stride, column_stride, exact.data()), m.owned_.get());
+  }
   return m;
 }
 
@@ -140,12 +149,14 @@ void Fc(const FcCall& call, Isa isa) {
     w_row = (block.w_row == FcBlock::kNext ? w_row : block.w_row) + block.k;
     assert(w_row <= call.w.k);
   }
-  const auto fc = call.w.bf16 ? Bf16Kernels().fc : KernelsOf(isa).fc;
+  const Precision precision = call.w.precision;
+  const auto fc = precision == Precision::kFp32 ? KernelsOf(isa).fc : LowKernelsOf(precision).fc;
   fc({.blocks = call.blocks.data(),
       .block_count = static_cast<int64_t>(call.blocks.size()),
       .k = k,
       .rows = call.rows,
       .w = call.w,
+      .ranges = call.ranges,
       .init = call.init,
       .init_stride = call.init_stride,
       .init_repeat = call.init_repeat,

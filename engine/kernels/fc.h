@@ -28,17 +28,18 @@ class PackedMatrix {
   // The matrix whose element (i, j) is data[i * row_stride + j], which the caller keeps, without a
   // copy (except of up to four columns).  Slower than a copy where row_stride is large.
   static PackedMatrix Borrow(const float* data, int64_t k, int64_t n, int64_t row_stride);
-  // A copy in bf16 (see MatrixView::bf16), half the size.  REQUIRES: HasBf16() (bf16.h).
-  static PackedMatrix PackBf16(const float* data, int64_t k, int64_t n, int64_t row_stride,
-                               int64_t column_stride);
+  // A copy in bf16 or int8 (see MatrixView::precision), half or a quarter of the size.  REQUIRES:
+  // Has(precision) (low_precision.h); in int8 more than MatrixView::kMaxColumns columns.
+  static PackedMatrix PackRounded(Precision precision, const float* data, int64_t k, int64_t n,
+                                  int64_t row_stride, int64_t column_stride);
 
-  // In bf16 of pairs of rows.
+  // FloatsOf(precision, k).
   int64_t k() const { return view_.k; }
   int64_t n() const { return view_.n; }
   // Of the copy, if there is one.
   int64_t bytes() const { return bytes_; }
   const MatrixView& view() const { return view_; }
-  // Element (i, j) of the matrix.  REQUIRES: not in bf16.
+  // Element (i, j) of the matrix.  REQUIRES: kFp32.
   float at(int64_t i, int64_t j) const {
     if (view_.columns) return view_.data[j * view_.k + i];
     const int64_t panel = j / MatrixView::kPanel;
@@ -72,6 +73,8 @@ struct FcCall {
   absl::Span<const FcBlock> blocks;
   int64_t rows = 0;
   MatrixView w;  // PackedMatrix::view()
+  // With a matrix in int8, per row: what 1 is worth in its bytes, and what a byte of 0 stands for.
+  const float* ranges = nullptr;
   // Where the sums start; null: at 0.  Row r starts with row (r / init_repeat) % init_period of
   // init, whose rows are init_stride floats apart.  A bias or a user's part: stride 0.  [T, n] for
   // each of several ads: period T.  [ads, n], each T times: repeat T.
@@ -86,7 +89,8 @@ struct FcCall {
 };
 
 // Thread-safe; allocates nothing.  REQUIRES: widths that match, `isa` supported by this machine.
-// With a matrix in bf16 the blocks hold what ToBf16 gives, and `isa` does not matter.
+// With a matrix in a low precision the blocks hold what RoundRows gives (one block in int8), and
+// `isa` does not matter.
 void Fc(const FcCall& call, Isa isa = ActiveIsa());
 
 }  // namespace ulfd::engine

@@ -3,8 +3,9 @@
 // A tile of y (some rows by a few vectors of columns) is summed in registers over all of k, one
 // chain of multiply-adds per value, in the order of k: only how many chains run side by side
 // depends on the shape of the call.  Where k is long, the chains pause: the sums rest in y,
-// exactly.  MultiplyAdd(a, b, sum) is up to the source that includes this: in kernels_bf16.cc a
-// float of x and of w is a pair of numbers along k (see MatrixView::bf16).
+// exactly.  MultiplyAdd(a, b, sum) is up to the source that includes this: for low precisions a
+// float of x and of w is several numbers along k (see MatrixView::precision), and with kInt8 the
+// sums are integers.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_FC_BODY_H_
 #define ULFD_ENGINE_KERNELS_FC_BODY_H_
@@ -172,13 +173,15 @@ template <int kVecs>
   row[kVecs - 1] = full ? Vec::Load(last) : Vec::LoadMasked(last, mask);
 }
 
-// The sums so far: zeros, init or what an earlier part of k left in y.
+// The sums so far: zeros, init or what an earlier part of k left in y.  Those of integers begin at
+// 0.
 template <int kRows, int kVecs>
 [[gnu::always_inline]] inline void Begin(const Pass& pass, int64_t row, Vec::Mask mask,
                                          Vec (&acc)[kRows][kVecs]) {
   const FcArgs& a = *pass.args;
   const bool full = pass.width == kVecs * Vec::kLanes;
-  if (pass.resumes || (a.init != nullptr && a.init_stride != 0)) {
+  const float* const init = kInt8 ? nullptr : a.init;
+  if (pass.resumes || (init != nullptr && a.init_stride != 0)) {
     for (int r = 0; r < kRows; ++r) {
       const float* from = pass.resumes ? a.y + (row + r) * a.y_stride : InitRow(a, row + r);
       LoadRow(from + pass.column, full, mask, acc[r]);
@@ -188,11 +191,30 @@ template <int kRows, int kVecs>
   Vec first[kVecs];
 #pragma GCC unroll 8
   for (int v = 0; v < kVecs; ++v) first[v] = Vec::Zero();
-  if (a.init != nullptr) LoadRow(a.init + pass.column, full, mask, first);
+  if (init != nullptr) LoadRow(init + pass.column, full, mask, first);
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) acc[r][v] = first[v];
+  }
+}
+
+// What sums of integers stand for, and init, of one row.
+template <int kVecs>
+[[gnu::always_inline]] inline void Scale(const Pass& pass, int64_t row, bool full, Vec::Mask mask,
+                                         Vec (&sums)[kVecs]) {
+  const FcArgs& a = *pass.args;
+  Vec scale[kVecs], column[kVecs], start[kVecs];
+  LoadRow(a.w.scales + pass.column, full, mask, scale);
+  LoadRow(a.w.scales + a.w.n + pass.column, full, mask, column);
+  for (int v = 0; v < kVecs; ++v) start[v] = Vec::Zero();
+  if (a.init != nullptr) LoadRow(InitRow(a, row) + pass.column, full, mask, start);
+  const Vec step = Vec::Broadcast(a.ranges + 2 * row);
+  const Vec least = Vec::Broadcast(a.ranges + 2 * row + 1);
+#pragma GCC unroll 8
+  for (int v = 0; v < kVecs; ++v) {
+    const Vec at_least = Vec::Fma(least, column[v], start[v]);
+    sums[v] = Vec::Fma(Vec::FromIntegers(sums[v]), step * scale[v], at_least);
   }
 }
 
@@ -218,6 +240,11 @@ template <int kRows, int kVecs>
                                        Vec (&acc)[kRows][kVecs]) {
   float* y = pass.args->y + row * pass.args->y_stride + pass.column;
   const bool full = pass.width == kVecs * Vec::kLanes;
+  if constexpr (kInt8) {
+    // A loop, so that what it needs takes no registers from the sums while they grow.
+#pragma GCC unroll 1
+    for (int r = 0; r < kRows; ++r) Scale(pass, row + r, full, mask, acc[r]);
+  }
   if (pass.rectify) Rectify(pass, full, mask, acc);
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r, y += pass.args->y_stride) {
@@ -389,7 +416,8 @@ struct LeftCopy {
 void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
   constexpr int64_t kSmallRight = 4 * 1024;  // Floats of w that stay in L1 as a whole.
   constexpr int64_t kMainRows = MaxRows(2);
-  const int64_t parts = a.rows <= kMainRows ? 1 : (a.k + kPart - 1) / kPart;
+  // Where init is y, sums of integers have no place to rest.
+  const int64_t parts = kInt8 || a.rows <= kMainRows ? 1 : (a.k + kPart - 1) / kPart;
   const int64_t part = (a.k + parts - 1) / parts;
   int64_t chunk = kLeftFloats / part / 12 * 12;
   if (a.k * a.w.n <= kSmallRight) chunk = 24;
@@ -514,7 +542,7 @@ void FcColumns(const FcArgs& a) {
 
 void FcRows(const FcArgs& a) {
   if (a.rows == 0 || a.w.n == 0) return;
-  if (!a.w.columns) return FcPanels(a);
+  if (kInt8 || !a.w.columns) return FcPanels(a);
   switch (a.w.n) {
     case 1:
       return FcColumns<1>(a);

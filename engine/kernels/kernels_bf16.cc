@@ -5,7 +5,7 @@
 namespace ulfd::engine {
 namespace {
 
-constexpr bool kCoarse = true;
+constexpr bool kCoarse = true, kInt8 = false;
 
 // sum + a0 * b0 + a1 * b1 of the pairs in each lane.
 inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) {
@@ -27,19 +27,27 @@ inline __m512i Rounded(Vec low, Vec high) {
 }
 inline Vec AsVec(__m512i bits) { return {_mm512_castsi512_ps(bits)}; }
 
-void Round(const float* x, int64_t stride, int64_t rows, int64_t k, float* to) {
+void RoundRow(const float* x, int64_t k, float* to) {
   constexpr int64_t kLanes = Vec::kLanes;
   const int64_t full = k / (2 * kLanes) * (2 * kLanes), rest = k - full;
-  const Vec::Mask low = Vec::MaskOf(Least(rest, kLanes));
-  const Vec::Mask high = Vec::MaskOf(rest > kLanes ? rest - kLanes : 0);
-  const Vec::Mask pairs = Vec::MaskOf((rest + 1) / 2);
-  for (int64_t r = 0; r < rows; ++r, x += stride, to += (k + 1) / 2) {
-    for (int64_t i = 0; i < full; i += 2 * kLanes) {
-      AsVec(Rounded(Vec::Load(x + i), Vec::Load(x + i + kLanes))).Store(to + i / 2);
+  for (int64_t i = 0; i < full; i += 2 * kLanes) {
+    AsVec(Rounded(Vec::Load(x + i), Vec::Load(x + i + kLanes))).Store(to + i / 2);
+  }
+  if (rest == 0) return;
+  const Vec low = Vec::LoadMasked(x + full, Vec::MaskOf(Least(rest, kLanes)));
+  const Vec high =
+      Vec::LoadMasked(x + full + kLanes, Vec::MaskOf(rest > kLanes ? rest - kLanes : 0));
+  AsVec(Rounded(low, high)).StoreMasked(to + full / 2, Vec::MaskOf((rest + 1) / 2));
+}
+
+void Round(const RoundArgs& a) {
+  for (int64_t r = 0; r < a.rows; ++r) {
+    float* to = a.x + r * a.x_stride;
+    for (int64_t i = 0; i < a.block_count; ++i) {
+      const FcBlock& block = a.blocks[i];
+      RoundRow(block.x + r * block.stride, block.k, to);
+      to += (block.k + 1) / 2;
     }
-    if (rest == 0) continue;
-    AsVec(Rounded(Vec::LoadMasked(x + full, low), Vec::LoadMasked(x + full + kLanes, high)))
-        .StoreMasked(to + full / 2, pairs);
   }
 }
 
@@ -66,13 +74,15 @@ void PairPanelRows(const MatrixView& from, float* to) {
 
 void PairRowsOf(const MatrixView& from, float* to) {
   if (!from.columns) return PairPanelRows(from, to);
-  Round(from.data, from.k, from.n, from.k, to);
+  for (int64_t j = 0; j < from.n; ++j) {
+    RoundRow(from.data + j * from.k, from.k, to + j * ((from.k + 1) / 2));
+  }
 }
 
 }  // namespace
 
-const Bf16Table& Bf16Kernels() {
-  static constexpr Bf16Table kBf16 = {.fc = &FcRows, .round = &Round, .pair_rows = &PairRowsOf};
+const LowTable& Bf16Kernels() {
+  static constexpr LowTable kBf16 = {.fc = &FcRows, .round = &Round, .pair_rows = &PairRowsOf};
   return kBf16;
 }
 

@@ -22,6 +22,31 @@ size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 // 64-byte aligned.
 using Line = struct alignas(64) { char bytes[64]; };
 
+// In int8: how many products of two bytes are certain to fit a sum of 32 bits.
+constexpr int64_t kMaxInt8Rows = 65536;
+
+// What the left operand of `w` takes after rounding.
+struct RoundedLayout {
+  RoundedLayout(const PackedMatrix& w, int64_t rows)
+      : stride(w.k() % 256 == 0 ? w.k() + 16 : w.k()),  // Else rows evict each other (fc_body.h).
+        ranges(Aligned((rows * stride + RoundedRows::kSlack) * sizeof(float))),
+        bytes(ranges + Aligned(2 * rows * sizeof(float))) {}
+  int64_t stride;
+  size_t ranges, bytes;
+};
+
+void RunRounded(const PackedMatrix& w, FcCall call, void* scratch) {
+  const RoundedLayout layout(w, call.rows);
+  float* const x = static_cast<float*>(scratch);
+  float* const ranges = reinterpret_cast<float*>(static_cast<char*>(scratch) + layout.ranges);
+  RoundRows(w.view().precision, call.blocks, call.rows, {x, layout.stride, ranges});
+  const FcBlock block{x, layout.stride, w.k()};
+  call.blocks = absl::MakeConstSpan(&block, 1);
+  call.w = w.view();
+  call.ranges = ranges;
+  Fc(call);
+}
+
 }  // namespace
 
 absl::string_view Name(Backend backend) {
@@ -52,11 +77,12 @@ Product::Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> r
 
 void Product::SetPrecision(Precision precision, int64_t rows) {
   if (precision == Precision::kFp32 || k_ == 0 || n_ == 0) return;
-  if (precision == Precision::kAuto &&
-      !FoundOnce(KeyOf("bf16", rows), [&] { return Bf16IsFaster(rows); })) {
-    return;
+  if (precision == Precision::kInt8 && (n_ <= MatrixView::kMaxColumns || k_ > kMaxInt8Rows)) return;
+  if (precision == Precision::kAuto) {
+    if (!FoundOnce(KeyOf("bf16", rows), [&] { return Bf16IsFaster(rows); })) return;
+    precision = Precision::kBf16;
   }
-  bf16_ = std::make_unique<const PackedMatrix>(PackBf16());
+  rounded_ = std::make_unique<const PackedMatrix>(Rounded(precision));
   matrix_ = nullptr;
 }
 
@@ -71,7 +97,7 @@ absl::Status Product::Choose(Backend backend, int64_t rows) {
        !FoundOnce(KeyOf("onednn", rows), [&] { return OneDnnIsFaster(rows); }))) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(onednn_, OneDnnProduct::Create(RowsMet(/*even=*/false).data(), k_, n_));
+  ASSIGN_OR_RETURN(onednn_, OneDnnProduct::Create(RowsMet(/*unit=*/1).data(), k_, n_));
   zeros_.assign(n_, 0.0f);
   matrix_ = nullptr;
   return absl::OkStatus();
@@ -81,12 +107,13 @@ std::string Product::KeyOf(absl::string_view what, int64_t rows) const {
   return absl::StrCat(what, " ", k_, " ", n_, " ", rows);
 }
 
-PackedMatrix Product::PackBf16() const {
-  const std::vector<float> w = RowsMet(/*even=*/true);
-  return PackedMatrix::PackBf16(w.data(), static_cast<int64_t>(w.size()) / n_, n_, n_, 1);
+PackedMatrix Product::Rounded(Precision precision) const {
+  const std::vector<float> w = RowsMet(PerFloat(precision));
+  const int64_t k = static_cast<int64_t>(w.size()) / n_;
+  return PackedMatrix::PackRounded(precision, w.data(), k, n_, n_, 1);
 }
 
-std::vector<float> Product::RowsMet(bool even) const {
+std::vector<float> Product::RowsMet(int64_t unit) const {
   std::vector<float> w;
   int64_t row = 0;
   const auto add = [&](const Rows& part) {
@@ -94,9 +121,9 @@ std::vector<float> Product::RowsMet(bool even) const {
     for (int64_t i = 0; i < part.k; ++i, ++row) {
       for (int64_t j = 0; j < n_; ++j) w.push_back(matrix_->at(row, j));
     }
-    if (even && part.k % 2 == 1) w.resize(w.size() + n_, 0.0f);
+    w.resize(w.size() + (unit - part.k % unit) % unit * n_, 0.0f);
   };
-  w.reserve((k_ + static_cast<int64_t>(rows_.size()) + 1) * n_);
+  w.reserve((k_ + (static_cast<int64_t>(rows_.size()) + 1) * (unit - 1)) * n_);
   if (rows_.empty()) add({k_});
   for (const Rows& part : rows_) add(part);
   return w;
@@ -114,13 +141,13 @@ bool Product::IsFaster(int64_t rows, absl::FunctionRef<void(const FcCall& call)>
 }
 
 bool Product::Bf16IsFaster(int64_t rows) const {
-  const PackedMatrix w = PackBf16();
-  std::vector<Line> scratch(Bf16Bytes(w, rows) / sizeof(Line));
-  return IsFaster(rows, [&](const FcCall& call) { RunBf16(w, call, scratch.data()); });
+  const PackedMatrix w = Rounded(Precision::kBf16);
+  std::vector<Line> scratch(RoundedLayout(w, rows).bytes / sizeof(Line));
+  return IsFaster(rows, [&](const FcCall& call) { RunRounded(w, call, scratch.data()); });
 }
 
 bool Product::OneDnnIsFaster(int64_t rows) const {
-  const auto product = OneDnnProduct::Create(RowsMet(/*even=*/false).data(), k_, n_);
+  const auto product = OneDnnProduct::Create(RowsMet(/*unit=*/1).data(), k_, n_);
   if (!product.ok()) return false;
   const OneThread one_thread;
   constexpr int64_t kAll = OneDnnProduct::kMaxRows;
@@ -140,13 +167,8 @@ bool Product::OneDnnIsFaster(int64_t rows) const {
   return IsFaster(rows, [&](const FcCall& call) { run(call.blocks[0].x, rows, call.y); });
 }
 
-size_t Product::Bf16Bytes(const PackedMatrix& w, int64_t rows) const {
-  return Aligned(std::max<size_t>(1, rows_.size()) * sizeof(FcBlock)) +
-         Aligned(rows * w.k() * sizeof(float));
-}
-
 size_t Product::ScratchBytes(int64_t rows) const {
-  if (bf16_ != nullptr) return Bf16Bytes(*bf16_, rows);
+  if (rounded_ != nullptr) return RoundedLayout(*rounded_, rows).bytes;
   if (onednn_ == nullptr) return 0;
   const int64_t gathered = std::min(rows, OneDnnProduct::kMaxRows) * k_;
   return Aligned(onednn_->scratch_bytes()) + Aligned(gathered * sizeof(float));
@@ -154,30 +176,13 @@ size_t Product::ScratchBytes(int64_t rows) const {
 
 absl::Status Product::Run(FcCall call, void* scratch) const {
   if (onednn_ != nullptr) return RunOneDnn(*onednn_, call, scratch);
-  if (bf16_ != nullptr) {
-    RunBf16(*bf16_, call, scratch);
+  if (rounded_ != nullptr) {
+    RunRounded(*rounded_, call, scratch);
     return absl::OkStatus();
   }
   call.w = matrix_->view();
   Fc(call);
   return absl::OkStatus();
-}
-
-void Product::RunBf16(const PackedMatrix& w, FcCall call, void* scratch) const {
-  FcBlock* const blocks = static_cast<FcBlock*>(scratch);
-  float* to = reinterpret_cast<float*>(static_cast<char*>(scratch) +
-                                       Aligned(call.blocks.size() * sizeof(FcBlock)));
-  for (size_t i = 0; i < call.blocks.size(); ++i) {
-    const FcBlock& block = call.blocks[i];
-    const int64_t rows = block.stride == 0 ? std::min<int64_t>(1, call.rows) : call.rows;
-    const int64_t pairs = Bf16Pairs(block.k);
-    ToBf16(block.x, block.stride, rows, block.k, to);
-    blocks[i] = {to, block.stride == 0 ? 0 : pairs, pairs};
-    to += rows * pairs;
-  }
-  call.blocks = absl::MakeConstSpan(blocks, call.blocks.size());
-  call.w = w.view();
-  Fc(call);
 }
 
 absl::Status Product::RunOneDnn(const OneDnnProduct& product, const FcCall& call,

@@ -14,8 +14,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/kernels/backend.h"
-#include "engine/kernels/bf16.h"
 #include "engine/kernels/fc.h"
+#include "engine/kernels/low_precision.h"
 #include "engine/tensor/onednn_product.h"
 
 namespace ulfd::engine {
@@ -33,11 +33,15 @@ class Product {
   explicit Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> rows = {});
 
   // By default kFp32.  kAuto measures, once per shape and process, whether kBf16 is faster for
-  // `rows` rows.  In bf16 it is our loops that compute the product, whatever is chosen then, and it
-  // no longer holds the matrix.  REQUIRES: HasBf16().
+  // `rows` rows.  kInt8 leaves products of up to four columns in fp32, where rounding takes longer
+  // than it saves, and those whose sums might not fit 32 bits.  In bf16 and int8 it is our loops
+  // that compute the product, whatever is chosen then, and it no longer holds the matrix.
+  // REQUIRES: Has(precision).
   void SetPrecision(Precision precision, int64_t rows);
-  // kFp32 or kBf16.
-  Precision precision() const { return bf16_ == nullptr ? Precision::kFp32 : Precision::kBf16; }
+  // kFp32, kBf16 or kInt8.
+  Precision precision() const {
+    return rounded_ == nullptr ? Precision::kFp32 : rounded_->view().precision;
+  }
   // By default kNative.  kAuto measures, once per shape and process, what is faster for `rows`
   // rows; it takes oneDNN only if a row's bits do not depend on the number of rows there.  Once
   // oneDNN is chosen the product no longer holds the matrix.
@@ -50,7 +54,7 @@ class Product {
   bool reads_matrix() const { return matrix_ != nullptr; }
   // Of what it has of the matrix instead.
   int64_t bytes() const {
-    return bf16_ != nullptr ? bf16_->bytes() : onednn_ == nullptr ? 0 : onednn_->bytes();
+    return rounded_ != nullptr ? rounded_->bytes() : onednn_ == nullptr ? 0 : onednn_->bytes();
   }
 
   // What Run needs for so many rows.
@@ -61,12 +65,10 @@ class Product {
 
  private:
   absl::Status RunOneDnn(const OneDnnProduct& product, const FcCall& call, void* scratch) const;
-  size_t Bf16Bytes(const PackedMatrix& w, int64_t rows) const;  // What RunBf16 needs.
-  void RunBf16(const PackedMatrix& w, FcCall call, void* scratch) const;
-  // The rows that the blocks meet, [k(), n()] without gaps; each block with an even number of rows,
-  // of zeros if need be, if `even`.
-  std::vector<float> RowsMet(bool even) const;
-  PackedMatrix PackBf16() const;
+  // The rows that the blocks meet, [k(), n()] without gaps; each block with zeros behind it, up to
+  // a multiple of `unit` rows.
+  std::vector<float> RowsMet(int64_t unit) const;
+  PackedMatrix Rounded(Precision precision) const;
   // Of what FoundOnce finds.
   std::string KeyOf(absl::string_view what, int64_t rows) const;
   bool OneDnnIsFaster(int64_t rows) const;
@@ -78,7 +80,7 @@ class Product {
   const std::vector<Rows> rows_;
   int64_t k_ = 0;
   const int64_t n_;
-  std::unique_ptr<const PackedMatrix> bf16_;
+  std::unique_ptr<const PackedMatrix> rounded_;
   std::unique_ptr<const OneDnnProduct> onednn_;
   std::vector<float> zeros_;  // A bias.
 };

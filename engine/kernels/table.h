@@ -2,7 +2,8 @@
 //
 // Each is written once, over a small vector type, in *_body.h, and compiled once for each set that
 // the target may have: in kernels_portable.cc, kernels_avx2.cc, kernels_avx512.cc, kernels_neon.cc,
-// each with its own compiler flags.
+// each with its own compiler flags.  Products are compiled again, with another multiply-add, in
+// kernels_bf16.cc, kernels_int8_avx2.cc and kernels_int8_avx512.cc.
 // What those sources include must define no inline function and no template outside of an unnamed
 // namespace: the linker keeps one copy of such a function for the whole program, and it might be
 // the one that an older machine cannot run.
@@ -25,6 +26,7 @@ struct FcArgs {
   int64_t k;  // Of all blocks.
   int64_t rows;
   MatrixView w;
+  const float* ranges;
   const float* init;
   int64_t init_stride, init_repeat, init_period;
   Epilogue epilogue;
@@ -72,18 +74,31 @@ const KernelTable& Avx512Kernels();
 // REQUIRES: `isa` is supported by this machine.
 const KernelTable& KernelsOf(Isa isa);
 
-// What there is for matrices in bf16 (see MatrixView::bf16).
-struct Bf16Table {
+// See RoundRows in low_precision.h.
+struct RoundArgs {
+  const FcBlock* blocks;
+  int64_t block_count;
+  int64_t rows;
+  float* x;
+  int64_t x_stride;
+  float* ranges;
+};
+
+// What there is for matrices in bf16 or in int8 (see MatrixView::precision).
+struct LowTable {
   // As in KernelTable.  Activations are as exact as bf16 warrants: sigmoids within 1.3e-4.
   void (*fc)(const FcArgs& args);
-  // See ToBf16 in bf16.h.
-  void (*round)(const float* x, int64_t stride, int64_t rows, int64_t k, float* to);
-  // See PairRows in bf16.h.
+  void (*round)(const RoundArgs& args);
+  // In bf16: see PairRows in low_precision.h.
   void (*pair_rows)(const MatrixView& from, float* to);
 };
 
-// REQUIRES: HasBf16().
-const Bf16Table& Bf16Kernels();
+const LowTable& Bf16Kernels();
+const LowTable& Int8Avx512Kernels();
+const LowTable& Int8Avx2Kernels();
+
+// REQUIRES: Has(precision) (low_precision.h); kBf16 or kInt8.
+const LowTable& LowKernelsOf(Precision precision);
 
 }  // namespace ulfd::engine
 

@@ -6,8 +6,8 @@
 namespace ulfd::engine {
 namespace {
 
-// What kernels_bf16.cc has otherwise.
-constexpr bool kCoarse = false;
+// What the sources for low precisions have otherwise.
+constexpr bool kCoarse = false, kInt8 = false;
 inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 
 }  // namespace

@@ -8,6 +8,14 @@
 
 namespace ulfd::engine {
 
+// What products with weights are computed in, from what moves scores least to what moves them most.
+enum class Precision : uint8_t {
+  kFp32,
+  kAuto,  // bf16 where that is faster on this machine.
+  kBf16,
+  kInt8,
+};
+
 // An elementwise function with parameters per column.  Parameters are borrowed and hold exactly as
 // many values as there are columns; nothing is read behind them.
 struct Activation {
@@ -55,8 +63,10 @@ struct FcBlock {
 //   in the last panel, if it has fewer than 16 columns, with tail_row_stride instead.  `padded`: up
 //   to a multiple of 8 columns the last panel may be read, too (and holds zeros).
 //   Columns: element (i, j) is data[j * k + i]; what matrices of up to kMaxColumns have.
-// bf16: a float of it holds two elements in bf16, of rows 2i (lower half) and 2i + 1 of a column;
-// so do the floats of the left operand, along k.  k, blocks and strides count such pairs.
+// precision: kBf16: a float of it holds two elements, of rows 2i (lower half) and 2i + 1 of a
+// column.  kInt8: four bytes with signs, of rows 4i to 4i + 3, lowest first, and `scales` [2, n]:
+// what 1 is worth in each column, and the sum of the column; never in the second layout.  The
+// floats of the left operand hold as many, along k; k, blocks and strides count such floats.
 struct MatrixView {
   static constexpr int64_t kPanel = 16;
   static constexpr int64_t kMaxColumns = 4;
@@ -68,7 +78,8 @@ struct MatrixView {
   int64_t tail_row_stride = 0;
   bool padded = false;
   bool columns = false;
-  bool bf16 = false;
+  Precision precision = Precision::kFp32;
+  const float* scales = nullptr;
 };
 
 // Elementwise operators of two operands.

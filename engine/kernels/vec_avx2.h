@@ -79,6 +79,8 @@ struct Vec {
   static Vec ExponentBits(Vec x) {
     return {_mm256_cvtepi32_ps(_mm256_srli_epi32(_mm256_castps_si256(x.v), 23))};
   }
+  // The bits of x, integers with a sign, as numbers.
+  static Vec FromIntegers(Vec x) { return {_mm256_cvtepi32_ps(_mm256_castps_si256(x.v))}; }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const __m256 t = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));

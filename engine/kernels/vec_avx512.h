@@ -102,6 +102,8 @@ struct Vec {
   static Vec ExponentBits(Vec x) {
     return {_mm512_cvtepi32_ps(_mm512_srli_epi32(_mm512_castps_si512(x.v), 23))};
   }
+  // The bits of x, integers with a sign, as numbers.
+  static Vec FromIntegers(Vec x) { return {_mm512_cvtepi32_ps(_mm512_castps_si512(x.v))}; }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const __m256 t =

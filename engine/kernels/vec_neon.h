@@ -104,6 +104,11 @@ struct Vec {
     return {vcvtq_f32_u32(vshrq_n_u32(Bits(x.low), 23)),
             vcvtq_f32_u32(vshrq_n_u32(Bits(x.high), 23))};
   }
+  // The bits of x, integers with a sign, as numbers.
+  static Vec FromIntegers(Vec x) {
+    return {vcvtq_f32_s32(vreinterpretq_s32_f32(x.low)),
+            vcvtq_f32_s32(vreinterpretq_s32_f32(x.high))};
+  }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const float32x4_t ab = vpaddq_f32(vaddq_f32(a.low, a.high), vaddq_f32(b.low, b.high));

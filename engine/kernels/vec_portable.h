@@ -98,6 +98,10 @@ struct Vec {
     return {__builtin_convertvector(Bits(x.low) >> 23 & 0x1ff, F4),
             __builtin_convertvector(Bits(x.high) >> 23 & 0x1ff, F4)};
   }
+  // The bits of x, integers with a sign, as numbers.
+  static Vec FromIntegers(Vec x) {
+    return {__builtin_convertvector(Bits(x.low), F4), __builtin_convertvector(Bits(x.high), F4)};
+  }
   // The sums of the lanes, of four vectors at once.
   static void Sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const Vec all[4] = {a, b, c, d};

@@ -92,17 +92,17 @@ class Kernel {
   virtual int64_t bytes() const { return 0; }
   // Products with weights, for which the owner of the plan chooses a backend before the first Run.
   virtual std::vector<Product*> products() { return {}; }
-  // Makes products with weights be computed in bf16, or, by kAuto, those that are faster so for
-  // `rows` rows.  The owner of the plan calls it before products() choose, at most once.  REQUIRES:
-  // HasBf16().
+  // Makes products with weights be computed in bf16 or int8, or, by kAuto, in bf16 those that are
+  // faster so for `rows` rows.  The owner of the plan calls it before products() choose, at most
+  // once.  REQUIRES: Has(precision).
   virtual void SetPrecision(Precision precision, int64_t rows) {
     for (Product* product : products()) product->SetPrecision(precision, rows);
   }
-  // kBf16 if any product with weights is computed in it, else kFp32; nothing: there is none.
+  // The lowest that any product with weights is computed in; nothing: there is none.
   virtual std::optional<Precision> precision() {
     std::optional<Precision> precision;
     for (const Product* product : products()) {
-      if (precision != Precision::kBf16) precision = product->precision();
+      precision = std::max(precision.value_or(Precision::kFp32), product->precision());
     }
     return precision;
   }

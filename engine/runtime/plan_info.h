@@ -38,7 +38,7 @@ struct PlanStep {
   int64_t kernel_bytes = 0;          // Memory beside the model's weights.
   // What computes its products with weights, "native" or "onednn"; empty: it has none.
   std::string backend;
-  // In what it computes them, "fp32" or "bf16"; empty: it has none.
+  // In what it computes them, "fp32", "bf16" or "int8"; empty: it has none.
   std::string precision;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -25,6 +26,8 @@ Precision FromProto(pb::Precision precision) {
   switch (precision) {
     case pb::PRECISION_BF16:
       return Precision::kBf16;
+    case pb::PRECISION_INT8:
+      return Precision::kInt8;
     case pb::PRECISION_AUTO:
       return Precision::kAuto;
     default:
@@ -32,8 +35,8 @@ Precision FromProto(pb::Precision precision) {
   }
 }
 
-// By position in the file: whether the layer's products with weights can be computed in bf16.
-std::vector<bool> HaveBf16(const Graph& graph, const Plan& written) {
+// By position in the file: whether the layer has products with weights.
+std::vector<bool> HaveProducts(const Graph& graph, const Plan& written) {
   int layers = 0;
   for (const Node& node : graph.nodes) layers = std::max(layers, node.file_index + 1);
   std::vector<bool> have(layers, false);
@@ -46,7 +49,8 @@ std::vector<bool> HaveBf16(const Graph& graph, const Plan& written) {
 // What the layers of one name are asked for, by their positions in the file.
 absl::Status Ask(const std::string& name, Precision precision,
                  absl::Span<const std::string> double_layers, const Graph& graph,
-                 const std::vector<bool>& have_bf16, std::vector<std::optional<Precision>>& asked) {
+                 const std::vector<bool>& have_products,
+                 std::vector<std::optional<Precision>>& asked) {
   constexpr absl::string_view kNames = "manifest: layer_precision names ";
   bool found = false;
   for (const Node& node : graph.nodes) {
@@ -59,7 +63,7 @@ absl::Status Ask(const std::string& name, Precision precision,
       return absl::InvalidArgumentError(absl::StrCat(
           kNames, node.Label(), ", which double_layers has computed in double; want one of them"));
     }
-    if (!have_bf16[node.file_index]) {
+    if (!have_products[node.file_index]) {
       return absl::InvalidArgumentError(absl::StrCat(
           kNames, node.Label(), ", a type without products with weights; these are: ", kTypes));
     }
@@ -70,11 +74,18 @@ absl::Status Ask(const std::string& name, Precision precision,
       absl::StrCat(kNames, "\"", name, "\", which is no layer of the graph"));
 }
 
-// Of a step: what all of its layers agree to.
-Precision Agreed(std::optional<Precision> before, Precision next) {
-  if (!before.has_value() || *before == next) return next;
-  return *before == Precision::kFp32 || next == Precision::kFp32 ? Precision::kFp32
-                                                                 : Precision::kAuto;
+// What is asked for, as far as this machine has it.
+Precision Possible(Precision precision) { return Has(precision) ? precision : Precision::kFp32; }
+
+void NoteMissing(const PrecisionChoice& choice, std::vector<std::string>& notices) {
+  std::set<Precision> asked = {choice.model};
+  for (const auto& [name, precision] : choice.layers) asked.insert(precision);
+  for (const Precision precision : asked) {
+    if (Has(precision)) continue;
+    notices.push_back(absl::StrCat("manifest: precision: what is to be in ", Name(precision),
+                                   " is computed in fp32: this machine has no ",
+                                   InstructionsOf(precision), ", or ULFD_ISA leaves it out"));
+  }
 }
 
 }  // namespace
@@ -90,11 +101,12 @@ PrecisionChoice PrecisionOf(const pb::ModelManifest& manifest) {
 }
 
 absl::StatusOr<Precision> ParsePrecision(absl::string_view name) {
-  for (const Precision precision : {Precision::kFp32, Precision::kBf16, Precision::kAuto}) {
+  for (const Precision precision :
+       {Precision::kFp32, Precision::kAuto, Precision::kBf16, Precision::kInt8}) {
     if (absl::EqualsIgnoreCase(name, Name(precision))) return precision;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("precision \"", name, "\", want auto, bf16 or fp32"));
+      absl::StrCat("precision \"", name, "\", want auto, bf16, fp32 or int8"));
 }
 
 absl::Status ChoosePrecisions(const PrecisionChoice& choice,
@@ -102,42 +114,40 @@ absl::Status ChoosePrecisions(const PrecisionChoice& choice,
                               const Plan& written, const Plan* optimised,
                               std::vector<std::string>& notices) {
   if (!choice.asks()) return absl::OkStatus();
-  const std::vector<bool> have_bf16 = HaveBf16(graph, written);
-  std::vector<std::optional<Precision>> asked(have_bf16.size());
+  const std::vector<bool> have_products = HaveProducts(graph, written);
+  std::vector<std::optional<Precision>> asked(have_products.size());
   for (const auto& [name, precision] : choice.layers) {
-    RETURN_IF_ERROR(Ask(name, precision, double_layers, graph, have_bf16, asked));
+    RETURN_IF_ERROR(Ask(name, precision, double_layers, graph, have_products, asked));
   }
   if (optimised == nullptr) return absl::OkStatus();
-  if (!HasBf16()) {
-    notices.push_back(
-        "manifest: precision: everything is computed in fp32: this machine has no AVX512-BF16, or "
-        "ULFD_ISA leaves it out");
-    return absl::OkStatus();
-  }
+  NoteMissing(choice, notices);
   const Plan& plan = *optimised;
   const std::vector<std::vector<int>> layers = LayersOfSteps(plan, &written);
-  std::vector<bool> in_fp32(have_bf16.size(), true);
+  std::vector<bool> in_fp32(have_products.size(), true);
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     Kernel& kernel = *plan.steps[s].kernel;
     if (!kernel.precision().has_value()) continue;
     std::optional<Precision> agreed;
     for (const int layer : layers[s]) {
-      if (have_bf16[layer]) agreed = Agreed(agreed, asked[layer].value_or(choice.model));
+      if (!have_products[layer]) continue;
+      const Precision one = Possible(asked[layer].value_or(choice.model));
+      agreed = std::min(agreed.value_or(one), one);
     }
-    const Precision precision = agreed.value_or(choice.model);
-    if (precision == Precision::kFp32) continue;
     constexpr int64_t kUsualRows = 64;
-    kernel.SetPrecision(precision, static_cast<int>(s) < plan.user_steps ? 1 : kUsualRows);
+    kernel.SetPrecision(agreed.value_or(Possible(choice.model)),
+                        static_cast<int>(s) < plan.user_steps ? 1 : kUsualRows);
     for (const int layer : layers[s]) {
-      if (kernel.precision() == Precision::kBf16) in_fp32[layer] = false;
+      if (kernel.precision() != Precision::kFp32) in_fp32[layer] = false;
     }
   }
   for (const auto& [name, precision] : choice.layers) {
+    if (precision <= Precision::kAuto || !Has(precision)) continue;
     for (const Node& node : graph.nodes) {
-      if (node.name != name || precision != Precision::kBf16 || !in_fp32[node.file_index]) continue;
-      notices.push_back(absl::StrCat("manifest: layer_precision: ", node.Label(),
-                                     " is computed in fp32: its weights depend on the request, or "
-                                     "a layer that it was joined with is not in bf16"));
+      if (node.name != name || !in_fp32[node.file_index]) continue;
+      notices.push_back(absl::StrCat(
+          "manifest: layer_precision: ", node.Label(), " is computed in fp32, not in ",
+          Name(precision), ": its weights depend on the request, a layer that it was joined with ",
+          "is in fp32, or in int8 it has up to ", MatrixView::kMaxColumns, " columns"));
     }
   }
   return absl::OkStatus();

@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "engine/kernels/bf16.h"
+#include "engine/kernels/low_precision.h"
 
 namespace ulfd::model::v1 {
 class ModelManifest;
@@ -37,8 +37,8 @@ PrecisionChoice PrecisionOf(const ulfd::model::v1::ModelManifest& manifest);
 absl::StatusOr<Precision> ParsePrecision(absl::string_view name);
 
 // Prepares the steps of `optimised`, if it is there; the graph as written stays in fp32.  A step
-// that stands for several layers is computed in bf16 if all of these are.  Without the instructions
-// everything stays in fp32, and `notices` say so.
+// that stands for several layers is computed in the most exact precision of these.  What asks for
+// instructions that this machine lacks stays in fp32, and `notices` say so.
 // INVALID_ARGUMENT for a layer that is not there, is named twice, is one of `double_layers`, or has
 // no such products.
 absl::Status ChoosePrecisions(const PrecisionChoice& choice,

@@ -144,41 +144,44 @@ void BenchFc(benchmark::State& state, const Shape& s, Activation::Kind kind) {
       state, 2.0 * static_cast<double>(s.rows * s.k * s.n), 0, [&] { Fc(call); }, theirs);
 }
 
-// A product in bf16, what it reads rounded in each call, beside the same in fp32.
-void BenchBf16(benchmark::State& state, const Shape& s) {
+// A product in a low precision, what it reads rounded in each call, beside the same in fp32.
+void BenchRounded(benchmark::State& state, engine::Precision precision, const Shape& s) {
   const std::vector<float> x = MadeUp(s.rows * s.k), w = MadeUp(s.k * s.n), bias = MadeUp(s.n);
   std::vector<float> y(s.rows * s.n);
   engine::Product fp32(
       std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), s.k, s.n, s.n, 1)));
-  engine::Product bf16(
+  engine::Product rounded(
       std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), s.k, s.n, s.n, 1)));
-  bf16.SetPrecision(engine::Precision::kBf16, s.rows);
+  rounded.SetPrecision(precision, s.rows);
   const FcBlock block{x.data(), s.k, s.k};
   const FcCall call{.blocks = absl::MakeConstSpan(&block, 1),
                     .rows = s.rows,
                     .init = bias.data(),
                     .y = y.data(),
                     .y_stride = s.n};
-  std::vector<char> memory(bf16.ScratchBytes(s.rows) + 64);
+  std::vector<char> memory(rounded.ScratchBytes(s.rows) + 64);
   void* scratch = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
   const auto run = [&](const engine::Product& product) {
     benchmark::DoNotOptimize(product.Run(call, scratch).ok());
   };
   Compare(
-      state, 2.0 * static_cast<double>(s.rows * s.k * s.n), 0, [&] { run(bf16); },
+      state, 2.0 * static_cast<double>(s.rows * s.k * s.n), 0, [&] { run(rounded); },
       [&] { run(fp32); }, "x_fp32");
 }
 
-void RegisterBf16() {
-  if (!engine::HasBf16()) return;
-  const int64_t widths[][2] = {{36, 80}, {80, 2}, {80, 40}, {306, 200}, {1024, 512}};
-  for (const auto& [k, n] : widths) {
-    for (const int64_t rows : {1, 16, 200, 1000}) {
-      const Shape shape{rows, k, n};
-      benchmark::RegisterBenchmark(absl::StrCat("bf16/", k, "x", n, "/", rows).c_str(),
-                                   [shape](benchmark::State& state) { BenchBf16(state, shape); })
-          ->UseManualTime()
-          ->Iterations(kTurns);
+void RegisterRounded() {
+  const int64_t widths[][2] = {{36, 80}, {80, 2}, {80, 40}, {200, 80}, {306, 200}, {1024, 512}};
+  for (const engine::Precision precision : {engine::Precision::kBf16, engine::Precision::kInt8}) {
+    if (!engine::Has(precision)) continue;
+    for (const auto& [k, n] : widths) {
+      for (const int64_t rows : {1, 16, 200, 1000}) {
+        const Shape shape{rows, k, n};
+        benchmark::RegisterBenchmark(
+            absl::StrCat(engine::Name(precision), "/", k, "x", n, "/", rows).c_str(),
+            [=](benchmark::State& state) { BenchRounded(state, precision, shape); })
+            ->UseManualTime()
+            ->Iterations(kTurns);
+      }
     }
   }
 }
@@ -336,8 +339,8 @@ void BenchAttention(benchmark::State& state, int64_t ads, int64_t valid, bool bf
         state, flops, 0, [&] { run(spec); }, nullptr);
     return;
   }
-  const PackedMatrix second =
-      PackedMatrix::PackBf16(MadeUp(kFirst * kSecond).data(), kFirst, kSecond, kSecond, 1);
+  const PackedMatrix second = PackedMatrix::PackRounded(
+      engine::Precision::kBf16, MadeUp(kFirst * kSecond).data(), kFirst, kSecond, kSecond, 1);
   engine::AttentionSpec rounded = spec;
   engine::AttentionStage rounded_stages[2] = {stages[0], stages[1]};
   rounded_stages[0].w = second.view();
@@ -351,7 +354,7 @@ void BenchAttention(benchmark::State& state, int64_t ads, int64_t valid, bool bf
 
 void RegisterAttention() {
   for (const bool bf16 : {false, true}) {
-    if (bf16 && !engine::HasBf16()) continue;
+    if (bf16 && !engine::Has(engine::Precision::kBf16)) continue;
     for (const int64_t valid : {100, 50, 10}) {
       for (const int64_t ads : {1, 10, 50, 200, 1000}) {
         benchmark::RegisterBenchmark(
@@ -374,7 +377,7 @@ int Main(int argc, char** argv) {
     return 1;
   }
   RegisterFc();
-  RegisterBf16();
+  RegisterRounded();
   RegisterElementwise();
   RegisterAttention();
   benchmark::Initialize(&argc, argv);

@@ -57,9 +57,10 @@ absl::Status MeasureMlp(TargetContext& context, const std::string& row, int64_t 
 absl::Status MeasureUserColumns(TargetContext& context, const std::string& row);
 absl::Status MeasureTdm(TargetContext& context, const std::string& row);
 absl::Status MeasureGemmShare(TargetContext& context, const std::string& row);
-// A model of ours in bf16 beside itself in fp32.
-absl::Status MeasureBf16(TargetContext& context, const std::string& row, const std::string& work,
-                         const std::function<void(ScratchModel&)>& build, double target);
+// A model of ours in a low precision beside itself in fp32.
+absl::Status MeasurePrecision(TargetContext& context, const std::string& row,
+                              const std::string& work, engine::Precision precision,
+                              const std::function<void(ScratchModel&)>& build, double target);
 absl::Status MeasurePaging(TargetContext& context, const std::string& row);
 absl::Status MeasureCores(TargetContext& context, const std::string& row);
 absl::Status MeasureLinear(TargetContext& context, const std::string& row);

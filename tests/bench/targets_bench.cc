@@ -63,25 +63,24 @@ std::vector<Row> Rows() {
                       return MeasureMlp(context, row, n);
                     }});
   }
-  const auto add_bf16 = [&](const char* name, const char* work,
-                            std::function<void(ScratchModel&)> build, double target) {
-    rows.push_back({name, [=](TargetContext& context, const std::string& row) {
-                      return MeasureBf16(context, row, work, build, target);
-                    }});
+  const auto mlp = [](std::vector<int32_t> widths) {
+    return [=](ScratchModel& m) { BuildMlp(m, widths, kActivation); };
   };
-  add_bf16("bf16_din", "DIN, all history valid", BuildDin, 1.6);
-  add_bf16(
-      "bf16_mlp", "MLP 306-200-80-2",
-      [](ScratchModel& m) {
-        BuildMlp(m, {306, 200, 80, 2}, kActivation);
-      },
-      1.7);
-  add_bf16(
-      "bf16_wide", "MLP 1024-512-256-128-2",
-      [](ScratchModel& m) {
-        BuildMlp(m, {1024, 512, 256, 128, 2}, kActivation);
-      },
-      1.7);
+  // Times fp32's speed.
+  const auto add_precision = [&](engine::Precision precision, double din, double mlps) {
+    const auto add = [&](const char* name, const char* work,
+                         std::function<void(ScratchModel&)> build, double target) {
+      rows.push_back({absl::StrCat(engine::Name(precision), "_", name),
+                      [=](TargetContext& context, const std::string& row) {
+                        return MeasurePrecision(context, row, work, precision, build, target);
+                      }});
+    };
+    add("din", "DIN, all history valid", BuildDin, din);
+    add("mlp", "MLP 306-200-80-2", mlp({306, 200, 80, 2}), mlps);
+    add("wide", "MLP 1024-512-256-128-2", mlp({1024, 512, 256, 128, 2}), mlps);
+  };
+  add_precision(engine::Precision::kBf16, 1.6, 1.7);
+  add_precision(engine::Precision::kInt8, 1.6, 2.2);
   rows.push_back({"gemm_share", MeasureGemmShare});
   rows.push_back({"paging", MeasurePaging});
   rows.push_back({"cores_2", MeasureCores});

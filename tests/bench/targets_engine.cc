@@ -8,6 +8,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -270,17 +271,21 @@ absl::Status MeasurePaging(TargetContext& context, const std::string& row) {
   return absl::OkStatus();
 }
 
-absl::Status MeasureBf16(TargetContext& context, const std::string& row, const std::string& work,
-                         const std::function<void(ScratchModel&)>& build, double target) {
+absl::Status MeasurePrecision(TargetContext& context, const std::string& row,
+                              const std::string& work, engine::Precision precision,
+                              const std::function<void(ScratchModel&)>& build, double target) {
   constexpr int64_t kAds = 200;
-  const std::string title = absl::StrCat(work, ", ", kAds, " ads: bf16 over fp32");
+  const std::string title =
+      absl::StrCat(work, ", ", kAds, " ads: ", engine::Name(precision), " over fp32");
   const std::string wanted = absl::StrFormat("at least %.4g x", target);
-  if (!engine::HasBf16()) {
-    Skip(context, row, title, wanted, "no AVX512-BF16");
+  if (!engine::Has(precision)) {
+    Skip(context, row, title, wanted, absl::StrCat("no ", engine::InstructionsOf(precision)));
     return absl::OkStatus();
   }
   std::vector<LoadedModel> models;
-  for (const char* manifest : {"", "precision: PRECISION_BF16"}) {
+  const std::string asks =
+      absl::StrCat("precision: PRECISION_", absl::AsciiStrToUpper(engine::Name(precision)));
+  for (const std::string& manifest : {std::string(), asks}) {
     ScratchModel scratch;
     build(scratch);
     scratch.Manifest(manifest);
@@ -288,17 +293,17 @@ absl::Status MeasureBf16(TargetContext& context, const std::string& row, const s
                      scratch.Load(absl::StrCat(context.scratch, "/", row, "/", models.size() + 1)));
     models.push_back(std::move(model));
   }
-  OwnRun fp32(*models[0], kAds), bf16(*models[1], kAds);
+  OwnRun fp32(*models[0], kAds), rounded(*models[1], kAds);
   ASSIGN_OR_RETURN(const Turns turns,
-                   RunInTurns({fp32.contender("fp32"), bf16.contender("bf16")}, context.turns));
+                   RunInTurns({fp32.contender("fp32"), rounded.contender(asks)}, context.turns));
   const Spread ratio = SpreadOf(Ratios(turns.seconds[0], turns.seconds[1]));
   TargetLine line{.row = row, .work = title, .target = wanted};
-  line.detail = absl::StrFormat("%.4g ms and %.4g ms; scores differ by up to %.2g",
-                                SpreadOf(turns.seconds[0]).median * 1e3,
-                                SpreadOf(turns.seconds[1]).median * 1e3, bf16.MaxDifference(fp32));
+  line.detail = absl::StrFormat(
+      "%.4g ms and %.4g ms; scores differ by up to %.2g", SpreadOf(turns.seconds[0]).median * 1e3,
+      SpreadOf(turns.seconds[1]).median * 1e3, rounded.MaxDifference(fp32));
   Judge(line, ratio, ratio.median >= target, " x");
   if (context.profile) {
-    ASSIGN_OR_RETURN(line.profile, ProfileTable(*models[1], bf16.inputs(), kAds, 1));
+    ASSIGN_OR_RETURN(line.profile, ProfileTable(*models[1], rounded.inputs(), kAds, 1));
   }
   context.lines.push_back(std::move(line));
   return absl::OkStatus();

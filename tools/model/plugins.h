@@ -37,8 +37,8 @@ class PluginFlag {
               "manifest says.",
               &backend_);
     flags.Add("precision",
-              "In what all of these are computed: auto, bf16 or fp32; by default as the manifest "
-              "says.",
+              "In what all of these are computed: auto, bf16, fp32 or int8; by default as the "
+              "manifest says.",
               &precision_);
   }
   // After FlagSet::Parse.

@@ -1,9 +1,10 @@
-// ulf quantise: what bf16 does to a model's scores, and the manifest that asks for it.
+// ulf quantise: what a low precision does to a model's scores, and the manifest that asks for it.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -31,20 +32,28 @@ using engine::Precision;
 using engine::PrecisionChoice;
 
 constexpr char kDescription[] =
-    "Scores recorded or saved requests in fp32 and in bf16, and prints how far the scores move:\n"
-    "for each layer with weights alone (layers that are computed as one step together), and for\n"
-    "all of them.  Layers stay in fp32, the worst first, until no score moves by more than\n"
-    "--max_error.  --output gets the model's manifest with `precision`, `layer_precision` and a\n"
-    "`golden_tolerance` of twice the largest error.  Nothing else is changed.";
+    "Scores recorded or saved requests in fp32 and in a low precision, and prints how far the\n"
+    "scores move: for each layer with weights alone (layers that are computed as one step\n"
+    "together), and for all of them.  Layers stay in fp32, the worst first, until no score moves "
+    "by\n"
+    "more than --max_error.  --output gets the model's manifest with `precision`,\n"
+    "`layer_precision` and a `golden_tolerance` of twice the largest error.  Nothing else is\n"
+    "changed.";
 
 struct Options {
   std::vector<std::string> requests;
   std::string labels, score, output;
   int64_t column = -1, top_k = 10;
   double max_error = 0.01;
+  Precision precision = Precision::kBf16;
 };
 
-// Layers that are in bf16 together or not at all, and what becomes of the scores then.
+// The field of the manifest.
+pb::Precision ProtoOf(Precision precision) {
+  return precision == Precision::kInt8 ? pb::PRECISION_INT8 : pb::PRECISION_BF16;
+}
+
+// Layers that are rounded together or not at all, and what becomes of the scores then.
 struct Group {
   std::vector<std::string> layers;
   Differences alone;
@@ -64,9 +73,11 @@ class Quantiser {
     for (const CalibrationRequest& request : requests_) {
       labels_.insert(labels_.end(), request.labels.begin(), request.labels.end());
     }
-    FindGroups(*model);
+    ASSIGN_OR_RETURN(const auto rounded, Load(Choice()));
+    FindGroups(*rounded);
     if (groups_.empty()) {
-      return absl::FailedPreconditionError("the model has no layer that could be in bf16");
+      return absl::FailedPreconditionError(absl::StrCat("the model has no layer that could be in ",
+                                                        engine::Name(options_.precision)));
     }
     for (Group& group : groups_) {
       ASSIGN_OR_RETURN(group.alone, Measure(Only(group.layers)));
@@ -164,7 +175,7 @@ class Quantiser {
     return all;
   }
 
-  // Layers that some step stands for together, by name.
+  // Layers that some step of the rounded model stands for together, by name.
   void FindGroups(const engine::Model& model) {
     const engine::PlanInfo written = model.WrittenPlan();
     std::map<int, std::string> names;
@@ -172,9 +183,11 @@ class Quantiser {
       if (step.precision.empty()) continue;
       names[step.layers[0]] = model.info().layers[step.layers[0]].name;
     }
-    const engine::PlanInfo plan = model.OptimisedPlan().value_or(written);
+    // Shapes that only requests show have plans later: any layer may be rounded then.
+    const std::optional<engine::PlanInfo> optimised = model.OptimisedPlan();
+    const engine::PlanInfo& plan = optimised.has_value() ? *optimised : written;
     for (const engine::PlanStep& step : plan.steps) {
-      if (step.precision.empty()) continue;
+      if (step.precision.empty() || (optimised.has_value() && step.precision == "fp32")) continue;
       Group group;
       for (const int layer : step.layers) {
         if (names.contains(layer)) group.layers.push_back(names[layer]);
@@ -201,13 +214,13 @@ class Quantiser {
     return std::find_first_of(a.begin(), a.end(), b.begin(), b.end()) != a.end();
   }
 
-  static PrecisionChoice Only(const std::vector<std::string>& layers) {
+  PrecisionChoice Only(const std::vector<std::string>& layers) const {
     PrecisionChoice choice;
-    for (const std::string& layer : layers) choice.layers.emplace_back(layer, Precision::kBf16);
+    for (const std::string& layer : layers) choice.layers.emplace_back(layer, options_.precision);
     return choice;
   }
   PrecisionChoice Choice() const {
-    PrecisionChoice choice{.model = Precision::kBf16};
+    PrecisionChoice choice{.model = options_.precision};
     for (const Group& group : groups_) {
       if (!group.in_fp32) continue;
       for (const std::string& layer : group.layers) {
@@ -222,7 +235,7 @@ class Quantiser {
     return Compare(exact_, scores, options_.top_k, labels_);
   }
 
-  // Of those in bf16.
+  // Of those that are rounded.
   Group* Worst() {
     Group* worst = nullptr;
     for (Group& group : groups_) {
@@ -258,7 +271,7 @@ class Quantiser {
     const double unit = std::pow(10, std::floor(std::log10(twice)) - 1);
     const double wanted = std::max(tolerance, std::ceil(twice / unit) * unit);
     manifest.set_golden_tolerance(static_cast<float>(wanted));
-    manifest.set_precision(pb::PRECISION_BF16);
+    manifest.set_precision(ProtoOf(options_.precision));
     manifest.clear_layer_precision();
     for (const Group& group : groups_) {
       if (!group.in_fp32) continue;
@@ -285,8 +298,9 @@ class Quantiser {
   std::vector<RequestScores> exact_;
   std::vector<float> labels_;
   std::vector<Group> groups_;
-  TextTable table_{{"in bf16", "largest error>", "mean error>", "rank correlation>",
-                    "least top-k overlap>", "AUC>", "AUC moves by>"}};
+  TextTable table_{{absl::StrCat("in ", engine::Name(options_.precision)), "largest error>",
+                    "mean error>", "rank correlation>", "least top-k overlap>", "AUC>",
+                    "AUC moves by>"}};
 };
 
 }  // namespace
@@ -299,6 +313,8 @@ absl::Status RunQuantise(Args args) {
             "npz files as `ulf score` takes them, files of the daemon's recorder, and folders of "
             "either, separated by commas.",
             &options.requests);
+  std::string precision = "bf16";
+  flags.Add("precision", "bf16 or int8.", &precision);
   flags.Add("labels", "Array of the npz files with a 0 or 1 per ad: the AUC is printed, too.",
             &options.labels);
   flags.Add("score", "The output that ads are ranked by; by default the first.", &options.score);
@@ -313,9 +329,14 @@ absl::Status RunQuantise(Args args) {
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
   if (options.requests.empty()) return UsageError("--requests is needed");
-  if (!engine::HasBf16()) {
+  ASSIGN_OR_RETURN(options.precision, engine::ParsePrecision(precision));
+  if (options.precision <= Precision::kAuto) {
+    return UsageError(absl::StrCat("--precision=", precision, ", want bf16 or int8"));
+  }
+  if (!engine::Has(options.precision)) {
     return absl::FailedPreconditionError(
-        "this machine has no AVX512-BF16, or ULFD_ISA leaves it out: there is nothing to measure");
+        absl::StrCat("this machine has no ", engine::InstructionsOf(options.precision),
+                     ", or ULFD_ISA leaves it out: there is nothing to measure"));
   }
   engine::UseOneThread();
   return Quantiser(plugins, positional[0], options).Run();

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "engine/kernels/attention.h"
-#include "engine/kernels/bf16.h"
+#include "engine/kernels/low_precision.h"
 #include "engine/kernels/measure.h"
 #include "engine/layers/checks.h"
 
@@ -56,9 +56,10 @@ class AttentionKernel final : public Kernel {
     spec_.pad = options_->pad;
   }
 
-  // A layer of up to four columns stays as it is: rounding what it reads takes as long.
+  // A layer of up to four columns stays as it is: rounding what it reads takes as long.  In bf16
+  // where int8 is asked for: what an ad multiplies its weights by would have to be rounded twice.
   void SetPrecision(Precision precision, int64_t rows) override {
-    if (precision == Precision::kFp32) return;
+    if (precision == Precision::kFp32 || !Has(Precision::kBf16)) return;
     std::vector<PackedMatrix> weights(stages_.size());
     std::vector<AttentionStage> stages = stages_;
     AttentionSpec spec = spec_;
@@ -70,7 +71,8 @@ class AttentionKernel final : public Kernel {
       const AttentionLayer& layer = options_->layers[i];
       absl::StrAppend(&key, " ", layer.n);
       if (layer.n <= MatrixView::kMaxColumns) continue;
-      weights[i] = PackedMatrix::PackBf16(layer.weight->data(), stages[i].k, layer.n, layer.n, 1);
+      weights[i] = PackedMatrix::PackRounded(Precision::kBf16, layer.weight->data(), stages[i].k,
+                                             layer.n, layer.n, 1);
       stages[i].w = weights[i].view();
       rounds = true;
     }
@@ -81,7 +83,7 @@ class AttentionKernel final : public Kernel {
     in_bf16_ = true;
     spec_.bf16 = spec.bf16;
     for (size_t i = 0; i < stages.size(); ++i) {
-      if (!stages[i].w.bf16) continue;
+      if (weights[i].n() == 0) continue;
       stages_[i] = stages[i];
       weights_[i] = std::move(weights[i]);
     }

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/kernels/bf16.h"
 #include "engine/kernels/elementwise.h"
+#include "engine/kernels/low_precision.h"
 #include "gtest/gtest.h"
 #include "tests/testing/float_arrays.h"
 
@@ -68,8 +68,9 @@ struct Data {
     int64_t from = c.hidden;
     for (const int64_t n : c.layers) {
       raw.push_back(std::make_unique<GuardedFloats>(from * n, 20 + n));
-      packed.push_back(c.bf16 ? PackedMatrix::PackBf16(raw.back()->data(), from, n, n, 1)
-                              : PackedMatrix::Pack(raw.back()->data(), from, n, n, 1));
+      packed.push_back(
+          c.bf16 ? PackedMatrix::PackRounded(Precision::kBf16, raw.back()->data(), from, n, n, 1)
+                 : PackedMatrix::Pack(raw.back()->data(), from, n, n, 1));
       biases.push_back(std::make_unique<GuardedFloats>(n, 30 + n));
       from = n;
     }
@@ -390,7 +391,8 @@ TEST_P(AttentionTest, AnAdsBitsDependOnNoOtherAd) {
 class Bf16AttentionTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+    if (!Has(Precision::kBf16))
+      GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
   }
 };
 

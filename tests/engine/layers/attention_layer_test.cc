@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/kernels/bf16.h"
+#include "engine/kernels/low_precision.h"
 #include "engine/layers/fused/attention.h"
 #include "gtest/gtest.h"
 
@@ -247,7 +247,8 @@ TEST(AttentionLayer, IsInBf16WhereAsked) {
   std::optional<Precision> computed;
   const std::vector<float> exact = Wider(Precision::kFp32, &computed);
   EXPECT_EQ(computed, Precision::kFp32);
-  if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+  if (!Has(Precision::kBf16))
+    GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
   const std::vector<float> rounded = Wider(Precision::kBf16, &computed);
   EXPECT_EQ(computed, Precision::kBf16);
   EXPECT_NE(rounded, exact);

@@ -134,7 +134,7 @@ TEST_F(ModelDeltaTest, KeepsThePrecision) {
     int in_bf16 = 0;
     const PlanInfo plan = *model->OptimisedPlan();
     for (const PlanStep& step : plan.steps) in_bf16 += step.precision == "bf16";
-    EXPECT_EQ(in_bf16 > 0, HasBf16());
+    EXPECT_EQ(in_bf16 > 0, Has(Precision::kBf16));
   }
   // These numbers have few digits.
   EXPECT_THAT(Scores(*first, {10, 11}), ElementsAre(1, 20));

@@ -1,5 +1,5 @@
-// precision and layer_precision of the manifest: which steps are in bf16, how far scores move, what
-// is refused; CTest runs it also where the instructions are missing (ULFD_ISA=portable).
+// precision and layer_precision of the manifest: which steps are in bf16 and int8, how far scores
+// move, what is refused; CTest runs it also with ULFD_ISA=avx2 (no bf16) and portable (neither).
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/precision.h"
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
@@ -128,39 +129,74 @@ class PrecisionTest : public ::testing::Test {
   Workspace workspace_;
 };
 
+constexpr Precision kRounded[] = {Precision::kBf16, Precision::kInt8};
+
+std::string Asks(Precision precision) {
+  return absl::StrCat("precision: PRECISION_", absl::AsciiStrToUpper(Name(precision)), "\n");
+}
+
+// What a step has where its layers are asked for `precision`: in int8 "score" is too narrow.
+std::string Computed(Precision precision, const std::string& step) {
+  const bool narrow = precision == Precision::kInt8 && step == "score";
+  return Has(precision) && !narrow ? std::string(Name(precision)) : "fp32";
+}
+
 TEST_F(PrecisionTest, IsThatOfTheModelAndItsLayers) {
   const auto plain = Loaded("");
   const std::vector<float> exact = Scores(*plain);
   for (const auto& [step, precision] : Precisions(*plain)) EXPECT_EQ(precision, "fp32") << step;
   EXPECT_EQ(Difference(Scores(*Loaded("precision: PRECISION_FP32")), exact), 0);
-  if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
 
-  const auto all = Loaded("precision: PRECISION_BF16");
-  EXPECT_THAT(all->info().notices, IsEmpty());
-  for (const auto& [step, precision] : Precisions(*all)) EXPECT_EQ(precision, "bf16") << step;
-  EXPECT_EQ(Precisions(*all).size(), Precisions(*plain).size());
-  // Sums of 40 terms of size 0.1, each wrong by up to 2^-7 of itself.
-  const double moved = Difference(Scores(*all), exact);
-  EXPECT_GT(moved, 1e-5) << "nothing was rounded: the test is void";
-  EXPECT_LT(moved, 0.01);
-  // The same in every load.
-  EXPECT_EQ(Difference(Scores(*Loaded("precision: PRECISION_BF16")), Scores(*all)), 0);
+  for (const Precision asked : kRounded) {
+    SCOPED_TRACE(Name(asked));
+    if (!Has(asked)) continue;
+    const auto all = Loaded(Asks(asked));
+    EXPECT_THAT(all->info().notices, IsEmpty());
+    EXPECT_EQ(Precisions(*all).size(), Precisions(*plain).size());
+    for (const auto& [step, precision] : Precisions(*all)) {
+      EXPECT_EQ(precision, Computed(asked, step)) << step;
+    }
+    // Sums of 40 terms of size 0.1, each wrong by up to 2^-7 of itself.
+    const double moved = Difference(Scores(*all), exact);
+    EXPECT_GT(moved, 1e-5) << "nothing was rounded: the test is void";
+    EXPECT_LT(moved, 0.01);
+    // The same in every load.
+    EXPECT_EQ(Difference(Scores(*Loaded(Asks(asked))), Scores(*all)), 0);
 
-  const auto one = Loaded("layer_precision { layers: 'fc2' precision: PRECISION_BF16 }");
-  for (const auto& [step, precision] : Precisions(*one)) {
-    EXPECT_EQ(precision, step == "fc2" ? "bf16" : "fp32") << step;
+    const auto one = Loaded(absl::StrCat("layer_precision { layers: 'fc2' ", Asks(asked), " }"));
+    for (const auto& [step, precision] : Precisions(*one)) {
+      EXPECT_EQ(precision, step == "fc2" ? Name(asked) : "fp32") << step;
+    }
+    const double moved_by_one = Difference(Scores(*one), exact);
+    EXPECT_GT(moved_by_one, 0);
+    EXPECT_LT(moved_by_one, 0.01);
+
+    const auto most = Loaded(absl::StrCat(
+        Asks(asked), "layer_precision { layers: ['gru', 'score'] precision: PRECISION_FP32 }"));
+    for (const auto& [step, precision] : Precisions(*most)) {
+      const bool exempt = step.rfind("gru", 0) == 0 || step == "score";
+      EXPECT_EQ(precision, exempt ? "fp32" : Name(asked)) << step;
+    }
   }
-  const double moved_by_one = Difference(Scores(*one), exact);
-  EXPECT_GT(moved_by_one, 0);
-  EXPECT_LT(moved_by_one, 0.01);
+}
 
-  const auto most = Loaded(
-      "precision: PRECISION_BF16\n"
-      "layer_precision { layers: ['gru', 'score'] precision: PRECISION_FP32 }");
-  for (const auto& [step, precision] : Precisions(*most)) {
-    const bool exempt = step.rfind("gru", 0) == 0 || step == "score";
-    EXPECT_EQ(precision, exempt ? "fp32" : "bf16") << step;
+TEST_F(PrecisionTest, LayersDiffer) {
+  const auto model = Loaded(absl::StrCat(Asks(Precision::kInt8), "layer_precision { layers: 'fc2' ",
+                                         Asks(Precision::kBf16), " }\n"));
+  for (const auto& [step, precision] : Precisions(*model)) {
+    const Precision asked = step == "fc2" ? Precision::kBf16 : Precision::kInt8;
+    EXPECT_EQ(precision, Computed(asked, step)) << step;
   }
+  EXPECT_LT(Difference(Scores(*model), Scores(*Loaded(""))), 0.01);
+}
+
+TEST_F(PrecisionTest, SaysWhichNamedLayerStaysInFp32) {
+  if (!Has(Precision::kInt8)) GTEST_SKIP() << "no " << InstructionsOf(Precision::kInt8);
+  const auto model =
+      Loaded(absl::StrCat("layer_precision { layers: 'score' ", Asks(Precision::kInt8), " }"));
+  EXPECT_THAT(model->info().notices,
+              ElementsAre(HasSubstr("layer 8 \"score\" (inner_product_layer) is computed in fp32, "
+                                    "not in int8: ")));
 }
 
 TEST_F(PrecisionTest, AutoLoadsAndNamesWhatItTook) {
@@ -172,23 +208,30 @@ TEST_F(PrecisionTest, AutoLoadsAndNamesWhatItTook) {
 }
 
 TEST_F(PrecisionTest, GoesBeforeTheBackend) {
-  const auto model = Loaded(
-      "backend: BACKEND_ONEDNN\nlayer_precision { layers: 'fc2' precision: PRECISION_BF16 }");
-  const PlanInfo plan = *model->OptimisedPlan();
-  for (const PlanStep& step : plan.steps) {
-    if (step.precision.empty()) continue;
-    const bool bf16 = step.name == "fc2" && HasBf16();
-    EXPECT_EQ(step.precision, bf16 ? "bf16" : "fp32") << step.name;
-    EXPECT_EQ(step.backend, bf16 ? "native" : "onednn") << step.name;
+  for (const Precision asked : kRounded) {
+    const auto model = Loaded(absl::StrCat(
+        "backend: BACKEND_ONEDNN\nlayer_precision { layers: 'fc2' ", Asks(asked), " }"));
+    const PlanInfo plan = *model->OptimisedPlan();
+    for (const PlanStep& step : plan.steps) {
+      if (step.precision.empty()) continue;
+      const bool rounded = step.name == "fc2" && Has(asked);
+      EXPECT_EQ(step.precision, rounded ? Name(asked) : "fp32") << step.name;
+      EXPECT_EQ(step.backend, rounded ? "native" : "onednn") << step.name;
+    }
+    EXPECT_LT(Difference(Scores(*model), Scores(*Loaded(""))), 0.01);
   }
-  EXPECT_LT(Difference(Scores(*model), Scores(*Loaded(""))), 0.01);
 }
 
 TEST_F(PrecisionTest, IsFp32WithoutTheInstructions) {
-  if (HasBf16()) GTEST_SKIP() << "this machine has AVX512-BF16";
-  const auto model = Loaded("precision: PRECISION_BF16");
-  EXPECT_THAT(model->info().notices, ElementsAre(HasSubstr("everything is computed in fp32")));
-  EXPECT_EQ(Difference(Scores(*model), Scores(*Loaded(""))), 0);
+  for (const Precision asked : kRounded) {
+    if (Has(asked)) continue;
+    const auto model = Loaded(Asks(asked));
+    EXPECT_THAT(model->info().notices,
+                ElementsAre(HasSubstr(absl::StrCat("what is to be in ", Name(asked),
+                                                   " is computed in fp32: this machine has no ",
+                                                   InstructionsOf(asked)))));
+    EXPECT_EQ(Difference(Scores(*model), Scores(*Loaded(""))), 0);
+  }
 }
 
 TEST_F(PrecisionTest, RefusesWhatItCannotDo) {
@@ -201,7 +244,7 @@ TEST_F(PrecisionTest, RefusesWhatItCannotDo) {
   EXPECT_EQ(Error(layers("''")), prefix + "\"\", which is no layer of the graph");
   EXPECT_EQ(Error(layers("'fc1', 'fc1'")), prefix + "\"fc1\" twice");
   EXPECT_EQ(Error(layers("'fc1'") + layers("'fc1'", "FP32")), prefix + "\"fc1\" twice");
-  for (const char* precision : {"BF16", "AUTO", "FP32"}) {
+  for (const char* precision : {"BF16", "AUTO", "FP32", "INT8"}) {
     EXPECT_EQ(Error(layers("'act1'", precision)),
               prefix +
                   "layer 5 \"act1\" (sigmoid_layer), a type without products with weights; "
@@ -211,10 +254,10 @@ TEST_F(PrecisionTest, RefusesWhatItCannotDo) {
                   "layer 6 \"fc2\" (inner_product_layer), which double_layers has computed in "
                   "double; want one of them");
   }
-  EXPECT_THAT(Error("precision: PRECISION_INT8"), HasSubstr("PRECISION_INT8"));
+  EXPECT_THAT(Error("precision: PRECISION_INT4"), HasSubstr("PRECISION_INT4"));
   // The other layers are in bf16 as asked, without a word.
   const auto model = Loaded("double_layers: 'fc2'\nprecision: PRECISION_BF16");
-  EXPECT_EQ(model->info().notices.size(), HasBf16() ? 0 : 1);
+  EXPECT_EQ(model->info().notices.size(), Has(Precision::kBf16) ? 0 : 1);
 }
 
 }  // namespace

@@ -411,7 +411,8 @@ TEST_F(ShapePlans, KeepUsersAndLayersInDouble) {
 
 // Compared in fp32, served in bf16: the scores as written are within 1e-4 of the first alone.
 TEST_F(ShapePlans, KeepThePrecision) {
-  if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+  if (!Has(Precision::kBf16))
+    GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
   for (const char* backend : {"", "backend: BACKEND_ONEDNN\n"}) {
     const auto model = LoadOpen(absl::StrCat(backend, "precision: PRECISION_BF16\n"));
     const CaseInputs request = Request(20);

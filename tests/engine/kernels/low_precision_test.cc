@@ -1,6 +1,6 @@
-// Products in bf16 against sums in double.
+// Products in bf16 and int8 against sums in double, of rounded and of exact numbers.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/kernels/bf16.h"
+#include "engine/kernels/low_precision.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,11 +28,54 @@ struct alignas(64) Line {
   char bytes[64];
 };
 
-// The nearest number with 8 bits of mantissa, of two the even one.
-double Rounded(float x) {
-  if (x == 0) return 0;
+// A number of a row or column as it is rounded, by how much that moves it at most, and the size of
+// what float arithmetic sees of it.
+struct Low {
+  double value = 0, off = 0, size = 0;
+};
+
+// To 8 bits of mantissa; of two numbers as near to the even one.
+Low ToBf16(float x) {
+  if (x == 0) return {};
   const double ulp = std::ldexp(1.0, std::ilogb(x) - 7);
-  return std::nearbyint(x / ulp) * ulp;
+  return {std::nearbyint(x / ulp) * ulp, std::ldexp(std::abs(x), -8), std::abs(x)};
+}
+
+// Bytes from the least number of the row to the largest, 0 among them.
+std::vector<Low> RowToInt8(const std::vector<float>& row) {
+  float least = 0, most = 0;
+  for (const float x : row) {
+    least = std::min(x, least);
+    most = std::max(x, most);
+  }
+  const float step = most / 255 - least / 255, zero = step == 0 ? 0 : std::rint(-least / step);
+  std::vector<Low> low;
+  for (const float x : row) {
+    const float byte = std::min(255.0f, std::rint(std::fma(x, step == 0 ? 0 : 1 / step, zero)));
+    low.push_back({double{step} * (byte - zero), 0.5001 * step, std::abs(x) + 2 * zero * step});
+  }
+  return low;
+}
+
+// Bytes up to the largest number of the column, both ways.
+std::vector<Low> ColumnToInt8(const std::vector<float>& column) {
+  float most = 0;
+  for (const float w : column) most = std::max(most, std::abs(w));
+  const float scale = most / 127;
+  std::vector<Low> low;
+  for (const float w : column) {
+    low.push_back({double{scale} * std::rint(w / scale), 0.5001 * scale, std::abs(w)});
+  }
+  return low;
+}
+
+std::vector<Low> Rounded(Precision precision, const std::vector<float>& x, bool row) {
+  if (precision == Precision::kInt8) return row ? RowToInt8(x) : ColumnToInt8(x);
+  std::vector<Low> low;
+  for (const float v : x) {
+    low.push_back(precision == Precision::kBf16 ? ToBf16(v) : Low{v, 0, std::abs(v)});
+  }
+  return low;
 }
 
 enum class Init { kNone, kRow, kRows, kPeriod, kRepeat, kInPlace };
@@ -77,12 +120,29 @@ struct Data {
     call.epilogue.activation = {test.kind, slope.data()};
     return call;
   }
-  Product Bf16Product() const {
+  // What the blocks have of row r, and what they meet of column j.
+  std::vector<float> Row(int64_t r) const {
+    std::vector<float> row;
+    for (const FcBlock& block : blocks) {
+      row.insert(row.end(), block.x + r * block.stride, block.x + r * block.stride + block.k);
+    }
+    return row;
+  }
+  std::vector<float> Column(int64_t j) const {
+    std::vector<float> column;
+    int64_t w_row = 0;
+    for (const FcBlock& block : blocks) {
+      if (block.w_row != FcBlock::kNext) w_row = block.w_row;
+      for (int64_t i = 0; i < block.k; ++i, ++w_row) column.push_back((*w)[w_row * n + j]);
+    }
+    return column;
+  }
+  Product RoundedProduct(Precision precision) const {
     std::vector<Product::Rows> parts;
     for (const FcBlock& block : blocks) parts.push_back({block.k, block.w_row});
     Product product(std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w->data(), k, n, n, 1)),
                     parts);
-    product.SetPrecision(Precision::kBf16, test.rows);
+    product.SetPrecision(precision, test.rows);
     return product;
   }
 
@@ -130,48 +190,66 @@ void Multiply(const Product& product, const FcCall& call) {
   ASSERT_TRUE(product.Run(call, scratch.data()).ok());
 }
 
-void Check(const Case& c) {
+// Of precision p, a product of that shape.
+Precision Wanted(Precision p, int64_t k, int64_t n) {
+  if (k == 0 || (p == Precision::kInt8 && n <= MatrixView::kMaxColumns)) return Precision::kFp32;
+  return p;
+}
+
+void Check(Precision precision, const Case& c) {
   SCOPED_TRACE(absl::StrCat("rows ", c.rows, " k ", absl::StrJoin(c.k, "+"), " n ", c.n, " init ",
                             static_cast<int>(c.init), " kind ", static_cast<int>(c.kind)));
   const Data d(c);
   GuardedFloats y(c.rows * d.n);
-  const Product product = d.Bf16Product();
-  EXPECT_EQ(product.precision(), d.k > 0 ? Precision::kBf16 : Precision::kFp32);
+  const Product product = d.RoundedProduct(precision);
+  ASSERT_EQ(product.precision(), Wanted(precision, d.k, d.n));
   Multiply(product, d.Call(y.data()));
+  std::vector<std::vector<float>> columns;
+  std::vector<std::vector<Low>> low_columns;
+  for (int64_t j = 0; j < d.n; ++j) {
+    columns.push_back(d.Column(j));
+    low_columns.push_back(Rounded(product.precision(), columns.back(), /*row=*/false));
+  }
   for (int64_t r = 0; r < c.rows; ++r) {
+    const std::vector<float> row = d.Row(r);
+    const std::vector<Low> low = Rounded(product.precision(), row, /*row=*/true);
     for (int64_t j = 0; j < d.n; ++j) {
-      double exact = Start(d, r, j), rounded = exact, terms = std::abs(exact);
-      int64_t w_row = 0;
-      for (const FcBlock& block : d.blocks) {
-        if (block.w_row != FcBlock::kNext) w_row = block.w_row;
-        for (int64_t i = 0; i < block.k; ++i, ++w_row) {
-          const float x = block.x[r * block.stride + i], w = (*d.w)[w_row * d.n + j];
-          exact += double{x} * w;
-          rounded += Rounded(x) * Rounded(w);
-          terms += std::abs(double{x} * w);
-        }
+      double exact = Start(d, r, j), rounded = exact, terms = std::abs(exact), bound = 0;
+      for (int64_t i = 0; i < d.k; ++i) {
+        const Low x = low[i], w = low_columns[j][i];
+        exact += double{row[i]} * columns[j][i];
+        rounded += x.value * w.value;
+        terms += x.size * w.size;
+        bound += std::abs(row[i]) * w.off + x.off * std::abs(columns[j][i]) + x.off * w.off;
       }
       const double got = y[r * d.n + j];
       // Sums in float; a sigmoid within 1.3e-4 of itself.
       const double sums = 1.2e-7 * (2 + std::sqrt(static_cast<double>(d.k))) * terms + 1e-6;
       const double act = c.kind == Kind::kSigmoid ? 1.3e-4 * Act(d, rounded, j) : 0;
       ASSERT_NEAR(got, Act(d, rounded, j), sums + act) << "y[" << r << ", " << j << "]";
-      // Each operand moves by at most 2^-8 of itself, half of the last of 8 bits.
-      const double bound = (std::ldexp(1.0, -7) + std::ldexp(1.0, -16)) * terms;
       ASSERT_NEAR(got, Act(d, exact, j), bound + sums + act) << "y[" << r << ", " << j << "]";
     }
   }
 }
 
-class Bf16Test : public ::testing::Test {
+class LowPrecisionTest : public ::testing::TestWithParam<Precision> {
  protected:
   void SetUp() override {
-    if (!HasBf16()) GTEST_SKIP() << "this machine has no AVX512-BF16, or ULFD_ISA leaves it out";
+    if (!Has(GetParam())) {
+      GTEST_SKIP() << "no " << InstructionsOf(GetParam()) << ", or ULFD_ISA leaves it out";
+    }
     UseOneThread();
   }
+  void Check(const Case& c) const { engine::Check(GetParam(), c); }
 };
 
-TEST_F(Bf16Test, Shapes) {
+INSTANTIATE_TEST_SUITE_P(All, LowPrecisionTest,
+                         ::testing::Values(Precision::kBf16, Precision::kInt8),
+                         [](const ::testing::TestParamInfo<Precision>& info) {
+                           return std::string(Name(info.param));
+                         });
+
+TEST_P(LowPrecisionTest, Shapes) {
   for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 23, 50}) {
     for (const int64_t n :
          {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 32, 33, 40, 41, 64, 80, 200}) {
@@ -180,7 +258,7 @@ TEST_F(Bf16Test, Shapes) {
   }
 }
 
-TEST_F(Bf16Test, LongSumsAndTallCalls) {
+TEST_P(LowPrecisionTest, LongSumsAndTallCalls) {
   for (const int64_t rows : {1, 3, 10, 130}) {
     for (const int64_t n : {2, 40, 200}) {
       for (const int64_t k : {306, 641, 1299}) Check({rows, {k}, n, Init::kRow, Kind::kRelu});
@@ -190,7 +268,7 @@ TEST_F(Bf16Test, LongSumsAndTallCalls) {
   Check({330, {1024}, 130, Init::kRow, Kind::kPrelu});
 }
 
-TEST_F(Bf16Test, Blocks) {
+TEST_P(LowPrecisionTest, Blocks) {
   const std::vector<std::vector<int64_t>> widths = {{0},          {1, 1, 1},    {18, 17, 7},
                                                     {0, 5, 0, 9}, {36, 53, 54}, {200, 733, 105}};
   for (const auto& k : widths) {
@@ -206,7 +284,7 @@ TEST_F(Bf16Test, Blocks) {
   }
 }
 
-TEST_F(Bf16Test, StartsAndActivations) {
+TEST_P(LowPrecisionTest, StartsAndActivations) {
   for (const Init init :
        {Init::kNone, Init::kRow, Init::kRows, Init::kPeriod, Init::kRepeat, Init::kInPlace}) {
     for (const Kind kind : {Kind::kNone, Kind::kRelu, Kind::kPrelu, Kind::kSigmoid, Kind::kTanh}) {
@@ -216,10 +294,10 @@ TEST_F(Bf16Test, StartsAndActivations) {
 }
 
 // Sigmoids by table and one product, over all of their range.
-TEST_F(Bf16Test, SigmoidsAreCloseEverywhere) {
+TEST_P(LowPrecisionTest, SigmoidsAreCloseEverywhere) {
   const std::vector<float> w(8, 0.0f);
   Product product(std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), 1, 8, 8, 1)));
-  product.SetPrecision(Precision::kBf16, 1);
+  product.SetPrecision(GetParam(), 1);
   const float zero = 0;
   const FcBlock block{&zero, 1, 1};
   std::vector<float> x(8), y(8);
@@ -249,11 +327,11 @@ TEST_F(Bf16Test, SigmoidsAreCloseEverywhere) {
   EXPECT_TRUE(std::isnan(y[4]));
 }
 
-TEST_F(Bf16Test, BitsOfARowDependOnNothingElse) {
+TEST_P(LowPrecisionTest, BitsOfARowDependOnNothingElse) {
   for (const int64_t n : {1, 8, 40, 200}) {
     for (const int64_t k : {36, 305, 1100}) {
       const Data d({203, {k}, n, Init::kRow, Kind::kSigmoid});
-      const Product product = d.Bf16Product();
+      const Product product = d.RoundedProduct(GetParam());
       std::vector<float> all(203 * n);
       Multiply(product, d.Call(all.data()));
       for (const int64_t rows : {1, 2, 3, 7, 50}) {
@@ -273,17 +351,19 @@ TEST_F(Bf16Test, BitsOfARowDependOnNothingElse) {
   }
 }
 
-TEST_F(Bf16Test, NaNsAndInfinitiesStayInTheirRow) {
+TEST_P(LowPrecisionTest, NaNsAndInfinitiesStayInTheirRow) {
   for (const int64_t n : {1, 20, 40}) {
     const Data d({9, {21}, n, Init::kRow, Kind::kSigmoid});
     (*d.x[0])[4 * d.blocks[0].stride + 20] = std::nanf("");
     (*d.x[0])[6 * d.blocks[0].stride] = std::numeric_limits<float>::infinity();
     std::vector<float> y(9 * n);
-    Multiply(d.Bf16Product(), d.Call(y.data()));
+    const Product product = d.RoundedProduct(GetParam());
+    Multiply(product, d.Call(y.data()));
     for (int64_t r = 0; r < 9; ++r) {
       for (int64_t j = 0; j < n; ++j) {
-        EXPECT_EQ(std::isnan(y[r * n + j]), r == 4);
-        if (r == 6) {
+        const bool none = product.precision() == Precision::kInt8 && r == 6;
+        EXPECT_EQ(std::isnan(y[r * n + j]), r == 4 || none);
+        if (r == 6 && !none) {
           EXPECT_NEAR(y[r * n + j], (*d.w)[j] > 0 ? 1 : 0, 1e-4);
         }
       }
@@ -291,7 +371,69 @@ TEST_F(Bf16Test, NaNsAndInfinitiesStayInTheirRow) {
   }
 }
 
-TEST_F(Bf16Test, AutoTakesWhatIsFasterAndKeepsOneMatrix) {
+// y = x w for one row.
+std::vector<float> Times(Precision precision, const std::vector<float>& x,
+                         const std::vector<float>& w, int64_t n) {
+  const int64_t k = static_cast<int64_t>(x.size());
+  Product product(std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), k, n, n, 1)));
+  product.SetPrecision(precision, 1);
+  std::vector<float> y(n);
+  const FcBlock block{x.data(), k, k};
+  Multiply(product,
+           {.blocks = absl::MakeConstSpan(&block, 1), .rows = 1, .y = y.data(), .y_stride = n});
+  return y;
+}
+
+TEST_P(LowPrecisionTest, TakesEveryRangeOfNumbers) {
+  for (const float size : {1e-45f, 1e-38f, 1e-30f, 1.0f, 1e30f, 1e37f}) {
+    for (const float w : {0.0f, 1e-30f, 0.25f}) {
+      const std::vector<float> y =
+          Times(GetParam(), {size, -size, size / 2, 0, size}, std::vector<float>(40, w), 8);
+      for (const float got : y) {
+        const double want = 1.5 * w * size;
+        EXPECT_NEAR(got, want, 0.03 * want + 1e-37) << size << " times " << w;
+      }
+    }
+  }
+  // Numbers of one sign far from 0, and none but zeros.
+  const std::vector<float> y = Times(GetParam(), {1000, 1001, 1002}, std::vector<float>(24, 1), 8);
+  EXPECT_NEAR(y[7], 3003, 12);
+  EXPECT_EQ(Times(GetParam(), {0, 0}, std::vector<float>(16, 1), 8), std::vector<float>(8, 0));
+}
+
+TEST_P(LowPrecisionTest, AWeightThatIsNoNumberStaysInItsColumn) {
+  std::vector<float> w(4 * 20, 0.5f);
+  w[20 + 17] = std::nanf("");
+  const std::vector<float> y = Times(GetParam(), {1, 2, 3, 4}, w, 20);
+  for (int64_t j = 0; j < 20; ++j) EXPECT_EQ(std::isnan(y[j]), j == 17) << j;
+}
+
+// The largest bytes of both sides; longer sums might not fit 32 bits and stay in fp32.
+TEST_P(LowPrecisionTest, SumsOfAnyLengthFit) {
+  for (const int64_t k : {65536, 70000}) {
+    const std::vector<float> y =
+        Times(GetParam(), std::vector<float>(k, 1), std::vector<float>(k * 8, -2), 8);
+    for (const float got : y) EXPECT_NEAR(got, -2.0 * static_cast<double>(k), 0.01 * k);
+  }
+}
+
+TEST_P(LowPrecisionTest, NoBackendTakesOver) {
+  const GuardedFloats w(512 * 256, 1);
+  const auto matrix =
+      std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), 512, 256, 256, 1));
+  Product product(matrix);
+  product.SetPrecision(GetParam(), 64);
+  ASSERT_TRUE(product.Choose(Backend::kOneDnn, 64).ok());
+  EXPECT_EQ(product.backend(), Backend::kNative);
+  EXPECT_EQ(product.precision(), GetParam());
+  EXPECT_FALSE(product.reads_matrix());
+  const int64_t scales = GetParam() == Precision::kInt8 ? 2 * 256 * 4 : 0;
+  EXPECT_EQ(product.bytes(), matrix->bytes() / PerFloat(GetParam()) + scales);
+}
+
+TEST(AutoPrecision, TakesWhatIsFasterAndKeepsOneMatrix) {
+  if (!Has(Precision::kBf16)) GTEST_SKIP() << "no AVX512-BF16, or ULFD_ISA leaves it out";
+  UseOneThread();
   const GuardedFloats w(512 * 256, 1);
   const auto matrix =
       std::make_shared<const PackedMatrix>(PackedMatrix::Pack(w.data(), 512, 256, 256, 1));
@@ -303,12 +445,6 @@ TEST_F(Bf16Test, AutoTakesWhatIsFasterAndKeepsOneMatrix) {
   Product again(matrix);
   again.SetPrecision(Precision::kAuto, 64);
   EXPECT_EQ(again.precision(), product.precision());
-  // What is in bf16 no backend takes over.
-  Product bf16(matrix);
-  bf16.SetPrecision(Precision::kBf16, 64);
-  ASSERT_TRUE(bf16.Choose(Backend::kOneDnn, 64).ok());
-  EXPECT_EQ(bf16.backend(), Backend::kNative);
-  EXPECT_EQ(bf16.precision(), Precision::kBf16);
 }
 
 }  // namespace
