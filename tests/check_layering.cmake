@@ -60,7 +60,11 @@ rung(server "base/.*" "proto/.*" "engine/.*")
 
 rung(tools/cli "base/.*")
 # The converters are a program of their own: no gRPC, hence nothing of the other commands.
-rung(tools/convert "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
+set(below_convert "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*" "tools/convert/[^/]*")
+rung(tools/convert/caffe ${below_convert})
+ladder(tools/convert/onnx ROOMS model operators proof fold features BELOW ${below_convert})
+rung(tools/convert/onnx ${below_convert})
+rung(tools/convert ${below_convert})
 rung(tools/model "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
 rung(tools/table "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
 rung(tools/sync "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
@@ -88,7 +92,7 @@ foreach(top base engine server tools)
     # Only a file at its top belongs to a rung that has rooms, but for what it holds itself
     # (engine/graph/passes).
     cmake_path(GET source PARENT_PATH folder)
-    if(NOT rung OR (rung MATCHES "^(base|server|tools|engine/layers)$" AND NOT folder STREQUAL rung))
+    if(NOT rung OR (rung MATCHES "^(base|server|tools|tools/convert|tools/convert/onnx|engine/layers)$" AND NOT folder STREQUAL rung))
       list(APPEND errors "${source}: its folder has no place in the order of tests/check_layering.cmake")
       continue()
     endif()

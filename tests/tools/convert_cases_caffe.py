@@ -13,10 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def caffe_module():
-    """The message classes of tools/convert/caffe.proto."""
+    """The message classes of tools/convert/caffe/caffe.proto."""
     folder = tempfile.mkdtemp()
     subprocess.run(["protoc", f"-I{ROOT}", f"--python_out={folder}", "proto/ulf.proto",
-                    "tools/convert/caffe.proto"], check=True, cwd=ROOT)
+                    "tools/convert/caffe/caffe.proto"], check=True, cwd=ROOT)
     sys.path.insert(0, folder)
     from tools.convert import caffe_pb2
     return caffe_pb2

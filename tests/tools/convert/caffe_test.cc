@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/testing/convert_case.h"
 #include "tests/testing/temp_dir.h"
-#include "tools/convert/caffe.pb.h"
+#include "tools/convert/caffe/caffe.pb.h"
 #include "tools/convert/convert.h"
 
 namespace ulfd::convert {

@@ -1,7 +1,5 @@
 // The interpreter of the proof, where a model's own graphs could mislead it.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/convert/onnx_reference.h"
-
 #include <chrono>
 #include <string>
 
@@ -9,7 +7,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "tools/convert/onnx_reader.h"
+#include "tools/convert/onnx/model/reader.h"
+#include "tools/convert/onnx/proof/interpreter.h"
 
 namespace ulfd::convert::reference {
 namespace {

@@ -23,8 +23,8 @@
 #include "tests/testing/convert_case.h"
 #include "tests/testing/temp_dir.h"
 #include "tools/convert/convert.h"
-#include "tools/convert/onnx_graph.h"
-#include "tools/convert/onnx_proof.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/proof/proof.h"
 
 namespace ulfd::convert {
 namespace {

@@ -1,0 +1,566 @@
+// ONNX to ULF: inputs and their levels, embedding tables, then node by node.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/runtime/model.h"
+#include "tools/convert/convert.h"
+#include "tools/convert/model_writer.h"
+#include "tools/convert/onnx/features/features.h"
+#include "tools/convert/onnx/model/bags.h"
+#include "tools/convert/onnx/model/chosen_rows.h"
+#include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/reader.h"
+#include "tools/convert/onnx/model/types.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/onnx/proof/proof.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+using engine::Level;
+
+const OnnxType* FindType(const std::string& op) {
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), LossOnnxTypes(), ImageOnnxTypes(), ResizeOnnxTypes(),
+                           SelectOnnxTypes(), RecurrentOnnxTypes()}) {
+    for (const OnnxType& type : table) {
+      if (op == type.op) return &type;
+    }
+  }
+  return nullptr;
+}
+
+bool Lists(const std::vector<std::string>& names, absl::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class OnnxConverter {
+ public:
+  OnnxConverter(const OnnxModel& model, const ConvertOptions& options, std::string source)
+      : proto_(model.proto.graph()),
+        options_(options),
+        source_(std::move(source)),
+        inferred_(model.inferred),
+        keeps_rows_(model.keeps_rows),
+        builder_(proto_.name()),
+        graph_(builder_, model.opset),
+        features_(proto_, inputs_, graph_) {
+    report_.source = absl::StrCat("ONNX model ", source_, " (operator set ", model.opset, ")");
+  }
+
+  absl::StatusOr<ConvertedModel> Convert() {
+    for (const onnx::TensorProto& tensor : proto_.initializer()) {
+      absl::StatusOr<Constant> constant = ReadTensor(tensor);
+      RETURN_IF_ERROR(Annotate(constant.status(),
+                               absl::StrCat(source_, ": initializer \"", tensor.name(), "\"")));
+      graph_.Define(tensor.name(), *std::move(constant));
+    }
+    RETURN_IF_ERROR(Annotate(ReadInputs(), source_));
+    CountUses();
+    InferTypes(proto_, graph_);
+    features_.Scan(problems_);
+    RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
+    for (const onnx::NodeProto& node : proto_.node()) ConvertNode(node);
+    if (!branches_.empty()) return absl::AbortedError("there are branches to take");
+    RETURN_IF_ERROR(problems_.ToStatus(source_));
+    RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
+    if (report_.user_inputs.empty()) {
+      report_.notes.push_back(
+          "no input is the user's: --user_inputs or --schema says what all ads of a request share");
+    }
+    if (folded_ > 0) {
+      report_.notes.push_back(
+          absl::StrCat(folded_, " nodes (constants, shapes) were computed while converting"));
+    }
+    return std::move(builder_).Finish();
+  }
+
+  // The branches of If nodes whose condition is a constant, if Convert was ABORTED for them.
+  const Branches& branches() const { return branches_; }
+  Report TakeReport() { return std::move(report_); }
+  // What became of the inputs.  After Convert.
+  Translation TakeTranslation();
+
+ private:
+  absl::Status ReadInputs();
+  absl::StatusOr<Level> LevelOf(const onnx::ValueInfoProto& input);
+  absl::Status CheckOptions() const;
+  absl::Status ApplySchema();
+  void CountUses();
+  absl::Status PrepareInputs();
+  absl::Status AddDenseInput(const OnnxInput& input);
+  void ConvertNode(const onnx::NodeProto& node);
+  absl::Status RunConverter(const onnx::NodeProto& node, const std::string& name);
+  absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
+  absl::Status CheckShapes(const onnx::NodeProto& node) const;
+  absl::Status NameOutputs();
+
+  const onnx::GraphProto& proto_;
+  const ConvertOptions& options_;
+  const std::string source_;
+  const bool inferred_, keeps_rows_;
+  GraphBuilder builder_;
+  OnnxGraph graph_;
+  std::map<std::string, OnnxInput> inputs_;
+  OnnxFeatures features_;
+  Report report_;
+  Problems problems_;
+  absl::flat_hash_map<std::string, int> uses_;
+  absl::flat_hash_map<std::string, const onnx::NodeProto*> only_reader_;
+  absl::flat_hash_map<std::string, const onnx::ValueInfoProto*> value_infos_;
+  std::set<std::string> broken_;
+  std::set<const onnx::NodeProto*> absorbed_;
+  std::vector<Binding> bindings_;  // Of dense inputs that have no ids.
+  Branches branches_;
+  int folded_ = 0;
+};
+
+// Flags first, then what the leading dimension says.
+absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) {
+  const auto& shape = input.type().tensor_type().shape();
+  const bool user = Lists(options_.user_inputs, input.name());
+  const bool ad = Lists(options_.ad_inputs, input.name());
+  if (user && ad) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", input.name(), "\" is in --user_inputs and --ad_inputs"));
+  }
+  if (!input.type().has_tensor_type() || shape.dim_size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", input.name(), "\": no tensor with rows in front"));
+  }
+  const auto& rows = shape.dim(0);
+  const std::string name = absl::AsciiStrToLower(rows.dim_param());
+  if (rows.has_dim_value() && rows.dim_value() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("input \"", input.name(), "\": leading dimension ", rows.dim_value(),
+                     ", want one with a name (PyTorch: dynamic_axes) or 1 for the user"));
+  }
+  if (ad && rows.has_dim_value()) {
+    return absl::InvalidArgumentError(absl::StrCat("input \"", input.name(),
+                                                   "\" is in --ad_inputs, but its leading "
+                                                   "dimension is fixed to 1; export it with a name "
+                                                   "(PyTorch: dynamic_axes)"));
+  }
+  if (user || rows.has_dim_value() || name == "user" || name == "users") return Level::kUser;
+  for (const char* known : {"ads", "ad", "batch", "batch_size", "n", "items", "candidates"}) {
+    if (ad || name == known) return Level::kAd;
+  }
+  report_.notes.push_back(absl::StrCat("the leading dimension \"", rows.dim_param(),
+                                       "\" of input \"", input.name(),
+                                       "\" is taken for the ads: --user_inputs says otherwise"));
+  return Level::kAd;
+}
+
+absl::Status OnnxConverter::ReadInputs() {
+  for (const onnx::ValueInfoProto& info : proto_.input()) {
+    if (graph_.FindConstant(info.name()) != nullptr) continue;  // An initializer's declaration.
+    ASSIGN_OR_RETURN(const Level level, LevelOf(info));
+    OnnxInput input{
+        .name = info.name(), .level = level, .element_type = info.type().tensor_type().elem_type()};
+    input.dims.push_back(level == Level::kUser ? Dim::Users() : Dim::Ads());
+    const auto& shape = info.type().tensor_type().shape();
+    int64_t elements = 1;
+    for (int d = 1; d < shape.dim_size(); ++d) {
+      const int64_t size = shape.dim(d).has_dim_value() ? shape.dim(d).dim_value() : 1;
+      if (size < 1 || elements > kMaxRowElements / size) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("input \"", info.name(), "\": dimension ", d, " is ", size,
+                         ", want at least 1 and at most ", kMaxRowElements, " values per row"));
+      }
+      elements *= size;
+      input.dims.push_back(shape.dim(d).has_dim_value() ? Dim::Of(shape.dim(d).dim_value())
+                                                        : Dim::Unknown());
+    }
+    inputs_[info.name()] = std::move(input);
+  }
+  RETURN_IF_ERROR(CheckOptions());
+  return options_.schema.empty() ? absl::OkStatus() : ApplySchema();
+}
+
+// To the one input whose rows have as many columns as the schema.
+absl::Status OnnxConverter::ApplySchema() {
+  ASSIGN_OR_RETURN(Schema schema, ReadSchema(options_.schema));
+  OnnxInput* matrix = nullptr;
+  std::vector<std::string> shapes;
+  for (auto& [name, input] : inputs_) {
+    shapes.push_back(absl::StrCat(name, " ", DimsText(input.dims)));
+    int64_t columns = 1;
+    for (size_t d = 1; d < input.dims.size(); ++d) {
+      columns *= input.dims[d].IsConst() ? input.dims[d].value() : 0;
+    }
+    if (columns != schema.back().end()) continue;
+    if (matrix != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(options_.schema, ": its ", columns,
+                                                     " columns fit \"", matrix->name, "\" and \"",
+                                                     name, "\", want one"));
+    }
+    matrix = &input;
+  }
+  if (matrix == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options_.schema, ": its ", schema.back().end(),
+                     " columns fit no input: ", absl::StrJoin(shapes, ", ")));
+  }
+  for (const SchemaField& field : schema) {
+    if (field.level != Level::kAd || matrix->level != Level::kUser) continue;
+    return absl::InvalidArgumentError(absl::StrCat(options_.schema, ": column \"", field.name,
+                                                   "\" is the ads', but input \"", matrix->name,
+                                                   "\" has one row of the user"));
+  }
+  matrix->schema = std::move(schema);
+  return absl::OkStatus();
+}
+
+absl::Status OnnxConverter::CheckOptions() const {
+  const std::pair<const char*, const std::vector<std::string>*> flags[] = {
+      {"--user_inputs", &options_.user_inputs},
+      {"--ad_inputs", &options_.ad_inputs},
+      {"--small_integers", &options_.small_integers}};
+  for (const auto& [flag, names] : flags) {
+    for (const std::string& name : *names) {
+      if (inputs_.contains(name)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(flag, " names \"", name, "\", which is no input of the model; its inputs: ",
+                       absl::StrJoin(inputs_, ", ", [](std::string* out, const auto& entry) {
+                         absl::StrAppend(out, entry.first);
+                       })));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void OnnxConverter::CountUses() {
+  for (const onnx::NodeProto& node : proto_.node()) {
+    for (const std::string& input : node.input()) {
+      only_reader_[input] = ++uses_[input] == 1 ? &node : nullptr;
+    }
+    for (const std::string& output : node.output()) builder_.Reserve(output);
+  }
+  for (const onnx::ValueInfoProto& info : proto_.value_info())
+    value_infos_.emplace(info.name(), &info);
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    ++uses_[output.name()];
+    only_reader_[output.name()] = nullptr;
+  }
+  absl::erase_if(only_reader_, [](const auto& entry) { return entry.second == nullptr; });
+}
+
+absl::Status OnnxConverter::PrepareInputs() {
+  for (const auto& [name, input] : inputs_) {
+    if (features_.IsFeature(name) || !uses_.contains(name)) continue;
+    RETURN_IF_ERROR(
+        Annotate(AddDenseInput(input), absl::StrCat(source_, ": input \"", name, "\"")));
+  }
+  return Annotate(features_.Emit(report_), source_);
+}
+
+absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
+  std::vector<int64_t> row_shape;
+  for (size_t d = 1; d < input.dims.size(); ++d) {
+    if (!input.dims[d].IsConst()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape ", DimsText(input.dims), ": --dims can state dimension ", d));
+    }
+    row_shape.push_back(input.dims[d].value());
+  }
+  // One number per row is a column: a manifest has no other way to say it.
+  if (row_shape.empty()) row_shape = {1};
+  const bool is_bool = input.element_type == onnx::TensorProto::BOOL;
+  // ULF reads an input called "mask" as int32, and those with these endings as parts of a feature.
+  const bool mask = input.name == "mask" && is_bool;
+  const bool taken = input.name == "mask" || absl::EndsWith(input.name, ".ids") ||
+                     absl::EndsWith(input.name, ".segments");
+  const std::string name = taken && !mask ? absl::StrCat(input.name, "_values") : input.name;
+  RETURN_IF_ERROR(builder_.AddInput(name, input.level, row_shape));
+  std::string tensor = name;
+  if (mask) {
+    const std::string one = graph_.Top("mask/one"), zero = graph_.Top("mask/zero");
+    RETURN_IF_ERROR(AddConstant(builder_, one, MakeBlob({1}, {1.0f}), one));
+    RETURN_IF_ERROR(AddConstant(builder_, zero, MakeBlob({1}, {0.0f}), zero));
+    tensor = graph_.Top("mask/float");
+    RETURN_IF_ERROR(AddPlain(builder_, "where_layer", tensor, {name, one, zero}, tensor));
+    builder_.TakeAddedTypes();
+  }
+  OnnxValue value = graph_.Whole(tensor);
+  if (input.dims.size() == 1) {
+    value.dims.pop_back();
+    value.axes.pop_back();
+  }
+  if (input.level == Level::kAd) graph_.SetAdReference(tensor);
+  graph_.Define(input.name, std::move(value));
+  const bool integers = graph_.IsInteger(input.name);
+  const bool small = Lists(options_.small_integers, input.name);
+  if (integers && !small) graph_.MarkRounded(input.name, input.name);
+  report_.AddInput(input.level, absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
+                                             mask       ? " int32, above 0 is true"
+                                             : integers ? " float32; whole numbers"
+                                                        : " float32",
+                                             small ? " up to 2^24" : ""));
+  bindings_.push_back({.input = input.name, .name = name, .level = input.level});
+  if (name != input.name) {
+    report_.notes.push_back(absl::StrCat("input \"", input.name, "\" is called \"", name,
+                                         "\": ULF gives the other name a type of its own"));
+  }
+  return absl::OkStatus();
+}
+
+// true: the node's output is a constant now.
+absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
+  std::vector<const Constant*> inputs;
+  Constant shape;
+  const bool asks_shape = node.op_type() == "Shape" || node.op_type() == "Size";
+  if (asks_shape && node.input_size() == 1 && graph_.FindValue(node.input(0)) != nullptr) {
+    shape.dims = graph_.FindValue(node.input(0))->dims;
+    inputs.push_back(&shape);
+  } else {
+    for (const std::string& input : node.input()) {
+      inputs.push_back(input.empty() ? nullptr : graph_.FindConstant(input));
+      if (!input.empty() && inputs.back() == nullptr) return false;
+    }
+  }
+  if (!CanFold(node)) return false;
+  absl::StatusOr<std::vector<Constant>> constants = FoldNode(node, graph_.opset(), inputs);
+  // Layers may compute what cannot be held: a constant per row of the request.
+  if (!constants.ok() && FindType(node.op_type()) != nullptr) return false;
+  RETURN_IF_ERROR(constants.status());
+  for (size_t i = 0; i < constants->size(); ++i) {
+    graph_.Define(node.output(static_cast<int>(i)), std::move((*constants)[i]));
+  }
+  return true;
+}
+
+void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
+  if (features_.Handles(&node)) {
+    const std::string& output = node.output(0);
+    if (graph_.FindConstant(output) != nullptr) {
+      ++folded_;
+    } else if (graph_.FindValue(output) == nullptr) {
+      broken_.insert(output);
+    }
+    return;
+  }
+  if (absorbed_.contains(&node)) return;
+  const std::string name = node.name().empty() ? node.output(0) : node.name();
+  const bool known = FindType(node.op_type()) != nullptr || CanFold(node) || node.op_type() == "If";
+  for (const std::string& input : node.input()) {
+    if (known && (broken_.contains(input) || (inputs_.contains(input) && !problems_.empty() &&
+                                              graph_.FindValue(input) == nullptr))) {
+      // What it reads is on the list already.
+      for (const std::string& output : node.output()) broken_.insert(output);
+      return;
+    }
+  }
+  const Constant* const condition = node.op_type() == "If" && node.input_size() == 1
+                                        ? graph_.FindConstant(node.input(0))
+                                        : nullptr;
+  if (condition != nullptr && !condition->is_float && IsNumbers(condition->dims) &&
+      condition->elements() == 1 && condition->dim(0).IsConst()) {
+    branches_[node.output(0)] = condition->dim(0) != Dim::Of(0);
+    for (const std::string& output : node.output()) broken_.insert(output);
+    return;
+  }
+  if (const absl::Status status = RunConverter(node, name); !status.ok()) {
+    problems_.Add(name, node.op_type(), status.message());
+    for (const std::string& output : node.output()) broken_.insert(output);
+  }
+}
+
+absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std::string& name) {
+  if (!node.domain().empty() && node.domain() != "ai.onnx") {
+    return absl::UnimplementedError(absl::StrCat("no converter for domain ", node.domain()));
+  }
+  OnnxNode work{
+      .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
+  ASSIGN_OR_RETURN(const bool rows, ConvertRowNumbers(work));
+  ASSIGN_OR_RETURN(const bool folded, rows ? false : Fold(node));
+  if (folded) {
+    ++folded_;
+    return absl::OkStatus();
+  }
+  absl::Status status;
+  if (!rows) {
+    const OnnxType* type = FindType(node.op_type());
+    if (type == nullptr) return absl::UnimplementedError("no converter for this type");
+    const auto reader = only_reader_.find(node.output(0));
+    RETURN_IF_ERROR(
+        CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));
+    RETURN_IF_ERROR(RepeatMergedRows(work));
+    status = type->convert(work);
+  }
+  std::vector<std::string> added = builder_.TakeAddedTypes();
+  if (work.absorbed != nullptr) {
+    absorbed_.insert(work.absorbed);
+    if (!status.ok()) broken_.insert(work.absorbed->output(0));
+  }
+  RETURN_IF_ERROR(status);
+  if (work.across_rows && keeps_rows_) {
+    return absl::UnimplementedError("across rows, of which a mask may choose some");
+  }
+  MarkRounded(node, graph_);
+  RETURN_IF_ERROR(CheckShapes(work.absorbed != nullptr ? *work.absorbed : node));
+  report_.rows.push_back({name, node.op_type(), std::move(added), work.note});
+  if (work.absorbed != nullptr) {
+    report_.rows.push_back({work.absorbed->name(),
+                            work.absorbed->op_type(),
+                            {},
+                            absl::StrCat("bias of \"", name, "\"")});
+  }
+  return absl::OkStatus();
+}
+
+// Our shapes against ONNX's own inference, where both say a number.
+absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
+  for (const std::string& output : node.output()) {
+    const OnnxValue* value = graph_.FindValue(output);
+    if (value == nullptr || !inferred_) continue;
+    const auto info = value_infos_.find(output);
+    if (info == value_infos_.end()) continue;
+    const auto& tensor = info->second->type().tensor_type();
+    if (!tensor.has_shape()) continue;
+    const auto& shape = tensor.shape();
+    bool fits = shape.dim_size() == value->rank();
+    for (int d = 0; fits && d < shape.dim_size(); ++d) {
+      const auto& dim = shape.dim(d);
+      fits = !dim.has_dim_value() || !value->dims[d].IsConst() ||
+             value->dims[d].value() == dim.dim_value();
+    }
+    if (fits) continue;
+    std::vector<std::string> dims;
+    for (const auto& dim : shape.dim()) {
+      dims.push_back(dim.has_dim_value() ? absl::StrCat(dim.dim_value()) : dim.dim_param());
+    }
+    return absl::InvalidArgumentError(absl::StrCat("\"", output, "\": shape ",
+                                                   DimsText(value->dims), ", but ONNX infers [",
+                                                   absl::StrJoin(dims, ", "), "]"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status OnnxConverter::NameOutputs() {
+  std::vector<std::pair<std::string, std::string>> renames;  // Output, tensor.
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    absl::StatusOr<OnnxValue> value = graph_.ValueOf(output.name());
+    RETURN_IF_ERROR(Annotate(value.status(), absl::StrCat("output \"", output.name(), "\"")));
+    if (const std::string* source = graph_.RoundedFrom(output.name())) {
+      return absl::UnimplementedError(
+          absl::StrCat("output \"", output.name(), "\" gives integers of input \"", *source,
+                       "\" back, which ULF has in single precision; --small_integers=", *source,
+                       " if none is beyond 2^24"));
+    }
+    absl::StatusOr<std::string> tensor = graph_.Full(*value);
+    RETURN_IF_ERROR(Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));
+    renames.emplace_back(output.name(), *tensor);
+  }
+  // A name that is taken (the output is a view of it) is replaced last.
+  std::stable_sort(renames.begin(), renames.end(), [&](const auto& a, const auto& b) {
+    return (builder_.Find(a.first) == nullptr) > (builder_.Find(b.first) == nullptr);
+  });
+  for (const auto& [name, tensor] : renames) {
+    if (name != tensor) {
+      RETURN_IF_ERROR(AddRename(builder_, absl::StrCat(name, "/output"), tensor, name));
+    }
+  }
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    builder_.model().manifest.add_outputs(output.name());
+    report_.outputs.push_back(
+        absl::StrCat(output.name(), " ", builder_.Find(output.name())->shape.ToString()));
+  }
+  return absl::OkStatus();
+}
+
+Translation OnnxConverter::TakeTranslation() {
+  Translation translation{.bindings = std::move(bindings_)};
+  translation.bindings.insert(translation.bindings.end(), features_.bindings().begin(),
+                              features_.bindings().end());
+  for (const onnx::ValueInfoProto& info : proto_.input()) {
+    const auto found = inputs_.find(info.name());
+    if (found == inputs_.end()) continue;
+    const OnnxInput& input = found->second;
+    SourceInput source{.name = input.name,
+                       .type = input.element_type,
+                       .level = input.level,
+                       .rows = info.type().tensor_type().shape().dim(0).dim_param(),
+                       .small_integers = Lists(options_.small_integers, input.name),
+                       .places = graph_.PlacesOf(input.name),
+                       .ids = features_.IdRanges(input.name)};
+    for (const SchemaField& field : input.schema) {
+      for (int64_t column = field.first; column < field.end(); ++column) {
+        if (field.level == Level::kUser) source.user_columns.insert(column);
+      }
+    }
+    for (size_t d = 1; d < input.dims.size(); ++d) {
+      // What nothing reads may have dimensions without a number.
+      source.row_shape.push_back(input.dims[d].IsConst() ? input.dims[d].value() : 1);
+    }
+    translation.inputs.push_back(std::move(source));
+  }
+  return translation;
+}
+
+}  // namespace
+
+absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
+                                   const ConvertOptions& options) {
+  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
+  // A copy whose branches are taken, and whose rows stay in their places, if there are any.
+  std::optional<OnnxModel> straight;
+  if (HasLoops(model.proto.graph()) || ChoosesRows(model.proto.graph())) {
+    straight = model;
+    straight->inferred = false;
+    onnx::GraphProto& graph = *straight->proto.mutable_graph();
+    const bool bags = UnrollBags(graph, model.opset);
+    straight->keeps_rows = KeepAllRows(graph);
+    if (!bags && !straight->keeps_rows) straight.reset();
+  }
+  std::optional<OnnxConverter> converter;
+  absl::StatusOr<ConvertedModel> attempt;
+  for (;;) {
+    converter.emplace(straight.has_value() ? *straight : model, options, model_path);
+    attempt = converter->Convert();
+    if (!absl::IsAborted(attempt.status())) break;
+    if (!straight.has_value()) straight = model;
+    RETURN_IF_ERROR(Annotate(TakeBranches(*straight->proto.mutable_graph(), converter->branches()),
+                             model_path));
+  }
+  ASSIGN_OR_RETURN(const ConvertedModel converted, std::move(attempt));
+  Report report = converter->TakeReport();
+  const Translation translation = converter->TakeTranslation();
+  const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
+    if (!options.verify) {
+      report.notes.push_back("not proved: --no_verify");
+      return report.ToString();
+    }
+    absl::StatusOr<std::string> proof =
+        WithinMemory([&] { return Prove(model, translation, loaded); });
+    if (absl::IsFailedPrecondition(proof.status())) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(model_path, ": the converted model is not the same as the ONNX model, and ",
+                       "was not written: ", proof.status().message()));
+    }
+    if (!proof.ok()) {
+      return absl::Status(
+          proof.status().code(),
+          absl::StrCat(model_path, ": cannot be proved, and was not written: ",
+                       proof.status().message(), "; --no_verify writes it without a proof"));
+    }
+    report.notes.push_back(*proof);
+    return report.ToString();
+  };
+  RETURN_IF_ERROR(WriteModel(converted, model_path, finish, out));
+  return report;
+}
+
+}  // namespace ulfd::convert

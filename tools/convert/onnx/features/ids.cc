@@ -1,0 +1,225 @@
+// Columns of inputs on their way to the tables that look them up.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/features/ids.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/types.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+using Columns = std::vector<IdColumn>;
+
+// A constant with numbers in place of what depends on the request, whose rows are `rows`.
+absl::StatusOr<Constant> WithRows(Constant constant, int64_t rows) {
+  for (auto* dims : {&constant.dims, &constant.ints}) {
+    for (Dim& d : *dims) {
+      if (d.IsUnknown()) return absl::UnimplementedError("");
+      if (!d.IsConst()) d = Dim::Of(d.value() * rows);
+    }
+  }
+  return constant;
+}
+
+// The places of the columns of a row, of `rows` rows: place p of row r is r * total + first + p.
+Constant PlacesOf(const Ids& ids, int64_t rows, int64_t first, int64_t total) {
+  std::vector<int64_t> sizes = {rows};
+  for (size_t d = 1; d < ids.dims.size(); ++d) sizes.push_back(ids.dims[d].value());
+  std::vector<Dim> places;
+  places.reserve(static_cast<size_t>(rows * ids.count()));
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < ids.count(); ++i) places.push_back(Dim::Of(row * total + first + i));
+  }
+  return IntConstant(std::move(sizes), std::move(places));
+}
+
+bool IsMove(const onnx::NodeProto& node) {
+  constexpr const char* kMoves[] = {"Identity",  "Reshape", "Flatten",   "Squeeze",
+                                    "Unsqueeze", "Gather",  "Transpose", "Slice",
+                                    "Split",     "Concat",  "Expand"};
+  return (node.domain().empty() || node.domain() == "ai.onnx") &&
+         std::any_of(std::begin(kMoves), std::end(kMoves),
+                     [&](const char* op) { return node.op_type() == op; });
+}
+
+// What is moved, side by side, with the rows that stand for those of the request.
+struct Moved {
+  const Ids* like = nullptr;
+  Columns columns;
+  Dim rows = Dim::Users();
+
+  // The user has one row; three of the ads show what does not keep to them.
+  int64_t row_count() const { return rows.IsAds() ? 3 : 1; }
+  int64_t total() const { return static_cast<int64_t>(columns.size()); }
+};
+
+absl::StatusOr<Moved> WhatMoves(const onnx::NodeProto& node,
+                                absl::Span<const IdArgument> arguments) {
+  Moved moved;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const Ids* const ids = arguments[i].ids;
+    // Concat moves all that it reads, any other its first input.
+    if ((ids != nullptr) != (i == 0 || node.op_type() == "Concat")) {
+      return absl::UnimplementedError("");
+    }
+    if (ids == nullptr) continue;
+    if (moved.like == nullptr) moved.like = ids;
+    const Ids& like = *moved.like;
+    if (ids->type != like.type || ids->cut != like.cut || ids->made_by != like.made_by) {
+      return absl::UnimplementedError("");
+    }
+    // Masks are repeated by what reads them.
+    if (node.op_type() == "Expand" && (ids->made_by != nullptr || !IsIdType(ids->type))) {
+      return absl::UnimplementedError("");
+    }
+    if (ids->dims[0].IsAds()) moved.rows = Dim::Ads();
+    if (ids->count() > kMaxColumns - moved.total()) return absl::UnimplementedError("");
+    moved.columns.insert(moved.columns.end(), ids->columns->begin(), ids->columns->end());
+  }
+  if (moved.like == nullptr) return absl::UnimplementedError("");
+  return moved;
+}
+
+// The columns at the places, which a row each has.
+absl::StatusOr<Ids> At(const Moved& moved, const Constant& places) {
+  const int64_t rows = moved.row_count();
+  if (places.dims.empty() || places.dims[0] != Dim::Of(rows)) return absl::UnimplementedError("");
+  const int64_t count = places.elements() / rows;
+  if (count < 1 || count > kMaxColumns) return absl::UnimplementedError("");
+  Columns columns;
+  columns.reserve(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t place = places.dim(i).value();
+    if (place >= moved.total()) return absl::UnimplementedError("");
+    for (int64_t row = 1; row < rows; ++row) {
+      if (places.dim(row * count + i).value() != row * moved.total() + place) {
+        return absl::UnimplementedError("");
+      }
+    }
+    columns.push_back(moved.columns[static_cast<size_t>(place)]);
+  }
+  Ids ids = *moved.like;
+  ids.columns = std::make_shared<const Columns>(std::move(columns));
+  ids.dims = places.dims;
+  ids.dims[0] = moved.rows;
+  return ids;
+}
+
+}  // namespace
+
+const SchemaField* OnnxInput::FieldAt(int64_t column) const {
+  const auto after =
+      std::upper_bound(schema.begin(), schema.end(), column,
+                       [](int64_t at, const SchemaField& field) { return at < field.first; });
+  return after == schema.begin() ? nullptr : &*(after - 1);
+}
+
+std::vector<int64_t> Ids::places() const {
+  std::vector<int64_t> places;
+  for (const IdColumn& column : *columns) places.push_back(column.at);
+  return places;
+}
+
+bool Ids::is_uniform() const {
+  return std::all_of(columns->begin(), columns->end(),
+                     [&](const IdColumn& column) { return column.SameFormula(first()); });
+}
+
+bool Ids::SameColumns(const Ids& other) const {
+  return std::equal(
+      columns->begin(), columns->end(), other.columns->begin(), other.columns->end(),
+      [](const IdColumn& a, const IdColumn& b) { return a.input == b.input && a.at == b.at; });
+}
+
+std::shared_ptr<const Columns> ColumnsOf(const OnnxInput& input) {
+  int64_t count = 1;
+  for (size_t d = 1; d < input.dims.size(); ++d) {
+    if (!input.dims[d].IsConst() || input.dims[d].value() > kMaxColumns / count) return nullptr;
+    count *= input.dims[d].value();
+  }
+  Columns columns(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) columns[static_cast<size_t>(i)] = {.input = &input, .at = i};
+  return std::make_shared<const Columns>(std::move(columns));
+}
+
+// Moves numbers of the columns as it would constants.
+absl::StatusOr<std::vector<Ids>> MoveIds(const onnx::NodeProto& node, int64_t opset,
+                                         absl::Span<const IdArgument> arguments) {
+  if (!IsMove(node)) return absl::UnimplementedError("");
+  ASSIGN_OR_RETURN(const Moved moved, WhatMoves(node, arguments));
+  std::vector<Constant> values;
+  int64_t first = 0;
+  for (const IdArgument& argument : arguments) {
+    values.emplace_back();
+    if (argument.ids != nullptr) {
+      values.back() = PlacesOf(*argument.ids, moved.row_count(), first, moved.total());
+      first += argument.ids->count();
+    } else if (argument.constant != nullptr) {
+      ASSIGN_OR_RETURN(values.back(), WithRows(*argument.constant, moved.row_count()));
+    }
+  }
+  std::vector<const Constant*> inputs;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const bool given = arguments[i].ids != nullptr || arguments[i].constant != nullptr;
+    // What is not known is no input that is left out.
+    if (!given && !node.input(static_cast<int>(i)).empty()) return absl::UnimplementedError("");
+    inputs.push_back(given ? &values[i] : nullptr);
+  }
+  const absl::StatusOr<std::vector<Constant>> places = FoldNode(node, opset, inputs);
+  // Something that is wrong is said by the operator's converter.
+  if (!places.ok()) return absl::UnimplementedError("");
+  std::vector<Ids> results;
+  for (const Constant& output : *places) {
+    ASSIGN_OR_RETURN(Ids ids, At(moved, output));
+    results.push_back(std::move(ids));
+  }
+  return results;
+}
+
+absl::StatusOr<Ids> ScaleIds(const onnx::NodeProto& node, int64_t opset,
+                             absl::Span<const IdArgument> arguments) {
+  const std::string& op = node.op_type();
+  if ((op != "Add" && op != "Sub" && op != "Mul") || arguments.size() != 2) {
+    return absl::UnimplementedError("");
+  }
+  const bool first = arguments[0].ids != nullptr;
+  const Ids* const from = arguments[first ? 0 : 1].ids;
+  const Constant* const other = arguments[first ? 1 : 0].constant;
+  if (from == nullptr || other == nullptr || !IsIdType(from->type) || from->made_by != nullptr ||
+      other->is_float || (op == "Sub" && !first) || !IsNumbers(other->dims)) {
+    return absl::UnimplementedError("");
+  }
+  // The number of each column: a row of zeros, plus the constant.
+  Constant zeros = PlacesOf(*from, 1, 0, 0);
+  std::fill(zeros.ints.begin(), zeros.ints.end(), Dim::Of(0));
+  onnx::NodeProto add;
+  add.set_op_type("Add");
+  const auto sums = FoldNode(add, opset, {&zeros, other});
+  if (!sums.ok() || (*sums)[0].dims != zeros.dims) return absl::UnimplementedError("");
+  ASSIGN_OR_RETURN(const std::vector<int64_t> values, (*sums)[0].ToInts());
+  constexpr int64_t kMost = int64_t{1} << 31;
+  Columns columns = *from->columns;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    IdColumn& column = columns[i];
+    if (std::abs(values[i]) > kMost) return absl::UnimplementedError("");
+    if (op == "Mul") {
+      column.scale *= values[i];
+      column.offset *= values[i];
+    } else {
+      column.offset += op == "Add" ? values[i] : -values[i];
+    }
+    if (column.scale < 1 || column.scale > kMost || std::abs(column.offset) > kMost) {
+      return absl::UnimplementedError("");
+    }
+  }
+  Ids ids = *from;
+  ids.columns = std::make_shared<const Columns>(std::move(columns));
+  return ids;
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,144 @@
+// Embedding bags of an ONNX model.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/bags.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Makers = std::map<std::string, const onnx::NodeProto*>;
+
+Makers MakersOf(const onnx::GraphProto& graph) {
+  Makers makers;
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const std::string& output : node.output()) makers[output] = &node;
+  }
+  return makers;
+}
+
+// The node that makes the name, if it is of this kind and has as many inputs.
+const onnx::NodeProto* Find(const Makers& makers, const std::string& name, const char* op,
+                            int inputs) {
+  const auto found = makers.find(name);
+  return found != makers.end() && found->second->op_type() == op &&
+                 found->second->input_size() >= inputs
+             ? found->second
+             : nullptr;
+}
+
+// What the loop reduces: ids [rows, n] (or [rows], one in each bag), table and operator.
+struct Bag {
+  std::string ids, table, reduction;
+  bool one = false;
+};
+
+// Whether the name is an entry of the offsets, of all or of all but the first, of this pass.
+bool IsOffset(const Makers& inside, const Makers& outside, const std::string& name,
+              const std::string& pass) {
+  const onnx::NodeProto* const vector = Find(inside, name, "Unsqueeze", 1);
+  const onnx::NodeProto* const entry =
+      vector == nullptr ? nullptr : Find(inside, vector->input(0), "Gather", 2);
+  return entry != nullptr && entry->input(1) == pass &&
+         (Find(outside, entry->input(0), "Slice", 1) != nullptr ||
+          Find(outside, entry->input(0), "Concat", 1) != nullptr);
+}
+
+bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Makers& outside,
+             Bag& bag) {
+  if (loop.input_size() != 2 || loop.output_size() != 1 || body.input_size() != 2 ||
+      body.output_size() != 2) {
+    return false;
+  }
+  const Makers inside = MakersOf(body);
+  for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax"}) {
+    const onnx::NodeProto* const reduced = Find(inside, body.output(1).name(), op, 1);
+    if (reduced == nullptr || IntAttribute(*reduced, "keepdims", 1) != 0) continue;
+    const onnx::NodeProto* const gather = Find(inside, reduced->input(0), "Gather", 2);
+    if (gather == nullptr || IntAttribute(*gather, "axis", 0) != 0) return false;
+    const onnx::NodeProto* const slice = Find(inside, gather->input(1), "Slice", 3);
+    const std::string& pass = body.input(0).name();
+    if (slice == nullptr || !IsOffset(inside, outside, slice->input(1), pass) ||
+        !IsOffset(inside, outside, slice->input(2), pass)) {
+      return false;
+    }
+    const onnx::NodeProto* const flat = Find(outside, slice->input(0), "Reshape", 2);
+    bag = {.ids = flat == nullptr ? slice->input(0) : flat->input(0),
+           .table = gather->input(0),
+           .reduction = op,
+           .one = flat == nullptr};
+    return true;
+  }
+  return false;
+}
+
+void AddReduction(const onnx::NodeProto& loop, const Bag& bag, bool axes_are_input,
+                  onnx::GraphProto& graph,
+                  google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+  onnx::NodeProto& gather = *nodes.Add();
+  gather.set_op_type("Gather");
+  gather.add_input(bag.table);
+  gather.add_input(bag.ids);
+  gather.add_output(loop.output(0) + (bag.one ? "" : "/rows"));
+  if (bag.one) return;
+  onnx::NodeProto& reduced = *nodes.Add();
+  reduced.set_op_type(bag.reduction);
+  reduced.set_name(loop.name());
+  reduced.add_input(gather.output(0));
+  reduced.add_output(loop.output(0));
+  onnx::AttributeProto& keep = *reduced.add_attribute();
+  keep.set_name("keepdims");
+  keep.set_type(onnx::AttributeProto::INT);
+  keep.set_i(0);
+  if (axes_are_input) {
+    onnx::TensorProto& axes = *graph.add_initializer();
+    axes.set_name(loop.output(0) + "/axes");
+    axes.set_data_type(onnx::TensorProto::INT64);
+    axes.add_dims(1);
+    axes.add_int64_data(1);
+    reduced.add_input(axes.name());
+    return;
+  }
+  onnx::AttributeProto& axes = *reduced.add_attribute();
+  axes.set_name("axes");
+  axes.set_type(onnx::AttributeProto::INTS);
+  axes.add_ints(1);
+}
+
+}  // namespace
+
+bool HasLoops(const onnx::GraphProto& graph) {
+  return std::any_of(graph.node().begin(), graph.node().end(),
+                     [](const onnx::NodeProto& node) { return node.op_type() == "Loop"; });
+}
+
+bool UnrollBags(onnx::GraphProto& graph, int64_t opset) {
+  const Makers outside = MakersOf(graph);
+  google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
+  bool changed = false;
+  for (const onnx::NodeProto& node : graph.node()) {
+    Bag bag;
+    const bool is_bag = node.op_type() == "Loop" && node.attribute_size() == 1 &&
+                        node.attribute(0).has_g() &&
+                        ReadBag(node, node.attribute(0).g(), outside, bag);
+    if (!is_bag) {
+      *nodes.Add() = node;
+      continue;
+    }
+    const int64_t since = bag.reduction == "ReduceSum" ? 13 : 18;
+    AddReduction(node, bag, opset >= since, graph, nodes);
+    changed = true;
+  }
+  if (!changed) return false;
+  graph.mutable_node()->Swap(&nodes);
+  DropUnread(graph);
+  return true;
+}
+
+}  // namespace ulfd::convert

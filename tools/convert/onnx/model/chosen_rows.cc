@@ -1,0 +1,292 @@
+// Rows of a request that a mask of the model chooses, computes with, and puts back.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/chosen_rows.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tools/convert/onnx/model/functions.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+// Masks and orders that rows went through, the latest last.
+using Way = std::vector<std::string>;
+
+bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
+  return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
+}
+
+// What the node reads, in its branches, too.
+void AddReads(const onnx::NodeProto& node, std::vector<std::string>& names) {
+  names.insert(names.end(), node.input().begin(), node.input().end());
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (!attribute.has_g()) continue;
+    std::vector<std::string> reads;
+    std::set<std::string> made;
+    for (const onnx::NodeProto& inner : attribute.g().node()) {
+      AddReads(inner, reads);
+      made.insert(inner.output().begin(), inner.output().end());
+    }
+    for (const std::string& name : reads) {
+      if (!made.contains(name)) names.push_back(name);
+    }
+  }
+}
+
+class RowKeeper {
+ public:
+  explicit RowKeeper(onnx::GraphProto& graph) : graph_(graph) {
+    for (const onnx::ValueInfoProto& input : graph.input()) computed_.insert(input.name());
+    for (const onnx::TensorProto& tensor : graph.initializer()) {
+      computed_.erase(tensor.name());
+      constexpr size_t kSmall = 64;
+      if (tensor.ByteSizeLong() > kSmall + tensor.name().size()) continue;
+      onnx::TensorProto unnamed = tensor;
+      unnamed.clear_name();
+      same_[tensor.name()] =
+          first_.try_emplace(unnamed.SerializeAsString(), tensor.name()).first->second;
+    }
+    for (const onnx::NodeProto& node : graph.node()) {
+      onnx::NodeProto unnamed = node;
+      unnamed.clear_name();
+      unnamed.clear_doc_string();
+      unnamed.clear_output();
+      for (std::string& input : *unnamed.mutable_input()) input = First(input);
+      const std::string text = unnamed.SerializeAsString();
+      for (int i = 0; i < node.output_size(); ++i) {
+        maker_[node.output(i)] = &node;
+        same_[node.output(i)] =
+            first_.try_emplace(absl::StrCat(text, "/", i), node.output(i)).first->second;
+      }
+    }
+  }
+
+  bool Run() {
+    Nodes nodes;
+    for (const onnx::NodeProto& node : graph_.node()) {
+      onnx::NodeProto& copy = *nodes.Add();
+      copy = node;
+      if (!Follow(node, copy)) return false;
+    }
+    for (const onnx::ValueInfoProto& output : graph_.output()) {
+      if (!WayOf(output.name()).empty()) return false;
+    }
+    if (!changed_) return false;
+    graph_.mutable_node()->Swap(&nodes);
+    DropUnread(graph_);  // What computed the indices.
+    return true;
+  }
+
+ private:
+  const Way& WayOf(const std::string& name) const {
+    static const Way kNone;
+    const auto found = ways_.find(name);
+    return found == ways_.end() ? kNone : found->second;
+  }
+  const onnx::NodeProto* MakerOf(const std::string& name, const char* op) const {
+    const auto found = maker_.find(name);
+    return found != maker_.end() && found->second->op_type() == op ? found->second : nullptr;
+  }
+
+  // The first tensor that is computed in the same way.
+  const std::string& First(const std::string& name) const {
+    const auto found = same_.find(name);
+    return found == same_.end() ? name : found->second;
+  }
+
+  // The mask [rows] behind what a mask has become to fit a tensor.
+  std::string Root(std::string name) const {
+    for (;;) {
+      const auto found = maker_.find(name);
+      if (found == maker_.end() ||
+          !IsOneOf(found->second->op_type(), {"Reshape", "Unsqueeze", "Expand", "Identity"})) {
+        return First(name);
+      }
+      name = found->second->input(0);
+    }
+  }
+
+  // The integers before their type was stated once more.
+  std::string Uncast(std::string name) const {
+    while (const onnx::NodeProto* cast = MakerOf(name, "Cast")) name = cast->input(0);
+    return name;
+  }
+
+  // Whether the integers are the order that sorts rows: what puts them back is made of them.
+  bool IsOrder(const std::string& name) const {
+    return std::any_of(graph_.node().begin(), graph_.node().end(), [&](const auto& node) {
+      return IsOneOf(node.op_type(), {"ScatterElements", "Scatter"}) && node.input_size() == 3 &&
+             Uncast(node.input(1)) == name && MakerOf(node.input(2), "Range") != nullptr;
+    });
+  }
+
+  // The values that a Scatter of a flattened mask puts in places: flat, and as many as there are.
+  std::string Unflattened(std::string name) const {
+    for (const char* op : {"Slice", "Reshape"}) {
+      if (const onnx::NodeProto* node = MakerOf(name, op)) name = node->input(0);
+    }
+    return name;
+  }
+
+  static void MakeIdentity(onnx::NodeProto& node, const std::string& of) {
+    const std::string output = node.output(0);
+    node.clear_input();
+    node.clear_output();
+    node.clear_attribute();
+    node.set_op_type("Identity");
+    node.add_input(of);
+    node.add_output(output);
+  }
+
+  // Notes where the node's outputs come from, and changes `copy`; false: rows meet others.
+  bool Follow(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+    const std::string& op = node.op_type();
+    const std::string out = node.output_size() > 0 ? node.output(0) : "";
+    const std::string in = node.input_size() > 0 ? node.input(0) : "";
+    if (op == "Shape" || op == "Size") return true;
+    if (op == "NonZero" && computed_.contains(Root(in))) {
+      indices_[out] = Root(in);
+      return true;
+    }
+    if (indices_.contains(in) && IsOneOf(op, {"Transpose", "Squeeze", "Reshape", "Cast"})) {
+      indices_[out] = indices_[in];
+      return true;
+    }
+    if (op == "Cast") {
+      for (auto* const places : {&orders_, &back_}) {
+        if (!places->contains(in)) continue;
+        (*places)[out] = (*places)[in];
+        return true;
+      }
+    }
+    if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node, copy);
+    if (IsOneOf(op, {"ScatterElements", "Scatter"}) && orders_.contains(node.input(1))) {
+      back_[out] = orders_[node.input(1)];
+      return true;
+    }
+    if (IsOneOf(op, {"Gather", "GatherND"})) {
+      const std::string& index = node.input(1);
+      if (indices_.contains(index)) return Choose(in, indices_[index], copy);
+      if (orders_.contains(index)) return Permute(in, orders_[index], copy);
+      if (back_.contains(index)) return PermuteBack(in, back_[index], copy);
+    }
+    if (op == "ScatterND" && indices_.contains(node.input(1))) return PutBack(node, copy);
+    return FollowOther(node);
+  }
+
+  bool Sort(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+    orders_[node.output(1)] = First(node.output(1));
+    return Permute(node.input(0), First(node.output(1)), copy);
+  }
+
+  bool Permute(const std::string& from, const std::string& order, onnx::NodeProto& copy) {
+    Way way = WayOf(from);
+    way.push_back(order);
+    ways_[copy.output(0)] = std::move(way);
+    MakeIdentity(copy, from);
+    changed_ = true;
+    return true;
+  }
+
+  bool PermuteBack(const std::string& from, const std::string& order, onnx::NodeProto& copy) {
+    Way way = WayOf(from);
+    if (way.empty() || way.back() != order) return false;
+    way.pop_back();
+    ways_[copy.output(0)] = std::move(way);
+    computed_.insert(copy.output(0));
+    MakeIdentity(copy, from);
+    return true;
+  }
+
+  bool Choose(const std::string& from, const std::string& mask, onnx::NodeProto& copy) {
+    if (WayOf(from) != WayOf(mask)) return false;
+    return Permute(from, mask, copy);
+  }
+
+  bool PutBack(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+    const std::string& mask = indices_[node.input(1)];
+    const std::string& base = node.input(0);
+    std::string values = node.input(2);
+    Way way = WayOf(base);
+    way.push_back(mask);
+    if (WayOf(values) != way) return false;
+    const bool flat = MakerOf(values, "Slice") != nullptr || MakerOf(values, "Reshape") != nullptr;
+    if (flat && WayOf(Unflattened(values)) == way && IsExpanded(mask, node.input(1))) {
+      values = Unflattened(values);
+    }
+    way.pop_back();
+    copy.set_op_type(kWhereRows);
+    copy.clear_input();
+    copy.clear_attribute();
+    for (const std::string& input : {mask, values, base}) copy.add_input(input);
+    ways_[copy.output(0)] = std::move(way);
+    computed_.insert(copy.output(0));
+    return true;
+  }
+
+  // Whether the indices are of a mask that was repeated to the shape of a tensor.
+  bool IsExpanded(const std::string& mask, std::string index) const {
+    while (!index.empty() && maker_.contains(index)) {
+      const onnx::NodeProto& node = *maker_.at(index);
+      if (node.op_type() == "Expand") return true;
+      if (index == mask || node.input_size() == 0) return false;
+      index = node.input(0);
+    }
+    return false;
+  }
+
+  bool FollowOther(const onnx::NodeProto& node) {
+    const Way* way = nullptr;
+    bool others = false, computes = false;
+    std::vector<std::string> reads;
+    AddReads(node, reads);
+    for (const std::string& input : reads) {
+      if (indices_.contains(input) || orders_.contains(input) || back_.contains(input)) {
+        return false;
+      }
+      const Way& own = WayOf(input);
+      computes |= computed_.contains(input) || !own.empty();
+      if (own.empty()) {
+        others |= computed_.contains(input);
+      } else if (way == nullptr) {
+        way = &own;
+      } else if (*way != own) {
+        return false;
+      }
+    }
+    if (way != nullptr && (others || node.op_type() == "Loop")) return false;
+    for (const std::string& output : node.output()) {
+      if (way != nullptr) ways_[output] = *way;
+      if (computes) computed_.insert(output);
+    }
+    return true;
+  }
+
+  onnx::GraphProto& graph_;
+  std::map<std::string, const onnx::NodeProto*> maker_;
+  std::map<std::string, std::string> first_, same_;  // By what computes a tensor, and by its name.
+  std::set<std::string> computed_;  // From inputs, and not from their shapes alone.
+  std::map<std::string, Way> ways_;
+  std::map<std::string, std::string> indices_;        // Of rows of a mask: its name.
+  std::map<std::string, std::string> orders_, back_;  // That sort rows, and the other way round.
+  bool changed_ = false;
+};
+
+}  // namespace
+
+bool ChoosesRows(const onnx::GraphProto& graph) {
+  return std::any_of(graph.node().begin(), graph.node().end(), [](const onnx::NodeProto& node) {
+    return IsOneOf(node.op_type(), {"NonZero", "ScatterElements", "Scatter"});
+  });
+}
+
+bool KeepAllRows(onnx::GraphProto& graph) { return RowKeeper(graph).Run(); }
+
+}  // namespace ulfd::convert

@@ -1,0 +1,335 @@
+// Constants of an ONNX graph.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/constant.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/weights/npy.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+struct ElementType {
+  int onnx;
+  engine::NpyType npy;
+  bool is_float;
+};
+constexpr ElementType kTypes[] = {
+    {onnx::TensorProto::FLOAT, engine::NpyType::kFloat32, true},
+    {onnx::TensorProto::DOUBLE, engine::NpyType::kFloat64, true},
+    {onnx::TensorProto::FLOAT16, engine::NpyType::kFloat16, true},
+    {onnx::TensorProto::INT64, engine::NpyType::kInt64, false},
+    {onnx::TensorProto::INT32, engine::NpyType::kInt32, false},
+    {onnx::TensorProto::INT8, engine::NpyType::kInt8, false},
+    {onnx::TensorProto::UINT8, engine::NpyType::kUint8, false},
+    {onnx::TensorProto::BOOL, engine::NpyType::kUint8, false},
+};
+
+absl::StatusOr<ElementType> TypeOf(const onnx::TensorProto& tensor) {
+  for (const ElementType& type : kTypes) {
+    if (type.onnx == tensor.data_type()) return type;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("element type ",
+                   onnx::TensorProto::DataType_Name(
+                       static_cast<onnx::TensorProto::DataType>(tensor.data_type())),
+                   ", want a float, an integer or bool"));
+}
+
+// The elements where the file has them in a typed field instead of raw bytes.
+template <typename T>
+std::vector<T> TypedElements(const onnx::TensorProto& tensor) {
+  if (tensor.float_data_size() > 0) return {tensor.float_data().begin(), tensor.float_data().end()};
+  if (tensor.double_data_size() > 0) {
+    return {tensor.double_data().begin(), tensor.double_data().end()};
+  }
+  if (tensor.int64_data_size() > 0) return {tensor.int64_data().begin(), tensor.int64_data().end()};
+  return {tensor.int32_data().begin(), tensor.int32_data().end()};
+}
+
+}  // namespace
+
+std::vector<int64_t> Constant::sizes() const {
+  std::vector<int64_t> sizes;
+  for (const Dim& d : dims) sizes.push_back(d.value());
+  return sizes;
+}
+
+int64_t Constant::elements() const {
+  int64_t n = 1;
+  for (const Dim& d : dims) n *= d.value();
+  return n;
+}
+
+absl::StatusOr<std::vector<float>> Constant::ToFloats() const {
+  std::vector<float> values;
+  if (!is_float) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ToInts());
+    values.assign(numbers.begin(), numbers.end());
+    return values;
+  }
+  if (!uniform) return *floats;
+  RETURN_IF_ERROR(WantNumbers(*this));
+  values.assign(static_cast<size_t>(elements()), f32(0));
+  return values;
+}
+
+absl::StatusOr<std::vector<int64_t>> Constant::ToInts() const {
+  RETURN_IF_ERROR(WantNumbers(*this));
+  std::vector<int64_t> values;
+  const int64_t count = elements();
+  for (int64_t i = 0; i < count; ++i) {
+    if (is_float) {
+      values.push_back(static_cast<int64_t>(f32(i)));
+      continue;
+    }
+    if (!dim(i).IsConst()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a value depends on the request (", dim(i).ToString(), "), want a number"));
+    }
+    values.push_back(dim(i).value());
+  }
+  return values;
+}
+
+absl::StatusOr<Dims> Constant::ToDims() const {
+  constexpr int64_t kMaxRank = 64;
+  if (is_float || dims.size() != 1 || !dims[0].IsConst() || dims[0].value() < 0 ||
+      dims[0].value() > kMaxRank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a shape of shape ", DimsText(dims), ", want 0 to ", kMaxRank, " integers"));
+  }
+  Dims values;
+  int64_t elements = 1;
+  for (int64_t i = 0; i < dims[0].value(); ++i) {
+    const int64_t factor = dim(i).value();
+    if (factor < -1 || factor > kMaxRowElements ||
+        (factor > 0 && elements > kMaxRowElements / factor)) {
+      return absl::InvalidArgumentError(absl::StrCat("a shape with a dimension of ",
+                                                     dim(i).ToString(), ", want at most ",
+                                                     kMaxRowElements, " elements"));
+    }
+    if (factor > 0) elements *= factor;
+    values.push_back(dim(i));
+  }
+  return values;
+}
+
+bool IsNumbers(const Dims& dims) {
+  return std::all_of(dims.begin(), dims.end(), [](const Dim& d) { return d.IsConst(); });
+}
+
+Constant EmptyConstant(Dims dims) {
+  return {.is_float = true,
+          .dims = std::move(dims),
+          .uniform = true,
+          .floats = std::make_shared<const std::vector<float>>(1, 0.0f)};
+}
+
+bool IsEmpty(const Constant& c) {
+  return std::any_of(c.dims.begin(), c.dims.end(), [](const Dim& d) { return d == Dim::Of(0); });
+}
+
+// Dimensions of known size, and not too many elements to hold.
+absl::Status WantNumbers(const Constant& c) {
+  if (!IsNumbers(c.dims)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a constant of shape ", DimsText(c.dims), ", want numbers"));
+  }
+  const std::vector<int64_t> sizes = c.sizes();
+  if (engine::CheckDims(sizes).ok() && engine::Volume(sizes) <= kMaxElements) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("a constant of shape ", DimsText(c.dims),
+                                                 ", want 0 to ", kMaxElements, " elements"));
+}
+
+absl::Status WantTable(const Constant& c) {
+  constexpr int64_t kExact = 1 << 24;
+  const bool exact = std::all_of(c.ints.begin(), c.ints.end(), [&](const Dim& value) {
+    return value.IsConst() && std::abs(value.value()) <= kExact;
+  });
+  if (!c.dims.empty() && IsNumbers(c.dims) && c.elements() > 0 && (c.is_float || exact)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("a table of shape ", DimsText(c.dims),
+                   c.is_float || exact ? "" : " with integers beyond 2^24", ", want [ids, ...]"));
+}
+
+Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values) {
+  Constant constant{.is_float = true};
+  for (const int64_t d : sizes) constant.dims.push_back(Dim::Of(d));
+  constant.floats = std::make_shared<const std::vector<float>>(std::move(values));
+  return constant;
+}
+
+Constant IntConstant(std::vector<int64_t> sizes, std::vector<Dim> values) {
+  Constant constant;
+  for (const int64_t d : sizes) constant.dims.push_back(Dim::Of(d));
+  constant.ints = std::move(values);
+  return constant;
+}
+
+absl::StatusOr<int64_t> TensorBytes(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
+  return engine::ArrayBytes(std::vector<int64_t>(tensor.dims().begin(), tensor.dims().end()),
+                            type.npy);
+}
+
+absl::Status CheckRawData(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
+  if (static_cast<int64_t>(tensor.raw_data().size()) == bytes) return absl::OkStatus();
+  const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
+  return absl::InvalidArgumentError(absl::StrCat(tensor.raw_data().size(), " bytes, want ", bytes,
+                                                 " for shape ", engine::ToString(sizes)));
+}
+
+absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const ElementType type, TypeOf(tensor));
+  ASSIGN_OR_RETURN(const int64_t bytes, TensorBytes(tensor));
+  const std::vector<int64_t> sizes(tensor.dims().begin(), tensor.dims().end());
+  const int64_t count = bytes / static_cast<int64_t>(engine::SizeOf(type.npy));
+  const bool raw = tensor.has_raw_data();
+  if (raw) RETURN_IF_ERROR(CheckRawData(tensor));
+  std::vector<float> floats;
+  std::vector<Dim> ints;
+  if (type.is_float && raw) {
+    floats = engine::ToFloat32(type.npy, tensor.raw_data().data(), static_cast<size_t>(count));
+  } else if (type.is_float && tensor.data_type() == onnx::TensorProto::FLOAT16) {
+    std::string halves;  // Typed float16 is the bits, one in each int32.
+    for (const int32_t half : tensor.int32_data()) {
+      halves += static_cast<char>(half & 0xff);
+      halves += static_cast<char>((half >> 8) & 0xff);
+    }
+    floats = engine::ToFloat32(type.npy, halves.data(), halves.size() / 2);
+  } else if (type.is_float) {
+    floats = TypedElements<float>(tensor);
+  } else if (raw) {
+    engine::NpyArray array{.type = type.npy, .dims = sizes, .bytes = tensor.raw_data()};
+    for (const int64_t value : array.ToInt64()) ints.push_back(Dim::Of(value));
+  } else {
+    for (const int64_t value : TypedElements<int64_t>(tensor)) ints.push_back(Dim::Of(value));
+  }
+  const size_t found = type.is_float ? floats.size() : ints.size();
+  if (static_cast<int64_t>(found) != count) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(found, " values, want ", count, " for shape ", engine::ToString(sizes)));
+  }
+  return type.is_float ? FloatConstant(sizes, std::move(floats))
+                       : IntConstant(sizes, std::move(ints));
+}
+
+namespace {
+
+const onnx::AttributeProto* Find(const onnx::NodeProto& node, const char* name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+int64_t IntAttribute(const onnx::NodeProto& node, const char* name, int64_t otherwise) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? otherwise : attribute->i();
+}
+float FloatAttribute(const onnx::NodeProto& node, const char* name, float otherwise) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? otherwise : attribute->f();
+}
+std::string StringAttribute(const onnx::NodeProto& node, const char* name, const char* otherwise) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  return attribute == nullptr ? otherwise : attribute->s();
+}
+std::vector<int64_t> IntsAttribute(const onnx::NodeProto& node, const char* name) {
+  const onnx::AttributeProto* attribute = Find(node, name);
+  if (attribute == nullptr) return {};
+  return {attribute->ints().begin(), attribute->ints().end()};
+}
+bool HasAttribute(const onnx::NodeProto& node, const char* name) {
+  return Find(node, name) != nullptr;
+}
+
+absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank) {
+  const int64_t index = axis < 0 ? axis + rank : axis;
+  if (index < 0 || index >= rank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("axis ", axis, ", want ", -rank, " to ", rank - 1));
+  }
+  return static_cast<int>(index);
+}
+
+absl::StatusOr<std::vector<int>> WantAxes(const std::vector<int64_t>& axes, int64_t rank) {
+  std::vector<int> indices;
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const int index, WantAxis(axis, rank));
+    indices.push_back(index);
+  }
+  std::sort(indices.begin(), indices.end());
+  if (std::adjacent_find(indices.begin(), indices.end()) != indices.end()) {
+    return absl::InvalidArgumentError("an axis is there twice");
+  }
+  return indices;
+}
+
+absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int64_t outputs,
+                                                int64_t size) {
+  int64_t left = size;
+  if (stated.empty() && outputs > 0) {
+    const int64_t each = (size + outputs - 1) / outputs;
+    for (int64_t i = 0; i < outputs; ++i) {
+      stated.push_back(std::clamp<int64_t>(size - i * each, 0, each));
+    }
+  }
+  bool fits = static_cast<int64_t>(stated.size()) == outputs;
+  for (const int64_t part : stated) {
+    fits &= part >= 0 && part <= left;
+    left -= fits ? part : 0;
+  }
+  if (fits && left == 0) return stated;
+  return absl::InvalidArgumentError(
+      absl::StrCat(outputs, " parts do not fill a dimension of ", size));
+}
+
+absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int64_t size) {
+  if (step == 0) return absl::InvalidArgumentError("a step of 0");
+  step = std::clamp(step, -size - 1, size + 1);
+  const auto clamp = [&](int64_t at, int64_t least, int64_t most) {
+    return std::clamp(at < 0 ? at + size : at, least, most);
+  };
+  SliceRange range{.step = step};
+  range.begin = step > 0 ? clamp(start, 0, size) : clamp(start, 0, std::max<int64_t>(0, size - 1));
+  const int64_t stop = step > 0 ? clamp(end, 0, size) : clamp(end, -1, size - 1);
+  const int64_t length = step > 0 ? stop - range.begin : range.begin - stop;
+  range.count = std::max<int64_t>(0, (length + std::abs(step) - 1) / std::abs(step));
+  return range;
+}
+
+absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
+  Dims out(std::max(a.size(), b.size()), Dim::Of(1));
+  for (size_t back = 1; back <= out.size(); ++back) {
+    const Dim x = back <= a.size() ? a[a.size() - back] : Dim::Of(1);
+    const Dim y = back <= b.size() ? b[b.size() - back] : Dim::Of(1);
+    const std::optional<Dim> both = engine::Broadcast(x, y);
+    if (!both.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shapes ", DimsText(a), " and ", DimsText(b), " do not broadcast"));
+    }
+    out[out.size() - back] = *both;
+  }
+  return out;
+}
+
+std::string DimsText(const Dims& dims) {
+  return engine::Shape(engine::Shape::Dims(dims.begin(), dims.end())).ToString();
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,344 @@
+// An ONNX graph on its way to ULF.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/graph.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+
+using engine::Dim;
+using engine::Shape;
+
+absl::StatusOr<std::vector<int64_t>> ReshapeSizes(const Shape& from, const Dims& to) {
+  std::vector<int64_t> sizes;
+  int open = 0;
+  for (int i = 0; i < static_cast<int>(to.size()); ++i) {
+    if (to[i].IsConst()) {
+      sizes.push_back(to[i].value());
+    } else if (i < from.rank() && from[i] == to[i] && !to[i].IsUnknown()) {
+      sizes.push_back(0);
+    } else {
+      sizes.push_back(-1);
+      ++open;
+    }
+  }
+  if (open > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("shape ", DimsText(to), " from ",
+                                                   from.ToString(),
+                                                   ": two dimensions depend on the request"));
+  }
+  return sizes;
+}
+
+void OnnxGraph::Define(const std::string& name, Constant constant) {
+  constants_[name] = std::move(constant);
+}
+void OnnxGraph::Define(const std::string& name, OnnxValue value) {
+  values_[name] = std::move(value);
+}
+const Constant* OnnxGraph::FindConstant(const std::string& name) const {
+  const auto it = constants_.find(name);
+  return it == constants_.end() ? nullptr : &it->second;
+}
+const OnnxValue* OnnxGraph::FindValue(const std::string& name) const {
+  const auto it = values_.find(name);
+  return it == values_.end() ? nullptr : &it->second;
+}
+
+int OnnxGraph::TypeOf(const std::string& name) const {
+  const auto it = types_.find(name);
+  return it == types_.end() ? 0 : it->second;
+}
+bool OnnxGraph::IsInteger(const std::string& name) const {
+  const int type = TypeOf(name);
+  return type == onnx::TensorProto::INT64 || type == onnx::TensorProto::INT32 ||
+         type == onnx::TensorProto::INT8 || type == onnx::TensorProto::UINT8;
+}
+const std::string* OnnxGraph::RoundedFrom(const std::string& name) const {
+  const auto it = rounded_.find(name);
+  return it == rounded_.end() ? nullptr : &it->second;
+}
+
+void OnnxGraph::NotePlaces(const std::string& input, int64_t steps) {
+  const int64_t known = PlacesOf(input);
+  places_[input] = known == 0 ? steps : std::min(known, steps);
+}
+int64_t OnnxGraph::PlacesOf(const std::string& input) const {
+  const auto it = places_.find(input);
+  return it == places_.end() ? 0 : it->second;
+}
+
+const RowMask* OnnxGraph::FindMask(const std::string& name) const {
+  const auto it = masks_.find(name);
+  return it == masks_.end() ? nullptr : &it->second;
+}
+
+const RowNumbers* OnnxGraph::FindRowNumbers(const std::string& name) const {
+  const auto it = rows_.find(name);
+  return it == rows_.end() ? nullptr : &it->second;
+}
+const Constant* OnnxGraph::ConstantBehind(const std::string& tensor) const {
+  const auto it = behind_.find(tensor);
+  return it == behind_.end() ? nullptr : &it->second;
+}
+
+OnnxValue OnnxGraph::Whole(const std::string& tensor) const {
+  const Shape& shape = builder_.Find(tensor)->shape;
+  return Whole(tensor, Dims(shape.dims().begin(), shape.dims().end()));
+}
+
+OnnxValue OnnxGraph::Whole(const std::string& tensor, Dims dims) const {
+  OnnxValue value{.tensor = tensor, .dims = std::move(dims)};
+  value.axes.resize(value.dims.size());
+  std::iota(value.axes.begin(), value.axes.end(), 0);
+  return value;
+}
+
+absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const Constant& constant, absl::string_view base) {
+  const std::string tensor = builder_.FreshTensor(base);
+  if (constant.uniform) {
+    float one = 0;
+    if (constant.is_float) {
+      one = constant.f32(0);
+    } else if (constant.dim(0).IsConst()) {
+      one = static_cast<float>(constant.dim(0).value());
+    } else {
+      return absl::InvalidArgumentError("a number of rows is used as a value");
+    }
+    RETURN_IF_ERROR(AddConstant(
+        builder_, tensor,
+        MakeBlob(std::vector<int64_t>(std::max<size_t>(1, constant.dims.size()), 1), {one}),
+        tensor));
+    return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor, constant.dims);
+  }
+  if (!constant.is_float &&
+      !std::all_of(constant.ints.begin(), constant.ints.end(), [](Dim d) { return d.IsConst(); })) {
+    return RowCounts(constant, tensor);
+  }
+  ASSIGN_OR_RETURN(const std::vector<float> values, constant.ToFloats());
+  std::vector<int64_t> sizes = constant.sizes();
+  // A scalar is a vector of one: layers want a rank.
+  if (sizes.empty()) sizes = {1};
+  RETURN_IF_ERROR(AddConstant(builder_, tensor, MakeBlob(sizes, values), tensor));
+  behind_[tensor] = constant;
+  return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor);
+}
+
+// Integers of which some are numbers of rows.
+absl::StatusOr<OnnxValue> OnnxGraph::RowCounts(const Constant& constant,
+                                               const std::string& tensor) {
+  RETURN_IF_ERROR(WantNumbers(constant));
+  std::vector<float> fixed, per_ad;
+  for (const Dim& d : constant.ints) {
+    if (d.IsUnknown()) return absl::UnimplementedError("a size that is not known is a value");
+    fixed.push_back(d.IsAds() ? 0 : static_cast<float>(d.value()));  // A user has one row.
+    per_ad.push_back(d.IsAds() ? static_cast<float>(d.value()) : 0);
+  }
+  ASSIGN_OR_RETURN(const std::string count, AdCount());
+  std::vector<int64_t> sizes = constant.sizes();
+  if (sizes.empty()) sizes = {1};
+  const std::string parts[] = {builder_.FreshTensor(absl::StrCat(tensor, "/fixed")),
+                               builder_.FreshTensor(absl::StrCat(tensor, "/per_ad"))};
+  RETURN_IF_ERROR(AddConstant(builder_, parts[0], MakeBlob(sizes, fixed), parts[0]));
+  RETURN_IF_ERROR(AddConstant(builder_, parts[1], MakeBlob(sizes, per_ad), parts[1]));
+  RETURN_IF_ERROR(
+      AddExpression(builder_, tensor, "@0 + @1 * @2", {parts[0], parts[1], count}, tensor));
+  return constant.dims.empty() ? OnnxValue{.tensor = tensor} : Whole(tensor, constant.dims);
+}
+
+absl::StatusOr<OnnxValue> OnnxGraph::ValueOf(const std::string& name) {
+  if (const OnnxValue* value = FindValue(name)) return *value;
+  if (const Constant* constant = FindConstant(name)) return ValueOf(*constant, name);
+  return absl::InvalidArgumentError(
+      absl::StrCat("reads \"", name, "\", which has no form that a layer can read"));
+}
+
+bool OnnxGraph::IsRepeated(const OnnxValue& value, int axis) const {
+  if (value.axes[axis] < 0) return value.dims[axis] != Dim::Of(1);
+  const Dim own = builder_.Find(value.tensor)->shape[value.axes[axis]];
+  if (own.IsUsers() && value.dims[axis].IsAds()) return true;
+  return own == Dim::Of(1) && value.dims[axis] != Dim::Of(1) && !value.dims[axis].IsUsers();
+}
+
+bool OnnxGraph::RowsAreUsers(const OnnxValue& value) const {
+  const Shape& shape = builder_.Find(value.tensor)->shape;
+  return shape.rank() > 0 && shape[0].IsUsers();
+}
+
+absl::StatusOr<std::string> OnnxGraph::Plain(const OnnxValue& value) {
+  const Shape shape = builder_.Find(value.tensor)->shape;
+  if (value.rank() == 0) return value.tensor;  // One number: layers want a rank.
+  std::vector<int> named;
+  for (const int axis : value.axes) {
+    if (axis >= 0) named.push_back(axis);
+  }
+  std::string tensor = value.tensor;
+  std::vector<int> axes = value.axes;
+  if (!std::is_sorted(named.begin(), named.end())) {
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (std::find(named.begin(), named.end(), axis) == named.end()) named.push_back(axis);
+    }
+    tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/transposed"));
+    RETURN_IF_ERROR(AddTranspose(builder_, tensor, value.tensor, named, tensor));
+    for (int i = 0, next = 0; i < value.rank(); ++i) {
+      if (axes[i] >= 0) axes[i] = next++;
+    }
+  }
+  bool whole = value.rank() == shape.rank();
+  for (int i = 0; whole && i < value.rank(); ++i) whole = axes[i] == i;
+  if (whole) return tensor;
+  const Shape from = builder_.Find(tensor)->shape;
+  Dims to;
+  for (const int axis : axes) to.push_back(axis < 0 ? Dim::Of(1) : from[axis]);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(from, to));
+  const std::string out = builder_.FreshTensor(absl::StrCat(value.tensor, "/view"));
+  RETURN_IF_ERROR(AddReshape(builder_, out, tensor, sizes, out));
+  return out;
+}
+
+absl::StatusOr<OnnxValue> OnnxGraph::RowsInFront(const OnnxValue& value) {
+  const Shape& shape = builder_.Find(value.tensor)->shape;
+  std::vector<int> order;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    order.insert(shape[axis].IsConst() ? order.end() : order.begin(), axis);
+  }
+  // A constant, too, has something in front.
+  const bool has_rows = shape.rank() > 0 && !shape[order[0]].IsConst();
+  OnnxValue out = value;
+  if (!has_rows) {
+    std::vector<int64_t> sizes = {1};
+    for (const Dim& d : shape.dims()) sizes.push_back(d.value());
+    out.tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/lifted"));
+    for (int& axis : out.axes) axis = axis < 0 ? axis : axis + 1;
+    RETURN_IF_ERROR(AddReshape(builder_, out.tensor, value.tensor, sizes, out.tensor));
+    return out;
+  }
+  if (std::is_sorted(order.begin(), order.end())) return out;
+  out.tensor = builder_.FreshTensor(absl::StrCat(value.tensor, "/rows_first"));
+  RETURN_IF_ERROR(AddTranspose(builder_, out.tensor, value.tensor, order, out.tensor));
+  for (int& axis : out.axes) {
+    if (axis < 0) continue;
+    axis = static_cast<int>(std::find(order.begin(), order.end(), axis) - order.begin());
+  }
+  return out;
+}
+
+void OnnxGraph::SetAdReference(const std::string& tensor) {
+  if (ad_reference_.empty()) ad_reference_ = tensor;
+}
+
+// A tensor [ads, 1] of any values.
+absl::StatusOr<std::string> OnnxGraph::AdColumn(const std::string& base) {
+  if (ad_reference_.empty()) {
+    return absl::InvalidArgumentError("is repeated per ad, but no input has a row per ad");
+  }
+  std::string rows = ad_reference_;
+  if (builder_.Find(rows)->shape.rank() != 2) {
+    rows = builder_.FreshTensor(absl::StrCat(base, "/rows"));
+    RETURN_IF_ERROR(AddReshape(builder_, rows, ad_reference_, {0, -1}, rows));
+  }
+  const std::string column = builder_.FreshTensor(absl::StrCat(base, "/column"));
+  RETURN_IF_ERROR(AddSlice(builder_, column, rows, 1, 0, 1, column));
+  return column;
+}
+
+absl::StatusOr<std::string> OnnxGraph::AdCount() {
+  if (!ad_count_.empty()) return ad_count_;
+  const std::string ones = builder_.FreshTensor("ads/ones");
+  const std::string count = builder_.FreshTensor("ads/count");
+  ASSIGN_OR_RETURN(const std::string column, AdColumn(count));
+  // 1 for NaN, too.
+  RETURN_IF_ERROR(AddExpression(builder_, ones, "(@0 == @0) + (@0 != @0)", {column}, ones));
+  ulf::LayerParameter sum = MakeLayer("sum_layer", count, {ones}, count);
+  sum.mutable_sum_param()->add_dim(0);
+  RETURN_IF_ERROR(builder_.AddLayer(std::move(sum)));
+  return ad_count_ = count;
+}
+
+// [users or 1, ...] -> [ads, ...], without arithmetic: beside a column of the ads' by fuse_layer,
+// then cut out again.
+absl::StatusOr<std::string> OnnxGraph::ExpandRows(const std::string& tensor) {
+  const Shape shape = builder_.Find(tensor)->shape;
+  ASSIGN_OR_RETURN(const int64_t width, InnerSize(builder_, tensor, 0));
+  const std::string base = absl::StrCat(tensor, "/per_ad");
+  ASSIGN_OR_RETURN(const std::string column, AdColumn(base));
+  std::string flat = tensor;
+  if (shape.rank() != 2) {
+    flat = builder_.FreshTensor(absl::StrCat(base, "/flat"));
+    RETURN_IF_ERROR(AddReshape(builder_, flat, tensor, {0, width}, flat));
+  }
+  const std::string beside = builder_.FreshTensor(absl::StrCat(base, "/fused"));
+  ulf::LayerParameter fuse = MakeLayer("fuse_layer", beside, {flat, column}, beside);
+  fuse.mutable_fuse_param()->add_common_input_index(0);
+  RETURN_IF_ERROR(builder_.AddLayer(std::move(fuse)));
+  const std::string cut = builder_.FreshTensor(base);
+  RETURN_IF_ERROR(AddSlice(builder_, cut, beside, 1, 0, width, cut));
+  if (shape.rank() == 2) return cut;
+  std::vector<int64_t> sizes = {0};
+  for (int d = 1; d < shape.rank(); ++d) sizes.push_back(shape[d].value());
+  const std::string out = builder_.FreshTensor(absl::StrCat(base, "/shape"));
+  RETURN_IF_ERROR(AddReshape(builder_, out, cut, sizes, out));
+  return out;
+}
+
+absl::StatusOr<std::string> OnnxGraph::Full(const OnnxValue& value) {
+  ASSIGN_OR_RETURN(std::string tensor, Plain(value));
+  const OnnxValue plain = Whole(tensor, value.dims);
+  std::vector<int64_t> sizes(value.dims.size(), 0);
+  bool numbers = false;
+  for (int i = 1; i < value.rank(); ++i) {
+    if (!IsRepeated(plain, i)) continue;
+    if (!value.dims[i].IsConst()) {
+      return absl::UnimplementedError(
+          absl::StrCat("a tensor repeated to ", DimsText(value.dims), ", want rows in front"));
+    }
+    sizes[i] = value.dims[i].value();
+    numbers = true;
+  }
+  const bool rows = value.rank() > 0 && IsRepeated(plain, 0);
+  if (rows && value.dims[0].IsConst()) {
+    sizes[0] = value.dims[0].value();
+    numbers = true;
+  }
+  if (numbers) {
+    const std::string out = builder_.FreshTensor(absl::StrCat(value.tensor, "/repeated"));
+    ulf::LayerParameter layer = MakeLayer("broadcast_to_layer", out, {tensor}, out);
+    for (const int64_t size : sizes) {
+      layer.mutable_broadcast_to_param()->add_shape(static_cast<int32_t>(size));
+    }
+    RETURN_IF_ERROR(builder_.AddLayer(std::move(layer)));
+    tensor = out;
+  }
+  return rows && !value.dims[0].IsConst() ? ExpandRows(tensor) : tensor;
+}
+
+absl::StatusOr<std::string> OnnxGraph::PlainAlong(const OnnxValue& value,
+                                                  absl::Span<const int> axes) {
+  for (const int axis : axes) {
+    if (IsRepeated(value, axis)) return Full(value);
+  }
+  return Plain(value);
+}
+
+absl::StatusOr<OnnxValue> OnnxNode::value(int i) {
+  if (!Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
+  return graph.ValueOf(node.input(i));
+}
+
+std::string OnnxNode::Scratch(absl::string_view what) const {
+  return graph.builder().FreshTensor(absl::StrCat(output(), "/", what));
+}
+
+void OnnxNode::Set(const std::string& tensor, int i) { Set(graph.Whole(tensor), i); }
+void OnnxNode::Set(const std::string& tensor, Dims dims, int i) {
+  Set(graph.Whole(tensor, std::move(dims)), i);
+}
+void OnnxNode::Set(OnnxValue value, int i) { graph.Define(output(i), std::move(value)); }
+
+}  // namespace ulfd::convert

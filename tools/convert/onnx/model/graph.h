@@ -1,0 +1,204 @@
+// An ONNX graph on its way to ULF: what every name stands for, and what converters ask for.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_GRAPH_H_
+#define ULFD_TOOLS_CONVERT_ONNX_MODEL_GRAPH_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "onnx/onnx_pb.h"
+#include "tools/convert/graph_builder.h"
+#include "tools/convert/onnx/model/constant.h"
+
+namespace ulfd::convert {
+
+// A computed ONNX tensor: a view of a ULF tensor.  Transposes, added and dropped dimensions of 1
+// and Expand only change the view; what reads it asks for the form that it needs.
+struct OnnxValue {
+  std::string tensor;  // Of the builder.
+  Dims dims;           // As ONNX sees it.
+  // Per ONNX axis: the tensor's axis, or -1 for a dimension that the tensor lacks.  A dimension
+  // that is larger here than in the tensor is repeated; axes of the tensor that none names have
+  // size 1.
+  std::vector<int> axes;
+
+  int rank() const { return static_cast<int>(dims.size()); }
+};
+
+// The same places of every row of a tensor, as masked_select with a mask of constants takes them.
+struct RowMask {
+  Dims dims;
+  std::vector<int64_t> places;  // In a row, flattened.
+};
+
+// Integers of which row r has r * scale, plus a value: x[arange(rows), i] is exported as a Gather
+// with them along the rows and steps of x, merged, or as a GatherND with [r, i], and x[:, 2:4] = y
+// as a ScatterND with [[r, 2], [r, 3]].
+struct RowNumbers {
+  engine::Dim count = engine::Dim::Ads();  // Rows: the users or the ads.
+  int64_t scale = 1;
+  std::string plus;     // Empty: nothing.  Of two along the last axis: what follows the number.
+  Dims dims = {count};  // Of the integers; the first are the rows, along others they are repeated.
+  // What follows the row's number along the last axis: the same in every row, flattened.
+  std::vector<std::vector<int64_t>> beside;
+  bool shape_only = false;  // They were added to others, for the shape of the sum.
+};
+
+// Names to constants and values.  Errors do not name the node.
+class OnnxGraph {
+ public:
+  OnnxGraph(GraphBuilder& builder, int64_t opset) : builder_(builder), opset_(opset) {}
+
+  GraphBuilder& builder() { return builder_; }
+  int64_t opset() const { return opset_; }
+
+  void Define(const std::string& name, Constant constant);
+  void Define(const std::string& name, OnnxValue value);
+  // Null if the name stands for something else.
+  const Constant* FindConstant(const std::string& name) const;
+  const OnnxValue* FindValue(const std::string& name) const;
+
+  // onnx::TensorProto::DataType of a name; 0: not known.
+  void SetType(const std::string& name, int type) { types_[name] = type; }
+  int TypeOf(const std::string& name) const;
+  bool IsInteger(const std::string& name) const;
+  // Integers of the input `input`, as single precision has them: exact up to 2^24, rounded beyond.
+  // Null: the value is exact, or no integer.
+  void MarkRounded(const std::string& name, const std::string& input) { rounded_[name] = input; }
+  const std::string* RoundedFrom(const std::string& name) const;
+  // Rounded integers that small numbers have been added to.
+  void MarkStepped(const std::string& name) { stepped_.insert(name); }
+  bool IsStepped(const std::string& name) const { return stepped_.contains(name); }
+  // Integers of the input tell places among so many steps.
+  void NotePlaces(const std::string& input, int64_t steps);
+  // The fewest that were noted; 0: none.
+  int64_t PlacesOf(const std::string& input) const;
+
+  // Indices that are a mask; null: they are not.
+  void SetMask(const std::string& name, RowMask mask) { masks_[name] = std::move(mask); }
+  const RowMask* FindMask(const std::string& name) const;
+
+  // Null: they are no numbers of rows.
+  void SetRowNumbers(const std::string& name, RowNumbers rows) { rows_[name] = std::move(rows); }
+  const RowNumbers* FindRowNumbers(const std::string& name) const;
+
+  // The whole tensor as a value, with the shape that the engine inferred.
+  OnnxValue Whole(const std::string& tensor) const;
+  // The same, with dimensions that the caller knows better (repeated ones).
+  OnnxValue Whole(const std::string& tensor, Dims dims) const;
+  // A value for any name: a constant becomes a constant_layer.
+  absl::StatusOr<OnnxValue> ValueOf(const std::string& name);
+  absl::StatusOr<OnnxValue> ValueOf(const Constant& constant, absl::string_view base);
+
+  // What a tensor that ValueOf made of a constant holds; null for any other.
+  const Constant* ConstantBehind(const std::string& tensor) const;
+
+  // A tensor whose axis i is axis i of the value; repeated dimensions have size 1 (or are the
+  // user's row).  Adds a transpose or reshape layer where the view is not that already.
+  absl::StatusOr<std::string> Plain(const OnnxValue& value);
+  // Plain, and nothing repeated.
+  absl::StatusOr<std::string> Full(const OnnxValue& value);
+  // The same value, with the rows of the request first in the tensor behind it, where they are
+  // elsewhere: layers that cut want them there.
+  absl::StatusOr<OnnxValue> RowsInFront(const OnnxValue& value);
+  // Whether the axis is repeated.
+  bool IsRepeated(const OnnxValue& value, int axis) const;
+  // Whether the tensor behind the value has the user's row in front.
+  bool RowsAreUsers(const OnnxValue& value) const;
+  // Value with the axes (and Full if one of them is repeated), for layers that compute along them.
+  absl::StatusOr<std::string> PlainAlong(const OnnxValue& value, absl::Span<const int> axes);
+
+  // A tensor [1]: how many ads the request has.
+  absl::StatusOr<std::string> AdCount();
+  // A tensor of [ads, k] or more, of which only the rows matter: the first ad input or feature.
+  void SetAdReference(const std::string& tensor);
+
+  // The tensor for an ONNX name: called the same unless a tensor of that name is there already.
+  std::string Top(const std::string& name) const {
+    return builder_.Find(name) == nullptr ? name : builder_.FreshTensor(name);
+  }
+
+ private:
+  absl::StatusOr<std::string> AdColumn(const std::string& base);
+  absl::StatusOr<std::string> ExpandRows(const std::string& tensor);
+  absl::StatusOr<OnnxValue> RowCounts(const Constant& constant, const std::string& tensor);
+
+  GraphBuilder& builder_;
+  const int64_t opset_;
+  std::string ad_reference_, ad_count_;
+  absl::flat_hash_map<std::string, Constant> constants_;
+  absl::flat_hash_map<std::string, OnnxValue> values_;
+  absl::flat_hash_map<std::string, Constant> behind_;  // By tensor.
+  absl::flat_hash_map<std::string, RowMask> masks_;
+  absl::flat_hash_map<std::string, RowNumbers> rows_;
+  absl::flat_hash_map<std::string, int> types_;
+  absl::flat_hash_map<std::string, std::string> rounded_;
+  absl::flat_hash_set<std::string> stepped_;
+  absl::flat_hash_map<std::string, int64_t> places_;  // By input.
+};
+
+// What a converter of one node works on.
+struct OnnxNode {
+  OnnxGraph& graph;
+  const onnx::NodeProto& node;
+  // All uses of a name in the graph, outputs included.
+  const absl::flat_hash_map<std::string, int>& uses;
+  const absl::flat_hash_map<std::string, const onnx::NodeProto*>& only_reader;
+  std::string name;          // The node's own, or its first output's.
+  std::string note;          // For the report.
+  bool across_rows = false;  // Whether the converter made layers that run across rows.
+  // The node whose work was done here, too (MatMul: the Add of its bias), or null.
+  const onnx::NodeProto* absorbed = nullptr;
+
+  GraphBuilder& builder() { return graph.builder(); }
+  bool Has(int i) const { return i < node.input_size() && !node.input(i).empty(); }
+  const Constant* constant(int i) const {
+    return Has(i) ? graph.FindConstant(node.input(i)) : nullptr;
+  }
+  absl::StatusOr<OnnxValue> value(int i);
+  // The output's tensor name; `out` of the absorbing node where there is one.
+  const std::string& output(int i = 0) const {
+    return absorbed != nullptr ? absorbed->output(0) : node.output(i);
+  }
+  std::string Top(int i = 0) const { return graph.Top(output(i)); }
+  // A tensor name for something in between.
+  std::string Scratch(absl::string_view what) const;
+  // Output i is the tensor, or that with dimensions known better.
+  void Set(const std::string& tensor, int i = 0);
+  void Set(const std::string& tensor, Dims dims, int i = 0);
+  void Set(OnnxValue value, int i = 0);
+};
+
+struct OnnxType {
+  const char* op;
+  absl::Status (*convert)(OnnxNode& node);
+};
+
+absl::Span<const OnnxType> ElementwiseOnnxTypes();  // onnx_elementwise.cc
+absl::Span<const OnnxType> MatrixOnnxTypes();       // onnx_matrix.cc
+absl::Span<const OnnxType> ShapeOnnxTypes();        // onnx_shape.cc
+absl::Span<const OnnxType> NormOnnxTypes();         // onnx_norm.cc
+absl::Span<const OnnxType> LossOnnxTypes();         // onnx_loss.cc
+absl::Span<const OnnxType> ImageOnnxTypes();        // onnx_image.cc
+absl::Span<const OnnxType> ResizeOnnxTypes();       // onnx_resize.cc
+absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
+absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
+
+// Converts what makes numbers of rows or reads them; false: the node does neither.
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // onnx_row_numbers.cc
+
+// Sizes as reshape_layer takes them: 0 where the dimension stays in its place, -1 for the one that
+// depends on the request.  INVALID_ARGUMENT if two do.
+absl::StatusOr<std::vector<int64_t>> ReshapeSizes(const engine::Shape& from, const Dims& to);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_GRAPH_H_

@@ -1,0 +1,412 @@
+// Node by node, in order.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/plain.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "tools/convert/graph_builder.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/types.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
+
+constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+// Axes of Squeeze and Unsqueeze are an input from here on.
+constexpr int64_t kAxesAreInputs = 13;
+// GroupNormalization has a scale per channel from here on, and per group before.
+constexpr int64_t kScalePerChannel = 21;
+
+// Tensors that are known one by one, or the parts of one tensor, of which there may be any number.
+struct Sequence {
+  std::vector<std::string> items;
+  std::string whole;  // Of which these are parts; empty: `items` are all.
+  int64_t axis = 0, size = 1;
+  bool keep_axis = true;
+};
+
+class PlainWriter {
+ public:
+  PlainWriter(onnx::GraphProto& graph, int64_t opset)
+      : graph_(graph), opset_(opset), builder_("types"), types_(builder_, opset) {
+    InferTypes(graph, types_);
+    for (const onnx::ValueInfoProto& input : graph.input()) names_.insert(input.name());
+    for (const onnx::TensorProto& tensor : graph.initializer()) {
+      constants_[tensor.name()] = &tensor;
+      names_.insert(tensor.name());
+    }
+    for (const onnx::NodeProto& node : graph.node()) {
+      names_.insert(node.output().begin(), node.output().end());
+      for (const onnx::AttributeProto& attribute : node.attribute()) {
+        if (node.op_type() == "Constant" && attribute.name() == "value" && attribute.has_t() &&
+            node.output_size() == 1) {
+          constants_[node.output(0)] = &attribute.t();
+        }
+      }
+    }
+  }
+
+  void Run() {
+    bool changed = false;
+    for (const onnx::NodeProto& node : graph_.node()) {
+      const int before = nodes_.size();
+      const bool replaced = node.output_size() > 0 && Replace(node);
+      changed |= replaced;
+      if (!replaced) nodes_.DeleteSubrange(before, nodes_.size() - before);
+      // A sequence stays for what is not replaced.
+      if (!replaced || sequences_.contains(node.output(0))) *nodes_.Add() = node;
+    }
+    if (!changed) return;
+    graph_.mutable_node()->Swap(&nodes_);
+    for (onnx::TensorProto& tensor : added_) *graph_.add_initializer() = std::move(tensor);
+    DropUnread(graph_);
+  }
+
+ private:
+  std::optional<std::vector<int64_t>> Ints(const std::string& name) const {
+    const auto found = constants_.find(name);
+    if (found == constants_.end()) return std::nullopt;
+    const absl::StatusOr<Constant> constant = ReadTensor(*found->second);
+    if (!constant.ok() || constant->is_float) return std::nullopt;
+    absl::StatusOr<std::vector<int64_t>> values = constant->ToInts();
+    return values.ok() ? std::optional(*std::move(values)) : std::nullopt;
+  }
+  std::optional<int64_t> Int(const onnx::NodeProto& node, int i) const {
+    if (node.input_size() <= i) return std::nullopt;
+    const std::optional<std::vector<int64_t>> values = Ints(node.input(i));
+    return values.has_value() && values->size() == 1 ? std::optional((*values)[0]) : std::nullopt;
+  }
+  const Sequence* Find(const onnx::NodeProto& node) const {
+    const auto found = node.input_size() > 0 ? sequences_.find(node.input(0)) : sequences_.end();
+    return found == sequences_.end() ? nullptr : &found->second;
+  }
+
+  std::string Fresh(const std::string& base) {
+    std::string name;
+    do {
+      name = absl::StrCat(base, "/plain", ++count_);
+    } while (!names_.insert(name).second);
+    return name;
+  }
+  std::string Constants(const std::string& base, absl::Span<const int64_t> values) {
+    onnx::TensorProto& tensor = added_.emplace_back();
+    tensor.set_name(Fresh(base));
+    tensor.set_data_type(onnx::TensorProto::INT64);
+    tensor.add_dims(static_cast<int64_t>(values.size()));
+    for (const int64_t value : values) tensor.add_int64_data(value);
+    return tensor.name();
+  }
+  std::string Repeated(const std::string& base, int64_t count, float value) {
+    onnx::TensorProto& tensor = added_.emplace_back();
+    tensor.set_name(Fresh(base));
+    tensor.set_data_type(onnx::TensorProto::FLOAT);
+    tensor.add_dims(count);
+    for (int64_t i = 0; i < count; ++i) tensor.add_float_data(value);
+    return tensor.name();
+  }
+  onnx::NodeProto& Add(const onnx::NodeProto& of, const char* op,
+                       const std::vector<std::string>& inputs, const std::string& output) {
+    onnx::NodeProto& node = *nodes_.Add();
+    node.set_op_type(op);
+    node.set_name(of.name());
+    for (const std::string& input : inputs) node.add_input(input);
+    node.add_output(output);
+    return node;
+  }
+  static void SetInt(onnx::NodeProto& node, const char* name, int64_t value) {
+    onnx::AttributeProto& attribute = *node.add_attribute();
+    attribute.set_name(name);
+    attribute.set_type(onnx::AttributeProto::INT);
+    attribute.set_i(value);
+  }
+  void AddOnAxis(const onnx::NodeProto& of, const char* op, const std::string& input, int64_t axis,
+                 const std::string& output) {
+    if (opset_ >= kAxesAreInputs) {
+      Add(of, op, {input, Constants(output, {axis})}, output);
+      return;
+    }
+    onnx::AttributeProto& axes = *Add(of, op, {input}, output).add_attribute();
+    axes.set_name("axes");
+    axes.set_type(onnx::AttributeProto::INTS);
+    axes.add_ints(axis);
+  }
+  void AddSlice(const onnx::NodeProto& of, const std::string& input, int64_t axis, int64_t begin,
+                int64_t end, const std::string& output) {
+    Add(of, "Slice",
+        {input, Constants(output, {begin}), Constants(output, {end}), Constants(output, {axis})},
+        output);
+  }
+
+  bool Replace(const onnx::NodeProto& node) {
+    const std::string& op = node.op_type();
+    if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
+    if (op == "CastLike") return PlainCast(node);
+    if (op == "Expand") return NoteZeros(node);
+    if (op == "GRU" || op == "LSTM" || op == "RNN") return DropStates(node);
+    if (op == "ReduceMax") return NoteMaximum(node);
+    if (op == "Sub") return NoteShift(node);
+    if (op == "Where") return MaskBeforeShift(node);
+    if (op == "Softmax" || op == "LogSoftmax") return DropShift(node);
+    if (op == "GroupNormalization") return PlainGroups(node);
+    if (op == "SplitToSequence") return SplitUp(node);
+    if (op == "SequenceConstruct") {
+      sequences_[node.output(0)] = {.items = {node.input().begin(), node.input().end()}};
+      return true;
+    }
+    if (op == "SequenceEmpty") {
+      sequences_[node.output(0)] = {};
+      return true;
+    }
+    const Sequence* const sequence = Find(node);
+    if (sequence == nullptr) return false;
+    if (op == "Identity") {
+      sequences_[node.output(0)] = Sequence(*sequence);
+      return true;
+    }
+    if (op == "SequenceAt") return At(node, *sequence);
+    if (op == "SequenceInsert") return Insert(node, *sequence);
+    return op == "ConcatFromSequence" && Join(node, *sequence);
+  }
+
+  bool PlainCast(const onnx::NodeProto& node) {
+    const int type = node.input_size() == 2 ? types_.TypeOf(node.input(1)) : 0;
+    if (type == 0) return false;
+    SetInt(Add(node, "Cast", {node.input(0)}, node.output(0)), "to", type);
+    return true;
+  }
+
+  // Never replaces it: others may read it.
+  bool NoteZeros(const onnx::NodeProto& node) {
+    const auto found = node.input_size() == 2 ? constants_.find(node.input(0)) : constants_.end();
+    if (found == constants_.end()) return false;
+    const absl::StatusOr<Constant> constant = ReadTensor(*found->second);
+    if (!constant.ok() || !constant->is_float) return false;
+    if (absl::c_all_of(*constant->floats, [](float value) { return value == 0; })) {
+      zeros_.insert(node.output(0));
+    }
+    return false;
+  }
+  // A state of zeros is what there is without one.  Exporters repeat one of as many rows as they
+  // saw, which other numbers of rows do not fit.
+  bool DropStates(const onnx::NodeProto& node) {
+    constexpr int kFirstState = 5;
+    onnx::NodeProto plain = node;
+    bool changed = false;
+    for (int i = kFirstState; i < std::min(node.input_size(), kFirstState + 2); ++i) {
+      if (!zeros_.contains(node.input(i))) continue;
+      plain.set_input(i, "");
+      changed = true;
+    }
+    if (changed) *nodes_.Add() = std::move(plain);
+    return changed;
+  }
+  bool NoteMaximum(const onnx::NodeProto& node) {
+    std::optional<std::vector<int64_t>> axes = IntsAttribute(node, "axes");
+    if (node.input_size() > 1 && !node.input(1).empty()) axes = Ints(node.input(1));
+    if (!axes.has_value() || node.input_size() == 0) return false;
+    // Of everything, or of axes that stay.
+    const char* const stays = axes->empty() ? "noop_with_empty_axes" : "keepdims";
+    if ((IntAttribute(node, stays, axes->empty() ? 0 : 1) == 0) == axes->empty()) {
+      maxima_[node.output(0)] = {node.input(0), *std::move(axes)};
+    }
+    return false;
+  }
+  bool NoteShift(const onnx::NodeProto& node) {
+    const auto maximum = node.input_size() == 2 ? maxima_.find(node.input(1)) : maxima_.end();
+    if (maximum != maxima_.end() && maximum->second.first == node.input(0)) {
+      shifts_[node.output(0)] = maximum->second;
+    }
+    return false;
+  }
+  // Where(mask, -inf, x - max) is Where(mask, -inf, x) - max, also for any number that far below.
+  bool MaskBeforeShift(const onnx::NodeProto& node) {
+    constexpr float kFarBelow = -1e9f;
+    for (const int i : {1, 2}) {
+      if (node.input_size() != 3 || !shifts_.contains(node.input(i))) continue;
+      const auto fill = constants_.find(node.input(3 - i));
+      if (fill == constants_.end()) continue;
+      const absl::StatusOr<Constant> constant = ReadTensor(*fill->second);
+      if (!constant.ok() || !constant->is_float || constant->elements() != 1 ||
+          !(constant->f32(0) <= kFarBelow)) {
+        continue;
+      }
+      const auto [x, axes] = shifts_[node.input(i)];
+      *nodes_.Add() = node;
+      const std::string masked = Fresh(node.output(0));
+      Add(node, "Where", {node.input(0), node.input(1), node.input(2)}, masked).set_input(i, x);
+      shifts_[node.output(0)] = {masked, axes};
+      return true;
+    }
+    return false;
+  }
+  bool DropShift(const onnx::NodeProto& node) {
+    const auto shift = node.input_size() == 1 ? shifts_.find(node.input(0)) : shifts_.end();
+    if (shift == shifts_.end()) return false;
+    const auto& [x, axes] = shift->second;
+    // Before this operator set an axis stands for all from there on.
+    const int64_t axis = IntAttribute(node, "axis", opset_ >= kAxesAreInputs ? -1 : 1);
+    const bool alone = opset_ >= kAxesAreInputs || axis == -1;
+    if (!axes.empty() && !(alone && absl::c_linear_search(axes, axis))) return false;
+    onnx::NodeProto& plain = Add(node, node.op_type().c_str(), {x}, node.output(0));
+    *plain.mutable_attribute() = node.attribute();
+    return true;
+  }
+
+  bool SplitUp(const onnx::NodeProto& node) {
+    const int64_t axis = IntAttribute(node, "axis", 0);
+    const std::string& out = node.output(0);
+    if (node.input_size() < 1) return false;
+    if (node.input_size() == 1 || node.input(1).empty()) {
+      sequences_[out] = {.whole = node.input(0),
+                         .axis = axis,
+                         .keep_axis = IntAttribute(node, "keepdims", 1) != 0};
+      return true;
+    }
+    const std::optional<std::vector<int64_t>> sizes = Ints(node.input(1));
+    constexpr int64_t kMost = int64_t{1} << 31;
+    const auto fits = [](int64_t size) { return size >= 0 && size < kMost; };
+    if (!sizes.has_value() || !std::all_of(sizes->begin(), sizes->end(), fits)) return false;
+    if (constants_.at(node.input(1))->dims_size() == 0) {
+      if (sizes->size() != 1 || (*sizes)[0] < 1) return false;
+      sequences_[out] = {.whole = node.input(0), .axis = axis, .size = (*sizes)[0]};
+      return true;
+    }
+    Sequence parts;
+    int64_t begin = 0;
+    for (const int64_t size : *sizes) {
+      parts.items.push_back(Fresh(out));
+      AddSlice(node, node.input(0), axis, begin, begin + size, parts.items.back());
+      begin += size;
+    }
+    sequences_[out] = std::move(parts);
+    return true;
+  }
+
+  bool At(const onnx::NodeProto& node, const Sequence& sequence) {
+    std::optional<int64_t> at = Int(node, 1);
+    if (!at.has_value()) return false;
+    if (sequence.whole.empty()) {
+      const auto count = static_cast<int64_t>(sequence.items.size());
+      if (*at < 0) *at += count;
+      if (*at < 0 || *at >= count) return false;
+      Add(node, "Identity", {sequence.items[static_cast<size_t>(*at)]}, node.output(0));
+      return true;
+    }
+    // From the end only where no part is smaller than others.
+    constexpr int64_t kMost = 1 << 20;
+    if (*at < -kMost || *at > kMost || (*at < 0 && sequence.size != 1)) return false;
+    const int64_t end = *at == -1 ? kEnd : (*at + 1) * sequence.size;
+    const std::string part = sequence.keep_axis ? node.output(0) : Fresh(node.output(0));
+    AddSlice(node, sequence.whole, sequence.axis, *at * sequence.size, end, part);
+    if (!sequence.keep_axis) AddOnAxis(node, "Squeeze", part, sequence.axis, node.output(0));
+    return true;
+  }
+
+  bool Insert(const onnx::NodeProto& node, const Sequence& sequence) {
+    if (!sequence.whole.empty() || node.input_size() < 2) return false;
+    const auto count = static_cast<int64_t>(sequence.items.size());
+    std::optional<int64_t> at = count;
+    if (node.input_size() > 2) at = Int(node, 2);
+    if (!at.has_value()) return false;
+    if (*at < 0) *at += count;
+    if (*at < 0 || *at > count) return false;
+    Sequence longer = sequence;
+    longer.items.insert(longer.items.begin() + *at, node.input(1));
+    sequences_[node.output(0)] = std::move(longer);
+    return true;
+  }
+
+  bool Join(const onnx::NodeProto& node, const Sequence& sequence) {
+    if (sequence.items.empty()) return false;
+    const int64_t axis = IntAttribute(node, "axis", 0);
+    std::vector<std::string> items = sequence.items;
+    for (std::string& item : items) {
+      if (IntAttribute(node, "new_axis", 0) == 0) break;
+      const std::string wider = Fresh(node.output(0));
+      AddOnAxis(node, "Unsqueeze", item, axis, wider);
+      item = wider;
+    }
+    SetInt(Add(node, "Concat", items, node.output(0)), "axis", axis);
+    return true;
+  }
+
+  // [rows, groups, everything of a group], each normalised.
+  bool PlainGroups(const onnx::NodeProto& node) {
+    const auto scale = node.input_size() == 3 ? constants_.find(node.input(1)) : constants_.end();
+    const int64_t groups = IntAttribute(node, "num_groups", 0);
+    if (scale == constants_.end() || scale->second->dims_size() != 1 || groups < 1) return false;
+    const int64_t channels = scale->second->dims(0);
+    const bool per_channel = opset_ >= kScalePerChannel;
+    if (per_channel ? channels % groups != 0 : channels != groups) return false;
+    const std::string &x = node.input(0), &out = node.output(0);
+    const std::string grouped = Fresh(out), normal = Fresh(out), shape = Fresh(out);
+    Add(node, "Reshape", {x, Constants(out, {0, groups, -1})}, grouped);
+    const std::string by = per_channel ? Repeated(out, groups, 1) : node.input(1);
+    const std::string plus = per_channel ? Repeated(out, groups, 0) : node.input(2);
+    onnx::NodeProto& each = Add(node, "InstanceNormalization", {grouped, by, plus}, normal);
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (attribute.name() == "epsilon") *each.add_attribute() = attribute;
+    }
+    std::string result = normal;
+    if (per_channel) {
+      const std::string column = Constants(out, {-1, 1});
+      std::string wide[] = {Fresh(out), Fresh(out), Fresh(out), Fresh(out), Fresh(out)};
+      Add(node, "Reshape", {normal, Constants(out, {0, channels, -1})}, wide[0]);
+      Add(node, "Reshape", {node.input(1), column}, wide[1]);
+      Add(node, "Reshape", {node.input(2), column}, wide[2]);
+      Add(node, "Mul", {wide[0], wide[1]}, wide[3]);
+      Add(node, "Add", {wide[3], wide[2]}, wide[4]);
+      result = wide[4];
+    }
+    Add(node, "Shape", {x}, shape);
+    Add(node, "Reshape", {result, shape}, out);
+    return true;
+  }
+
+  onnx::GraphProto& graph_;
+  const int64_t opset_;
+  GraphBuilder builder_;
+  OnnxGraph types_;
+  std::map<std::string, const onnx::TensorProto*> constants_;
+  std::map<std::string, Sequence> sequences_;
+  // What max(x) and x - max(x) are of: x, and the axes (none: all).
+  std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
+  std::set<std::string> names_, zeros_;  // Zeros that are repeated.
+  std::vector<onnx::TensorProto> added_;
+  Nodes nodes_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+void WritePlainly(onnx::GraphProto& graph, int64_t opset) {
+  constexpr absl::string_view kReplaced[] = {"CastLike",
+                                             "GroupNormalization",
+                                             "SplitToSequence",
+                                             "SequenceConstruct",
+                                             "SequenceEmpty",
+                                             "ReduceMax",
+                                             "GRU",
+                                             "LSTM",
+                                             "RNN"};
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (absl::c_linear_search(kReplaced, node.op_type())) return PlainWriter(graph, opset).Run();
+  }
+}
+
+}  // namespace ulfd::convert

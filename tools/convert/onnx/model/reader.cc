@@ -1,0 +1,331 @@
+// ONNX files.  The only place that calls ONNX's library, whose errors are exceptions.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/reader.h"
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/file.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "engine/runtime/model_directory.h"
+#include "onnx/checker.h"
+#include "onnx/defs/schema.h"
+#include "onnx/shape_inference/implementation.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/plain.h"
+
+namespace ulfd::convert {
+namespace {
+
+constexpr int64_t kMaxFileBytes = (int64_t{1} << 31) - 1;  // Protobuf's own limit.
+
+// Where an external initializer's bytes are.
+struct ExternalData {
+  std::string location;
+  int64_t offset = 0, length = -1;
+};
+
+absl::StatusOr<ExternalData> ReadEntries(const onnx::TensorProto& tensor) {
+  ExternalData data;
+  for (const onnx::StringStringEntryProto& entry : tensor.external_data()) {
+    int64_t* number = entry.key() == "offset"   ? &data.offset
+                      : entry.key() == "length" ? &data.length
+                                                : nullptr;
+    if (entry.key() == "location") data.location = entry.value();
+    if (number == nullptr) continue;
+    if (!absl::SimpleAtoi(entry.value(), number) || *number < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("external data: ", entry.key(), " \"",
+                                                     entry.value(), "\", want a number of bytes"));
+    }
+  }
+  return data;
+}
+
+// Replaces the reference to a file by the bytes.
+absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const ExternalData data, ReadEntries(tensor));
+  ASSIGN_OR_RETURN(const std::string path,
+                   engine::PathWithin(directory, directory, data.location, "external data"));
+  ASSIGN_OR_RETURN(const int64_t wanted, TensorBytes(tensor));
+  if (data.length >= 0 && data.length != wanted) {
+    return absl::InvalidArgumentError(absl::StrCat("external data: length ", data.length, ", want ",
+                                                   wanted, " bytes for its shape"));
+  }
+  const absl::StatusOr<InputFile> file = InputFile::Open(path);
+  if (absl::IsNotFound(file.status()) || absl::IsInvalidArgument(file.status())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("external data: there is no file ", data.location, " beside the model"));
+  }
+  RETURN_IF_ERROR(Annotate(file.status(), "external data"));
+  const int64_t size = file->size();
+  if (data.offset > size || wanted > size - data.offset) {
+    return absl::InvalidArgumentError(absl::StrCat("external data: ", data.location, " has ", size,
+                                                   " bytes, want ", wanted, " from byte ",
+                                                   data.offset));
+  }
+  std::string bytes(static_cast<size_t>(wanted), '\0');
+  ASSIGN_OR_RETURN(const size_t got, file->ReadAt(data.offset, bytes.data(), bytes.size()));
+  if (got < bytes.size()) {
+    return absl::UnavailableError(absl::StrCat("external data: ", path, ": changed while read"));
+  }
+  tensor.set_raw_data(std::move(bytes));
+  tensor.clear_external_data();
+  tensor.clear_data_location();
+  return absl::OkStatus();
+}
+
+// Its bytes are there, and as many as its shape says: libonnx reads past the end of fewer.
+absl::Status CompleteTensor(const std::string& directory, onnx::TensorProto& tensor) {
+  if (tensor.data_location() == onnx::TensorProto::EXTERNAL) return LoadExternal(directory, tensor);
+  // Types that are no numbers are refused where they are used.
+  return tensor.has_raw_data() && TensorBytes(tensor).ok() ? CheckRawData(tensor)
+                                                           : absl::OkStatus();
+}
+
+absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph);
+
+// An attribute of a node may hold tensors, and graphs with tensors.  libonnx divides by strides.
+absl::Status CompleteTensors(const std::string& directory, onnx::AttributeProto& attribute) {
+  if (attribute.name() == "strides") {
+    for (const int64_t stride : attribute.ints()) {
+      if (stride < 1) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("attribute strides: ", stride, ", want at least 1"));
+      }
+    }
+  }
+  if (attribute.has_t()) RETURN_IF_ERROR(CompleteTensor(directory, *attribute.mutable_t()));
+  for (onnx::TensorProto& tensor : *attribute.mutable_tensors()) {
+    RETURN_IF_ERROR(CompleteTensor(directory, tensor));
+  }
+  if (attribute.has_g()) RETURN_IF_ERROR(CompleteTensors(directory, *attribute.mutable_g()));
+  for (onnx::GraphProto& graph : *attribute.mutable_graphs()) {
+    RETURN_IF_ERROR(CompleteTensors(directory, graph));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompleteTensors(const std::string& directory,
+                             google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+  for (onnx::NodeProto& node : nodes) {
+    const std::string& name =
+        node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name();
+    for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
+      RETURN_IF_ERROR(
+          Annotate(CompleteTensors(directory, attribute), absl::StrCat("node \"", name, "\"")));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CompleteTensors(const std::string& directory, onnx::GraphProto& graph) {
+  if (graph.sparse_initializer_size() > 0) {
+    return absl::UnimplementedError(absl::StrCat("initializer \"",
+                                                 graph.sparse_initializer(0).values().name(),
+                                                 "\" is sparse, want a dense one"));
+  }
+  for (onnx::TensorProto& tensor : *graph.mutable_initializer()) {
+    RETURN_IF_ERROR(Annotate(CompleteTensor(directory, tensor),
+                             absl::StrCat("initializer \"", tensor.name(), "\"")));
+  }
+  return CompleteTensors(directory, *graph.mutable_node());
+}
+
+absl::Status CompleteTensors(const std::string& directory, onnx::ModelProto& model) {
+  for (onnx::FunctionProto& function : *model.mutable_functions()) {
+    RETURN_IF_ERROR(Annotate(CompleteTensors(directory, *function.mutable_node()),
+                             absl::StrCat("function \"", function.name(), "\"")));
+  }
+  return CompleteTensors(directory, *model.mutable_graph());
+}
+
+// Names become names of layers and tensors, which end up in messages and replies.
+absl::Status CheckNames(const onnx::GraphProto& graph) {
+  std::vector<const std::string*> names = {&graph.name()};
+  for (const onnx::NodeProto& node : graph.node()) {
+    names.push_back(&node.name());
+    names.push_back(&node.op_type());
+    for (const std::string& name : node.input()) names.push_back(&name);
+    for (const std::string& name : node.output()) names.push_back(&name);
+  }
+  for (const auto* values : {&graph.input(), &graph.output()}) {
+    for (const onnx::ValueInfoProto& value : *values) {
+      names.push_back(&value.name());
+      for (const auto& dim : value.type().tensor_type().shape().dim()) {
+        names.push_back(&dim.dim_param());
+      }
+    }
+  }
+  for (const onnx::TensorProto& tensor : graph.initializer()) names.push_back(&tensor.name());
+  for (const std::string* name : names) {
+    if (!IsUtf8(*name)) {
+      return absl::InvalidArgumentError(absl::StrCat("name ", Quote(*name), " is not UTF-8"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SetDims(const std::map<std::string, int64_t>& dims, onnx::GraphProto& graph) {
+  std::set<std::string> names;
+  const auto set = [&](auto& values, bool inputs) {
+    for (onnx::ValueInfoProto& value : values) {
+      if (!value.type().has_tensor_type() || !value.type().tensor_type().has_shape()) continue;
+      auto& shape = *value.mutable_type()->mutable_tensor_type()->mutable_shape();
+      for (auto& dim : *shape.mutable_dim()) {
+        if (inputs && dim.has_dim_param()) names.insert(dim.dim_param());
+        const auto found = dims.find(dim.dim_param());
+        if (dim.has_dim_param() && found != dims.end()) dim.set_dim_value(found->second);
+      }
+    }
+  };
+  set(*graph.mutable_input(), true);
+  set(*graph.mutable_output(), false);
+  set(*graph.mutable_value_info(), false);
+  for (const auto& [name, value] : dims) {
+    if (names.contains(name)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dims names \"", name, "\", which is no dimension of an input"));
+  }
+  return absl::OkStatus();
+}
+
+// Whether ONNX's library accepts the model; then all values have the shapes that it inferred.  What
+// it says otherwise does not decide: it is stricter than what runs models, and older than some.
+bool Infer(onnx::ModelProto& model) {
+  try {
+    onnx::checker::check_model(model);
+    const onnx::ShapeInferenceOptions options(/*check_type_val=*/true, /*strict_mode_val=*/1,
+                                              /*data_prop_val=*/true);
+    onnx::shape_inference::InferShapes(model, onnx::OpSchemaRegistry::Instance(), options);
+    return true;
+  } catch (const std::exception&) {
+    model.mutable_graph()->clear_value_info();
+    return false;
+  }
+}
+
+// What Debian 12's library knows.
+constexpr int64_t kLibrarySet = 17, kLibraryFormat = 8;
+
+// Every name is made once, and before it is read.
+absl::Status CheckStructure(const onnx::ModelProto& model, int64_t opset) {
+  std::set<std::string> known;
+  for (const onnx::ValueInfoProto& input : model.graph().input()) {
+    if (!known.insert(input.name()).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", input.name(), "\" is there twice"));
+    }
+  }
+  for (const onnx::TensorProto& tensor : model.graph().initializer()) known.insert(tensor.name());
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    const std::string text = absl::StrCat(
+        "node \"", node.name().empty() && node.output_size() > 0 ? node.output(0) : node.name(),
+        "\" (", node.op_type(), "): ");
+    for (const std::string& input : node.input()) {
+      if (input.empty() || known.contains(input)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, "reads \"", input, "\", which nothing before it makes"));
+    }
+    const bool standard = node.domain().empty() || node.domain() == "ai.onnx";
+    const onnx::OpSchema* const schema =
+        standard ? onnx::OpSchemaRegistry::Schema(
+                       node.op_type(), static_cast<int>(std::min(opset, kLibrarySet)), "")
+                 : nullptr;
+    // Inputs are never fewer in later versions; what is new has one.
+    const int least = schema != nullptr ? schema->min_input() : standard ? 1 : 0;
+    int given = node.input_size();
+    for (int i = 0; i < std::min(least, node.input_size()); ++i) {
+      if (node.input(i).empty()) given = i;
+    }
+    if (given < least || node.output_size() < 1 || node.output(0).empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(text, given, " inputs and ",
+                                                     node.output_size(), " outputs, want at least ",
+                                                     least, " and 1"));
+    }
+    for (const std::string& output : node.output()) {
+      if (output.empty() || known.insert(output).second) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(text, "makes \"", output, "\", which is there already"));
+    }
+  }
+  for (const onnx::ValueInfoProto& output : model.graph().output()) {
+    if (known.contains(output.name())) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("output \"", output.name(), "\" is made by no node"));
+  }
+  return absl::OkStatus();
+}
+
+// A first output that is left out gets a name: nodes are told apart by it.
+void NameFirstOutputs(onnx::GraphProto& graph) {
+  for (onnx::NodeProto& node : *graph.mutable_node()) {
+    if (node.output_size() < 2 || !node.output(0).empty()) continue;
+    node.set_output(0, absl::StrCat("without", absl::StrJoin(node.output(), "/")));
+  }
+}
+
+constexpr int64_t kOldest = 7;
+
+// Whether operators of the older set are those of the oldest one that is converted.
+bool IsAsOldest(const onnx::GraphProto& graph, int64_t opset) {
+  return std::all_of(graph.node().begin(), graph.node().end(), [&](const onnx::NodeProto& node) {
+    const onnx::OpSchema* const schema =
+        onnx::OpSchemaRegistry::Schema(node.op_type(), kOldest, node.domain());
+    return schema != nullptr && schema->since_version() <= opset;
+  });
+}
+
+absl::Status Complete(const std::string& directory, const std::map<std::string, int64_t>& dims,
+                      OnnxModel& model) {
+  for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
+    if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
+  }
+  constexpr int64_t kNewest = 21, kNewestFormat = 11;
+  if (model.opset > 0 && model.opset < kOldest && IsAsOldest(model.proto.graph(), model.opset)) {
+    model.opset = kOldest;
+  }
+  if (model.opset < kOldest || model.opset > kNewest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("operator set ", model.opset, ", want ", kOldest, " to ", kNewest));
+  }
+  if (model.proto.ir_version() > kNewestFormat) {
+    return absl::InvalidArgumentError(absl::StrCat("format version ", model.proto.ir_version(),
+                                                   ", want at most ", kNewestFormat));
+  }
+  RETURN_IF_ERROR(CheckNames(model.proto.graph()));
+  RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
+  RETURN_IF_ERROR(InlineFunctions(model.proto));
+  RETURN_IF_ERROR(CheckNames(model.proto.graph()));
+  NameFirstOutputs(*model.proto.mutable_graph());
+  WritePlainly(*model.proto.mutable_graph(), model.opset);
+  RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
+  RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
+  model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
+                   Infer(model.proto);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
+                                   const std::map<std::string, int64_t>& dims) {
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
+  OnnxModel model;
+  if (!model.proto.ParseFromString(bytes) || !model.proto.has_graph()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": truncated, or not an ONNX model"));
+  }
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string directory = parent.empty() ? "." : parent.string();
+  RETURN_IF_ERROR(Annotate(Complete(directory, dims, model), path));
+  return model;
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,35 @@
+// Element types of all values of an ONNX graph, and what single precision means for integers.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_TYPES_H_
+#define ULFD_TOOLS_CONVERT_ONNX_MODEL_TYPES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "onnx/onnx_pb.h"
+#include "tools/convert/onnx/model/graph.h"
+
+namespace ulfd::convert {
+
+// Equal, Greater, Less, GreaterOrEqual, LessOrEqual.
+bool IsComparison(const std::string& op);
+// Integers as ids have them: INT32, INT64.
+bool IsIdType(int type);
+// FLOAT, DOUBLE.
+bool IsPlainFloat(int type);
+
+// Tells `graph` the type of every initializer, input and output of a node.
+void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph);
+
+// ULF computes in single precision, which has integers up to 2^24.  Whether the node gives what
+// ONNX's integers would where it reads larger ones: it moves them, compares them with constants, or
+// makes floats of them, as the model says.  UNIMPLEMENTED names the input and what to do.
+// `reader`: the only one of the node's output, or null.
+absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
+                           const onnx::NodeProto* reader);
+// Marks the outputs that hold rounded integers because an input does.  After the conversion.
+void MarkRounded(const onnx::NodeProto& node, OnnxGraph& graph);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_TYPES_H_

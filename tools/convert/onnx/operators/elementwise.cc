@@ -1,0 +1,577 @@
+// ONNX's elementwise operators.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/chosen_rows.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// A view stays a view: the function is applied to the tensor behind it.
+absl::Status Unary(OnnxNode& node, absl::string_view type) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, {x.tensor}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status UnaryExpression(OnnxNode& node, absl::string_view text) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, {x.tensor}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Relu(OnnxNode& node) { return Unary(node, "relu_layer"); }
+absl::Status Sigmoid(OnnxNode& node) { return Unary(node, "sigmoid_layer"); }
+absl::Status Tanh(OnnxNode& node) { return Unary(node, "tanh_layer"); }
+absl::Status Neg(OnnxNode& node) { return UnaryExpression(node, "neg(@0)"); }
+absl::Status Abs(OnnxNode& node) { return UnaryExpression(node, "abs(@0)"); }
+absl::Status Exp(OnnxNode& node) { return UnaryExpression(node, "exp(@0)"); }
+absl::Status Log(OnnxNode& node) { return UnaryExpression(node, "log(@0)"); }
+absl::Status Sqrt(OnnxNode& node) { return UnaryExpression(node, "sqrt(@0)"); }
+absl::Status Reciprocal(OnnxNode& node) { return UnaryExpression(node, "1 / @0"); }
+// Booleans are 0 and 1.
+absl::Status Not(OnnxNode& node) { return UnaryExpression(node, "1 - @0"); }
+
+absl::Status Same(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  node.note = "its output is its input";
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// The only value of a constant; NaN if it has several or is none.
+float OneValue(const Constant* constant) {
+  if (constant == nullptr || !IsNumbers(constant->dims)) return NAN;
+  if (!constant->uniform && constant->elements() != 1) return NAN;
+  if (constant->is_float) return constant->f32(0);
+  return constant->dim(0).IsConst() ? static_cast<float>(constant->dim(0).value()) : NAN;
+}
+
+absl::Status Dropout(OnnxNode& node) {
+  if (node.Has(2) && OneValue(node.constant(1)) != 0 && OneValue(node.constant(2)) != 0) {
+    return absl::UnimplementedError(
+        "training_mode, whose result is random; export the model with eval()");
+  }
+  if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
+    ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+    node.graph.Define(node.node.output(1),
+                      Constant{.dims = x.dims, .uniform = true, .ints = {Dim::Of(1)}});
+  }
+  return Same(node);
+}
+
+// Values are float32 whatever the type says; only a cast that changes values needs a layer.
+absl::Status Cast(OnnxNode& node) {
+  const int64_t to = IntAttribute(node.node, "to", 0);
+  if (to == onnx::TensorProto::BOOL) {
+    node.note = "values other than 0 become 1";
+    return UnaryExpression(node, "@0 != 0");
+  }
+  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE;
+  const bool to_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
+  if (!to_float && !to_integer) {
+    return absl::UnimplementedError(absl::StrCat(
+        "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to))));
+  }
+  const int from = node.graph.TypeOf(node.node.input(0));
+  const bool exact = node.graph.IsInteger(node.node.input(0)) || from == onnx::TensorProto::BOOL;
+  if (to_integer && !exact) {
+    node.note = "fractions are cut off";
+    return UnaryExpression(node, Truncated("@0"));
+  }
+  return Same(node);
+}
+
+absl::Status Softsign(OnnxNode& node) { return UnaryExpression(node, "@0 / (1 + abs(@0))"); }
+// log(1 + exp(x)), without an exp that overflows.
+absl::Status Softplus(OnnxNode& node) {
+  return UnaryExpression(node, "max(@0, 0) + log(1 + exp(-abs(@0)))");
+}
+
+absl::Status Elu(OnnxNode& node) {
+  const std::string alpha = Number(FloatAttribute(node.node, "alpha", 1));
+  return UnaryExpression(node,
+                         absl::StrCat("where(@0 > 0, @0, ", alpha, " * (exp(min(@0, 0)) - 1))"));
+}
+
+absl::Status HardSigmoid(OnnxNode& node) {
+  const std::string alpha = Number(FloatAttribute(node.node, "alpha", 0.2f));
+  const std::string beta = Number(FloatAttribute(node.node, "beta", 0.5f));
+  return UnaryExpression(node, absl::StrCat("max(0, min(1, ", alpha, " * @0 + ", beta, "))"));
+}
+
+absl::Status Sign(OnnxNode& node) {
+  return UnaryExpression(node, "where(@0 > 0, 1, where(@0 < 0, -1, 0))");
+}
+// Half turns of |x| above 8192, less a whole number of turns; 0 below, no number from 2^48 on.  |x|
+// in groups of 12 bits: what each adds in turns is a constant, held in pieces of 12 bits, so that
+// the products with the first two are exact.
+absl::StatusOr<std::string> HalfTurns(OnnxNode& node, const std::string& x) {
+  GraphBuilder& builder = node.builder();
+  // 2^(12 k) / (2 pi) without its whole part.
+  constexpr const char* kTurns[4][3] = {{"0.158935547", "0.000219345093", "5.11241218e-8"},
+                                        {"0.8984375", "0.000209391117", "1.32861997e-8"},
+                                        {"0.857666016", "5.44190407e-5", "1.23190713e-9"},
+                                        {"0.222900391", "5.00679016e-6", "3.9101554e-8"}};
+  const std::string large = node.Scratch("large");
+  RETURN_IF_ERROR(AddExpression(
+      builder, large, "where(abs(@0) > 8192, where(abs(@0) < 281474976710656, abs(@0), 0 / 0), 0)",
+      {x}, large));
+  // What is left of it above each group, the whole part of the lowest group, and the sum so far.
+  std::vector<std::string> parts;
+  for (const char* shift : {"2.44140625e-4", "5.96046448e-8", "1.45519152e-11"}) {
+    parts.push_back(node.Scratch("above"));
+    RETURN_IF_ERROR(AddExpression(builder, parts.back(), Floor(absl::StrCat("(@0 * ", shift, ")")),
+                                  {large}, parts.back()));
+  }
+  parts.push_back(node.Scratch("low"));
+  RETURN_IF_ERROR(AddExpression(builder, parts.back(), Floor("(@1 - @0 * 4096)"), {parts[0], large},
+                                parts.back()));
+  const char* const groups[] = {"@3", "(@0 - @1 * 4096)", "(@1 - @2 * 4096)", "@2"};
+  const std::string rest = "(@4 - " + Floor("@4") + ")";
+  std::string pieces[3] = {"0", rest, absl::StrCat("2 * (", rest)};
+  for (int k = 0; k < 4; ++k) {
+    const std::string product = absl::StrCat("(", groups[k], " * ", kTurns[k][0], ")");
+    absl::StrAppend(&pieces[0], " + (", product, " - ", Floor(product), ")");
+    absl::StrAppend(&pieces[1], " + ", groups[k], " * ", kTurns[k][1]);
+    absl::StrAppend(&pieces[2], " + ", groups[k], " * ", kTurns[k][2]);
+  }
+  pieces[2] += " + (@5 - @0 * 4096 - @3) * 0.159154943)";
+  for (int i = 0; i < 3; ++i) {
+    const std::string sum = node.Scratch("turns");
+    if (i == 2) parts.push_back(large);
+    RETURN_IF_ERROR(AddExpression(builder, sum, pieces[i], parts, sum));
+    parts.resize(4);
+    parts.push_back(sum);
+  }
+  return parts.back();
+}
+
+// The multiple of pi that is nearest, less its part, by the polynomial of the sine.
+absl::Status SineOf(OnnxNode& node, const char* shift) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  GraphBuilder& builder = node.builder();
+  ASSIGN_OR_RETURN(const std::string large, HalfTurns(node, x.tensor));
+  const std::string halves = node.Scratch("halves");
+  const std::string times = node.Scratch("times"), rest = node.Scratch("rest"), out = node.Top();
+  RETURN_IF_ERROR(AddExpression(
+      builder, halves,
+      absl::StrCat("where(abs(@0) > 8192, where(@0 < 0, -1, 1) * @1, @0 * 0.318309886) + ", shift),
+      {x.tensor, large}, halves));
+  RETURN_IF_ERROR(AddExpression(builder, times, Rounded("@0"), {halves}, times));
+  const std::string turns = absl::StrCat("(@1 - ", shift, ")");
+  RETURN_IF_ERROR(AddExpression(
+      builder, rest,
+      absl::StrCat("where(abs(@0) > 8192, (@2 - @1) * 3.14159265, ((@0 - ", turns,
+                   " * 3.140625) - ", turns, " * 9.67502594e-4) - ", turns, " * 1.50995799e-7)"),
+      {x.tensor, times, halves}, rest));
+  RETURN_IF_ERROR(AddExpression(
+      builder, node.name,
+      absl::StrCat("(1 - 2 * (@1 - 2 * ", Rounded("(@1 * 0.5 - 0.25)"),
+                   ")) * @0 * (1 + @0 * @0 * (-0.166666667 + @0 * @0 * (0.00833333333 + @0 * @0 * "
+                   "(-0.000198412698 + @0 * @0 * (2.75573192e-6 - @0 * @0 * 2.50521084e-8)))))"),
+      {rest, times}, out));
+  node.note = "no number from 2^48 on";
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+absl::Status Sin(OnnxNode& node) { return SineOf(node, "0"); }
+absl::Status Cos(OnnxNode& node) { return SineOf(node, "0.5"); }
+absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
+absl::Status Shrink(OnnxNode& node) {
+  const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
+  const std::string bias = Number(FloatAttribute(node.node, "bias", 0));
+  return UnaryExpression(node, absl::StrCat("where(@0 < (0 - ", lambda, "), @0 + ", bias,
+                                            ", where(@0 > ", lambda, ", @0 - ", bias, ", 0))"));
+}
+absl::Status IsNan(OnnxNode& node) { return UnaryExpression(node, "@0 != @0"); }
+absl::Status IsInf(OnnxNode& node) {
+  const bool below = IntAttribute(node.node, "detect_negative", 1) != 0;
+  const bool above = IntAttribute(node.node, "detect_positive", 1) != 0;
+  const char* const value = below && above ? "abs(@0)" : below ? "neg(@0)" : "@0";
+  const char* const least = below || above ? "3.40282347e38" : "@0";  // The largest number.
+  return UnaryExpression(node, absl::StrCat(value, " > ", least));
+}
+// Of x above 0 by the half angle, and of 1 / x where x is above 1.
+std::string ArcTangentOf(const std::string& x) {
+  const std::string magnitude = absl::StrCat("abs(", x, ")");
+  const std::string small =
+      absl::StrCat("where(", magnitude, " > 1, 1 / ", magnitude, ", ", magnitude, ")");
+  const std::string t = absl::StrCat("(", small, " / (1 + sqrt(1 + ", small, " * ", small, ")))");
+  const std::string angle =
+      absl::StrCat("(2 * ", t, " * (1 - ", t, " * ", t, " * (0.333333333 - ", t, " * ", t,
+                   " * (0.2 - ", t, " * ", t, " * (0.142857143 - ", t, " * ", t,
+                   " * (0.111111111 - ", t, " * ", t, " * (0.0909090909 - ", t, " * ", t,
+                   " * (0.0769230769 - ", t, " * ", t, " * 0.0666666667))))))))");
+  return absl::StrCat("where(", x, " < 0, -1, 1) * where(", magnitude, " > 1, 1.57079633 - ", angle,
+                      ", ", angle, ")");
+}
+absl::Status Atan(OnnxNode& node) { return UnaryExpression(node, ArcTangentOf("@0")); }
+const char kSineAsTangent[] = "(@0 / sqrt((1 - @0) * (1 + @0)))";
+absl::Status Asin(OnnxNode& node) { return UnaryExpression(node, ArcTangentOf(kSineAsTangent)); }
+absl::Status Acos(OnnxNode& node) {
+  return UnaryExpression(node, absl::StrCat("1.57079633 - ", ArcTangentOf(kSineAsTangent)));
+}
+absl::Status Sinh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) - exp(0 - @0))"); }
+absl::Status Cosh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) + exp(0 - @0))"); }
+absl::Status Asinh(OnnxNode& node) {
+  return UnaryExpression(node, "where(@0 < 0, -1, 1) * log(abs(@0) + sqrt(@0 * @0 + 1))");
+}
+absl::Status Acosh(OnnxNode& node) { return UnaryExpression(node, "log(@0 + sqrt(@0 * @0 - 1))"); }
+absl::Status Atanh(OnnxNode& node) {
+  return UnaryExpression(node, "0.5 * log((1 + @0) / (1 - @0))");
+}
+absl::Status FloorOf(OnnxNode& node) { return UnaryExpression(node, Floor("@0")); }
+absl::Status CeilOf(OnnxNode& node) {
+  return UnaryExpression(node, absl::StrCat("neg(", Floor("(0 - @0)"), ")"));
+}
+
+absl::Status Selu(OnnxNode& node) {
+  const float alpha = FloatAttribute(node.node, "alpha", 1.67326319217681884765625f);
+  const float gamma = FloatAttribute(node.node, "gamma", 1.05070102214813232421875f);
+  return UnaryExpression(node, absl::StrCat(Number(gamma), " * where(@0 > 0, @0, ", Number(alpha),
+                                            " * (exp(min(@0, 0)) - 1))"));
+}
+absl::Status Celu(OnnxNode& node) {
+  const std::string alpha = Number(FloatAttribute(node.node, "alpha", 1));
+  return UnaryExpression(
+      node, absl::StrCat("where(@0 > 0, @0, ", alpha, " * (exp(min(@0, 0) / ", alpha, ") - 1))"));
+}
+absl::Status HardSwish(OnnxNode& node) {
+  return UnaryExpression(node, "@0 * max(0, min(1, @0 / 6 + 0.5))");
+}
+// x * tanh(log(1 + exp(x))) without an exp that overflows.
+absl::Status Mish(OnnxNode& node) {
+  return UnaryExpression(node, "@0 * tanh(max(@0, 0) + log(1 + exp(-abs(@0))))");
+}
+
+// The error function by formula 7.1.26 of Abramowitz and Stegun, within 1.5e-7.
+std::string ErfOf(const std::string& x) {
+  const std::string t = absl::StrCat("(1 / (1 + 0.3275911 * abs(", x, ")))");
+  return absl::StrCat("(where(", x, " < 0, -1, 1) * (1 - ", t, " * (0.254829592 + ", t,
+                      " * (-0.284496736 + ", t, " * (1.421413741 + ", t, " * (-1.453152027 + ", t,
+                      " * 1.061405429)))) * exp(0 - ", x, " * ", x, ")))");
+}
+absl::Status Erf(OnnxNode& node) { return UnaryExpression(node, ErfOf("@0")); }
+absl::Status Gelu(OnnxNode& node) {
+  if (StringAttribute(node.node, "approximate", "none") == "tanh") {
+    return UnaryExpression(node,
+                           "0.5 * @0 * (1 + tanh(0.797884561 * (@0 + 0.044715 * @0 * @0 * @0)))");
+  }
+  return UnaryExpression(node, absl::StrCat("0.5 * @0 * (1 + ", ErfOf("(@0 * 0.707106781)"), ")"));
+}
+absl::Status ThresholdedRelu(OnnxNode& node) {
+  return UnaryExpression(
+      node, absl::StrCat("where(@0 > ", Number(FloatAttribute(node.node, "alpha", 1)), ", @0, 0)"));
+}
+
+absl::Status LeakyRelu(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPrelu(node.builder(), node.name, x.tensor,
+                           {FloatAttribute(node.node, "alpha", 0.01f)}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// The slope broadcasts to x: one value, [C, 1, 1] for x [rows, C, H, W], or a value per element of
+// the last dimensions.
+absl::Status PRelu(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const Constant* slope = node.constant(1);
+  if (slope == nullptr) return absl::UnimplementedError("a slope that is computed");
+  ASSIGN_OR_RETURN(const std::vector<float> slopes, slope->ToFloats());
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
+  const std::string out = node.Top();
+  std::vector<int64_t> sizes = slope->sizes();
+  // Dimensions of 1 in front say nothing, those behind repeat each value.
+  sizes.erase(sizes.begin(),
+              std::find_if(sizes.begin(), sizes.end(), [](int64_t size) { return size != 1; }));
+  if (static_cast<int>(sizes.size()) >= x.rank() && slopes.size() > 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("a slope of shape ", DimsText(slope->dims), " for input ", DimsText(x.dims)));
+  }
+  int64_t repeat = 1;
+  bool behind = true;
+  for (int axis = x.rank() - 1; !sizes.empty(); --axis) {
+    behind &= sizes.back() == 1;
+    if (!x.dims[axis].IsConst() || (!behind && x.dims[axis] != Dim::Of(sizes.back()))) {
+      return absl::UnimplementedError(absl::StrCat("a slope of shape ", DimsText(slope->dims),
+                                                   " for input ", DimsText(x.dims)));
+    }
+    if (behind) repeat *= x.dims[axis].value();
+    sizes.pop_back();
+  }
+  std::vector<float> spread;
+  for (const float value : slopes) spread.insert(spread.end(), static_cast<size_t>(repeat), value);
+  const auto count = static_cast<int64_t>(spread.size());
+  RETURN_IF_ERROR(node.builder().AddLayer(MakeLayer("prelu_layer", node.name, {in}, out),
+                                          {MakeBlob({count}, spread)}));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------------- several inputs
+
+// The inputs as plain tensors, and the shape that they broadcast to.
+struct Operands {
+  std::vector<std::string> tensors;
+  Dims dims;
+};
+
+// A tensor of the user keeps its row in front when others have more dimensions: [users, n] beside
+// [ads, steps, n] is [users, 1, n], which is the same for the one row that ONNX sees.
+void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
+  if (x.rank() >= rank || !graph.RowsAreUsers(x)) return;
+  if (std::find(x.axes.begin(), x.axes.end(), 0) == x.axes.end()) {
+    x.dims.insert(x.dims.begin(), Dim::Users());
+    x.axes.insert(x.axes.begin(), 0);
+  }
+  if (x.axes[0] != 0) return;
+  const auto missing = static_cast<size_t>(rank - x.rank());
+  x.dims.insert(x.dims.begin() + 1, missing, Dim::Of(1));
+  x.axes.insert(x.axes.begin() + 1, missing, -1);
+}
+
+// The user's rows merged with heads, [users * heads, ...], as a part per ad.
+absl::StatusOr<OnnxValue> SpreadMerged(OnnxNode& node, const OnnxValue& x) {
+  GraphBuilder& builder = node.builder();
+  ASSIGN_OR_RETURN(const std::string tensor, node.graph.Plain(x));
+  const int64_t heads = x.dims[0].value();
+  std::vector<int64_t> apart = {-1, heads}, merged = {-1};
+  Dims wide = {Dim::Ads(), Dim::Of(heads)};
+  for (int d = 1; d < x.rank(); ++d) {
+    const Dim own = builder.Find(tensor)->shape[d];
+    if (!own.IsConst()) return absl::UnimplementedError("heads of the user of unknown size");
+    apart.push_back(own.value());
+    merged.push_back(own.value());
+    wide.push_back(own);
+  }
+  const std::string each = node.Scratch("heads"), out = node.Scratch("per_ad");
+  RETURN_IF_ERROR(AddReshape(builder, each, tensor, apart, each));
+  ASSIGN_OR_RETURN(const std::string full,
+                   node.graph.Full(node.graph.Whole(each, std::move(wide))));
+  RETURN_IF_ERROR(AddReshape(builder, out, full, merged, out));
+  Dims dims = x.dims;
+  dims[0] = engine::Multiply(Dim::Ads(), Dim::Of(heads));
+  return node.graph.Whole(out, std::move(dims));
+}
+
+absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
+  Operands operands;
+  std::vector<OnnxValue> values;
+  int rank = 0;
+  bool heads_of_ads = false;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
+    rank = std::max(rank, x.rank());
+    heads_of_ads |= x.rank() > 1 && x.dims[0].IsAds() && x.dims[0].value() > 1;
+    values.push_back(std::move(x));
+  }
+  for (OnnxValue& x : values) {
+    LiftUser(node.graph, rank, x);
+    if (heads_of_ads && x.rank() > 1 && x.dims[0].IsUsers() && x.dims[0].value() > 1) {
+      ASSIGN_OR_RETURN(x, SpreadMerged(node, x));
+    }
+    ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
+    operands.tensors.push_back(std::move(tensor));
+    ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
+  }
+  return operands;
+}
+
+absl::Status Arithmetic(OnnxNode& node, absl::string_view type) {
+  ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, x.tensors, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+absl::Status Add(OnnxNode& node) { return Arithmetic(node, "add_layer"); }
+absl::Status Sub(OnnxNode& node) { return Arithmetic(node, "sub_layer"); }
+absl::Status Mul(OnnxNode& node) { return Arithmetic(node, "multiply_layer"); }
+
+absl::Status Formula(OnnxNode& node, absl::string_view text) {
+  ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, x.tensors, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// Quotients of integers up to 2^24 round to none but their own whole part.
+absl::Status Div(OnnxNode& node) {
+  if (!node.graph.IsInteger(node.node.input(0))) return Arithmetic(node, "div_layer");
+  return Formula(node, Truncated("(@0 / @1)"));
+}
+
+// The remainder has the sign of the divisor, or with fmod that of the dividend.
+absl::Status Mod(OnnxNode& node) {
+  if (!node.graph.IsInteger(node.node.input(0))) return absl::UnimplementedError("of floats");
+  const bool fmod = IntAttribute(node.node, "fmod", 0) != 0;
+  return Formula(node, absl::StrCat("@0 - @1 * ", (fmod ? Truncated : Floor)("(@0 / @1)")));
+}
+
+// "f(f(@0, @1), @2)".
+std::string Nested(absl::string_view function, int inputs) {
+  std::string text = "@0";
+  for (int i = 1; i < inputs; ++i) text = absl::StrCat(function, "(", text, ", @", i, ")");
+  return text;
+}
+
+absl::Status Min(OnnxNode& node) { return Formula(node, Nested("min", node.node.input_size())); }
+absl::Status Max(OnnxNode& node) { return Formula(node, Nested("max", node.node.input_size())); }
+absl::Status Sum(OnnxNode& node) { return Formula(node, Nested("add", node.node.input_size())); }
+absl::Status Mean(OnnxNode& node) {
+  const int inputs = node.node.input_size();
+  return Formula(node, absl::StrCat(Nested("add", inputs), " / ", inputs));
+}
+absl::Status Equal(OnnxNode& node) { return Formula(node, "@0 == @1"); }
+absl::Status Greater(OnnxNode& node) { return Formula(node, "@0 > @1"); }
+absl::Status Less(OnnxNode& node) { return Formula(node, "@0 < @1"); }
+absl::Status GreaterOrEqual(OnnxNode& node) { return Formula(node, "@0 >= @1"); }
+absl::Status LessOrEqual(OnnxNode& node) { return Formula(node, "@0 <= @1"); }
+absl::Status And(OnnxNode& node) { return Formula(node, "@0 * @1"); }
+absl::Status Or(OnnxNode& node) { return Formula(node, "max(@0, @1)"); }
+absl::Status Xor(OnnxNode& node) { return Formula(node, "@0 != @1"); }
+absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); }
+
+absl::Status WhereRows(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue mask, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(1));
+  if (mask.rank() != 1) return absl::UnimplementedError("rows that a mask of steps chooses");
+  while (mask.rank() < x.rank()) mask = WithAxis(std::move(mask), mask.rank());
+  onnx::NodeProto where = node.node;
+  where.set_input(0, node.Scratch("mask"));
+  node.graph.Define(where.input(0), std::move(mask));
+  OnnxNode step{.graph = node.graph,
+                .node = where,
+                .uses = node.uses,
+                .only_reader = node.only_reader,
+                .name = node.name};
+  return Where(step);
+}
+
+absl::Status Pow(OnnxNode& node) {
+  const float exponent = OneValue(node.constant(1));
+  if (node.graph.IsInteger(node.node.input(0)) && exponent != 2) {
+    return absl::UnimplementedError("a power of integers other than the square");
+  }
+  if (exponent == 0.5f) return UnaryExpression(node, "sqrt(@0)");
+  if (exponent != 2) return Formula(node, "pow(@0, @1)");
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", node.name, {x.tensor, x.tensor}, out));
+  x.tensor = out;
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// Bounds are attributes up to operator set 10, inputs from 11 on.
+absl::Status Clip(OnnxNode& node) {
+  float low = FloatAttribute(node.node, "min", -INFINITY);
+  float high = FloatAttribute(node.node, "max", INFINITY);
+  for (int i = 1; i < 3; ++i) {
+    if (!node.Has(i)) continue;
+    float& bound = i == 1 ? low : high;
+    bound = OneValue(node.constant(i));
+    if (std::isnan(bound)) return absl::UnimplementedError("a bound that is computed");
+  }
+  constexpr float kLargest = 3.4028234e38f;  // Exporters write it for "no bound".
+  if (low <= -kLargest && high >= kLargest) return Same(node);
+  if (low == 0 && high >= kLargest) return Relu(node);
+  std::string text = "@0";
+  if (low > -kLargest) text = absl::StrCat("max(", text, ", ", Number(low), ")");
+  if (high < kLargest) text = absl::StrCat("min(", text, ", ", Number(high), ")");
+  return UnaryExpression(node, text);
+}
+
+constexpr OnnxType kTypes[] = {
+    {kWhereRows, &WhereRows},
+    {"Relu", &Relu},
+    {"Sigmoid", &Sigmoid},
+    {"Tanh", &Tanh},
+    {"Neg", &Neg},
+    {"Abs", &Abs},
+    {"Exp", &Exp},
+    {"Log", &Log},
+    {"Sqrt", &Sqrt},
+    {"Reciprocal", &Reciprocal},
+    {"Not", &Not},
+    {"Identity", &Same},
+    {"Dropout", &Dropout},
+    {"Cast", &Cast},
+    {"Sign", &Sign},
+    {"Sin", &Sin},
+    {"Cos", &Cos},
+    {"Round", &Round},
+    {"Shrink", &Shrink},
+    {"IsNaN", &IsNan},
+    {"IsInf", &IsInf},
+    {"Atan", &Atan},
+    {"Asin", &Asin},
+    {"Acos", &Acos},
+    {"Sinh", &Sinh},
+    {"Cosh", &Cosh},
+    {"Asinh", &Asinh},
+    {"Acosh", &Acosh},
+    {"Atanh", &Atanh},
+    {"Floor", &FloorOf},
+    {"Ceil", &CeilOf},
+    {"Selu", &Selu},
+    {"Celu", &Celu},
+    {"HardSwish", &HardSwish},
+    {"Mish", &Mish},
+    {"Erf", &Erf},
+    {"Gelu", &Gelu},
+    {"ThresholdedRelu", &ThresholdedRelu},
+    {"Softsign", &Softsign},
+    {"Softplus", &Softplus},
+    {"Elu", &Elu},
+    {"HardSigmoid", &HardSigmoid},
+    {"LeakyRelu", &LeakyRelu},
+    {"PRelu", &PRelu},
+    {"Add", &Add},
+    {"Sub", &Sub},
+    {"Mul", &Mul},
+    {"Div", &Div},
+    {"Mod", &Mod},
+    {"Sum", &Sum},
+    {"Mean", &Mean},
+    {"Min", &Min},
+    {"Max", &Max},
+    {"Equal", &Equal},
+    {"Greater", &Greater},
+    {"Less", &Less},
+    {"GreaterOrEqual", &GreaterOrEqual},
+    {"LessOrEqual", &LessOrEqual},
+    {"And", &And},
+    {"Or", &Or},
+    {"Xor", &Xor},
+    {"Where", &Where},
+    {"Pow", &Pow},
+    {"Clip", &Clip},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> ElementwiseOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

@@ -1,0 +1,369 @@
+// ONNX's image operators, of one or two dimensions, NCHW.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// Attributes that convolution and pooling share; pads as ULF states them: top, left, bottom, right.
+struct Window {
+  std::vector<int64_t> kernel, strides, pads, dilations;
+};
+
+// For an image of `dims` (two dimensions, or one, which becomes the width of an image of height 1).
+absl::StatusOr<Window> ReadWindow(const OnnxNode& node, const Dims& dims,
+                                  std::vector<int64_t> kernel) {
+  Window window{.kernel = std::move(kernel),
+                .strides = IntsAttribute(node.node, "strides"),
+                .pads = IntsAttribute(node.node, "pads"),
+                .dilations = IntsAttribute(node.node, "dilations")};
+  if (HasAttribute(node.node, "kernel_shape")) {
+    window.kernel = IntsAttribute(node.node, "kernel_shape");
+  }
+  const size_t rank = dims.size() - 2;
+  if (window.strides.empty()) window.strides.assign(rank, 1);
+  if (window.pads.empty()) window.pads.assign(2 * rank, 0);
+  if (window.dilations.empty()) window.dilations.assign(rank, 1);
+  if (window.kernel.size() != rank || window.strides.size() != rank ||
+      window.pads.size() != 2 * rank || window.dilations.size() != rank) {
+    return absl::UnimplementedError(
+        absl::StrCat("a window of ", window.kernel.size(), " dimensions, want ", rank));
+  }
+  for (const auto* list : {&window.kernel, &window.strides, &window.dilations, &window.pads}) {
+    const auto [smallest, largest] = std::minmax_element(list->begin(), list->end());
+    if (*smallest < (list == &window.pads ? 0 : 1) || *largest > kMaxRowElements) {
+      return absl::InvalidArgumentError(
+          "kernel_shape, strides, dilations and pads: a size too small or too large");
+    }
+  }
+  const std::string auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET");
+  const bool upper = auto_pad == "SAME_UPPER";
+  if (!upper && auto_pad != "SAME_LOWER" && auto_pad != "NOTSET" && auto_pad != "VALID") {
+    return absl::UnimplementedError(absl::StrCat("auto_pad ", auto_pad));
+  }
+  for (size_t d = 0; (upper || auto_pad == "SAME_LOWER") && d < rank; ++d) {
+    if (!dims[d + 2].IsConst()) return absl::UnimplementedError("auto_pad of an unknown size");
+    const int64_t size = dims[d + 2].value(), stride = window.strides[d];
+    const int64_t extent = (window.kernel[d] - 1) * window.dilations[d] + 1;
+    const int64_t pad =
+        std::max<int64_t>(0, (size + stride - 1) / stride * stride - stride + extent - size);
+    window.pads[d] = upper ? pad / 2 : pad - pad / 2;
+    window.pads[rank + d] = pad - window.pads[d];
+  }
+  if (rank == 1) {
+    window.kernel.insert(window.kernel.begin(), 1);
+    window.strides.insert(window.strides.begin(), 1);
+    window.dilations.insert(window.dilations.begin(), 1);
+    window.pads = {0, window.pads[0], 0, window.pads[1]};
+  }
+  return window;
+}
+
+void SetSizes(const std::vector<int64_t>& sizes, google::protobuf::RepeatedField<uint32_t>& field) {
+  for (const int64_t size : sizes) field.Add(static_cast<uint32_t>(size));
+}
+
+// The node's output is the image `out`, made of x.
+absl::Status SetImage(OnnxNode& node, const OnnxValue& x, const std::string& out) {
+  OnnxValue y = node.graph.Whole(out);
+  y.dims[0] = x.dims[0];  // Repeated rows stay repeated.
+  if (x.rank() == 3) {    // The height is of our making.
+    y.dims.erase(y.dims.begin() + 2);
+    y.axes.erase(y.axes.begin() + 2);
+  }
+  node.Set(y);
+  return absl::OkStatus();
+}
+
+absl::Status Finish(OnnxNode& node, const OnnxValue& x, ulf::LayerParameter layer,
+                    std::vector<ulf::BlobData> weights) {
+  const std::string out = layer.top(0);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer), std::move(weights)));
+  return SetImage(node, x, out);
+}
+
+// The tensor [rows, C, H, W].
+absl::StatusOr<std::string> Image(OnnxNode& node, const OnnxValue& x) {
+  if (x.rank() != 3 && x.rank() != 4) {
+    return absl::UnimplementedError(
+        absl::StrCat("an input of shape ", DimsText(x.dims), ", want [rows, C, H, W]"));
+  }
+  return node.graph.PlainAlong(x.rank() == 3 ? WithAxis(x, 2) : x, {1, 2, 3});
+}
+
+absl::Status Conv(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  const Constant *weight = node.constant(1), *bias = node.constant(2);
+  if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
+    return absl::UnimplementedError("weights that are computed");
+  }
+  std::vector<int64_t> sizes = weight->sizes();
+  if (static_cast<int>(sizes.size()) != x.rank()) {
+    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
+  }
+  ASSIGN_OR_RETURN(const Window window,
+                   ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
+  if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
+  ulf::LayerParameter layer = MakeLayer("convolution_layer", node.name, {in}, node.Top());
+  ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
+  p.set_num_output(static_cast<uint32_t>(sizes[0]));
+  p.set_bias_term(bias != nullptr);
+  if (const int64_t group = IntAttribute(node.node, "group", 1); group != 1) {
+    if (group < 1 || group > sizes[0]) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("group ", group, ", want 1 to ", sizes[0], " (the output channels)"));
+    }
+    p.set_group(static_cast<uint32_t>(group));
+  }
+  SetSizes(window.kernel, *p.mutable_kernel_size());
+  SetSizes(window.pads, *p.mutable_pad());
+  SetSizes(window.strides, *p.mutable_stride());
+  SetSizes(window.dilations, *p.mutable_dilation());
+  ASSIGN_OR_RETURN(const std::vector<float> values, weight->ToFloats());
+  std::vector<ulf::BlobData> weights = {MakeBlob(sizes, values)};
+  if (bias != nullptr) {
+    ASSIGN_OR_RETURN(const std::vector<float> biases, bias->ToFloats());
+    weights.push_back(MakeBlob({static_cast<int64_t>(biases.size())}, biases));
+  }
+  return Finish(node, x, std::move(layer), std::move(weights));
+}
+
+// What a ConvTranspose states per dimension of the image.
+struct TransposedSizes {
+  std::vector<int64_t> strides, dilations, added, pads;
+  std::vector<int64_t> wanted;  // output_shape; empty: what the others make.
+  std::string auto_pad;
+
+  bool is_same() const { return auto_pad == "SAME_UPPER" || auto_pad == "SAME_LOWER"; }
+};
+
+constexpr int64_t kMostTransposed = 1 << 12;
+
+absl::StatusOr<TransposedSizes> ReadTransposed(const OnnxNode& node, size_t rank) {
+  const auto list = [&](const char* name, size_t size, int64_t otherwise) {
+    std::vector<int64_t> values = IntsAttribute(node.node, name);
+    if (values.empty()) values.assign(size, otherwise);
+    return values;
+  };
+  TransposedSizes sizes{.strides = list("strides", rank, 1),
+                        .dilations = list("dilations", rank, 1),
+                        .added = list("output_padding", rank, 0),
+                        .pads = list("pads", 2 * rank, 0),
+                        .wanted = IntsAttribute(node.node, "output_shape"),
+                        .auto_pad = StringAttribute(node.node, "auto_pad", "NOTSET")};
+  const auto fits = [](const std::vector<int64_t>& values, size_t size, int64_t least) {
+    return values.size() == size && std::all_of(values.begin(), values.end(), [&](int64_t v) {
+             return v >= least && v <= kMostTransposed;
+           });
+  };
+  if (fits(sizes.strides, rank, 1) && fits(sizes.dilations, rank, 1) &&
+      fits(sizes.added, rank, 0) && fits(sizes.pads, 2 * rank, 0) &&
+      (sizes.wanted.empty() || fits(sizes.wanted, rank, 1))) {
+    return sizes;
+  }
+  return absl::InvalidArgumentError(
+      "strides, dilations, pads, output_padding or output_shape: a size that cannot be");
+}
+
+// Dimension i of the image, which has `size` pixels, into place `at` of the deconvolution.
+absl::Status SetTransposed(const TransposedSizes& sizes, size_t i, int64_t size, size_t at,
+                           Deconvolution& d) {
+  d.stride[at] = sizes.strides[i];
+  d.dilation[at] = sizes.dilations[i];
+  d.cut_before[at] = sizes.pads[i];
+  d.cut_after[at] = sizes.pads[sizes.pads.size() / 2 + i] - sizes.added[i];
+  if (sizes.wanted.empty() && !sizes.is_same()) return absl::OkStatus();
+  const int64_t whole = d.stride[at] * (size - 1) + (d.kernel[at] - 1) * d.dilation[at] + 1;
+  const int64_t left = sizes.wanted.empty() ? size * d.stride[at] : sizes.wanted[i];
+  const int64_t cut = whole + sizes.added[i] - left;
+  // Runtimes do not agree on which side gets the odd one.
+  if (cut > 0 && cut % 2 != 0 && !sizes.is_same()) {
+    return absl::UnimplementedError("output_shape that cuts an odd number, without auto_pad");
+  }
+  const int64_t half = std::max<int64_t>(0, cut) / 2;
+  d.cut_before[at] = sizes.auto_pad == "SAME_LOWER" ? std::max<int64_t>(0, cut) - half : half;
+  d.cut_after[at] = whole - left - d.cut_before[at];
+  return absl::OkStatus();
+}
+
+absl::Status ConvTranspose(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  const Constant *weight = node.constant(1), *bias = node.constant(2);
+  if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
+    return absl::UnimplementedError("weights that are computed");
+  }
+  const std::vector<int64_t> kernel = weight->sizes();
+  if (static_cast<int>(kernel.size()) != x.rank()) {
+    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
+  }
+  const size_t rank = kernel.size() - 2;
+  ASSIGN_OR_RETURN(const TransposedSizes sizes, ReadTransposed(node, rank));
+  const int64_t group = IntAttribute(node.node, "group", 1);
+  if (group < 1 || group > kMostTransposed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", group, ", want 1 to ", kMostTransposed));
+  }
+  ASSIGN_OR_RETURN(std::vector<float> values, weight->ToFloats());
+  Deconvolution d{.channels = kernel[0],
+                  .outputs = kernel[1] * group,
+                  .group = group,
+                  .kernel = {1, 1},
+                  .stride = {1, 1},
+                  .dilation = {1, 1},
+                  .cut_before = {0, 0},
+                  .cut_after = {0, 0},
+                  .weight = std::move(values)};
+  for (size_t i = 0; i < rank; ++i) {
+    const size_t at = 2 - rank + i;  // One dimension is the width of an image of height 1.
+    const Dim size = x.dims[i + 2];
+    if (!size.IsConst()) return absl::UnimplementedError("an image of unknown size");
+    d.kernel[at] = kernel[i + 2];
+    RETURN_IF_ERROR(SetTransposed(sizes, i, size.value(), at, d));
+  }
+  if (bias != nullptr) {
+    ASSIGN_OR_RETURN(d.bias, bias->ToFloats());
+    if (static_cast<int64_t>(d.bias.size()) != d.outputs) {
+      return absl::InvalidArgumentError("a bias of another size");
+    }
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddDeconvolution(node.builder(), node.name, in, d, out));
+  return SetImage(node, x, out);
+}
+
+// Channels to places within blocks, and back: by a transpose of split axes.
+absl::Status MoveBlocks(OnnxNode& node, bool to_space) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  const int64_t block = IntAttribute(node.node, "blocksize", 0);
+  constexpr int64_t kMost = 1 << 10;
+  if (x.rank() != 4 || !IsNumbers({x.dims.begin() + 1, x.dims.end()}) || block < 1 ||
+      block > kMost) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blocksize ", block, " for shape ", DimsText(x.dims)));
+  }
+  const int64_t c = x.dims[1].value(), h = x.dims[2].value(), w = x.dims[3].value();
+  const bool fits = to_space ? c % (block * block) == 0 : h % block == 0 && w % block == 0;
+  if (!fits) return absl::InvalidArgumentError("a size that blocksize does not divide");
+  const bool columns_first = StringAttribute(node.node, "mode", "DCR") == std::string("CRD");
+  const int64_t few = to_space ? c / (block * block) : c;
+  std::vector<int64_t> split, merged;
+  std::vector<int> order;
+  if (to_space) {
+    split = columns_first ? std::vector<int64_t>{0, few, block, block, h, w}
+                          : std::vector<int64_t>{0, block, block, few, h, w};
+    order = columns_first ? std::vector<int>{0, 1, 4, 2, 5, 3} : std::vector<int>{0, 3, 4, 1, 5, 2};
+    merged = {0, few, h * block, w * block};
+  } else {
+    split = {0, c, h / block, block, w / block, block};
+    order = {0, 3, 5, 1, 2, 4};
+    merged = {0, c * block * block, h / block, w / block};
+  }
+  const std::string parts = node.Scratch("parts"), moved = node.Scratch("moved"), out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), parts, in, split, parts));
+  RETURN_IF_ERROR(AddTranspose(node.builder(), moved, parts, order, moved));
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, moved, merged, out));
+  return SetImage(node, x, out);
+}
+absl::Status DepthToSpace(OnnxNode& node) { return MoveBlocks(node, true); }
+absl::Status SpaceToDepth(OnnxNode& node) { return MoveBlocks(node, false); }
+
+// x / (bias + alpha / size * (sum of squares of the channels around it))^beta.
+absl::Status Lrn(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  constexpr int64_t kMostChannels = 4096;
+  const int64_t size = IntAttribute(node.node, "size", 0);
+  if (x.rank() < 2 || !x.dims[1].IsConst() || x.dims[1].value() > kMostChannels || size < 1) {
+    return absl::UnimplementedError(
+        absl::StrCat("size ", size, " of channels of shape ", DimsText(x.dims)));
+  }
+  const int64_t channels = x.dims[1].value();
+  const float share = FloatAttribute(node.node, "alpha", 1e-4f) / static_cast<float>(size);
+  Dense band{.weight = std::vector<float>(static_cast<size_t>(channels * channels), 0.0f),
+             .sizes = {channels, channels}};
+  for (int64_t to = 0; to < channels; ++to) {
+    const int64_t end = std::min(channels, to + size / 2 + 1);
+    for (int64_t from = std::max<int64_t>(0, to - (size - 1) / 2); from < end; ++from) {
+      band.weight[static_cast<size_t>(from * channels + to)] = share;
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
+  const std::string squares = node.Scratch("squares"), sums = node.Scratch("sums");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", squares, {in, in}, squares));
+  const int last = x.rank() - 1;
+  ASSIGN_OR_RETURN(const OnnxValue around,
+                   DenseOf(node, MoveAxis(node.graph.Whole(squares), 1, last), band, sums, sums));
+  ASSIGN_OR_RETURN(const std::string total, node.graph.Plain(MoveAxis(around, last, 1)));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(
+      AddExpression(node.builder(), node.name,
+                    absl::StrCat("@0 / pow(@1 + ", Number(FloatAttribute(node.node, "bias", 1)),
+                                 ", ", Number(FloatAttribute(node.node, "beta", 0.75f)), ")"),
+                    {in, total}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+absl::Status Pool(OnnxNode& node, bool average) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
+  if (window.dilations != std::vector<int64_t>{1, 1}) return absl::UnimplementedError("dilations");
+  if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
+    return absl::UnimplementedError("the output of indices");
+  }
+  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
+  ulf::PoolingParameter& p = *layer.mutable_pooling_param();
+  SetSizes(window.kernel, *p.mutable_kernel_size());
+  SetSizes(window.pads, *p.mutable_pad());
+  SetSizes(window.strides, *p.mutable_stride());
+  if (IntAttribute(node.node, "ceil_mode", 0) != 0) p.set_round_mode(ulf::PoolingParameter::CEIL);
+  if (average) {
+    p.set_pool(ulf::PoolingParameter::AVE);
+    p.set_count_include_pad(IntAttribute(node.node, "count_include_pad", 0) != 0);
+  }
+  return Finish(node, x, std::move(layer), {});
+}
+
+absl::Status MaxPool(OnnxNode& node) { return Pool(node, false); }
+absl::Status AveragePool(OnnxNode& node) { return Pool(node, true); }
+
+absl::Status GlobalPool(OnnxNode& node, bool average) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
+  layer.mutable_pooling_param()->set_global_pooling(true);
+  if (average) layer.mutable_pooling_param()->set_pool(ulf::PoolingParameter::AVE);
+  return Finish(node, x, std::move(layer), {});
+}
+
+absl::Status GlobalMaxPool(OnnxNode& node) { return GlobalPool(node, false); }
+absl::Status GlobalAveragePool(OnnxNode& node) { return GlobalPool(node, true); }
+
+constexpr OnnxType kTypes[] = {
+    {"Conv", &Conv},
+    {"ConvTranspose", &ConvTranspose},
+    {"DepthToSpace", &DepthToSpace},
+    {"SpaceToDepth", &SpaceToDepth},
+    {"LRN", &Lrn},
+    {"MaxPool", &MaxPool},
+    {"AveragePool", &AveragePool},
+    {"GlobalMaxPool", &GlobalMaxPool},
+    {"GlobalAveragePool", &GlobalAveragePool},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> ImageOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

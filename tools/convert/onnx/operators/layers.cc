@@ -1,0 +1,304 @@
+// What converters of several operators add alike.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/operators/layers.h"
+
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+
+using engine::Dim;
+
+absl::Status WantNoRows(const OnnxValue& x, int axis) {
+  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("runs along axis ", axis, " of shape ",
+                                               DimsText(x.dims), ", across rows of the request"));
+}
+
+OnnxValue MoveAxis(OnnxValue x, int from, int to) {
+  const Dim dim = x.dims[from];
+  const int axis = x.axes[from];
+  x.dims.erase(x.dims.begin() + from);
+  x.axes.erase(x.axes.begin() + from);
+  x.dims.insert(x.dims.begin() + to, dim);
+  x.axes.insert(x.axes.begin() + to, axis);
+  return x;
+}
+
+OnnxValue WithAxis(OnnxValue x, int axis) {
+  x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
+  x.axes.insert(x.axes.begin() + axis, -1);
+  return x;
+}
+
+absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
+                                     const std::vector<int>& axes, const std::string& name,
+                                     const std::string& out) {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    const bool last = axis + 1 == axes.rend();
+    const std::string top = last ? out : node.Scratch("sum");
+    if (node.builder().Find(tensor)->shape.rank() == 1) {
+      const std::string column = node.Scratch("column");
+      RETURN_IF_ERROR(AddReshape(node.builder(), column, tensor, {0, 1}, column));
+      tensor = column;
+    }
+    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
+    layer.mutable_sum_param()->add_dim(*axis);
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    tensor = top;
+  }
+  return tensor;
+}
+
+absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
+  Count count;
+  for (const int axis : axes) {
+    if (dims[axis].IsUnknown()) return absl::UnimplementedError("counts what is not known");
+    count.number *= static_cast<double>(dims[axis].value());
+    if (dims[axis].IsAds()) {
+      ASSIGN_OR_RETURN(count.rows, node.graph.AdCount());
+    }
+  }
+  return count;
+}
+
+void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
+  for (const int axis : axes) {
+    if (!dims[axis].IsAds()) continue;
+    node.across_rows = true;
+    node.note = "across rows: requests are scored whole";
+  }
+}
+
+absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
+                           const std::string& out) {
+  ASSIGN_OR_RETURN(const std::string most, FoldAlong(node, in, axis, "max"));
+  GraphBuilder& builder = node.builder();
+  const std::string shifted = node.Scratch("shifted"), exps = node.Scratch("exps");
+  const std::string total = node.Scratch("total");
+  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", shifted, {in, most}, shifted));
+  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0)", {shifted}, exps));
+  RETURN_IF_ERROR(SumAlong(node, exps, {axis}, total, total).status());
+  ASSIGN_OR_RETURN(const std::string kept,
+                   node.graph.Plain(WithAxis(node.graph.Whole(total), axis)));
+  return AddExpression(builder, name, "@0 - log(@1)", {shifted, kept}, out);
+}
+
+absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
+                                      const char* function) {
+  GraphBuilder& builder = node.builder();
+  int64_t size = builder.Find(tensor)->shape[axis].value();
+  while (size > 1) {
+    const int64_t half = size / 2;
+    std::string parts[3];
+    for (int i = 0; i < (size % 2 == 0 ? 2 : 3); ++i) {
+      parts[i] = node.Scratch("part");
+      RETURN_IF_ERROR(
+          AddSlice(builder, parts[i], tensor, axis, i * half, i < 2 ? half : 1, parts[i]));
+    }
+    tensor = node.Scratch("folded");
+    RETURN_IF_ERROR(AddExpression(builder, tensor, absl::StrCat(function, "(@0, @1)"),
+                                  {parts[0], parts[1]}, tensor));
+    if (size % 2 != 0) {
+      const std::string joined = node.Scratch("joined");
+      RETURN_IF_ERROR(AddConcat(builder, joined, {tensor, parts[2]}, axis, joined));
+      tensor = joined;
+    }
+    size = half + size % 2;
+  }
+  return tensor;
+}
+
+absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind) {
+  std::vector<int64_t> sizes = {count};
+  sizes.resize(static_cast<size_t>(behind) + 1, 1);
+  std::vector<float> places(static_cast<size_t>(count));
+  std::iota(places.begin(), places.end(), 0.0f);
+  std::string out = node.Scratch("places");
+  RETURN_IF_ERROR(AddConstant(node.builder(), out, MakeBlob(sizes, places), out));
+  return out;
+}
+
+absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dense& dense,
+                                  const std::string& name, const std::string& out) {
+  const int last = x.rank() - 1;
+  if (x.rank() < 2) return absl::UnimplementedError("a product with a vector");
+  if (x.dims[last] != Dim::Of(dense.k())) {
+    return absl::InvalidArgumentError(absl::StrCat("input of shape ", DimsText(x.dims), ", want ",
+                                                   dense.k(), " columns for the weight"));
+  }
+  ASSIGN_OR_RETURN(std::string in, node.graph.PlainAlong(x, {last}));
+  GraphBuilder& builder = node.builder();
+  Dims dims = x.dims;
+  dims[last] = Dim::Of(dense.n());
+  std::vector<int64_t> back;
+  if (x.rank() > 3) {  // inner_product_layer reads rank 2 and 3.
+    const engine::Shape& shape = builder.Find(in)->shape;
+    ASSIGN_OR_RETURN(back, ReshapeSizes(shape, Dims(shape.dims().begin(), shape.dims().end())));
+    back[last] = dense.n();
+    const std::string flat = node.Scratch("flat");
+    RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(name, "/flat"), in, {0, -1, dense.k()}, flat));
+    in = flat;
+  }
+  const std::string product = back.empty() ? out : node.Scratch("product");
+  ulf::LayerParameter layer = MakeLayer("inner_product_layer", name, {in}, product);
+  layer.mutable_inner_product_param()->set_transpose(dense.transposed);
+  layer.mutable_inner_product_param()->set_bias_term(!dense.bias.empty());
+  std::vector<ulf::BlobData> weights = {MakeBlob(dense.sizes, dense.weight)};
+  if (!dense.bias.empty()) weights.push_back(MakeBlob({dense.n()}, dense.bias));
+  RETURN_IF_ERROR(builder.AddLayer(std::move(layer), std::move(weights)));
+  if (!back.empty()) {
+    RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(name, "/shape"), product, back, out));
+  }
+  return node.graph.Whole(out, dims);
+}
+
+absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense) {
+  ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, x, dense, node.name, node.Top()));
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+
+absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const Dense& dense) {
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  const int last = x.rank() - 1;
+  RETURN_IF_ERROR(AddDense(node, MoveAxis(x, axis, last), dense));
+  node.Set(MoveAxis(*node.graph.FindValue(node.output()), last, axis));
+  return absl::OkStatus();
+}
+
+namespace {
+
+// Whether a part of the axis is the same tensor: all of it is taken, or all of it is the same.
+bool IsUncut(const OnnxNode& node, const OnnxValue& x, int axis, int64_t length) {
+  return x.dims[axis] == Dim::Of(length) || x.axes[axis] < 0 || node.graph.IsRepeated(x, axis);
+}
+
+// Cuts [begin, begin + length) out along an axis of the value.  A view stays a view: the tensor
+// behind it is cut.
+absl::StatusOr<OnnxValue> Cut(OnnxNode& node, const OnnxValue& x, int axis, int64_t begin,
+                              int64_t length, const std::string& out) {
+  OnnxValue part = x;
+  part.dims[axis] = Dim::Of(length);
+  if (IsUncut(node, x, axis, length)) return part;
+  ASSIGN_OR_RETURN(part, node.graph.RowsInFront(part));
+  RETURN_IF_ERROR(AddSlice(node.builder(), out, part.tensor, part.axes[axis], begin, length, out));
+  part.tensor = out;
+  return part;
+}
+
+}  // namespace
+
+absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
+                                    const std::vector<int64_t>& places, const std::string& out) {
+  std::vector<std::string> parts;
+  ASSIGN_OR_RETURN(const OnnxValue from, node.graph.RowsInFront(x));
+  OnnxValue part;
+  for (size_t i = 0; i < places.size();) {
+    // Neighbours are cut together.
+    ASSIGN_OR_RETURN(const int at, WantAxis(places[i], x.dims[axis].value()));
+    size_t end = i + 1;
+    while (end < places.size() && places[end] == at + static_cast<int64_t>(end - i) &&
+           places[end] < x.dims[axis].value()) {
+      ++end;
+    }
+    const bool all = i == 0 && end == places.size();
+    ASSIGN_OR_RETURN(part, Cut(node, from, axis, at, static_cast<int64_t>(end - i),
+                               all ? out : node.Scratch("entries")));
+    parts.push_back(part.tensor);
+    i = end;
+  }
+  if (parts.size() > 1 && !IsUncut(node, x, axis, 1)) {
+    part.tensor = out;
+    RETURN_IF_ERROR(AddConcat(node.builder(), out, parts, part.axes[axis], out));
+  }
+  part.dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
+  return part;
+}
+
+absl::Status JoinColumns(OnnxGraph& graph, const std::vector<OnnxValue>& values,
+                         const std::string& name, const std::string& out) {
+  struct Part {
+    std::vector<std::string> tensors;
+    bool per_ad = false;
+  };
+  GraphBuilder& builder = graph.builder();
+  std::vector<Part> parts;
+  for (const OnnxValue& x : values) {
+    ASSIGN_OR_RETURN(const std::string tensor, graph.PlainAlong(x, {1}));
+    const bool per_ad = builder.Find(tensor)->shape[0].IsAds();
+    if (parts.empty() || parts.back().per_ad != per_ad) parts.push_back({{}, per_ad});
+    parts.back().tensors.push_back(tensor);
+  }
+  if (parts.size() == 1) return AddConcat(builder, name, parts[0].tensors, 1, out);
+  std::vector<std::string> joined;
+  for (const Part& part : parts) {
+    joined.push_back(part.tensors[0]);
+    if (part.tensors.size() == 1) continue;
+    joined.back() = builder.FreshTensor(absl::StrCat(out, part.per_ad ? "/ads" : "/user"));
+    RETURN_IF_ERROR(AddConcat(builder, joined.back(), part.tensors, 1, joined.back()));
+  }
+  std::string left = joined[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    // Only one of the two sides may have a row per ad; the left one does from the second part on.
+    const bool left_per_ad = i > 1 || parts[0].per_ad;
+    const bool last = i + 1 == parts.size();
+    const std::string top = last ? out : builder.FreshTensor(absl::StrCat(out, "/fused"));
+    if (left_per_ad && parts[i].per_ad) {
+      RETURN_IF_ERROR(AddConcat(builder, last ? name : top, {left, joined[i]}, 1, top));
+    } else {
+      ulf::LayerParameter fuse = MakeLayer("fuse_layer", last ? name : top, {left, joined[i]}, top);
+      fuse.mutable_fuse_param()->add_common_input_index(left_per_ad ? 1 : 0);
+      RETURN_IF_ERROR(builder.AddLayer(std::move(fuse)));
+    }
+    left = top;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
+                                              const char* attribute) {
+  if (!node.Has(input)) return IntsAttribute(node.node, attribute);
+  const Constant* constant = node.constant(input);
+  if (constant == nullptr) {
+    return absl::UnimplementedError(absl::StrCat(attribute, " that are computed"));
+  }
+  return constant->ToInts();
+}
+
+absl::Status RepeatMergedRows(OnnxNode& node) {
+  Dim merged = Dim::Of(1);
+  for (const std::string& input : node.node.input()) {
+    const OnnxValue* const x = node.graph.FindValue(input);
+    if (x != nullptr && x->rank() > 0 && x->dims[0].IsAds()) merged = x->dims[0];
+  }
+  if (!merged.IsAds() || merged.value() == 1) return absl::OkStatus();
+  for (const std::string& input : node.node.input()) {
+    const OnnxValue* const x = node.graph.FindValue(input);
+    if (x == nullptr || x->rank() == 0 || x->dims[0] != Dim::Users(merged.value())) continue;
+    Dims dims = x->dims;
+    const auto reshape = [&](const OnnxValue& from) -> absl::StatusOr<OnnxValue> {
+      ASSIGN_OR_RETURN(const std::string in, node.graph.Full(from));
+      ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                       ReshapeSizes(node.builder().Find(in)->shape, dims));
+      const std::string out = node.Scratch("per_ad");
+      RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
+      return node.graph.Whole(out, dims);
+    };
+    dims[0] = Dim::Of(merged.value());
+    dims.insert(dims.begin(), Dim::Users());
+    ASSIGN_OR_RETURN(OnnxValue each, reshape(*x));
+    each.dims[0] = Dim::Ads();
+    dims.erase(dims.begin());
+    dims[0] = merged;
+    ASSIGN_OR_RETURN(OnnxValue repeated, reshape(each));
+    node.graph.Define(input, std::move(repeated));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::convert

@@ -1,0 +1,82 @@
+// What converters of several operators add alike.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_TOOLS_CONVERT_ONNX_OPERATORS_LAYERS_H_
+#define ULFD_TOOLS_CONVERT_ONNX_OPERATORS_LAYERS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "tools/convert/onnx/model/graph.h"
+
+namespace ulfd::convert {
+
+// UNIMPLEMENTED where the axis runs across rows of the request.
+absl::Status WantNoRows(const OnnxValue& x, int axis);
+// The view with axis `from` in the place `to`.
+OnnxValue MoveAxis(OnnxValue x, int from, int to);
+// The view with a further axis of 1 in this place.
+OnnxValue WithAxis(OnnxValue x, int axis);
+
+// sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
+// `out`.  Where no axis is left, the result has one of 1.
+absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
+                                     const std::vector<int>& axes, const std::string& name,
+                                     const std::string& out);
+// The entries of the axes of `dims`, as a tensor [1] or, where they are a number, as that.
+struct Count {
+  double number = 1;
+  std::string rows;  // Times this; empty: nothing.
+};
+absl::StatusOr<Count> CountAlong(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
+// For the report, where the axes run across rows.
+void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
+// x - max - log(sum(exp(x - max))) along an axis.
+absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
+                           const std::string& out);
+// The axis, folded to one entry of the same rank by a function of two: halves of it, then halves of
+// those.
+absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
+                                      const char* function);
+// 0, 1, ... along an axis that `behind` others follow.
+absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
+
+// Where an input has rows of the ads merged with others, [ads * k, ...], those that are the user's,
+// [users * k, ...], are repeated for every ad.
+absl::Status RepeatMergedRows(OnnxNode& node);
+
+// A weight matrix and its bias.
+struct Dense {
+  std::vector<float> weight;
+  std::vector<int64_t> sizes;  // [k, n], or [n, k] if transposed.
+  bool transposed = false;
+  std::vector<float> bias;  // Empty: none.
+
+  int64_t k() const { return sizes[transposed ? 1 : 0]; }
+  int64_t n() const { return sizes[transposed ? 0 : 1]; }
+};
+// x [.., k] * weight + bias; x of any rank above 1.  The last layer is called `name`, its top
+// `out`.
+absl::StatusOr<OnnxValue> DenseOf(OnnxNode& node, const OnnxValue& x, const Dense& dense,
+                                  const std::string& name, const std::string& out);
+// The same; sets the node's output.
+absl::Status AddDense(OnnxNode& node, const OnnxValue& x, const Dense& dense);
+// The same along any axis.
+absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const Dense& dense);
+
+// The entries of an axis at these places.
+absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
+                                    const std::vector<int64_t>& places, const std::string& out);
+// Values of rank 2 with columns side by side: concat_layer, and fuse_layer where the user's row is
+// beside rows of the ads, which the graph compiler turns into split matrix products.
+absl::Status JoinColumns(OnnxGraph& graph, const std::vector<OnnxValue>& values,
+                         const std::string& name, const std::string& out);
+// Integers from input `input`, or from the attribute of older operator sets.
+absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
+                                              const char* attribute);
+
+}  // namespace ulfd::convert
+
+#endif  // ULFD_TOOLS_CONVERT_ONNX_OPERATORS_LAYERS_H_

@@ -1,0 +1,431 @@
+// ONNX's matrix products.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// A constant as a bias of n values: one value, [n], or that with 1s in front.
+absl::StatusOr<std::vector<float>> ReadBias(const Constant& constant, int64_t n) {
+  ASSIGN_OR_RETURN(std::vector<float> bias, constant.ToFloats());
+  if (bias.size() == 1) bias.assign(static_cast<size_t>(n), bias[0]);
+  const bool vector =
+      constant.dims.empty() || constant.elements() == 1 || constant.dims.back() == Dim::Of(n);
+  if (static_cast<int64_t>(bias.size()) != n || !vector) {
+    return absl::UnimplementedError(
+        absl::StrCat("a bias of shape ", DimsText(constant.dims), ", want [", n, "] for all rows"));
+  }
+  return bias;
+}
+
+// The Add behind the product whose other input is a bias, if nothing else reads the product.
+absl::Status TakeBias(OnnxNode& node, Dense& dense) {
+  const auto reader = node.only_reader.find(node.node.output(0));
+  if (reader == node.only_reader.end() || reader->second->op_type() != "Add") {
+    return absl::OkStatus();
+  }
+  const onnx::NodeProto& add = *reader->second;
+  const std::string& other = add.input(add.input(0) == node.node.output(0) ? 1 : 0);
+  const Constant* constant = node.graph.FindConstant(other);
+  if (constant == nullptr || !constant->is_float) return absl::OkStatus();
+  absl::StatusOr<std::vector<float>> bias = ReadBias(*constant, dense.n());
+  // A bias of more dimensions than the product would change its rank.
+  if (!bias.ok() || constant->dims.size() > 1) return absl::OkStatus();
+  dense.bias = *std::move(bias);
+  node.absorbed = &add;
+  return absl::OkStatus();
+}
+
+// [rows, k] x [1 user, k]^T: a dot product per row.
+absl::Status RowDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
+  GraphBuilder& builder = node.builder();
+  ASSIGN_OR_RETURN(const std::string plain_a, node.graph.Plain(a));
+  OnnxValue swapped = b;
+  std::swap(swapped.dims[0], swapped.dims[1]);
+  std::swap(swapped.axes[0], swapped.axes[1]);
+  ASSIGN_OR_RETURN(const std::string plain_b, node.graph.Plain(swapped));
+  const std::string product = node.Scratch("product"), out = node.Top();
+  std::vector<std::string> lifted;
+  for (const std::string& in : {plain_a, plain_b}) {
+    const Dim k = builder.Find(in)->shape[1];
+    lifted.push_back(node.Scratch("rows"));
+    RETURN_IF_ERROR(AddReshape(builder, lifted.back(), in, {0, 1, k.value()}, lifted.back()));
+  }
+  ulf::LayerParameter layer = MakeLayer("batchdot_layer", node.name, lifted, product);
+  layer.mutable_batch_dot_param()->set_transpose_a(false);
+  layer.mutable_batch_dot_param()->set_transpose_b(true);
+  RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
+  RETURN_IF_ERROR(AddReshape(builder, absl::StrCat(node.name, "/shape"), product, {0, 1}, out));
+  node.Set(out, {a.dims[0], Dim::Of(1)});
+  return absl::OkStatus();
+}
+
+// Whether the last two axes of a view are those of its tensor, swapped, with no other change.
+bool IsSwapped(const OnnxValue& x, const GraphBuilder& builder) {
+  const int rank = x.rank();
+  if (rank < 2 || builder.Find(x.tensor)->shape.rank() != rank) return false;
+  for (int i = 0; i + 2 < rank; ++i) {
+    if (x.axes[i] != i) return false;
+  }
+  return x.axes[rank - 2] == rank - 1 && x.axes[rank - 1] == rank - 2;
+}
+
+absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
+  GraphBuilder& builder = node.builder();
+  if (a.rank() == 2 && b.rank() == 2) {
+    const bool one_user = b.dims[1].IsUsers() || b.dims[1] == Dim::Of(1);
+    if (one_user && !a.dims[1].IsUsers() && !a.dims[1].IsAds() && a.dims[1].IsConst()) {
+      return RowDot(node, a, b);
+    }
+    return absl::UnimplementedError("a product of two computed matrices, every row with every row");
+  }
+  if (a.rank() < 3 || b.rank() < 3) {
+    return absl::UnimplementedError(absl::StrCat("a product of computed tensors of shapes ",
+                                                 DimsText(a.dims), " and ", DimsText(b.dims)));
+  }
+  const int ka = a.rank() - 1, kb = b.rank() - 2;
+  Dims batch_a(a.dims.begin(), a.dims.end() - 2), batch_b(b.dims.begin(), b.dims.end() - 2);
+  ASSIGN_OR_RETURN(Dims dims, BroadcastDims(batch_a, batch_b));
+  dims.push_back(a.dims[a.rank() - 2]);
+  dims.push_back(b.dims[b.rank() - 1]);
+  std::vector<std::string> operands;
+  bool transposed[2] = {false, false};
+  for (int i = 0; i < 2; ++i) {
+    const OnnxValue& x = i == 0 ? a : b;
+    transposed[i] = IsSwapped(x, builder) && !node.graph.IsRepeated(x, x.rank() - 1) &&
+                    !node.graph.IsRepeated(x, x.rank() - 2);
+    if (transposed[i]) {
+      operands.push_back(x.tensor);
+      continue;
+    }
+    ASSIGN_OR_RETURN(std::string plain, node.graph.PlainAlong(x, {x.rank() - 2, x.rank() - 1}));
+    operands.push_back(std::move(plain));
+  }
+  if (a.dims[ka].IsConst() && b.dims[kb].IsConst() && a.dims[ka] != b.dims[kb]) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shapes ", DimsText(a.dims), " and ", DimsText(b.dims), " have no product"));
+  }
+  const std::string out = node.Top();
+  ulf::LayerParameter layer = MakeLayer("batchdot_layer", node.name, operands, out);
+  layer.mutable_batch_dot_param()->set_transpose_a(transposed[0]);
+  layer.mutable_batch_dot_param()->set_transpose_b(transposed[1]);
+  RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
+  node.Set(out, dims);
+  return absl::OkStatus();
+}
+
+absl::Status MatMul(OnnxNode& node) {
+  const Constant* weight = node.constant(1);
+  ASSIGN_OR_RETURN(const OnnxValue a, node.value(0));
+  if (weight != nullptr && weight->dims.size() == 2) {
+    Dense dense{.sizes = weight->sizes()};
+    ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
+    RETURN_IF_ERROR(TakeBias(node, dense));
+    return AddDense(node, a, dense);
+  }
+  ASSIGN_OR_RETURN(OnnxValue b, node.value(1));
+  if (b.rank() == 1 && a.rank() > 1) {
+    // A vector that is the same for all rows: the sum of what it leaves of the last axis.
+    const int last = a.rank() - 1;
+    ASSIGN_OR_RETURN(const std::string x, node.graph.Plain(a));
+    ASSIGN_OR_RETURN(const std::string y, node.graph.Plain(b));
+    const std::string each = node.Scratch("each"), out = node.Top();
+    RETURN_IF_ERROR(AddExpression(node.builder(), each, "@0 * @1", {x, y}, each));
+    RETURN_IF_ERROR(SumAlong(node, each, {last}, node.name, out).status());
+    node.Set(out, Dims(a.dims.begin(), a.dims.end() - 1));
+    return absl::OkStatus();
+  }
+  const Constant* left = node.constant(0);
+  if (left != nullptr && left->dims.size() == 2 && b.rank() > 2) {
+    // [m, k] * [.., k, n]: the rows of the constant are columns of a weight.
+    Dense dense{.sizes = left->sizes(), .transposed = true};
+    ASSIGN_OR_RETURN(dense.weight, left->ToFloats());
+    return AddDenseAlong(node, b, b.rank() - 2, dense);
+  }
+  return BatchDot(node, a, b);
+}
+
+// alpha * A * B + beta * C.
+absl::Status Gemm(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue a, node.value(0));
+  const Constant* weight = node.constant(1);
+  if (weight == nullptr || weight->dims.size() != 2) {
+    return absl::UnimplementedError("a weight that is computed");
+  }
+  if (IntAttribute(node.node, "transA", 0) != 0) {
+    std::swap(a.dims[0], a.dims[1]);
+    std::swap(a.axes[0], a.axes[1]);
+  }
+  Dense dense{.sizes = weight->sizes(), .transposed = IntAttribute(node.node, "transB", 0) != 0};
+  ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
+  const float alpha = FloatAttribute(node.node, "alpha", 1);
+  const float beta = FloatAttribute(node.node, "beta", 1);
+  if (alpha != 1) {
+    for (float& value : dense.weight) value *= alpha;
+    node.note = absl::StrCat("alpha ", alpha, " is part of the weight");
+  }
+  if (node.Has(2)) {
+    const Constant* bias = node.constant(2);
+    if (bias == nullptr) return absl::UnimplementedError("a bias that is computed");
+    ASSIGN_OR_RETURN(dense.bias, ReadBias(*bias, dense.n()));
+    for (float& value : dense.bias) value *= beta;
+  }
+  return AddDense(node, a, dense);
+}
+
+// ---------------------------------------------------------------------------------- Einsum
+
+struct Equation {
+  std::string terms[2], out;
+  std::string summed;  // Labels that the output lacks, in order of appearance.
+};
+
+absl::StatusOr<Equation> ReadEquation(const OnnxNode& node) {
+  std::string text = StringAttribute(node.node, "equation", "");
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  const auto refuse = [&](absl::string_view why) {
+    return absl::UnimplementedError(absl::StrCat("equation \"", text, "\": ", why));
+  };
+  const size_t arrow = text.find("->"), comma = text.find(',');
+  if (arrow == std::string::npos || comma == std::string::npos || comma > arrow) {
+    return refuse("want two terms and ->");
+  }
+  Equation equation{.terms = {text.substr(0, comma), text.substr(comma + 1, arrow - comma - 1)},
+                    .out = text.substr(arrow + 2)};
+  for (const std::string* labels : {&equation.terms[0], &equation.terms[1], &equation.out}) {
+    for (size_t i = 0; i < labels->size(); ++i) {
+      const char label = (*labels)[i];
+      if (!absl::ascii_isalnum(static_cast<unsigned char>(label))) return refuse("want two terms");
+      if (labels->find(label, i + 1) != std::string::npos) return refuse("a label is there twice");
+      const bool summed = equation.out.find(label) == std::string::npos;
+      if (summed && equation.summed.find(label) == std::string::npos) equation.summed += label;
+    }
+  }
+  for (const char label : equation.out) {
+    if (equation.terms[0].find(label) != std::string::npos) continue;
+    if (equation.terms[1].find(label) == std::string::npos) return refuse("a label of no term");
+  }
+  return equation;
+}
+
+// The view with one axis per label, of 1 where the term lacks it.
+OnnxValue ByLabels(const OnnxValue& x, const std::string& term, const std::string& labels) {
+  OnnxValue out{.tensor = x.tensor};
+  for (const char label : labels) {
+    const size_t at = term.find(label);
+    out.dims.push_back(at == std::string::npos ? Dim::Of(1) : x.dims[at]);
+    out.axes.push_back(at == std::string::npos ? -1 : x.axes[at]);
+  }
+  return out;
+}
+
+bool HasLabel(const std::string& term, char label) { return term.find(label) != std::string::npos; }
+
+// x [.., k] with a matrix of constants; false: it is no such product.
+absl::StatusOr<bool> EinsumDense(OnnxNode& node, const Equation& equation, const OnnxValue& x) {
+  const Constant* const weight = node.constant(1);
+  const std::string& out = equation.out;
+  if (weight == nullptr || weight->dims.size() != 2 || equation.summed.size() != 1 || out.empty() ||
+      x.rank() < 2) {
+    return false;
+  }
+  const char k = equation.summed[0], n = out.back();
+  const std::string &in = equation.terms[0], &matrix = equation.terms[1];
+  const std::string rest = out.substr(0, out.size() - 1);
+  std::string others = in;
+  others.erase(std::remove(others.begin(), others.end(), k), others.end());
+  if (!HasLabel(in, k) || !HasLabel(matrix, k) || !HasLabel(matrix, n) || HasLabel(in, n) ||
+      rest.size() != others.size() ||
+      !std::all_of(rest.begin(), rest.end(), [&](char label) { return HasLabel(in, label); })) {
+    return false;
+  }
+  Dense dense{.sizes = weight->sizes(), .transposed = matrix[0] == n};
+  ASSIGN_OR_RETURN(dense.weight, weight->ToFloats());
+  RETURN_IF_ERROR(AddDense(node, ByLabels(x, in, rest + k), dense));
+  return true;
+}
+
+// Everything is broadcast and multiplied, then summed.
+absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxValue (&x)[2]) {
+  const size_t rank = equation.out.size();
+  const std::string labels = equation.out + equation.summed;
+  std::vector<std::string> operands;
+  Dims dims(labels.size(), Dim::Of(1));
+  for (int i = 0; i < 2; ++i) {
+    const OnnxValue view = ByLabels(x[i], equation.terms[i], labels);
+    ASSIGN_OR_RETURN(dims, BroadcastDims(dims, view.dims));
+    ASSIGN_OR_RETURN(std::string tensor, node.graph.Full(view));
+    operands.push_back(std::move(tensor));
+  }
+  for (size_t d = rank; d < labels.size(); ++d) {
+    if (!dims[d].IsConst()) return absl::UnimplementedError("sums across rows of the request");
+  }
+  std::string tensor = equation.summed.empty() ? node.Top() : node.Scratch("product");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer",
+                           equation.summed.empty() ? node.name : tensor, operands, tensor));
+  for (size_t d = labels.size(); d-- > rank;) {
+    const bool last = d == rank;
+    const std::string top = last ? node.Top() : node.Scratch("sum");
+    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? node.name : top, {tensor}, top);
+    layer.mutable_sum_param()->add_dim(static_cast<int32_t>(d));
+    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+    tensor = top;
+    dims.pop_back();
+  }
+  node.Set(tensor, dims);
+  return absl::OkStatus();
+}
+
+// A product of matrices where one label is summed and the output ends with one of each term; all
+// others by sums.
+absl::Status EinsumOfTwo(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const Equation equation, ReadEquation(node));
+  OnnxValue x[2];
+  for (int i = 0; i < 2; ++i) {
+    ASSIGN_OR_RETURN(x[i], node.value(i));
+    if (x[i].rank() != static_cast<int>(equation.terms[i].size())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("term \"", equation.terms[i], "\" for shape ", DimsText(x[i].dims)));
+    }
+  }
+  ASSIGN_OR_RETURN(const bool dense, EinsumDense(node, equation, x[0]));
+  if (dense) return absl::OkStatus();
+  const std::string& out = equation.out;
+  if (equation.summed.size() == 1 && out.size() >= 3) {
+    const char k = equation.summed[0], m = out[out.size() - 2], n = out.back();
+    const int first = HasLabel(equation.terms[0], m) ? 0 : 1, second = 1 - first;
+    const std::string &left = equation.terms[first], &right = equation.terms[second];
+    if (HasLabel(left, k) && HasLabel(right, k) && !HasLabel(right, m) && !HasLabel(left, n)) {
+      const std::string batch = out.substr(0, out.size() - 2);
+      return BatchDot(node, ByLabels(x[first], left, batch + m + k),
+                      ByLabels(x[second], right, batch + k + n));
+    }
+  }
+  return EinsumBySums(node, equation, x);
+}
+
+// Of more terms: the first two, then their product with the third, and so on.  What neither a later
+// term nor the output has is summed as soon as it can be.
+onnx::NodeProto EinsumNode(std::initializer_list<std::string> inputs, const std::string& output,
+                           const std::string& text) {
+  onnx::NodeProto node;
+  node.set_op_type("Einsum");
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(output);
+  onnx::AttributeProto& equation = *node.add_attribute();
+  equation.set_name("equation");
+  equation.set_type(onnx::AttributeProto::STRING);
+  equation.set_s(text);
+  return node;
+}
+
+// Where a label is there twice in a term of constants, they are replaced by their diagonal.
+absl::Status TakeDiagonal(OnnxNode& node, std::string& term, std::string& input) {
+  std::string labels;
+  for (const char label : term) {
+    if (labels.find(label) == std::string::npos) labels += label;
+  }
+  const Constant* const constant = node.graph.FindConstant(input);
+  if (labels == term || constant == nullptr) return absl::OkStatus();
+  const std::string out = node.Scratch("diagonal");
+  ASSIGN_OR_RETURN(std::vector<Constant> diagonal,
+                   FoldNode(EinsumNode({input}, out, absl::StrCat(term, "->", labels)),
+                            node.graph.opset(), {constant}));
+  node.graph.Define(out, std::move(diagonal[0]));
+  term = labels;
+  input = out;
+  return absl::OkStatus();
+}
+
+// Digits in place of the "..." of a term: the last of its `count` dimensions is 0.
+void FillIn(std::string& term, int64_t count) {
+  const size_t at = term.find("...");
+  if (at == std::string::npos) return;
+  std::string labels;
+  for (int64_t i = std::min<int64_t>(count, 10); i-- > 0;) labels += static_cast<char>('0' + i);
+  term.replace(at, 3, labels);
+}
+
+// Where no output is stated: the dimensions of "...", then what is there once, in order.
+std::string ImpliedOutput(const std::vector<std::string>& terms) {
+  std::string all = absl::StrJoin(terms, ""), out;
+  std::sort(all.begin(), all.end());
+  for (const char label : all) {
+    const bool digit = absl::ascii_isdigit(static_cast<unsigned char>(label));
+    if (digit ? !HasLabel(out, label) : std::count(all.begin(), all.end(), label) == 1) {
+      out.insert(digit ? out.begin() : out.end(), label);
+    }
+  }
+  return out;
+}
+
+absl::Status Einsum(OnnxNode& node) {
+  const int count = node.node.input_size();
+  std::string text = StringAttribute(node.node, "equation", "");
+  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits("->", 1));
+  std::vector<std::string> terms = absl::StrSplit(sides.first, ',');
+  std::vector<std::string> inputs(node.node.input().begin(), node.node.input().end());
+  if (count < 2 || static_cast<int>(terms.size()) != count) {
+    return absl::UnimplementedError(
+        absl::StrCat("equation \"", text, "\" of ", count, " inputs, want two or more"));
+  }
+  int64_t most = 0;
+  for (size_t i = 0; i < terms.size(); ++i) {
+    const Constant* const constant = node.graph.FindConstant(inputs[i]);
+    const OnnxValue* const value = node.graph.FindValue(inputs[i]);
+    const auto rank = static_cast<int64_t>(constant != nullptr ? constant->dims.size()
+                                           : value != nullptr  ? value->dims.size()
+                                                               : 0);
+    const int64_t more = rank + 3 - static_cast<int64_t>(terms[i].size());
+    if (absl::StrContains(terms[i], "...")) most = std::max(most, more);
+    FillIn(terms[i], more);
+    RETURN_IF_ERROR(TakeDiagonal(node, terms[i], inputs[i]));
+  }
+  FillIn(sides.second, most);
+  if (!absl::StrContains(text, "->")) sides.second = ImpliedOutput(terms);
+  std::string product = terms[0], name = inputs[0];
+  for (int i = 1; i < count; ++i) {
+    const bool last = i + 1 == count;
+    std::string kept = last ? sides.second : "", later = sides.second;
+    for (int k = i + 1; k < count; ++k) later += terms[static_cast<size_t>(k)];
+    for (const char label : product + terms[static_cast<size_t>(i)]) {
+      const bool is_new = kept.find(label) == std::string::npos;
+      if (!last && is_new && later.find(label) != std::string::npos) kept += label;
+    }
+    const std::string left = name;
+    name = last ? node.output() : node.Scratch("pair");
+    const onnx::NodeProto pair =
+        EinsumNode({left, inputs[static_cast<size_t>(i)]}, name,
+                   absl::StrCat(product, ",", terms[static_cast<size_t>(i)], "->", kept));
+    OnnxNode step{.graph = node.graph,
+                  .node = pair,
+                  .uses = node.uses,
+                  .only_reader = node.only_reader,
+                  .name = last ? node.name : name};
+    RETURN_IF_ERROR(EinsumOfTwo(step));
+    product = kept;
+  }
+  return absl::OkStatus();
+}
+
+constexpr OnnxType kTypes[] = {{"MatMul", &MatMul}, {"Gemm", &Gemm}, {"Einsum", &Einsum}};
+
+}  // namespace
+
+absl::Span<const OnnxType> MatrixOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

@@ -1,0 +1,374 @@
+// ONNX's operators along an axis: Softmax, sums and means, BatchNormalization.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// What a softmax works on.  Before operator set 13 everything from the axis on is one dimension.
+struct SoftmaxInput {
+  std::string tensor;
+  Dims dims;  // Of the result.
+  int axis = 0;
+  bool flattened = false;
+};
+
+absl::StatusOr<SoftmaxInput> ReadSoftmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const bool flattens = node.graph.opset() < 13;
+  SoftmaxInput in{.dims = x.dims};
+  ASSIGN_OR_RETURN(in.axis, WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
+  in.flattened = flattens && in.axis + 1 != x.rank();
+  std::vector<int> axes = {in.axis};
+  while (in.flattened && axes.back() + 1 < x.rank()) axes.push_back(axes.back() + 1);
+  ASSIGN_OR_RETURN(in.tensor, node.graph.PlainAlong(x, axes));
+  if (!in.flattened) return in;
+  RETURN_IF_ERROR(WantNoRows(x, in.axis));
+  ASSIGN_OR_RETURN(const int64_t size, InnerSize(node.builder(), in.tensor, in.axis - 1));
+  std::vector<int64_t> sizes(static_cast<size_t>(in.axis), 0);
+  sizes.push_back(size);
+  const std::string flat = node.Scratch("flat");
+  RETURN_IF_ERROR(AddReshape(node.builder(), flat, in.tensor, sizes, flat));
+  in.tensor = flat;
+  return in;
+}
+
+// Where the result goes: to the output, or to what is given its shape again.
+absl::Status SetSoftmax(OnnxNode& node, const SoftmaxInput& in, const std::string& out) {
+  std::string shaped = out;
+  if (in.flattened) {
+    shaped = node.Top();
+    std::vector<int64_t> sizes(static_cast<size_t>(in.axis), 0);
+    for (size_t d = sizes.size(); d < in.dims.size(); ++d) sizes.push_back(in.dims[d].value());
+    RETURN_IF_ERROR(AddReshape(node.builder(), shaped, out, sizes, shaped));
+  }
+  node.Set(shaped, in.dims);
+  return absl::OkStatus();
+}
+
+absl::Status Softmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const SoftmaxInput in, ReadSoftmax(node));
+  const std::string out = in.flattened ? node.Scratch("softmax") : node.Top();
+  NoteRows(node, in.dims, {in.axis});
+  RETURN_IF_ERROR(AddSoftmax(node.builder(), node.name, in.tensor, in.axis, out));
+  return SetSoftmax(node, in, out);
+}
+
+// The axes that a reduction runs along, rising.
+absl::StatusOr<std::vector<int>> ReducedAxes(const OnnxNode& node, int rank) {
+  std::vector<int64_t> stated = IntsAttribute(node.node, "axes");
+  if (node.Has(1)) {
+    if (node.constant(1) == nullptr) return absl::UnimplementedError("axes that are computed");
+    ASSIGN_OR_RETURN(stated, node.constant(1)->ToInts());
+  }
+  if (stated.empty() && IntAttribute(node.node, "noop_with_empty_axes", 0) == 0) {
+    for (int i = 0; i < rank; ++i) stated.push_back(i);
+  }
+  return WantAxes(stated, rank);
+}
+
+// The mean along the axes (rising) of a tensor of shape `dims`.
+absl::StatusOr<std::string> MeanAlong(OnnxNode& node, const std::string& tensor, const Dims& dims,
+                                      const std::vector<int>& axes, const std::string& name,
+                                      const std::string& out) {
+  ASSIGN_OR_RETURN(const Count count, CountAlong(node, dims, axes));
+  const std::string total = node.Scratch("total"), factor = node.Scratch("factor");
+  ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, tensor, axes, total, total));
+  if (!count.rows.empty()) {
+    RETURN_IF_ERROR(
+        AddExpression(node.builder(), name,
+                      absl::StrCat("@0 / (@1 * ", Number(static_cast<float>(count.number)), ")"),
+                      {sum, count.rows}, out));
+    return out;
+  }
+  RETURN_IF_ERROR(AddConstant(node.builder(), factor,
+                              MakeBlob({1}, {static_cast<float>(1 / count.number)}), factor));
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", name, {sum, factor}, out));
+  return out;
+}
+
+// What a reduction of `dims` along the axes (rising) made: `tensor`, with dimensions of 1 in the
+// place of the axes if they are kept.
+OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
+                  const std::vector<int>& axes, bool keep) {
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) dims.erase(dims.begin() + *axis);
+  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
+  for (const int axis : axes) {
+    if (!keep) break;
+    y.dims.insert(y.dims.begin() + axis, Dim::Of(1));
+    y.axes.insert(y.axes.begin() + axis, -1);
+  }
+  return y;
+}
+
+// Largest or smallest entry, or the product.
+absl::Status ReduceByFolding(OnnxNode& node, const char* function) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
+  Dims dims = x.dims;
+  for (const int axis : axes) {
+    ASSIGN_OR_RETURN(tensor, FoldAlong(node, tensor, axis, function));
+    dims[axis] = Dim::Of(1);
+  }
+  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
+  const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
+  for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
+    y.dims.erase(y.dims.begin() + *axis);
+    y.axes.erase(y.axes.begin() + *axis);
+  }
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+absl::Status ReduceMax(OnnxNode& node) { return ReduceByFolding(node, "max"); }
+absl::Status ReduceMin(OnnxNode& node) { return ReduceByFolding(node, "min"); }
+absl::Status ReduceProd(OnnxNode& node) { return ReduceByFolding(node, "mul"); }
+
+absl::Status LogSoftmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const SoftmaxInput in, ReadSoftmax(node));
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  RETURN_IF_ERROR(WantNoRows(x, in.axis));
+  const std::string out = in.flattened ? node.Scratch("softmax") : node.Top();
+  RETURN_IF_ERROR(AddLogSoftmax(node, in.tensor, in.axis, node.name, out));
+  return SetSoftmax(node, in, out);
+}
+
+enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL1, kL2 };
+
+absl::Status Reduce(OnnxNode& node, Reduction kind) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  NoteRows(node, x.dims, axes);
+  if (node.graph.IsInteger(node.node.input(0)) &&
+      (kind == Reduction::kMean || kind == Reduction::kL2)) {
+    return absl::UnimplementedError("of integers, whose result ONNX rounds");
+  }
+  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
+  GraphBuilder& builder = node.builder();
+  if (kind == Reduction::kSumSquare || kind == Reduction::kL2) {
+    const std::string squares = node.Scratch("squares");
+    RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", squares, {tensor, tensor}, squares));
+    tensor = squares;
+  }
+  if (kind == Reduction::kL1) {
+    const std::string sizes = node.Scratch("sizes");
+    RETURN_IF_ERROR(AddExpression(builder, sizes, "abs(@0)", {tensor}, sizes));
+    tensor = sizes;
+  }
+  const std::string out = node.Top();
+  if (kind == Reduction::kMean) {
+    ASSIGN_OR_RETURN(tensor, MeanAlong(node, tensor, x.dims, axes, node.name, out));
+  } else if (kind == Reduction::kL2) {
+    const std::string total = node.Scratch("total");
+    ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, total, total));
+    RETURN_IF_ERROR(AddExpression(builder, node.name, "sqrt(@0)", {tensor}, out));
+    tensor = out;
+  } else {
+    ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, node.name, out));
+  }
+  node.Set(Reduced(node, tensor, x.dims, axes, IntAttribute(node.node, "keepdims", 1) != 0));
+  return absl::OkStatus();
+}
+
+absl::Status ReduceSum(OnnxNode& node) { return Reduce(node, Reduction::kSum); }
+absl::Status ReduceMean(OnnxNode& node) { return Reduce(node, Reduction::kMean); }
+absl::Status ReduceSumSquare(OnnxNode& node) { return Reduce(node, Reduction::kSumSquare); }
+absl::Status ReduceL1(OnnxNode& node) { return Reduce(node, Reduction::kL1); }
+absl::Status ReduceL2(OnnxNode& node) { return Reduce(node, Reduction::kL2); }
+
+// log(sum(x)).
+absl::Status ReduceLogSum(OnnxNode& node) {
+  RETURN_IF_ERROR(ReduceSum(node));
+  OnnxValue y = *node.graph.FindValue(node.output());
+  const std::string out = node.Scratch("log");
+  RETURN_IF_ERROR(AddExpression(node.builder(), out, "log(@0)", {y.tensor}, out));
+  y.tensor = out;
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+
+// max + log(sum(exp(x - max))).
+absl::Status ReduceLogSumExp(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  std::string most = in;
+  for (const int axis : axes) {
+    ASSIGN_OR_RETURN(most, FoldAlong(node, most, axis, "max"));
+  }
+  GraphBuilder& builder = node.builder();
+  const std::string exps = node.Scratch("exps"), total = node.Scratch("total"), out = node.Top();
+  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0 - @1)", {in, most}, exps));
+  ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, axes, total, total));
+  ASSIGN_OR_RETURN(const std::string kept,
+                   node.graph.Plain(Reduced(node, sum, x.dims, axes, true)));
+  RETURN_IF_ERROR(AddExpression(builder, node.name, "@0 + log(@1)", {most, kept}, out));
+  Dims dims = x.dims;
+  for (const int axis : axes) dims[axis] = Dim::Of(1);
+  OnnxValue y = node.graph.Whole(out, std::move(dims));
+  const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
+  for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
+    y.dims.erase(y.dims.begin() + *axis);
+    y.axes.erase(y.axes.begin() + *axis);
+  }
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+
+struct Normal {
+  std::string centred, mean, variance;  // The last two with dimensions of 1 for the axes.
+};
+
+absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
+  NoteRows(node, x.dims, axes);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  GraphBuilder& builder = node.builder();
+  const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
+    const std::string name = node.Scratch(what);
+    ASSIGN_OR_RETURN(const std::string mean, MeanAlong(node, of, x.dims, axes, name, name));
+    return node.graph.Plain(Reduced(node, mean, x.dims, axes, true));
+  };
+  Normal normal{.centred = node.Scratch("centred")};
+  ASSIGN_OR_RETURN(normal.mean, mean_of(in, "mean"));
+  const std::string squares = node.Scratch("squares");
+  RETURN_IF_ERROR(
+      AddPlain(builder, "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
+  RETURN_IF_ERROR(
+      AddPlain(builder, "multiply_layer", squares, {normal.centred, normal.centred}, squares));
+  ASSIGN_OR_RETURN(normal.variance, mean_of(squares, "variance"));
+  return normal;
+}
+
+std::vector<int> AxesFrom(int first, int rank) {
+  std::vector<int> axes;
+  for (int axis = first; axis < rank; ++axis) axes.push_back(axis);
+  return axes;
+}
+
+// (x - mean) / sqrt(variance + epsilon) * scale + bias, over all dimensions from `axis` on.
+absl::Status LayerNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
+  const std::vector<int> axes = AxesFrom(first, x.rank());
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
+  GraphBuilder& builder = node.builder();
+  const std::string epsilon = Number(FloatAttribute(node.node, "epsilon", 1e-5f));
+  std::vector<std::string> bottoms = {normal.centred, normal.variance};
+  std::string text = absl::StrCat("@0 / sqrt(@1 + ", epsilon, ")");
+  for (int i = 1; i < 3 && node.Has(i); ++i) {
+    ASSIGN_OR_RETURN(const OnnxValue parameter, node.value(i));
+    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
+    absl::StrAppend(&text, i == 1 ? " * @" : " + @", i + 1);
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(builder, node.name, text, bottoms, out));
+  node.Set(out, x.dims);
+  Dims kept = x.dims;
+  for (const int axis : axes) kept[axis] = Dim::Of(1);
+  for (int i = 1; i < node.node.output_size(); ++i) {  // The mean, and one over the deviation.
+    if (!node.uses.contains(node.node.output(i))) continue;
+    const std::string top = node.graph.Top(node.node.output(i));
+    RETURN_IF_ERROR(AddExpression(
+        builder, top, i == 1 ? std::string("@0 * 1") : absl::StrCat("1 / sqrt(@0 + ", epsilon, ")"),
+        {i == 1 ? normal.mean : normal.variance}, top));
+    node.Set(top, kept, i);
+  }
+  return absl::OkStatus();
+}
+
+// Per row and channel; scale and bias are one value per channel.
+absl::Status InstanceNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, AxesFrom(2, x.rank())));
+  std::vector<std::string> bottoms = {normal.centred, normal.variance};
+  for (int i = 1; i < 3; ++i) {
+    ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
+    if (parameter.rank() != 1) return absl::InvalidArgumentError("want a value per channel");
+    for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
+    ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(
+      node.builder(), node.name,
+      absl::StrCat("@0 / sqrt(@1 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)),
+                   ") * @2 + @3"),
+      bottoms, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// (x - mean) / (deviation + 1e-9), as ONNX's own definition of the operator has it.
+absl::Status MeanVarianceNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  std::vector<int64_t> stated = IntsAttribute(node.node, "axes");
+  if (stated.empty()) stated = {0, 2, 3};
+  ASSIGN_OR_RETURN(const std::vector<int> axes, WantAxes(stated, x.rank()));
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 / (sqrt(@1) + 1e-9)",
+                                {normal.centred, normal.variance}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+absl::Status BatchNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (IntAttribute(node.node, "training_mode", 0) != 0) {
+    return absl::UnimplementedError("training_mode 1: statistics of a request's own rows");
+  }
+  ChannelNorm norm;
+  norm.eps = FloatAttribute(node.node, "epsilon", 1e-5f);
+  std::vector<float>* const parts[] = {&norm.gamma, &norm.beta, &norm.mean, &norm.var};
+  for (int i = 0; i < 4; ++i) {
+    const Constant* constant = node.constant(i + 1);
+    if (constant == nullptr) return absl::UnimplementedError("parameters that are computed");
+    ASSIGN_OR_RETURN(*parts[i], constant->ToFloats());
+    if (x.rank() < 2 || x.dims[1] != Dim::Of(static_cast<int64_t>(parts[i]->size()))) {
+      return absl::InvalidArgumentError(absl::StrCat("input ", i + 1, ": ", parts[i]->size(),
+                                                     " values, want one per channel of ",
+                                                     DimsText(x.dims)));
+    }
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddNorm(node.builder(), node.name, in, 1, norm, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+constexpr OnnxType kTypes[] = {
+    {"Softmax", &Softmax},
+    {"ReduceSum", &ReduceSum},
+    {"ReduceMean", &ReduceMean},
+    {"ReduceSumSquare", &ReduceSumSquare},
+    {"ReduceL1", &ReduceL1},
+    {"ReduceL2", &ReduceL2},
+    {"ReduceMax", &ReduceMax},
+    {"ReduceMin", &ReduceMin},
+    {"ReduceProd", &ReduceProd},
+    {"LogSoftmax", &LogSoftmax},
+    {"BatchNormalization", &BatchNormalization},
+    {"LayerNormalization", &LayerNormalization},
+    {"InstanceNormalization", &InstanceNormalization},
+    {"MeanVarianceNormalization", &MeanVarianceNormalization},
+    {"ReduceLogSum", &ReduceLogSum},
+    {"ReduceLogSumExp", &ReduceLogSumExp},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> NormOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

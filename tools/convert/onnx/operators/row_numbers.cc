@@ -1,0 +1,399 @@
+// Numbers of rows (arange(len(x))) that are indices: x[arange(rows), i], x[:, a:b] = y.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// Entries of a row that are put in places, one by one.
+constexpr int64_t kMostPlaces = 1 << 20;
+
+bool IsNumber(const Constant* constant, int64_t value) {
+  return constant != nullptr && !constant->is_float && IsNumbers(constant->dims) &&
+         constant->elements() == 1 && constant->dim(0) == Dim::Of(value);
+}
+
+// Elements of the dimensions [from, to); nothing unless they are numbers, and few.
+std::optional<int64_t> Elements(const Dims& dims, size_t from, size_t to) {
+  int64_t count = 1;
+  for (size_t d = from; d < to; ++d) {
+    if (!dims[d].IsConst()) return std::nullopt;
+    count = engine::SaturatingMultiply(count, dims[d].value());
+  }
+  return count <= kMostPlaces ? std::optional(count) : std::nullopt;
+}
+
+// What integers of these dimensions are in every row, if they are the same in all.
+std::optional<std::vector<int64_t>> PlacesOfRow(const OnnxGraph& graph, const std::string& name,
+                                                const Dims& dims) {
+  const std::optional<int64_t> count = Elements(dims, 1, dims.size());
+  if (!count.has_value()) return std::nullopt;
+  if (*count == 0) return std::vector<int64_t>();
+  const Constant* constant = graph.FindConstant(name);
+  if (constant != nullptr) {
+    if (constant->is_float || !constant->uniform || constant->dims != dims ||
+        !constant->dim(0).IsConst()) {
+      return std::nullopt;
+    }
+    return std::vector<int64_t>(static_cast<size_t>(*count), constant->dim(0).value());
+  }
+  const OnnxValue* const value = graph.FindValue(name);
+  constant = value == nullptr ? nullptr : graph.ConstantBehind(value->tensor);
+  if (constant == nullptr || constant->is_float || value->dims != dims) return std::nullopt;
+  const std::vector<int64_t> sizes = constant->sizes();
+  std::vector<int64_t> places;
+  for (int64_t i = 0; i < *count; ++i) {
+    int64_t at = 0, rest = i;
+    std::vector<int64_t> index(sizes.size(), 0);
+    for (size_t d = dims.size(); d-- > 1; rest /= dims[d].value()) {
+      const int axis = value->axes[d];
+      if (axis >= 0 && sizes[static_cast<size_t>(axis)] != 1)
+        index[static_cast<size_t>(axis)] = rest % dims[d].value();
+    }
+    if (value->axes[0] >= 0 && sizes[static_cast<size_t>(value->axes[0])] != 1) return std::nullopt;
+    for (size_t d = 0; d < sizes.size(); ++d) at = at * sizes[d] + index[d];
+    if (!constant->dim(at).IsConst()) return std::nullopt;
+    places.push_back(constant->dim(at).value());
+  }
+  return places;
+}
+
+// The step of each row that its place tells.  x: [rows, steps, ...].  `from_end`: places below 0
+// count from the end.
+absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& places,
+                        bool from_end) {
+  ASSIGN_OR_RETURN(OnnxValue place, node.graph.ValueOf(places));
+  if (place.rank() == 2 && place.dims[1] == Dim::Of(1)) {
+    place.dims.pop_back();
+    place.axes.pop_back();
+  }
+  if (place.rank() != 1) return absl::UnimplementedError("places that are no vector");
+  RETURN_IF_ERROR(WantNoRows(x, 1));
+  const int64_t steps = x.dims[1].value();
+  if (const std::string* input = node.graph.RoundedFrom(places)) {
+    node.graph.NotePlaces(*input, steps);
+  }
+  ASSIGN_OR_RETURN(const std::string each, node.graph.PlainAlong(x, {0, 1}));
+  while (place.rank() < x.rank()) place = WithAxis(std::move(place), place.rank());
+  ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));
+  ASSIGN_OR_RETURN(const std::string numbers, AddPlaces(node, steps, x.rank() - 2));
+  const std::string chosen = node.Scratch("chosen"), out = node.Top();
+  const std::string found =
+      from_end ? absl::StrCat("where(@0 < 0, @0 + ", steps, ", @0)") : std::string("@0");
+  RETURN_IF_ERROR(AddExpression(node.builder(), chosen,
+                                absl::StrCat("where(", found, " == @1, @2, 0)"),
+                                {at, numbers, each}, chosen));
+  RETURN_IF_ERROR(SumAlong(node, chosen, {1}, node.name, out).status());
+  Dims dims = x.dims;
+  dims.erase(dims.begin() + 1);
+  node.Set(out, std::move(dims));
+  node.note = absl::StrCat("a row's place outside ", from_end ? -steps : 0, "..", steps - 1,
+                           " gives zeros");
+  return absl::OkStatus();
+}
+
+// Rows and steps merged, [ads * steps, ...], by rows' numbers times the steps plus a place.
+absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() != 1 ||
+      x.dims[0] != engine::Multiply(rows.count, Dim::Of(rows.scale))) {
+    return absl::UnimplementedError(
+        absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {0}));
+  Dims dims = x.dims;
+  dims[0] = rows.count;
+  dims.insert(dims.begin() + 1, Dim::Of(rows.scale));
+  std::vector<int64_t> sizes = {-1};
+  for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
+  const std::string each = node.Scratch("each");
+  RETURN_IF_ERROR(AddReshape(node.builder(), each, in, sizes, each));
+  return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus, false);
+}
+
+// [r, places ...] of each row.
+bool JoinPlaces(const OnnxNode& node, RowNumbers& rows) {
+  const auto last = static_cast<int64_t>(rows.dims.size()) - 1;
+  const int64_t axis = IntAttribute(node.node, "axis", 0);
+  if (last < 1 || (axis != -1 && axis != last) || rows.dims.back() != Dim::Of(1) ||
+      !rows.beside.empty() || !rows.plus.empty() || rows.scale != 1) {
+    return false;
+  }
+  const OnnxValue* const value = node.graph.FindValue(node.node.input(1));
+  if (node.node.input_size() == 2 && last == 1 && value != nullptr && value->dims == rows.dims &&
+      node.graph.ConstantBehind(value->tensor) == nullptr) {
+    rows.plus = node.node.input(1);
+  }
+  for (int i = 1; rows.plus.empty() && i < node.node.input_size(); ++i) {
+    std::optional<std::vector<int64_t>> places =
+        PlacesOfRow(node.graph, node.node.input(i), rows.dims);
+    if (!places.has_value()) return false;
+    rows.beside.push_back(*std::move(places));
+  }
+  rows.dims.back() = Dim::Of(node.node.input_size());
+  return true;
+}
+
+// What leaves numbers of rows as they are, repeats them, changes the dimensions of 1 behind them,
+// or puts places beside them.
+bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
+  const std::string& op = node.node.op_type();
+  if (op == "Concat") return JoinPlaces(node, rows);
+  if (!rows.beside.empty()) return false;
+  if (op == "Unsqueeze") {
+    const absl::StatusOr<std::vector<int64_t>> axes = Integers(node, 1, "axes");
+    const auto rank = static_cast<int64_t>(rows.dims.size());
+    if (!axes.ok() || axes->size() != 1 || ((*axes)[0] != -1 && (*axes)[0] != rank)) return false;
+    rows.dims.push_back(Dim::Of(1));
+    return true;
+  }
+  const Constant* const other = node.constant(1);
+  if (other == nullptr || other->is_float) return false;
+  if (op == "Add") return IsNumber(other, 0);
+  const absl::StatusOr<Dims> wanted = other->ToDims();
+  if (!wanted.ok() || wanted->empty()) return false;
+  if (op == "Expand") {
+    const absl::StatusOr<Dims> dims = BroadcastDims(rows.dims, *wanted);
+    const bool repeats = dims.ok() && dims->size() == rows.dims.size() &&
+                         Elements(*dims, 1, dims->size()).has_value();
+    if (repeats) rows.dims = *dims;
+    return repeats;
+  }
+  Dims dims = *wanted;
+  if (op != "Reshape" || !Elements(rows.dims, 1, rows.dims.size()).has_value()) return false;
+  if (dims[0] == Dim::Of(-1)) dims[0] = rows.count;
+  const auto one = [](const Dim& d) { return d == Dim::Of(1); };
+  if (dims[0] != rows.count || !std::all_of(dims.begin() + 1, dims.end(), one) ||
+      !std::all_of(rows.dims.begin() + 1, rows.dims.end(), one)) {
+    return false;
+  }
+  rows.dims = std::move(dims);
+  return true;
+}
+
+// Of ScatterND: x and values with the places along one axis, and for each of the places which of
+// the values it gets, or -1.
+struct Placed {
+  OnnxValue x, values;
+  int axis = 0;
+  std::vector<int64_t> from;
+};
+
+// Drops the last places where each takes the whole dimension, one by one.
+void DropWhole(RowNumbers& rows, const Dims& dims) {
+  while (rows.beside.size() > 1) {
+    const int64_t size = dims[rows.beside.size()].value();
+    const std::vector<int64_t>& last = rows.beside.back();
+    if (rows.dims.size() < 4 || rows.dims[rows.dims.size() - 2] != Dim::Of(size)) return;
+    for (size_t i = 0; i < last.size(); ++i) {
+      if (last[i] != static_cast<int64_t>(i) % size) return;
+      for (const std::vector<int64_t>& other : rows.beside) {
+        if (&other != &rows.beside.back() && other[i] != other[i - i % static_cast<size_t>(size)])
+          return;
+      }
+    }
+    rows.beside.pop_back();
+    for (std::vector<int64_t>& other : rows.beside) {
+      std::vector<int64_t> kept;
+      for (size_t i = 0; i < other.size(); i += static_cast<size_t>(size)) kept.push_back(other[i]);
+      other = std::move(kept);
+    }
+    rows.dims.erase(rows.dims.end() - 2);
+  }
+}
+
+// The view with the axes [from, to) as one.
+absl::StatusOr<OnnxValue> Merged(OnnxNode& node, const OnnxValue& x, size_t from, size_t to) {
+  if (to == from + 1) return x;
+  if (to == from) return WithAxis(x, static_cast<int>(from));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Full(x));
+  Dims dims(x.dims.begin(), x.dims.begin() + static_cast<int64_t>(from));
+  dims.push_back(Dim::Of(Elements(x.dims, from, to).value_or(0)));
+  dims.insert(dims.end(), x.dims.begin() + static_cast<int64_t>(to), x.dims.end());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                   ReshapeSizes(node.builder().Find(in)->shape, dims));
+  const std::string out = node.Scratch("merged");
+  RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
+  return node.graph.Whole(out, std::move(dims));
+}
+
+absl::StatusOr<Placed> PlacedValues(OnnxNode& node, RowNumbers rows) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue value, node.value(2));
+  const std::optional<int64_t> whole = Elements(x.dims, 1, x.dims.size());
+  if (rows.beside.empty() || rows.beside.size() >= x.dims.size() || x.dims[0] != rows.count ||
+      !whole.has_value() || StringAttribute(node.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat("numbers of rows beside others for shape ", DimsText(x.dims)));
+  }
+  if (value.dims.size() != rows.dims.size() - 1 + x.dims.size() - 1 - rows.beside.size())
+    return absl::InvalidArgumentError("values of another rank");
+  DropWhole(rows, x.dims);
+  const size_t depth = rows.beside.size();
+  Placed placed{.axis = 1};
+  placed.from.assign(static_cast<size_t>(*Elements(x.dims, 1, depth + 1)), -1);
+  for (size_t i = 0; i < rows.beside[0].size(); ++i) {
+    int64_t at = 0;
+    for (size_t d = 0; d < depth; ++d) {
+      const int64_t size = x.dims[d + 1].value();
+      ASSIGN_OR_RETURN(const int place, WantAxis(rows.beside[d][i], size));
+      at = at * size + place;
+    }
+    placed.from[static_cast<size_t>(at)] = static_cast<int64_t>(i);
+  }
+  ASSIGN_OR_RETURN(placed.x, Merged(node, x, 1, depth + 1));
+  ASSIGN_OR_RETURN(placed.values, Merged(node, value, 1, rows.dims.size() - 1));
+  return placed;
+}
+
+// Sets the node's output, of the dimensions of x before places became one axis.
+absl::Status PutPlaced(OnnxNode& node, Placed placed, const Dims& dims) {
+  const OnnxValue& x = placed.x;
+  const auto axis = static_cast<size_t>(placed.axis);
+  std::vector<float> some;
+  for (int64_t& from : placed.from) {
+    some.push_back(from < 0 ? 0.0f : 1.0f);
+    from = std::max<int64_t>(from, 0);
+  }
+  OnnxValue spread = placed.values;
+  if (spread.dims[axis] != Dim::Of(1)) {
+    ASSIGN_OR_RETURN(
+        spread, PickAlong(node, placed.values, placed.axis, placed.from, node.Scratch("spread")));
+  }
+  std::vector<int64_t> sizes(x.dims.size(), 1);
+  sizes[axis] = static_cast<int64_t>(some.size());
+  const std::string mask = node.Scratch("placed"), out = node.Top();
+  RETURN_IF_ERROR(AddConstant(node.builder(), mask, MakeBlob(sizes, some), mask));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
+  ASSIGN_OR_RETURN(const std::string by, node.graph.Plain(spread));
+  const bool merged = dims.size() != x.dims.size();
+  const std::string mixed = merged ? node.Scratch("mixed") : out;
+  RETURN_IF_ERROR(AddExpression(node.builder(), merged ? mixed : node.name,
+                                "where(@0 == 1, @1, @2)", {mask, by, in}, mixed));
+  if (merged) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> to,
+                     ReshapeSizes(node.builder().Find(mixed)->shape, dims));
+    RETURN_IF_ERROR(AddReshape(node.builder(), node.name, mixed, to, out));
+  }
+  node.Set(out, dims);
+  return absl::OkStatus();
+}
+
+// x[:, places] = values; x as it is where there are no places.
+absl::Status ScatterAtPlaces(OnnxNode& node, const RowNumbers& rows) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (!rows.beside.empty() && rows.beside[0].empty()) {
+    node.Set(x);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(Placed placed, PlacedValues(node, rows));
+  return PutPlaced(node, std::move(placed), x.dims);
+}
+
+// The same where rows are on another axis: x[places] = values.
+absl::Status ScatterAtConstants(OnnxNode& node, const Constant& indices) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue value, node.value(2));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> places, indices.ToInts());
+  const auto rank = static_cast<int>(indices.dims.size());
+  if (rank < 1 || indices.dims.back() != Dim::Of(1) || x.rank() < 1 || !x.dims[0].IsConst() ||
+      x.dims[0].value() > kMostPlaces || places.empty() ||
+      StringAttribute(node.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat("indices of shape ", DimsText(indices.dims), " for ", DimsText(x.dims)));
+  }
+  if (value.rank() != rank - 1 + x.rank() - 1)
+    return absl::InvalidArgumentError("values of another rank");
+  Placed placed{.x = x};
+  placed.from.assign(static_cast<size_t>(x.dims[0].value()), -1);
+  for (size_t i = 0; i < places.size(); ++i) {
+    ASSIGN_OR_RETURN(const int place, WantAxis(places[i], x.dims[0].value()));
+    placed.from[static_cast<size_t>(place)] = static_cast<int64_t>(i);
+  }
+  ASSIGN_OR_RETURN(placed.values, Merged(node, value, 0, static_cast<size_t>(rank) - 1));
+  return PutPlaced(node, std::move(placed), x.dims);
+}
+
+}  // namespace
+
+absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
+  const std::string& op = node.node.op_type();
+  const Constant* const limit = node.constant(1);
+  if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
+      (limit->dim(0) == Dim::Ads() || limit->dim(0) == Dim::Users())) {
+    if (!IsNumber(node.constant(0), 0) || !IsNumber(node.constant(2), 1)) {
+      return absl::UnimplementedError("numbers of rows that do not start with 0, one by one");
+    }
+    node.graph.SetRowNumbers(node.output(), {.count = limit->dim(0), .dims = {limit->dim(0)}});
+    return true;
+  }
+  if (op == "ScatterND" && limit != nullptr && !limit->is_float && node.Has(2) &&
+      (node.graph.FindValue(node.node.input(0)) != nullptr ||
+       node.graph.FindValue(node.node.input(2)) != nullptr)) {
+    RETURN_IF_ERROR(ScatterAtConstants(node, *limit));
+    return true;
+  }
+  int at = -1;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    if (node.graph.FindRowNumbers(node.node.input(i)) != nullptr) at = i;
+  }
+  if (at < 0) return false;
+  if (at > 1) return absl::UnimplementedError("computes with numbers of rows");
+  RowNumbers rows = *node.graph.FindRowNumbers(node.node.input(at));
+  const Constant* const other = node.constant(1 - at);
+  if (op == "Shape" && node.node.attribute_size() == 0) {
+    const auto rank = static_cast<int64_t>(rows.dims.size());
+    node.graph.Define(node.output(), IntConstant({rank}, rows.dims));
+    return true;
+  }
+  if (rows.shape_only && op != "Add") {
+    return absl::UnimplementedError("computes with numbers of rows");
+  }
+  if (op == "Gather" && at == 1) {
+    RETURN_IF_ERROR(GatherOfRows(node, rows));
+    return true;
+  }
+  if (op == "GatherND" && at == 1 && !rows.plus.empty() && rows.dims.size() == 2) {
+    ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+    if (x.rank() < 2 || x.dims[0] != rows.count || IntAttribute(node.node, "batch_dims", 0) != 0)
+      return absl::UnimplementedError(absl::StrCat("numbers of rows for shape ", DimsText(x.dims)));
+    RETURN_IF_ERROR(StepOfRows(node, x, rows.plus, true));
+    return true;
+  }
+  if (op == "ScatterND" && at == 1) {
+    RETURN_IF_ERROR(ScatterAtPlaces(node, rows));
+    return true;
+  }
+  if (MoveRowNumbers(node, rows)) {
+    node.graph.SetRowNumbers(node.output(), std::move(rows));
+    return true;
+  }
+  constexpr int64_t kMostSteps = 1 << 16;
+  if (op == "Mul" && rows.plus.empty() && other != nullptr && !other->is_float &&
+      IsNumbers(other->dims) && other->elements() == 1 && other->dim(0).IsConst() &&
+      other->dim(0).value() >= 1 && other->dim(0).value() <= kMostSteps / rows.scale) {
+    rows.scale *= other->dim(0).value();
+  } else if (op == "Add" && rows.plus.empty() && other == nullptr && rows.dims.size() == 1) {
+    rows.plus = node.node.input(1 - at);
+  } else if (op == "Add" && rows.beside.empty() && other != nullptr && !other->is_float) {
+    ASSIGN_OR_RETURN(rows.dims, BroadcastDims(rows.dims, other->dims));
+    rows.shape_only = true;
+  } else if (op != "Identity" &&
+             (op != "Cast" || IntAttribute(node.node, "to", 0) != onnx::TensorProto::INT64)) {
+    return absl::UnimplementedError("computes with numbers of rows");
+  }
+  node.graph.SetRowNumbers(node.output(), std::move(rows));
+  return true;
+}
+
+}  // namespace ulfd::convert

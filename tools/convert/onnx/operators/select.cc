@@ -1,0 +1,337 @@
+// ONNX's operators that choose entries by value or place.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+
+// Compared with each other, or held as a row of 0 and 1 each.
+constexpr int64_t kMostPairs = 1 << 16;
+
+// The place of the largest or smallest entry, with a dimension of 1 for the axis.
+absl::StatusOr<std::string> BestPlace(OnnxNode& node, const std::string& in, const Dims& dims,
+                                      int axis, bool largest, bool last) {
+  GraphBuilder& builder = node.builder();
+  const int64_t size = dims[axis].value();
+  ASSIGN_OR_RETURN(const std::string best, FoldAlong(node, in, axis, largest ? "max" : "min"));
+  ASSIGN_OR_RETURN(const std::string places,
+                   AddPlaces(node, size, static_cast<int>(dims.size()) - 1 - axis));
+  const std::string marked = node.Scratch("marked");
+  RETURN_IF_ERROR(AddExpression(builder, marked,
+                                absl::StrCat("where(@0 == @1, @2, ", last ? -1 : size, ")"),
+                                {in, best, places}, marked));
+  return FoldAlong(node, marked, axis, last ? "max" : "min");
+}
+
+absl::Status ArgBest(OnnxNode& node, bool largest) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
+  ASSIGN_OR_RETURN(const std::string place,
+                   BestPlace(node, in, x.dims, axis, largest,
+                             IntAttribute(node.node, "select_last_index", 0) != 0));
+  Dims dims = x.dims;
+  dims[axis] = Dim::Of(1);
+  OnnxValue y = node.graph.Whole(place, std::move(dims));
+  if (IntAttribute(node.node, "keepdims", 1) == 0) {
+    y.dims.erase(y.dims.begin() + axis);
+    y.axes.erase(y.axes.begin() + axis);
+  }
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+absl::Status ArgMax(OnnxNode& node) { return ArgBest(node, true); }
+absl::Status ArgMin(OnnxNode& node) { return ArgBest(node, false); }
+
+absl::Status Hardmax(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const bool flattens = node.graph.opset() < 13;
+  ASSIGN_OR_RETURN(const int axis,
+                   WantAxis(IntAttribute(node.node, "axis", flattens ? 1 : -1), x.rank()));
+  if (flattens && axis + 1 != x.rank()) {
+    return absl::UnimplementedError("an axis other than the last before operator set 13");
+  }
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {axis}));
+  ASSIGN_OR_RETURN(const std::string place, BestPlace(node, in, x.dims, axis, true, false));
+  ASSIGN_OR_RETURN(const std::string places,
+                   AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 == @1", {place, places}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// Every entry's rank among its axis' entries; then the entry of each rank.
+absl::Status TopK(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Integers(node, 1, "k"));
+  const int64_t n = x.dims[axis].value();
+  const int64_t k = counts.empty() ? IntAttribute(node.node, "k", 0) : counts[0];
+  if (k < 1 || k > n || engine::SaturatingMultiply(n, n) > kMostPairs) {
+    return absl::UnimplementedError(absl::StrCat("the best ", k, " of ", n));
+  }
+  GraphBuilder& builder = node.builder();
+  const int last = x.rank() - 1;
+  const OnnxValue view = MoveAxis(x, axis, last);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(view, {last}));
+  const OnnxValue whole = node.graph.Whole(in, view.dims);
+  ASSIGN_OR_RETURN(const std::string each, node.graph.Plain(WithAxis(whole, last + 1)));
+  ASSIGN_OR_RETURN(const std::string other, node.graph.Plain(WithAxis(whole, last)));
+  std::vector<float> before(static_cast<size_t>(n * n), 0.0f);
+  for (int64_t i = 0; i < n; ++i) {
+    std::fill_n(before.begin() + i * n, i, 1.0f);
+  }
+  const std::string first = node.Scratch("first"), beaten = node.Scratch("beaten");
+  const std::string rank = node.Scratch("rank");
+  RETURN_IF_ERROR(AddConstant(builder, first, MakeBlob({n, n}, before), first));
+  const bool largest = IntAttribute(node.node, "largest", 1) != 0;
+  RETURN_IF_ERROR(AddExpression(builder, beaten,
+                                absl::StrCat("(@1 ", largest ? ">" : "<", " @0) + (@1 == @0) * @2"),
+                                {each, other, first}, beaten));
+  RETURN_IF_ERROR(SumAlong(node, beaten, {last + 1}, rank, rank).status());
+  ASSIGN_OR_RETURN(const std::string ranks,
+                   node.graph.Plain(WithAxis(node.graph.Whole(rank, view.dims), last)));
+  ASSIGN_OR_RETURN(const std::string wanted, AddPlaces(node, k, 1));
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, n, 0));
+  Dims dims = view.dims;
+  dims[last] = Dim::Of(k);
+  for (int i = 0; i < node.node.output_size(); ++i) {
+    if (!node.uses.contains(node.node.output(i))) continue;
+    const std::string chosen = node.Scratch("chosen"), out = node.graph.Top(node.node.output(i));
+    RETURN_IF_ERROR(AddExpression(builder, chosen, "where(@0 == @1, @2, 0)",
+                                  {ranks, wanted, i == 0 ? other : places}, chosen));
+    RETURN_IF_ERROR(SumAlong(node, chosen, {last + 1}, out, out).status());
+    node.Set(MoveAxis(node.graph.Whole(out, dims), last, axis), i);
+  }
+  return absl::OkStatus();
+}
+
+// An index counts from the end where it is below 0.
+std::string FromFront(absl::string_view index, int64_t size) {
+  return absl::StrCat("where(", index, " < 0, ", index, " + ", size, ", ", index, ")");
+}
+
+absl::Status OneHot(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  if (node.constant(1) == nullptr || node.constant(2) == nullptr) {
+    return absl::UnimplementedError("a depth or values that are computed");
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> depth, node.constant(1)->ToInts());
+  ASSIGN_OR_RETURN(const std::vector<float> values, node.constant(2)->ToFloats());
+  if (depth.size() != 1 || values.size() != 2 || depth[0] < 1 || depth[0] > kMostPairs) {
+    return absl::UnimplementedError("a depth or values that cannot be");
+  }
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", -1), x.rank() + 1));
+  x = WithAxis(std::move(x), axis);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, depth[0], x.rank() - 1 - axis));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name,
+                                absl::StrCat("where(", FromFront("@0", depth[0]), " == @1, ",
+                                             Number(values[1]), ", ", Number(values[0]), ")"),
+                                {in, places}, out));
+  x.dims[axis] = Dim::Of(depth[0]);
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+// The sum over an axis of what its places leave of the values.
+absl::Status GatherElements(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(OnnxValue index, node.value(1));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  if (index.rank() != x.rank()) return absl::InvalidArgumentError("indices of another rank");
+  for (int d = 0; d < x.rank(); ++d) {
+    if (d == axis || x.dims[d] == index.dims[d]) continue;
+    if (x.dims[d].IsUsers() && index.dims[d].IsAds()) continue;
+    return absl::UnimplementedError(
+        absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
+  }
+  const int64_t n = x.dims[axis].value();
+  const int last = x.rank() - 1;
+  Dims dims = index.dims;
+  dims[axis] = Dim::Of(1);
+  if (!index.dims[axis].IsConst() ||
+      engine::SaturatingMultiply(index.dims[axis].value(), n) > kMostPairs) {
+    return absl::UnimplementedError("too many indices");
+  }
+  x = WithAxis(MoveAxis(std::move(x), axis, last), last);
+  index = WithAxis(MoveAxis(std::move(index), axis, last), last + 1);
+  ASSIGN_OR_RETURN(const std::string from, node.graph.PlainAlong(x, {last + 1}));
+  ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(index));
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, n, 0));
+  const std::string chosen = node.Scratch("chosen"), out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), chosen,
+                                absl::StrCat("where(", FromFront("@0", n), " == @1, @2, 0)"),
+                                {at, places, from}, chosen));
+  RETURN_IF_ERROR(SumAlong(node, chosen, {last + 1}, node.name, out).status());
+  index.dims.pop_back();
+  node.Set(MoveAxis(node.graph.Whole(out, index.dims), last, axis));
+  return absl::OkStatus();
+}
+
+// Entries replaced along an axis, one after the other: of several for a place the last one stays.
+absl::Status ScatterElements(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
+  ASSIGN_OR_RETURN(const OnnxValue update, node.value(2));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  constexpr int64_t kMostEntries = 64;
+  Dims dims = index.dims;
+  if (index.rank() == x.rank()) dims[axis] = x.dims[axis];
+  if (dims != x.dims || update.dims != index.dims || !index.dims[axis].IsConst() ||
+      index.dims[axis].value() > kMostEntries ||
+      StringAttribute(node.node, "reduction", "none") != "none") {
+    return absl::UnimplementedError(
+        absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
+  }
+  const int64_t count = index.dims[axis].value();
+  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, {axis}));
+  ASSIGN_OR_RETURN(const std::string places,
+                   AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
+  for (int64_t i = 0; i < count; ++i) {
+    std::string parts[2];
+    for (int input = 0; input < 2; ++input) {
+      ASSIGN_OR_RETURN(const OnnxValue part, PickAlong(node, input == 0 ? index : update, axis, {i},
+                                                       node.Scratch("entry")));
+      ASSIGN_OR_RETURN(parts[input], node.graph.PlainAlong(part, {axis}));
+    }
+    const std::string next = i + 1 == count ? node.Top() : node.Scratch("replaced");
+    RETURN_IF_ERROR(AddExpression(
+        node.builder(), i + 1 == count ? node.name : next,
+        absl::StrCat("where(", FromFront("@0", x.dims[axis].value()), " == @1, @2, @3)"),
+        {parts[0], places, parts[1], tensor}, next));
+    tensor = next;
+  }
+  node.Set(tensor, x.dims);
+  return absl::OkStatus();
+}
+
+// Entries of a mask of constants that is the same for all rows, if it is one: places in a row.
+absl::Status NonZero(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const Constant* mask = node.graph.ConstantBehind(x.tensor);
+  if (mask == nullptr || x.rank() < 2 || x.axes[0] >= 0) {
+    return absl::UnimplementedError("of values that are computed");
+  }
+  const std::vector<int64_t> sizes = mask->sizes();
+  std::vector<int64_t> strides(sizes.size(), 1), offsets = {0};
+  for (size_t d = sizes.size(); d-- > 1;) strides[d - 1] = strides[d] * sizes[d];
+  for (int d = 1; d < x.rank(); ++d) {
+    const int axis = x.axes[d];
+    const bool repeated = axis < 0 || sizes[static_cast<size_t>(axis)] == 1;
+    if (!x.dims[d].IsConst()) return absl::UnimplementedError("of a mask of unknown shape");
+    if (engine::SaturatingMultiply(x.dims[d].value(), static_cast<int64_t>(offsets.size())) >
+        kMaxElements) {
+      return absl::UnimplementedError("of a mask that is too large");
+    }
+    std::vector<int64_t> next;
+    for (const int64_t offset : offsets) {
+      for (int64_t i = 0; i < x.dims[d].value(); ++i) {
+        next.push_back(offset + (repeated ? 0 : i * strides[static_cast<size_t>(axis)]));
+      }
+    }
+    offsets = std::move(next);
+  }
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < offsets.size(); ++i) {
+    const bool set =
+        mask->is_float ? mask->f32(offsets[i]) != 0 : mask->dim(offsets[i]) != Dim::Of(0);
+    if (set) places.push_back(static_cast<int64_t>(i));
+  }
+  node.note = "the same places of every row";
+  node.graph.SetMask(node.output(), {.dims = x.dims, .places = std::move(places)});
+  return absl::OkStatus();
+}
+
+// By a mask: the places of each row, and the rows one behind the other.
+absl::Status GatherNd(OnnxNode& node) {
+  const RowMask* mask = node.Has(1) ? node.graph.FindMask(node.node.input(1)) : nullptr;
+  if (mask == nullptr || IntAttribute(node.node, "batch_dims", 0) != 0) {
+    return absl::UnimplementedError("indices that are computed");
+  }
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (x.dims != mask->dims || !x.dims[0].IsAds() || mask->places.empty()) {
+    return absl::UnimplementedError(
+        absl::StrCat("a mask of shape ", DimsText(mask->dims), " for ", DimsText(x.dims)));
+  }
+  std::vector<int> axes;
+  int64_t width = 1;
+  for (int d = 0; d < x.rank(); ++d) {
+    axes.push_back(d);
+    if (d > 0) width *= x.dims[d].value();
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+  const std::string flat = node.Scratch("flat"), out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), flat, in, {0, width}, flat));
+  ASSIGN_OR_RETURN(const OnnxValue picked, PickAlong(node, node.graph.Whole(flat), 1, mask->places,
+                                                     node.Scratch("picked")));
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, picked.tensor, {-1}, out));
+  node.Set(out);
+  return absl::OkStatus();
+}
+
+// What a triangle of constants leaves.
+absl::Status Trilu(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const int last = x.rank() - 1;
+  if (last < 1) return absl::InvalidArgumentError("want a matrix");
+  int64_t k = 0;
+  if (node.Has(1)) {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> shift, Integers(node, 1, "k"));
+    if (shift.size() != 1) return absl::InvalidArgumentError("want one diagonal");
+    k = shift[0];
+  }
+  RETURN_IF_ERROR(WantNoRows(x, last - 1));
+  RETURN_IF_ERROR(WantNoRows(x, last));
+  const int64_t rows = x.dims[last - 1].value(), columns = x.dims[last].value();
+  if (engine::SaturatingMultiply(rows, columns) > kMostPairs)
+    return absl::UnimplementedError("a matrix that is too large");
+  const bool upper = IntAttribute(node.node, "upper", 1) != 0;
+  std::vector<float> kept;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const int64_t above = i % columns - i / columns;
+    kept.push_back((upper ? above >= k : above <= k) ? 1.0f : 0.0f);
+  }
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {last - 1, last}));
+  const std::string mask = node.Scratch("triangle"), out = node.Top();
+  RETURN_IF_ERROR(AddConstant(node.builder(), mask, MakeBlob({rows, columns}, kept), mask));
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "where(@0, @1, 0)", {mask, in}, out));
+  node.Set(out, x.dims);
+  return absl::OkStatus();
+}
+
+constexpr OnnxType kTypes[] = {
+    {"ArgMax", &ArgMax},
+    {"ArgMin", &ArgMin},
+    {"Hardmax", &Hardmax},
+    {"ScatterElements", &ScatterElements},
+    {"TopK", &TopK},
+    {"OneHot", &OneHot},
+    {"GatherElements", &GatherElements},
+    {"Trilu", &Trilu},
+    {"NonZero", &NonZero},
+    {"GatherND", &GatherNd},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> SelectOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

@@ -1,0 +1,587 @@
+// ONNX's operators that move, cut or join elements.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/operators/layers.h"
+#include "tools/convert/recipes.h"
+
+namespace ulfd::convert {
+namespace {
+
+using engine::Dim;
+using engine::Shape;
+
+absl::StatusOr<std::vector<int>> Axes(const OnnxNode& node, int64_t rank) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
+  return WantAxes(stated, rank);
+}
+
+Dim Product(const Dims& dims) {
+  Dim product = Dim::Of(1);
+  for (const Dim& d : dims) product = engine::Multiply(product, d);
+  return product;
+}
+
+// The shape that Reshape asks for: 0 and -1 resolved, and the user's row where it says 1 or, in a
+// model exported with one name for all rows, the ads.
+absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Constant& shape) {
+  Dims to;
+  int open = -1;
+  const bool keep_zero = IntAttribute(node.node, "allowzero", 0) == 0;
+  ASSIGN_OR_RETURN(const Dims wanted, shape.ToDims());
+  for (int64_t i = 0; i < static_cast<int64_t>(wanted.size()); ++i) {
+    Dim d = wanted[static_cast<size_t>(i)];
+    if (d == Dim::Of(-1)) {
+      open = static_cast<int>(i);
+      d = Dim::Of(1);
+    } else if (d == Dim::Of(0) && keep_zero) {
+      if (i >= static_cast<int64_t>(from.size())) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("shape keeps dimension ", i, ", which ", DimsText(from), " lacks"));
+      }
+      d = from[static_cast<size_t>(i)];
+    } else if (i == 0 && !from.empty() &&
+               ((from[0].IsUsers() && (d.IsAds() || d == Dim::Of(1))) ||
+                (from[0] == Dim::Ads() && d.IsUsers()))) {
+      d = from[0];
+    }
+    to.push_back(d);
+  }
+  if (open >= 0) {
+    const std::optional<Dim> rest = engine::Divide(Product(from), Product(to));
+    if (!rest.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape ", DimsText(from), " does not fill ", DimsText(to)));
+    }
+    to[open] = *rest;
+  }
+  return to;
+}
+
+absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
+  // Rows that are only repeated stay so if they stay in front.
+  const bool rows_repeated = x.rank() > 0 && node.graph.IsRepeated(x, 0) && !x.dims[0].IsConst();
+  std::vector<int> others(static_cast<size_t>(std::max(0, x.rank() - 1)));
+  std::iota(others.begin(), others.end(), 1);
+  const bool keep_rows = rows_repeated && !to.empty() && to[0] == x.dims[0];
+  if (!keep_rows) others.push_back(0);
+  if (x.rank() == 0) others.clear();
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, others));
+  const Shape& shape = node.builder().Find(in)->shape;
+  Dims own = to;
+  if (keep_rows && shape.rank() > 0) own[0] = shape[0];
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(shape, own));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, in, sizes, out));
+  node.Set(out, std::move(to));
+  return absl::OkStatus();
+}
+
+absl::Status Reshape(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const Constant* shape = node.constant(1);
+  if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
+  // Where ads and heads become one dimension, what broadcasts with it has a part per ad.
+  const bool merges = !wanted.empty() && wanted[0].IsAds() && wanted[0].value() > 1;
+  if (merges && x.rank() > 0 && x.dims[0].IsUsers()) x.dims[0] = Dim::Ads();
+  ASSIGN_OR_RETURN(Dims to, TargetDims(node, x.dims, *shape));
+  return ReshapeTo(node, x, std::move(to));
+}
+
+absl::Status Flatten(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  const int64_t stated = IntAttribute(node.node, "axis", 1);  // Up to the rank, which is no axis.
+  ASSIGN_OR_RETURN(const int axis, WantAxis(stated < 0 ? stated + x.rank() : stated, x.rank() + 1));
+  const Dims front(x.dims.begin(), x.dims.begin() + axis);
+  const Dims back(x.dims.begin() + axis, x.dims.end());
+  return ReshapeTo(node, x, {Product(front), Product(back)});
+}
+
+absl::Status Squeeze(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(std::vector<int> axes, Axes(node, x.rank()));
+  if (axes.empty()) {
+    for (int i = 0; i < x.rank(); ++i) {
+      if (x.dims[i] == Dim::Of(1)) axes.push_back(i);
+    }
+  }
+  for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) {
+    if (x.dims[*axis] != Dim::Of(1) && !x.dims[*axis].IsUsers()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("axis ", *axis, " of shape ", DimsText(x.dims), ", want a dimension of 1"));
+    }
+    x.dims.erase(x.dims.begin() + *axis);
+    x.axes.erase(x.axes.begin() + *axis);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Unsqueeze(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
+  ASSIGN_OR_RETURN(const std::vector<int> axes,
+                   Axes(node, x.rank() + static_cast<int64_t>(stated.size())));
+  for (const int axis : axes) {
+    x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
+    x.axes.insert(x.axes.begin() + axis, -1);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Transpose(OnnxNode& node) {
+  if (const RowMask* mask = node.Has(0) ? node.graph.FindMask(node.node.input(0)) : nullptr) {
+    node.graph.SetMask(node.output(), *mask);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  std::vector<int64_t> perm = IntsAttribute(node.node, "perm");
+  if (perm.empty()) {
+    for (int64_t i = x.rank(); i-- > 0;) perm.push_back(i);
+  }
+  std::vector<int64_t> sorted = perm;
+  std::sort(sorted.begin(), sorted.end());
+  for (int64_t i = 0; i < std::max<int64_t>(x.rank(), static_cast<int64_t>(perm.size())); ++i) {
+    if (i < static_cast<int64_t>(perm.size()) && sorted[static_cast<size_t>(i)] == i) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("perm is no order of the ", x.rank(), " axes of ", DimsText(x.dims)));
+  }
+  OnnxValue out{.tensor = x.tensor};
+  for (const int64_t axis : perm) {
+    ASSIGN_OR_RETURN(const int from, WantAxis(axis, x.rank()));
+    out.dims.push_back(x.dims[from]);
+    out.axes.push_back(x.axes[from]);
+  }
+  node.Set(out);
+  return absl::OkStatus();
+}
+
+absl::Status Expand(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  const Constant* shape = node.constant(1);
+  if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
+  ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
+  ASSIGN_OR_RETURN(x.dims, BroadcastDims(x.dims, wanted));
+  x.axes.insert(x.axes.begin(), x.dims.size() - x.axes.size(), -1);
+  node.note = "repeated by what reads it";
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// What is 1 is repeated by its reader; what is more is joined with itself.
+absl::Status Tile(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  if (node.constant(1) == nullptr) return absl::UnimplementedError("repeats that are computed");
+  ASSIGN_OR_RETURN(const Dims repeats, node.constant(1)->ToDims());
+  if (static_cast<int>(repeats.size()) != x.rank()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(repeats.size(), " repeats for shape ", DimsText(x.dims)));
+  }
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (!repeats[static_cast<size_t>(axis)].IsConst() && x.dims[axis] == Dim::Of(1)) {
+      x.dims[axis] = repeats[static_cast<size_t>(axis)];
+      continue;
+    }
+    const int64_t times = repeats[static_cast<size_t>(axis)].value();
+    if (times == 1) continue;
+    constexpr int64_t kMost = 4096;
+    if (times < 1 || times > kMost || !x.dims[axis].IsConst()) {
+      return absl::UnimplementedError(absl::StrCat("repeats axis ", axis, " of shape ",
+                                                   DimsText(x.dims), " ", times, " times"));
+    }
+    if (x.dims[axis] == Dim::Of(1)) {
+      x.dims[axis] = Dim::Of(times);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const std::string once, node.graph.PlainAlong(x, {axis}));
+    const std::string joined = node.Scratch("repeated");
+    RETURN_IF_ERROR(AddConcat(node.builder(), joined,
+                              std::vector<std::string>(static_cast<size_t>(times), once), axis,
+                              joined));
+    Dims dims = x.dims;
+    dims[axis] = Dim::Of(dims[axis].value() * times);
+    x = node.graph.Whole(joined, std::move(dims));
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------------- Concat
+
+// Repeats what has to be repeated to the shape of a value that has it in full, if there is one.
+absl::StatusOr<std::string> FullLike(OnnxNode& node, const OnnxValue& x,
+                                     const std::vector<OnnxValue>& values, const Dims& dims) {
+  OnnxValue wanted = x;
+  wanted.dims = dims;
+  ASSIGN_OR_RETURN(const std::string plain, node.graph.Plain(wanted));
+  const OnnxValue now = node.graph.Whole(plain, dims);
+  bool repeated = false;
+  for (int axis = 0; axis < now.rank(); ++axis) repeated |= node.graph.IsRepeated(now, axis);
+  if (!repeated) return plain;
+  for (const OnnxValue& other : values) {
+    const Shape& shape = node.builder().Find(other.tensor)->shape;
+    if (Dims(shape.dims().begin(), shape.dims().end()) != dims) continue;
+    ASSIGN_OR_RETURN(const std::string like, node.graph.Plain(other));
+    const std::string out = node.Scratch("repeated");
+    RETURN_IF_ERROR(AddPlain(node.builder(), "broadcast_to_layer", out, {plain, like}, out));
+    return out;
+  }
+  return node.graph.Full(wanted);
+}
+
+absl::Status Concat(OnnxNode& node) {
+  std::vector<OnnxValue> values;
+  for (int i = 0; i < node.node.input_size(); ++i) {
+    if (node.constant(i) != nullptr && IsEmpty(*node.constant(i))) continue;
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(i));
+    values.push_back(std::move(x));
+  }
+  if (values.empty()) {
+    node.graph.Define(node.output(), *node.constant(0));
+    return absl::OkStatus();
+  }
+  if (values.size() == 1) {
+    node.Set(values[0]);
+    return absl::OkStatus();
+  }
+  const int rank = values[0].rank();
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), rank));
+  // The shape that all share beside the axis: what any of them has in full.
+  Dims common = values[0].dims;
+  bool any_repeated = false;
+  for (const OnnxValue& x : values) {
+    if (x.rank() != rank) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes ", DimsText(values[0].dims), " and ",
+                                                     DimsText(x.dims), " have different ranks"));
+    }
+    for (int d = 0; d < rank; ++d) {
+      any_repeated |= node.graph.IsRepeated(x, d);
+      if (x.dims[d].IsAds()) common[d] = x.dims[d];
+    }
+  }
+  bool rows_differ = false;
+  for (const OnnxValue& x : values) rows_differ |= axis != 0 && x.dims[0] != common[0];
+  if (rank == 2 && axis == 1 && common[0].IsAds() && (any_repeated || rows_differ)) {
+    bool some_per_ad = false;
+    for (const OnnxValue& x : values)
+      some_per_ad |= !node.graph.IsRepeated(x, 0) && x.dims[0].IsAds();
+    if (some_per_ad) {
+      const std::string out = node.Top();
+      RETURN_IF_ERROR(JoinColumns(node.graph, values, node.name, out));
+      int64_t columns = 0;
+      for (const OnnxValue& x : values) columns += x.dims[1].value();
+      node.Set(out, {common[0], Dim::Of(columns)});
+      return absl::OkStatus();
+    }
+  }
+  std::vector<std::string> tensors;
+  Dim total = Dim::Of(0);
+  for (const OnnxValue& x : values) {
+    Dims dims = common;
+    dims[axis] = x.dims[axis];
+    ASSIGN_OR_RETURN(std::string tensor, FullLike(node, x, values, dims));
+    tensors.push_back(std::move(tensor));
+    if (!dims[axis].IsConst()) return absl::UnimplementedError("joins rows");
+    total = Dim::Of(total.value() + dims[axis].value());
+  }
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddConcat(node.builder(), node.name, tensors, axis, out));
+  common[axis] = total;
+  node.Set(out, common);
+  return absl::OkStatus();
+}
+
+// ---------------------------------------------------------------------------------- cuts
+
+absl::Status WantNumber(const OnnxValue& x, int axis) {
+  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
+                                               DimsText(x.dims), ", which depends on the request"));
+}
+
+// Whether all rows of the request are taken: chunk() in one piece, as ghost batches are.
+bool TakesAllRows(const OnnxNode& node, const OnnxValue& x) {
+  const Constant *starts = node.constant(1), *ends = node.constant(2), *axes = node.constant(3),
+                 *steps = node.constant(4);
+  const auto is = [](const Constant* c, const Dim& wanted) {
+    return c != nullptr && !c->is_float && c->elements() == 1 && c->dim(0) == wanted;
+  };
+  return x.rank() > 0 && !x.dims[0].IsUnknown() && is(starts, Dim::Of(0)) && is(ends, x.dims[0]) &&
+         is(axes, Dim::Of(0)) && (steps == nullptr || is(steps, Dim::Of(1)));
+}
+
+absl::Status Slice(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  if (TakesAllRows(node, x)) {
+    node.Set(x);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<int64_t> starts, Integers(node, 1, "starts"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> ends, Integers(node, 2, "ends"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 3, "axes"));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> steps, Integers(node, 4, "steps"));
+  for (const auto* list : {&ends, &axes, &steps}) {
+    if (list->size() == starts.size() || (list != &ends && list->empty())) continue;
+    return absl::InvalidArgumentError("starts, ends, axes and steps have different lengths");
+  }
+  for (size_t i = 0; i < starts.size(); ++i) {
+    ASSIGN_OR_RETURN(const int axis,
+                     WantAxis(axes.empty() ? static_cast<int64_t>(i) : axes[i], x.rank()));
+    const int64_t step = steps.empty() ? 1 : steps[i];
+    constexpr int64_t kEverything = int64_t{1}
+                                    << 30;  // Exporters write at least this for "the end".
+    if (starts[i] == 0 && ends[i] >= kEverything && step == 1) continue;
+    RETURN_IF_ERROR(WantNumber(x, axis));
+    const int64_t size = x.dims[axis].value();
+    ASSIGN_OR_RETURN(const SliceRange range, RangeOf(starts[i], ends[i], step, size));
+    if (range.count == 0) {
+      x.dims[axis] = Dim::Of(0);
+      node.graph.Define(node.output(), EmptyConstant(x.dims));
+      return absl::OkStatus();
+    }
+    if (range.count == size && step == 1) continue;
+    std::vector<int64_t> picks;
+    for (int64_t p = 0; p < range.count; ++p) picks.push_back(range.begin + p * range.step);
+    const bool last = i + 1 == starts.size();
+    ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, picks, last ? node.Top() : node.Scratch("cut")));
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+absl::Status Split(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  ASSIGN_OR_RETURN(std::vector<int64_t> parts, Integers(node, 1, "split"));
+  RETURN_IF_ERROR(WantNumber(x, axis));
+  ASSIGN_OR_RETURN(parts,
+                   SplitSizes(std::move(parts), node.node.output_size(), x.dims[axis].value()));
+  int64_t begin = 0;
+  for (int i = 0; i < node.node.output_size(); ++i) {
+    if (parts[i] == 0) {
+      Dims dims = x.dims;
+      dims[axis] = Dim::Of(0);
+      node.graph.Define(node.output(i), EmptyConstant(std::move(dims)));
+      continue;
+    }
+    std::vector<int64_t> places(static_cast<size_t>(parts[i]));
+    std::iota(places.begin(), places.end(), begin);
+    ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, places, node.Top(i)));
+    node.Set(std::move(part), i);
+    begin += parts[i];
+  }
+  return absl::OkStatus();
+}
+
+// Gather of the only row of the user: it stands for all, and the axis is dropped.
+absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& indices) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices.ToInts());
+  if (picks.size() != 1 || (picks[0] != 0 && picks[0] != -1)) {
+    return absl::UnimplementedError(absl::StrCat("picks rows of the user, who has one"));
+  }
+  if (indices.dims.empty()) {
+    x.dims.erase(x.dims.begin() + axis);
+    x.axes.erase(x.axes.begin() + axis);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// Rows of a table of constants by computed places: each place as 0s and a 1, times the table.
+absl::Status LookUpComputed(OnnxNode& node) {
+  const Constant& table = *node.constant(0);
+  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
+  constexpr int64_t kMostRows = 4096;
+  RETURN_IF_ERROR(WantTable(table));
+  const int64_t count = table.dims[0].value();
+  if (IntAttribute(node.node, "axis", 0) != 0 || count > kMostRows || index.rank() < 1) {
+    return absl::UnimplementedError(
+        "indices that are computed; a table is looked up by ids that are an input");
+  }
+  const int64_t width = table.elements() / count;
+  Dense rows{.sizes = {count, width}};
+  ASSIGN_OR_RETURN(rows.weight, table.ToFloats());
+  if (!std::all_of(rows.weight.begin(), rows.weight.end(),
+                   [](float value) { return std::isfinite(value); })) {
+    return absl::UnimplementedError("a table with values that are no numbers");
+  }
+  OnnxValue wide = WithAxis(index, index.rank());
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(wide));
+  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, count, 0));
+  const std::string marks = node.Scratch("marks");
+  RETURN_IF_ERROR(AddExpression(node.builder(), marks,
+                                absl::StrCat("where(@0 < 0, @0 + ", count, ", @0) == @1"),
+                                {in, places}, marks));
+  wide.dims.back() = Dim::Of(count);
+  if (table.dims.size() == 2) return AddDense(node, node.graph.Whole(marks, wide.dims), rows);
+  const std::string flat = node.Scratch("rows");
+  ASSIGN_OR_RETURN(const OnnxValue found,
+                   DenseOf(node, node.graph.Whole(marks, wide.dims), rows, flat, flat));
+  Dims dims = index.dims;
+  dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
+  return ReshapeTo(node, found, std::move(dims));
+}
+
+// Gather along an axis with known indices; one index drops the axis.
+absl::Status Gather(OnnxNode& node) {
+  const Constant* indices = node.constant(1);
+  if (indices == nullptr && node.constant(0) != nullptr) return LookUpComputed(node);
+  if (indices == nullptr) {
+    return absl::UnimplementedError(
+        node.constant(0) != nullptr
+            ? "indices that are computed; a table is looked up by ids that are an input"
+            : "indices that are computed");
+  }
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  if (x.dims[axis].IsUsers()) return PickUser(node, x, axis, *indices);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
+  RETURN_IF_ERROR(WantNumber(x, axis));
+  if (picks.empty()) {
+    return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
+  }
+  ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
+  if (indices->dims.size() > 1) {
+    Dims to = part.dims;
+    to.erase(to.begin() + axis);
+    to.insert(to.begin() + axis, indices->dims.begin(), indices->dims.end());
+    return ReshapeTo(node, part, std::move(to));
+  }
+  if (indices->dims.empty()) {
+    part.dims.erase(part.dims.begin() + axis);
+    part.axes.erase(part.axes.begin() + axis);
+  }
+  node.Set(part);
+  return absl::OkStatus();
+}
+
+// Sums of the entries up to each one.
+absl::Status CumSum(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> axes, Integers(node, 1, "axis"));
+  if (axes.size() != 1) return absl::InvalidArgumentError("want an axis");
+  ASSIGN_OR_RETURN(const int axis, WantAxis(axes[0], x.rank()));
+  RETURN_IF_ERROR(WantNoRows(x, axis));
+  const int64_t n = x.dims[axis].value();
+  constexpr int64_t kMost = 4096;
+  if (n > kMost) return absl::UnimplementedError(absl::StrCat("over ", n, " entries"));
+  const bool exclusive = IntAttribute(node.node, "exclusive", 0) != 0;
+  const bool reverse = IntAttribute(node.node, "reverse", 0) != 0;
+  Dense sums{.weight = std::vector<float>(static_cast<size_t>(n * n), 0.0f), .sizes = {n, n}};
+  for (int64_t from = 0; from < n; ++from) {
+    for (int64_t to = 0; to < n; ++to) {
+      const int64_t behind = reverse ? from - to : to - from;
+      if (behind >= (exclusive ? 1 : 0)) sums.weight[static_cast<size_t>(from * n + to)] = 1;
+    }
+  }
+  return AddDenseAlong(node, x, axis, sums);
+}
+
+// Where each entry of a padded axis comes from; -1: from outside.
+absl::StatusOr<std::vector<int64_t>> PaddedPlaces(const std::string& mode, int64_t size,
+                                                  int64_t before, int64_t behind) {
+  constexpr int64_t kMost = 1 << 16;
+  if (std::abs(before) > kMost || std::abs(behind) > kMost || size + before + behind < 1) {
+    return absl::UnimplementedError(absl::StrCat("pads of ", before, " and ", behind));
+  }
+  std::vector<int64_t> places;
+  for (int64_t at = -before; at < size + behind; ++at) {
+    const bool outside = at < 0 || at >= size;
+    int64_t place = outside ? -1 : at;
+    if (outside && mode == "edge") place = at < 0 ? 0 : size - 1;
+    if (outside && mode == "reflect") place = at < 0 ? -at : 2 * (size - 1) - at;
+    if (place >= size || (place < 0 && mode != "constant")) {
+      return absl::UnimplementedError("reflects more than there is");
+    }
+    places.push_back(place);
+  }
+  return places;
+}
+
+absl::Status Pad(OnnxNode& node) {
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> pads, Integers(node, 1, "pads"));
+  ASSIGN_OR_RETURN(std::vector<int64_t> axes, Integers(node, 3, "axes"));
+  for (int64_t axis = 0; !node.Has(3) && axis < x.rank(); ++axis) axes.push_back(axis);
+  if (pads.size() != 2 * axes.size()) return absl::InvalidArgumentError("pads of another length");
+  const std::string mode = StringAttribute(node.node, "mode", "constant");
+  if (mode != "constant" && mode != "edge" && mode != "reflect") {
+    return absl::UnimplementedError(absl::StrCat("mode ", mode));
+  }
+  float fill = FloatAttribute(node.node, "value", 0);
+  if (node.Has(2)) {
+    if (node.constant(2) == nullptr) return absl::UnimplementedError("a value that is computed");
+    ASSIGN_OR_RETURN(const std::vector<float> values, node.constant(2)->ToFloats());
+    if (values.size() != 1) return absl::InvalidArgumentError("want one value");
+    fill = values[0];
+  }
+  for (size_t i = 0; i < axes.size(); ++i) {
+    const int64_t before = pads[i], behind = pads[i + axes.size()];
+    if (before == 0 && behind == 0) continue;
+    ASSIGN_OR_RETURN(const int axis, WantAxis(axes[i], x.rank()));
+    RETURN_IF_ERROR(WantNoRows(x, axis));
+    const int64_t size = x.dims[axis].value();
+    ASSIGN_OR_RETURN(const std::vector<int64_t> places, PaddedPlaces(mode, size, before, behind));
+    // What is inside, cut or repeated; then what is outside beside it.
+    std::vector<int64_t> inside;
+    std::copy_if(places.begin(), places.end(), std::back_inserter(inside),
+                 [](int64_t place) { return place >= 0; });
+    if (inside.empty()) return absl::UnimplementedError("leaves nothing of an axis");
+    ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, inside, node.Scratch("inside")));
+    if (inside.size() == places.size()) continue;
+    ASSIGN_OR_RETURN(const std::string full, node.graph.Full(x));
+    std::vector<std::string> parts;
+    const auto add_outside = [&](int64_t count) -> absl::Status {
+      if (count <= 0) return absl::OkStatus();
+      Dims dims = x.dims;
+      dims[axis] = Dim::Of(count);
+      Constant constant = FloatConstant({}, {fill});
+      constant.uniform = true;
+      constant.dims = std::move(dims);
+      ASSIGN_OR_RETURN(const OnnxValue value,
+                       node.graph.ValueOf(constant, node.Scratch("outside")));
+      ASSIGN_OR_RETURN(parts.emplace_back(), node.graph.Full(value));
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(add_outside(before));
+    parts.push_back(full);
+    RETURN_IF_ERROR(add_outside(behind));
+    const std::string joined = node.Scratch("padded");
+    RETURN_IF_ERROR(AddConcat(node.builder(), joined, parts, axis, joined));
+    Dims dims = x.dims;
+    dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
+    x = node.graph.Whole(joined, std::move(dims));
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+constexpr OnnxType kTypes[] = {
+    {"Reshape", &Reshape},
+    {"Flatten", &Flatten},
+    {"Squeeze", &Squeeze},
+    {"Unsqueeze", &Unsqueeze},
+    {"Transpose", &Transpose},
+    {"Expand", &Expand},
+    {"Concat", &Concat},
+    {"Slice", &Slice},
+    {"Split", &Split},
+    {"Gather", &Gather},
+    {"Tile", &Tile},
+    {"CumSum", &CumSum},
+    {"Pad", &Pad},
+};
+
+}  // namespace
+
+absl::Span<const OnnxType> ShapeOnnxTypes() { return kTypes; }
+
+}  // namespace ulfd::convert

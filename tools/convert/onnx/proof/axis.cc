@@ -1,0 +1,341 @@
+// The interpreter's operators along axes: sums, softmax, losses, norms.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/proof/interpreter.h"
+
+namespace ulfd::convert::reference {
+namespace {
+
+Results SoftmaxAlong(const Call& c, const Sizes& dims, size_t axis, bool logarithm) {
+  const Array& x = *c.in[0];
+  std::vector<double> values = ValuesOf(x);
+  const int64_t size = dims[axis];
+  Lines(dims, axis, [&](int64_t first, int64_t step) {
+    double most = -INFINITY, total = 0;
+    for (int64_t i = 0; i < size; ++i) {
+      most = std::max(most, values[static_cast<size_t>(first + i * step)]);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      total += std::exp(values[static_cast<size_t>(first + i * step)] - most);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      double& value = values[static_cast<size_t>(first + i * step)];
+      value = logarithm ? value - most - std::log(total) : std::exp(value - most) / total;
+      value = c.Round(x.type, value);
+    }
+  });
+  return One(Floats(x.type, x.dims, std::move(values)));
+}
+Results SoftmaxOf(const Call& c, bool logarithm) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  if (x.rank() == 0) return SoftmaxAlong(c, {1}, 0, logarithm);  // As PyTorch takes numbers.
+  const bool flattens = c.opset < 13;
+  ASSIGN_OR_RETURN(size_t axis, AxisOf(IntAttribute(c.node, "axis", flattens ? 1 : -1), x.rank()));
+  Sizes dims = x.dims;
+  if (flattens) {
+    Sizes flat = {1, 1};
+    for (size_t d = 0; d < dims.size(); ++d) flat[d < axis ? 0 : 1] *= dims[d];
+    dims = flat;
+    axis = 1;
+  }
+  return SoftmaxAlong(c, dims, axis, logarithm);
+}
+// By the definition: -weight[label] * x[row, label, ...].
+Results LossOf(const Call& c, const Array& x) {
+  const Array& labels = *c.in[1];
+  if (x.rank() < 2 || labels.rank() + 1 != x.rank()) return Misfit(c, "labels of another rank");
+  const int64_t classes = x.dims[1], rows = x.dims[0];
+  Sizes dims = x.dims;
+  dims.erase(dims.begin() + 1);
+  if (labels.dims != dims || (c.Has(2) && c.in[2]->elements() != classes)) {
+    return Misfit(c, "labels or weights of another shape");
+  }
+  const int64_t inner = rows == 0 ? 0 : labels.elements() / rows;
+  const bool ignores = HasAttribute(c.node, "ignore_index");
+  const int64_t ignored = IntAttribute(c.node, "ignore_index", 0);
+  std::vector<double> losses;
+  double total = 0, weights = 0;
+  for (int64_t i = 0; i < labels.elements(); ++i) {
+    const auto label = static_cast<int64_t>(labels.at(i));
+    if (ignores && label == ignored) {
+      losses.push_back(0);
+      continue;
+    }
+    if (label < 0 || label >= classes) return absl::OutOfRangeError("a label that is no class");
+    const double weight = c.Has(2) ? c.in[2]->at(label) : 1;
+    losses.push_back(-weight * x.at((i / inner * classes + label) * inner + i % inner));
+    total += losses.back();
+    weights += weight;
+    losses.back() = c.Round(x.type, losses.back());
+  }
+  const std::string reduction = StringAttribute(c.node, "reduction", "mean");
+  if (reduction == "none") return One(Floats(x.type, dims, std::move(losses)));
+  if (reduction != "sum") total /= weights;
+  return One(Floats(x.type, {}, {c.Round(x.type, total)}));
+}
+Results NegativeLogLikelihoodLoss(const Call& c) { return LossOf(c, *c.in[0]); }
+Results SoftmaxCrossEntropyLoss(const Call& c) {
+  if (c.in[0]->rank() < 2) return Misfit(c, "want classes");
+  ASSIGN_OR_RETURN(std::vector<Array> logs, SoftmaxAlong(c, c.in[0]->dims, 1, true));
+  ASSIGN_OR_RETURN(std::vector<Array> results, LossOf(c, logs[0]));
+  results.push_back(std::move(logs[0]));
+  return results;
+}
+
+Results Softmax(const Call& c) { return SoftmaxOf(c, false); }
+Results LogSoftmax(const Call& c) { return SoftmaxOf(c, true); }
+
+Results Reduce(const Call& c, const std::function<double(const std::vector<double>&)>& fn) {
+  const Array& x = *c.in[0];
+  ASSIGN_OR_RETURN(Sizes axes, ListOf(c, 1, "axes"));
+  if (axes.empty() && IntAttribute(c.node, "noop_with_empty_axes", 0) != 0) return One(x);
+  if (axes.empty()) {
+    axes.resize(x.dims.size());
+    std::iota(axes.begin(), axes.end(), 0);
+  }
+  std::vector<bool> reduced(x.dims.size(), false);
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const size_t d, AxisOf(axis, x.rank()));
+    reduced[d] = true;
+  }
+  if (x.rank() == 0) return One(x);
+  const bool keep = IntAttribute(c.node, "keepdims", 1) != 0;
+  const Sizes own = StridesOf(x.dims);
+  Sizes dims, outer, outer_strides, inner, inner_strides;
+  for (size_t d = 0; d < reduced.size(); ++d) {
+    (reduced[d] ? inner : outer).push_back(x.dims[d]);
+    (reduced[d] ? inner_strides : outer_strides).push_back(own[d]);
+    if (!reduced[d] || keep) dims.push_back(reduced[d] ? 1 : x.dims[d]);
+  }
+  std::vector<double> out, line;
+  const Sizes outer_walk[] = {outer_strides}, inner_walk[] = {inner_strides};
+  Walk(outer, outer_walk, [&](const int64_t* from) {
+    const int64_t start = from[0];
+    line.clear();
+    Walk(inner, inner_walk, [&](const int64_t* at) { line.push_back(x.at(start + at[0])); });
+    out.push_back(fn(line));
+  });
+  if (x.is_float()) {
+    for (double& value : out) value = c.Round(x.type, value);
+    return One(Floats(x.type, dims, std::move(out)));
+  }
+  std::vector<int64_t> ints;
+  for (const double value : out) {
+    if (!(std::fabs(value) < 9e15)) return absl::UnimplementedError("a sum beyond 2^53");
+    ints.push_back(Wrap(x.type, static_cast<int64_t>(value)));
+  }
+  return One(Ints(x.type, dims, std::move(ints)));
+}
+
+double Total(const std::vector<double>& line) {
+  double total = 0;
+  for (const double value : line) total += value;
+  return total;
+}
+double TotalOfSquares(const std::vector<double>& line) {
+  double total = 0;
+  for (const double value : line) total += value * value;
+  return total;
+}
+Results ReduceSum(const Call& c) { return Reduce(c, &Total); }
+Results ReduceMean(const Call& c) {
+  return Reduce(c, [](const auto& line) { return Total(line) / static_cast<double>(line.size()); });
+}
+Results ReduceSumSquare(const Call& c) { return Reduce(c, &TotalOfSquares); }
+Results ReduceL2(const Call& c) {
+  return Reduce(c, [](const auto& line) { return std::sqrt(TotalOfSquares(line)); });
+}
+Results ReduceL1(const Call& c) {
+  return Reduce(c, [](const auto& line) {
+    double total = 0;
+    for (const double value : line) total += std::fabs(value);
+    return total;
+  });
+}
+Results ReduceMax(const Call& c) {
+  return Reduce(c, [](const auto& line) {
+    return line.empty() ? -INFINITY : *std::max_element(line.begin(), line.end());
+  });
+}
+Results ReduceMin(const Call& c) {
+  return Reduce(c, [](const auto& line) {
+    return line.empty() ? INFINITY : *std::min_element(line.begin(), line.end());
+  });
+}
+Results ReduceProd(const Call& c) {
+  return Reduce(c, [](const auto& line) {
+    double product = 1;
+    for (const double value : line) product *= value;
+    return product;
+  });
+}
+Results ReduceLogSum(const Call& c) {
+  return Reduce(c, [](const auto& line) { return std::log(Total(line)); });
+}
+Results ReduceLogSumExp(const Call& c) {
+  return Reduce(c, [](const auto& line) {
+    const double most = line.empty() ? 0 : *std::max_element(line.begin(), line.end());
+    double total = 0;
+    for (const double value : line) total += std::exp(value - most);
+    return most + std::log(total);
+  });
+}
+
+Results LayerNormalization(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", -1), x.rank()));
+  Sizes back(x.dims.begin() + static_cast<int64_t>(axis), x.dims.end());
+  ASSIGN_OR_RETURN(const int64_t size, CountOf(c, back));
+  const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
+  std::vector<double> values = ValuesOf(x);
+  const Sizes scale_strides = BroadcastStrides(c.in[1]->dims, back);
+  const Sizes bias_strides = c.Has(2) ? BroadcastStrides(c.in[2]->dims, back) : Sizes(back.size());
+  for (size_t i = 1; i < 3; ++i) {
+    if (!c.Has(i)) continue;
+    ASSIGN_OR_RETURN(const Sizes both, BroadcastSizes(c.in[i]->dims, back));
+    if (both != back) return Misfit(c, "a parameter of another shape");
+  }
+  std::vector<double> means, factors;
+  for (size_t first = 0; size > 0 && first < values.size(); first += static_cast<size_t>(size)) {
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < static_cast<size_t>(size); ++i) mean += values[first + i];
+    mean /= static_cast<double>(size);
+    for (size_t i = 0; i < static_cast<size_t>(size); ++i) {
+      variance += (values[first + i] - mean) * (values[first + i] - mean);
+    }
+    const double factor = 1 / std::sqrt(variance / static_cast<double>(size) + epsilon);
+    means.push_back(c.Round(x.type, mean));
+    factors.push_back(c.Round(x.type, factor));
+    size_t next = first;
+    const Sizes strides[] = {scale_strides, bias_strides};
+    Walk(back, strides, [&](const int64_t* at) {
+      const double bias = c.Has(2) ? c.in[2]->at(at[1]) : 0;
+      values[next] = c.Round(x.type, (values[next] - mean) * factor * c.in[1]->at(at[0]) + bias);
+      ++next;
+    });
+  }
+  Sizes kept = x.dims;
+  std::fill(kept.begin() + static_cast<int64_t>(axis), kept.end(), 1);
+  return std::vector<Array>{Floats(x.type, x.dims, std::move(values)),
+                            Floats(x.type, kept, std::move(means)),
+                            Floats(x.type, kept, std::move(factors))};
+}
+
+Results InstanceNormalization(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  if (x.rank() < 3) return Misfit(c, "want places");
+  const int64_t channels = x.dims[1], planes = x.dims[0] * channels;
+  const int64_t size = planes == 0 ? 0 : x.elements() / planes;
+  if (c.in[1]->elements() != channels || c.in[2]->elements() != channels) {
+    return Misfit(c, "want a parameter per channel");
+  }
+  const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
+  std::vector<double> values = ValuesOf(x);
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    double mean = 0, variance = 0;
+    double* const first = values.data() + plane * size;
+    for (int64_t i = 0; i < size; ++i) mean += first[i] / static_cast<double>(size);
+    for (int64_t i = 0; i < size; ++i) {
+      variance += (first[i] - mean) * (first[i] - mean) / static_cast<double>(size);
+    }
+    for (int64_t i = 0; i < size; ++i) {
+      first[i] = c.Round(x.type, (first[i] - mean) / std::sqrt(variance + epsilon) *
+                                         c.in[1]->at(plane % channels) +
+                                     c.in[2]->at(plane % channels));
+    }
+  }
+  return One(Floats(x.type, x.dims, std::move(values)));
+}
+
+Results MeanVarianceNormalization(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  Sizes axes = IntsAttribute(c.node, "axes");
+  if (axes.empty()) axes = {0, 2, 3};
+  Sizes outer = x.dims, inner(x.dims.size(), 1);
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const size_t d, AxisOf(axis, x.rank()));
+    inner[d] = x.dims[d];
+    outer[d] = 1;
+  }
+  double size = 1;
+  for (const int64_t d : inner) size *= static_cast<double>(d);
+  std::vector<double> values = ValuesOf(x);
+  const Sizes strides[] = {StridesOf(x.dims)};
+  Walk(outer, strides, [&](const int64_t* from) {
+    double mean = 0, variance = 0;
+    const int64_t start = from[0];
+    const auto each = [&](auto fn) {
+      Walk(inner, strides,
+           [&](const int64_t* at) { fn(values[static_cast<size_t>(start + at[0])]); });
+    };
+    each([&](double& value) { mean += value / size; });
+    each([&](double& value) { variance += (value - mean) * (value - mean) / size; });
+    each([&](double& value) {
+      value = c.Round(x.type, (value - mean) / (std::sqrt(variance) + 1e-9));
+    });
+  });
+  return One(Floats(x.type, x.dims, std::move(values)));
+}
+
+Results BatchNormalization(const Call& c) {
+  RETURN_IF_ERROR(WantFloats(c));
+  const Array& x = *c.in[0];
+  if (IntAttribute(c.node, "training_mode", 0) != 0) {
+    return absl::UnimplementedError("training_mode");
+  }
+  if (x.rank() < 2) return Misfit(c, "want channels");
+  const int64_t channels = x.dims[1];
+  int64_t inner = 1;
+  for (size_t d = 2; d < x.dims.size(); ++d) inner *= x.dims[d];
+  for (size_t i = 1; i < 5; ++i) {
+    if (c.in[i]->elements() != channels) return Misfit(c, "want a parameter per channel");
+  }
+  const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
+  std::vector<double> values = ValuesOf(x);
+  for (size_t k = 0; k < values.size(); ++k) {
+    const int64_t channel = static_cast<int64_t>(k) / inner % channels;
+    values[k] =
+        c.Round(x.type, (values[k] - c.in[3]->at(channel)) /
+                                std::sqrt(c.in[4]->at(channel) + epsilon) * c.in[1]->at(channel) +
+                            c.in[2]->at(channel));
+  }
+  return One(Floats(x.type, x.dims, std::move(values)));
+}
+
+constexpr Operator kOperators[] = {
+    {"Softmax", 1, &Softmax},
+    {"LogSoftmax", 1, &LogSoftmax},
+    {"ReduceSum", 1, &ReduceSum},
+    {"ReduceMean", 1, &ReduceMean},
+    {"ReduceSumSquare", 1, &ReduceSumSquare},
+    {"ReduceL1", 1, &ReduceL1},
+    {"ReduceL2", 1, &ReduceL2},
+    {"ReduceMax", 1, &ReduceMax},
+    {"ReduceMin", 1, &ReduceMin},
+    {"ReduceProd", 1, &ReduceProd},
+    {"ReduceLogSum", 1, &ReduceLogSum},
+    {"ReduceLogSumExp", 1, &ReduceLogSumExp},
+    {"NegativeLogLikelihoodLoss", 2, &NegativeLogLikelihoodLoss},
+    {"SoftmaxCrossEntropyLoss", 2, &SoftmaxCrossEntropyLoss},
+    {"LayerNormalization", 2, &LayerNormalization},
+    {"MeanVarianceNormalization", 1, &MeanVarianceNormalization},
+    {"BatchNormalization", 5, &BatchNormalization},
+    {"InstanceNormalization", 3, &InstanceNormalization},
+};
+
+}  // namespace
+
+absl::Span<const Operator> AxisOperators() { return kOperators; }
+
+}  // namespace ulfd::convert::reference

@@ -1,0 +1,440 @@
+// A plain interpreter of ONNX graphs: the walk over the nodes, and what the operators share.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/proof/interpreter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/load_scope.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "tools/convert/onnx/model/constant.h"
+
+namespace ulfd::convert::reference {
+namespace {
+
+const Operator* FindOperator(const onnx::NodeProto& node) {
+  if (!node.domain().empty() && node.domain() != "ai.onnx") return nullptr;
+  for (const auto table :
+       {ElementwiseOperators(), MovementOperators(), ProductOperators(), AxisOperators(),
+        SelectOperators(), ImageOperators(), RecurrentOperators()}) {
+    for (const Operator& entry : table) {
+      if (node.op_type() == entry.op) return &entry;
+    }
+  }
+  return nullptr;
+}
+
+int ComputedType(int type) {
+  const bool half = type == onnx::TensorProto::FLOAT16 || type == onnx::TensorProto::BFLOAT16;
+  return half ? static_cast<int>(onnx::TensorProto::FLOAT) : type;
+}
+
+absl::StatusOr<Array> FromProto(const onnx::TensorProto& tensor) {
+  ASSIGN_OR_RETURN(const Constant constant, ReadTensor(tensor));
+  Array array{.type = ComputedType(tensor.data_type()), .dims = constant.sizes()};
+  if (constant.is_float) {
+    array.stored = constant.floats;
+    return array;
+  }
+  std::vector<int64_t> values;
+  values.reserve(constant.ints.size());
+  for (const engine::Dim& value : constant.ints) values.push_back(value.value());
+  array.ints = std::make_shared<const std::vector<int64_t>>(std::move(values));
+  return array;
+}
+
+Results Constants(const Call& call) {
+  for (const onnx::AttributeProto& attribute : call.node.attribute()) {
+    if (attribute.name() == "value") {
+      ASSIGN_OR_RETURN(Array array, FromProto(attribute.t()));
+      return One(std::move(array));
+    }
+    if (attribute.name() == "value_float") {
+      return One(Floats(onnx::TensorProto::FLOAT, {}, {double{attribute.f()}}));
+    }
+    if (attribute.name() == "value_floats") {
+      return One(Floats(onnx::TensorProto::FLOAT, {attribute.floats_size()},
+                        {attribute.floats().begin(), attribute.floats().end()}));
+    }
+    if (attribute.name() == "value_int") {
+      return One(Ints(onnx::TensorProto::INT64, {}, {attribute.i()}));
+    }
+    if (attribute.name() == "value_ints") {
+      return One(Ints(onnx::TensorProto::INT64, {attribute.ints_size()},
+                      {attribute.ints().begin(), attribute.ints().end()}));
+    }
+  }
+  return absl::UnimplementedError("a constant of another kind");
+}
+
+}  // namespace
+
+bool IsKnown(const onnx::NodeProto& node) { return FindOperator(node) != nullptr; }
+
+absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t opset,
+                                           const RunOptions& options,
+                                           std::vector<const Array*> inputs) {
+  const Call call{.node = node, .opset = opset, .options = options, .in = std::move(inputs)};
+  if (node.op_type() == "Constant") return Constants(call);
+  const Operator* const entry = FindOperator(node);
+  if (entry == nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("operator ", node.op_type(), " is not known to the proof"));
+  }
+  for (size_t i = 0; i < entry->inputs; ++i) {
+    if (!call.Has(i)) return absl::InvalidArgumentError(absl::StrCat("input ", i, " is missing"));
+  }
+  return entry->run(call);
+}
+
+int64_t Array::elements() const {
+  int64_t n = 1;
+  for (const int64_t d : dims) n *= d;
+  return n;
+}
+
+double Array::at(int64_t i) const {
+  const auto k = static_cast<size_t>(i);
+  if (stored != nullptr) return double{(*stored)[k]};
+  return floats != nullptr ? (*floats)[k] : static_cast<double>((*ints)[k]);
+}
+
+absl::Status Budget::Check() const {
+  RETURN_IF_ERROR(LoadScope::Check());
+  if (std::chrono::steady_clock::now() < deadline) return absl::OkStatus();
+  return absl::ResourceExhaustedError("takes longer than the proof may");
+}
+
+absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
+  Evaluator evaluator(model);
+  for (const onnx::TensorProto& tensor : model.proto.graph().initializer()) {
+    absl::StatusOr<Array> array = FromProto(tensor);
+    RETURN_IF_ERROR(Annotate(array.status(), absl::StrCat("initializer \"", tensor.name(), "\"")));
+    evaluator.initializers_[tensor.name()] = *std::move(array);
+  }
+  return evaluator;
+}
+
+namespace {
+
+// How often the nodes read each name; what their branches read stays until the end.
+void CountReaders(const onnx::GraphProto& graph, absl::flat_hash_map<std::string, int>& readers) {
+  for (const onnx::NodeProto& node : graph.node()) {
+    for (const std::string& input : node.input()) ++readers[input];
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (!attribute.has_g()) continue;
+      CountReaders(attribute.g(), readers);
+      for (const onnx::NodeProto& inner : attribute.g().node()) {
+        for (const std::string& input : inner.input()) ++readers[input];
+      }
+    }
+  }
+  for (const onnx::ValueInfoProto& output : graph.output()) ++readers[output.name()];
+}
+
+}  // namespace
+
+absl::StatusOr<std::map<std::string, Array>> Evaluator::Run(
+    const std::map<std::string, Array>& inputs, const RunOptions& options) const {
+  return RunGraph(
+      model_->proto.graph(),
+      [&](const std::string& name) -> const Array* {
+        if (const auto it = inputs.find(name); it != inputs.end()) return &it->second;
+        const auto it = initializers_.find(name);
+        return it == initializers_.end() ? nullptr : &it->second;
+      },
+      options);
+}
+
+absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& node,
+                                                        const Find& outer,
+                                                        const RunOptions& options) const {
+  const Array* const condition = node.input_size() == 1 ? outer(node.input(0)) : nullptr;
+  if (condition == nullptr || condition->ints == nullptr || condition->elements() != 1) {
+    return absl::InvalidArgumentError("want a condition");
+  }
+  const char* const wanted = condition->at(0) != 0 ? "then_branch" : "else_branch";
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() != wanted) continue;
+    const onnx::GraphProto& graph = attribute.g();
+    std::map<std::string, Array> constants;
+    for (const onnx::TensorProto& tensor : graph.initializer()) {
+      ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
+    }
+    const Find find = [&](const std::string& name) {
+      const auto it = constants.find(name);
+      return it == constants.end() ? outer(name) : &it->second;
+    };
+    ASSIGN_OR_RETURN(const auto values, RunGraph(graph, find, options));
+    std::vector<Array> results;
+    for (const onnx::ValueInfoProto& output : graph.output()) {
+      results.push_back(values.at(output.name()));
+    }
+    return results;
+  }
+  return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
+}
+
+namespace {
+
+// Entries of the passes of a loop, one behind the other.
+absl::StatusOr<Array> Stacked(const std::vector<Array>& entries) {
+  Array all = entries.front();
+  std::vector<double> floats;
+  std::vector<int64_t> ints;
+  for (const Array& entry : entries) {
+    if (entry.dims != all.dims) return absl::InvalidArgumentError("passes with other shapes");
+    for (int64_t i = 0; i < entry.elements(); ++i) {
+      if (entry.ints != nullptr) {
+        ints.push_back((*entry.ints)[static_cast<size_t>(i)]);
+      } else {
+        floats.push_back(entry.at(i));
+      }
+    }
+  }
+  all.dims.insert(all.dims.begin(), static_cast<int64_t>(entries.size()));
+  return all.ints != nullptr ? Ints(all.type, all.dims, std::move(ints))
+                             : Floats(all.type, all.dims, std::move(floats));
+}
+
+}  // namespace
+
+// Loops that carry nothing from pass to pass.
+absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& node,
+                                                      const Find& outer,
+                                                      const RunOptions& options) const {
+  const Array* const passes = node.input_size() == 2 ? outer(node.input(0)) : nullptr;
+  if (passes == nullptr || passes->elements() != 1 || node.attribute_size() != 1 ||
+      !node.attribute(0).has_g() || node.attribute(0).g().input_size() != 2 ||
+      node.attribute(0).g().output_size() < 1) {
+    return absl::UnimplementedError("a loop that carries values");
+  }
+  const onnx::GraphProto& body = node.attribute(0).g();
+  std::map<std::string, Array> own;
+  for (const onnx::TensorProto& tensor : body.initializer()) {
+    ASSIGN_OR_RETURN(own[tensor.name()], FromProto(tensor));
+  }
+  const Find find = [&](const std::string& name) {
+    const auto it = own.find(name);
+    return it == own.end() ? outer(name) : &it->second;
+  };
+  own[body.input(1).name()] = Ints(onnx::TensorProto::BOOL, {}, {1});
+  std::vector<std::vector<Array>> entries(static_cast<size_t>(body.output_size() - 1));
+  for (int64_t pass = 0; pass < static_cast<int64_t>(passes->at(0)); ++pass) {
+    RETURN_IF_ERROR(options.budget.Check());
+    own[body.input(0).name()] = Ints(onnx::TensorProto::INT64, {}, {pass});
+    ASSIGN_OR_RETURN(const auto values, RunGraph(body, find, options));
+    const Array& goes_on = values.at(body.output(0).name());
+    if (goes_on.elements() != 1 || goes_on.at(0) == 0) {
+      return absl::UnimplementedError("a loop that ends early");
+    }
+    for (size_t i = 0; i < entries.size(); ++i) {
+      entries[i].push_back(values.at(body.output(static_cast<int>(i) + 1).name()));
+    }
+  }
+  std::vector<Array> results;
+  for (const std::vector<Array>& of_output : entries) {
+    if (of_output.empty()) return absl::UnimplementedError("a loop without a pass");
+    ASSIGN_OR_RETURN(Array all, Stacked(of_output));
+    results.push_back(std::move(all));
+  }
+  return results;
+}
+
+absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::GraphProto& graph,
+                                                                 const Find& outer,
+                                                                 const RunOptions& options) const {
+  std::map<std::string, Array> values;
+  // How many readers of a value are left, so that it goes when nobody wants it any more.
+  absl::flat_hash_map<std::string, int> readers;
+  CountReaders(graph, readers);
+  const auto find = [&](const std::string& name) -> const Array* {
+    const auto it = values.find(name);
+    return it != values.end() ? &it->second : outer(name);
+  };
+  int64_t live = 0;
+  for (const onnx::NodeProto& node : graph.node()) {
+    const std::string text = absl::StrCat(
+        "node \"", !node.name().empty() || node.output_size() == 0 ? node.name() : node.output(0),
+        "\" (", node.op_type(), ")");
+    RETURN_IF_ERROR(Annotate(options.budget.Check(), text));
+    std::vector<const Array*> arguments;
+    for (const std::string& input : node.input()) {
+      arguments.push_back(input.empty() ? nullptr : find(input));
+      if (!input.empty() && arguments.back() == nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat(text, ": nothing makes \"", input, "\""));
+      }
+    }
+    absl::StatusOr<std::vector<Array>> results =
+        node.op_type() == "If"     ? RunBranch(node, find, options)
+        : node.op_type() == "Loop" ? RunLoop(node, find, options)
+                                   : Compute(node, model_->opset, options, std::move(arguments));
+    RETURN_IF_ERROR(Annotate(results.status(), text));
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i).empty()) continue;
+      if (static_cast<size_t>(i) >= results->size()) {
+        if (!readers.contains(node.output(i))) continue;
+        return absl::UnimplementedError(
+            absl::StrCat(text, ": output ", i, " is not known to the proof"));
+      }
+      live += (*results)[static_cast<size_t>(i)].elements();
+      values[node.output(i)] = std::move((*results)[static_cast<size_t>(i)]);
+    }
+    if (live > options.budget.max_live) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(text, ": takes more memory than the proof may"));
+    }
+    if (options.keep_all) continue;
+    for (const std::string& input : node.input()) {
+      const auto it = values.find(input);
+      if (it == values.end() || --readers[input] > 0) continue;
+      live -= it->second.elements();
+      values.erase(it);
+    }
+  }
+  for (const onnx::ValueInfoProto& output : graph.output()) {
+    const Array* const array = find(output.name());
+    if (array == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("nothing makes output \"", output.name(), "\""));
+    }
+    if (!values.contains(output.name())) values[output.name()] = *array;
+  }
+  return values;
+}
+
+// ------------------------------------------------------------------------------------- shared
+
+Array Floats(int type, Sizes dims, std::vector<double> values) {
+  return {.type = ComputedType(type),
+          .dims = std::move(dims),
+          .floats = std::make_shared<const std::vector<double>>(std::move(values))};
+}
+
+Array Ints(int type, Sizes dims, std::vector<int64_t> values) {
+  return {.type = type,
+          .dims = std::move(dims),
+          .ints = std::make_shared<const std::vector<int64_t>>(std::move(values))};
+}
+
+std::vector<double> ValuesOf(const Array& array) {
+  if (array.floats != nullptr) return *array.floats;
+  std::vector<double> values(static_cast<size_t>(array.elements()));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = array.at(static_cast<int64_t>(i));
+  return values;
+}
+
+bool IsFloatType(int type) {
+  return type == onnx::TensorProto::FLOAT || type == onnx::TensorProto::DOUBLE ||
+         type == onnx::TensorProto::FLOAT16 || type == onnx::TensorProto::BFLOAT16;
+}
+
+int64_t Wrap(int type, int64_t value) {
+  switch (type) {
+    case onnx::TensorProto::INT32:
+      return static_cast<int32_t>(value);
+    case onnx::TensorProto::INT8:
+      return static_cast<int8_t>(value);
+    case onnx::TensorProto::UINT8:
+      return static_cast<uint8_t>(value);
+    case onnx::TensorProto::BOOL:
+      return value != 0 ? 1 : 0;
+    default:
+      return value;
+  }
+}
+
+absl::StatusOr<int64_t> CountOf(const Call& call, const Sizes& dims) {
+  int64_t count = 1;
+  for (const int64_t d : dims) {
+    if (d < 0) return absl::InvalidArgumentError(absl::StrCat("a dimension of ", d));
+    if (d > 0 && count > call.options.budget.max_elements / d) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("shape [", absl::StrJoin(dims, ", "), "] is more than the proof may hold"));
+    }
+    count *= d;
+  }
+  return count;
+}
+
+Sizes StridesOf(const Sizes& dims) {
+  Sizes strides(dims.size(), 1);
+  for (size_t d = dims.size(); d-- > 1;) strides[d - 1] = strides[d] * dims[d];
+  return strides;
+}
+
+Sizes BroadcastStrides(const Sizes& from, const Sizes& to) {
+  const Sizes own = StridesOf(from);
+  Sizes strides(to.size(), 0);
+  for (size_t back = 1; back <= from.size() && back <= to.size(); ++back) {
+    if (from[from.size() - back] != 1) strides[to.size() - back] = own[from.size() - back];
+  }
+  return strides;
+}
+
+absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b) {
+  Sizes out(std::max(a.size(), b.size()), 1);
+  for (size_t back = 1; back <= out.size(); ++back) {
+    const int64_t x = back <= a.size() ? a[a.size() - back] : 1;
+    const int64_t y = back <= b.size() ? b[b.size() - back] : 1;
+    if (x != y && x != 1 && y != 1) {
+      return absl::InvalidArgumentError(absl::StrCat("shapes [", absl::StrJoin(a, ", "), "] and [",
+                                                     absl::StrJoin(b, ", "), "] do not broadcast"));
+    }
+    out[out.size() - back] = x == 1 ? y : x;
+  }
+  return out;
+}
+
+absl::StatusOr<size_t> AxisOf(int64_t axis, int64_t rank) {
+  const int64_t index = axis < 0 ? axis + rank : axis;
+  if (index >= 0 && index < rank) return static_cast<size_t>(index);
+  return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " of ", rank));
+}
+
+absl::StatusOr<Sizes> ListOf(const Call& call, size_t input, const char* attribute) {
+  if (!call.Has(input)) return IntsAttribute(call.node, attribute);
+  if (call.in[input]->ints == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("input ", input, ", want integers"));
+  }
+  return *call.in[input]->ints;
+}
+
+absl::Status Misfit(const Call& call, absl::string_view what) {
+  std::vector<std::string> shapes;
+  for (const Array* x : call.in) {
+    shapes.push_back(x == nullptr ? "-" : absl::StrCat("[", absl::StrJoin(x->dims, ", "), "]"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("inputs of shapes ", absl::StrJoin(shapes, " "), ": ", what));
+}
+
+absl::Status WantFloats(const Call& call) {
+  for (const Array* x : call.in) {
+    if (x != nullptr && !x->is_float()) {
+      return absl::UnimplementedError(absl::StrCat(call.node.op_type(), " of integers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Array> Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from) {
+  Array out{.type = x.type, .dims = std::move(dims)};
+  if (x.ints != nullptr) {
+    std::vector<int64_t> values;
+    values.reserve(from.size());
+    for (const int64_t i : from) values.push_back((*x.ints)[static_cast<size_t>(i)]);
+    out.ints = std::make_shared<const std::vector<int64_t>>(std::move(values));
+    return out;
+  }
+  std::vector<double> values;
+  values.reserve(from.size());
+  for (const int64_t i : from) values.push_back(x.at(i));
+  out.floats = std::make_shared<const std::vector<double>>(std::move(values));
+  return out;
+}
+
+}  // namespace ulfd::convert::reference
