@@ -16,8 +16,8 @@
 #include "tools/explain/explanation.h"
 #include "tools/explain/profile.h"
 #include "tools/model/made_up_inputs.h"
+#include "tools/model/model_flags.h"
 #include "tools/model/npz_inputs.h"
-#include "tools/model/plugins.h"
 
 namespace ulfd::tools {
 namespace {
@@ -118,15 +118,16 @@ absl::Status RunExplain(Args args) {
             0, kMaxAds);
   flags.Add("html", "File to write a picture of the graph and of the steps to.", &options.html);
   flags.Add("json", "File to write everything to, for programs.", &options.json);
-  PluginFlag plugins(flags);
-  plugins.AddBackend(flags);
+  ModelFlags model_flags(flags);
+  model_flags.AddEpoch(flags);
+  model_flags.AddBackend(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
   RETURN_IF_ERROR(Check(options, flags));
 
   engine::UseOneThread();
-  ASSIGN_OR_RETURN(auto model, plugins.LoadModel(positional[0]));
+  ASSIGN_OR_RETURN(auto model, model_flags.LoadModel(positional[0]));
   RequestShapes shapes;
   if (!options.inputs.empty()) {
     ASSIGN_OR_RETURN(shapes, ShapesOf(*model, options.inputs));
@@ -134,7 +135,7 @@ absl::Status RunExplain(Args args) {
   if (!shapes.inputs.empty() && shapes.as_written.empty()) {
     // The plan that such requests get is the one of a model whose shapes are stated.
     model = nullptr;
-    ASSIGN_OR_RETURN(model, plugins.LoadModel(positional[0], shapes.inputs));
+    ASSIGN_OR_RETURN(model, model_flags.LoadModel(positional[0], shapes.inputs));
   }
   ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options, shapes));
   if (!options.html.empty()) RETURN_IF_ERROR(WriteTextFile(options.html, ExplainHtml(all)));

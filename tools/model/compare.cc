@@ -10,7 +10,7 @@
 #include "engine/weights/npz.h"
 #include "tools/cli/commands.h"
 #include "tools/model/comparison.h"
-#include "tools/model/plugins.h"
+#include "tools/model/model_flags.h"
 
 namespace ulfd::tools {
 
@@ -33,7 +33,7 @@ absl::Status RunCompare(Args args) {
   flags.Add("model", "Version directory whose graph gives the order of the tensors.",
             &model_directory);
   flags.Add("tolerance", "Largest |B - A| / max(1, |A|) of any element.", &tolerance, 0);
-  PluginFlag plugins(flags);
+  ModelFlags model_flags(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 2, 2, &positional, &help));
   if (help) return absl::OkStatus();
@@ -41,7 +41,7 @@ absl::Status RunCompare(Args args) {
   ASSIGN_OR_RETURN(const engine::NpzArrays b, engine::ReadNpz(positional[1]));
   std::vector<std::string> order;
   if (!model_directory.empty()) {
-    ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(model_directory));
+    ASSIGN_OR_RETURN(const auto model, model_flags.LoadModel(model_directory));
     for (const engine::LayerInfo& layer : model->info().layers) {
       order.insert(order.end(), layer.tops.begin(), layer.tops.end());
     }

@@ -9,8 +9,8 @@
 #include "engine/runtime/model.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/text_table.h"
+#include "tools/model/model_flags.h"
 #include "tools/model/model_json.h"
-#include "tools/model/plugins.h"
 
 namespace ulfd::tools {
 namespace {
@@ -124,7 +124,8 @@ absl::Status RunInspect(Args args) {
   FlagSet flags("ulf inspect (MODELDIR | --types) [--json]", kDescription);
   flags.Add("json", "Prints JSON for programs.", &json);
   flags.Add("types", "Prints the layer types that the engine knows instead of a model.", &types);
-  PluginFlag plugins(flags);
+  ModelFlags model_flags(flags);
+  model_flags.AddEpoch(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
   if (help) return absl::OkStatus();
@@ -133,7 +134,7 @@ absl::Status RunInspect(Args args) {
     PrintTypes(json);
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(positional[0]));
+  ASSIGN_OR_RETURN(const auto model, model_flags.LoadModel(positional[0]));
   const ModelInfo& info = model->info();
   if (json) {
     std::printf("%s\n", ModelJson(info).c_str());

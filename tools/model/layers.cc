@@ -12,7 +12,7 @@
 #include "engine/layers/registry.h"
 #include "tools/cli/commands.h"
 #include "tools/model/layer_docs.h"
-#include "tools/model/plugins.h"
+#include "tools/model/model_flags.h"
 
 namespace ulfd::tools {
 
@@ -48,19 +48,19 @@ absl::Status RunLayers(Args args) {
   bool help = false;
   FlagSet flags("ulf layers [NAME] [--example=DIR]", kDescription);
   flags.Add("example", "Writes the example of NAME as a version directory.", &example);
-  PluginFlag plugins(flags);
+  ModelFlags model_flags(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
   if (help) return absl::OkStatus();
-  RETURN_IF_ERROR(plugins.Load());
+  RETURN_IF_ERROR(model_flags.Load());
   if (positional.empty()) {
     if (!example.empty()) return UsageError("--example wants a NAME");
-    std::fputs(LayerList(plugins.types()).c_str(), stdout);
+    std::fputs(LayerList(model_flags.types()).c_str(), stdout);
     return absl::OkStatus();
   }
   engine::Notices notices;
   ASSIGN_OR_RETURN(const engine::LayerType* type,
-                   engine::FindLayerType(positional[0], notices, plugins.types()));
+                   engine::FindLayerType(positional[0], notices, model_flags.types()));
   if (!example.empty()) return WriteExample(*type, example);
   std::fputs(LayerPage(*type).c_str(), stdout);
   return absl::OkStatus();

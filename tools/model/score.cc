@@ -12,8 +12,8 @@
 #include "engine/tensor/onednn.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/text_table.h"
+#include "tools/model/model_flags.h"
 #include "tools/model/npz_inputs.h"
-#include "tools/model/plugins.h"
 
 namespace ulfd::tools {
 namespace {
@@ -102,8 +102,9 @@ absl::Status RunScore(Args args) {
   flags.Add("outputs", "npz file to write the outputs to.", &outputs);
   flags.Add("dump_all", "Writes every tensor of the graph to --outputs, not only its outputs.",
             &dump_all);
-  PluginFlag plugins(flags);
-  plugins.AddBackend(flags);
+  ModelFlags model_flags(flags);
+  model_flags.AddEpoch(flags);
+  model_flags.AddBackend(flags);
   std::vector<std::string> positional;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
@@ -111,7 +112,7 @@ absl::Status RunScore(Args args) {
   if (dump_all && outputs.empty()) return UsageError("--dump_all wants --outputs");
 
   engine::UseOneThread();
-  ASSIGN_OR_RETURN(const auto model, plugins.LoadModel(positional[0]));
+  ASSIGN_OR_RETURN(const auto model, model_flags.LoadModel(positional[0]));
   ASSIGN_OR_RETURN(engine::NpzArrays arrays, ReadInputs(inputs, model->info()));
   engine::Workspace workspace;
   engine::RunResult result;

@@ -19,8 +19,8 @@
 #include "tools/cli/commands.h"
 #include "tools/cli/text_file.h"
 #include "tools/cli/text_table.h"
+#include "tools/model/model_flags.h"
 #include "tools/model/npz_inputs.h"
-#include "tools/model/plugins.h"
 #include "tools/quantise/differences.h"
 #include "tools/quantise/requests.h"
 
@@ -62,8 +62,8 @@ struct Group {
 
 class Quantiser {
  public:
-  Quantiser(PluginFlag& plugins, std::string directory, const Options& options)
-      : plugins_(plugins), directory_(std::move(directory)), options_(options) {}
+  Quantiser(ModelFlags& model_flags, std::string directory, const Options& options)
+      : model_flags_(model_flags), directory_(std::move(directory)), options_(options) {}
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(const auto model, Load({}));
@@ -105,7 +105,7 @@ class Quantiser {
 
  private:
   absl::StatusOr<std::unique_ptr<const engine::Model>> Load(const PrecisionChoice& choice) {
-    return plugins_.LoadModel(directory_, {}, choice);
+    return model_flags_.LoadModel(directory_, {}, choice);
   }
 
   // Checks --score and --column.
@@ -290,7 +290,7 @@ class Quantiser {
     return options_.output.empty() ? absl::OkStatus() : WriteTextFile(options_.output, text);
   }
 
-  PluginFlag& plugins_;
+  ModelFlags& model_flags_;
   const std::string directory_;
   const Options& options_;
   std::vector<CalibrationRequest> requests_;
@@ -323,7 +323,8 @@ absl::Status RunQuantise(Args args) {
   flags.Add("max_error", "How far any score may move, in parts of max(1, |score|).",
             &options.max_error, 0);
   flags.Add("output", "Where the manifest is written.", &options.output);
-  PluginFlag plugins(flags);
+  ModelFlags model_flags(flags);
+  model_flags.AddEpoch(flags);
   std::vector<std::string> positional;
   bool help = false;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
@@ -339,7 +340,7 @@ absl::Status RunQuantise(Args args) {
                      ", or ULFD_ISA leaves it out: there is nothing to measure"));
   }
   engine::UseOneThread();
-  return Quantiser(plugins, positional[0], options).Run();
+  return Quantiser(model_flags, positional[0], options).Run();
 }
 
 }  // namespace ulfd::tools

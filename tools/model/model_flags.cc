@@ -1,6 +1,6 @@
 // Plug-ins and version directories of the command line.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/model/plugins.h"
+#include "tools/model/model_flags.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -58,12 +58,12 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> WithDeltas(
 
 }  // namespace
 
-absl::Status PluginFlag::Load() {
+absl::Status ModelFlags::Load() {
   for (const std::string& path : paths_) RETURN_IF_ERROR(plugins_.Add(path));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<const engine::Model>> PluginFlag::LoadModel(
+absl::StatusOr<std::unique_ptr<const engine::Model>> ModelFlags::LoadModel(
     const std::string& directory, std::vector<engine::InputShape> inputs,
     std::optional<engine::PrecisionChoice> precision) {
   RETURN_IF_ERROR(Load());

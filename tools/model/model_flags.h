@@ -1,8 +1,8 @@
 // How commands load a model, with --layer_plugins, --epoch and, where they run it, --backend and
 // --precision.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_MODEL_PLUGINS_H_
-#define ULFD_TOOLS_MODEL_PLUGINS_H_
+#ifndef ULFD_TOOLS_MODEL_MODEL_FLAGS_H_
+#define ULFD_TOOLS_MODEL_MODEL_FLAGS_H_
 
 #include <cstdint>
 #include <memory>
@@ -22,12 +22,14 @@ namespace ulfd::tools {
 std::string VersionDirectory(const std::string& directory);
 
 // The flags and what they load.  Lives as long as the models that use its types.
-class PluginFlag {
+class ModelFlags {
  public:
   // `flags` must not outlive this object.
-  explicit PluginFlag(FlagSet& flags) {
+  explicit ModelFlags(FlagSet& flags) {
     flags.Add("layer_plugins", "Shared libraries with further layer types, separated by commas.",
               &paths_);
+  }
+  void AddEpoch(FlagSet& flags) {
     flags.Add("epoch", "The last delta of the version to apply; 0: none, -1: all, as the daemon.",
               &epoch_, -1);
   }
@@ -60,4 +62,4 @@ class PluginFlag {
 
 }  // namespace ulfd::tools
 
-#endif  // ULFD_TOOLS_MODEL_PLUGINS_H_
+#endif  // ULFD_TOOLS_MODEL_MODEL_FLAGS_H_
