@@ -27,27 +27,38 @@ inline __m512i Rounded(Vec low, Vec high) {
 }
 inline Vec AsVec(__m512i bits) { return {_mm512_castsi512_ps(bits)}; }
 
-void RoundRow(const float* x, int64_t k, float* to) {
-  constexpr int64_t kLanes = Vec::kLanes;
-  const int64_t full = k / (2 * kLanes) * (2 * kLanes), rest = k - full;
-  for (int64_t i = 0; i < full; i += 2 * kLanes) {
-    AsVec(Rounded(Vec::Load(x + i), Vec::Load(x + i + kLanes))).Store(to + i / 2);
+// Rounds rows of k floats to rows of (k + 1) / 2.
+class RowRounding {
+ public:
+  explicit RowRounding(int64_t k)
+      : full_(k / (2 * kLanes) * (2 * kLanes)),
+        rest_(k - full_),
+        low_(Vec::MaskOf(Least(rest_, kLanes))),
+        high_(Vec::MaskOf(rest_ > kLanes ? rest_ - kLanes : 0)),
+        pairs_(Vec::MaskOf((rest_ + 1) / 2)) {}
+  void operator()(const float* x, float* to) const {
+    for (int64_t i = 0; i < full_; i += 2 * kLanes) {
+      AsVec(Rounded(Vec::Load(x + i), Vec::Load(x + i + kLanes))).Store(to + i / 2);
+    }
+    if (rest_ == 0) return;
+    const Vec low = Vec::LoadMasked(x + full_, low_);
+    const Vec high = Vec::LoadMasked(x + full_ + kLanes, high_);
+    AsVec(Rounded(low, high)).StoreMasked(to + full_ / 2, pairs_);
   }
-  if (rest == 0) return;
-  const Vec low = Vec::LoadMasked(x + full, Vec::MaskOf(Least(rest, kLanes)));
-  const Vec high =
-      Vec::LoadMasked(x + full + kLanes, Vec::MaskOf(rest > kLanes ? rest - kLanes : 0));
-  AsVec(Rounded(low, high)).StoreMasked(to + full / 2, Vec::MaskOf((rest + 1) / 2));
-}
+
+ private:
+  static constexpr int64_t kLanes = Vec::kLanes;
+  const int64_t full_, rest_;
+  const Vec::Mask low_, high_, pairs_;
+};
 
 void Round(const RoundArgs& a) {
-  for (int64_t r = 0; r < a.rows; ++r) {
-    float* to = a.x + r * a.x_stride;
-    for (int64_t i = 0; i < a.block_count; ++i) {
-      const FcBlock& block = a.blocks[i];
-      RoundRow(block.x + r * block.stride, block.k, to);
-      to += (block.k + 1) / 2;
-    }
+  float* to = a.x;
+  for (int64_t i = 0; i < a.block_count; ++i) {
+    const FcBlock& block = a.blocks[i];
+    const RowRounding round(block.k);
+    for (int64_t r = 0; r < a.rows; ++r) round(block.x + r * block.stride, to + r * a.x_stride);
+    to += (block.k + 1) / 2;
   }
 }
 
@@ -74,9 +85,8 @@ void PairPanelRows(const MatrixView& from, float* to) {
 
 void PairRowsOf(const MatrixView& from, float* to) {
   if (!from.columns) return PairPanelRows(from, to);
-  for (int64_t j = 0; j < from.n; ++j) {
-    RoundRow(from.data + j * from.k, from.k, to + j * ((from.k + 1) / 2));
-  }
+  const RowRounding round(from.k);
+  for (int64_t j = 0; j < from.n; ++j) round(from.data + j * from.k, to + j * ((from.k + 1) / 2));
 }
 
 }  // namespace
