@@ -27,8 +27,8 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
           [this](const std::string& name, int64_t version, int64_t generation) {
             observer_->OnUnloaded(name, version, generation);
           })),
-      loader_(options_, rules_, *reaper_, *observer_),
       hot_ids_(options_.hot_ids_directory),
+      loader_(options_, rules_, *reaper_, hot_ids_, *observer_),
       folder_(std::make_unique<TableFolder>(options_.fold,
                                             [this](TableFold fold) {
                                               MutexLock lock(mu_);

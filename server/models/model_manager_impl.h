@@ -123,8 +123,8 @@ class ModelManagerImpl final : public ModelManager {
   const VersionRules rules_;
   const RepositoryScanner scanner_;
   std::unique_ptr<Reaper> reaper_;
-  VersionLoader loader_;
   const HotIds hot_ids_;
+  VersionLoader loader_;
   std::unique_ptr<TableFolder> folder_;
 
   mutable Mutex mu_;

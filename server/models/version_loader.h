@@ -75,12 +75,8 @@ class VersionLoader {
  public:
   // Borrows everything.  `options` is complete.
   VersionLoader(const ModelManagerOptions& options, const VersionRules& rules, const Reaper& reaper,
-                ModelObserver& observer)
-      : options_(options),
-        rules_(rules),
-        reaper_(reaper),
-        observer_(observer),
-        hot_ids_(options.hot_ids_directory) {}
+                const HotIds& hot_ids, ModelObserver& observer)
+      : options_(options), rules_(rules), reaper_(reaper), hot_ids_(hot_ids), observer_(observer) {}
 
   // On a background thread: takes as long as loading takes.  `gives_way`: calls are served
   // meanwhile, and are not to notice what is computed here.
@@ -137,8 +133,8 @@ class VersionLoader {
   const ModelManagerOptions& options_;
   const VersionRules& rules_;
   const Reaper& reaper_;
+  const HotIds& hot_ids_;
   ModelObserver& observer_;
-  const HotIds hot_ids_;
   std::atomic<bool> cancelled_ = false;
 };
 
