@@ -414,14 +414,12 @@ struct LeftCopy {
 };
 
 void FcPanelsFrom(const FcArgs& a, LeftCopy* copy) {
-  constexpr int64_t kSmallRight = 4 * 1024;  // Floats of w that stay in L1 as a whole.
   constexpr int64_t kMainRows = MaxRows(2);
   // Where init is y, sums of integers have no place to rest.
   const int64_t parts = kInt8 || a.rows <= kMainRows ? 1 : (a.k + kPart - 1) / kPart;
   const int64_t part = (a.k + parts - 1) / parts;
   int64_t chunk = kLeftFloats / part / 12 * 12;
-  if (a.k * a.w.n <= kSmallRight) chunk = 24;
-  if (chunk < 48 && chunk != 24) chunk = 48;
+  if (chunk < 48) chunk = 48;
   // The last chunk may be half as long again.
   if (copy != nullptr) chunk = Least(chunk, LeftCopy::MaxRows(part) * 2 / 3 / 12 * 12);
   Pass pass;
