@@ -13,7 +13,7 @@ namespace ulfd::engine {
 namespace {
 
 constexpr int64_t kAdTile = 32;         // Ads whose part of the first layer is computed at once.
-constexpr int64_t kPieceFloats = 4096;  // Of one layer's values: half of a first-level cache.
+constexpr int64_t kPieceFloats = 8192;  // Of one layer's values.
 constexpr float kUnderflow = -104.0f;   // exp of this is 0.
 
 int64_t Widest(const AttentionSpec& spec) {
