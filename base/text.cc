@@ -6,6 +6,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -17,6 +18,28 @@ absl::Status WithText(const absl::Status& status, absl::string_view text) {
   status.ForEachPayload(
       [&](absl::string_view type, const absl::Cord& payload) { other.SetPayload(type, payload); });
   return other;
+}
+
+// `text` without bytes that are not UTF-8 or control characters, those of two bytes (U+0080 to
+// U+009F) included, but for those of `left`.
+std::string Escaped(absl::string_view text, absl::string_view left) {
+  const bool utf8 = IsUtf8(text);
+  std::string printable;
+  printable.reserve(text.size());
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const bool two_byte_control =
+        utf8 && byte == 0xc2 && static_cast<unsigned char>(text[i + 1]) < 0xa0;
+    const bool control = byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8);
+    if (two_byte_control) {
+      absl::StrAppend(&printable, absl::CHexEscape(text.substr(i++, 2)));
+    } else if (control && !absl::StrContains(left, text[i])) {
+      absl::StrAppend(&printable, absl::CHexEscape(text.substr(i, 1)));
+    } else {
+      printable.push_back(text[i]);
+    }
+  }
+  return printable;
 }
 
 }  // namespace
@@ -34,21 +57,12 @@ absl::string_view Beginning(absl::string_view text, size_t max_bytes) {
 }
 
 std::string Printable(absl::string_view text, size_t max_bytes) {
-  const size_t size = text.size();
-  text = Beginning(text, max_bytes);
-  const bool utf8 = IsUtf8(text);
-  std::string printable;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !utf8)) {
-      absl::StrAppend(&printable, absl::CHexEscape(absl::string_view(&c, 1)));
-    } else {
-      printable.push_back(c);
-    }
-  }
-  if (size > max_bytes) absl::StrAppend(&printable, "... (", size, " bytes)");
+  std::string printable = Escaped(Beginning(text, max_bytes), "");
+  if (text.size() > max_bytes) absl::StrAppend(&printable, "... (", text.size(), " bytes)");
   return printable;
 }
+
+std::string PrintableLines(absl::string_view text) { return Escaped(text, "\n\t"); }
 
 absl::Status Clip(const absl::Status& status, size_t max_bytes) {
   if (status.ok()) return status;

@@ -21,6 +21,8 @@ absl::string_view Beginning(absl::string_view text, size_t max_bytes);
 // `text` for messages, logs and replies: bytes that are not UTF-8 and control characters, line ends
 // too, are escaped, and what is longer than about `max_bytes` is cut, and says how long it was.
 std::string Printable(absl::string_view text, size_t max_bytes);
+// The same for people to read at once: whole, and with its line ends and tabs.
+std::string PrintableLines(absl::string_view text);
 // `status` with its text made so, payloads kept.
 absl::Status Clip(const absl::Status& status, size_t max_bytes);
 

@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/closest_names.h"
 #include "base/flags/flag_set.h"
 #include "base/load_scope.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 
 namespace ulfd::tools {
 namespace {
@@ -78,7 +80,7 @@ int Main(int argc, char** argv) {
     const absl::Status status = WithinMemory([&] { return command.run(Args(args).subspan(1)); });
     if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
     std::fflush(stdout);
-    std::fprintf(stderr, "ulf %s: %s\n", args[0].c_str(), std::string(status.message()).c_str());
+    Print(stderr, absl::StrCat("ulf ", args[0], ": ", status.message(), "\n"));
     if (!IsUsageError(status)) return 1;
     std::fprintf(stderr, "`ulf %s --help` explains the command\n", args[0].c_str());
     return 2;

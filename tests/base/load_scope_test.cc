@@ -255,12 +255,20 @@ TEST_F(InputFileTest, ClaimsOfASparseFileCostNothing) {
   EXPECT_LT(scope.peak_bytes(), kMegabyte);
 }
 
+TEST(PrintableTest, LinesStay) {
+  EXPECT_EQ(PrintableLines("a\tb\n\x1b[2J\r\xff\n"), "a\tb\n\\x1b[2J\\r\\xff\n");
+}
+
 TEST(PrintableTest, CutsAndEscapes) {
   EXPECT_EQ(Printable("short", 10), "short");
   EXPECT_EQ(Printable(std::string(100, 'x'), 3), "xxx... (100 bytes)");
   EXPECT_EQ(Printable("a\xc3\xa4\xc3\xa4", 4), "a\xc3\xa4... (5 bytes)");
   EXPECT_EQ(Printable("a\xff", 10), "a\\xff");
   EXPECT_EQ(Printable("a\n\x1b[2J\"", 10), "a\\n\\x1b[2J\"");
+  EXPECT_EQ(Printable("a\xc2\x9b"
+                      "2J\xc2\xa0",
+                      10),
+            "a\\xc2\\x9b2J\xc2\xa0");
   EXPECT_TRUE(IsUtf8(Printable(std::string(50, '\xbf'), 7)));
   EXPECT_EQ(Clip(absl::NotFoundError("abcdef"), 2).ToString(), "NOT_FOUND: ab... (6 bytes)");
 }

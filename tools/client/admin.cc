@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "proto/admin.grpc.pb.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
 #include "tools/client/connection.h"
 
@@ -96,9 +97,8 @@ std::string Word(v1::VersionChange::Outcome outcome) {
 
 void PrintVersions(const std::string& model, const Versions& versions) {
   for (const v1::VersionChange& version : versions) {
-    std::printf("%s v%lld: %s%s%s\n", model.c_str(), static_cast<long long>(version.version()),
-                Word(version.outcome()).c_str(), version.error().empty() ? "" : ": ",
-                version.error().c_str());
+    Print(stdout, absl::StrCat(model, " v", version.version(), ": ", Word(version.outcome()),
+                               version.error().empty() ? "" : ": ", version.error(), "\n"));
   }
 }
 
@@ -108,7 +108,7 @@ absl::StatusOr<Reply> Change(const Admin& admin, Method<Request, Reply> method,
                              absl::string_view name, const Request& request) {
   ASSIGN_OR_RETURN(Reply reply, Call(admin, method, name, request));
   PrintVersions(request.name(), reply.versions());
-  std::printf("%s\n", reply.notice().c_str());
+  Print(stdout, reply.notice() + "\n");
   return reply;
 }
 
@@ -123,7 +123,7 @@ absl::Status Unload(const Admin& admin) {
   RETURN_IF_ERROR(SetModel(admin, 1, request));
   ASSIGN_OR_RETURN(const auto reply,
                    Change(admin, &v1::AdminService::Stub::UnloadModel, "UnloadModel", request));
-  if (reply.versions().empty()) std::printf("%s: did not serve\n", request.name().c_str());
+  if (reply.versions().empty()) Print(stdout, request.name() + ": did not serve\n");
   return absl::OkStatus();
 }
 
@@ -136,8 +136,8 @@ absl::Status Label(const Admin& admin) {
   const std::string before =
       reply.has_previous_version() ? absl::StrCat("v", reply.previous_version()) : "nothing";
   const std::string now = request.has_version() ? absl::StrCat("v", request.version()) : "nothing";
-  std::printf("%s label \"%s\": %s -> %s\n", request.name().c_str(), request.label().c_str(),
-              before.c_str(), now.c_str());
+  Print(stdout, absl::StrCat(request.name(), " label \"", request.label(), "\": ", before, " -> ",
+                             now, "\n"));
   return absl::OkStatus();
 }
 
@@ -147,9 +147,8 @@ absl::Status Rollback(const Admin& admin) {
   if (admin.epoch >= 0) request.set_epoch(admin.epoch);
   ASSIGN_OR_RETURN(const auto reply,
                    Change(admin, &v1::AdminService::Stub::Rollback, "Rollback", request));
-  std::printf("%s: v%lld -> v%lld\n", request.name().c_str(),
-              static_cast<long long>(reply.from_version()),
-              static_cast<long long>(reply.to_version()));
+  Print(stdout, absl::StrCat(request.name(), ": v", reply.from_version(), " -> v",
+                             reply.to_version(), "\n"));
   return absl::OkStatus();
 }
 
@@ -162,15 +161,15 @@ absl::Status ReloadConfig(const Admin& admin) {
     const std::string what = !model.error().empty() ? model.error()
                              : model.removed()      ? "removed"
                                                     : "configured";
-    std::printf("%s: %s\n", model.name().c_str(), what.c_str());
+    Print(stdout, absl::StrCat(model.name(), ": ", what, "\n"));
     PrintVersions(model.name(), model.versions());
   }
   if (!reply.applied()) {
     return absl::FailedPreconditionError("not applied: the configuration in force is the old one");
   }
-  std::printf("%s: %d models changed, generation %lld\n",
-              admin.dry_run ? "would be applied" : "applied", reply.models_size(),
-              static_cast<long long>(reply.generation()));
+  Print(stdout,
+        absl::StrCat(admin.dry_run ? "would be applied" : "applied", ": ", reply.models_size(),
+                     " models changed, generation ", reply.generation(), "\n"));
   return absl::OkStatus();
 }
 
@@ -191,19 +190,19 @@ void PrintModels(const google::protobuf::RepeatedPtrField<ulfd::v1::ModelStatus>
            version.error()});
     }
   }
-  std::printf("%s", table.ToString().c_str());
+  Print(stdout, table.ToString());
 }
 
 absl::Status Status(const Admin& admin) {
   ASSIGN_OR_RETURN(const auto reply, Call(admin, &v1::AdminService::Stub::GetStatus, "GetStatus",
                                           v1::GetStatusRequest()));
   const v1::ServerFacts& server = reply.server();
-  std::printf("ulfd %s, %s, up %lld s, generation %lld, %d workers, %d busy, %lld requests wait\n",
-              server.version().c_str(),
-              server.draining() ? "draining" : (server.ready() ? "ready" : "not ready"),
-              static_cast<long long>(server.uptime().seconds()),
-              static_cast<long long>(reply.generation()), server.workers(), server.busy_workers(),
-              static_cast<long long>(server.queued_requests()));
+  Print(stdout,
+        absl::StrCat("ulfd ", server.version(), ", ",
+                     server.draining() ? "draining" : (server.ready() ? "ready" : "not ready"),
+                     ", up ", server.uptime().seconds(), " s, generation ", reply.generation(),
+                     ", ", server.workers(), " workers, ", server.busy_workers(), " busy, ",
+                     server.queued_requests(), " requests wait\n"));
   PrintModels(reply.models());
   return absl::OkStatus();
 }
@@ -212,8 +211,8 @@ absl::Status Reload(const Admin& admin) {
   ASSIGN_OR_RETURN(const auto reply, Call(admin, &v1::AdminService::Stub::ReloadRepository,
                                           "ReloadRepository", v1::ReloadRepositoryRequest()));
   PrintModels(reply.models());
-  std::printf("generation %lld -> %lld\n", static_cast<long long>(reply.generation_before()),
-              static_cast<long long>(reply.generation_after()));
+  Print(stdout, absl::StrCat("generation ", reply.generation_before(), " -> ",
+                             reply.generation_after(), "\n"));
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "proto/health.grpc.pb.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/url_client.h"
 #include "tools/client/connection.h"
 
@@ -31,14 +32,14 @@ absl::Status CheckGrpc(const Connection& server, const std::string& model, absl:
   RETURN_IF_ERROR(FromGrpc(stub->Check(&context, request, &response), "Health.Check"));
   const std::string state = HealthCheckResponse::ServingStatus_Name(response.status());
   if (response.status() != HealthCheckResponse::SERVING) return absl::UnavailableError(state);
-  std::printf("%s\n", state.c_str());
+  Print(stdout, state + "\n");
   return absl::OkStatus();
 }
 
 absl::Status CheckHttp(const std::string& url, absl::Duration timeout) {
   UrlClient client({.timeout = timeout, .proxies = false});
   ASSIGN_OR_RETURN(const std::string page, client.Page(url));
-  std::printf("%s\n", std::string(absl::StripTrailingAsciiWhitespace(page)).c_str());
+  Print(stdout, absl::StrCat(absl::StripTrailingAsciiWhitespace(page), "\n"));
   return absl::OkStatus();
 }
 

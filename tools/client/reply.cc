@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/npz.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
 
 namespace ulfd::tools {
@@ -111,7 +112,7 @@ absl::Status PrintReply(const Reply& reply, const PrintOptions& options) {
   for (const auto& [name, us] : reply.timings) {
     absl::StrAppendFormat(&text, "  %-8s %9.3f ms\n", name, static_cast<double>(us) / 1000);
   }
-  std::fputs(text.c_str(), stdout);
+  Print(stdout, text);
   return absl::OkStatus();
 }
 

@@ -16,6 +16,7 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/tensor/onednn.h"
+#include "tools/cli/print.h"
 #include "tools/convert/convert.h"
 
 namespace ulfd::convert {
@@ -96,8 +97,7 @@ absl::Status Run(Args args) {
     return UsageError(absl::StrCat("unknown format \"", positional[0], "\", want caffe or onnx"));
   }
   RETURN_IF_ERROR(report.status());
-  std::fputs(report->ToString().c_str(), stdout);
-  std::printf("\nwritten: %s\n", positional.back().c_str());
+  tools::Print(stdout, absl::StrCat(report->ToString(), "\nwritten: ", positional.back(), "\n"));
   return absl::OkStatus();
 }
 
@@ -109,7 +109,7 @@ int Main(int argc, char** argv) {
   }
   const absl::Status status = WithinMemory([&args] { return Run(args); });
   if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
-  std::fprintf(stderr, "ulf convert: %s\n", std::string(status.message()).c_str());
+  tools::Print(stderr, absl::StrCat("ulf convert: ", status.message(), "\n"));
   // The daemon tries again where the model is not to blame: a full disk.
   if (absl::IsUnavailable(status)) return 3;
   if (status == AllocationFailure()) return 4;

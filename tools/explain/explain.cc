@@ -9,6 +9,7 @@
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_file.h"
 #include "tools/explain/explain_html.h"
 #include "tools/explain/explain_json.h"
@@ -140,7 +141,7 @@ absl::Status RunExplain(Args args) {
   ASSIGN_OR_RETURN(const Explanation all, ExplainWith(*model, options, shapes));
   if (!options.html.empty()) RETURN_IF_ERROR(WriteTextFile(options.html, ExplainHtml(all)));
   if (!options.json.empty()) RETURN_IF_ERROR(WriteTextFile(options.json, ExplainJson(all)));
-  std::fputs(ExplainText(all).c_str(), stdout);
+  Print(stdout, ExplainText(all));
   return absl::OkStatus();
 }
 

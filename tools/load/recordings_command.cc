@@ -7,6 +7,7 @@
 #include "absl/time/time.h"
 #include "base/status_macros.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
 #include "tools/load/recording_arrays.h"
 #include "tools/load/recordings.h"
@@ -69,15 +70,16 @@ absl::Status List(const std::vector<std::string>& files, int64_t rows) {
     return absl::OkStatus();
   };
   RETURN_IF_ERROR(ForEachRecording(files, add, &damage));
-  if (!table.empty()) std::fputs(table.ToString().c_str(), stdout);
+  if (!table.empty()) Print(stdout, table.ToString());
   if (rows != 0 && totals.records > rows) {
-    std::printf("  ... and %s more (--rows=0 shows all)\n",
-                WithCommas(totals.records - rows).c_str());
+    Print(stdout, absl::StrCat("  ... and ", WithCommas(totals.records - rows),
+                               " more (--rows=0 shows all)\n"));
   }
-  std::printf("%s calls in %zu files: %s ads, %s of requests\n", WithCommas(totals.records).c_str(),
-              files.size(), WithCommas(totals.ads).c_str(), HumanBytes(totals.bytes).c_str());
+  Print(stdout, absl::StrCat(WithCommas(totals.records), " calls in ", files.size(),
+                             " files: ", WithCommas(totals.ads), " ads, ", HumanBytes(totals.bytes),
+                             " of requests\n"));
   const std::string passed_over = DescribeDamage(damage);
-  if (!passed_over.empty()) std::printf("Note: %s\n", passed_over.c_str());
+  if (!passed_over.empty()) Print(stdout, absl::StrCat("Note: ", passed_over, "\n"));
   return absl::OkStatus();
 }
 

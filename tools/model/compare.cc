@@ -9,6 +9,7 @@
 #include "engine/runtime/model.h"
 #include "engine/weights/npz.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/model/comparison.h"
 #include "tools/model/model_flags.h"
 
@@ -47,7 +48,7 @@ absl::Status RunCompare(Args args) {
     }
   }
   const Comparison comparison = Compare(a, b, order, tolerance);
-  std::fputs(ToText(comparison, tolerance).c_str(), stdout);
+  Print(stdout, ToText(comparison, tolerance));
   if (comparison.first_beyond < 0) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat(comparison.tensors[comparison.first_beyond].name, ": not within ", tolerance));

@@ -8,6 +8,7 @@
 #include "engine/layers/registry.h"
 #include "engine/runtime/model.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
 #include "tools/model/model_flags.h"
 #include "tools/model/model_json.h"
@@ -106,7 +107,7 @@ std::string ArityText(const engine::Arity& arity) {
 
 void PrintTypes(bool json) {
   if (json) {
-    std::printf("%s\n", LayerTypesJson().c_str());
+    Print(stdout, LayerTypesJson() + "\n");
     return;
   }
   TextTable table({"type", "bottoms", "tops", "weights", "parameters", "meaning"});
@@ -114,7 +115,7 @@ void PrintTypes(bool json) {
     table.AddRow({std::string(type->name), ArityText(type->inputs), ArityText(type->outputs),
                   ArityText(type->weights), ParameterFieldName(*type), std::string(type->summary)});
   }
-  std::printf("%s", table.ToString().c_str());
+  Print(stdout, table.ToString());
 }
 
 }  // namespace
@@ -137,7 +138,7 @@ absl::Status RunInspect(Args args) {
   ASSIGN_OR_RETURN(const auto model, model_flags.LoadModel(positional[0]));
   const ModelInfo& info = model->info();
   if (json) {
-    std::printf("%s\n", ModelJson(info).c_str());
+    Print(stdout, ModelJson(info) + "\n");
     return absl::OkStatus();
   }
   std::string text = Summary(info);
@@ -145,7 +146,7 @@ absl::Status RunInspect(Args args) {
   AppendLayers(info, text);
   if (!info.notices.empty()) absl::StrAppend(&text, "\nNotices\n");
   for (const std::string& notice : info.notices) absl::StrAppend(&text, "  ", notice, "\n");
-  std::fputs(text.c_str(), stdout);
+  Print(stdout, text);
   return absl::OkStatus();
 }
 

@@ -11,6 +11,7 @@
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
 #include "tools/model/model_flags.h"
 #include "tools/model/npz_inputs.h"
@@ -64,19 +65,20 @@ std::string FirstValues(const Tensor& tensor) {
   });
 }
 
-void Print(const engine::ModelInfo& info, const engine::RunResult& result) {
+void PrintResult(const engine::ModelInfo& info, const engine::RunResult& result) {
   TextTable table({"output", "shape", "first values"});
   for (size_t i = 0; i < info.outputs.size(); ++i) {
     const Tensor& tensor = result.outputs[i];
     table.AddRow({info.outputs[i].name, engine::ToString(tensor.dims), FirstValues(tensor)});
   }
-  std::printf("model %s, version %lld\n%s", info.name.c_str(), static_cast<long long>(info.version),
-              table.ToString().c_str());
+  std::string text =
+      absl::StrCat("model ", info.name, ", version ", info.version, "\n", table.ToString());
   for (size_t i = 0; i < info.tables.size() && i < result.stats.missing_ids.size(); ++i) {
     if (result.stats.missing_ids[i] == 0) continue;
-    std::printf("  ids that table %s lacks: %lld\n", info.tables[i].name.c_str(),
-                static_cast<long long>(result.stats.missing_ids[i]));
+    absl::StrAppend(&text, "  ids that table ", info.tables[i].name,
+                    " lacks: ", result.stats.missing_ids[i], "\n");
   }
+  Print(stdout, text);
 }
 
 absl::Status Save(const engine::ModelInfo& info, const engine::RunResult& result,
@@ -122,7 +124,7 @@ absl::Status RunScore(Args args) {
   if (!model->MakePlans({}, INT64_MAX).empty()) {
     RETURN_IF_ERROR(model->Run(views, {}, workspace, result));
   }
-  Print(model->info(), result);
+  PrintResult(model->info(), result);
   return outputs.empty() ? absl::OkStatus() : Save(model->info(), result, outputs);
 }
 

@@ -17,6 +17,7 @@
 #include "engine/tensor/onednn.h"
 #include "google/protobuf/text_format.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/cli/text_file.h"
 #include "tools/cli/text_table.h"
 #include "tools/model/model_flags.h"
@@ -95,7 +96,8 @@ class Quantiser {
              group.alone);
     }
     if (Left() > 0 && Left() < groups_.size()) AddRow("all but those in (fp32)", all);
-    std::printf("%zu requests, %zu ads\n%s", requests_.size(), Ads(), table_.ToString().c_str());
+    Print(stdout,
+          absl::StrCat(requests_.size(), " requests, ", Ads(), " ads\n", table_.ToString()));
     if (Left() == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
           "every layer moves scores by more than --max_error of ", options_.max_error));

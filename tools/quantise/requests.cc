@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "tools/cli/print.h"
 #include "tools/load/recording_arrays.h"
 #include "tools/load/recordings.h"
 #include "tools/model/npz_inputs.h"
@@ -56,7 +57,7 @@ class Reader {
         },
         &damage));
     const std::string passed_over = DescribeDamage(damage);
-    if (!passed_over.empty()) std::fprintf(stderr, "%s: %s\n", file.c_str(), passed_over.c_str());
+    if (!passed_over.empty()) Print(stderr, absl::StrCat(file, ": ", passed_over, "\n"));
     return absl::OkStatus();
   }
   std::vector<CalibrationRequest> requests() && { return std::move(requests_); }

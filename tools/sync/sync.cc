@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/print.h"
 #include "tools/sync/source.h"
 #include "tools/sync/syncer.h"
 
@@ -44,7 +45,7 @@ void WatchSignals() {
 }
 
 void Say(std::FILE* out, const std::string& line) {
-  std::fprintf(out, "%s\n", line.c_str());
+  Print(out, line + "\n");
   std::fflush(out);
 }
 
