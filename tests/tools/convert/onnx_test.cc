@@ -387,8 +387,7 @@ TEST_F(OnnxTest, UsersValuesAreMergedWithHeadsPerAd) {
   const std::string path = dir_.Write(
       "m.onnx",
       Model(X({"batch", "2", "3"}) + h + Out({"rows", "3"}) +
-            "initializer { name: 'zero' data_type: 7 int64_data: 0 } "
-            "initializer { name: 'two' data_type: 7 dims: 1 int64_data: 2 } "
+                  "initializer { name: 'two' data_type: 7 dims: 1 int64_data: 2 } "
             "initializer { name: 'three' data_type: 7 dims: 1 int64_data: 3 } "
             "node { op_type: 'Shape' input: 'x' output: 's' } "
             "node { op_type: 'Gather' input: ['s', 'zero'] output: 'n' } "
@@ -419,6 +418,51 @@ TEST_F(OnnxTest, UsersMergedRowsAreRepeatedPerAd) {
   const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"h"}});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->user_inputs, ElementsAre("h [users, 2, 3] float32"));
+  EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
+}
+
+// nn.MultiheadAttention: rows and heads are one dimension, as many as the query has, behind the
+// steps; the keys are the user's, beside a step of zeros per ad.
+TEST_F(OnnxTest, UsersKeysMeetAdsMergedWithHeads) {
+  const std::string h = absl::StrCat("input ", Tensor("h", "1", {"batch", "5", "6"}), " ");
+  const std::string sizes =
+      "initializer { name: 'front' data_type: 7 dims: 1 int64_data: 0 } "
+      "initializer { name: 'one' data_type: 7 dims: 1 int64_data: 1 } "
+      "initializer { name: 'two' data_type: 7 dims: 1 int64_data: 2 } "
+      "initializer { name: 'three' data_type: 7 dims: 1 int64_data: 3 } "
+      "initializer { name: 'five' data_type: 7 dims: 1 int64_data: 5 } "
+      "node { op_type: 'Shape' input: 'x' output: 's' } "
+      "node { op_type: 'Gather' input: ['s', 'front'] output: 'rows' } "
+      "node { op_type: 'Mul' input: ['rows', 'two'] output: 'both' } ";
+  const auto concat = [](const char* inputs, const char* output, int axis) {
+    return absl::StrCat("node { op_type: 'Concat' input: [", inputs, "] output: '", output,
+                        "' attribute { name: 'axis' type: INT i: ", axis, " } } ");
+  };
+  const auto turn = [](const char* input, const char* output, const char* perm) {
+    return absl::StrCat("node { op_type: 'Transpose' input: '", input, "' output: '", output,
+                        "' attribute { name: 'perm' type: INTS ints: [", perm, "] } } ");
+  };
+  const std::string nodes = absl::StrCat(
+      turn("x", "q0", "1, 0, 2"), turn("h", "k0", "1, 0, 2"),
+      concat("'one', 'both', 'three'", "q1", 0), concat("'five', 'both', 'three'", "k1", 0),
+      concat("'both', 'one', 'three'", "z1", 0),
+      "node { op_type: 'Reshape' input: ['q0', 'q1'] output: 'q2' } "
+      "node { op_type: 'Reshape' input: ['k0', 'k1'] output: 'k2' } "
+      "node { op_type: 'ConstantOfShape' input: 'z1' output: 'z' } ",
+      turn("q2", "q", "1, 0, 2"), turn("k2", "v", "1, 0, 2"), turn("v", "k", "0, 2, 1"),
+      "node { op_type: 'MatMul' input: ['q', 'k'] output: 'scores' } ",
+      concat("'v', 'z'", "values", 1), concat("'scores', 'scores'", "twice", 2),
+      concat("'values', 'v'", "more", 1),
+      "node { op_type: 'Slice' input: ['twice', 'front', 'five', 'two'] output: 'five_scores' } "
+      "node { op_type: 'MatMul' input: ['five_scores', 'v'] output: 'y0' } "
+      "node { op_type: 'ReduceSum' input: ['more', 'one'] output: 'sum' } "
+      "node { op_type: 'Add' input: ['y0', 'sum'] output: 'y' } ");
+  const std::string path = dir_.Write(
+      "m.onnx", Model(X({"batch", "1", "6"}) + h + Out({"n", "1", "3"}) + sizes + nodes)
+                    .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"h"}});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(report->user_inputs, ElementsAre("h [users, 5, 6] float32"));
   EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
 }
 

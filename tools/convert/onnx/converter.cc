@@ -397,7 +397,8 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     const auto reader = only_reader_.find(node.output(0));
     RETURN_IF_ERROR(
         CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));
-    RETURN_IF_ERROR(RepeatMergedRows(work));
+    // Products take them apart, so that nothing is repeated.
+    if (node.op_type() != "MatMul") RETURN_IF_ERROR(RepeatMergedRows(work));
     status = type->convert(work);
   }
   std::vector<std::string> added = builder_.TakeAddedTypes();

@@ -88,6 +88,16 @@ const Constant* OnnxGraph::ConstantBehind(const std::string& tensor) const {
   return it == behind_.end() ? nullptr : &it->second;
 }
 
+OnnxValue MoveAxis(OnnxValue x, int from, int to) {
+  const Dim dim = x.dims[from];
+  const int axis = x.axes[from];
+  x.dims.erase(x.dims.begin() + from);
+  x.axes.erase(x.axes.begin() + from);
+  x.dims.insert(x.dims.begin() + to, dim);
+  x.axes.insert(x.axes.begin() + to, axis);
+  return x;
+}
+
 OnnxValue OnnxGraph::Whole(const std::string& tensor) const {
   const Shape& shape = builder_.Find(tensor)->shape;
   return Whole(tensor, Dims(shape.dims().begin(), shape.dims().end()));
@@ -287,7 +297,36 @@ absl::StatusOr<std::string> OnnxGraph::ExpandRows(const std::string& tensor) {
   return out;
 }
 
+// As Full, of rows that are repeated along `axis`: in front, and back.
+absl::StatusOr<std::string> OnnxGraph::FullBehind(const OnnxValue& value, int axis) {
+  const OnnxValue front = MoveAxis(value, axis, 0);
+  ASSIGN_OR_RETURN(const std::string tensor, Full(front));
+  return Plain(MoveAxis(Whole(tensor, front.dims), 0, axis));
+}
+
+// As Full, of rows that are repeated ads * k times: apart from k first.
+absl::StatusOr<std::string> OnnxGraph::FullMerged(OnnxValue value) {
+  const Dims dims = value.dims;
+  value.dims[0] = Dim::Of(dims[0].value());
+  value.dims.insert(value.dims.begin(), Dim::Ads());
+  value.axes.insert(value.axes.begin() + 1, -1);
+  ASSIGN_OR_RETURN(const std::string apart, Full(value));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                   ReshapeSizes(builder_.Find(apart)->shape, dims));
+  const std::string out = builder_.FreshTensor(absl::StrCat(value.tensor, "/merged"));
+  RETURN_IF_ERROR(AddReshape(builder_, out, apart, sizes, out));
+  return out;
+}
+
 absl::StatusOr<std::string> OnnxGraph::Full(const OnnxValue& value) {
+  if (value.rank() > 0 && value.dims[0].IsAds() && value.dims[0].value() > 1 &&
+      IsRepeated(value, 0)) {
+    return FullMerged(value);
+  }
+  for (int i = 1; i < value.rank(); ++i) {
+    const bool rows = value.dims[i].IsAds() && !value.dims[0].IsAds();
+    if (rows && IsRepeated(value, i)) return FullBehind(value, i);
+  }
   ASSIGN_OR_RETURN(std::string tensor, Plain(value));
   const OnnxValue plain = Whole(tensor, value.dims);
   std::vector<int64_t> sizes(value.dims.size(), 0);
@@ -296,7 +335,7 @@ absl::StatusOr<std::string> OnnxGraph::Full(const OnnxValue& value) {
     if (!IsRepeated(plain, i)) continue;
     if (!value.dims[i].IsConst()) {
       return absl::UnimplementedError(
-          absl::StrCat("a tensor repeated to ", DimsText(value.dims), ", want rows in front"));
+          absl::StrCat("a tensor repeated to ", DimsText(value.dims), ", which is not known"));
     }
     sizes[i] = value.dims[i].value();
     numbers = true;

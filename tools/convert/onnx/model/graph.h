@@ -33,6 +33,9 @@ struct OnnxValue {
   int rank() const { return static_cast<int>(dims.size()); }
 };
 
+// The view with axis `from` in the place `to`.
+OnnxValue MoveAxis(OnnxValue x, int from, int to);
+
 // The same places of every row of a tensor, as masked_select with a mask of constants takes them.
 struct RowMask {
   Dims dims;
@@ -127,6 +130,8 @@ class OnnxGraph {
   }
 
  private:
+  absl::StatusOr<std::string> FullMerged(OnnxValue value);
+  absl::StatusOr<std::string> FullBehind(const OnnxValue& value, int axis);
   absl::StatusOr<std::string> AdColumn(const std::string& base);
   absl::StatusOr<std::string> ExpandRows(const std::string& tensor);
   absl::StatusOr<OnnxValue> RowCounts(const Constant& constant, const std::string& tensor);

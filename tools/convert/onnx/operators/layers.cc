@@ -19,16 +19,6 @@ absl::Status WantNoRows(const OnnxValue& x, int axis) {
                                                DimsText(x.dims), ", across rows of the request"));
 }
 
-OnnxValue MoveAxis(OnnxValue x, int from, int to) {
-  const Dim dim = x.dims[from];
-  const int axis = x.axes[from];
-  x.dims.erase(x.dims.begin() + from);
-  x.axes.erase(x.axes.begin() + from);
-  x.dims.insert(x.dims.begin() + to, dim);
-  x.axes.insert(x.axes.begin() + to, axis);
-  return x;
-}
-
 OnnxValue WithAxis(OnnxValue x, int axis) {
   x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
   x.axes.insert(x.axes.begin() + axis, -1);
@@ -270,32 +260,44 @@ absl::StatusOr<std::vector<int64_t>> Integers(const OnnxNode& node, int input,
   return constant->ToInts();
 }
 
+absl::StatusOr<OnnxValue> SplitMergedRows(OnnxNode& node, const OnnxValue& x, int axis) {
+  Dims dims = x.dims;
+  dims[axis] = Dim::Of(x.dims[axis].value());
+  dims.insert(dims.begin() + axis, x.dims[axis].IsAds() ? Dim::Ads() : Dim::Users());
+  return Reshaped(node, x, std::move(dims));
+}
+
+absl::StatusOr<OnnxValue> Reshaped(OnnxNode& node, const OnnxValue& x, Dims dims) {
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Full(x));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                   ReshapeSizes(node.builder().Find(in)->shape, dims));
+  const std::string out = node.Scratch("rows_apart");
+  RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
+  return node.graph.Whole(out, std::move(dims));
+}
+
 absl::Status RepeatMergedRows(OnnxNode& node) {
   Dim merged = Dim::Of(1);
   for (const std::string& input : node.node.input()) {
     const OnnxValue* const x = node.graph.FindValue(input);
-    if (x != nullptr && x->rank() > 0 && x->dims[0].IsAds()) merged = x->dims[0];
+    const Constant* const constant = node.graph.FindConstant(input);
+    for (const Dim& d : x != nullptr ? x->dims : constant != nullptr ? constant->dims : Dims()) {
+      if (d.IsAds() && d.value() > 1) merged = d;
+    }
   }
-  if (!merged.IsAds() || merged.value() == 1) return absl::OkStatus();
+  if (!merged.IsAds()) return absl::OkStatus();
   for (const std::string& input : node.node.input()) {
     const OnnxValue* const x = node.graph.FindValue(input);
-    if (x == nullptr || x->rank() == 0 || x->dims[0] != Dim::Users(merged.value())) continue;
-    Dims dims = x->dims;
-    const auto reshape = [&](const OnnxValue& from) -> absl::StatusOr<OnnxValue> {
-      ASSIGN_OR_RETURN(const std::string in, node.graph.Full(from));
-      ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                       ReshapeSizes(node.builder().Find(in)->shape, dims));
-      const std::string out = node.Scratch("per_ad");
-      RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
-      return node.graph.Whole(out, dims);
-    };
-    dims[0] = Dim::Of(merged.value());
-    dims.insert(dims.begin(), Dim::Users());
-    ASSIGN_OR_RETURN(OnnxValue each, reshape(*x));
-    each.dims[0] = Dim::Ads();
-    dims.erase(dims.begin());
-    dims[0] = merged;
-    ASSIGN_OR_RETURN(OnnxValue repeated, reshape(each));
+    if (x == nullptr) continue;
+    const auto found = std::find(x->dims.begin(), x->dims.end(), Dim::Users(merged.value()));
+    if (found == x->dims.end()) continue;
+    const int axis = static_cast<int>(found - x->dims.begin());
+    ASSIGN_OR_RETURN(OnnxValue each, SplitMergedRows(node, *x, axis));
+    each.dims[axis] = Dim::Ads();
+    Dims dims = each.dims;
+    dims.erase(dims.begin() + axis);
+    dims[axis] = merged;
+    ASSIGN_OR_RETURN(OnnxValue repeated, Reshaped(node, each, std::move(dims)));
     node.graph.Define(input, std::move(repeated));
   }
   return absl::OkStatus();

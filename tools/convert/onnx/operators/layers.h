@@ -15,8 +15,6 @@ namespace ulfd::convert {
 
 // UNIMPLEMENTED where the axis runs across rows of the request.
 absl::Status WantNoRows(const OnnxValue& x, int axis);
-// The view with axis `from` in the place `to`.
-OnnxValue MoveAxis(OnnxValue x, int from, int to);
 // The view with a further axis of 1 in this place.
 OnnxValue WithAxis(OnnxValue x, int axis);
 
@@ -43,8 +41,12 @@ absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int ax
 // 0, 1, ... along an axis that `behind` others follow.
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
 
-// Where an input has rows of the ads merged with others, [ads * k, ...], those that are the user's,
-// [users * k, ...], are repeated for every ad.
+// The same elements as a tensor of these dimensions.
+absl::StatusOr<OnnxValue> Reshaped(OnnxNode& node, const OnnxValue& x, Dims dims);
+// Of rows that an axis holds merged with others, [.., ads * k, ..]: [.., ads, k, ..].
+absl::StatusOr<OnnxValue> SplitMergedRows(OnnxNode& node, const OnnxValue& x, int axis);
+// Where an input has rows of the ads merged with others, ads * k, those that are the user's,
+// users * k, are repeated for every ad.
 absl::Status RepeatMergedRows(OnnxNode& node);
 
 // A weight matrix and its bias.

@@ -83,19 +83,10 @@ bool IsSwapped(const OnnxValue& x, const GraphBuilder& builder) {
   return x.axes[rank - 2] == rank - 1 && x.axes[rank - 1] == rank - 2;
 }
 
-absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
+// a [.., m, k] x b [.., k, n], batched over what is in front.
+absl::StatusOr<OnnxValue> ProductOf(OnnxNode& node, const OnnxValue& a, const OnnxValue& b,
+                                    const std::string& out) {
   GraphBuilder& builder = node.builder();
-  if (a.rank() == 2 && b.rank() == 2) {
-    const bool one_user = b.dims[1].IsUsers() || b.dims[1] == Dim::Of(1);
-    if (one_user && !a.dims[1].IsUsers() && !a.dims[1].IsAds() && a.dims[1].IsConst()) {
-      return RowDot(node, a, b);
-    }
-    return absl::UnimplementedError("a product of two computed matrices, every row with every row");
-  }
-  if (a.rank() < 3 || b.rank() < 3) {
-    return absl::UnimplementedError(absl::StrCat("a product of computed tensors of shapes ",
-                                                 DimsText(a.dims), " and ", DimsText(b.dims)));
-  }
   const int ka = a.rank() - 1, kb = b.rank() - 2;
   Dims batch_a(a.dims.begin(), a.dims.end() - 2), batch_b(b.dims.begin(), b.dims.end() - 2);
   ASSIGN_OR_RETURN(Dims dims, BroadcastDims(batch_a, batch_b));
@@ -118,12 +109,49 @@ absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
     return absl::InvalidArgumentError(
         absl::StrCat("shapes ", DimsText(a.dims), " and ", DimsText(b.dims), " have no product"));
   }
-  const std::string out = node.Top();
   ulf::LayerParameter layer = MakeLayer("batchdot_layer", node.name, operands, out);
   layer.mutable_batch_dot_param()->set_transpose_a(transposed[0]);
   layer.mutable_batch_dot_param()->set_transpose_b(transposed[1]);
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
-  node.Set(out, dims);
+  return node.graph.Whole(out, std::move(dims));
+}
+
+// Whether ads and heads, say, are one dimension in one of the two, and the user and heads in the
+// other.
+bool AreMergedApart(const OnnxValue& a, const OnnxValue& b) {
+  const Dim &p = a.dims[0], &q = b.dims[0];
+  return a.rank() == b.rank() && p.value() > 1 && p.value() == q.value() &&
+         ((p.IsAds() && q.IsUsers()) || (p.IsUsers() && q.IsAds()));
+}
+
+absl::Status BatchDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
+  if (a.rank() == 2 && b.rank() == 2) {
+    const bool one_user = b.dims[1].IsUsers() || b.dims[1] == Dim::Of(1);
+    if (one_user && !a.dims[1].IsUsers() && !a.dims[1].IsAds() && a.dims[1].IsConst()) {
+      return RowDot(node, a, b);
+    }
+    return absl::UnimplementedError("a product of two computed matrices, every row with every row");
+  }
+  if (a.rank() < 3 || b.rank() < 3) {
+    return absl::UnimplementedError(absl::StrCat("a product of computed tensors of shapes ",
+                                                 DimsText(a.dims), " and ", DimsText(b.dims)));
+  }
+  const bool apart = AreMergedApart(a, b);
+  OnnxValue x = a, y = b;
+  if (apart) {
+    // [ads, k, ..] broadcasts with [1 user, k, ..], which is not repeated.
+    ASSIGN_OR_RETURN(x, SplitMergedRows(node, a, 0));
+    ASSIGN_OR_RETURN(y, SplitMergedRows(node, b, 0));
+  }
+  const std::string out = apart ? node.Scratch("apart") : node.Top();
+  ASSIGN_OR_RETURN(OnnxValue product, ProductOf(node, x, y, out));
+  if (apart) {
+    Dims dims = product.dims;
+    dims.erase(dims.begin());
+    dims[0] = a.dims[0].IsAds() ? a.dims[0] : b.dims[0];
+    ASSIGN_OR_RETURN(product, Reshaped(node, product, std::move(dims)));
+  }
+  node.Set(std::move(product));
   return absl::OkStatus();
 }
 

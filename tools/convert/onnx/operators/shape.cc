@@ -29,12 +29,16 @@ Dim Product(const Dims& dims) {
 }
 
 // The shape that Reshape asks for: 0 and -1 resolved, and the user's row where it says 1 or, in a
-// model exported with one name for all rows, the ads.
+// model exported with one name for all rows, the ads (also where heads are merged with them).
 absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Constant& shape) {
   Dims to;
   int open = -1;
   const bool keep_zero = IntAttribute(node.node, "allowzero", 0) == 0;
   ASSIGN_OR_RETURN(const Dims wanted, shape.ToDims());
+  const auto has = [&](bool (Dim::*is)() const) {
+    return std::any_of(from.begin(), from.end(), [&](const Dim& d) { return (d.*is)(); });
+  };
+  const bool users = has(&Dim::IsUsers) && !has(&Dim::IsAds);
   for (int64_t i = 0; i < static_cast<int64_t>(wanted.size()); ++i) {
     Dim d = wanted[static_cast<size_t>(i)];
     if (d == Dim::Of(-1)) {
@@ -47,9 +51,11 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
       }
       d = from[static_cast<size_t>(i)];
     } else if (i == 0 && !from.empty() &&
-               ((from[0].IsUsers() && (d.IsAds() || d == Dim::Of(1))) ||
+               ((from[0].IsUsers() && d == Dim::Of(1)) ||
                 (from[0] == Dim::Ads() && d.IsUsers()))) {
       d = from[0];
+    } else if (users && d.IsAds()) {
+      d = Dim::Users(d.value());
     }
     to.push_back(d);
   }
@@ -84,13 +90,9 @@ absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
 }
 
 absl::Status Reshape(OnnxNode& node) {
-  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const Constant* shape = node.constant(1);
   if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
-  ASSIGN_OR_RETURN(const Dims wanted, shape->ToDims());
-  // Where ads and heads become one dimension, what broadcasts with it has a part per ad.
-  const bool merges = !wanted.empty() && wanted[0].IsAds() && wanted[0].value() > 1;
-  if (merges && x.rank() > 0 && x.dims[0].IsUsers()) x.dims[0] = Dim::Ads();
   ASSIGN_OR_RETURN(Dims to, TargetDims(node, x.dims, *shape));
   return ReshapeTo(node, x, std::move(to));
 }
