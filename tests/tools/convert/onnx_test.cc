@@ -387,7 +387,8 @@ TEST_F(OnnxTest, UsersValuesAreMergedWithHeadsPerAd) {
   const std::string path = dir_.Write(
       "m.onnx",
       Model(X({"batch", "2", "3"}) + h + Out({"rows", "3"}) +
-                  "initializer { name: 'two' data_type: 7 dims: 1 int64_data: 2 } "
+            "initializer { name: 'zero' data_type: 7 int64_data: 0 } "
+            "initializer { name: 'two' data_type: 7 dims: 1 int64_data: 2 } "
             "initializer { name: 'three' data_type: 7 dims: 1 int64_data: 3 } "
             "node { op_type: 'Shape' input: 'x' output: 's' } "
             "node { op_type: 'Gather' input: ['s', 'zero'] output: 'n' } "
