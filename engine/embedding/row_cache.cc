@@ -2,18 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_cache.h"
 
-#include <algorithm>
 #include <cstring>
-#include <new>
 
 namespace ulfd::engine {
-namespace {
-
-// The small queue's part of the entries, and that of the ids that have left it.
-constexpr int64_t kSmallPart = 10;
-
-}  // namespace
-
 RowCache::RowCache(const RowCacheOptions& options, size_t row_bytes)
     : options_(options),
       row_bytes_(row_bytes),
@@ -21,14 +12,7 @@ RowCache::RowCache(const RowCacheOptions& options, size_t row_bytes)
       capacity_(options.max_bytes / static_cast<int64_t>(entry_bytes_ * kShards)) {
   for (Shard& shard : shards_) {
     MutexLock lock(shard.mu);
-    // Pages come as they are written.
-    const auto bytes = static_cast<size_t>(capacity_) * row_bytes_;
-    shard.rows = std::make_unique_for_overwrite<char[]>(bytes);
-    const auto rows = static_cast<size_t>(capacity_);
-    shard.entries.reserve(rows);
-    // An eighth more, or what has been erased would make them grow.
-    shard.by_id.reserve(rows + rows / 8 + 1);
-    shard.left_number.reserve(rows + rows / 8 + 2);
+    shard.rows.Reserve(capacity_, row_bytes_);
   }
 }
 
@@ -50,114 +34,43 @@ int64_t RowCache::Find(RowSet& rows, TimePoint now) {
     for (uint32_t o = begin[s]; o < begin[s + 1]; ++o) {
       const uint32_t i = order[o];
       if (rows.state(i) != RowState::kLate) continue;
-      const auto it = shard.by_id.find(rows.ids()[i]);
-      if (it == shard.by_id.end()) continue;
-      Entry& entry = shard.entries[it->second];
-      if (entry.expires <= now) continue;
-      entry.hits = std::min<uint8_t>(entry.hits + 1, kMaxHits);
+      const uint32_t entry = shard.rows.Find(rows.ids()[i]);
+      if (entry == Rows::kNone) continue;
+      const Note& note = shard.rows.note(entry);
+      if (note.expires <= now) continue;
+      shard.rows.Hit(entry);
       ++found;
-      rows.set_state(i, entry.missing ? RowState::kMissing : RowState::kPresent);
-      if (entry.missing) continue;
-      std::memcpy(rows.row(i), shard.rows.get() + it->second * row_bytes_, row_bytes_);
+      rows.set_state(i, note.missing ? RowState::kMissing : RowState::kPresent);
+      if (!note.missing) std::memcpy(rows.row(i), shard.rows.row(entry), row_bytes_);
     }
   }
   return found;
-}
-
-void RowCache::Set(Shard& shard, uint32_t entry, const char* row, TimePoint now) {
-  Entry& to = shard.entries[entry];
-  to.missing = row == nullptr;
-  const auto lifetime = to.missing ? options_.missing_lifetime : options_.row_lifetime;
-  to.expires = lifetime.count() == 0 ? TimePoint::max() : now + lifetime;
-  if (!to.missing) std::memcpy(shard.rows.get() + entry * row_bytes_, row, row_bytes_);
 }
 
 void RowCache::Insert(int64_t id, const char* row, TimePoint now) {
   if (capacity_ == 0) return;
   Shard& shard = shards_[ShardOf(id)];
   MutexLock lock(shard.mu);
-  if (const auto it = shard.by_id.find(id); it != shard.by_id.end()) {
-    return Set(shard, it->second, row, now);
-  }
-  try {
-    Add(shard, id, row, now);
-  } catch (const std::bad_alloc&) {
-    // A queue may lack an entry now.  Room in the tables stays (clear would give it back).
-    shard.by_id.erase(shard.by_id.begin(), shard.by_id.end());
-    shard.left_number.erase(shard.left_number.begin(), shard.left_number.end());
-    shard.entries.clear();
-    shard.small.clear();
-    shard.main.clear();
-    shard.left.clear();
-    throw;
-  }
+  uint32_t entry = shard.rows.Find(id);
+  if (entry == Rows::kNone) entry = shard.rows.Add(id);
+  Note& note = shard.rows.note(entry);
+  note.missing = row == nullptr;
+  const auto lifetime = note.missing ? options_.missing_lifetime : options_.row_lifetime;
+  note.expires = lifetime.count() == 0 ? TimePoint::max() : now + lifetime;
+  if (!note.missing) std::memcpy(shard.rows.row(entry), row, row_bytes_);
 }
-
-void RowCache::Add(Shard& shard, int64_t id, const char* row, TimePoint now) {
-  uint32_t entry = 0;
-  if (static_cast<int64_t>(shard.entries.size()) < capacity_) {
-    entry = static_cast<uint32_t>(shard.entries.size());
-    shard.entries.emplace_back();
-  } else {
-    entry = Evict(shard);
-  }
-  shard.entries[entry] = {.id = id};
-  Set(shard, entry, row, now);
-  (TakeLeft(shard, id) ? shard.main : shard.small).push_back(entry);
-  shard.by_id.emplace(id, entry);
-}
-
-uint32_t RowCache::Forget(Shard& shard, uint32_t entry) {
-  shard.by_id.erase(shard.entries[entry].id);
-  return entry;
-}
-
-uint32_t RowCache::Evict(Shard& shard) {
-  for (;;) {
-    const auto small = static_cast<int64_t>(shard.small.size());
-    const bool from_small = shard.main.empty() || small * kSmallPart >= capacity_;
-    std::deque<uint32_t>& queue = from_small && small > 0 ? shard.small : shard.main;
-    const uint32_t entry = queue.front();
-    queue.pop_front();
-    Entry& candidate = shard.entries[entry];
-    if (&queue == &shard.small) {
-      if (candidate.hits > 1) {
-        candidate.hits = 0;
-        shard.main.push_back(entry);
-        continue;
-      }
-      NoteLeft(shard, candidate.id);
-      return Forget(shard, entry);
-    }
-    if (candidate.hits == 0) return Forget(shard, entry);
-    --candidate.hits;
-    shard.main.push_back(entry);
-  }
-}
-
-void RowCache::NoteLeft(Shard& shard, int64_t id) {
-  const uint64_t number = shard.next_number++;
-  shard.left.emplace_back(id, number);
-  shard.left_number[id] = number;
-  if (static_cast<int64_t>(shard.left.size()) <= capacity_) return;
-  const auto [oldest, its_number] = shard.left.front();
-  shard.left.pop_front();
-  const auto it = shard.left_number.find(oldest);
-  if (it != shard.left_number.end() && it->second == its_number) shard.left_number.erase(it);
-}
-
-bool RowCache::TakeLeft(Shard& shard, int64_t id) { return shard.left_number.erase(id) > 0; }
 
 std::vector<int64_t> RowCache::HotIds() const {
-  std::array<std::vector<int64_t>, kMaxHits + 1> by_hits;
+  std::array<std::vector<int64_t>, Rows::kMaxHits + 1> by_hits;
   for (const Shard& shard : shards_) {
     MutexLock lock(shard.mu);
-    const auto add = [&](uint32_t i, bool hot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mu) {
-      const Entry& entry = shard.entries[i];
-      if (!entry.missing && (hot || entry.hits > 0)) by_hits[entry.hits].push_back(entry.id);
+    const Rows& rows = shard.rows;
+    const auto add = [&](uint32_t i, bool hot) {
+      if (rows.note(i).missing || (!hot && rows.hits(i) == 0)) return;
+      by_hits[rows.hits(i)].push_back(rows.key(i));
     };
-    for (const uint32_t i : shard.main) add(i, true);
-    for (const uint32_t i : shard.small) add(i, false);
+    for (const uint32_t i : rows.main()) add(i, true);
+    for (const uint32_t i : rows.small()) add(i, false);
   }
   std::vector<int64_t> ids;
   for (size_t hits = by_hits.size(); hits-- > 0;) {
@@ -170,7 +83,7 @@ int64_t RowCache::bytes() const {
   int64_t entries = 0;
   for (const Shard& shard : shards_) {
     MutexLock lock(shard.mu);
-    entries += static_cast<int64_t>(shard.entries.size());
+    entries += shard.rows.size();
   }
   return entries * static_cast<int64_t>(entry_bytes_);
 }

@@ -159,7 +159,7 @@ std::vector<int64_t> IdsOfOneShard(size_t count) {
 }
 
 TEST(RowCacheTest, KeepsWhatS3FifoKeeps) {
-  const RowCacheOptions options{.max_bytes = 16 * 50 * (kRowBytes + 128)};
+  const RowCacheOptions options{.max_bytes = 16 * 50 * (kRowBytes + RowCache::kEntryBytes)};
   for (const double skew : {0.6, 1.0, 1.4}) {
     RowCache cache(options, kRowBytes);
     ASSERT_EQ(cache.capacity(), 16 * 50);
@@ -184,12 +184,12 @@ TEST(RowCacheTest, KeepsWhatS3FifoKeeps) {
       plain.Insert(id);
     }
     EXPECT_GT(hits, 1000);
-    EXPECT_EQ(cache.bytes(), 50 * static_cast<int64_t>(kRowBytes + 128));
+    EXPECT_EQ(cache.bytes(), 50 * static_cast<int64_t>(kRowBytes + RowCache::kEntryBytes));
   }
 }
 
 TEST(RowCacheTest, OneScanDoesNotDriveOutWhatIsHot) {
-  RowCache cache({.max_bytes = 16 * 100 * (kRowBytes + 128)}, kRowBytes);
+  RowCache cache({.max_bytes = 16 * 100 * (kRowBytes + RowCache::kEntryBytes)}, kRowBytes);
   const std::vector<int64_t> ids = IdsOfOneShard(5000);
   const auto ask = [&](int64_t id) {
     RowSet rows = SetOf({id});
@@ -237,7 +237,7 @@ TEST(RowCacheTest, KeepsNothingWithoutRoom) {
 }
 
 TEST(RowCacheTest, GivesEveryThreadWholeRows) {
-  RowCache cache({.max_bytes = 16 * 20 * (kRowBytes + 128)}, kRowBytes);
+  RowCache cache({.max_bytes = 16 * 20 * (kRowBytes + RowCache::kEntryBytes)}, kRowBytes);
   std::vector<std::thread> threads;
   for (uint64_t t = 0; t < 4; ++t) {
     threads.emplace_back([&cache, t] {
@@ -262,7 +262,7 @@ TEST(RowCacheTest, GivesEveryThreadWholeRows) {
 }
 
 TEST(RowCacheTest, HasRightRowsOrNoneWhereverMemoryEnds) {
-  RowCache cache({.max_bytes = 16 * 20 * (kRowBytes + 128)}, kRowBytes);
+  RowCache cache({.max_bytes = 16 * 20 * (kRowBytes + RowCache::kEntryBytes)}, kRowBytes);
   std::mt19937_64 random(5);
   std::vector<int64_t> ids;
   for (int64_t id = 0; id < 1000; ++id) ids.push_back(id);
