@@ -64,6 +64,8 @@ struct KernelTable {
   void (*blocks)(BlockStep* steps, int64_t count, int64_t rows, int64_t n);
   // See GruCell in elementwise.h.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
+  // See AddHash in hash.h.
+  void (*hash)(const void* data, int64_t blocks, const uint32_t* secret, uint64_t* sums);
 };
 
 const KernelTable& PortableKernels();

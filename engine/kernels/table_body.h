@@ -17,6 +17,7 @@ inline Vec MultiplyAdd(Vec a, Vec b, Vec sum) { return Vec::Fma(a, b, sum); }
 #include "engine/kernels/elementwise_body.h"
 #include "engine/kernels/fc_body.h"
 #include "engine/kernels/gru_body.h"
+#include "engine/kernels/hash_body.h"
 #include "engine/kernels/table.h"
 
 namespace ulfd::engine {
@@ -33,6 +34,7 @@ constexpr KernelTable kTable = {
     .dot = &Dot,
     .blocks = &Blocks,
     .gru_cell = &GruCell,
+    .hash = &HashBlocks,
 };
 
 }  // namespace

@@ -1,0 +1,28 @@
+// A hash of memory by a secret.
+// SPDX-License-Identifier: Apache-2.0
+#ifndef ULFD_ENGINE_KERNELS_HASH_H_
+#define ULFD_ENGINE_KERNELS_HASH_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/kernels/isa.h"
+#include "engine/kernels/table.h"
+
+namespace ulfd::engine {
+
+inline constexpr int64_t kHashBlockBytes = 64;
+// Words of the secret for so many blocks; the next block's begin kHashBlockWords further on.
+inline constexpr size_t kHashBlockWords = 16, kHashMoreWords = 24;
+
+// Adds to the four sums those of NH (UMAC; Black, Halevi, Krawczyk, Krovetz, Rogaway, 1999): of two
+// different data of as many blocks all four are equal for one of 2^128 secrets.  They depend on the
+// instruction set only in how fast they come.
+inline void AddHash(const void* data, int64_t blocks, const uint32_t* secret, uint64_t* sums) {
+  static const KernelTable& kernels = KernelsOf(ActiveIsa());
+  kernels.hash(data, blocks, secret, sums);
+}
+
+}  // namespace ulfd::engine
+
+#endif  // ULFD_ENGINE_KERNELS_HASH_H_
