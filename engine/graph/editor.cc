@@ -164,6 +164,12 @@ void GraphEditor::Record(std::vector<int> layers, std::string text, const Cost& 
   rewrites_.push_back({pass_, std::move(text), std::move(layers), saved});
 }
 
+ItemValues GraphEditor::FindItems() const {
+  ItemValues items(graph_, specs_);
+  for (const auto& item : items_) items.Add(item->node);
+  return items;
+}
+
 int GraphEditor::OnlyReader(ValueId value) const {
   if (outputs_[value] || readers_[value].empty()) return -1;
   const int reader = readers_[value].front();

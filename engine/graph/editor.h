@@ -43,6 +43,7 @@ class GraphEditor {
   // Nodes that read the value, ascending; a node that reads it twice is there twice.
   const std::vector<int>& Readers(ValueId value) const { return readers_[value]; }
   bool IsOutput(ValueId value) const { return outputs_[value]; }
+  ItemValues FindItems() const;
   // The only node that reads the value, if the value is no output of the graph; -1 otherwise.
   int OnlyReader(ValueId value) const;
 

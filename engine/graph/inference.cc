@@ -284,4 +284,23 @@ absl::Status InferGraph(const Graph& graph, GraphSpecs& specs) {
   return absl::OkStatus();
 }
 
+ItemValues::ItemValues(const Graph& graph, const GraphSpecs& specs)
+    : graph_(graph), specs_(specs), has_(graph.values.size(), false) {
+  for (ValueId id : graph.inputs) has_[id] = specs[id].level == Level::kAd;
+}
+
+ItemValues::Part ItemValues::Add(const Node& node) {
+  bool of_ads = false, given = true;
+  for (ValueId id : node.inputs) {
+    of_ads |= has_[id];
+    given &= graph_.values[id].kind == Value::Kind::kInput;
+    if (!has_[id] && specs_[id].level != Level::kConstant) return Part::kOther;
+  }
+  const bool lookup = node.type == "embedding_layer";
+  for (ValueId id : node.outputs) of_ads &= specs_[id].level == Level::kAd;
+  if (!of_ads || (lookup && !given)) return Part::kOther;
+  for (ValueId id : node.outputs) has_[id] = true;
+  return lookup ? Part::kLookup : Part::kItem;
+}
+
 }  // namespace ulfd::engine

@@ -41,6 +41,26 @@ absl::Status InferGraph(const Graph& graph, GraphSpecs& specs);
 // Infers one node.  An input of unknown rank makes the outputs unknown.
 absl::Status InferNode(const Graph& graph, const Node& node, GraphSpecs& specs);
 
+// Which values depend on inputs of the ads, and on nothing but these and constants.
+class ItemValues {
+ public:
+  ItemValues(const Graph& graph, const GraphSpecs& specs);
+
+  bool has(ValueId value) const { return has_[value]; }
+  enum class Part : uint8_t {
+    kLookup,  // Embeddings of what the request brings.
+    kItem,    // Anything else of an ad alone.
+    kOther,
+  };
+  // What the node is; what it makes is added.  Nodes come in order.
+  Part Add(const Node& node);
+
+ private:
+  const Graph& graph_;
+  const GraphSpecs& specs_;
+  std::vector<bool> has_;
+};
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_GRAPH_INFERENCE_H_

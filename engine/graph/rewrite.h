@@ -48,6 +48,9 @@ struct PassOptions {
   bool exact = false;
   // Names of passes to leave out.  For tests and for finding a culprit.
   std::vector<std::string> skip;
+  // From how many columns on that an ad's inputs alone decide their product is cut off from the
+  // rest, for a cache of ads; the default: never.
+  int64_t item_columns = INT64_MAX;
   // How many bytes of weights the passes may copy to change them.  A pass that would take more
   // leaves the layer as it is.
   int64_t copy_bytes = INT64_MAX;

@@ -46,6 +46,25 @@ struct Choice {
   bool optimised() const { return schedule == executable->optimised_schedule.get(); }
 };
 
+// The number of ads if every input has the shape that the schedule expects.
+std::optional<int64_t> MatchShapes(const Schedule& schedule, const Request& request) {
+  const int64_t users = request.users();
+  int64_t ads = request.user_begin.empty() ? -1 : request.user_begin.back();
+  for (const ExpectedInput& expected : schedule.inputs) {
+    if (expected.free_length) continue;
+    const Tensor& tensor = request.inputs[expected.input];
+    const size_t rank = expected.dims.size();
+    if (tensor.dims.size() != rank) return std::nullopt;
+    for (size_t d = 1; d < rank; ++d) {
+      if (tensor.dims[d] != expected.dims[d]) return std::nullopt;
+    }
+    int64_t wanted = users;
+    if (expected.rows == Level::kAd) wanted = ads < 0 ? ads = tensor.dims[0] : ads;
+    if (tensor.dims[0] != wanted) return std::nullopt;
+  }
+  return ads < 0 ? 1 : ads;  // A model without ad inputs scores the user alone.
+}
+
 // Among the plans that are there without shape plans.
 Choice ChooseSchedule(const Executable& executable, const RunOptions& options,
                       const Request& request) {
@@ -211,15 +230,16 @@ class UsersAlone {
 
 }  // namespace
 
-std::string MakeSchedules(Executable& executable) {
-  const auto make = [&](const Plan& plan) {
-    return MakeSchedule(plan, *executable.info, executable.input_values, executable.free_length);
+std::string MakeSchedules(bool cut_items, Executable& executable) {
+  const auto make = [&](const Plan& plan, bool cut) {
+    return MakeSchedule(plan, *executable.info, executable.input_values, executable.free_length,
+                        cut);
   };
-  absl::StatusOr<std::unique_ptr<const Schedule>> schedule = make(*executable.plan);
+  absl::StatusOr<std::unique_ptr<const Schedule>> schedule = make(*executable.plan, false);
   if (!schedule.ok()) return std::string(schedule.status().message());
   executable.schedule = *std::move(schedule);
   if (executable.optimised == nullptr) return "";
-  schedule = make(*executable.optimised);
+  schedule = make(*executable.optimised, cut_items);
   if (schedule.ok()) executable.optimised_schedule = *std::move(schedule);
   return "";
 }

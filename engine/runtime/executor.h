@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/embedding/table.h"
+#include "engine/runtime/ad_cache.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/schedule.h"
@@ -36,6 +37,7 @@ struct Executable {
                                   // length is no part of any shape.
   std::vector<ValueId> input_values;      // Per input of the model.
   std::shared_ptr<UserCache> user_cache;  // Null: there is none.  Of one model.
+  std::shared_ptr<AdCache> ad_cache;      // The same, of the schedule whose ads are cut.
   // Plans of other shapes; null: everything is stated.  Of one model.
   std::shared_ptr<ShapePlans> shape_plans;
   bool refuse_non_finite = false;     // Fails a run that gives NaN or infinity.
@@ -45,8 +47,9 @@ struct Executable {
 // to[i] += from[i]; `to` grows if it is shorter.
 void AddEach(const std::vector<int64_t>& from, std::vector<int64_t>& to);
 
-// Makes the schedules of the plans that are there.  Why there is none for `plan`, or "".
-std::string MakeSchedules(Executable& executable);
+// Makes the schedules of the plans that are there; `cut_items`: whether the rewritten graph's cuts
+// ads.  Why there is none for `plan`, or "".
+std::string MakeSchedules(bool cut_items, Executable& executable);
 
 // See Model::Run.  The request is in `workspace.user.request.given`.
 absl::Status Execute(const Executable& executable, const RunOptions& options,

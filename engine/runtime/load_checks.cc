@@ -99,7 +99,8 @@ absl::Status CheckMemory(const ModelMemory& memory, int64_t limit) {
       "manifest: memory_limit_bytes is ", limit, ", and the model takes ", sum, ": weights ",
       memory.weights, " + tables ", memory.tables, " + copies laid out for speed ", memory.kernels,
       " + constants that the optimiser computed ", memory.computed, " + user_cache_bytes ",
-      memory.cache, " + a worker's memory for one user and a tile of ads ", memory.workspace));
+      memory.cache, " + ad_cache_bytes ", memory.ad_cache,
+      " + a worker's memory for one user and a tile of ads ", memory.workspace));
 }
 
 }  // namespace ulfd::engine

@@ -27,10 +27,11 @@ struct ModelMemory {
   int64_t kernels = 0;    // What kernels hold for themselves, of both plans.
   int64_t computed = 0;   // Constants that the optimiser computed.
   int64_t cache = 0;      // The most that the cache of users may hold.
+  int64_t ad_cache = 0;   // The same of ads.
   int64_t workspace = 0;  // What one worker needs for one user and a tile of ads.
 
   // What the model holds whatever runs.
-  int64_t held() const { return weights + tables + kernels + computed + cache; }
+  int64_t held() const { return weights + tables + kernels + computed + cache + ad_cache; }
 };
 // All but weights and tables.
 ModelMemory MemoryOf(const Executable& executable);

@@ -192,12 +192,14 @@ std::vector<std::pair<const void*, int64_t>> Model::MemoryPieces() const {
     }
   }
   pieces.emplace_back(loaded.executable.user_cache.get(), loaded.memory.cache);
+  pieces.emplace_back(loaded.executable.ad_cache.get(), loaded.memory.ad_cache);
   for (int i = 0; loaded.executable.shape_plans != nullptr && i < ShapePlans::kMost; ++i) {
     const ShapePlan* const plan = loaded.executable.shape_plans->at(i);
     if (plan != nullptr) pieces.emplace_back(plan->executable.plan.get(), plan->bytes);
   }
-  pieces.emplace_back(loaded.executable.token.get(),
-                      loaded.memory.held() - loaded.memory.tables - loaded.memory.cache);
+  pieces.emplace_back(
+      loaded.executable.token.get(),
+      loaded.memory.held() - loaded.memory.tables - loaded.memory.cache - loaded.memory.ad_cache);
   return pieces;
 }
 
@@ -295,6 +297,10 @@ std::vector<Cancellation> Model::Cancellations(const RunResult* observed) const 
 CacheStats Model::user_cache() const {
   const UserCache* const cache = impl_->loaded->executable.user_cache.get();
   return cache == nullptr ? CacheStats() : cache->stats();
+}
+AdCacheStats Model::ad_cache() const {
+  const AdCache* const cache = impl_->loaded->executable.ad_cache.get();
+  return cache == nullptr ? AdCacheStats() : cache->stats();
 }
 int Model::FindInput(absl::string_view name) const { return Find(impl_->inputs, name); }
 int Model::FindMatrix(absl::string_view name) const { return Find(impl_->matrices, name); }

@@ -24,6 +24,7 @@
 #include "engine/graph/cancellation.h"
 #include "engine/graph/rewrite.h"
 #include "engine/kernels/backend.h"
+#include "engine/runtime/ad_cache.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/plan_info.h"
 #include "engine/runtime/precision.h"
@@ -117,6 +118,7 @@ struct ModelInfo {
   std::chrono::milliseconds fetch_timeout{0};
   int64_t weight_bytes = 0, table_bytes = 0;
   int64_t memory_bytes = 0;      // Everything the model holds after Load; see Model::memory_bytes.
+  int64_t ad_cache_bytes = 0;    // The same of the cache of ads.
   int64_t user_cache_bytes = 0;  // The most that the cache of users holds; 0: there is none.
   // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
   // tiles of ads.
@@ -163,6 +165,8 @@ struct LoadOptions {
   std::optional<Backend> backend;
   // In which precision; nothing: as the manifest says.
   std::optional<PrecisionChoice> precision;
+  // Keeps ads even where computing them takes less: for tests.
+  bool always_keep_ads = false;
   // Shapes to plan for, as the manifest's `inputs` would state them.
   std::vector<InputShape> inputs;
   // Layer types beyond the built-in ones (LayerPlugins); borrowed, they outlive the model.
@@ -374,6 +378,8 @@ class Model {
 
   // Of the cache of users (user_cache_bytes of the manifest); all 0 without one.
   CacheStats user_cache() const;
+  // Of the cache of ads (ad_cache_bytes); all 0 without one.
+  AdCacheStats ad_cache() const;
 
   // For models with ModelInfo::fetch_timeout.  FindRows lists the rows that `inputs` need of tables
   // in stores, and copies those that are in memory; it never blocks.  Inputs that are none are left

@@ -222,6 +222,9 @@ std::unique_ptr<LoadedModel> Copy(const LoadedModel& base,
   if (base.executable.user_cache != nullptr) {
     model->executable.user_cache = std::make_shared<UserCache>(base.info.user_cache_bytes);
   }
+  if (base.executable.ad_cache != nullptr) {
+    model->executable.ad_cache = base.executable.ad_cache->Empty();
+  }
   if (base.executable.shape_plans != nullptr) {
     model->executable.shape_plans = base.executable.shape_plans->For(model->executable);
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
@@ -24,6 +25,7 @@
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/plan_recipe.h"
 #include "engine/runtime/resources.h"
+#include "engine/runtime/row_run.h"
 #include "engine/runtime/score_tolerance.h"
 #include "engine/runtime/shape_plans.h"
 #include "engine/weights/digest.h"
@@ -365,17 +367,46 @@ absl::Status MakeUserCache(int64_t bytes, LoadedModel& model) {
   return absl::OkStatus();
 }
 
+// The cache of ads.  Why it would save nothing, or "".
+std::string MakeAdCache(int64_t bytes, bool always, LoadedModel& model) {
+  // Rows that come from further away take longer than those that were just measured.
+  constexpr double kFar = 1.5;
+  Executable& executable = model.executable;
+  const Schedule* const schedule = executable.optimised_schedule.get();
+  if (schedule == nullptr) return "the shapes of its inputs prove no plan";
+  if (schedule->item_kept.empty()) return "nothing is computed from an ad alone";
+  const absl::StatusOr<ItemTimes> measured = TimeItems(executable, *schedule);
+  if (!measured.ok()) return std::string(measured.status().message());
+  const ItemTimes times = *measured;
+  if (!always && kFar * times.read > times.compute) {
+    return absl::StrFormat("an ad's part takes %.0f ns to compute and %.0f ns to find",
+                           times.compute, times.read);
+  }
+  int64_t row_bytes = 0;
+  for (const Operand& kept : schedule->item_kept) row_bytes += kept.row_bytes;
+  executable.ad_cache = std::make_shared<AdCache>(
+      bytes, row_bytes, always ? 0 : std::min(1.0, kFar * times.read / times.compute));
+  model.info.ad_cache_bytes = bytes;
+  return "";
+}
+
 // What plans of this graph are made from.
-std::unique_ptr<const PlanRecipe> MakeRecipe(const LoadOptions& options,
-                                             const pb::ModelManifest& manifest,
-                                             std::vector<InputStatement> statements, Graph graph,
-                                             int64_t weight_bytes) {
+std::unique_ptr<PlanRecipe> MakeRecipe(const LoadOptions& options,
+                                       const pb::ModelManifest& manifest,
+                                       std::vector<InputStatement> statements, Graph graph,
+                                       int64_t weight_bytes) {
   auto recipe = std::make_unique<PlanRecipe>();
+  recipe->passes = options.passes;
+  recipe->cut_items = manifest.ad_cache_bytes() > 0;
+  if (recipe->cut_items) {
+    // Fewer are not worth a row of sums that is written and read again.
+    constexpr int64_t kWorthColumns = 64;
+    recipe->passes.item_columns = std::min(recipe->passes.item_columns, kWorthColumns);
+  }
   recipe->graph = std::move(graph);
   recipe->statements = std::move(statements);
   recipe->double_layers.assign(manifest.double_layers().begin(), manifest.double_layers().end());
   recipe->optimise = options.optimise;
-  recipe->passes = options.passes;
   recipe->passes.exact |= manifest.exact();
   recipe->passes.copy_bytes = std::min(recipe->passes.copy_bytes, CopyBudget(weight_bytes));
   recipe->backend = BackendOf(options, manifest);
@@ -383,8 +414,9 @@ std::unique_ptr<const PlanRecipe> MakeRecipe(const LoadOptions& options,
   return recipe;
 }
 
-absl::Status MakeExecutable(const PlanRecipe& recipe, const GraphSpecs& specs,
-                            const pb::ModelManifest& manifest, LoadedModel& model) {
+// Leaves `recipe` as it is for plans of other shapes, which have no cache of ads.
+absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& manifest,
+                            PlanRecipe& recipe, LoadedModel& model) {
   ModelInfo& info = model.info;
   Executable& executable = model.executable;
   executable.info = &info;
@@ -392,6 +424,25 @@ absl::Status MakeExecutable(const PlanRecipe& recipe, const GraphSpecs& specs,
   executable.refuse_non_finite = manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
   PlanReport report;
   RETURN_IF_ERROR(MakePlans(recipe, recipe.statements, specs, executable, report));
+  if (manifest.ad_cache_bytes() < 0) {
+    return WithLoadReason(absl::InvalidArgumentError(absl::StrCat("manifest: ad_cache_bytes is ",
+                                                                  manifest.ad_cache_bytes(),
+                                                                  ", want 0 (no cache) or more")),
+                          LoadReason::kManifest);
+  }
+  if (recipe.cut_items) {
+    recipe.cut_items = false;
+    recipe.passes.item_columns = INT64_MAX;
+    const std::string why_not =
+        MakeAdCache(manifest.ad_cache_bytes(), model.options.always_keep_ads, model);
+    if (!why_not.empty()) {
+      info.notices.push_back(absl::StrCat("manifest: ad_cache_bytes has no effect: ", why_not));
+      executable.optimised = nullptr;
+      executable.schedule = executable.optimised_schedule = nullptr;
+      report = {};
+      RETURN_IF_ERROR(MakePlans(recipe, recipe.statements, specs, executable, report));
+    }
+  }
   info.rewrites = std::move(report.rewrites);
   std::move(report.notices.begin(), report.notices.end(), std::back_inserter(info.notices));
   info.not_optimised = std::move(report.not_optimised);
@@ -439,6 +490,7 @@ void NoteMemory(int64_t packed_bytes, const pb::ModelManifest& manifest, LoadedM
     }
   }
   memory.cache = model.info.user_cache_bytes;
+  memory.ad_cache = model.info.ad_cache_bytes;
   model.memory_limit = manifest.memory_limit_bytes();
 }
 
@@ -504,11 +556,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
   DescribeOutputs(graph, specs, info);
 
-  std::unique_ptr<const PlanRecipe> recipe = MakeRecipe(
-      options, directory.manifest, std::move(statements), std::move(graph), info.weight_bytes);
-  RETURN_IF_ERROR(MakeExecutable(*recipe, specs, directory.manifest, *model));
-
   RETURN_IF_ERROR(TakeTables(resources, directory.manifest, *model));
+  std::unique_ptr<PlanRecipe> recipe = MakeRecipe(
+      options, directory.manifest, std::move(statements), std::move(graph), info.weight_bytes);
+  RETURN_IF_ERROR(MakeExecutable(specs, directory.manifest, *recipe, *model));
+
   AddWeightNotices(*model->weights, info);
   info.content_hash = hasher.Hex();
   // A step that took its end for a reason to do without its result must not hide it.

@@ -52,6 +52,13 @@ std::vector<ValueId> StorageRoots(const Plan& plan) {
   return roots;
 }
 
+std::vector<ItemValues::Part> ItemParts(const Plan& plan) {
+  std::vector<ItemValues::Part> parts;
+  ItemValues values(plan.graph, plan.specs);
+  for (const Step& step : plan.steps) parts.push_back(values.Add(*step.node));
+  return parts;
+}
+
 ArenaLayout LayOut(const Plan& plan, absl::Span<const int64_t> bytes, bool reuse) {
   const std::vector<ValueId> roots = StorageRoots(plan);
   const int end = static_cast<int>(plan.steps.size());

@@ -56,6 +56,9 @@ int64_t Resolve(Dim dim, int64_t ads);
 // gives every value memory of its own.
 ArenaLayout LayOut(const Plan& plan, absl::Span<const int64_t> bytes, bool reuse);
 
+// Per step: which part of the ads' it is.
+std::vector<ItemValues::Part> ItemParts(const Plan& plan);
+
 // The value whose memory each value uses (itself, unless a view made it).
 std::vector<ValueId> StorageRoots(const Plan& plan);
 

@@ -104,7 +104,7 @@ absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement
                      LoadReason::kManifest));
   RETURN_IF_ERROR(ChooseBackends(
       recipe.backend, executable.optimised != nullptr ? *executable.optimised : *executable.plan));
-  report.proof_failure = MakeSchedules(executable);
+  report.proof_failure = MakeSchedules(recipe.cut_items, executable);
   return absl::OkStatus();
 }
 

@@ -26,6 +26,7 @@ struct PlanRecipe {
   std::vector<std::string> double_layers;
   bool optimise = true;
   PassOptions passes;
+  bool cut_items = false;  // See MakeSchedules.
   Backend backend = Backend::kNative;
   PrecisionChoice precision;
 };

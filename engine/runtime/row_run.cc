@@ -3,14 +3,15 @@
 #include "engine/runtime/row_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "engine/embedding/pooling.h"
-#include "engine/runtime/largest_tensor.h"
+#include "engine/runtime/item_rows.h"
 #include "engine/runtime/run_clock.h"
+#include "engine/runtime/run_memory.h"
 
 namespace ulfd::engine {
 
@@ -27,11 +28,21 @@ struct Rows {
 
 class Runner {
  public:
-  Runner(const RunOptions& options, const UserPart& part, WorkspaceState& ws, RunStats& stats)
-      : options_(options), part_(part), schedule_(*part.schedule), ws_(ws), stats_(stats) {
+  // `ads`, `cursors`: where the ads' values and the places of their ids are to be.
+  Runner(const RunOptions& options, const UserPart& part, Arena& ads,
+         std::vector<IdCursor>& cursors, WorkspaceState& ws, RunStats& stats)
+      : options_(options),
+        part_(part),
+        schedule_(*part.schedule),
+        ads_(ads),
+        cursors_(cursors),
+        ws_(ws),
+        stats_(stats) {
     state_ = &StateOf();
-    ws_.cursors.assign(part.executable->info->features.size(), IdCursor{});
+    cursors_.assign(part.executable->info->features.size(), IdCursor{});
   }
+  Runner(const RunOptions& options, const UserPart& part, WorkspaceState& ws, RunStats& stats)
+      : Runner(options, part, ws.ads, ws.cursors, ws, stats) {}
 
   absl::Status RunUserSteps(int64_t first_user, int64_t last_user) {
     for (size_t s = 0; s < schedule_.user_steps.size(); ++s) {
@@ -87,13 +98,64 @@ class Runner {
     return absl::OkStatus();
   }
 
-  absl::Status RunTile(int64_t begin, int64_t end) {
+  // `cache`: where to look for what is of items, or null.
+  absl::Status RunTile(int64_t begin, int64_t end, AdCache* cache) {
+    RETURN_IF_ERROR(ads_.Reserve(Schedule::For(schedule_.ad_layouts, end - begin).bytes));
+    if (cache == nullptr) return RunStages(0, schedule_.stages.size(), begin, end);
+    RETURN_IF_ERROR(RunStages(0, schedule_.first_item_stage, begin, end));
+    RETURN_IF_ERROR(RunOrFindItems(*cache, begin, end));
+    return RunStages(schedule_.last_item_stage, schedule_.stages.size(), begin, end);
+  }
+
+  // Of a tile for which there is room.
+  absl::Status RunStages(size_t first, size_t last, int64_t begin, int64_t end) {
     const ArenaLayout& layout = Schedule::For(schedule_.ad_layouts, end - begin);
-    RETURN_IF_ERROR(ws_.ads.Reserve(layout.bytes));
-    for (const Stage& stage : schedule_.stages) {
+    for (size_t s = first; s < last; ++s) {
+      const Stage& stage = schedule_.stages[s];
       const int64_t rows = stage.rows > 0 ? std::min(stage.rows, end - begin) : end - begin;
       for (int64_t at = begin; at < end; at += rows) {
         RETURN_IF_ERROR(RunStage(stage, layout, begin, at, std::min(end, at + rows)));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status RunItems(int64_t begin, int64_t end) {
+    return RunStages(schedule_.first_item_stage, schedule_.last_item_stage, begin, end);
+  }
+
+  // The same, but for ads that the cache has; those of one key once.
+  absl::Status RunOrFindItems(AdCache& cache, int64_t begin, int64_t end) {
+    ItemState& items = ws_.items;
+    const int64_t ads = end - begin;
+    FindColumns(begin, ads);
+    KeyAds(schedule_, ads, items);
+    items.found.assign(ads, 0);
+    cache.Find(items.keys, items.work, [&](size_t i, const char* row) {
+      items.found[i] = 1;
+      for (const Operand& kept : schedule_.item_kept) {
+        std::memcpy(ItemRow(kept, ads, i), row, kept.row_bytes);
+        row += kept.row_bytes;
+      }
+    });
+    ListMissing(items);
+    const auto missing = static_cast<int64_t>(items.missing.size());
+    if (missing == 0) return absl::OkStatus();
+    if (missing == ads) {
+      RETURN_IF_ERROR(RunItems(begin, end));
+      Keep(cache, ads);
+      return absl::OkStatus();
+    }
+    // Ids begin again from the front: no step of items reads any.
+    Runner few(options_, items.part, items.ads, cursors_, ws_, stats_);
+    RETURN_IF_ERROR(few.GatherMissing(part_, items));
+    RETURN_IF_ERROR(few.RunItems(0, missing));
+    few.Keep(cache, missing);
+    for (const Operand& kept : schedule_.item_kept) {
+      for (int64_t i = 0; i < ads; ++i) {
+        if (items.source[i] < 0) continue;
+        std::memcpy(ItemRow(kept, ads, i), few.ItemRow(kept, missing, items.source[i]),
+                    kept.row_bytes);
       }
     }
     return absl::OkStatus();
@@ -114,6 +176,61 @@ class Runner {
   }
 
  private:
+  // Of ad `i` of a tile of `ads`.
+  char* ItemRow(const Operand& kept, int64_t ads, int64_t i) const {
+    const ArenaLayout& layout = Schedule::For(schedule_.ad_layouts, ads);
+    return static_cast<char*>(ads_.data()) + layout.offsets[kept.root] + i * kept.row_bytes;
+  }
+
+  // Where the tile's rows of what steps of items read are.
+  void FindColumns(int64_t begin, int64_t ads) {
+    ws_.items.columns.clear();
+    for (const Operand& in : schedule_.item_inputs) {
+      ws_.items.columns.push_back(in.of_request ? part_.base[in.root] + begin * in.row_bytes
+                                                : ItemRow(in, ads, 0));
+    }
+  }
+
+  // Makes this runner's part, which is `items.part`, a request of the missing ads of `from`.
+  absl::Status GatherMissing(const UserPart& from, ItemState& items) {
+    UserPart& part = items.part;
+    const auto missing = static_cast<int64_t>(items.missing.size());
+    part.users = part.last_user = 1;
+    part.ads = missing;
+    part.begins.assign({0, missing});
+    part.base = from.base;  // Constants.
+    items.gathered.resize(std::max(items.gathered.size(), schedule_.item_inputs.size()));
+    RETURN_IF_ERROR(ads_.Reserve(Schedule::For(schedule_.ad_layouts, missing).bytes));
+    for (size_t c = 0; c < schedule_.item_inputs.size(); ++c) {
+      const Operand& in = schedule_.item_inputs[c];
+      char* to = nullptr;
+      if (in.of_request) {
+        items.gathered[c].resize(missing * in.row_bytes);
+        to = part.base[in.root] = items.gathered[c].data();
+      } else {
+        to = ItemRow(in, missing, 0);
+      }
+      for (int64_t j = 0; j < missing; ++j, to += in.row_bytes) {
+        if (in.row_bytes == 0) continue;
+        std::memcpy(to, items.columns[c] + items.missing[j] * in.row_bytes, in.row_bytes);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Puts what was computed of the missing ads, which are the tile, into the cache.
+  void Keep(AdCache& cache, int64_t ads) const {
+    ItemState& items = ws_.items;
+    items.missing_keys.clear();
+    for (const int32_t i : items.missing) items.missing_keys.push_back(items.keys[i]);
+    cache.Insert(items.missing_keys, items.work, [&](size_t i, char* row) {
+      for (const Operand& kept : schedule_.item_kept) {
+        std::memcpy(row, ItemRow(kept, ads, static_cast<int64_t>(i)), kept.row_bytes);
+        row += kept.row_bytes;
+      }
+    });
+  }
+
   char* KeptRow(const Operand& operand, int64_t user) const {
     const bool fixed = operand.place == Place::kFixed;
     return part_.base[operand.root] + (fixed ? 0 : user - part_.first_user) * operand.row_bytes;
@@ -202,7 +319,7 @@ class Runner {
       char* const data = part_.base[operand.root];
       return data == nullptr ? nullptr : data + rows.first_ad * operand.row_bytes;
     }
-    return static_cast<char*>(ws_.ads.data()) + layout.offsets[operand.root] +
+    return static_cast<char*>(ads_.data()) + layout.offsets[operand.root] +
            (rows.first_ad - (operand.inner ? rows.inner : rows.tile)) * operand.row_bytes;
   }
 
@@ -237,7 +354,7 @@ class Runner {
     const int32_t* counts = segments.i32();
     int64_t id = first, count = last - first;
     if (counts != part_.request.ones.data()) {
-      IdCursor& cursor = ws_.cursors[operand.feature];
+      IdCursor& cursor = cursors_[operand.feature];
       if (cursor.row > first) cursor = IdCursor{};
       for (; cursor.row < first; ++cursor.row) cursor.id += counts[cursor.row];
       id = cursor.id;
@@ -293,10 +410,19 @@ class Runner {
   const RunOptions& options_;
   const UserPart& part_;
   const Schedule& schedule_;
+  Arena& ads_;
+  std::vector<IdCursor>& cursors_;
   WorkspaceState& ws_;
   RunStats& stats_;
   ScheduleState* state_;
 };
+
+// Whether what is computed may be kept for other requests, and taken from others.  Who looks at
+// single steps wants them run; what is computed without rows that are late is not to be kept.
+bool MayKeep(const RunOptions& options) {
+  return options.steps == nullptr && !options.count_layers && !options.reference &&
+         (options.fetched == nullptr || options.fetched->CountLate() == 0);
+}
 
 // Addresses of what does not depend on the ads.
 absl::Status SetBases(UserPart& part) {
@@ -338,60 +464,7 @@ void CopyUsers(const UserPart& part, absl::Span<const Tensor> outputs) {
   }
 }
 
-// Scratch that embeddings take for the request's ids.
-int64_t IdScratch(const UserPart& part) {
-  int64_t ids = 0;
-  for (const FeatureInfo& feature : part.executable->info->features) {
-    ids = SaturatingAdd(ids, part.request.inputs[feature.ids].elements());
-  }
-  return SaturatingMultiply(ids, kPoolingScratchBytes);
-}
-
-// Whether the arenas, the scratch and so many bytes of outputs are within the limit.
-absl::Status CheckMemory(const RunOptions& options, const UserPart& part, int64_t output_bytes) {
-  if (options.max_memory_bytes == 0) return absl::OkStatus();
-  const Schedule& schedule = *part.schedule;
-  const int64_t users = std::min(part.users, Schedule::kMaxUsers);
-  const int64_t ads = std::min(part.ads, schedule.tile_rows);
-  const int64_t arenas = SaturatingAdd(Schedule::For(schedule.user_layouts, users).bytes,
-                                       Schedule::For(schedule.ad_layouts, ads).bytes);
-  const int64_t scratch = std::max({Schedule::For(schedule.user_scratch, users),
-                                    Schedule::For(schedule.ad_scratch, ads), IdScratch(part)});
-  const int64_t needed = SaturatingAdd(output_bytes, SaturatingAdd(arenas, scratch));
-  if (needed <= options.max_memory_bytes) return absl::OkStatus();
-  LargestTensor largest;
-  for (const auto* steps : {&schedule.user_steps, &schedule.ad_steps}) {
-    for (const RowStep& step : *steps) {
-      for (size_t o = 0; o < step.out.size(); ++o) {
-        Tensor tensor = step.out[o].form;
-        if (step.out[o].place == Place::kUser) tensor.dims[0] = users;
-        if (step.out[o].place == Place::kAd) tensor.dims[0] = ads;
-        largest.Offer(schedule.plan->graph.values[step.step->node->outputs[o]].name, tensor);
-      }
-    }
-  }
-  return largest.TooMuch(needed, options.max_memory_bytes);
-}
-
 }  // namespace
-
-std::optional<int64_t> MatchShapes(const Schedule& schedule, const Request& request) {
-  const int64_t users = request.users();
-  int64_t ads = request.user_begin.empty() ? -1 : request.user_begin.back();
-  for (const ExpectedInput& expected : schedule.inputs) {
-    if (expected.free_length) continue;
-    const Tensor& tensor = request.inputs[expected.input];
-    const size_t rank = expected.dims.size();
-    if (tensor.dims.size() != rank) return std::nullopt;
-    for (size_t d = 1; d < rank; ++d) {
-      if (tensor.dims[d] != expected.dims[d]) return std::nullopt;
-    }
-    int64_t wanted = users;
-    if (expected.rows == Level::kAd) wanted = ads < 0 ? ads = tensor.dims[0] : ads;
-    if (tensor.dims[0] != wanted) return std::nullopt;
-  }
-  return ads < 0 ? 1 : ads;  // A model without ad inputs scores the user alone.
-}
 
 absl::Status BeginRows(const RunOptions& options, const Executable& executable,
                        const Schedule& schedule, int64_t ads, UserPart& part, RunResult& result) {
@@ -415,7 +488,7 @@ absl::Status BeginRows(const RunOptions& options, const Executable& executable,
     RETURN_IF_ERROR(CheckDims(tensor.dims));
     bytes = SaturatingAdd(bytes, Aligned(static_cast<int64_t>(tensor.bytes())));
   }
-  RETURN_IF_ERROR(CheckMemory(options, part, bytes));
+  RETURN_IF_ERROR(CheckRunMemory(options, part, bytes));
   RETURN_IF_ERROR(part.outputs.Reserve(bytes));
   char* data = static_cast<char*>(part.outputs.data());
   for (Tensor& tensor : result.outputs) {
@@ -434,11 +507,7 @@ absl::Status ComputeUsers(const RunOptions& options, int64_t first_user, int64_t
   RETURN_IF_ERROR(SetBases(part));
   Runner runner(options, part, ws, result.stats);
   UserCache* const cache = part.executable->user_cache.get();
-  // Who looks at single steps wants them run.  What is computed without rows that are late is not
-  // to be kept.
-  const bool cached = cache != nullptr && !part.schedule->user_steps.empty() &&
-                      options.steps == nullptr && !options.count_layers && !options.reference &&
-                      (options.fetched == nullptr || options.fetched->CountLate() == 0);
+  const bool cached = cache != nullptr && !part.schedule->user_steps.empty() && MayKeep(options);
   RETURN_IF_ERROR(cached ? runner.RunOrFindUsers(*cache, first_user, last_user)
                          : runner.RunUserSteps(first_user, last_user));
   CopyUsers(part, result.outputs);
@@ -456,13 +525,73 @@ absl::Status ComputeAds(const RunOptions& options, const UserPart& part, int64_t
   // Tiles of about the same size: a small one at the end would cost as much as a large one.
   const int64_t tiles = (end - begin + most - 1) / most;
   const int64_t rows = (end - begin + tiles - 1) / tiles;
+  const bool cut = part.schedule->last_item > part.schedule->first_item;
+  AdCache* cache = cut ? part.executable->ad_cache.get() : nullptr;
+  if (cache != nullptr && !(MayKeep(options) && cache->Wants(end - begin))) cache = nullptr;
+  ws.items.part.executable = part.executable;
+  ws.items.part.schedule = part.schedule;
   Runner runner(options, part, ws, stats);
   for (int64_t at = begin; at < end; at += rows) {
-    RETURN_IF_ERROR(runner.RunTile(at, std::min(end, at + rows)));
+    RETURN_IF_ERROR(runner.RunTile(at, std::min(end, at + rows), cache));
     runner.CopyAds(at, std::min(end, at + rows), outputs);
   }
   stats.ad_ns += NowNs() - start - (stats.embed_ns - embed_ns);
   return absl::OkStatus();
+}
+
+namespace {
+
+// Writes a number for each ad, as the first float of its row.
+void NumberRows(int64_t ads, int64_t row_bytes, char* rows) {
+  std::memset(rows, 0, ads * row_bytes);
+  for (int64_t i = 0; row_bytes >= static_cast<int64_t>(sizeof(float)) && i < ads; ++i) {
+    const auto number = static_cast<float>(i + 1);
+    std::memcpy(rows + i * row_bytes, &number, sizeof number);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ItemTimes> TimeItems(const Executable& executable, const Schedule& schedule) {
+  constexpr int kRuns = 7;
+  const int64_t ads = std::min<int64_t>(schedule.tile_rows, 64);
+  WorkspaceState ws;
+  RunStats stats;
+  const RunOptions options;
+  UserPart& part = ws.user;
+  part.executable = ws.items.part.executable = &executable;
+  part.schedule = ws.items.part.schedule = &schedule;
+  part.users = part.last_user = 1;
+  part.begins = {0, ads};
+  part.request.inputs.resize(executable.info->inputs.size());
+  RETURN_IF_ERROR(SetBases(part));
+  if (part.arena.bytes() > 0) std::memset(part.arena.data(), 0, part.arena.bytes());
+  const ArenaLayout& layout = Schedule::For(schedule.ad_layouts, ads);
+  RETURN_IF_ERROR(ws.ads.Reserve(layout.bytes));
+  std::vector<std::vector<char>> data;
+  for (const Operand& in : schedule.item_inputs) {
+    char* rows = static_cast<char*>(ws.ads.data()) + std::max<int64_t>(layout.offsets[in.root], 0);
+    if (in.of_request) rows = data.emplace_back(ads * in.row_bytes + 1).data();
+    if (in.of_request) part.base[in.root] = rows;
+    NumberRows(ads, in.row_bytes, rows);
+  }
+  int64_t row_bytes = 0;
+  for (const Operand& kept : schedule.item_kept) row_bytes += kept.row_bytes;
+  // Room for all in any shard.
+  AdCache cache(ads * 64 * (row_bytes + static_cast<int64_t>(AdCache::kEntryBytes)), row_bytes, 0);
+  Runner runner(options, part, ws, stats);
+  RETURN_IF_ERROR(runner.RunOrFindItems(cache, 0, ads));  // Fills it.
+  ItemTimes best{.compute = HUGE_VAL, .read = HUGE_VAL};
+  for (int run = 0; run < kRuns; ++run) {
+    const int64_t start = NowNs();
+    RETURN_IF_ERROR(runner.RunItems(0, ads));
+    const int64_t computed = NowNs();
+    RETURN_IF_ERROR(runner.RunOrFindItems(cache, 0, ads));
+    const int64_t read = NowNs();
+    best.compute = std::min(best.compute, static_cast<double>(computed - start));
+    best.read = std::min(best.read, static_cast<double>(read - computed));
+  }
+  return ItemTimes{best.compute / static_cast<double>(ads), best.read / static_cast<double>(ads)};
 }
 
 }  // namespace ulfd::engine

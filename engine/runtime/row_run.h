@@ -4,17 +4,14 @@
 #define ULFD_ENGINE_RUNTIME_ROW_RUN_H_
 
 #include <cstdint>
-#include <optional>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "engine/runtime/executor.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/workspace.h"
 
 namespace ulfd::engine {
-
-// The number of ads if every input has the shape that the schedule expects.
-std::optional<int64_t> MatchShapes(const Schedule& schedule, const Request& request);
 
 // Computes the user part of users [first_user, last_user) and sets those in `part`, whose other
 // fields describe the request, and writes what outputs have of these users.  `ws`: see Executable.
@@ -31,6 +28,13 @@ absl::Status ComputeAds(const RunOptions& options, const UserPart& part, int64_t
 // makes room for the outputs, if the run takes no more memory than `options` allow.
 absl::Status BeginRows(const RunOptions& options, const Executable& executable,
                        const Schedule& schedule, int64_t ads, UserPart& part, RunResult& result);
+
+// What an ad of a schedule that cuts ads takes on this machine, in nanoseconds.
+struct ItemTimes {
+  double compute = 0;  // What is computed of it alone.
+  double read = 0;     // Finding that in the cache.
+};
+absl::StatusOr<ItemTimes> TimeItems(const Executable& executable, const Schedule& schedule);
 
 }  // namespace ulfd::engine
 

@@ -41,12 +41,13 @@ bool IsWideAndEmpty(const Shape& shape) {
 class Builder {
  public:
   Builder(const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
-          const std::vector<bool>& free_length)
+          const std::vector<bool>& free_length, bool cut_items)
       : plan_(plan),
         graph_(plan.graph),
         info_(info),
         input_values_(input_values),
         free_length_(free_length),
+        cut_items_(cut_items),
         roots_(StorageRoots(plan)) {}
 
   absl::StatusOr<std::unique_ptr<const Schedule>> Build() {
@@ -54,10 +55,7 @@ class Builder {
     schedule_->plan = &plan_;
     RETURN_IF_ERROR(CheckInputs());
     for (const Step& step : plan_.steps) RETURN_IF_ERROR(CheckStep(step));
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const Step& step = plan_.steps[s];
-      if (!step.view) AddStep(step, static_cast<int>(s) < plan_.user_steps);
-    }
+    AddSteps();
     for (const NamedValue& output : graph_.outputs) {
       schedule_->outputs.push_back(OperandOf(output.value));
     }
@@ -152,6 +150,23 @@ class Builder {
     }
     operand.row_bytes = static_cast<int64_t>(operand.form.bytes());
     return operand;
+  }
+
+  void AddSteps() {
+    using Part = ItemValues::Part;
+    std::vector<Part> parts(plan_.steps.size(), Part::kOther);
+    if (cut_items_) parts = ItemParts(plan_);
+    const auto add = [&](bool of_users, Part part) {
+      for (size_t s = 0; s < plan_.steps.size(); ++s) {
+        if (plan_.steps[s].view || of_users != (static_cast<int>(s) < plan_.user_steps)) continue;
+        if (of_users || parts[s] == part) AddStep(plan_.steps[s], of_users);
+      }
+      return static_cast<int>(schedule_->ad_steps.size());
+    };
+    add(true, Part::kOther);
+    schedule_->first_item = add(false, Part::kLookup);
+    schedule_->last_item = add(false, Part::kItem);
+    add(false, Part::kOther);
   }
 
   void AddStep(const Step& step, bool of_users) {
@@ -256,6 +271,29 @@ class Builder {
     }
   }
 
+  // What steps of items read and what of theirs is read.  All of it is there throughout them, so
+  // that rows of one may be put where they belong while others are still to be read.
+  void CutItems(std::vector<Life>& lives) {
+    const int begin = schedule_->first_item, end = schedule_->last_item;
+    std::set<ValueId> listed;
+    for (int s = begin; s < end; ++s) {
+      for (const Operand& in : schedule_->ad_steps[s].in) {
+        Life& life = lives[in.root];
+        const bool made_here = life.first >= begin && life.first < end;
+        if (in.place != Operand::Place::kAd || made_here) continue;
+        if (listed.insert(in.root).second) schedule_->item_inputs.push_back(in);
+        life.last = std::max(life.last, end - 1);
+      }
+    }
+    for (size_t id = 0; id < lives.size(); ++id) {
+      Life& life = lives[id];
+      if (life.first < begin || life.first >= end || life.last < end) continue;
+      life.first = begin;
+      schedule_->item_kept.push_back(
+          {.root = static_cast<ValueId>(id), .place = life.place, .row_bytes = life.row_bytes});
+    }
+  }
+
   // The most scratch that one of steps [begin, end) takes for so many rows.  What embeddings take
   // grows with the ids, of which only the request knows how many there are.
   static int64_t Scratch(const std::vector<RowStep>& steps, int begin, int end, int64_t users,
@@ -317,6 +355,7 @@ class Builder {
     std::vector<Stage> heavy;
     bool joins = false;
     for (int s = 0; s < static_cast<int>(schedule_->ad_steps.size()); ++s) {
+      if (s == schedule_->first_item || s == schedule_->last_item) joins = false;
       if (WeightBytes(s) > budget) {
         joins = false;
       } else if (Touched(s) > budget / kGemmRows) {
@@ -335,6 +374,7 @@ class Builder {
     const int64_t budget = SecondLevelCacheBytes() / 2;
     const int end = static_cast<int>(schedule_->ad_steps.size());
     std::vector<Life> lives = Lives(schedule_->ad_steps);
+    CutItems(lives);
     std::vector<bool> inner(lives.size(), false);
     int done = 0;
     for (Stage stage : FindHeavy(budget)) {
@@ -347,11 +387,15 @@ class Builder {
       }
       const int64_t peak = Peak(lives, stage.begin, stage.end, within);
       stage.rows = std::clamp<int64_t>(budget / peak, 1, kMaxTileRows);
-      if (stage.begin > done) schedule_->stages.push_back({done, stage.begin, 0});
+      AddStages(done, stage.begin);
       schedule_->stages.push_back(stage);
       done = stage.end;
     }
-    if (end > done) schedule_->stages.push_back({done, end, 0});
+    AddStages(done, end);
+    for (const Stage& stage : schedule_->stages) {
+      schedule_->first_item_stage += stage.end <= schedule_->first_item;
+      schedule_->last_item_stage += stage.end <= schedule_->last_item;
+    }
     // What lives at the size of the whole tile.
     std::vector<Life> outer = lives;
     for (size_t id = 0; id < lives.size(); ++id) {
@@ -363,6 +407,15 @@ class Builder {
     schedule_->tile_rows = std::clamp(rows / 16 * 16, least, kMaxTileRows);
     MarkInner(inner);
     return LayOutAds(std::move(lives), inner);
+  }
+
+  // Steps [begin, end) over the whole tile at once, those of items apart.
+  void AddStages(int begin, int end) {
+    for (const int cut : {schedule_->first_item, schedule_->last_item, end}) {
+      const int to = std::clamp(cut, begin, end);
+      if (to > begin) schedule_->stages.push_back({begin, to, 0});
+      begin = to;
+    }
   }
 
   void MarkInner(const std::vector<bool>& inner) {
@@ -415,6 +468,7 @@ class Builder {
   const ModelInfo& info_;
   const std::vector<ValueId>& input_values_;
   const std::vector<bool>& free_length_;
+  const bool cut_items_;
   const std::vector<ValueId> roots_;
   GraphSpecs trial_;           // plan_.specs, but for RunsOverUsers.
   std::vector<int> input_of_;  // Per value: the model's input that it is, or -1.
@@ -425,8 +479,8 @@ class Builder {
 
 absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
     const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
-    const std::vector<bool>& free_length) {
-  return Builder(plan, info, input_values, free_length).Build();
+    const std::vector<bool>& free_length, bool cut_items) {
+  return Builder(plan, info, input_values, free_length, cut_items).Build();
 }
 
 }  // namespace ulfd::engine

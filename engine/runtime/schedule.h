@@ -65,7 +65,13 @@ struct Schedule {
   const Plan* plan = nullptr;
   std::vector<ExpectedInput> inputs;  // Those that the plan knows a shape of.
   std::vector<RowStep> user_steps, ad_steps;
-  std::vector<Stage> stages;     // Of the ad steps, in order.
+  std::vector<Stage> stages;  // Of the ad steps, in order.
+  // Where ads are cut: lookups come first, then steps that read nothing but single ads' rows of
+  // these and of the request, so that others may have computed them; then the rest.
+  int first_item = 0, last_item = 0;              // Into ad_steps.
+  int first_item_stage = 0, last_item_stage = 0;  // Into stages.
+  // What steps of items read, and what the other steps and outputs read of theirs.
+  std::vector<Operand> item_inputs, item_kept;
   std::vector<Operand> outputs;  // Per output of the graph.
   // What user steps read of the request, and what ad steps and outputs read of their results: all
   // that goes into a user's part, and all that comes out of it.
@@ -88,10 +94,10 @@ struct Schedule {
 
 // FAILED_PRECONDITION, saying which layer and why, if the rows are not proved independent or a
 // shape is not known: such a plan runs a request of one user as a whole, by numpy's rules.
-// `free_length` and `input_values`: see Executable.
+// `free_length` and `input_values`: see Executable.  `cut_items`: whether ads are cut.
 absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
     const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
-    const std::vector<bool>& free_length);
+    const std::vector<bool>& free_length, bool cut_items);
 
 }  // namespace ulfd::engine
 

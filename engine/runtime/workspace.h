@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/runtime/ad_cache.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/plan.h"
 #include "engine/runtime/request.h"
@@ -82,6 +83,20 @@ struct UserPart {
   Arena arena, outputs;
 };
 
+// The ads of a tile while those that the cache lacks are computed apart.
+struct ItemState {
+  std::vector<const char*> columns;      // Per Schedule::item_inputs: where the tile's rows are.
+  std::vector<AdKey> keys;               // Per ad.
+  std::vector<uint8_t> found;            // Per ad: whether the cache has it.
+  std::vector<int32_t> missing, source;  // Ads to compute; per ad its place there, or -1.
+  std::vector<AdKey> missing_keys;
+  std::vector<int32_t> places;
+  std::vector<std::vector<char>> gathered;  // Per Schedule::item_inputs: rows of the missing ads.
+  AdCache::Work work;
+  UserPart part;  // The missing ads, and
+  Arena ads;      // what is computed of them.
+};
+
 struct WorkspaceState {
   // Enough for a few models with their usual kinds of requests; the least recently used goes first.
   static constexpr size_t kMaxBindings = 32;
@@ -90,6 +105,7 @@ struct WorkspaceState {
   UserPart user, alone;  // The request; one user of it where users run one by one.
   Arena ads, scratch;
   RunCounters counters;
+  ItemState items;
   std::vector<IdCursor> cursors;                          // Per feature.
   std::vector<std::unique_ptr<ScheduleState>> schedules;  // Most recently used first.
   std::vector<int> order;  // Per tensor of the last request: the input that it was.

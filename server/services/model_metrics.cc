@@ -44,6 +44,18 @@ void AddUserCache(const engine::Model& model, const Labels& labels, MetricPage& 
   }
 }
 
+void AddAdCache(const engine::Model& model, const Labels& labels, MetricPage& page) {
+  if (model.info().ad_cache_bytes == 0) return;
+  const engine::AdCacheStats cache = model.ad_cache();
+  page.AddGauge("ulfd_ad_cache_bytes", "What the cache of ads holds", cache.bytes, labels);
+  for (const auto& [result, ads] : {std::pair("hit", cache.hits), std::pair("miss", cache.misses),
+                                    std::pair("passed", cache.passed)}) {
+    page.AddCounter("ulfd_ad_cache_ads_total",
+                    "Ads whose part was found in the cache, or not, or not looked for", ads,
+                    With(labels, "result", result));
+  }
+}
+
 void AddCost(const CostModel::Parts& parts, const Labels& labels, MetricPage& page) {
   for (const auto& [part, ns] : {std::pair("base", parts.base_ns), std::pair("user", parts.user_ns),
                                  std::pair("row", parts.row_ns)}) {
@@ -124,6 +136,7 @@ void AddServed(const ServedModel& served, const std::vector<std::string>& names,
   AddCost(served.lane->cost().parts(), labels, page);
   AddShapePlans(model, labels, page);
   AddUserCache(model, labels, page);
+  AddAdCache(model, labels, page);
   AddDeltas(info, labels, page);
   const auto tiers = model.TierStats();
   for (size_t t = 0; t < tiers.size(); ++t) {

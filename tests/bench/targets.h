@@ -61,6 +61,7 @@ absl::Status MeasureGemmShare(TargetContext& context, const std::string& row);
 absl::Status MeasurePrecision(TargetContext& context, const std::string& row,
                               const std::string& work, engine::Precision precision,
                               const std::function<void(ScratchModel&)>& build, double target);
+absl::Status MeasureAdCache(TargetContext& context, const std::string& row);
 absl::Status MeasurePaging(TargetContext& context, const std::string& row);
 absl::Status MeasureCores(TargetContext& context, const std::string& row);
 absl::Status MeasureLinear(TargetContext& context, const std::string& row);

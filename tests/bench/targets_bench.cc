@@ -83,6 +83,7 @@ std::vector<Row> Rows() {
   add_precision(engine::Precision::kInt8, 1.6, 2.2);
   rows.push_back({"gemm_share", MeasureGemmShare});
   rows.push_back({"paging", MeasurePaging});
+  rows.push_back({"adcache", MeasureAdCache});
   rows.push_back({"cores_2", MeasureCores});
   rows.push_back({"linear", MeasureLinear});
   rows.push_back({"lookups", MeasureLookups, /*by_default=*/false});  // 4 GB, a minute to build.

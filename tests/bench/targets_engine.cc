@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -75,6 +76,69 @@ class PagingRun {
   MadeUpRequest request_;
   float* user_ = nullptr;
   int64_t page_ = 0;
+  engine::Workspace workspace_;
+  engine::RunResult result_;
+};
+
+// Requests whose ads are drawn from a million, of which the one of rank r has a weight of r^-1.15,
+// or are new each time.
+class RecurringAds {
+ public:
+  RecurringAds(const Model& model, int64_t ads, bool popular)
+      : model_(model),
+        request_(model.info(), ads, /*ids_per_user=*/100, /*table_rows=*/97),
+        popular_(popular) {
+    const int ad = model.FindInput("ad");
+    for (const engine::NamedTensor& input : request_.inputs()) {
+      if (model.FindInput(input.name) == ad) ads_ = input.tensor;
+    }
+    const int64_t columns = ads_.dims[1];
+    for (int64_t i = columns; i < ads_.elements(); ++i) ads_.f32()[i] = ads_.f32()[i - columns];
+    constexpr double kSkew = 1.15;
+    std::mt19937_64 random(1);
+    drawn_.resize(popular ? 1 << 22 : 0);
+    for (int32_t& id : drawn_) {
+      const double u = std::uniform_real_distribution<>()(random);
+      id = static_cast<int32_t>(std::pow(1 - u * (1 - std::pow(kAds, 1 - kSkew)), 1 / (1 - kSkew)));
+    }
+  }
+  absl::Status Run() {
+    const int64_t columns = ads_.dims[1];
+    for (int64_t i = 0; i < ads_.dims[0]; ++i) {
+      const int64_t id = popular_ ? drawn_[next_++ % drawn_.size()] : kAds + ++next_;
+      // In the first columns, so that drawing ads takes no time beside computing them.
+      float* const row = ads_.f32() + i * columns;
+      row[0] = static_cast<float>(id % 4096) / 4096;
+      row[1] = static_cast<float>(id / 4096 % 4096) / 4096;
+      row[2] = static_cast<float>(id / 4096 / 4096) / 4096;
+    }
+    return model_.Run(request_.inputs(), {}, workspace_, result_);
+  }
+  Contender contender(const std::string& name) {
+    return {name, [this] { return Run(); }};
+  }
+  // Of the last run's scores from those of `other`.
+  absl::StatusOr<double> Difference(const Model& other) {
+    engine::Workspace workspace;
+    engine::RunResult result;
+    RETURN_IF_ERROR(other.Run(request_.inputs(), {}, workspace, result));
+    double most = 0;
+    for (int64_t i = 0; i < result.outputs[0].elements(); ++i) {
+      most = std::max(most,
+                      std::abs(double{result.outputs[0].f32()[i]} - result_.outputs[0].f32()[i]));
+    }
+    return most;
+  }
+
+ private:
+  static constexpr int64_t kAds = 1000000;
+
+  const Model& model_;
+  MadeUpRequest request_;
+  const bool popular_;
+  engine::Tensor ads_;
+  std::vector<int32_t> drawn_;
+  uint64_t next_ = 0;
   engine::Workspace workspace_;
   engine::RunResult result_;
 };
@@ -266,6 +330,59 @@ absl::Status MeasurePaging(TargetContext& context, const std::string& row) {
         SpreadOf(turns.seconds[1]).median * 1e3,
         100.0 * static_cast<double>(cache.hits) / static_cast<double>(cache.hits + cache.misses));
     Judge(line, ratio, ratio.median >= kFaster, " x");
+    context.lines.push_back(std::move(line));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeasureAdCache(TargetContext& context, const std::string& row) {
+  constexpr int64_t kAds = 200;
+  struct Case {
+    std::string name, asks;
+    std::function<void(ScratchModel&)> build;
+    bool popular;   // Or new each time.
+    double target;  // Times the speed without.
+  };
+  const auto mlp = [](ScratchModel& m) { BuildUserMlp(m, 732, 306, {200, 80, 2}, kActivation); };
+  for (const Case& c : {Case{"user 732 + ad 306, 200-80-2", "2", mlp, true, 2},
+                        Case{"user 732 + ad 306, 200-80-2", "0.97", mlp, false, 0.97},
+                        Case{"DIN", "0.99", BuildDin, true, 0.99}}) {
+    std::vector<LoadedModel> models;
+    for (const char* manifest : {"", "ad_cache_bytes: 256000000"}) {
+      ScratchModel scratch;
+      c.build(scratch);
+      scratch.Manifest(manifest);
+      ASSIGN_OR_RETURN(LoadedModel model,
+                       scratch.Load(absl::StrCat(context.scratch, "/", row, "_", c.popular,
+                                                 c.target, "/", models.size() + 1)));
+      models.push_back(std::move(model));
+    }
+    RecurringAds without(*models[0], kAds, c.popular), with(*models[1], kAds, c.popular);
+    // Until the cache has what it is going to have.
+    const int warm_up = context.turns.seconds < 0.01 ? 10 : 20000;
+    for (int i = 0; i < warm_up; ++i) RETURN_IF_ERROR(with.Run());
+    const engine::AdCacheStats before = models[1]->ad_cache();
+    ASSIGN_OR_RETURN(
+        const Turns turns,
+        RunInTurns({without.contender("without"), with.contender("with")}, context.turns));
+    const Spread ratio = SpreadOf(Ratios(turns.seconds[0], turns.seconds[1]));
+    const engine::AdCacheStats after = models[1]->ad_cache();
+    const auto seen = static_cast<double>(after.hits - before.hits + after.misses - before.misses);
+    TargetLine line{
+        .row = row,
+        .work = absl::StrCat(c.name, ", ", kAds,
+                             (c.popular ? " ads, Zipf over 1 M of them: " : " ads, all new: "),
+                             "ad_cache_bytes over none"),
+        .target = absl::StrCat("at least ", c.asks, " x")};
+    ASSIGN_OR_RETURN(const double difference, with.Difference(*models[0]));
+    line.detail = absl::StrFormat(
+        "%.4g ms and %.4g ms; %s, scores differ by up to %.2g",
+        SpreadOf(turns.seconds[0]).median * 1e3, SpreadOf(turns.seconds[1]).median * 1e3,
+        seen == 0 ? "computing is faster"
+                  : absl::StrFormat("%.1f %% hits",
+                                    100 * static_cast<double>(after.hits - before.hits) / seen),
+        difference);
+    Judge(line, ratio, ratio.median >= c.target, " x");
     context.lines.push_back(std::move(line));
   }
   return absl::OkStatus();

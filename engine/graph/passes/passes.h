@@ -46,6 +46,10 @@ absl::Status MergeFcFc(GraphEditor& editor);
 // The user's columns of a fully connected layer -> a product of their own, once per user.
 absl::Status SplitUserColumns(GraphEditor& editor);
 
+// The columns of a fully connected layer that only the ads' inputs decide -> a product of their own
+// (PassOptions::item_columns).
+absl::Status SplitItemColumns(GraphEditor& editor);
+
 // x W_a + (x * s) W_m -> x (W_a + diag(s) W_m), where s is the user's.
 absl::Status FoldScaledInputs(GraphEditor& editor);
 

@@ -15,28 +15,6 @@ namespace ulfd::engine {
 
 namespace {
 
-// The layer over some of the blocks, with their rows of the weights: those of the file stay where
-// they are.
-struct Part {
-  FusedFcOptions options;
-  std::vector<ValueId> inputs;
-  std::vector<float> rows;  // Unless they are shared.
-
-  void Add(const FusedFcOptions& whole, const FusedFcOptions::Block& block, ValueId value,
-           int64_t first_row) {
-    options.blocks.push_back({PlaceInput(value, inputs), block.offset, block.k});
-    if (whole.weight.shared()) {
-      AppendShared(whole.weight, first_row, block.k, options.weight);
-    } else {
-      AppendRows(whole.weight, first_row, block.k, rows);
-    }
-  }
-  std::shared_ptr<const Layer> Make(int64_t n) {
-    if (!options.weight.shared()) SetWeight(std::move(rows), n, options);
-    return std::make_shared<FusedFc>(std::move(options));
-  }
-};
-
 // Where a block is constant for all ads of a user.
 bool IsShared(const GraphEditor& editor, ValueId value) {
   return editor.spec(value).level < Level::kAd;
@@ -50,7 +28,7 @@ absl::Status SplitUserColumns(GraphEditor& editor) {
     const Node& node = editor.node(i);
     const FusedFcOptions& whole = *editor.semantics(i).fused_fc;
     if (!whole.flat || whole.init >= 0 || whole.weight_input >= 0) continue;
-    Part user, ads;
+    FcPart user, ads;
     int64_t row = 0;
     for (const FusedFcOptions::Block& block : whole.blocks) {
       const ValueId value = node.inputs[block.input];

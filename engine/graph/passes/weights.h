@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/graph/passes/columns.h"
 #include "engine/layers/fused/fused_fc.h"
 #include "engine/layers/semantics.h"
 
@@ -56,6 +57,28 @@ inline void SetWeight(std::vector<float> rows, int64_t n, FusedFcOptions& option
   options.weight = {owned->data(), options.k(), n, n, 1};
   options.owner = std::move(owned);
 }
+
+// The layer over some of the blocks, with their rows of the weights: those of the file stay where
+// they are.
+struct FcPart {
+  FusedFcOptions options;
+  std::vector<ValueId> inputs;
+  std::vector<float> rows;  // Unless they are shared.
+
+  void Add(const FusedFcOptions& whole, const FusedFcOptions::Block& block, ValueId value,
+           int64_t first_row) {
+    options.blocks.push_back({PlaceInput(value, inputs), block.offset, block.k});
+    if (whole.weight.shared()) {
+      AppendShared(whole.weight, first_row, block.k, options.weight);
+    } else {
+      AppendRows(whole.weight, first_row, block.k, rows);
+    }
+  }
+  std::shared_ptr<const Layer> Make(int64_t n) {
+    if (!options.weight.shared()) SetWeight(std::move(rows), n, options);
+    return std::make_shared<FusedFc>(std::move(options));
+  }
+};
 
 }  // namespace ulfd::engine
 

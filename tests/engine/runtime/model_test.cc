@@ -267,8 +267,8 @@ TEST_F(ModelTest, MemoryLimitNamesTheParts) {
               ::testing::MatchesRegex(
                   "model \"rank\" v1: manifest: memory_limit_bytes is 100, and the model takes "
                   "[0-9]+: weights [0-9]+ \\+ tables [0-9]+ \\+ copies laid out for speed [0-9]+ "
-                  "\\+ constants that the optimiser computed [0-9]+ \\+ user_cache_bytes 0 \\+ a "
-                  "worker's memory for one "
+                  "\\+ constants that the optimiser computed [0-9]+ \\+ user_cache_bytes 0 "
+                  "\\+ ad_cache_bytes 0 \\+ a worker's memory for one "
                   "user and a tile of ads [0-9]+"));
   files_["model.textproto"] = "memory_limit_bytes: 100000000";
   model = Load();
