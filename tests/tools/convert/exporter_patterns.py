@@ -109,6 +109,30 @@ def integers_compared(g):
     g.output(g.cast(x, "bool"))
 
 
+def classes_compared(g):
+    """The class of each click, out of a table, with the ad's own, however large that is."""
+    hist = g.input("hist", g.random.randint(0, 7, (ADS, 4)))
+    own = g.input("own", g.random.randint(0, 3, (ADS, 1)) + (g.random.randint(0, 2, (ADS, 1)) << 33))
+    classes = g.look_up(g.constant(g.random.randint(0, 3, 7)), hist)
+    turned = g.node("Transpose", [classes], classes.array.T, perm=[1, 0])
+    back = g.node("Transpose", [turned], classes.array, perm=[1, 0])
+    for op in ("Equal", "Less", "Greater"):
+        g.output(g.binary(op, back, own))
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), hist))
+
+
+def half_precision(g):
+    """Computed in single precision; numbers that both have."""
+    g.opset = 14
+    x = g.input("x", g.random.randint(-8, 9, (ADS, 4)).astype(np.float32) / 4)
+    weight = g.constant(g.random.randint(-8, 9, (4, 3)).astype(np.float16) / 4)
+    half = Value(g.fresh("half"), x.array.astype(np.float16), "ads")
+    g.nodes.append(helper.make_node("Cast", [x.name], [half.name], to=TensorProto.FLOAT16))
+    product = Value(g.fresh("product"), half.array @ weight.array, "ads")
+    g.nodes.append(helper.make_node("MatMul", [half.name, weight.name], [product.name]))
+    g.output(g.cast(product, "float"))
+
+
 def integers_clipped(g):
     """However large they are, what lies between small limits is exact."""
     x = g.input("day", g.random.randint(-9, 99, (ADS, 2)) + (g.random.randint(0, 2, (ADS, 2)) << 33))
@@ -802,7 +826,7 @@ def embedding_bags(g):
 
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
-            integer_arithmetic, integers_compared,
+            integer_arithmetic, integers_compared, classes_compared, half_precision,
             integers_clipped, dropout_off, numbers_as_they_were_written, no_columns_assigned,
             logarithm_as_an_id, fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
@@ -827,6 +851,25 @@ def timestamps_subtracted(g):
     g.output(g.cast(g.keep(Value("d", a.array - b.array, "ads")), "float"))
 
 
+def integers_rounded_to_the_limit(g):
+    x = g.input("day", (1 << 24) + g.random.randint(0, 2, (ADS, 2)))
+    g.output(g.binary("Equal", x, g.constant(np.array(1 << 24))))
+
+
+def squares_of_ids(g):
+    """Whole numbers beyond 2^24, of which an integer remainder is wanted."""
+    ids = g.input("ids", g.random.randint(5000, 6000, (ADS, 2)))
+    by = g.cast(g.input("by", 3 + 4 * g.random.rand(ADS, 2).astype(np.float32)), "int")
+    g.output(g.look_up(g.constant(g.random.randn(6000, 2).astype(np.float32)), ids))
+    square = raw(g, "Mul", [ids, ids], ids.array ** 2)
+    g.output(raw(g, "Mod", [square, by], square.array % by.array))
+
+
+def half_precision_given_back(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    g.output(raw(g, "Cast", [x], x.array, to=TensorProto.FLOAT16))
+
+
 def dropout_on(g):
     x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
     on = g.constant(np.array(True)), g.constant(np.array(0.5, np.float32))
@@ -844,4 +887,6 @@ def rows_that_meet_others(g):
 
 
 REFUSED = [(timestamps_subtracted, "--small_integers=now"), (dropout_on, "training_mode"),
+           (half_precision_given_back, "half precision"),
+           (integers_rounded_to_the_limit, "--small_integers=day"), (squares_of_ids, "of 2^24 or more"),
            (rows_that_meet_others, "across rows")]

@@ -459,8 +459,8 @@ TEST_F(OnnxTest, UsersKeysMeetAdsMergedWithHeads) {
       "node { op_type: 'ReduceSum' input: ['more', 'one'] output: 'sum' } "
       "node { op_type: 'Add' input: ['y0', 'sum'] output: 'y' } ");
   const std::string path = dir_.Write(
-      "m.onnx", Model(X({"batch", "1", "6"}) + h + Out({"n", "1", "3"}) + sizes + nodes)
-                    .SerializeAsString());
+      "m.onnx",
+      Model(X({"batch", "1", "6"}) + h + Out({"n", "1", "3"}) + sizes + nodes).SerializeAsString());
   const auto report = ConvertOnnx(path, dir_.File("ok/1"), {.user_inputs = {"h"}});
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(report->user_inputs, ElementsAre("h [users, 5, 6] float32"));

@@ -81,6 +81,12 @@ class OnnxConverter {
       report_.notes.push_back(
           "no input is the user's: --user_inputs or --schema says what all ads of a request share");
     }
+    const auto is_half = [&](const onnx::NodeProto& node) {
+      return node.output_size() > 0 && graph_.TypeOf(node.output(0)) == onnx::TensorProto::FLOAT16;
+    };
+    if (std::any_of(proto_.node().begin(), proto_.node().end(), is_half)) {
+      report_.notes.push_back("what the model computes in half precision is in single precision");
+    }
     if (folded_ > 0) {
       report_.notes.push_back(
           absl::StrCat(folded_, " nodes (constants, shapes) were computed while converting"));
@@ -410,7 +416,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   if (work.across_rows && keeps_rows_) {
     return absl::UnimplementedError("across rows, of which a mask may choose some");
   }
-  MarkRounded(node, graph_);
+  MarkIntegers(node, graph_);
   RETURN_IF_ERROR(CheckShapes(work.absorbed != nullptr ? *work.absorbed : node));
   report_.rows.push_back({name, node.op_type(), std::move(added), work.note});
   if (work.absorbed != nullptr) {
@@ -460,6 +466,11 @@ absl::Status OnnxConverter::NameOutputs() {
           absl::StrCat("output \"", output.name(), "\" gives integers of input \"", *source,
                        "\" back, which ULF has in single precision; --small_integers=", *source,
                        " if none is beyond 2^24"));
+    }
+    if (graph_.TypeOf(output.name()) == onnx::TensorProto::FLOAT16) {
+      return absl::UnimplementedError(
+          absl::StrCat("output \"", output.name(),
+                       "\" is in half precision, which ULF lacks; cast it to float in the model"));
     }
     absl::StatusOr<std::string> tensor = graph_.Full(*value);
     RETURN_IF_ERROR(Annotate(tensor.status(), absl::StrCat("output \"", output.name(), "\"")));

@@ -291,6 +291,7 @@ absl::Status OnnxFeatures::EmitJoin(const Join& join) {
     tensor = shaped;
   }
   graph_.Define(join.output, graph_.Whole(tensor, join.dims));
+  graph_.MarkSmall(join.output);
   builder.TakeAddedTypes();
   return absl::OkStatus();
 }
@@ -311,6 +312,7 @@ absl::Status OnnxFeatures::EmitValue(const Lookup& lookup, const std::string& ro
     tensor = sum;
   }
   graph_.Define(lookup.output, graph_.Whole(tensor, lookup.dims));
+  graph_.MarkSmall(lookup.output);
   return absl::OkStatus();
 }
 

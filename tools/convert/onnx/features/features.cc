@@ -506,16 +506,17 @@ absl::Status OnnxFeatures::Materialize(const std::string& name, const Ids& ids) 
 // A slot without an id, or with one that the table lacks, gives zeros.  So that it counts as id 0,
 // which pads, the table has the differences from what id 0 gives.
 absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids& ids, Dims dims) {
-  constexpr int64_t kExact = 1 << 24;  // Integers that a float has.
-  const IdColumn& formula = ids.first();
-  if (ids.made_by == nullptr &&
-      std::max(std::abs(formula.offset), RowsOf(ids)) > kExact / formula.scale) {
-    return absl::UnimplementedError("numbers beyond 2^24 are computed from ids");
-  }
   const IdRange range{-kNegativeIds, RowsOf(ids)};
   ASSIGN_OR_RETURN(std::vector<double> values, ValuesOf(ids, range));
   const double offset = values[kNegativeIds];
-  for (double& value : values) value -= offset;
+  constexpr double kExact = 1 << 24;  // Integers that a float has.
+  for (double& value : values) {
+    const bool exact = std::fabs(value) < kExact && std::fabs(value - offset) < kExact;
+    if (IsIdType(ids.type) && !exact) {
+      return absl::UnimplementedError("numbers of 2^24 or more are computed from ids");
+    }
+    value -= offset;
+  }
   const std::string feature = FeatureOf(ids);
   const std::string table =
       AddTable(absl::StrCat(feature, "_values"),

@@ -153,14 +153,14 @@ absl::Status WantNumbers(const Constant& c) {
 absl::Status WantTable(const Constant& c) {
   constexpr int64_t kExact = 1 << 24;
   const bool exact = std::all_of(c.ints.begin(), c.ints.end(), [&](const Dim& value) {
-    return value.IsConst() && std::abs(value.value()) <= kExact;
+    return value.IsConst() && std::abs(value.value()) < kExact;
   });
   if (!c.dims.empty() && IsNumbers(c.dims) && c.elements() > 0 && (c.is_float || exact)) {
     return absl::OkStatus();
   }
-  return absl::UnimplementedError(
-      absl::StrCat("a table of shape ", DimsText(c.dims),
-                   c.is_float || exact ? "" : " with integers beyond 2^24", ", want [ids, ...]"));
+  return absl::UnimplementedError(absl::StrCat(
+      "a table of shape ", DimsText(c.dims),
+      c.is_float || exact ? "" : " with integers of 2^24 or more", ", want [ids, ...]"));
 }
 
 Constant FloatConstant(std::vector<int64_t> sizes, std::vector<float> values) {

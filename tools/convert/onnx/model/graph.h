@@ -80,6 +80,9 @@ class OnnxGraph {
   // Rounded integers that small numbers have been added to.
   void MarkStepped(const std::string& name) { stepped_.insert(name); }
   bool IsStepped(const std::string& name) const { return stepped_.contains(name); }
+  // Integers that are all below 2^24, as rows and numbers of tables are.
+  void MarkSmall(const std::string& name) { small_.insert(name); }
+  bool IsSmall(const std::string& name) const { return small_.contains(name); }
   // Integers of the input tell places among so many steps.
   void NotePlaces(const std::string& input, int64_t steps);
   // The fewest that were noted; 0: none.
@@ -146,7 +149,7 @@ class OnnxGraph {
   absl::flat_hash_map<std::string, RowNumbers> rows_;
   absl::flat_hash_map<std::string, int> types_;
   absl::flat_hash_map<std::string, std::string> rounded_;
-  absl::flat_hash_set<std::string> stepped_;
+  absl::flat_hash_set<std::string> stepped_, small_;
   absl::flat_hash_map<std::string, int64_t> places_;  // By input.
 };
 

@@ -43,7 +43,8 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
   return node.input_size() > from ? graph.TypeOf(node.input(from)) : 0;
 }
 
-// Single precision has no more integers than this in a row.
+// Single precision has no more integers than this in a row: those beyond are rounded, to this or to
+// more.
 constexpr double kExact = 1 << 24;
 
 // A step that moves rounded integers by so little that they stay beyond what they are compared
@@ -53,7 +54,7 @@ constexpr double kStep = 1 << 16, kComparedAfterSteps = 1 << 20;
 bool IsSmallConstant(const Constant* constant, double most) {
   if (constant == nullptr || constant->is_float) return false;
   return std::all_of(constant->ints.begin(), constant->ints.end(), [&](const engine::Dim& value) {
-    return value.IsConst() && std::fabs(static_cast<double>(value.value())) <= most;
+    return value.IsConst() && std::fabs(static_cast<double>(value.value())) < most;
   });
 }
 // Also one that is repeated for each row.
@@ -140,6 +141,9 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
   if (compares && HasSmallConstant(node, graph, stepped ? kComparedAfterSteps : kExact)) {
     return absl::OkStatus();
   }
+  const bool small = std::any_of(node.input().begin(), node.input().end(),
+                                 [&](const std::string& name) { return graph.IsSmall(name); });
+  if (compares && small && !stepped) return absl::OkStatus();
   if (Steps(node, graph)) return absl::OkStatus();
   const std::string names = absl::StrJoin(sources, ",");
   return absl::UnimplementedError(
@@ -149,7 +153,12 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
                    names, " if there are none, or make them floats in the model"));
 }
 
-void MarkRounded(const onnx::NodeProto& node, OnnxGraph& graph) {
+void MarkIntegers(const onnx::NodeProto& node, OnnxGraph& graph) {
+  if (IsOneOf(node.op_type(), {"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze",
+                               "Transpose", "Expand", "Slice", "Gather"}) &&
+      graph.IsSmall(node.input(0))) {
+    graph.MarkSmall(node.output(0));
+  }
   // Between small limits nothing is rounded: what is beyond becomes a limit either way.
   if (node.op_type() == "Clip" && node.input_size() == 3 &&
       IsSmallConstant(graph.FindConstant(node.input(1)), kExact) &&

@@ -22,13 +22,14 @@ bool IsPlainFloat(int type);
 void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph);
 
 // ULF computes in single precision, which has integers up to 2^24.  Whether the node gives what
-// ONNX's integers would where it reads larger ones: it moves them, compares them with constants, or
-// makes floats of them, as the model says.  UNIMPLEMENTED names the input and what to do.
+// ONNX's integers would where it reads larger ones: it moves them, compares them with small ones,
+// or makes floats of them, as the model says.  UNIMPLEMENTED names the input and what to do.
 // `reader`: the only one of the node's output, or null.
 absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
                            const onnx::NodeProto* reader);
-// Marks the outputs that hold rounded integers because an input does.  After the conversion.
-void MarkRounded(const onnx::NodeProto& node, OnnxGraph& graph);
+// Marks the outputs that hold rounded or small integers because an input does.  After the
+// conversion.
+void MarkIntegers(const onnx::NodeProto& node, OnnxGraph& graph);
 
 }  // namespace ulfd::convert
 

@@ -81,7 +81,8 @@ absl::Status Cast(OnnxNode& node) {
     node.note = "values other than 0 become 1";
     return UnaryExpression(node, "@0 != 0");
   }
-  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE;
+  const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
+                        to == onnx::TensorProto::FLOAT16;
   const bool to_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
   if (!to_float && !to_integer) {
     return absl::UnimplementedError(absl::StrCat(

@@ -51,8 +51,7 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
       }
       d = from[static_cast<size_t>(i)];
     } else if (i == 0 && !from.empty() &&
-               ((from[0].IsUsers() && d == Dim::Of(1)) ||
-                (from[0] == Dim::Ads() && d.IsUsers()))) {
+               ((from[0].IsUsers() && d == Dim::Of(1)) || (from[0] == Dim::Ads() && d.IsUsers()))) {
       d = from[0];
     } else if (users && d.IsAds()) {
       d = Dim::Users(d.value());
