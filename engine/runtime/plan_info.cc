@@ -135,9 +135,11 @@ PlanInfo DescribePlan(const Plan& plan, const Plan* written, const Schedule* sch
   }
   for (const NamedValue& output : plan.graph.outputs) info.outputs.push_back(output.value);
   std::vector<std::vector<int>> layers = LayersOfSteps(plan, written);
+  const std::vector<ItemValues::Part> parts = ItemParts(plan);
   for (const Step& step : plan.steps) {
     PlanStep described = Describe(step, plan);
     described.user_part = static_cast<int>(info.steps.size()) < plan.user_steps;
+    described.item_part = parts[info.steps.size()] != ItemValues::Part::kOther;
     described.layers = std::move(layers[info.steps.size()]);
     info.kernel_bytes += described.kernel_bytes;
     info.cost.flops += described.cost.flops;

@@ -31,6 +31,7 @@ struct PlanStep {
   std::string name, type;   // Of the node: a pass may have added a suffix to a layer's name.
   std::vector<int> layers;  // Positions in the file of the layers that it stands for, ascending.
   bool user_part = false;   // Runs once per request; otherwise once per tile of ads.
+  bool item_part = false;   // Of the ad part: depends on single ads alone, whoever the user is.
   bool view = false;        // Shares its input's memory; nothing runs.
   Level level = Level::kUnknown;     // The highest of its outputs.
   std::vector<int> inputs, outputs;  // Indices into PlanInfo::values.

@@ -48,6 +48,7 @@ Json PlanJson(const PlanInfo& plan, int64_t ads) {
                      {"type", step.type},
                      {"layers", step.layers},
                      {"part", step.user_part ? "user" : "ad"},
+                     {"ads_alone", step.item_part},
                      {"view", step.view},
                      {"level", std::string(engine::Name(step.level))},
                      {"inputs", step.inputs},

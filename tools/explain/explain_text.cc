@@ -177,15 +177,16 @@ void AppendSteps(const Explanation& all, absl::string_view title, const PlanInfo
 
 void AppendTotals(const Explanation& all, std::string& text) {
   const double ads = static_cast<double>(all.ads);
-  TextTable table({"", "user part>", "ad part>", "per ad>", "FLOPs>", "bytes>"});
+  TextTable table({"", "user part>", "ad part>", "of ads alone>", "per ad>", "FLOPs>", "bytes>"});
   const auto add = [&](absl::string_view name, const PlanInfo& plan) {
-    engine::Cost user, ad;
+    engine::Cost user, ad, item;
     for (const PlanStep& step : plan.steps) {
       (step.user_part ? user : ad).flops += step.cost.flops;
+      if (step.item_part) item.flops += step.cost.flops;
     }
     table.AddRow({std::string(name), HumanNumber(user.flops.At(ads)), HumanNumber(ad.flops.At(ads)),
-                  HumanNumber(ad.flops.per_ad), HumanNumber(plan.cost.flops.At(ads)),
-                  Bytes(plan.cost.bytes.At(ads))});
+                  HumanNumber(item.flops.At(ads)), HumanNumber(ad.flops.per_ad),
+                  HumanNumber(plan.cost.flops.At(ads)), Bytes(plan.cost.bytes.At(ads))});
   };
   add("as written", all.written);
   if (all.optimised) add("optimised", *all.optimised);

@@ -186,6 +186,15 @@ TEST_F(ExplainTest, WritesJsonForPrograms) {
   const auto& plan = json.at("plans").at("written");
   EXPECT_EQ(plan.at("steps").size(), 7u);
   EXPECT_EQ(plan.at("steps")[0].at("part"), "user");
+  // The lookup of the ad's ids needs no user; the layer behind it does.
+  int alone = 0;
+  for (const auto& step : plan.at("steps")) {
+    if (!step.at("ads_alone")) continue;
+    ++alone;
+    EXPECT_EQ(step.at("part"), "ad");
+    EXPECT_EQ(step.at("type"), "embedding_layer");
+  }
+  EXPECT_EQ(alone, 1);
   for (const auto& step : plan.at("steps")) {
     for (const auto& id : step.at("inputs")) EXPECT_LT(id, plan.at("values").size());
   }
