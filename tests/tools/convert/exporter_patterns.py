@@ -824,6 +824,37 @@ def embedding_bags(g):
             bag(g, table, flat, first, ends, table.array[flat.array].reshape(ADS, width, 2).sum(1))
 
 
+def loop_of(g, passes, first, body_nodes, outputs, array):
+    """A Loop that carries a value, whose body names the pass, the condition and the value so."""
+    info = [helper.make_tensor_value_info("pass", TensorProto.INT64, []),
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, None)]
+    body = helper.make_graph(
+        body_nodes, "body", info,
+        [helper.make_tensor_value_info(outputs[0], TensorProto.BOOL, []),
+         helper.make_tensor_value_info(outputs[1], TensorProto.FLOAT, None)])
+    on = g.constant(np.array(True))
+    return raw(g, "Loop", [g.constant(np.array(passes)), on, first], array, body=body)
+
+
+def steps_in_a_loop(g):
+    """A scripted recurrence, of as many steps as the shape says; and one without a pass."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    weight = g.constant((0.5 * g.random.randn(3, 3)).astype(np.float32))
+    first = g.constant(np.array([[0.25, -0.5, 1]], np.float32))
+    nodes = [helper.make_node("Gather", [x.name, "pass"], ["step"], axis=1),
+             helper.make_node("MatMul", ["state", weight.name], ["product"]),
+             helper.make_node("Add", ["step", "product"], ["sum"]),
+             helper.make_node("Tanh", ["sum"], ["next"]),
+             helper.make_node("Identity", ["on"], ["goes_on"])]
+    state = first.array
+    for step in range(4):
+        state = np.tanh(x.array[:, step] + state @ weight.array)
+    end = loop_of(g, 4, first, nodes, ["goes_on", "next"], state)
+    g.output(g.binary("Mul", end, g.constant(np.array(2, np.float32))))
+    g.output(g.binary("Add", loop_of(g, 0, end, nodes, ["goes_on", "next"], state), end))
+
+
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, classes_compared, half_precision,
@@ -838,7 +869,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             column_replaced, slices_assigned, step_of_each_row, einsum_with_diagonals,
             arithmetic_of_constants, branch_by_shape, masked_select,
             merged_heads, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers, sums_across_rows,
-            softmax_less_the_maximum, places_from_the_end, sparsemax, embedding_bags,
+            softmax_less_the_maximum, places_from_the_end, sparsemax, embedding_bags, steps_in_a_loop,
             *recurrent_patterns(), last_state_of_each_length]
 
 
@@ -870,6 +901,14 @@ def half_precision_given_back(g):
     g.output(raw(g, "Cast", [x], x.array, to=TensorProto.FLOAT16))
 
 
+def loop_that_ends_early(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    half = g.constant(np.array(0.5, np.float32))
+    nodes = [helper.make_node("Mul", ["state", half.name], ["next"]),
+             helper.make_node("Less", ["pass", g.constant(np.array(1)).name], ["goes_on"])]
+    g.output(loop_of(g, 4, x, nodes, ["goes_on", "next"], x.array / 4))
+
+
 def dropout_on(g):
     x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
     on = g.constant(np.array(True)), g.constant(np.array(0.5, np.float32))
@@ -887,6 +926,7 @@ def rows_that_meet_others(g):
 
 
 REFUSED = [(timestamps_subtracted, "--small_integers=now"), (dropout_on, "training_mode"),
+           (loop_that_ends_early, "may end early"),
            (half_precision_given_back, "half precision"),
            (integers_rounded_to_the_limit, "--small_integers=day"), (squares_of_ids, "of 2^24 or more"),
            (rows_that_meet_others, "across rows")]

@@ -72,7 +72,7 @@ TEST(OnnxReferenceTest, AValueMayBeTheLoopsOutputTwice) {
 
 TEST(OnnxReferenceTest, LoopsWithoutOutputsOrConditionsAreRefused) {
   EXPECT_THAT(RunModel(Loop(kStep, ""), 2, Options()).status().message(),
-              HasSubstr("a loop that carries values"));
+              HasSubstr("a loop of another form"));
   const std::string none =
       absl::StrCat(kStep, " node { output: 'empty' op_type: 'Constant' attribute { name: 'value' ",
                    "type: TENSOR t { dims: 0 data_type: 9 } } }");

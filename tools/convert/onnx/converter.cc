@@ -94,7 +94,8 @@ class OnnxConverter {
     return std::move(builder_).Finish();
   }
 
-  // The branches of If nodes whose condition is a constant, if Convert was ABORTED for them.
+  // The branches of If nodes whose condition is a constant, and the passes of loops that have a
+  // constant number, if Convert was ABORTED for them.
   const Branches& branches() const { return branches_; }
   Report TakeReport() { return std::move(report_); }
   // What became of the inputs.  After Convert.
@@ -108,6 +109,7 @@ class OnnxConverter {
   void CountUses();
   absl::Status PrepareInputs();
   absl::Status AddDenseInput(const OnnxInput& input);
+  std::optional<int64_t> DecisionOf(const onnx::NodeProto& node) const;
   void ConvertNode(const onnx::NodeProto& node);
   absl::Status RunConverter(const onnx::NodeProto& node, const std::string& name);
   absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
@@ -348,6 +350,29 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
   return true;
 }
 
+// The branch of an If or the passes of a Loop, where a constant says it.
+std::optional<int64_t> OnnxConverter::DecisionOf(const onnx::NodeProto& node) const {
+  constexpr int64_t kMostPasses = 1024;
+  const auto number = [&](const std::string& name) -> std::optional<int64_t> {
+    const Constant* const constant = graph_.FindConstant(name);
+    if (constant == nullptr || constant->is_float || !IsNumbers(constant->dims) ||
+        constant->elements() != 1 || !constant->dim(0).IsConst()) {
+      return std::nullopt;
+    }
+    return constant->dim(0).value();
+  };
+  if (node.op_type() == "If" && node.input_size() == 1) {
+    const std::optional<int64_t> condition = number(node.input(0));
+    return condition.has_value() ? std::optional<int64_t>(*condition != 0) : std::nullopt;
+  }
+  if (node.op_type() != "Loop" || !OnlyCarries(node)) return std::nullopt;
+  const std::optional<int64_t> passes = number(node.input(0)), begins = number(node.input(1));
+  if (!passes.has_value() || *passes < 0 || *passes > kMostPasses || begins.value_or(0) == 0) {
+    return std::nullopt;
+  }
+  return passes;
+}
+
 void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
   if (features_.Handles(&node)) {
     const std::string& output = node.output(0);
@@ -369,12 +394,9 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
       return;
     }
   }
-  const Constant* const condition = node.op_type() == "If" && node.input_size() == 1
-                                        ? graph_.FindConstant(node.input(0))
-                                        : nullptr;
-  if (condition != nullptr && !condition->is_float && IsNumbers(condition->dims) &&
-      condition->elements() == 1 && condition->dim(0).IsConst()) {
-    branches_[node.output(0)] = condition->dim(0) != Dim::Of(0);
+  const std::optional<int64_t> decision = DecisionOf(node);
+  if (decision.has_value()) {
+    branches_[node.output(0)] = *decision;
     for (const std::string& output : node.output()) broken_.insert(output);
     return;
   }

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -17,6 +18,8 @@ namespace ulfd::convert {
 namespace {
 
 constexpr int kMaxNodes = 100000, kMaxDepth = 32;
+// Of all passes of loops.
+constexpr int64_t kMostCopied = int64_t{1} << 26;
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 using Functions = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
 
@@ -209,15 +212,92 @@ void MakeNamesUnique(const std::string& prefix, onnx::GraphProto& branch) {
 
 }  // namespace
 
+namespace {
+
+// Whether the body goes on whenever it began: it gives the condition back that it was given.
+bool GoesOn(const onnx::NodeProto& loop, const onnx::GraphProto& body) {
+  std::string name = body.output(0).name();
+  for (int i = body.node_size(); i-- > 0;) {
+    const onnx::NodeProto& node = body.node(i);
+    const bool same = node.op_type() == "Identity" || node.op_type() == "Cast";
+    const bool one = node.input_size() == 1 && node.output_size() == 1;
+    if (same && one && node.output(0) == name) name = node.input(0);
+  }
+  return name == body.input(1).name() || name == loop.input(1);
+}
+
+// The body as often as it runs; what it carries goes from pass to pass.  `room`: bytes that may be
+// added.
+absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::GraphProto& graph,
+                        Nodes& nodes, int64_t& room) {
+  const onnx::GraphProto& body = loop.attribute(0).g();
+  std::vector<std::string> carried(loop.input().begin() + 2, loop.input().end());
+  if (!GoesOn(loop, body)) return absl::UnimplementedError("a loop that may end early");
+  room -= static_cast<int64_t>(body.ByteSizeLong()) * passes;
+  if (room < 0 || nodes.size() + body.node_size() * passes > kMaxNodes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("more than ", kMaxNodes, " nodes, or ", kMostCopied, " bytes in loops"));
+  }
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    onnx::GraphProto copy = body;
+    const std::string prefix = absl::StrCat(loop.output(0), "/", pass);
+    MakeNamesUnique(prefix, copy);
+    onnx::TensorProto& number = *graph.add_initializer();
+    number.set_name(absl::StrCat(prefix, "/pass"));
+    number.set_data_type(onnx::TensorProto::INT64);
+    number.add_int64_data(pass);
+    std::map<std::string, std::string> given = {{body.input(0).name(), number.name()},
+                                                {body.input(1).name(), loop.input(1)}};
+    for (size_t i = 0; i < carried.size(); ++i) {
+      given[body.input(static_cast<int>(i) + 2).name()] = carried[i];
+    }
+    const auto rename = [&](std::string& name) {
+      if (const auto it = given.find(name); it != given.end()) name = it->second;
+    };
+    RenameAll(rename, *copy.mutable_node());
+    graph.mutable_initializer()->MergeFrom(copy.initializer());
+    nodes.MergeFrom(copy.node());
+    for (size_t i = 0; i < carried.size(); ++i) {
+      carried[i] = copy.output(static_cast<int>(i) + 1).name();
+      rename(carried[i]);
+    }
+  }
+  for (size_t i = 0; i < carried.size(); ++i) {
+    onnx::NodeProto& same = *nodes.Add();
+    same.set_op_type("Identity");
+    same.set_name(absl::StrCat(loop.name(), "/", i));
+    same.add_input(carried[i]);
+    same.add_output(loop.output(static_cast<int>(i)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool OnlyCarries(const onnx::NodeProto& loop) {
+  if (loop.input_size() < 3 || loop.attribute_size() != 1 || !loop.attribute(0).has_g()) {
+    return false;
+  }
+  const onnx::GraphProto& body = loop.attribute(0).g();
+  return body.input_size() == loop.input_size() && body.output_size() == loop.input_size() - 1 &&
+         loop.output_size() == loop.input_size() - 2 && !loop.input(1).empty();
+}
+
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
   Nodes nodes;
+  int64_t room = kMostCopied;
   for (onnx::NodeProto& node : *graph.mutable_node()) {
     const auto taken = node.output_size() > 0 ? branches.find(node.output(0)) : branches.end();
-    if (node.op_type() != "If" || taken == branches.end()) {
+    if (taken == branches.end()) {
       nodes.Add()->Swap(&node);
       continue;
     }
-    const char* const wanted = taken->second ? "then_branch" : "else_branch";
+    if (node.op_type() == "Loop") {
+      RETURN_IF_ERROR(Annotate(UnrollLoop(node, taken->second, graph, nodes, room),
+                               absl::StrCat("node \"", node.output(0), "\" (Loop)")));
+      continue;
+    }
+    const char* const wanted = taken->second != 0 ? "then_branch" : "else_branch";
     const auto attribute =
         std::find_if(node.mutable_attribute()->begin(), node.mutable_attribute()->end(),
                      [&](const onnx::AttributeProto& a) { return a.name() == wanted; });

@@ -3,6 +3,7 @@
 #ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_FUNCTIONS_H_
 #define ULFD_TOOLS_CONVERT_ONNX_MODEL_FUNCTIONS_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -16,9 +17,14 @@ namespace ulfd::convert {
 // RESOURCE_EXHAUSTED where the result would have more than 100000 nodes.
 absl::Status InlineFunctions(onnx::ModelProto& model);
 
-// Which branch (true: then) an If node takes, by its first output.
-using Branches = std::map<std::string, bool>;
-// Replaces these If nodes by the nodes of the branch.  INVALID_ARGUMENT for one that lacks it;
+// Whether the Loop node has nothing but values that go from pass to pass.
+bool OnlyCarries(const onnx::NodeProto& loop);
+
+// Which branch an If node takes (1: then; 0: else), or how many passes a Loop has that only carries
+// values, by its first output.
+using Branches = std::map<std::string, int64_t>;
+// Replaces these If nodes by the nodes of the branch, and the loops by their passes.
+// INVALID_ARGUMENT for an If that lacks the branch; UNIMPLEMENTED for a Loop that may end early;
 // RESOURCE_EXHAUSTED as above.
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches);
 

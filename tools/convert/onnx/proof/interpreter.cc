@@ -206,11 +206,15 @@ absl::StatusOr<Array> Stacked(const std::vector<Array>& entries) {
 absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& node,
                                                       const Find& outer,
                                                       const RunOptions& options) const {
-  const Array* const passes = node.input_size() == 2 ? outer(node.input(0)) : nullptr;
+  const Array* const passes = node.input_size() >= 2 ? outer(node.input(0)) : nullptr;
+  const Array* const begins =
+      node.input_size() >= 2 && !node.input(1).empty() ? outer(node.input(1)) : nullptr;
+  const int carried = node.input_size() - 2;
   if (passes == nullptr || passes->elements() != 1 || node.attribute_size() != 1 ||
-      !node.attribute(0).has_g() || node.attribute(0).g().input_size() != 2 ||
-      node.attribute(0).g().output_size() < 1) {
-    return absl::UnimplementedError("a loop that carries values");
+      !node.attribute(0).has_g() || node.attribute(0).g().input_size() != carried + 2 ||
+      node.attribute(0).g().output_size() < carried + 1 ||
+      (begins != nullptr && (begins->elements() != 1 || begins->at(0) == 0))) {
+    return absl::UnimplementedError("a loop of another form");
   }
   const onnx::GraphProto& body = node.attribute(0).g();
   std::map<std::string, Array> own;
@@ -222,20 +226,31 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
     return it == own.end() ? outer(name) : &it->second;
   };
   own[body.input(1).name()] = Ints(onnx::TensorProto::BOOL, {}, {1});
-  std::vector<std::vector<Array>> entries(static_cast<size_t>(body.output_size() - 1));
+  std::vector<Array> results;
+  for (int i = 0; i < carried; ++i) {
+    const Array* const first = outer(node.input(i + 2));
+    if (first == nullptr) return absl::InvalidArgumentError("reads what nothing makes");
+    results.push_back(*first);
+  }
+  std::vector<std::vector<Array>> entries(static_cast<size_t>(body.output_size() - 1 - carried));
   for (int64_t pass = 0; pass < static_cast<int64_t>(passes->at(0)); ++pass) {
     RETURN_IF_ERROR(options.budget.Check());
     own[body.input(0).name()] = Ints(onnx::TensorProto::INT64, {}, {pass});
+    for (int i = 0; i < carried; ++i) {
+      own[body.input(i + 2).name()] = results[static_cast<size_t>(i)];
+    }
     ASSIGN_OR_RETURN(const auto values, RunGraph(body, find, options));
     const Array& goes_on = values.at(body.output(0).name());
     if (goes_on.elements() != 1 || goes_on.at(0) == 0) {
       return absl::UnimplementedError("a loop that ends early");
     }
+    for (int i = 0; i < carried; ++i) {
+      results[static_cast<size_t>(i)] = values.at(body.output(i + 1).name());
+    }
     for (size_t i = 0; i < entries.size(); ++i) {
-      entries[i].push_back(values.at(body.output(static_cast<int>(i) + 1).name()));
+      entries[i].push_back(values.at(body.output(static_cast<int>(i) + 1 + carried).name()));
     }
   }
-  std::vector<Array> results;
   for (const std::vector<Array>& of_output : entries) {
     if (of_output.empty()) return absl::UnimplementedError("a loop without a pass");
     ASSIGN_OR_RETURN(Array all, Stacked(of_output));
