@@ -467,6 +467,30 @@ TEST_F(OnnxTest, UsersKeysMeetAdsMergedWithHeads) {
   EXPECT_THAT(report->notes, Contains(StartsWith("proved: ")));
 }
 
+TEST_F(OnnxTest, IntegersOfAnyWidth) {
+  const auto remainder = [](const char* type) {
+    return Model(absl::StrCat(
+        "input ", Tensor("x", type, {"ads", "3"}), " ", Out({"ads", "3"}),
+        "initializer { name: 'seven' data_type: 7 dims: 1 int64_data: 7 } "
+        "node { op_type: 'Cast' input: 'x' output: 'i' attribute { name: 'to' type: INT i: 7 } } "
+        "node { op_type: 'Mod' input: 'i' input: 'seven' output: 'm' } "
+        "node { op_type: 'Cast' input: 'm' output: 'y' attribute { name: 'to' type: INT i: 1 } }"));
+  };
+  for (const char* type : {"2", "3", "4", "5"}) {  // 8 and 16 bits.
+    const std::string path = dir_.Write("m.onnx", remainder(type).SerializeAsString());
+    const auto report = ConvertOnnx(path, dir_.File(absl::StrCat(type, "/1")), {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_THAT(report->ad_inputs, ElementsAre("x [ads, 3] float32; whole numbers up to 2^24"));
+  }
+  EXPECT_THAT(Error(Model("input " + Tensor("x", "2", {"ads", "3"}) + " output " +
+                          Tensor("y", "2", {"ads", "3"}) +
+                          " node { op_type: 'Add' input: 'x' input: 'x' output: 'y' }")),
+              HasSubstr("which start over"));
+  for (const char* type : {"6", "7", "12", "13"}) {
+    EXPECT_THAT(Error(remainder(type)), HasSubstr("computes with integers of input \"x\""));
+  }
+}
+
 TEST_F(OnnxTest, NumbersOfRowsAreValues) {
   const std::string path =
       dir_.Write("m.onnx", Model(X({"ads", "2"}) + "output " + Tensor("y", "7", {"2"}) +

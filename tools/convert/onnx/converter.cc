@@ -310,7 +310,8 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
   if (input.level == Level::kAd) graph_.SetAdReference(tensor);
   graph_.Define(input.name, std::move(value));
   const bool integers = graph_.IsInteger(input.name);
-  const bool small = Lists(options_.small_integers, input.name);
+  const bool small =
+      Lists(options_.small_integers, input.name) || IsShortInteger(input.element_type);
   if (integers && !small) graph_.MarkRounded(input.name, input.name);
   report_.AddInput(input.level, absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
                                              mask       ? " int32, above 0 is true"

@@ -51,14 +51,20 @@ const OnnxValue* OnnxGraph::FindValue(const std::string& name) const {
   return it == values_.end() ? nullptr : &it->second;
 }
 
+bool IsShortInteger(int type) {
+  return type == onnx::TensorProto::INT8 || type == onnx::TensorProto::UINT8 ||
+         type == onnx::TensorProto::INT16 || type == onnx::TensorProto::UINT16;
+}
+
 int OnnxGraph::TypeOf(const std::string& name) const {
   const auto it = types_.find(name);
   return it == types_.end() ? 0 : it->second;
 }
 bool OnnxGraph::IsInteger(const std::string& name) const {
   const int type = TypeOf(name);
-  return type == onnx::TensorProto::INT64 || type == onnx::TensorProto::INT32 ||
-         type == onnx::TensorProto::INT8 || type == onnx::TensorProto::UINT8;
+  return IsShortInteger(type) || type == onnx::TensorProto::INT64 ||
+         type == onnx::TensorProto::INT32 || type == onnx::TensorProto::UINT32 ||
+         type == onnx::TensorProto::UINT64;
 }
 const std::string* OnnxGraph::RoundedFrom(const std::string& name) const {
   const auto it = rounded_.find(name);

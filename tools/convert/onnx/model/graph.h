@@ -33,6 +33,9 @@ struct OnnxValue {
   int rank() const { return static_cast<int>(dims.size()); }
 };
 
+// Integers of 8 and 16 bits, which single precision has.
+bool IsShortInteger(int type);
+
 // The view with axis `from` in the place `to`.
 OnnxValue MoveAxis(OnnxValue x, int from, int to);
 

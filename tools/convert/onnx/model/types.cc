@@ -116,6 +116,9 @@ void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
 absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
                            const onnx::NodeProto* reader) {
   const std::string& op = node.op_type();
+  if (node.output_size() > 0 && IsShortInteger(graph.TypeOf(node.output(0))) && !Moves(op)) {
+    return absl::UnimplementedError("computes integers of 8 or 16 bits, which start over");
+  }
   std::set<std::string> sources;
   for (const std::string& input : node.input()) {
     if (graph.RoundedFrom(input) != nullptr) sources.insert(*graph.RoundedFrom(input));

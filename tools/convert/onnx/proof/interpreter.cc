@@ -351,6 +351,12 @@ int64_t Wrap(int type, int64_t value) {
   switch (type) {
     case onnx::TensorProto::INT32:
       return static_cast<int32_t>(value);
+    case onnx::TensorProto::UINT32:
+      return static_cast<uint32_t>(value);
+    case onnx::TensorProto::INT16:
+      return static_cast<int16_t>(value);
+    case onnx::TensorProto::UINT16:
+      return static_cast<uint16_t>(value);
     case onnx::TensorProto::INT8:
       return static_cast<int8_t>(value);
     case onnx::TensorProto::UINT8:
