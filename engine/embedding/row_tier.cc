@@ -28,11 +28,11 @@ void RowTier::Find(RowSet& rows) {
 }
 
 bool RowTier::TakeClaim(RowSet& rows, std::vector<size_t>& wanted) {
-  // What others have brought since this request looked.
-  cache_.Find(rows, Clock::now());
   bool others = false;
   wanted.reserve(rows.size());
   MutexLock lock(mu_);
+  // What others have brought since this request looked: it is in the cache before its claim ends.
+  cache_.Find(rows, Clock::now());
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows.state(i) != RowState::kLate) continue;
     if (under_way_.insert(rows.ids()[i]).second) {
