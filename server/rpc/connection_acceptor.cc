@@ -32,9 +32,12 @@ constexpr seconds kWarningInterval{10};
 // The process has no file descriptor left: time for somebody to close one.
 constexpr milliseconds kBackoff{20};
 // How often connections are looked at, and how much of a CPU that may take.
-constexpr milliseconds kLook{50};
+constexpr milliseconds kLook{20};
 constexpr int kLookShare = 100;
 constexpr milliseconds kLongestPause{250};
+// Who made memory grow, and not by an accident, may connect again when it has come back.
+constexpr int kOffences = 2;
+constexpr seconds kShun{3};
 // Why a connection is closed: it keeps others from being handed over.
 constexpr char kHandOver[] = "hand_over";
 
@@ -93,7 +96,7 @@ void ConnectionAcceptor::Loop() {
     LookAtAll();
     next_look_ = steady_clock::now() +
                  std::clamp<steady_clock::duration>(kLookShare * (CpuTimeOfThisThread() - begin),
-                                                    kLook, kLongestPause);
+                                                    kLook, watch_.grows() ? kLook : kLongestPause);
   }
 }
 
@@ -125,7 +128,7 @@ void ConnectionAcceptor::AcceptAll() {
 
 void ConnectionAcceptor::HandOver(int fd, const std::string& peer) {
   ino_t inode = 0;
-  if (!HasRoom() || !InodeOf(fd, inode)) {
+  if (IsShunned(peer) || !HasRoom() || !InodeOf(fd, inode)) {
     close(fd);
     return;
   }
@@ -139,6 +142,25 @@ void ConnectionAcceptor::HandOver(int fd, const std::string& peer) {
     handed_.push_back({fd, inode, peer});
   }
   hand_over_.Add(fd, peer);
+}
+
+void ConnectionAcceptor::Remember(const std::string& peer) {
+  Offender& offender = offenders_[AddressOf(peer)];
+  ++offender.times;
+  offender.until = steady_clock::now() + kShun;
+}
+
+bool ConnectionAcceptor::IsShunned(const std::string& peer) {
+  const auto it = offenders_.find(AddressOf(peer));
+  if (it == offenders_.end()) return false;
+  if (steady_clock::now() > it->second.until) {
+    offenders_.erase(it);
+    return false;
+  }
+  if (it->second.times < kOffences) return false;
+  MutexLock lock(mu_);
+  ++stats_.shunned;
+  return true;
 }
 
 bool ConnectionAcceptor::HasRoom() {
@@ -176,20 +198,20 @@ void ConnectionAcceptor::LookAtAll() {
     open.reserve(handed_.size());
     for (const Handed& handed : handed_) open.push_back({handed.peer, ReceivedBytes(handed.fd)});
   }
-  for (const auto& [peer, why] : watch_.Look(open)) Close(peer, why);
+  for (const auto& [peer, why] : watch_.Look(open)) {
+    if (why == ConnectionWatch::kGrowth) Remember(peer);
+    Close(peer, why);
+  }
   if (const std::string peer = hand_over_.Holding(); !peer.empty()) Close(peer, kHandOver);
 }
 
-bool ConnectionAcceptor::Cut(const Handed& handed) {
+FileDescriptor ConnectionAcceptor::SocketOf(const Handed& handed) {
   // A copy cannot become another socket between the look and the end, as the number itself can.
-  const FileDescriptor copy(fcntl(handed.fd, F_DUPFD_CLOEXEC, 0));
+  FileDescriptor copy(fcntl(handed.fd, F_DUPFD_CLOEXEC, 0));
   ino_t inode = 0;
-  if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed.inode) return false;
-  shutdown(copy.get(), SHUT_RDWR);
-  // What has come already would still be read, megabytes of it.
-  while (recv(copy.get(), nullptr, size_t{1} << 20, MSG_TRUNC | MSG_DONTWAIT) > 0) {
-  }
-  return true;
+  if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed.inode)
+    return FileDescriptor();
+  return copy;
 }
 
 void ConnectionAcceptor::CloseIdle(milliseconds patience) {
@@ -200,7 +222,10 @@ void ConnectionAcceptor::CloseIdle(milliseconds patience) {
       CountOpen();
       if (handed_.empty()) return;
       for (const Handed& handed : handed_) {
-        if (ledger_.CountsOf(handed.peer).under_way == 0) Cut(handed);
+        if (ledger_.CountsOf(handed.peer).under_way > 0) continue;
+        if (const FileDescriptor socket = SocketOf(handed); socket.get() >= 0) {
+          shutdown(socket.get(), SHUT_RDWR);
+        }
       }
     }
     if (steady_clock::now() >= end) return;
@@ -216,7 +241,11 @@ void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
         std::find_if(handed_.rbegin(), handed_.rend(),
                      [&](const Handed& candidate) { return candidate.peer == peer; });
     if (handed == handed_.rend()) return;
-    if (!Cut(*handed)) return;
+    const FileDescriptor socket = SocketOf(*handed);
+    if (socket.get() < 0) return;
+    // A reset: after a shutdown Linux would go on taking what comes, and gRPC would read it all.
+    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+    connect(socket.get(), &nobody, sizeof(nobody));
     ++stats_.closed[why];
     const auto now = steady_clock::now();
     says = now >= next_close_line_;

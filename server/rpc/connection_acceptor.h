@@ -34,6 +34,7 @@ struct AcceptorOptions {
 struct ConnectionStats {
   int64_t open = 0, accepted = 0;
   int64_t over_limit = 0;                 // Closed at once, because of max_connections.
+  int64_t shunned = 0;                    // Closed at once, because of one before from there.
   int64_t no_descriptors = 0;             // Times that the process had no file descriptor left.
   std::map<std::string, int64_t> closed;  // For what they took, by the word that says what.
 };
@@ -70,10 +71,13 @@ class ConnectionAcceptor {
   void AcceptAll();
   // Whether there is room for one more.
   bool HasRoom();
+  void Remember(const std::string& peer);
+  // Whether its address may not connect.
+  bool IsShunned(const std::string& peer);
   void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandOver(int fd, const std::string& peer);
-  // Ends the connection; false: it is over already.
-  static bool Cut(const Handed& handed);
+  // None: it is over already.
+  static FileDescriptor SocketOf(const Handed& handed);
   // Has the watch look at all connections, and closes those that have to go.
   void LookAtAll();
   // At most one line in ten seconds.
@@ -91,6 +95,12 @@ class ConnectionAcceptor {
   mutable Mutex mu_;
   mutable std::vector<Handed> handed_ ABSL_GUARDED_BY(mu_);
   ConnectionStats stats_ ABSL_GUARDED_BY(mu_);
+  // Where what memory grew by came from.
+  struct Offender {
+    int times = 0;
+    std::chrono::steady_clock::time_point until;  // Then it is forgotten.
+  };
+  std::map<std::string, Offender> offenders_;  // By address.  The thread's.
   std::chrono::steady_clock::time_point next_close_line_ ABSL_GUARDED_BY(mu_){};
   ConnectionHandOver hand_over_;
   Mutex stop_mu_;                                 // One Stop at a time.

@@ -23,7 +23,10 @@ namespace {
 using std::chrono::seconds;
 
 constexpr seconds kWindow{10};
-constexpr seconds kGrowth{3};
+// Loads and large requests make memory grow, too, but it is over soon.
+constexpr std::chrono::milliseconds kGrowthWindow{200};
+// Longer than messages of the usual size take.
+constexpr std::chrono::milliseconds kLongSilence{20};
 constexpr int64_t kLooksForAll = 20;
 // gRPC may show a connection after others that were numbered later, so many at most.
 constexpr intptr_t kOutOfOrder = 64;
@@ -51,13 +54,14 @@ int64_t NumberOf(absl::string_view json, absl::string_view key) {
   return NextText(json, key, text) && absl::SimpleAtoi(text, &number) ? number : 0;
 }
 
-int64_t ResidentBytes() {
-  long size = 0, resident = 0;
+// In memory, but for what is mapped from files.
+int64_t PrivateBytes() {
+  long size = 0, resident = 0, shared = 0;
   std::FILE* file = std::fopen("/proc/self/statm", "re");
   if (file == nullptr) return 0;
-  const int read = std::fscanf(file, "%ld %ld", &size, &resident);
+  const int read = std::fscanf(file, "%ld %ld %ld", &size, &resident, &shared);
   std::fclose(file);
-  return read == 2 ? resident * sysconf(_SC_PAGESIZE) : 0;
+  return read == 3 ? (resident - shared) * sysconf(_SC_PAGESIZE) : 0;
 }
 
 }  // namespace
@@ -106,16 +110,16 @@ void ConnectionWatch::ReadStreams(State& state) const {
   state.ended = NumberOf(json, "\"streamsSucceeded\":\"") + NumberOf(json, "\"streamsFailed\":\"");
 }
 
-bool ConnectionWatch::Grows(Clock::time_point now) {
-  resident_.emplace_back(now, ResidentBytes());
-  resident_.erase(std::remove_if(resident_.begin(), resident_.end(),
-                                 [&](const auto& seen) { return now - seen.first > kGrowth; }),
-                  resident_.end());
+int64_t ConnectionWatch::Growth(Clock::time_point now) {
+  memory_.emplace_back(now, PrivateBytes());
+  memory_.erase(std::remove_if(memory_.begin(), memory_.end(),
+                               [&](const auto& seen) { return now - seen.first > kGrowthWindow; }),
+                memory_.end());
   const int64_t least =
-      std::min_element(resident_.begin(), resident_.end(), [](const auto& a, const auto& b) {
+      std::min_element(memory_.begin(), memory_.end(), [](const auto& a, const auto& b) {
         return a.second < b.second;
       })->second;
-  return resident_.back().second - least > limits_.growth_bytes;
+  return memory_.back().second - least;
 }
 
 const char* ConnectionWatch::Judge(const std::string& peer, State& state,
@@ -124,6 +128,7 @@ const char* ConnectionWatch::Judge(const std::string& peer, State& state,
   if (counts.received != state.calls) {
     state.calls = counts.received;
     state.bytes_at_call = state.bytes;
+    state.silent_since = now;
   }
   if (state.started - state.ended > limits_.streams) return "streams";
   if (state.bytes - state.bytes_at_call > limits_.silent_bytes) return "silent";
@@ -159,14 +164,18 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   ++look_;
   Meet(connections);
   std::vector<Verdict> verdicts;
-  int64_t all_streams = 0, all_silent = 0;
+  int64_t all_streams = 0, all_silent = 0, long_silent = 0;
   const auto silent = [](const State& state) {
     return std::max<int64_t>(0, state.bytes - state.bytes_at_call - kHandshakeBytes);
+  };
+  const auto silent_for_long = [&](const State& state) {
+    return now - state.silent_since < kLongSilence ? 0 : silent(state);
   };
   const auto doom = [&](const std::string& peer, State& state, const char* why) {
     state.doomed = true;
     all_streams -= state.started - state.ended;
     all_silent -= silent(state);
+    long_silent -= silent_for_long(state);
     verdicts.push_back({peer, why});
   };
   for (const Connection& connection : connections) {
@@ -181,6 +190,7 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
     const char* why = Judge(connection.peer, state, now);
     all_streams += state.started - state.ended;
     all_silent += silent(state);
+    long_silent += silent_for_long(state);
     if (why != nullptr) doom(connection.peer, state, why);
   }
   // Together too much: the largest goes, until it is not.
@@ -199,7 +209,8 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   const auto streams = [](const State& state) { return state.started - state.ended; };
   shrink(all_streams, limits_.all_streams, streams, "streams");
   shrink(all_silent, 2 * limits_.silent_bytes, silent, "silent");
-  if (Grows(now)) shrink(all_silent, limits_.growing_silent_bytes, silent, "silent");
+  grows_ = Growth(now) - 2 * all_silent > limits_.growth_bytes;
+  if (grows_) shrink(long_silent, limits_.growing_silent_bytes, silent_for_long, kGrowth);
   return verdicts;
 }
 

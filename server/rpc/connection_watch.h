@@ -21,13 +21,13 @@ struct WatchLimits {
   int64_t streams = 512;
   // Streams of all connections.
   int64_t all_streams = 16384;
-  // Bytes that came since a call was received from the connection.
-  int64_t silent_bytes = int64_t{256} << 20;
-  // The same of all connections together, but for kHandshakeBytes of each, while the memory of the
-  // process has grown by more than growth_bytes in three seconds: a byte of headers may take a
-  // hundred.
-  int64_t growing_silent_bytes = int64_t{4} << 20;
-  int64_t growth_bytes = int64_t{128} << 20;
+  // Bytes that came since a call was received from the connection; twice as many of all together.
+  int64_t silent_bytes = int64_t{128} << 20;
+  // The same of all connections together that have sent no call for a while, but for
+  // kHandshakeBytes of each, while the process grows for no reason: by growth_bytes more in 0.2
+  // seconds than twice what came.  A byte of headers may take a hundred.
+  int64_t growing_silent_bytes = int64_t{1} << 20;
+  int64_t growth_bytes = int64_t{64} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
   // at once.  Those that became calls may be as many.
   int64_t lost_streams = 500;
@@ -45,7 +45,7 @@ class ConnectionWatch {
   };
   struct Verdict {
     std::string peer;
-    const char* why;  // "streams", "silent", "refused"
+    const char* why;  // "streams", "silent", "refused" or kGrowth.
   };
   // `ledger` is borrowed.
   ConnectionWatch(const WatchLimits& limits, const CallLedger& ledger)
@@ -53,7 +53,11 @@ class ConnectionWatch {
 
   // All that are open.
   std::vector<Verdict> Look(const std::vector<Connection>& connections);
+  // Whether memory grew so much, at the last look, that the next one is urgent.
+  bool grows() const { return grows_; }
 
+  // The process grows by what this connection sends.
+  static constexpr char kGrowth[] = "growth";
   // What a connection needs to begin.
   static constexpr int64_t kHandshakeBytes = 16384;
 
@@ -65,6 +69,7 @@ class ConnectionWatch {
     intptr_t socket_id = 0;   // Of gRPC's channelz; 0: not found yet.
     int64_t calls = -1;       // Received, at the last look.
     int64_t bytes = 0, bytes_at_call = 0;
+    Clock::time_point silent_since;
     int64_t started = 0, ended = 0;  // Streams.
     Clock::time_point window;        // Its begin.
     int64_t window_lost = 0, window_calls = 0;
@@ -75,15 +80,16 @@ class ConnectionWatch {
   void FindSockets();
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;
-  // The process has grown by more than growth_bytes lately.
-  bool Grows(Clock::time_point now);
+  // By how much the process has grown lately.
+  int64_t Growth(Clock::time_point now);
 
   const WatchLimits limits_;
   const CallLedger& ledger_;
   absl::flat_hash_map<std::string, State> states_;  // By peer.
   int64_t look_ = 0;
   intptr_t last_socket_id_ = 0;
-  std::vector<std::pair<Clock::time_point, int64_t>> resident_;  // Of the last seconds.
+  std::vector<std::pair<Clock::time_point, int64_t>> memory_;  // Of the last seconds.
+  bool grows_ = false;
 };
 
 }  // namespace ulfd::server

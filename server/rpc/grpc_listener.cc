@@ -78,9 +78,8 @@ CallBudget Budget(const ServerConfig& settings) {
 WatchLimits Watched(const ServerConfig& settings) {
   return {.streams = MostStreams(settings),
           .all_streams = settings.connections().memory_quota_bytes() / 2 / CallLedger::kCallBytes,
-          .silent_bytes = settings.connections().memory_quota_bytes() / 2,
-          .growing_silent_bytes = std::max(1 << 20, settings.limits().max_message_bytes() / 4),
-          .growth_bytes = settings.connections().memory_quota_bytes() / 4,
+          .silent_bytes = settings.connections().memory_quota_bytes() / 4,
+          .growth_bytes = settings.connections().memory_quota_bytes() / 8,
           .lost_streams = settings.connections().max_lost_streams()};
 }
 
@@ -186,21 +185,25 @@ void GrpcListener::Collect(MetricPage& page) const {
   const ConnectionStats stats = acceptor_ == nullptr ? ConnectionStats() : acceptor_->Stats();
   page.AddGauge("ulfd_connections", "Open connections to the gRPC port", stats.open);
   page.AddCounter("ulfd_connections_total", "Connections to the gRPC port so far", stats.accepted);
-  for (const auto& [why, refused] : {std::pair("max_connections", stats.over_limit),
-                                     std::pair("descriptors", stats.no_descriptors)}) {
+  for (const auto& [why, refused] :
+       {std::pair("max_connections", stats.over_limit), std::pair("growth", stats.shunned),
+        std::pair("descriptors", stats.no_descriptors)}) {
     page.AddCounter("ulfd_connections_refused_total",
-                    "Connections closed at once (max_connections), or times that none could be "
+                    "Connections closed at once (max_connections, or growth: from an address whose "
+                    "connection was just closed for that), or times that none could be "
                     "accepted because the process has no file descriptor left (descriptors)",
                     refused, {{"why", why}});
   }
-  for (const char* why : {"calls", "unsent", "streams", "silent", "refused", "hand_over"}) {
+  for (const char* why :
+       {"calls", "unsent", "streams", "silent", "growth", "refused", "hand_over"}) {
     const auto it = stats.closed.find(why);
-    page.AddCounter("ulfd_connections_closed_total",
-                    "Connections to the gRPC port that were closed for what they took: calls under "
-                    "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
-                    "bytes that never became a call (silent), streams refused for their token or "
-                    "reset (refused)",
-                    it == stats.closed.end() ? 0 : it->second, {{"why", why}});
+    page.AddCounter(
+        "ulfd_connections_closed_total",
+        "Connections to the gRPC port that were closed for what they took: calls under "
+        "way (calls), replies that wait to be sent (unsent), HTTP/2 streams (streams), "
+        "bytes that never became a call (silent, growth), streams refused for their token or "
+        "reset (refused)",
+        it == stats.closed.end() ? 0 : it->second, {{"why", why}});
   }
   page.AddCounter("ulfd_spare_receivers_total",
                   "Spare threads started because all that receive calls were kept busy, each by "

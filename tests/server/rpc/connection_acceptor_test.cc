@@ -98,7 +98,10 @@ TEST_F(ConnectionAcceptorTest, FindsRoomWithoutBeingAsked) {
 TEST_F(ConnectionAcceptorTest, ListensNoLongerOnceStopped) {
   Start(2);
   const FileDescriptor client = Connect();
-  WaitFor([&] { return acceptor_->Stats().open == 1; });
+  WaitFor([&] {  // What still waits for gRPC when the acceptor stops is closed.
+    MutexLock lock(mu_);
+    return handed_.size() == 1;
+  });
   acceptor_->Stop();
   EXPECT_EQ(Connect().get(), -1);
   EXPECT_EQ(acceptor_->Stats().open, 1) << "what was open stays open";
@@ -108,7 +111,7 @@ TEST_F(ConnectionAcceptorTest, ListensNoLongerOnceStopped) {
 TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
   Start(2);
   const FileDescriptor idle = Connect(), busy = Connect();
-  WaitFor([&] {  // What still waits for gRPC when the acceptor stops is closed, too.
+  WaitFor([&] {
     MutexLock lock(mu_);
     return handed_.size() == 2;
   });
