@@ -65,7 +65,7 @@ std::vector<int64_t> RowCache::HotIds() const {
   for (const Shard& shard : shards_) {
     MutexLock lock(shard.mu);
     const Rows& rows = shard.rows;
-    const auto add = [&](uint32_t i, bool hot) {
+    const auto add = [&](uint32_t i, bool hot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mu) {
       if (rows.note(i).missing || (!hot && rows.hits(i) == 0)) return;
       by_hits[rows.hits(i)].push_back(rows.key(i));
     };
