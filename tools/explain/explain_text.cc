@@ -203,7 +203,7 @@ void AppendTotals(const Explanation& all, std::string& text) {
 
 // Microseconds with three digits.
 std::string Us(double us) {
-  return absl::StrFormat(us < 10 ? "%.2f" : us < 100 ? "%.1f" : "%.0f", us);
+  return absl::StrFormat("%.*f", us < 10 ? 2 : us < 100 ? 1 : 0, us);
 }
 
 void AppendProfile(const Explanation& all, const Profile& profile, std::string& text) {

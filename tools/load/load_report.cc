@@ -16,7 +16,7 @@ double Ms(double ns) { return ns / 1e6; }
 // Three digits that mean something.
 std::string MsText(double ns) {
   const double ms = Ms(ns);
-  return absl::StrFormat(ms < 10 ? "%.3f" : ms < 100 ? "%.2f" : "%.1f", ms);
+  return absl::StrFormat("%.*f", ms < 10 ? 3 : ms < 100 ? 2 : 1, ms);
 }
 
 double PerSecond(int64_t count, const LoadReport& report) {
