@@ -202,9 +202,7 @@ void AppendTotals(const Explanation& all, std::string& text) {
 }
 
 // Microseconds with three digits.
-std::string Us(double us) {
-  return absl::StrFormat("%.*f", us < 10 ? 2 : us < 100 ? 1 : 0, us);
-}
+std::string Us(double us) { return absl::StrFormat("%.*f", us < 10 ? 2 : us < 100 ? 1 : 0, us); }
 
 void AppendProfile(const Explanation& all, const Profile& profile, std::string& text) {
   const PlanInfo& plan = profile.optimised ? *all.optimised : all.written;
