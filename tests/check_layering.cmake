@@ -72,7 +72,7 @@ rung(tools/explain "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
 rung(tools/demo "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
 rung(tools/client "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
 rung(tools/load "base/.*" "engine/.*" "proto/.*" "tools/(cli|model|client)/.*")
-rung(tools/quantise "base/.*" "engine/.*" "proto/.*" "tools/(cli|model|load)/.*")
+rung(tools/compare "base/.*" "engine/.*" "proto/.*" "tools/(cli|model|load)/.*")
 rung(tools "base/.*" "tools/.*")
 # Libraries that only the daemon and the tools know of.
 set(serving_libraries "(grpc|grpcpp|grpc\\+\\+|prometheus|spdlog|absl/flags)/.*|civetweb\\.h|CivetServer\\.h")

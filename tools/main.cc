@@ -32,7 +32,7 @@ constexpr Command kCommands[] = {
     {"quantise",
      "measures what bf16 or int8 does to a model's scores, and writes the manifest for it",
      &RunQuantise},
-    {"compare", "compares golden tensors with ours, and names the first that differs", &RunCompare},
+    {"compare", "compares golden tensors with ours, or the scores of two versions", &RunCompare},
     {"layers", "lists the layer types, or says everything about one, with an example", &RunLayers},
     {"table", "builds, shows, checks and exports table files (*.ulft)", &RunTable},
     {"sync", "copies versions from a directory, web server or object store into a repository",

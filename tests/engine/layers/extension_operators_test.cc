@@ -240,7 +240,7 @@ TEST(Seed003, Reorg) {
 }
 
 // The document's way to add a layer.  Converter: tests/tools/convert/caffe_test.cc; verification:
-// tests/tools/model/comparison_test.cc; both ways of each decomposable layer: layer_cases_test.
+// tests/tools/compare/comparison_test.cc; both ways of each decomposable layer: layer_cases_test.
 // The field numbers are those of the document of the operators, which this one contradicts.
 TEST(Seed003, ProtoField) {
   const auto* reorg = ulf::LayerParameter::descriptor()->FindFieldByName("reorg_param");

@@ -1,6 +1,6 @@
 // How far the scores of one way of computing a model are from those of another.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/quantise/differences.h"
+#include "tools/compare/differences.h"
 
 #include <algorithm>
 #include <cmath>

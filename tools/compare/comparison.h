@@ -1,7 +1,7 @@
 // Two sets of tensors side by side: what `ulf compare` prints.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_MODEL_COMPARISON_H_
-#define ULFD_TOOLS_MODEL_COMPARISON_H_
+#ifndef ULFD_TOOLS_COMPARE_COMPARISON_H_
+#define ULFD_TOOLS_COMPARE_COMPARISON_H_
 
 #include <string>
 #include <vector>
@@ -38,4 +38,4 @@ std::string ToText(const Comparison& comparison, double tolerance);
 
 }  // namespace ulfd::tools
 
-#endif  // ULFD_TOOLS_MODEL_COMPARISON_H_
+#endif  // ULFD_TOOLS_COMPARE_COMPARISON_H_

@@ -1,7 +1,7 @@
-// The requests that `ulf quantise` scores a model on.
+// Requests in files, that models are compared on.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_QUANTISE_REQUESTS_H_
-#define ULFD_TOOLS_QUANTISE_REQUESTS_H_
+#ifndef ULFD_TOOLS_COMPARE_REQUESTS_H_
+#define ULFD_TOOLS_COMPARE_REQUESTS_H_
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace ulfd::tools {
 
-struct CalibrationRequest {
+struct SavedRequest {
   std::string source;  // "a.npz", "0.ulfrec, call 3": for messages.
   engine::NpzArrays inputs;
   std::vector<float> labels;  // Of its ads; empty: none.
@@ -22,10 +22,10 @@ struct CalibrationRequest {
 // names.  `labels`: the array of npz files that holds a label per ad; empty: there is none.
 // INVALID_ARGUMENT for inputs that the model does not have or that hold a NaN or an infinity, and
 // for fewer than two requests; NOT_FOUND where an npz file lacks the labels.
-absl::StatusOr<std::vector<CalibrationRequest>> ReadRequests(const std::vector<std::string>& paths,
-                                                             const std::string& labels,
-                                                             const engine::ModelInfo& info);
+absl::StatusOr<std::vector<SavedRequest>> ReadRequests(const std::vector<std::string>& paths,
+                                                       const std::string& labels,
+                                                       const engine::ModelInfo& info);
 
 }  // namespace ulfd::tools
 
-#endif  // ULFD_TOOLS_QUANTISE_REQUESTS_H_
+#endif  // ULFD_TOOLS_COMPARE_REQUESTS_H_

@@ -1,6 +1,6 @@
-// The requests that `ulf quantise` scores a model on.
+// Requests in files.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/quantise/requests.h"
+#include "tools/compare/requests.h"
 
 #include <cmath>
 #include <cstdint>
@@ -41,7 +41,7 @@ class Reader {
   absl::Status Read(const std::string& file) {
     if (!absl::EndsWith(file, ".ulfrec")) {
       ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(file));
-      CalibrationRequest request{.source = file};
+      SavedRequest request{.source = file};
       RETURN_IF_ERROR(Annotated(TakeLabels(arrays, request.labels), file));
       return Add(std::move(request), std::move(arrays));
     }
@@ -60,7 +60,7 @@ class Reader {
     if (!passed_over.empty()) Print(stderr, absl::StrCat(file, ": ", passed_over, "\n"));
     return absl::OkStatus();
   }
-  std::vector<CalibrationRequest> requests() && { return std::move(requests_); }
+  std::vector<SavedRequest> requests() && { return std::move(requests_); }
 
  private:
   static absl::Status Annotated(const absl::Status& status, const std::string& source) {
@@ -84,7 +84,7 @@ class Reader {
     }
     return absl::OkStatus();
   }
-  absl::Status Add(CalibrationRequest request, engine::NpzArrays arrays) {
+  absl::Status Add(SavedRequest request, engine::NpzArrays arrays) {
     absl::StatusOr<engine::NpzArrays> inputs = ConvertInputs(std::move(arrays), info_);
     if (!inputs.ok()) return Annotate(inputs.status(), request.source);
     RETURN_IF_ERROR(Annotated(CheckFinite(*inputs, info_), request.source));
@@ -95,20 +95,20 @@ class Reader {
 
   const std::string& labels_;
   const engine::ModelInfo& info_;
-  std::vector<CalibrationRequest> requests_;
+  std::vector<SavedRequest> requests_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<CalibrationRequest>> ReadRequests(const std::vector<std::string>& paths,
-                                                             const std::string& labels,
-                                                             const engine::ModelInfo& info) {
+absl::StatusOr<std::vector<SavedRequest>> ReadRequests(const std::vector<std::string>& paths,
+                                                       const std::string& labels,
+                                                       const engine::ModelInfo& info) {
   Reader reader(labels, info);
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(const std::vector<std::string> files, FilesIn(path, {".npz", ".ulfrec"}));
     for (const std::string& file : files) RETURN_IF_ERROR(reader.Read(file));
   }
-  std::vector<CalibrationRequest> requests = std::move(reader).requests();
+  std::vector<SavedRequest> requests = std::move(reader).requests();
   if (requests.size() < 2) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--requests: ", requests.size(), requests.size() == 1 ? " request" : " requests",

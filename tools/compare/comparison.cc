@@ -1,6 +1,6 @@
 // Two sets of tensors side by side.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/model/comparison.h"
+#include "tools/compare/comparison.h"
 
 #include <algorithm>
 #include <cmath>

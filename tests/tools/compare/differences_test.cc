@@ -1,6 +1,6 @@
 // Distances between scores, by hand.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/quantise/differences.h"
+#include "tools/compare/differences.h"
 
 #include <cmath>
 #include <vector>

@@ -20,10 +20,9 @@
 #include "tools/cli/print.h"
 #include "tools/cli/text_file.h"
 #include "tools/cli/text_table.h"
+#include "tools/compare/differences.h"
+#include "tools/compare/score_set.h"
 #include "tools/model/model_flags.h"
-#include "tools/model/npz_inputs.h"
-#include "tools/quantise/differences.h"
-#include "tools/quantise/requests.h"
 
 namespace ulfd::tools {
 namespace {
@@ -42,9 +41,8 @@ constexpr char kDescription[] =
     "changed.";
 
 struct Options {
-  std::vector<std::string> requests;
-  std::string labels, score, output;
-  int64_t column = -1, top_k = 10;
+  ScoreFlags scores;
+  std::string output;
   double max_error = 0.01;
   Precision precision = Precision::kBf16;
 };
@@ -64,16 +62,14 @@ struct Group {
 class Quantiser {
  public:
   Quantiser(ModelFlags& model_flags, std::string directory, const Options& options)
-      : model_flags_(model_flags), directory_(std::move(directory)), options_(options) {}
+      : model_flags_(model_flags),
+        directory_(std::move(directory)),
+        options_(options),
+        requests_(options.scores) {}
 
   absl::Status Run() {
     ASSIGN_OR_RETURN(const auto model, Load({}));
-    ASSIGN_OR_RETURN(requests_, ReadRequests(options_.requests, options_.labels, model->info()));
-    RETURN_IF_ERROR(FindScore(model->info()));
-    ASSIGN_OR_RETURN(exact_, Score(*model));
-    for (const CalibrationRequest& request : requests_) {
-      labels_.insert(labels_.end(), request.labels.begin(), request.labels.end());
-    }
+    RETURN_IF_ERROR(requests_.Init(*model));
     ASSIGN_OR_RETURN(const auto rounded, Load(Choice()));
     FindGroups(*rounded);
     if (groups_.empty()) {
@@ -84,7 +80,7 @@ class Quantiser {
       ASSIGN_OR_RETURN(group.alone, Measure(Only(group.layers)));
     }
     ASSIGN_OR_RETURN(Differences all, Measure(Choice()));
-    AddRow("all", all);
+    ScoreSet::AddRow("all", all, table_);
     while (all.max > options_.max_error) {
       Group* const worst = Worst();
       worst->in_fp32 = true;
@@ -92,12 +88,13 @@ class Quantiser {
       ASSIGN_OR_RETURN(all, Measure(Choice()));
     }
     for (const Group& group : groups_) {
-      AddRow(absl::StrCat(group.in_fp32 ? "(fp32) " : "", absl::StrJoin(group.layers, ", ")),
-             group.alone);
+      ScoreSet::AddRow(
+          absl::StrCat(group.in_fp32 ? "(fp32) " : "", absl::StrJoin(group.layers, ", ")),
+          group.alone, table_);
     }
-    if (Left() > 0 && Left() < groups_.size()) AddRow("all but those in (fp32)", all);
-    Print(stdout,
-          absl::StrCat(requests_.size(), " requests, ", Ads(), " ads\n", table_.ToString()));
+    if (Left() > 0 && Left() < groups_.size())
+      ScoreSet::AddRow("all but those in (fp32)", all, table_);
+    Print(stdout, absl::StrCat(requests_.Size(), "\n", table_.ToString()));
     if (Left() == 0) {
       return absl::FailedPreconditionError(absl::StrCat(
           "every layer moves scores by more than --max_error of ", options_.max_error));
@@ -108,73 +105,6 @@ class Quantiser {
  private:
   absl::StatusOr<std::unique_ptr<const engine::Model>> Load(const PrecisionChoice& choice) {
     return model_flags_.LoadModel(directory_, {}, choice);
-  }
-
-  // Checks --score and --column.
-  absl::Status FindScore(const engine::ModelInfo& info) {
-    if (options_.score.empty()) return absl::OkStatus();
-    std::vector<std::string> names;
-    for (const engine::OutputInfo& output : info.outputs) {
-      if (output.name == options_.score) score_ = names.size();
-      names.push_back(output.name);
-    }
-    if (score_ < names.size() && names[score_] == options_.score) return absl::OkStatus();
-    return absl::NotFoundError(absl::StrCat("--score: no output \"", options_.score,
-                                            "\"; there are \"", absl::StrJoin(names, "\", \""),
-                                            "\""));
-  }
-
-  absl::StatusOr<RequestScores> ScoresOf(const engine::ModelInfo& info,
-                                         const engine::RunResult& result) const {
-    RequestScores scores;
-    for (size_t o = 0; o < result.outputs.size(); ++o) {
-      const engine::Tensor& tensor = result.outputs[o];
-      if (tensor.dtype != engine::DType::kFloat32) continue;
-      for (int64_t i = 0; i < tensor.elements(); ++i) {
-        if (!std::isfinite(tensor.f32()[i])) {
-          return absl::InvalidArgumentError(absl::StrCat("output \"", info.outputs[o].name,
-                                                         "\": element ", i, " is ", tensor.f32()[i],
-                                                         ", want finite scores"));
-        }
-        scores.values.push_back(tensor.f32()[i]);
-      }
-    }
-    const engine::Tensor& score = result.outputs[score_];
-    const int64_t rows = score.rank() == 0 ? 0 : score.dims[0];
-    const int64_t columns = rows == 0 ? 0 : score.elements() / rows;
-    const int64_t column = options_.column < 0 ? columns + options_.column : options_.column;
-    if (score.dtype != engine::DType::kFloat32 || column < 0 || column >= columns) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("output \"", info.outputs[score_].name, "\", ", engine::Name(score.dtype),
-                       " ", engine::ToString(score.dims), ": want a float32 column ",
-                       options_.column, " to rank ads by (--score, --column)"));
-    }
-    for (int64_t r = 0; r < rows; ++r) scores.ranking.push_back(score.f32()[r * columns + column]);
-    return scores;
-  }
-
-  absl::StatusOr<std::vector<RequestScores>> Score(const engine::Model& model) {
-    std::vector<RequestScores> all;
-    engine::Workspace workspace;
-    engine::RunResult result;
-    for (CalibrationRequest& request : requests_) {
-      const auto views = InputViews(model.info(), request.inputs);
-      absl::Status run = model.Run(views, {}, workspace, result);
-      // As the daemon scores every further request of these shapes.
-      if (run.ok() && !model.MakePlans({}, INT64_MAX).empty()) {
-        run = model.Run(views, {}, workspace, result);
-      }
-      if (!run.ok()) return Annotate(run, request.source);
-      absl::StatusOr<RequestScores> scores = ScoresOf(model.info(), result);
-      if (!scores.ok()) return Annotate(scores.status(), request.source);
-      if (!request.labels.empty() && request.labels.size() != scores->ranking.size()) {
-        return absl::InvalidArgumentError(absl::StrCat(request.source, ": ", request.labels.size(),
-                                                       " labels for ", scores->ranking.size(),
-                                                       " ads"));
-      }
-      all.push_back(*std::move(scores));
-    }
-    return all;
   }
 
   // Layers that some step of the rounded model stands for together, by name.
@@ -233,8 +163,7 @@ class Quantiser {
   }
   absl::StatusOr<Differences> Measure(const PrecisionChoice& choice) {
     ASSIGN_OR_RETURN(const auto model, Load(choice));
-    ASSIGN_OR_RETURN(const std::vector<RequestScores> scores, Score(*model));
-    return Compare(exact_, scores, options_.top_k, labels_);
+    return requests_.Measure(*model);
   }
 
   // Of those that are rounded.
@@ -249,18 +178,6 @@ class Quantiser {
   }
   size_t Left() const {
     return std::count_if(groups_.begin(), groups_.end(), [](const Group& g) { return !g.in_fp32; });
-  }
-  size_t Ads() const {
-    size_t ads = 0;
-    for (const RequestScores& request : exact_) ads += request.ranking.size();
-    return ads;
-  }
-
-  void AddRow(const std::string& what, const Differences& d) {
-    table_.AddRow({what, absl::StrFormat("%.2g", d.max), absl::StrFormat("%.2g", d.mean),
-                   absl::StrFormat("%.5f", d.rank), absl::StrFormat("%.2f", d.top_k),
-                   d.auc.has_value() ? absl::StrFormat("%.5f", *d.auc) : "",
-                   d.auc.has_value() ? absl::StrFormat("%+.5f", *d.auc - *d.wanted_auc) : ""});
   }
 
   absl::Status WriteManifest(const Differences& all) const {
@@ -295,14 +212,9 @@ class Quantiser {
   ModelFlags& model_flags_;
   const std::string directory_;
   const Options& options_;
-  std::vector<CalibrationRequest> requests_;
-  size_t score_ = 0;
-  std::vector<RequestScores> exact_;
-  std::vector<float> labels_;
+  ScoreSet requests_;
   std::vector<Group> groups_;
-  TextTable table_{{absl::StrCat("in ", engine::Name(options_.precision)), "largest error>",
-                    "mean error>", "rank correlation>", "least top-k overlap>", "AUC>",
-                    "AUC moves by>"}};
+  TextTable table_ = ScoreSet::Table(absl::StrCat("in ", engine::Name(options_.precision)));
 };
 
 }  // namespace
@@ -311,17 +223,9 @@ absl::Status RunQuantise(Args args) {
   Options options;
   FlagSet flags("ulf quantise MODELDIR --requests=FILE|FOLDER,... [--output=model.textproto]",
                 kDescription);
-  flags.Add("requests",
-            "npz files as `ulf score` takes them, files of the daemon's recorder, and folders of "
-            "either, separated by commas.",
-            &options.requests);
+  options.scores.AddTo(flags);
   std::string precision = "bf16";
   flags.Add("precision", "bf16 or int8.", &precision);
-  flags.Add("labels", "Array of the npz files with a 0 or 1 per ad: the AUC is printed, too.",
-            &options.labels);
-  flags.Add("score", "The output that ads are ranked by; by default the first.", &options.score);
-  flags.Add("column", "Its column; negative ones count from the end.", &options.column);
-  flags.Add("top_k", "How many of the best ads are compared.", &options.top_k, 1);
   flags.Add("max_error", "How far any score may move, in parts of max(1, |score|).",
             &options.max_error, 0);
   flags.Add("output", "Where the manifest is written.", &options.output);
@@ -331,7 +235,7 @@ absl::Status RunQuantise(Args args) {
   bool help = false;
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
-  if (options.requests.empty()) return UsageError("--requests is needed");
+  if (options.scores.requests.empty()) return UsageError("--requests is needed");
   ASSIGN_OR_RETURN(options.precision, engine::ParsePrecision(precision));
   if (options.precision <= Precision::kAuto) {
     return UsageError(absl::StrCat("--precision=", precision, ", want bf16 or int8"));

@@ -1,7 +1,7 @@
-// How far the scores of one way of computing a model are from those of another.
+// How far the scores of one model are from those of another.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_TOOLS_QUANTISE_DIFFERENCES_H_
-#define ULFD_TOOLS_QUANTISE_DIFFERENCES_H_
+#ifndef ULFD_TOOLS_COMPARE_DIFFERENCES_H_
+#define ULFD_TOOLS_COMPARE_DIFFERENCES_H_
 
 #include <cstdint>
 #include <optional>
@@ -38,4 +38,4 @@ std::optional<double> AreaUnderCurve(absl::Span<const float> scores,
 
 }  // namespace ulfd::tools
 
-#endif  // ULFD_TOOLS_QUANTISE_DIFFERENCES_H_
+#endif  // ULFD_TOOLS_COMPARE_DIFFERENCES_H_

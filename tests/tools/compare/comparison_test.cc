@@ -1,6 +1,6 @@
 // `ulf compare`.
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/model/comparison.h"
+#include "tools/compare/comparison.h"
 
 #include <cmath>
 #include <limits>

@@ -1,0 +1,95 @@
+// ulf compare: golden tensors against ours, or the scores of two versions.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "engine/runtime/model.h"
+#include "engine/tensor/onednn.h"
+#include "engine/weights/npz.h"
+#include "tools/cli/commands.h"
+#include "tools/cli/print.h"
+#include "tools/compare/comparison.h"
+#include "tools/compare/score_set.h"
+#include "tools/model/model_flags.h"
+
+namespace ulfd::tools {
+namespace {
+
+constexpr char kDescription[] =
+    "Compares two npz files, golden tensors (A) and ours (B, of `ulf score --dump_all`), tensor "
+    "by\n"
+    "tensor, and names the first that differs by more than the tolerance or is missing; with "
+    "--model\n"
+    "in the order in which the graph computes them.\n\n"
+    "With --requests, scores them with two versions of a model, and prints how far B's scores are\n"
+    "from A's: what another training, another precision, or tables with smaller rows do to "
+    "them.\n\n"
+    "Fails where anything differs by more than the tolerance.";
+
+absl::Status CompareTensors(const std::string& a_path, const std::string& b_path,
+                            const std::string& model_directory, double tolerance,
+                            ModelFlags& model_flags) {
+  ASSIGN_OR_RETURN(const engine::NpzArrays a, engine::ReadNpz(a_path));
+  ASSIGN_OR_RETURN(const engine::NpzArrays b, engine::ReadNpz(b_path));
+  std::vector<std::string> order;
+  if (!model_directory.empty()) {
+    ASSIGN_OR_RETURN(const auto model, model_flags.LoadModel(model_directory));
+    for (const engine::LayerInfo& layer : model->info().layers) {
+      order.insert(order.end(), layer.tops.begin(), layer.tops.end());
+    }
+  }
+  const Comparison comparison = Compare(a, b, order, tolerance);
+  Print(stdout, ToText(comparison, tolerance));
+  if (comparison.first_beyond < 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(comparison.tensors[comparison.first_beyond].name, ": not within ", tolerance));
+}
+
+absl::Status CompareScores(const std::string& a_path, const std::string& b_path,
+                           const ScoreFlags& flags, double tolerance, ModelFlags& model_flags) {
+  engine::UseOneThread();
+  ScoreSet requests(flags);
+  {
+    ASSIGN_OR_RETURN(const auto a, model_flags.LoadModel(a_path));
+    RETURN_IF_ERROR(requests.Init(*a));
+  }
+  ASSIGN_OR_RETURN(const auto b, model_flags.LoadModel(b_path));
+  ASSIGN_OR_RETURN(const Differences differences, requests.Measure(*b));
+  TextTable table = ScoreSet::Table("scores of");
+  ScoreSet::AddRow(b_path, differences, table);
+  Print(stdout, absl::StrCat(requests.Size(), "\n", table.ToString()));
+  if (differences.max <= tolerance) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("scores: not within ", tolerance));
+}
+
+}  // namespace
+
+absl::Status RunCompare(Args args) {
+  std::string model_directory;
+  double tolerance = 1e-5;
+  bool help = false;
+  FlagSet flags(
+      "ulf compare A.npz B.npz [--model=MODELDIR] [--tolerance=1e-5]\n"
+      "       ulf compare MODELDIR_A MODELDIR_B --requests=FILE|FOLDER,... [--tolerance=1e-5]",
+      kDescription);
+  flags.Add("model", "Version directory whose graph gives the order of the tensors.",
+            &model_directory);
+  flags.Add("tolerance", "Largest |B - A| / max(1, |A|) of any element.", &tolerance, 0);
+  ScoreFlags scores;
+  scores.AddTo(flags);
+  ModelFlags model_flags(flags);
+  model_flags.AddEpoch(flags);
+  model_flags.AddBackend(flags);
+  std::vector<std::string> positional;
+  RETURN_IF_ERROR(flags.Parse(args, 2, 2, &positional, &help));
+  if (help) return absl::OkStatus();
+  if (!scores.requests.empty()) {
+    return CompareScores(positional[0], positional[1], scores, tolerance, model_flags);
+  }
+  return CompareTensors(positional[0], positional[1], model_directory, tolerance, model_flags);
+}
+
+}  // namespace ulfd::tools

@@ -1,0 +1,137 @@
+// Saved requests and their scores.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/compare/score_set.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "base/text.h"
+#include "tools/model/npz_inputs.h"
+
+namespace ulfd::tools {
+
+void ScoreFlags::AddTo(FlagSet& flags) {
+  flags.Add("requests",
+            "npz files as `ulf score` takes them, files of the daemon's recorder, and folders of "
+            "either, separated by commas.",
+            &requests);
+  flags.Add("labels", "Array of the npz files with a 0 or 1 per ad: the AUC is printed, too.",
+            &labels);
+  flags.Add("score", "The output that ads are ranked by; by default the first.", &score);
+  flags.Add("column", "Its column; negative ones count from the end.", &column);
+  flags.Add("top_k", "How many of the best ads are compared.", &top_k, 1);
+}
+
+absl::Status ScoreSet::Init(const engine::Model& wanted) {
+  const std::vector<engine::OutputInfo>& outputs = wanted.info().outputs;
+  std::vector<std::string> names;
+  for (const engine::OutputInfo& output : outputs) names.push_back(output.name);
+  const auto named = std::find(names.begin(), names.end(), flags_.score);
+  if (!flags_.score.empty() && named == names.end()) {
+    return absl::NotFoundError(absl::StrCat("--score: no output \"", flags_.score,
+                                            "\"; there are \"", absl::StrJoin(names, "\", \""),
+                                            "\""));
+  }
+  score_ = flags_.score.empty() ? 0 : named - names.begin();
+  ASSIGN_OR_RETURN(requests_, ReadRequests(flags_.requests, flags_.labels, wanted.info()));
+  ASSIGN_OR_RETURN(wanted_, Score(wanted));
+  for (size_t r = 0; r < requests_.size(); ++r) {
+    const std::vector<float>& labels = requests_[r].labels;
+    if (!labels.empty() && labels.size() != wanted_[r].ranking.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(requests_[r].source, ": ", labels.size(),
+                                                     " labels for ", wanted_[r].ranking.size(),
+                                                     " ads"));
+    }
+    labels_.insert(labels_.end(), labels.begin(), labels.end());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Differences> ScoreSet::Measure(const engine::Model& found) {
+  ASSIGN_OR_RETURN(const std::vector<RequestScores> scores, Score(found));
+  for (size_t r = 0; r < scores.size(); ++r) {
+    if (scores[r].values.size() == wanted_[r].values.size() &&
+        scores[r].ranking.size() == wanted_[r].ranking.size()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        requests_[r].source, ": ", scores[r].ranking.size(), " ads with ", scores[r].values.size(),
+        " values, want ", wanted_[r].ranking.size(), " with ", wanted_[r].values.size()));
+  }
+  return Compare(wanted_, scores, flags_.top_k, labels_);
+}
+
+std::string ScoreSet::Size() const {
+  size_t ads = 0;
+  for (const RequestScores& request : wanted_) ads += request.ranking.size();
+  return absl::StrCat(requests_.size(), " requests, ", ads, " ads");
+}
+
+TextTable ScoreSet::Table(const std::string& title) {
+  return TextTable({title, "largest error>", "mean error>", "rank correlation>",
+                    "least top-k overlap>", "AUC>", "AUC moves by>"});
+}
+
+void ScoreSet::AddRow(const std::string& what, const Differences& d, TextTable& table) {
+  table.AddRow({what, absl::StrFormat("%.2g", d.max), absl::StrFormat("%.2g", d.mean),
+                absl::StrFormat("%.5f", d.rank), absl::StrFormat("%.2f", d.top_k),
+                d.auc.has_value() ? absl::StrFormat("%.5f", *d.auc) : "",
+                d.auc.has_value() ? absl::StrFormat("%+.5f", *d.auc - *d.wanted_auc) : ""});
+}
+
+absl::StatusOr<std::vector<RequestScores>> ScoreSet::Score(const engine::Model& model) {
+  std::vector<RequestScores> all;
+  engine::Workspace workspace;
+  engine::RunResult result;
+  for (const SavedRequest& request : requests_) {
+    absl::StatusOr<engine::NpzArrays> inputs = ConvertInputs(request.inputs, model.info());
+    if (!inputs.ok()) return Annotate(inputs.status(), request.source);
+    const auto views = InputViews(model.info(), *inputs);
+    absl::Status run = model.Run(views, {}, workspace, result);
+    // As the daemon scores every further request of these shapes.
+    if (run.ok() && !model.MakePlans({}, INT64_MAX).empty()) {
+      run = model.Run(views, {}, workspace, result);
+    }
+    if (!run.ok()) return Annotate(run, request.source);
+    absl::StatusOr<RequestScores> scores = ScoresOf(model.info(), result);
+    if (!scores.ok()) return Annotate(scores.status(), request.source);
+    all.push_back(*std::move(scores));
+  }
+  return all;
+}
+
+absl::StatusOr<RequestScores> ScoreSet::ScoresOf(const engine::ModelInfo& info,
+                                                 const engine::RunResult& result) const {
+  RequestScores scores;
+  for (size_t o = 0; o < result.outputs.size(); ++o) {
+    const engine::Tensor& tensor = result.outputs[o];
+    if (tensor.dtype != engine::DType::kFloat32) continue;
+    for (int64_t i = 0; i < tensor.elements(); ++i) {
+      if (!std::isfinite(tensor.f32()[i])) {
+        return absl::InvalidArgumentError(absl::StrCat("output \"", info.outputs[o].name,
+                                                       "\": element ", i, " is ", tensor.f32()[i],
+                                                       ", want finite scores"));
+      }
+      scores.values.push_back(tensor.f32()[i]);
+    }
+  }
+  const engine::Tensor& score = result.outputs[score_];
+  const int64_t rows = score.rank() == 0 ? 0 : score.dims[0];
+  const int64_t columns = rows == 0 ? 0 : score.elements() / rows;
+  const int64_t column = flags_.column < 0 ? columns + flags_.column : flags_.column;
+  if (score.dtype != engine::DType::kFloat32 || column < 0 || column >= columns) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("output \"", info.outputs[score_].name, "\", ", engine::Name(score.dtype), " ",
+                     engine::ToString(score.dims), ": want a float32 column ", flags_.column,
+                     " to rank ads by (--score, --column)"));
+  }
+  for (int64_t r = 0; r < rows; ++r) scores.ranking.push_back(score.f32()[r * columns + column]);
+  return scores;
+}
+
+}  // namespace ulfd::tools
