@@ -20,7 +20,8 @@ namespace ulfd::engine {
 namespace {
 
 constexpr int64_t kMostAds = 32;
-constexpr int64_t kMostBytes = int64_t{4} << 20;
+// Of the requests that a model keeps: whoever may call it chooses how large they are.
+constexpr int64_t kMostBytes = int64_t{2} << 20;
 constexpr size_t kMaxRefusalBytes = 1024;
 
 // Whether the dimensions of input i are part of a request's shapes.
@@ -72,10 +73,10 @@ class Copier {
   Copier(const Executable& model, const Request& request, int64_t ads)
       : model_(model), info_(*model.info), request_(request), all_ads_(ads) {}
 
-  // Null: a single ad is too large.
-  std::unique_ptr<const ShownRequest> Copy() {
+  // Null: a single ad takes more than `max_bytes`.
+  std::unique_ptr<const ShownRequest> Copy(int64_t max_bytes) {
     ads_ = std::min(all_ads_, kMostAds);
-    while (Bytes() > kMostBytes) {
+    while (Bytes() > max_bytes) {
       if (ads_ == 1) return nullptr;
       ads_ /= 2;
     }
@@ -237,6 +238,7 @@ std::shared_ptr<ShapePlans> ShapePlans::For(const Executable& model) const {
     Place& to = plans->places_[taken++];
     to.key.store(place.key.load());
     to.shown.store(Copy(*shown, *model.info).release());
+    plans->shown_bytes_.fetch_add(shown->bytes);
     const ShapePlan* const plan = place.plan.load(std::memory_order_acquire);
     if (plan == nullptr) continue;
     auto copy = std::make_unique<ShapePlan>();
@@ -265,13 +267,14 @@ bool ShapePlans::Show(const Executable& model, const Request& request) {
   if (place == places_.size()) return false;
   std::unique_ptr<const ShownRequest> shown;
   const absl::Status copied = WithinMemory([&] {
-    shown = Copier(model, request, ads).Copy();
+    shown = Copier(model, request, ads).Copy(kMostBytes - shown_bytes_.load());
     return absl::OkStatus();
   });
   if (!copied.ok() || shown == nullptr) return false;
   for (; place < places_.size(); ++place) {
     uint64_t known = 0;
     if (places_[place].key.compare_exchange_strong(known, key, std::memory_order_acq_rel)) {
+      shown_bytes_.fetch_add(shown->bytes);
       places_[place].shown.store(shown.release(), std::memory_order_release);
       return true;
     }

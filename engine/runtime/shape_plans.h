@@ -102,7 +102,7 @@ class ShapePlans {
   const double tolerance_;
   const int64_t max_bytes_;
   std::array<Place, kMost> places_;
-  std::atomic<int64_t> bytes_ = 0;
+  std::atomic<int64_t> bytes_ = 0, shown_bytes_ = 0;
   Mutex making_;  // Held while plans are made.
   mutable Mutex mu_;
   std::array<std::string, kMost> why_refused_ ABSL_GUARDED_BY(mu_);

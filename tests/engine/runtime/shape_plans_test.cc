@@ -332,7 +332,7 @@ TEST_F(ShapePlans, KeepToTheMemoryThatIsLeft) {
 
 TEST_F(ShapePlans, ALargeRequestIsCutToShowItsShapes) {
   const auto model = LoadAnyWidth();
-  constexpr int64_t kWide = 300000;  // 4 ads and the user have more than 4 MiB.
+  constexpr int64_t kWide = 150000;  // 4 ads and the user have more than 2 MiB.
   const CaseInputs request({{"x", Array(1, kWide, 1)}, {"y", Array(4, kWide, 2)}});
   Run(*model, request.tensors());
   EXPECT_TRUE(result_.stats.wants_plan);
@@ -343,6 +343,20 @@ TEST_F(ShapePlans, ALargeRequestIsCutToShowItsShapes) {
   const CaseInputs larger({{"x", Array(1, 2 * kWide, 1)}, {"y", Array(4, 2 * kWide, 2)}});
   Run(*model, larger.tensors());
   EXPECT_FALSE(result_.stats.wants_plan);
+}
+
+TEST_F(ShapePlans, LargeRequestsTogetherKeepToABound) {
+  const auto model = LoadAnyWidth();
+  int wanted = 0;
+  for (int64_t width = 60000; width < 60008; ++width) {  // 0.5 MB each, of 2 MiB.
+    const CaseInputs request({{"x", Array(1, width, 1)}, {"y", Array(1, width, 2)}});
+    Run(*model, request.tensors());
+    wanted += result_.stats.wants_plan;
+  }
+  EXPECT_EQ(wanted, 4);
+  const CaseInputs small({{"x", Array(1, 9, 1)}, {"y", Array(4, 9, 2)}});
+  Run(*model, small.tensors());
+  EXPECT_TRUE(result_.stats.wants_plan);
 }
 
 TEST_F(ShapePlans, AStopLeavesThemWanted) {
