@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/status_macros.h"
 
 namespace ulfd::engine {
 
@@ -92,6 +93,12 @@ std::string WhyImpossible(absl::Span<const int64_t> dims) {
   return Volume(dims) <= kMaxElements ? "" : absl::StrCat("more than ", kMaxElements, " elements");
 }
 
+absl::Status CheckRank(size_t rank) {
+  if (rank <= kMaxRank) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a shape of ", rank, " dimensions is not possible: want at most ", kMaxRank));
+}
+
 absl::Status Impossible(const std::string& shape, const std::string& why) {
   return absl::InvalidArgumentError(absl::StrCat("shape ", shape, " is not possible: ", why));
 }
@@ -99,12 +106,14 @@ absl::Status Impossible(const std::string& shape, const std::string& why) {
 }  // namespace
 
 absl::Status CheckDims(absl::Span<const int64_t> dims) {
+  RETURN_IF_ERROR(CheckRank(dims.size()));
   const std::string why = WhyImpossible(dims);
   return why.empty() ? absl::OkStatus() : Impossible(ToString(dims), why);
 }
 
 absl::Status CheckDims(const Shape& shape) {
   if (!shape.ranked()) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckRank(shape.dims().size()));
   TensorDims numbers;
   for (const Dim& d : shape.dims()) numbers.push_back(d.IsUnknown() ? 1 : d.value());
   const std::string why = WhyImpossible(numbers);

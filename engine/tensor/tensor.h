@@ -43,13 +43,15 @@ int64_t SaturatingAdd(int64_t a, int64_t b);
 
 // No tensor has more elements, so that products and sums of a few dimensions never overflow.
 inline constexpr int64_t kMaxElements = int64_t{1} << 40;
+// No tensor has more dimensions, as in numpy 2.
+inline constexpr int kMaxRank = 64;
 
 // The product of those dimensions that are not 0: what a loop over an empty tensor may still run
 // over.  The greatest number where that is too large.  REQUIRES: none is negative.
 int64_t Volume(absl::Span<const int64_t> dims);
 
-// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for a negative dimension, and for a
-// volume above kMaxElements.  Every shape that comes from outside goes through this before it is
+// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for more than kMaxRank dimensions, for a
+// negative one, and for a volume above kMaxElements.  Every shape that comes from outside goes through this before it is
 // used.
 absl::Status CheckDims(absl::Span<const int64_t> dims);
 

@@ -319,8 +319,6 @@ class BatchDot final : public Layer {
   }
 
  private:
-  static constexpr int kMaxRank = 1 << 20;
-
   static absl::string_view Text(bool value) { return value ? "true" : "false"; }
 
   // The operand as it takes part in the product.

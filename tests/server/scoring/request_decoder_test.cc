@@ -255,6 +255,9 @@ TEST_F(RequestDecoderTest, DenseErrors) {
   EXPECT_EQ(Error(request),
             "feature \"mask\": shape [549755813888, 549755813888] is not possible: more than "
             "1099511627776 elements");
+  mask.mutable_shape()->Resize(65, 1);
+  EXPECT_EQ(Error(request),
+            "feature \"mask\": a shape of 65 dimensions is not possible: want at most 64");
 }
 
 TEST_F(RequestDecoderTest, RequestIdIsBounded) {

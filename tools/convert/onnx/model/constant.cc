@@ -99,11 +99,10 @@ absl::StatusOr<std::vector<int64_t>> Constant::ToInts() const {
 }
 
 absl::StatusOr<Dims> Constant::ToDims() const {
-  constexpr int64_t kMaxRank = 64;
   if (is_float || dims.size() != 1 || !dims[0].IsConst() || dims[0].value() < 0 ||
-      dims[0].value() > kMaxRank) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a shape of shape ", DimsText(dims), ", want 0 to ", kMaxRank, " integers"));
+      dims[0].value() > engine::kMaxRank) {
+    return absl::InvalidArgumentError(absl::StrCat("a shape of shape ", DimsText(dims),
+                                                   ", want 0 to ", engine::kMaxRank, " integers"));
   }
   Dims values;
   int64_t elements = 1;
