@@ -50,9 +50,9 @@ inline constexpr int kMaxRank = 64;
 // over.  The greatest number where that is too large.  REQUIRES: none is negative.
 int64_t Volume(absl::Span<const int64_t> dims);
 
-// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for more than kMaxRank dimensions, for a
-// negative one, and for a volume above kMaxElements.  Every shape that comes from outside goes through this before it is
-// used.
+// INVALID_ARGUMENT ("shape [1, -2] is not possible: ...") for more than kMaxRank dimensions, a
+// negative one, or a volume above kMaxElements.  Every shape that comes from outside goes through
+// this before it is used.
 absl::Status CheckDims(absl::Span<const int64_t> dims);
 
 // One dimension at load time: a number, a multiple of the number of users or of ads, or unknown. At
