@@ -3,10 +3,6 @@
 #include "engine/runtime/ad_cache.h"
 
 #include <algorithm>
-#include <cstring>
-#include <random>
-
-#include "engine/kernels/hash.h"
 
 namespace ulfd::engine {
 
@@ -15,36 +11,7 @@ namespace {
 // Ads by which the share of those that were found is told.
 constexpr float kWindow = 4096;
 
-// Words to hash with: `count` of them, drawn once per process.
-std::vector<uint32_t> DrawSecret(size_t count) {
-  std::vector<uint32_t> words(count);
-  std::random_device random("/dev/urandom");  // The instruction for that takes longer.
-  for (uint32_t& word : words) word = random();
-  return words;
-}
-
 }  // namespace
-
-void AdHasher::Add(const void* data, size_t bytes) {
-  static const std::vector<uint32_t> secret =
-      DrawSecret(kMaxBlocks * kHashBlockWords + kHashMoreWords);
-  const auto whole = static_cast<int64_t>(bytes) / kHashBlockBytes;
-  const size_t rest = bytes % kHashBlockBytes;
-  const int64_t at = blocks_;
-  blocks_ += whole + (rest > 0);
-  if (blocks_ > kMaxBlocks) return;
-  AddHash(data, whole, &secret[at * kHashBlockWords], sums_.words.data());
-  if (rest == 0) return;
-  char last[kHashBlockBytes] = {};
-  std::memcpy(last, static_cast<const char*>(data) + bytes - rest, rest);
-  AddHash(last, 1, &secret[(at + whole) * kHashBlockWords], sums_.words.data());
-}
-
-AdKey AdHasher::key() const {
-  if (blocks_ <= kMaxBlocks) return sums_;
-  static std::atomic<uint64_t> longer{0};
-  return {{~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}, ++longer}};
-}
 
 AdCache::AdCache(int64_t max_bytes, int64_t row_bytes, double least_hits)
     : max_bytes_(max_bytes),
@@ -71,9 +38,9 @@ bool AdCache::Wants(int64_t ads) {
   return false;
 }
 
-AdCache::ByShard AdCache::Sort(absl::Span<const AdKey> keys, Work& work) {
+AdCache::ByShard AdCache::Sort(absl::Span<const KeptKey> keys, Work& work) {
   std::array<uint32_t, kShards + 1> next{};
-  for (const AdKey& key : keys) ++next[ShardOf(key) + 1];
+  for (const KeptKey& key : keys) ++next[ShardOf(key) + 1];
   for (size_t s = 0; s < kShards; ++s) next[s + 1] += next[s];
   work.order.resize(keys.size());
   for (size_t i = 0; i < keys.size(); ++i) {
@@ -95,7 +62,7 @@ void AdCache::Visit(const ByShard& keys, Function visit) {
   }
 }
 
-void AdCache::Find(absl::Span<const AdKey> keys, Work& work,
+void AdCache::Find(absl::Span<const KeptKey> keys, Work& work,
                    absl::FunctionRef<void(size_t, const char*)> hit) {
   const ByShard sorted = Sort(keys, work);
   std::vector<uint32_t>& entries = work.entries;
@@ -124,7 +91,7 @@ void AdCache::Find(absl::Span<const AdKey> keys, Work& work,
   share_.store(before + weight * (now - before), std::memory_order_relaxed);
 }
 
-void AdCache::Insert(absl::Span<const AdKey> keys, Work& work,
+void AdCache::Insert(absl::Span<const KeptKey> keys, Work& work,
                      absl::FunctionRef<void(size_t, char*)> write) {
   if (capacity_ == 0) return;
   Visit(Sort(keys, work), [&](Rows& rows, uint32_t i) {

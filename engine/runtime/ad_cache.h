@@ -15,41 +15,9 @@
 #include "absl/types/span.h"
 #include "base/mutex.h"
 #include "engine/embedding/fifo_rows.h"
+#include "engine/runtime/kept_key.h"
 
 namespace ulfd::engine {
-
-// What an ad is known by: a hash of its features.
-struct AdKey {
-  std::array<uint64_t, 4> words{};
-
-  friend bool operator==(const AdKey&, const AdKey&) = default;
-  uint64_t hash() const {
-    // The words are sums of products: their low bits are not evenly spread, others are.
-    const uint64_t mixed = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b97f4a7c15ULL;
-    return mixed ^ (mixed >> 32);
-  }
-};
-
-struct AdKeyHash {
-  size_t operator()(const AdKey& key) const { return key.hash(); }
-};
-
-// Hashes pieces of memory, each as long as those before it say, by numbers that nobody outside of
-// this process knows: two ads that differ have the same key with a probability of about 2^-128,
-// whoever chose them.
-class AdHasher {
- public:
-  void Add(const void* data, size_t bytes);
-  void AddCount(uint64_t count) { Add(&count, sizeof count); }
-  // Of everything so far.  What is longer than kMaxBlocks gets a key that no other ad has.
-  AdKey key() const;
-
- private:
-  static constexpr int64_t kMaxBlocks = 1024;
-
-  int64_t blocks_ = 0;
-  AdKey sums_;
-};
 
 // What became of ads so far.
 struct AdCacheStats {
@@ -65,7 +33,7 @@ class AdCache {
   // least_hits: the share of ads from which on looking them up pays.
   AdCache(int64_t max_bytes, int64_t row_bytes, double least_hits);
   // Beside its row.
-  static constexpr size_t kEntryBytes = FifoRows<AdKey, char, AdKeyHash>::kEntryBytes;
+  static constexpr size_t kEntryBytes = FifoRows<KeptKey, char, KeptKeyHash>::kEntryBytes;
 
   // One like this that holds nothing.
   std::shared_ptr<AdCache> Empty() const;
@@ -78,10 +46,10 @@ class AdCache {
     std::vector<uint32_t> order, entries;
   };
   // Calls `hit` with the position of each key that is there, and its row, under a lock.
-  void Find(absl::Span<const AdKey> keys, Work& work,
+  void Find(absl::Span<const KeptKey> keys, Work& work,
             absl::FunctionRef<void(size_t, const char*)> hit);
   // Keeps rows, which `write` writes, for those of different keys that are not there.
-  void Insert(absl::Span<const AdKey> keys, Work& work,
+  void Insert(absl::Span<const KeptKey> keys, Work& work,
               absl::FunctionRef<void(size_t, char*)> write);
 
   AdCacheStats stats() const;
@@ -91,12 +59,12 @@ class AdCache {
   // While few ads are found, one piece of a request in so many is looked up.
   static constexpr uint64_t kSample = 256;
 
-  using Rows = FifoRows<AdKey, char, AdKeyHash>;
+  using Rows = FifoRows<KeptKey, char, KeptKeyHash>;
   struct Shard {
     mutable Mutex mu;
     Rows rows ABSL_GUARDED_BY(mu);
   };
-  static size_t ShardOf(const AdKey& key) { return key.hash() >> 59; }
+  static size_t ShardOf(const KeptKey& key) { return key.hash() >> 59; }
   static_assert(kShards == 32);
   int64_t EntryBytes() const { return row_bytes_ + static_cast<int64_t>(kEntryBytes); }
   // Positions of keys by shard.
@@ -104,7 +72,7 @@ class AdCache {
     absl::Span<const uint32_t> order;
     std::array<uint32_t, kShards> ends;  // In `order`.
   };
-  static ByShard Sort(absl::Span<const AdKey> keys, Work& work);
+  static ByShard Sort(absl::Span<const KeptKey> keys, Work& work);
   // Calls `visit` with the rows and the position of each key, under the shard's lock.
   template <typename Function>
   void Visit(const ByShard& keys, Function visit);

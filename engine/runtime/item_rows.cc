@@ -9,7 +9,7 @@ namespace ulfd::engine {
 void KeyAds(const Schedule& schedule, int64_t ads, ItemState& items) {
   items.keys.resize(ads);
   for (int64_t i = 0; i < ads; ++i) {
-    AdHasher hasher;
+    KeptHasher hasher;
     for (size_t c = 0; c < items.columns.size(); ++c) {
       const int64_t bytes = schedule.item_inputs[c].row_bytes;
       hasher.Add(items.columns[c] + i * bytes, bytes);

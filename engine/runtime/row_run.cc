@@ -59,17 +59,18 @@ class Runner {
     return absl::OkStatus();
   }
 
-  // Everything that the user's part is computed from.
-  std::string KeyOf(int64_t user) {
-    std::string key(reinterpret_cast<const char*>(&part_.schedule), sizeof(part_.schedule));
+  // Of everything that the user's part is computed from.
+  KeptKey KeyOf(int64_t user) {
+    KeptHasher hasher;
+    hasher.AddCount(reinterpret_cast<uintptr_t>(&schedule_));
     for (const Operand& in : schedule_.user_inputs) {
       Tensor tensor = in.form;
       Point(in, {user, user + 1}, nullptr, tensor);
-      const int64_t bytes = tensor.data == nullptr ? -1 : static_cast<int64_t>(tensor.bytes());
-      key.append(reinterpret_cast<const char*>(&bytes), sizeof(bytes));
-      if (bytes > 0) key.append(static_cast<const char*>(tensor.data), bytes);
+      const size_t bytes = tensor.data == nullptr ? 0 : tensor.bytes();
+      hasher.AddCount(tensor.data == nullptr ? UINT64_MAX : bytes);
+      hasher.Add(tensor.data, bytes);
     }
-    return key;
+    return hasher.key();
   }
 
   // RunUserSteps, but for users that the cache has.

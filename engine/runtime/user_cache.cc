@@ -2,18 +2,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/user_cache.h"
 
+#include <string>
+
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
 
-absl::StatusOr<std::shared_ptr<const CachedUser>> UserCache::FindOrCompute(const std::string& key,
+absl::StatusOr<std::shared_ptr<const CachedUser>> UserCache::FindOrCompute(const KeptKey& key,
                                                                            Compute compute) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(key.words.data()), sizeof key.words);
   std::shared_ptr<const CachedUser> user;
   {
     MutexLock lock(mu_);
     while (computing_.contains(key)) ended_.Wait(mu_);
-    user = users_.Find(key);
+    user = users_.Find(bytes);
     if (user != nullptr) return user;
     computing_.insert(key);
   }
@@ -23,7 +27,7 @@ absl::StatusOr<std::shared_ptr<const CachedUser>> UserCache::FindOrCompute(const
     ended_.NotifyAll();
   });
   ASSIGN_OR_RETURN(user, compute());
-  users_.Insert(key, user, user->bytes());
+  users_.Insert(std::string(bytes), user, user->bytes());
   return user;
 }
 

@@ -12,9 +12,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "base/lru_cache.h"
 #include "base/mutex.h"
+#include "engine/runtime/kept_key.h"
 
 namespace ulfd::engine {
 
@@ -30,7 +30,7 @@ struct CachedUser {
   }
 };
 
-// Of one model.  A key is everything that the user's part is computed from.  Thread-safe.
+// Of one model.  A key is of everything that the user's part is computed from.  Thread-safe.
 class UserCache {
  public:
   using Compute = absl::FunctionRef<absl::StatusOr<std::shared_ptr<const CachedUser>>()>;
@@ -39,7 +39,7 @@ class UserCache {
 
   // The user of that key, computed if the cache has none.  Waits for another thread that computes
   // the same user; if that fails, computes.  `compute` must not call this.
-  absl::StatusOr<std::shared_ptr<const CachedUser>> FindOrCompute(const std::string& key,
+  absl::StatusOr<std::shared_ptr<const CachedUser>> FindOrCompute(const KeptKey& key,
                                                                   Compute compute);
   CacheStats stats() const { return users_.stats(); }
 
@@ -47,7 +47,7 @@ class UserCache {
   LruCache<CachedUser> users_;
   Mutex mu_;
   CondVar ended_;  // Somebody's computing.
-  absl::flat_hash_set<absl::string_view> computing_ ABSL_GUARDED_BY(mu_);
+  absl::flat_hash_set<KeptKey, KeptKeyHash> computing_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ulfd::engine

@@ -86,10 +86,10 @@ struct UserPart {
 // The ads of a tile while those that the cache lacks are computed apart.
 struct ItemState {
   std::vector<const char*> columns;      // Per Schedule::item_inputs: where the tile's rows are.
-  std::vector<AdKey> keys;               // Per ad.
+  std::vector<KeptKey> keys;             // Per ad.
   std::vector<uint8_t> found;            // Per ad: whether the cache has it.
   std::vector<int32_t> missing, source;  // Ads to compute; per ad its place there, or -1.
-  std::vector<AdKey> missing_keys;
+  std::vector<KeptKey> missing_keys;
   std::vector<int32_t> places;
   std::vector<std::vector<char>> gathered;  // Per Schedule::item_inputs: rows of the missing ads.
   AdCache::Work work;

@@ -65,17 +65,27 @@ class PagingRun {
   }
   Contender contender(const std::string& name) {
     return {name, [this] {
-              constexpr int kPages = 5, kUsers = 1 << 20;
               user_[0] = static_cast<float>(page_++ / kPages % kUsers) / kUsers;
-              return model_.Run(request_.inputs(), {}, workspace_, result_);
+              RETURN_IF_ERROR(model_.Run(request_.inputs(), {}, workspace_, result_));
+              const auto user = static_cast<double>(result_.stats.user_ns);
+              user_shares_.push_back(user / (user + static_cast<double>(result_.stats.ad_ns)));
+              return absl::OkStatus();
             }};
+  }
+  // How much faster that becomes at most if each user is computed once.
+  double Possible() const {
+    const double user = SpreadOf(user_shares_).median;
+    return 1 / (user / kPages + (1 - user));
   }
 
  private:
+  static constexpr int kPages = 5, kUsers = 1 << 20;
+
   const Model& model_;
   MadeUpRequest request_;
   float* user_ = nullptr;
   int64_t page_ = 0;
+  std::vector<double> user_shares_;
   engine::Workspace workspace_;
   engine::RunResult result_;
 };
@@ -319,17 +329,21 @@ absl::Status MeasurePaging(TargetContext& context, const std::string& row) {
         const Turns turns,
         RunInTurns({without.contender("without"), with.contender("with")}, context.turns));
     const Spread ratio = SpreadOf(Ratios(turns.seconds[0], turns.seconds[1]));
+    const double possible = without.Possible();
     TargetLine line{
         .row = row,
         .work = absl::StrCat("GRU of ", width, " columns over ", kSteps, " steps, 5 pages of ",
                              kAds, " ads per user: user_cache_bytes over none"),
-        .target = "at least 2.5 x"};
+        .target = possible < kFaster ? "none: the ads take too much" : "at least 2.5 x"};
     const CacheStats cache = models[1]->user_cache();
     line.detail = absl::StrFormat(
-        "%.4g ms and %.4g ms; %.1f %% hits", SpreadOf(turns.seconds[0]).median * 1e3,
-        SpreadOf(turns.seconds[1]).median * 1e3,
-        100.0 * static_cast<double>(cache.hits) / static_cast<double>(cache.hits + cache.misses));
+        "%.4g ms and %.4g ms; %.1f %% hits; at most %.2f x is possible",
+        SpreadOf(turns.seconds[0]).median * 1e3, SpreadOf(turns.seconds[1]).median * 1e3,
+        100.0 * static_cast<double>(cache.hits) / static_cast<double>(cache.hits + cache.misses),
+        possible);
+    line.numbers["possible"] = possible;
     Judge(line, ratio, ratio.median >= kFaster, " x");
+    if (possible < kFaster) line.verdict = Verdict::kInformation;
     context.lines.push_back(std::move(line));
   }
   return absl::OkStatus();

@@ -41,10 +41,10 @@ CachedOr Made(const std::string& values) {
 std::vector<CachedOr> AskAtOnce(UserCache& cache, int others, const CachedOr& first) {
   std::vector<CachedOr> found(others + 1, absl::UnknownError("not asked"));
   std::vector<std::thread> threads;
-  found[0] = cache.FindOrCompute("user", [&] {
+  found[0] = cache.FindOrCompute({}, [&] {
     for (int i = 1; i <= others; ++i) {
       threads.emplace_back(
-          [&, i] { found[i] = cache.FindOrCompute("user", [] { return Made("second"); }); });
+          [&, i] { found[i] = cache.FindOrCompute({}, [] { return Made("second"); }); });
     }
     return first;
   });
