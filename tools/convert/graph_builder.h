@@ -11,12 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "engine/tensor/tensor.h"
 #include "proto/embedding.pb.h"
 #include "proto/model_manifest.pb.h"
@@ -85,8 +84,8 @@ class GraphBuilder {
 
   ConvertedModel model_;
   std::vector<std::string> input_tops_;
-  absl::flat_hash_map<std::string, engine::TensorSpec> specs_;
-  absl::flat_hash_set<std::string> reserved_, layer_names_;
+  HashMap<std::string, engine::TensorSpec> specs_;
+  HashSet<std::string> reserved_, layer_names_;
   std::vector<std::string> added_types_;
 };
 

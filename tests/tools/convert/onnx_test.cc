@@ -14,6 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/file.h"
+#include "base/load_scope.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
@@ -258,6 +259,59 @@ TEST_F(OnnxTest, ProofsAreBounded) {
 }
 
 // Newer than ONNX's library here: operator set 21, format 10, a function of the exporter's.
+// Loops in loops double the nodes, functions in functions repeat a constant, and a shape of some
+// bytes asks for as large a constant as it says.
+TEST_F(OnnxTest, WhatAModelMakesIsBounded) {
+  std::string loop = "node { op_type: 'Identity' input: 's9' output: 't9' } ";
+  for (int depth = 9; depth-- > 0;) {
+    const std::string d = absl::StrCat(depth + 1), outer = absl::StrCat(depth);
+    loop =
+        absl::StrCat("node { op_type: 'Loop' input: ['many', 'on', 's", outer, "'] output: 't",
+                     outer, "' attribute { name: 'body' type: GRAPH g { name: 'b' ", loop,
+                     "node { op_type: 'Identity' input: 'c", d, "' output: 'e", d,
+                     "' } input { name: 'p", d, "' } input { name: 'c", d, "' } input { name: 's",
+                     d, "' } output { name: 'e", d, "' } output { name: 't", d, "' } } } } ");
+  }
+  const std::string constants =
+      "initializer { name: 'many' data_type: 7 int64_data: 6 } "
+      "initializer { name: 'on' data_type: 9 int32_data: 1 } "
+      "initializer { name: 'size' dims: 2 data_type: 7 int64_data: [8192, 8192] } "
+      "node { op_type: 'Identity' input: 'x' output: 's0' } ";
+  const std::string ends = absl::StrCat(X({"ads", "4"}), Out({"ads", "4"}));
+  const LoadScope scope({});
+  EXPECT_THAT(Error(Model(absl::StrCat(constants, loop,
+                                       "node { op_type: 'Relu' input: 't0' output: 'y' } ", ends))),
+              AllOf(HasSubstr("node \"t0/"), HasSubstr("(Loop): the nodes and constants")));
+  EXPECT_THAT(
+      Error(Model(absl::StrCat(constants,
+                               "node { op_type: 'ConstantOfShape' input: 'size' output: 'zeros' } "
+                               "node { op_type: 'EyeLike' input: 'zeros' output: 'eye' } "
+                               "node { op_type: 'ReduceSum' input: 'eye' output: 'sum' } "
+                               "node { op_type: 'Add' input: ['s0', 'sum'] output: 'y' } ",
+                               ends))),
+      HasSubstr("node \"eye\" (EyeLike): the nodes and constants"));
+  onnx::ModelProto nested =
+      Model(absl::StrCat("node { op_type: 'f5' domain: 'f' input: 'x' output: 'y' } ", ends));
+  for (int depth = 0; depth < 6; ++depth) {
+    std::string body =
+        "node { op_type: 'Constant' output: 'c' attribute { name: 'value' type: "
+        "TENSOR t { dims: 100000 data_type: 1 } } } "
+        "node { op_type: 'Relu' input: 'a' output: 'b9' } ";
+    for (int call = 0; call < 10 && depth > 0; ++call) {
+      if (call == 0) body.clear();
+      absl::StrAppend(&body, "node { op_type: 'f", depth - 1, "' domain: 'f' input: '",
+                      call == 0 ? "a" : absl::StrCat("b", call - 1), "' output: 'b", call, "' } ");
+    }
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("name: 'f", depth, "' domain: 'f' input: 'a' output: 'b9' ", body),
+        nested.add_functions()));
+  }
+  nested.mutable_functions(0)->mutable_node(0)->mutable_attribute(0)->mutable_t()->set_raw_data(
+      std::string(400000, '\0'));
+  EXPECT_THAT(Error(nested), HasSubstr("function \"f0\": the nodes and constants"));
+  EXPECT_LT(scope.peak_bytes(), int64_t{400} << 20);
+}
+
 TEST_F(OnnxTest, NewerModels) {
   const std::string function =
       "functions { name: 'twice' domain: 'pkg.onnxscript' input: 'a' output: 'b' "

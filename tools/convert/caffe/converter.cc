@@ -4,9 +4,9 @@
 #include <set>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/status_macros.h"
 #include "tools/convert/caffe/layers.h"
 #include "tools/convert/caffe/reader.h"
@@ -306,9 +306,9 @@ class CaffeConverter {
   GraphBuilder builder_;
   Report report_;
   Problems problems_;
-  absl::flat_hash_map<std::string, int> readers_;          // Of a blob, in the whole net.
-  absl::flat_hash_map<std::string, std::string> current_;  // Blob -> tensor, at this layer.
-  std::vector<std::string> order_;                         // Blobs, as they were made first.
+  HashMap<std::string, int> readers_;          // Of a blob, in the whole net.
+  HashMap<std::string, std::string> current_;  // Blob -> tensor, at this layer.
+  std::vector<std::string> order_;             // Blobs, as they were made first.
   std::set<std::string> unread_, broken_, inputs_;
   std::set<int> absorbed_;  // Layers that became part of an earlier one.
 };

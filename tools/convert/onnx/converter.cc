@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -17,6 +18,7 @@
 #include "tools/convert/model_writer.h"
 #include "tools/convert/onnx/features/features.h"
 #include "tools/convert/onnx/model/bags.h"
+#include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/chosen_rows.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
@@ -71,9 +73,10 @@ class OnnxConverter {
     RETURN_IF_ERROR(Annotate(ReadInputs(), source_));
     CountUses();
     InferTypes(proto_, graph_);
-    features_.Scan(problems_);
+    RETURN_IF_ERROR(Annotate(features_.Scan(problems_), source_));
     RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
-    for (const onnx::NodeProto& node : proto_.node()) ConvertNode(node);
+    RETURN_IF_ERROR(
+        Annotate(ForEachNode(proto_, [&](const auto& node) { ConvertNode(node); }), source_));
     if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
@@ -109,7 +112,6 @@ class OnnxConverter {
   void CountUses();
   absl::Status PrepareInputs();
   absl::Status AddDenseInput(const OnnxInput& input);
-  std::optional<int64_t> DecisionOf(const onnx::NodeProto& node) const;
   void ConvertNode(const onnx::NodeProto& node);
   absl::Status RunConverter(const onnx::NodeProto& node, const std::string& name);
   absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
@@ -126,9 +128,9 @@ class OnnxConverter {
   OnnxFeatures features_;
   Report report_;
   Problems problems_;
-  absl::flat_hash_map<std::string, int> uses_;
-  absl::flat_hash_map<std::string, const onnx::NodeProto*> only_reader_;
-  absl::flat_hash_map<std::string, const onnx::ValueInfoProto*> value_infos_;
+  HashMap<std::string, int> uses_;
+  HashMap<std::string, const onnx::NodeProto*> only_reader_;
+  HashMap<std::string, const onnx::ValueInfoProto*> value_infos_;
   std::set<std::string> broken_;
   std::set<const onnx::NodeProto*> absorbed_;
   std::vector<Binding> bindings_;  // Of dense inputs that have no ids.
@@ -351,29 +353,6 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
   return true;
 }
 
-// The branch of an If or the passes of a Loop, where a constant says it.
-std::optional<int64_t> OnnxConverter::DecisionOf(const onnx::NodeProto& node) const {
-  constexpr int64_t kMostPasses = 1024;
-  const auto number = [&](const std::string& name) -> std::optional<int64_t> {
-    const Constant* const constant = graph_.FindConstant(name);
-    if (constant == nullptr || constant->is_float || !IsNumbers(constant->dims) ||
-        constant->elements() != 1 || !constant->dim(0).IsConst()) {
-      return std::nullopt;
-    }
-    return constant->dim(0).value();
-  };
-  if (node.op_type() == "If" && node.input_size() == 1) {
-    const std::optional<int64_t> condition = number(node.input(0));
-    return condition.has_value() ? std::optional<int64_t>(*condition != 0) : std::nullopt;
-  }
-  if (node.op_type() != "Loop" || !OnlyCarries(node)) return std::nullopt;
-  const std::optional<int64_t> passes = number(node.input(0)), begins = number(node.input(1));
-  if (!passes.has_value() || *passes < 0 || *passes > kMostPasses || begins.value_or(0) == 0) {
-    return std::nullopt;
-  }
-  return passes;
-}
-
 void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
   if (features_.Handles(&node)) {
     const std::string& output = node.output(0);
@@ -395,7 +374,7 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
       return;
     }
   }
-  const std::optional<int64_t> decision = DecisionOf(node);
+  const std::optional<int64_t> decision = DecisionOf(node, graph_);
   if (decision.has_value()) {
     branches_[node.output(0)] = *decision;
     for (const std::string& output : node.output()) broken_.insert(output);
@@ -545,11 +524,14 @@ Translation OnnxConverter::TakeTranslation() {
   return translation;
 }
 
-}  // namespace
+struct Conversion {
+  ConvertedModel model;
+  Report report;
+  Translation translation;
+};
 
-absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
-                                   const ConvertOptions& options) {
-  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
+absl::StatusOr<Conversion> Translate(const OnnxModel& model, const ConvertOptions& options,
+                                     const std::string& path) {
   // A copy whose branches are taken, and whose rows stay in their places, if there are any.
   std::optional<OnnxModel> straight;
   if (HasLoops(model.proto.graph()) || ChoosesRows(model.proto.graph())) {
@@ -560,19 +542,33 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
     straight->keeps_rows = KeepAllRows(graph);
     if (!bags && !straight->keeps_rows) straight.reset();
   }
-  std::optional<OnnxConverter> converter;
-  absl::StatusOr<ConvertedModel> attempt;
   for (;;) {
-    converter.emplace(straight.has_value() ? *straight : model, options, model_path);
-    attempt = converter->Convert();
-    if (!absl::IsAborted(attempt.status())) break;
+    OnnxConverter converter(straight.has_value() ? *straight : model, options, path);
+    absl::StatusOr<ConvertedModel> converted = converter.Convert();
+    if (converted.ok()) {
+      return Conversion{*std::move(converted), converter.TakeReport(), converter.TakeTranslation()};
+    }
+    if (!absl::IsAborted(converted.status())) return converted.status();
     if (!straight.has_value()) straight = model;
-    RETURN_IF_ERROR(Annotate(TakeBranches(*straight->proto.mutable_graph(), converter->branches()),
-                             model_path));
+    RETURN_IF_ERROR(
+        Annotate(TakeBranches(*straight->proto.mutable_graph(), converter.branches()), path));
   }
-  ASSIGN_OR_RETURN(const ConvertedModel converted, std::move(attempt));
-  Report report = converter->TakeReport();
-  const Translation translation = converter->TakeTranslation();
+}
+
+absl::StatusOr<Conversion> TranslateWithinBudget(const OnnxModel& model,
+                                                 const ConvertOptions& options,
+                                                 const std::string& path) {
+  const LoadScope budget(BudgetOf(model.proto));
+  return WithinBudget(path, [&] { return Translate(model, options, path); });
+}
+
+}  // namespace
+
+absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
+                                   const ConvertOptions& options) {
+  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
+  ASSIGN_OR_RETURN(Conversion conversion, TranslateWithinBudget(model, options, model_path));
+  auto& [converted, report, translation] = conversion;
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
     if (!options.verify) {
       report.notes.push_back("not proved: --no_verify");
@@ -595,7 +591,7 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
     return report.ToString();
   };
   RETURN_IF_ERROR(WriteModel(converted, model_path, finish, out));
-  return report;
+  return std::move(report);
 }
 
 }  // namespace ulfd::convert

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
 #include "tools/convert/recipes.h"
@@ -162,38 +163,41 @@ void OnnxFeatures::FindIds(const Ids& ids, const Constant& table) {
 }
 
 // Follows every input through what only rearranges it, to the tables that look it up.
-void OnnxFeatures::FindIdColumns() {
-  for (const auto& [name, input] : inputs_) StartFrom(input);
-  for (const onnx::NodeProto& node : proto_.node()) {
-    if (FoldConstant(node, true) || node.input_size() == 0) continue;
-    const Constant* const table = Known(node.input(0));
-    const auto looked_up = node.input_size() > 1 ? ids_.find(node.input(1)) : ids_.end();
-    if (node.op_type() == "Gather" && table != nullptr && looked_up != ids_.end()) {
-      if (table->dims.empty() || !table->dims[0].IsConst()) continue;
-      if (IntAttribute(node, "axis", 0) != 0) continue;
-      FindIds(looked_up->second, *table);
-      continue;
-    }
-    absl::StatusOr<std::vector<Ids>> parts = Rearrange(node);
-    for (size_t i = 0; parts.ok() && i < parts->size(); ++i) {
-      ids_[node.output(static_cast<int>(i))] = (*parts)[i];
-    }
-    if (parts.ok()) continue;
-    if (absl::StatusOr<Ids> result = ApplyFunction(node, true); result.ok()) {
-      ids_[node.output(0)] = *std::move(result);
-    }
+void OnnxFeatures::FindIdColumnsOf(const onnx::NodeProto& node) {
+  if (FoldConstant(node, true) || node.input_size() == 0) return;
+  const Constant* const table = Known(node.input(0));
+  const auto looked_up = node.input_size() > 1 ? ids_.find(node.input(1)) : ids_.end();
+  if (node.op_type() == "Gather" && table != nullptr && looked_up != ids_.end()) {
+    if (table->dims.empty() || !table->dims[0].IsConst()) return;
+    if (IntAttribute(node, "axis", 0) != 0) return;
+    FindIds(looked_up->second, *table);
+    return;
   }
+  absl::StatusOr<std::vector<Ids>> parts = Rearrange(node);
+  for (size_t i = 0; parts.ok() && i < parts->size(); ++i) {
+    ids_[node.output(static_cast<int>(i))] = (*parts)[i];
+  }
+  if (parts.ok()) return;
+  if (absl::StatusOr<Ids> result = ApplyFunction(node, true); result.ok()) {
+    ids_[node.output(0)] = *std::move(result);
+  }
+}
+
+absl::Status OnnxFeatures::FindIdColumns() {
+  for (const auto& [name, input] : inputs_) StartFrom(input);
+  RETURN_IF_ERROR(ForEachNode(proto_, [&](const auto& node) { FindIdColumnsOf(node); }));
   ids_.clear();
   shapes_.clear();
   columns_made_ = 0;
+  return absl::OkStatus();
 }
 
-void OnnxFeatures::Scan(Problems& problems) {
-  FindIdColumns();
+absl::Status OnnxFeatures::Scan(Problems& problems) {
+  RETURN_IF_ERROR(FindIdColumns());
   for (const auto& [name, input] : inputs_) {
     if (IsFeature(name)) StartFrom(input);
   }
-  for (const onnx::NodeProto& node : proto_.node()) ScanNode(node, problems);
+  RETURN_IF_ERROR(ForEachNode(proto_, [&](const auto& node) { ScanNode(node, problems); }));
   for (const onnx::ValueInfoProto& output : proto_.output()) {
     const auto ids = ids_.find(output.name());
     if (ids == ids_.end()) continue;
@@ -201,6 +205,7 @@ void OnnxFeatures::Scan(Problems& problems) {
       problems.Add(output.name(), "output", status.message());
     }
   }
+  return absl::OkStatus();
 }
 
 // Whether the node's output is a constant.  While columns are searched, what is computed from the

@@ -37,7 +37,7 @@ class OnnxFeatures {
       : proto_(proto), inputs_(inputs), graph_(graph) {}
 
   // Walks the nodes in order.  Folds constants, too (into the graph).
-  void Scan(Problems& problems);
+  absl::Status Scan(Problems& problems);
   // Adds the features, tables and embedding layers, and the values that they are in the graph.
   absl::Status Emit(Report& report);
 
@@ -91,7 +91,8 @@ class OnnxFeatures {
     std::map<std::string, std::string> tables;  // By feature: a layer reads one table per feature.
   };
 
-  void FindIdColumns();
+  absl::Status FindIdColumns();
+  void FindIdColumnsOf(const onnx::NodeProto& node);
   void FindIds(const Ids& ids, const Constant& table);
   void StartFrom(const OnnxInput& input);
   const Constant* Known(const std::string& name) const;

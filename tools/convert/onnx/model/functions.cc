@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,13 +14,12 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "google/protobuf/unknown_field_set.h"
+#include "tools/convert/onnx/model/budget.h"
 
 namespace ulfd::convert {
 namespace {
 
 constexpr int kMaxNodes = 100000, kMaxDepth = 32;
-// Of all passes of loops.
-constexpr int64_t kMostCopied = int64_t{1} << 26;
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 using Functions = std::map<std::pair<std::string, std::string>, const onnx::FunctionProto*>;
 
@@ -105,10 +105,11 @@ class Inliner {
       const auto found = functions_.find({node.domain(), node.op_type()});
       if (found != functions_.end()) {
         const std::string text = absl::StrCat("function \"", node.op_type(), "\"");
-        absl::StatusOr<Nodes> body = Call(*found->second, node);
-        RETURN_IF_ERROR(Annotate(body.status(), text));
-        RETURN_IF_ERROR(Annotate(Expand(depth + 1, *body), text));
-        for (onnx::NodeProto& inner : *body) expanded.Add()->Swap(&inner);
+        Nodes body;
+        RETURN_IF_ERROR(
+            WithinBudget(text, [&] { return Annotate(Call(*found->second, node, body), text); }));
+        RETURN_IF_ERROR(Annotate(Expand(depth + 1, body), text));
+        for (onnx::NodeProto& inner : body) expanded.Add()->Swap(&inner);
         continue;
       }
       for (onnx::AttributeProto& attribute : *node.mutable_attribute()) {
@@ -123,14 +124,14 @@ class Inliner {
 
  private:
   // The function's nodes with the call's values and attributes.
-  absl::StatusOr<Nodes> Call(const onnx::FunctionProto& function, const onnx::NodeProto& call);
+  absl::Status Call(const onnx::FunctionProto& function, const onnx::NodeProto& call, Nodes& body);
 
   const Functions& functions_;
   int nodes_ = 0;
 };
 
-absl::StatusOr<Nodes> Inliner::Call(const onnx::FunctionProto& function,
-                                    const onnx::NodeProto& call) {
+absl::Status Inliner::Call(const onnx::FunctionProto& function, const onnx::NodeProto& call,
+                           Nodes& body) {
   if (call.input_size() > function.input_size() || call.output_size() > function.output_size()) {
     return absl::InvalidArgumentError("is called with more values than it has");
   }
@@ -138,7 +139,7 @@ absl::StatusOr<Nodes> Inliner::Call(const onnx::FunctionProto& function,
   for (int i = 0; i < function.input_size(); ++i) {
     names[function.input(i)] = i < call.input_size() ? call.input(i) : "";
   }
-  Nodes body = function.node();
+  body = function.node();
   const std::string prefix =
       absl::StrCat(call.name().empty() ? function.name() : call.name(), ".", nodes_, "/");
   Nodes given_back;
@@ -160,7 +161,7 @@ absl::StatusOr<Nodes> Inliner::Call(const onnx::FunctionProto& function,
   ASSIGN_OR_RETURN(const Attributes attributes, Attributes::Of(function, call));
   attributes.Bind(body);
   body.MergeFrom(given_back);
-  return body;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -226,17 +227,14 @@ bool GoesOn(const onnx::NodeProto& loop, const onnx::GraphProto& body) {
   return name == body.input(1).name() || name == loop.input(1);
 }
 
-// The body as often as it runs; what it carries goes from pass to pass.  `room`: bytes that may be
-// added.
+// The body as often as it runs; what it carries goes from pass to pass.
 absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::GraphProto& graph,
-                        Nodes& nodes, int64_t& room) {
+                        Nodes& nodes) {
   const onnx::GraphProto& body = loop.attribute(0).g();
   std::vector<std::string> carried(loop.input().begin() + 2, loop.input().end());
   if (!GoesOn(loop, body)) return absl::UnimplementedError("a loop that may end early");
-  room -= static_cast<int64_t>(body.ByteSizeLong()) * passes;
-  if (room < 0 || nodes.size() + body.node_size() * passes > kMaxNodes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("more than ", kMaxNodes, " nodes, or ", kMostCopied, " bytes in loops"));
+  if (nodes.size() + body.node_size() * passes > kMaxNodes) {
+    return absl::ResourceExhaustedError(absl::StrCat("more than ", kMaxNodes, " nodes"));
   }
   for (int64_t pass = 0; pass < passes; ++pass) {
     onnx::GraphProto copy = body;
@@ -272,8 +270,7 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::Graph
   return absl::OkStatus();
 }
 
-}  // namespace
-
+// Whether the Loop node has nothing but values that go from pass to pass.
 bool OnlyCarries(const onnx::NodeProto& loop) {
   if (loop.input_size() < 3 || loop.attribute_size() != 1 || !loop.attribute(0).has_g()) {
     return false;
@@ -283,9 +280,32 @@ bool OnlyCarries(const onnx::NodeProto& loop) {
          loop.output_size() == loop.input_size() - 2 && !loop.input(1).empty();
 }
 
+}  // namespace
+
+std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& graph) {
+  constexpr int64_t kMostPasses = 1024;
+  const auto number = [&](const std::string& name) -> std::optional<int64_t> {
+    const Constant* const constant = graph.FindConstant(name);
+    if (constant == nullptr || constant->is_float || !IsNumbers(constant->dims) ||
+        constant->elements() != 1 || !constant->dim(0).IsConst()) {
+      return std::nullopt;
+    }
+    return constant->dim(0).value();
+  };
+  if (node.op_type() == "If" && node.input_size() == 1) {
+    const std::optional<int64_t> condition = number(node.input(0));
+    return condition.has_value() ? std::optional<int64_t>(*condition != 0) : std::nullopt;
+  }
+  if (node.op_type() != "Loop" || !OnlyCarries(node)) return std::nullopt;
+  const std::optional<int64_t> passes = number(node.input(0)), begins = number(node.input(1));
+  if (!passes.has_value() || *passes < 0 || *passes > kMostPasses || begins.value_or(0) == 0) {
+    return std::nullopt;
+  }
+  return passes;
+}
+
 absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
   Nodes nodes;
-  int64_t room = kMostCopied;
   for (onnx::NodeProto& node : *graph.mutable_node()) {
     const auto taken = node.output_size() > 0 ? branches.find(node.output(0)) : branches.end();
     if (taken == branches.end()) {
@@ -293,8 +313,9 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
       continue;
     }
     if (node.op_type() == "Loop") {
-      RETURN_IF_ERROR(Annotate(UnrollLoop(node, taken->second, graph, nodes, room),
-                               absl::StrCat("node \"", node.output(0), "\" (Loop)")));
+      const std::string text = absl::StrCat("node \"", node.output(0), "\" (Loop)");
+      RETURN_IF_ERROR(WithinBudget(
+          text, [&] { return Annotate(UnrollLoop(node, taken->second, graph, nodes), text); }));
       continue;
     }
     const char* const wanted = taken->second != 0 ? "then_branch" : "else_branch";

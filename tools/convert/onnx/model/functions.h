@@ -5,23 +5,26 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
+#include "tools/convert/onnx/model/graph.h"
 
 namespace ulfd::convert {
 
 // Replaces every call of a function of the model by the function's nodes, in branches, too.
 // INVALID_ARGUMENT names a function that calls itself or is called with too much;
-// RESOURCE_EXHAUSTED where the result would have more than 100000 nodes.
+// RESOURCE_EXHAUSTED where the result would have more than 100000 nodes, or past the budget of the
+// thread's LoadScope (budget.h).
 absl::Status InlineFunctions(onnx::ModelProto& model);
 
-// Whether the Loop node has nothing but values that go from pass to pass.
-bool OnlyCarries(const onnx::NodeProto& loop);
-
 // Which branch an If node takes (1: then; 0: else), or how many passes a Loop has that only carries
-// values, by its first output.
+// values, where a constant says it.
+std::optional<int64_t> DecisionOf(const onnx::NodeProto& node, const OnnxGraph& graph);
+
+// Such decisions by the node's first output.
 using Branches = std::map<std::string, int64_t>;
 // Replaces these If nodes by the nodes of the branch, and the loops by their passes.
 // INVALID_ARGUMENT for an If that lacks the branch; UNIMPLEMENTED for a Loop that may end early;

@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/graph_builder.h"
 #include "tools/convert/onnx/model/constant.h"
@@ -145,15 +144,15 @@ class OnnxGraph {
   GraphBuilder& builder_;
   const int64_t opset_;
   std::string ad_reference_, ad_count_;
-  absl::flat_hash_map<std::string, Constant> constants_;
-  absl::flat_hash_map<std::string, OnnxValue> values_;
-  absl::flat_hash_map<std::string, Constant> behind_;  // By tensor.
-  absl::flat_hash_map<std::string, RowMask> masks_;
-  absl::flat_hash_map<std::string, RowNumbers> rows_;
-  absl::flat_hash_map<std::string, int> types_;
-  absl::flat_hash_map<std::string, std::string> rounded_;
-  absl::flat_hash_set<std::string> stepped_, small_;
-  absl::flat_hash_map<std::string, int64_t> places_;  // By input.
+  HashMap<std::string, Constant> constants_;
+  HashMap<std::string, OnnxValue> values_;
+  HashMap<std::string, Constant> behind_;  // By tensor.
+  HashMap<std::string, RowMask> masks_;
+  HashMap<std::string, RowNumbers> rows_;
+  HashMap<std::string, int> types_;
+  HashMap<std::string, std::string> rounded_;
+  HashSet<std::string> stepped_, small_;
+  HashMap<std::string, int64_t> places_;  // By input.
 };
 
 // What a converter of one node works on.
@@ -161,8 +160,8 @@ struct OnnxNode {
   OnnxGraph& graph;
   const onnx::NodeProto& node;
   // All uses of a name in the graph, outputs included.
-  const absl::flat_hash_map<std::string, int>& uses;
-  const absl::flat_hash_map<std::string, const onnx::NodeProto*>& only_reader;
+  const HashMap<std::string, int>& uses;
+  const HashMap<std::string, const onnx::NodeProto*>& only_reader;
   std::string name;          // The node's own, or its first output's.
   std::string note;          // For the report.
   bool across_rows = false;  // Whether the converter made layers that run across rows.

@@ -18,6 +18,7 @@
 #include "onnx/checker.h"
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
+#include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/plain.h"
@@ -302,7 +303,10 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   RETURN_IF_ERROR(CompleteTensors(directory, model.proto));
-  RETURN_IF_ERROR(InlineFunctions(model.proto));
+  {
+    const LoadScope budget(BudgetOf(model.proto));
+    RETURN_IF_ERROR(InlineFunctions(model.proto));
+  }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
   WritePlainly(*model.proto.mutable_graph(), model.opset);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -121,7 +122,7 @@ absl::StatusOr<Evaluator> Evaluator::Make(const OnnxModel& model) {
 namespace {
 
 // How often the nodes read each name; what their branches read stays until the end.
-void CountReaders(const onnx::GraphProto& graph, absl::flat_hash_map<std::string, int>& readers) {
+void CountReaders(const onnx::GraphProto& graph, HashMap<std::string, int>& readers) {
   for (const onnx::NodeProto& node : graph.node()) {
     for (const std::string& input : node.input()) ++readers[input];
     for (const onnx::AttributeProto& attribute : node.attribute()) {
@@ -264,7 +265,7 @@ absl::StatusOr<std::map<std::string, Array>> Evaluator::RunGraph(const onnx::Gra
                                                                  const RunOptions& options) const {
   std::map<std::string, Array> values;
   // How many readers of a value are left, so that it goes when nobody wants it any more.
-  absl::flat_hash_map<std::string, int> readers;
+  HashMap<std::string, int> readers;
   CountReaders(graph, readers);
   const auto find = [&](const std::string& name) -> const Array* {
     const auto it = values.find(name);

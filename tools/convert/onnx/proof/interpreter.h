@@ -14,11 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "base/hash_map.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx/model/reader.h"
 
@@ -88,7 +88,7 @@ class Evaluator {
                                              const RunOptions& options) const;
 
   const OnnxModel* model_;
-  absl::flat_hash_map<std::string, Array> initializers_;
+  HashMap<std::string, Array> initializers_;
 };
 
 // Whether the operator is known here.
