@@ -495,6 +495,7 @@ Daemon::~Daemon() {
   grpc_.reset();
   admin_grpc_.reset();
   admin_.reset();
+  history_.reset();  // Its thread looks at the workers.
   // The manager's threads may be telling the health service something: they end before it does.
   // Workers hold models, so they go first.
   events_.set_listeners(nullptr, nullptr, nullptr);
