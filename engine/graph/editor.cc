@@ -191,13 +191,19 @@ absl::StatusOr<Cost> GraphEditor::CostIfAdded(absl::Span<const Node> nodes) cons
   return sum;
 }
 
-bool GraphEditor::TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats) {
+int64_t GraphEditor::CopyBytes(absl::Span<const MatrixRef* const> from, int64_t floats) {
   const bool any_shared =
       std::any_of(from.begin(), from.end(), [](const MatrixRef* m) { return m->shared(); });
-  if (!any_shared) return true;
-  const int64_t bytes = floats * static_cast<int64_t>(sizeof(float));
-  if (bytes > copy_bytes_) return false;
-  copy_bytes_ -= bytes;
+  return any_shared ? floats * static_cast<int64_t>(sizeof(float)) : 0;
+}
+
+bool GraphEditor::MayCopy(absl::Span<const MatrixRef* const> from, int64_t floats) const {
+  return CopyBytes(from, floats) <= copy_bytes_;
+}
+
+bool GraphEditor::TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats) {
+  if (!MayCopy(from, floats)) return false;
+  copy_bytes_ -= CopyBytes(from, floats);
   return true;
 }
 

@@ -52,8 +52,9 @@ class GraphEditor {
   Cost CostOfNode(int index) const { return CostOf(node(index), specs_); }
   absl::StatusOr<Cost> CostIfAdded(absl::Span<const Node> nodes) const;
 
-  // Whether a pass may make changed copies of these matrices, `floats` numbers in all; it then
-  // does.  Copies of what a pass has made before take the place of that.
+  // Whether a pass may make changed copies of these matrices, `floats` numbers in all; TakeCopy: it
+  // then does.  Copies of what a pass has made before take the place of that.
+  bool MayCopy(absl::Span<const MatrixRef* const> from, int64_t floats) const;
   bool TakeCopy(absl::Span<const MatrixRef* const> from, int64_t floats);
 
   // A value for added nodes to compute.
@@ -82,6 +83,7 @@ class GraphEditor {
   void set_pass(absl::string_view name) { pass_ = std::string(name); }
 
  private:
+  static int64_t CopyBytes(absl::Span<const MatrixRef* const> from, int64_t floats);
   struct Item {
     Node node;
     Semantics semantics;

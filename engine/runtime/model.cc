@@ -507,9 +507,7 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
                               RunResult& result) const {
   RunOptions made_up = options;
   made_up.made_up = true;
-  std::vector<std::vector<char>> buffers;
   std::vector<NamedTensor> inputs;
-  buffers.reserve(2 * info().inputs.size());
   for (const InputInfo& input : info().inputs) {
     if (!input.used) continue;
     Tensor tensor{.dtype = input.dtype};
@@ -521,9 +519,8 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
       // The made-up id 0 is an error to a table that must have every id: no ids at all, then.
       if (HasStrictTable(feature, impl_->loaded->executable.tables)) {
         tensor.dims = {0};
-        buffers.emplace_back(rows * sizeof(int32_t), '\0');
-        inputs.push_back({info().inputs[feature.segments].name,
-                          {.dtype = DType::kInt32, .dims = {rows}, .data = buffers.back().data()}});
+        inputs.push_back(
+            {info().inputs[feature.segments].name, {.dtype = DType::kInt32, .dims = {rows}}});
       }
     } else {
       if (!input.shape.ranked()) return absl::OkStatus();
@@ -532,10 +529,13 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
         tensor.dims.push_back(Resolve(d, ads));
       }
     }
-    buffers.emplace_back(tensor.bytes(), '\0');
-    tensor.data = buffers.back().data();
     inputs.push_back({input.name, tensor});
   }
+  // Nobody writes to inputs: all of them may be the same zeros.
+  size_t most = 0;
+  for (const NamedTensor& input : inputs) most = std::max(most, input.tensor.bytes());
+  std::vector<char> zeros(most, '\0');
+  for (NamedTensor& input : inputs) input.tensor.data = zeros.data();
   return Run(inputs, made_up, workspace, result);
 }
 

@@ -93,11 +93,15 @@ class Group {
   // Merges the members if that is cheaper.  `done`: whether it was.
   absl::Status Merge(bool& done) {
     done = false;
+    Weights weights;
+    weights.Add(editor_, nodes_);
+    if (!editor_.MayCopy(weights.matrices, weights.floats)) return absl::OkStatus();
     std::vector<Node> added;
     wide_ = MakeWide(nodes_, "wide", added);
     if (wide_ == kNoValue) return absl::OkStatus();
     ASSIGN_OR_RETURN(const bool cheaper, IsWorthwhile(added));
-    if (!cheaper || !TakeCopies()) return absl::OkStatus();
+    weights.Add(editor_, starting_);
+    if (!cheaper || !editor_.TakeCopy(weights.matrices, weights.floats)) return absl::OkStatus();
     done = true;
     std::string text;
     for (int node : nodes_) {
@@ -118,19 +122,17 @@ class Group {
   }
 
  private:
-  bool TakeCopies() {
-    std::vector<const MatrixRef*> weights;
-    int64_t floats = 0;
-    const std::vector<int>* const lists[] = {&nodes_, &starting_};
-    for (const std::vector<int>* nodes : lists) {
-      for (int node : *nodes) {
-        const FusedFcOptions& options = OptionsOf(editor_, node);
-        weights.push_back(&options.weight);
+  struct Weights {
+    void Add(const GraphEditor& editor, const std::vector<int>& nodes) {
+      for (const int node : nodes) {
+        const FusedFcOptions& options = OptionsOf(editor, node);
+        matrices.push_back(&options.weight);
         floats += options.k() * options.n();
       }
     }
-    return editor_.TakeCopy(weights, floats);
-  }
+    std::vector<const MatrixRef*> matrices;
+    int64_t floats = 0;
+  };
 
   struct Member {
     ValueId value;

@@ -11,6 +11,4 @@ OPEN = {
     "greetings with 20 calls", "unix: connections",
     # Converted where calls are received, before anybody looks at what it is for.
     "TF: bytes that become numbers of 64 bits",
-    # Within the load's limits, but more than 512 MiB.
-    "model: 90000 inputs side by side",
 }
