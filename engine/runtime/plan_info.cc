@@ -72,7 +72,7 @@ std::vector<int> LayersOf(const Node& node, const std::vector<const Node*>& made
   return layers;
 }
 
-PlanStep Describe(const Step& step, const Plan& plan) {
+PlanStep DescribeStep(const Step& step, const Plan& plan) {
   const Node& node = *step.node;
   PlanStep info{.label = node.Label(), .name = node.name, .type = node.type, .view = step.view};
   info.inputs.assign(node.inputs.begin(), node.inputs.end());
@@ -94,8 +94,9 @@ std::vector<int> Crossing(const PlanInfo& info) {
   std::vector<int> crossing;
   std::vector<bool> of_user(info.values.size(), false);
   for (const PlanStep& step : info.steps) {
-    for (int id : step.user_part ? step.outputs : step.inputs) {
-      if (step.user_part) {
+    const bool user_part = step.part == PlanPart::kUser;
+    for (int id : user_part ? step.outputs : step.inputs) {
+      if (user_part) {
         of_user[id] = true;
       } else if (of_user[id]) {
         crossing.push_back(id);
@@ -108,6 +109,30 @@ std::vector<int> Crossing(const PlanInfo& info) {
 }
 
 }  // namespace
+
+absl::string_view Name(PlanPart part) {
+  switch (part) {
+    case PlanPart::kUser:
+      return "user";
+    case PlanPart::kAd:
+      return "ad";
+    case PlanPart::kJoint:
+      break;
+  }
+  return "joint";
+}
+
+absl::string_view Describe(PlanPart part) {
+  switch (part) {
+    case PlanPart::kUser:
+      return "user part: once per request";
+    case PlanPart::kAd:
+      return "ad part: of every ad alone";
+    case PlanPart::kJoint:
+      break;
+  }
+  return "joint part: of every ad and the user";
+}
 
 std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* written) {
   const std::vector<const Node*> made_here = Producers(plan);
@@ -137,13 +162,18 @@ PlanInfo DescribePlan(const Plan& plan, const Plan* written, const Schedule* sch
   std::vector<std::vector<int>> layers = LayersOfSteps(plan, written);
   const std::vector<ItemValues::Part> parts = ItemParts(plan);
   for (const Step& step : plan.steps) {
-    PlanStep described = Describe(step, plan);
-    described.user_part = static_cast<int>(info.steps.size()) < plan.user_steps;
-    described.item_part = parts[info.steps.size()] != ItemValues::Part::kOther;
+    PlanStep described = DescribeStep(step, plan);
+    if (static_cast<int>(info.steps.size()) < plan.user_steps) {
+      described.part = PlanPart::kUser;
+    } else if (parts[info.steps.size()] != ItemValues::Part::kOther) {
+      described.part = PlanPart::kAd;
+    }
     described.layers = std::move(layers[info.steps.size()]);
     info.kernel_bytes += described.kernel_bytes;
-    info.cost.flops += described.cost.flops;
-    info.cost.bytes += described.cost.bytes;
+    for (Cost* sum : {&info.cost, &info.part_costs[static_cast<size_t>(described.part)]}) {
+      sum->flops += described.cost.flops;
+      sum->bytes += described.cost.bytes;
+    }
     info.steps.push_back(std::move(described));
   }
   info.crossing = Crossing(info);

@@ -3,10 +3,12 @@
 #ifndef ULFD_ENGINE_RUNTIME_PLAN_INFO_H_
 #define ULFD_ENGINE_RUNTIME_PLAN_INFO_H_
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "engine/graph/rewrite.h"
 #include "engine/tensor/tensor.h"
 
@@ -25,14 +27,24 @@ struct PlanValue {
   Level level = Level::kUnknown;
 };
 
+// What a step depends on.
+enum class PlanPart : uint8_t {
+  kUser,   // The user alone: runs once per request.
+  kAd,     // Single ads alone, whoever the user is.
+  kJoint,  // Both, or it is not proved.
+};
+inline constexpr std::array<PlanPart, 3> kPlanParts = {PlanPart::kUser, PlanPart::kAd,
+                                                       PlanPart::kJoint};
+absl::string_view Name(PlanPart part);      // "user", "ad", "joint".
+absl::string_view Describe(PlanPart part);  // "user part: once per request".
+
 // One kernel call.
 struct PlanStep {
   std::string label;        // `layer 12 "fc1" (inner_product_layer)`, for messages.
   std::string name, type;   // Of the node: a pass may have added a suffix to a layer's name.
   std::vector<int> layers;  // Positions in the file of the layers that it stands for, ascending.
-  bool user_part = false;   // Runs once per request; otherwise once per tile of ads.
-  bool item_part = false;   // Of the ad part: depends on single ads alone, whoever the user is.
-  bool view = false;        // Shares its input's memory; nothing runs.
+  PlanPart part = PlanPart::kJoint;
+  bool view = false;                 // Shares its input's memory; nothing runs.
   Level level = Level::kUnknown;     // The highest of its outputs.
   std::vector<int> inputs, outputs;  // Indices into PlanInfo::values.
   Cost cost;                         // Of a view: nothing.
@@ -48,7 +60,7 @@ struct PlanInfo {
   std::vector<PlanStep> steps;  // In the order in which they run: [0, user_steps) is the user part.
   int user_steps = 0;
   std::vector<int> outputs;  // Values that the model returns.
-  // Values made in the user part and read in the ad part: what is computed once per request and
+  // Values made in the user part and read in the others: what is computed once per request and
   // kept for all tiles.
   std::vector<int> crossing;
   bool separable = false;     // Ads may be cut into tiles.
@@ -58,8 +70,11 @@ struct PlanInfo {
   // A step of the ads' part has weights that do not stay in the cache: they are read anew for every
   // tile, and for every request of fewer ads.
   bool heavy_weights = false;
-  int64_t kernel_bytes = 0;  // Sum over the steps.
-  Cost cost;                 // Sum over the steps.
+  int64_t kernel_bytes = 0;                        // Sum over the steps.
+  Cost cost;                                       // Sum over the steps.
+  std::array<Cost, kPlanParts.size()> part_costs;  // By PlanPart.
+
+  const Cost& CostOf(PlanPart part) const { return part_costs[static_cast<size_t>(part)]; }
 };
 
 // By step, the positions in the file of the layers that it stands for, ascending.  `written`: as

@@ -35,7 +35,10 @@ Json CostJson(const Cost& cost, int64_t ads) {
 }
 
 Json PlanJson(const PlanInfo& plan, int64_t ads) {
-  Json values = Json::array(), steps = Json::array();
+  Json values = Json::array(), steps = Json::array(), parts = Json::object();
+  for (const PlanPart part : kPlanParts) {
+    parts[std::string(engine::Name(part))] = CostJson(plan.CostOf(part), ads);
+  }
   for (const PlanValue& value : plan.values) {
     values.push_back({{"name", value.name},
                       {"kind", std::string(Name(value.kind))},
@@ -47,8 +50,7 @@ Json PlanJson(const PlanInfo& plan, int64_t ads) {
     steps.push_back({{"name", step.name},
                      {"type", step.type},
                      {"layers", step.layers},
-                     {"part", step.user_part ? "user" : "ad"},
-                     {"ads_alone", step.item_part},
+                     {"part", std::string(engine::Name(step.part))},
                      {"view", step.view},
                      {"level", std::string(engine::Name(step.level))},
                      {"inputs", step.inputs},
@@ -61,7 +63,8 @@ Json PlanJson(const PlanInfo& plan, int64_t ads) {
   return {{"separable", plan.separable},      {"shapes_known", plan.shapes_known},
           {"tile_rows", plan.tile_rows},      {"values", std::move(values)},
           {"steps", std::move(steps)},        {"crossing", plan.crossing},
-          {"cost", CostJson(plan.cost, ads)}, {"kernel_bytes", plan.kernel_bytes}};
+          {"cost", CostJson(plan.cost, ads)}, {"parts", std::move(parts)},
+          {"kernel_bytes", plan.kernel_bytes}};
 }
 
 }  // namespace ulfd::engine

@@ -57,7 +57,7 @@ absl::StatusOr<Profile> Measure(const engine::Model& model,
 std::string Line(const engine::PlanStep& step, double us, double total, int64_t ads) {
   const double flops = step.cost.flops.At(static_cast<double>(ads));
   return absl::StrFormat("| %s | %s | %s | %.1f | %.1f %% | %s | %s | %s |\n", step.name, step.type,
-                         step.user_part ? "user" : "ads", us, 100 * us / total,
+                         std::string(engine::Name(step.part)), us, 100 * us / total,
                          us > 0 ? absl::StrFormat("%.1f", flops / us * 1e-3) : "", step.backend,
                          step.precision);
 }

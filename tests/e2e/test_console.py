@@ -133,6 +133,7 @@ class ConsoleTest(DaemonTest):
         picture = self.browser.evaluate(
             "[document.querySelectorAll('#picture .node.user').length,"
             " document.querySelectorAll('#picture .node.ad').length,"
+            " document.querySelectorAll('#picture .node.joint').length,"
             " document.querySelectorAll('#picture .crossing').length,"
             " document.querySelectorAll('#picture .cutline').length]")
         self.assertTrue(all(count > 0 for count in picture), picture)

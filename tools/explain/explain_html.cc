@@ -20,11 +20,11 @@ using engine::PlanStep;
 
 constexpr char kStyle[] = R"(
 :root { color-scheme: light dark; --page: #ffffff; --text: #1c2430; --muted: #5c6877; --line: #d5dbe3;
-  --user: #dbe9fb; --user-line: #2f6fc4; --ad: #fbe6d3; --ad-line: #b9651b; --unknown: #f6dce2;
-  --unknown-line: #b3304f; --gone: #eef0f3; --gone-line: #9aa4b1; --edge: #8793a3; --cut: #17835b; }
+  --user: #dbe9fb; --user-line: #2f6fc4; --ad: #fbe6d3; --ad-line: #b9651b; --joint: #e8e0f7;
+  --joint-line: #7350b8; --unknown: #f6dce2; --unknown-line: #b3304f; --gone: #eef0f3; --gone-line: #9aa4b1; --edge: #8793a3; --cut: #17835b; }
 @media (prefers-color-scheme: dark) { :root { --page: #14181e; --text: #e4e9f0; --muted: #98a4b3;
   --line: #333c48; --user: #1c3554; --user-line: #6ea6ee; --ad: #4a3018; --ad-line: #e09a58;
-  --unknown: #4d1f2c; --unknown-line: #ef7f9b; --gone: #20262e; --gone-line: #5f6b7a; --edge: #6f7c8d;
+  --joint: #33274d; --joint-line: #b596f0; --unknown: #4d1f2c; --unknown-line: #ef7f9b; --gone: #20262e; --gone-line: #5f6b7a; --edge: #6f7c8d;
   --cut: #46c795; } }
 body { background: var(--page); color: var(--text); font: 14px/1.45 system-ui, sans-serif; margin: 1.5rem; }
 h1 { font-size: 1.4rem; margin: 0 0 .3rem; } h2 { font-size: 1.1rem; margin: 1.8rem 0 .5rem; }
@@ -41,12 +41,13 @@ svg { display: block; } svg text { fill: var(--text); } svg .edge * { stroke: va
 svg .crossing * { stroke: var(--cut); stroke-width: 1.8; } svg .edge polygon { fill: var(--edge); } svg .cluster text { fill: var(--cut); }
 svg .cluster polygon { stroke: var(--cut); stroke-dasharray: 8 5; }
 .node polygon:first-of-type { stroke-width: 1.2; } .user polygon:first-of-type { fill: var(--user); stroke: var(--user-line); }
-.ad polygon:first-of-type { fill: var(--ad); stroke: var(--ad-line); } .unknown polygon:first-of-type { fill: var(--unknown); stroke: var(--unknown-line); }
+.ad polygon:first-of-type { fill: var(--ad); stroke: var(--ad-line); } .joint polygon:first-of-type { fill: var(--joint); stroke: var(--joint-line); }
+.unknown polygon:first-of-type { fill: var(--unknown); stroke: var(--unknown-line); }
 .input polygon:first-of-type { fill: var(--page); } .rewritten polygon:first-of-type, .removed polygon:first-of-type { fill: var(--gone); }
 .removed polygon:first-of-type { stroke: var(--gone-line); stroke-dasharray: 4 3; } .removed text { text-decoration: line-through; fill: var(--muted); }
 .view polygon:first-of-type { stroke-dasharray: 2 3; } .node a:hover polygon:first-of-type { stroke-width: 2.4; }
 .key span { display: inline-block; padding: 0 .6rem; margin-right: .5rem; border-radius: 5px; border: 1px solid var(--line); }
-.key .u { background: var(--user); } .key .a { background: var(--ad); } .key .n { background: var(--unknown); } .key .g { background: var(--gone); }
+.key .u { background: var(--user); } .key .a { background: var(--ad); } .key .j { background: var(--joint); } .key .n { background: var(--unknown); } .key .g { background: var(--gone); }
 )";
 
 // A table whose cells are HTML already.  A heading that ends in ">" is that of numbers.
@@ -118,7 +119,8 @@ std::string Pictures(const Explanation& all) {
     if (measured.optimised == all.optimised.has_value()) profile = &measured;
   }
   std::string text =
-      "<p class=\"key\"><span class=\"u\">user part</span><span class=\"a\">ad part</span><span "
+      "<p class=\"key\"><span class=\"u\">user part</span><span class=\"a\">ad part</span>"
+      "<span class=\"j\">joint part</span><span "
       "class=\"n\">level not proved</span><span class=\"g\">rewritten or removed</span>hover over "
       "a "
       "node for more, click it for its row below</p>\n<div class=\"pictures\">\n";
@@ -184,21 +186,22 @@ std::string ValueList(const PlanInfo& plan, const std::vector<int>& ids) {
 std::string Steps(const Explanation& all) {
   const PlanInfo& plan = all.plan();
   const double ads = static_cast<double>(all.ads);
-  HtmlTable table({"#>", "name", "type", "layers", "makes", "FLOPs>", "bytes>", "kernel>",
+  HtmlTable table({"#>", "name", "type", "part", "layers", "makes", "FLOPs>", "bytes>", "kernel>",
                    "backend", "precision"});
   for (size_t s = 0; s < plan.steps.size(); ++s) {
     const PlanStep& step = plan.steps[s];
     if (static_cast<int>(s) == plan.user_steps) {
       table.AddWide("class=\"cut\"", absl::StrCat("cut: ", plan.crossing.size(),
-                                                  " tensors are kept for the ad part"));
+                                                  " tensors are kept for the ad and joint parts"));
     }
-    table.AddRow(absl::StrCat("id=\"step-", s, "\""),
-                 {absl::StrCat(s), EscapeHtml(step.name), EscapeHtml(step.type),
-                  Links("layer-", step.layers, 0), ValueList(plan, step.outputs),
-                  step.view ? "view" : HumanNumber(step.cost.flops.At(ads)),
-                  step.view ? "" : Bytes(step.cost.bytes.At(ads)),
-                  step.kernel_bytes == 0 ? "" : HumanBytes(step.kernel_bytes), step.backend,
-                  step.precision});
+    table.AddRow(
+        absl::StrCat("id=\"step-", s, "\""),
+        {absl::StrCat(s), EscapeHtml(step.name), EscapeHtml(step.type),
+         std::string(engine::Name(step.part)), Links("layer-", step.layers, 0),
+         ValueList(plan, step.outputs), step.view ? "view" : HumanNumber(step.cost.flops.At(ads)),
+         step.view ? "" : Bytes(step.cost.bytes.At(ads)),
+         step.kernel_bytes == 0 ? "" : HumanBytes(step.kernel_bytes), step.backend,
+         step.precision});
   }
   return absl::StrCat("<h2>Steps, in order</h2>\n", table.ToString());
 }

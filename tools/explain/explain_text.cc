@@ -143,6 +143,7 @@ std::vector<std::string> StepRow(const Explanation& all, const PlanInfo& plan, s
   return {absl::StrCat(s),
           step.name,
           step.type,
+          std::string(engine::Name(step.part)),
           Ranges(step.layers),
           absl::StrCat(shapes(step.inputs, "inputs"), step.inputs.empty() ? "-> " : " -> ",
                        shapes(step.outputs, "outputs")),
@@ -153,10 +154,10 @@ std::vector<std::string> StepRow(const Explanation& all, const PlanInfo& plan, s
           step.precision};
 }
 
-// The cut stands between the lines of the two parts, which share their columns.
+// The cut stands between the lines of the user part and the others, which share their columns.
 void AppendSteps(const Explanation& all, absl::string_view title, const PlanInfo& plan,
                  std::string& text) {
-  TextTable table({"#>", "name", "type", "layers", "shapes", "FLOPs>", "bytes>", "kernel>",
+  TextTable table({"#>", "name", "type", "part", "layers", "shapes", "FLOPs>", "bytes>", "kernel>",
                    "backend", "precision"});
   for (size_t s = 0; s < plan.steps.size(); ++s) table.AddRow(StepRow(all, plan, s));
   const std::string lines = table.ToString();
@@ -169,7 +170,8 @@ void AppendSteps(const Explanation& all, absl::string_view title, const PlanInfo
   const size_t head = lines.find('\n') + 1;
   absl::StrAppend(&text, "\n", title, "\n", lines.substr(0, head),
                   "  -- user part: once per request ", "--\n", lines.substr(head, at - head),
-                  "  -- cut: ", crossing.empty() ? "nothing" : crossing, " --\n  -- ad part: ",
+                  "  -- cut: ", crossing.empty() ? "nothing" : crossing,
+                  " --\n  -- ad and joint part: ",
                   plan.separable ? absl::StrCat("once per tile of ", plan.tile_rows, " ads")
                                  : "once per request",
                   " --\n", lines.substr(at));
@@ -177,16 +179,16 @@ void AppendSteps(const Explanation& all, absl::string_view title, const PlanInfo
 
 void AppendTotals(const Explanation& all, std::string& text) {
   const double ads = static_cast<double>(all.ads);
-  TextTable table({"", "user part>", "ad part>", "of ads alone>", "per ad>", "FLOPs>", "bytes>"});
+  TextTable table({"", "user part>", "ad part>", "joint part>", "per ad>", "FLOPs>", "bytes>"});
   const auto add = [&](absl::string_view name, const PlanInfo& plan) {
-    engine::Cost user, ad, item;
-    for (const PlanStep& step : plan.steps) {
-      (step.user_part ? user : ad).flops += step.cost.flops;
-      if (step.item_part) item.flops += step.cost.flops;
+    std::vector<std::string> row = {std::string(name)};
+    for (const engine::PlanPart part : engine::kPlanParts) {
+      row.push_back(HumanNumber(plan.CostOf(part).flops.At(ads)));
     }
-    table.AddRow({std::string(name), HumanNumber(user.flops.At(ads)), HumanNumber(ad.flops.At(ads)),
-                  HumanNumber(item.flops.At(ads)), HumanNumber(ad.flops.per_ad),
-                  HumanNumber(plan.cost.flops.At(ads)), Bytes(plan.cost.bytes.At(ads))});
+    row.push_back(HumanNumber(plan.cost.flops.per_ad));
+    row.push_back(HumanNumber(plan.cost.flops.At(ads)));
+    row.push_back(Bytes(plan.cost.bytes.At(ads)));
+    table.AddRow(row);
   };
   add("as written", all.written);
   if (all.optimised) add("optimised", *all.optimised);
@@ -213,7 +215,7 @@ void AppendProfile(const Explanation& all, const Profile& profile, std::string& 
     const PlanStep& step = plan.steps[s];
     const Profile::Step& measured = profile.steps[s];
     if (step.view) continue;
-    table.AddRow({absl::StrCat(s), step.name, step.type, step.user_part ? "user" : "ad",
+    table.AddRow({absl::StrCat(s), step.name, step.type, std::string(engine::Name(step.part)),
                   Us(measured.us), absl::StrFormat("%.1f", measured.gflops),
                   percent(measured.share_of_peak), percent(measured.share_of_request), step.backend,
                   step.precision});

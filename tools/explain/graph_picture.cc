@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +31,7 @@ namespace {
 using engine::Level;
 using engine::ModelInfo;
 using engine::PlanInfo;
+using engine::PlanPart;
 using engine::PlanStep;
 using engine::PlanValue;
 
@@ -39,13 +41,15 @@ constexpr double kShareWidth = 120;  // Points that a step has which takes all t
 
 struct PictureNode {
   std::string name, type, shape, tip, link, style;  // Not escaped.
-  bool ad_part = false;
+  PlanPart part = PlanPart::kUser;
   double share = 0;  // Of a request's time.
 };
 
 struct Picture {
   std::vector<PictureNode> nodes;
   std::set<std::pair<int, int>> edges;  // From, to; from < to.
+  // What stands over the parts.
+  std::array<std::string, engine::kPlanParts.size()> titles;
 };
 
 // At most kNameCharacters of UTF-8, with "..." for the rest.
@@ -58,9 +62,22 @@ std::string Clip(absl::string_view text) {
   return std::string(text);
 }
 
-std::string StyleOf(Level level, bool ad_part) {
-  if (level == Level::kUnknown) return "unknown";
-  return ad_part ? "ad" : "user";
+std::string StyleOf(Level level, PlanPart part) {
+  return level == Level::kUnknown ? "unknown" : std::string(engine::Name(part));
+}
+
+// Of an input.
+PlanPart PartOf(Level level) {
+  if (level == Level::kUnknown) return PlanPart::kJoint;
+  return level == Level::kAd ? PlanPart::kAd : PlanPart::kUser;
+}
+
+void SetTitles(const PlanInfo& plan, int64_t ads, Picture& picture) {
+  for (const PlanPart part : engine::kPlanParts) {
+    picture.titles[static_cast<size_t>(part)] =
+        absl::StrCat(engine::Describe(part), ", ",
+                     HumanNumber(plan.CostOf(part).flops.At(static_cast<double>(ads))), " FLOPs");
+  }
 }
 
 std::string CostText(const engine::Cost& cost, int64_t ads) {
@@ -94,7 +111,7 @@ class InputNodes {
   std::vector<int> For(const std::vector<std::string>& names) {
     std::vector<int> nodes;
     std::vector<std::string> features;
-    bool ad_part = false;
+    PlanPart part = PlanPart::kUser;
     for (const std::string& name : names) {
       const auto at = index_.find(name);
       if (at == index_.end()) continue;
@@ -103,7 +120,7 @@ class InputNodes {
         nodes.push_back(Dense(at->second));
         continue;
       }
-      ad_part |= input.level == Level::kAd || input.level == Level::kUnknown;
+      part = std::max(part, PartOf(input.level));
       const std::string& feature = info_.features[input.feature].name;
       if (std::find(features.begin(), features.end(), feature) == features.end()) {
         features.push_back(feature);
@@ -115,8 +132,8 @@ class InputNodes {
                                           : absl::StrCat(features.size(), " sparse features"),
                               .type = features.size() == 1 ? "sparse feature" : Names(features),
                               .tip = absl::StrCat("Sparse features: ", Names(features)),
-                              .style = absl::StrCat("input ", ad_part ? "ad" : "user"),
-                              .ad_part = ad_part});
+                              .style = absl::StrCat("input ", engine::Name(part)),
+                              .part = part});
     nodes.push_back(static_cast<int>(picture_.nodes.size()) - 1);
     return nodes;
   }
@@ -126,7 +143,7 @@ class InputNodes {
     const auto known = dense_.find(index);
     if (known != dense_.end()) return known->second;
     const engine::InputInfo& input = info_.inputs[index];
-    const bool ad_part = input.level == Level::kAd || input.level == Level::kUnknown;
+    const PlanPart part = PartOf(input.level);
     picture_.nodes.push_back(
         {.name = input.name,
          .type = absl::StrCat("input, ", std::string(engine::Name(input.dtype))),
@@ -134,8 +151,8 @@ class InputNodes {
          .tip = absl::StrCat("Input ", input.name, " ", input.shape.ToString(), ", level ",
                              std::string(engine::Name(input.level)), " (",
                              std::string(KnownFrom(all_, input)), ")"),
-         .style = absl::StrCat("input ", StyleOf(input.level, ad_part)),
-         .ad_part = ad_part});
+         .style = absl::StrCat("input ", StyleOf(input.level, part)),
+         .part = part});
     return dense_[index] = static_cast<int>(picture_.nodes.size()) - 1;
   }
 
@@ -146,10 +163,10 @@ class InputNodes {
   std::map<int, int> dense_;
 };
 
-// Below the cut is what anything below the cut is read by: an edge never leads back.
+// Parts follow each other: an edge never leads back.
 void SinkReaders(Picture& picture) {
   for (const auto& [from, to] : picture.edges) {
-    if (picture.nodes[from].ad_part) picture.nodes[to].ad_part = true;
+    picture.nodes[to].part = std::max(picture.nodes[to].part, picture.nodes[from].part);
   }
 }
 
@@ -180,9 +197,9 @@ Picture DrawWritten(const Explanation& all) {
   Picture picture;
   InputNodes inputs(all, picture);
   std::map<std::string, int> makers;  // By the name of a tensor, as the file goes on.
-  std::vector<bool> of_user(all.layers.size(), false);
+  std::vector<PlanPart> parts(all.layers.size(), PlanPart::kJoint);
   for (const PlanStep& step : all.written.steps) {
-    for (int layer : step.layers) of_user[layer] = of_user[layer] || step.user_part;
+    for (int layer : step.layers) parts[layer] = std::min(parts[layer], step.part);
   }
   for (size_t i = 0; i < all.layers.size(); ++i) {
     const engine::LayerInfo& layer = all.info->layers[i];
@@ -205,8 +222,8 @@ Picture DrawWritten(const Explanation& all) {
                       .shape = Shapes(layer.top_shapes),
                       .tip = LayerTip(all, static_cast<int>(i)),
                       .link = absl::StrCat("layer-", i),
-                      .style = StyleOf(about.level, !of_user[i]),
-                      .ad_part = !of_user[i]};
+                      .style = StyleOf(about.level, parts[i]),
+                      .part = parts[i]};
     if (about.fate == Fate::kRewritten) absl::StrAppend(&drawn.style, " rewritten");
     if (about.fate == Fate::kRemoved) absl::StrAppend(&drawn.style, " removed");
     picture.nodes.push_back(std::move(drawn));
@@ -214,6 +231,7 @@ Picture DrawWritten(const Explanation& all) {
     for (const std::string& top : layer.tops) makers[top] = node;
   }
   SinkReaders(picture);
+  SetTitles(all.written, all.ads, picture);
   return picture;
 }
 
@@ -245,8 +263,8 @@ Picture DrawPlan(const Explanation& all, const PlanInfo& plan, const Profile* pr
                             absl::StrJoin(step.layers, ", "), "\n",
                             step.view ? "a view: nothing runs" : CostText(step.cost, all.ads)),
         .link = absl::StrCat("step-", s),
-        .style = absl::StrCat(StyleOf(step.level, !step.user_part), step.view ? " view" : ""),
-        .ad_part = !step.user_part};
+        .style = absl::StrCat(StyleOf(step.level, step.part), step.view ? " view" : ""),
+        .part = step.part};
     if (!step.view) {
       absl::StrAppend(&drawn.type, ", ",
                       HumanNumber(step.cost.flops.At(static_cast<double>(all.ads))));
@@ -263,6 +281,7 @@ Picture DrawPlan(const Explanation& all, const PlanInfo& plan, const Profile* pr
     for (int id : step.outputs) makers[id] = node;
   }
   SinkReaders(picture);
+  SetTitles(plan, all.ads, picture);
   return picture;
 }
 
@@ -290,7 +309,10 @@ std::string NodeDot(const PictureNode& node, size_t index) {
   return absl::StrCat(dot, "</TABLE>>];\n");
 }
 
-// The nodes of each part in a frame; what hangs between no two of them is kept apart by "cut".
+bool OfUser(const PictureNode& node) { return node.part == PlanPart::kUser; }
+
+// The nodes of each part in a frame.  "cut" stands between those of the user and the others, even
+// where no edge does.
 std::string Dot(const Picture& picture) {
   std::string dot =
       "digraph { bgcolor=transparent; newrank=true; nslimit=2; nslimit1=2; ranksep=0.35; "
@@ -299,27 +321,34 @@ std::string Dot(const Picture& picture) {
       "edge [arrowsize=0.6]; fontname=\"Helvetica\"; fontsize=12; labeljust=l; style=dashed;\n";
   std::set<size_t> reads, read;  // Within a part.
   for (const auto& [from, to] : picture.edges) {
-    const bool crosses = picture.nodes[from].ad_part != picture.nodes[to].ad_part;
+    const bool crosses = OfUser(picture.nodes[from]) != OfUser(picture.nodes[to]);
     if (!crosses) {
       read.insert(from);
       reads.insert(to);
     }
     absl::StrAppend(&dot, "n", from, " -> n", to, crosses ? " [class=crossing]" : "", ";\n");
   }
-  std::string parts[2];
+  bool used[2] = {};  // By OfUser.
+  std::array<std::string, engine::kPlanParts.size()> parts;
   for (size_t i = 0; i < picture.nodes.size(); ++i) {
-    parts[picture.nodes[i].ad_part ? 1 : 0] += NodeDot(picture.nodes[i], i);
+    used[OfUser(picture.nodes[i])] = true;
+    parts[static_cast<size_t>(picture.nodes[i].part)] += NodeDot(picture.nodes[i], i);
   }
-  if (parts[0].empty() || parts[1].empty()) return absl::StrCat(dot, parts[0], parts[1], "}\n");
-  dot += "cut [style=invis shape=point]; edge [style=invis];\n";
-  for (size_t i = 0; i < picture.nodes.size(); ++i) {
-    const bool below = picture.nodes[i].ad_part;
-    if (!below && read.count(i) == 0) absl::StrAppend(&dot, "n", i, " -> cut;\n");
-    if (below && reads.count(i) == 0) absl::StrAppend(&dot, "cut -> n", i, ";\n");
+  if (used[0] && used[1]) {
+    dot += "cut [style=invis shape=point]; edge [style=invis];\n";
+    for (size_t i = 0; i < picture.nodes.size(); ++i) {
+      const bool above = OfUser(picture.nodes[i]);
+      if (above && read.count(i) == 0) absl::StrAppend(&dot, "n", i, " -> cut;\n");
+      if (!above && reads.count(i) == 0) absl::StrAppend(&dot, "cut -> n", i, ";\n");
+    }
   }
-  return absl::StrCat(dot, "subgraph cluster_user { label=\"user part: once per request\";\n",
-                      parts[0], "}\nsubgraph cluster_ad { label=\"ad part: for every ad\";\n",
-                      parts[1], "}\n}\n");
+  for (const PlanPart part : engine::kPlanParts) {
+    const auto p = static_cast<size_t>(part);
+    if (parts[p].empty()) continue;
+    absl::StrAppend(&dot, "subgraph cluster_", engine::Name(part), " { label=\"", picture.titles[p],
+                    "\";\n", parts[p], "}\n");
+  }
+  return absl::StrCat(dot, "}\n");
 }
 
 // One <svg> element.  A program of its own, as libgvc would bring cairo, pango and X into the

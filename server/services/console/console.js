@@ -384,6 +384,7 @@ function ShowEvents() {
 
 // ---- The plan as a picture
 
+const kParts = {user: 'user part: once per request', ad: 'ad part: of every ad alone', joint: 'joint part: of every ad and the user'};
 const kNode = {width: 172, height: 54, gapX: 18, gapY: 34};
 
 // Nodes and edges: the steps, and for each the inputs of the graph that it reads as one node.
@@ -396,13 +397,14 @@ function Graph(entry) {
     const froms = new Set(step.inputs.filter((id) => makers.has(id)).map((id) => makers.get(id)));
     if (inputs.length > 0) {
       const names = [...new Set(inputs.map((id) => values[id].name.replace(/\.(ids|values|segments)$/, '')))];
-      const ad = step.part === 'ad' && inputs.some((id) => values[id].level !== 'user' && values[id].level !== 'constant');
+      const levels = inputs.map((id) => values[id].level);
+      const part = levels.includes('unknown') ? 'joint' : levels.includes('ad') ? 'ad' : 'user';
       const many = names.length > 2, list = names.join(', ');
-      froms.add(nodes.push({name: many ? `${names.length} inputs` : list, small: many ? list : 'input', time: '', ad,
-        style: `input ${ad ? 'ad' : 'user'}`, tip: list}) - 1);
+      froms.add(nodes.push({name: many ? `${names.length} inputs` : list, small: many ? list : 'input', time: '', user: part === 'user',
+        style: `input ${part}`, tip: list}) - 1);
     }
     const shape = step.outputs.length ? values[step.outputs[0]].shape : '';
-    const node = nodes.push({name: step.name || `step ${s}`, ad: step.part === 'ad', share: us ? us[s] / sum : 0,
+    const node = nodes.push({name: step.name || `step ${s}`, user: step.part === 'user', share: us ? us[s] / sum : 0,
       small: `${step.type.replace(/_layer$/, '')} ${shape}`,
       time: us && !step.view ? `${Time(us[s] / 1e6)}, ${Percent(us[s] / sum)}` : step.view ? '' : `${Short(step.cost.flops.total)} FLOPs`,
       style: (step.level === 'unknown' ? 'unknown' : step.part) + (step.view ? ' view' : ''),
@@ -414,7 +416,7 @@ function Graph(entry) {
   return {nodes, edges};
 }
 
-// Rows from above to below: the user's part, then the ads'; sources as low as their readers let them.
+// Rows from above to below: the user part, then the others; sources as low as their readers let them.
 function Rank(nodes, edges) {
   for (const node of nodes) node.rank = 0;
   const lower = (part) => {  // Edges are in the order in which steps run.
@@ -422,15 +424,15 @@ function Rank(nodes, edges) {
       if (part(nodes[to])) nodes[to].rank = Math.max(nodes[to].rank, nodes[from].rank + 1);
     }
   };
-  lower((node) => !node.ad);
-  const users = nodes.filter((node) => !node.ad);
+  lower((node) => node.user);
+  const users = nodes.filter((node) => node.user);
   const cut = users.length ? 1 + Math.max(...users.map((node) => node.rank)) : 0;
-  for (const node of nodes) if (node.ad) node.rank = cut;
-  lower((node) => node.ad);
+  for (const node of nodes) if (!node.user) node.rank = cut;
+  lower((node) => !node.user);
   nodes.forEach((node, index) => {
     const readers = edges.filter(([from]) => from === index).map(([, to]) => nodes[to].rank);
     const source = !edges.some(([, to]) => to === index);
-    if (source && readers.length) node.rank = Math.min(Math.min(...readers) - 1, node.ad ? Infinity : cut - 1);
+    if (source && readers.length) node.rank = Math.min(Math.min(...readers) - 1, node.user ? cut - 1 : Infinity);
   });
   return cut;
 }
@@ -497,7 +499,7 @@ function Picture(entry) {
       const to = b.bend ? b.y + kNode.height / 2 : b.y, middle = (from + to) / 2;
       d += `${d ? '' : `M${a.x},${from}`}C${a.x},${middle} ${b.x},${middle} ${b.x},${to}`;
     }
-    svg.append(Svg('path', {class: nodes[edge[0]].ad !== nodes[edge[1]].ad ? 'edge crossing' : 'edge', d}));
+    svg.append(Svg('path', {class: nodes[edge[0]].user !== nodes[edge[1]].user ? 'edge crossing' : 'edge', d}));
   }
   for (const node of nodes) {
     const x = node.x - kNode.width / 2;
@@ -510,10 +512,10 @@ function Picture(entry) {
         height: 4, rx: 2}) : null));
   }
   if (both) {
-    const y = 8 + cut * step + 4;
+    const y = 8 + cut * step + 4, title = (part) => `${kParts[part]}, ${Short(entry.plan.parts[part].flops.total)} FLOPs`;
     svg.append(Svg('line', {class: 'cutline', x1: leftmost, x2: leftmost + width, y1: y, y2: y}),
-      Svg('text', {class: 'cuttext', x: leftmost + 8, y: y - 6}, 'user part: once per request'),
-      Svg('text', {class: 'cuttext', x: leftmost + 8, y: y + 16}, `ad part: for every ad; reads ${entry.plan.crossing.length} tensors of the user's`));
+      Svg('text', {class: 'cuttext', x: leftmost + 8, y: y - 6}, title('user')),
+      Svg('text', {class: 'cuttext', x: leftmost + 8, y: y + 16}, `${title('ad')}; ${title('joint')}`));
   }
   return svg;
 }
@@ -526,13 +528,13 @@ function StepList(entry) {
     const bar = El('span', {});
     bar.style.width = us ? `${100 * us[s] / sum}%` : '0';
     const shape = step.outputs.length ? ` ${values[step.outputs[0]].shape}` : '';
-    return El('div', {class: 'step'}, El('span', {class: step.part === 'user' ? 'u' : 'a'}, s),
+    return El('div', {class: 'step'}, El('span', {class: step.part[0], title: kParts[step.part]}, s),
       El('span', {}, El('b', {}, step.name || `step ${s}`), El('span', {class: 'muted'}, ` ${step.type.replace(/_layer$/, '')}${shape}`)),
       El('span', {class: 'took'}, step.view ? 'view' : us ? `${Time(us[s] / 1e6)}, ${Percent(us[s] / sum)}` : `${Short(step.cost.flops.total)} FLOPs`),
       us && !step.view ? El('div', {class: 'bar'}, bar) : null);
   });
-  const cut = steps.findIndex((step) => step.part === 'ad');
-  if (cut > 0) rows.splice(cut, 0, El('div', {class: 'cut'}, `cut: ${entry.plan.crossing.length} tensors are kept for the ad part`));
+  const cut = steps.findIndex((step) => step.part !== 'user');
+  if (cut > 0) rows.splice(cut, 0, El('div', {class: 'cut'}, `cut: ${entry.plan.crossing.length} tensors are kept for the ad and joint parts`));
   return El('div', {class: 'rows'}, rows);
 }
 

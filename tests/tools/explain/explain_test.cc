@@ -94,8 +94,16 @@ TEST_F(ExplainTest, FindsWhatCrossesTheCutAndWhatIsComputedOnce) {
   ASSERT_EQ(plan.user_steps, 3);  // user, masked, relu
   EXPECT_EQ(plan.steps[1].label, "layer 3 \"masked\" (where_layer)");
   EXPECT_THAT(plan.steps[1].layers, ElementsAre(3));
-  EXPECT_TRUE(plan.steps[1].user_part);
-  EXPECT_FALSE(plan.steps[3].user_part);
+  EXPECT_EQ(plan.steps[1].part, engine::PlanPart::kUser);
+  // The ad's lookup needs no user; what reads it does.
+  EXPECT_EQ(plan.steps[3].part, engine::PlanPart::kAd);
+  EXPECT_EQ(plan.steps.back().part, engine::PlanPart::kJoint);
+  double flops = 0;
+  for (const engine::PlanPart part : engine::kPlanParts) flops += plan.CostOf(part).flops.At(200);
+  EXPECT_EQ(flops, plan.cost.flops.At(200));
+  EXPECT_EQ(plan.CostOf(engine::PlanPart::kUser).flops.per_ad, 0);
+  // fc, and a copy of 4 and of 5 columns.
+  EXPECT_EQ(plan.CostOf(engine::PlanPart::kJoint).flops.per_ad, 20 + 4 + 5);
   ASSERT_EQ(plan.crossing.size(), 1u);
   EXPECT_EQ(plan.values[plan.crossing[0]].name, "masked");
   EXPECT_EQ(plan.steps[1].cost.flops.At(200), 2);  // Two elements, whatever the ads.
@@ -149,7 +157,9 @@ TEST_F(ExplainTest, WritesAPageThatIsWellFormedAndEscapesNames) {
     EXPECT_THAT(html, HasSubstr("<tr id=\"layer-" + std::to_string(layer.index) + "\""));
     EXPECT_THAT(html, HasSubstr("<td>" + EscapeHtml(layer.name) + "</td>")) << layer.name;
   }
-  EXPECT_THAT(html, HasSubstr(">ad part: for every ad</text>"));
+  EXPECT_THAT(html, HasSubstr(">user part: once per request, "));
+  EXPECT_THAT(html, HasSubstr(">ad part: of every ad alone, "));
+  EXPECT_THAT(html, HasSubstr(">joint part: of every ad and the user, 290 FLOPs</text>"));
   EXPECT_THAT(html, HasSubstr("class=\"edge crossing\""));
   EXPECT_THAT(html, HasSubstr("[users, 2]</text>"));
   EXPECT_EQ(UnclosedElement(html), "");
@@ -189,12 +199,13 @@ TEST_F(ExplainTest, WritesJsonForPrograms) {
   // The lookup of the ad's ids needs no user; the layer behind it does.
   int alone = 0;
   for (const auto& step : plan.at("steps")) {
-    if (!step.at("ads_alone")) continue;
+    if (step.at("part") != "ad") continue;
     ++alone;
-    EXPECT_EQ(step.at("part"), "ad");
     EXPECT_EQ(step.at("type"), "embedding_layer");
   }
   EXPECT_EQ(alone, 1);
+  EXPECT_EQ(plan.at("steps")[6].at("part"), "joint");
+  EXPECT_EQ(plan.at("parts").at("joint").at("flops").at("total"), 2900);
   for (const auto& step : plan.at("steps")) {
     for (const auto& id : step.at("inputs")) EXPECT_LT(id, plan.at("values").size());
   }
@@ -269,26 +280,32 @@ Box BoxOf(const std::string& svg, const std::string& title) {
   return box;
 }
 
-TEST_F(ExplainTest, DrawsTheAdPartBelowTheUserPartAndNothingOverlaps) {
+TEST_F(ExplainTest, DrawsTheOthersBelowTheUserPartAndNothingOverlaps) {
   Load(/*optimise=*/false);
   const Explanation all = Explain(*model_, 10, nullptr);
   const std::string svg = PlanPicture(all, all.plan(), nullptr);
-  std::vector<Box> user, ad;
-  const Box user_part = BoxOf(svg, "cluster_user"), ad_part = BoxOf(svg, "cluster_ad");
+  std::vector<Box> user, others;
+  const Box user_part = BoxOf(svg, "cluster_user"), ad_part = BoxOf(svg, "cluster_ad"),
+            joint_part = BoxOf(svg, "cluster_joint");
+  const auto within = [](const Box& box, const Box& part) {
+    return box.left >= part.left && box.right <= part.right && box.top >= part.top &&
+           box.bottom <= part.bottom;
+  };
+  int ads = 0;
   for (int i = 0;; ++i) {
     const std::string title = "n" + std::to_string(i);
     const Box box = BoxOf(svg, title);
     if (box.left > box.right) break;
-    const Box& part = box.bottom < user_part.bottom ? user_part : ad_part;
-    (box.bottom < user_part.bottom ? user : ad).push_back(box);
-    EXPECT_TRUE(box.left >= part.left && box.right <= part.right && box.top >= part.top &&
-                box.bottom <= part.bottom)
-        << i;
+    const bool of_user = within(box, user_part), of_ad = within(box, ad_part);
+    EXPECT_EQ(of_user + of_ad + within(box, joint_part), 1) << i;
+    ads += of_ad;
+    (of_user ? user : others).push_back(box);
   }
-  EXPECT_EQ(user.size(), 5u);  // user, masked and relu; uid and mask.
-  EXPECT_EQ(ad.size(), 6u);    // ad, fuse, all and fc; mid and price.
+  EXPECT_EQ(user.size(), 5u);    // user, masked and relu; uid and mask.
+  EXPECT_EQ(ads, 3);             // ad; mid and price.
+  EXPECT_EQ(others.size(), 6u);  // Also fuse, all and fc.
   std::vector<Box> boxes = user;
-  boxes.insert(boxes.end(), ad.begin(), ad.end());
+  boxes.insert(boxes.end(), others.begin(), others.end());
   for (size_t a = 0; a < boxes.size(); ++a) {
     for (size_t b = 0; b < a; ++b) {
       EXPECT_TRUE(boxes[a].left >= boxes[b].right || boxes[b].left >= boxes[a].right ||
@@ -297,7 +314,7 @@ TEST_F(ExplainTest, DrawsTheAdPartBelowTheUserPartAndNothingOverlaps) {
     }
   }
   for (const Box& above : user) {
-    for (const Box& below : ad) EXPECT_LT(above.bottom, below.top);
+    for (const Box& below : others) EXPECT_LT(above.bottom, below.top);
   }
 }
 
