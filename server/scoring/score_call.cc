@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "server/models/merged_request.h"
 #include "server/scheduler/refusal.h"
 #include "server/scoring/response_encoder.h"
@@ -29,6 +30,9 @@ bool IsOurFault(absl::StatusCode code) {
 }
 
 int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
+
+// Of an error that is logged or kept: callers choose how long the names in it are.
+constexpr size_t kMaxErrorBytes = 1024;
 
 // When memory may be there again.
 constexpr std::chrono::milliseconds kMemoryRetry(1000);
@@ -580,7 +584,7 @@ void ScoreCall::Report(const absl::Status& status, int64_t took_ns) {
       .ads = decoded_.ads,
       .times = times_,
       .ended_at = std::chrono::system_clock::now(),
-      .status = status,
+      .status = Clip(status, kMaxErrorBytes),
       .trace = terms_.trace};
   call.times.total_ns = took_ns;
   for (const engine::NamedTensor& input : decoded_.inputs) call.values += input.tensor.elements();

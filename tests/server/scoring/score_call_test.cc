@@ -453,6 +453,21 @@ TEST_F(ScoreCallTest, HighPriorityGoesFirst) {
   EXPECT_EQ(order, std::vector<int>({0, 1, 2}));
 }
 
+TEST_F(ScoreCallTest, WhatIsKeptOfACallDoesNotGrowWithTheNamesInIt) {
+  MakePool(1);
+  SlowCalls slow;
+  context_->slow_calls = &slow;
+  v1::PredictRequest request = Request(1);
+  request.mutable_ad_features(0)->set_name(std::string(1 << 20, 'n'));
+  const TestCall& call = Start(Make(request));
+  pool_->Drain();
+  EXPECT_FALSE(call.status.ok());
+  const std::vector<CallSummary> kept = slow.Slowest(clock_.Now());
+  ASSERT_EQ(kept.size(), 1);
+  EXPECT_EQ(kept[0].status.code(), call.status.code());
+  EXPECT_LT(kept[0].status.message().size(), 2000);
+}
+
 TEST_F(ScoreCallTest, AClientsQuotaIsFreeAgainWhenItsCallsHaveEnded) {
   client_quota_ = std::make_unique<ClientQuota>(10);
   MakePool(1);
