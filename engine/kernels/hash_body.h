@@ -21,6 +21,7 @@ inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
   const HashVec x = _mm512_add_epi32(m, k);
   return _mm512_add_epi64(sum, _mm512_mul_epu32(x, _mm512_srli_epi64(x, 32)));
 }
+inline uint64_t SumOf(HashVec v) { return static_cast<uint64_t>(_mm512_reduce_add_epi64(v)); }
 #elif defined(__AVX2__)
 using HashVec = __m256i;
 inline HashVec LoadHash(const void* p) {
@@ -29,6 +30,10 @@ inline HashVec LoadHash(const void* p) {
 inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
   const HashVec x = _mm256_add_epi32(m, k);
   return _mm256_add_epi64(sum, _mm256_mul_epu32(x, _mm256_srli_epi64(x, 32)));
+}
+inline uint64_t SumOf(HashVec v) {
+  const __m128i two = _mm_add_epi64(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  return static_cast<uint64_t>(_mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1));
 }
 #else
 using HashVec = uint64_t;
@@ -42,28 +47,34 @@ inline HashVec AddProducts(HashVec m, HashVec k, HashVec sum) {
   const uint32_t high = static_cast<uint32_t>(m >> 32) + static_cast<uint32_t>(k >> 32);
   return sum + uint64_t{low} * high;
 }
+inline uint64_t SumOf(HashVec v) { return v; }
 #endif
 
 // See AddHash in hash.h.
-void HashBlocks(const void* data, int64_t blocks, const uint32_t* key, uint64_t* sums) {
-  constexpr int kSums = 4, kBlock = 64, kShift = 8, kLanes = sizeof(HashVec) / sizeof(uint64_t);
-  const char* from = static_cast<const char*>(data);
+void HashBytes(const void* data, int64_t bytes, const uint32_t* key, uint64_t* sums) {
+  constexpr int kSums = 4, kBlock = 64, kWords = kBlock / sizeof(uint32_t);
+  constexpr int kLaneWords = sizeof(HashVec) / sizeof(uint32_t);
   HashVec sum[kSums] = {};
-  for (int64_t b = 0; b < blocks; ++b) {
-    for (int part = 0; part < kBlock; part += sizeof(HashVec)) {
-      const HashVec m = LoadHash(from);
+  const auto add = [&](const char* block) {
+    for (int w = 0; w < kWords; w += kLaneWords, block += sizeof(HashVec)) {
+      const HashVec m = LoadHash(block);
       for (int t = 0; t < kSums; ++t) {
-        sum[t] = AddProducts(m, LoadHash(key + t * kShift), sum[t]);
+        sum[t] = AddProducts(m, LoadHash(key + t * kWords + w), sum[t]);
       }
-      from += sizeof(HashVec);
-      key += 2 * kLanes;
     }
+    key += kWords;
+  };
+  const char* from = static_cast<const char*>(data);
+  const char* const end = from + bytes;
+  for (; end - from >= kBlock; from += kBlock) add(from);
+  if (from < end && bytes >= kBlock) {
+    add(end - kBlock);
+  } else if (from < end) {
+    char block[kBlock] = {};
+    std::memcpy(block, from, bytes);
+    add(block);
   }
-  for (int t = 0; t < kSums; ++t) {
-    uint64_t lanes[kLanes];
-    std::memcpy(lanes, &sum[t], sizeof lanes);
-    for (const uint64_t lane : lanes) sums[t] += lane;
-  }
+  for (int t = 0; t < kSums; ++t) sums[t] += SumOf(sum[t]);
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ struct KernelTable {
   // See GruCell in elementwise.h.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);
   // See AddHash in hash.h.
-  void (*hash)(const void* data, int64_t blocks, const uint32_t* secret, uint64_t* sums);
+  void (*hash)(const void* data, int64_t bytes, const uint32_t* secret, uint64_t* sums);
 };
 
 const KernelTable& PortableKernels();

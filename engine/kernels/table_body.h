@@ -34,7 +34,7 @@ constexpr KernelTable kTable = {
     .dot = &Dot,
     .blocks = &Blocks,
     .gru_cell = &GruCell,
-    .hash = &HashBlocks,
+    .hash = &HashBytes,
 };
 
 }  // namespace

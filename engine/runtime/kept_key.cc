@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <random>
 #include <vector>
 
@@ -12,49 +11,47 @@
 
 namespace ulfd::engine {
 
+namespace {
+
+constexpr int64_t kMoreBlocks = kHashMoreWords / kHashBlockWords;
+
+}  // namespace
+
 // Words to hash with, drawn once per process.
 const uint32_t* KeptHasher::Secret() {
-  static const std::vector<uint32_t> secret = [] {
-    std::vector<uint32_t> words((kChapterBlocks + kMaxChapters) * kHashBlockWords +
-                                2 * kHashMoreWords);
+  struct alignas(kHashBlockBytes) Block {
+    uint32_t words[kHashBlockWords];
+  };
+  static const std::vector<Block> secret = [] {
+    std::vector<Block> blocks(kChapterBlocks + kMaxChapters + 2 * kMoreBlocks);
     std::random_device random("/dev/urandom");  // The instruction for that takes longer.
-    for (uint32_t& word : words) word = random();
-    return words;
+    for (Block& block : blocks) {
+      for (uint32_t& word : block.words) word = random();
+    }
+    return blocks;
   }();
-  return secret.data();
+  return secret[0].words;
 }
 
 void KeptHasher::AddChapter(const KeptKey& chapter, int64_t number, KeptKey& whole) {
   if (number >= kMaxChapters) return;
-  char block[kHashBlockBytes] = {};
-  std::memcpy(block, chapter.words.data(), sizeof chapter.words);
-  AddHash(block, 1, Secret() + (kChapterBlocks + number) * kHashBlockWords + kHashMoreWords,
-          whole.words.data());
+  AddHash(chapter.words.data(), sizeof chapter.words,
+          Secret() + (kChapterBlocks + kMoreBlocks + number) * kHashBlockWords, whole.words.data());
 }
 
 void KeptHasher::Add(const void* data, size_t bytes) {
   const char* from = static_cast<const char*>(data);
-  while (bytes > 0) {
+  for (auto left = static_cast<int64_t>(bytes); left > 0;) {
     if (blocks_ == kChapterBlocks) {
       AddChapter(chapter_, chapters_++, whole_);
       chapter_ = {};
       blocks_ = 0;
     }
-    const uint32_t* const secret = Secret() + blocks_ * kHashBlockWords;
-    const int64_t whole =
-        std::min(static_cast<int64_t>(bytes) / kHashBlockBytes, kChapterBlocks - blocks_);
-    if (whole > 0) {
-      AddHash(from, whole, secret, chapter_.words.data());
-      blocks_ += whole;
-      from += whole * kHashBlockBytes;
-      bytes -= whole * kHashBlockBytes;
-      continue;
-    }
-    char last[kHashBlockBytes] = {};
-    std::memcpy(last, from, bytes);
-    AddHash(last, 1, secret, chapter_.words.data());
-    ++blocks_;
-    return;
+    const int64_t piece = std::min(left, (kChapterBlocks - blocks_) * kHashBlockBytes);
+    AddHash(from, piece, Secret() + blocks_ * kHashBlockWords, chapter_.words.data());
+    blocks_ += (piece + kHashBlockBytes - 1) / kHashBlockBytes;
+    from += piece;
+    left -= piece;
   }
 }
 

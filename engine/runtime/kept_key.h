@@ -13,7 +13,11 @@ namespace ulfd::engine {
 struct KeptKey {
   std::array<uint64_t, 4> words{};
 
-  friend bool operator==(const KeptKey&, const KeptKey&) = default;
+  friend bool operator==(const KeptKey& a, const KeptKey& b) {
+    uint64_t differ = 0;  // The compiler would call memcmp.
+    for (size_t w = 0; w < a.words.size(); ++w) differ |= a.words[w] ^ b.words[w];
+    return differ == 0;
+  }
   uint64_t hash() const {
     // The words are sums of products: their low bits are not evenly spread, others are.
     const uint64_t mixed = (words[0] ^ words[1] ^ words[2] ^ words[3]) * 0x9e3779b97f4a7c15ULL;
