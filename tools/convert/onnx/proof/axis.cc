@@ -135,9 +135,11 @@ Results Reduce(const Call& c, const std::function<double(const std::vector<doubl
   return One(Ints(x.type, dims, std::move(ints)));
 }
 
-double Total(const std::vector<double>& line) {
+// Each step in the precision of the run, as a runtime sums: what is small beside its terms is then
+// known to be uncertain.  Integers are exact.
+double Total(const Call& c, const std::vector<double>& line) {
   double total = 0;
-  for (const double value : line) total += value;
+  for (const double value : line) total = c.Round(c.in[0]->type, total + value);
   return total;
 }
 double TotalOfSquares(const std::vector<double>& line) {
@@ -145,9 +147,12 @@ double TotalOfSquares(const std::vector<double>& line) {
   for (const double value : line) total += value * value;
   return total;
 }
-Results ReduceSum(const Call& c) { return Reduce(c, &Total); }
+Results ReduceSum(const Call& c) {
+  return Reduce(c, [&](const auto& line) { return Total(c, line); });
+}
 Results ReduceMean(const Call& c) {
-  return Reduce(c, [](const auto& line) { return Total(line) / static_cast<double>(line.size()); });
+  return Reduce(
+      c, [&](const auto& line) { return Total(c, line) / static_cast<double>(line.size()); });
 }
 Results ReduceSumSquare(const Call& c) { return Reduce(c, &TotalOfSquares); }
 Results ReduceL2(const Call& c) {
@@ -178,7 +183,7 @@ Results ReduceProd(const Call& c) {
   });
 }
 Results ReduceLogSum(const Call& c) {
-  return Reduce(c, [](const auto& line) { return std::log(Total(line)); });
+  return Reduce(c, [&](const auto& line) { return std::log(Total(c, line)); });
 }
 Results ReduceLogSumExp(const Call& c) {
   return Reduce(c, [](const auto& line) {

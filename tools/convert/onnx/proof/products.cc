@@ -221,7 +221,8 @@ Results Einsum(const Call& c) {
     };
     double product = 1;
     for (size_t i = 0; i < values.size(); ++i) product *= values[i][place(strides[i])];
-    out[place(strides.back())] += product;
+    double& sum = out[place(strides.back())];
+    sum = c.Round(c.in[0]->type, sum + product);
     for (size_t d = at.size(); d-- > 0;) {
       if (++at[d] < dims[d]) break;
       at[d] = 0;
