@@ -186,6 +186,27 @@ absl::Status MatMul(OnnxNode& node) {
   return BatchDot(node, a, b);
 }
 
+// The product and a bias that is computed, as Add converts it.
+absl::Status AddComputedBias(OnnxNode& node, const OnnxValue& a, const Dense& dense) {
+  onnx::NodeProto add = node.node;
+  add.set_op_type("Add");
+  add.clear_input();
+  add.add_input(node.Scratch("product"));
+  add.add_input(node.node.input(2));
+  ASSIGN_OR_RETURN(OnnxValue product, DenseOf(node, a, dense, add.input(0), add.input(0)));
+  node.graph.Define(add.input(0), std::move(product));
+  OnnxNode step{.graph = node.graph,
+                .node = add,
+                .uses = node.uses,
+                .only_reader = node.only_reader,
+                .name = node.name};
+  const auto types = ElementwiseOnnxTypes();
+  const auto type = std::find_if(types.begin(), types.end(), [](const OnnxType& known) {
+    return absl::string_view(known.op) == "Add";
+  });
+  return type->convert(step);
+}
+
 // alpha * A * B + beta * C.
 absl::Status Gemm(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue a, node.value(0));
@@ -207,7 +228,10 @@ absl::Status Gemm(OnnxNode& node) {
   }
   if (node.Has(2)) {
     const Constant* bias = node.constant(2);
-    if (bias == nullptr) return absl::UnimplementedError("a bias that is computed");
+    if (bias == nullptr && beta != 1) {
+      return absl::UnimplementedError(absl::StrCat("beta ", beta, " with a bias that is computed"));
+    }
+    if (bias == nullptr) return AddComputedBias(node, a, dense);
     ASSIGN_OR_RETURN(dense.bias, ReadBias(*bias, dense.n()));
     for (float& value : dense.bias) value *= beta;
   }

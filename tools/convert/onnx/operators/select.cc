@@ -159,6 +159,10 @@ absl::Status GatherElements(OnnxNode& node) {
   for (int d = 0; d < x.rank(); ++d) {
     if (d == axis || x.dims[d] == index.dims[d]) continue;
     if (x.dims[d].IsUsers() && index.dims[d].IsAds()) continue;
+    if (x.dims[d].IsAds() && index.dims[d].IsUsers()) {
+      index.dims[d] = x.dims[d];  // The user's row stands for all.
+      continue;
+    }
     return absl::UnimplementedError(
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
   }
