@@ -7,6 +7,7 @@
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/chosen_rows.h"
 #include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
 #include "tools/convert/recipes.h"
 
@@ -89,6 +90,12 @@ absl::Status Cast(OnnxNode& node) {
         "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to))));
   }
   const int from = node.graph.TypeOf(node.node.input(0));
+  // Nothing computes in half precision there: the model wants the rounding itself.
+  const auto reader = node.only_reader.find(node.output());
+  if (to == onnx::TensorProto::FLOAT16 && IsPlainFloat(from) && reader != node.only_reader.end() &&
+      reader->second->op_type() == "Cast") {
+    return absl::UnimplementedError("rounds to half precision, which ULF lacks");
+  }
   const bool exact = node.graph.IsInteger(node.node.input(0)) || from == onnx::TensorProto::BOOL;
   if (to_integer && !exact) {
     node.note = "fractions are cut off";
