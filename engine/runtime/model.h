@@ -54,6 +54,8 @@ struct InputInfo {
   bool used = false;
   // Index into ModelInfo::features for f.ids, f.values and f.segments; -1 for a dense input.
   int feature = -1;
+  // Not 0: values are whole numbers of a magnitude below this.
+  int64_t integers_below = 0;
 };
 
 // A sparse feature: the three inputs f.ids [n] int64, f.values [n] float32, f.segments [rows] int32

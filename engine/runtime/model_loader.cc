@@ -129,6 +129,20 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
   }
 }
 
+// Which inputs hold whole numbers.
+void DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info) {
+  HashMap<absl::string_view, int64_t> below;
+  for (const pb::InputConfig& config : manifest.inputs()) {
+    below.emplace(config.name(), config.integers_below());
+  }
+  for (InputInfo& input : info.inputs) {
+    const auto limit = below.find(input.name);
+    if (limit != below.end() && input.dtype == DType::kFloat32) {
+      input.integers_below = limit->second;
+    }
+  }
+}
+
 // What features are called as matrices.
 absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info) {
   HashMap<absl::string_view, const pb::FeatureConfig*> configs;
@@ -550,6 +564,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   const GraphSpecs stated = StatedSpecs(graph, statements);
   ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
   DescribeInputs(graph, stated, specs, model->executable, info);
+  DescribeIntegers(directory.manifest, info);
   RETURN_IF_ERROR(
       WithLoadReason(DescribeMatrices(directory.manifest, info), LoadReason::kManifest));
   DescribeLayers(net, graph, specs, weights, info);

@@ -3,6 +3,7 @@
 #include "engine/runtime/request.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,6 +42,7 @@ class Filler {
       if (input.feature >= 0) continue;
       if (request_.given[i] != nullptr) {
         request_.inputs[i] = *request_.given[i];
+        RETURN_IF_ERROR(CheckIntegers(input, request_.inputs[i]));
       } else if (input.used) {
         return Missing(i);
       } else {
@@ -58,6 +60,19 @@ class Filler {
   absl::Status Missing(size_t input) const {
     return absl::InvalidArgumentError(
         absl::StrCat("input \"", info_.inputs[input].name, "\" is missing"));
+  }
+
+  static absl::Status CheckIntegers(const InputInfo& input, const Tensor& given) {
+    if (input.integers_below == 0) return absl::OkStatus();
+    const absl::Span<const float> values(given.f32(), static_cast<size_t>(given.elements()));
+    const auto limit = static_cast<float>(input.integers_below);
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (std::fabs(values[i]) < limit && values[i] == std::trunc(values[i])) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("input \"", input.name, "\": element ", i, " is ", values[i],
+                       ", want a whole number of a magnitude below ", input.integers_below));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status FillUsers(absl::Span<const int64_t> ads_per_user) {

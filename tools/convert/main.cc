@@ -64,9 +64,6 @@ absl::Status Run(Args args) {
   flags.Add("ad_inputs", "Inputs, separated by commas, that have a row per ad.",
             &options.ad_inputs);
   flags.Add("dims", "Numbers for symbolic dimensions of an ONNX model: NAME=NUMBER,...", &dims);
-  flags.Add("small_integers",
-            "Inputs of an ONNX model, separated by commas, whose integers are never beyond 2^24.",
-            &options.small_integers);
   flags.Add("schema",
             "CSV that names the columns of an ONNX model's one matrix, in order: the line "
             "column,kind,side,vocabulary,length, then a line each.",

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/model/made_up_inputs.h"
 
+#include <cmath>
 #include <random>
 #include <utility>
 
@@ -78,6 +79,9 @@ absl::StatusOr<engine::NpzArrays> MakeUpInputs(const engine::Model& model, int64
       case engine::DType::kFloat32:
         std::vector<float> values(static_cast<size_t>(count));
         for (float& value : values) value = uniform(random);
+        if (input.integers_below > 0) {
+          for (float& value : values) value = std::round(value);
+        }
         arrays[input.name] = NpyArray::FromFloat32(*std::move(dims), values.data());
         break;
     }

@@ -109,6 +109,31 @@ def integers_compared(g):
     g.output(g.cast(x, "bool"))
 
 
+def integers_limited(g):
+    """What single precision has as long as the inputs are not too large, which requests show."""
+    ids = g.random.randint(-9000, 9000, (3, ADS, 3))
+    ids[1] = np.where(g.random.rand(ADS, 3) < 0.5, ids[0], ids[1])
+    a, b, c = (g.input(*named) for named in zip("abc", ids))
+    integer = lambda op, x, by, array: raw(g, op, [x, by], array)  # noqa: E731
+    g.output(g.cast(g.binary("Equal", a, b), "float"))
+    less = integer("Sub", b, c, ids[1] - ids[2])
+    whole = np.trunc(less.array / 360).astype(np.int64)
+    whole = integer("Div", less, g.constant(np.array(360)), whole)
+    g.output(g.cast(whole, "float"))
+    hashed = integer("Mul", a, g.constant(np.array(97)), ids[0] * 97)
+    place = integer("Mod", hashed, g.constant(np.array(11)), ids[0] * 97 % 11)
+    table = g.constant(g.random.randn(11, 4).astype(np.float32))
+    g.output(raw(g, "Gather", [table, place], table.array[place.array]))
+
+
+def computed_bias(g):
+    """x @ weight + y, which the exporter makes one Gemm of."""
+    x, y = (g.input(n, g.random.randn(ADS, k).astype(np.float32)) for n, k in (("x", 3), ("y", 2)))
+    weight = g.constant(g.random.randn(3, 2).astype(np.float32))
+    twice = g.binary("Add", y, y)
+    g.output(raw(g, "Gemm", [x, weight, twice], x.array @ weight.array + twice.array))
+
+
 def classes_compared(g):
     """The class of each click, out of a table, with the ad's own, however large that is."""
     hist = g.input("hist", g.random.randint(0, 7, (ADS, 4)))
@@ -857,7 +882,8 @@ def steps_in_a_loop(g):
 
 PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
-            integer_arithmetic, integers_compared, classes_compared, half_precision,
+            integer_arithmetic, integers_compared, integers_limited, classes_compared,
+            half_precision, computed_bias,
             integers_clipped, dropout_off, numbers_as_they_were_written, no_columns_assigned,
             logarithm_as_an_id, fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
@@ -901,6 +927,14 @@ def half_precision_given_back(g):
     g.output(raw(g, "Cast", [x], x.array, to=TensorProto.FLOAT16))
 
 
+def half_precision_and_back(g):
+    """x.half().float(), which rounds."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    half = Value(g.fresh("half"), x.array.astype(np.float16), "ads")
+    g.nodes.append(helper.make_node("Cast", [x.name], [half.name], to=TensorProto.FLOAT16))
+    g.output(g.cast(half, "float"))
+
+
 def loop_that_ends_early(g):
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
     half = g.constant(np.array(0.5, np.float32))
@@ -925,8 +959,9 @@ def rows_that_meet_others(g):
     g.output(g.node("ScatterND", [x, rows_of(g, mask), centred], x.array, rows="ads"))
 
 
-REFUSED = [(timestamps_subtracted, "--small_integers=now"), (dropout_on, "training_mode"),
+REFUSED = [(timestamps_subtracted, 'input "now": element 0'), (dropout_on, "training_mode"),
            (loop_that_ends_early, "may end early"),
            (half_precision_given_back, "half precision"),
-           (integers_rounded_to_the_limit, "--small_integers=day"), (squares_of_ids, "of 2^24 or more"),
+           (half_precision_and_back, "rounds to half precision"),
+           (integers_rounded_to_the_limit, 'input "day": element'), (squares_of_ids, "of 2^24 or more"),
            (rows_that_meet_others, "across rows")]

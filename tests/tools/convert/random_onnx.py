@@ -52,7 +52,8 @@ class Runner:
             [self.ulf, "score", out + "/1", f"--inputs={self.work}/in.npz",
              f"--outputs={self.work}/out.npz"], capture_output=True, text=True, check=False)
         if scored.returncode != 0:
-            return "wrong", scored.stderr
+            limited = "want a whole number of a magnitude below" in scored.stderr
+            return "refused" if limited else "wrong", scored.stderr
         with np.load(os.path.join(self.work, "out.npz")) as found:
             for name, value in g.outputs:
                 wanted, got = value.array.astype(np.float64), found[name].astype(np.float64)

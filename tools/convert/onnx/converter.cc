@@ -80,6 +80,7 @@ class OnnxConverter {
     if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
+    StateLimits();
     if (report_.user_inputs.empty()) {
       report_.notes.push_back(
           "no input is the user's: --user_inputs or --schema says what all ads of a request share");
@@ -117,6 +118,8 @@ class OnnxConverter {
   absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
   absl::Status CheckShapes(const onnx::NodeProto& node) const;
   absl::Status NameOutputs();
+  int64_t LimitOf(const std::string& input) const;
+  void StateLimits();
 
   const onnx::GraphProto& proto_;
   const ConvertOptions& options_;
@@ -236,9 +239,7 @@ absl::Status OnnxConverter::ApplySchema() {
 
 absl::Status OnnxConverter::CheckOptions() const {
   const std::pair<const char*, const std::vector<std::string>*> flags[] = {
-      {"--user_inputs", &options_.user_inputs},
-      {"--ad_inputs", &options_.ad_inputs},
-      {"--small_integers", &options_.small_integers}};
+      {"--user_inputs", &options_.user_inputs}, {"--ad_inputs", &options_.ad_inputs}};
   for (const auto& [flag, names] : flags) {
     for (const std::string& name : *names) {
       if (inputs_.contains(name)) continue;
@@ -312,14 +313,11 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
   if (input.level == Level::kAd) graph_.SetAdReference(tensor);
   graph_.Define(input.name, std::move(value));
   const bool integers = graph_.IsInteger(input.name);
-  const bool small =
-      Lists(options_.small_integers, input.name) || IsShortInteger(input.element_type);
-  if (integers && !small) graph_.MarkRounded(input.name, input.name);
+  if (integers && !IsShortInteger(input.element_type)) graph_.MarkInput(input.name, input.name);
   report_.AddInput(input.level, absl::StrCat(name, " ", builder_.Find(name)->shape.ToString(),
                                              mask       ? " int32, above 0 is true"
                                              : integers ? " float32; whole numbers"
-                                                        : " float32",
-                                             small ? " up to 2^24" : ""));
+                                                        : " float32"));
   bindings_.push_back({.input = input.name, .name = name, .level = input.level});
   if (name != input.name) {
     report_.notes.push_back(absl::StrCat("input \"", input.name, "\" is called \"", name,
@@ -464,10 +462,12 @@ absl::Status OnnxConverter::NameOutputs() {
     absl::StatusOr<OnnxValue> value = graph_.ValueOf(output.name());
     RETURN_IF_ERROR(Annotate(value.status(), absl::StrCat("output \"", output.name(), "\"")));
     if (const std::string* source = graph_.RoundedFrom(output.name())) {
-      return absl::UnimplementedError(
-          absl::StrCat("output \"", output.name(), "\" gives integers of input \"", *source,
-                       "\" back, which ULF has in single precision; --small_integers=", *source,
-                       " if none is beyond 2^24"));
+      const IntegerBound* const bound = graph_.BoundOf(output.name());
+      if (bound == nullptr || !LimitTo(*bound, graph_)) {
+        return absl::UnimplementedError(absl::StrCat("output \"", output.name(),
+                                                     "\" gives integers of input \"", *source,
+                                                     "\" back, which ULF has in single precision"));
+      }
     }
     if (graph_.TypeOf(output.name()) == onnx::TensorProto::FLOAT16) {
       return absl::UnimplementedError(
@@ -495,10 +495,28 @@ absl::Status OnnxConverter::NameOutputs() {
   return absl::OkStatus();
 }
 
+// Of integers that requests are checked for; 0: none.
+int64_t OnnxConverter::LimitOf(const std::string& input) const {
+  const auto limit = graph_.limits().find(input);
+  return limit == graph_.limits().end() ? 0 : limit->second;
+}
+
+void OnnxConverter::StateLimits() {
+  bindings_.insert(bindings_.end(), features_.bindings().begin(), features_.bindings().end());
+  for (ulfd::model::v1::InputConfig& config : *builder_.model().manifest.mutable_inputs()) {
+    for (const Binding& binding : bindings_) {
+      if (binding.sparse || binding.name != config.name() || LimitOf(binding.input) == 0) continue;
+      config.set_integers_below(LimitOf(binding.input));
+      report_.notes.push_back(absl::StrCat("requests whose \"", config.name(),
+                                           "\" has integers of ", LimitOf(binding.input),
+                                           " or more are refused: float32 would round them, or "
+                                           "what is computed of them"));
+    }
+  }
+}
+
 Translation OnnxConverter::TakeTranslation() {
   Translation translation{.bindings = std::move(bindings_)};
-  translation.bindings.insert(translation.bindings.end(), features_.bindings().begin(),
-                              features_.bindings().end());
   for (const onnx::ValueInfoProto& info : proto_.input()) {
     const auto found = inputs_.find(info.name());
     if (found == inputs_.end()) continue;
@@ -507,7 +525,7 @@ Translation OnnxConverter::TakeTranslation() {
                        .type = input.element_type,
                        .level = input.level,
                        .rows = info.type().tensor_type().shape().dim(0).dim_param(),
-                       .small_integers = Lists(options_.small_integers, input.name),
+                       .integers_below = LimitOf(input.name),
                        .places = graph_.PlacesOf(input.name),
                        .ids = features_.IdRanges(input.name)};
     for (const SchemaField& field : input.schema) {

@@ -122,7 +122,7 @@ absl::Status OnnxFeatures::EmitNumbers(const Numbers& numbers) {
     tensor = shaped;
   }
   if (!is_float && IsIdType(numbers.ids.type)) {
-    graph_.MarkRounded(numbers.output, input.name);
+    graph_.MarkInput(numbers.output, input.name);
   }
   graph_.Define(numbers.output, graph_.Whole(tensor, numbers.ids.dims));
   builder.TakeAddedTypes();

@@ -71,6 +71,18 @@ const std::string* OnnxGraph::RoundedFrom(const std::string& name) const {
   return it == rounded_.end() ? nullptr : &it->second;
 }
 
+const IntegerBound* OnnxGraph::BoundOf(const std::string& name) const {
+  const auto it = bounds_.find(name);
+  return it == bounds_.end() ? nullptr : &it->second;
+}
+
+void OnnxGraph::LimitInputs(const IntegerBound& of, int64_t below) {
+  for (const std::string& input : of.inputs) {
+    const auto [limit, added] = limits_.try_emplace(input, below);
+    if (!added) limit->second = std::min(limit->second, below);
+  }
+}
+
 void OnnxGraph::NotePlaces(const std::string& input, int64_t steps) {
   const int64_t known = PlacesOf(input);
   places_[input] = known == 0 ? steps : std::min(known, steps);

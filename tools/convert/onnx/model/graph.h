@@ -4,6 +4,8 @@
 #define ULFD_TOOLS_CONVERT_ONNX_MODEL_GRAPH_H_
 
 #include <cstdint>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,6 +59,12 @@ struct RowNumbers {
   bool shape_only = false;  // They were added to others, for the shape of the sum.
 };
 
+// How large integers can be: factor * (the limit of these inputs) + plus.
+struct IntegerBound {
+  std::set<std::string> inputs;
+  double factor = 0, plus = 0;
+};
+
 // Names to constants and values.  Errors do not name the node.
 class OnnxGraph {
  public:
@@ -78,10 +86,26 @@ class OnnxGraph {
   // Integers of the input `input`, as single precision has them: exact up to 2^24, rounded beyond.
   // Null: the value is exact, or no integer.
   void MarkRounded(const std::string& name, const std::string& input) { rounded_[name] = input; }
+  // Integers of the input, as it is: rounded, unless it is limited.
+  void MarkInput(const std::string& name, const std::string& input) {
+    MarkRounded(name, input);
+    SetBound(name, {.inputs = {input}, .factor = 1});
+  }
   const std::string* RoundedFrom(const std::string& name) const;
   // Rounded integers that small numbers have been added to.
   void MarkStepped(const std::string& name) { stepped_.insert(name); }
   bool IsStepped(const std::string& name) const { return stepped_.contains(name); }
+  // Bounds of integers that are computed from inputs, and the inputs' own.
+  void SetBound(const std::string& name, IntegerBound bound) { bounds_[name] = std::move(bound); }
+  const IntegerBound* BoundOf(const std::string& name) const;
+  // Requests with integers of these inputs that are not below are refused.
+  void LimitInputs(const IntegerBound& of, int64_t below);
+  // Integers that are exact for this.
+  void MarkExact(const std::string& name) { exact_.insert(name); }
+  bool IsExact(const std::string& name) const { return exact_.contains(name); }
+  // By input: what its integers must be below.
+  const std::map<std::string, int64_t>& limits() const { return limits_; }
+
   // Integers that are all below 2^24, as rows and numbers of tables are.
   void MarkSmall(const std::string& name) { small_.insert(name); }
   bool IsSmall(const std::string& name) const { return small_.contains(name); }
@@ -151,7 +175,9 @@ class OnnxGraph {
   HashMap<std::string, RowNumbers> rows_;
   HashMap<std::string, int> types_;
   HashMap<std::string, std::string> rounded_;
-  HashSet<std::string> stepped_, small_;
+  HashMap<std::string, IntegerBound> bounds_;
+  std::map<std::string, int64_t> limits_;
+  HashSet<std::string> stepped_, small_, exact_;
   HashMap<std::string, int64_t> places_;  // By input.
 };
 

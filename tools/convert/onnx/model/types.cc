@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -85,10 +86,97 @@ bool Moves(const std::string& op) {
                       "Tile",      "Dropout",  "ReduceMax", "ReduceMin"});
 }
 
+// The bound of an operand; null: not known.
+std::optional<IntegerBound> BoundOfOperand(const std::string& name, const OnnxGraph& graph) {
+  if (const IntegerBound* bound = graph.BoundOf(name)) return *bound;
+  if (graph.IsSmall(name) || graph.TypeOf(name) == onnx::TensorProto::BOOL) {
+    return IntegerBound{.plus = graph.IsSmall(name) ? kExact : 1};
+  }
+  const Constant* const constant = ConstantOf(name, graph);
+  if (!IsSmallConstant(constant, kExact)) return std::nullopt;
+  IntegerBound bound;
+  for (const engine::Dim& value : constant->ints) {
+    bound.plus = std::max(bound.plus, std::fabs(static_cast<double>(value.value())));
+  }
+  return bound;
+}
+
+IntegerBound Sum(IntegerBound a, const IntegerBound& b) {
+  a.inputs.insert(b.inputs.begin(), b.inputs.end());
+  a.factor += b.factor;
+  a.plus += b.plus;
+  return a;
+}
+
+IntegerBound Either(IntegerBound a, const IntegerBound& b) {
+  a.inputs.insert(b.inputs.begin(), b.inputs.end());
+  a.factor = std::max(a.factor, b.factor);
+  a.plus = std::max(a.plus, b.plus);
+  return a;
+}
+
+bool Computes(const std::string& op) { return IsOneOf(op, {"Add", "Sub", "Mul", "Div", "Mod"}); }
+
+// How large the node's results can be; null: not known.
+std::optional<IntegerBound> BoundOfResult(const onnx::NodeProto& node, const OnnxGraph& graph) {
+  const std::string& op = node.op_type();
+  if (!Computes(op) && !Moves(op) && op != "Cast") return std::nullopt;
+  std::vector<IntegerBound> bounds;
+  for (const std::string& input : node.input()) {
+    // Shapes, places and conditions say nothing of the size.
+    const bool computed = graph.BoundOf(input) != nullptr;
+    if (!computed && !Computes(op) && op != "Where" && op != "Concat" && op != "Max" &&
+        op != "Min") {
+      continue;
+    }
+    const std::optional<IntegerBound> bound = BoundOfOperand(input, graph);
+    if (!bound.has_value()) return std::nullopt;
+    bounds.push_back(*bound);
+  }
+  if (bounds.empty()) return std::nullopt;
+  IntegerBound result = bounds[0];
+  for (size_t i = 1; i < bounds.size(); ++i) {
+    const IntegerBound& next = bounds[i];
+    if (op == "Mul") {
+      if (result.factor > 0 && next.factor > 0) return std::nullopt;
+      const double by = result.factor > 0 ? next.plus : result.plus;
+      result = Either(result.factor > 0 ? result : next, {});
+      result.factor *= by;
+      result.plus *= by;
+    } else if (op == "Mod") {
+      result = Either(next, {.inputs = result.inputs});
+    } else if (op != "Div") {
+      result = Computes(op) ? Sum(result, next) : Either(result, next);
+    }
+  }
+  return result;
+}
+
+// Limits inputs so that single precision rounds nothing that the node reads or makes.
+bool LimitInputs(const onnx::NodeProto& node, OnnxGraph& graph) {
+  for (const std::string& input : node.input()) {
+    const IntegerBound* const bound = graph.BoundOf(input);
+    if (bound == nullptr ? graph.RoundedFrom(input) != nullptr : !LimitTo(*bound, graph)) {
+      return false;
+    }
+  }
+  const std::optional<IntegerBound> result = BoundOfResult(node, graph);
+  return result.has_value() ? LimitTo(*result, graph) : !Computes(node.op_type());
+}
+
 }  // namespace
 
 bool IsComparison(const std::string& op) {
   return IsOneOf(op, {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"});
+}
+
+bool LimitTo(const IntegerBound& bound, OnnxGraph& graph) {
+  constexpr double kFewest = 1 << 12;
+  const double below =
+      bound.factor > 0 ? std::min(kExact, (kExact - bound.plus) / bound.factor) : kExact;
+  if (below < kFewest || bound.plus > kExact) return false;
+  graph.LimitInputs(bound, static_cast<int64_t>(below));
+  return true;
 }
 
 bool IsIdType(int type) {
@@ -113,15 +201,20 @@ void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
   }
 }
 
-absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
+absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
                            const onnx::NodeProto* reader) {
   const std::string& op = node.op_type();
   if (node.output_size() > 0 && IsShortInteger(graph.TypeOf(node.output(0))) && !Moves(op)) {
     return absl::UnimplementedError("computes integers of 8 or 16 bits, which start over");
   }
   std::set<std::string> sources;
+  bool exact = true;
   for (const std::string& input : node.input()) {
     if (graph.RoundedFrom(input) != nullptr) sources.insert(*graph.RoundedFrom(input));
+    exact &= graph.RoundedFrom(input) == nullptr;
+    if (const IntegerBound* bound = graph.BoundOf(input)) {
+      sources.insert(bound->inputs.begin(), bound->inputs.end());
+    }
   }
   if (sources.empty() || Moves(op) || IsOneOf(op, {"Shape", "Size", "Sign"})) {
     return absl::OkStatus();
@@ -147,13 +240,17 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
   const bool small = std::any_of(node.input().begin(), node.input().end(),
                                  [&](const std::string& name) { return graph.IsSmall(name); });
   if (compares && small && !stepped) return absl::OkStatus();
-  if (Steps(node, graph)) return absl::OkStatus();
-  const std::string names = absl::StrJoin(sources, ",");
-  return absl::UnimplementedError(
-      absl::StrCat(compares ? "compares" : "computes with", " integers of input \"", names,
-                   "\", which ULF has in single precision: those beyond 2^24 would be rounded; "
-                   "--small_integers=",
-                   names, " if there are none, or make them floats in the model"));
+  const bool finds = compares || IsOneOf(op, {"TopK", "ArgMax", "ArgMin", "Cast"});
+  if (exact && finds) return absl::OkStatus();
+  if (!exact && Steps(node, graph)) return absl::OkStatus();
+  if ((finds || Computes(op)) && LimitInputs(node, graph)) {
+    for (const std::string& output : node.output()) graph.MarkExact(output);
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(absl::StrCat(
+      compares ? "compares" : "computes with", " integers of input \"", absl::StrJoin(sources, ","),
+      "\", which ULF has in single precision: those beyond 2^24 would be rounded, and no bound of "
+      "the input keeps the results below; make them floats in the model"));
 }
 
 void MarkIntegers(const onnx::NodeProto& node, OnnxGraph& graph) {
@@ -168,8 +265,11 @@ void MarkIntegers(const onnx::NodeProto& node, OnnxGraph& graph) {
       IsSmallConstant(graph.FindConstant(node.input(2)), kExact)) {
     return;
   }
+  const std::optional<IntegerBound> bound = BoundOfResult(node, graph);
   for (const std::string& output : node.output()) {
     if (!graph.IsInteger(output) || graph.FindConstant(output) != nullptr) continue;
+    if (bound.has_value()) graph.SetBound(output, *bound);
+    if (graph.IsExact(output)) continue;
     for (const std::string& input : node.input()) {
       const std::string* source = graph.RoundedFrom(input);
       if (source != nullptr && node.op_type() != "Sign") {

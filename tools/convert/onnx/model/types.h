@@ -21,11 +21,16 @@ bool IsPlainFloat(int type);
 // Tells `graph` the type of every initializer, input and output of a node.
 void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph);
 
+// Limits the inputs so that single precision rounds no integer of this bound; false: that would
+// leave hardly any.
+bool LimitTo(const IntegerBound& bound, OnnxGraph& graph);
+
 // ULF computes in single precision, which has integers up to 2^24.  Whether the node gives what
 // ONNX's integers would where it reads larger ones: it moves them, compares them with small ones,
-// or makes floats of them, as the model says.  UNIMPLEMENTED names the input and what to do.
-// `reader`: the only one of the node's output, or null.
-absl::Status CheckIntegers(const onnx::NodeProto& node, const OnnxGraph& graph,
+// or makes floats of them, as the model says.  Where it does not, the inputs are limited
+// (OnnxGraph::LimitInputs) so that nothing is rounded.  UNIMPLEMENTED names the input if no limit
+// does that.  `reader`: the only one of the node's output, or null.
+absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
                            const onnx::NodeProto* reader);
 // Marks the outputs that hold rounded or small integers because an input does.  After the
 // conversion.

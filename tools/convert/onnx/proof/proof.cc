@@ -42,12 +42,18 @@ struct Trial {
 constexpr Trial kTrials[] = {{1, 3}, {2, 1}, {3, 7}, {4, 2}, {5, 5}, {6, 19}};
 
 // Values as requests might have them: both signs, small and large, whole and not, some zeros.
-double MadeUpNumber(std::mt19937& random, uint32_t seed, bool whole, bool small) {
+double MadeUpNumber(std::mt19937& random, uint32_t seed, bool whole, int64_t below) {
   std::normal_distribution<double> normal;
   const uint32_t kind = random() % 8;
   if (whole) {
-    if (kind == 0 && seed % 2 == 0) return std::round(normal(random) * 1e6);
-    if (kind == 1 && seed % 3 == 0 && !small) return 4e9 + static_cast<double>(random() % 1000);
+    if (kind == 0 && seed % 2 == 0) {
+      const double value = std::round(normal(random) * 1e6);
+      return below == 0 ? value : std::fmod(value, static_cast<double>(below));
+    }
+    if (kind == 1 && seed % 3 == 0) {
+      const auto past = static_cast<double>(random() % 1000);
+      return below == 0 ? 4e9 + past : static_cast<double>(below) - 1 - past;
+    }
     return static_cast<double>(static_cast<int>(random() % 12) - (kind < 2 ? 6 : 0));
   }
   if (kind == 0) return 0;
@@ -102,7 +108,7 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const L
         value += (value < 0 ? -0.25 : 0.25) * static_cast<double>(random() % 4);
       }
     } else {
-      value = MadeUpNumber(random, trial.seed, !is_float, input.small_integers);
+      value = MadeUpNumber(random, trial.seed, !is_float, input.integers_below);
       if (limits.positive) value = std::fabs(value) + (is_float ? 0.125 : 1);
       if (value == 0 && !is_float && !zeros) value = 1;
       if (is_float) {
@@ -113,6 +119,9 @@ Array MadeUp(const SourceInput& input, int64_t rows, const Trial& trial, const L
         if (input.places > 1 && value == 0) value = 1;
       }
     }
+    // Unsigned ones start over below 0.
+    if (input.integers_below > 0 && input.type != onnx::TensorProto::INT64)
+      value = std::fabs(value);
     values.push_back(is_bool ? static_cast<double>(random() % 2) : value);
   }
   for (const int64_t column : input.user_columns) {

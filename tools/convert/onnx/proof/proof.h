@@ -30,8 +30,8 @@ struct SourceInput {
   engine::Level level = engine::Level::kAd;
   std::string rows;                // The name of its leading dimension; empty: it is 1.
   std::vector<int64_t> row_shape;  // Unit: elements, of one row.
-  // Its integers are none beyond 2^24.
-  bool small_integers = false;
+  // Its integers are of a magnitude below this; 0: of any.
+  int64_t integers_below = 0;
   // They tell places among so many steps; 0: they do not.
   int64_t places = 0;
   // Elements of a row (flattened) that are ids.
