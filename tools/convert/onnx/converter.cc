@@ -109,7 +109,6 @@ class OnnxConverter {
   absl::Status ReadInputs();
   absl::StatusOr<Level> LevelOf(const onnx::ValueInfoProto& input);
   absl::Status CheckOptions() const;
-  absl::Status ApplySchema();
   void CountUses();
   absl::Status PrepareInputs();
   absl::Status AddDenseInput(const OnnxInput& input);
@@ -200,41 +199,7 @@ absl::Status OnnxConverter::ReadInputs() {
     inputs_[info.name()] = std::move(input);
   }
   RETURN_IF_ERROR(CheckOptions());
-  return options_.schema.empty() ? absl::OkStatus() : ApplySchema();
-}
-
-// To the one input whose rows have as many columns as the schema.
-absl::Status OnnxConverter::ApplySchema() {
-  ASSIGN_OR_RETURN(Schema schema, ReadSchema(options_.schema));
-  OnnxInput* matrix = nullptr;
-  std::vector<std::string> shapes;
-  for (auto& [name, input] : inputs_) {
-    shapes.push_back(absl::StrCat(name, " ", DimsText(input.dims)));
-    int64_t columns = 1;
-    for (size_t d = 1; d < input.dims.size(); ++d) {
-      columns *= input.dims[d].IsConst() ? input.dims[d].value() : 0;
-    }
-    if (columns != schema.back().end()) continue;
-    if (matrix != nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(options_.schema, ": its ", columns,
-                                                     " columns fit \"", matrix->name, "\" and \"",
-                                                     name, "\", want one"));
-    }
-    matrix = &input;
-  }
-  if (matrix == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options_.schema, ": its ", schema.back().end(),
-                     " columns fit no input: ", absl::StrJoin(shapes, ", ")));
-  }
-  for (const SchemaField& field : schema) {
-    if (field.level != Level::kAd || matrix->level != Level::kUser) continue;
-    return absl::InvalidArgumentError(absl::StrCat(options_.schema, ": column \"", field.name,
-                                                   "\" is the ads', but input \"", matrix->name,
-                                                   "\" has one row of the user"));
-  }
-  matrix->schema = std::move(schema);
-  return absl::OkStatus();
+  return options_.schema.empty() ? absl::OkStatus() : ApplySchema(options_.schema, inputs_);
 }
 
 absl::Status OnnxConverter::CheckOptions() const {

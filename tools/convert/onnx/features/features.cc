@@ -544,4 +544,37 @@ absl::Status OnnxFeatures::MaterializePart(const std::string& output, const Ids&
   return absl::OkStatus();
 }
 
+absl::Status ApplySchema(const std::string& path, std::map<std::string, OnnxInput>& inputs) {
+  ASSIGN_OR_RETURN(Schema schema, ReadSchema(path));
+  OnnxInput* matrix = nullptr;
+  std::vector<std::string> shapes;
+  for (auto& [name, input] : inputs) {
+    shapes.push_back(absl::StrCat(name, " ", DimsText(input.dims)));
+    int64_t columns = 1;
+    for (size_t d = 1; d < input.dims.size(); ++d) {
+      columns *= input.dims[d].IsConst() ? input.dims[d].value() : 0;
+    }
+    if (columns != schema.back().end()) continue;
+    if (matrix != nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": its ", columns, " columns fit \"",
+                                                     matrix->name, "\" and \"", name,
+                                                     "\", want one"));
+    }
+    matrix = &input;
+  }
+  if (matrix == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": its ", schema.back().end(),
+                     " columns fit no input: ", absl::StrJoin(shapes, ", ")));
+  }
+  for (const SchemaField& field : schema) {
+    if (field.level != Level::kAd || matrix->level != Level::kUser) continue;
+    return absl::InvalidArgumentError(absl::StrCat(path, ": column \"", field.name,
+                                                   "\" is the ads', but input \"", matrix->name,
+                                                   "\" has one row of the user"));
+  }
+  matrix->schema = std::move(schema);
+  return absl::OkStatus();
+}
+
 }  // namespace ulfd::convert

@@ -151,6 +151,10 @@ class OnnxFeatures {
   std::map<std::string, std::vector<Run>> runs_;  // By input.
 };
 
+// Gives the schema at `path` to the one input whose rows have as many columns.  INVALID_ARGUMENT
+// for a schema that cannot be, or that fits no input or several.
+absl::Status ApplySchema(const std::string& path, std::map<std::string, OnnxInput>& inputs);
+
 }  // namespace ulfd::convert
 
 #endif  // ULFD_TOOLS_CONVERT_ONNX_FEATURES_FEATURES_H_
