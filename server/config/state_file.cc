@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/text_file.h"
 #include "proto/operator_state.pb.h"
 #include "server/config/settings.h"
@@ -77,7 +78,7 @@ absl::StatusOr<OperatorStates> ReadStateFile(const std::string& path) {
   for (const state::ModelState& model : file.models()) {
     if (!states.emplace(model.name(), FromMessage(model)).second) {
       return absl::InvalidArgumentError(
-          absl::StrCat(path, ": model \"", model.name(), "\" is there twice"));
+          absl::StrCat(path, ": model ", Quote(model.name()), " is there twice"));
     }
   }
   return states;

@@ -551,7 +551,8 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
                                    const ConvertOptions& options) {
   ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
   ASSIGN_OR_RETURN(Conversion conversion, TranslateWithinBudget(model, options, model_path));
-  auto& [converted, report, translation] = conversion;
+  Report& report = conversion.report;
+  Translation& translation = conversion.translation;
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
     if (!options.verify) {
       report.notes.push_back("not proved: --no_verify");
@@ -573,7 +574,7 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
     report.notes.push_back(*proof);
     return report.ToString();
   };
-  RETURN_IF_ERROR(WriteModel(converted, model_path, finish, out));
+  RETURN_IF_ERROR(WriteModel(conversion.model, model_path, finish, out));
   return std::move(report);
 }
 
