@@ -20,7 +20,7 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
   error_.clear();
   if (!first_seen_.has_value()) first_seen_ = now;
   if (!scan.listing.ok()) {
-    error_ = Printable(scan.listing.status().message(), kMaxLoadErrorBytes);
+    error_ = Printable(scan.listing.status().message(), kMaxKeptErrorBytes);
     if (!absl::IsNotFound(scan.listing.status())) return;
     if (!gone_since_.has_value()) gone_since_ = now;
     for (auto& [version, watch] : versions_) watch.Gone(now);
@@ -37,7 +37,7 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
         if (absl::IsNotFound(state.status())) watch->Gone(now);
       }
       if (!absl::IsNotFound(state.status())) {
-        error_ = Printable(state.status().message(), kMaxLoadErrorBytes);
+        error_ = Printable(state.status().message(), kMaxKeptErrorBytes);
       }
       continue;
     }
@@ -51,7 +51,7 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
       const size_t named = std::min<size_t>(ignored.size(), 20);
       absl::StrAppend(&error_, "; ignored: ",
                       Printable(absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
-                                kMaxLoadErrorBytes),
+                                kMaxKeptErrorBytes),
                       named < ignored.size() ? ", ..." : "");
     }
   }

@@ -132,7 +132,8 @@ void ModelManagerImpl::LoaderLoop() {
         }
       }
       if (stopping_) return;
-      const bool found = job.has_value() || wants_plans != nullptr;
+      loading_ = job.has_value();
+      const bool found = loading_ || wants_plans != nullptr;
       if (!changes_.empty() && !found) {
         change = std::move(changes_.front());
         changes_.pop_front();
@@ -152,6 +153,7 @@ void ModelManagerImpl::LoaderLoop() {
     }
     ReleaseFreeMemory();
     MutexLock lock(mu_);
+    loading_ = false;
     done_.NotifyAll();
   }
 }
@@ -183,8 +185,10 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
   while (true) {
     if (stopping_) return Stopping();
     const std::vector<std::string> unfinished = table_.Unfinished(options_.now());
-    if (looks_done_ >= ticket && unfinished.empty()) return absl::OkStatus();
+    const bool ended = looks_done_ >= ticket && unfinished.empty();
+    if (ended && !loading_) return absl::OkStatus();
     if (!done_.WaitUntil(mu_, deadline) && steady_clock::now() >= deadline) {
+      if (ended) return absl::OkStatus();
       return absl::DeadlineExceededError(
           looks_done_ < ticket
               ? std::string("the repository was not looked at in time")

@@ -39,7 +39,8 @@ class ModelManager : public ModelLookup {
   // threads.
   virtual void Poll() = 0;
   // Looks at the repository now instead of at the next poll and returns when everything that was
-  // due is loaded or refused, or with DEADLINE_EXCEEDED at the deadline, naming what is not.
+  // due is loaded or refused and the observer has heard of it, or with DEADLINE_EXCEEDED at the
+  // deadline, naming what is not.
   // Content that has to settle first is not due.  Any thread; without threads it is Poll.
   virtual absl::Status PollNow(std::chrono::steady_clock::time_point deadline) = 0;
 

@@ -138,6 +138,7 @@ class ModelManagerImpl final : public ModelManager {
   int64_t looks_wanted_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t looks_done_ ABSL_GUARDED_BY(mu_) = 0;
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
+  bool loading_ ABSL_GUARDED_BY(mu_) = false;  // Also while observers hear of a load's end.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string readiness_ ABSL_GUARDED_BY(mu_);
   bool complete_once_ ABSL_GUARDED_BY(mu_) = false;  // Every model that is waited for served.

@@ -63,7 +63,7 @@ class Warming {
 
 LoadOutcome RefusedFor(const absl::Status& error) {
   LoadOutcome outcome;
-  outcome.error = Clip(error, kMaxLoadErrorBytes);
+  outcome.error = Clip(error, kMaxKeptErrorBytes);
   return outcome;
 }
 
@@ -361,7 +361,7 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
     return outcome;
   }
   if (!served.ok()) {
-    outcome.error = Clip(served.status(), kMaxLoadErrorBytes);
+    outcome.error = Clip(served.status(), kMaxKeptErrorBytes);
     if (hash.ok()) {
       outcome.quarantined = {*std::move(hash), job.version, outcome.error, system_clock::now()};
     }
