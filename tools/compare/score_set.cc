@@ -27,17 +27,28 @@ void ScoreFlags::AddTo(FlagSet& flags) {
   flags.Add("top_k", "How many of the best ads are compared.", &top_k, 1);
 }
 
-absl::Status ScoreSet::Init(const engine::Model& wanted) {
-  const std::vector<engine::OutputInfo>& outputs = wanted.info().outputs;
+namespace {
+
+std::vector<std::string> OutputNames(const engine::Model& model) {
   std::vector<std::string> names;
-  for (const engine::OutputInfo& output : outputs) names.push_back(output.name);
-  const auto named = std::find(names.begin(), names.end(), flags_.score);
-  if (!flags_.score.empty() && named == names.end()) {
-    return absl::NotFoundError(absl::StrCat("--score: no output \"", flags_.score,
-                                            "\"; there are \"", absl::StrJoin(names, "\", \""),
-                                            "\""));
+  for (const engine::OutputInfo& output : model.info().outputs) names.push_back(output.name);
+  return names;
+}
+
+std::string QuotedNames(const std::vector<std::string>& names) {
+  return absl::StrCat("\"", absl::StrJoin(names, "\", \""), "\"");
+}
+
+}  // namespace
+
+absl::Status ScoreSet::Init(const engine::Model& wanted) {
+  outputs_ = OutputNames(wanted);
+  const auto named = std::find(outputs_.begin(), outputs_.end(), flags_.score);
+  if (!flags_.score.empty() && named == outputs_.end()) {
+    return absl::NotFoundError(absl::StrCat("--score: no output \"", flags_.score, "\"; there are ",
+                                            QuotedNames(outputs_)));
   }
-  score_ = flags_.score.empty() ? 0 : named - names.begin();
+  score_ = flags_.score.empty() ? 0 : named - outputs_.begin();
   ASSIGN_OR_RETURN(requests_, ReadRequests(flags_.requests, flags_.labels, wanted.info()));
   ASSIGN_OR_RETURN(wanted_, Score(wanted));
   for (size_t r = 0; r < requests_.size(); ++r) {
@@ -53,6 +64,10 @@ absl::Status ScoreSet::Init(const engine::Model& wanted) {
 }
 
 absl::StatusOr<Differences> ScoreSet::Measure(const engine::Model& found) {
+  if (const std::vector<std::string> outputs = OutputNames(found); outputs != outputs_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the outputs are ", QuotedNames(outputs), ", want ", QuotedNames(outputs_)));
+  }
   ASSIGN_OR_RETURN(const std::vector<RequestScores> scores, Score(found));
   for (size_t r = 0; r < scores.size(); ++r) {
     if (scores[r].values.size() == wanted_[r].values.size() &&

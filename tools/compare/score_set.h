@@ -52,7 +52,8 @@ class ScoreSet {
 
   const ScoreFlags& flags_;
   std::vector<SavedRequest> requests_;
-  size_t score_ = 0;  // Of the outputs.
+  std::vector<std::string> outputs_;
+  size_t score_ = 0;  // Of these.
   std::vector<RequestScores> wanted_;
   std::vector<float> labels_;
 };
