@@ -147,10 +147,11 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
     }
     RETURN_IF_ERROR(Annotate(CheckDims(input.row_shape()), what));
     constexpr int64_t kExact = int64_t{1} << 24;
-    if (input.integers_below() >= 0 && input.integers_below() <= kExact) continue;
-    return absl::InvalidArgumentError(absl::StrCat("inputs \"", input.name(),
-                                                   "\": integers_below is ", input.integers_below(),
-                                                   ", want 0 to ", kExact));
+    if (input.integers_below() < 0 || input.integers_below() > kExact) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("inputs \"", input.name(), "\": integers_below is ", input.integers_below(),
+                       ", want 0 to ", kExact));
+    }
   }
   for (const model::v1::TableConfig& table : manifest.tables()) {
     if (!table.has_store()) continue;

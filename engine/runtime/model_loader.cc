@@ -129,18 +129,21 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
   }
 }
 
-// Which inputs hold whole numbers.
-void DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info) {
-  HashMap<absl::string_view, int64_t> below;
+// Which inputs hold whole numbers.  REQUIRES: those of the manifest are inputs of the graph.
+absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info) {
   for (const pb::InputConfig& config : manifest.inputs()) {
-    below.emplace(config.name(), config.integers_below());
-  }
-  for (InputInfo& input : info.inputs) {
-    const auto limit = below.find(input.name);
-    if (limit != below.end() && input.dtype == DType::kFloat32) {
-      input.integers_below = limit->second;
+    if (config.integers_below() == 0) continue;
+    const auto input =
+        std::find_if(info.inputs.begin(), info.inputs.end(),
+                     [&](const InputInfo& known) { return known.name == config.name(); });
+    if (input->dtype != DType::kFloat32) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "manifest: inputs \"", config.name(), "\": integers_below is ", config.integers_below(),
+          ", but the input is ", Name(input->dtype), ", want float32"));
     }
+    input->integers_below = config.integers_below();
   }
+  return absl::OkStatus();
 }
 
 // What features are called as matrices.
@@ -564,7 +567,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   const GraphSpecs stated = StatedSpecs(graph, statements);
   ASSIGN_OR_RETURN(GraphSpecs specs, InferSpecs(graph, stated, statements));
   DescribeInputs(graph, stated, specs, model->executable, info);
-  DescribeIntegers(directory.manifest, info);
+  RETURN_IF_ERROR(
+      WithLoadReason(DescribeIntegers(directory.manifest, info), LoadReason::kManifest));
   RETURN_IF_ERROR(
       WithLoadReason(DescribeMatrices(directory.manifest, info), LoadReason::kManifest));
   DescribeLayers(net, graph, specs, weights, info);

@@ -166,6 +166,10 @@ TEST_F(ModelDirectoryTest, ManifestErrorsSayWhere) {
   EXPECT_EQ(error("inputs { name: \"m\" row_shape: [4611686018427387904, 4] }"),
             "inputs \"m\": row_shape: shape [4611686018427387904, 4] is not possible: more than "
             "1099511627776 elements");
+  for (const char* below : {"-1", "16777217"}) {
+    EXPECT_EQ(error(absl::StrCat("inputs { name: \"m\" integers_below: ", below, " }")),
+              absl::StrCat("inputs \"m\": integers_below is ", below, ", want 0 to 16777216"));
+  }
   EXPECT_EQ(error("features { name: \"a\" } features { name: \"a\" }"),
             "features.name: \"a\" is given twice");
   EXPECT_EQ(error("sums { path: \"items\" sha256: \"AB\" }"),

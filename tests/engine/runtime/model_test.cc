@@ -495,6 +495,40 @@ TEST_F(ModelTest, ManifestChoosesOutputsAndIsChecked) {
   }
 }
 
+TEST_F(ModelTest, ChecksRequestsForIntegersThatAreLimited) {
+  case_.graph = R"(
+    layer_params { type: "input_layer" top: "x" top: "y" }
+    layer_params { name: "sum" type: "add_layer" bottom: "x" bottom: "y" top: "score" })";
+  case_.weights_text.clear();
+  files_["model.textproto"] =
+      "inputs { name: \"x\" level: INPUT_LEVEL_AD row_shape: 1 integers_below: 5000 }"
+      "inputs { name: \"y\" level: INPUT_LEVEL_AD row_shape: 1 }";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const auto run = [&](double x) {
+    const CaseInputs inputs(
+        {{"x", {"float32", {2, 1}, {0, x}}}, {"y", {"float32", {2, 1}, {0.5, 0.5}}}});
+    return (*model)->Run(inputs.tensors(), {}, workspace, result).ToString();
+  };
+  EXPECT_EQ(run(-4999), "OK");
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[1], -4998.5f);
+  for (const double refused : {5000.0, -5000.0, 0.5, std::nan(""), HUGE_VAL}) {
+    EXPECT_THAT(run(refused), HasSubstr(absl::StrCat("input \"x\": element 1 is ", refused,
+                                                     ", want a whole number of a magnitude below "
+                                                     "5000")));
+  }
+
+  case_.graph = R"(
+    layer_params { type: "input_layer" top: "x" top: "mask" }
+    layer_params { name: "score" type: "relu_layer" bottom: "x" top: "score" })";
+  files_["model.textproto"] = "inputs { name: \"mask\" integers_below: 9 }";
+  EXPECT_THAT(std::string(Load().status().message()),
+              HasSubstr("manifest: inputs \"mask\": integers_below is 9, but the input is int32, "
+                        "want float32"));
+}
+
 TEST_F(ModelTest, MissingKeyPolicies) {
   files_["model.textproto"] =
       "tables { name: \"t\" missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW default_id: 2 }";
