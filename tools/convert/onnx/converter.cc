@@ -552,14 +552,13 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
   ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
   ASSIGN_OR_RETURN(Conversion conversion, TranslateWithinBudget(model, options, model_path));
   Report& report = conversion.report;
-  Translation& translation = conversion.translation;
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {
     if (!options.verify) {
       report.notes.push_back("not proved: --no_verify");
       return report.ToString();
     }
     absl::StatusOr<std::string> proof =
-        WithinMemory([&] { return Prove(model, translation, loaded); });
+        WithinMemory([&] { return Prove(model, conversion.translation, loaded); });
     if (absl::IsFailedPrecondition(proof.status())) {
       return absl::FailedPreconditionError(
           absl::StrCat(model_path, ": the converted model is not the same as the ONNX model, and ",

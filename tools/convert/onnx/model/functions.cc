@@ -313,7 +313,7 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
       continue;
     }
     if (node.op_type() == "Loop") {
-      const std::string text = absl::StrCat("node \"", node.output(0), "\" (Loop)");
+      const std::string text = NodeText(node);
       RETURN_IF_ERROR(WithinBudget(
           text, [&] { return Annotate(UnrollLoop(node, taken->second, graph, nodes), text); }));
       continue;

@@ -194,6 +194,10 @@ struct OnnxNode {
   // The node whose work was done here, too (MatMul: the Add of its bias), or null.
   const onnx::NodeProto* absorbed = nullptr;
 
+  // The same for another node that stands for a part of this one; it must outlive the result.
+  OnnxNode With(const onnx::NodeProto& part) const {
+    return {.graph = graph, .node = part, .uses = uses, .only_reader = only_reader, .name = name};
+  }
   GraphBuilder& builder() { return graph.builder(); }
   bool Has(int i) const { return i < node.input_size() && !node.input(i).empty(); }
   const Constant* constant(int i) const {

@@ -412,7 +412,6 @@ absl::Status Arithmetic(OnnxNode& node, absl::string_view type) {
   return absl::OkStatus();
 }
 
-absl::Status Add(OnnxNode& node) { return Arithmetic(node, "add_layer"); }
 absl::Status Sub(OnnxNode& node) { return Arithmetic(node, "sub_layer"); }
 absl::Status Mul(OnnxNode& node) { return Arithmetic(node, "multiply_layer"); }
 
@@ -469,11 +468,7 @@ absl::Status WhereRows(OnnxNode& node) {
   onnx::NodeProto where = node.node;
   where.set_input(0, node.Scratch("mask"));
   node.graph.Define(where.input(0), std::move(mask));
-  OnnxNode step{.graph = node.graph,
-                .node = where,
-                .uses = node.uses,
-                .only_reader = node.only_reader,
-                .name = node.name};
+  OnnxNode step = node.With(where);
   return Where(step);
 }
 
@@ -556,7 +551,7 @@ constexpr OnnxType kTypes[] = {
     {"HardSigmoid", &HardSigmoid},
     {"LeakyRelu", &LeakyRelu},
     {"PRelu", &PRelu},
-    {"Add", &Add},
+    {"Add", &ConvertAdd},
     {"Sub", &Sub},
     {"Mul", &Mul},
     {"Div", &Div},
@@ -579,6 +574,8 @@ constexpr OnnxType kTypes[] = {
 };
 
 }  // namespace
+
+absl::Status ConvertAdd(OnnxNode& node) { return Arithmetic(node, "add_layer"); }
 
 absl::Span<const OnnxType> ElementwiseOnnxTypes() { return kTypes; }
 

@@ -49,6 +49,9 @@ absl::StatusOr<OnnxValue> SplitMergedRows(OnnxNode& node, const OnnxValue& x, in
 // users * k, are repeated for every ad.
 absl::Status RepeatMergedRows(OnnxNode& node);
 
+// Add of the node's inputs.
+absl::Status ConvertAdd(OnnxNode& node);
+
 // A weight matrix and its bias.
 struct Dense {
   std::vector<float> weight;

@@ -195,16 +195,8 @@ absl::Status AddComputedBias(OnnxNode& node, const OnnxValue& a, const Dense& de
   add.add_input(node.node.input(2));
   ASSIGN_OR_RETURN(OnnxValue product, DenseOf(node, a, dense, add.input(0), add.input(0)));
   node.graph.Define(add.input(0), std::move(product));
-  OnnxNode step{.graph = node.graph,
-                .node = add,
-                .uses = node.uses,
-                .only_reader = node.only_reader,
-                .name = node.name};
-  const auto types = ElementwiseOnnxTypes();
-  const auto type = std::find_if(types.begin(), types.end(), [](const OnnxType& known) {
-    return absl::string_view(known.op) == "Add";
-  });
-  return type->convert(step);
+  OnnxNode step = node.With(add);
+  return ConvertAdd(step);
 }
 
 // alpha * A * B + beta * C.
@@ -463,11 +455,8 @@ absl::Status Einsum(OnnxNode& node) {
     const onnx::NodeProto pair =
         EinsumNode({left, inputs[static_cast<size_t>(i)]}, name,
                    absl::StrCat(product, ",", terms[static_cast<size_t>(i)], "->", kept));
-    OnnxNode step{.graph = node.graph,
-                  .node = pair,
-                  .uses = node.uses,
-                  .only_reader = node.only_reader,
-                  .name = last ? node.name : name};
+    OnnxNode step = node.With(pair);
+    if (!last) step.name = name;
     RETURN_IF_ERROR(EinsumOfTwo(step));
     product = kept;
   }
