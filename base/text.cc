@@ -76,7 +76,7 @@ void ClipNotices(std::vector<std::string>& notices) {
     notices.resize(kMaxNotices);
     notices.push_back(absl::StrCat("and ", count - kMaxNotices, " more notices"));
   }
-  for (std::string& notice : notices) notice = Printable(notice, kMaxLoadErrorBytes);
+  for (std::string& notice : notices) notice = Printable(notice, kMaxKeptErrorBytes);
 }
 
 std::string Quote(absl::string_view text) {

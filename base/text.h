@@ -26,8 +26,8 @@ std::string PrintableLines(absl::string_view text);
 // `status` with its text made so, payloads kept.
 absl::Status Clip(const absl::Status& status, size_t max_bytes);
 
-// What a hostile model may make others keep, log and send of an error or a notice.
-inline constexpr size_t kMaxLoadErrorBytes = 4096;
+// What a hostile model or caller may make others keep, log and send of an error or a notice.
+inline constexpr size_t kMaxKeptErrorBytes = 4096;
 // Each notice made printable and cut to that; of more than 100, how many were left out.
 void ClipNotices(std::vector<std::string>& notices);
 

@@ -136,7 +136,7 @@ absl::StatusOr<std::unique_ptr<const Model>> Model::Load(const LoadOptions& opti
   if (!loaded.ok()) {
     ModelInfo identity;
     SetIdentity(options, identity);
-    return WithPrefix(identity, Clip(loaded.status(), kMaxLoadErrorBytes));
+    return WithPrefix(identity, Clip(loaded.status(), kMaxKeptErrorBytes));
   }
   SetIdentity(options, (*loaded)->info);
   ClipNotices((*loaded)->info.notices);
@@ -166,7 +166,7 @@ DeltasResult Model::WithDeltas(absl::Span<const DeltaSource> deltas) const {
   });
   if (!memory.ok()) result.statuses = {memory};
   for (absl::Status& status : result.statuses) {
-    if (!status.ok()) status = WithPrefix(info(), Clip(status, kMaxLoadErrorBytes));
+    if (!status.ok()) status = WithPrefix(info(), Clip(status, kMaxKeptErrorBytes));
   }
   if (memory.ok() && loaded != nullptr) result.model = Of(std::move(loaded));
   return result;

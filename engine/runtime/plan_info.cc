@@ -111,27 +111,15 @@ std::vector<int> Crossing(const PlanInfo& info) {
 }  // namespace
 
 absl::string_view Name(PlanPart part) {
-  switch (part) {
-    case PlanPart::kUser:
-      return "user";
-    case PlanPart::kAd:
-      return "ad";
-    case PlanPart::kJoint:
-      break;
-  }
-  return "joint";
+  constexpr absl::string_view kNames[] = {"user", "ad", "joint"};
+  return kNames[static_cast<size_t>(part)];
 }
 
 absl::string_view Describe(PlanPart part) {
-  switch (part) {
-    case PlanPart::kUser:
-      return "user part: once per request";
-    case PlanPart::kAd:
-      return "ad part: of every ad alone";
-    case PlanPart::kJoint:
-      break;
-  }
-  return "joint part: of every ad and the user";
+  constexpr absl::string_view kTexts[] = {"user part: once per request",
+                                          "ad part: of every ad alone",
+                                          "joint part: of every ad and the user"};
+  return kTexts[static_cast<size_t>(part)];
 }
 
 std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* written) {

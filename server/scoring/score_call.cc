@@ -31,9 +31,6 @@ bool IsOurFault(absl::StatusCode code) {
 
 int64_t Ns(std::chrono::nanoseconds time) { return time.count(); }
 
-// Of an error that is logged or kept: callers choose how long the names in it are.
-constexpr size_t kMaxErrorBytes = 1024;
-
 // When memory may be there again.
 constexpr std::chrono::milliseconds kMemoryRetry(1000);
 
@@ -584,7 +581,7 @@ void ScoreCall::Report(const absl::Status& status, int64_t took_ns) {
       .ads = decoded_.ads,
       .times = times_,
       .ended_at = std::chrono::system_clock::now(),
-      .status = Clip(status, kMaxErrorBytes),
+      .status = Clip(status, kMaxKeptErrorBytes),
       .trace = terms_.trace};
   call.times.total_ns = took_ns;
   for (const engine::NamedTensor& input : decoded_.inputs) call.values += input.tensor.elements();

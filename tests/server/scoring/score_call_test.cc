@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "engine/tensor/onednn.h"
 #include "server/models/model_manager.h"
 #include "server/scheduler/worker_pool.h"
@@ -465,7 +466,7 @@ TEST_F(ScoreCallTest, WhatIsKeptOfACallDoesNotGrowWithTheNamesInIt) {
   const std::vector<CallSummary> kept = slow.Slowest(clock_.Now());
   ASSERT_EQ(kept.size(), 1);
   EXPECT_EQ(kept[0].status.code(), call.status.code());
-  EXPECT_LT(kept[0].status.message().size(), 2000);
+  EXPECT_LT(kept[0].status.message().size(), 2 * kMaxKeptErrorBytes);
 }
 
 TEST_F(ScoreCallTest, AClientsQuotaIsFreeAgainWhenItsCallsHaveEnded) {
