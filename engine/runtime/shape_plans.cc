@@ -22,6 +22,9 @@ namespace {
 constexpr int64_t kMostAds = 32;
 // Of the requests that a model keeps: whoever may call it chooses how large they are.
 constexpr int64_t kMostBytes = int64_t{2} << 20;
+// Of one way of computing such a request: small inputs may have large results, and workers compute
+// requests beside it.
+constexpr int64_t kMostRunBytes = int64_t{64} << 20;
 constexpr size_t kMaxRefusalBytes = 1024;
 
 // Whether the dimensions of input i are part of a request's shapes.
@@ -180,25 +183,43 @@ absl::Status Compare(const ModelInfo& info, const Kept& wanted, const RunResult&
   return absl::OkStatus();
 }
 
+void GiveInputs(const ShownRequest& shown, const ModelInfo& info, Request& request) {
+  request.given.assign(info.inputs.size(), nullptr);
+  for (const NamedTensor& input : shown.inputs) {
+    for (size_t i = 0; i < request.given.size(); ++i) {
+      if (info.inputs[i].name == input.name) request.given[i] = &input.tensor;
+    }
+  }
+}
+
+absl::StatusOr<Kept> RunAsWritten(const ShownRequest& shown, const Executable& model,
+                                  const RunOptions& run) {
+  WorkspaceState workspace;
+  RunResult result;
+  GiveInputs(shown, *model.info, workspace.user.request);
+  RETURN_IF_ERROR(ExecuteGenerally(model, run, workspace, result));
+  return Keep(result);
+}
+
 // Whether `plans` give what `model` gives by numpy's rules.
 absl::Status CheckOn(const ShownRequest& shown, const Executable& model, const Executable& plans,
                      const RunOptions& run, double tolerance) {
+  RunOptions bounded = run;
+  bounded.max_memory_bytes = kMostRunBytes;
+  const absl::StatusOr<Kept> wanted = RunAsWritten(shown, model, bounded);
+  if (absl::IsResourceExhausted(wanted.status())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the request that showed it takes more than ", kMostRunBytes, " bytes"));
+  }
+  RETURN_IF_ERROR(wanted.status());
   WorkspaceState workspace;
   RunResult result;
-  Request& request = workspace.user.request;
-  request.given.assign(model.info->inputs.size(), nullptr);
-  for (const NamedTensor& input : shown.inputs) {
-    for (size_t i = 0; i < request.given.size(); ++i) {
-      if (model.info->inputs[i].name == input.name) request.given[i] = &input.tensor;
-    }
-  }
-  RETURN_IF_ERROR(ExecuteGenerally(model, run, workspace, result));
-  const Kept wanted = Keep(result);
-  RETURN_IF_ERROR(Execute(plans, run, workspace, result));
+  GiveInputs(shown, *model.info, workspace.user.request);
+  RETURN_IF_ERROR(Execute(plans, bounded, workspace, result));
   if (result.stats.unproved) {
     return absl::FailedPreconditionError("the plan does not take the request that showed it");
   }
-  return Compare(*model.info, wanted, result, tolerance);
+  return Compare(*model.info, *wanted, result, tolerance);
 }
 
 }  // namespace

@@ -359,6 +359,19 @@ TEST_F(ShapePlans, LargeRequestsTogetherKeepToABound) {
   EXPECT_TRUE(result_.stats.wants_plan);
 }
 
+TEST_F(ShapePlans, SmallInputsOfLargeResultsHaveNone) {
+  const auto model = LoadAnyWidth();
+  testing::CaseArray x = Array(1, 4200, 1), y = Array(1, 4200, 2);
+  x.shape = {1, 4200, 1};
+  y.shape = {1, 1, 4200};
+  const CaseInputs request({{"x", x}, {"y", y}});
+  Run(*model, request.tensors());
+  const std::vector<ShapePlanInfo> made = MakePlans(*model);
+  ASSERT_EQ(made.size(), 1);
+  EXPECT_EQ(made[0].state, State::kRefused);
+  EXPECT_EQ(made[0].why_refused, "the request that showed it takes more than 67108864 bytes");
+}
+
 TEST_F(ShapePlans, AStopLeavesThemWanted) {
   const auto model = LoadOpen();
   Run(*model, Request(20).tensors());

@@ -101,6 +101,15 @@ def parallel_outer_products(site):
             future.exception()
 
 
+@attack("broadcasts in parallel", "eight at a time of [1, 4000, 1] by [1, 1, 4000]: 32 KB make 64 MB", seconds=8)
+def broadcasts_in_parallel(site):
+    data = [("a", "FP32", [1, 4000, 1], 4000), ("b", "FP32", [1, 1, 4000], 4000)]
+    message = kserve("bare_multiply", data).SerializeToString()
+    while not site.over():
+        for future in [site.future(INFER, message, 5) for _ in range(8)]:
+            future.exception()
+
+
 @attack("1 ad of [1, 150000, 8], four in parallel", "rows that no limit of ads counts", seconds=6, short=True)
 def hidden_rows(site):
     messages = [kserve(model, [("x", "FP32", shape, 1_200_000)]).SerializeToString()
