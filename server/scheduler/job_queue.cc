@@ -32,12 +32,6 @@ std::string Ms(nanoseconds time) {
   return absl::StrFormat("%.1f ms", static_cast<double>(time.count()) / 1e6);
 }
 
-// What is large must not close the queue for what is small, so a newcomer takes half of what is
-// left at most.  One alone may be larger than the limit: it would never be served otherwise.
-bool HasRoom(int64_t taken, int64_t more, int64_t limit) {
-  return taken == 0 || more <= (limit - taken) / 2;
-}
-
 }  // namespace
 
 struct JobQueue::Entry {
@@ -93,20 +87,19 @@ absl::Status JobQueue::CheckLimits(const Job& job, const Entry& entry) const {
         absl::StrCat(queued_requests_, " requests wait, limit ", options_.max_queued_requests),
         retry);
   }
-  if (!HasRoom(queued_rows_, job.rows(), options_.max_queued_rows)) {
-    return Refuse(
-        ShedReason::kQueueFull,
-        absl::StrCat(queued_rows_, " ads wait, limit ", options_.max_queued_rows,
-                     ", and this request has ", job.rows(), ", more than half of the rest"),
-        retry);
+  // One job alone may be larger than the limits: it would never be served otherwise.  It does not
+  // close the queue for all others.
+  if (queued_rows_ > 0 && queued_rows_ + job.rows() > options_.max_queued_rows) {
+    return Refuse(ShedReason::kQueueFull,
+                  absl::StrCat(queued_rows_, " ads wait and this request has ", job.rows(),
+                               ", limit ", options_.max_queued_rows),
+                  retry);
   }
-  if (!HasRoom(wait.count(), (entry.cost / options_.workers).count(),
-               options_.max_queued_work.count())) {
-    return Refuse(
-        ShedReason::kQueueFull,
-        absl::StrCat(Ms(wait), " of work wait, limit ", Ms(options_.max_queued_work),
-                     ", and this request needs ", Ms(entry.cost), ", more than half of the rest"),
-        retry);
+  if (wait.count() > 0 && wait + entry.cost / options_.workers > options_.max_queued_work) {
+    return Refuse(ShedReason::kQueueFull,
+                  absl::StrCat(Ms(wait), " of work wait and this request needs ", Ms(entry.cost),
+                               ", limit ", Ms(options_.max_queued_work)),
+                  retry);
   }
   const Lane& lane = *entry.lane;
   const int64_t limit = lane.max_queued_rows();
@@ -204,7 +197,9 @@ absl::StatusOr<std::unique_ptr<JobQueue::Entry>> JobQueue::Examine(Job* job, Tim
   entry->priority = static_cast<int>(job->priority());
   entry->arrival = now;
   entry->rows = job->rows();
-  entry->counted_rows = std::min(entry->rows, options_.max_queued_rows / 2);
+  entry->counted_rows =
+      std::min(entry->rows <= options_.max_queued_rows ? entry->rows : options_.max_queued_rows / 2,
+               options_.max_job_rows);
   const CostModel::Parts parts = entry->lane->cost().parts();
   entry->cost = parts.Of(1, entry->rows);
   entry->once = parts.Of(1, 0);

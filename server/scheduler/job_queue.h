@@ -18,6 +18,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <set>
 #include <vector>
@@ -34,6 +35,9 @@ struct JobQueueOptions {
   int workers = 1;
   int64_t max_queued_requests = 1000;  // Jobs that nobody has started.
   int64_t max_queued_rows = 200000;    // Their rows together.
+  // Of a job these count at most: one that is dearer than any with so many rows must not close the
+  // queue for others.
+  int64_t max_job_rows = std::numeric_limits<int64_t>::max();
   // Predicted work in hand, divided by the workers: how long a newcomer would wait at most.
   std::chrono::nanoseconds max_queued_work = std::chrono::seconds(10);
   std::chrono::nanoseconds tile = std::chrono::milliseconds(1);

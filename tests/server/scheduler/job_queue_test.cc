@@ -342,27 +342,32 @@ TEST_F(JobQueueTest, RefusesWithAReasonAndATimeToComeBack) {
   EXPECT_GE(RetryAfter(status)->count(), 1);
 
   JobQueue rows({.max_queued_rows = 500});
-  Add(rows, lane_, 200);
-  const std::string why =
-      "queue_full: 200 ads wait, limit 500, and this request has 151, more than half of the rest";
-  EXPECT_EQ(rows.Admit(&Make(lane_, 151), now_).message(), why);
-  EXPECT_EQ(rows.Check(&Make(lane_, 151), now_).message(), why);
+  Add(rows, lane_, 400);
+  EXPECT_EQ(rows.Admit(&Make(lane_, 101), now_).message(),
+            "queue_full: 400 ads wait and this request has 101, limit 500");
+  EXPECT_EQ(rows.Check(&Make(lane_, 101), now_).message(),
+            "queue_full: 400 ads wait and this request has 101, limit 500");
   // To ask takes no room.
-  EXPECT_TRUE(rows.Check(&Make(lane_, 150), now_).ok());
-  EXPECT_TRUE(rows.Admit(&Make(lane_, 150), now_).ok());
-  EXPECT_EQ(rows.queued_rows(), 350);
+  EXPECT_TRUE(rows.Check(&Make(lane_, 100), now_).ok());
+  EXPECT_TRUE(rows.Admit(&Make(lane_, 100), now_).ok());
+  EXPECT_EQ(rows.queued_rows(), 500);
 }
 
-TEST_F(JobQueueTest, LargeJobsDoNotCloseTheQueueForSmallOnes) {
+TEST_F(JobQueueTest, AJobLargerThanTheQueueDoesNotCloseItForOthers) {
   JobQueue queue({.max_queued_rows = 500});
   Add(queue, lane_, 5000);
   EXPECT_EQ(queue.queued_rows(), 250);
-  for (int64_t rows = 500; rows > 20; rows /= 2) {
-    while (queue.Admit(&Make(lane_, rows), now_).ok()) {
-    }
-  }
-  EXPECT_GE(queue.queued_rows(), 400);
-  EXPECT_TRUE(queue.Admit(&Make(lane_, 10), now_).ok());
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 250), now_).ok());
+  EXPECT_EQ(queue.Admit(&Make(lane_, 5000), now_).message(),
+            "queue_full: 500 ads wait and this request has 5000, limit 500");
+}
+
+TEST_F(JobQueueTest, DearJobsCountAsTheLargestOrdinaryOne) {
+  JobQueue queue({.max_queued_rows = 500, .max_job_rows = 100});
+  Add(queue, lane_, 500);
+  Add(queue, lane_, 300);
+  EXPECT_EQ(queue.queued_rows(), 200);
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 20), now_).ok());
 }
 
 TEST_F(JobQueueTest, RefusesMoreWorkThanTheQueueMayHold) {
@@ -370,10 +375,9 @@ TEST_F(JobQueueTest, RefusesMoreWorkThanTheQueueMayHold) {
   Add(queue, lane_, 1900);  // 19 ms for one worker.
   const absl::Status status = queue.Admit(&Make(lane_, 300), now_);
   EXPECT_EQ(ReasonOf(status), ShedReason::kQueueFull);
-  EXPECT_THAT(
-      std::string(status.message()),
-      ::testing::MatchesRegex("queue_full: 9\\.. ms of work wait, limit 10\\.0 ms, and this "
-                              "request needs [23]\\.. ms, more than half of the rest"));
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::MatchesRegex("queue_full: 9\\.. ms of work wait and this request needs "
+                                      "[23]\\.. ms, limit 10\\.0 ms"));
   // A single request larger than the limit is served if nothing waits.
   JobQueue empty({.max_queued_work = milliseconds(10)});
   EXPECT_TRUE(empty.Admit(&Make(lane_, 2000), now_).ok());

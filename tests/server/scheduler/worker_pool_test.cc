@@ -167,15 +167,14 @@ TEST_F(WorkerPoolTest, RefusesRequestsBeyondTheLimitAndSaysWhy) {
 TEST_F(WorkerPoolTest, RefusesRowsBeyondTheLimitAndSaysWhy) {
   auto pool = MakePool(1, 100, /*rows=*/500);
   TestJob& blocker = Occupy(*pool);
-  TestJob a(lane_, 200);
-  TestJob b(lane_, 151);
-  TestJob c(lane_, 150);
+  TestJob a(lane_, 400);
+  TestJob b(lane_, 101);
+  TestJob c(lane_, 100);
   ASSERT_TRUE(pool->Submit(&a).ok());
   EXPECT_EQ(pool->Submit(&b).message(),
-            "queue_full: 200 ads wait, limit 500, and this request has 151, more than half of the "
-            "rest");
+            "queue_full: 400 ads wait and this request has 101, limit 500");
   ASSERT_TRUE(pool->Submit(&c).ok());
-  EXPECT_EQ(pool->Stats().queued_rows, 350);
+  EXPECT_EQ(pool->Stats().queued_rows, 500);
   blocker.hold->count_down();
   pool->Drain();
   EXPECT_EQ(pool->Stats().queued_rows, 0);
