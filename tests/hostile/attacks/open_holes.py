@@ -3,7 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 OPEN = {
     # gRPC 1.51 reads it again with every piece that comes.
-    "a header of 10 MB",
+    "a header of 10 MB", "one header without end",
     # Hundreds of calls that come at once, each cheap, are answered before the next one of anybody
     # else.
     "half-open streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
