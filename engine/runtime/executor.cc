@@ -30,7 +30,6 @@ void ResetCounters(const ModelInfo& info, WorkspaceState& ws) {
 void ResetStats(const ModelInfo& info, const RunOptions& options, WorkspaceState& ws,
                 RunStats& stats) {
   stats.embed_ns = stats.user_ns = stats.ad_ns = 0;
-  stats.per_user_fallbacks = 0;
   stats.optimised = stats.unproved = stats.wants_plan = false;
   stats.layers.clear();
   if (options.count_layers) stats.layers.resize(info.layers.size());
@@ -126,10 +125,9 @@ absl::Status RunWhole(const Executable& executable, const RunOptions& options, U
   return RunGenerally(executable, options, part, ws, result);
 }
 
-absl::Status RunOneUser(const Executable& executable, const RunOptions& options, UserPart& part,
-                        WorkspaceState& ws, RunResult& result) {
-  const Choice choice = Choose(executable, options, part.request);
-  if (choice.schedule != nullptr) return RunRows(options, choice, part, ws, result);
+// One user's request that no plan fits.
+absl::Status RunUnplanned(const Executable& executable, const RunOptions& options, UserPart& part,
+                          WorkspaceState& ws, RunResult& result) {
   RETURN_IF_ERROR(RunWhole(executable, options, part, ws, result));
   if (executable.shape_plans != nullptr && !options.keep_all && !options.made_up) {
     result.stats.wants_plan |= executable.shape_plans->Show(executable, part.request);
@@ -161,73 +159,6 @@ absl::Status CheckAllFinite(const Executable& executable, const RunResult& resul
   return absl::OkStatus();
 }
 
-// Users one by one, where not all at once.
-class UsersAlone {
- public:
-  UsersAlone(const Executable& executable, const RunOptions& options, WorkspaceState& ws,
-             RunResult& result)
-      : exe_(executable), options_(options), ws_(ws), result_(result) {}
-
-  absl::Status Run() {
-    const Request& request = ws_.user.request;
-    ws_.ids.assign(exe_.info->inputs.size(), 0);
-    ws_.gathered.resize(std::max(ws_.gathered.size(), exe_.info->outputs.size()));
-    ws_.gathered_dims.resize(ws_.gathered.size());
-    for (std::vector<char>& bytes : ws_.gathered) bytes.clear();
-    result_.stats.per_user_fallbacks = request.users();
-    for (int64_t u = 0; u < request.users(); ++u) {
-      SelectUser(*exe_.info, request, u, ws_.ids, ws_.alone.request);
-      const absl::Status status = RunOneUser(exe_, options_, ws_.alone, ws_, result_);
-      if (!status.ok()) return Annotate(status, absl::StrCat("user ", u));
-      RETURN_IF_ERROR(Gather(u));
-    }
-    for (size_t o = 0; o < result_.outputs.size(); ++o) {
-      result_.outputs[o].dims = ws_.gathered_dims[o];
-      result_.outputs[o].data = ws_.gathered[o].data();
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  // Puts the user's rows of the outputs behind those of the users before.
-  absl::Status Gather(int64_t u) {
-    int64_t bytes = 0;
-    for (size_t o = 0; o < result_.outputs.size(); ++o) {
-      bytes += static_cast<int64_t>(ws_.gathered[o].size() + result_.outputs[o].bytes());
-    }
-    if (options_.max_memory_bytes > 0 && bytes > options_.max_memory_bytes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "the outputs of ", u + 1, " users together have ", bytes, " bytes, want at most ",
-          options_.max_memory_bytes, " (limits.max_request_memory_bytes)"));
-    }
-    for (size_t o = 0; o < result_.outputs.size(); ++o) {
-      const Tensor& tensor = result_.outputs[o];
-      if (u == 0) {
-        ws_.gathered_dims[o] = tensor.dims;
-      } else if (exe_.info->outputs[o].level == Level::kConstant) {
-        continue;  // The same for every user.
-      } else if (tensor.dims.empty() || tensor.dims.size() != ws_.gathered_dims[o].size() ||
-                 !std::equal(tensor.dims.begin() + 1, tensor.dims.end(),
-                             ws_.gathered_dims[o].begin() + 1)) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "output \"", exe_.info->outputs[o].name, "\": user ", u, " has shape ",
-            ToString(tensor.dims), ", which does not go below that of the users before, ",
-            ToString(ws_.gathered_dims[o])));
-      } else {
-        ws_.gathered_dims[o][0] += tensor.dims[0];
-      }
-      const char* const data = static_cast<const char*>(tensor.data);
-      ws_.gathered[o].insert(ws_.gathered[o].end(), data, data + tensor.bytes());
-    }
-    return absl::OkStatus();
-  }
-
-  const Executable& exe_;
-  const RunOptions& options_;
-  WorkspaceState& ws_;
-  RunResult& result_;
-};
-
 }  // namespace
 
 std::string MakeSchedules(bool cut_items, Executable& executable) {
@@ -253,13 +184,13 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   if (several && options.keep_all) {
     return absl::InvalidArgumentError("keep_all takes a request of one user");
   }
-  const Choice choice = several ? Choose(executable, options, part.request) : Choice{};
-  if (!several) {
-    RETURN_IF_ERROR(RunOneUser(executable, options, part, ws, result));
-  } else if (choice.schedule != nullptr) {
+  const Choice choice = Choose(executable, options, part.request);
+  if (choice.schedule != nullptr) {
     RETURN_IF_ERROR(RunRows(options, choice, part, ws, result));
+  } else if (several) {
+    return absl::UnimplementedError("no plan computes several users of these shapes together");
   } else {
-    RETURN_IF_ERROR(UsersAlone(executable, options, ws, result).Run());
+    RETURN_IF_ERROR(RunUnplanned(executable, options, part, ws, result));
   }
   result.stats.looked_up_ids = ws.counters.looked_up_ids;
   result.stats.missing_ids = ws.counters.missing_ids;

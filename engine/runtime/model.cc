@@ -32,9 +32,8 @@ struct Model::Impl {
 
 namespace {
 
-std::array<Arena*, 7> Arenas(WorkspaceState& ws) {
-  return {&ws.general,      &ws.ads,           &ws.user.arena, &ws.alone.arena,
-          &ws.user.outputs, &ws.alone.outputs, &ws.scratch};
+std::array<Arena*, 5> Arenas(WorkspaceState& ws) {
+  return {&ws.general, &ws.ads, &ws.user.arena, &ws.user.outputs, &ws.scratch};
 }
 
 }  // namespace
@@ -53,7 +52,6 @@ int64_t Workspace::bytes() const {
 bool Workspace::Shrink() {
   bool more = false;
   for (Arena* arena : Arenas(*state_)) more |= arena->Shrink();
-  std::vector<std::vector<char>>().swap(state_->gathered);
   return more;
 }
 
@@ -253,6 +251,19 @@ int64_t Model::memory_bytes() const {
 bool Model::row_separable() const {
   const auto& plans = impl_->loaded->executable.shape_plans;
   return info().row_separable || (plans != nullptr && plans->serving());
+}
+
+bool Model::joins_users() const {
+  const auto joins = [](const Executable& executable) {
+    return executable.schedule != nullptr && executable.schedule->one_user_only.empty();
+  };
+  const Executable& executable = impl_->loaded->executable;
+  if (joins(executable)) return true;
+  for (int i = 0; executable.shape_plans != nullptr && i < ShapePlans::kMost; ++i) {
+    const ShapePlan* const plan = executable.shape_plans->at(i);
+    if (plan != nullptr && joins(plan->executable)) return true;
+  }
+  return false;
 }
 
 absl::string_view Name(ShapePlanInfo::State state) {

@@ -126,7 +126,7 @@ struct ModelInfo {
   // tiles of ads.
   bool row_separable = false;
   // Which layer defeats the proof that the rows of a user or ad depend on no others, and why: such
-  // a model computes a request in one piece and users one by one.  Empty if the proof holds (for
+  // a model computes a request in one piece, of one user.  Empty if the proof holds (for
   // requests of the shapes that the graph tells).
   std::string proof_failure;
   // Why the graph is executed as it is written; empty if it was optimised.
@@ -210,8 +210,6 @@ struct RunStats {
   bool unproved = false;
   // Whether it showed shapes that now want a plan (see Model::MakePlans).
   bool wants_plan = false;
-  // Users that were computed one by one although the request has several: all of them, or none.
-  int64_t per_user_fallbacks = 0;
   // Per layer of the file: how often its kernels ran and over how many rows (leading dimension) in
   // total.  Filled only with RunOptions::count_layers.
   struct LayerCount {
@@ -254,8 +252,7 @@ struct RunOptions {
   // Rows of tables that lie in stores (Model::FetchRows).  Null: the run fetches them, and blocks.
   // RunAds does not: it wants those that RunUserPart had.
   const FetchedRows* fetched = nullptr;
-  // Filled if given; costs two readings of the clock per step.  With users that run one by one: of
-  // the last one.
+  // Filled if given; costs two readings of the clock per step.
   StepTimes* steps = nullptr;
 };
 
@@ -362,6 +359,8 @@ class Model {
   // Whether some requests may be cut into tiles and merged with others: those of the shapes that
   // are known at load, or of those that have plans.
   bool row_separable() const;
+  // Whether such requests may have several users.
+  bool joins_users() const;
 
   // Layers that subtract nearly equal large numbers (see engine/graph/cancellation.h), from the
   // weights alone or, where `observed` is given, from the magnitudes of its tensors: the result of
@@ -406,7 +405,8 @@ class Model {
   // each at most once.  numpy semantics decide on row counts that no level is proved for.
   // `f.values` and `f.segments` may be left out: all values 1; one id per row for an ad feature,
   // all ids in one row for a user feature.  INVALID_ARGUMENT names the input and what was wanted;
-  // FAILED_PRECONDITION the output and the row of a NaN or infinity that the manifest refuses.
+  // FAILED_PRECONDITION the output and the row of a NaN or infinity that the manifest refuses;
+  // UNIMPLEMENTED: no plan computes several users of these shapes together, score them one by one.
   // Fills `result`, whose capacity is reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).
   absl::Status Run(absl::Span<const NamedTensor> inputs, const RunOptions& options,
                    Workspace& workspace, RunResult& result) const;

@@ -23,11 +23,6 @@ void SetVector(DType dtype, int64_t n, void* data, Tensor& tensor) {
   }
 }
 
-absl::Status BadRows(const std::string& input, int64_t found, absl::string_view wanted) {
-  return absl::InvalidArgumentError(
-      absl::StrCat("input \"", input, "\": ", found, " rows, want ", wanted));
-}
-
 class Filler {
  public:
   Filler(const ModelInfo& info, Request& request) : info_(info), request_(request) {}
@@ -51,7 +46,7 @@ class Filler {
     }
     RETURN_IF_ERROR(ReserveOnes());
     for (const FeatureInfo& feature : info_.features) RETURN_IF_ERROR(FillFeature(feature));
-    return ads_per_user.empty() ? absl::OkStatus() : AssignRows();
+    return absl::OkStatus();
   }
 
  private:
@@ -168,59 +163,6 @@ class Filler {
     return absl::OkStatus();
   }
 
-  // Whose rows each input has, by its level where that is stated, else by its number of rows.
-  absl::Status AssignRows() {
-    request_.rows_of.assign(info_.inputs.size(), Level::kUnknown);
-    for (size_t i = 0; i < info_.inputs.size(); ++i) {
-      const InputInfo& input = info_.inputs[i];
-      if (!input.used) continue;
-      if (input.feature >= 0 && static_cast<int>(i) != info_.features[input.feature].segments) {
-        continue;
-      }
-      RETURN_IF_ERROR(AssignRowsOf(input, request_.inputs[i], request_.rows_of[i]));
-    }
-    return absl::OkStatus();
-  }
-
-  absl::Status AssignRowsOf(const InputInfo& input, const Tensor& tensor, Level& rows_of) const {
-    const int64_t users = request_.users(), ads = request_.user_begin.back();
-    const auto per_user = [&] { return absl::StrCat(users, ", one per user"); };
-    const auto per_ad = [&] { return absl::StrCat(ads, ", one per ad"); };
-    if (tensor.rank() == 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input \"", input.name, "\": a scalar, want rows of users or ads"));
-    }
-    const int64_t rows = tensor.dims[0];
-    const bool fits_users = rows == users, fits_ads = rows == ads;
-    rows_of = input.level;
-    if (input.level == Level::kUser && !fits_users) {
-      if (input.stated || !fits_ads) return BadRows(input.name, rows, per_user());
-      rows_of = Level::kAd;
-    } else if (input.level == Level::kAd && !fits_ads) {
-      if (input.stated || !fits_users) return BadRows(input.name, rows, per_ad());
-      rows_of = Level::kUser;
-    } else if (input.level != Level::kUser && input.level != Level::kAd) {
-      if (!fits_users && !fits_ads) {
-        return BadRows(input.name, rows, absl::StrCat(per_user(), ", or ", per_ad()));
-      }
-      if (fits_users && fits_ads && !OneAdEach()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("input \"", input.name, "\": ", rows,
-                         " rows may be those of the users or of the ads; let the manifest state "
-                         "its level"));
-      }
-      rows_of = fits_ads ? Level::kAd : Level::kUser;
-    }
-    return absl::OkStatus();
-  }
-
-  bool OneAdEach() const {
-    for (int64_t u = 0; u < request_.users(); ++u) {
-      if (request_.user_begin[u + 1] - request_.user_begin[u] != 1) return false;
-    }
-    return true;
-  }
-
   const ModelInfo& info_;
   Request& request_;
 };
@@ -230,41 +172,6 @@ class Filler {
 absl::Status FillRequest(const ModelInfo& info, absl::Span<const int64_t> ads_per_user,
                          Request& request) {
   return Filler(info, request).Fill(ads_per_user);
-}
-
-void SelectUser(const ModelInfo& info, const Request& request, int64_t u, std::vector<int64_t>& ids,
-                Request& single) {
-  const size_t n = info.inputs.size();
-  single.inputs.resize(n);
-  single.user_begin.clear();
-  const auto select = [&](size_t i) {
-    const Tensor& all = request.inputs[i];
-    Tensor& part = single.inputs[i];
-    part = all;
-    if (request.rows_of[i] == Level::kUnknown) return;
-    const bool of_user = request.rows_of[i] == Level::kUser;
-    const int64_t first = of_user ? u : request.user_begin[u];
-    part.dims[0] = of_user ? 1 : request.user_begin[u + 1] - first;
-    if (all.data == nullptr || all.dims[0] == 0) return;
-    part.data =
-        static_cast<char*>(all.data) + static_cast<int64_t>(all.bytes()) / all.dims[0] * first;
-  };
-  for (size_t i = 0; i < n; ++i) {
-    if (info.inputs[i].feature < 0) select(i);
-  }
-  for (const FeatureInfo& feature : info.features) {
-    select(feature.segments);
-    const Tensor& segments = single.inputs[feature.segments];
-    int64_t count = 0;
-    for (int64_t r = 0; r < segments.dims[0]; ++r) count += segments.i32()[r];
-    for (const int part : {feature.ids, feature.values}) {
-      const Tensor& all = request.inputs[part];
-      char* data = static_cast<char*>(all.data);
-      if (data != nullptr) data += ids[part] * static_cast<int64_t>(SizeOf(all.dtype));
-      SetVector(all.dtype, count, data, single.inputs[part]);
-      ids[part] += count;
-    }
-  }
 }
 
 }  // namespace ulfd::engine

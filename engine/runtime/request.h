@@ -18,9 +18,6 @@ namespace ulfd::engine {
 struct Request {
   std::vector<const Tensor*> given;  // Per input of the model: what the caller gave, or nullptr.
   std::vector<Tensor> inputs;        // Per input of the model; unused ones may be empty.
-  // With more than one user.  Per input: Level::kUser or Level::kAd; kUnknown for ids and values,
-  // which go with their segments, and for what no layer reads.
-  std::vector<Level> rows_of;
   // Ads of user u: [user_begin[u], user_begin[u + 1]).  Empty where the caller did not say; the
   // request then has one user, and its inputs tell the number of ads.
   std::vector<int64_t> user_begin;
@@ -38,12 +35,6 @@ struct Request {
 // INVALID_ARGUMENT names the input.
 absl::Status FillRequest(const ModelInfo& info, absl::Span<const int64_t> ads_per_user,
                          Request& request);
-
-// Makes `single` the part of user `u` of `request`; its tensors point into that of `request`.
-// `ids` holds per input how many ids (for f.ids) users before u have, and moves on: start with
-// zeros and take the users in order.  REQUIRES: `request` was filled with ads_per_user.
-void SelectUser(const ModelInfo& info, const Request& request, int64_t u, std::vector<int64_t>& ids,
-                Request& single);
 
 }  // namespace ulfd::engine
 

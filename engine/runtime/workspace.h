@@ -102,7 +102,7 @@ struct WorkspaceState {
   static constexpr size_t kMaxBindings = 32;
   static constexpr size_t kMaxSchedules = 64;
 
-  UserPart user, alone;  // The request; one user of it where users run one by one.
+  UserPart user;  // The request.
   Arena ads, scratch;
   RunCounters counters;
   ItemState items;
@@ -115,9 +115,6 @@ struct WorkspaceState {
   std::list<Binding> bindings;  // Most recently used first.
   std::vector<void*> data;      // Per value: where it lies.
   std::vector<int64_t> key;
-  std::vector<int64_t> ids;                 // Per input: ids of the users before.
-  std::vector<std::vector<char>> gathered;  // Per output: the users' rows put together,
-  std::vector<TensorDims> gathered_dims;    // and how many they are so far.
 };
 
 }  // namespace ulfd::engine

@@ -60,7 +60,8 @@ bool AllOrNone(const std::vector<const Tensor*>& column, bool& some) {
 
 bool CanMerge(const engine::Model& model) {
   const ModelInfo& info = model.info();
-  if (!info.row_separable) return model.row_separable();
+  if (!model.joins_users()) return false;
+  if (!info.row_separable) return true;
   return std::all_of(info.outputs.begin(), info.outputs.end(), [](const engine::OutputInfo& out) {
     return out.level == Level::kUser || out.level == Level::kAd || out.level == Level::kConstant;
   });

@@ -29,7 +29,7 @@ int64_t PieceRows(const engine::Model& model) {
 std::shared_ptr<Lane> MakeLane(const engine::Model& model, const std::string& name,
                                const Lane::Limits& limits, const CostModel::Parts& guess) {
   auto lane = std::make_shared<Lane>(name, limits, guess, PieceRows(model));
-  if (!CanMerge(model)) lane->StopMerging();
+  lane->SetMerges(CanMerge(model));
   return lane;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "engine/runtime/load_reason.h"
+#include "server/models/merged_request.h"
 #include "server/models/model_lane.h"
 #include "server/models/model_manager_impl.h"
 #include "server/system/memory_release.h"
@@ -265,7 +266,7 @@ void ModelManagerImpl::RunJob(const LoadJob& job) {
 void ModelManagerImpl::MakePlans(const ModelHandle& handle) {
   if (!loader_.MakePlans(*handle)) return;
   reaper_->Grew(*handle->model);
-  handle->lane->ResumeMerging();
+  handle->lane->SetMerges(CanMerge(*handle->model));
 }
 
 ModelHandle ModelManagerImpl::Adopt(const LoadJob& job, LoadOutcome& outcome, int64_t generation) {

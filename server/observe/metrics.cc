@@ -242,8 +242,7 @@ void Metrics::CollectModels(MetricPage& page) const {
     page.AddCounter("ulfd_unproved_runs_total",
                     "Runs in one piece, because the rows are not proved to be independent",
                     series->unproved_runs.value(), labels);
-    page.AddCounter("ulfd_users_run_alone_total",
-                    "Users of merged calls that were computed one by one",
+    page.AddCounter("ulfd_users_run_alone_total", "Calls of a batch that were computed one by one",
                     series->users_run_alone.value(), labels);
     page.AddCounter("ulfd_tiled_inputs_total",
                     "Inputs of the user that came once per ad and were taken once",

@@ -48,10 +48,9 @@ class Lane {
   CostModel& cost() { return cost_; }
   const CostModel& cost() const { return cost_; }
 
-  // Whether jobs are worth merging: not while the model computes users one by one.
+  // Whether jobs are worth merging: not while the model computes one user at a time.
   bool merges() const { return merges_.load(std::memory_order_relaxed); }
-  void StopMerging() { merges_.store(false, std::memory_order_relaxed); }
-  void ResumeMerging() { merges_.store(true, std::memory_order_relaxed); }
+  void SetMerges(bool merges) { merges_.store(merges, std::memory_order_relaxed); }
 
  private:
   friend class JobQueue;

@@ -284,6 +284,9 @@ void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
   }
   if (calls.empty()) return;
   if (calls.size() == 1 || !RunMerged(worker, calls)) {
+    if (calls.size() > 1) {
+      calls[0]->series_->model->users_run_alone.Add(static_cast<int64_t>(calls.size()));
+    }
     for (ScoreCall* call : calls) call->RunAlone(worker);
   }
   shared_lane->cost().Observe(static_cast<int64_t>(calls.size()), rows,
@@ -327,7 +330,6 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
     profile.Add(steps, std::accumulate(ads.begin(), ads.end(), int64_t{0}));
   }
   calls[0]->CountRun(worker.result.stats);
-  if (worker.result.stats.per_user_fallbacks > 0) calls[0]->lane()->StopMerging();
   std::vector<engine::RunResult> results;
   std::vector<std::vector<int64_t>> missing;
   const absl::Status cut = WithinMemory([&]() -> absl::Status {
@@ -339,7 +341,7 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
     return absl::OkStatus();
   });
   if (!cut.ok()) {
-    if (cut != NoMemory()) calls[0]->lane()->StopMerging();
+    if (cut != NoMemory()) calls[0]->lane()->SetMerges(false);
     return false;
   }
   results[0].stats.looked_up_ids = worker.result.stats.looked_up_ids;  // Of all calls.
@@ -496,7 +498,6 @@ void ScoreCall::CountRun(const engine::RunStats& stats) {
   series_->calls->runs.Add();
   if (stats.unproved) model.unproved_runs.Add();
   if (stats.wants_plan) context_.models.PlansWanted();
-  if (stats.per_user_fallbacks > 0) model.users_run_alone.Add(stats.per_user_fallbacks);
 }
 
 void ScoreCall::AddToTables(const std::vector<int64_t>& counts, Counter TableSeries::*counter) {

@@ -182,6 +182,8 @@ TEST_F(ShapePlans, RandomGraphsScoreAsWithShapesStated) {
       EXPECT_LE(testing::Difference(testing::Keep(result_), wanted), kTolerance);
     }
     // Several users at once.
+    ASSERT_EQ(open->joins_users(), stated->joins_users());
+    if (!stated->joins_users()) continue;
     const std::vector<int64_t> ads = {60, 0, 41};
     std::vector<OwnedRequest> users;
     for (const int64_t n : ads) {
@@ -189,10 +191,8 @@ TEST_F(ShapePlans, RandomGraphsScoreAsWithShapesStated) {
     }
     const OwnedRequest batch = OwnedRequest::Join(users);
     const auto wanted = Run(*stated, batch.tensors(), {.ads_per_user = ads});
-    const int64_t fallbacks = result_.stats.per_user_fallbacks;
     EXPECT_LE(testing::Difference(Run(*open, batch.tensors(), {.ads_per_user = ads}), wanted),
               kTolerance);
-    EXPECT_EQ(result_.stats.per_user_fallbacks, fallbacks);
   }
   std::cout << models << " models, " << planned << " plans, " << known
             << " requests of shapes that were known without\n";

@@ -31,20 +31,6 @@ struct Counts {
   int models = 0, compared = 0, alone = 0;
 };
 
-// Whether the users' rows of every output go below one another.
-bool Joinable(const ModelInfo& info, absl::Span<const std::vector<testing::OwnedOutput>> users) {
-  for (const std::vector<testing::OwnedOutput>& user : users) {
-    for (size_t o = 0; o < user.size(); ++o) {
-      const TensorDims &a = user[o].dims, &b = users[0][o].dims;
-      if (info.outputs[o].level == Level::kConstant || users.size() == 1) continue;
-      if (a.empty() || a.size() != b.size() || !std::equal(a.begin() + 1, a.end(), b.begin() + 1)) {
-        return false;
-      }
-    }
-  }
-  return true;
-}
-
 // A batch of users with `ads` ads each, against each of them alone.  Models that refuse such a user
 // even alone are left out.
 void CheckBatch(const Model& model, absl::Span<const NamedTensor> sample,
@@ -64,8 +50,8 @@ void CheckBatch(const Model& model, absl::Span<const NamedTensor> sample,
   const OwnedRequest batch = OwnedRequest::Join(users);
   options.ads_per_user = ads;
   const absl::Status status = model.Run(batch.tensors(), options, workspace, result);
-  if (!Joinable(model.info(), wanted)) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  if (absl::IsUnimplemented(status)) {
+    ++counts.alone;
     return;
   }
   ASSERT_TRUE(status.ok()) << status;
@@ -74,10 +60,6 @@ void CheckBatch(const Model& model, absl::Span<const NamedTensor> sample,
       << ads.size() << " users, the first with " << ads[0] << " ads, tile " << base.tile_rows
       << (base.reference ? ", as written" : "") << (result.stats.unproved ? ", unproved" : "");
   ++counts.compared;
-  if (result.stats.per_user_fallbacks > 0) {
-    ++counts.alone;
-    EXPECT_EQ(result.stats.per_user_fallbacks, static_cast<int64_t>(ads.size()));
-  }
 }
 
 void CheckModel(const Model& model, absl::Span<const NamedTensor> sample, double tolerance,
@@ -117,7 +99,7 @@ class UserBatch : public ::testing::Test {
       CheckModel(**model, inputs.tensors(), kTolerance, counts);
     }
     std::cout << counts.models << " models, " << counts.compared << " batches, " << counts.alone
-              << " of them user by user\n";
+              << " more that run user by user\n";
     return counts;
   }
   std::string base_;

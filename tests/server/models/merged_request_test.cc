@@ -100,7 +100,6 @@ TEST_F(MergedRequestTest, EachPartGetsWhatItGetsAlone) {
   options.ads_per_user = merged.ads_per_user();
   const absl::Status status = model_->Run(merged.inputs(), options, workspace_, result);
   ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(result.stats.per_user_fallbacks, 0);
   for (size_t i = 0; i < parts.size(); ++i) {
     engine::RunResult one;
     ASSERT_TRUE(merged.Cut(model_->info(), result, static_cast<int64_t>(i), one).ok());

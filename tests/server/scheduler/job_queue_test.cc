@@ -651,7 +651,7 @@ TEST_F(JobQueueTest, KeepsALaneWhoseJobsAndOwnerAreGone) {
 }
 
 TEST_F(JobQueueTest, DoesNotMergeForAModelThatCannot) {
-  lane_->StopMerging();
+  lane_->SetMerges(false);
   JobQueue queue({});
   for (int i = 0; i < 3; ++i) Add(queue, lane_, 10);
   EXPECT_THAT(Take(queue).jobs, SizeIs(1));
