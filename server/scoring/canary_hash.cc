@@ -108,6 +108,27 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
   return std::nullopt;
 }
 
+std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& request,
+                                   absl::string_view feature) {
+  auto input = request.inputs().find(std::string(feature));
+  if (input == request.inputs().end()) {
+    input = request.inputs().find(absl::StrCat(feature, ".ids"));
+  }
+  if (input == request.inputs().end()) return std::nullopt;
+  const auto& tensor = input->second;
+  const int64_t rows =
+      tensor.tensor_shape().dim().empty() ? 1 : tensor.tensor_shape().dim(0).size();
+  for (const absl::string_view values :
+       {absl::string_view(tensor.tensor_content()), BytesOf(tensor.int64_val()),
+        BytesOf(tensor.int_val()), BytesOf(tensor.float_val())}) {
+    if (values.empty()) continue;
+    Fnv hash;
+    hash.Add(FirstOfEqualRows(values, rows));
+    return hash.hash();
+  }
+  return std::nullopt;
+}
+
 template <typename Request>
 int64_t RequestCaller<Request>::Hash(const CanaryConfig& canary) const {
   if (!canary.metadata.empty()) {
@@ -124,5 +145,6 @@ int64_t RequestCaller<Request>::Hash(const CanaryConfig& canary) const {
 
 template class RequestCaller<ulfd::v1::PredictRequest>;
 template class RequestCaller<inference::ModelInferRequest>;
+template class RequestCaller<tensorflow::serving::PredictRequest>;
 
 }  // namespace ulfd::server

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "proto/open_inference.pb.h"
 #include "proto/predict.pb.h"
+#include "proto/tf_serving.pb.h"
 #include "server/models/model_types.h"
 
 namespace ulfd::server {
@@ -36,6 +37,8 @@ class RequestCaller final : public Caller {
 std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
                                    absl::string_view feature);
 std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
+                                   absl::string_view feature);
+std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& request,
                                    absl::string_view feature);
 
 }  // namespace ulfd::server

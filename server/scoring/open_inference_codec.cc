@@ -472,14 +472,22 @@ int64_t StatedAds(const inference::ModelInferRequest& request, const Model& mode
   return rows;
 }
 
-// How many values the message holds for an input, whatever its shape says.
+// How many values the message holds for an input, whatever its shape says; what its shape says
+// while there are none.
 int64_t ValuesOf(const inference::ModelInferRequest& request, int input, DType dtype) {
+  constexpr int64_t kMost = int64_t{1} << 40;  // So that sums stay below 2^63.
   if (input < request.raw_input_contents_size()) {
     return static_cast<int64_t>(request.raw_input_contents(input).size() / engine::SizeOf(dtype));
   }
   const inference::InferTensorContents& contents = request.inputs(input).contents();
-  return int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
-         contents.int64_contents_size();
+  const int64_t typed = int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
+                        contents.int64_contents_size();
+  if (typed > 0 || request.raw_input_contents_size() > 0) return typed;
+  int64_t values = 1;
+  for (const int64_t size : request.inputs(input).shape()) {
+    values = engine::SaturatingMultiply(values, std::max<int64_t>(size, 0));
+  }
+  return std::min(values, kMost);
 }
 
 }  // namespace

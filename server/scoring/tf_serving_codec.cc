@@ -26,7 +26,7 @@ using tfs::TensorProto;
 
 constexpr char kSignature[] = "serving_default";
 // What values that a request leaves out may take: a message of some bytes must not become one of
-// megabytes before it is admitted.
+// megabytes.
 constexpr int64_t kMaxFilledBytes = int64_t{256} << 10;
 
 std::string NameOf(tfs::DataType dtype) {
@@ -102,12 +102,11 @@ class Input {
   Input(const std::string& name, TensorProto& from, Budget& budget)
       : name_(name), from_(from), budget_(budget) {}
 
-  // Appends it to `to`.
-  absl::Status Move(const engine::Model& model, inference::ModelInferRequest& to) {
-    auto& input = *to.add_inputs();
-    input.set_name(name_);
+  // Gives `input`, which has name and shape already, its type; its values are added to `to`.
+  absl::Status Fill(const engine::Model& model,
+                    inference::ModelInferRequest::InferInputTensor& input,
+                    inference::ModelInferRequest& to) {
     if (from_.tensor_shape().unknown_rank()) return Bad("a shape of unknown rank");
-    for (const auto& dim : from_.tensor_shape().dim()) input.add_shape(dim.size());
     ASSIGN_OR_RETURN(elements_,
                      CountElements(input.shape(), absl::StrCat("input \"", name_, "\"")));
     const int index = model.FindInput(name_);
@@ -266,17 +265,26 @@ absl::StatusOr<ModelChoice> ChoiceOf(const tfs::ModelSpec& spec) {
   return choice;
 }
 
-absl::Status MakeInferRequest(tfs::PredictRequest& from, const engine::Model& model,
-                              int64_t max_bytes, inference::ModelInferRequest& to) {
+void DescribeInputs(const tfs::PredictRequest& from, inference::ModelInferRequest& to) {
   const tfs::ModelSpec& spec = from.model_spec();
   to.set_model_name(spec.name());
   if (spec.has_version()) to.set_model_version(absl::StrCat(spec.version().value()));
+  for (const auto& [name, tensor] : from.inputs()) {
+    auto& input = *to.add_inputs();
+    input.set_name(name);
+    for (const auto& dim : tensor.tensor_shape().dim()) input.add_shape(dim.size());
+  }
+  for (const std::string& output : from.output_filter()) to.add_outputs()->set_name(output);
+}
+
+absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model, int64_t max_bytes,
+                        inference::ModelInferRequest& to) {
   Budget budget{.max_bytes = max_bytes};
-  for (auto& [name, tensor] : *from.mutable_inputs()) {
-    RETURN_IF_ERROR(Input(name, tensor, budget).Move(model, to));
+  for (auto& input : *to.mutable_inputs()) {
+    TensorProto& tensor = (*from.mutable_inputs())[input.name()];
+    RETURN_IF_ERROR(Input(input.name(), tensor, budget).Fill(model, input, to));
   }
   from.clear_inputs();  // One copy of the values is enough.
-  for (const std::string& output : from.output_filter()) to.add_outputs()->set_name(output);
   return absl::OkStatus();
 }
 

@@ -73,6 +73,7 @@ class RpcCarrier {
   explicit RpcCarrier(UnaryCall<RequestType, ResponseType>& rpc) : rpc_(&rpc) {}
   const RequestType& request() const { return rpc_->request(); }
   ResponseType& response() { return rpc_->response(); }
+  absl::Status Complete(const engine::Model&, int64_t) { return absl::OkStatus(); }
   bool cancelled() const { return rpc_->cancelled(); }
   std::string peer() const { return rpc_->context().peer(); }
   void Finish(const absl::Status& status) { FinishRpc(*rpc_, status); }
@@ -88,6 +89,9 @@ class OtherCarrier {
   explicit OtherCarrier(std::unique_ptr<InferCarrier> carrier) : carrier_(std::move(carrier)) {}
   const Request& request() const { return carrier_->request(); }
   inference::ModelInferResponse& response() { return carrier_->response(); }
+  absl::Status Complete(const engine::Model& model, int64_t max_bytes) {
+    return carrier_->Complete(model, max_bytes);
+  }
   bool cancelled() const { return carrier_->cancelled(); }
   std::string peer() const { return carrier_->peer(); }
   void Finish(const absl::Status& status) { carrier_->Finish(status); }
@@ -101,6 +105,9 @@ using TfCall = UnaryCall<tensorflow::serving::PredictRequest, tensorflow::servin
 class TfCarrier final : public InferCarrier {
  public:
   explicit TfCarrier(TfCall& rpc) : rpc_(rpc) {}
+  absl::Status Complete(const engine::Model& model, int64_t max_bytes) override {
+    return FillInputs(rpc_.mutable_request(), model, max_bytes, mutable_request());
+  }
   bool cancelled() const override { return rpc_.cancelled(); }
   std::string peer() const override { return rpc_.context().peer(); }
   void Finish(const absl::Status& status) override {
@@ -131,6 +138,7 @@ class ScoringRpc final : public ScoreCall {
   }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
+    RETURN_IF_ERROR(carrier_.Complete(model, limits.max_message_bytes));
     return DecodeRequest(carrier_.request(), model, limits, decoded);
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
@@ -187,10 +195,11 @@ absl::StatusOr<CallTerms> TermsOf(const MetadataLookup& metadata, TimePoint dead
   return terms;
 }
 
-template <typename Carrier>
-void Start(Carrier carrier, absl::StatusOr<ModelChoice> choice, const MetadataLookup& metadata,
-           TimePoint deadline, const ServingContext& context) {
-  const RequestCaller<typename Carrier::Request> caller(metadata, carrier.request());
+// `request`: of the caller.
+template <typename Carrier, typename Request>
+void Start(Carrier carrier, const Request& request, absl::StatusOr<ModelChoice> choice,
+           const MetadataLookup& metadata, TimePoint deadline, const ServingContext& context) {
+  const RequestCaller<Request> caller(metadata, request);
   if (choice.ok()) choice->caller = &caller;
   absl::StatusOr<CallTerms> terms = TermsOf(metadata, deadline, context);
   auto* call = new ScoringRpc(std::move(carrier), context, terms.ok() ? *terms : CallTerms());
@@ -208,7 +217,7 @@ void StartRpc(UnaryCall<Request, Response>& rpc, const ServingContext& context,
   const MetadataLookup metadata = [&rpc](const std::string& key) {
     return MetadataOf(rpc.context(), key);
   };
-  Start(RpcCarrier<Request, Response>(rpc), std::move(choice), metadata,
+  Start(RpcCarrier<Request, Response>(rpc), rpc.request(), std::move(choice), metadata,
         DeadlineOf(rpc.context(), context.clock.Now()), context);
 }
 
@@ -225,31 +234,26 @@ void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferR
 }
 
 void StartScoring(TfCall& rpc, const ServingContext& context, const Security& security) {
-  auto carrier = std::make_unique<TfCarrier>(rpc);
   absl::StatusOr<ModelChoice> choice =
       security.Identify(rpc.context(), ChoiceOf(rpc.request().model_spec()));
-  if (choice.ok()) {
-    // What does not exist is refused, and counted, where all calls are.
-    const absl::StatusOr<ModelHandle> model = context.models.Find(*choice);
-    const absl::Status made = WithinMemory([&] {
-      return model.ok()
-                 ? MakeInferRequest(rpc.mutable_request(), *(*model)->model,
-                                    context.limits.max_message_bytes, carrier->mutable_request())
-                 : absl::OkStatus();
-    });
-    if (!made.ok()) choice = made;
-  }
+  auto carrier = std::make_unique<TfCarrier>(rpc);
+  const absl::Status described = WithinMemory([&] {
+    DescribeInputs(rpc.request(), carrier->mutable_request());
+    return absl::OkStatus();
+  });
+  if (!described.ok()) choice = described;
   const MetadataLookup metadata = [&rpc](const std::string& key) {
     return MetadataOf(rpc.context(), key);
   };
-  StartScoring(std::move(carrier), std::move(choice), metadata,
-               DeadlineOf(rpc.context(), context.clock.Now()), context);
+  Start(OtherCarrier(std::move(carrier)), rpc.request(), std::move(choice), metadata,
+        DeadlineOf(rpc.context(), context.clock.Now()), context);
 }
 
 void StartScoring(std::unique_ptr<InferCarrier> carrier, absl::StatusOr<ModelChoice> choice,
                   const MetadataLookup& metadata, TimePoint deadline,
                   const ServingContext& context) {
-  Start(OtherCarrier(std::move(carrier)), std::move(choice), metadata, deadline, context);
+  const inference::ModelInferRequest& request = carrier->request();
+  Start(OtherCarrier(std::move(carrier)), request, std::move(choice), metadata, deadline, context);
 }
 
 }  // namespace ulfd::server

@@ -34,6 +34,10 @@ class InferCarrier {
   const inference::ModelInferRequest& request() const { return request_; }
   inference::ModelInferRequest& mutable_request() { return request_; }
   inference::ModelInferResponse& response() { return response_; }
+  // Makes the request whole where it was admitted without its values.
+  virtual absl::Status Complete(const engine::Model&, int64_t max_bytes) {
+    return absl::OkStatus();
+  }
   // As of RpcCall.
   virtual bool cancelled() const = 0;
   virtual std::string peer() const = 0;

@@ -21,6 +21,7 @@ std::optional<int64_t> Hash(const std::string& text, const std::string& feature 
 
 constexpr auto Native = &Hash<ulfd::v1::PredictRequest>;
 constexpr auto Kserve = &Hash<inference::ModelInferRequest>;
+constexpr auto Tensorflow = &Hash<tensorflow::serving::PredictRequest>;
 
 TEST(CallersTest, NativeFeature) {
   const auto one = Native("user_features { name: 'uid' sparse { ids: 7 } }", "uid");
@@ -46,7 +47,7 @@ TEST(CallersTest, UnknownUser) {
   EXPECT_EQ(Kserve("inputs { name: 'uid.ids' } raw_input_contents: ''", "uid"), std::nullopt);
 }
 
-TEST(CallersTest, SameUserInBothApisAndBothForms) {
+TEST(CallersTest, SameUserInAllApisAndForms) {
   const auto native = Native("user_features { name: 'uid' sparse { ids: 7 } }", "uid");
   EXPECT_EQ(Kserve("inputs { name: 'x' contents { fp32_contents: 1 } }"
                    "inputs { name: 'uid.ids' contents { int64_contents: 7 } }",
@@ -56,6 +57,17 @@ TEST(CallersTest, SameUserInBothApisAndBothForms) {
                    "raw_input_contents: '\\007\\000\\000\\000\\000\\000\\000\\000'",
                    "uid"),
             native);
+  for (const char* values :
+       {"int64_val: 7", "int64_val: [7, 7, 7] tensor_shape { dim { size: 3 } }",
+        "tensor_content: '\\007\\000\\000\\000\\000\\000\\000\\000'"}) {
+    for (const char* name : {"uid", "uid.ids"}) {
+      EXPECT_EQ(
+          Tensorflow(absl::StrCat("inputs { key: '", name, "' value { ", values, " } }"), "uid"),
+          native)
+          << name << ": " << values;
+    }
+  }
+  EXPECT_EQ(Tensorflow("inputs { key: 'uid' value { dtype: DT_STRING } }", "uid"), std::nullopt);
 }
 
 TEST(CallersTest, SameUserHoweverManyAds) {

@@ -48,11 +48,13 @@ class TfServingCodecTest : public CodecFixture<Infer, inference::ModelInferRespo
     inputs["mask"].add_int_val(1);  // And once more.
     return request;
   }
+  absl::Status Make(tfs::PredictRequest& request, Infer& infer) {
+    DescribeInputs(request, infer);
+    return FillInputs(request, *model_, limits_.max_message_bytes, infer);
+  }
   absl::StatusOr<tfs::PredictResponse> Predict(tfs::PredictRequest request) {
     Infer infer;
-    if (absl::Status made = MakeInferRequest(request, *model_, limits_.max_message_bytes, infer);
-        !made.ok())
-      return made;
+    if (absl::Status made = Make(request, infer); !made.ok()) return made;
     const auto answer = Answer(infer);
     if (!answer.ok()) return answer.status();
     tfs::PredictResponse response;
@@ -97,7 +99,7 @@ TEST_F(TfServingCodecTest, AnswersLikeKServe) {
   EXPECT_EQ(score.tensor_shape().dim(0).size(), 3);
   EXPECT_EQ(response->model_spec().name(), "tiny");
   EXPECT_EQ(response->model_spec().version().value(), 3);
-  ASSERT_TRUE(MakeInferRequest(request, *model_, limits_.max_message_bytes, infer).ok());
+  ASSERT_TRUE(Make(request, infer).ok());
   EXPECT_EQ(infer.inputs_size(), 4);
   EXPECT_EQ(RawOf(infer, "mask"), Bytes<int32_t>({1, 1}));
   EXPECT_EQ(RawOf(infer, "mid.ids"), Bytes<int64_t>({12, 10, 11}));
@@ -158,7 +160,7 @@ TEST_F(TfServingCodecTest, HalvesHaveTheirValues) {
     tensor.add_half_val(bits);
     tfs::PredictRequest request = WithPrice(tensor);
     Infer infer;
-    ASSERT_TRUE(MakeInferRequest(request, *model_, limits_.max_message_bytes, infer).ok());
+    ASSERT_TRUE(Make(request, infer).ok());
     EXPECT_EQ(RawOf(infer, "price"), Bytes<float>({value, value, value})) << bits;
   }
 }
@@ -217,7 +219,7 @@ TEST_F(TfServingCodecTest, NarrowValuesDoNotBecomeMoreThanAMessage) {
   limits_.max_message_bytes = 200;
   Infer infer;
   tfs::PredictRequest taken = request;
-  EXPECT_TRUE(MakeInferRequest(taken, *model_, limits_.max_message_bytes, infer).ok());
+  EXPECT_TRUE(Make(taken, infer).ok());
   limits_.max_message_bytes = 100;
   const absl::Status refused = Predict(request).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
