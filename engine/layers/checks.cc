@@ -43,6 +43,18 @@ absl::Status WantRank(absl::Span<const TensorSpec> in, int index, int min, int m
   return BadInput(index, in[index], wanted);
 }
 
+absl::Status WantImage(absl::Span<const TensorSpec> in) {
+  RETURN_IF_ERROR(WantFloat32(in));
+  return WantRank(in, 0, 4, 4);
+}
+
+absl::Status WantBetween(absl::string_view field, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return absl::OkStatus();
+  const bool bounded = max < std::numeric_limits<int64_t>::max();
+  return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, ", want ", min,
+                                                 bounded ? absl::StrCat(" to ", max) : " or more"));
+}
+
 absl::Status WantAxis(absl::string_view field, int64_t axis, const TensorSpec& spec) {
   if (axis >= 0 && axis < spec.shape.rank()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -69,7 +81,12 @@ Shape AlignUserRow(const TensorSpec& spec, int rank) {
   return shape;
 }
 
-absl::StatusOr<TensorSpec> InferBroadcast(absl::Span<const TensorSpec> in) {
+TensorSpecs OnlyOutput(TensorSpec out, absl::Span<const TensorSpec> in) {
+  out.level = LevelOf(out.shape, in);
+  return {std::move(out)};
+}
+
+absl::StatusOr<TensorSpecs> InferBroadcast(absl::Span<const TensorSpec> in) {
   int rank = 0;
   for (const TensorSpec& spec : in) rank = std::max(rank, spec.shape.rank());
   Shape shape = AlignUserRow(in[0], rank);
@@ -80,7 +97,7 @@ absl::StatusOr<TensorSpec> InferBroadcast(absl::Span<const TensorSpec> in) {
     }
     shape = *std::move(both);
   }
-  return TensorSpec{DType::kFloat32, shape, LevelOf(shape, in)};
+  return OnlyOutput({DType::kFloat32, std::move(shape)}, in);
 }
 
 std::string WeightLabel(LayerWeights weights, int index) {
@@ -159,7 +176,7 @@ absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights) {
   return params;
 }
 
-absl::StatusOr<TensorSpec> InferCyclic(const TensorSpec& in, const CyclicParams& params) {
+absl::StatusOr<TensorSpecs> InferCyclic(const TensorSpec& in, const CyclicParams& params) {
   RETURN_IF_ERROR(WantFloat32({in}));
   // A factor of the number of elements in every row.
   int64_t row = 1;
@@ -167,7 +184,7 @@ absl::StatusOr<TensorSpec> InferCyclic(const TensorSpec& in, const CyclicParams&
     if (in.shape[i].IsConst()) row *= in.shape[i].value();
   }
   TensorSpec out = in;
-  if (row % params.period == 0) return out;
+  if (row % params.period == 0) return TensorSpecs{out};
   const Dim elements = in.shape.Elements();
   if ((elements.IsConst() || elements.IsUsers()) && elements.value() % params.period != 0) {
     return BadInput(
@@ -176,7 +193,7 @@ absl::StatusOr<TensorSpec> InferCyclic(const TensorSpec& in, const CyclicParams&
   }
   // The parameters of a row depend on its place.
   if (out.level != Level::kConstant) out.level = Level::kUnknown;
-  return out;
+  return TensorSpecs{out};
 }
 
 void SuggestCyclic(TensorSpec& spec, const CyclicParams& params) {

@@ -6,6 +6,7 @@
 #define ULFD_ENGINE_LAYERS_CHECKS_H_
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,11 @@ absl::Status WantFloat32(absl::Span<const TensorSpec> in);
 absl::Status WantOneType(absl::Span<const TensorSpec> in);
 // The rank of input `index` is within [min, max]: "input 0: shape [2], want rank 2 or 3".
 absl::Status WantRank(absl::Span<const TensorSpec> in, int index, int min, int max);
+// Input 0 is an image: float32, [rows, channels, height, width].
+absl::Status WantImage(absl::Span<const TensorSpec> in);
+// "reorg_param.stride: 0, want 1 to 4096"; without `max` "concat_param.dim: -1, want 0 or more".
+absl::Status WantBetween(absl::string_view field, int64_t value, int64_t min,
+                         int64_t max = std::numeric_limits<int64_t>::max());
 // `axis` exists in input 0: "softmax_param.dim: 3, want 0 to 1 for input 0: shape [2, 3]".
 absl::Status WantAxis(absl::string_view field, int64_t axis, const TensorSpec& spec);
 
@@ -38,8 +44,11 @@ std::optional<Dim> Same(Dim a, Dim b);
 // that comes to lie behind another leading dimension of `rank` is a plain 1 there.  ([users, E]
 // beside [ads, 1, E] reads as [1, E].)
 Shape AlignUserRow(const TensorSpec& spec, int rank);
+// `out`, whose level is LevelOf(its shape, in), as all that a layer puts out.
+TensorSpecs OnlyOutput(TensorSpec out, absl::Span<const TensorSpec> in);
+
 // Shape and level of an elementwise function of `in` with numpy broadcasting; dtype float32.
-absl::StatusOr<TensorSpec> InferBroadcast(absl::Span<const TensorSpec> in);
+absl::StatusOr<TensorSpecs> InferBroadcast(absl::Span<const TensorSpec> in);
 
 // `weight 2 "var"`, or `weight 2` where the file has no names.
 std::string WeightLabel(LayerWeights weights, int index);
@@ -68,7 +77,7 @@ struct CyclicParams {
 absl::StatusOr<CyclicParams> ReadCyclic(LayerWeights weights);
 // The output of a function of input 0 and of parameters with that period.  Refuses an input that
 // they do not divide.
-absl::StatusOr<TensorSpec> InferCyclic(const TensorSpec& in, const CyclicParams& params);
+absl::StatusOr<TensorSpecs> InferCyclic(const TensorSpec& in, const CyclicParams& params);
 // Suggests [?, period].
 void SuggestCyclic(TensorSpec& spec, const CyclicParams& params);
 

@@ -222,7 +222,7 @@ struct LayerDoc {
 struct LayerType {
   absl::string_view name;     // ulf.LayerParameter.type
   absl::string_view summary;  // One line for `ulf inspect --types` and the docs.
-  Arity inputs, outputs, weights;
+  Arity inputs{1, 1}, outputs{1, 1}, weights;
   int param_field = 0;     // Field number of the only *_param message it may carry; 0: none.
   bool composite = false;  // true: Lower is implemented; false: Prepare is.
   ParseFn* parse = nullptr;

@@ -10,7 +10,6 @@
 #include "absl/types/span.h"
 #include "base/closest_names.h"
 #include "base/status_macros.h"
-#include "engine/layers/types/embedding.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {

@@ -73,8 +73,6 @@ class Swish final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "acme_swish_layer",
      .summary = "x * sigmoid(beta * x)",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kPluginParamFieldNumber,
      .parse = &Swish::Parse,
      .doc = {.formula = "y = x * sigmoid(beta * x)",

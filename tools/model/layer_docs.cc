@@ -192,7 +192,7 @@ std::string LayerPage(const engine::LayerType& type) {
   absl::StrAppend(&page, "\nparameters\n", parameters.empty() ? "  none\n" : parameters);
   if (type.composite || type.decomposable) {
     absl::StrAppend(&page, "\nmade of other layers: ",
-                    type.composite ? "always" : "on request (decomposable)", "\n");
+                    type.composite ? "always" : "in tests, beside its kernel (decomposable)", "\n");
   }
   absl::StrAppend(&page, "\nsource\n", Indented(doc.source, "  "));
   absl::StrAppend(&page, "\nexample (a version directory that loads; --example=DIR writes it)\n");

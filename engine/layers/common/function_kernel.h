@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
 #define ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
 
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -25,6 +26,19 @@ std::unique_ptr<Kernel> MakeKernel(RunFunction run) {
     const RunFunction run_;
   };
   return std::make_unique<FunctionKernel>(std::move(run));
+}
+
+// The input under another shape.
+inline std::unique_ptr<Kernel> MakeView() {
+  class ViewKernel final : public Kernel {
+   public:
+    bool IsView() const override { return true; }
+    absl::Status Run(RunContext& ctx) const override {
+      if (ctx.in[0].elements() > 0) std::memcpy(ctx.out[0].data, ctx.in[0].data, ctx.in[0].bytes());
+      return absl::OkStatus();
+    }
+  };
+  return std::make_unique<ViewKernel>();
 }
 
 }  // namespace ulfd::engine

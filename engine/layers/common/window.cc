@@ -14,11 +14,7 @@ namespace {
 constexpr int64_t kMaxValue = 4096;  // Keeps every product below far from an overflow.
 
 absl::Status CheckValues(absl::string_view field, const UIntField& values, int64_t min) {
-  for (uint32_t value : values) {
-    if (value >= min && value <= kMaxValue) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", value, ", want ", min, " to ", kMaxValue));
-  }
+  for (uint32_t value : values) RETURN_IF_ERROR(WantBetween(field, value, min, kMaxValue));
   return absl::OkStatus();
 }
 

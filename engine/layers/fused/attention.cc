@@ -271,8 +271,7 @@ absl::StatusOr<TensorSpecs> AttentionUnit::Infer(absl::Span<const TensorSpec> in
                           : Shape({rows, steps, Dim::Of(outputs)}),
                  Level::kUnknown};
   if (o.pooled && values == 1) out.shape[2] = Dim::Of(o.width);
-  out.level = LevelOf(out.shape, in);
-  return TensorSpecs{out};
+  return OnlyOutput(std::move(out), in);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> AttentionUnit::Prepare(absl::Span<const TensorSpec>) const {

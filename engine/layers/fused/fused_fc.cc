@@ -228,8 +228,7 @@ absl::StatusOr<TensorSpecs> FusedFc::Infer(absl::Span<const TensorSpec> in) cons
     }
   }
   TensorSpec out{DType::kFloat32, std::move(shape), Level::kUnknown};
-  out.level = LevelOf(out.shape, in);
-  return TensorSpecs{out};
+  return OnlyOutput(std::move(out), in);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> FusedFc::Prepare(absl::Span<const TensorSpec>) const {

@@ -23,8 +23,7 @@ class RepeatRows final : public Layer {
       return BadInput(0, in[0], absl::StrCat("1 row or ", in[1].shape[0].ToString()));
     }
     out.shape[0] = *rows;
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kBroadcast}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {

@@ -67,8 +67,7 @@ absl::StatusOr<TensorSpecs> ScaledWeights::Infer(absl::Span<const TensorSpec> in
   }
   TensorSpec out{DType::kFloat32, Shape({users, Dim::Of(options_.k), Dim::Of(options_.n)}),
                  Level::kUnknown};
-  out.level = LevelOf(out.shape, in);
-  return TensorSpecs{out};
+  return OnlyOutput(std::move(out), in);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> ScaledWeights::Prepare(absl::Span<const TensorSpec>) const {

@@ -58,10 +58,7 @@ class SoftmaxLayer final : public Layer {
 
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const int axis = ctx.param.softmax_param().dim();
-    if (axis < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("softmax_param.dim: ", axis, ", want 0 or more"));
-    }
+    RETURN_IF_ERROR(WantBetween("softmax_param.dim", axis, 0));
     return std::unique_ptr<Layer>(new SoftmaxLayer(axis));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
@@ -93,8 +90,6 @@ class SoftmaxLayer final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "relu_layer",
      .summary = "max(x, 0)",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .parse = &Function<UnaryOp::kRelu, Semantics::Op::kRelu>::Parse,
      .doc = {.formula = "y = max(x, 0)",
              .inputs = "x float32, any shape",
@@ -102,8 +97,6 @@ constexpr LayerType kTypes[] = {
              .example_inputs = "x:4"}},
     {.name = "sigmoid_layer",
      .summary = "1 / (1 + exp(-x))",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .parse = &Function<UnaryOp::kSigmoid, Semantics::Op::kSigmoid>::Parse,
      .doc = {.formula = "y = 1 / (1 + exp(-x))",
              .inputs = "x float32, any shape",
@@ -111,8 +104,6 @@ constexpr LayerType kTypes[] = {
              .example_inputs = "x:4"}},
     {.name = "tanh_layer",
      .summary = "tanh(x)",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .parse = &Function<UnaryOp::kTanh, Semantics::Op::kTanh>::Parse,
      .doc = {.formula = "y = tanh(x)",
              .inputs = "x float32, any shape",
@@ -120,8 +111,6 @@ constexpr LayerType kTypes[] = {
              .example_inputs = "x:4"}},
     {.name = "softmax_layer",
      .summary = "softmax along one axis",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kSoftmaxParamFieldNumber,
      .parse = &SoftmaxLayer::Parse,
      .doc = {.formula = "y = exp(x - max) / sum(exp(x - max)) along softmax_param.dim (1)",

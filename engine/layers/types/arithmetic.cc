@@ -37,8 +37,7 @@ class Binary final : public Layer {
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     RETURN_IF_ERROR(WantFloat32(in));
-    ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
-    return TensorSpecs{out};
+    return InferBroadcast(in);
   }
   Semantics semantics() const override { return {.op = kOp}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
@@ -99,8 +98,7 @@ class Where final : public Layer {
       return absl::InvalidArgumentError(
           absl::StrCat("input ", i, ": ", Name(in[i].dtype), ", want float32"));
     }
-    ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
-    return TensorSpecs{out};
+    return InferBroadcast(in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     if (in[0].dtype == DType::kFloat32) in[0].dtype = DType::kInt32;
@@ -188,10 +186,7 @@ class SumAxis final : public Layer {
     if (!ctx.param.has_sum_param()) return std::unique_ptr<Layer>(new SumAxis(1));
     const auto& dims = ctx.param.sum_param().dim();
     if (dims.empty()) return absl::InvalidArgumentError("sum_param.dim: empty, want one axis");
-    if (dims[0] < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("sum_param.dim: ", dims[0], ", want 0 or more"));
-    }
+    RETURN_IF_ERROR(WantBetween("sum_param.dim", dims[0], 0));
     if (dims.size() > 1) {
       ctx.notices.push_back(absl::StrCat("sum_param.dim lists ", dims.size(),
                                          " axes: only the first, ", dims[0],
@@ -231,7 +226,6 @@ constexpr LayerType kTypes[] = {
     {.name = "add_layer",
      .summary = "a + b with numpy broadcasting",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .parse = &Binary<BinaryOp::kAdd, Semantics::Op::kAdd>::Parse,
      .doc = {.formula = "y = a + b",
              .inputs = "a, b float32, any rank; numpy broadcasting both ways",
@@ -240,7 +234,6 @@ constexpr LayerType kTypes[] = {
     {.name = "sub_layer",
      .summary = "a - b with numpy broadcasting",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .parse = &Binary<BinaryOp::kSub, Semantics::Op::kSubtract>::Parse,
      .doc = {.formula = "y = a - b",
              .inputs = "a, b float32, any rank; numpy broadcasting both ways",
@@ -249,7 +242,6 @@ constexpr LayerType kTypes[] = {
     {.name = "multiply_layer",
      .summary = "a * b with numpy broadcasting",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .parse = &Binary<BinaryOp::kMultiply, Semantics::Op::kMultiply>::Parse,
      .doc = {.formula = "y = a * b",
              .inputs = "a, b float32, any rank; numpy broadcasting both ways",
@@ -258,7 +250,6 @@ constexpr LayerType kTypes[] = {
     {.name = "div_layer",
      .summary = "a / b with numpy broadcasting",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .parse = &Binary<BinaryOp::kDiv, Semantics::Op::kDivide>::Parse,
      .doc = {.formula = "y = a / b",
              .inputs = "a, b float32, any rank; numpy broadcasting both ways",
@@ -267,7 +258,6 @@ constexpr LayerType kTypes[] = {
     {.name = "where_layer",
      .summary = "condition > 0 ? a : b with numpy broadcasting",
      .inputs = {3, 3},
-     .outputs = {1, 1},
      .parse = &Where::Parse,
      .doc = {.formula = "y = cond > 0 ? a : b",
              .inputs = "cond int32 or int64; a, b float32; numpy broadcasting",
@@ -275,8 +265,6 @@ constexpr LayerType kTypes[] = {
              .example_inputs = "mask:4;a:4;b:4"}},
     {.name = "sum_layer",
      .summary = "sum along one axis, which is dropped",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kSumParamFieldNumber,
      .parse = &SumAxis::Parse,
      .doc = {.formula = "y = sum of x along sum_param.dim (1), which is dropped",

@@ -300,8 +300,7 @@ class BatchDot final : public Layer {
     TensorSpec out{DType::kFloat32, *std::move(batch), Level::kUnknown};
     out.shape.dims().push_back(m);
     out.shape.dims().push_back(n);
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   Semantics semantics() const override {
     return {
@@ -339,7 +338,6 @@ constexpr LayerType kTypes[] = {
     {.name = "batchdot_layer",
      .summary = "batched matrix product a * b with optional transposition",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kBatchDotParamFieldNumber,
      .parse = &BatchDot::Parse,
      .doc = {.formula = "y = a b for each row, transposed as batch_dot_param says",

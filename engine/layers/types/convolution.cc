@@ -233,8 +233,6 @@ class ConvolutionLayer final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "convolution_layer",
      .summary = "2-d convolution (NCHW) with groups, padding, stride and dilation",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {1, 2},
      .param_field = ulf::LayerParameter::kConvolutionParamFieldNumber,
      .parse = &ConvolutionLayer::Parse,

@@ -63,8 +63,7 @@ class Cyclic final : public Layer {
     return std::unique_ptr<Layer>(new Cyclic(op, std::move(params), eps));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    ASSIGN_OR_RETURN(TensorSpec out, InferCyclic(in[0], params_));
-    return TensorSpecs{out};
+    return InferCyclic(in[0], params_);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override { SuggestCyclic(in[0], params_); }
   Semantics semantics() const override { return {.op = op_, .params = &params_, .eps = eps_}; }
@@ -120,8 +119,6 @@ absl::StatusOr<std::unique_ptr<Layer>> ParseBn(const ParseContext& ctx) {
 constexpr LayerType kTypes[] = {
     {.name = "prelu_layer",
      .summary = "x > 0 ? x : slope * x",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {1, 1},
      .parse = &ParsePrelu,
      .doc = {.formula = "y = x > 0 ? x : slope * x",
@@ -132,8 +129,6 @@ constexpr LayerType kTypes[] = {
              .example_weights = "4"}},
     {.name = "dice_layer",
      .summary = "p*x + (1-p)*gamma*x with p = sigmoid((x - mean) / sqrt(var + eps))",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {3, 3},
      .param_field = ulf::LayerParameter::kDiceParamFieldNumber,
      .parse = &ParseDice,
@@ -146,8 +141,6 @@ constexpr LayerType kTypes[] = {
              .example_param = "dice_param { eps: 1e-8 }"}},
     {.name = "bn_layer",
      .summary = "gamma * (x - mean) / sqrt(var + eps) + beta",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {4, 4},
      .param_field = ulf::LayerParameter::kBnParamFieldNumber,
      .parse = &ParseBn,

@@ -101,9 +101,8 @@ class Yolo final : public Layer {
       int64_t value, min;
     } kCounts[] = {{"boxes", p.boxes(), 1}, {"coords", p.coords(), 2}, {"classes", p.classes(), 1}};
     for (const auto& count : kCounts) {
-      if (count.value >= count.min && count.value <= kMaxCount) continue;
-      return absl::InvalidArgumentError(absl::StrCat("yolo_param.", count.field, ": ", count.value,
-                                                     ", want ", count.min, " to ", kMaxCount));
+      RETURN_IF_ERROR(
+          WantBetween(absl::StrCat("yolo_param.", count.field), count.value, count.min, kMaxCount));
     }
     if (p.softmaxtree()) {
       return absl::InvalidArgumentError(
@@ -126,8 +125,7 @@ class Yolo final : public Layer {
                                             .background = v2 && p.background()}));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    RETURN_IF_ERROR(WantFloat32(in));
-    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    RETURN_IF_ERROR(WantImage(in));
     const int64_t channels = head_.boxes * head_.BoxChannels();
     if (!CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
       return BadInput(0, in[0],
@@ -370,7 +368,6 @@ class PriorBox final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "yolo_layer",
      .summary = "activations of a YOLO head: coordinates, objectness, classes",
-     .inputs = {1, 1},
      .outputs = {3, 3},
      .param_field = ulf::LayerParameter::kYoloParamFieldNumber,
      .parse = &Yolo::Parse,
@@ -386,7 +383,6 @@ constexpr LayerType kTypes[] = {
     {.name = "prior_box_layer",
      .summary = "default boxes of a feature map and their variances",
      .inputs = {1, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kPriorBoxParamFieldNumber,
      .parse = &PriorBox::Parse,
      .aliases = "PriorBox",

@@ -1,7 +1,5 @@
 // The family of sparse layers: embedding_layer.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/layers/types/embedding.h"
-
 #include <algorithm>
 #include <new>
 #include <type_traits>
@@ -15,6 +13,7 @@
 #include "base/text.h"
 #include "engine/embedding/config.h"
 #include "engine/embedding/pooling.h"
+#include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
 namespace {
@@ -377,7 +376,6 @@ constexpr LayerType kTypes[] = {
      .summary = "sparse features -> pooled rows of embedding tables, one output per block",
      .inputs = {3, Arity::kAny},
      .outputs = {1, Arity::kAny},
-     .weights = {0, 0},
      .param_field = ulf::LayerParameter::kEmbeddingParamFieldNumber,
      .parse = &Embedding::Parse,
      .doc = {.formula = "rows of tables, pooled per feature: sum, avg or assign; features of a "

@@ -367,8 +367,7 @@ class ExpressionLayer final : public Layer {
     return std::unique_ptr<Layer>(new ExpressionLayer(*std::move(expression)));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    ASSIGN_OR_RETURN(TensorSpec out, InferBroadcast(in));
-    return TensorSpecs{out};
+    return InferBroadcast(in);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override {
     const bool floats = std::all_of(in.begin(), in.end(),
@@ -390,7 +389,6 @@ constexpr LayerType kTypes[] = {
     {.name = "expression_layer",
      .summary = "a formula over the inputs, element by element, in one pass",
      .inputs = {1, 64},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kExpressionParamFieldNumber,
      .parse = &ExpressionLayer::Parse,
      .doc =

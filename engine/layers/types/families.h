@@ -1,5 +1,4 @@
 // The tables of layer types, one per family; registry.cc lists them, so the linker keeps them.
-// embedding.h has one more.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_TYPES_FAMILIES_H_
 #define ULFD_ENGINE_LAYERS_TYPES_FAMILIES_H_
@@ -13,6 +12,7 @@ absl::Span<const LayerType> ActivationLayers();   // activation.cc: relu sigmoid
 absl::Span<const LayerType> ArithmeticLayers();   // arithmetic.cc: add sub multiply div where sum
 absl::Span<const LayerType> MatmulLayers();       // matmul.cc: inner_product inner_product_layer_ex
 absl::Span<const LayerType> BatchDotLayers();     // batchdot.cc: batchdot
+absl::Span<const LayerType> EmbeddingLayers();    // embedding.cc: embedding
 absl::Span<const LayerType> CyclicLayers();       // cyclic.cc: prelu dice bn
 absl::Span<const LayerType> RecurrentLayers();    // recurrent.cc: gru
 absl::Span<const LayerType> ShapeLayers();        // shape.cc: reshape concat slice broadcast_to

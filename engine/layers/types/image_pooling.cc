@@ -176,13 +176,11 @@ class Pooling final : public Layer {
         new Pooling(window, average, p.count_include_pad(), p.global_pooling()));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    RETURN_IF_ERROR(WantFloat32(in));
-    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    RETURN_IF_ERROR(WantImage(in));
     TensorSpec out = in[0];
     ASSIGN_OR_RETURN(out.shape, window_.Output(in[0], in[0].shape[1]));
     if (global_) out.shape[2] = out.shape[3] = Dim::Of(1);
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new PoolingKernel(window_, average_, count_pad_, global_));
@@ -224,8 +222,6 @@ class Pooling final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "max_pooling_layer",
      .summary = "maximum or mean of each window of an image, or of the whole image",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kPoolingParamFieldNumber,
      .parse = &Pooling::Parse,
      .image_inputs = 1,

@@ -220,8 +220,7 @@ class InnerProduct final : public Layer {
     TensorSpec out = in[0];
     out.shape[out.shape.rank() - 1] = Dim::Of(matrix_.n());
     RETURN_IF_ERROR(BroadcastBias(bias_, out.shape));
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     Suggest(in[0], Shape({Dim::Unknown(), Dim::Of(matrix_.k())}), Level::kUnknown);
@@ -357,8 +356,7 @@ class InnerProductEx final : public Layer {
     }
     TensorSpec out{DType::kFloat32, Shape({*rows, Dim::Of(matrices_[0].n())}), Level::kUnknown};
     RETURN_IF_ERROR(BroadcastBias(bias_, out.shape));
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     for (int i = 0; i < 2; ++i) {
@@ -396,8 +394,6 @@ class InnerProductEx final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "inner_product_layer",
      .summary = "fully connected: x * W + b",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {1, 2},
      .param_field = ulf::LayerParameter::kInnerProductParamFieldNumber,
      .parse = &InnerProduct::Parse,
@@ -410,7 +406,6 @@ constexpr LayerType kTypes[] = {
     {.name = "inner_product_layer_ex",
      .summary = "fully connected over two inputs: x1 * W1 + x2 * W2 + b",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .weights = {2, 3},
      .param_field = ulf::LayerParameter::kInnerProductParamFieldNumber,
      .parse = &InnerProductEx::Parse,

@@ -122,8 +122,7 @@ class Normalize final : public Layer {
                                                 p.eps(), std::move(scale)));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    RETURN_IF_ERROR(WantFloat32(in));
-    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    RETURN_IF_ERROR(WantImage(in));
     const int64_t channels = static_cast<int64_t>(scale_.size());
     if (per_channel_ && !CouldBeEqual(in[0].shape[1], Dim::Of(channels))) {
       return BadInput(0, in[0], absl::StrCat(channels, " channels (the size of weight 0)"));
@@ -152,8 +151,6 @@ class Normalize final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "normalize_layer",
      .summary = "x / sqrt(sum of x^2 + eps) * scale, per place or per row",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {0, 1},
      .param_field = ulf::LayerParameter::kNormParamFieldNumber,
      .parse = &Normalize::Parse,

@@ -3,7 +3,6 @@
 #include "engine/layers/types/rearrange.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <utility>
@@ -37,11 +36,6 @@ std::unique_ptr<Kernel> MakeCopy(Plan plan) {
     const Tensor& x = ctx.in[0];
     plan(x, StridesOf(x)).Run(x, ctx.out[0]);
   });
-}
-
-absl::Status WantImage(absl::Span<const TensorSpec> in) {
-  RETURN_IF_ERROR(WantFloat32(in));
-  return WantRank(in, 0, 4, 4);
 }
 
 // --------------------------------------------------------------------------------------- transpose
@@ -103,15 +97,6 @@ class Transpose final : public Layer {
 
 // ----------------------------------------------------------------------- splitting, merging axes
 
-class ViewKernel final : public Kernel {
- public:
-  bool IsView() const override { return true; }
-  absl::Status Run(RunContext& ctx) const override {
-    if (ctx.in[0].elements() > 0) std::memcpy(ctx.out[0].data, ctx.in[0].data, ctx.in[0].bytes());
-    return absl::OkStatus();
-  }
-};
-
 // Primitive of composite layers: see MakeSplitAxis.
 class SplitAxis final : public Layer {
  public:
@@ -127,11 +112,10 @@ class SplitAxis final : public Layer {
     out.shape[axis_] = outer_ > 0 ? Dim::Of(outer_) : *rest;
     out.shape.dims().insert(out.shape.dims().begin() + axis_ + 1,
                             outer_ > 0 ? *rest : Dim::Of(inner_));
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ViewKernel);
+    return MakeView();
   }
 
  private:
@@ -151,11 +135,10 @@ class MergeAxes final : public Layer {
       dims[first_] = Multiply(dims[first_], dims[first_ + 1]);
       dims.erase(dims.begin() + first_ + 1);
     }
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ViewKernel);
+    return MakeView();
   }
 
  private:
@@ -240,10 +223,7 @@ class Reorg final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const ulf::ReorgParameter& p = ctx.param.reorg_param();
-    if (p.stride() < 1 || p.stride() > kMaxStride) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("reorg_param.stride: ", p.stride(), ", want 1 to ", kMaxStride));
-    }
+    RETURN_IF_ERROR(WantBetween("reorg_param.stride", p.stride(), 1, kMaxStride));
     return std::unique_ptr<Layer>(new Reorg(p.stride(), p.reverse()));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
@@ -259,8 +239,7 @@ class Reorg final : public Layer {
         ASSIGN_OR_RETURN(out.shape[axis], Quotient(in[0], axis, side));
       }
     }
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   absl::Status Lower(LoweringSink& sink) const override {
     using Value = LoweringSink::Value;
@@ -358,10 +337,7 @@ class ShuffleChannel final : public Layer {
  public:
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const int64_t group = ctx.param.shuffle_channel_param().group();
-    if (group < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shuffle_channel_param.group: ", group, ", want 1 or more"));
-    }
+    RETURN_IF_ERROR(WantBetween("shuffle_channel_param.group", group, 1));
     return std::unique_ptr<Layer>(new ShuffleChannel(group));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
@@ -403,8 +379,6 @@ class ShuffleChannel final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "transpose_layer",
      .summary = "axes in another order",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kTransposeParamFieldNumber,
      .parse = &Transpose::Parse,
      .doc = {.formula = "axis perm[k] of x becomes axis k of y",
@@ -414,8 +388,6 @@ constexpr LayerType kTypes[] = {
              .example_param = "transpose_param { perm: 0 perm: 2 perm: 1 }"}},
     {.name = "reverse_layer",
      .summary = "elements in opposite order along axes",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kReverseParamFieldNumber,
      .parse = &Reverse::Parse,
      .aliases = "Reverse",
@@ -426,8 +398,6 @@ constexpr LayerType kTypes[] = {
              .example_param = "reverse_param { axis: -1 }"}},
     {.name = "reorg_layer",
      .summary = "squares of places to channels, or back",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kReorgParamFieldNumber,
      .parse = &Reorg::Parse,
      .aliases = "Reorg PassThrough",
@@ -442,8 +412,6 @@ constexpr LayerType kTypes[] = {
              .example_param = "reorg_param { stride: 2 }"}},
     {.name = "shuffle_channel_layer",
      .summary = "channels [group, c / group] transposed",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kShuffleChannelParamFieldNumber,
      .parse = &ShuffleChannel::Parse,
      .aliases = "ShuffleChannel",

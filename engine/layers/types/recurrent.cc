@@ -130,8 +130,7 @@ class GruRecurrence final : public Layer {
       return BadInput(0, in[0], absl::StrCat("last dimension ", 3 * h2h_.dims[0]));
     }
     out.shape[2] = Dim::Of(h2h_.dims[0]);
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec>) const override {
     return (2.0 * static_cast<double>(h2h_.dims[0]) + 6.0) *
@@ -195,8 +194,7 @@ class Gru final : public Layer {
     }
     if (out.shape.rank() == 2) out.shape.dims().insert(out.shape.dims().begin(), Dim::Of(1));
     out.shape[2] = Dim::Of(n);
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(i2h_.dims[0])}), Level::kUnknown);
@@ -228,8 +226,6 @@ class Gru final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "gru_layer",
      .summary = "gated recurrent unit over the steps of x",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .weights = {4, 4},
      .param_field = ulf::LayerParameter::kGruParamFieldNumber,
      .composite = true,

@@ -187,9 +187,7 @@ class RoiAlign final : public Layer {
     const std::pair<absl::string_view, int64_t> sizes[] = {{"pooled_h", p.pooled_h()},
                                                            {"pooled_w", p.pooled_w()}};
     for (const auto& [field, value] : sizes) {
-      if (value >= 1 && value <= kMaxSide) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("roi_align_param.", field, ": ", value, ", want 1 to ", kMaxSide));
+      RETURN_IF_ERROR(WantBetween(absl::StrCat("roi_align_param.", field), value, 1, kMaxSide));
     }
     if (!(p.spatial_scale() > 0) || !std::isfinite(p.spatial_scale())) {
       return absl::InvalidArgumentError(
@@ -210,8 +208,7 @@ class RoiAlign final : public Layer {
                                                 .end_inclusive = p.roi_end_mode() == 1}));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    RETURN_IF_ERROR(WantFloat32(in));
-    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    RETURN_IF_ERROR(WantImage(in));
     for (int axis : {2, 3}) {
       if (in[0].shape[axis] == Dim::Of(0)) return BadInput(0, in[0], "height and width above 0");
     }
@@ -368,8 +365,7 @@ class SpatialTransformer final : public Layer {
     return std::unique_ptr<Layer>(std::move(layer));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    RETURN_IF_ERROR(WantFloat32(in));
-    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    RETURN_IF_ERROR(WantImage(in));
     TensorSpec out = in[0];
     if (theta_.inputs > 0) {
       if (in[1].shape.rank() < 2 || !CouldBeEqual(RowElements(in[1]), Dim::Of(theta_.inputs))) {
@@ -386,8 +382,7 @@ class SpatialTransformer final : public Layer {
       if (in[0].shape[axis] == Dim::Of(0)) return BadInput(0, in[0], "height and width above 0");
       if (size_[axis - 2] > 0) out.shape[axis] = Dim::Of(size_[axis - 2]);
     }
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     if (theta_.inputs > 0) {
@@ -450,9 +445,7 @@ class SpatialTransformer final : public Layer {
     return absl::OkStatus();
   }
   absl::Status SetSize(absl::string_view field, int64_t value, int axis) {
-    if (value < 0 || value > kMaxSide) {
-      return absl::InvalidArgumentError(absl::StrCat(field, ": ", value, ", want 0 to ", kMaxSide));
-    }
+    RETURN_IF_ERROR(WantBetween(field, value, 0, kMaxSide));
     size_[axis] = value;
     return absl::OkStatus();
   }
@@ -466,7 +459,6 @@ constexpr LayerType kTypes[] = {
     {.name = "roi_align_layer",
      .summary = "regions of an image, each sampled on a fixed grid",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kRoiAlignParamFieldNumber,
      .parse = &RoiAlign::Parse,
      .aliases = "ROIAlign",
@@ -483,7 +475,6 @@ constexpr LayerType kTypes[] = {
     {.name = "spatial_transformer_layer",
      .summary = "an image under an affine map, bilinear",
      .inputs = {1, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kSpatialTransformParamFieldNumber,
      .parse = &SpatialTransformer::Parse,
      .aliases = "SpatialTransformer SpatialTransform",

@@ -39,15 +39,6 @@ absl::StatusOr<Sizes> ReadSizes(absl::string_view field,
 
 // ---------------------------------------------------------------------------------------- reshape
 
-class ReshapeKernel final : public Kernel {
- public:
-  bool IsView() const override { return true; }
-  absl::Status Run(RunContext& ctx) const override {
-    if (ctx.in[0].elements() > 0) std::memcpy(ctx.out[0].data, ctx.in[0].data, ctx.in[0].bytes());
-    return absl::OkStatus();
-  }
-};
-
 // reshape_layer: the same elements under another shape.
 // Input   0 x, any type, rank and level.
 // Weights none.
@@ -103,8 +94,7 @@ class Reshape final : public Layer {
           in[0], absl::StrCat(known.ToString(), " elements rather than ", elements.ToString()));
     }
     TensorSpec out{in[0].dtype, Shape(std::move(dims)), Level::kUnknown};
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     if (sizes_.size() < 2 || sizes_[0] != 1) return;
@@ -117,7 +107,7 @@ class Reshape final : public Layer {
   }
   Semantics semantics() const override { return {.op = Semantics::Op::kReshape}; }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
-    return std::unique_ptr<Kernel>(new ReshapeKernel);
+    return MakeView();
   }
   std::string Describe() const override { return absl::StrCat("shape=", Text(sizes_)); }
 
@@ -164,10 +154,7 @@ class Concat final : public Layer {
 
   static absl::StatusOr<std::unique_ptr<Layer>> Parse(const ParseContext& ctx) {
     const int axis = ctx.param.concat_param().dim();
-    if (axis < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("concat_param.dim: ", axis, ", want 0 or more"));
-    }
+    RETURN_IF_ERROR(WantBetween("concat_param.dim", axis, 0));
     return std::unique_ptr<Layer>(new Concat(axis));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
@@ -197,8 +184,7 @@ class Concat final : public Layer {
       }
     }
     if (mixed_rows) out.shape[0] = Dim::Unknown();
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   // What stands beside a tensor has its rows, unless the rows are what is joined.
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
@@ -319,10 +305,7 @@ class SliceRows final : public Layer {
         }
         piece.elements *= size;
       }
-      if (piece.offset < 0) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(field, ".offset: ", piece.offset, ", want 0 or more"));
-      }
+      RETURN_IF_ERROR(WantBetween(absl::StrCat(field, ".offset"), piece.offset, 0));
       pieces.push_back(std::move(piece));
     }
     int concat_dim = p.concat_dim();
@@ -350,8 +333,7 @@ class SliceRows final : public Layer {
     }
     TensorSpec out{in[0].dtype, Shape({in[0].shape[0]}), Level::kUnknown};
     for (int64_t size : shape_) out.shape.dims().push_back(Dim::Of(size));
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   Semantics semantics() const override {
     Semantics semantics{.op = Semantics::Op::kSlice, .axis = concat_dim_ + 1, .contiguous = true};
@@ -492,8 +474,6 @@ class BroadcastTo final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "reshape_layer",
      .summary = "the same elements under another shape",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kReshapeParamFieldNumber,
      .parse = &Reshape::Parse,
      .doc = {.formula = "the same elements under reshape_param.shape: 0 keeps a dimension, one -1 "
@@ -505,7 +485,6 @@ constexpr LayerType kTypes[] = {
     {.name = "concat_layer",
      .summary = "inputs one after the other along an axis",
      .inputs = {1, Arity::kAny},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kConcatParamFieldNumber,
      .parse = &Concat::Parse,
      .doc = {.formula = "inputs one after the other along concat_param.dim (1)",
@@ -515,8 +494,6 @@ constexpr LayerType kTypes[] = {
              .example_param = "concat_param { dim: 1 }"}},
     {.name = "slice_layer",
      .summary = "pieces of each row, put side by side",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kSliceParamFieldNumber,
      .parse = &SliceRows::Parse,
      .doc = {.formula = "elements [offset, offset + product(shape)) of each row, pieces joined "
@@ -528,7 +505,6 @@ constexpr LayerType kTypes[] = {
     {.name = "broadcast_to_layer",
      .summary = "x repeated to the shape of a second input, or to a given one",
      .inputs = {1, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kBroadcastToParamFieldNumber,
      .parse = &BroadcastTo::Parse,
      .doc = {.formula =

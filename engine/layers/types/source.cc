@@ -151,7 +151,6 @@ constexpr LayerType kTypes[] = {
     {.name = "constant_layer",
      .summary = "a tensor that is part of the graph",
      .inputs = {0, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kConstantParamFieldNumber,
      .parse = &Constant::Parse,
      .doc = {.formula = "y = constant_param.blob_data",
@@ -165,7 +164,6 @@ constexpr LayerType kTypes[] = {
     {.name = "fuse_layer",
      .summary = "two inputs side by side, the user's single row repeated",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kFuseParamFieldNumber,
      .parse = &Fuse::Parse,
      .doc =

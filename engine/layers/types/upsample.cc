@@ -45,20 +45,16 @@ class Upsample final : public Layer {
         {p.has_stride_h() ? "stride_h" : "stride", p.has_stride_h() ? p.stride_h() : p.stride()},
         {p.has_stride_w() ? "stride_w" : "stride", p.has_stride_w() ? p.stride_w() : p.stride()}};
     for (const auto& [field, value] : strides) {
-      if (value >= 1 && value <= kMaxStride) continue;
-      return absl::InvalidArgumentError(
-          absl::StrCat("upsample_param.", field, ": ", value, ", want 1 to ", kMaxStride));
+      RETURN_IF_ERROR(WantBetween(absl::StrCat("upsample_param.", field), value, 1, kMaxStride));
     }
     return std::unique_ptr<Layer>(new Upsample(strides[0].second, strides[1].second, p.scale()));
   }
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
-    RETURN_IF_ERROR(WantFloat32(in));
-    RETURN_IF_ERROR(WantRank(in, 0, 4, 4));
+    RETURN_IF_ERROR(WantImage(in));
     TensorSpec out = in[0];
     out.shape[2] = Multiply(out.shape[2], Dim::Of(down_));
     out.shape[3] = Multiply(out.shape[3], Dim::Of(across_));
-    out.level = LevelOf(out.shape, in);
-    return TensorSpecs{out};
+    return OnlyOutput(std::move(out), in);
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return MakeKernel([down = down_, across = across_, scale = scale_](RunContext& ctx) {
@@ -91,8 +87,6 @@ class Upsample final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "upsample_layer",
      .summary = "nearest-neighbour enlargement of images, times a scale",
-     .inputs = {1, 1},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kUpsampleParamFieldNumber,
      .parse = &Upsample::Parse,
      .aliases = "Upsample",
