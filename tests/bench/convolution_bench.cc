@@ -7,17 +7,17 @@
 // of the weights: what the layer would be without laying images out itself.  BLOCKED: the fastest
 // that oneDNN has, on images that are already in its own layout, conversions not counted: what a
 // chain of convolutions could reach.
-#include <algorithm>
-#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
-#include <random>
+#include <memory>
+#include <unordered_map>
 #include <vector>
 
 #include "engine/tensor/onednn.h"
 #include "engine/tensor/onednn_convolution.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "tests/bench/turns.h"
 
 namespace ulfd::bench {
 namespace {
@@ -59,7 +59,10 @@ class Bare {
                   {DNNL_ARG_BIAS, Filled(described.bias_desc())},
                   {DNNL_ARG_DST, Filled(described.dst_desc())}};
   }
-  void Run() { primitive_.execute(stream_, arguments_); }
+  absl::Status Run() {
+    primitive_.execute(stream_, arguments_);
+    return absl::OkStatus();
+  }
 
  private:
   dnnl::memory Filled(const dnnl::memory::desc& desc) {
@@ -97,11 +100,8 @@ class Ours {
   ~Ours() { std::free(scratch_); }
   Ours(const Ours&) = delete;
   Ours& operator=(const Ours&) = delete;
-  void Run() {
-    if (!convolution_->Run(x_.data(), case_.rows, case_.size, case_.size, y_.data(), scratch_)
-             .ok()) {
-      std::abort();
-    }
+  absl::Status Run() {
+    return convolution_->Run(x_.data(), case_.rows, case_.size, case_.size, y_.data(), scratch_);
   }
 
  private:
@@ -111,18 +111,6 @@ class Ours {
   void* scratch_ = nullptr;
 };
 
-double Milliseconds(const std::function<void()>& run) {
-  const auto begin = std::chrono::steady_clock::now();
-  run();
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
-      .count();
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 int Main(int pairs) {
   engine::UseOneThread();
   std::printf("%-26s %5s %10s %12s %12s\n", "shape", "rows", "ours ms", "NCHW/ours",
@@ -130,18 +118,18 @@ int Main(int pairs) {
   for (const Case& c : kCases) {
     Ours ours(c);
     Bare nchw(c, Tag::nchw), blocked(c, Tag::any);
-    std::vector<double> times, to_nchw, to_blocked;
-    for (int i = 0; i < pairs + 2; ++i) {
-      const double a = Milliseconds([&] { ours.Run(); });
-      const double b = Milliseconds([&] { nchw.Run(); });
-      const double d = Milliseconds([&] { blocked.Run(); });
-      if (i < 2) continue;  // Warm-up.
-      times.push_back(a);
-      to_nchw.push_back(b / a);
-      to_blocked.push_back(d / a);
+    const auto turns = RunInTurns({{"ours", [&] { return ours.Run(); }},
+                                   {"NCHW", [&] { return nchw.Run(); }},
+                                   {"BLOCKED", [&] { return blocked.Run(); }}},
+                                  {.turns = pairs, .seconds = 1e-3, .peak = false});
+    if (!turns.ok()) {
+      std::fprintf(stderr, "convolution_bench: %s\n", turns.status().ToString().c_str());
+      return 1;
     }
-    std::printf("%-26s %5d %10.3f %12.2f %12.2f\n", c.name, static_cast<int>(c.rows), Median(times),
-                Median(to_nchw), Median(to_blocked));
+    const std::vector<std::vector<double>>& seconds = turns->seconds;
+    std::printf("%-26s %5d %10.3f %12.2f %12.2f\n", c.name, static_cast<int>(c.rows),
+                SpreadOf(seconds[0]).median * 1e3, SpreadOf(Ratios(seconds[1], seconds[0])).median,
+                SpreadOf(Ratios(seconds[2], seconds[0])).median);
   }
   return 0;
 }

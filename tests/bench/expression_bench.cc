@@ -3,10 +3,8 @@
 //
 //   expression_bench [pairs [name]]     default 15, formulas whose name contains `name`
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -14,8 +12,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "engine/layers/registry.h"
 #include "engine/tensor/onednn.h"
+#include "tests/bench/turns.h"
 #include "tests/testing/no_files.h"
 
 namespace ulfd::bench {
@@ -55,6 +55,11 @@ std::vector<Case> Cases() {
     cases.push_back({"5 with a sigmoid", "((@0-@1)*sigmoid(@0-@1)+@0)*@1", swish, dim});
   }
   return cases;
+}
+
+[[noreturn]] void Fail(const absl::Status& status) {
+  std::fprintf(stderr, "expression_bench: %s\n", status.ToString().c_str());
+  std::exit(1);
 }
 
 // Layers run one after the other on the rows of one tile, as the executor would, without what a
@@ -109,12 +114,13 @@ class Program {
     calls_.push_back(std::move(call));
   }
 
-  void Run() {
+  absl::Status Run() {
     if (scratch_data_ == nullptr) scratch_data_ = Floats(scratch_ / sizeof(float));
     for (Call& call : calls_) {
       engine::RunContext ctx{call.in, absl::MakeSpan(call.out), scratch_data_, &counters_};
-      if (const absl::Status status = call.kernel->Run(ctx); !status.ok()) Fail(status);
+      RETURN_IF_ERROR(call.kernel->Run(ctx));
     }
+    return absl::OkStatus();
   }
 
  private:
@@ -122,10 +128,6 @@ class Program {
     std::vector<engine::Tensor> in, out;
     std::unique_ptr<engine::Kernel> kernel;
   };
-  [[noreturn]] static void Fail(const absl::Status& status) {
-    std::fprintf(stderr, "expression_bench: %s\n", status.ToString().c_str());
-    std::exit(1);
-  }
 
   testing::NoFiles no_files_;
   // Aligned as the executor's arena is.
@@ -141,20 +143,6 @@ class Program {
   float* scratch_data_ = nullptr;
   engine::RunCounters counters_;
 };
-
-double Microseconds(const std::function<void()>& run) {
-  constexpr int kRepeats = 50;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRepeats; ++i) run();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
-             .count() /
-         kRepeats;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 int Main(int pairs, const std::string& name) {
   engine::UseOneThread();
@@ -172,16 +160,13 @@ int Main(int pairs, const std::string& name) {
       if (*link.b != 0) bottoms.push_back(link.b);
       chain.Add(link.type, bottoms, link.top);
     }
-    std::vector<double> times, ratios;
-    for (int i = 0; i < pairs + 2; ++i) {
-      const double a = Microseconds([&] { expression.Run(); });
-      const double b = Microseconds([&] { chain.Run(); });
-      if (i < 2) continue;  // Warm-up.
-      times.push_back(a);
-      ratios.push_back(b / a);
-    }
-    std::printf("%-18s %-28s %14.1f %18.2f\n", c.name, operands.c_str(), Median(times),
-                Median(ratios));
+    const auto turns = RunInTurns(
+        {{"expression", [&] { return expression.Run(); }}, {"chain", [&] { return chain.Run(); }}},
+        {.turns = pairs, .seconds = 1e-3, .peak = false});
+    if (!turns.ok()) Fail(turns.status());
+    const std::vector<double>&times = turns->seconds[0], &chains = turns->seconds[1];
+    std::printf("%-18s %-28s %14.1f %18.2f\n", c.name, operands.c_str(),
+                SpreadOf(times).median * 1e6, SpreadOf(Ratios(chains, times)).median);
   }
   return 0;
 }

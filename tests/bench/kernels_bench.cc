@@ -7,13 +7,12 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +24,7 @@
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "tests/bench/turns.h"
 
 namespace ulfd::bench {
 namespace {
@@ -43,24 +43,11 @@ std::vector<float> MadeUp(int64_t size, float scale = 1) {
   return values;
 }
 
-// Of this thread's CPU time, which does not pass while others have its core.
-double ThreadSeconds() {
-  timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
+// CPU time, which does not pass while others have the core.
 double Seconds(const std::function<void()>& run, int64_t times) {
-  const double begin = ThreadSeconds();
+  const double begin = Now(/*wall=*/false);
   for (int64_t i = 0; i < times; ++i) run();
-  return (ThreadSeconds() - begin) / static_cast<double>(times);
-}
-
-constexpr int64_t kTurns = 25;
-
-double Median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
+  return (Now(/*wall=*/false) - begin) / static_cast<double>(times);
 }
 
 // Times `ours` and `theirs` (may be empty) in turns.  One iteration is one run of ours.
@@ -78,10 +65,15 @@ void Compare(benchmark::State& state, double flops, double items, const std::fun
     if (theirs) ratios.push_back(Seconds(theirs, times) / took);
     if (flops > 0) peaks.push_back(100 * flops / took / 1e9 / engine::ProbeFmaPeakGflops());
   }
-  state.counters["us"] = Median(seconds) * 1e6;
-  if (theirs) state.counters[against] = Median(ratios);
-  if (items > 0) state.counters["ns_each"] = Median(seconds) * 1e9 / items;
-  if (flops > 0) state.counters["peak_%"] = Median(peaks);
+  state.counters["us"] = SpreadOf(seconds).median * 1e6;
+  if (theirs) state.counters[against] = SpreadOf(ratios).median;
+  if (items > 0) state.counters["ns_each"] = SpreadOf(seconds).median * 1e9 / items;
+  if (flops > 0) state.counters["peak_%"] = SpreadOf(peaks).median;
+}
+
+void Register(const std::string& name, std::function<void(benchmark::State&)> bench) {
+  constexpr int64_t kTurns = 25;
+  benchmark::RegisterBenchmark(name.c_str(), std::move(bench))->UseManualTime()->Iterations(kTurns);
 }
 
 // ------------------------------------------------------------------------------------------- fc
@@ -176,11 +168,8 @@ void RegisterRounded() {
     for (const auto& [k, n] : widths) {
       for (const int64_t rows : {1, 16, 200, 1000}) {
         const Shape shape{rows, k, n};
-        benchmark::RegisterBenchmark(
-            absl::StrCat(engine::Name(precision), "/", k, "x", n, "/", rows).c_str(),
-            [=](benchmark::State& state) { BenchRounded(state, precision, shape); })
-            ->UseManualTime()
-            ->Iterations(kTurns);
+        Register(absl::StrCat(engine::Name(precision), "/", k, "x", n, "/", rows),
+                 [=](benchmark::State& state) { BenchRounded(state, precision, shape); });
       }
     }
   }
@@ -199,11 +188,8 @@ void RegisterFc() {
       for (const int64_t rows : {1, 10, 16, 50, 200, 1000, 20000}) {
         if (rows == 20000 && k > 80) continue;
         const Shape shape{rows, k, n};
-        benchmark::RegisterBenchmark(
-            absl::StrCat("fc_", name, "/", k, "x", n, "/", rows).c_str(),
-            [shape, kind = kind](benchmark::State& state) { BenchFc(state, shape, kind); })
-            ->UseManualTime()
-            ->Iterations(kTurns);
+        Register(absl::StrCat("fc_", name, "/", k, "x", n, "/", rows),
+                 [shape, kind = kind](benchmark::State& state) { BenchFc(state, shape, kind); });
       }
     }
   }
@@ -261,30 +247,18 @@ void RegisterElementwise() {
       {"exp", UnaryOp::kExp, dnnl::algorithm::eltwise_exp}};
   for (const auto& [name, op, function] : functions) {
     for (const int64_t n : {10, 100, 1000, 8000, 40000}) {
-      benchmark::RegisterBenchmark(absl::StrCat(name, "/", n).c_str(),
-                                   [op = op, function = function, n](benchmark::State& state) {
-                                     BenchUnary(state, op, function, n);
-                                   })
-          ->UseManualTime()
-          ->Iterations(kTurns);
+      Register(absl::StrCat(name, "/", n),
+               [op = op, function = function, n](benchmark::State& state) {
+                 BenchUnary(state, op, function, n);
+               });
     }
   }
-  benchmark::RegisterBenchmark("softmax/200x100",
-                               [](benchmark::State& state) { BenchSoftmax(state, 200, 100, 1); })
-      ->UseManualTime()
-      ->Iterations(kTurns);
-  benchmark::RegisterBenchmark("softmax/20x100x36",
-                               [](benchmark::State& state) { BenchSoftmax(state, 20, 100, 36); })
-      ->UseManualTime()
-      ->Iterations(kTurns);
-  benchmark::RegisterBenchmark("broadcast_sub/20x50x32",
-                               [](benchmark::State& state) { BenchBroadcast(state, 20, 50, 32); })
-      ->UseManualTime()
-      ->Iterations(kTurns);
-  benchmark::RegisterBenchmark("weighted_sum/100x36",
-                               [](benchmark::State& state) { BenchWeightedSum(state, 100, 36); })
-      ->UseManualTime()
-      ->Iterations(kTurns);
+  Register("softmax/200x100", [](benchmark::State& state) { BenchSoftmax(state, 200, 100, 1); });
+  Register("softmax/20x100x36", [](benchmark::State& state) { BenchSoftmax(state, 20, 100, 36); });
+  Register("broadcast_sub/20x50x32",
+           [](benchmark::State& state) { BenchBroadcast(state, 20, 50, 32); });
+  Register("weighted_sum/100x36",
+           [](benchmark::State& state) { BenchWeightedSum(state, 100, 36); });
 }
 
 // ------------------------------------------------------------------------------------- attention
@@ -357,13 +331,10 @@ void RegisterAttention() {
     if (bf16 && !engine::Has(engine::Precision::kBf16)) continue;
     for (const int64_t valid : {100, 50, 10}) {
       for (const int64_t ads : {1, 10, 50, 200, 1000}) {
-        benchmark::RegisterBenchmark(
-            absl::StrCat("din_attention_", bf16 ? "bf16_" : "", valid, "_valid/", ads).c_str(),
-            [ads, valid, bf16](benchmark::State& state) {
-              BenchAttention(state, ads, valid, bf16);
-            })
-            ->UseManualTime()
-            ->Iterations(kTurns);
+        Register(absl::StrCat("din_attention_", bf16 ? "bf16_" : "", valid, "_valid/", ads),
+                 [ads, valid, bf16](benchmark::State& state) {
+                   BenchAttention(state, ads, valid, bf16);
+                 });
       }
     }
   }

@@ -6,8 +6,6 @@
 // sums of bags.  Both go through the same requests of 2000 ids each, taking turns after every
 // request, the gather half of the requests ahead, so that neither finds what the other one has
 // brought into the cache, and whatever else the machine does disturbs both alike.  CPU time.
-#include <time.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -24,18 +22,16 @@
 #include "absl/strings/str_split.h"
 #include "engine/embedding/key_index.h"
 #include "engine/embedding/page_buffer.h"
-#include "engine/embedding/pooling.h"
-#include "engine/embedding/table_builder.h"
 #include "engine/embedding/table_file_writer.h"
 #include "tests/bench/bench_main.h"
+#include "tests/bench/lookups.h"
 #include "tests/bench/scratch_model.h"
+#include "tests/bench/turns.h"
 
 namespace ulfd::bench {
 namespace {
 
 using engine::EmbeddingTable;
-using engine::FeatureJob;
-using engine::PoolingOutput;
 
 struct Options {
   std::vector<int64_t> rows = {1000000};
@@ -44,65 +40,17 @@ struct Options {
   bool layout = false, text = false, mapped = false;
 };
 
-constexpr int64_t kIdsPerRequest = 2000;
-
-double CpuSeconds() {
-  timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
-}
-
-// Of `work`.
+// CPU time of `work`.
 template <typename Work>
 double Seconds(Work work) {
-  const double begin = CpuSeconds();
+  const double begin = Now(/*wall=*/false);
   work();
-  return CpuSeconds() - begin;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+  return Now(/*wall=*/false) - begin;
 }
 
 [[noreturn]] void Fail(const absl::Status& status) {
   std::fprintf(stderr, "tables_bench: %s\n", status.ToString().c_str());
   std::exit(1);
-}
-
-// Id of row i; odd ids are in no table.
-int64_t IdOf(int64_t i) { return i * 2; }
-
-std::unique_ptr<const EmbeddingTable> MakeTable(int64_t rows, int64_t dim) {
-  engine::TableBuilder builder(dim);
-  if (absl::Status status = builder.Reserve(rows); !status.ok()) Fail(status);
-  for (int64_t i = 0; i < rows; ++i) {
-    absl::StatusOr<float*> row = builder.NextRow();
-    if (!row.ok()) Fail(row.status());
-    std::fill_n(*row, dim, static_cast<float>(i % 1000));
-    builder.Commit(IdOf(i));
-  }
-  auto made = builder.Finish();
-  if (!made.ok()) Fail(made.status());
-  auto table = EmbeddingTable::Make("bench", *std::move(made), {});
-  if (!table.ok()) Fail(table.status());
-  return *std::move(table);
-}
-
-void PrefetchFloats(const float* row, int64_t dim) {
-  for (int64_t c = 0; c < dim; c += 16) __builtin_prefetch(row + c);
-  __builtin_prefetch(row + dim - 1);
-}
-
-template <int64_t kDim>
-void GatherDim(const std::vector<const float*>& rows, float* sum) {
-  constexpr size_t kAhead = 16;
-  float total[kDim] = {};
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (i + kAhead < rows.size()) PrefetchFloats(rows[i + kAhead], kDim);
-    for (int64_t c = 0; c < kDim; ++c) total[c] += rows[i][c];
-  }
-  std::copy_n(total, kDim, sum);
 }
 
 // The sum of the rows, by code that knows their length at compile time.
@@ -123,64 +71,6 @@ void Gather(const std::vector<const float*>& rows, int64_t dim, float* sum) {
   }
 }
 
-// Some ids of a table and where their rows are (or those of other ids, for ids that the table
-// lacks).
-struct Ids {
-  std::vector<int64_t> ids;
-  std::vector<const float*> rows;
-};
-
-// `table`: whose rows the gather reads.
-Ids MakeIds(const EmbeddingTable& table, int hits, std::mt19937_64& random) {
-  Ids made;
-  for (int64_t i = 0; i < kIdsPerRequest; ++i) {
-    const auto row = static_cast<int64_t>(random() % static_cast<uint64_t>(table.rows()));
-    const bool hit = static_cast<int>(random() % 100) < hits;
-    made.ids.push_back(hit ? IdOf(row) : IdOf(row) + 1);
-    made.rows.push_back(static_cast<const float*>(table.Find(IdOf(row))));
-  }
-  return made;
-}
-
-// What PoolFeatures needs for requests of kIdsPerRequest ids in features of 200.
-class Pass {
- public:
-  Pass(const EmbeddingTable& table, int32_t bag)
-      : scratch_(kIdsPerRequest * engine::kPoolingScratchBytes), segments_(kFeatureIds / bag, bag) {
-    const auto rows = static_cast<int64_t>(segments_.size());
-    const int64_t features = kIdsPerRequest / kFeatureIds;
-    out_.resize(static_cast<size_t>(rows * features * table.dim()));
-    output_.resize(features);
-    for (int64_t f = 0; f < features; ++f) {
-      output_[f] = {{.pooling = engine::Pooling::kSum, .dim = table.dim()},
-                    out_.data() + f * rows * table.dim(),
-                    table.dim()};
-      jobs_.push_back(FeatureJob{.table = &table,
-                                 .input = {{}, nullptr, segments_},
-                                 .outputs = {&output_[f], 1},
-                                 .missing = &missing_});
-    }
-  }
-
-  void Run(const std::vector<int64_t>& ids) {
-    for (size_t f = 0; f < jobs_.size(); ++f) {
-      jobs_[f].input.ids = absl::MakeConstSpan(ids).subspan(f * kFeatureIds, kFeatureIds);
-    }
-    size_t failed = 0;
-    absl::Status status = PoolFeatures(jobs_, scratch_.data(), &failed);
-    if (!status.ok()) Fail(status);
-  }
-
- private:
-  static constexpr int64_t kFeatureIds = 200;
-  std::vector<char> scratch_;
-  std::vector<int32_t> segments_;
-  std::vector<float> out_;
-  std::vector<PoolingOutput> output_;
-  std::vector<FeatureJob> jobs_;
-  int64_t missing_ = 0;
-};
-
 struct Sample {
   std::vector<double> gather, other, ratio;  // ns per id.
 
@@ -190,22 +80,24 @@ struct Sample {
     ratio.push_back(other_seconds / gather_seconds);
   }
   void Print(const char* what) const {
-    const auto [least, most] = std::minmax_element(ratio.begin(), ratio.end());
+    const Spread spread = SpreadOf(ratio);
     std::printf("  %-34s %6.1f ns/id   gather %6.1f ns/id   ratio %.2f (%.2f to %.2f)\n", what,
-                Median(other), Median(gather), Median(ratio), *least, *most);
+                SpreadOf(other).median, SpreadOf(gather).median, spread.median, spread.low,
+                spread.high);
   }
 };
 
 // Times `other(request)` against a gather of the requests' rows.
 template <typename Other>
-Sample Compare(const std::vector<Ids>& requests, int64_t dim, int64_t pairs, Other other) {
+Sample Compare(const std::vector<LookupRequest>& requests, int64_t dim, int64_t pairs,
+               Other other) {
   Sample sample;
   std::vector<float> sum(static_cast<size_t>(dim));
   const size_t half = requests.size() / 2;
   for (int64_t pair = -1; pair < pairs; ++pair) {  // The first one warms up.
     double gather_seconds = 0, other_seconds = 0;
     for (size_t r = 0; r < requests.size(); ++r) {
-      const Ids& ahead = requests[(r + half) % requests.size()];
+      const LookupRequest& ahead = requests[(r + half) % requests.size()];
       gather_seconds += Seconds([&] { Gather(ahead.rows, dim, sum.data()); });
       other_seconds += Seconds([&] { other(requests[r]); });
     }
@@ -219,11 +111,12 @@ Sample Compare(const std::vector<Ids>& requests, int64_t dim, int64_t pairs, Oth
 void BenchPass(const EmbeddingTable& table, const EmbeddingTable& floats, const Options& options,
                int hits, int32_t bag) {
   std::mt19937_64 random(static_cast<uint64_t>(hits * 1000 + bag));
-  std::vector<Ids> requests;
-  for (int64_t r = 0; r < options.requests; ++r) requests.push_back(MakeIds(floats, hits, random));
-  Pass pass(table, bag);
-  Compare(requests, table.dim(), options.pairs, [&](const Ids& request) {
-    pass.Run(request.ids);
+  std::vector<LookupRequest> requests;
+  for (int64_t r = 0; r < options.requests; ++r)
+    requests.push_back(MakeLookups(floats, hits, random));
+  LookupPass pass(table, bag);
+  Compare(requests, table.dim(), options.pairs, [&](const LookupRequest& request) {
+    if (absl::Status status = pass.Run(request); !status.ok()) Fail(status);
   }).Print(absl::StrCat(hits, " % hits, ", bag, " id(s) per bag").c_str());
 }
 
@@ -266,14 +159,14 @@ class IndexBesideRows {
 void BenchIndexBesideRows(const EmbeddingTable& table, const Options& options) {
   IndexBesideRows other(table);
   std::mt19937_64 random(5);
-  std::vector<Ids> requests;
+  std::vector<LookupRequest> requests;
   for (int64_t r = 0; r < options.requests; ++r) {
-    requests.push_back(MakeIds(table, 100, random));
+    requests.push_back(MakeLookups(table, 100, random));
     for (size_t i = 0; i < requests.back().ids.size(); ++i) {
       requests.back().rows[i] = other.Row(requests.back().ids[i] / 2);
     }
   }
-  Compare(requests, table.dim(), options.pairs, [&](const Ids& request) {
+  Compare(requests, table.dim(), options.pairs, [&](const LookupRequest& request) {
     other.Run(request.ids);
   }).Print("index beside the rows, 100 % hits");
   std::printf("  %-34s %.3f GB\n", "  memory of that", static_cast<double>(other.bytes()) / 1e9);
@@ -327,13 +220,16 @@ void BenchText(int64_t rows, int64_t dim) {
     });
     rates.push_back(static_cast<double>(rows) / seconds / 1e6);
   }
-  std::printf("  LoadText (%%f, 6 decimals): %.2f M rows/s, at best %.2f\n", Median(rates),
-              *std::max_element(rates.begin(), rates.end()));
+  const Spread rate = SpreadOf(rates);
+  std::printf("  LoadText (%%f, 6 decimals): %.2f M rows/s, at best %.2f\n", rate.median,
+              rate.high);
 }
 
 void BenchTable(int64_t rows, int64_t dim, const Options& options) {
-  std::unique_ptr<const EmbeddingTable> table;
-  const double seconds = Seconds([&] { table = MakeTable(rows, dim); });
+  absl::StatusOr<std::unique_ptr<const EmbeddingTable>> made(nullptr);
+  const double seconds = Seconds([&] { made = MakeTable(rows, dim); });
+  if (!made.ok()) Fail(made.status());
+  std::unique_ptr<const EmbeddingTable> table = *std::move(made);
   const double plain = static_cast<double>(rows) * static_cast<double>(8 + 4 * dim);
   std::printf("%lld rows of %lld floats: %.3f GB, %.2f x ids and rows; built in %.2f s\n",
               static_cast<long long>(rows), static_cast<long long>(dim),

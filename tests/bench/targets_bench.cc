@@ -3,22 +3,16 @@
 //
 // Everything runs in this process in turns.  Slowness is reported and never an error; wrong results
 // are.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "engine/tensor/fma_peak.h"
 #include "engine/tensor/onednn.h"
@@ -27,8 +21,6 @@
 #include "tests/bench/scratch_model.h"
 #include "tests/bench/targets.h"
 #include "tests/testing/paths.h"
-
-extern char** environ;
 
 namespace ulfd::bench {
 namespace {
@@ -244,31 +236,15 @@ std::string Format(const Spread& spread, const std::string& unit) {
 }
 
 absl::StatusOr<std::string> RunProgram(const std::vector<std::string>& arguments) {
-  int pipe_ends[2];
-  if (pipe2(pipe_ends, O_CLOEXEC) != 0) return absl::InternalError("no pipe");
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, pipe_ends[1], STDERR_FILENO);
-  std::vector<char*> argv;
-  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
-  argv.push_back(nullptr);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  close(pipe_ends[1]);
+  const std::string command = absl::StrCat("'", absl::StrJoin(arguments, "' '"), "' 2>&1");
+  std::FILE* const program = popen(command.c_str(), "re");
+  if (program == nullptr) return absl::InternalError(absl::StrCat("cannot run ", arguments[0]));
   std::string output;
   char buffer[4096];
-  for (ssize_t n; error == 0 && (n = read(pipe_ends[0], buffer, sizeof(buffer))) > 0;) {
-    output.append(buffer, static_cast<size_t>(n));
+  for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), program)) > 0;) {
+    output.append(buffer, n);
   }
-  close(pipe_ends[0]);
-  if (error != 0) {
-    return absl::InternalError(absl::StrCat(arguments[0], ": ", std::strerror(error)));
-  }
-  int state = 0;
-  waitpid(pid, &state, 0);
-  if (WIFEXITED(state) && WEXITSTATUS(state) == 0) return output;
+  if (pclose(program) == 0) return output;
   return absl::InternalError(absl::StrCat(
       arguments[0],
       " failed: ", output.size() > 1000 ? output.substr(output.size() - 1000) : output));

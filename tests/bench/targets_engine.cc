@@ -27,6 +27,36 @@ namespace {
 using engine::Model;
 using LoadedModel = std::unique_ptr<const Model>;
 
+// The models that `build` writes, one with each of these lines in its manifest.
+absl::StatusOr<std::vector<LoadedModel>> LoadWith(const TargetContext& context,
+                                                  const std::string& name,
+                                                  const std::function<void(ScratchModel&)>& build,
+                                                  const std::vector<std::string>& manifests) {
+  std::vector<LoadedModel> models;
+  for (const std::string& manifest : manifests) {
+    ScratchModel scratch;
+    build(scratch);
+    scratch.Manifest(manifest);
+    ASSIGN_OR_RETURN(models.emplace_back(), scratch.Load(absl::StrCat(context.scratch, "/", name,
+                                                                      "/", models.size() + 1)));
+  }
+  return models;
+}
+
+// "1.2 ms and 0.6 ms", of two contenders.
+std::string BothTimes(const Turns& turns) {
+  return absl::StrFormat("%.4g ms and %.4g ms", SpreadOf(turns.seconds[0]).median * 1e3,
+                         SpreadOf(turns.seconds[1]).median * 1e3);
+}
+
+double LargestDifference(const engine::RunResult& a, const engine::RunResult& b) {
+  double most = 0;
+  for (int64_t i = 0; i < a.outputs[0].elements(); ++i) {
+    most = std::max(most, std::abs(double{a.outputs[0].f32()[i]} - b.outputs[0].f32()[i]));
+  }
+  return most;
+}
+
 // Our model on one request; keeps what it borrows.
 class OwnRun {
  public:
@@ -36,15 +66,7 @@ class OwnRun {
   Contender contender(const std::string& name) {
     return {name, [this] { return model_.Run(request_.inputs(), {}, workspace_, result_); }};
   }
-  // Of the last runs' first outputs.
-  double MaxDifference(const OwnRun& other) const {
-    const engine::Tensor& scores = result_.outputs[0];
-    double most = 0;
-    for (int64_t i = 0; i < scores.elements(); ++i) {
-      most = std::max(most, std::abs(double{scores.f32()[i]} - other.result_.outputs[0].f32()[i]));
-    }
-    return most;
-  }
+  const engine::RunResult& result() const { return result_; }
 
  private:
   const Model& model_;
@@ -132,12 +154,7 @@ class RecurringAds {
     engine::Workspace workspace;
     engine::RunResult result;
     RETURN_IF_ERROR(other.Run(request_.inputs(), {}, workspace, result));
-    double most = 0;
-    for (int64_t i = 0; i < result.outputs[0].elements(); ++i) {
-      most = std::max(most,
-                      std::abs(double{result.outputs[0].f32()[i]} - result_.outputs[0].f32()[i]));
-    }
-    return most;
+    return LargestDifference(result, result_);
   }
 
  private:
@@ -301,8 +318,7 @@ absl::Status MeasureLinear(TargetContext& context, const std::string& row) {
     TargetLine line{.row = row,
                     .work = absl::StrCat(name, ": time of 2000 ads over time of 200"),
                     .target = "at most 10 x"};
-    line.detail = absl::StrFormat("%.4g ms and %.4g ms", SpreadOf(turns.seconds[0]).median * 1e3,
-                                  SpreadOf(turns.seconds[1]).median * 1e3);
+    line.detail = BothTimes(turns);
     Judge(line, ratio, ratio.median <= 10, " x");
     context.lines.push_back(std::move(line));
   }
@@ -314,16 +330,10 @@ absl::Status MeasurePaging(TargetContext& context, const std::string& row) {
   constexpr int32_t kSteps = 50;
   constexpr double kFaster = 2.5;
   for (const int32_t width : {64, 128}) {
-    std::vector<LoadedModel> models;
-    for (const char* manifest : {"", "user_cache_bytes: 16000000"}) {
-      ScratchModel scratch;
-      BuildGru(scratch, kSteps, width);
-      scratch.Manifest(manifest);
-      ASSIGN_OR_RETURN(LoadedModel model,
-                       scratch.Load(absl::StrCat(context.scratch, "/", row, "_", width, "/",
-                                                 models.size() + 1)));
-      models.push_back(std::move(model));
-    }
+    ASSIGN_OR_RETURN(const std::vector<LoadedModel> models,
+                     LoadWith(context, absl::StrCat(row, "_", width),
+                              [&](ScratchModel& m) { BuildGru(m, kSteps, width); },
+                              {"", "user_cache_bytes: 16000000"}));
     PagingRun without(*models[0], kAds), with(*models[1], kAds);
     ASSIGN_OR_RETURN(
         const Turns turns,
@@ -337,8 +347,7 @@ absl::Status MeasurePaging(TargetContext& context, const std::string& row) {
         .target = possible < kFaster ? "none: the ads take too much" : "at least 2.5 x"};
     const CacheStats cache = models[1]->user_cache();
     line.detail = absl::StrFormat(
-        "%.4g ms and %.4g ms; %.1f %% hits; at most %.2f x is possible",
-        SpreadOf(turns.seconds[0]).median * 1e3, SpreadOf(turns.seconds[1]).median * 1e3,
+        "%s; %.1f %% hits; at most %.2f x is possible", BothTimes(turns),
         100.0 * static_cast<double>(cache.hits) / static_cast<double>(cache.hits + cache.misses),
         possible);
     line.numbers["possible"] = possible;
@@ -361,16 +370,9 @@ absl::Status MeasureAdCache(TargetContext& context, const std::string& row) {
   for (const Case& c : {Case{"user 732 + ad 306, 200-80-2", "2", mlp, true, 2},
                         Case{"user 732 + ad 306, 200-80-2", "0.97", mlp, false, 0.97},
                         Case{"DIN", "0.99", BuildDin, true, 0.99}}) {
-    std::vector<LoadedModel> models;
-    for (const char* manifest : {"", "ad_cache_bytes: 256000000"}) {
-      ScratchModel scratch;
-      c.build(scratch);
-      scratch.Manifest(manifest);
-      ASSIGN_OR_RETURN(LoadedModel model,
-                       scratch.Load(absl::StrCat(context.scratch, "/", row, "_", c.popular,
-                                                 c.target, "/", models.size() + 1)));
-      models.push_back(std::move(model));
-    }
+    ASSIGN_OR_RETURN(const std::vector<LoadedModel> models,
+                     LoadWith(context, absl::StrCat(row, "_", c.popular, c.target), c.build,
+                              {"", "ad_cache_bytes: 256000000"}));
     RecurringAds without(*models[0], kAds, c.popular), with(*models[1], kAds, c.popular);
     // Until the cache has what it is going to have.
     const int warm_up = context.turns.seconds < 0.01 ? 10 : 20000;
@@ -390,8 +392,7 @@ absl::Status MeasureAdCache(TargetContext& context, const std::string& row) {
         .target = absl::StrCat("at least ", c.asks, " x")};
     ASSIGN_OR_RETURN(const double difference, with.Difference(*models[0]));
     line.detail = absl::StrFormat(
-        "%.4g ms and %.4g ms; %s, scores differ by up to %.2g",
-        SpreadOf(turns.seconds[0]).median * 1e3, SpreadOf(turns.seconds[1]).median * 1e3,
+        "%s; %s, scores differ by up to %.2g", BothTimes(turns),
         seen == 0 ? "computing is faster"
                   : absl::StrFormat("%.1f %% hits",
                                     100 * static_cast<double>(after.hits - before.hits) / seen),
@@ -413,29 +414,19 @@ absl::Status MeasurePrecision(TargetContext& context, const std::string& row,
     Skip(context, row, title, wanted, absl::StrCat("no ", engine::InstructionsOf(precision)));
     return absl::OkStatus();
   }
-  std::vector<LoadedModel> models;
   const std::string asks =
       absl::StrCat("precision: PRECISION_", absl::AsciiStrToUpper(engine::Name(precision)));
-  for (const std::string& manifest : {std::string(), asks}) {
-    ScratchModel scratch;
-    build(scratch);
-    scratch.Manifest(manifest);
-    ASSIGN_OR_RETURN(LoadedModel model,
-                     scratch.Load(absl::StrCat(context.scratch, "/", row, "/", models.size() + 1)));
-    models.push_back(std::move(model));
-  }
+  ASSIGN_OR_RETURN(const std::vector<LoadedModel> models,
+                   LoadWith(context, row, build, {"", asks}));
   OwnRun fp32(*models[0], kAds), rounded(*models[1], kAds);
   ASSIGN_OR_RETURN(const Turns turns,
                    RunInTurns({fp32.contender("fp32"), rounded.contender(asks)}, context.turns));
   const Spread ratio = SpreadOf(Ratios(turns.seconds[0], turns.seconds[1]));
   TargetLine line{.row = row, .work = title, .target = wanted};
-  line.detail = absl::StrFormat(
-      "%.4g ms and %.4g ms; scores differ by up to %.2g", SpreadOf(turns.seconds[0]).median * 1e3,
-      SpreadOf(turns.seconds[1]).median * 1e3, rounded.MaxDifference(fp32));
+  line.detail = absl::StrFormat("%s; scores differ by up to %.2g", BothTimes(turns),
+                                LargestDifference(rounded.result(), fp32.result()));
   Judge(line, ratio, ratio.median >= target, " x");
-  if (context.profile) {
-    ASSIGN_OR_RETURN(line.profile, ProfileTable(*models[1], rounded.inputs(), kAds, 1));
-  }
+  RETURN_IF_ERROR(AddProfile(context, *models[1], rounded.inputs(), kAds, line));
   context.lines.push_back(std::move(line));
   return absl::OkStatus();
 }

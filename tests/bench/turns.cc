@@ -14,12 +14,6 @@
 namespace ulfd::bench {
 namespace {
 
-double Now(bool wall) {
-  timespec t;
-  clock_gettime(wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
 // Seconds of `calls` calls.
 absl::StatusOr<double> Stretch(const Contender& contender, int64_t calls, bool wall) {
   const double begin = Now(wall);
@@ -61,6 +55,12 @@ absl::StatusOr<std::vector<double>> Turn(absl::Span<const Contender> contenders,
 }
 
 }  // namespace
+
+double Now(bool wall) {
+  timespec t;
+  clock_gettime(wall ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
 
 absl::StatusOr<Turns> RunInTurns(absl::Span<const Contender> contenders,
                                  const TurnsOptions& options) {

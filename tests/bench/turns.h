@@ -43,6 +43,9 @@ struct Turns {
 absl::StatusOr<Turns> RunInTurns(absl::Span<const Contender> contenders,
                                  const TurnsOptions& options);
 
+// Seconds of a clock: on the wall, or the CPU time of the calling thread.
+double Now(bool wall);
+
 struct Spread {
   double median = 0, low = 0, high = 0;  // Low and high: the extremes.
 };
