@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/health.grpc.pb.h"
 #include "proto/open_inference.grpc.pb.h"
@@ -39,19 +40,7 @@ using ::testing::HasSubstr;
 
 v1::PredictRequest TinyRequest() {
   v1::PredictRequest request;
-  request.mutable_model()->set_name("tiny");
-  auto& uid = *request.add_user_features();
-  uid.set_name("uid");
-  uid.mutable_sparse()->add_ids(1);
-  auto& mask = *request.add_user_features();
-  mask.set_name("mask");
-  for (int i = 0; i < 2; ++i) mask.mutable_dense()->add_int32s(1);
-  auto& mid = *request.add_ad_features();
-  mid.set_name("mid");
-  for (int id : {12, 10, 11}) mid.mutable_sparse()->add_ids(id);
-  auto& price = *request.add_ad_features();
-  price.set_name("price");
-  for (float p : {0.25f, 0.5f, 4.f}) price.mutable_dense()->add_floats(p);
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(ulfd::testing::kTinyRequest, &request));
   return request;
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/tensor/element.h"
+#include "engine/weights/npz.h"
 
 namespace ulfd::testing {
 
@@ -32,6 +33,32 @@ CaseArray ToArray(const json& value) {
   CaseArray array{value.at("dtype"), value.at("shape"), {}};
   for (const json& v : value.at("data")) array.values.push_back(ToDouble(v));
   return array;
+}
+
+CaseArray ToCase(const engine::NpyArray& array) {
+  CaseArray result{.shape = {array.dims.begin(), array.dims.end()}};
+  switch (array.type) {
+    case engine::NpyType::kInt64:
+      result.dtype = "int64";
+      break;
+    case engine::NpyType::kInt32:
+      result.dtype = "int32";
+      break;
+    default:
+      result.dtype = "float64";
+  }
+  const size_t n = static_cast<size_t>(array.elements());
+  result.values.resize(n);
+  if (array.type == engine::NpyType::kFloat64) {
+    std::memcpy(result.values.data(), array.bytes.data(), n * sizeof(double));
+  } else if (array.type == engine::NpyType::kInt64 || array.type == engine::NpyType::kInt32) {
+    const std::vector<int64_t> ints = array.ToInt64();
+    result.values.assign(ints.begin(), ints.end());
+  } else {
+    const std::vector<float> floats = array.ToFloat32();
+    result.values.assign(floats.begin(), floats.end());
+  }
+  return result;
 }
 
 std::map<std::string, std::string> Strings(const json& object, const char* key) {
@@ -113,30 +140,11 @@ std::optional<engine::Backend> BackendOfEnvironment() {
   return engine::ParseBackend(name).value();
 }
 
-CaseArray ToCase(const engine::NpyArray& array) {
-  CaseArray result{.shape = {array.dims.begin(), array.dims.end()}};
-  switch (array.type) {
-    case engine::NpyType::kInt64:
-      result.dtype = "int64";
-      break;
-    case engine::NpyType::kInt32:
-      result.dtype = "int32";
-      break;
-    default:
-      result.dtype = "float64";
-  }
-  const size_t n = static_cast<size_t>(array.elements());
-  result.values.resize(n);
-  if (array.type == engine::NpyType::kFloat64) {
-    std::memcpy(result.values.data(), array.bytes.data(), n * sizeof(double));
-  } else if (array.type == engine::NpyType::kInt64 || array.type == engine::NpyType::kInt32) {
-    const std::vector<int64_t> ints = array.ToInt64();
-    result.values.assign(ints.begin(), ints.end());
-  } else {
-    const std::vector<float> floats = array.ToFloat32();
-    result.values.assign(floats.begin(), floats.end());
-  }
-  return result;
+std::map<std::string, CaseArray> ReadArrays(const std::string& path) {
+  const engine::NpzArrays read = engine::ReadNpz(path).value();
+  std::map<std::string, CaseArray> arrays;
+  for (const auto& [name, array] : read) arrays[name] = ToCase(array);
+  return arrays;
 }
 
 std::string InputManifest(const GraphCase& graph_case) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "engine/runtime/model.h"
-#include "engine/weights/npy.h"
 
 namespace ulfd::testing {
 
@@ -35,8 +34,8 @@ std::vector<GraphCase> ReadGraphCases(const std::string& path);
 // Writes the case as a version directory below `base` and returns its path.
 std::string WriteModelDirectory(const GraphCase& graph_case, const std::string& base);
 
-// An array of an npz file.
-CaseArray ToCase(const engine::NpyArray& array);
+// The arrays of an npz file.  Throws on a file that it cannot read.
+std::map<std::string, CaseArray> ReadArrays(const std::string& path);
 
 // The backend that ULFD_TEST_BACKEND names, so that CTest runs the same tests with each; nothing:
 // the engine's default.

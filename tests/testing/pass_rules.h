@@ -3,8 +3,6 @@
 #ifndef ULFD_TESTS_TESTING_PASS_RULES_H_
 #define ULFD_TESTS_TESTING_PASS_RULES_H_
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,9 +15,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "engine/graph/passes.h"
-#include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/plan_runner.h"
 #include "tests/testing/two_features.h"
 
@@ -50,16 +48,14 @@ inline std::string Blob(const std::vector<int>& shape) {
                       absl::StrJoin(values, ", "), "] }");
 }
 
-class PassRules : public ::testing::Test {
+class PassRules : public ModelDirectories {
  protected:
-  PassRules() : base_(::testing::TempDir() + "/pass_rules_" + std::to_string(getpid())) {
-    engine::UseOneThread();
+  PassRules() {
     case_.name = "rules";
     case_.confs = TwoFeaturesConfs(/*dim=*/4);
     case_.tables = {{"t", "1,1,-2,0,3.5\n2,10,20,-0.0,40\n3,-1,-0.5,0.25,7\n"}};
     case_.inputs = {{"u.ids", {"int64", {2}, {1, 3}}}, {"a.ids", {"int64", {3}, {1, 2, 77}}}};
   }
-  ~PassRules() override { std::filesystem::remove_all(base_); }
 
   void Weights(const std::string& layer, const std::vector<std::vector<int>>& shapes) {
     absl::StrAppend(&case_.weights_text, "layer_weights_params { name: \"", layer, "\" ");
@@ -128,7 +124,6 @@ class PassRules : public ::testing::Test {
   }
 
   GraphCase case_;
-  std::string base_;
   std::vector<std::string> steps_;  // Types of the rewritten nodes, without embeddings.
 };
 

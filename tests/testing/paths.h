@@ -11,6 +11,8 @@ namespace ulfd::testing {
 std::string SourceDir();
 std::string TestData();   // tests/data
 std::string SharedDir();  // Exported models and the reference, beside the checkout; may be missing.
+// The text of a document of SharedDir() by the number that begins its name; "" if it is not there.
+std::string SharedDocument(const std::string& number);
 
 }  // namespace ulfd::testing
 

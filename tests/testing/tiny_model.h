@@ -47,6 +47,15 @@ layer_params { type: "inner_product_layer" name: "fc" bottom: "all" top: "score"
 layer_params { type: "relu_layer" name: "relu" bottom: "uid_vec" top: "user_vec" }
 )";
 
+// A PredictRequest of three ads, whose scores are 3.25, 1; 1.5, 1; 6, 1.
+inline constexpr char kTinyRequest[] = R"(
+  model { name: "tiny" }
+  user_features { name: "uid" sparse { ids: 1 } }
+  user_features { name: "mask" dense { int32s: [1, 1] } }
+  ad_features { name: "mid" sparse { ids: [12, 10, 11] } }
+  ad_features { name: "price" dense { floats: [0.25, 0.5, 4] } }
+)";
+
 // Columns of "all": uid 0, uid 1, mid 0, mid 1, price.
 inline constexpr char kTinyWeights[] = R"(
 layer_weights_params {

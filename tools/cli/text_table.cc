@@ -67,12 +67,27 @@ std::string HumanNumber(double number) {
 }
 
 std::string HumanBytes(int64_t bytes) {
+  if (bytes < 0) return absl::StrCat("-", HumanBytes(-bytes));
   if (bytes < 1024) return absl::StrCat(bytes, " B");
   double size = static_cast<double>(bytes);
   const char* const units[] = {"KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
   for (size /= 1024; size >= 1024 && unit + 1 < 4; ++unit) size /= 1024;
   return absl::StrFormat("%.1f %s", size, units[unit]);
+}
+
+std::string Clipped(std::string text, size_t width) {
+  return text.size() <= width ? text : absl::StrCat(text.substr(0, width - 3), "...");
+}
+
+void AppendSection(absl::string_view title, const TextTable& table, std::string& text) {
+  if (!table.empty()) absl::StrAppend(&text, "\n", title, "\n", table.ToString());
+}
+
+void AppendSection(absl::string_view title, const std::vector<std::string>& lines,
+                   std::string& text) {
+  if (!lines.empty()) absl::StrAppend(&text, "\n", title, "\n");
+  for (const std::string& line : lines) absl::StrAppend(&text, "  ", line, "\n");
 }
 
 }  // namespace ulfd::tools

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+
 namespace ulfd::tools {
 
 // Collects rows, then prints them with every column as wide as its widest cell.
@@ -29,8 +31,15 @@ class TextTable {
 std::string WithCommas(int64_t number);
 // "950", "12.3 k", "20.6 M": three digits and a thousand's name; also for negative numbers.
 std::string HumanNumber(double number);
-// "512 B", "1.5 KiB", "14.2 MiB".
+// "512 B", "1.5 KiB", "14.2 MiB"; also for negative numbers.
 std::string HumanBytes(int64_t bytes);
+// At most `width` bytes, ending in "..." if something was cut off.
+std::string Clipped(std::string text, size_t width);
+
+// Append a heading and what stands below it, or nothing where that is empty.
+void AppendSection(absl::string_view title, const TextTable& table, std::string& text);
+void AppendSection(absl::string_view title, const std::vector<std::string>& lines,
+                   std::string& text);
 
 }  // namespace ulfd::tools
 

@@ -38,7 +38,6 @@ constexpr char kDescription[] =
 // What every action needs.
 struct Admin {
   const Connection& server;
-  v1::AdminService::Stub& stub;
   absl::Duration timeout;
   bool dry_run = false;
   int64_t epoch = -1;             // -1: none is given.
@@ -53,11 +52,7 @@ using Method = grpc::Status (v1::AdminService::Stub::*)(grpc::ClientContext*, co
 template <typename Request, typename Reply>
 absl::StatusOr<Reply> Call(const Admin& admin, Method<Request, Reply> method,
                            absl::string_view name, const Request& request) {
-  grpc::ClientContext context;
-  admin.server.Prepare(context, admin.timeout);
-  Reply reply;
-  RETURN_IF_ERROR(FromGrpc((admin.stub.*method)(&context, request, &reply), name));
-  return reply;
+  return tools::Call<v1::AdminService>(admin.server, method, name, request, admin.timeout);
 }
 
 absl::StatusOr<int64_t> ParseVersion(const std::string& text) {
@@ -270,8 +265,7 @@ absl::Status RunAdmin(Args args) {
   }
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   const Connection server = connector.Connect(positional[0]);
-  const auto stub = v1::AdminService::NewStub(server.channel());
-  return action->run(Admin{server, *stub, timeout, dry_run, epoch, rest});
+  return action->run(Admin{server, timeout, dry_run, epoch, rest});
 }
 
 }  // namespace ulfd::tools

@@ -28,6 +28,9 @@ absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(
 int64_t AdsOfRequest(const engine::NpzArrays& arrays,
                      const ulfd::v1::GetModelMetadataResponse& metadata);
 
+// A model as flags name it; version 0 and an empty label: the server chooses.
+ulfd::v1::ModelSpec SpecOf(const std::string& model, int64_t version, const std::string& label);
+
 // Calls PredictionService.GetModelMetadata and .Predict.
 absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
     const Connection& server, const ulfd::v1::ModelSpec& model, absl::Duration timeout);

@@ -61,6 +61,21 @@ class Connector {
 // The same code; the text says which call failed.
 absl::Status FromGrpc(const grpc::Status& status, absl::string_view call);
 
+// Makes a call that has one reply: `method` is that of Service::Stub, `name` for errors.
+template <typename Service, typename Request, typename Reply>
+absl::StatusOr<Reply> Call(const Connection& server,
+                           grpc::Status (Service::Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Reply*),
+                           absl::string_view name, const Request& request, absl::Duration timeout) {
+  const auto stub = Service::NewStub(server.channel());
+  grpc::ClientContext context;
+  server.Prepare(context, timeout);
+  Reply reply;
+  const grpc::Status status = ((*stub).*method)(&context, request, &reply);
+  if (!status.ok()) return FromGrpc(status, name);
+  return reply;
+}
+
 }  // namespace ulfd::tools
 
 #endif  // ULFD_TOOLS_CLIENT_CONNECTION_H_

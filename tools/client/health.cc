@@ -22,14 +22,11 @@ constexpr char kDescription[] =
     "it serves (SERVING, status 200); 1: anything else, or no answer.";
 
 absl::Status CheckGrpc(const Connection& server, const std::string& model, absl::Duration timeout) {
-  using grpc::health::v1::HealthCheckResponse;
-  const auto stub = grpc::health::v1::Health::NewStub(server.channel());
+  using grpc::health::v1::Health, grpc::health::v1::HealthCheckResponse;
   grpc::health::v1::HealthCheckRequest request;
   if (!model.empty()) request.set_service(absl::StrCat("model/", model));
-  HealthCheckResponse response;
-  grpc::ClientContext context;
-  server.Prepare(context, timeout);
-  RETURN_IF_ERROR(FromGrpc(stub->Check(&context, request, &response), "Health.Check"));
+  ASSIGN_OR_RETURN(const HealthCheckResponse response,
+                   Call<Health>(server, &Health::Stub::Check, "Health.Check", request, timeout));
   const std::string state = HealthCheckResponse::ServingStatus_Name(response.status());
   if (response.status() != HealthCheckResponse::SERVING) return absl::UnavailableError(state);
   Print(stdout, state + "\n");

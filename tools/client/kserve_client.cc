@@ -13,6 +13,7 @@ namespace ulfd::tools {
 namespace {
 
 using engine::DType;
+using inference::GRPCInferenceService;
 
 absl::StatusOr<DType> DTypeOf(const std::string& name, const std::string& datatype) {
   if (datatype == "FP32") return DType::kFloat32;
@@ -69,15 +70,11 @@ absl::StatusOr<inference::ModelMetadataResponse> CallModelMetadata(const Connect
                                                                    const std::string& model,
                                                                    int64_t version,
                                                                    absl::Duration timeout) {
-  const auto stub = inference::GRPCInferenceService::NewStub(server.channel());
   inference::ModelMetadataRequest wanted;
   wanted.set_name(model);
   if (version != 0) wanted.set_version(absl::StrCat(version));
-  inference::ModelMetadataResponse metadata;
-  grpc::ClientContext context;
-  server.Prepare(context, timeout);
-  RETURN_IF_ERROR(FromGrpc(stub->ModelMetadata(&context, wanted, &metadata), "ModelMetadata"));
-  return metadata;
+  return Call<GRPCInferenceService>(server, &GRPCInferenceService::Stub::ModelMetadata,
+                                    "ModelMetadata", wanted, timeout);
 }
 
 absl::StatusOr<inference::ModelInferRequest> InferRequestFromArrays(
@@ -95,16 +92,13 @@ absl::StatusOr<Reply> CallModelInfer(const Connection& server, const KserveCall&
   request.set_model_name(call.model);
   if (call.version != 0) request.set_model_version(absl::StrCat(call.version));
   request.set_id(call.request_id);
-  const auto stub = inference::GRPCInferenceService::NewStub(server.channel());
   for (const std::string& output : call.outputs) request.add_outputs()->set_name(output);
-  inference::ModelInferResponse response;
-  grpc::ClientContext context;
-  server.Prepare(context, timeout);
   const absl::Time begin = absl::Now();
-  const grpc::Status status = stub->ModelInfer(&context, request, &response);
+  ASSIGN_OR_RETURN(const inference::ModelInferResponse response,
+                   Call<GRPCInferenceService>(server, &GRPCInferenceService::Stub::ModelInfer,
+                                              "ModelInfer", request, timeout));
   Reply reply;
   reply.call_ms = absl::ToDoubleMilliseconds(absl::Now() - begin);
-  RETURN_IF_ERROR(FromGrpc(status, "ModelInfer"));
   reply.title =
       absl::StrCat("model ", response.model_name(), ", version ", response.model_version());
   for (int i = 0; i < response.outputs_size(); ++i) {

@@ -16,6 +16,7 @@ namespace {
 
 using engine::DType;
 using engine::NpyArray;
+using ulfd::v1::PredictionService;
 
 absl::StatusOr<DType> DTypeOf(const ulfd::v1::TensorMetadata& input) {
   switch (input.data_type()) {
@@ -119,30 +120,30 @@ absl::StatusOr<ulfd::v1::PredictRequest> RequestFromArrays(
   return request;
 }
 
+ulfd::v1::ModelSpec SpecOf(const std::string& model, int64_t version, const std::string& label) {
+  ulfd::v1::ModelSpec spec;
+  spec.set_name(model);
+  if (version != 0) spec.set_version(version);
+  if (!label.empty()) spec.set_label(label);
+  return spec;
+}
+
 absl::StatusOr<ulfd::v1::GetModelMetadataResponse> CallGetModelMetadata(
     const Connection& server, const ulfd::v1::ModelSpec& model, absl::Duration timeout) {
-  const auto stub = ulfd::v1::PredictionService::NewStub(server.channel());
   ulfd::v1::GetModelMetadataRequest request;
   *request.mutable_model() = model;
-  ulfd::v1::GetModelMetadataResponse response;
-  grpc::ClientContext context;
-  server.Prepare(context, timeout);
-  RETURN_IF_ERROR(
-      FromGrpc(stub->GetModelMetadata(&context, request, &response), "GetModelMetadata"));
-  return response;
+  return Call<PredictionService>(server, &PredictionService::Stub::GetModelMetadata,
+                                 "GetModelMetadata", request, timeout);
 }
 
 absl::StatusOr<Reply> CallPredict(const Connection& server, const ulfd::v1::PredictRequest& request,
                                   absl::Duration timeout) {
-  const auto stub = ulfd::v1::PredictionService::NewStub(server.channel());
-  ulfd::v1::PredictResponse response;
-  grpc::ClientContext context;
-  server.Prepare(context, timeout);
   const absl::Time begin = absl::Now();
-  const grpc::Status status = stub->Predict(&context, request, &response);
+  ASSIGN_OR_RETURN(const ulfd::v1::PredictResponse response,
+                   Call<PredictionService>(server, &PredictionService::Stub::Predict, "Predict",
+                                           request, timeout));
   Reply reply;
   reply.call_ms = absl::ToDoubleMilliseconds(absl::Now() - begin);
-  RETURN_IF_ERROR(FromGrpc(status, "Predict"));
   reply.title =
       absl::StrCat("model ", response.model().name(), ", version ", response.model().version());
   for (const ulfd::v1::OutputTensor& output : response.outputs()) {

@@ -100,22 +100,8 @@ absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ":", error.text()));
 }
 
-ulfd::v1::ModelSpec SpecOf(const Options& o) {
-  ulfd::v1::ModelSpec spec;
-  spec.set_name(o.model);
-  if (o.version != 0) spec.set_version(o.version);
-  if (!o.label.empty()) spec.set_label(o.label);
-  return spec;
-}
-
 void Override(const Options& o, ulfd::v1::PredictRequest& request) {
-  const ulfd::v1::ModelSpec spec = SpecOf(o);
-  if (!spec.name().empty()) request.mutable_model()->set_name(spec.name());
-  if (spec.choice_case() != ulfd::v1::ModelSpec::CHOICE_NOT_SET) {
-    const std::string name = request.model().name();
-    *request.mutable_model() = spec;
-    request.mutable_model()->set_name(name);
-  }
+  request.mutable_model()->MergeFrom(SpecOf(o.model, o.version, o.label));
   if (!o.outputs.empty()) *request.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
   if (o.top_k > 0) {
     request.mutable_top_k()->set_k(o.top_k);
@@ -138,7 +124,8 @@ absl::StatusOr<Reply> Call(const Options& o, const Connection& server) {
     ASSIGN_OR_RETURN(request, ReadRequest(o.request));
   } else {
     ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
-    ASSIGN_OR_RETURN(const auto metadata, CallGetModelMetadata(server, SpecOf(o), o.timeout));
+    ASSIGN_OR_RETURN(const auto metadata,
+                     CallGetModelMetadata(server, SpecOf(o.model, o.version, o.label), o.timeout));
     ASSIGN_OR_RETURN(request, RequestFromArrays(arrays, metadata));
   }
   Override(o, request);

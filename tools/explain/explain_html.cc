@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/explain/explain_html.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -81,9 +78,7 @@ class HtmlTable {
   std::string text_;
 };
 
-std::string Bytes(double bytes) {
-  return absl::StrCat(bytes < 0 ? "-" : "", HumanBytes(static_cast<int64_t>(std::abs(bytes))));
-}
+std::string Bytes(double bytes) { return HumanBytes(static_cast<int64_t>(bytes)); }
 
 std::string Links(absl::string_view prefix, const std::vector<int>& numbers, int shown_from) {
   return absl::StrJoin(numbers, " ", [&](std::string* out, int number) {

@@ -18,15 +18,7 @@ using engine::PlanStep;
 
 constexpr size_t kMaxCell = 56, kMaxShapes = 4;
 
-std::string Clip(std::string text) {
-  if (text.size() > kMaxCell) text = absl::StrCat(text.substr(0, kMaxCell - 3), "...");
-  return text;
-}
-
-std::string Bytes(double bytes) {
-  const std::string text = HumanBytes(static_cast<int64_t>(std::abs(bytes)));
-  return bytes < 0 ? absl::StrCat("-", text) : text;
-}
+std::string Bytes(double bytes) { return HumanBytes(static_cast<int64_t>(bytes)); }
 
 // "1-4, 7".
 std::string Ranges(const std::vector<int>& numbers) {
@@ -39,10 +31,6 @@ std::string Ranges(const std::vector<int>& numbers) {
     i = end;
   }
   return text;
-}
-
-void Section(absl::string_view title, const TextTable& table, std::string& text) {
-  if (!table.empty()) absl::StrAppend(&text, "\n", title, "\n", table.ToString());
 }
 
 std::string Header(const Explanation& all) {
@@ -79,21 +67,21 @@ void AppendInterface(const Explanation& all, std::string& text) {
                    std::string(engine::Name(input.level)), std::string(KnownFrom(all, input)),
                    input.used ? "yes" : "no"});
   }
-  Section("Dense inputs", inputs, text);
+  AppendSection("Dense inputs", inputs, text);
   TextTable features({"name", "level", "known", "tables"});
   for (const engine::FeatureInfo& feature : info.features) {
     const auto name = [&](std::string* out, int table) { *out += info.tables[table].name; };
     features.AddRow({feature.name, std::string(engine::Name(feature.level)),
                      std::string(KnownFrom(all, info.inputs[feature.segments])),
-                     Clip(absl::StrJoin(feature.tables, ", ", name))});
+                     Clipped(absl::StrJoin(feature.tables, ", ", name), kMaxCell)});
   }
-  Section("Sparse features", features, text);
+  AppendSection("Sparse features", features, text);
   TextTable tables({"name", "rows>", "dim>", "memory>"});
   for (const engine::TableInfo& table : info.tables) {
     tables.AddRow(
         {table.name, WithCommas(table.rows), absl::StrCat(table.dim), HumanBytes(table.bytes)});
   }
-  Section("Tables", tables, text);
+  AppendSection("Tables", tables, text);
 }
 
 // One line per layer: its first top stands for all.
@@ -117,7 +105,7 @@ void AppendLayers(const Explanation& all, std::string& text) {
                   declared ? "" : Bytes(about.cost.bytes.At(static_cast<double>(all.ads))),
                   std::string(Name(about.fate)), Ranges(rewrites), Ranges(about.steps)});
   }
-  Section("Layers, as written", table, text);
+  AppendSection("Layers, as written", table, text);
 }
 
 void AppendRewrites(const Explanation& all, std::string& text) {
@@ -129,7 +117,7 @@ void AppendRewrites(const Explanation& all, std::string& text) {
                   HumanNumber(rewrite.saved.flops.At(ads)), Bytes(rewrite.saved.bytes.At(ads)),
                   rewrite.text});
   }
-  Section("Rewrites, in order", table, text);
+  AppendSection("Rewrites, in order", table, text);
 }
 
 std::vector<std::string> StepRow(const Explanation& all, const PlanInfo& plan, size_t s) {
@@ -192,8 +180,9 @@ void AppendTotals(const Explanation& all, std::string& text) {
   };
   add("as written", all.written);
   if (all.optimised) add("optimised", *all.optimised);
-  Section(absl::StrCat("Totals for ", all.ads, " ads (FLOPs; bytes of tensors read and written)"),
-          table, text);
+  AppendSection(
+      absl::StrCat("Totals for ", all.ads, " ads (FLOPs; bytes of tensors read and written)"),
+      table, text);
   if (all.optimised && all.optimised->cost.flops.At(ads) > 0) {
     absl::StrAppend(&text, absl::StrFormat("  ratio: %.2f of the FLOPs, %.2f of the bytes\n",
                                            all.optimised->cost.flops.At(ads) /
@@ -223,16 +212,12 @@ void AppendProfile(const Explanation& all, const Profile& profile, std::string& 
   const double rest = profile.request_us - profile.steps_us;
   table.AddRow({"", "everything else", "", "", Us(std::max(0.0, rest)), "", "",
                 percent(std::max(0.0, rest) / std::max(profile.request_us, 1e-9)), "", ""});
-  Section(absl::StrFormat("Profile, %s: %d ads, one thread, median of %d runs: %s us per request; "
-                          "peak %.1f GFLOP/s",
-                          profile.optimised ? "optimised" : "as written", profile.ads, profile.runs,
-                          Us(profile.request_us), profile.peak_gflops),
-          table, text);
-}
-
-void AppendList(absl::string_view title, const std::vector<std::string>& lines, std::string& text) {
-  if (!lines.empty()) absl::StrAppend(&text, "\n", title, "\n");
-  for (const std::string& line : lines) absl::StrAppend(&text, "  ", line, "\n");
+  AppendSection(
+      absl::StrFormat("Profile, %s: %d ads, one thread, median of %d runs: %s us per request; "
+                      "peak %.1f GFLOP/s",
+                      profile.optimised ? "optimised" : "as written", profile.ads, profile.runs,
+                      Us(profile.request_us), profile.peak_gflops),
+      table, text);
 }
 
 }  // namespace
@@ -245,8 +230,8 @@ std::string ExplainText(const Explanation& all) {
   AppendSteps(all, all.optimised ? "Steps, optimised" : "Steps, as written", all.plan(), text);
   AppendTotals(all, text);
   for (const Profile& profile : all.profiles) AppendProfile(all, profile, text);
-  AppendList("Warnings", all.warnings, text);
-  AppendList("Notices", all.info->notices, text);
+  AppendSection("Warnings", all.warnings, text);
+  AppendSection("Notices", all.info->notices, text);
   return text;
 }
 

@@ -61,13 +61,13 @@ LoadPlan PlanOf(const LoadOptions& o, const Connector& connector, const RequestS
   plan.duration_ns = absl::ToInt64Nanoseconds(o.duration);
   switch (o.arrival) {
     case ArrivalKind::kPoisson:
-      plan.arrivals = PoissonArrivals(o.rate, o.seed);
+      plan.arrivals = PoissonArrivals(o.rate, o.random.seed);
       break;
     case ArrivalKind::kConstant:
       plan.arrivals = ConstantArrivals(o.rate);
       break;
     case ArrivalKind::kBursts:
-      plan.arrivals = BurstArrivals(o.rate, o.bursts, o.seed);
+      plan.arrivals = BurstArrivals(o.rate, o.bursts, o.random.seed);
       break;
     case ArrivalKind::kRecorded:
       plan.arrivals = RecordedArrivals(requests.recorded_times_ns(), o.speed, o.duration_given);

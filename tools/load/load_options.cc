@@ -82,13 +82,14 @@ void AddRequests(LoadOptions& o, Texts& t, FlagSet& flags) {
             &o.ads);
   flags.Add("ads_from", "Recording (file or folder) whose numbers of ads are drawn from.",
             &o.ads_from);
-  flags.Add("users", "Different users.", &o.users, 1, 1e12);
-  flags.Add("user_zipf", "Exponent of the users' frequencies; 0: all alike.", &o.user_zipf, 0, 10);
+  flags.Add("users", "Different users.", &o.random.users, 1, 1e12);
+  flags.Add("user_zipf", "Exponent of the users' frequencies; 0: all alike.", &o.random.user_zipf,
+            0, 10);
   flags.Add("ids", "Range of the ids of sparse features.", &t.ids);
   flags.Add("id_zipf", "Exponent of the ids' frequencies, the lowest id being the most frequent.",
-            &o.id_zipf, 0, 10);
-  flags.Add("user_ids", "Ids of each sparse feature of a user.", &o.user_ids, 0, 1e6);
-  flags.Add("ad_ids", "Ids of each sparse feature of an ad.", &o.ad_ids, 0, 1e6);
+            &o.random.id_zipf, 0, 10);
+  flags.Add("user_ids", "Ids of each sparse feature of a user.", &o.random.user_ids, 0, 1e6);
+  flags.Add("ad_ids", "Ids of each sparse feature of an ad.", &o.random.ad_ids, 0, 1e6);
   flags.Add("feature_ids", "NAME:N pairs: ids of single features.", &t.feature_ids);
   flags.Add("ints", "Range of the elements of dense integer inputs.", &t.ints);
   flags.Add("shape", "NAME:DIMxDIM pairs: shapes that the metadata leaves open; -1: a row per ad.",
@@ -100,7 +101,7 @@ void AddRequests(LoadOptions& o, Texts& t, FlagSet& flags) {
   flags.Add("replay", "Recording (file or folder) whose requests are sent.", &o.replay);
   flags.Add("output", "Names of the outputs wanted, separated by commas; empty: all.", &o.outputs);
   flags.Add("top_k", "Asks for the best k ads; 0: all.  Native API only.", &o.top_k, 0, 1e9);
-  flags.Add("seed", "Another seed, another load.", &o.seed);
+  flags.Add("seed", "Another seed, another load.", &o.random.seed);
 }
 
 void AddAll(LoadOptions& o, Texts& t, FlagSet& flags) {
@@ -158,7 +159,7 @@ absl::Status ParseFeatures(const Texts& t, LoadOptions& o) {
         !absl::SimpleAtoi(text.substr(colon + 1), &count) || count < 0 || count > 1000000) {
       return UsageError(absl::StrCat("--feature_ids: \"", text, "\", want NAME:N"));
     }
-    o.feature_ids[text.substr(0, colon)] = count;
+    o.random.feature_ids[text.substr(0, colon)] = count;
   }
   for (const std::string& text : t.shapes) {
     const size_t colon = text.rfind(':');
@@ -183,25 +184,26 @@ absl::Status ParseWords(const Texts& t, const FlagSet& flags, LoadOptions& o) {
   } else if (t.api != "native") {
     return UsageError(absl::StrCat("--api: \"", t.api, "\", want native or kserve"));
   }
-  if (o.closed_loop != 0) {
-    o.arrival = ArrivalKind::kClosedLoop;
-  } else if (t.arrival == "constant") {
-    o.arrival = ArrivalKind::kConstant;
-  } else if (t.arrival == "bursts") {
-    o.arrival = ArrivalKind::kBursts;
-  } else if (t.arrival == "recorded") {
-    o.arrival = ArrivalKind::kRecorded;
-  } else if (t.arrival != "poisson") {
+  const std::pair<absl::string_view, ArrivalKind> arrivals[] = {
+      {"poisson", ArrivalKind::kPoisson},
+      {"constant", ArrivalKind::kConstant},
+      {"bursts", ArrivalKind::kBursts},
+      {"recorded", ArrivalKind::kRecorded}};
+  const auto* const arrival =
+      std::find_if(std::begin(arrivals), std::end(arrivals),
+                   [&](const auto& known) { return known.first == t.arrival; });
+  if (arrival == std::end(arrivals)) {
     return UsageError(
         absl::StrCat("--arrival: \"", t.arrival, "\", want poisson, constant, bursts or recorded"));
   }
+  o.arrival = o.closed_loop != 0 ? ArrivalKind::kClosedLoop : arrival->second;
   // Without a rate a recording is replayed as it came.
   if (!o.replay.empty() && !flags.IsSet("arrival") && !flags.IsSet("rate") && o.closed_loop == 0) {
     o.arrival = ArrivalKind::kRecorded;
   }
   RETURN_IF_ERROR(ParseBursts(t.burst, o.bursts));
-  RETURN_IF_ERROR(ParseRange("ids", t.ids, o.first_id, o.last_id));
-  RETURN_IF_ERROR(ParseRange("ints", t.ints, o.first_int, o.last_int));
+  RETURN_IF_ERROR(ParseRange("ids", t.ids, o.random.first_id, o.random.last_id));
+  RETURN_IF_ERROR(ParseRange("ints", t.ints, o.random.first_int, o.random.last_int));
   return ParseFeatures(t, o);
 }
 

@@ -4,7 +4,6 @@
 #define ULFD_TOOLS_LOAD_LOAD_OPTIONS_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "tools/cli/connection_flags.h"
 #include "tools/load/arrivals.h"
 #include "tools/load/model_inputs.h"
+#include "tools/load/random_requests.h"
 
 namespace ulfd::tools {
 
@@ -45,14 +45,11 @@ struct LoadOptions {
 
   std::string inputs, replay;
   std::string ads = "200", ads_from;
-  int64_t users = 100000, user_ids = 20, ad_ids = 1, pool = 1000;
-  double user_zipf = 1, id_zipf = 0.8;
-  int64_t first_id = 1, last_id = 100000, first_int = 1, last_int = 1;
-  std::map<std::string, int64_t> feature_ids;
+  RandomRequestOptions random;  // But `ads`, and its seed is also that of the arrivals.
+  int64_t pool = 1000;
   StatedShapes shapes;
   std::vector<std::string> outputs;
   int32_t top_k = 0;
-  uint64_t seed = 1;
 
   bool json = false, live = false;
   std::string plot;

@@ -128,7 +128,7 @@ std::string LoadReportText(const LoadReport& r) {
                   r.requests == 0 ? "each made up anew"
                                   : absl::StrCat(WithCommas(r.requests), " different ones"),
                   ", ", HumanBytes(static_cast<int64_t>(r.mean_bytes)), " on average, seed ",
-                  o.seed, "\n\n");
+                  o.random.seed, "\n\n");
   absl::StrAppend(&text, Counts(r), "\n", Latencies(r), "\n", Failures(r.figures), Targets(r));
   absl::StrAppendFormat(
       &text, "\nLoad generator: %.2f CPUs, %.0f us of CPU per call\n",

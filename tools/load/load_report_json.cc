@@ -29,7 +29,7 @@ ordered_json Load(const LoadReport& r) {
           {"model", r.model},
           {"api", o.api == LoadApi::kNative ? "native" : "kserve"},
           {"arrivals", DescribeArrivals(o)},
-          {"seed", o.seed},
+          {"seed", o.random.seed},
           {"warmup_seconds", r.warmup_s},
           {"counted_seconds", r.counted_s},
           {"different_requests", r.requests},

@@ -32,22 +32,20 @@ LoadRequest Serialised(LoadApi api, const google::protobuf::MessageLite& message
 }
 
 ulfd::v1::ModelSpec SpecOf(const LoadOptions& o) {
-  ulfd::v1::ModelSpec spec;
-  spec.set_name(o.model);
-  if (o.version != 0) spec.set_version(o.version);
-  if (!o.label.empty()) spec.set_label(o.label);
-  return spec;
+  return tools::SpecOf(o.model, o.version, o.label);
 }
 
+// What the command line says wins over what the request says.
 void SetModel(const LoadOptions& o, PredictRequest& request) {
-  *request.mutable_model() = SpecOf(o);
-  *request.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
+  request.mutable_model()->MergeFrom(SpecOf(o));
+  if (!o.outputs.empty()) *request.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
   if (o.top_k > 0) request.mutable_top_k()->set_k(o.top_k);
 }
 
 void SetModel(const LoadOptions& o, inference::ModelInferRequest& request) {
-  request.set_model_name(o.model);
+  if (!o.model.empty()) request.set_model_name(o.model);
   if (o.version != 0) request.set_model_version(absl::StrCat(o.version));
+  if (!o.outputs.empty()) request.clear_outputs();
   for (const std::string& output : o.outputs) request.add_outputs()->set_name(output);
 }
 
@@ -80,37 +78,25 @@ absl::StatusOr<ModelInputs> AskForInputs(const LoadOptions& o, const Connection&
   return InputsOf(metadata, o.shapes);
 }
 
-// One record as a request; the flags of the command line win over what it says.
-absl::StatusOr<LoadRequest> FromRecord(const LoadOptions& o, const recording::Recording& record) {
-  const bool native = record.api() == recording::v1::API_NATIVE;
-  const LoadApi api = native ? LoadApi::kNative : LoadApi::kKserve;
-  LoadRequest request;
-  if (native) {
-    PredictRequest message;
-    if (!message.ParseFromString(record.request())) {
-      return absl::DataLossError("a record holds no PredictRequest");
-    }
-    if (!o.model.empty()) message.mutable_model()->set_name(o.model);
-    if (o.version != 0) message.mutable_model()->set_version(o.version);
-    if (!o.label.empty()) message.mutable_model()->set_label(o.label);
-    if (!o.outputs.empty()) *message.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
-    if (o.top_k > 0) message.mutable_top_k()->set_k(o.top_k);
-    request = Serialised(api, message, record.ads());
-  } else {
-    inference::ModelInferRequest message;
-    if (!message.ParseFromString(record.request())) {
-      return absl::DataLossError("a record holds no ModelInferRequest");
-    }
-    if (!o.model.empty()) message.set_model_name(o.model);
-    if (o.version != 0) message.set_model_version(absl::StrCat(o.version));
-    if (!o.outputs.empty()) {
-      message.clear_outputs();
-      for (const std::string& output : o.outputs) message.add_outputs()->set_name(output);
-    }
-    request = Serialised(api, message, record.ads());
+// The recorded call, with what the command line says.
+template <typename Message>
+absl::StatusOr<LoadRequest> Recorded(const LoadOptions& o, LoadApi api, absl::string_view name,
+                                     const recording::Recording& record) {
+  Message message;
+  if (!message.ParseFromString(record.request())) {
+    return absl::DataLossError(absl::StrCat("a record holds no ", name));
   }
+  SetModel(o, message);
+  LoadRequest request = Serialised(api, message, record.ads());
   if (!o.timeout_given) request.timeout_us = record.timeout_us();
   return request;
+}
+
+absl::StatusOr<LoadRequest> FromRecord(const LoadOptions& o, const recording::Recording& record) {
+  if (record.api() == recording::v1::API_NATIVE) {
+    return Recorded<PredictRequest>(o, LoadApi::kNative, "PredictRequest", record);
+  }
+  return Recorded<inference::ModelInferRequest>(o, LoadApi::kKserve, "ModelInferRequest", record);
 }
 
 }  // namespace
@@ -122,19 +108,8 @@ const char* MethodOf(LoadApi api) {
 
 absl::Status RequestSource::MakeRandom(const LoadOptions& o, const Connection& server) {
   ASSIGN_OR_RETURN(ModelInputs inputs, AskForInputs(o, server));
-  RandomRequestOptions random;
+  RandomRequestOptions random = o.random;
   ASSIGN_OR_RETURN(random.ads, AdsFor(o));
-  random.users = o.users;
-  random.user_zipf = o.user_zipf;
-  random.first_id = o.first_id;
-  random.last_id = o.last_id;
-  random.id_zipf = o.id_zipf;
-  random.user_ids = o.user_ids;
-  random.ad_ids = o.ad_ids;
-  random.feature_ids = o.feature_ids;
-  random.first_int = o.first_int;
-  random.last_int = o.last_int;
-  random.seed = o.seed;
   const auto maker = std::make_shared<const RandomRequests>(std::move(inputs), std::move(random));
   RETURN_IF_ERROR(maker->CheckFeatureNames());
   make_ = [o, maker](uint64_t number) {

@@ -27,17 +27,6 @@ constexpr char kDescription[] =
     "for what only a request tells.";
 constexpr size_t kMaxCell = 64;
 
-std::string Clip(std::string text) {
-  if (text.size() > kMaxCell) text = absl::StrCat(text.substr(0, kMaxCell - 3), "...");
-  return text;
-}
-
-std::string YesNo(bool value) { return value ? "yes" : "no"; }
-
-void Section(const char* title, const TextTable& table, std::string& text) {
-  if (!table.empty()) absl::StrAppend(&text, "\n", title, "\n", table.ToString());
-}
-
 std::string Summary(const ModelInfo& info) {
   return absl::StrCat(
       "model ", info.name, ", version ", info.version, "\n  graph    ", info.graph_file,
@@ -53,28 +42,28 @@ void AppendInterface(const ModelInfo& info, std::string& text) {
   for (const engine::InputInfo& input : info.inputs) {
     inputs.AddRow({input.name, std::string(engine::Name(input.dtype)), input.shape.ToString(),
                    std::string(engine::Name(input.level)), input.stated ? "the graph" : "a guess",
-                   YesNo(input.used)});
+                   input.used ? "yes" : "no"});
   }
-  Section("Inputs", inputs, text);
+  AppendSection("Inputs", inputs, text);
   TextTable features({"name", "level", "tables"});
   for (const engine::FeatureInfo& feature : info.features) {
     const auto name = [&](std::string* out, int table) { *out += info.tables[table].name; };
     features.AddRow({feature.name, std::string(engine::Name(feature.level)),
-                     Clip(absl::StrJoin(feature.tables, ", ", name))});
+                     Clipped(absl::StrJoin(feature.tables, ", ", name), kMaxCell)});
   }
-  Section("Sparse features (name.ids, name.values, name.segments)", features, text);
+  AppendSection("Sparse features (name.ids, name.values, name.segments)", features, text);
   TextTable outputs({"name", "shape", "level"});
   for (const engine::OutputInfo& output : info.outputs) {
     outputs.AddRow({output.name, output.shape.ToString(), std::string(engine::Name(output.level))});
   }
-  Section("Outputs", outputs, text);
+  AppendSection("Outputs", outputs, text);
   TextTable tables({"name", "rows>", "dim>", "memory>", "mapped>", "rows of deltas>"});
   for (const engine::TableInfo& table : info.tables) {
     tables.AddRow({table.name, WithCommas(table.rows), absl::StrCat(table.dim),
                    HumanBytes(table.bytes), HumanBytes(table.mapped_bytes),
                    WithCommas(table.overlay_rows)});
   }
-  Section("Tables", tables, text);
+  AppendSection("Tables", tables, text);
 }
 
 // One line per top; a layer's name, type and parameters stand on its first line.
@@ -87,16 +76,16 @@ void AppendLayers(const ModelInfo& info, std::string& text) {
       layers.AddRow({first ? absl::StrCat(layer.index) : "", first ? layer.name : "",
                      first ? layer.type : "", layer.tops[i], layer.top_shapes[i].ToString(),
                      std::string(engine::Name(layer.top_levels[i])),
-                     first ? Clip(absl::StrJoin(layer.bottoms, " ")) : "",
-                     first ? Clip(layer.parameters) : ""});
+                     first ? Clipped(absl::StrJoin(layer.bottoms, " "), kMaxCell) : "",
+                     first ? Clipped(layer.parameters, kMaxCell) : ""});
     }
     for (const engine::WeightInfo& weight : layer.weights) {
       weights.AddRow(
           {absl::StrCat(layer.index, " ", layer.name), weight.name, engine::ToString(weight.dims)});
     }
   }
-  Section("Layers", layers, text);
-  Section("Weights", weights, text);
+  AppendSection("Layers", layers, text);
+  AppendSection("Weights", weights, text);
 }
 
 std::string ArityText(const engine::Arity& arity) {
@@ -144,8 +133,7 @@ absl::Status RunInspect(Args args) {
   std::string text = Summary(info);
   AppendInterface(info, text);
   AppendLayers(info, text);
-  if (!info.notices.empty()) absl::StrAppend(&text, "\nNotices\n");
-  for (const std::string& notice : info.notices) absl::StrAppend(&text, "  ", notice, "\n");
+  AppendSection("Notices", info.notices, text);
   Print(stdout, text);
   return absl::OkStatus();
 }

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "engine/runtime/model.h"
-#include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/paths.h"
 
 namespace ulfd::engine {
@@ -52,20 +52,13 @@ void CheckCase(const testing::GraphCase& graph_case, const std::string& base) {
   }
 }
 
-class GraphCases : public ::testing::Test {
+class GraphCases : public testing::ModelDirectories {
  protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/graph_cases_" + std::to_string(getpid());
-  }
-  void TearDown() override { std::filesystem::remove_all(base_); }
-
   void CheckFile(const std::string& path) {
     for (const testing::GraphCase& graph_case : testing::ReadGraphCases(path)) {
       CheckCase(graph_case, base_);
     }
   }
-  std::string base_;
 };
 
 TEST_F(GraphCases, CommittedRandomGraphs) {

@@ -2,14 +2,13 @@
 // (tests/data/graphs/images.json); here, what is left of the transpositions, and errors.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/model_loader.h"
-#include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/paths.h"
 
 namespace ulfd::engine {
@@ -19,14 +18,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ulfd::testing::GraphCase;
 
-class LayoutTest : public ::testing::Test {
+class LayoutTest : public ulfd::testing::ModelDirectories {
  protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/layout_test_" + std::to_string(getpid());
-  }
-  void TearDown() override { std::filesystem::remove_all(base_); }
-
   static GraphCase Case(const std::string& name) {
     for (GraphCase& graph_case :
          ulfd::testing::ReadGraphCases(::ulfd::testing::TestData() + "/graphs/images.json")) {
@@ -55,8 +48,6 @@ layer_params { name: "conv" type: "convolution_layer" bottom: "image" top: "y"
                                          shape, " ", data, " } }"),
             .manifest = "layout: LAYOUT_NHWC\n"};
   }
-
-  std::string base_;
 };
 
 TEST_F(LayoutTest, OnlyTheBordersAreTransposed) {

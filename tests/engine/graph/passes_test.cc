@@ -11,9 +11,9 @@
 #include <set>
 
 #include "absl/strings/match.h"
-#include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/plan_runner.h"
 
@@ -119,14 +119,8 @@ struct GraphCases {
   std::vector<const GraphCase*> requests;
 };
 
-class PassesOnRandomGraphs : public ::testing::Test {
+class PassesOnRandomGraphs : public ulfd::testing::ModelDirectories {
  protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/passes_test_" + std::to_string(getpid());
-  }
-  void TearDown() override { std::filesystem::remove_all(base_); }
-
   // Groups the cases by graph: all but "_ads<N>" of their names.  `part`: only those with it in
   // their names, each with a manifest that describes its inputs.
   void ReadCases(const std::string& path, const std::string& part = "") {
@@ -205,7 +199,6 @@ class PassesOnRandomGraphs : public ::testing::Test {
     }
   }
 
-  std::string base_;
   std::deque<GraphCase> cases_;  // They stay where they are.
   std::map<std::string, GraphCases> graphs_;
   int optimised_ = 0;

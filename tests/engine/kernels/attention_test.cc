@@ -368,23 +368,26 @@ TEST_P(AttentionTest, NaNsSurvive) {
   }
 }
 
+void CheckAdsAlone(const Case& c, Isa isa) {
+  const Data d(c);
+  const std::vector<float> all = Pooled(d, isa);
+  const AttentionSpec spec = d.Spec();
+  const size_t bytes = AttentionScratchBytes(spec, c.steps, c.width);
+  const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, bytes));
+  for (int64_t ad = 0; ad < c.ads; ++ad) {
+    std::vector<float> one(c.width);
+    AttentionCall call = d.Call(one.data());
+    call.ads = 1;
+    call.q += ad * c.width;
+    Attention(spec, call, scratch.get(), isa);
+    EXPECT_EQ(std::memcmp(one.data(), all.data() + ad * c.width, c.width * sizeof(float)), 0) << ad;
+  }
+}
+
 TEST_P(AttentionTest, AnAdsBitsDependOnNoOtherAd) {
   for (const bool product : {true, false}) {
-    Case c{.ads = 70, .steps = 60, .product = product, .mask = MaskKind::kUser};
-    const Data d(c);
-    const std::vector<float> all = Pooled(d, GetParam());
-    const AttentionSpec spec = d.Spec();
-    const size_t bytes = AttentionScratchBytes(spec, c.steps, c.width);
-    const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, bytes));
-    for (int64_t ad = 0; ad < c.ads; ++ad) {
-      std::vector<float> one(c.width);
-      AttentionCall call = d.Call(one.data());
-      call.ads = 1;
-      call.q += ad * c.width;
-      Attention(spec, call, scratch.get(), GetParam());
-      EXPECT_EQ(std::memcmp(one.data(), all.data() + ad * c.width, c.width * sizeof(float)), 0)
-          << ad;
-    }
+    CheckAdsAlone({.ads = 70, .steps = 60, .product = product, .mask = MaskKind::kUser},
+                  GetParam());
   }
 }
 
@@ -428,20 +431,8 @@ TEST_F(Bf16AttentionTest, IsCloseToTheFormula) {
 // Some ads need the steps that the mask leaves out, others do not: what is kept of the history in
 // bf16 must be that which an ad meets.
 TEST_F(Bf16AttentionTest, AnAdsBitsDependOnNoOtherAd) {
-  Case c{.ads = 70, .steps = 60, .mask = MaskKind::kUser, .pad = -104.5f, .bf16 = true};
-  const Data d(c);
-  const std::vector<float> all = Pooled(d, Isa::kAvx512);
-  const AttentionSpec spec = d.Spec();
-  const size_t bytes = AttentionScratchBytes(spec, c.steps, c.width);
-  const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, bytes));
-  for (int64_t ad = 0; ad < c.ads; ++ad) {
-    std::vector<float> one(c.width);
-    AttentionCall call = d.Call(one.data());
-    call.ads = 1;
-    call.q += ad * c.width;
-    Attention(spec, call, scratch.get(), Isa::kAvx512);
-    EXPECT_EQ(std::memcmp(one.data(), all.data() + ad * c.width, c.width * sizeof(float)), 0) << ad;
-  }
+  CheckAdsAlone({.ads = 70, .steps = 60, .mask = MaskKind::kUser, .pad = -104.5f, .bf16 = true},
+                Isa::kAvx512);
 }
 
 INSTANTIATE_TEST_SUITE_P(Isas, AttentionTest, ::testing::ValuesIn(SupportedIsas()),

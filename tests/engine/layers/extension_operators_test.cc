@@ -2,10 +2,6 @@
 // load as they stand and run; operators without a sample run from their definition.  Values are
 // checked by tests/data/layers.
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,22 +17,12 @@
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
 namespace {
 
-namespace fs = std::filesystem;
 using ulfd::testing::CaseArray;
-
-std::string Document() {
-  if (!fs::exists(::ulfd::testing::SharedDir() + "/seeds")) return "";
-  for (const auto& entry : fs::directory_iterator(::ulfd::testing::SharedDir() + "/seeds")) {
-    if (!absl::StartsWith(entry.path().filename().string(), "002")) continue;
-    std::ifstream file(entry.path());
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
-  return "";
-}
 
 // The `layer { ... }` blocks of that type.
 std::vector<std::string> Samples(const std::string& document, const std::string& type) {
@@ -97,10 +83,9 @@ std::string Score(const std::string& sample, const std::vector<std::vector<int64
     graph_case.inputs[bottoms[i]] = Ramp(shape);
   }
   graph_case.graph = absl::StrCat("layer { type: \"input_layer\" ", inputs, "}\n", sample);
-  const std::string base = ::testing::TempDir() + "/sample_" + std::to_string(getpid());
-  fs::remove_all(base);
+  const TempDir base;
   const auto model =
-      Model::Load({.directory = ulfd::testing::WriteModelDirectory(graph_case, base)});
+      Model::Load({.directory = ulfd::testing::WriteModelDirectory(graph_case, base.path())});
   if (!model.ok()) return model.status().ToString();
   const ulfd::testing::CaseInputs tensors(graph_case.inputs);
   Workspace workspace;
@@ -128,7 +113,7 @@ class Seed002 : public ::testing::Test {
     EXPECT_EQ(samples.size(), 1u) << type;
     return samples.empty() ? "" : samples[0];
   }
-  const std::string document_ = Document();
+  const std::string document_ = ::ulfd::testing::SharedDocument("002");
 };
 
 TEST_F(Seed002, Upsample) {

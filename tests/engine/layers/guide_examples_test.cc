@@ -3,8 +3,6 @@
 // cannot: div names one bottom, and embedding names "input0" where three inputs per feature belong
 // (it is tried with those).
 // SPDX-License-Identifier: Apache-2.0
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <ostream>
 #include <set>
@@ -18,23 +16,13 @@
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-
-std::string GuideText() {
-  if (!fs::exists(::ulfd::testing::SharedDir() + "/seeds")) return "";
-  for (const auto& entry : fs::directory_iterator(::ulfd::testing::SharedDir() + "/seeds")) {
-    if (!absl::StartsWith(entry.path().filename().string(), "000")) continue;
-    std::ifstream file(entry.path());
-    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  }
-  return "";
-}
 
 // The fenced blocks of the guide.
 std::vector<std::string> Examples(const std::string& guide) {
@@ -65,8 +53,7 @@ int WeightCount(const std::string& example) {
   return absl::StrContains(example, "prelu_layer") ? 1 : 0;
 }
 
-absl::StatusOr<std::unique_ptr<const Model>> LoadExample(std::string example,
-                                                         const std::string& base) {
+absl::StatusOr<std::unique_ptr<const Model>> LoadExample(std::string example) {
   const std::string conf =
       "feature_group_config { feature_group: \"f\" table_name: \"t\" dim: 1 } "
       "block_config { embedding_block_config_item { feature_group: \"f\" } }";
@@ -89,8 +76,8 @@ absl::StatusOr<std::unique_ptr<const Model>> LoadExample(std::string example,
     for (int i = 0; i < count; ++i) graph_case.weights_text += "blob_datas { shape: 1 data: 1 } ";
     graph_case.weights_text += "}";
   }
-  fs::remove_all(base);
-  return Model::Load({.directory = ulfd::testing::WriteModelDirectory(graph_case, base)});
+  const TempDir base;
+  return Model::Load({.directory = ulfd::testing::WriteModelDirectory(graph_case, base.path())});
 }
 
 // A row of the guide's list of layers.
@@ -137,17 +124,16 @@ TEST_P(Seed000, IsKnownAndItsSampleLoads) {
   ASSERT_TRUE(type.ok()) << type.status();
   EXPECT_EQ((*type)->name, row.type);
   EXPECT_TRUE(notices.empty());
-  const std::string guide = GuideText();
+  const std::string guide = ulfd::testing::SharedDocument("000");
   if (guide.empty()) GTEST_SKIP() << "the guide is not there";
   EXPECT_TRUE(absl::StrContains(guide, absl::StrCat(">", row.type, "</a>")));
   const std::string spelling = row.sample == nullptr ? row.type : row.sample;
-  const std::string base = ::testing::TempDir() + "/guide_" + std::to_string(getpid());
   int samples = 0;
   for (const std::string& example : Examples(guide)) {
     if (!absl::StrContains(example, absl::StrCat("type: \"", spelling, "\""))) continue;
     SCOPED_TRACE(example);
     ++samples;
-    const auto model = LoadExample(example, base);
+    const auto model = LoadExample(example);
     if (row.error != nullptr) {
       EXPECT_THAT(std::string(model.status().message()), HasSubstr(row.error));
       continue;
@@ -158,14 +144,13 @@ TEST_P(Seed000, IsKnownAndItsSampleLoads) {
     }
   }
   EXPECT_EQ(samples, row.has_sample ? 1 : 0);
-  fs::remove_all(base);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rows, Seed000, ::testing::ValuesIn(kRows),
                          [](const auto& info) { return std::string(info.param.type); });
 
 TEST(Seed000Rows, AreAllOfTheGuidesList) {
-  const std::string guide = GuideText();
+  const std::string guide = ulfd::testing::SharedDocument("000");
   if (guide.empty()) GTEST_SKIP() << "the guide is not there";
   const std::string link = " * <a href=";
   size_t rows = 0;

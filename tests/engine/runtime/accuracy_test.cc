@@ -10,7 +10,6 @@
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
-#include "engine/weights/npz.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
@@ -32,14 +31,6 @@ constexpr Row kRows[] = {
     {"tdm_dnn", "double_layers: ['fc_1_d', 'bn_1_d', 'prelu_1_d', 'fc_2_d', 'bn_2_d']\n", 1e-4},
 };
 
-std::map<std::string, ulfd::testing::CaseArray> ReadArrays(const fs::path& path) {
-  auto arrays = ReadNpz(path.string());
-  EXPECT_TRUE(arrays.ok()) << arrays.status();
-  std::map<std::string, ulfd::testing::CaseArray> result;
-  for (const auto& [name, array] : *arrays) result[name] = ulfd::testing::ToCase(array);
-  return result;
-}
-
 // The largest error of any output in any case.
 double MaxError(const Model& model, const fs::path& cases, bool reference) {
   Workspace workspace;
@@ -49,8 +40,8 @@ double MaxError(const Model& model, const fs::path& cases, bool reference) {
   for (const auto& entry : fs::directory_iterator(cases)) {
     std::string path = entry.path().string();
     if (!absl::EndsWith(path, ".in.npz")) continue;
-    const ulfd::testing::CaseInputs inputs(ReadArrays(path));
-    const auto expected = ReadArrays(path.replace(path.size() - 7, 7, ".expected.npz"));
+    const ulfd::testing::CaseInputs inputs(testing::ReadArrays(path));
+    const auto expected = testing::ReadArrays(path.replace(path.size() - 7, 7, ".expected.npz"));
     const absl::Status status =
         model.Run(inputs.tensors(), {.reference = reference}, workspace, result);
     EXPECT_TRUE(status.ok()) << status;

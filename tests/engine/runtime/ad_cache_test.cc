@@ -3,7 +3,6 @@
 #include "engine/runtime/ad_cache.h"
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -13,21 +12,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/runtime/model.h"
-#include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/cached_models.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
-#include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::Kept;
 using testing::OwnedRequest;
+using testing::RunOnce;
+using AdCachedModels = testing::CachedModels;
 
 KeptKey KeyOf(const std::string& text) {
   KeptHasher hasher;
@@ -132,21 +131,6 @@ constexpr char kManyBytes[] = "ad_cache_bytes: 10000000\n";
 
 using Outputs = std::vector<testing::OwnedOutput>;
 
-struct Kept {
-  Outputs outputs;
-  std::vector<int64_t> missing_ids;
-};
-
-Kept RunOnce(const Model& model, absl::Span<const NamedTensor> inputs,
-             const RunOptions& options = {}) {
-  Workspace workspace;
-  RunResult result;
-  const absl::Status status = model.Run(inputs, options, workspace, result);
-  EXPECT_TRUE(status.ok()) << status;
-  if (!status.ok()) return {};
-  return {testing::Keep(result), result.stats.missing_ids};
-}
-
 // The same bits, NaNs too.
 void ExpectSame(const Outputs& a, const Outputs& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -158,25 +142,6 @@ void ExpectSame(const Outputs& a, const Outputs& b) {
         std::memcmp(a[o].values.data(), b[o].values.data(), a[o].values.size() * sizeof(float)), 0);
   }
 }
-
-class AdCachedModels : public ::testing::Test {
- protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/ad_cache_" + std::to_string(getpid());
-  }
-  void TearDown() override { fs::remove_all(base_); }
-
-  absl::StatusOr<std::unique_ptr<const Model>> Load(const std::string& graph,
-                                                    const std::string& manifest,
-                                                    bool always = true) {
-    fs::create_directories(base_);
-    std::ofstream(base_ + "/graph_ulf.txt") << graph;
-    std::ofstream(base_ + "/model.textproto") << manifest;
-    return Model::Load({.directory = base_, .always_keep_ads = always});
-  }
-  std::string base_;
-};
 
 // Computed, found, in part found, and in a batch of users: as without a cache.
 void CheckModel(const Model& plain, const Model& cached, absl::Span<const NamedTensor> sample,
@@ -232,19 +197,9 @@ TEST_F(AdCachedModels, CommittedRandomGraphs) {
   EXPECT_GT(with_cache, 50);
 }
 
-constexpr char kInputs[] = R"(
-  layer_params { type: "input_layer" top: "u" top: "a" }
-)";
-constexpr char kLevels[] = R"(
-  inputs { name: "u" level: INPUT_LEVEL_USER row_shape: [2] }
-  inputs { name: "a" level: INPUT_LEVEL_AD row_shape: [2] }
-)";
 constexpr char kTower[] = R"(
   layer_params { name: "s" type: "softmax_layer" bottom: "a" top: "s" }
   layer_params { name: "m" type: "multiply_layer" bottom: "u" bottom: "s" top: "y" }
-)";
-constexpr char kNoTower[] = R"(
-  layer_params { name: "m" type: "multiply_layer" bottom: "u" bottom: "a" top: "y" }
 )";
 
 // Of ads of two columns.
@@ -257,8 +212,8 @@ Outputs Score(const Model& model, std::vector<float> ads, float user = 1) {
 }
 
 TEST_F(AdCachedModels, HitsMissesAndTheSameAdTwiceInOneRequest) {
-  const auto plain = Load(absl::StrCat(kInputs, kTower), kLevels);
-  const auto cached = Load(absl::StrCat(kInputs, kTower), absl::StrCat(kLevels, kManyBytes));
+  const auto plain = Load(kTower, "");
+  const auto cached = Load(kTower, kManyBytes);
   ASSERT_TRUE(plain.ok() && cached.ok()) << plain.status() << cached.status();
   const std::vector<float> first = {1, 2, 3, 4, 1, 2}, second = {5, 6, 3, 4, 5, 6, -0.0f, 0, 0, 0};
   ExpectSame(Score(**cached, first), Score(**plain, first));
@@ -273,9 +228,8 @@ TEST_F(AdCachedModels, HitsMissesAndTheSameAdTwiceInOneRequest) {
 }
 
 TEST_F(AdCachedModels, ThreadsShareOneModel) {
-  const auto plain = Load(absl::StrCat(kInputs, kTower), kLevels);
-  const auto cached =
-      Load(absl::StrCat(kInputs, kTower), absl::StrCat(kLevels, "ad_cache_bytes: 50000\n"));
+  const auto plain = Load(kTower, "");
+  const auto cached = Load(kTower, "ad_cache_bytes: 50000\n");
   ASSERT_TRUE(plain.ok() && cached.ok()) << plain.status() << cached.status();
   std::vector<std::thread> threads;
   for (int t = 0; t < 4; ++t) {
@@ -294,7 +248,7 @@ TEST_F(AdCachedModels, ThreadsShareOneModel) {
 }
 
 TEST_F(AdCachedModels, SaysWhereThereIsNothingToKeep) {
-  const auto model = Load(absl::StrCat(kInputs, kNoTower), absl::StrCat(kLevels, kManyBytes));
+  const auto model = Load(testing::kTogether, kManyBytes);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT((*model)->info().notices,
               ElementsAre(HasSubstr("ad_cache_bytes has no effect: nothing is computed from")));
@@ -302,15 +256,14 @@ TEST_F(AdCachedModels, SaysWhereThereIsNothingToKeep) {
 }
 
 TEST_F(AdCachedModels, KeepsNothingWhereComputingIsFaster) {
-  const auto model = Load(absl::StrCat(kInputs, kTower), absl::StrCat(kLevels, kManyBytes), false);
+  const auto model = Load(kTower, kManyBytes, false);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT((*model)->info().notices,
               ElementsAre(HasSubstr("ad_cache_bytes has no effect: an ad's part takes")));
 }
 
 TEST_F(AdCachedModels, RefusesNegativeSizes) {
-  const auto model =
-      Load(absl::StrCat(kInputs, kTower), absl::StrCat(kLevels, "ad_cache_bytes: -1"));
+  const auto model = Load(kTower, "ad_cache_bytes: -1");
   EXPECT_THAT(std::string(model.status().message()),
               HasSubstr("manifest: ad_cache_bytes is -1, want 0 (no cache) or more"));
 }

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/load_reason.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/temp_dir.h"
 
 namespace ulfd::engine {
 namespace {
@@ -39,13 +40,7 @@ feature_group_config { feature_group: "c" table_name: "cats" dim: 4 }
 
 class ModelDirectoryTest : public ::testing::Test {
  protected:
-  ModelDirectoryTest() {
-    std::string name = absl::StrCat(::testing::TempDir(), "model_directory_XXXXXX");
-    root_ = mkdtemp(name.data());
-    dir_ = absl::StrCat(root_, "/1");
-    fs::create_directory(dir_);
-  }
-  ~ModelDirectoryTest() override { fs::remove_all(root_); }
+  ModelDirectoryTest() { fs::create_directory(dir_); }
 
   void Write(const std::string& name, absl::string_view content) {
     fs::create_directories(fs::path(absl::StrCat(dir_, "/", name)).parent_path());
@@ -66,7 +61,8 @@ class ModelDirectoryTest : public ::testing::Test {
     return state->missing;
   }
 
-  std::string root_, dir_;
+  const TempDir temp_;
+  const std::string root_ = temp_.path(), dir_ = root_ + "/1";
 };
 
 TEST_F(ModelDirectoryTest, FindsTheFilesOfAPlainExport) {

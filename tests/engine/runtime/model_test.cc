@@ -8,10 +8,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/runtime/load_reason.h"
-#include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/two_features.h"
 
 namespace ulfd::engine {
@@ -36,17 +36,15 @@ layer_weights_params { name: "fc" blob_datas { shape: 4 shape: 1 data: [1, 1, 1,
 
 std::string Graph() { return absl::StrCat(testing::kTwoFeatures, kLayers); }
 
-class ModelTest : public ::testing::Test {
+class ModelTest : public testing::ModelDirectories {
  protected:
-  ModelTest() : base_(::testing::TempDir() + "/model_test_" + std::to_string(getpid())) {
-    UseOneThread();
+  ModelTest() {
     case_.name = "rank";
     case_.graph = Graph();
     case_.weights_text = kWeights;
     case_.confs = testing::TwoFeaturesConfs(/*dim=*/2);
     case_.tables = {{"t", "1,1,2\n2,10,20\n-3,100,200\n"}};
   }
-  ~ModelTest() override { fs::remove_all(base_); }
 
   absl::StatusOr<std::unique_ptr<const Model>> Load() {
     fs::remove_all(base_);
@@ -66,7 +64,7 @@ class ModelTest : public ::testing::Test {
 
   ulfd::testing::GraphCase case_;
   std::map<std::string, std::string> files_;
-  std::string base_, directory_;
+  std::string directory_;
 };
 
 std::map<std::string, ulfd::testing::CaseArray> Request() {

@@ -15,12 +15,12 @@
 #include "absl/strings/match.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
-#include "engine/weights/npz.h"
 #include "gtest/gtest.h"
 #include "tests/bench/bench_models.h"
 #include "tests/testing/allocation_counter.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
+#include "tests/testing/temp_dir.h"
 #include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
@@ -83,12 +83,12 @@ void ExpectNone(const Model& model, absl::Span<const NamedTensor> sample) {
 
 TEST(NoAllocation, RandomGraphs) {
   UseOneThread();
-  const std::string base = ::testing::TempDir() + "/no_allocation_" + std::to_string(getpid());
+  const TempDir base;
   int models = 0;
   for (const testing::GraphCase& graph_case :
        testing::ReadGraphCases(testing::TestData() + "/graphs/random.json")) {
     if (absl::EndsWith(graph_case.name, "_ads1")) continue;  // Cannot tell whose a row is.
-    const std::string directory = testing::WriteModelDirectory(graph_case, base);
+    const std::string directory = testing::WriteModelDirectory(graph_case, base.path());
     std::ofstream(directory + "/model.textproto") << testing::InputManifest(graph_case);
     const auto model = Model::Load({.directory = directory});
     ASSERT_TRUE(model.ok()) << model.status();
@@ -98,7 +98,6 @@ TEST(NoAllocation, RandomGraphs) {
     ExpectNone(**model, inputs.tensors());
   }
   EXPECT_GT(models, 5);
-  fs::remove_all(base);
 }
 
 // Plans for shapes that requests showed.
@@ -109,8 +108,9 @@ TEST(NoAllocation, PlansByWhatRequestsShow) {
   graph_case.graph =
       "layer_params { type: \"input_layer\" top: \"x\" top: \"y\" }"
       "layer_params { name: \"sum\" type: \"add_layer\" bottom: \"x\" bottom: \"y\" top: \"sum\" }";
-  const std::string base = ::testing::TempDir() + "/no_allocation_open_" + std::to_string(getpid());
-  const auto model = Model::Load({.directory = testing::WriteModelDirectory(graph_case, base)});
+  const TempDir base;
+  const auto model =
+      Model::Load({.directory = testing::WriteModelDirectory(graph_case, base.path())});
   ASSERT_TRUE(model.ok()) << model.status();
   const testing::CaseInputs sample({{"x", {"float32", {5, 3}, std::vector<double>(15, 1)}},
                                     {"y", {"float32", {5, 3}, std::vector<double>(15, 2)}}});
@@ -121,7 +121,6 @@ TEST(NoAllocation, PlansByWhatRequestsShow) {
   ExpectNone(**model, sample.tensors());
   ASSERT_TRUE((*model)->Run(sample.tensors(), {}, workspace, result).ok());
   EXPECT_FALSE(result.stats.unproved);
-  fs::remove_all(base);
 }
 
 // What the demo has: lookups, DIN's attention, a user's part of a wide layer.
@@ -156,9 +155,8 @@ TEST(NoAllocation, UsersOneByOne) {
       "sum_param { dim: 0 } }"
       "layer_params { name: \"rest\" type: \"sub_layer\" bottom: \"x\" bottom: \"all\" "
       "top: \"rest\" }";
-  const std::string base =
-      ::testing::TempDir() + "/no_allocation_alone_" + std::to_string(getpid());
-  const std::string directory = testing::WriteModelDirectory(graph_case, base);
+  const TempDir base;
+  const std::string directory = testing::WriteModelDirectory(graph_case, base.path());
   std::ofstream(directory + "/model.textproto")
       << "inputs { name: \"x\" level: INPUT_LEVEL_AD row_shape: 3 }";
   const auto model = Model::Load({.directory = directory});
@@ -167,7 +165,6 @@ TEST(NoAllocation, UsersOneByOne) {
   std::vector<float> x(6, 1.5f);
   const NamedTensor sample[] = {{"x", {.dims = {2, 3}, .data = x.data()}}};
   ExpectNone(**model, sample);
-  fs::remove_all(base);
 }
 
 TEST(NoAllocation, ExportedModels) {
@@ -177,11 +174,8 @@ TEST(NoAllocation, ExportedModels) {
     if (!fs::exists(directory)) GTEST_SKIP() << directory << " is not there";
     const auto model = Model::Load({.directory = (directory / "1").string()});
     ASSERT_TRUE(model.ok()) << model.status();
-    const auto arrays = ReadNpz((directory / "cases" / "u1_a7.in.npz").string());
-    ASSERT_TRUE(arrays.ok()) << arrays.status();
-    std::map<std::string, testing::CaseArray> inputs;
-    for (const auto& [input, array] : *arrays) inputs[input] = testing::ToCase(array);
-    const testing::CaseInputs sample(inputs);
+    const testing::CaseInputs sample(
+        testing::ReadArrays((directory / "cases" / "u1_a7.in.npz").string()));
     ExpectNone(**model, sample.tensors());
   }
 }

@@ -8,7 +8,6 @@
 #include "absl/strings/match.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
-#include "engine/weights/npz.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
@@ -20,14 +19,6 @@ namespace fs = std::filesystem;
 
 // Each intermediate tensor is compared relative to its own largest magnitude.
 constexpr double kTensorTolerance = 1e-5;
-
-std::map<std::string, testing::CaseArray> ReadArrays(const fs::path& path) {
-  auto arrays = ReadNpz(path.string());
-  EXPECT_TRUE(arrays.ok()) << arrays.status();
-  std::map<std::string, testing::CaseArray> result;
-  for (const auto& [name, array] : *arrays) result[name] = testing::ToCase(array);
-  return result;
-}
 
 // tdm_dnn subtracts a mean of 5e5 in bn_2_d: one float32 ulp of its input is 4e-3 of what is left,
 // in any float32 engine.
@@ -63,8 +54,9 @@ TEST_P(RealModels, OutputsAgreeWithTheReference) {
   Workspace workspace;
   RunResult result;
   for (const std::string& name : cases_) {
-    const testing::CaseInputs inputs(ReadArrays(directory_ / "cases" / (name + ".in.npz")));
-    const auto expected = ReadArrays(directory_ / "cases" / (name + ".expected.npz"));
+    const testing::CaseInputs inputs(
+        testing::ReadArrays(directory_ / "cases" / (name + ".in.npz")));
+    const auto expected = testing::ReadArrays(directory_ / "cases" / (name + ".expected.npz"));
     for (const int64_t tile : {0, 3, 1000}) {
       const absl::Status status =
           model_->Run(inputs.tensors(), {.tile_rows = tile}, workspace, result);
@@ -83,8 +75,9 @@ TEST_P(RealModels, IntermediateTensorsAgreeWithTheReference) {
   Workspace workspace;
   RunResult result;
   for (const std::string& name : cases_) {
-    const testing::CaseInputs inputs(ReadArrays(directory_ / "cases" / (name + ".in.npz")));
-    const auto expected = ReadArrays(directory_ / "cases" / (name + ".expected.npz"));
+    const testing::CaseInputs inputs(
+        testing::ReadArrays(directory_ / "cases" / (name + ".in.npz")));
+    const auto expected = testing::ReadArrays(directory_ / "cases" / (name + ".expected.npz"));
     ASSERT_TRUE(model_->Run(inputs.tensors(), {.keep_all = true}, workspace, result).ok());
     for (const NamedTensor& tensor : result.tensors) {
       const auto wanted = expected.find(std::string(tensor.name));
@@ -99,7 +92,7 @@ TEST_P(RealModels, IntermediateTensorsAgreeWithTheReference) {
 TEST_P(RealModels, UserLevelLayersRunOncePerRequest) {
   Workspace workspace;
   RunResult result;
-  const testing::CaseInputs inputs(ReadArrays(directory_ / "cases" / "u1_a200.in.npz"));
+  const testing::CaseInputs inputs(testing::ReadArrays(directory_ / "cases" / "u1_a200.in.npz"));
   // Counts are per layer of the file, which the optimised plan merges and splits.
   const RunOptions options{.count_layers = true, .reference = true};
   ASSERT_TRUE(model_->Run(inputs.tensors(), options, workspace, result).ok());

@@ -1,7 +1,5 @@
 // What a run may take is known before it takes it.
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -12,10 +10,10 @@
 #include "base/load_scope.h"
 #include "engine/runtime/model.h"
 #include "engine/runtime/workspace.h"
-#include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/testing/tiny_model.h"
 
@@ -27,13 +25,8 @@ using ::testing::HasSubstr;
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kLimit = 64 * kMiB;
 
-class RunMemoryTest : public ::testing::Test {
+class RunMemoryTest : public testing::ModelDirectories {
  protected:
-  RunMemoryTest() : base_(::testing::TempDir() + "/run_memory_test_" + std::to_string(getpid())) {
-    UseOneThread();
-  }
-  ~RunMemoryTest() override { std::filesystem::remove_all(base_); }
-
   absl::StatusOr<std::unique_ptr<const Model>> Load(const std::string& graph,
                                                     const std::string& manifest = "") {
     std::filesystem::remove_all(base_);
@@ -60,7 +53,6 @@ class RunMemoryTest : public ::testing::Test {
 
   Workspace workspace_;
   RunResult result_;
-  const std::string base_;
 };
 
 constexpr char kSum[] = R"(

@@ -14,6 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/rocksdb_table.h"
 #include "tests/testing/tiny_model.h"
@@ -48,14 +49,8 @@ constexpr char kAnyWidth[] = R"(
   layer_params { type: "input_layer" top: "x" top: "y" }
   layer_params { name: "sum" type: "add_layer" bottom: "x" bottom: "y" top: "sum" })";
 
-class ShapePlans : public ::testing::Test {
+class ShapePlans : public testing::ModelDirectories {
  protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/shape_plans_" + std::to_string(getpid());
-  }
-  void TearDown() override { fs::remove_all(base_); }
-
   std::unique_ptr<const Model> LoadCase(GraphCase graph_case, const std::string& manifest = "") {
     graph_case.name = absl::StrCat(graph_case.name, "_", ++loads_);
     graph_case.manifest += manifest;
@@ -105,7 +100,6 @@ class ShapePlans : public ::testing::Test {
     return status.ok() ? testing::Keep(result_) : std::vector<OwnedOutput>();
   }
 
-  std::string base_;
   int loads_ = 0;
   Workspace workspace_;
   RunResult result_;

@@ -1,7 +1,6 @@
 // One request cut into ranges of ads that several threads compute at the same time.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
-#include <filesystem>
 #include <fstream>
 #include <random>
 #include <thread>
@@ -12,13 +11,13 @@
 #include "engine/tensor/onednn.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
 namespace {
 
-namespace fs = std::filesystem;
 using testing::OwnedRequest;
 
 constexpr double kTolerance = 1e-6;
@@ -49,15 +48,7 @@ absl::Status RunOnTwoThreads(const Model& model, absl::Span<const NamedTensor> i
   return absl::OkStatus();
 }
 
-class SplitRun : public ::testing::Test {
- protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/split_run_" + std::to_string(getpid());
-  }
-  void TearDown() override { fs::remove_all(base_); }
-  std::string base_;
-};
+class SplitRun : public testing::ModelDirectories {};
 
 TEST_F(SplitRun, ThreadsComputeWhatOneComputes) {
   int split = 0, whole = 0;

@@ -12,11 +12,10 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "engine/tensor/onednn.h"
-#include "engine/weights/npz.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/graph_case.h"
+#include "tests/testing/model_directories.h"
 #include "tests/testing/paths.h"
 
 namespace ulfd::engine {
@@ -75,14 +74,8 @@ void CheckModel(const Model& model, absl::Span<const NamedTensor> sample, double
   }
 }
 
-class UserBatch : public ::testing::Test {
+class UserBatch : public testing::ModelDirectories {
  protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/user_batch_" + std::to_string(getpid());
-  }
-  void TearDown() override { fs::remove_all(base_); }
-
   // stated: a manifest says what the graph does not; cases of a single ad cannot tell whose a row
   // is.
   Counts CheckFile(const std::string& path, bool stated) {
@@ -102,7 +95,6 @@ class UserBatch : public ::testing::Test {
               << " more that run user by user\n";
     return counts;
   }
-  std::string base_;
 };
 
 TEST_F(UserBatch, CommittedRandomGraphs) {
@@ -141,11 +133,8 @@ TEST_F(UserBatch, ExportedModels) {
     const auto model = Model::Load({.directory = (directory / "1").string()});
     ASSERT_TRUE(model.ok()) << model.status();
     EXPECT_EQ((*model)->info().proof_failure, "");
-    const auto arrays = ReadNpz((directory / "cases" / "u1_a7.in.npz").string());
-    ASSERT_TRUE(arrays.ok()) << arrays.status();
-    std::map<std::string, testing::CaseArray> inputs;
-    for (const auto& [input, array] : *arrays) inputs[input] = testing::ToCase(array);
-    const testing::CaseInputs sample(inputs);
+    const testing::CaseInputs sample(
+        testing::ReadArrays((directory / "cases" / "u1_a7.in.npz").string()));
     Counts counts;
     CheckModel(**model, sample.tensors(), tolerance, counts);
     EXPECT_GE(counts.compared, 20);

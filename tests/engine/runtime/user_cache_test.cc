@@ -3,28 +3,27 @@
 #include "engine/runtime/user_cache.h"
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "engine/tensor/onednn.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/testing/cached_models.h"
 #include "tests/testing/graph_case.h"
 #include "tests/testing/paths.h"
-#include "tests/testing/user_batch.h"
 
 namespace ulfd::engine {
 namespace {
 
-namespace fs = std::filesystem;
+using testing::CachedModels;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::Kept;
 using testing::OwnedRequest;
+using testing::RunOnce;
 
 constexpr char kManyBytes[] = "user_cache_bytes: 100000000\n";
 
@@ -80,16 +79,6 @@ TEST(UserCache, ATooLargeUserIsComputedByEach) {
   EXPECT_EQ(cache.stats().entries, 0);
 }
 
-class CachedModels : public ::testing::Test {
- protected:
-  void SetUp() override {
-    UseOneThread();
-    base_ = ::testing::TempDir() + "/user_cache_" + std::to_string(getpid());
-  }
-  void TearDown() override { fs::remove_all(base_); }
-  std::string base_;
-};
-
 // The user of one request with the ads of another.
 std::vector<NamedTensor> UserWithAds(const Model& model, const OwnedRequest& user,
                                      const OwnedRequest& ads) {
@@ -102,20 +91,6 @@ std::vector<NamedTensor> UserWithAds(const Model& model, const OwnedRequest& use
   return inputs;
 }
 
-struct Kept {
-  std::vector<testing::OwnedOutput> outputs;
-  std::vector<int64_t> missing_ids;
-};
-
-Kept RunOnce(const Model& model, absl::Span<const NamedTensor> inputs, const RunOptions& options) {
-  Workspace workspace;
-  RunResult result;
-  const absl::Status status = model.Run(inputs, options, workspace, result);
-  EXPECT_TRUE(status.ok()) << status;
-  if (!status.ok()) return {};
-  return {testing::Keep(result), result.stats.missing_ids};
-}
-
 // Users alone: bit for bit.  Batches of known and new users: as batches without a cache.
 void CheckModel(const Model& plain, const Model& cached, absl::Span<const NamedTensor> sample) {
   std::mt19937 random(7);
@@ -126,7 +101,7 @@ void CheckModel(const Model& plain, const Model& cached, absl::Span<const NamedT
   for (const OwnedRequest& ads : users) {
     for (size_t u = 0; u < 3; ++u) {
       const auto inputs = UserWithAds(plain, users[u], ads);
-      const Kept wanted = RunOnce(plain, inputs, {}), got = RunOnce(cached, inputs, {});
+      const Kept wanted = RunOnce(plain, inputs), got = RunOnce(cached, inputs);
       ASSERT_EQ(wanted.outputs.size(), got.outputs.size());
       for (size_t o = 0; o < wanted.outputs.size(); ++o) {
         EXPECT_EQ(wanted.outputs[o].dims, got.outputs[o].dims);
@@ -172,59 +147,32 @@ TEST_F(CachedModels, CommittedRandomGraphs) {
   EXPECT_GT(with_cache, 50);
 }
 
-class OneModel : public CachedModels {
- protected:
-  absl::StatusOr<std::unique_ptr<const Model>> Load(const std::string& graph,
-                                                    const std::string& manifest) {
-    fs::create_directories(base_);
-    std::ofstream(base_ + "/graph_ulf.txt") << graph;
-    std::ofstream(base_ + "/model.textproto") << manifest;
-    return Model::Load({.directory = base_});
-  }
-};
-
-constexpr char kInputs[] = R"(
-  layer_params { type: "input_layer" top: "u" top: "a" }
-)";
-constexpr char kLevels[] = R"(
-  inputs { name: "u" level: INPUT_LEVEL_USER row_shape: [2] }
-  inputs { name: "a" level: INPUT_LEVEL_AD row_shape: [2] }
-)";
-
-TEST_F(OneModel, SaysWhereThereIsNothingToKeep) {
-  const auto model = Load(
-      absl::StrCat(
-          kInputs,
-          R"(layer_params { name: "m" type: "multiply_layer" bottom: "u" bottom: "a" top: "y" })"),
-      absl::StrCat(kLevels, kManyBytes));
+TEST_F(CachedModels, SaysWhereThereIsNothingToKeep) {
+  const auto model = Load(testing::kTogether, kManyBytes);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_THAT((*model)->info().notices,
               ElementsAre(HasSubstr("user_cache_bytes has no effect: nothing is computed from")));
 }
 
-TEST_F(OneModel, RefusesNegativeSizes) {
-  const auto model = Load(
-      absl::StrCat(
-          kInputs,
-          R"(layer_params { name: "m" type: "multiply_layer" bottom: "u" bottom: "a" top: "y" })"),
-      absl::StrCat(kLevels, "user_cache_bytes: -1"));
+TEST_F(CachedModels, RefusesNegativeSizes) {
+  const auto model = Load(testing::kTogether, "user_cache_bytes: -1");
   EXPECT_THAT(std::string(model.status().message()),
               HasSubstr("manifest: user_cache_bytes is -1, want 0 (no cache) or more"));
 }
 
 // -0 and 0, and NaNs of other bits, are other users: bytes decide.
-TEST_F(OneModel, TellsUsersApartByTheirBytes) {
+TEST_F(CachedModels, TellsUsersApartByTheirBytes) {
   const auto model = Load(
-      absl::StrCat(kInputs, R"(layer_params { name: "r" type: "sigmoid_layer" bottom: "u" top: "s" }
-        layer_params { name: "m" type: "multiply_layer" bottom: "s" bottom: "a" top: "y" })"),
-      absl::StrCat(kLevels, kManyBytes));
+      R"(layer_params { name: "r" type: "sigmoid_layer" bottom: "u" top: "s" }
+        layer_params { name: "m" type: "multiply_layer" bottom: "s" bottom: "a" top: "y" })",
+      kManyBytes);
   ASSERT_TRUE(model.ok()) << model.status();
   float ad[] = {1, 1};
   for (float first : {0.0f, -0.0f, 1.0f, 0.0f}) {
     float user[] = {first, 2};
     const std::vector<NamedTensor> inputs = {{"u", {DType::kFloat32, {1, 2}, user}},
                                              {"a", {DType::kFloat32, {1, 2}, ad}}};
-    const Kept kept = RunOnce(**model, inputs, {});
+    const Kept kept = RunOnce(**model, inputs);
     EXPECT_FLOAT_EQ(kept.outputs[0].values[0], 1 / (1 + std::exp(-first)));
   }
   EXPECT_EQ((*model)->user_cache().misses, 3);

@@ -80,7 +80,25 @@ class CallReceiverTest : public ::testing::Test {
     context.set_deadline(std::chrono::system_clock::now() + timeout);
     return stub_->ListModels(&context, {}, response);
   }
+  // Serves calls that are answered at once, and counted.
+  void ServeAndCount() {
+    Serve(1, [this](Call& call) {
+      ++answered_;
+      call.Finish(grpc::Status::OK);
+    });
+  }
+  // A call with headers and message of its own: its code, and `why` in the error if it is refused.
+  void ExpectCode(grpc::StatusCode code, const char* why, grpc::ClientContext& context,
+                  const v1::ListModelsRequest& request) {
+    v1::ListModelsResponse response;
+    const grpc::Status status = stub_->ListModels(&context, request, &response);
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    if (!status.ok()) {
+      EXPECT_THAT(status.error_message(), ::testing::HasSubstr(why));
+    }
+  }
 
+  std::atomic<int> answered_{0};
   std::unique_ptr<Service> service_;
   std::unique_ptr<CallReceiver> receiver_;
   std::unique_ptr<grpc::Server> server_;
@@ -232,31 +250,19 @@ TEST_F(CallReceiverTest, StopWaitsForTheCallsUnderWay) {
 }
 
 TEST_F(CallReceiverTest, HeadersBeyondTheLimitAreRefused) {
-  std::atomic<int> answered{0};
-  Serve(1, [&](Call& call) {
-    ++answered;
-    call.Finish(grpc::Status::OK);
-  });
+  ServeAndCount();
   for (const auto& [size, code] : {std::pair<size_t, grpc::StatusCode>{3900, grpc::StatusCode::OK},
                                    {4100, grpc::StatusCode::RESOURCE_EXHAUSTED}}) {
     grpc::ClientContext context;
     context.AddMetadata("x-large", std::string(size, 'x'));
-    v1::ListModelsResponse response;
-    const grpc::Status status = stub_->ListModels(&context, {}, &response);
-    EXPECT_EQ(status.error_code(), code) << size << ": " << status.error_message();
-    if (!status.ok()) {
-      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("max_header_bytes"));
-    }
+    SCOPED_TRACE(size);
+    ExpectCode(code, "max_header_bytes", context, {});
   }
-  EXPECT_EQ(answered, 1);
+  EXPECT_EQ(answered_, 1);
 }
 
 TEST_F(CallReceiverTest, AMessageIsLookedAtBeforeItIsParsed) {
-  std::atomic<int> answered{0};
-  Serve(1, [&](Call& call) {
-    ++answered;
-    call.Finish(grpc::Status::OK);
-  });
+  ServeAndCount();
   // Fields that ListModelsRequest does not know.
   for (const auto& [times, code] :
        {std::pair<int, grpc::StatusCode>{kMaxFields, grpc::StatusCode::OK},
@@ -266,22 +272,14 @@ TEST_F(CallReceiverTest, AMessageIsLookedAtBeforeItIsParsed) {
       request.GetReflection()->MutableUnknownFields(&request)->AddVarint(7, 1);
     }
     grpc::ClientContext context;
-    v1::ListModelsResponse response;
-    const grpc::Status status = stub_->ListModels(&context, request, &response);
-    EXPECT_EQ(status.error_code(), code) << times << ": " << status.error_message();
-    if (!status.ok()) {
-      EXPECT_THAT(status.error_message(), ::testing::HasSubstr("max_request_fields"));
-    }
+    SCOPED_TRACE(times);
+    ExpectCode(code, "max_request_fields", context, request);
   }
-  EXPECT_EQ(answered, 1);
+  EXPECT_EQ(answered_, 1);
 }
 
 TEST_F(CallReceiverTest, ACompressedMessageIsRefused) {
-  std::atomic<int> answered{0};
-  Serve(1, [&](Call& call) {
-    ++answered;
-    call.Finish(grpc::Status::OK);
-  });
+  ServeAndCount();
   for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
     v1::ListModelsRequest request;
     // So that it is worth compressing.
@@ -289,12 +287,9 @@ TEST_F(CallReceiverTest, ACompressedMessageIsRefused) {
         7, std::string(100000, 'x'));
     grpc::ClientContext context;
     context.set_compression_algorithm(algorithm);
-    v1::ListModelsResponse response;
-    const grpc::Status status = stub_->ListModels(&context, request, &response);
-    EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED) << status.error_message();
-    EXPECT_THAT(status.error_message(), ::testing::HasSubstr("identity only"));
+    ExpectCode(grpc::StatusCode::UNIMPLEMENTED, "identity only", context, request);
   }
-  EXPECT_EQ(answered, 0);
+  EXPECT_EQ(answered_, 0);
 }
 
 TEST_F(CallReceiverTest, AServerThatDoesNotStartLeavesNothing) {

@@ -32,14 +32,7 @@ using ::testing::HasSubstr;
 // Three ads; see tiny_model.h for the scores.
 Recording Good() {
   ulfd::v1::PredictRequest request;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
-      model { name: "tiny" }
-      user_features { name: "uid" sparse { ids: 1 } }
-      user_features { name: "mask" dense { int32s: [1, 1] } }
-      ad_features { name: "mid" sparse { ids: [12, 10, 11] } }
-      ad_features { name: "price" dense { floats: [0.25, 0.5, 4] } }
-    )",
-                                                            &request));
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(ulfd::testing::kTinyRequest, &request));
   Recording record;
   record.set_api(recording::v1::API_NATIVE);
   record.set_request(request.SerializeAsString());

@@ -29,13 +29,7 @@ class RequestDecoderTest : public CodecFixture<PredictRequest, PredictResponse> 
   }
   // A good request of three ads, with `more` merged in.
   static PredictRequest Good(const std::string& more = "") {
-    return Parse(R"(
-      model { name: "tiny" }
-      user_features { name: "uid" sparse { ids: 1 } }
-      user_features { name: "mask" dense { int32s: [1, 1] } }
-      ad_features { name: "mid" sparse { ids: [12, 10, 11] } }
-      ad_features { name: "price" dense { floats: [0.25, 0.5, 4] } }
-    )" + more);
+    return Parse(ulfd::testing::kTinyRequest + more);
   }
 
   const engine::Tensor* Find(const std::string& name) const {

@@ -277,10 +277,10 @@ TEST(LoadOptions, are_read) {
   EXPECT_THAT(options->targets, ElementsAre("a:1", "b:2"));
   EXPECT_EQ(options->bursts.factor, 3);
   EXPECT_EQ(options->bursts.length_s, 0.02);
-  EXPECT_EQ(options->first_id, -5);
+  EXPECT_EQ(options->random.first_id, -5);
   EXPECT_THAT(options->shapes.at("x"), ElementsAre(-1, 4));
   EXPECT_THAT(options->shapes.at("y"), ElementsAre(1, 2, 3));
-  EXPECT_EQ(options->feature_ids.at("a:b"), 7);
+  EXPECT_EQ(options->random.feature_ids.at("a:b"), 7);
   EXPECT_THAT(options->connection.metadata,
               ElementsAre(testing::Pair("k", "v=w"), testing::Pair("l", "")));
   EXPECT_EQ(DescribeArrivals(*options),
