@@ -174,6 +174,7 @@ def sums(c):
     c.add('sum_axis_0', t, [f(5, 3)], 'sum_param { dim: 0 }')
     c.add('sum_axis_2_of_4', t, [f(2, 3, 4, 2)], 'sum_param { dim: 2 }')
     c.add('sum_to_a_scalar', t, [f(7)], 'sum_param { dim: 0 }')
+    c.add('sum_of_many_rows', t, [np.full((500, 2), 0.1, np.float32)], 'sum_param { dim: 0 }', tolerance=1e-6)
     c.add('sum_of_nothing', t, [f(2, 0, 3)])
     c.add('sum_zero_rows', t, [f(0, 3)])
     c.add('sum_alias', t, [f(2, 3)], 'sum_param { dim: 1 }', alias='reduce_layer',

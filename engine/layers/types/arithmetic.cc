@@ -130,13 +130,19 @@ class Where final : public Layer {
 
 constexpr int kLanes = 16;
 
-// y[i] = the sum over t of x[t * stride + i], in order, for i < kWidth.
+// y[i] = the sum over t of x[t * stride + i] for i < kWidth, in sums of 16 entries, so that sums
+// over all rows of a request keep their digits.
 template <int kWidth>
 [[gnu::always_inline]] inline void SumColumns(const float* x, int64_t stride, int64_t count,
                                               float* y) {
+  constexpr int64_t kEntries = 16;
   float sums[kWidth] = {};
-  for (int64_t t = 0; t < count; ++t, x += stride) {
-    for (int i = 0; i < kWidth; ++i) sums[i] += x[i];
+  for (int64_t t = 0; t < count;) {
+    float some[kWidth] = {};
+    for (const int64_t end = std::min(count, t + kEntries); t < end; ++t, x += stride) {
+      for (int i = 0; i < kWidth; ++i) some[i] += x[i];
+    }
+    for (int i = 0; i < kWidth; ++i) sums[i] += some[i];
   }
   for (int i = 0; i < kWidth; ++i) y[i] = sums[i];
 }
