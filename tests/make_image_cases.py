@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Writes the files of tests/data/layers for the layers of images and detection heads and for expression_layer.
+"""Writes the files of tests/data/layers for the layers of images and detection heads, expression_layer, top_k_layer and
+take_layer.
 
   make_image_cases.py --out tests/data/layers
 
@@ -708,6 +709,67 @@ def expression(c):
     bad('no_param', '', 'has no expression_param, want one with an expression', param='')
 
 
+def top_k(c):
+    t = 'top_k_layer'
+
+    def case(name, x, k, axis, smallest=False):
+        values, places = torch.sort(t64(x), stable=True, dim=axis, descending=not smallest)
+        best = [y.narrow(axis, 0, k).float().numpy() for y in (values, places)]
+        c.good('top_k_' + name, t, [x], best,
+               'top_k_param { k: %d axis: %d%s }' % (k, axis, ' smallest: true' if smallest else ''))
+
+    for n in ROWS:
+        case('last_axis_%d' % n, c.f(n, 7), 3, 1)
+        case('smallest_%d' % n, c.f(n, 5, 3), 2, 1, True)
+    case('all_of_an_axis', c.f(2, 3, 6, 2), 6, 2)
+    case('one', c.f(4, 1), 1, 1)
+    case('more_columns_than_lanes', c.f(2, 3, 20), 2, 1)
+    case('equal_entries', np.float32([[2, 1, 2, 2, 1], [0, 0, 0, 0, 0]]), 4, 1)
+    case('equal_entries_smallest', np.float32([[2, 1, 2, 2, 1], [0, -0.0, 0, 0, 0]]), 4, 1, True)
+    case('infinities', np.float32([[-np.inf, 3, np.inf, -np.inf]]), 4, 1)
+    case('rows', c.f(5, 2), 2, 0)
+    case('zero_rows', c.f(0, 4), 2, 1)
+    for name, param, error in [
+            ('k_0', 'k: 0', 'top_k_param.k: 0, want 1 or more'),
+            ('a_negative_axis', 'k: 1 axis: -1', 'top_k_param.axis: -1, want 0 or more'),
+            ('axis', 'k: 1 axis: 2', 'top_k_param.axis: 2, want an axis of input 0: shape [2, 3]'),
+            ('a_short_axis', 'k: 4', 'input 0: shape [2, 3], want at least 4 entries along axis 1')]:
+        c.bad('top_k_rejects_' + name, t, [c.f(2, 3)], error, 'top_k_param { %s }' % param, source=FRAMEWORK, tops=2)
+    c.bad('top_k_rejects_int32', t, [np.ones((2, 3), np.int32)], 'input 0: int32, want float32', source=FRAMEWORK, tops=2)
+
+
+def take(c):
+    t = 'take_layer'
+
+    def case(name, x, index, axis):
+        at = torch.from_numpy(index.astype(np.int64))
+        y = torch.take_along_dim(t64(x), torch.where(at < 0, at + x.shape[axis], at), axis)
+        c.good('take_' + name, t, [x, index], y.float().numpy(), 'take_param { axis: %d }' % axis)
+
+    def places(n, *shape):
+        return c.rng.integers(-n, n, shape).astype(np.float32)
+
+    for n in ROWS:
+        case('last_axis_%d' % n, c.f(n, 6), places(6, n, 4), 1)
+        case('for_all_behind_%d' % n, c.f(n, 5, 3), places(5, n, 2, 1), 1)
+    case('each_behind', c.f(2, 5, 3), places(5, 2, 4, 3), 1)
+    case('of_axis_2', c.f(2, 3, 5, 2), places(5, 2, 3, 4, 1), 2)
+    case('one_row_of_values', c.f(1, 5, 3), places(5, 4, 2, 1), 1)
+    case('one_row_of_places', c.f(4, 5, 3), places(5, 1, 2, 3), 1)
+    case('zero_rows', c.f(0, 5), places(5, 0, 2), 1)
+    c.good('take_of_no_place', t, [np.float32([[1, 2, 3]]), np.float32([[3, -4, np.nan, np.inf, -3]])],
+           np.float32([[0, 0, 0, 0, 1]]), source=NUMPY)
+    fits = 'input 1: shape [%s], want one that fits input 0: shape [2, 5, 3]'
+    for name, index, param, error in [
+            ('rows', places(5, 3, 4, 3), '', fits % '3, 4, 3'),
+            ('steps', places(5, 2, 4, 2), '', fits % '2, 4, 2'),
+            ('another_rank', places(5, 2, 4), '', 'input 1: shape [2, 4], want rank 3'),
+            ('axis_0', places(5, 2, 4, 3), 'axis: 0', 'take_param.axis: 0, want 1 or more'),
+            ('axis', places(5, 2, 4, 3), 'axis: 3', 'take_param.axis: 3, want an axis of input 0: shape [2, 5, 3]'),
+            ('int32', np.zeros((2, 4, 3), np.int32), '', 'input 1: int32, want float32')]:
+        c.bad('take_rejects_' + name, t, [c.f(2, 5, 3), index], error, 'take_param { %s }' % param, source=FRAMEWORK)
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -715,7 +777,7 @@ def main():
     np.seterr(all='ignore')
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
-                   spatial_transformer, expression):
+                   spatial_transformer, expression, top_k, take):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

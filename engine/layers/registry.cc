@@ -20,8 +20,8 @@ std::vector<const LayerType*> SortedTypes() {
   for (absl::Span<const LayerType> family :
        {ActivationLayers(), ArithmeticLayers(), BatchDotLayers(), EmbeddingLayers(), MatmulLayers(),
         CyclicLayers(), RecurrentLayers(), ShapeLayers(), SourceLayers(), ConvolutionLayers(),
-        ExpressionLayers(), PoolingLayers(), RearrangeLayers(), UpsampleLayers(), NormalizeLayers(),
-        DetectionLayers(), SamplingLayers()}) {
+        ExpressionLayers(), ChoiceLayers(), PoolingLayers(), RearrangeLayers(), UpsampleLayers(),
+        NormalizeLayers(), DetectionLayers(), SamplingLayers()}) {
     for (const LayerType& type : family) types.push_back(&type);
   }
   std::sort(types.begin(), types.end(),

@@ -134,6 +134,18 @@ Build OneImage(const std::string& type, const std::string& param = "",
   };
 }
 
+void AddChoiceCases(std::map<std::string, Build>& cases) {
+  cases["top_k_layer"] = [](ScratchModel& m) {
+    m.Input("x", {kSteps});
+    m.Layer("top_k_layer", {"x"}, "best", "top: \"places\" top_k_param { k: 5 }");
+  };
+  cases["take_layer"] = [](ScratchModel& m) {
+    m.Input("history", {kSteps, kDim}, /*user=*/true);
+    m.Input("index", {5, 1});
+    m.Layer("take_layer", {"history", "index"}, "y");
+  };
+}
+
 void AddImageCases(std::map<std::string, Build>& cases) {
   cases["expression_layer"] = [](ScratchModel& m) {
     m.Input("ad", {1, kDim});
@@ -198,6 +210,7 @@ std::map<std::string, Build> Cases() {
   cases["bn_layer"] = OneInput("bn_layer", "bn_param { eps: 0.001 }", 4);
   AddMatrixCases(cases);
   AddShapeCases(cases);
+  AddChoiceCases(cases);
   AddImageCases(cases);
   cases["embedding_layer"] = [](ScratchModel& m) {
     m.Feature("ad", kDim, 10000);

@@ -25,6 +25,7 @@ RearrangeLayers();  // rearrange.cc: transpose reverse reorg shuffle_channel
 absl::Span<const LayerType> UpsampleLayers();   // upsample.cc: upsample
 absl::Span<const LayerType> NormalizeLayers();  // normalize.cc: normalize
 absl::Span<const LayerType> DetectionLayers();  // detection.cc: yolo prior_box
+absl::Span<const LayerType> ChoiceLayers();     // choice.cc: top_k take
 absl::Span<const LayerType> SamplingLayers();   // sampling.cc: roi_align spatial_transformer
 
 }  // namespace ulfd::engine

@@ -231,6 +231,7 @@ TEST(Levels, AreGivenUpWhereRowsMix) {
   EXPECT_EQ(Infer("sum", "sum_param { dim: 0 }", {"[2, 3] constant"}), "[3] constant");
   EXPECT_EQ(Infer("softmax", "softmax_param { dim: 0 }", {"[ads, 3] ad"}), "[ads, 3] unknown");
   EXPECT_EQ(Infer("softmax", "", {"[users, 3] user"}), "[users, 3] user");
+  EXPECT_EQ(Infer("take", "", {"[ads, 5] ad", "[3, 2] constant"}), "[?, 2] unknown");
   EXPECT_EQ(Infer("concat", "concat_param { dim: 0 }", {"[ads, 3] ad", "[ads, 3] ad"}),
             "[2*ads, 3] unknown");
   EXPECT_EQ(Infer("concat", "", {"[users, 3] user", "[ads, 3] ad", "[ads, 2] ad"}),
@@ -279,6 +280,9 @@ TEST(Levels, OfTheUserAreKept) {
   EXPECT_EQ(Infer("reshape", "reshape_param { shape: 0 shape: -1 }", {"[users, 4, 3] user"}),
             "[users, 12] user");
   EXPECT_EQ(Infer("batchdot", "", {"[users, 5, 3] user", "[ads, 3] ad"}), "[ads, 5, 1] ad");
+  EXPECT_EQ(Infer("take", "", {"[users, 5, 3] user", "[users, 2, 1] user"}), "[users, 2, 3] user");
+  EXPECT_EQ(Infer("take", "", {"[users, 5, 3] user", "[ads, 2, 1] ad"}), "[ads, 2, 3] ad");
+  EXPECT_EQ(Infer("take", "", {"[ads, 5, 3] ad", "[users, 2, 3] user"}), "[ads, 2, 3] ad");
 }
 
 TEST(Shapes, ThatCannotBeToldStayOpen) {

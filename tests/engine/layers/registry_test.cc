@@ -51,8 +51,8 @@ TEST(Registry, HasEveryTypeOnce) {
                   "multiply_layer", "normalize_layer", "prelu_layer", "prior_box_layer",
                   "relu_layer", "reorg_layer", "reshape_layer", "reverse_layer", "roi_align_layer",
                   "shuffle_channel_layer", "sigmoid_layer", "slice_layer", "softmax_layer",
-                  "spatial_transformer_layer", "sub_layer", "sum_layer", "tanh_layer",
-                  "transpose_layer", "upsample_layer", "where_layer", "yolo_layer"));
+                  "spatial_transformer_layer", "sub_layer", "sum_layer", "take_layer", "tanh_layer",
+                  "top_k_layer", "transpose_layer", "upsample_layer", "where_layer", "yolo_layer"));
 }
 
 TEST(Registry, RowsAreComplete) {
