@@ -770,6 +770,20 @@ def take(c):
         c.bad('take_rejects_' + name, t, [c.f(2, 5, 3), index], error, 'take_param { %s }' % param, source=FRAMEWORK)
 
 
+def conv_of_whole_rows(c):
+    t = 'convolution_layer'
+    for name, rows, size, kernel, out, stride in [
+            ('1', 1, (6, 4), (2, 4), 8, 1), ('3', 3, (6, 4), (2, 4), 8, 1), ('64', 64, (5, 3), (3, 3), 2, 1),
+            ('stride_2', 2, (7, 4), (2, 4), 5, 2), ('one_window', 2, (3, 16), (3, 16), 4, 1)]:
+        x, w, b = c.f(rows, 1, *size), c.f(out, 1, *kernel), c.f(out)
+        param = 'convolution_param { stride: %d stride: 1 }' % stride
+        c.good('convolution_whole_rows_' + name, t, [x], F.conv2d(t64(x), t64(w), t64(b), (stride, 1)).numpy(), param,
+               [w, b])
+    x, w = c.f(2, 1, 6, 4), c.f(3, 1, 2, 4)
+    c.good('convolution_whole_rows_without_bias', t, [x], F.conv2d(t64(x), t64(w)).numpy(),
+           'convolution_param { bias_term: false }', [w])
+
+
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument('--out', required=True)
@@ -777,7 +791,7 @@ def main():
     np.seterr(all='ignore')
     c = Cases(None)
     for family in (conv, pooling, transpose, reverse, reorg, shuffle, upsample, normalize, yolo, prior_box, roi_align,
-                   spatial_transformer, expression, top_k, take):
+                   spatial_transformer, expression, top_k, take, conv_of_whole_rows):
         family(c)
     for layer_type, text in c.files.items():
         with open(os.path.join(a.out, layer_type + '.textproto'), 'w') as f:

@@ -1,15 +1,13 @@
 // Convolution of images.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
+#include "engine/layers/common/small_convolution.h"
 #include "engine/layers/common/window.h"
 #include "engine/layers/types/families.h"
 #include "engine/tensor/onednn_convolution.h"
@@ -17,87 +15,36 @@
 namespace ulfd::engine {
 namespace {
 
-template <size_t n>
-bool IsAll(const std::array<int64_t, n>& values, int64_t wanted) {
-  return std::all_of(values.begin(), values.end(), [wanted](int64_t v) { return v == wanted; });
-}
-
-// Weights and bias of a convolution whose windows are single pixels: a matrix for each pixel.
-struct Pixelwise {
-  const float* weight = nullptr;  // [outputs, channels]; null: the windows are larger.
-  const float* bias = nullptr;    // Null: none.
-  int64_t outputs = 0, channels = 0;
-};
-
 class ConvolutionKernel final : public Kernel {
  public:
-  ConvolutionKernel(std::unique_ptr<const Convolution> convolution, const Pixelwise& pixelwise)
-      : convolution_(std::move(convolution)), pixelwise_(pixelwise) {}
+  ConvolutionKernel(std::unique_ptr<const Convolution> convolution, SmallConvolution small)
+      : convolution_(std::move(convolution)), small_(std::move(small)) {}
   size_t ScratchBytes(absl::Span<const Tensor> in) const override {
     const Tensor& x = in[0];
     if (x.elements() == 0) return 0;
-    if (!IsSmall(x)) return convolution_->ScratchBytes(x.dims[0], x.dims[2], x.dims[3]);
-    return static_cast<size_t>(PackedMatrix::PackedFloats(pixelwise_.channels, PixelsOf(x))) *
-           sizeof(float);
+    if (small_.Suits(x.dims[2], x.dims[3])) return small_.ScratchBytes(x.dims[2], x.dims[3]);
+    return convolution_->ScratchBytes(x.dims[0], x.dims[2], x.dims[3]);
   }
-  int64_t bytes() const override { return convolution_->bytes(); }
+  int64_t bytes() const override { return convolution_->bytes() + small_.bytes(); }
   absl::Status Run(RunContext& ctx) const override {
-    const Tensor& x = ctx.in[0];
+    const Tensor &x = ctx.in[0], &y = ctx.out[0];
     if (x.elements() == 0) return absl::OkStatus();
-    if (IsSmall(x)) return RunPixels(ctx);
-    return convolution_->Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(),
-                             ctx.scratch);
-  }
-
- private:
-  static int64_t PixelsOf(const Tensor& x) { return x.dims[2] * x.dims[3]; }
-
-  // Images of so few pixels that preparing a primitive's data takes longer than the products:
-  // tables of fields by columns, as ranking models have them.
-  bool IsSmall(const Tensor& x) const {
-    constexpr int64_t kFewPixels = 64;
-    return pixelwise_.weight != nullptr && PixelsOf(x) <= kFewPixels;
-  }
-
-  // y[outputs, pixels] = weight * x[channels, pixels], image by image.
-  absl::Status RunPixels(RunContext& ctx) const {
-    const Tensor& x = ctx.in[0];
-    const int64_t pixels = PixelsOf(x), channels = pixelwise_.channels;
-    const FcBlock weight{pixelwise_.weight, channels, channels};
-    float* y = ctx.out[0].f32();
-    return InPieces(ctx, x.dims[0], channels * pixels * pixelwise_.outputs, 1,
+    if (!small_.Suits(x.dims[2], x.dims[3])) {
+      return convolution_->Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(),
+                               ctx.scratch);
+    }
+    const int64_t from = x.elements() / x.dims[0], to = y.elements() / y.dims[0];
+    return InPieces(ctx, x.dims[0], small_.work() * y.dims[2] * y.dims[3], 1,
                     [&](int64_t begin, int64_t end) {
-                      for (int64_t i = begin; i < end; ++i) {
-                        float* const image = y + i * pixelwise_.outputs * pixels;
-                        FillBias(pixels, image);
-                        Fc({.blocks = absl::MakeConstSpan(&weight, 1),
-                            .rows = pixelwise_.outputs,
-                            .w = ViewOf(x.f32() + i * channels * pixels, pixels,
-                                        static_cast<float*>(ctx.scratch)),
-                            .init = pixelwise_.bias == nullptr ? nullptr : image,
-                            .init_stride = pixels,
-                            .y = image,
-                            .y_stride = pixels});
-                      }
+                      small_.Run(x.f32() + begin * from, end - begin, x.dims[2], x.dims[3],
+                                 ctx.out[0].f32() + begin * to, static_cast<float*>(ctx.scratch));
                       return absl::OkStatus();
                     });
   }
-  void FillBias(int64_t pixels, float* image) const {
-    if (pixelwise_.bias == nullptr) return;
-    for (int64_t o = 0; o < pixelwise_.outputs; ++o) {
-      std::fill_n(image + o * pixels, pixels, pixelwise_.bias[o]);
-    }
-  }
-  // Where it lies, but for the few columns that have a layout of their own.
-  MatrixView ViewOf(const float* image, int64_t pixels, float* scratch) const {
-    if (pixels > MatrixView::kMaxColumns) {
-      return PackedMatrix::Borrow(image, pixelwise_.channels, pixels, pixels).view();
-    }
-    return PackedMatrix::PackInto(image, pixelwise_.channels, pixels, pixels, 1, scratch);
-  }
 
+ private:
   const std::unique_ptr<const Convolution> convolution_;
-  const Pixelwise pixelwise_;
+  const SmallConvolution small_;
 };
 
 // convolution_layer: y[n, o, i, j] = bias[o] + sum over c, u, v of
@@ -174,15 +121,11 @@ class ConvolutionLayer final : public Layer {
         size[axis] = in[0].shape[axis + 2].value();
       }
     }
+    SmallConvolution small(geometry_, weight_, bias_);
+    if (small.Suits(size[0], size[1])) size[0] = size[1] = 0;  // oneDNN has nothing to prepare.
     ASSIGN_OR_RETURN(std::unique_ptr<const Convolution> convolution,
                      Convolution::Create(geometry_, weight_, bias_, size[0], size[1]));
-    Pixelwise pixelwise;
-    if (geometry_.groups == 1 && IsAll(geometry_.kernel, 1) && IsAll(geometry_.stride, 1) &&
-        IsAll(geometry_.pad, 0)) {
-      pixelwise = {weight_.data(), bias_.empty() ? nullptr : bias_.data(), geometry_.out_channels,
-                   geometry_.in_channels};
-    }
-    return std::unique_ptr<Kernel>(new ConvolutionKernel(std::move(convolution), pixelwise));
+    return std::unique_ptr<Kernel>(new ConvolutionKernel(std::move(convolution), std::move(small)));
   }
   std::string Describe() const override {
     return absl::StrCat("channels=", geometry_.in_channels, " num_output=", geometry_.out_channels,
