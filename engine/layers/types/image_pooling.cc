@@ -35,15 +35,29 @@ Span SpanOf(const Window& window, int axis, int64_t index, int64_t input) {
 }
 
 // NaN stays NaN, as in torch.
+[[gnu::always_inline]] inline float Larger(float a, float b) { return a >= b || a != a ? a : b; }
+
 ULFD_MULTIVERSION void MaxRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
   if (stride == 1) {
-    for (int64_t i = 0; i < n; ++i) y[i] = y[i] >= x[i] || y[i] != y[i] ? y[i] : x[i];
+    for (int64_t i = 0; i < n; ++i) y[i] = Larger(y[i], x[i]);
   } else {
-    for (int64_t i = 0; i < n; ++i) {
-      const float v = x[i * stride];
-      y[i] = y[i] >= v || y[i] != y[i] ? y[i] : v;
-    }
+    for (int64_t i = 0; i < n; ++i) y[i] = Larger(y[i], x[i * stride]);
   }
+}
+// Of n places in a row.
+ULFD_MULTIVERSION float Largest(const float* x, int64_t n) {
+  constexpr int kLanes = 8;
+  float lanes[kLanes];
+  std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int j = 0; j < kLanes; ++j) lanes[j] = Larger(lanes[j], x[i + j]);
+  }
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int j = 0; j < half; ++j) lanes[j] = Larger(lanes[j], lanes[j + half]);
+  }
+  for (; i < n; ++i) lanes[0] = Larger(lanes[0], x[i]);
+  return lanes[0];
 }
 ULFD_MULTIVERSION void AddRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
   if (stride == 1) {
@@ -69,10 +83,16 @@ void CombineRow(const Window& window, const Plane& plane, const float* x, float*
 }
 
 void MaxPlane(const Window& window, const Plane& plane) {
+  const Span columns = SpanOf(window, 1, 0, plane.width);
+  const bool whole_rows = plane.out_width == 1 && columns.begin == 0 && columns.end == plane.width;
   for (int64_t i = 0; i < plane.out_height; ++i) {
     float* y = plane.y + i * plane.out_width;
-    std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());
     const Span rows = SpanOf(window, 0, i, plane.height);
+    if (whole_rows) {
+      *y = Largest(plane.x + rows.begin * plane.width, (rows.end - rows.begin) * plane.width);
+      continue;
+    }
+    std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());
     for (int64_t r = rows.begin; r < rows.end; ++r) {
       CombineRow(window, plane, plane.x + r * plane.width, y, MaxRow);
     }
