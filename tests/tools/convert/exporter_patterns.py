@@ -959,9 +959,17 @@ def rows_that_meet_others(g):
     g.output(g.node("ScatterND", [x, rows_of(g, mask), centred], x.array, rows="ads"))
 
 
+def loss_beside_scores(g):
+    """PyTorch writes such a sum wrong where the model adds to it in place."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    g.output(g.node("Sigmoid", [x], 1 / (1 + np.exp(-x.array)), rows="ads"))
+    g.output(g.node("ReduceMean", [x], x.array.mean(), keepdims=0))
+
+
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'), (dropout_on, "training_mode"),
            (loop_that_ends_early, "may end early"),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),
            (integers_rounded_to_the_limit, 'input "day": element'), (squares_of_ids, "of 2^24 or more"),
-           (rows_that_meet_others, "across rows")]
+           (rows_that_meet_others, "across rows"),
+           (loss_beside_scores, "one for all rows of a request")]

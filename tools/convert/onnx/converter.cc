@@ -34,17 +34,6 @@ namespace {
 using engine::Dim;
 using engine::Level;
 
-const OnnxType* FindType(const std::string& op) {
-  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
-                           NormOnnxTypes(), LossOnnxTypes(), ImageOnnxTypes(), ResizeOnnxTypes(),
-                           SelectOnnxTypes(), RecurrentOnnxTypes()}) {
-    for (const OnnxType& type : table) {
-      if (op == type.op) return &type;
-    }
-  }
-  return nullptr;
-}
-
 bool Lists(const std::vector<std::string>& names, absl::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -79,6 +68,7 @@ class OnnxConverter {
         Annotate(ForEachNode(proto_, [&](const auto& node) { ConvertNode(node); }), source_));
     if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
+    RETURN_IF_ERROR(Annotate(RefuseLosses(), source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
     StateLimits();
     if (report_.user_inputs.empty()) {
@@ -116,6 +106,7 @@ class OnnxConverter {
   absl::Status RunConverter(const onnx::NodeProto& node, const std::string& name);
   absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
   absl::Status CheckShapes(const onnx::NodeProto& node) const;
+  absl::Status RefuseLosses() const;
   absl::Status NameOutputs();
   int64_t LimitOf(const std::string& input) const;
   void StateLimits();
@@ -138,6 +129,7 @@ class OnnxConverter {
   std::vector<Binding> bindings_;  // Of dense inputs that have no ids.
   Branches branches_;
   int folded_ = 0;
+  bool sums_rows_ = false;  // Whether some nodes reduce rows.
 };
 
 // Flags first, then what the leading dimension says.
@@ -308,7 +300,7 @@ absl::StatusOr<bool> OnnxConverter::Fold(const onnx::NodeProto& node) {
   if (!CanFold(node)) return false;
   absl::StatusOr<std::vector<Constant>> constants = FoldNode(node, graph_.opset(), inputs);
   // Layers may compute what cannot be held: a constant per row of the request.
-  if (!constants.ok() && FindType(node.op_type()) != nullptr) return false;
+  if (!constants.ok() && FindOnnxType(node.op_type()) != nullptr) return false;
   RETURN_IF_ERROR(constants.status());
   for (size_t i = 0; i < constants->size(); ++i) {
     graph_.Define(node.output(static_cast<int>(i)), std::move((*constants)[i]));
@@ -328,7 +320,8 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
   }
   if (absorbed_.contains(&node)) return;
   const std::string name = node.name().empty() ? node.output(0) : node.name();
-  const bool known = FindType(node.op_type()) != nullptr || CanFold(node) || node.op_type() == "If";
+  const bool known =
+      FindOnnxType(node.op_type()) != nullptr || CanFold(node) || node.op_type() == "If";
   for (const std::string& input : node.input()) {
     if (known && (broken_.contains(input) || (inputs_.contains(input) && !problems_.empty() &&
                                               graph_.FindValue(input) == nullptr))) {
@@ -363,7 +356,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   }
   absl::Status status;
   if (!rows) {
-    const OnnxType* type = FindType(node.op_type());
+    const OnnxType* type = FindOnnxType(node.op_type());
     if (type == nullptr) return absl::UnimplementedError("no converter for this type");
     const auto reader = only_reader_.find(node.output(0));
     RETURN_IF_ERROR(
@@ -381,6 +374,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   if (work.across_rows && keeps_rows_) {
     return absl::UnimplementedError("across rows, of which a mask may choose some");
   }
+  sums_rows_ |= work.across_rows && absl::StartsWith(node.op_type(), "Reduce");
   MarkIntegers(node, graph_);
   RETURN_IF_ERROR(CheckShapes(work.absorbed != nullptr ? *work.absorbed : node));
   report_.rows.push_back({name, node.op_type(), std::move(added), work.note});
@@ -419,6 +413,21 @@ absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
                                                    absl::StrJoin(dims, ", "), "]"));
   }
   return absl::OkStatus();
+}
+
+// Beside outputs that have rows, one for all rows is a loss of training, which torch.onnx.export
+// writes wrong where the model adds to it in place.
+absl::Status OnnxConverter::RefuseLosses() const {
+  std::vector<std::string> losses, scores;
+  for (const onnx::ValueInfoProto& output : proto_.output()) {
+    const OnnxValue* const value = graph_.FindValue(output.name());
+    if (value == nullptr) continue;  // A constant.
+    (IsNumbers(value->dims) ? losses : scores).push_back(output.name());
+  }
+  if (!sums_rows_ || scores.empty() || losses.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat(
+      "output \"", losses[0], "\" is one for all rows of a request, as a loss of training ",
+      "is, beside outputs that have rows; leave it out of the export"));
 }
 
 absl::Status OnnxConverter::NameOutputs() {

@@ -232,6 +232,9 @@ absl::Span<const OnnxType> ResizeOnnxTypes();       // onnx_resize.cc
 absl::Span<const OnnxType> SelectOnnxTypes();       // onnx_select.cc
 absl::Span<const OnnxType> RecurrentOnnxTypes();    // onnx_recurrent.cc
 
+// The row of one of these tables; null: none has the operator.
+const OnnxType* FindOnnxType(const std::string& op);  // operators/layers.cc
+
 // Converts what makes numbers of rows or reads them; false: the node does neither.
 absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node);  // onnx_row_numbers.cc
 

@@ -303,4 +303,15 @@ absl::Status RepeatMergedRows(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+const OnnxType* FindOnnxType(const std::string& op) {
+  for (const auto table : {ElementwiseOnnxTypes(), MatrixOnnxTypes(), ShapeOnnxTypes(),
+                           NormOnnxTypes(), LossOnnxTypes(), ImageOnnxTypes(), ResizeOnnxTypes(),
+                           SelectOnnxTypes(), RecurrentOnnxTypes()}) {
+    for (const OnnxType& type : table) {
+      if (op == type.op) return &type;
+    }
+  }
+  return nullptr;
+}
+
 }  // namespace ulfd::convert
