@@ -117,6 +117,13 @@ absl::StatusOr<int64_t> InnerSize(const GraphBuilder& builder, const std::string
   return inner;
 }
 
+absl::Status AddTake(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                     const std::string& index, int axis, absl::string_view out) {
+  ulf::LayerParameter layer = MakeLayer("take_layer", name, {in, index}, out);
+  layer.mutable_take_param()->set_axis(axis);
+  return builder.AddLayer(std::move(layer));
+}
+
 absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::string& in,
                       int axis, int64_t begin, int64_t length, absl::string_view out) {
   ASSIGN_OR_RETURN(const TensorSpec* spec, SpecOf(builder, in));

@@ -46,6 +46,9 @@ absl::Status AddConstant(GraphBuilder& builder, absl::string_view name, const ul
 // between it and the rows, are numbers.
 absl::Status AddSlice(GraphBuilder& builder, absl::string_view name, const std::string& in,
                       int axis, int64_t begin, int64_t length, absl::string_view out);
+// take_layer: entries of `in` along an axis other than 0, at the places in `index`.
+absl::Status AddTake(GraphBuilder& builder, absl::string_view name, const std::string& in,
+                     const std::string& index, int axis, absl::string_view out);
 // x > 0 ? x : slope * x, with one slope, or one per index of axis 1.
 absl::Status AddPrelu(GraphBuilder& builder, absl::string_view name, const std::string& in,
                       absl::Span<const float> slopes, absl::string_view out);

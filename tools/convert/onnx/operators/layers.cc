@@ -78,10 +78,43 @@ absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, cons
   return AddExpression(builder, name, "@0 - log(@1)", {shifted, kept}, out);
 }
 
-absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
-                                      const char* function) {
+namespace {
+
+// The largest entries of an axis as the maximum of windows: [rows, outer, size, inner].
+absl::StatusOr<std::string> LargestAlong(OnnxNode& node, const std::string& tensor, int axis) {
   GraphBuilder& builder = node.builder();
-  int64_t size = builder.Find(tensor)->shape[axis].value();
+  const engine::Shape shape = builder.Find(tensor)->shape;
+  Dims dims(shape.dims().begin(), shape.dims().end());
+  std::vector<int64_t> image = {0, 1, dims[axis].value(), 1};
+  for (int d = 1; d < shape.rank(); ++d) {
+    if (d != axis) image[d < axis ? 1 : 3] *= dims[d].value();
+  }
+  dims[axis] = Dim::Of(1);
+  const std::string apart = node.Scratch("apart"), most = node.Scratch("most");
+  RETURN_IF_ERROR(AddReshape(builder, apart, tensor, image, apart));
+  ulf::LayerParameter layer = MakeLayer("max_pooling_layer", most, {apart}, most);
+  layer.mutable_pooling_param()->add_kernel_size(static_cast<uint32_t>(image[2]));
+  layer.mutable_pooling_param()->add_kernel_size(1);
+  RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(builder.Find(most)->shape, dims));
+  const std::string out = node.Scratch("folded");
+  RETURN_IF_ERROR(AddReshape(builder, out, most, sizes, out));
+  return out;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
+                                      absl::string_view function) {
+  GraphBuilder& builder = node.builder();
+  const engine::Shape shape = builder.Find(tensor)->shape;
+  int64_t size = shape[axis].value();
+  const auto is_number = [](const Dim& d) { return d.IsConst(); };
+  constexpr int64_t kFewHalves = 8, kLargestWindow = 4096;
+  if (function == "max" && axis > 0 && size >= kFewHalves && size <= kLargestWindow &&
+      std::all_of(shape.dims().begin() + 1, shape.dims().end(), is_number)) {
+    return LargestAlong(node, tensor, axis);
+  }
   while (size > 1) {
     const int64_t half = size / 2;
     std::string parts[3];

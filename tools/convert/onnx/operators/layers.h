@@ -34,10 +34,10 @@ void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes);
 // x - max - log(sum(exp(x - max))) along an axis.
 absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
                            const std::string& out);
-// The axis, folded to one entry of the same rank by a function of two: halves of it, then halves of
-// those.
+// The axis, folded to one entry of the same rank by a function of two ("max"): halves of it, then
+// halves of those.
 absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
-                                      const char* function);
+                                      absl::string_view function);
 // 0, 1, ... along an axis that `behind` others follow.
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
 

@@ -85,17 +85,20 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   }
   ASSIGN_OR_RETURN(const std::string each, node.graph.PlainAlong(x, {0, 1}));
   while (place.rank() < x.rank()) place = WithAxis(std::move(place), place.rank());
-  ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));
-  ASSIGN_OR_RETURN(const std::string numbers, AddPlaces(node, steps, x.rank() - 2));
-  const std::string chosen = node.Scratch("chosen"), out = node.Top();
-  const std::string found =
-      from_end ? absl::StrCat("where(@0 < 0, @0 + ", steps, ", @0)") : std::string("@0");
-  RETURN_IF_ERROR(AddExpression(node.builder(), chosen,
-                                absl::StrCat("where(", found, " == @1, @2, 0)"),
-                                {at, numbers, each}, chosen));
-  RETURN_IF_ERROR(SumAlong(node, chosen, {1}, node.name, out).status());
+  ASSIGN_OR_RETURN(std::string at, node.graph.Plain(place));
+  if (!from_end) {
+    const std::string found = node.Scratch("found");
+    RETURN_IF_ERROR(AddExpression(node.builder(), found,
+                                  absl::StrCat("where(@0 < 0, ", steps, ", @0)"), {at}, found));
+    at = found;
+  }
+  const std::string taken = node.Scratch("taken"), out = node.Top();
+  RETURN_IF_ERROR(AddTake(node.builder(), taken, each, at, 1, taken));
   Dims dims = x.dims;
   dims.erase(dims.begin() + 1);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                   ReshapeSizes(node.builder().Find(taken)->shape, dims));
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, taken, sizes, out));
   node.Set(out, std::move(dims));
   node.note = absl::StrCat("a row's place outside ", from_end ? -steps : 0, "..", steps - 1,
                            " gives zeros");

@@ -73,7 +73,13 @@ absl::Status Hardmax(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// Every entry's rank among its axis' entries; then the entry of each rank.
+// The axis that holds the rows; layers that choose want it in front.
+int RowAxis(const Dims& dims) {
+  const auto rows =
+      std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return !d.IsConst(); });
+  return rows == dims.end() ? 0 : static_cast<int>(rows - dims.begin());
+}
+
 absl::Status TopK(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
@@ -81,42 +87,21 @@ absl::Status TopK(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> counts, Integers(node, 1, "k"));
   const int64_t n = x.dims[axis].value();
   const int64_t k = counts.empty() ? IntAttribute(node.node, "k", 0) : counts[0];
-  if (k < 1 || k > n || engine::SaturatingMultiply(n, n) > kMostPairs) {
+  if (k < 1 || k > n || n > kMostPairs) {
     return absl::UnimplementedError(absl::StrCat("the best ", k, " of ", n));
   }
-  GraphBuilder& builder = node.builder();
-  const int last = x.rank() - 1;
-  const OnnxValue view = MoveAxis(x, axis, last);
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(view, {last}));
-  const OnnxValue whole = node.graph.Whole(in, view.dims);
-  ASSIGN_OR_RETURN(const std::string each, node.graph.Plain(WithAxis(whole, last + 1)));
-  ASSIGN_OR_RETURN(const std::string other, node.graph.Plain(WithAxis(whole, last)));
-  std::vector<float> before(static_cast<size_t>(n * n), 0.0f);
-  for (int64_t i = 0; i < n; ++i) {
-    std::fill_n(before.begin() + i * n, i, 1.0f);
-  }
-  const std::string first = node.Scratch("first"), beaten = node.Scratch("beaten");
-  const std::string rank = node.Scratch("rank");
-  RETURN_IF_ERROR(AddConstant(builder, first, MakeBlob({n, n}, before), first));
-  const bool largest = IntAttribute(node.node, "largest", 1) != 0;
-  RETURN_IF_ERROR(AddExpression(builder, beaten,
-                                absl::StrCat("(@1 ", largest ? ">" : "<", " @0) + (@1 == @0) * @2"),
-                                {each, other, first}, beaten));
-  RETURN_IF_ERROR(SumAlong(node, beaten, {last + 1}, rank, rank).status());
-  ASSIGN_OR_RETURN(const std::string ranks,
-                   node.graph.Plain(WithAxis(node.graph.Whole(rank, view.dims), last)));
-  ASSIGN_OR_RETURN(const std::string wanted, AddPlaces(node, k, 1));
-  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, n, 0));
-  Dims dims = view.dims;
-  dims[last] = Dim::Of(k);
-  for (int i = 0; i < node.node.output_size(); ++i) {
-    if (!node.uses.contains(node.node.output(i))) continue;
-    const std::string chosen = node.Scratch("chosen"), out = node.graph.Top(node.node.output(i));
-    RETURN_IF_ERROR(AddExpression(builder, chosen, "where(@0 == @1, @2, 0)",
-                                  {ranks, wanted, i == 0 ? other : places}, chosen));
-    RETURN_IF_ERROR(SumAlong(node, chosen, {last + 1}, out, out).status());
-    node.Set(MoveAxis(node.graph.Whole(out, dims), last, axis), i);
-  }
+  const int rows = RowAxis(x.dims), along = axis < rows ? axis + 1 : axis;
+  OnnxValue view = MoveAxis(x, rows, 0);
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(view, {along}));
+  const std::string tops[] = {node.Top(), node.graph.Top(node.node.output(1))};
+  ulf::LayerParameter layer = MakeLayer("top_k_layer", node.name, {in}, tops[0]);
+  layer.add_top(tops[1]);
+  layer.mutable_top_k_param()->set_k(static_cast<int32_t>(k));
+  layer.mutable_top_k_param()->set_axis(along);
+  layer.mutable_top_k_param()->set_smallest(IntAttribute(node.node, "largest", 1) == 0);
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+  view.dims[along] = Dim::Of(k);
+  for (int i = 0; i < 2; ++i) node.Set(MoveAxis(node.graph.Whole(tops[i], view.dims), 0, rows), i);
   return absl::OkStatus();
 }
 
@@ -149,7 +134,6 @@ absl::Status OneHot(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// The sum over an axis of what its places leave of the values.
 absl::Status GatherElements(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(OnnxValue index, node.value(1));
@@ -166,26 +150,22 @@ absl::Status GatherElements(OnnxNode& node) {
     return absl::UnimplementedError(
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
   }
-  const int64_t n = x.dims[axis].value();
-  const int last = x.rank() - 1;
-  Dims dims = index.dims;
-  dims[axis] = Dim::Of(1);
-  if (!index.dims[axis].IsConst() ||
-      engine::SaturatingMultiply(index.dims[axis].value(), n) > kMostPairs) {
-    return absl::UnimplementedError("too many indices");
+  const int rows = RowAxis(index.dims), along = axis < rows ? axis + 1 : axis;
+  x = MoveAxis(std::move(x), rows, 0);
+  index = MoveAxis(std::move(index), rows, 0);
+  // Of the steps behind, an index may stand for all.
+  std::vector<int> before, all;
+  bool for_all = true;
+  for (int d = 1; d < x.rank(); ++d) {
+    all.push_back(d);
+    if (d <= along) before.push_back(d);
+    for_all &= d <= along || index.dims[d] == Dim::Of(1) || node.graph.IsRepeated(index, d);
   }
-  x = WithAxis(MoveAxis(std::move(x), axis, last), last);
-  index = WithAxis(MoveAxis(std::move(index), axis, last), last + 1);
-  ASSIGN_OR_RETURN(const std::string from, node.graph.PlainAlong(x, {last + 1}));
-  ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(index));
-  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, n, 0));
-  const std::string chosen = node.Scratch("chosen"), out = node.Top();
-  RETURN_IF_ERROR(AddExpression(node.builder(), chosen,
-                                absl::StrCat("where(", FromFront("@0", n), " == @1, @2, 0)"),
-                                {at, places, from}, chosen));
-  RETURN_IF_ERROR(SumAlong(node, chosen, {last + 1}, node.name, out).status());
-  index.dims.pop_back();
-  node.Set(MoveAxis(node.graph.Whole(out, index.dims), last, axis));
+  ASSIGN_OR_RETURN(const std::string from, node.graph.PlainAlong(x, all));
+  ASSIGN_OR_RETURN(const std::string at, node.graph.PlainAlong(index, for_all ? before : all));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddTake(node.builder(), node.name, from, at, along, out));
+  node.Set(MoveAxis(node.graph.Whole(out, index.dims), 0, rows));
   return absl::OkStatus();
 }
 
