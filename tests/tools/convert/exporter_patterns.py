@@ -396,6 +396,24 @@ def gates_of_the_best(g):
     g.output(g.node("ScatterElements", [zeros, Value("at", order, "ads"), gates], result, axis=1))
 
 
+def added_up(g, x, zeros, **attributes):
+    """Sums of x by ids, some of which come twice."""
+    ids = g.random.randint(-3, 3, (ADS, 4))
+    result = np.zeros((ADS, 3), np.float32)
+    np.add.at(result, (np.arange(ADS)[:, None], ids), x.array)
+    at = g.cast(g.input("at", ids.astype(np.float32)), "int")
+    return g.node("ScatterElements", [zeros, at, x], result, axis=1, **attributes)
+
+
+def entries_added_up(g):
+    """scatter_add from operator set 16 on."""
+    g.opset = 16
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    part = g.slice(x, 1, 0, 3)
+    zeros = g.binary("Mul", part, g.constant(np.array(0, np.float32)))
+    g.output(added_up(g, x, zeros, reduction="add"))
+
+
 def rows_sorted_and_back(g):
     """As packed sequences are, by length."""
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
@@ -888,7 +906,8 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             logarithm_as_an_id, fields_of_one_table,
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
             ids_before_the_table,
-            ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, rows_sorted_and_back,
+            ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, entries_added_up,
+            rows_sorted_and_back,
             parts_without_anything,
             classes_of_items, last_step_of_a_length,
             sequences, attention_of_today, groups_normalised, steps_assigned,
@@ -966,10 +985,19 @@ def loss_beside_scores(g):
     g.output(g.node("ReduceMean", [x], x.array.mean(), keepdims=0))
 
 
+def entries_that_are_lost(g):
+    """scatter_add before operator set 16: of two for a place one is added."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    shape = g.node("Shape", [g.slice(x, 1, 0, 3)], np.array([ADS, 3]))
+    zeros = g.node("ConstantOfShape", [shape], np.zeros((ADS, 3), np.float32))
+    g.output(g.binary("Add", g.slice(x, 1, 0, 3), added_up(g, x, zeros)))
+
+
 REFUSED = [(timestamps_subtracted, 'input "now": element 0'), (dropout_on, "training_mode"),
            (loop_that_ends_early, "may end early"),
            (half_precision_given_back, "half precision"),
            (half_precision_and_back, "rounds to half precision"),
            (integers_rounded_to_the_limit, 'input "day": element'), (squares_of_ids, "of 2^24 or more"),
            (rows_that_meet_others, "across rows"),
-           (loss_beside_scores, "one for all rows of a request")]
+           (loss_beside_scores, "one for all rows of a request"),
+           (entries_that_are_lost, "loses all but one")]

@@ -169,6 +169,16 @@ absl::Status GatherElements(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// torch.onnx.export writes scatter_add and index_add before operator set 16 as entries that replace
+// zeros and are added then: of several for a place only one is.
+bool LosesSums(const OnnxNode& node, const Dims& index, int axis) {
+  const auto reader = node.only_reader.find(node.node.output(0));
+  const Constant* const zeros = node.constant(0);
+  return reader != node.only_reader.end() && reader->second->op_type() == "Add" &&
+         index[axis] != Dim::Of(1) && zeros != nullptr && zeros->is_float && zeros->uniform &&
+         zeros->f32(0) == 0;
+}
+
 // Entries replaced along an axis, one after the other: of several for a place the last one stays.
 absl::Status ScatterElements(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -177,13 +187,18 @@ absl::Status ScatterElements(OnnxNode& node) {
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
   RETURN_IF_ERROR(WantNoRows(x, axis));
   constexpr int64_t kMostEntries = 64;
+  const std::string reduction = StringAttribute(node.node, "reduction", "none");
   Dims dims = index.dims;
   if (index.rank() == x.rank()) dims[axis] = x.dims[axis];
   if (dims != x.dims || update.dims != index.dims || !index.dims[axis].IsConst() ||
-      index.dims[axis].value() > kMostEntries ||
-      StringAttribute(node.node, "reduction", "none") != "none") {
+      index.dims[axis].value() > kMostEntries || (reduction != "none" && reduction != "add")) {
     return absl::UnimplementedError(
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
+  }
+  if (reduction == "none" && LosesSums(node, index.dims, axis)) {
+    return absl::UnimplementedError(
+        "zeros with entries in their places, which are added: the export of scatter_add or "
+        "index_add before operator set 16, which loses all but one of a place's entries");
   }
   const int64_t count = index.dims[axis].value();
   ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, {axis}));
@@ -197,10 +212,11 @@ absl::Status ScatterElements(OnnxNode& node) {
       ASSIGN_OR_RETURN(parts[input], node.graph.PlainAlong(part, {axis}));
     }
     const std::string next = i + 1 == count ? node.Top() : node.Scratch("replaced");
-    RETURN_IF_ERROR(AddExpression(
-        node.builder(), i + 1 == count ? node.name : next,
-        absl::StrCat("where(", FromFront("@0", x.dims[axis].value()), " == @1, @2, @3)"),
-        {parts[0], places, parts[1], tensor}, next));
+    RETURN_IF_ERROR(
+        AddExpression(node.builder(), i + 1 == count ? node.name : next,
+                      absl::StrCat("where(", FromFront("@0", x.dims[axis].value()), " == @1, @2",
+                                   reduction == "add" ? " + @3" : "", ", @3)"),
+                      {parts[0], places, parts[1], tensor}, next));
     tensor = next;
   }
   node.Set(tensor, x.dims);

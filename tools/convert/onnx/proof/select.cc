@@ -236,7 +236,8 @@ Results ScatterNd(const Call& c) {
       const auto axis = static_cast<size_t>(i);
       int64_t place = (*indices.ints)[static_cast<size_t>(tuple * k + i)];
       if (place < 0) place += x.dims[axis];
-      if (place < 0 || place >= x.dims[axis]) return Misfit(c, "a place that is not there");
+      if (place < 0 || place >= x.dims[axis])
+        return absl::OutOfRangeError("a place that the axis does not have");
       to += place * strides[axis];
     }
     for (int64_t i = 0; i < slice; ++i) {
@@ -252,12 +253,12 @@ Results ScatterNd(const Call& c) {
                                : Ints(x.type, x.dims, std::move(ints)));
 }
 
-// Entries replaced along an axis.
+// Entries replaced along an axis, or added to.
 Results ScatterElements(const Call& c) {
   const Array &x = *c.in[0], &indices = *c.in[1], &updates = *c.in[2];
-  if (StringAttribute(c.node, "reduction", "none") != "none") {
-    return absl::UnimplementedError("a reduction");
-  }
+  const std::string reduction = StringAttribute(c.node, "reduction", "none");
+  const bool adds = reduction == "add";
+  if (!adds && reduction != "none") return absl::UnimplementedError("a reduction");
   ASSIGN_OR_RETURN(const size_t axis, AxisOf(IntAttribute(c.node, "axis", 0), x.rank()));
   if (indices.ints == nullptr || indices.dims != updates.dims || indices.rank() != x.rank() ||
       (updates.ints == nullptr) != (x.ints == nullptr)) {
@@ -272,14 +273,16 @@ Results ScatterElements(const Call& c) {
   for (int64_t i = 0; i < indices.elements(); ++i) {
     int64_t place = (*indices.ints)[static_cast<size_t>(i)], to = 0;
     if (place < 0) place += x.dims[axis];
-    if (place < 0 || place >= x.dims[axis]) return Misfit(c, "a place that is not there");
+    if (place < 0 || place >= x.dims[axis])
+      return absl::OutOfRangeError("a place that the axis does not have");
     for (size_t d = 0; d < x.dims.size(); ++d) {
       to += (d == axis ? place : i / own[d] % indices.dims[d]) * strides[d];
     }
+    const auto at = static_cast<size_t>(to);
     if (x.ints == nullptr) {
-      floats[static_cast<size_t>(to)] = updates.at(i);
+      floats[at] = updates.at(i) + (adds ? floats[at] : 0);
     } else {
-      ints[static_cast<size_t>(to)] = (*updates.ints)[static_cast<size_t>(i)];
+      ints[at] = Wrap(x.type, (*updates.ints)[static_cast<size_t>(i)] + (adds ? ints[at] : 0));
     }
   }
   return One(x.ints == nullptr ? Floats(x.type, x.dims, std::move(floats))
