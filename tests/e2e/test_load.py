@@ -1,7 +1,6 @@
 """Many calls at a time, too many calls, calls that nobody waits for, and memory after many calls.
 SPDX-License-Identifier: Apache-2.0
 """
-import threading
 import time
 import unittest
 
@@ -9,6 +8,7 @@ import grpc
 import numpy as np
 
 from harness import env
+from harness.callers import together
 from harness.clients import (Client, infer_outputs, infer_request, outputs_of, predict_request)
 from harness.daemon import FAST, wait_for
 from harness.fixtures import BusyTest, DaemonTest, add_heavy, add_shop, add_stamp, shop
@@ -30,7 +30,6 @@ class ConcurrencyTest(DaemonTest):
     def test_16_clients_with_mixed_models_and_sizes(self):
         heavy = predict_request("heavy", heavy_inputs(20), ())
         heavy_expected = outputs_of(self.client.predict(heavy))["score"]
-        failures = []
 
         def one(client, random):
             kind = random.randint(4)
@@ -55,18 +54,9 @@ class ConcurrencyTest(DaemonTest):
             random = np.random.RandomState(seed)
             with Client(self.daemon) as client:
                 for _ in range(40):
-                    try:
-                        one(client, random)
-                    except (grpc.RpcError, AssertionError) as error:
-                        failures.append(error)
-                        return
+                    one(client, random)
 
-        threads = [threading.Thread(target=run, args=(seed,)) for seed in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(failures, [])
+        together(run, 16)
         self.idle()
 
 

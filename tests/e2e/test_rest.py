@@ -8,12 +8,12 @@ import select
 import shutil
 import socket
 import subprocess
-import threading
 import unittest
 
 import numpy as np
 
 from harness import env
+from harness.callers import together
 from harness.clients import infer_body, infer_outputs, infer_request
 from harness.daemon import FAST, wait_for
 from harness.fixtures import BusyTest, DaemonTest, add_shop, add_stamp, shop
@@ -204,23 +204,15 @@ class RestTest(DaemonTest):
     def test_many_at_once(self):
         arrays = shop().inputs(50)
         wanted = shop().scores(arrays)["output"]
-        failures = []
-
-        def run():
+        def run(_):
             with Rest(self.daemon) as rest:
                 for _ in range(30):
                     code, reply, _ = rest.infer("shop", infer_body(arrays))
                     scores = {o["name"]: o["data"] for o in reply.get("outputs", ())}
-                    if code != 200 or np.max(np.abs(
-                            np.array(scores["output"]).reshape(50, 2) - wanted)) > 1e-5:
-                        failures.append(reply)
+                    self.assertEqual(code, 200, reply)
+                    self.assert_close(np.array(scores["output"]).reshape(50, 2), wanted, 1e-5)
 
-        threads = [threading.Thread(target=run) for _ in range(16)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(failures, [])
+        together(run, 16)
 
     @unittest.skipIf(shutil.which("node") is None, "no node")
     def test_node_fetch(self):

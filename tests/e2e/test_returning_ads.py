@@ -2,10 +2,10 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
-import threading
 
 import numpy as np
 
+from harness.callers import together
 from harness.clients import Client, outputs_of, predict_request
 from harness.fixtures import DaemonTest
 from harness.metrics import scrape
@@ -73,19 +73,10 @@ class ReturningAdsTest(DaemonTest):
 
     def test_side_by_side(self):
         """Calls that are merged, with ads that others bring at the same time."""
-        faults = []
-
         def call(worker):
             with Client(self.daemon) as client:
                 for i in range(40):
                     ids = np.random.default_rng(1000 * worker + i).integers(0, 50, size=1 + 7 * (i % 4))
-                    try:
-                        self.check(client, ids, seed=worker)
-                    except AssertionError as fault:
-                        faults.append(fault)
-        threads = [threading.Thread(target=call, args=(worker,)) for worker in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(faults, [])
+                    self.check(client, ids, seed=worker)
+
+        together(call, 8)

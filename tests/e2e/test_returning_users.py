@@ -2,11 +2,11 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
-import threading
 import time
 
 import grpc
 
+from harness.callers import together
 from harness.clients import Client, outputs_of, predict_request
 from harness.fixtures import FAST, DaemonTest, shop
 from harness.metrics import scrape
@@ -51,11 +51,8 @@ class ReturningUsersTest(DaemonTest):
         self.assertEqual(reply.missing_ids, sum(shop().missing_ids(arrays).values()))
 
     def refuse(self, request, code, *texts):
-        with self.assertRaises(grpc.RpcError) as caught:
+        with self.assert_refused(code, *texts):
             self.client.predict(request)
-        self.assertEqual(caught.exception.code(), code)
-        for text in texts:
-            self.assertIn(text, caught.exception.details())
 
     def test_pages_of_many_users(self):
         before = scrape(self.daemon)
@@ -74,23 +71,14 @@ class ReturningUsersTest(DaemonTest):
 
     def test_side_by_side(self):
         """Calls that are merged hold known and new users."""
-        faults = []
-
         def call(worker):
             with Client(self.daemon) as client:
                 for i in range(60):
                     arrays, expected = page_of((worker + i) % 12, 1 + i % 3, seed=1000 * worker + i)
                     reply = client.predict(predict_request("shop", arrays, USER))
-                    try:
-                        self.check(reply, arrays, expected)
-                    except AssertionError as fault:
-                        faults.append(fault)
-        threads = [threading.Thread(target=call, args=(worker,)) for worker in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        self.assertEqual(faults, [])
+                    self.check(reply, arrays, expected)
+
+        together(call, 8)
 
     def test_keys_alone(self):
         arrays, expected = page_of(1, 20, seed=1)
@@ -165,9 +153,8 @@ class KeysOfClientsTest(DaemonTest):
         arrays, expected = page_of(1, 5, seed=1)
         self.predict("shop", keyed(predict_request("shop", arrays, USER), "k"))
         alone = keyed(predict_request("shop", arrays, USER), "k", whole=False)
-        with self.assertRaises(grpc.RpcError) as caught:
+        with self.assert_refused(PRECONDITION):
             self.predict("lab", alone)
-        self.assertEqual(caught.exception.code(), PRECONDITION)
         for name, values in expected.items():
             self.assert_close(outputs_of(self.predict("shop", alone))[name], values, TOLERANCE)
 
@@ -182,7 +169,5 @@ class SwitchedOffTest(DaemonTest):
     def test_it_says_so(self):
         arrays, _ = page_of(1, 5, seed=1)
         self.client.predict(keyed(predict_request("shop", arrays, USER), "k"))
-        with self.assertRaises(grpc.RpcError) as caught:
+        with self.assert_refused(PRECONDITION, "limits.kept_users_bytes is 0"):
             self.client.predict(keyed(predict_request("shop", arrays, USER), "k", whole=False))
-        self.assertEqual(caught.exception.code(), PRECONDITION)
-        self.assertIn("limits.kept_users_bytes is 0", caught.exception.details())

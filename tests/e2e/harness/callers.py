@@ -1,6 +1,7 @@
 """Callers that never rest, while models change.
 SPDX-License-Identifier: Apache-2.0
 """
+import concurrent.futures
 import threading
 import time
 
@@ -8,6 +9,12 @@ import grpc
 
 from harness.clients import Client, outputs_of, predict_request
 from harness.small import stamp_inputs
+
+
+def together(work, threads):
+    """[work(0), work(1), ...], each in a thread of its own; the first failure is raised."""
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, range(threads)))
 
 
 class Callers:

@@ -1,11 +1,13 @@
 """Repositories of models that several tests serve.
 SPDX-License-Identifier: Apache-2.0
 """
+import contextlib
 import functools
 import glob
 import os
 import unittest
 
+import grpc
 import numpy as np
 
 from harness import env, modelfiles
@@ -103,6 +105,15 @@ class DaemonTest(unittest.TestCase):
         """Waits until no call is under way."""
         wait_for(lambda: scrape(self.daemon).sum("ulfd_inflight_requests") == 0,
                  "no call is left", 30)
+
+    @contextlib.contextmanager
+    def assert_refused(self, code, *texts):
+        """What is called inside ends with that code, and with an error that has all texts."""
+        with self.assertRaises(grpc.RpcError) as caught:
+            yield
+        self.assertEqual(caught.exception.code(), code, caught.exception.details())
+        for text in texts:
+            self.assertIn(text, caught.exception.details())
 
     def assert_close(self, found, expected, tolerance, text=""):
         self.assertEqual(found.shape, expected.shape, text)
