@@ -195,47 +195,33 @@ def _varint(n):
     return out + bytes([n])
 
 
-def _link(name, target):
-    def make(folder):
-        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
-        os.symlink(target, os.path.join(folder, name))
-    return make
-
-
 # A word that stands in a file outside of the repository, and nowhere in an error.
 SECRET = "sesame"
 
 
-def _link_out(name, files=GOOD):
+def instead(name, put, files=GOOD):
+    """The version with something else where that file is: put(path)."""
     def make(folder):
-        outside = os.path.join(os.path.dirname(os.path.dirname(folder)), "outside")
-        modelfiles.write(outside, SECRET + " opens everything\n")
         modelfiles.write_version(folder, {k: v for k, v in files.items() if k != name}, success=False)
-        os.symlink(outside, os.path.join(folder, name))
+        put(os.path.join(folder, name))
     return make
 
 
-def _fifo(name):
-    def make(folder):
-        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
-        os.mkfifo(os.path.join(folder, name))
-    return make
+def link_out(path):
+    """A link to a file beside the models, with the secret."""
+    outside = os.path.join(os.path.dirname(path), "../../outside")
+    modelfiles.write(outside, SECRET + " opens everything, and more bytes than sixteen\n")
+    os.symlink(os.path.abspath(outside), path)
 
 
-def _holes(name, size):
-    """A file of that size without content on the disk."""
-    def make(folder):
-        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
-        with open(os.path.join(folder, name), "wb") as file:
-            file.truncate(size)
-    return make
+def hole(path):
+    """A file of 1 TB without content on the disk."""
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
 
 
-def _folder_as(name):
-    def make(folder):
-        modelfiles.write_version(folder, {k: v for k, v in GOOD.items() if k != name}, success=False)
-        os.mkdir(os.path.join(folder, name))
-    return make
+def _link(name, target):
+    return instead(name, functools.partial(os.symlink, target))
 
 
 def _odd_names():
@@ -292,17 +278,17 @@ MODELS = {
     "an embedding of 2^31 - 1 columns": _embedding(2**31 - 1), "an embedding of -1 columns": _embedding(-1),
     "a table line of 64 MB": _embedding(4, "1," + "0.5," * (16 << 20) + "\n"),
     "a table of other numbers": _embedding(2, "1,nan,inf\n2,1e999,-1e999\n3,0x1p5,1_0\n" * 100_000),
-    "the graph is a link out": _link_out("graph_ulf.txt"), "the manifest is a link out": _link_out("model.textproto"),
-    "the table is a link out": _link_out("items", _embedding(4)), "weights.pb is a link out": _link_out("weights.pb"),
+    "the graph is a link out": instead("graph_ulf.txt", link_out), "the manifest is a link out": instead("model.textproto", link_out),
+    "the table is a link out": instead("items", link_out, _embedding(4)), "weights.pb is a link out": instead("weights.pb", link_out),
     "weights are /dev/zero": _link("dense.npz", "/dev/zero"), "the graph is /dev/zero": _link("graph_ulf.txt", "/dev/zero"),
     "the manifest is /dev/urandom": _link("model.textproto", "/dev/urandom"),
     "the graph is a link to itself": _link("graph_ulf.txt", "graph_ulf.txt"),
-    "the graph is a FIFO": _fifo("graph_ulf.txt"), "weights are a FIFO": _fifo("dense.npz"),
-    "the manifest is a FIFO": _fifo("model.textproto"), "_SUCCESS is a FIFO": _fifo("_SUCCESS"),
-    "a stray FIFO": _fifo("notes"), "the graph is a folder": _folder_as("graph_ulf.txt"),
-    "a graph of 1 TB": _holes("graph_ulf.txt", 1 << 40), "weights.pb of 1 TB": _holes("weights.pb", 1 << 40),
-    "dense.npz of 1 TB": _holes("dense.npz", 1 << 40), "dense.txt of 1 TB": _holes("dense.txt", 1 << 40),
-    "a manifest of 1 TB": _holes("model.textproto", 1 << 40), "a stray file of 1 TB": _holes("notes", 1 << 40),
+    "the graph is a FIFO": instead("graph_ulf.txt", os.mkfifo), "weights are a FIFO": instead("dense.npz", os.mkfifo),
+    "the manifest is a FIFO": instead("model.textproto", os.mkfifo), "_SUCCESS is a FIFO": instead("_SUCCESS", os.mkfifo),
+    "a stray FIFO": instead("notes", os.mkfifo), "the graph is a folder": instead("graph_ulf.txt", os.mkdir),
+    "a graph of 1 TB": instead("graph_ulf.txt", hole), "weights.pb of 1 TB": instead("weights.pb", hole),
+    "dense.npz of 1 TB": instead("dense.npz", hole), "dense.txt of 1 TB": instead("dense.txt", hole),
+    "a manifest of 1 TB": instead("model.textproto", hole), "a stray file of 1 TB": instead("notes", hole),
 }
 SHORT = {"26 concat layers that double", "npz claims petabytes", "the graph is a link out", "the graph is a FIFO"}
 

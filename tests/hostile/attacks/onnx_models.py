@@ -7,7 +7,7 @@ import struct
 
 from harness import modelfiles
 from attacks.common import REGISTERED, Attack, field, varint
-from attacks.models import SECRET, appears
+from attacks.models import SECRET, appears, hole, instead, link_out
 
 FLOAT, INT64 = 1, 7
 
@@ -188,35 +188,15 @@ FILES = {
 }
 
 
-def _link_out(name, files):
-    def make(folder):
-        outside = os.path.join(os.path.dirname(os.path.dirname(folder)), "outside")
-        modelfiles.write(outside, SECRET + " opens everything, and more bytes than sixteen\n")
-        modelfiles.write_version(folder, {k: v for k, v in files.items() if k != name}, success=False)
-        os.symlink(outside, os.path.join(folder, name))
-    return make
-
-
-def _special(name, make_file):
-    def make(folder):
-        modelfiles.write_version(folder, {} if name == "model.onnx" else {"model.onnx": GOOD}, success=False)
-        make_file(os.path.join(folder, name))
-    return make
-
-
-def _hole(path):
-    with open(path, "wb") as file:
-        file.truncate(1 << 40)
-
-
+WHOLE = {"model.onnx": GOOD}
 ODD = {
-    "the file is a link out": _link_out("model.onnx", {}), "the schema is a link out": _link_out("schema.csv", {"model.onnx": GOOD}),
-    "external data is a link out": _link_out("w", {"model.onnx": _external([(b"location", b"w")])}),
-    "the file is a FIFO": _special("model.onnx", os.mkfifo), "the schema is a FIFO": _special("schema.csv", os.mkfifo),
-    "the file is /dev/zero": _special("model.onnx", functools.partial(os.symlink, "/dev/zero")),
-    "the schema is /dev/zero": _special("schema.csv", functools.partial(os.symlink, "/dev/zero")),
-    "the file is a folder": _special("model.onnx", os.mkdir), "the file has 1 TB": _special("model.onnx", _hole),
-    "the schema has 1 TB": _special("schema.csv", _hole),
+    "the file is a link out": instead("model.onnx", link_out, WHOLE), "the schema is a link out": instead("schema.csv", link_out, WHOLE),
+    "external data is a link out": instead("w", link_out, {"model.onnx": _external([(b"location", b"w")])}),
+    "the file is a FIFO": instead("model.onnx", os.mkfifo, WHOLE), "the schema is a FIFO": instead("schema.csv", os.mkfifo, WHOLE),
+    "the file is /dev/zero": instead("model.onnx", functools.partial(os.symlink, "/dev/zero"), WHOLE),
+    "the schema is /dev/zero": instead("schema.csv", functools.partial(os.symlink, "/dev/zero"), WHOLE),
+    "the file is a folder": instead("model.onnx", os.mkdir, WHOLE), "the file has 1 TB": instead("model.onnx", hole, WHOLE),
+    "the schema has 1 TB": instead("schema.csv", hole, WHOLE),
 }
 
 

@@ -15,7 +15,7 @@ from harness.clients import native_pb, predict_request
 from harness.modelfiles import layer
 from harness.small import stamp_files, stamp_inputs
 from attacks.common import PREDICT, REGISTERED, Attack, attack
-from attacks.models import SECRET, appears
+from attacks.models import SECRET, appears, hole
 
 MANY = 11_000  # load.max_files are 10000.
 TIME = "event_time { seconds: 1700000000 }\n"
@@ -87,13 +87,6 @@ def _chain(n):
     return make
 
 
-def _hole(size):
-    def make(path):
-        with open(path, "wb") as file:
-            file.truncate(size)
-    return make
-
-
 def _link(target):
     return lambda path: os.symlink(target, path)
 
@@ -120,9 +113,9 @@ DELTAS = {
     "a file to put that is a link out": _one(TIME + PUT, {"d": _link_out}), "ids to drop that are a link out": _one(TIME + DROP, {"d": _link_out}),
     "sums of a file elsewhere": _one(TIME + DROP + f'sums {{ path: "../../../../outside" sha256: "{"0" * 64}" }}', {"d": "1\n"}),
     "sums of a link out": _one(TIME + DROP + f'sums {{ path: "s" sha256: "{"0" * 64}" }}', {"d": "1\n", "s": _link_out}),
-    "weights that are a link out": _one(TIME + 'weights: "w"', {"w": _link_out}), "weights of 1 TB": _one(TIME + 'weights: "w"', {"w": _hole(1 << 40)}),
-    "a file to put that is a FIFO": _one(TIME + PUT, {"d": os.mkfifo}), "a file to put of 1 TB": _one(TIME + PUT, {"d": _hole(1 << 40)}),
-    "ids to drop of 1 TB": _one(TIME + DROP, {"d": _hole(1 << 40)}), "8 million ids to drop": _one(TIME + DROP, {"d": "1\n" * 8_000_000}),
+    "weights that are a link out": _one(TIME + 'weights: "w"', {"w": _link_out}), "weights of 1 TB": _one(TIME + 'weights: "w"', {"w": hole}),
+    "a file to put that is a FIFO": _one(TIME + PUT, {"d": os.mkfifo}), "a file to put of 1 TB": _one(TIME + PUT, {"d": hole}),
+    "ids to drop of 1 TB": _one(TIME + DROP, {"d": hole}), "8 million ids to drop": _one(TIME + DROP, {"d": "1\n" * 8_000_000}),
     "ids beyond 64 bits": _one(TIME + DROP, {"d": "9223372036854775808\n"}), "all ids dropped": _one(
         TIME + DROP, {"d": "".join(f"{i}\n" for i in range(10))}), "a line of 64 MB": _one(TIME + DROP, {"d": "1" * (64 << 20)}),
 }
@@ -182,12 +175,12 @@ TABLES = {
     "RocksDB: CURRENT is a link out": _rocksdb(lambda d: _named(d, "CURRENT", _link_out)),
     "RocksDB: CURRENT is noise": _rocksdb(lambda d: _named(d, "CURRENT", _noise)),
     "RocksDB: the list is noise": _rocksdb(lambda d: _named(d, "MANIFEST", _noise)),
-    "RocksDB: the list has 1 TB": _rocksdb(lambda d: _named(d, "MANIFEST", _hole(1 << 40))),
+    "RocksDB: the list has 1 TB": _rocksdb(lambda d: _named(d, "MANIFEST", hole)),
     "RocksDB: the settings are noise": _rocksdb(lambda d: _named(d, "OPTIONS", _noise)),
     "RocksDB: rows are noise": _rocksdb(lambda d: _named(d, ".sst", _noise)),
-    "RocksDB: rows have 1 TB": _rocksdb(lambda d: _named(d, ".sst", _hole(1 << 40))),
+    "RocksDB: rows have 1 TB": _rocksdb(lambda d: _named(d, ".sst", hole)),
     "RocksDB: the log is noise": _rocksdb(lambda d: _named(d, ".log", _noise)),
-    "RocksDB: the log has 1 TB": _rocksdb(lambda d: _named(d, ".log", _hole(1 << 40))),
+    "RocksDB: the log has 1 TB": _rocksdb(lambda d: _named(d, ".log", hole)),
     "RocksDB: the cache of 2^63 - 1": _rocksdb(lambda d: None, f"cache_bytes: {MOST}"),
     "RocksDB: times of 2^31 - 1": _rocksdb(lambda d: None, "fetch_timeout_ms: 2147483647 row_lifetime_ms: 2147483647"),
     "users cached in 2^63 - 1 bytes": {"graph_ulf.txt": TWO_PARTS, "model.textproto": LEVELS + f"user_cache_bytes: {MOST}\n"},
