@@ -51,7 +51,7 @@ struct TableFileLayout {
   uint64_t slots = 0, displaced = 0, sums = 0, end = 0;
   uint64_t blocks = 0;  // Of kTableBlockBytes, from kTableAlign to `sums`.
 };
-// Of numbers that CheckTableHeader passed, or that were made here.
+// Of numbers that ReadTableHeader checked, or that were made here.
 TableFileLayout LayoutOf(const TableFileHeader& header);
 
 // What `checksum` has to be.

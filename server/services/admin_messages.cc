@@ -73,9 +73,14 @@ std::string NoticeOf(const ModelChangeResult& result) {
       result.kept.has_value() ? absl::StrCat("  ", result.kept->message()) : "");
 }
 
-// What a change of one model says of versions.
-void FillVersions(const ModelChangeResult& result, RepeatedPtrField<v1::VersionChange>& out) {
-  for (const ModelOutcome& model : result.models) FillVersions(model.versions, out);
+// What changes of one model have in common.
+template <typename Reply>
+void FillCommon(const ModelChangeResult& result, Reply& reply) {
+  for (const ModelOutcome& model : result.models) {
+    FillVersions(model.versions, *reply.mutable_versions());
+  }
+  reply.set_generation(result.generation);
+  reply.set_notice(NoticeOf(result));
 }
 
 }  // namespace
@@ -106,27 +111,19 @@ absl::StatusOr<ModelChange> ChangeOf(const v1::SetLabelRequest& request) {
 }
 
 void FillReply(const ModelChangeResult& result, v1::LoadModelResponse& reply) {
-  FillVersions(result, *reply.mutable_versions());
-  reply.set_generation(result.generation);
-  reply.set_notice(NoticeOf(result));
+  FillCommon(result, reply);
 }
 void FillReply(const ModelChangeResult& result, v1::UnloadModelResponse& reply) {
-  FillVersions(result, *reply.mutable_versions());
-  reply.set_generation(result.generation);
-  reply.set_notice(NoticeOf(result));
+  FillCommon(result, reply);
 }
 void FillReply(const ModelChangeResult& result, v1::SetLabelResponse& reply) {
-  FillVersions(result, *reply.mutable_versions());
+  FillCommon(result, reply);
   if (result.from_version.has_value()) reply.set_previous_version(*result.from_version);
-  reply.set_generation(result.generation);
-  reply.set_notice(NoticeOf(result));
 }
 void FillReply(const ModelChangeResult& result, v1::RollbackResponse& reply) {
+  FillCommon(result, reply);
   reply.set_from_version(result.from_version.value_or(0));
   reply.set_to_version(result.to_version.value_or(0));
-  FillVersions(result, *reply.mutable_versions());
-  reply.set_generation(result.generation);
-  reply.set_notice(NoticeOf(result));
 }
 void FillReply(const ModelChangeResult& result, v1::ReloadConfigResponse& reply) {
   reply.set_applied(result.applied);

@@ -16,14 +16,6 @@ namespace ulfd::engine {
 
 namespace {
 
-// An input of the node, added if it is none yet.
-int InputOf(ValueId value, std::vector<ValueId>& inputs) {
-  const auto it = std::find(inputs.begin(), inputs.end(), value);
-  if (it != inputs.end()) return static_cast<int>(it - inputs.begin());
-  inputs.push_back(value);
-  return static_cast<int>(inputs.size()) - 1;
-}
-
 // The columns of [offset, offset + k) among those of a whole row.
 void Cut(const std::vector<Columns>& row, int64_t offset, int64_t k, std::vector<Columns>& cut) {
   int64_t start = 0;
@@ -55,7 +47,8 @@ absl::Status ReadColumnBlocks(GraphEditor& editor) {
       Cut(old.flat ? TraceColumns(editor, x, replaced) : TraceLastAxis(editor, x, replaced),
           block.offset, block.k, found);
       for (const Columns& columns : found) {
-        options.blocks.push_back({InputOf(columns.value, inputs), columns.offset, columns.width});
+        options.blocks.push_back(
+            {PlaceInput(columns.value, inputs), columns.offset, columns.width});
         has_rows |= editor.shape(columns.value)[0] == rows;
         names.push_back(absl::StrCat(editor.graph().values[columns.value].name, "[", columns.offset,
                                      ":", columns.offset + columns.width, "]"));
@@ -63,7 +56,7 @@ absl::Status ReadColumnBlocks(GraphEditor& editor) {
     }
     if (replaced.size() == 1 || !has_rows) continue;
     for (int* extra : {&options.init, &options.weight_input}) {
-      if (*extra >= 0) *extra = InputOf(node.inputs[*extra], inputs);
+      if (*extra >= 0) *extra = PlaceInput(node.inputs[*extra], inputs);
     }
     std::string text =
         absl::StrCat(node.Label(), " reads ", absl::StrJoin(names, ", "), " without copies");
