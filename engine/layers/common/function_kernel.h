@@ -1,8 +1,9 @@
-// Kernels that are nothing but their Run.
+// Kernels that are nothing but their Run, and what several of them count.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
 #define ULFD_ENGINE_LAYERS_COMMON_FUNCTION_KERNEL_H_
 
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -27,6 +28,15 @@ std::unique_ptr<Kernel> MakeKernel(RunFunction run) {
   };
   return std::make_unique<FunctionKernel>(std::move(run));
 }
+
+// The numbers of entries before and behind an axis.
+struct Around {
+  Around(const Tensor& x, int axis) {
+    for (int d = 0; d < axis; ++d) outer *= x.dims[d];
+    for (int d = axis + 1; d < x.rank(); ++d) inner *= x.dims[d];
+  }
+  int64_t outer = 1, inner = 1;
+};
 
 // The input under another shape.
 inline std::unique_ptr<Kernel> MakeView() {

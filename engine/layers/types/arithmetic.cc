@@ -216,10 +216,8 @@ class SumAxis final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return MakeKernel([axis = axis_](RunContext& ctx) {
       const Tensor& x = ctx.in[0];
-      int64_t outer = 1, inner = 1;
-      for (int i = 0; i < axis; ++i) outer *= x.dims[i];
-      for (int i = axis + 1; i < x.rank(); ++i) inner *= x.dims[i];
-      SumMiddle(x.f32(), outer, x.dims[axis], inner, ctx.out[0].f32());
+      const Around around(x, axis);
+      SumMiddle(x.f32(), around.outer, x.dims[axis], around.inner, ctx.out[0].f32());
     });
   }
   std::string Describe() const override { return absl::StrCat("dim=", axis_); }

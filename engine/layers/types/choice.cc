@@ -16,16 +16,6 @@
 namespace ulfd::engine {
 namespace {
 
-// The numbers of entries before and behind an axis.
-struct Around {
-  int64_t outer = 1, inner = 1;
-
-  Around(const Tensor& x, int axis) {
-    for (int d = 0; d < axis; ++d) outer *= x.dims[d];
-    for (int d = axis + 1; d < x.rank(); ++d) inner *= x.dims[d];
-  }
-};
-
 // ----------------------------------------------------------------------------------------- top_k
 
 constexpr int kLanes = 16;
@@ -253,7 +243,6 @@ class Take final : public Layer {
 constexpr LayerType kTypes[] = {
     {.name = "top_k_layer",
      .summary = "the k largest or smallest entries along an axis, and their places",
-     .inputs = {1, 1},
      .outputs = {2, 2},
      .param_field = ulf::LayerParameter::kTopKParamFieldNumber,
      .parse = &TopK::Parse,
@@ -266,7 +255,6 @@ constexpr LayerType kTypes[] = {
     {.name = "take_layer",
      .summary = "entries along an axis, by their places",
      .inputs = {2, 2},
-     .outputs = {1, 1},
      .param_field = ulf::LayerParameter::kTakeParamFieldNumber,
      .parse = &Take::Parse,
      .doc = {.formula = "y[.., j, ..] = x[.., index[.., j, ..], ..] along the axis",

@@ -201,8 +201,7 @@ class Concat final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return MakeKernel([axis = axis_](RunContext& ctx) {
       const Tensor& out = ctx.out[0];
-      int64_t outer = 1;
-      for (int i = 0; i < axis; ++i) outer *= out.dims[i];
+      const int64_t outer = Around(out, axis).outer;
       if (out.elements() == 0) return;
       const size_t row = out.bytes() / outer;
       char* to = static_cast<char*>(ctx.out[0].data);
