@@ -148,7 +148,7 @@ class Layer {
   // inputs (their dtype, rank, widths, level).  Only a guess for metadata and warm-up calls; leaves
   // alone what it cannot tell.
   virtual void SuggestInputs(absl::Span<TensorSpec> in) const {}
-  // Composite types only: expresses the layer through others.
+  // Composite and decomposable types only: expresses the layer through others.
   virtual absl::Status Lower(LoweringSink& sink) const;
   // Primitive types only: makes the kernel.  `in` are the specs known at load.
   virtual absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const;

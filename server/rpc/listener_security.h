@@ -27,7 +27,7 @@ using config::v1::ServerConfig;
 // Thread-safe.
 class Security {
  public:
-  // Reads the files that `options` name; an error is one of theirs.  `logger` is borrowed.
+  // Reads the files that `settings` name; an error is one of theirs.  `logger` is borrowed.
   static absl::StatusOr<std::unique_ptr<Security>> Create(const ServerConfig& settings,
                                                           Logger& logger);
   ~Security();

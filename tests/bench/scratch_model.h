@@ -49,8 +49,7 @@ class ScratchModel {
   void Embedding(std::initializer_list<absl::string_view> features,
                  std::initializer_list<absl::string_view> tops, absl::string_view settings,
                  bool user);
-  // A layer with weights of these shapes, uniform in +-`scale` (a variance must be positive: see
-  // `Positive`).
+  // A layer with weights of these shapes, in +-0.2; variances of bn and dice in 0.5 +- 0.2.
   void Layer(absl::string_view type, std::initializer_list<absl::string_view> bottoms,
              absl::string_view top, absl::string_view param = "",
              std::initializer_list<std::vector<int32_t>> weights = {});

@@ -34,7 +34,7 @@ std::vector<std::string> Doubts(const LoadReport& report);
 
 std::string LoadReportText(const LoadReport& report);
 std::string LoadReportJson(const LoadReport& report);
-// One line, for a load that goes on.  `seconds`: since the start, and since the last line.
+// One line, for a load that goes on: so long after its start, so long after the last line.
 std::string LiveLine(double now_s, double since_s, int64_t in_flight, const LivePoint& point);
 
 // Latency (p50, p99, maximum; logarithmic) above, calls a second below, both over time.

@@ -89,8 +89,8 @@ struct Form {
   bool rows = false;         // Each index before the axis is a product of its own.
 };
 
-// Whether both have all dimensions between the rows and the last `but` ones, or where only one has
-// them, the other repeats: batches of a product.
+// Nothing: the axis is the rows or only one has it, or what is beside it fits no product of
+// matrices.  Dimensions further ahead are batches, which repeat where only one has them.
 std::optional<Form> FormOf(const Factor& a, const Factor& b, int axis) {
   const int last = a.shape.rank() - 1;
   if (axis < 1 || !a.Has(axis) || !b.Has(axis)) return std::nullopt;

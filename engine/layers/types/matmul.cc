@@ -84,8 +84,7 @@ struct Bias {
   int64_t stride(int64_t n) const { return rows > 1 ? n : 0; }
 };
 
-// The bias is the last of `wanted` weights if there is to be one.  Also checks the number of
-// weights.
+// The bias stands behind the matrices if there is to be one.  Also checks the number of weights.
 absl::StatusOr<Bias> ReadBias(const ParseContext& ctx, int matrices, int64_t n) {
   const bool bias_term = ctx.param.inner_product_param().bias_term();
   const int found = static_cast<int>(ctx.weights.size());

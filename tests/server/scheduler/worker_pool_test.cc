@@ -115,7 +115,7 @@ class WorkerPoolTest : public testing::Test {
   std::unique_ptr<TestJob> Make(int64_t rows = 1, TimePoint deadline = TimePoint::max()) {
     return std::make_unique<TestJob>(lane_, rows, deadline);
   }
-  // A job that keeps a worker busy until `Release`.
+  // A job that keeps a worker busy until `hold` is counted down.
   TestJob& Occupy(WorkerPool& pool, int64_t rows = 1) {
     auto& task = *blockers_.emplace_back(Make(rows));
     task.hold = std::make_unique<std::latch>(1);
