@@ -253,7 +253,8 @@ class Scene:
             pass
         site.close()
         if not self.daemon.alive() and not self.ended:
-            row.faults.insert(0, f"the daemon died ({self.daemon.process.poll()}) at: {site.doing or attack.name}")
+            row.faults.insert(0, f"the daemon died ({self.daemon.process.poll()}) at: {site.doing or attack.name}\n"
+                              + self.daemon.log()[-2000:])
         row.sent, row.answers = site.sent, site.answers_text()
         row.faults += site.faults
         return row
