@@ -25,9 +25,8 @@ using engine::DType;
 using tfs::TensorProto;
 
 constexpr char kSignature[] = "serving_default";
-// What values that a request leaves out may take: a message of some bytes must not become one of
-// megabytes.
-constexpr int64_t kMaxFilledBytes = int64_t{256} << 10;
+// Values that a request may leave out: a message of some bytes must not become one of megabytes.
+constexpr int64_t kMaxLeftOut = 4096;
 
 std::string NameOf(tfs::DataType dtype) {
   const std::string& name = tfs::DataType_Name(dtype);
@@ -93,7 +92,6 @@ bool Convert(From from, To& to) {
 struct Budget {
   const int64_t max_bytes;
   int64_t bytes = 0;
-  int64_t filled_bytes = 0;  // Of these, values that the request leaves out.
 };
 
 // One input of a request on its way.
@@ -215,20 +213,11 @@ class Input {
       return Bad(
           absl::StrCat(given, " values, want at most ", elements_, " for shape ", ShapeText()));
     }
-    budget_.filled_bytes += (elements_ - given) * target_bytes;
     budget_.bytes += elements_ * target_bytes;
-    if (budget_.filled_bytes > kMaxFilledBytes) {
-      return TooMuch(absl::StrCat(given, " values for shape ", ShapeText(),
-                                  ": those left out take more than ", kMaxFilledBytes,
-                                  " bytes, want all of them"));
-    }
     if (budget_.bytes <= budget_.max_bytes) return absl::OkStatus();
-    return TooMuch(absl::StrCat(
-        "in the types that the model wants, the inputs up to this one take ", budget_.bytes,
-        " bytes, more than ", budget_.max_bytes, " (limits.max_message_bytes)"));
-  }
-  absl::Status TooMuch(absl::string_view text) const {
-    return absl::ResourceExhaustedError(absl::StrCat("input \"", name_, "\": ", text));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "input \"", name_, "\": in the types that the model wants, the inputs up to this one take ",
+        budget_.bytes, " bytes, more than ", budget_.max_bytes, " (limits.max_message_bytes)"));
   }
 
   const std::string& name_;
@@ -236,6 +225,13 @@ class Input {
   Budget& budget_;
   int64_t elements_ = 0;
 };
+
+// How many values a tensor holds, at most.
+int64_t ValuesOf(const TensorProto& tensor) {
+  return static_cast<int64_t>(tensor.tensor_content().size()) + tensor.float_val_size() +
+         tensor.double_val_size() + tensor.half_val_size() + tensor.int_val_size() +
+         tensor.int64_val_size() + tensor.uint32_val_size() + tensor.uint64_val_size();
+}
 
 template <typename T, typename Values>
 void AddAll(const std::string& raw, Values& values) {
@@ -265,16 +261,27 @@ absl::StatusOr<ModelChoice> ChoiceOf(const tfs::ModelSpec& spec) {
   return choice;
 }
 
-void DescribeInputs(const tfs::PredictRequest& from, inference::ModelInferRequest& to) {
+absl::Status DescribeInputs(const tfs::PredictRequest& from, inference::ModelInferRequest& to) {
   const tfs::ModelSpec& spec = from.model_spec();
   to.set_model_name(spec.name());
   if (spec.has_version()) to.set_model_version(absl::StrCat(spec.version().value()));
+  int64_t left_out = 0;
   for (const auto& [name, tensor] : from.inputs()) {
     auto& input = *to.add_inputs();
     input.set_name(name);
     for (const auto& dim : tensor.tensor_shape().dim()) input.add_shape(dim.size());
+    ASSIGN_OR_RETURN(const int64_t elements,
+                     CountElements(input.shape(), absl::StrCat("input \"", name, "\"")));
+    left_out += std::max<int64_t>(elements - ValuesOf(tensor), 0);
+    if (left_out > kMaxLeftOut) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("input \"", name, "\": ", ValuesOf(tensor), " values for shape ",
+                       engine::ToString(input.shape()),
+                       ", want all of them: a request may leave out ", kMaxLeftOut));
+    }
   }
   for (const std::string& output : from.output_filter()) to.add_outputs()->set_name(output);
+  return absl::OkStatus();
 }
 
 absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model, int64_t max_bytes,

@@ -17,15 +17,16 @@ namespace ulfd::server {
 // INVALID_ARGUMENT for an empty name, a version below 1, or a signature that no model has.
 absl::StatusOr<ModelChoice> ChoiceOf(const tensorflow::serving::ModelSpec& spec);
 
-// Makes `to` the request without its values: what admission reads.
-void DescribeInputs(const tensorflow::serving::PredictRequest& from,
-                    inference::ModelInferRequest& to);
+// Makes `to` the request without its values: what admission reads.  INVALID_ARGUMENT: a shape that
+// is none; RESOURCE_EXHAUSTED: too many values are left out.
+absl::Status DescribeInputs(const tensorflow::serving::PredictRequest& from,
+                            inference::ModelInferRequest& to);
 
 // Adds the values, raw, which it takes out of `from` where they can stay as they are.  They become
 // what `model` wants, as far as that changes none of them but for the rounding of floats.
 // INVALID_ARGUMENT names the input, what was found and what was wanted; what is wrong with names
-// and shapes, the decoder of KServe's requests finds.  RESOURCE_EXHAUSTED: values that are left out
-// are too many, or values of other types than the model's become more than `max_bytes`.
+// and shapes, the decoder of KServe's requests finds.  RESOURCE_EXHAUSTED: values of other types
+// than the model's become more than `max_bytes`.
 absl::Status FillInputs(tensorflow::serving::PredictRequest& from, const engine::Model& model,
                         int64_t max_bytes, inference::ModelInferRequest& to);
 

@@ -237,11 +237,9 @@ void StartScoring(TfCall& rpc, const ServingContext& context, const Security& se
   absl::StatusOr<ModelChoice> choice =
       security.Identify(rpc.context(), ChoiceOf(rpc.request().model_spec()));
   auto carrier = std::make_unique<TfCarrier>(rpc);
-  const absl::Status described = WithinMemory([&] {
-    DescribeInputs(rpc.request(), carrier->mutable_request());
-    return absl::OkStatus();
-  });
-  if (!described.ok()) choice = described;
+  const absl::Status described =
+      WithinMemory([&] { return DescribeInputs(rpc.request(), carrier->mutable_request()); });
+  if (choice.ok() && !described.ok()) choice = described;
   const MetadataLookup metadata = [&rpc](const std::string& key) {
     return MetadataOf(rpc.context(), key);
   };

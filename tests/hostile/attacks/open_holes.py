@@ -9,6 +9,4 @@ OPEN = {
     "half-open streams", "window of 0, 20000 x ListModels", "nothing is read, 20000 x ListModels",
     "window of 0, 30 connections x 900 calls",
     "greetings with 20 calls", "unix: connections",
-    # Converted where calls are received, before anybody looks at what it is for.
-    "TF: bytes that become numbers of 64 bits",
 }

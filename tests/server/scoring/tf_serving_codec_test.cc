@@ -49,7 +49,8 @@ class TfServingCodecTest : public CodecFixture<Infer, inference::ModelInferRespo
     return request;
   }
   absl::Status Make(tfs::PredictRequest& request, Infer& infer) {
-    DescribeInputs(request, infer);
+    absl::Status described = DescribeInputs(request, infer);
+    if (!described.ok()) return described;
     return FillInputs(request, *model_, limits_.max_message_bytes, infer);
   }
   absl::StatusOr<tfs::PredictResponse> Predict(tfs::PredictRequest request) {
@@ -225,6 +226,19 @@ TEST_F(TfServingCodecTest, NarrowValuesDoNotBecomeMoreThanAMessage) {
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("input \"mid.ids\": in the types that"));
   EXPECT_THAT(std::string(refused.message()), HasSubstr("100 (limits.max_message_bytes)"));
+}
+
+TEST_F(TfServingCodecTest, FewValuesMayBeLeftOut) {
+  tfs::TensorProto price = Tensor(tfs::DT_FLOAT, {4096, 1});
+  price.add_float_val(0.5);
+  Infer infer;
+  tfs::PredictRequest taken = WithPrice(price);  // The mask leaves out one, too.
+  EXPECT_TRUE(Make(taken, infer).ok());
+  price.mutable_tensor_shape()->mutable_dim(0)->set_size(4097);
+  const absl::Status refused = Predict(WithPrice(price)).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("want all of them: a request may leave out 4096"));
 }
 
 TEST_F(TfServingCodecTest, ModelsAreChosenByVersionOrLabel) {
