@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <iterator>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 
@@ -87,7 +87,7 @@ class LruCache {
   const int64_t max_bytes_;
   mutable Mutex mu_;
   Entries entries_ ABSL_GUARDED_BY(mu_);  // Most recently used first.
-  absl::flat_hash_map<absl::string_view, typename Entries::iterator> by_key_ ABSL_GUARDED_BY(mu_);
+  std::map<absl::string_view, typename Entries::iterator> by_key_ ABSL_GUARDED_BY(mu_);
   CacheStats stats_ ABSL_GUARDED_BY(mu_);
 };
 

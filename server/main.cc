@@ -14,10 +14,12 @@
 #include "server/daemon.h"
 
 // Read by jemalloc before anything runs.  What reloads free goes back to the system within seconds,
-// given back by a thread of jemalloc's own rather than by whoever allocates next; MALLOC_CONF in
-// the environment overrides it.
+// given back by a thread of jemalloc's own rather than by whoever allocates next, addresses and
+// all: an arena that keeps those of one dear load leaves none to the others where they are limited.
+// MALLOC_CONF in the environment overrides it.
 extern "C" {
-const char* malloc_conf = "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0";
+const char* malloc_conf =
+    "background_thread:true,dirty_decay_ms:1000,muzzy_decay_ms:0,retain:false";
 }
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/runtime/load_reason.h"
 #include "server/models/merged_request.h"
@@ -96,14 +97,18 @@ void ModelManagerImpl::PollLoop() {
       if (stopping_) return;
       wanted = looks_wanted_;
     }
-    Look();
+    const bool looked = Look();
     if (steady_clock::now() >= keep_at) {
-      KeepHotIds();
+      const auto keep = [this] {
+        KeepHotIds();
+        return absl::OkStatus();
+      };
+      WithinMemory(keep).IgnoreError();
       keep_at = steady_clock::now() + kKeepInterval;
     }
     {
       MutexLock lock(mu_);
-      looks_done_ = wanted;
+      if (looked) looks_done_ = wanted;
       work_.NotifyAll();
       done_.NotifyAll();
       const auto next = steady_clock::now() + options_.poll_interval;
@@ -198,7 +203,24 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
   }
 }
 
-void ModelManagerImpl::Look() {
+bool ModelManagerImpl::Look() {
+  const auto look = [this] {
+    LookOnce();
+    return absl::OkStatus();
+  };
+  // A repository has as many folders as whoever writes it likes.
+  const absl::Status looked = WithinMemory(look);
+  if (looked.ok()) return true;
+  const auto say = [&] {
+    observer_->OnNotice("", 0,
+                        absl::StrCat("the repository was not looked at: ", looked.message()));
+    return absl::OkStatus();
+  };
+  WithinMemory(say).IgnoreError();  // There may be no memory for that either.
+  return false;
+}
+
+void ModelManagerImpl::LookOnce() {
   RepositoryScan scan;
   bool changed;
   while (true) {

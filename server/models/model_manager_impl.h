@@ -84,7 +84,9 @@ class ModelManagerImpl final : public ModelManager {
   static absl::Status Stopping() { return absl::UnavailableError("the model manager is stopping"); }
   void PollLoop();
   void LoaderLoop();
-  void Look();
+  // At the repository.  Whether it was possible: there may be no memory for all that lies there.
+  bool Look();
+  void LookOnce();
   // Of every model that serves.
   void KeepHotIds() const;
   void RunJob(const LoadJob& job);

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "server/models/model_types.h"
 #include "server/security/access_rules.h"
@@ -38,7 +37,8 @@ struct ServedVersions {
 };
 
 struct ServedModels {
-  absl::flat_hash_map<std::string, ServedVersions> models;
+  // No hash table: absl's are in disorder once an insertion finds no memory.
+  std::map<std::string, ServedVersions> models;
   AccessRules access;
 
   // See ModelManager::CheckAccess.

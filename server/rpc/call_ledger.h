@@ -10,13 +10,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/node_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
 
@@ -81,7 +80,7 @@ class CallLedger {
   struct Caller {
     int64_t bytes = 0, connections = 0;
   };
-  using Connections = absl::flat_hash_map<std::string, std::unique_ptr<Connection>>;
+  using Connections = std::map<std::string, std::unique_ptr<Connection>>;
   // A connection that has to go, and the word for why.
   struct Verdict {
     std::string peer;
@@ -103,7 +102,7 @@ class CallLedger {
   std::atomic<int64_t> requests_{0};
   mutable Mutex mu_;
   Connections connections_ ABSL_GUARDED_BY(mu_);
-  absl::node_hash_map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // By address.
+  std::map<std::string, Caller> callers_ ABSL_GUARDED_BY(mu_);  // By address.
   int64_t total_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

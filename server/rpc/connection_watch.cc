@@ -154,7 +154,7 @@ void ConnectionWatch::Meet(const std::vector<Connection>& connections) {
     state.look = look_;
     unknown |= state.socket_id == 0;
   }
-  absl::erase_if(states_, [&](const auto& entry) { return entry.second.look != look_; });
+  std::erase_if(states_, [&](const auto& entry) { return entry.second.look != look_; });
   if (unknown) FindSockets();
 }
 

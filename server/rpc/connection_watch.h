@@ -7,10 +7,10 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "server/rpc/call_ledger.h"
 
 namespace ulfd::server {
@@ -85,7 +85,7 @@ class ConnectionWatch {
 
   const WatchLimits limits_;
   const CallLedger& ledger_;
-  absl::flat_hash_map<std::string, State> states_;  // By peer.
+  std::map<std::string, State> states_;  // By peer.
   int64_t look_ = 0;
   intptr_t last_socket_id_ = 0;
   std::vector<std::pair<Clock::time_point, int64_t>> memory_;  // Of the last seconds.

@@ -4,10 +4,10 @@
 #define ULFD_SERVER_SCHEDULER_CLIENT_QUOTA_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
 
@@ -29,7 +29,7 @@ class ClientQuota {
  private:
   const int64_t max_rows_;
   mutable Mutex mu_;
-  absl::flat_hash_map<std::string, int64_t> rows_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, int64_t> rows_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace ulfd::server

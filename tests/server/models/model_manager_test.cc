@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "base/load_scope.h"
 #include "server/models/model_manager_options.h"
 #include "server/models/model_types.h"
 #include "tests/testing/stepped_manager.h"
@@ -406,6 +407,27 @@ TEST_F(ModelManagerTest, RepositoryOutOfReachUnloadsNothing) {
   fs::rename(repository_.path() + "_away", repository_.path());
   EXPECT_THAT(Poll(), IsEmpty());
   EXPECT_EQ(Status().error, "");
+}
+
+TEST_F(ModelManagerTest, ALookThatLacksMemoryChangesNothing) {
+  repository_.Publish("m", 1, "a");
+  Poll();
+  for (int i = 0; i < 100; ++i) {
+    fs::create_directories(absl::StrCat(repository_.path(), "/empty", i));
+  }
+  int lacking = 0;
+  for (int64_t bytes = 100; manager_->List().size() < 101; bytes += bytes / 4) {
+    ASSERT_LT(bytes, 10 << 20);
+    {
+      const LoadScope scope({.max_memory_bytes = bytes});
+      manager_->Poll();
+    }
+    EXPECT_EQ(Serving(), "v1 generation 1");
+    ++lacking;
+  }
+  EXPECT_GT(lacking, 10);
+  repository_.Publish("m", 1, "b");
+  EXPECT_THAT(Poll(), ElementsAre("published m v1"));
 }
 
 TEST_F(ModelManagerTest, IoErrorsAreRetriedWithGrowingPauses) {
