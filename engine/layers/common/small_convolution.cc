@@ -56,7 +56,7 @@ bool SmallConvolution::LiesAsColumns(int64_t height) const {
 int64_t SmallConvolution::ImagesAtOnce() const { return g_.stride[0] == 1 ? 16 : 1; }
 
 bool SmallConvolution::Suits(int64_t height, int64_t width) const {
-  constexpr int64_t kFewPlaces = 64, kFewPlacesOfAll = 256, kFewChannels = 8;
+  constexpr int64_t kFewPlaces = 64, kFewPlacesOfAll = 256, kFewChannels = 16;
   const int64_t places = g_.OutputSize(0, height) * g_.OutputSize(1, width);
   const bool pixelwise = IsAll(g_.kernel, 1) && LiesAsColumns(height);
   const bool few = g_.in_channels < kFewChannels || g_.out_channels < kFewChannels;
