@@ -144,29 +144,6 @@ TEST(NoAllocation, ModelsOfTheBenchmarks) {
   }
 }
 
-// Where no proof holds, users run one by one, by numpy's rules.
-TEST(NoAllocation, UsersOneByOne) {
-  UseOneThread();
-  testing::GraphCase graph_case;
-  graph_case.name = "alone";
-  graph_case.graph =
-      "layer_params { type: \"input_layer\" top: \"x\" }"
-      "layer_params { name: \"all\" type: \"sum_layer\" bottom: \"x\" top: \"all\" "
-      "sum_param { dim: 0 } }"
-      "layer_params { name: \"rest\" type: \"sub_layer\" bottom: \"x\" bottom: \"all\" "
-      "top: \"rest\" }";
-  const TempDir base;
-  const std::string directory = testing::WriteModelDirectory(graph_case, base.path());
-  std::ofstream(directory + "/model.textproto")
-      << "inputs { name: \"x\" level: INPUT_LEVEL_AD row_shape: 3 }";
-  const auto model = Model::Load({.directory = directory});
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_NE((*model)->info().proof_failure, "");
-  std::vector<float> x(6, 1.5f);
-  const NamedTensor sample[] = {{"x", {.dims = {2, 3}, .data = x.data()}}};
-  ExpectNone(**model, sample);
-}
-
 TEST(NoAllocation, ExportedModels) {
   UseOneThread();
   for (const std::string name : {"din", "tdm_dnn"}) {
