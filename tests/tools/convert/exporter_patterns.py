@@ -414,6 +414,19 @@ def entries_added_up(g):
     g.output(added_up(g, x, zeros, reduction="add"))
 
 
+def causal_convolution(g):
+    """Padded at both ends; what comes behind the last step is cut off."""
+    x = g.input("x", g.random.randn(ADS, 3, 6).astype(np.float32))
+    weight = g.random.randn(4, 3, 2).astype(np.float32)
+    padded = np.pad(x.array, ((0, 0), (0, 0), (2, 2)))
+    whole = sum(np.einsum("oc,bct->bot", weight[:, :, i], padded[:, :, 2 * i:2 * i + 8])
+                for i in range(2))
+    y = g.node("Conv", [x, g.constant(weight)], whole, pads=[2, 2], dilations=[2])
+    ends = g.node("Constant", [], np.array([-2]),
+                  value=numpy_helper.from_array(np.array([-2], np.int64)))
+    g.output(g.node("Slice", [y, g.ints(0), ends, g.ints(2), g.ints(1)], whole[:, :, :-2]))
+
+
 def rows_sorted_and_back(g):
     """As packed sequences are, by length."""
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
@@ -907,7 +920,7 @@ PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in
             fields_of_several_inputs, masks_of_ids, ids_below_zero, ids_far_below_zero,
             ids_before_the_table,
             ids_in_parts, rows_that_a_mask_chooses, gates_of_the_best, entries_added_up,
-            rows_sorted_and_back,
+            causal_convolution, rows_sorted_and_back,
             parts_without_anything,
             classes_of_items, last_step_of_a_length,
             sequences, attention_of_today, groups_normalised, steps_assigned,

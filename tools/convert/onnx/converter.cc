@@ -64,8 +64,12 @@ class OnnxConverter {
     InferTypes(proto_, graph_);
     RETURN_IF_ERROR(Annotate(features_.Scan(problems_), source_));
     RETURN_IF_ERROR(problems_.empty() ? PrepareInputs() : absl::OkStatus());
-    RETURN_IF_ERROR(
-        Annotate(ForEachNode(proto_, [&](const auto& node) { ConvertNode(node); }), source_));
+    for (const bool constants : {true, false}) {  // First: nodes look at those of their readers.
+      const auto convert = [&](const onnx::NodeProto& node) {
+        if ((node.op_type() == "Constant") == constants) ConvertNode(node);
+      };
+      RETURN_IF_ERROR(Annotate(ForEachNode(proto_, convert), source_));
+    }
     if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
     RETURN_IF_ERROR(Annotate(RefuseLosses(), source_));
@@ -382,7 +386,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
     report_.rows.push_back({work.absorbed->name(),
                             work.absorbed->op_type(),
                             {},
-                            absl::StrCat("bias of \"", name, "\"")});
+                            absl::StrCat("part of \"", name, "\"")});
   }
   return absl::OkStatus();
 }

@@ -99,6 +99,29 @@ absl::StatusOr<std::string> Image(OnnxNode& node, const OnnxValue& x) {
   return node.graph.PlainAlong(x.rank() == 3 ? WithAxis(x, 2) : x, {1, 2, 3});
 }
 
+// What padding makes behind the image and the Slice behind the node cuts off again, as causal
+// convolutions have it (TCN): less padding.
+void TakeCut(OnnxNode& node, int rank, Window& window) {
+  const auto reader = node.only_reader.find(node.node.output(0));
+  if (reader == node.only_reader.end() || reader->second->op_type() != "Slice") return;
+  const OnnxNode slice = node.With(*reader->second);
+  std::vector<int64_t> lists[4];
+  const char* const names[] = {"starts", "ends", "axes", "steps"};
+  for (int i = 0; i < 4; ++i) {
+    absl::StatusOr<std::vector<int64_t>> list = Integers(slice, i + 1, names[i]);
+    if (!list.ok() || list->size() > 1 || (list->empty() && i < 3)) return;
+    lists[i] = *std::move(list);
+  }
+  const int64_t cut = -lists[1][0], axis = lists[2][0];
+  const bool in_order = lists[3].empty() || lists[3][0] == 1;
+  if (lists[0][0] != 0 || (axis != -1 && axis != rank - 1) || !in_order || cut < 1 ||
+      cut > window.pads[3] || window.strides[1] != 1) {
+    return;
+  }
+  window.pads[3] -= cut;
+  node.absorbed = reader->second;
+}
+
 absl::Status Conv(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::string in, Image(node, x));
@@ -110,8 +133,9 @@ absl::Status Conv(OnnxNode& node) {
   if (static_cast<int>(sizes.size()) != x.rank()) {
     return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
   }
-  ASSIGN_OR_RETURN(const Window window,
+  ASSIGN_OR_RETURN(Window window,
                    ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
+  TakeCut(node, x.rank(), window);
   if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
   ulf::LayerParameter layer = MakeLayer("convolution_layer", node.name, {in}, node.Top());
   ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
