@@ -19,6 +19,12 @@ absl::Status WantNoRows(const OnnxValue& x, int axis) {
                                                DimsText(x.dims), ", across rows of the request"));
 }
 
+int RowAxis(const Dims& dims) {
+  const auto rows =
+      std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return !d.IsConst(); });
+  return rows == dims.end() ? 0 : static_cast<int>(rows - dims.begin());
+}
+
 OnnxValue WithAxis(OnnxValue x, int axis) {
   x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
   x.axes.insert(x.axes.begin() + axis, -1);

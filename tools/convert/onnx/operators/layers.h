@@ -15,6 +15,8 @@ namespace ulfd::convert {
 
 // UNIMPLEMENTED where the axis runs across rows of the request.
 absl::Status WantNoRows(const OnnxValue& x, int axis);
+// The axis that holds the rows; layers that choose want it in front.
+int RowAxis(const Dims& dims);
 // The view with a further axis of 1 in this place.
 OnnxValue WithAxis(OnnxValue x, int axis);
 

@@ -1,7 +1,6 @@
 // ONNX's operators that choose entries by value or place.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
@@ -71,13 +70,6 @@ absl::Status Hardmax(OnnxNode& node) {
   RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 == @1", {place, places}, out));
   node.Set(out, x.dims);
   return absl::OkStatus();
-}
-
-// The axis that holds the rows; layers that choose want it in front.
-int RowAxis(const Dims& dims) {
-  const auto rows =
-      std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return !d.IsConst(); });
-  return rows == dims.end() ? 0 : static_cast<int>(rows - dims.begin());
 }
 
 absl::Status TopK(OnnxNode& node) {

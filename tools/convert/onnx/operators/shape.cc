@@ -1,7 +1,7 @@
 // ONNX's operators that move, cut or join elements.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <numeric>
 
@@ -396,7 +396,7 @@ absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& ind
   return absl::OkStatus();
 }
 
-// Rows of a table of constants by computed places: each place as 0s and a 1, times the table.
+// Rows of a table of constants by computed places: the table stands in one row for all.
 absl::Status LookUpComputed(OnnxNode& node) {
   const Constant& table = *node.constant(0);
   ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
@@ -407,28 +407,31 @@ absl::Status LookUpComputed(OnnxNode& node) {
     return absl::UnimplementedError(
         "indices that are computed; a table is looked up by ids that are an input");
   }
-  const int64_t width = table.elements() / count;
-  Dense rows{.sizes = {count, width}};
-  ASSIGN_OR_RETURN(rows.weight, table.ToFloats());
-  if (!std::all_of(rows.weight.begin(), rows.weight.end(),
-                   [](float value) { return std::isfinite(value); })) {
-    return absl::UnimplementedError("a table with values that are no numbers");
-  }
-  OnnxValue wide = WithAxis(index, index.rank());
-  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(wide));
-  ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, count, 0));
-  const std::string marks = node.Scratch("marks");
-  RETURN_IF_ERROR(AddExpression(node.builder(), marks,
-                                absl::StrCat("where(@0 < 0, @0 + ", count, ", @0) == @1"),
-                                {in, places}, marks));
-  wide.dims.back() = Dim::Of(count);
-  if (table.dims.size() == 2) return AddDense(node, node.graph.Whole(marks, wide.dims), rows);
-  const std::string flat = node.Scratch("rows");
-  ASSIGN_OR_RETURN(const OnnxValue found,
-                   DenseOf(node, node.graph.Whole(marks, wide.dims), rows, flat, flat));
-  Dims dims = index.dims;
+  GraphBuilder& builder = node.builder();
+  const int rows = RowAxis(index.dims);
+  OnnxValue found = MoveAxis(index, rows, 0);
+  ASSIGN_OR_RETURN(const std::string places, node.graph.Plain(found));
+  const engine::Shape& shape = builder.Find(places)->shape;
+  Dims dims(shape.dims().begin(), shape.dims().end());
   dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
-  return ReshapeTo(node, found, std::move(dims));
+  found.dims.insert(found.dims.end(), table.dims.begin() + 1, table.dims.end());
+  int64_t each = 1;
+  for (int d = 1; d < shape.rank(); ++d) {
+    RETURN_IF_ERROR(WantNumber(index, d <= rows ? d - 1 : d));
+    each *= shape[d].value();
+  }
+  const std::string at = node.Scratch("at"), blob = node.Scratch("table");
+  const std::string taken = node.Scratch("taken"), out = node.Top();
+  ASSIGN_OR_RETURN(const std::vector<float> values, table.ToFloats());
+  RETURN_IF_ERROR(AddReshape(builder, at, places, {0, each, 1}, at));
+  RETURN_IF_ERROR(
+      AddConstant(builder, blob, MakeBlob({1, count, table.elements() / count}, values), blob));
+  RETURN_IF_ERROR(AddTake(builder, taken, blob, at, 1, taken));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                   ReshapeSizes(builder.Find(taken)->shape, dims));
+  RETURN_IF_ERROR(AddReshape(builder, node.name, taken, sizes, out));
+  node.Set(MoveAxis(node.graph.Whole(out, std::move(found.dims)), 0, rows));
+  return absl::OkStatus();
 }
 
 // Gather along an axis with known indices; one index drops the axis.
