@@ -46,6 +46,26 @@ template <int kVecs>
   }
 }
 
+// it = sin(it) or cos(it).
+template <int kVecs>
+[[gnu::noinline]] void SineOf(BlockOp op, Vec* it) {
+  const bool cosine = op == BlockOp::kCos;
+  for (int v = 0; v < kVecs; ++v) {
+    float x[Vec::kLanes], y[Vec::kLanes];
+    it[v].Store(x);
+    it[v] = Sine(it[v], Vec::Set(cosine ? 0.5f : 0.0f));
+    bool near = true;
+    for (const float value : x) near &= __builtin_fabsf(value) <= kMostSine;
+    if (near) continue;
+    it[v].Store(y);
+    for (int i = 0; i < Vec::kLanes; ++i) {
+      if (__builtin_fabsf(x[i]) <= kMostSine) continue;
+      y[i] = static_cast<float>(cosine ? __builtin_cos(x[i]) : __builtin_sin(x[i]));
+    }
+    it[v] = Vec::Load(y);
+  }
+}
+
 // Some vectors of one row.
 template <int kVecs, bool kMasked>
 struct Block {
@@ -119,6 +139,14 @@ struct Block {
       y[v] = OperandAt(o, v);
     }
     PowerOf<kVecs>(op, x, y);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) it[v] = x[v];
+  }
+  [[gnu::always_inline]] void Sines(BlockOp op) {
+    Vec x[kVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) x[v] = it[v];
+    SineOf<kVecs>(op, x);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) it[v] = x[v];
   }
@@ -248,6 +276,10 @@ void RunBlock(  // NOLINT(readability-function-size)
         break;
       case Op::kTanh:
         Each<kVecs>(b.it, [](auto x) { return Tanh(x); });
+        break;
+      case Op::kSin:
+      case Op::kCos:
+        b.Sines(s->op);
         break;
       case Op::kPow:
       case Op::kPowOf:

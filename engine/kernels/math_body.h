@@ -179,6 +179,28 @@ template <class T>
   return T::SelectGreater(zero, x, T::Set(__builtin_nanf("")), T::SelectEqual(x, x, y, x));
 }
 
+// The sine of x and half of pi times 2 `shift`, |x| <= kMostSine: what is left of the nearest
+// multiple of pi, taken off in three pieces, by a polynomial of Taylor's.
+constexpr float kMostSine = 8192.0f;
+template <class T>
+[[gnu::always_inline]] inline T Sine(T x, T shift) {
+  const T round = T::Set(12582912.0f);  // 1.5 * 2^23
+  const T n = T::Fma(x, T::Set(0.318309886f), shift) + round - round;
+  const T turns = n - shift;
+  T r = T::Fnma(turns, T::Set(3.140625f), x);
+  r = T::Fnma(turns, T::Set(9.67502594e-4f), r);
+  r = T::Fnma(turns, T::Set(1.50995799e-7f), r);
+  const T even = T::Fma(n, T::Set(0.5f), T::Set(-0.25f)) + round - round;  // n / 2, rounded down.
+  const T sign = T::Fma(T::Fnma(T::Set(2.0f), even, n), T::Set(-2.0f), T::Set(1.0f));
+  const T z = r * r;
+  T p = T::Set(-2.50521084e-8f);
+  p = T::Fma(p, z, T::Set(2.75573192e-6f));
+  p = T::Fma(p, z, T::Set(-1.98412698e-4f));
+  p = T::Fma(p, z, T::Set(8.33333333e-3f));
+  p = T::Fma(p, z, T::Set(-0.166666667f));
+  return sign * T::Fma(p, r * z, r);
+}
+
 // 1 / (1 + exp(-x)) within 1.3e-4 of it, a thirtieth of what bf16 rounds by: exp(-r) as 1 - r.
 template <class T>
 [[gnu::always_inline]] inline T CoarseSigmoid(T x) {

@@ -117,6 +117,8 @@ enum class BlockOp : uint8_t {
   kLog,  // NaN of negative numbers, -infinity of 0.
   kSigmoid,
   kTanh,
+  kSin,  // Within 2e-7; beyond 8192 by the C library, a call per value.
+  kCos,
   kPow,    // it = it to the power a, by the C library: a call per value.
   kPowOf,  // it = a to the power it
   kWhere,  // it = it > 0 ? a : b

@@ -72,6 +72,10 @@ std::optional<BlockOp> StepOf(Op op) {
       return BlockOp::kSigmoid;
     case Op::kTanh:
       return BlockOp::kTanh;
+    case Op::kSin:
+      return BlockOp::kSin;
+    case Op::kCos:
+      return BlockOp::kCos;
     default:
       return std::nullopt;
   }

@@ -50,6 +50,8 @@ constexpr Function kFunctions[] = {
     {"sqrt", Op::kSqrt, 1},
     {"sigmoid", Op::kSigmoid, 1},
     {"tanh", Op::kTanh, 1},
+    {"sin", Op::kSin, 1},
+    {"cos", Op::kCos, 1},
     {"relu", Op::kRelu, 1},
     {"where", Op::kWhere, 3},
 };
@@ -463,6 +465,10 @@ float Evaluate(ExpressionOp op, const float* v) {
       return 1.0f / (1.0f + std::exp(-v[0]));
     case Op::kTanh:
       return std::tanh(v[0]);
+    case Op::kSin:
+      return std::sin(v[0]);
+    case Op::kCos:
+      return std::cos(v[0]);
     case Op::kRelu:
       return v[0] < 0 ? 0.0f : v[0];
     case Op::kWhere:

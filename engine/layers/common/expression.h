@@ -51,6 +51,8 @@ enum class ExpressionOp : uint8_t {
   kSqrt,
   kSigmoid,
   kTanh,
+  kSin,
+  kCos,
   kRelu,
   // Three operands: the first > 0 ? the second : the third.
   kWhere,

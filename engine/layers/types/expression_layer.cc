@@ -333,8 +333,8 @@ class ExpressionKernel final : public Kernel {
 // Output  0 the broadcast shape, f32; level of the highest input if its rows lead.
 // Params  expression_param.expression (required): "add(@0, mul(@1, @2))" or "@0 + @1 * @2";
 //         functions add sub mul div pow min max lt le gt ge eq ne, neg abs exp log sqrt sigmoid
-//         tanh relu, where (first > 0 ? second : third); operators + - * / ^ < <= > >= == !=,
-//         brackets, numbers.  Comparisons give 1 or 0.  Grammar: expression.h.
+//         tanh sin cos relu, where (first > 0 ? second : third); operators + - * / ^ < <= > >= ==
+//         !=, brackets, numbers.  Comparisons give 1 or 0.  Grammar: expression.h.
 // Errors  InvalidArgument for a text that does not parse (with column and caret), an input that the
 //         layer lacks or that the text does not use, more than 256 levels of nesting, shapes that
 //         do not broadcast.
@@ -394,7 +394,8 @@ constexpr LayerType kTypes[] = {
      .doc =
          {.formula =
               "y = the formula in expression_param.expression; + - * / ^ < <= > >= == !=, add sub "
-              "mul div pow min max lt le gt ge eq ne neg abs exp log sqrt sigmoid tanh relu where",
+              "mul div pow min max lt le gt ge eq ne neg abs exp log sqrt sigmoid tanh sin cos "
+              "relu where",
           .inputs = "@0, @1, ... float32, int32 or int64; numpy broadcasting",
           .source = "expressions of the layer framework",
           .example_inputs = "a:4;b:4",

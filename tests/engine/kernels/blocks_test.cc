@@ -233,6 +233,26 @@ TEST_P(BlocksTest, LogarithmsAreWithinTwoUlp) {
   }
 }
 
+TEST_P(BlocksTest, SinesAndCosines) {
+  std::vector<float> values = {0.0f, -0.0f, 8192.0f, -8192.0f, 8193.0f, 1e10f, -3e38f, kInf, kNan};
+  for (int i = -20000; i < 20000; ++i) values.push_back(static_cast<float>(i) * 0.41f);
+  for (int i = 1; i < 2600; ++i) values.push_back(static_cast<float>(i * 1.5707963267948966));
+  const auto n = static_cast<int64_t>(values.size());
+  GuardedFloats x(n, 1), y(n, 2);
+  for (int64_t i = 0; i < n; ++i) x[i] = values[static_cast<size_t>(i)];
+  for (const bool cosine : {false, true}) {
+    RunFunction(cosine ? BlockOp::kCos : BlockOp::kSin, x, y, GetParam());
+    for (int64_t i = 0; i < n; ++i) {
+      const double exact = cosine ? std::cos(double{x[i]}) : std::sin(double{x[i]});
+      if (std::isnan(exact)) {
+        ASSERT_TRUE(std::isnan(y[i])) << y[i] << " of " << x[i];
+      } else {
+        ASSERT_LE(std::abs(y[i] - exact), 2e-7) << "of " << x[i];
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, BlocksTest, ::testing::ValuesIn(SupportedIsas()),
                          [](const auto& info) { return std::string(Name(info.param)); });
 

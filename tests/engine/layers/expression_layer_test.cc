@@ -24,7 +24,8 @@ std::string Formula(std::mt19937& random, int depth, bool slow) {
   const auto sub = [&] { return Formula(random, depth - 1, slow); };
   const char* const binary[] = {"+", "-",  "*", "+",  "-",  "*", "/",
                                 "<", "<=", ">", ">=", "==", "!="};
-  const char* const unary[] = {"neg", "abs", "relu", "sigmoid", "tanh", "log", "sqrt"};
+  const char* const unary[] = {"neg", "abs",  "relu", "sigmoid", "tanh",
+                               "log", "sqrt", "sin",  "cos"};
   switch (any(8)) {
     case 0:
       return absl::StrCat(any(2) == 0 ? "min(" : "max(", sub(), ",", sub(), ")");

@@ -125,81 +125,8 @@ absl::Status HardSigmoid(OnnxNode& node) {
 absl::Status Sign(OnnxNode& node) {
   return UnaryExpression(node, "where(@0 > 0, 1, where(@0 < 0, -1, 0))");
 }
-// Half turns of |x| above 8192, less a whole number of turns; 0 below, no number from 2^48 on.  |x|
-// in groups of 12 bits: what each adds in turns is a constant, held in pieces of 12 bits, so that
-// the products with the first two are exact.
-absl::StatusOr<std::string> HalfTurns(OnnxNode& node, const std::string& x) {
-  GraphBuilder& builder = node.builder();
-  // 2^(12 k) / (2 pi) without its whole part.
-  constexpr const char* kTurns[4][3] = {{"0.158935547", "0.000219345093", "5.11241218e-8"},
-                                        {"0.8984375", "0.000209391117", "1.32861997e-8"},
-                                        {"0.857666016", "5.44190407e-5", "1.23190713e-9"},
-                                        {"0.222900391", "5.00679016e-6", "3.9101554e-8"}};
-  const std::string large = node.Scratch("large");
-  RETURN_IF_ERROR(AddExpression(
-      builder, large, "where(abs(@0) > 8192, where(abs(@0) < 281474976710656, abs(@0), 0 / 0), 0)",
-      {x}, large));
-  // What is left of it above each group, the whole part of the lowest group, and the sum so far.
-  std::vector<std::string> parts;
-  for (const char* shift : {"2.44140625e-4", "5.96046448e-8", "1.45519152e-11"}) {
-    parts.push_back(node.Scratch("above"));
-    RETURN_IF_ERROR(AddExpression(builder, parts.back(), Floor(absl::StrCat("(@0 * ", shift, ")")),
-                                  {large}, parts.back()));
-  }
-  parts.push_back(node.Scratch("low"));
-  RETURN_IF_ERROR(AddExpression(builder, parts.back(), Floor("(@1 - @0 * 4096)"), {parts[0], large},
-                                parts.back()));
-  const char* const groups[] = {"@3", "(@0 - @1 * 4096)", "(@1 - @2 * 4096)", "@2"};
-  const std::string rest = "(@4 - " + Floor("@4") + ")";
-  std::string pieces[3] = {"0", rest, absl::StrCat("2 * (", rest)};
-  for (int k = 0; k < 4; ++k) {
-    const std::string product = absl::StrCat("(", groups[k], " * ", kTurns[k][0], ")");
-    absl::StrAppend(&pieces[0], " + (", product, " - ", Floor(product), ")");
-    absl::StrAppend(&pieces[1], " + ", groups[k], " * ", kTurns[k][1]);
-    absl::StrAppend(&pieces[2], " + ", groups[k], " * ", kTurns[k][2]);
-  }
-  pieces[2] += " + (@5 - @0 * 4096 - @3) * 0.159154943)";
-  for (int i = 0; i < 3; ++i) {
-    const std::string sum = node.Scratch("turns");
-    if (i == 2) parts.push_back(large);
-    RETURN_IF_ERROR(AddExpression(builder, sum, pieces[i], parts, sum));
-    parts.resize(4);
-    parts.push_back(sum);
-  }
-  return parts.back();
-}
-
-// The multiple of pi that is nearest, less its part, by the polynomial of the sine.
-absl::Status SineOf(OnnxNode& node, const char* shift) {
-  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  GraphBuilder& builder = node.builder();
-  ASSIGN_OR_RETURN(const std::string large, HalfTurns(node, x.tensor));
-  const std::string halves = node.Scratch("halves");
-  const std::string times = node.Scratch("times"), rest = node.Scratch("rest"), out = node.Top();
-  RETURN_IF_ERROR(AddExpression(
-      builder, halves,
-      absl::StrCat("where(abs(@0) > 8192, where(@0 < 0, -1, 1) * @1, @0 * 0.318309886) + ", shift),
-      {x.tensor, large}, halves));
-  RETURN_IF_ERROR(AddExpression(builder, times, Rounded("@0"), {halves}, times));
-  const std::string turns = absl::StrCat("(@1 - ", shift, ")");
-  RETURN_IF_ERROR(AddExpression(
-      builder, rest,
-      absl::StrCat("where(abs(@0) > 8192, (@2 - @1) * 3.14159265, ((@0 - ", turns,
-                   " * 3.140625) - ", turns, " * 9.67502594e-4) - ", turns, " * 1.50995799e-7)"),
-      {x.tensor, times, halves}, rest));
-  RETURN_IF_ERROR(AddExpression(
-      builder, node.name,
-      absl::StrCat("(1 - 2 * (@1 - 2 * ", Rounded("(@1 * 0.5 - 0.25)"),
-                   ")) * @0 * (1 + @0 * @0 * (-0.166666667 + @0 * @0 * (0.00833333333 + @0 * @0 * "
-                   "(-0.000198412698 + @0 * @0 * (2.75573192e-6 - @0 * @0 * 2.50521084e-8)))))"),
-      {rest, times}, out));
-  node.note = "no number from 2^48 on";
-  x.tensor = out;
-  node.Set(x);
-  return absl::OkStatus();
-}
-absl::Status Sin(OnnxNode& node) { return SineOf(node, "0"); }
-absl::Status Cos(OnnxNode& node) { return SineOf(node, "0.5"); }
+absl::Status Sin(OnnxNode& node) { return UnaryExpression(node, "sin(@0)"); }
+absl::Status Cos(OnnxNode& node) { return UnaryExpression(node, "cos(@0)"); }
 absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
 absl::Status Shrink(OnnxNode& node) {
   const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
