@@ -472,41 +472,49 @@ int64_t StatedAds(const inference::ModelInferRequest& request, const Model& mode
   return rows;
 }
 
-// How many values the message holds for an input, whatever its shape says; what its shape says
-// while there are none.
+// How many values the message holds for an input, whatever its shape says.
 int64_t ValuesOf(const inference::ModelInferRequest& request, int input, DType dtype) {
-  constexpr int64_t kMost = int64_t{1} << 40;  // So that sums stay below 2^63.
   if (input < request.raw_input_contents_size()) {
     return static_cast<int64_t>(request.raw_input_contents(input).size() / engine::SizeOf(dtype));
   }
   const inference::InferTensorContents& contents = request.inputs(input).contents();
-  const int64_t typed = int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
-                        contents.int64_contents_size();
-  if (typed > 0 || request.raw_input_contents_size() > 0) return typed;
-  int64_t values = 1;
-  for (const int64_t size : request.inputs(input).shape()) {
-    values = engine::SaturatingMultiply(values, std::max<int64_t>(size, 0));
+  return int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
+         contents.int64_contents_size();
+}
+
+// `values(input, dtype)`: how many an input has.
+template <typename Values>
+int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& model,
+                    const RequestLimits& limits, Values values) {
+  int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
+  int64_t ids = 0;
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    const Known known = FindKnown(model, request.inputs(i).name());
+    if (known.info == nullptr) continue;
+    const int64_t count = values(i, known.info->dtype);
+    if (known.feature == nullptr) {
+      rows = std::max(rows, RowsOfValues(*known.info, request.inputs(i).shape(), count, limits));
+    } else if (known.info == &model.info().inputs[known.feature->ids]) {
+      ids += count;
+    }
   }
-  return std::min(values, kMost);
+  return std::max(rows, RowsOfIds(ids));
 }
 
 }  // namespace
 
 int64_t CountRows(const inference::ModelInferRequest& request, const Model& model,
                   const RequestLimits& limits) {
-  int64_t rows = std::clamp<int64_t>(StatedAds(request, model), 1, limits.max_ads);
-  int64_t ids = 0;
-  for (int i = 0; i < request.inputs_size(); ++i) {
-    const Known known = FindKnown(model, request.inputs(i).name());
-    if (known.info == nullptr) continue;
-    const int64_t values = ValuesOf(request, i, known.info->dtype);
-    if (known.feature == nullptr) {
-      rows = std::max(rows, RowsOfValues(*known.info, request.inputs(i).shape(), values, limits));
-    } else if (known.info == &model.info().inputs[known.feature->ids]) {
-      ids += values;
-    }
-  }
-  return std::max(rows, RowsOfIds(ids));
+  return CountRowsBy(request, model, limits,
+                     [&](int input, DType dtype) { return ValuesOf(request, input, dtype); });
+}
+
+int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const Model& model,
+                          const RequestLimits& limits) {
+  return CountRowsBy(request, model, limits, [&](int input, DType) {
+    const auto elements = CountElements(request.inputs(input).shape(), "");
+    return elements.ok() ? *elements : 0;
+  });
 }
 
 absl::Status DecodeRequest(const inference::ModelInferRequest& request, const Model& model,

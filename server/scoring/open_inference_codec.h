@@ -23,6 +23,9 @@ absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string&
 // How many ads the request seems to cost: see request_decoder.h.
 int64_t CountRows(const inference::ModelInferRequest& request, const engine::Model& model,
                   const RequestLimits& limits);
+// The same of a request whose values are still to come, as many as its shapes say.
+int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const engine::Model& model,
+                          const RequestLimits& limits);
 
 // INVALID_ARGUMENT names the input, what was found and what was wanted.  `request` and `model` must
 // outlive `decoded`.  The values are not copied: the tensors point into the request.

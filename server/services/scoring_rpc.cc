@@ -73,6 +73,9 @@ class RpcCarrier {
   explicit RpcCarrier(UnaryCall<RequestType, ResponseType>& rpc) : rpc_(&rpc) {}
   const RequestType& request() const { return rpc_->request(); }
   ResponseType& response() { return rpc_->response(); }
+  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const {
+    return server::CountRows(request(), model, limits);
+  }
   absl::Status Complete(const engine::Model&, int64_t) { return absl::OkStatus(); }
   bool cancelled() const { return rpc_->cancelled(); }
   std::string peer() const { return rpc_->context().peer(); }
@@ -89,6 +92,9 @@ class OtherCarrier {
   explicit OtherCarrier(std::unique_ptr<InferCarrier> carrier) : carrier_(std::move(carrier)) {}
   const Request& request() const { return carrier_->request(); }
   inference::ModelInferResponse& response() { return carrier_->response(); }
+  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const {
+    return carrier_->CountRows(model, limits);
+  }
   absl::Status Complete(const engine::Model& model, int64_t max_bytes) {
     return carrier_->Complete(model, max_bytes);
   }
@@ -105,6 +111,9 @@ using TfCall = UnaryCall<tensorflow::serving::PredictRequest, tensorflow::servin
 class TfCarrier final : public InferCarrier {
  public:
   explicit TfCarrier(TfCall& rpc) : rpc_(rpc) {}
+  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
+    return CountRowsByShapes(request(), model, limits);
+  }
   absl::Status Complete(const engine::Model& model, int64_t max_bytes) override {
     return FillInputs(rpc_.mutable_request(), model, max_bytes, mutable_request());
   }
@@ -134,7 +143,7 @@ class ScoringRpc final : public ScoreCall {
   const std::string& request_id() const override { return IdOf(carrier_.request()); }
   std::string peer() const override { return carrier_.peer(); }
   int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
-    return server::CountRows(carrier_.request(), model, limits);
+    return carrier_.CountRows(model, limits);
   }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {

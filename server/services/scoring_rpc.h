@@ -12,6 +12,7 @@
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/listener_security.h"
 #include "server/scoring/canary_hash.h"
+#include "server/scoring/open_inference_codec.h"
 #include "server/scoring/score_call.h"
 
 namespace ulfd::server {
@@ -34,6 +35,10 @@ class InferCarrier {
   const inference::ModelInferRequest& request() const { return request_; }
   inference::ModelInferRequest& mutable_request() { return request_; }
   inference::ModelInferResponse& response() { return response_; }
+  // What the request seems to cost, as of ScoreCall.
+  virtual int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const {
+    return server::CountRows(request_, model, limits);
+  }
   // Makes the request whole where it was admitted without its values.
   virtual absl::Status Complete(const engine::Model&, int64_t max_bytes) {
     return absl::OkStatus();

@@ -342,17 +342,20 @@ TEST_F(OpenInferenceCodecTest, CountRowsIsTheNumberOfAds) {
   EXPECT_EQ(CountRows(ModelInferRequest(), *model_, limits_), 1);
 }
 
-TEST_F(OpenInferenceCodecTest, CountRowsOfValuesToComeIsByTheirShapes) {
+TEST_F(OpenInferenceCodecTest, CountRowsIsByShapesOnlyWhereValuesAreToCome) {
   ModelInferRequest request;
   request.add_inputs()->set_name("uid.ids");
   request.mutable_inputs(0)->add_shape(64 * 1024);
   request.add_raw_input_contents(std::string(8 * 64 * 1024, '\0'));
   const int64_t rows = CountRows(request, *model_, limits_);
   EXPECT_GT(rows, 100);
+  EXPECT_EQ(CountRowsByShapes(request, *model_, limits_), rows);
   request.clear_raw_input_contents();
-  EXPECT_EQ(CountRows(request, *model_, limits_), rows);
-  for (int i = 0; i < 8; ++i) request.mutable_inputs(0)->add_shape(INT64_MAX);
-  EXPECT_GT(CountRows(request, *model_, limits_), rows);
+  EXPECT_EQ(CountRowsByShapes(request, *model_, limits_), rows);
+  // Who only says that there are many must not fill the queue.
+  EXPECT_EQ(CountRows(request, *model_, limits_), 1);
+  request.mutable_inputs(0)->set_shape(0, INT64_MAX);
+  EXPECT_EQ(CountRows(request, *model_, limits_), 1);
 }
 
 TEST(OpenInferenceVersion, IsAPositiveNumberOrNothing) {
