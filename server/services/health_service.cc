@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "server/rpc/grpc_status.h"
 
 namespace ulfd::server {
@@ -132,9 +133,17 @@ std::map<std::string, HealthService::ServingStatus> HealthService::Look() const 
 
 void HealthService::Refresh() {
   MutexLock refresh_lock(refresh_mu_);
-  std::map<std::string, ServingStatus> statuses = Look();
+  std::map<std::string, ServingStatus> statuses;
+  const absl::Status looked = WithinMemory([&] {
+    statuses = Look();
+    return absl::OkStatus();
+  });
   MutexLock lock(mu_);
-  statuses_ = std::move(statuses);
+  if (looked.ok()) {
+    statuses_ = std::move(statuses);
+  } else if (readiness_.draining()) {  // To be told even without memory for a new list.
+    for (auto& [service, status] : statuses_) status = HealthCheckResponse::NOT_SERVING;
+  }
   for (Watcher* watcher : watchers_) watcher->Notify(StatusOf(watcher->name()));
 }
 
