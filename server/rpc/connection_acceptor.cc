@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "server/system/thread_time.h"
 
 namespace ulfd::server {
@@ -93,7 +94,11 @@ void ConnectionAcceptor::Loop() {
     if (steady_clock::now() < next_look_) continue;
     // What others on a busy machine take must not make looks rarer.
     const auto begin = CpuTimeOfThisThread();
-    LookAtAll();
+    const auto look = [this] {
+      LookAtAll();
+      return absl::OkStatus();
+    };
+    WithinMemory(look).IgnoreError();  // There may be memory for the next one.
     next_look_ = steady_clock::now() +
                  std::clamp<steady_clock::duration>(kLookShare * (CpuTimeOfThisThread() - begin),
                                                     kLook, watch_.grows() ? kLook : kLongestPause);
@@ -108,7 +113,12 @@ void ConnectionAcceptor::AcceptAll() {
     const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
                            SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-      HandOver(fd, PeerName(peer));
+      const absl::Status handed = WithinMemory([&] {
+        HandOver(fd, PeerName(peer));
+        return absl::OkStatus();
+      });
+      // What was noted of it is forgotten as that of any connection that has ended.
+      if (!handed.ok()) close(fd);
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {

@@ -60,7 +60,7 @@ void ConnectionHandOver::Loop() {
       if (stopping_) return;
       next = std::move(waiting_.front());
       waiting_.pop_front();
-      handing_ = next.peer;
+      handing_ = std::move(next.peer);
       begin_ = CpuTimeOfThisThread();
     }
     hand_(next.fd);
