@@ -2,6 +2,7 @@
 SPDX-License-Identifier: Apache-2.0
 """
 import os
+import re
 import shutil
 import signal
 import socket
@@ -145,6 +146,13 @@ class RedisCluster:
         raise AssertionError(f"nobody has slot {slot}")
 
     def kill(self, port):
+        """A master, once its replica has all that it has: what the replica lacks would be gone."""
+        def complete():
+            info = self.on(port, "info", "replication")
+            written = re.search(r"master_repl_offset:(\d+)", info)[1]
+            return f"state=online,offset={written}," in info
+
+        wait_for(complete, "the replica has everything", 60, 0.1)
         self.processes[port].kill()
         self.processes[port].wait()
 
