@@ -208,9 +208,11 @@ TEST_F(CaffeTest, FilesThatAreNoModel) {
               cut + ": truncated, or not a caffemodel (a binary NetParameter)");
   }
   auto weights = OneLayer("fc", {{3, 4}});
-  weights.mutable_layer(0)->mutable_blobs(0)->mutable_shape()->set_dim(0, int64_t{1} << 60);
+  for (int d : {0, 1}) {  // The product of both is beyond int64.
+    weights.mutable_layer(0)->mutable_blobs(0)->mutable_shape()->set_dim(d, int64_t{1} << 60);
+  }
   EXPECT_THAT(Error(kInput, weights), HasSubstr("net.caffemodel: layer \"fc\" blob 0: 12 values, "
-                                                "want 2147483647 for shape"));
+                                                "want 9223372036854775807 for shape"));
   EXPECT_THAT(Error(kInput, OneLayer("fc", {}), {.user_inputs = {"q"}}),
               "--user_inputs names \"q\", which is no input of the net; its inputs: x");
   EXPECT_EQ(Error(kInput, OneLayer("fc", {}), {.schema = "s.csv"}),

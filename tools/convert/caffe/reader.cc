@@ -36,7 +36,7 @@ absl::StatusOr<CaffeBlob> ReadBlob(const caffe::BlobProto& proto) {
       return absl::InvalidArgumentError(
           absl::StrCat("shape ", engine::ToString(blob.dims), ", want sizes of 0 or more"));
     }
-    elements = std::min(d == 0 ? 0 : elements * d, kMaxFileBytes);
+    elements = engine::SaturatingMultiply(elements, d);
   }
   if (elements != static_cast<int64_t>(blob.values.size())) {
     return absl::InvalidArgumentError(absl::StrCat(blob.values.size(), " values, want ", elements,
