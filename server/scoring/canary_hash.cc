@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/key_hash.h"
+#include "server/scoring/tf_serving_codec.h"
 
 namespace ulfd::server {
 namespace {
@@ -110,21 +111,10 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
 
 std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& request,
                                    absl::string_view feature) {
-  auto input = request.inputs().find(std::string(feature));
-  if (input == request.inputs().end()) {
-    input = request.inputs().find(absl::StrCat(feature, ".ids"));
-  }
-  if (input == request.inputs().end()) return std::nullopt;
-  const auto& tensor = input->second;
-  const int64_t rows =
-      tensor.tensor_shape().dim().empty() ? 1 : tensor.tensor_shape().dim(0).size();
-  for (const absl::string_view values :
-       {absl::string_view(tensor.tensor_content()), BytesOf(tensor.int64_val()),
-        BytesOf(tensor.int_val()), BytesOf(tensor.float_val())}) {
-    if (values.empty()) continue;
-    Fnv hash;
-    hash.Add(FirstOfEqualRows(values, rows));
-    return hash.hash();
+  for (const std::string& name : {std::string(feature), absl::StrCat(feature, ".ids")}) {
+    if (const auto alone = InputAlone(request, name); alone.has_value()) {
+      return HashFeature(*alone, feature);
+    }
   }
   return std::nullopt;
 }

@@ -101,18 +101,11 @@ class Input {
       : name_(name), from_(from), budget_(budget) {}
 
   // Gives `input`, which has name and shape already, its type; its values are added to `to`.
-  absl::Status Fill(const engine::Model& model,
-                    inference::ModelInferRequest::InferInputTensor& input,
+  absl::Status Fill(DType want, inference::ModelInferRequest::InferInputTensor& input,
                     inference::ModelInferRequest& to) {
     if (from_.tensor_shape().unknown_rank()) return Bad("a shape of unknown rank");
     ASSIGN_OR_RETURN(elements_,
                      CountElements(input.shape(), absl::StrCat("input \"", name_, "\"")));
-    const int index = model.FindInput(name_);
-    const bool matrix = index < 0 && model.FindMatrix(name_) >= 0;
-    // Of what the model does not know the decoder says so.
-    const DType want = matrix       ? DType::kInt64
-                       : index >= 0 ? model.info().inputs[index].dtype
-                                    : DType::kFloat32;
     input.set_datatype(std::string(DatatypeName(want)));
     ASSIGN_OR_RETURN(*to.add_raw_input_contents(), Raw(want));
     return absl::OkStatus();
@@ -226,6 +219,18 @@ class Input {
   int64_t elements_ = 0;
 };
 
+// Of what the model does not know the decoder says so.
+DType WantedBy(const engine::Model& model, const std::string& name) {
+  const int index = model.FindInput(name);
+  if (index >= 0) return model.info().inputs[index].dtype;
+  return model.FindMatrix(name) >= 0 ? DType::kInt64 : DType::kFloat32;
+}
+
+bool IsFloating(tfs::DataType dtype) {
+  return dtype == tfs::DT_FLOAT || dtype == tfs::DT_DOUBLE || dtype == tfs::DT_HALF ||
+         dtype == tfs::DT_BFLOAT16;
+}
+
 // How many values a tensor holds, at most.
 int64_t ValuesOf(const TensorProto& tensor) {
   return static_cast<int64_t>(tensor.tensor_content().size()) + tensor.float_val_size() +
@@ -289,10 +294,27 @@ absl::Status FillInputs(tfs::PredictRequest& from, const engine::Model& model, i
   Budget budget{.max_bytes = max_bytes};
   for (auto& input : *to.mutable_inputs()) {
     TensorProto& tensor = (*from.mutable_inputs())[input.name()];
-    RETURN_IF_ERROR(Input(input.name(), tensor, budget).Fill(model, input, to));
+    RETURN_IF_ERROR(
+        Input(input.name(), tensor, budget).Fill(WantedBy(model, input.name()), input, to));
   }
   from.clear_inputs();  // One copy of the values is enough.
   return absl::OkStatus();
+}
+
+std::optional<inference::ModelInferRequest> InputAlone(const tfs::PredictRequest& from,
+                                                       const std::string& name) {
+  constexpr int64_t kMaxBytes = int64_t{1} << 20;  // What a user is told by is short.
+  const auto input = from.inputs().find(name);
+  if (input == from.inputs().end()) return std::nullopt;
+  tfs::PredictRequest alone;
+  TensorProto& tensor = (*alone.mutable_inputs())[name];
+  tensor = input->second;
+  inference::ModelInferRequest to;
+  if (!DescribeInputs(alone, to).ok()) return std::nullopt;
+  Budget budget{.max_bytes = kMaxBytes};
+  const DType want = IsFloating(tensor.dtype()) ? DType::kFloat32 : DType::kInt64;
+  if (!Input(name, tensor, budget).Fill(want, *to.mutable_inputs(0), to).ok()) return std::nullopt;
+  return to;
 }
 
 void MakePredictResponse(const inference::ModelInferResponse& from, tfs::PredictResponse& to) {

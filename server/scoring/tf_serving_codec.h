@@ -4,6 +4,8 @@
 #define ULFD_SERVER_SCORING_TF_SERVING_CODEC_H_
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,6 +31,11 @@ absl::Status DescribeInputs(const tensorflow::serving::PredictRequest& from,
 // than the model's become more than `max_bytes`.
 absl::Status FillInputs(tensorflow::serving::PredictRequest& from, const engine::Model& model,
                         int64_t max_bytes, inference::ModelInferRequest& to);
+
+// One input as a request of KServe's that has no other, where the model is not known yet: integers
+// of 64 bits, numbers of 32.  Nothing if there is none, or if it would be refused.
+std::optional<inference::ModelInferRequest> InputAlone(
+    const tensorflow::serving::PredictRequest& from, const std::string& name);
 
 // `from` is the answer to such a request.
 void MakePredictResponse(const inference::ModelInferResponse& from,

@@ -58,7 +58,12 @@ TEST(CallersTest, SameUserInAllApisAndForms) {
                    "uid"),
             native);
   for (const char* values :
-       {"int64_val: 7", "int64_val: [7, 7, 7] tensor_shape { dim { size: 3 } }",
+       {"dtype: DT_INT64 tensor_shape { dim { size: 1 } } int64_val: 7",
+        "dtype: DT_INT32 tensor_shape { dim { size: 1 } } int_val: 7",
+        "dtype: DT_UINT8 tensor_shape { dim { size: 1 } } tensor_content: '\\007'",
+        "dtype: DT_INT64 tensor_shape { dim { size: 3 } } int64_val: [7, 7, 7]",
+        "dtype: DT_INT64 tensor_shape { dim { size: 2 } } int64_val: 7",
+        "dtype: DT_INT64 tensor_shape { dim { size: 1 } } "
         "tensor_content: '\\007\\000\\000\\000\\000\\000\\000\\000'"}) {
     for (const char* name : {"uid", "uid.ids"}) {
       EXPECT_EQ(
@@ -67,6 +72,11 @@ TEST(CallersTest, SameUserInAllApisAndForms) {
           << name << ": " << values;
     }
   }
+  // A value that stands for two rows; its own bytes are two equal halves.
+  EXPECT_EQ(Tensorflow("inputs { key: 'uid' value { dtype: DT_INT64 int64_val: 0 "
+                       "tensor_shape { dim { size: 2 } } } }",
+                       "uid"),
+            Native("user_features { name: 'uid' sparse { ids: 0 } }", "uid"));
   EXPECT_EQ(Tensorflow("inputs { key: 'uid' value { dtype: DT_STRING } }", "uid"), std::nullopt);
 }
 
