@@ -13,6 +13,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -96,12 +97,18 @@ class LoadScope {
 // Why memory could not be had, for who catches std::bad_alloc or std::length_error.
 absl::Status AllocationFailure();
 
-// f(), or AllocationFailure() if that throws for want of memory.  `f` returns absl::Status or
-// absl::StatusOr.
+// f(), or AllocationFailure() if that throws for want of memory.  `f` returns absl::Status,
+// absl::StatusOr, or nothing, which is OK.
 template <typename F>
-auto WithinMemory(F f) -> decltype(f()) {
+auto WithinMemory(F f)
+    -> std::conditional_t<std::is_void_v<decltype(f())>, absl::Status, decltype(f())> {
   try {
-    return f();
+    if constexpr (std::is_void_v<decltype(f())>) {
+      f();
+      return absl::OkStatus();
+    } else {
+      return f();
+    }
   } catch (const std::bad_alloc&) {
     return AllocationFailure();
   } catch (const std::length_error&) {

@@ -55,7 +55,6 @@ void RowTier::Settle(const RowRead& read) {
       const char* const row = rows.state(i) == RowState::kPresent ? rows.row(i) : nullptr;
       cache_.Insert(rows.ids()[i], row, now);
     }
-    return absl::OkStatus();
   }).IgnoreError();
   {
     MutexLock lock(mu_);

@@ -158,10 +158,8 @@ std::unique_ptr<const Model> Model::Of(std::unique_ptr<LoadedModel> loaded) {
 DeltasResult Model::WithDeltas(absl::Span<const DeltaSource> deltas) const {
   DeltasResult result;
   std::unique_ptr<LoadedModel> loaded;
-  const absl::Status memory = WithinMemory([&] {
-    loaded = ApplyDeltas(*impl_->loaded, deltas, result.statuses);
-    return absl::OkStatus();
-  });
+  const absl::Status memory =
+      WithinMemory([&] { loaded = ApplyDeltas(*impl_->loaded, deltas, result.statuses); });
   if (!memory.ok()) result.statuses = {memory};
   for (absl::Status& status : result.statuses) {
     if (!status.ok()) status = WithPrefix(info(), Clip(status, kMaxKeptErrorBytes));

@@ -287,10 +287,8 @@ bool ShapePlans::Show(const Executable& model, const Request& request) {
   }
   if (place == places_.size()) return false;
   std::unique_ptr<const ShownRequest> shown;
-  const absl::Status copied = WithinMemory([&] {
-    shown = Copier(model, request, ads).Copy(kMostBytes - shown_bytes_.load());
-    return absl::OkStatus();
-  });
+  const absl::Status copied = WithinMemory(
+      [&] { shown = Copier(model, request, ads).Copy(kMostBytes - shown_bytes_.load()); });
   if (!copied.ok() || shown == nullptr) return false;
   for (; place < places_.size(); ++place) {
     uint64_t known = 0;

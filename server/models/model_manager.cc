@@ -99,11 +99,7 @@ void ModelManagerImpl::PollLoop() {
     }
     const bool looked = Look();
     if (steady_clock::now() >= keep_at) {
-      const auto keep = [this] {
-        KeepHotIds();
-        return absl::OkStatus();
-      };
-      WithinMemory(keep).IgnoreError();
+      WithinMemory([this] { KeepHotIds(); }).IgnoreError();
       keep_at = steady_clock::now() + kKeepInterval;
     }
     {
@@ -204,19 +200,13 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
 }
 
 bool ModelManagerImpl::Look() {
-  const auto look = [this] {
-    LookOnce();
-    return absl::OkStatus();
-  };
   // A repository has as many folders as whoever writes it likes.
-  const absl::Status looked = WithinMemory(look);
+  const absl::Status looked = WithinMemory([this] { LookOnce(); });
   if (looked.ok()) return true;
-  const auto say = [&] {
+  WithinMemory([&] {
     observer_->OnNotice("", 0,
                         absl::StrCat("the repository was not looked at: ", looked.message()));
-    return absl::OkStatus();
-  };
-  WithinMemory(say).IgnoreError();  // There may be no memory for that either.
+  }).IgnoreError();  // There may be no memory for that either.
   return false;
 }
 

@@ -328,7 +328,6 @@ LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
     const absl::Status memory = WithinMemory([&] {
       ended = EndWithoutLoad(job, rules);
       if (!ended.has_value()) served = LoadChecked(job, gives_way, rules, outcome);
-      return absl::OkStatus();
     });
     const LoadScope::WithoutRefusals for_the_messages;
     if (!memory.ok()) served = Named(job, memory, LoadReason::kMemory);

@@ -121,7 +121,7 @@ struct ModelSeries {
   Counter candidates;
   Counter nonfinite_scores;
   Counter unproved_runs;    // Computed in one piece by numpy's rules (RunStats::unproved).
-  Counter users_run_alone;  // Calls of batches.
+  Counter users_run_alone;  // Calls of batches that ran one by one.
   Counter tiled_inputs;     // DecodedRequest::tiled_inputs
 };
 

@@ -94,11 +94,7 @@ void ConnectionAcceptor::Loop() {
     if (steady_clock::now() < next_look_) continue;
     // What others on a busy machine take must not make looks rarer.
     const auto begin = CpuTimeOfThisThread();
-    const auto look = [this] {
-      LookAtAll();
-      return absl::OkStatus();
-    };
-    WithinMemory(look).IgnoreError();  // There may be memory for the next one.
+    WithinMemory([this] { LookAtAll(); }).IgnoreError();  // There may be memory for the next one.
     next_look_ = steady_clock::now() +
                  std::clamp<steady_clock::duration>(kLookShare * (CpuTimeOfThisThread() - begin),
                                                     kLook, watch_.grows() ? kLook : kLongestPause);
@@ -113,10 +109,7 @@ void ConnectionAcceptor::AcceptAll() {
     const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
                            SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
-      const absl::Status handed = WithinMemory([&] {
-        HandOver(fd, PeerName(peer));
-        return absl::OkStatus();
-      });
+      const absl::Status handed = WithinMemory([&] { HandOver(fd, PeerName(peer)); });
       // What was noted of it is forgotten as that of any connection that has ended.
       if (!handed.ok()) close(fd);
       continue;

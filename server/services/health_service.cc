@@ -134,10 +134,7 @@ std::map<std::string, HealthService::ServingStatus> HealthService::Look() const 
 void HealthService::Refresh() {
   MutexLock refresh_lock(refresh_mu_);
   std::map<std::string, ServingStatus> statuses;
-  const absl::Status looked = WithinMemory([&] {
-    statuses = Look();
-    return absl::OkStatus();
-  });
+  const absl::Status looked = WithinMemory([&] { statuses = Look(); });
   MutexLock lock(mu_);
   if (looked.ok()) {
     statuses_ = std::move(statuses);
