@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "server/scoring/open_inference_codec.h"
@@ -61,12 +62,18 @@ T NumberOf(T value) {
   return value;
 }
 
+// Whether the value of a list is one of the tensor's type.
 template <typename Element, typename Value>
-Element ElementOf(Value value) {
+bool FromList(Value value, Element& element) {
   if constexpr (std::is_class_v<Element>) {
-    return {static_cast<uint16_t>(value)};
+    element = {static_cast<uint16_t>(value)};
+    return std::in_range<uint16_t>(value);
+  } else if constexpr (std::is_integral_v<Element>) {
+    element = static_cast<Element>(value);
+    return std::in_range<Element>(value);
   } else {
-    return static_cast<Element>(value);
+    element = value;
+    return true;
   }
 }
 
@@ -106,6 +113,7 @@ class Input {
     if (from_.tensor_shape().unknown_rank()) return Bad("a shape of unknown rank");
     ASSIGN_OR_RETURN(elements_,
                      CountElements(input.shape(), absl::StrCat("input \"", name_, "\"")));
+    shape_ = input.shape();
     input.set_datatype(std::string(DatatypeName(want)));
     ASSIGN_OR_RETURN(*to.add_raw_input_contents(), Raw(want));
     return absl::OkStatus();
@@ -119,29 +127,29 @@ class Input {
   absl::StatusOr<std::string> Raw(DType want) {
     switch (from_.dtype()) {
       case tfs::DT_FLOAT:
-        return As<float>(from_.float_val(), want);
+        return As<float>("float_val", from_.float_val(), want);
       case tfs::DT_DOUBLE:
-        return As<double>(from_.double_val(), want);
+        return As<double>("double_val", from_.double_val(), want);
       case tfs::DT_HALF:
-        return As<Half>(from_.half_val(), want);
+        return As<Half>("half_val", from_.half_val(), want);
       case tfs::DT_BFLOAT16:
-        return As<Bfloat16>(from_.half_val(), want);
+        return As<Bfloat16>("half_val", from_.half_val(), want);
       case tfs::DT_INT8:
-        return As<int8_t>(from_.int_val(), want);
+        return As<int8_t>("int_val", from_.int_val(), want);
       case tfs::DT_UINT8:
-        return As<uint8_t>(from_.int_val(), want);
+        return As<uint8_t>("int_val", from_.int_val(), want);
       case tfs::DT_INT16:
-        return As<int16_t>(from_.int_val(), want);
+        return As<int16_t>("int_val", from_.int_val(), want);
       case tfs::DT_UINT16:
-        return As<uint16_t>(from_.int_val(), want);
+        return As<uint16_t>("int_val", from_.int_val(), want);
       case tfs::DT_INT32:
-        return As<int32_t>(from_.int_val(), want);
+        return As<int32_t>("int_val", from_.int_val(), want);
       case tfs::DT_INT64:
-        return As<int64_t>(from_.int64_val(), want);
+        return As<int64_t>("int64_val", from_.int64_val(), want);
       case tfs::DT_UINT32:
-        return As<uint32_t>(from_.uint32_val(), want);
+        return As<uint32_t>("uint32_val", from_.uint32_val(), want);
       case tfs::DT_UINT64:
-        return As<uint64_t>(from_.uint64_val(), want);
+        return As<uint64_t>("uint64_val", from_.uint64_val(), want);
       default:
         return WrongType(want);
     }
@@ -152,11 +160,28 @@ class Input {
                             from_.dtype() == tfs::DT_STRING ? ": ids are numbers here" : ""));
   }
 
+  // `list`: the name of `values`, the only list that may have any.
   template <typename Element, typename Values>
-  absl::StatusOr<std::string> As(const Values& values, DType want) {
+  absl::StatusOr<std::string> As(absl::string_view list, const Values& values, DType want) {
+    RETURN_IF_ERROR(CheckLists(list));
     if (want == DType::kInt32) return To<int32_t, Element>(values, want);
     if (want == DType::kInt64) return To<int64_t, Element>(values, want);
     return To<float, Element>(values, want);
+  }
+
+  absl::Status CheckLists(absl::string_view want) const {
+    std::vector<const google::protobuf::FieldDescriptor*> fields;
+    from_.GetReflection()->ListFields(from_, &fields);
+    for (const auto* field : fields) {
+      if (!field->is_repeated() || want == field->name()) continue;
+      return Bad(absl::StrCat("values in ", field->name(), ", want ", want, " for ",
+                              NameOf(from_.dtype())));
+    }
+    // Lists of types that no input has.
+    const auto& unknown = from_.GetReflection()->GetUnknownFields(from_);
+    if (unknown.empty()) return absl::OkStatus();
+    return Bad(absl::StrCat("values in field ", unknown.field(0).number(), ", want ", want, " for ",
+                            NameOf(from_.dtype())));
   }
 
   template <typename Target, typename Element, typename Values>
@@ -171,7 +196,7 @@ class Input {
     if (packed && static_cast<int64_t>(content.size()) != elements_ * int64_t{sizeof(Element)}) {
       return Bad(absl::StrCat(content.size(), " bytes of tensor_content, want ",
                               elements_ * int64_t{sizeof(Element)}, " for ", NameOf(from_.dtype()),
-                              " ", ShapeText()));
+                              " ", engine::ToString(shape_)));
     }
     if (packed && std::is_same_v<Element, Target>)
       return std::move(*from_.mutable_tensor_content());
@@ -182,8 +207,9 @@ class Input {
       Element element;
       if (packed) {
         std::memcpy(&element, content.data() + i * sizeof(Element), sizeof(Element));
-      } else {
-        element = ElementOf<Element>(values[static_cast<int>(std::min(i, given - 1))]);
+      } else if (const auto value = values[static_cast<int>(std::min(i, given - 1))];
+                 !FromList(value, element)) {
+        return Bad(absl::StrCat("value ", value, ", which no ", NameOf(from_.dtype()), " has"));
       }
       Target target{};
       if (!Convert(NumberOf(element), target)) {
@@ -195,16 +221,10 @@ class Input {
     return raw;
   }
 
-  std::string ShapeText() const {
-    std::vector<int64_t> shape;
-    for (const auto& dim : from_.tensor_shape().dim()) shape.push_back(dim.size());
-    return engine::ToString(shape);
-  }
-
   absl::Status Spend(int64_t given, int64_t target_bytes) {
     if (given > elements_) {
-      return Bad(
-          absl::StrCat(given, " values, want at most ", elements_, " for shape ", ShapeText()));
+      return Bad(absl::StrCat(given, " values, want at most ", elements_, " for shape ",
+                              engine::ToString(shape_)));
     }
     budget_.bytes += elements_ * target_bytes;
     if (budget_.bytes <= budget_.max_bytes) return absl::OkStatus();
@@ -216,6 +236,7 @@ class Input {
   const std::string& name_;
   TensorProto& from_;
   Budget& budget_;
+  absl::Span<const int64_t> shape_;
   int64_t elements_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace ulfd::server {
 namespace {
@@ -30,34 +31,36 @@ std::string FullKey(const std::string& client, const ulfd::v1::PredictRequest& r
 
 }  // namespace
 
-absl::Status UserStore::Complete(const std::string& client, ulfd::v1::PredictRequest& request) {
+absl::StatusOr<std::string> UserStore::Complete(const std::string& client,
+                                                ulfd::v1::PredictRequest& request) {
   if (request.user_key().empty()) {
-    if (request.user_version() == 0) return absl::OkStatus();
+    if (request.user_version() == 0) return std::string();
     return absl::InvalidArgumentError(
         absl::StrCat("user_version ", request.user_version(), " without a user_key"));
   }
-  if (absl::Status good = CheckKey(request); !good.ok()) return good;
-  std::string key = FullKey(client, request);
-  if (!request.user_features().empty()) {
-    if (max_bytes_ == 0) return absl::OkStatus();
-    auto kept = std::make_shared<Kept>();
-    kept->features = request.user_features();
-    kept->until = clock_.Now() + max_age_;
-    const auto bytes = static_cast<int64_t>(sizeof(Kept)) +
-                       static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
-    users_.Insert(std::move(key), std::move(kept), bytes);
-    return absl::OkStatus();
-  }
-  const std::shared_ptr<const Kept> kept = users_.Find(key);
+  RETURN_IF_ERROR(CheckKey(request));
+  std::string name = FullKey(client, request);
+  if (!request.user_features().empty()) return max_bytes_ == 0 ? std::string() : name;
+  const std::shared_ptr<const Kept> kept = users_.Find(name);
   if (kept != nullptr && clock_.Now() < kept->until) {
     *request.mutable_user_features() = kept->features;
-    return absl::OkStatus();
+    return std::string();
   }
   return absl::FailedPreconditionError(absl::StrCat(
       "user_key \"", absl::CHexEscape(request.user_key()), "\" version ", request.user_version(),
       max_bytes_ == 0 ? ": no features are kept here (limits.kept_users_bytes is 0)"
                       : ": its features are not here, or not any more",
       "; send user_features again"));
+}
+
+void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) {
+  if (name.empty()) return;
+  auto kept = std::make_shared<Kept>();
+  kept->features = request.user_features();
+  kept->until = clock_.Now() + max_age_;
+  const auto bytes = static_cast<int64_t>(sizeof(Kept)) +
+                     static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
+  users_.Insert(std::move(name), std::move(kept), bytes);
 }
 
 void UserStore::Collect(MetricPage& page) const {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/lru_cache.h"
 #include "proto/predict.pb.h"
 #include "server/observe/metric_page.h"
@@ -25,10 +25,14 @@ class UserStore {
   UserStore(int64_t max_bytes, std::chrono::milliseconds max_age, const Clock& clock)
       : max_bytes_(max_bytes), max_age_(max_age), clock_(clock), users_(max_bytes) {}
 
-  // Keeps the features of a request that has a key and features, and adds them to one that has the
-  // key alone.  `client`: who asks; keys of others are not theirs.  FAILED_PRECONDITION: the
-  // features are not here; INVALID_ARGUMENT: no good key or version.
-  absl::Status Complete(const std::string& client, ulfd::v1::PredictRequest& request);
+  // Adds the features of a request that has a key alone, and says under which name to Keep those of
+  // one that has both, once they are known to be good; empty: not at all.  `client`: who asks; keys
+  // of others are not theirs.  FAILED_PRECONDITION: the features are not here; INVALID_ARGUMENT: no
+  // good key or version.
+  absl::StatusOr<std::string> Complete(const std::string& client,
+                                       ulfd::v1::PredictRequest& request);
+  // `name`: of Complete; empty: nothing is kept.
+  void Keep(std::string name, const ulfd::v1::PredictRequest& request);
   CacheStats stats() const { return users_.stats(); }
   void Collect(MetricPage& page) const;
 

@@ -77,12 +77,27 @@ class RpcCarrier {
     return server::CountRows(request(), model, limits);
   }
   absl::Status Complete(const engine::Model&, int64_t) { return absl::OkStatus(); }
+  void Decoded() {}
   bool cancelled() const { return rpc_->cancelled(); }
   std::string peer() const { return rpc_->context().peer(); }
   void Finish(const absl::Status& status) { FinishRpc(*rpc_, status); }
 
  private:
   UnaryCall<RequestType, ResponseType>* rpc_;
+};
+
+// Of the native API, whose requests may leave their user's features behind.
+class NativeCarrier : public RpcCarrier<v1::PredictRequest, v1::PredictResponse> {
+ public:
+  // kept_name: of UserStore::Complete.
+  NativeCarrier(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc, UserStore& users,
+                std::string kept_name)
+      : RpcCarrier(rpc), users_(&users), kept_name_(std::move(kept_name)) {}
+  void Decoded() { users_->Keep(std::move(kept_name_), request()); }
+
+ private:
+  UserStore* users_;
+  std::string kept_name_;
 };
 
 // Any other one.
@@ -98,6 +113,7 @@ class OtherCarrier {
   absl::Status Complete(const engine::Model& model, int64_t max_bytes) {
     return carrier_->Complete(model, max_bytes);
   }
+  void Decoded() {}
   bool cancelled() const { return carrier_->cancelled(); }
   std::string peer() const { return carrier_->peer(); }
   void Finish(const absl::Status& status) { carrier_->Finish(status); }
@@ -148,7 +164,9 @@ class ScoringRpc final : public ScoreCall {
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
     RETURN_IF_ERROR(carrier_.Complete(model, limits.max_message_bytes));
-    return DecodeRequest(carrier_.request(), model, limits, decoded);
+    RETURN_IF_ERROR(DecodeRequest(carrier_.request(), model, limits, decoded));
+    carrier_.Decoded();
+    return absl::OkStatus();
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
@@ -173,19 +191,6 @@ class ScoringRpc final : public ScoreCall {
   Shadow* const shadow_;
   CallRecord record_;
 };
-
-// `client`: its names, all of them, are one client.
-absl::Status CompleteUser(const ServingContext& context,
-                          const std::optional<std::vector<std::string>>& client,
-                          UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc) {
-  const std::string names = client.has_value() ? absl::StrJoin(*client, "\n") : "";
-  return context.users->Complete(names, rpc.mutable_request());
-}
-// KServe's protocol has no place for keys.
-absl::Status CompleteUser(const ServingContext&, const std::optional<std::vector<std::string>>&,
-                          UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>&) {
-  return absl::OkStatus();
-}
 
 // INVALID_ARGUMENT: a priority that is none.
 absl::StatusOr<CallTerms> TermsOf(const MetadataLookup& metadata, TimePoint deadline,
@@ -215,18 +220,13 @@ void Start(Carrier carrier, const Request& request, absl::StatusOr<ModelChoice> 
   call->Start(terms.ok() ? choice : terms.status());
 }
 
-template <typename Request, typename Response>
-void StartRpc(UnaryCall<Request, Response>& rpc, const ServingContext& context,
-              const Security& security) {
-  absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
-  if (choice.ok()) {
-    const absl::Status complete = CompleteUser(context, choice->client, rpc);
-    if (!complete.ok()) choice = complete;
-  }
+template <typename Carrier, typename Request, typename Response>
+void StartRpc(Carrier carrier, UnaryCall<Request, Response>& rpc,
+              absl::StatusOr<ModelChoice> choice, const ServingContext& context) {
   const MetadataLookup metadata = [&rpc](const std::string& key) {
     return MetadataOf(rpc.context(), key);
   };
-  Start(RpcCarrier<Request, Response>(rpc), rpc.request(), std::move(choice), metadata,
+  Start(std::move(carrier), rpc.request(), std::move(choice), metadata,
         DeadlineOf(rpc.context(), context.clock.Now()), context);
 }
 
@@ -234,12 +234,27 @@ void StartRpc(UnaryCall<Request, Response>& rpc, const ServingContext& context,
 
 void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
                   const ServingContext& context, const Security& security) {
-  StartRpc(rpc, context, security);
+  absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
+  std::string kept_name;
+  if (choice.ok()) {
+    // The names of a client, all of them, are one client.
+    const std::string client =
+        choice->client.has_value() ? absl::StrJoin(*choice->client, "\n") : "";
+    absl::StatusOr<std::string> name = context.users->Complete(client, rpc.mutable_request());
+    if (name.ok()) {
+      kept_name = *std::move(name);
+    } else {
+      choice = name.status();
+    }
+  }
+  StartRpc(NativeCarrier(rpc, *context.users, std::move(kept_name)), rpc, std::move(choice),
+           context);
 }
 
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,
                   const ServingContext& context, const Security& security) {
-  StartRpc(rpc, context, security);
+  StartRpc(RpcCarrier(rpc), rpc, security.Identify(rpc.context(), ChoiceOf(rpc.request())),
+           context);
 }
 
 void StartScoring(TfCall& rpc, const ServingContext& context, const Security& security) {
@@ -249,11 +264,7 @@ void StartScoring(TfCall& rpc, const ServingContext& context, const Security& se
   const absl::Status described =
       WithinMemory([&] { return DescribeInputs(rpc.request(), carrier->mutable_request()); });
   if (choice.ok() && !described.ok()) choice = described;
-  const MetadataLookup metadata = [&rpc](const std::string& key) {
-    return MetadataOf(rpc.context(), key);
-  };
-  Start(OtherCarrier(std::move(carrier)), rpc.request(), std::move(choice), metadata,
-        DeadlineOf(rpc.context(), context.clock.Now()), context);
+  StartRpc(OtherCarrier(std::move(carrier)), rpc, std::move(choice), context);
 }
 
 void StartScoring(std::unique_ptr<InferCarrier> carrier, absl::StatusOr<ModelChoice> choice,

@@ -108,6 +108,18 @@ class ReturningUsersTest(DaemonTest):
         self.check(self.client.predict(whole), arrays, expected)
         self.check(self.client.predict(request), arrays, expected)
 
+    def test_what_is_refused_leaves_nothing_behind(self):
+        arrays, expected = page_of(7, 3, seed=7)
+        whole = keyed(predict_request("shop", arrays, USER), "r")
+        partial = keyed(predict_request("shop", arrays, USER), "r")
+        del partial.user_features[0]
+        alone = keyed(predict_request("shop", arrays, USER), "r", whole=False)
+        self.refuse(partial, INVALID, "missing")
+        self.refuse(alone, PRECONDITION, "its features are not here")
+        self.check(self.client.predict(whole), arrays, expected)
+        self.refuse(partial, INVALID, "missing")
+        self.check(self.client.predict(alone), arrays, expected)
+
     def test_bad_keys(self):
         arrays, _ = page_of(3, 5, seed=3)
         self.refuse(keyed(predict_request("shop", arrays, USER), "k", 0), INVALID,

@@ -192,6 +192,32 @@ TEST_F(TfServingCodecTest, RefusesByName) {
             "input \"price\": value 1e+300 of DT_DOUBLE, which no DT_FLOAT has");
 }
 
+TEST_F(TfServingCodecTest, RefusesValuesThatTheirTypeDoesNotHave) {
+  const auto refusal_of = [&](tfs::DataType dtype, int value) {
+    tfs::TensorProto price = Tensor(dtype, {3, 1});
+    (dtype == tfs::DT_HALF ? price.mutable_half_val() : price.mutable_int_val())->Add(value);
+    return Refusal(WithPrice(price));
+  };
+  EXPECT_EQ(refusal_of(tfs::DT_INT8, 300), "input \"price\": value 300, which no DT_INT8 has");
+  EXPECT_THAT(refusal_of(tfs::DT_INT16, -32769), HasSubstr("no DT_INT16 has"));
+  EXPECT_THAT(refusal_of(tfs::DT_UINT8, -1), HasSubstr("no DT_UINT8 has"));
+  EXPECT_THAT(refusal_of(tfs::DT_UINT16, 65536), HasSubstr("no DT_UINT16 has"));
+  EXPECT_THAT(refusal_of(tfs::DT_HALF, -1), HasSubstr("value -1, which no DT_HALF"));
+}
+
+TEST_F(TfServingCodecTest, RefusesValuesInTheListOfAnotherType) {
+  tfs::TensorProto price = Tensor(tfs::DT_FLOAT, {3, 1});
+  price.add_int_val(1);
+  EXPECT_EQ(Refusal(WithPrice(price)),
+            "input \"price\": values in int_val, want float_val for DT_FLOAT");
+  price.add_float_val(1);  // A good one beside it does not help.
+  EXPECT_THAT(Refusal(WithPrice(price)), HasSubstr("values in int_val"));
+  tfs::TensorProto truths = Tensor(tfs::DT_INT32, {3, 1});
+  truths.GetReflection()->MutableUnknownFields(&truths)->AddVarint(11, 1);  // bool_val
+  EXPECT_EQ(Refusal(WithPrice(truths)),
+            "input \"price\": values in field 11, want int_val for DT_INT32");
+}
+
 TEST_F(TfServingCodecTest, RefusesShapesByName) {
   tfs::TensorProto many = Tensor(tfs::DT_FLOAT, {3, 1});
   for (int i = 0; i < 4; ++i) many.add_float_val(1);

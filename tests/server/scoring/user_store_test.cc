@@ -29,11 +29,13 @@ class UserStoreTest : public ::testing::Test {
   }
   // The first feature that a request of the key alone is completed with.
   std::string Known(PredictRequest request, const std::string& client = "c") {
-    const absl::Status status = store_.Complete(client, request);
+    const absl::Status status = store_.Complete(client, request).status();
     return status.ok() ? request.user_features(0).name() : std::string(status.message());
   }
   void Keep(PredictRequest request, const std::string& client = "c") {
-    EXPECT_TRUE(store_.Complete(client, request).ok());
+    const absl::StatusOr<std::string> name = store_.Complete(client, request);
+    ASSERT_TRUE(name.ok()) << name.status();
+    store_.Keep(*name, request);
   }
 
   FakeClock clock_;
@@ -101,8 +103,8 @@ TEST_F(UserStoreTest, LeavesRequestsWithoutAKeyAlone) {
 TEST_F(UserStoreTest, KeepsNothingWhereItIsSwitchedOff) {
   UserStore off(0, std::chrono::milliseconds(1000), clock_);
   PredictRequest whole = Whole("k", 1, "f"), keyed = Keyed("k", 1);
-  EXPECT_TRUE(off.Complete("c", whole).ok());
-  EXPECT_EQ(off.Complete("c", keyed).message(),
+  off.Keep(*off.Complete("c", whole), whole);
+  EXPECT_EQ(off.Complete("c", keyed).status().message(),
             "user_key \"k\" version 1: no features are kept here (limits.kept_users_bytes is 0); "
             "send user_features again");
 }
