@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/new_file.h"
+#include "base/status_macros.h"
 
 namespace ulfd {
 
@@ -39,44 +40,10 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   return text;
 }
 
-namespace {
-
-// Whether all of it is on disk; errno says why not.
-bool WriteAndSync(int fd, absl::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return fsync(fd) == 0;
-}
-
-}  // namespace
-
-absl::Status WriteTextFile(const std::string& path, const std::string& text) {
-  const auto failed = [&path] {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path, ": ", std::strerror(errno)));
-  };
-  std::string temporary = absl::StrCat(path, ".XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return failed();
-  const bool good = fchmod(fd, 0644) == 0 && WriteAndSync(fd, text) &&
-                    rename(temporary.c_str(), path.c_str()) == 0;
-  const absl::Status status = good ? absl::OkStatus() : failed();
-  close(fd);
-  if (!good) {
-    unlink(temporary.c_str());
-    return status;
-  }
-  // The name, too; where directories cannot be synchronised there is nothing to be done.
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const int directory = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC);
-  if (directory >= 0) {
-    fsync(directory);
-    close(directory);
-  }
-  return absl::OkStatus();
+absl::Status WriteTextFile(const std::string& path, absl::string_view text) {
+  ASSIGN_OR_RETURN(NewFile file, NewFile::Create(path));
+  RETURN_IF_ERROR(file.Write(text));
+  return file.Commit();
 }
 
 }  // namespace ulfd

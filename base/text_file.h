@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace ulfd {
 
@@ -14,9 +15,8 @@ namespace ulfd {
 // than 1 MiB.
 absl::StatusOr<std::string> ReadTextFile(const std::string& path);
 
-// Puts `text` in the place of the file, at once: whoever reads it finds all of the old one or all
-// of the new one, also after a crash.  UNAVAILABLE if it cannot be written (says why).
-absl::Status WriteTextFile(const std::string& path, const std::string& text);
+// Puts `text` in the place of the file as a NewFile, whose errors it has.
+absl::Status WriteTextFile(const std::string& path, absl::string_view text);
 
 }  // namespace ulfd
 

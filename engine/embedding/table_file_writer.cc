@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +34,12 @@ TableFileWriter::~TableFileWriter() {
 }
 
 absl::Status TableFileWriter::Begin(int64_t dim, int64_t about_rows) {
+  std::error_code ignored;
+  if (!options_.unnamed && std::filesystem::exists(path_, ignored) &&
+      !std::filesystem::is_regular_file(path_, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path_, " is there and no regular file, want a place for a table file"));
+  }
   RETURN_IF_ERROR(rows_.Begin(dim, about_rows));
   if (slot_bytes_ > 0) return absl::OkStatus();
   slot_bytes_ = BestSlotBytes(rows_.record_bytes());

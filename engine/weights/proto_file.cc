@@ -98,6 +98,12 @@ std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* 
       if (!IsUtf8(text)) return absl::StrCat(name, " ", Quote(text), " is not UTF-8");
       continue;
     }
+    if (field->type() == pb::FieldDescriptor::TYPE_ENUM) {
+      const int value = repeated ? reflection.GetRepeatedEnumValue(message, field, i)
+                                 : reflection.GetEnumValue(message, field);
+      if (field->enum_type()->FindValueByNumber(value) != nullptr) continue;
+      return absl::StrCat(name, ": ", value, " is no value of ", field->enum_type()->name());
+    }
     const std::string inner =
         FindBadField(repeated ? reflection.GetRepeatedMessage(message, field, i)
                               : reflection.GetMessage(message, field));
@@ -106,8 +112,9 @@ std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* 
   return "";
 }
 
-// The path of the first field that the schema lacks ("layer_params[3].field 7 is unknown") or
-// string that is not UTF-8, and so could not be sent on in a reply; empty if there is none.
+// The path of the first field that the schema lacks ("layer_params[3].field 7 is unknown"), number
+// that its enum lacks, or string that is not UTF-8, and so could not be sent on in a reply; empty if
+// there is none.
 std::string FindBadField(const pb::Message& message) {
   const pb::Reflection& reflection = *message.GetReflection();
   const pb::UnknownFieldSet& unknown = reflection.GetUnknownFields(message);
@@ -116,7 +123,8 @@ std::string FindBadField(const pb::Message& message) {
   reflection.ListFields(message, &fields);
   for (const pb::FieldDescriptor* field : fields) {
     if (field->cpp_type() != pb::FieldDescriptor::CPPTYPE_MESSAGE &&
-        field->type() != pb::FieldDescriptor::TYPE_STRING) {
+        field->type() != pb::FieldDescriptor::TYPE_STRING &&
+        field->type() != pb::FieldDescriptor::TYPE_ENUM) {
       continue;
     }
     if (std::string bad = FindBadValue(message, field); !bad.empty()) return bad;

@@ -40,7 +40,7 @@ absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions
 }
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
-  absl::StatusOr<std::string> text = ReadTextFile(path);
+  absl::StatusOr<std::string> text = ReadFileOrPipe(path);
   if (!text.ok()) return About("--token_file", text.status());
   const absl::string_view token = absl::StripAsciiWhitespace(*text);
   if (!token.empty() &&

@@ -87,7 +87,7 @@ class FirstError : public google::protobuf::io::ErrorCollector {
 };
 
 absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string content, ReadTextFile(path));
+  ASSIGN_OR_RETURN(const std::string content, ReadFileOrPipe(path));
   ulfd::v1::PredictRequest request;
   if (absl::EndsWith(path, ".pb")) {
     if (request.ParseFromString(content)) return request;
@@ -134,7 +134,7 @@ absl::StatusOr<Reply> Call(const Options& o, const Connection& server) {
 
 absl::StatusOr<std::vector<std::string>> ReadRowNames(const std::string& path) {
   if (path.empty()) return std::vector<std::string>();
-  ASSIGN_OR_RETURN(std::string content, ReadTextFile(path));
+  ASSIGN_OR_RETURN(std::string content, ReadFileOrPipe(path));
   if (absl::EndsWith(content, "\n")) content.pop_back();
   return std::vector<std::string>(absl::StrSplit(content, '\n'));
 }

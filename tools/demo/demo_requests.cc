@@ -9,8 +9,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/substitute.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "engine/weights/npz.h"
-#include "tools/cli/text_file.h"
 #include "tools/demo/demo_model.h"
 
 namespace ulfd::tools {

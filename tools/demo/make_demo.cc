@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_file.h"
 #include "tools/demo/demo_model.h"
 
 namespace ulfd::tools {

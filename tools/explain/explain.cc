@@ -6,11 +6,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "engine/runtime/model.h"
 #include "engine/tensor/onednn.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/print.h"
-#include "tools/cli/text_file.h"
 #include "tools/explain/explain_html.h"
 #include "tools/explain/explain_json.h"
 #include "tools/explain/explain_text.h"

@@ -20,9 +20,10 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
-#include "tools/cli/text_file.h"
+#include "base/text_file.h"
 #include "tools/cli/text_table.h"
 
 namespace ulfd::tools {
@@ -367,7 +368,7 @@ absl::StatusOr<std::string> RunDot(const std::string& dot) {
     return absl::NotFoundError("pictures need Graphviz's program dot (Debian: graphviz)");
   }
   if (status != 0) return absl::InternalError("Graphviz's program dot failed");
-  ASSIGN_OR_RETURN(const std::string svg, ReadTextFile(to));
+  ASSIGN_OR_RETURN(const std::string svg, ReadFile(to));
   return svg.substr(std::min(svg.size(), svg.find("<svg")));
 }
 

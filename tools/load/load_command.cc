@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text_file.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/text_file.h"
 #include "tools/client/connection.h"
 #include "tools/load/load_generator.h"
 #include "tools/load/load_options.h"

@@ -11,7 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <system_error>
 #include <vector>
@@ -24,6 +23,7 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "base/text_file.h"
 #include "engine/embedding/table.h"
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_file_writer.h"
@@ -54,14 +54,6 @@ absl::Status Sync(const std::string& path) {
       synced ? absl::OkStatus() : absl::ErrnoToStatus(errno, absl::StrCat(path, ": fsync"));
   if (fd >= 0) close(fd);
   return status;
-}
-
-absl::Status WriteFile(const std::string& path, absl::string_view content) {
-  std::ofstream file(path, std::ios::binary);
-  file << content;
-  file.close();
-  if (!file) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be written"));
-  return Sync(path);
 }
 
 absl::Status CopyFile(const std::string& from, const std::string& to) {
@@ -199,9 +191,9 @@ absl::Status NewEpoch::Publish() {
   if (!google::protobuf::TextFormat::PrintToString(manifest_, &text)) {
     return absl::InternalError("the manifest cannot be printed");
   }
-  RETURN_IF_ERROR(WriteFile(At(engine::kDeltaFile), text));
+  RETURN_IF_ERROR(WriteTextFile(At(engine::kDeltaFile), text));
   RETURN_IF_ERROR(engine::ReadDeltaManifest(path_, options_.epoch).status());
-  RETURN_IF_ERROR(WriteFile(At(engine::kSuccessFile), ""));
+  RETURN_IF_ERROR(WriteTextFile(At(engine::kSuccessFile), ""));
   RETURN_IF_ERROR(Sync(path_));
   if (std::rename(path_.c_str(), final_.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(final_, ": cannot be renamed to"));
@@ -250,6 +242,13 @@ absl::Status DiffTables(const std::string& from, const std::string& to, const st
     return absl::InvalidArgumentError(
         absl::StrCat(from, " has rows of ", before->dim(), " values, ", to, " of ", after->dim()));
   }
+  const std::string put_path = absl::StrCat(prefix, ".ulft"),
+                    drop_path = absl::StrCat(prefix, ".ids");
+  for (const std::string& input : {from, to}) {
+    if (!prefix.empty() && (input == put_path || input == drop_path)) {
+      return UsageError(absl::StrCat(input, " would be written, want another PREFIX"));
+    }
+  }
   std::optional<engine::TableFileWriter> writer;
   std::string ids;
   int64_t added = 0, changed = 0, dropped = 0;
@@ -259,8 +258,7 @@ absl::Status DiffTables(const std::string& from, const std::string& to, const st
         ++(is_new ? added : changed);
         if (prefix.empty()) return absl::OkStatus();
         if (!writer.has_value()) {
-          writer.emplace(absl::StrCat(prefix, ".ulft"),
-                         engine::TableFileOptions{.format = after->format()});
+          writer.emplace(put_path, engine::TableFileOptions{.format = after->format()});
           RETURN_IF_ERROR(writer->Begin(after->dim(), after->rows()));
         }
         return writer->CommitEncoded(id, row);
@@ -270,10 +268,23 @@ absl::Status DiffTables(const std::string& from, const std::string& to, const st
         if (!prefix.empty()) absl::StrAppend(&ids, id, "\n");
         return absl::OkStatus();
       }));
-  if (writer.has_value()) RETURN_IF_ERROR(writer->Finish().status());
-  if (!ids.empty()) RETURN_IF_ERROR(WriteFile(absl::StrCat(prefix, ".ids"), ids));
+  // Nothing of an earlier difference stays.
+  std::string written;
+  if (writer.has_value()) {
+    RETURN_IF_ERROR(writer->Finish().status());
+    absl::StrAppend(&written, " ", put_path);
+  } else if (!prefix.empty()) {
+    std::remove(put_path.c_str());
+  }
+  if (!ids.empty()) {
+    RETURN_IF_ERROR(WriteTextFile(drop_path, ids));
+    absl::StrAppend(&written, " ", drop_path);
+  } else if (!prefix.empty()) {
+    std::remove(drop_path.c_str());
+  }
   absl::PrintF("%s rows are new, %s have other values, %s are gone\n", WithCommas(added),
                WithCommas(changed), WithCommas(dropped));
+  if (!written.empty()) absl::PrintF("written:%s\n", written);
   return absl::OkStatus();
 }
 

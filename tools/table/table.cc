@@ -14,9 +14,11 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
@@ -124,6 +126,12 @@ std::function<void(int64_t, int64_t)> RowsWritten(Progress& progress) {
   };
 }
 
+// What is wrong with the rows is wrong with the inputs.
+absl::Status OfBuild(const BuildOptions& options, const absl::Status& status) {
+  return Annotate(
+      status, absl::IsInvalidArgument(status) ? absl::StrJoin(options.inputs, ", ") : options.out);
+}
+
 absl::Status BuildFile(const BuildOptions& options) {
   Progress progress;
   engine::TableFileWriter writer(options.out, {.format = options.format,
@@ -132,7 +140,7 @@ absl::Status BuildFile(const BuildOptions& options) {
   CountingSink sink(writer, progress);
   RETURN_IF_ERROR(ReadRows(options.inputs, sink));
   const auto report = writer.Finish();
-  if (!report.ok()) return Annotate(report.status(), options.out);
+  if (!report.ok()) return OfBuild(options, report.status());
   const double plain = static_cast<double>(report->rows) * static_cast<double>(8 + 4 * report->dim);
   absl::PrintF("%s: %s rows of %d values, %s, %s, %.2f x ids and floats\n", options.out,
                WithCommas(report->rows), report->dim, engine::Name(options.format),
@@ -164,7 +172,7 @@ absl::Status BuildStore(const BuildOptions& options) {
   } else {
     report = engine::WriteRocksdb(options.out, rows, RowsWritten(progress));
   }
-  if (!report.ok()) return Annotate(report.status(), options.out);
+  if (!report.ok()) return OfBuild(options, report.status());
   absl::PrintF("%s: %s, %s rows of %d values, %s\n", options.out, options.to,
                WithCommas(report->rows), report->dim, engine::Name(options.format));
   PrintErrors(options.format, *report);
@@ -196,7 +204,8 @@ absl::Status Verify(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status Export(const std::string& path, std::FILE* out) {
+absl::Status Export(const std::string& path, absl::StatusOr<NewFile> out) {
+  RETURN_IF_ERROR(out.status());
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   ASSIGN_OR_RETURN(const auto rows, engine::OpenTableFile(file));
   Progress progress;
@@ -212,23 +221,14 @@ absl::Status Export(const std::string& path, std::FILE* out) {
       line.append(text, std::to_chars(text, text + sizeof text, value).ptr);
     }
     line += '\n';
-    if (std::fwrite(line.data(), 1, line.size(), out) != line.size()) {
-      return absl::ErrnoToStatus(errno, "cannot write");
-    }
+    RETURN_IF_ERROR(out->Write(line));
     if (++done % 4096 == 0) {
       progress.Show("rows written:", done, static_cast<uint64_t>(rows->rows));
     }
     return absl::OkStatus();
   }));
-  return rows->file->Check();
-}
-
-absl::Status ExportTo(const std::string& path, const std::string& out) {
-  std::FILE* const file = std::fopen(out.c_str(), "w");
-  if (file == nullptr) return absl::ErrnoToStatus(errno, out);
-  absl::Status status = Export(path, file);
-  if (std::fclose(file) != 0 && status.ok()) status = absl::ErrnoToStatus(errno, out);
-  return status;
+  RETURN_IF_ERROR(rows->file->Check());
+  return out->Commit();
 }
 
 absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t base_epoch,
@@ -319,7 +319,8 @@ absl::Status RunTable(Args args) {
     return UsageError("--rows and --memory are flags of build and push");
   }
   if (action == "export" && words.size() <= 3) {
-    return words.size() == 3 ? ExportTo(words[1], words[2]) : Export(words[1], stdout);
+    return Export(words[1],
+                  words.size() == 3 ? NewFile::Create(words[2]) : NewFile::StandardOutput());
   }
   if ((action == "inspect" || action == "verify") && words.size() == 2) {
     return action == "inspect" ? Inspect(words[1]) : Verify(words[1]);

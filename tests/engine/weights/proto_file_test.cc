@@ -8,6 +8,7 @@
 #include <string>
 
 #include "proto/embedding.pb.h"
+#include "proto/model_manifest.pb.h"
 #include "proto/ulf.pb.h"
 #include "tests/testing/temp_dir.h"
 
@@ -73,6 +74,17 @@ TEST(ParseTextProto, RefusesUnknownEnumValues) {
       "e.conf", config);
   EXPECT_EQ(std::string(status.message()),
             "e.conf:2:25: Unknown enumeration value of \"kLeft\" for field \"trunc_direction\".");
+}
+
+TEST(ParseTextProto, RefusesNumbersThatAnEnumLacks) {
+  ulfd::model::v1::ModelManifest manifest;
+  const auto error = [&manifest](const char* text) {
+    return std::string(ParseTextProto(text, "m", manifest).message());
+  };
+  EXPECT_EQ(error("tables { missing_keys: 9 }"),
+            "m: tables[0].missing_keys: 9 is no value of MissingKeyPolicy");
+  EXPECT_EQ(error("backend: -1"), "m: backend: -1 is no value of Backend");
+  EXPECT_EQ(error("backend: 1"), "");
 }
 
 TEST(ParseBinaryProto, SaysWhereATruncatedFileEnds) {
