@@ -94,6 +94,8 @@ bool IsMetadataKey(absl::string_view key) {
 }
 
 // What a directory of the repository can be called, and more.
+constexpr char kWantedName[] =
+    "1 to 255 letters, digits, \"_\", \"-\" and \".\", the first no \".\"";
 bool IsName(absl::string_view name) {
   constexpr size_t kMaxBytes = 255;
   const auto ok = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
@@ -119,13 +121,14 @@ bool HasForm(const Setting& setting, const std::string& text) {
 std::string WantedForm(const Setting& setting) {
   switch (setting.form()) {
     case Setting::FORM_NAME:
-      return "1 to 255 letters, digits, \"_\", \"-\" and \".\", the first no \".\"";
+      return kWantedName;
     case Setting::FORM_IP_ADDRESS:
       return "an IP address";
     case Setting::FORM_ENDPOINT:
       return "IP:PORT or unix:PATH";
     case Setting::FORM_METADATA_KEY:
-      return "lower case letters, digits, \"_\", \"-\" and \".\"";
+      return "lower case letters, digits, \"_\", \"-\" and \".\", no \"grpc-\" in front and no "
+             "\"-bin\" behind";
     default:
       return setting.want();
   }
@@ -350,6 +353,12 @@ void FillDefaults(pb::Message& message) {
       pb::TextFormat::ParseFieldValueFromString(text, field, &message);
     }
   }
+}
+
+absl::Status CheckName(absl::string_view field, absl::string_view name) {
+  if (IsName(name)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(field, ": ", WithWanted(name.empty() ? "empty" : Quote(name), kWantedName)));
 }
 
 }  // namespace ulfd::server

@@ -59,6 +59,9 @@ absl::Status SetSetting(absl::string_view path, const std::string& value,
 // Sets what is absent to its default.
 void FillDefaults(google::protobuf::Message& message);
 
+// What a model or a label may be called.  INVALID_ARGUMENT "FIELD: ..., want ...".
+absl::Status CheckName(absl::string_view field, absl::string_view name);
+
 }  // namespace ulfd::server
 
 #endif  // ULFD_SERVER_CONFIG_SETTINGS_H_

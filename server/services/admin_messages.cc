@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/config/settings.h"
 #include "server/rpc/grpc_status.h"
 
 namespace ulfd::server {
@@ -64,11 +65,11 @@ void FillVersions(const std::vector<VersionChange>& versions,
 // How long a change lasts.
 std::string NoticeOf(const ModelChangeResult& result) {
   if (result.kept.has_value() && result.kept->ok()) {
-    return "This outlasts a restart.  It ends when ReloadConfig changes the model, or with other "
-           "labels or another version_policy of it in the configuration file.";
+    return "This outlasts a restart.  It ends with ReloadConfig, or with other labels or another "
+           "version_policy of the model in the configuration file.";
   }
   return absl::StrCat(
-      "This lasts until the daemon ends or ReloadConfig changes the model; labels and "
+      "This lasts until the daemon ends or ReloadConfig is called; labels and "
       "version_policy in the configuration file last, and with state_file this would.",
       result.kept.has_value() ? absl::StrCat("  ", result.kept->message()) : "");
 }
@@ -105,7 +106,7 @@ absl::StatusOr<ModelChange> ChangeOf(const v1::RollbackRequest& request) {
 absl::StatusOr<ModelChange> ChangeOf(const v1::SetLabelRequest& request) {
   ASSIGN_OR_RETURN(ModelChange change,
                    Begin(ModelChange::Kind::kSetLabel, request.name(), VersionOf(request)));
-  if (request.label().empty()) return absl::InvalidArgumentError("label: empty, want a name");
+  RETURN_IF_ERROR(CheckName("label", request.label()));
   change.label = request.label();
   return change;
 }

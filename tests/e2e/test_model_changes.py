@@ -35,7 +35,7 @@ def golden(stamp, ids=(0, 5, 9)):
                        values=[stamp * (i + 1) for i in ids])
     return record.SerializeToString()
 
-LASTS = ("This lasts until the daemon ends or ReloadConfig changes the model; labels and "
+LASTS = ("This lasts until the daemon ends or ReloadConfig is called; labels and "
          "version_policy in the configuration file last, and with state_file this would.\n")
 
 
@@ -108,6 +108,10 @@ class ChangesTest(AdminDaemonTest):
                          grpc.StatusCode.NOT_FOUND)
         self.assertEqual(self.refused("LoadModel", name="")[0],
                          grpc.StatusCode.INVALID_ARGUMENT)
+        for label in ("", "a\nb", "x" * 256, ".hidden"):
+            code, text = self.refused("SetLabel", name="stamp", label=label, version=1)
+            self.assertEqual(code, grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn("want 1 to 255 letters", text)
 
     def test_sighup_takes_over_the_configuration(self):
         add_stamp(self.repository, 2, version=2)
