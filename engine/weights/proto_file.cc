@@ -113,7 +113,7 @@ std::string FindBadValue(const pb::Message& message, const pb::FieldDescriptor* 
 }
 
 // The path of the first field that the schema lacks ("layer_params[3].field 7 is unknown"), number
-// that its enum lacks, or string that is not UTF-8, and so could not be sent on in a reply; empty if
+// that its enum lacks, or string that is not UTF-8 and so could not be sent on in a reply; empty if
 // there is none.
 std::string FindBadField(const pb::Message& message) {
   const pb::Reflection& reflection = *message.GetReflection();
