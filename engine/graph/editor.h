@@ -18,6 +18,12 @@
 
 namespace ulfd::engine {
 
+// Whether it adds, subtracts, multiplies or divides, element by element.
+inline bool IsArithmetic(Semantics::Op op) {
+  using Op = Semantics::Op;
+  return op == Op::kAdd || op == Op::kSubtract || op == Op::kMultiply || op == Op::kDivide;
+}
+
 // Holds the nodes of the graph while it lives: graph().nodes is empty meanwhile.  Node indices are
 // positions in their order; Replace, Redirect, Fold and Remove make them invalid, and references to
 // the nodes that go.  A change costs what it touches, and a few instructions per value of the
@@ -38,6 +44,11 @@ class GraphEditor {
   const Semantics& semantics(int index) const { return items_[index]->semantics; }
   const TensorSpec& spec(ValueId value) const { return specs_[value]; }
   const Shape& shape(ValueId value) const { return specs_[value].shape; }
+  // Whether both have one type, level and shape.
+  bool SameSpec(ValueId a, ValueId b) const { return SameSpec(specs_[a], specs_[b]); }
+  static bool SameSpec(const TensorSpec& a, const TensorSpec& b) {
+    return a.dtype == b.dtype && a.level == b.level && a.shape == b.shape;
+  }
   // The node that computes the value; -1 for inputs and constants.
   int Producer(ValueId value) const { return producers_[value]; }
   // Nodes that read the value, ascending; a node that reads it twice is there twice.

@@ -53,12 +53,10 @@ std::optional<Link> AsLink(const GraphEditor& editor, int index) {
   const Node& node = editor.node(index);
   const Semantics& semantics = editor.semantics(index);
   Link link{.node = index};
-  const bool binary = semantics.op == Op::kAdd || semantics.op == Op::kSubtract ||
-                      semantics.op == Op::kMultiply || semantics.op == Op::kDivide;
   if (semantics.op == Op::kBatchNorm) {
     link.x = node.inputs[0];
     link.period = semantics.params->period;
-  } else if (binary) {
+  } else if (IsArithmetic(semantics.op)) {
     for (const int side : {1, 0}) {
       if (!link.c.empty() || (side == 0 && semantics.op == Op::kDivide)) continue;
       link.c = Repeating(editor, node.inputs[side], editor.shape(node.inputs[1 - side]));

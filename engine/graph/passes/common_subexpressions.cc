@@ -20,10 +20,6 @@ bool Commutes(Semantics::Op op) {
   return op == Semantics::Op::kAdd || op == Semantics::Op::kMultiply;
 }
 
-bool SameSpec(const TensorSpec& a, const TensorSpec& b) {
-  return a.dtype == b.dtype && a.level == b.level && a.shape == b.shape;
-}
-
 // Values that are equal on every request get the number of the first of them.
 class Numbering {
  public:
@@ -100,7 +96,7 @@ absl::Status MergeCommonSubexpressions(GraphEditor& editor) {
         key.empty() ? std::pair(made.end(), true) : made.try_emplace(key, node.outputs);
     std::vector<ValueId>* equal = is_new ? nullptr : &it->second;
     for (size_t o = 0; equal != nullptr && o < equal->size(); ++o) {
-      if (!SameSpec(editor.spec(node.outputs[o]), editor.spec((*equal)[o]))) equal = nullptr;
+      if (!editor.SameSpec(node.outputs[o], (*equal)[o])) equal = nullptr;
     }
     if (equal == nullptr) {
       ++i;

@@ -78,7 +78,7 @@ absl::StatusOr<std::vector<float>> Compute(const GraphEditor& editor, int index)
   RunCounters counters;
   RunContext context{
       .in = in, .out = absl::MakeSpan(out), .scratch = scratch.get(), .counters = &counters};
-  UseOneThread();
+  UseOneThread();  // The calling thread stays so.
   RETURN_IF_ERROR(kernel->Run(context));
   return result;
 }

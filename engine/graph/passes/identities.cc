@@ -15,10 +15,6 @@ namespace {
 
 using Op = Semantics::Op;
 
-bool SameSpec(const TensorSpec& a, const TensorSpec& b) {
-  return a.dtype == b.dtype && a.level == b.level && a.shape == b.shape;
-}
-
 // Whether the value is a constant all of whose elements have the bits of `wanted` (0 and -0
 // differ).
 bool IsAll(const GraphEditor& editor, ValueId id, float wanted) {
@@ -72,17 +68,12 @@ ValueId EqualInput(const GraphEditor& editor, int index) {
   }
 }
 
-bool Broadcasts(Op op) {
-  return op == Op::kAdd || op == Op::kSubtract || op == Op::kMultiply || op == Op::kDivide ||
-         op == Op::kWhere;
-}
-
 // Whether node `index`, which reads what node `before` makes, may read that one's input instead: a
 // reshape of a reshape, or an elementwise layer that repeats its operands itself.
 bool CanStepOver(const GraphEditor& editor, int index, int before) {
   const Op op = editor.semantics(index).op, over = editor.semantics(before).op;
   if (op == Op::kReshape && over == Op::kReshape) return true;
-  return Broadcasts(op) && over == Op::kBroadcast;
+  return (IsArithmetic(op) || op == Op::kWhere) && over == Op::kBroadcast;
 }
 
 // Lets the node read past what does not matter to it.  `done`: whether anything changed.
@@ -97,7 +88,7 @@ absl::Status StepOver(GraphEditor& editor, int index, bool& done) {
     TensorSpecs specs;
     for (ValueId id : node.inputs) specs.push_back(editor.spec(id));
     const absl::StatusOr<TensorSpecs> out = node.layer->Infer(specs);
-    if (!out.ok() || !SameSpec(out->front(), editor.spec(node.outputs[0]))) continue;
+    if (!out.ok() || !GraphEditor::SameSpec(out->front(), editor.spec(node.outputs[0]))) continue;
     done = true;
     std::string text =
         absl::StrCat(node.Label(), " reads the input of ", editor.node(before).Label());
@@ -115,8 +106,7 @@ absl::Status DropIdentities(GraphEditor& editor) {
     if (node.outputs.size() == 1) {
       const ValueId output = node.outputs[0];
       const ValueId equal = EqualInput(editor, i);
-      if (equal != kNoValue && !editor.IsOutput(output) &&
-          SameSpec(editor.spec(equal), editor.spec(output))) {
+      if (equal != kNoValue && !editor.IsOutput(output) && editor.SameSpec(equal, output)) {
         done = true;
         RETURN_IF_ERROR(
             editor.Redirect(output, equal, absl::StrCat(node.Label(), " changes nothing")));

@@ -66,15 +66,6 @@ bool Match(const GraphEditor& editor, int node_index, int index, Scaled& match) 
   return false;
 }
 
-// Takes an input that is read no longer out of the list; the others' places shift.
-void DropInput(int gone, FusedFcOptions& options, std::vector<ValueId>& inputs) {
-  inputs.erase(inputs.begin() + gone);
-  const auto shift = [&](int& input) { input -= input > gone ? 1 : 0; };
-  for (FusedFcOptions::Block& block : options.blocks) shift(block.input);
-  shift(options.init);
-  shift(options.weight_input);
-}
-
 // The layer's weights without those of the scaled columns, which become a term; `blocks`: those
 // that stay.
 ScaledWeightsOptions SplitWeights(const FusedFcOptions& old, const Scaled& match,
@@ -125,17 +116,15 @@ absl::Status FoldScaledInputs(GraphEditor& editor) {
     options.blocks.clear();
     ScaledWeightsOptions weights = SplitWeights(old, match, options.blocks);
     const ValueId made = editor.NewValue(absl::StrCat(node.name, "/weights"));
-    std::vector<ValueId> inputs = node.inputs;
+    std::vector<ValueId> inputs;
+    for (FusedFcOptions::Block& block : options.blocks) {
+      block.input = PlaceInput(node.inputs[block.input], inputs);
+    }
+    if (options.init >= 0) options.init = PlaceInput(node.inputs[options.init], inputs);
     options.weight_input = static_cast<int>(inputs.size());
     inputs.push_back(made);
     options.weight = {nullptr, rest, old.n(), old.n(), 1};
     options.owner = nullptr;
-    // The product is read no longer: its place among the inputs goes.
-    const int gone = old.blocks[match.block].input;
-    const bool still_read =
-        std::any_of(options.blocks.begin(), options.blocks.end(),
-                    [&](const FusedFcOptions::Block& b) { return b.input == gone; });
-    if (!still_read) DropInput(gone, options, inputs);
     std::string text =
         absl::StrCat(node.Label(), ": ", width, " columns of ", editor.node(match.product).Label(),
                      " go into weights made once per user");

@@ -60,22 +60,12 @@ absl::Status ReadTwin(GraphEditor& editor, int index, bool& done) {
 
 // Whether the layer works element by element, wherever the elements are.
 bool Elementwise(const GraphEditor& editor, int index) {
-  switch (editor.semantics(index).op) {
-    case Op::kRelu:
-    case Op::kSigmoid:
-    case Op::kTanh:
-      return true;
-    case Op::kAdd:
-    case Op::kSubtract:
-    case Op::kMultiply:
-    case Op::kDivide: {
-      const std::vector<ValueId>& in = editor.node(index).inputs;
-      return std::all_of(in.begin(), in.end(),
-                         [&](ValueId id) { return editor.shape(id) == editor.shape(in[0]); });
-    }
-    default:
-      return false;
-  }
+  const Op op = editor.semantics(index).op;
+  const std::vector<ValueId>& in = editor.node(index).inputs;
+  return op == Op::kRelu || op == Op::kSigmoid || op == Op::kTanh ||
+         (IsArithmetic(op) && std::all_of(in.begin(), in.end(), [&](ValueId id) {
+            return editor.shape(id) == editor.shape(in[0]);
+          }));
 }
 
 // Puts the transpositions of all inputs of a layer, if they are the same one and nothing else reads

@@ -94,17 +94,9 @@ absl::Status TakeColumns(GraphEditor& editor, int index, bool& done) {
 
 // Whether a layer repeats the user's row itself, where others are of the ads.
 bool RepeatsRows(const GraphEditor& editor, int index) {
-  switch (editor.semantics(index).op) {
-    case Op::kAdd:
-    case Op::kSubtract:
-    case Op::kMultiply:
-    case Op::kDivide:
-    case Op::kWhere:
-    case Op::kBatchDot:
-      return true;
-    default:
-      return ExpressionOf(*editor.node(index).layer) != nullptr;
-  }
+  const Op op = editor.semantics(index).op;
+  return IsArithmetic(op) || op == Op::kWhere || op == Op::kBatchDot ||
+         ExpressionOf(*editor.node(index).layer) != nullptr;
 }
 
 // Lets a layer read what is repeated before it is, if that gives the same; if it then depends on no
