@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/runtime/largest_tensor.h"
-#include "engine/runtime/run_clock.h"
+#include "engine/runtime/step_run.h"
 
 namespace ulfd::engine {
 
@@ -220,36 +220,9 @@ class GeneralRun {
     for (size_t o = 0; o < tensors.out.size(); ++o) {
       tensors.out[o].data = ws_.data[step.node->outputs[o]];
     }
-    if (step.embedding) {
-      SetIdLengths(step, tensors);
-      RETURN_IF_ERROR(
-          ws_.scratch.Reserve(static_cast<int64_t>(step.kernel->ScratchBytes(tensors.in))));
-    }
-    RunContext context{.in = tensors.in,
-                       .out = absl::MakeSpan(tensors.out),
-                       .scratch = ws_.scratch.data(),
-                       .counters = &ws_.counters,
-                       .tables = exe_.tables,
-                       .stop = options_.stop,
-                       .fetched = options_.fetched};
-    const bool timed = step.embedding || options_.steps != nullptr;
-    const int64_t start = timed ? NowNs() : 0;
-    const absl::Status status = step.kernel->Run(context);
-    const int64_t ns = timed ? NowNs() - start : 0;
-    if (step.embedding) result_.stats.embed_ns += ns;
-    if (options_.steps != nullptr) {
-      const size_t index = &step - plan_.steps.data();
-      options_.steps->ns[index] += ns;
-      ++options_.steps->runs[index];
-    }
-    if (!status.ok()) return Annotate(status, step.node->Label());
-    if (options_.count_layers) {
-      RunStats::LayerCount& count = result_.stats.layers[step.node->file_index];
-      ++count.runs;
-      const TensorDims& dims = tensors.out[0].dims;
-      count.rows += dims.empty() ? 1 : dims[0];
-    }
-    return absl::OkStatus();
+    if (step.embedding) SetIdLengths(step, tensors);
+    return engine::RunStep(exe_, options_, plan_, step, tensors.in, absl::MakeSpan(tensors.out),
+                           ws_, result_.stats);
   }
 
   DType DTypeOf(const Binding& binding, ValueId id) const {

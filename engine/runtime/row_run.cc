@@ -8,10 +8,9 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "engine/runtime/item_rows.h"
-#include "engine/runtime/run_clock.h"
 #include "engine/runtime/run_memory.h"
+#include "engine/runtime/step_run.h"
 
 namespace ulfd::engine {
 
@@ -374,38 +373,12 @@ class Runner {
   absl::Status RunStep(const RowStep& step, const Rows& rows, const ArenaLayout* layout,
                        Tensor* tensors) {
     RETURN_IF_ERROR(CheckStop(options_.stop));
-    const Kernel& kernel = *step.step->kernel;
     Tensor* tensor = tensors;
     for (const Operand& in : step.in) Point(in, rows, layout, *tensor++);
     const absl::Span<Tensor> out(tensor, step.out.size());
     for (const Operand& operand : step.out) Point(operand, rows, layout, *tensor++);
-    const absl::Span<const Tensor> in(tensors, step.in.size());
-    RETURN_IF_ERROR(ws_.scratch.Reserve(static_cast<int64_t>(kernel.ScratchBytes(in))));
-    RunContext context{.in = in,
-                       .out = out,
-                       .scratch = ws_.scratch.data(),
-                       .counters = &ws_.counters,
-                       .tables = part_.executable->tables,
-                       .stop = options_.stop,
-                       .fetched = options_.fetched};
-    const bool embedding = step.step->embedding;
-    const bool timed = embedding || options_.steps != nullptr;
-    const int64_t start = timed ? NowNs() : 0;
-    const absl::Status status = kernel.Run(context);
-    const int64_t ns = timed ? NowNs() - start : 0;
-    if (embedding) stats_.embed_ns += ns;
-    if (options_.steps != nullptr) {
-      const size_t index = step.step - schedule_.plan->steps.data();
-      options_.steps->ns[index] += ns;
-      ++options_.steps->runs[index];
-    }
-    if (!status.ok()) return Annotate(status, step.step->node->Label());
-    if (options_.count_layers) {
-      RunStats::LayerCount& count = stats_.layers[step.step->node->file_index];
-      ++count.runs;
-      count.rows += out[0].dims.empty() ? 1 : out[0].dims[0];
-    }
-    return absl::OkStatus();
+    return engine::RunStep(*part_.executable, options_, *schedule_.plan, *step.step,
+                           absl::MakeConstSpan(tensors, step.in.size()), out, ws_, stats_);
   }
 
   const RunOptions& options_;

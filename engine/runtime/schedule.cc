@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/runtime/schedule.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
-#include "engine/runtime/cache_size.h"
 
 namespace ulfd::engine {
 
@@ -22,7 +24,32 @@ constexpr int64_t kMaxTileRows = 512;
 // Light steps that may stand between heavy ones of a stage.
 constexpr int kMaxGap = 2;
 
-// The size of a row of each user's or ad's tensor; nothing if `shape` is not [rows, numbers...].
+// "512K"; 0 if the file is not there or says something else.
+int64_t FromSysfs() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index2/size");
+  int64_t size = 0;
+  char unit = '\0';
+  file >> size;
+  if (!file || size <= 0) return 0;
+  file >> unit;
+  if (unit == 'K') return size << 10;
+  return unit == 'M' ? size << 20 : size;
+}
+
+// Of a core; 512 KiB where the machine does not say.
+int64_t SecondLevelCacheBytes() {
+  constexpr int64_t kDefault = 512 << 10;
+  // Beyond these a figure is a virtual machine's invention, or shared by many cores.
+  constexpr int64_t kLeast = 128 << 10, kMost = 4 << 20;
+  int64_t bytes = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE
+  bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
+  if (bytes <= 0) bytes = FromSysfs();
+  return bytes <= 0 ? kDefault : std::clamp(bytes, kLeast, kMost);
+}
+
+// Whether `shape` is [rows of that level, numbers...].
 bool RowsLead(const Shape& shape, Level level) {
   if (!shape.ranked() || shape.rank() == 0) return false;
   if (shape[0] != (level == Level::kUser ? Dim::Users() : Dim::Ads())) return false;
