@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -51,20 +52,16 @@ struct ShadowConfig {
   bool operator==(const ShadowConfig&) const = default;
 };
 
-// Who asks, as far as a canary has to know.
-class Caller {
- public:
-  virtual ~Caller() = default;
-  // Equal for requests of one user; random where the user cannot be told.
-  virtual int64_t Hash(const CanaryConfig& canary) const = 0;
-};
+// Who asks, as far as a canary has to know: equal for requests of one user; random where the user
+// cannot be told.
+using UserHash = std::function<int64_t(const CanaryConfig& canary)>;
 
 // Which model a request wants; at most one of version and label is set.
 struct ModelChoice {
   std::string name;
   std::optional<int64_t> version;
   std::string label;
-  const Caller* caller = nullptr;  // Borrowed for the look-up; null: never a canary's.
+  UserHash user_hash;  // For the look-up; null: never a canary's.
   // All names of the client that asks; nullopt: nobody whose access has to be checked.
   std::optional<std::vector<std::string>> client;
 };

@@ -81,13 +81,13 @@ const ModelHandle* ServedVersions::Default() const {
   return versions.empty() ? nullptr : &versions.back();
 }
 
-const ModelHandle* ServedVersions::Canary(const Caller* caller) const {
-  if (!canary.has_value() || caller == nullptr) return nullptr;
+const ModelHandle* ServedVersions::Canary(const UserHash& user_hash) const {
+  if (!canary.has_value() || user_hash == nullptr) return nullptr;
   const auto label = labels.find(canary->label);
   if (label == labels.end()) return nullptr;
   // The same user is below the share, or not, whatever else changes: a share that grows only adds
   // users.
-  const double place = static_cast<double>(engine::HashKey(caller->Hash(*canary)) >> 11) * 0x1p-53;
+  const double place = static_cast<double>(engine::HashKey(user_hash(*canary)) >> 11) * 0x1p-53;
   return place < canary->share ? Find(label->second) : nullptr;
 }
 
@@ -143,7 +143,7 @@ absl::StatusOr<ModelHandle> ServedModels::Find(const ModelChoice& choice) const 
     return absl::NotFoundError(absl::StrCat("model \"", choice.name, "\" has no version ",
                                             *choice.version, "; published: ", Published(model)));
   }
-  if (const ModelHandle* handle = model.Canary(choice.caller)) return *handle;
+  if (const ModelHandle* handle = model.Canary(choice.user_hash)) return *handle;
   if (const ModelHandle* handle = model.Default()) return *handle;
   return LabelNotPublished(model, choice.name, kStableLabel, model.labels.at(kStableLabel));
 }

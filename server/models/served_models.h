@@ -32,8 +32,8 @@ struct ServedVersions {
   // What a request without version and label gets: "stable" if the model has that label, else the
   // highest.  Null if that is not published.
   const ModelHandle* Default() const;
-  // The canary's version if the caller is among its share; null otherwise.
-  const ModelHandle* Canary(const Caller* caller) const;
+  // The canary's version if the user is among its share; null otherwise.
+  const ModelHandle* Canary(const UserHash& user_hash) const;
 };
 
 struct ServedModels {

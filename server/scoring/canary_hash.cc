@@ -120,21 +120,25 @@ std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& re
 }
 
 template <typename Request>
-int64_t RequestCaller<Request>::Hash(const CanaryConfig& canary) const {
+int64_t HashUser(const CanaryConfig& canary, const MetadataLookup& metadata,
+                 const Request& request) {
   if (!canary.metadata.empty()) {
-    const absl::string_view user = metadata_(canary.metadata);
-    if (user.empty()) return RandomHash(&request_);
+    const absl::string_view user = metadata(canary.metadata);
+    if (user.empty()) return RandomHash(&request);
     Fnv hash;
     hash.Add(user);
     return hash.hash();
   }
-  if (canary.feature.empty()) return RandomHash(&request_);
-  const std::optional<int64_t> hash = HashFeature(request_, canary.feature);
-  return hash.has_value() ? *hash : RandomHash(&request_);
+  if (canary.feature.empty()) return RandomHash(&request);
+  const std::optional<int64_t> hash = HashFeature(request, canary.feature);
+  return hash.has_value() ? *hash : RandomHash(&request);
 }
 
-template class RequestCaller<ulfd::v1::PredictRequest>;
-template class RequestCaller<inference::ModelInferRequest>;
-template class RequestCaller<tensorflow::serving::PredictRequest>;
+template int64_t HashUser(const CanaryConfig&, const MetadataLookup&,
+                          const ulfd::v1::PredictRequest&);
+template int64_t HashUser(const CanaryConfig&, const MetadataLookup&,
+                          const inference::ModelInferRequest&);
+template int64_t HashUser(const CanaryConfig&, const MetadataLookup&,
+                          const tensorflow::serving::PredictRequest&);
 
 }  // namespace ulfd::server

@@ -19,19 +19,10 @@ namespace ulfd::server {
 // The value of a metadata key of a call; empty if it has none.
 using MetadataLookup = std::function<absl::string_view(const std::string& key)>;
 
-// Borrows the call's metadata and its request.  Hashes are the same in every process, so that a
-// user gets the same version from every replica.
+// A UserHash, the same in every process, so that a user gets the same version from every replica.
 template <typename Request>
-class RequestCaller final : public Caller {
- public:
-  RequestCaller(const MetadataLookup& metadata, const Request& request)
-      : metadata_(metadata), request_(request) {}
-  int64_t Hash(const CanaryConfig& canary) const override;
-
- private:
-  const MetadataLookup& metadata_;
-  const Request& request_;
-};
+int64_t HashUser(const CanaryConfig& canary, const MetadataLookup& metadata,
+                 const Request& request);
 
 // The hash of a user feature of the request; nullopt: it is not there, or empty.
 std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,

@@ -65,61 +65,32 @@ void FinishRpc(RpcCall& rpc, const absl::Status& status) {
   rpc.Finish(ToGrpcStatus(status));
 }
 
-// A call of gRPC as what carries a request in and its answer out.
 template <typename RequestType, typename ResponseType>
-class RpcCarrier {
+class RpcCarrier : public Carrier<RequestType, ResponseType> {
  public:
-  using Request = RequestType;
-  explicit RpcCarrier(UnaryCall<RequestType, ResponseType>& rpc) : rpc_(&rpc) {}
-  const RequestType& request() const { return rpc_->request(); }
-  ResponseType& response() { return rpc_->response(); }
-  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const {
-    return server::CountRows(request(), model, limits);
-  }
-  absl::Status Complete(const engine::Model&, int64_t) { return absl::OkStatus(); }
-  void Decoded() {}
-  bool cancelled() const { return rpc_->cancelled(); }
-  std::string peer() const { return rpc_->context().peer(); }
-  void Finish(const absl::Status& status) { FinishRpc(*rpc_, status); }
+  explicit RpcCarrier(UnaryCall<RequestType, ResponseType>& rpc) : rpc_(rpc) {}
+  const RequestType& request() const override { return rpc_.request(); }
+  ResponseType& response() override { return rpc_.response(); }
+  bool cancelled() const override { return rpc_.cancelled(); }
+  std::string peer() const override { return rpc_.context().peer(); }
+  void Finish(const absl::Status& status) override { FinishRpc(rpc_, status); }
 
  private:
-  UnaryCall<RequestType, ResponseType>* rpc_;
+  UnaryCall<RequestType, ResponseType>& rpc_;
 };
 
 // Of the native API, whose requests may leave their user's features behind.
-class NativeCarrier : public RpcCarrier<v1::PredictRequest, v1::PredictResponse> {
+class NativeCarrier final : public RpcCarrier<v1::PredictRequest, v1::PredictResponse> {
  public:
   // kept_name: of UserStore::Complete.
   NativeCarrier(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc, UserStore& users,
                 std::string kept_name)
-      : RpcCarrier(rpc), users_(&users), kept_name_(std::move(kept_name)) {}
-  void Decoded() { users_->Keep(std::move(kept_name_), request()); }
+      : RpcCarrier(rpc), users_(users), kept_name_(std::move(kept_name)) {}
+  void Decoded() override { users_.Keep(std::move(kept_name_), request()); }
 
  private:
-  UserStore* users_;
+  UserStore& users_;
   std::string kept_name_;
-};
-
-// Any other one.
-class OtherCarrier {
- public:
-  using Request = inference::ModelInferRequest;
-  explicit OtherCarrier(std::unique_ptr<InferCarrier> carrier) : carrier_(std::move(carrier)) {}
-  const Request& request() const { return carrier_->request(); }
-  inference::ModelInferResponse& response() { return carrier_->response(); }
-  int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const {
-    return carrier_->CountRows(model, limits);
-  }
-  absl::Status Complete(const engine::Model& model, int64_t max_bytes) {
-    return carrier_->Complete(model, max_bytes);
-  }
-  void Decoded() {}
-  bool cancelled() const { return carrier_->cancelled(); }
-  std::string peer() const { return carrier_->peer(); }
-  void Finish(const absl::Status& status) { carrier_->Finish(status); }
-
- private:
-  std::unique_ptr<InferCarrier> carrier_;
 };
 
 // A call of TensorFlow Serving's API.
@@ -145,49 +116,49 @@ class TfCarrier final : public InferCarrier {
 };
 
 // Deletes itself when it has answered.
-template <typename Carrier>
+template <typename CarrierType>
 class ScoringRpc final : public ScoreCall {
  public:
-  ScoringRpc(Carrier carrier, const ServingContext& context, CallTerms terms)
+  ScoringRpc(std::unique_ptr<CarrierType> carrier, const ServingContext& context, CallTerms terms)
       : ScoreCall(context, std::move(terms)),
         carrier_(std::move(carrier)),
         shadow_(context.shadow),
         record_(context.recorder, arrival(), ScoreCall::deadline()) {}
 
  private:
-  bool cancelled() const override { return carrier_.cancelled(); }
-  const std::string& request_id() const override { return IdOf(carrier_.request()); }
-  std::string peer() const override { return carrier_.peer(); }
+  bool cancelled() const override { return carrier_->cancelled(); }
+  const std::string& request_id() const override { return IdOf(carrier_->request()); }
+  std::string peer() const override { return carrier_->peer(); }
   int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const override {
-    return carrier_.CountRows(model, limits);
+    return carrier_->CountRows(model, limits);
   }
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
-    RETURN_IF_ERROR(carrier_.Complete(model, limits.max_message_bytes));
-    RETURN_IF_ERROR(DecodeRequest(carrier_.request(), model, limits, decoded));
-    carrier_.Decoded();
+    RETURN_IF_ERROR(carrier_->Complete(model, limits.max_message_bytes));
+    RETURN_IF_ERROR(DecodeRequest(carrier_->request(), model, limits, decoded));
+    carrier_->Decoded();
     return absl::OkStatus();
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
-    const auto& request = carrier_.request();
-    RETURN_IF_ERROR(EncodeResponse(request, decoded, info, result, carrier_.response()));
+    const auto& request = carrier_->request();
+    RETURN_IF_ERROR(EncodeResponse(request, decoded, info, result, carrier_->response()));
     if (shadow_ != nullptr) shadow_->Offer(ApiOf(request), request, decoded, info, result);
     record_.Choose(info, decoded.ads);
     return absl::OkStatus();
   }
   void AddTimes(const CallTimes& times) override {
-    record_.Add(carrier_.request(), carrier_.response(), times.total_ns);
-    AddTimings(times, carrier_.request(), carrier_.response());
+    record_.Add(carrier_->request(), carrier_->response(), times.total_ns);
+    AddTimings(times, carrier_->request(), carrier_->response());
   }
   void Finish(const absl::Status& status) override {
-    Carrier carrier = std::move(carrier_);
+    const auto carrier = std::move(carrier_);
     const absl::Status answer = status;
     delete this;  // It refers to the request, which may go as soon as the call has ended.
-    carrier.Finish(answer);
+    carrier->Finish(answer);
   }
 
-  Carrier carrier_;
+  std::unique_ptr<CarrierType> carrier_;
   Shadow* const shadow_;
   CallRecord record_;
 };
@@ -209,19 +180,23 @@ absl::StatusOr<CallTerms> TermsOf(const MetadataLookup& metadata, TimePoint dead
   return terms;
 }
 
-// `request`: of the caller.
-template <typename Carrier, typename Request>
-void Start(Carrier carrier, const Request& request, absl::StatusOr<ModelChoice> choice,
-           const MetadataLookup& metadata, TimePoint deadline, const ServingContext& context) {
-  const RequestCaller<Request> caller(metadata, request);
-  if (choice.ok()) choice->caller = &caller;
+// `asked`: what the caller sent.
+template <typename CarrierType, typename Asked>
+void Start(std::unique_ptr<CarrierType> carrier, const Asked& asked,
+           absl::StatusOr<ModelChoice> choice, const MetadataLookup& metadata, TimePoint deadline,
+           const ServingContext& context) {
+  if (choice.ok()) {
+    choice->user_hash = [&](const CanaryConfig& canary) {
+      return HashUser(canary, metadata, asked);
+    };
+  }
   absl::StatusOr<CallTerms> terms = TermsOf(metadata, deadline, context);
   auto* call = new ScoringRpc(std::move(carrier), context, terms.ok() ? *terms : CallTerms());
   call->Start(terms.ok() ? choice : terms.status());
 }
 
-template <typename Carrier, typename Request, typename Response>
-void StartRpc(Carrier carrier, UnaryCall<Request, Response>& rpc,
+template <typename CarrierType, typename Request, typename Response>
+void StartRpc(std::unique_ptr<CarrierType> carrier, UnaryCall<Request, Response>& rpc,
               absl::StatusOr<ModelChoice> choice, const ServingContext& context) {
   const MetadataLookup metadata = [&rpc](const std::string& key) {
     return MetadataOf(rpc.context(), key);
@@ -247,14 +222,16 @@ void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
       choice = name.status();
     }
   }
-  StartRpc(NativeCarrier(rpc, *context.users, std::move(kept_name)), rpc, std::move(choice),
-           context);
+  StartRpc(std::make_unique<NativeCarrier>(rpc, *context.users, std::move(kept_name)), rpc,
+           std::move(choice), context);
 }
 
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,
                   const ServingContext& context, const Security& security) {
-  StartRpc(RpcCarrier(rpc), rpc, security.Identify(rpc.context(), ChoiceOf(rpc.request())),
-           context);
+  StartRpc(
+      std::make_unique<RpcCarrier<inference::ModelInferRequest, inference::ModelInferResponse>>(
+          rpc),
+      rpc, security.Identify(rpc.context(), ChoiceOf(rpc.request())), context);
 }
 
 void StartScoring(TfCall& rpc, const ServingContext& context, const Security& security) {
@@ -264,14 +241,14 @@ void StartScoring(TfCall& rpc, const ServingContext& context, const Security& se
   const absl::Status described =
       WithinMemory([&] { return DescribeInputs(rpc.request(), carrier->mutable_request()); });
   if (choice.ok() && !described.ok()) choice = described;
-  StartRpc(OtherCarrier(std::move(carrier)), rpc, std::move(choice), context);
+  StartRpc(std::move(carrier), rpc, std::move(choice), context);
 }
 
 void StartScoring(std::unique_ptr<InferCarrier> carrier, absl::StatusOr<ModelChoice> choice,
                   const MetadataLookup& metadata, TimePoint deadline,
                   const ServingContext& context) {
   const inference::ModelInferRequest& request = carrier->request();
-  Start(OtherCarrier(std::move(carrier)), request, std::move(choice), metadata, deadline, context);
+  Start(std::move(carrier), request, std::move(choice), metadata, deadline, context);
 }
 
 }  // namespace ulfd::server

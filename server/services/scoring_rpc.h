@@ -28,26 +28,36 @@ void StartScoring(
     UnaryCall<tensorflow::serving::PredictRequest, tensorflow::serving::PredictResponse>& rpc,
     const ServingContext& context, const Security& security);
 
-// What carries a KServe request in and its answer out, where that is no call of gRPC.
-class InferCarrier {
+// What carries a request in and its answer out.
+template <typename RequestType, typename ResponseType>
+class Carrier {
  public:
-  virtual ~InferCarrier() = default;
-  const inference::ModelInferRequest& request() const { return request_; }
-  inference::ModelInferRequest& mutable_request() { return request_; }
-  inference::ModelInferResponse& response() { return response_; }
+  virtual ~Carrier() = default;
+  virtual const RequestType& request() const = 0;
+  virtual ResponseType& response() = 0;
   // What the request seems to cost, as of ScoreCall.
   virtual int64_t CountRows(const engine::Model& model, const RequestLimits& limits) const {
-    return server::CountRows(request_, model, limits);
+    return server::CountRows(request(), model, limits);
   }
   // Makes the request whole where it was admitted without its values.
   virtual absl::Status Complete(const engine::Model&, int64_t max_bytes) {
     return absl::OkStatus();
   }
+  // The request was decoded, so that it is one.
+  virtual void Decoded() {}
   // As of RpcCall.
   virtual bool cancelled() const = 0;
   virtual std::string peer() const = 0;
   // Once, from any thread.
   virtual void Finish(const absl::Status& status) = 0;
+};
+
+// Of a KServe request that is no call of gRPC.
+class InferCarrier : public Carrier<inference::ModelInferRequest, inference::ModelInferResponse> {
+ public:
+  const inference::ModelInferRequest& request() const override { return request_; }
+  inference::ModelInferRequest& mutable_request() { return request_; }
+  inference::ModelInferResponse& response() override { return response_; }
 
  private:
   inference::ModelInferRequest request_;

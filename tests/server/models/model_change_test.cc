@@ -551,14 +551,9 @@ TEST_F(ModelChangeTest, VersionThatDoesNotFitIsNotLoaded) {
   EXPECT_FALSE(Version(2).quarantine.has_value());  // Tried again when there may be room.
 }
 
-class FixedCaller final : public Caller {
- public:
-  explicit FixedCaller(int64_t hash) : hash_(hash) {}
-  int64_t Hash(const CanaryConfig&) const override { return hash_; }
-
- private:
-  const int64_t hash_;
-};
+UserHash HashOf(int64_t user) {
+  return [user](const CanaryConfig&) { return user; };
+}
 
 TEST_F(ModelChangeTest, CanaryGetsItsShareOfUsersAndKeepsThem) {
   const auto config = [](double share) {
@@ -574,8 +569,8 @@ TEST_F(ModelChangeTest, CanaryGetsItsShareOfUsersAndKeepsThem) {
   const auto canary_users = [&] {
     std::set<int64_t> users;
     for (int64_t user = 0; user < 10000; ++user) {
-      const FixedCaller caller(user);
-      if ((*manager_->Find({.name = "m", .caller = &caller}))->version == 2) users.insert(user);
+      const auto found = *manager_->Find({.name = "m", .user_hash = HashOf(user)});
+      if (found->version == 2) users.insert(user);
     }
     return users;
   };
@@ -587,9 +582,9 @@ TEST_F(ModelChangeTest, CanaryGetsItsShareOfUsersAndKeepsThem) {
   EXPECT_NEAR(static_cast<double>(more.size()), 3000, 250);
   EXPECT_TRUE(std::includes(more.begin(), more.end(), few.begin(), few.end()));
   // Who names a version or a label gets it, and who has no user the default.
-  const FixedCaller caller(*few.begin());
-  EXPECT_EQ((*manager_->Find({.name = "m", .version = 1, .caller = &caller}))->version, 1);
-  EXPECT_EQ((*manager_->Find({.name = "m", .label = "stable", .caller = &caller}))->version, 1);
+  const UserHash hash = HashOf(*few.begin());
+  EXPECT_EQ((*manager_->Find({.name = "m", .version = 1, .user_hash = hash}))->version, 1);
+  EXPECT_EQ((*manager_->Find({.name = "m", .label = "stable", .user_hash = hash}))->version, 1);
   EXPECT_EQ((*manager_->Find({"m"}))->version, 1);
   // Without a version behind the label there is no canary.
   SetLabel("canary", std::nullopt);
