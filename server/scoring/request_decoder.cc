@@ -472,8 +472,7 @@ absl::Status CheckStatedShape(const InputInfo& input, absl::Span<const int64_t> 
   // A leading dimension is guessed where the level is.
   for (int i = input.stated ? 0 : 1; ok && i < input.shape.rank(); ++i) {
     const engine::Dim& dim = input.shape[i];
-    if (dim.IsConst()) ok = shape[i] == dim.value();
-    if (dim.IsUsers()) ok = shape[i] == dim.value();
+    if (dim.IsConst() || dim.IsUsers()) ok = shape[i] == dim.value();
     if (dim.IsAds()) ok = shape[i] == dim.value() * ads;
   }
   if (ok) return absl::OkStatus();

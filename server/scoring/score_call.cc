@@ -7,6 +7,7 @@
 #include <new>
 #include <numeric>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -41,13 +42,18 @@ const absl::Status& NoMemory() {
   return refusal;
 }
 
-// What `step` returns; NoMemory() if memory is not to be had for it.  One request must not end the
-// process for that.
+// What `step` returns, OK if that is nothing; NoMemory() if memory is not to be had for it.  One
+// request must not end the process for that.
 template <typename Step>
-absl::Status WithinMemory(Step step) {
+absl::Status OrNoMemory(Step step) {
   const absl::Status& no_memory = NoMemory();
   try {
-    return step();
+    if constexpr (std::is_void_v<decltype(step())>) {
+      step();
+      return absl::OkStatus();
+    } else {
+      return step();
+    }
   } catch (const std::bad_alloc&) {
     return no_memory;
   }
@@ -121,7 +127,7 @@ absl::Status ScoreCall::StartLookup() {
     return may_queue;
   }
   RETURN_IF_ERROR(DecodeOnce());
-  RETURN_IF_ERROR(Explain(WithinMemory([&] {
+  RETURN_IF_ERROR(Explain(OrNoMemory([&] {
     fetched_ = std::make_unique<engine::FetchedRows>();
     return model.FindRows(decoded_.inputs, context_.limits.max_memory_bytes, *fetched_);
   })));
@@ -141,17 +147,16 @@ absl::Status ScoreCall::StartLookup() {
 void ScoreCall::FetchRows() {
   if (!StillWanted().ok()) return;
   const absl::Status fetched =
-      WithinMemory([&] { return handle_->model->FetchRows(fetch_deadline_, *fetched_); });
+      OrNoMemory([&] { return handle_->model->FetchRows(fetch_deadline_, *fetched_); });
   if (fetched.ok() || !context_.lookups->MayReport(context_.clock.Now())) return;
   // If that was for want of memory, there may be none for the line.
-  WithinMemory([&] {
+  OrNoMemory([&] {
     context_.logger.Warning("rows are late", {{"error", fetched.ToString()}});
-    return absl::OkStatus();
   }).IgnoreError();
 }
 
 template <typename Step>
-absl::Status ScoreCall::OrNoMemory(Step step) const {
+absl::Status ScoreCall::OrShed(Step step) const {
   try {
     return step();
   } catch (const std::bad_alloc&) {
@@ -167,20 +172,20 @@ void ScoreCall::RowsEnded() {
   decoded_.late_ids = fetched_->CountLate();
   absl::Status status;
   if (decoded_.late_ids > 0) {
-    status = Explain(WithinMemory([&] {
+    status = Explain(OrNoMemory([&] {
       std::vector<int64_t> late;
       for (const engine::RowSet& rows : fetched_->tables) late.push_back(rows.CountLate());
       AddToTables(late, &TableSeries::late);
       return handle_->model->CheckRows(*fetched_);
     }));
   }
-  if (status.ok()) status = OrNoMemory([&] { return Queue(); });
+  if (status.ok()) status = OrShed([&] { return Queue(); });
   if (!status.ok()) Conclude(status, 0);
 }
 
 void ScoreCall::Start(const absl::StatusOr<ModelChoice>& choice) {
   // After a Submit that succeeded the call may be gone already.
-  const absl::Status admitted = OrNoMemory([&] { return Admit(choice); });
+  const absl::Status admitted = OrShed([&] { return Admit(choice); });
   if (!admitted.ok()) Conclude(admitted, 0);
 }
 
@@ -243,7 +248,7 @@ absl::Status ScoreCall::Explain(const absl::Status& run) const {
 absl::Status ScoreCall::DecodeOnce() {
   const TimePoint begin = context_.clock.Now();
   const absl::Status decoded =
-      WithinMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
+      OrNoMemory([&] { return Decode(*handle_->model, context_.limits, decoded_); });
   // What the decoder refuses has its own text.
   if (!decoded.ok()) return ReasonOf(decoded).has_value() ? Explain(decoded) : decoded;
   if (decoded_.tiled_inputs > 0) series_->model->tiled_inputs.Add(decoded_.tiled_inputs);
@@ -257,10 +262,10 @@ absl::Status ScoreCall::Prepare() {
   return StillWanted().ok() ? absl::OkStatus() : Explain(absl::CancelledError());
 }
 
-engine::RunOptions ScoreCall::RunOptionsWith(const std::function<bool()>& stop) const {
+engine::RunOptions ScoreCall::RunOptionsOfCall() const {
   engine::RunOptions options;
   options.max_memory_bytes = context_.limits.max_memory_bytes;
-  options.stop = &stop;
+  options.stop = &stop_;
   options.fetched = fetched_.get();
   return options;
 }
@@ -297,7 +302,7 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   const engine::Model& model = *calls[0]->handle_->model;
   std::vector<MergedRequest::Part> parts;
   MergedRequest merged;
-  const absl::Status joined = WithinMemory([&] {
+  const absl::Status joined = OrNoMemory([&] {
     for (const ScoreCall* call : calls) {
       parts.push_back({.inputs = call->decoded_.inputs,
                        .ads = call->decoded_.ads,
@@ -311,13 +316,14 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
     return std::all_of(calls.begin(), calls.end(),
                        [](const ScoreCall* call) { return !call->StillWanted().ok(); });
   };
-  engine::RunOptions options = calls[0]->RunOptionsWith(stop);
+  engine::RunOptions options = calls[0]->RunOptionsOfCall();
+  options.stop = &stop;
   options.ads_per_user = merged.ads_per_user();
   options.fetched = merged.fetched();
   StepProfile& profile = *calls[0]->series_->steps;
   engine::StepTimes steps;
   if (profile.Wants(calls[0]->arrival_)) options.steps = &steps;
-  const absl::Status status = WithinMemory(
+  const absl::Status status = OrNoMemory(
       [&] { return model.Run(merged.inputs(), options, worker.workspace, worker.result); });
   if (absl::IsCancelled(status)) {
     for (ScoreCall* call : calls) call->Conclude(call->Explain(status), worker.index + 1);
@@ -332,7 +338,7 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   calls[0]->CountRun(worker.result.stats);
   std::vector<engine::RunResult> results;
   std::vector<std::vector<int64_t>> missing;
-  const absl::Status cut = WithinMemory([&]() -> absl::Status {
+  const absl::Status cut = OrNoMemory([&]() -> absl::Status {
     results.resize(calls.size());
     for (size_t i = 0; i < calls.size(); ++i) {
       RETURN_IF_ERROR(merged.Cut(model.info(), worker.result, static_cast<int64_t>(i), results[i]));
@@ -353,11 +359,10 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
 }
 
 void ScoreCall::RunAlone(Worker& worker) {
-  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
-  engine::RunOptions options = RunOptionsWith(stop);
+  engine::RunOptions options = RunOptionsOfCall();
   engine::StepTimes steps;
   if (series_->steps->Wants(arrival_)) options.steps = &steps;
-  const absl::Status status = WithinMemory([&] {
+  const absl::Status status = OrNoMemory([&] {
     return handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
   });
   if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
@@ -371,13 +376,12 @@ bool ScoreCall::Begin(Worker& worker) {
   parallel_ = std::make_unique<Parallel>();
   Parallel& parallel = *parallel_;
   absl::Status status = Prepare();
-  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
-  engine::RunOptions options = RunOptionsWith(stop);
+  engine::RunOptions options = RunOptionsOfCall();
   const engine::Model& model = *handle_->model;
   parallel.timed = series_->steps->Wants(arrival_);
   if (parallel.timed) options.steps = &parallel.steps;
   if (status.ok()) {
-    status = Explain(WithinMemory([&] {
+    status = Explain(OrNoMemory([&] {
       return model.RunUserPart(decoded_.inputs, options, worker.workspace, parallel.user_part,
                                parallel.result);
     }));
@@ -386,7 +390,7 @@ bool ScoreCall::Begin(Worker& worker) {
   // The decoder may find more rows than the queue was told.
   const bool whole = status.ok() && (ads == 0 || ads > rows_);
   if (whole && ads > 0) {
-    status = Explain(WithinMemory([&] {
+    status = Explain(OrNoMemory([&] {
       return model.RunAds(parallel.user_part, options, 0, ads, worker.workspace,
                           parallel.result.outputs, parallel.result.stats);
     }));
@@ -411,8 +415,7 @@ void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
   end = std::min(end, parallel.user_part.ads());
   if (begin >= end || parallel.failed.load(std::memory_order_relaxed)) return;
   const TimePoint start = context_.clock.Now();
-  const std::function<bool()> stop = [this] { return !StillWanted().ok(); };
-  engine::RunOptions options = RunOptionsWith(stop);
+  engine::RunOptions options = RunOptionsOfCall();
   engine::RunStats stats;
   engine::StepTimes steps;
   if (parallel.timed) {
@@ -420,7 +423,7 @@ void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
     steps.runs.resize(steps.ns.size());
     options.steps = &steps;
   }
-  const absl::Status status = WithinMemory([&] {
+  const absl::Status status = OrNoMemory([&] {
     return handle_->model->RunAds(parallel.user_part, options, begin, end, worker.workspace,
                                   parallel.result.outputs, stats);
   });
@@ -468,14 +471,11 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   times_.dense_ns = result.stats.ad_ns;
   RETURN_IF_ERROR(CheckReplySize(result));
   RETURN_IF_ERROR(
-      Explain(WithinMemory([&] { return Encode(decoded_, handle_->model->info(), result); })));
+      Explain(OrNoMemory([&] { return Encode(decoded_, handle_->model->info(), result); })));
   const TimePoint end = context_.clock.Now();
   times_.encode_ns = Ns(end - begin);
   times_.total_ns = Ns(end - arrival_);
-  RETURN_IF_ERROR(Explain(WithinMemory([&] {
-    AddTimes(times_);
-    return absl::OkStatus();
-  })));
+  RETURN_IF_ERROR(Explain(OrNoMemory([&] { AddTimes(times_); })));
   Observe(worker, result);
   return absl::OkStatus();
 }
@@ -556,10 +556,7 @@ void ScoreCall::Observe(Worker& worker, const engine::RunResult& result) {
   AddToTables(result.stats.missing_ids, &TableSeries::missing);
   if (context_.missing_ids == nullptr) return;
   // What there is no memory for is not logged.
-  WithinMemory([&] {
-    LogMissingIds(result.stats.missing_ids);
-    return absl::OkStatus();
-  }).IgnoreError();
+  OrNoMemory([&] { LogMissingIds(result.stats.missing_ids); }).IgnoreError();
 }
 
 void ScoreCall::Report(const absl::Status& status, int64_t took_ns) {
@@ -606,10 +603,7 @@ void ScoreCall::Conclude(const absl::Status& status, int shard) {
   }
   context_.metrics.AddInFlight(-1);
   if (booked_rows_ > 0) context_.client_quota->Release(terms_.client, booked_rows_);
-  WithinMemory([&] {
-    Report(status, took_ns);
-    return absl::OkStatus();
-  }).IgnoreError();
+  OrNoMemory([&] { Report(status, took_ns); }).IgnoreError();
   // The model is given back before the caller can see the answer, so that a reload is not held up
   // by slow readers.
   parallel_.reset();

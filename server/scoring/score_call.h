@@ -129,15 +129,15 @@ class ScoreCall : public Job, private Lookup {
   // The calls as one batch.  false: they are to be run one by one; no call has ended.
   static bool RunMerged(Worker& worker, const Calls& calls);
   void RunAlone(Worker& worker);
-  // With the limits of the server; `stop` is borrowed.
-  engine::RunOptions RunOptionsWith(const std::function<bool()>& stop) const;
+  // With the limits of the server; stops once nobody waits for the call any more.
+  engine::RunOptions RunOptionsOfCall() const;
   // Whether the outputs go into a message.
   absl::Status CheckReplySize(const engine::RunResult& result) const;
   // What the run of the call's model says, put in the words of the call, and counted.
   absl::Status Explain(const absl::Status& run) const;
   // What `step` returns; if memory is not to be had for it, that, counted.
   template <typename Step>
-  absl::Status OrNoMemory(Step step) const;
+  absl::Status OrShed(Step step) const;
   // Encodes, observes, ends.
   void Reply(Worker& worker, const engine::RunResult& result);
   absl::Status EncodeReply(Worker& worker, const engine::RunResult& result);
@@ -158,6 +158,7 @@ class ScoreCall : public Job, private Lookup {
   const ServingContext& context_;
   const TimePoint arrival_;
   const CallTerms terms_;
+  const std::function<bool()> stop_ = [this] { return !StillWanted().ok(); };
   int64_t rows_ = 1;  // What it seems to cost: at least as many as it has ads, if it is as stated.
   int64_t booked_rows_ = 0;  // Of the client's quota.
   ModelHandle handle_;
