@@ -15,7 +15,7 @@
 #include "server/models/model_change.h"
 #include "server/models/model_table.h"
 #include "server/models/model_types.h"
-#include "server/models/repository_scan.h"
+#include "server/models/repository.h"
 
 namespace ulfd::server {
 

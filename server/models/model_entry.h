@@ -36,7 +36,7 @@
 #include "server/models/model_types.h"
 #include "server/models/operator_state.h"
 #include "server/models/quarantine.h"
-#include "server/models/repository_scan.h"
+#include "server/models/repository.h"
 #include "server/models/served_models.h"
 #include "server/models/version_watch.h"
 

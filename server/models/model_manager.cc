@@ -11,7 +11,6 @@
 #include "engine/runtime/load_reason.h"
 #include "server/models/merged_request.h"
 #include "server/models/model_lane.h"
-#include "server/models/model_manager_impl.h"
 #include "server/system/memory_release.h"
 #include "server/system/thread_priority.h"
 
@@ -20,9 +19,9 @@ namespace ulfd::server {
 using std::chrono::steady_clock;
 using std::chrono::system_clock;
 
-ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* observer)
+ModelManager::ModelManager(ModelManagerOptions options, ModelObserver* observer)
     : options_(std::move(options)),
-      observer_(observer != nullptr ? observer : &silent_),
+      observer_(observer),
       rules_(options_.repository, options_.link_targets, options_.load_bounds.max_files),
       scanner_(options_.repository, rules_),
       reaper_(std::make_unique<Reaper>(
@@ -42,7 +41,7 @@ ModelManagerImpl::ModelManagerImpl(ModelManagerOptions options, ModelObserver* o
   Republish();
 }
 
-ModelManagerImpl::~ModelManagerImpl() {
+ModelManager::~ModelManager() {
   std::deque<PendingChange> changes;
   {
     MutexLock lock(mu_);
@@ -67,14 +66,14 @@ ModelManagerImpl::~ModelManagerImpl() {
   reaper_.reset();  // Frees what nobody holds any more.
 }
 
-void ModelManagerImpl::Start() {
+void ModelManager::Start() {
   if (started_ || options_.poll_interval.count() < 0) return;
   started_ = true;
   poll_thread_ = std::thread([this] { PollLoop(); });
   loader_thread_ = std::thread([this] { LoaderLoop(); });
 }
 
-void ModelManagerImpl::KeepHotIds() const {
+void ModelManager::KeepHotIds() const {
   for (const auto& [name, versions] : snapshot()->models) {
     const ModelHandle* const handle = versions.Default();
     if (handle == nullptr || (*handle)->model == nullptr) continue;
@@ -85,7 +84,7 @@ void ModelManagerImpl::KeepHotIds() const {
   }
 }
 
-void ModelManagerImpl::PollLoop() {
+void ModelManager::PollLoop() {
   MakeBackgroundThread("ulfd-poll");
   // One that is killed has those of some minutes before.
   constexpr std::chrono::minutes kKeepInterval(5);
@@ -114,7 +113,7 @@ void ModelManagerImpl::PollLoop() {
   }
 }
 
-void ModelManagerImpl::LoaderLoop() {
+void ModelManager::LoaderLoop() {
   MakeBackgroundThread("ulfd-loader");
   while (true) {
     std::optional<LoadJob> job;
@@ -160,7 +159,7 @@ void ModelManagerImpl::LoaderLoop() {
   }
 }
 
-void ModelManagerImpl::Poll() {
+void ModelManager::Poll() {
   if (started_) return;
   MutexLock step(step_mu_);
   Look();
@@ -176,7 +175,7 @@ void ModelManagerImpl::Poll() {
   while (const ModelHandle handle = snapshot()->WantsPlans()) MakePlans(handle);
 }
 
-absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
+absl::Status ModelManager::PollNow(steady_clock::time_point deadline) {
   if (!started_) {
     Poll();
     return absl::OkStatus();
@@ -199,7 +198,7 @@ absl::Status ModelManagerImpl::PollNow(steady_clock::time_point deadline) {
   }
 }
 
-bool ModelManagerImpl::Look() {
+bool ModelManager::Look() {
   // A repository has as many folders as whoever writes it likes.
   const absl::Status looked = WithinMemory([this] { LookOnce(); });
   if (looked.ok()) return true;
@@ -210,7 +209,7 @@ bool ModelManagerImpl::Look() {
   return false;
 }
 
-void ModelManagerImpl::LookOnce() {
+void ModelManager::LookOnce() {
   RepositoryScan scan;
   bool changed;
   while (true) {
@@ -232,7 +231,7 @@ void ModelManagerImpl::LookOnce() {
   if (changed) observer_->OnReadinessChanged();
 }
 
-bool ModelManagerImpl::Republish() {
+bool ModelManager::Republish() {
   std::vector<ModelHandle> withdrawn;  // Dropped after the snapshot that had them.
   std::shared_ptr<ServedModels> served = table_.Serve(options_.now(), withdrawn);
   const ModelTable::Readiness now = table_.ReadinessOf(*served);
@@ -248,21 +247,21 @@ bool ModelManagerImpl::Republish() {
   return readiness != std::exchange(readiness_, readiness);
 }
 
-void ModelManagerImpl::ReportRefusedEpochs(const LoadJob& job, const LoadOutcome& outcome) {
+void ModelManager::ReportRefusedEpochs(const LoadJob& job, const LoadOutcome& outcome) {
   for (const auto& [epoch, error] : outcome.refused_epochs) {
     observer_->OnLoadFailed(job.name, job.version,
                             engine::LoadReasonName(engine::LoadReasonOf(error)), error);
   }
 }
 
-void ModelManagerImpl::ReportFailure(const LoadJob& job, const LoadOutcome& outcome) {
+void ModelManager::ReportFailure(const LoadJob& job, const LoadOutcome& outcome) {
   if (!outcome.refused_epochs.empty()) return ReportRefusedEpochs(job, outcome);
   observer_->OnLoadFailed(job.name, job.version,
                           engine::LoadReasonName(engine::LoadReasonOf(outcome.error)),
                           outcome.error);
 }
 
-void ModelManagerImpl::RunJob(const LoadJob& job) {
+void ModelManager::RunJob(const LoadJob& job) {
   LoadOutcome outcome = loader_.Load(job, Ready());
   if (outcome.kind == LoadOutcome::Kind::kLoaded) return Publish(job, std::move(outcome));
   bool changed = false;
@@ -275,28 +274,35 @@ void ModelManagerImpl::RunJob(const LoadJob& job) {
   if (outcome.kind != LoadOutcome::Kind::kMoved) ReportFailure(job, outcome);
 }
 
-void ModelManagerImpl::MakePlans(const ModelHandle& handle) {
+void ModelManager::MakePlans(const ModelHandle& handle) {
   if (!loader_.MakePlans(*handle)) return;
   reaper_->Grew(*handle->model);
   handle->lane->SetMerges(CanMerge(*handle->model));
 }
 
-ModelHandle ModelManagerImpl::Adopt(const LoadJob& job, LoadOutcome& outcome, int64_t generation) {
-  outcome.served->generation = generation;
-  outcome.served->published_at = system_clock::now();
-  ModelHandle handle = reaper_->Own(std::move(outcome.served));
+ModelHandle ModelManager::Own(std::unique_ptr<ServedModel> served) const {
+  served->generation = generation() + 1;
+  served->published_at = system_clock::now();
+  return reaper_->Own(std::move(served));
+}
+
+ModelHandle ModelManager::Adopt(const LoadJob& job, LoadOutcome& outcome) {
+  ModelHandle handle = Own(std::move(outcome.served));
   table_.Published(job, handle, outcome, options_.now());
   return handle;
 }
 
-void ModelManagerImpl::Publish(const LoadJob& job, LoadOutcome outcome) {
+void ModelManager::PublishTable() {
+  generation_.fetch_add(1);
+  Republish();
+}
+
+void ModelManager::Publish(const LoadJob& job, LoadOutcome outcome) {
   ModelHandle handle;
   {
     MutexLock lock(mu_);
-    const int64_t generation = generation_.load(std::memory_order_relaxed) + 1;
-    handle = Adopt(job, outcome, generation);
-    generation_.store(generation, std::memory_order_release);
-    Republish();
+    handle = Adopt(job, outcome);
+    PublishTable();
   }
   observer_->OnPublished(*handle, outcome.load_time);
   ReportRefusedEpochs(job, outcome);
@@ -304,12 +310,12 @@ void ModelManagerImpl::Publish(const LoadJob& job, LoadOutcome outcome) {
   OfferFold(handle, job.directory);
 }
 
-void ModelManagerImpl::OfferFold(const ModelHandle& handle, const std::string& directory) {
+void ModelManager::OfferFold(const ModelHandle& handle, const std::string& directory) {
   if (started_) return folder_->Offer(handle, directory);
   if (const std::optional<TableFold> fold = folder_->FoldOne(*handle, directory)) RunFold(*fold);
 }
 
-void ModelManagerImpl::RunFold(const TableFold& fold) {
+void ModelManager::RunFold(const TableFold& fold) {
   if (!fold.rows.ok()) {
     return observer_->OnNotice(fold.name, fold.version, std::string(fold.rows.status().message()));
   }
@@ -334,25 +340,20 @@ void ModelManagerImpl::RunFold(const TableFold& fold) {
   ModelHandle handle;
   {
     MutexLock lock(mu_);
-    const int64_t generation = generation_.load(std::memory_order_relaxed) + 1;
-    served->generation = generation;
-    served->published_at = system_clock::now();
-    handle = reaper_->Own(std::move(served));
+    handle = Own(std::move(served));
     table_.Replaced(before, handle);
-    generation_.store(generation, std::memory_order_release);
-    Republish();
+    PublishTable();
   }
   observer_->OnPublished(*handle, steady_clock::now() - start);
   OfferFold(handle, job.directory);
 }
 
-std::vector<ModelStatus> ModelManagerImpl::List() const {
+std::vector<ModelStatus> ModelManager::List() const {
   MutexLock lock(mu_);
   return table_.List(options_.now());
 }
 
-std::vector<std::string> ModelManagerImpl::LabelsOf(const std::string& name,
-                                                    int64_t version) const {
+std::vector<std::string> ModelManager::LabelsOf(const std::string& name, int64_t version) const {
   MutexLock lock(mu_);
   return table_.LabelsOf(name, version);
 }
@@ -364,12 +365,11 @@ absl::StatusOr<std::unique_ptr<ModelManager>> ModelManager::Create(ModelManagerO
   // For good: the configuration may come back to what it was.
   if (!dropped.empty() && options.keep) RETURN_IF_ERROR(options.keep(options.operator_states));
   for (const std::string& name : dropped) {
-    if (observer == nullptr) break;
     observer->OnNotice(name, 0,
                        "what operators changed before the start is dropped: the configuration says "
                        "something else of the model now");
   }
-  return std::unique_ptr<ModelManager>(new ModelManagerImpl(std::move(options), observer));
+  return std::unique_ptr<ModelManager>(new ModelManager(std::move(options), observer));
 }
 
 }  // namespace ulfd::server

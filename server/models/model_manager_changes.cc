@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "server/models/model_manager_impl.h"
+#include "server/models/model_manager.h"
 
 namespace ulfd::server {
 
@@ -18,8 +18,8 @@ constexpr size_t kMaxChanges = 64;
 
 }  // namespace
 
-void ModelManagerImpl::Apply(std::function<absl::StatusOr<ModelChange>()> make,
-                             std::function<void(ModelChangeResult)> done) {
+void ModelManager::Apply(std::function<absl::StatusOr<ModelChange>()> make,
+                         std::function<void(ModelChangeResult)> done) {
   if (!started_) {
     ModelChangeResult result;
     {
@@ -45,7 +45,7 @@ void ModelManagerImpl::Apply(std::function<absl::StatusOr<ModelChange>()> make,
   done({.status = refused, .generation = generation()});
 }
 
-absl::Status ModelManagerImpl::CheckConfigure(ModelChange& change) const {
+absl::Status ModelManager::CheckConfigure(ModelChange& change) const {
   ModelManagerOptions options = options_;
   options.models = std::move(change.models);
   options.default_policy = change.default_policy;
@@ -54,7 +54,7 @@ absl::Status ModelManagerImpl::CheckConfigure(ModelChange& change) const {
   return absl::OkStatus();
 }
 
-RepositoryScan ModelManagerImpl::ScanFor(const ModelChange& change) {
+RepositoryScan ModelManager::ScanFor(const ModelChange& change) {
   std::map<std::string, std::string> base_paths;
   {
     MutexLock lock(mu_);
@@ -64,7 +64,7 @@ RepositoryScan ModelManagerImpl::ScanFor(const ModelChange& change) {
   return scanner_.Scan(base_paths);
 }
 
-void ModelManagerImpl::Remember(const RepositoryScan& scan, const StagedLoad& load) {
+void ModelManager::Remember(const RepositoryScan& scan, const StagedLoad& load) {
   MutexLock lock(mu_);
   const ModelEntry* entry = table_.Find(load.job.name);
   const std::string directory =
@@ -76,8 +76,8 @@ void ModelManagerImpl::Remember(const RepositoryScan& scan, const StagedLoad& lo
   Republish();
 }
 
-bool ModelManagerImpl::LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads,
-                                 ChangePlan& plan) {
+bool ModelManager::LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads,
+                             ChangePlan& plan) {
   bool all = true;
   int64_t staged_bytes = 0;
   for (StagedLoad& load : loads) {
@@ -107,7 +107,7 @@ bool ModelManagerImpl::LoadGoals(const RepositoryScan& scan, std::vector<StagedL
   return all;
 }
 
-std::vector<QuarantinedContent> ModelManagerImpl::HashRejected(const ChangePlan& plan) {
+std::vector<QuarantinedContent> ModelManager::HashRejected(const ChangePlan& plan) {
   std::vector<QuarantinedContent> contents;
   for (const ChangePlan::Goal& rejected : plan.rejected) {
     LoadJob job;
@@ -128,8 +128,8 @@ std::vector<QuarantinedContent> ModelManagerImpl::HashRejected(const ChangePlan&
   return contents;
 }
 
-absl::Status ModelManagerImpl::Commit(const ModelChange& change, const RepositoryScan& scan,
-                                      std::vector<StagedLoad>& loads, ChangePlan& plan) {
+absl::Status ModelManager::Commit(const ModelChange& change, const RepositoryScan& scan,
+                                  std::vector<StagedLoad>& loads, ChangePlan& plan) {
   const std::vector<QuarantinedContent> rejected = HashRejected(plan);
   std::vector<std::pair<ModelHandle, std::chrono::nanoseconds>> published;
   std::vector<ModelHandle> withdrawn;  // Dropped at the end, after the snapshot that had them.
@@ -146,12 +146,10 @@ absl::Status ModelManagerImpl::Commit(const ModelChange& change, const Repositor
       VersionWatch* watch = table_.FindWatch(change.name, content.version);
       if (watch != nullptr && watch->rejected()) watch->Quarantined(content);
     }
-    const int64_t generation = generation_.load(std::memory_order_relaxed) + 1;
     for (StagedLoad& load : loads) {
-      published.emplace_back(Adopt(load.job, load.outcome, generation), load.outcome.load_time);
+      published.emplace_back(Adopt(load.job, load.outcome), load.outcome.load_time);
     }
-    generation_.store(generation, std::memory_order_release);
-    Republish();
+    PublishTable();
     for (ModelOutcome& model : plan.models) {
       const ModelEntry* before = next.Find(model.name);
       if (before == nullptr) continue;
@@ -173,7 +171,7 @@ absl::Status ModelManagerImpl::Commit(const ModelChange& change, const Repositor
   return absl::OkStatus();
 }
 
-std::optional<absl::Status> ModelManagerImpl::KeepStates() const {
+std::optional<absl::Status> ModelManager::KeepStates() const {
   if (options_.keep == nullptr) return std::nullopt;
   OperatorStates states;
   {
@@ -187,7 +185,7 @@ std::optional<absl::Status> ModelManagerImpl::KeepStates() const {
   return kept;
 }
 
-ModelChangeResult ModelManagerImpl::RunChange(absl::StatusOr<ModelChange> made) {
+ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
   ModelChangeResult result{.status = made.status(), .generation = generation()};
   if (!made.ok()) return result;
   ModelChange& change = *made;

@@ -15,7 +15,7 @@
 #include "server/models/model_entry.h"
 #include "server/models/model_manager_options.h"
 #include "server/models/model_types.h"
-#include "server/models/repository_scan.h"
+#include "server/models/repository.h"
 #include "server/models/served_models.h"
 #include "server/models/version_loader.h"
 

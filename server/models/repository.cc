@@ -1,10 +1,11 @@
-// Listing the model repository.
+// Listing and fingerprinting.
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/repository.h"
 
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -69,6 +70,72 @@ absl::StatusOr<VersionList> ListVersions(const std::string& base_path) {
   }
   std::sort(list.versions.begin(), list.versions.end());
   return list;
+}
+
+namespace {
+
+// ListVersions, but NOT_FOUND only where the directory above is there: else a volume may be
+// missing, which is no wish to unload.
+absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path) {
+  absl::StatusOr<VersionList> list = ListVersions(base_path);
+  struct stat info;
+  const std::string above(base_path, 0, std::max<size_t>(base_path.find_last_of('/') + 1, 1) - 1);
+  if (absl::IsNotFound(list.status()) && !above.empty() && stat(above.c_str(), &info) != 0) {
+    return absl::UnavailableError(absl::StrCat("directory ", above, " does not exist"));
+  }
+  return list;
+}
+
+}  // namespace
+
+RepositoryScan RepositoryScan::Only(const std::string& name) const {
+  RepositoryScan one{.repository = repository};
+  if (std::count(found.begin(), found.end(), name) > 0) one.found = {name};
+  const auto model = models.find(name);
+  if (model != models.end()) one.models.emplace(name, model->second);
+  return one;
+}
+
+RepositoryScanner::RepositoryScanner(std::string repository, const VersionRules& rules)
+    : repository_(std::move(repository)), rules_(rules) {
+  struct stat info;
+  if (stat(repository_.c_str(), &info) == 0) device_ = info.st_dev;
+}
+
+absl::StatusOr<std::vector<std::string>> RepositoryScanner::ListRepository() const {
+  if (repository_.empty()) return std::vector<std::string>();
+  ASSIGN_OR_RETURN(std::vector<std::string> names, ListModelDirectories(repository_));
+  struct stat info;
+  if (names.empty() && stat(repository_.c_str(), &info) == 0 && info.st_dev != device_) {
+    return absl::UnavailableError(
+        absl::StrCat("model repository ", repository_,
+                     " is empty and on another device than at the start: not mounted?"));
+  }
+  return names;
+}
+
+RepositoryScan RepositoryScanner::Scan(const std::map<std::string, std::string>& base_paths) const {
+  RepositoryScan scan;
+  std::map<std::string, std::string> to_scan = base_paths;
+  if (absl::StatusOr<std::vector<std::string>> found = ListRepository(); found.ok()) {
+    scan.found = *std::move(found);
+  } else {
+    scan.repository = found.status();
+  }
+  for (const std::string& name : scan.found) {
+    to_scan.try_emplace(name, absl::StrCat(repository_, "/", name));
+  }
+  for (const auto& [name, base_path] : to_scan) {
+    ModelScan model{.listing = ListVersionsOrWhy(base_path)};
+    if (model.listing.ok()) {
+      for (const int64_t version : model.listing->versions) {
+        const std::string path = absl::StrCat(base_path, "/", version);
+        model.versions.emplace(version, engine::FingerprintDirectory(path, rules_.Of(path)));
+      }
+    }
+    scan.models.emplace(name, std::move(model));
+  }
+  return scan;
 }
 
 }  // namespace ulfd::server

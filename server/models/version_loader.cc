@@ -128,10 +128,7 @@ bool VersionLoader::MakePlans(const ServedModel& served) const {
   const Warming warming(options_, /*gives_way=*/true);
   std::vector<engine::ShapePlanInfo> plans;
   {
-    const LoadScope scope({.owner = served.name,
-                           .max_memory_bytes = MaxMemory(MemoryLeft(0)),
-                           .deadline = steady_clock::now() + options_.load_bounds.max_time,
-                           .cancelled = &cancelled_});
+    const LoadScope scope(Limits(served.name, /*staged_bytes=*/0));
     plans = served.model->MakePlans(warming.run(), MemoryLeft(0));
   }
   return ReportPlans(served.name, served.version, plans);
@@ -163,7 +160,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadBase(
   const auto estimate = EstimateMemory(directory, rules, job.bytes_per_file_byte);
   if (estimate.ok()) {
     served.file_bytes = estimate->file_bytes;
-    // Whether tables can be shared shows once they are read; LimitsOf sees to it that a load which
+    // Whether tables can be shared shows once they are read; the limits see to it that a load which
     // shares none ends in time.
     const int64_t least = std::max<int64_t>(estimate->bytes - job.shared_bytes, 0);
     const absl::Status fits =
@@ -271,16 +268,14 @@ std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job,
   return outcome;
 }
 
-int64_t VersionLoader::MaxMemory(int64_t left) const {
+LoadLimits VersionLoader::Limits(const std::string& owner, int64_t staged_bytes) const {
   constexpr int64_t kLeastBuffers = int64_t{64} << 20;
   const int64_t chosen = options_.load_bounds.max_memory_bytes;
-  return chosen > 0 ? chosen : left + std::max(options_.memory_budget_bytes / 8, kLeastBuffers);
-}
-
-LoadLimits VersionLoader::LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const {
-  return {.owner = job.name,
-          .roots = rules.roots,
-          .max_memory_bytes = MaxMemory(MemoryLeft(job.staged_bytes)),
+  return {.owner = owner,
+          .max_memory_bytes = chosen > 0
+                                  ? chosen
+                                  : MemoryLeft(staged_bytes) +
+                                        std::max(options_.memory_budget_bytes / 8, kLeastBuffers),
           .deadline = steady_clock::now() + options_.load_bounds.max_time,
           .cancelled = &cancelled_};
 }
@@ -319,7 +314,8 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
 LoadOutcome VersionLoader::Load(const LoadJob& job, bool gives_way) const {
   const steady_clock::time_point start = steady_clock::now();
   const engine::DirectoryRules rules = rules_.Of(job.directory);
-  const LoadLimits limits = LimitsOf(job, rules);
+  LoadLimits limits = Limits(job.name, job.staged_bytes);
+  limits.roots = rules.roots;
   std::optional<LoadOutcome> ended;
   LoadOutcome outcome;
   absl::StatusOr<std::unique_ptr<ServedModel>> served = nullptr;

@@ -93,8 +93,8 @@ class VersionLoader {
   // The outcome, where the files themselves tell it: they have moved on, or cannot be tried.
   std::optional<LoadOutcome> EndWithoutLoad(const LoadJob& job,
                                             const engine::DirectoryRules& rules) const;
-  // The limits of a load that begins now.
-  LoadLimits LimitsOf(const LoadJob& job, const engine::DirectoryRules& rules) const;
+  // The limits of a load that begins now, of which models of `staged_bytes` are held already.
+  LoadLimits Limits(const std::string& owner, int64_t staged_bytes) const;
   // Why the load of this thread had to end, as an error of the version; OK: it had not.
   absl::Status LimitReached(const LoadJob& job) const;
   absl::StatusOr<std::unique_ptr<ServedModel>> LoadChecked(const LoadJob& job, bool gives_way,
@@ -120,8 +120,6 @@ class VersionLoader {
                       const engine::RunOptions& run) const;
   // What the budget leaves beside what models hold.
   int64_t MemoryLeft(int64_t staged_bytes) const;
-  // What a load may hold where the budget leaves so much.
-  int64_t MaxMemory(int64_t left) const;
   // Reports the plans and returns whether any of them serves.
   bool ReportPlans(const std::string& name, int64_t version,
                    const std::vector<engine::ShapePlanInfo>& plans) const;
