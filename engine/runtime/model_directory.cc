@@ -121,6 +121,35 @@ absl::Status CheckStore(const model::v1::TableStore& store) {
   return absl::OkStatus();
 }
 
+absl::Status CheckTables(const ModelManifest& manifest) {
+  for (const model::v1::TableConfig& table : manifest.tables()) {
+    const std::string what = absl::StrCat("tables \"", table.name(), "\": ");
+    if (table.default_id() != 0 &&
+        table.missing_keys() != model::v1::MISSING_KEY_POLICY_DEFAULT_ROW) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, "default_id without missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW"));
+    }
+    if (!table.has_store()) continue;
+    if (absl::Status status = CheckStore(table.store()); !status.ok()) {
+      return Annotate(status, absl::StrCat(what, "store"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckPrecisions(const ModelManifest& manifest) {
+  bool rounds = manifest.precision() > model::v1::PRECISION_FP32;
+  for (const model::v1::LayerPrecision& some : manifest.layer_precision()) {
+    if (some.layers().empty()) {
+      return absl::InvalidArgumentError("layer_precision names no layers");
+    }
+    rounds |= some.precision() > model::v1::PRECISION_FP32;
+  }
+  if (!manifest.exact() || !rounds) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "exact beside a precision other than PRECISION_FP32, want one of them");
+}
+
 // What can be said of a manifest without the graph.
 absl::Status CheckManifest(const std::string& directory, const ModelManifest& manifest) {
   RETURN_IF_ERROR(WantDistinct(manifest.outputs(), "outputs",
@@ -153,11 +182,8 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
                        ", want 0 to ", kExact));
     }
   }
-  for (const model::v1::TableConfig& table : manifest.tables()) {
-    if (!table.has_store()) continue;
-    const absl::Status status = CheckStore(table.store());
-    if (!status.ok()) return Annotate(status, absl::StrCat("tables \"", table.name(), "\": store"));
-  }
+  RETURN_IF_ERROR(CheckTables(manifest));
+  RETURN_IF_ERROR(CheckPrecisions(manifest));
   for (const model::v1::FileSum& sum : manifest.sums()) {
     RETURN_IF_ERROR(PathWithin(directory, directory, sum.path(), "sums.path").status());
     if (IsSha256(sum.sha256())) continue;

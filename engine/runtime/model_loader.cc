@@ -147,13 +147,15 @@ absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info
 }
 
 // What features are called as matrices.
+constexpr size_t kMaxMatrixBytes = 1024;
 absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info) {
   HashMap<absl::string_view, const pb::FeatureConfig*> configs;
   for (const pb::FeatureConfig& config : manifest.features()) {
     configs.emplace(config.name(), &config);
   }
-  HashSet<absl::string_view> taken;
+  HashSet<absl::string_view> taken, features;
   for (const InputInfo& input : info.inputs) taken.insert(input.name);
+  for (const FeatureInfo& feature : info.features) features.insert(feature.name);
   // Names that somebody chose go before those that nobody did.
   for (FeatureInfo& feature : info.features) {
     const auto config = configs.find(feature.name);
@@ -161,10 +163,17 @@ absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info
     feature.matrix = config->second->matrix();
     if (config->second->has_padding_id()) feature.padding_id = config->second->padding_id();
     configs.erase(config);
-    if (feature.matrix.empty() || taken.insert(feature.matrix).second) continue;
+    if (feature.matrix.empty()) continue;
+    const std::string what =
+        absl::StrCat("manifest: features \"", feature.name, "\": matrix ", Quote(feature.matrix));
+    if (Printable(feature.matrix, kMaxMatrixBytes) != feature.matrix) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ", want up to ", kMaxMatrixBytes, " printable characters"));
+    }
+    const bool is_other = feature.matrix != feature.name && features.contains(feature.matrix);
+    if (!is_other && taken.insert(feature.matrix).second) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("manifest: features \"", feature.name, "\": matrix \"", feature.matrix,
-                     "\" is the name of an input or of another feature's matrix"));
+        absl::StrCat(what, " is the name of an input, or of another feature or its matrix"));
   }
   if (!configs.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("manifest: features names \"",

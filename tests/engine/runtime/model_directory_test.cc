@@ -168,6 +168,16 @@ TEST_F(ModelDirectoryTest, ManifestErrorsSayWhere) {
   }
   EXPECT_EQ(error("features { name: \"a\" } features { name: \"a\" }"),
             "features.name: \"a\" is given twice");
+  EXPECT_EQ(error("tables { name: \"t\" default_id: 9 }"),
+            "tables \"t\": default_id without missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW");
+  EXPECT_EQ(error("layer_precision { precision: PRECISION_INT8 }"),
+            "layer_precision names no layers");
+  for (const char* rounded :
+       {"precision: PRECISION_INT8",
+        "precision: PRECISION_FP32 layer_precision { layers: \"l\" precision: PRECISION_AUTO }"}) {
+    EXPECT_EQ(error(absl::StrCat("exact: true ", rounded)),
+              "exact beside a precision other than PRECISION_FP32, want one of them");
+  }
   EXPECT_EQ(error("sums { path: \"items\" sha256: \"AB\" }"),
             "sums \"items\": sha256 is \"AB\", want 64 lower-case hexadecimal digits");
   EXPECT_EQ(error("sums { path: \"a/../../x\" }"),

@@ -293,7 +293,11 @@ TEST_F(ModelTest, FeaturesHaveNamesAsMatrices) {
               HasSubstr("manifest: features names \"b\", which is no sparse feature"));
   model = load("features { name: \"a\" matrix: \"x\" }");
   EXPECT_THAT(std::string(model.status().message()),
-              HasSubstr("manifest: features \"a\": matrix \"x\" is the name of an input or of"));
+              HasSubstr("manifest: features \"a\": matrix \"x\" is the name of an input, or of"));
+  model = load("features { name: \"a\" matrix: \"u\" }");
+  EXPECT_THAT(std::string(model.status().message()), HasSubstr("or of another feature"));
+  model = load("features { name: \"a\" matrix: \"i\\n\" }");
+  EXPECT_THAT(std::string(model.status().message()), HasSubstr("printable characters"));
 }
 
 TEST_F(ModelTest, AManifestLevelThatTheGraphContradictsIsAnError) {
