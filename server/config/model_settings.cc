@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "server/models/served_models.h"
 
 namespace ulfd::server {
 namespace {
@@ -23,6 +24,9 @@ void CheckModel(const config::ModelConfig& model, const SettingsPlace& place) {
   }
   if (metadata != absl::AsciiStrToLower(metadata)) {
     canary.Complain("sticky_metadata", "want lower case, as metadata keys are");
+  }
+  if (model.canary().label() == kStableLabel) {
+    canary.Complain("label", "\"stable\" is the version that the others get, want another label");
   }
 }
 

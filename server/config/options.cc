@@ -4,6 +4,13 @@
 
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -127,6 +134,27 @@ absl::Status CheckSecurity(const Options& options) {
   return absl::OkStatus();
 }
 
+// Directories that are only written to later, when nobody looks.
+absl::Status CheckPlaces(const config::ServerConfig& settings) {
+  const std::string& state = settings.state_file();
+  const size_t slash = state.rfind('/');
+  const std::string folder = slash == state.npos ? "." : state.substr(0, slash + 1);
+  const std::pair<absl::string_view, std::string> places[] = {
+      {"hot_ids_directory", settings.hot_ids_directory()},
+      {"deltas.fold_directory", settings.deltas().fold_directory()},
+      {"state_file", state.empty() ? "" : folder}};
+  for (const auto& [setting, path] : places) {
+    std::error_code ignored;
+    if (path.empty() ||
+        (std::filesystem::is_directory(path, ignored) && access(path.c_str(), W_OK | X_OK) == 0)) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat(setting, ": ", path, " is no directory that can be written to"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckAll(Options& options) {
   const config::ServerConfig& settings = options.settings;
   const config::Limits& limits = settings.limits();
@@ -153,6 +181,17 @@ absl::Status CheckAll(Options& options) {
         "connections.memory_quota_bytes: ", settings.connections().memory_quota_bytes(),
         " is less than four times limits.max_message_bytes, ", limits.max_message_bytes()));
   }
+  if (settings.grpc_port() != 0 && settings.grpc_port() == settings.http_port()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("grpc_port and http_port are both ", settings.grpc_port()));
+  }
+  std::set<std::string> clusters;
+  for (const config::RedisCluster& cluster : settings.redis_clusters()) {
+    if (clusters.insert(cluster.name()).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("redis_clusters: \"", cluster.name(), "\" is there twice"));
+  }
+  RETURN_IF_ERROR(CheckPlaces(settings));
   return CheckSecurity(options);
 }
 

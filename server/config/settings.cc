@@ -103,6 +103,13 @@ bool IsName(absl::string_view name) {
          std::all_of(name.begin(), name.end(), ok);
 }
 
+bool IsHostAndPort(absl::string_view text) {
+  const size_t colon = text.rfind(':');
+  int port = 0;
+  return colon != text.npos && colon > 0 && absl::SimpleAtoi(text.substr(colon + 1), &port) &&
+         port >= 1 && port <= 65535;
+}
+
 bool HasForm(const Setting& setting, const std::string& text) {
   switch (setting.form()) {
     case Setting::FORM_NAME:
@@ -113,6 +120,8 @@ bool HasForm(const Setting& setting, const std::string& text) {
       return text.empty() || ParseEndpoint(text).ok();
     case Setting::FORM_METADATA_KEY:
       return IsMetadataKey(text);
+    case Setting::FORM_HOST_PORT:
+      return IsHostAndPort(text);
     default:
       return true;
   }
@@ -124,6 +133,8 @@ std::string WantedForm(const Setting& setting) {
       return kWantedName;
     case Setting::FORM_IP_ADDRESS:
       return "an IP address";
+    case Setting::FORM_HOST_PORT:
+      return "host:port";
     case Setting::FORM_ENDPOINT:
       return "IP:PORT or unix:PATH";
     case Setting::FORM_METADATA_KEY:

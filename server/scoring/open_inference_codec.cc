@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/model_version.h"
 #include "base/status_macros.h"
 
 namespace ulfd::server {
@@ -424,15 +424,11 @@ absl::string_view DatatypeName(DType dtype) {
 
 absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version) {
   if (name.empty()) return absl::InvalidArgumentError("model name: empty");
-  ModelChoice choice{.name = name};
-  if (version.empty()) return choice;
-  int64_t number = 0;
-  if (!absl::SimpleAtoi(version, &number) || number < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model version: \"", version, "\", want a positive number or nothing"));
-  }
-  choice.version = number;
-  return choice;
+  if (version.empty()) return ModelChoice{.name = name};
+  const std::optional<int64_t> number = ParseVersion(version);
+  if (number.has_value()) return ModelChoice{.name = name, .version = *number};
+  return absl::InvalidArgumentError(
+      absl::StrCat("model version: \"", version, "\", want a positive number or nothing"));
 }
 
 namespace {

@@ -257,11 +257,13 @@ void RestService::AnswerModel(std::unique_ptr<HttpExchange> exchange, absl::stri
   const std::string name(words[0]);
   words.erase(words.begin());
   std::string version;
-  if (words.size() >= 2 && words[0] == "versions") {
+  const bool has_version = words.size() >= 2 && words[0] == "versions";
+  if (has_version) {
     version = std::string(words[1]);
     words.erase(words.begin(), words.begin() + 2);
   }
   absl::StatusOr<ModelChoice> choice = ChoiceOf(name, version);
+  if (has_version && version.empty()) choice = absl::NotFoundError("no version behind versions/");
   const absl::string_view action = words.empty() ? "" : words[0];
   if (words.size() > 1 || (!action.empty() && action != "ready" && action != "infer")) {
     choice = absl::NotFoundError("no such path below /v2/models");

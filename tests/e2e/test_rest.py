@@ -73,6 +73,7 @@ class RestTest(DaemonTest):
             self.assertEqual(rest.ask("GET", "/v2/models/shop/versions/1")[1], shop_)
             self.assertEqual(rest.ask("GET", "/v2/models/shop/ready")[0], 200)
             self.assertEqual(rest.ask("GET", "/v2/models/shop/versions/9/ready")[0], 503)
+            self.assertEqual(rest.ask("GET", "/v2/models/shop/versions/")[0], 404)
             for path in ("/v2/models/shopp", "/v2/nothing", "/v2/models/shop/infer/x"):
                 code, reply, _ = rest.ask("GET", path)
                 self.assertEqual(code, 404, path)

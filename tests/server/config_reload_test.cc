@@ -136,6 +136,8 @@ TEST_F(ConfigReloadTest, SharesAndLabelsAreChecked) {
               HasSubstr("share: 1.5, want 0..1"));
   EXPECT_THAT(Errors(model("canary { label: \"c\" }")), HasSubstr("share: missing, want 0..1"));
   EXPECT_THAT(Errors(model("canary { share: 1 }")), HasSubstr("label: missing, want"));
+  EXPECT_THAT(Errors(model("canary { label: \"stable\" share: 1 }")),
+              HasSubstr("label: \"stable\" is the version that the others get"));
   EXPECT_THAT(Errors(model("canary { label: \"c\" share: 1 sticky_metadata: \"a\" sticky_feature: "
                            "\"b\" }")),
               HasSubstr("sticky_feature: sticky_metadata is set, too"));

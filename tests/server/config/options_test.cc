@@ -256,6 +256,16 @@ TEST(Config, ErrorsSayWhere) {
             "f.textproto:1:18: admin_clients: empty");
 }
 
+TEST(Config, AddressesOfOthersHaveAPort) {
+  for (const char* bad : {"x", ":1", "h:", "h:0", "h:65536", "h:1x"}) {
+    EXPECT_EQ(ConfigError(absl::StrCat("tracing { collector: '", bad, "' }")),
+              absl::StrCat("f.textproto:1:11: collector: \"", bad, "\", want host:port"));
+    EXPECT_THAT(ConfigError(absl::StrCat("redis_clusters { name: 'c' nodes: '", bad, "' }")),
+                HasSubstr("want host:port"));
+  }
+  EXPECT_TRUE(ReadConfig("tracing { collector: '[::1]:4317' }", "f").ok());
+}
+
 TEST(Config, ErrorsOfModelsSayWhere) {
   EXPECT_EQ(ConfigError("models { name: \"a\" }\nmodels { name: \"a\" }"),
             "f.textproto:2:1: models: model \"a\" is given twice");
@@ -321,7 +331,19 @@ TEST(LoadOptions, ChecksOptionsTogether) {
   EXPECT_EQ(LoadOptions(flags).status().message(),
             "limits.max_queued_rows: 100 is less than limits.max_ads, 2000: the largest request "
             "could never wait");
-  std::ofstream(path) << "model_repository: 'r' models { name: 'a' }";
+  std::ofstream(path) << "model_repository: 'r' grpc_port: 8500 http_port: 8500";
+  EXPECT_EQ(LoadOptions(flags).status().message(), "grpc_port and http_port are both 8500");
+  std::ofstream(path) << "model_repository: 'r' redis_clusters { name: 'c' nodes: 'h:1' }"
+                         "redis_clusters { name: 'c' nodes: 'g:1' }";
+  EXPECT_EQ(LoadOptions(flags).status().message(), "redis_clusters: \"c\" is there twice");
+  for (const char* place : {"hot_ids_directory: '/nope'", "deltas { fold_directory: '/nope' }",
+                            "state_file: '/nope/s'", "hot_ids_directory: '/dev/null'"}) {
+    std::ofstream(path) << "model_repository: 'r' " << place;
+    EXPECT_THAT(std::string(LoadOptions(flags).status().message()),
+                HasSubstr(" is no directory that can be written to"))
+        << place;
+  }
+  std::ofstream(path) << "model_repository: 'r' state_file: 's' models { name: 'a' }";
   EXPECT_EQ(LoadOptions(flags)->models[0].base_path, "r/a");
 }
 

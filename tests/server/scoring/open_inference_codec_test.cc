@@ -361,7 +361,7 @@ TEST_F(OpenInferenceCodecTest, CountRowsIsByShapesOnlyWhereValuesAreToCome) {
 TEST(OpenInferenceVersion, IsAPositiveNumberOrNothing) {
   EXPECT_EQ(ChoiceOf("m", "")->version, std::nullopt);
   EXPECT_EQ(ChoiceOf("m", "12")->version, 12);
-  for (const char* bad : {"0", "-1", "latest", "1.0"}) {
+  for (const char* bad : {"0", "-1", "latest", "1.0", "+1", " 1", "1 ", "01"}) {
     EXPECT_EQ(ChoiceOf("m", bad).status().message(),
               "model version: \"" + std::string(bad) + "\", want a positive number or nothing");
   }
