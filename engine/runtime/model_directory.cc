@@ -102,6 +102,14 @@ bool IsSha256(const std::string& text) {
          });
 }
 
+absl::Status WantUpTo(int64_t most, absl::string_view field, int64_t value) {
+  if (value >= 0 && value <= most) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", want 0 to ", most));
+}
+
+// Of bytes and of milliseconds: a terabyte, and a lifetime.  Sums of some stay numbers.
+constexpr int64_t kMost = int64_t{1} << 40;
+
 absl::Status CheckStore(const model::v1::TableStore& store) {
   if (store.kind_case() == model::v1::TableStore::KIND_NOT_SET) {
     return absl::InvalidArgumentError("neither rocksdb nor redis");
@@ -109,16 +117,10 @@ absl::Status CheckStore(const model::v1::TableStore& store) {
   if (store.has_redis() && (store.redis().cluster().empty() || store.redis().table().empty())) {
     return absl::InvalidArgumentError("redis: want cluster and table");
   }
-  const std::pair<absl::string_view, int64_t> numbers[] = {
-      {"cache_bytes", store.cache_bytes()},
-      {"fetch_timeout_ms", store.fetch_timeout_ms()},
-      {"row_lifetime_ms", store.row_lifetime_ms()},
-      {"missing_lifetime_ms", store.missing_lifetime_ms()}};
-  for (const auto& [field, value] : numbers) {
-    if (value >= 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat(field, " is ", value, ", want at least 0"));
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(WantUpTo(kMost, "cache_bytes", store.cache_bytes()));
+  RETURN_IF_ERROR(WantUpTo(kMost, "fetch_timeout_ms", store.fetch_timeout_ms()));
+  RETURN_IF_ERROR(WantUpTo(kMost, "row_lifetime_ms", store.row_lifetime_ms()));
+  return WantUpTo(kMost, "missing_lifetime_ms", store.missing_lifetime_ms());
 }
 
 absl::Status CheckTables(const ModelManifest& manifest) {
@@ -176,14 +178,13 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
     }
     RETURN_IF_ERROR(Annotate(CheckDims(input.row_shape()), what));
     constexpr int64_t kExact = int64_t{1} << 24;
-    if (input.integers_below() < 0 || input.integers_below() > kExact) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("inputs \"", input.name(), "\": integers_below is ", input.integers_below(),
-                       ", want 0 to ", kExact));
-    }
+    RETURN_IF_ERROR(WantUpTo(kExact, absl::StrCat("inputs \"", input.name(), "\": integers_below"),
+                             input.integers_below()));
   }
   RETURN_IF_ERROR(CheckTables(manifest));
   RETURN_IF_ERROR(CheckPrecisions(manifest));
+  RETURN_IF_ERROR(WantUpTo(kMost, "user_cache_bytes", manifest.user_cache_bytes()));
+  RETURN_IF_ERROR(WantUpTo(kMost, "ad_cache_bytes", manifest.ad_cache_bytes()));
   for (const model::v1::FileSum& sum : manifest.sums()) {
     RETURN_IF_ERROR(PathWithin(directory, directory, sum.path(), "sums.path").status());
     if (IsSha256(sum.sha256())) continue;

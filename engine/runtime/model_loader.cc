@@ -370,12 +370,8 @@ bool IsOpen(const ModelInfo& info) {
 }
 
 // The cache of users, where the manifest wants one and it can save anything.
-absl::Status MakeUserCache(int64_t bytes, LoadedModel& model) {
-  if (bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("manifest: user_cache_bytes is ", bytes, ", want 0 (no cache) or more"));
-  }
-  if (bytes == 0) return absl::OkStatus();
+void MakeUserCache(int64_t bytes, LoadedModel& model) {
+  if (bytes == 0) return;
   const Executable& executable = model.executable;
   const Schedule* const schedule = executable.optimised_schedule != nullptr
                                        ? executable.optimised_schedule.get()
@@ -386,11 +382,10 @@ absl::Status MakeUserCache(int64_t bytes, LoadedModel& model) {
         absl::StrCat("manifest: user_cache_bytes has no effect: ",
                      schedule == nullptr ? model.info.proof_failure
                                          : std::string("nothing is computed from the user alone")));
-    return absl::OkStatus();
+    return;
   }
   model.executable.user_cache = std::make_shared<UserCache>(bytes);
   model.info.user_cache_bytes = bytes;
-  return absl::OkStatus();
 }
 
 // The cache of ads.  Why it would save nothing, or "".
@@ -450,12 +445,6 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
   executable.refuse_non_finite = manifest.non_finite() == pb::NON_FINITE_POLICY_REFUSE;
   PlanReport report;
   RETURN_IF_ERROR(MakePlans(recipe, recipe.statements, specs, executable, report));
-  if (manifest.ad_cache_bytes() < 0) {
-    return WithLoadReason(absl::InvalidArgumentError(absl::StrCat("manifest: ad_cache_bytes is ",
-                                                                  manifest.ad_cache_bytes(),
-                                                                  ", want 0 (no cache) or more")),
-                          LoadReason::kManifest);
-  }
   if (recipe.cut_items) {
     recipe.cut_items = false;
     recipe.passes.item_columns = INT64_MAX;
@@ -474,7 +463,8 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
   info.not_optimised = std::move(report.not_optimised);
   info.proof_failure = std::move(report.proof_failure);
   info.row_separable = executable.plan->separable;
-  return WithLoadReason(MakeUserCache(manifest.user_cache_bytes(), model), LoadReason::kManifest);
+  MakeUserCache(manifest.user_cache_bytes(), model);
+  return absl::OkStatus();
 }
 
 void DescribeOutputs(const Graph& graph, const GraphSpecs& specs, ModelInfo& info) {

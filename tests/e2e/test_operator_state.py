@@ -107,9 +107,11 @@ class StateTest(unittest.TestCase):
         self.assertIn("pined", caught.exception.log)
 
     def test_a_file_that_cannot_be_written_is_said(self):
-        self.state = os.path.join(self.work, "nowhere", "state")
+        self.state = os.path.join(self.work, "gone", "state")
+        os.mkdir(os.path.dirname(self.state))
 
         def change(call):
+            os.rmdir(os.path.dirname(self.state))
             reply = call("Rollback", name="found")
             self.assertIn("until the daemon ends", reply.notice)
             self.assertIn(f"cannot write {self.state}", reply.notice)

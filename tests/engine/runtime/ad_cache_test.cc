@@ -265,7 +265,7 @@ TEST_F(AdCachedModels, KeepsNothingWhereComputingIsFaster) {
 TEST_F(AdCachedModels, RefusesNegativeSizes) {
   const auto model = Load(kTower, "ad_cache_bytes: -1");
   EXPECT_THAT(std::string(model.status().message()),
-              HasSubstr("manifest: ad_cache_bytes is -1, want 0 (no cache) or more"));
+              HasSubstr("ad_cache_bytes is -1, want 0 to 1099511627776"));
 }
 
 }  // namespace

@@ -166,6 +166,10 @@ TEST_F(ModelDirectoryTest, ManifestErrorsSayWhere) {
     EXPECT_EQ(error(absl::StrCat("inputs { name: \"m\" integers_below: ", below, " }")),
               absl::StrCat("inputs \"m\": integers_below is ", below, ", want 0 to 16777216"));
   }
+  EXPECT_EQ(error("user_cache_bytes: 9223372036854775807"),
+            "user_cache_bytes is 9223372036854775807, want 0 to 1099511627776");
+  EXPECT_EQ(error("tables { name: \"t\" store { rocksdb: \"d\" fetch_timeout_ms: -1 } }"),
+            "tables \"t\": store: fetch_timeout_ms is -1, want 0 to 1099511627776");
   EXPECT_EQ(error("features { name: \"a\" } features { name: \"a\" }"),
             "features.name: \"a\" is given twice");
   EXPECT_EQ(error("tables { name: \"t\" default_id: 9 }"),

@@ -157,7 +157,7 @@ TEST_F(CachedModels, SaysWhereThereIsNothingToKeep) {
 TEST_F(CachedModels, RefusesNegativeSizes) {
   const auto model = Load(testing::kTogether, "user_cache_bytes: -1");
   EXPECT_THAT(std::string(model.status().message()),
-              HasSubstr("manifest: user_cache_bytes is -1, want 0 (no cache) or more"));
+              HasSubstr("user_cache_bytes is -1, want 0 to 1099511627776"));
 }
 
 // -0 and 0, and NaNs of other bits, are other users: bytes decide.
