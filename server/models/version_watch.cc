@@ -148,6 +148,19 @@ VersionState VersionWatch::state() const {
   return serving_ != nullptr ? VersionState::kServing : VersionState::kWaiting;
 }
 
+std::string VersionWatch::EpochError() const {
+  if (epoch_failure_.ok()) return "";
+  // Those after a delta that was refused are refused because they follow it.
+  const int64_t served = serving_->epochs.empty() ? 0 : serving_->epochs.back().epoch;
+  for (const engine::EpochMark& epoch : epochs_) {
+    const auto refused = refused_epochs_.find(epoch);
+    if (epoch.epoch > served && refused != refused_epochs_.end()) {
+      return std::string(refused->second.message());
+    }
+  }
+  return std::string(epoch_failure_.message());
+}
+
 std::string VersionWatch::error() const {
   if (!present_) {
     return serving_ == nullptr
@@ -155,7 +168,7 @@ std::string VersionWatch::error() const {
                : "its directory is gone; it serves until another version replaces it";
   }
   if (!failure_.ok()) return std::string(failure_.message());
-  if (!differs()) return std::string(epoch_failure_.message());
+  if (!differs()) return EpochError();
   if (loading_) return "";
   const absl::string_view kind = serving_ == nullptr ? "new" : "changed";
   if (committed_) return absl::StrCat(kind, " content, waiting for its turn to be loaded");

@@ -109,6 +109,7 @@ class VersionWatch {
            model.epochs.back().epoch > *epoch_limit_;
   }
   std::optional<TimePoint> EpochsDueAt() const;
+  std::string EpochError() const;
   void BackOff(TimePoint now);
   bool differs() const { return present_ && fingerprint_ != served_fingerprint_; }
 

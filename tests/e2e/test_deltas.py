@@ -256,7 +256,8 @@ class DeltasTest(AdminDaemonTest):
         prefix = os.path.join(self.folder, "difference")
         code, out, err = ulf("table", "diff", os.path.join(self.path, "items"), table, prefix)
         self.assertEqual(code, 0, err)
-        self.assertEqual(out, "200 rows are new, 10 have other values, 4 are gone\n")
+        self.assertEqual(out, "200 rows are new, 10 have other values, 4 are gone\n"
+                              f"written: {prefix}.ulft {prefix}.ids\n")
         code, out, err = ulf("table", "push", self.path, "--epoch=1", f"put:items={prefix}.ulft",
                              f"drop:items={prefix}.ids")
         self.assertEqual(code, 0, err)

@@ -107,6 +107,11 @@ TEST_F(ManagerDeltaTest, ARefusedDeltaIsNotTriedAgainUntilSomethingChanges) {
   Push(4, 3, {{10, {1, 2, 3}}});
   EXPECT_THAT(Poll(), ElementsAre("failed m v1 table"));
   EXPECT_THAT(Version(1).error, HasSubstr("rows of 3 values, want 2"));
+  Push(5, 4);
+  EXPECT_THAT(Poll(), ElementsAre("failed m v1 content"));
+  EXPECT_THAT(Version(1).error, HasSubstr("rows of 3 values, want 2"))
+      << "why none of those after it is served, either";
+  std::filesystem::remove_all(engine::EpochDirectory(repository_.Path("m", 1), 5));
   Push(4, 3);
   EXPECT_THAT(Poll(), ElementsAre("published m v1"));
   EXPECT_EQ(Score(), 4);
