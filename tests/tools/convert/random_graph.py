@@ -183,3 +183,10 @@ def matrix(g, ids, numbers, kind=np.float32):
     """One matrix for all features: `ids` columns of ids, then `numbers` columns."""
     columns = [g.random.randint(0, 7, (ADS, ids)), g.random.randn(ADS, numbers) * 3]
     return g.input("X", np.concatenate(columns, 1).astype(kind))
+
+
+def raw(g, op, inputs, array, rows="ads", **attributes):
+    """A node whose output numpy has no operator for."""
+    value = Value(g.fresh(), array, rows)
+    g.nodes.append(helper.make_node(op, [i.name for i in inputs], [value.name], **attributes))
+    return g.keep(value) if isinstance(array, np.ndarray) else value

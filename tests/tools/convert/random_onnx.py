@@ -19,7 +19,9 @@ import tempfile
 
 try:
     import numpy as np
-    from exporter_patterns import PATTERNS, REFUSED
+    import patterns_ids
+    import patterns_layers
+    import patterns_rows
     from random_graph import Graph
     from random_steps import random_graph
 except ImportError as error:
@@ -27,6 +29,7 @@ except ImportError as error:
     sys.exit(77)
 
 TOLERANCE = 1e-5
+FAMILIES = (patterns_ids, patterns_rows, patterns_layers)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 
@@ -100,7 +103,7 @@ def main():
     counts, reasons, failures = collections.Counter(), collections.Counter(), 0
     with tempfile.TemporaryDirectory() as work:
         runner = Runner(args.convert, args.ulf, work)
-        for pattern in PATTERNS:
+        for pattern in [pattern for family in FAMILIES for pattern in family.PATTERNS]:
             for seed in range(3):
                 g = Graph(seed)
                 pattern(g)
@@ -108,7 +111,7 @@ def main():
                 if verdict != "ok":
                     failures += 1
                     print(f"{pattern.__name__} {seed}: {verdict}: {text}")
-        for pattern, reason in REFUSED:
+        for pattern, reason in [refused for family in FAMILIES for refused in family.REFUSED]:
             g = Graph(1)
             pattern(g)
             verdict, text = runner.run(g)

@@ -578,10 +578,11 @@ absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::str
                        "was not written: ", proof.status().message()));
     }
     if (!proof.ok()) {
-      return absl::Status(
-          proof.status().code(),
-          absl::StrCat(model_path, ": cannot be proved, and was not written: ",
-                       proof.status().message(), "; --no_verify writes it without a proof"));
+      const bool fails = absl::IsInvalidArgument(proof.status());  // With --no_verify, too.
+      return absl::Status(proof.status().code(),
+                          absl::StrCat(model_path, ": cannot be proved, and was not written: ",
+                                       proof.status().message(),
+                                       fails ? "" : "; --no_verify writes it without a proof"));
     }
     report.notes.push_back(*proof);
     return report.ToString();

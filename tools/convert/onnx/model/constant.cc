@@ -312,11 +312,21 @@ absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int
   return range;
 }
 
+absl::Status ExampleRows(absl::string_view what) {
+  return absl::UnimplementedError(absl::StrCat(
+      what, ": the rows of the export's example are a number in the model; there, take them from ",
+      "the input (x.size(0), torch.zeros_like), not by len(), int() or numpy"));
+}
+
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b) {
   Dims out(std::max(a.size(), b.size()), Dim::Of(1));
   for (size_t back = 1; back <= out.size(); ++back) {
     const Dim x = back <= a.size() ? a[a.size() - back] : Dim::Of(1);
     const Dim y = back <= b.size() ? b[b.size() - back] : Dim::Of(1);
+    const auto is_number = [](const Dim& d) { return d.IsConst() && d != Dim::Of(1); };
+    if ((x.IsAds() && is_number(y)) || (y.IsAds() && is_number(x))) {
+      return ExampleRows(absl::StrCat("shapes ", DimsText(a), " and ", DimsText(b)));
+    }
     const std::optional<Dim> both = engine::Broadcast(x, y);
     if (!both.has_value()) {
       return absl::InvalidArgumentError(

@@ -100,7 +100,9 @@ absl::StatusOr<SliceRange> RangeOf(int64_t start, int64_t end, int64_t step, int
 // last may be smaller where none is stated.  INVALID_ARGUMENT unless they fill it.
 absl::StatusOr<std::vector<int64_t>> SplitSizes(std::vector<int64_t> stated, int64_t outputs,
                                                 int64_t size);
-// numpy broadcasting.  INVALID_ARGUMENT names both.
+// UNIMPLEMENTED, and what to do: the model has a number where the request's rows are to be.
+absl::Status ExampleRows(absl::string_view what);
+// numpy broadcasting.  INVALID_ARGUMENT names both; UNIMPLEMENTED as ExampleRows.
 absl::StatusOr<Dims> BroadcastDims(const Dims& a, const Dims& b);
 std::string DimsText(const Dims& dims);
 

@@ -100,6 +100,9 @@ class OnnxGraph {
   const IntegerBound* BoundOf(const std::string& name) const;
   // Requests with integers of these inputs that are not below are refused.
   void LimitInputs(const IntegerBound& of, int64_t below);
+  // Sums over the rows of a request.
+  void MarkRowSum(const std::string& name) { row_sums_.insert(name); }
+  bool IsRowSum(const std::string& name) const { return row_sums_.contains(name); }
   // Integers that are exact for this.
   void MarkExact(const std::string& name) { exact_.insert(name); }
   bool IsExact(const std::string& name) const { return exact_.contains(name); }
@@ -177,7 +180,7 @@ class OnnxGraph {
   HashMap<std::string, std::string> rounded_;
   HashMap<std::string, IntegerBound> bounds_;
   std::map<std::string, int64_t> limits_;
-  HashSet<std::string> stepped_, small_, exact_;
+  HashSet<std::string> stepped_, small_, exact_, row_sums_;
   HashMap<std::string, int64_t> places_;  // By input.
 };
 

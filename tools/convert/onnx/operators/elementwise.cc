@@ -352,6 +352,11 @@ absl::Status Formula(OnnxNode& node, absl::string_view text) {
 
 // Quotients of integers up to 2^24 round to none but their own whole part.
 absl::Status Div(OnnxNode& node) {
+  const Constant* const by = node.constant(1);
+  if (by != nullptr && node.graph.IsRowSum(node.node.input(0)) && IsNumbers(by->dims) &&
+      by->elements() == 1 && by->number(0) >= 1 && by->number(0) == std::floor(by->number(0))) {
+    return ExampleRows(absl::StrCat("divides a sum over the request's rows by ", by->number(0)));
+  }
   if (!node.graph.IsInteger(node.node.input(0))) return Arithmetic(node, "div_layer");
   return Formula(node, Truncated("(@0 / @1)"));
 }

@@ -149,6 +149,7 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
   NoteRows(node, x.dims, axes);
+  if (kind == Reduction::kSum && node.across_rows) node.graph.MarkRowSum(node.output());
   if (node.graph.IsInteger(node.node.input(0)) &&
       (kind == Reduction::kMean || kind == Reduction::kL2)) {
     return absl::UnimplementedError("of integers, whose result ONNX rounds");
@@ -287,11 +288,9 @@ absl::Status LayerNormalization(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// Per row and channel; scale and bias are one value per channel.
-absl::Status InstanceNormalization(OnnxNode& node) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
-  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, AxesFrom(2, x.rank())));
+// By statistics along these axes; scale and bias are one value per channel.
+absl::Status NormalisePerChannel(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
+  ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
   std::vector<std::string> bottoms = {normal.centred, normal.variance};
   for (int i = 1; i < 3; ++i) {
     ASSIGN_OR_RETURN(OnnxValue parameter, node.value(i));
@@ -309,6 +308,13 @@ absl::Status InstanceNormalization(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// Per row and channel.
+absl::Status InstanceNormalization(OnnxNode& node) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  return NormalisePerChannel(node, x, AxesFrom(2, x.rank()));
+}
+
 // (x - mean) / (deviation + 1e-9), as ONNX's own definition of the operator has it.
 absl::Status MeanVarianceNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
@@ -323,11 +329,28 @@ absl::Status MeanVarianceNormalization(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// By statistics of the request's rows, as a model has it whose own were never gathered
+// (track_running_stats=False); one that has some was exported while it was trained.
+absl::Status NormaliseByRows(OnnxNode& node, const OnnxValue& x) {
+  for (const int i : {3, 4}) {
+    const Constant* const own = node.constant(i);
+    if (own == nullptr) return absl::UnimplementedError("training_mode 1: computed statistics");
+    ASSIGN_OR_RETURN(const std::vector<float> values, own->ToFloats());
+    const auto is_first = [&](float value) { return value == (i == 3 ? 0.0f : 1.0f); };
+    if (!std::all_of(values.begin(), values.end(), is_first)) {
+      return absl::UnimplementedError(
+          "training_mode 1, beside statistics that were gathered: call eval() before the export");
+    }
+  }
+  std::vector<int> axes = AxesFrom(0, x.rank());
+  axes.erase(axes.begin() + 1);
+  return NormalisePerChannel(node, x, axes);
+}
+
 absl::Status BatchNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (IntAttribute(node.node, "training_mode", 0) != 0) {
-    return absl::UnimplementedError("training_mode 1: statistics of a request's own rows");
-  }
+  if (x.rank() < 2) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
+  if (IntAttribute(node.node, "training_mode", 0) != 0) return NormaliseByRows(node, x);
   ChannelNorm norm;
   norm.eps = FloatAttribute(node.node, "epsilon", 1e-5f);
   std::vector<float>* const parts[] = {&norm.gamma, &norm.beta, &norm.mean, &norm.var};

@@ -139,8 +139,10 @@ absl::Status GatherElements(OnnxNode& node) {
       index.dims[d] = x.dims[d];  // The user's row stands for all.
       continue;
     }
-    return absl::UnimplementedError(
-        absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
+    const std::string shapes =
+        absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims));
+    const bool rows = x.dims[d].IsConst() != index.dims[d].IsConst();
+    return rows ? ExampleRows(shapes) : absl::UnimplementedError(shapes);
   }
   const int rows = RowAxis(index.dims), along = axis < rows ? axis + 1 : axis;
   x = MoveAxis(std::move(x), rows, 0);

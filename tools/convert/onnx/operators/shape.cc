@@ -93,6 +93,11 @@ absl::Status Reshape(OnnxNode& node) {
   const Constant* shape = node.constant(1);
   if (shape == nullptr) return absl::UnimplementedError("a shape that is computed from values");
   ASSIGN_OR_RETURN(Dims to, TargetDims(node, x.dims, *shape));
+  const bool in_front = x.rank() > 0 && x.dims[0] == Dim::Ads();
+  for (size_t d = 1; in_front && d < to.size(); ++d) {
+    if (!to[d].IsAds() || to[d] == Dim::Ads()) continue;
+    return ExampleRows(absl::StrCat("joins the rows of ", DimsText(x.dims), " to ", DimsText(to)));
+  }
   return ReshapeTo(node, x, std::move(to));
 }
 
@@ -268,6 +273,14 @@ absl::Status Concat(OnnxNode& node) {
       if (x.dims[d].IsAds()) common[d] = x.dims[d];
     }
   }
+  for (const OnnxValue& x : values) {
+    for (int d = 0; d < rank; ++d) {
+      const bool fits = d == axis || !common[d].IsAds() || !x.dims[d].IsConst();
+      if (!fits)
+        return ExampleRows(
+            absl::StrCat("joins shapes ", DimsText(x.dims), " and ", DimsText(common)));
+    }
+  }
   bool rows_differ = false;
   for (const OnnxValue& x : values) rows_differ |= axis != 0 && x.dims[0] != common[0];
   if (rank == 2 && axis == 1 && common[0].IsAds() && (any_repeated || rows_differ)) {
@@ -434,6 +447,30 @@ absl::Status LookUpComputed(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// All indices are one number, and as many as the request has rows: that entry, repeated.
+absl::Status GatherOne(OnnxNode& node, int64_t axis, const Constant& indices) {
+  const Constant index = IntConstant({}, {indices.dim(0)});
+  OnnxValue one;
+  if (const Constant* const table = node.constant(0)) {
+    ASSIGN_OR_RETURN(const std::vector<Constant> entry,
+                     FoldNode(node.node, node.graph.opset(), {table, &index}));
+    ASSIGN_OR_RETURN(one, node.graph.ValueOf(entry[0], node.output()));
+    ASSIGN_OR_RETURN(axis, WantAxis(axis, one.rank() + 1));
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> place, index.ToInts());
+    ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+    ASSIGN_OR_RETURN(axis, WantAxis(axis, x.rank()));
+    RETURN_IF_ERROR(WantNumber(x, static_cast<int>(axis)));
+    ASSIGN_OR_RETURN(one, PickAlong(node, x, static_cast<int>(axis), place, node.Top()));
+    one.dims.erase(one.dims.begin() + axis);
+    one.axes.erase(one.axes.begin() + axis);
+  }
+  one.dims.insert(one.dims.begin() + axis, indices.dims.begin(), indices.dims.end());
+  one.axes.insert(one.axes.begin() + axis, indices.dims.size(), -1);
+  node.Set(std::move(one));
+  return absl::OkStatus();
+}
+
 // Gather along an axis with known indices; one index drops the axis.
 absl::Status Gather(OnnxNode& node) {
   const Constant* indices = node.constant(1);
@@ -443,6 +480,9 @@ absl::Status Gather(OnnxNode& node) {
         node.constant(0) != nullptr
             ? "indices that are computed; a table is looked up by ids that are an input"
             : "indices that are computed");
+  }
+  if (indices->uniform && !IsNumbers(indices->dims)) {
+    return GatherOne(node, IntAttribute(node.node, "axis", 0), *indices);
   }
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));

@@ -296,9 +296,6 @@ Results MeanVarianceNormalization(const Call& c) {
 Results BatchNormalization(const Call& c) {
   RETURN_IF_ERROR(WantFloats(c));
   const Array& x = *c.in[0];
-  if (IntAttribute(c.node, "training_mode", 0) != 0) {
-    return absl::UnimplementedError("training_mode");
-  }
   if (x.rank() < 2) return Misfit(c, "want channels");
   const int64_t channels = x.dims[1];
   int64_t inner = 1;
@@ -308,12 +305,22 @@ Results BatchNormalization(const Call& c) {
   }
   const double epsilon = double{FloatAttribute(c.node, "epsilon", 1e-5f)};
   std::vector<double> values = ValuesOf(x);
+  const auto channel_of = [&](size_t k) { return static_cast<int64_t>(k) / inner % channels; };
+  std::vector<double> mean = ValuesOf(*c.in[3]), variance = ValuesOf(*c.in[4]);
+  if (IntAttribute(c.node, "training_mode", 0) != 0) {
+    const double count = static_cast<double>(values.size()) / static_cast<double>(channels);
+    std::fill(mean.begin(), mean.end(), 0);
+    std::fill(variance.begin(), variance.end(), 0);
+    for (size_t k = 0; k < values.size(); ++k) mean[channel_of(k)] += values[k] / count;
+    for (size_t k = 0; k < values.size(); ++k) {
+      const double away = values[k] - mean[channel_of(k)];
+      variance[channel_of(k)] += away * away / count;
+    }
+  }
   for (size_t k = 0; k < values.size(); ++k) {
-    const int64_t channel = static_cast<int64_t>(k) / inner % channels;
-    values[k] =
-        c.Round(x.type, (values[k] - c.in[3]->at(channel)) /
-                                std::sqrt(c.in[4]->at(channel) + epsilon) * c.in[1]->at(channel) +
-                            c.in[2]->at(channel));
+    const int64_t channel = channel_of(k);
+    const double normal = (values[k] - mean[channel]) / std::sqrt(variance[channel] + epsilon);
+    values[k] = c.Round(x.type, normal * c.in[1]->at(channel) + c.in[2]->at(channel));
   }
   return One(Floats(x.type, x.dims, std::move(values)));
 }

@@ -445,6 +445,12 @@ absl::Status Proof::RunTrial(const Evaluator& evaluator, const Trial& trial) {
     no_single_ad_ = true;
     return absl::OkStatus();
   }
+  if (absl::IsInvalidArgument(reference)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ONNX model itself fails with ", trial.ads, " ads: ", reference.message(),
+        "; where the rows of the export's example are a number in it, the model has to take them ",
+        "from its input (x.size(0), torch.zeros_like), not by len(), int() or numpy"));
+  }
   RETURN_IF_ERROR(reference);
   engine::RunResult result;
   RETURN_IF_ERROR(Annotate(RunEngine(trial, false, result), "the converted model"));

@@ -1,0 +1,376 @@
+"""Patterns of ids, of one matrix for all features, and of integers."""
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+from onnx import TensorProto, helper
+
+from random_graph import ADS, Value, matrix, raw
+
+
+def embed(g, x, first, last, width=3):
+    ids = g.cast(g.slice(x, 1, first, last), "int")
+    return g.look_up(g.constant(g.random.randn(7, width).astype(np.float32), "table"), ids)
+
+
+def one_matrix(g, kind=np.float32):
+    """DeepCTR-Torch: X[:, i:i+1].long() into tables, X[:, a:b] as numbers."""
+    x = matrix(g, 3, 2, kind)
+    parts = [embed(g, x, i, i + 1) for i in range(3)]
+    joined = g.node("Concat", parts, np.concatenate([p.array for p in parts], 1), axis=1)
+    flat = g.node("Flatten", [joined], joined.array.reshape(ADS, -1), axis=1)
+    dense = g.cast(g.slice(x, 1, 3, 5), "float")
+    g.output(g.node("Concat", [flat, dense], np.concatenate([flat.array, dense.array], 1), axis=1))
+
+
+def one_integer_matrix(g):
+    one_matrix(g, np.int64)
+
+
+def column_as_id_and_number(g):
+    x = matrix(g, 2, 1)
+    x.array[:, 0] += 0.25  # .long() cuts; the number keeps it.
+    g.output(embed(g, x, 0, 1))
+    total = x.array.sum(1)
+    g.output(g.node("ReduceSum", [x, g.ints(1)], total, keepdims=0))
+
+
+def sequence_in_a_matrix(g):
+    x = matrix(g, 6, 2)
+    x.array[:, 4:6] = 0
+    keys = embed(g, x, 2, 6)
+    ids = g.cast(g.slice(x, 1, 2, 6), "int")
+    mask = g.cast(g.node("Not", [g.binary("Equal", ids, g.constant(np.array(0, np.int64)))],
+                         ids.array != 0), "float")
+    mask = g.node("Unsqueeze", [mask, g.ints(2)], mask.array[:, :, None])
+    kept = g.binary("Mul", keys, mask)
+    g.output(g.node("ReduceSum", [kept, g.ints(1)], kept.array.sum(1), keepdims=0))
+    g.output(g.slice(x, 1, 6, 8))
+
+
+def whole_matrix_cast_first(g):
+    x = g.cast(matrix(g, 2, 3), "int")
+    table = g.constant(g.random.randn(7, 3).astype(np.float32))
+    g.output(g.look_up(table, g.pick(x, 1, 0)))
+    g.output(g.look_up(table, g.pick(x, 1, 1)))
+    g.output(g.cast(g.slice(x, 1, 2, 5), "float"))
+
+
+def every_other_column(g):
+    x = matrix(g, 6, 1)
+    ids = g.cast(g.slice(x, 1, 0, 6, 2), "int")
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids))
+    g.output(g.slice(x, 1, 1, 7, 2))
+
+
+def split_matrix(g):
+    x = matrix(g, 2, 2)
+    name = [g.fresh("part") for _ in range(2)]
+    g.nodes.append(helper.make_node("Split", [x.name], name, axis=1))
+    ids, dense = (g.keep(Value(n, a, "ads")) for n, a in zip(name, np.split(x.array, 2, 1)))
+    ids = g.cast(ids, "int")
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), ids))
+    g.output(dense)
+
+
+def user_matrix(g):
+    u = g.input("u", np.array([[3, 5, 0.5, -2.5]], np.float32), "user")
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    key = g.look_up(g.constant(g.random.randn(7, 3).astype(np.float32)),
+                    g.cast(g.pick(u, 1, 1), "int"))
+    g.output(g.binary("Mul", x, key))
+    g.output(g.binary("Add", x, g.slice(u, 1, 2, 3)))
+
+
+def cast_truncates(g):
+    x = g.input("x", (g.random.randn(ADS, 6) * 5 + 0.37).round(2).astype(np.float32))
+    x.array[:, 0] = [-0.5, 0.5, -1.5, 999, -998.5]
+    ten = g.binary("Mul", g.slice(x, 1, 1, 6), g.constant(np.array([10], np.float32)))
+    g.output(g.cast(g.slice(x, 1, 0, 1), "int"))
+    g.output(g.cast(ten, "int"))
+    small = g.slice(x, 1, 1, 6)
+    whole = g.cast(small, "int")
+    g.output(g.binary("Sub", small, g.cast(whole, "float")))
+    g.output(g.binary("Equal", whole, g.constant(np.array(1, np.int64))))
+
+
+def integer_arithmetic(g):
+    x = g.cast(g.input("x", np.round(g.random.randn(ADS, 8) * 40).astype(np.float32)), "int")
+    for by in (7, -3, 1, 10):
+        by = g.constant(np.array([by], np.int64))
+        for op in ("Div", "Mod"):
+            g.output(g.binary(op, x, by))
+
+
+def integers_compared(g):
+    x = g.input("day", g.random.randint(-3, 4, (ADS, 2)) + (g.random.randint(0, 2, (ADS, 2)) << 33))
+    for op in ("Equal", "Less", "Greater"):
+        g.output(g.binary(op, x, g.constant(np.array(2, np.int64))))
+    g.output(g.cast(x, "bool"))
+
+
+def integers_limited(g):
+    """What single precision has as long as the inputs are not too large, which requests show."""
+    ids = g.random.randint(-9000, 9000, (3, ADS, 3))
+    ids[1] = np.where(g.random.rand(ADS, 3) < 0.5, ids[0], ids[1])
+    a, b, c = (g.input(*named) for named in zip("abc", ids))
+    integer = lambda op, x, by, array: raw(g, op, [x, by], array)  # noqa: E731
+    g.output(g.cast(g.binary("Equal", a, b), "float"))
+    less = integer("Sub", b, c, ids[1] - ids[2])
+    whole = np.trunc(less.array / 360).astype(np.int64)
+    whole = integer("Div", less, g.constant(np.array(360)), whole)
+    g.output(g.cast(whole, "float"))
+    hashed = integer("Mul", a, g.constant(np.array(97)), ids[0] * 97)
+    place = integer("Mod", hashed, g.constant(np.array(11)), ids[0] * 97 % 11)
+    table = g.constant(g.random.randn(11, 4).astype(np.float32))
+    g.output(raw(g, "Gather", [table, place], table.array[place.array]))
+
+
+def classes_compared(g):
+    """The class of each click, out of a table, with the ad's own, however large that is."""
+    hist = g.input("hist", g.random.randint(0, 7, (ADS, 4)))
+    own = g.input("own", g.random.randint(0, 3, (ADS, 1)) + (g.random.randint(0, 2, (ADS, 1)) << 33))
+    classes = g.look_up(g.constant(g.random.randint(0, 3, 7)), hist)
+    turned = g.node("Transpose", [classes], classes.array.T, perm=[1, 0])
+    back = g.node("Transpose", [turned], classes.array, perm=[1, 0])
+    for op in ("Equal", "Less", "Greater"):
+        g.output(g.binary(op, back, own))
+    g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), hist))
+
+
+def half_precision(g):
+    """Computed in single precision; numbers that both have."""
+    g.opset = 14
+    x = g.input("x", g.random.randint(-8, 9, (ADS, 4)).astype(np.float32) / 4)
+    weight = g.constant(g.random.randint(-8, 9, (4, 3)).astype(np.float16) / 4)
+    half = Value(g.fresh("half"), x.array.astype(np.float16), "ads")
+    g.nodes.append(helper.make_node("Cast", [x.name], [half.name], to=TensorProto.FLOAT16))
+    product = Value(g.fresh("product"), half.array @ weight.array, "ads")
+    g.nodes.append(helper.make_node("MatMul", [half.name, weight.name], [product.name]))
+    g.output(g.cast(product, "float"))
+
+
+def integers_clipped(g):
+    """However large they are, what lies between small limits is exact."""
+    x = g.input("day", g.random.randint(-9, 99, (ADS, 2)) + (g.random.randint(0, 2, (ADS, 2)) << 33))
+    low, high = (g.constant(np.array(limit)) for limit in (0, 50))
+    kept = g.keep(Value("kept", x.array.clip(0, 50), "ads"))
+    g.nodes.append(helper.make_node("Clip", [x.name, low.name, high.name], [kept.name]))
+    g.output(g.binary("Mod", kept, g.constant(np.array(7))))
+    g.output(g.binary("Div", kept, g.constant(np.array(7))))
+
+
+def numbers_as_they_were_written(g):
+    """Softmax of a single weight; an integer beside floats: PyTorch takes both."""
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    one = g.node("Softmax", [g.constant(np.array(0.7, np.float32))], np.array(1, np.float32),
+                 axis=-1)
+    kept = g.binary("Greater", x, g.constant(np.array(0, np.float32)))
+    result = np.where(kept.array, x.array, np.float32(-99))
+    where = g.node("Where", [kept, x, g.constant(np.array(-99))], result)
+    g.output(g.node("Mul", [where, one], result))
+
+
+def logarithm_as_an_id(g):
+    """What no request has, numbers below 0, has none."""
+    x = g.input("seconds", g.random.rand(ADS, 2).astype(np.float32) * 200)
+    log = g.node("Log", [x], np.log(x.array))
+    at = g.node("Clip", [g.cast(log, "int"), g.constant(np.array(0)), g.constant(np.array(4))],
+                np.log(x.array).astype(np.int64).clip(0, 4))
+    g.output(g.look_up(g.constant(g.random.randn(5, 2).astype(np.float32)), at))
+
+
+def fields_of_one_table(g):
+    """Offsets, and a factor, before a table that fields share."""
+    ids = g.input("I", g.random.randint(0, 5, (ADS, 3)))
+    table = g.constant(g.random.randn(17, 2).astype(np.float32))
+    moved = g.binary("Add", ids, g.constant(np.array([[0, 5, 12]])))
+    g.output(g.look_up(table, moved))
+    twice = g.binary("Mul", ids, g.constant(np.array(2)))
+    g.output(g.look_up(table, g.binary("Sub", twice, g.constant(np.array([0, 0, -1])))))
+    g.output(g.binary("Equal", moved, g.constant(np.array(5))))
+
+
+def fields_of_several_inputs(g):
+    """Columns of inputs side by side, with offsets, into one table; the user's among them."""
+    u = g.input("u", g.random.randint(0, 5, (1, 1)), "user")
+    a = g.input("a", g.random.randint(0, 7, (ADS, 2)))
+    b = g.input("b", g.random.randint(0, 5, (ADS,)))
+    wide = g.node("Expand", [u, g.node("Shape", [a], np.array([ADS, 2]))],
+                  np.broadcast_to(u.array, (ADS, 2)), rows="ads")
+    wide = g.slice(wide, 1, 0, 1)
+    b = g.node("Unsqueeze", [b, g.ints(1)], b.array[:, None])
+    ids = g.node("Concat", [wide, a, b], np.concatenate([wide.array, a.array, b.array], 1), axis=1)
+    ids = g.binary("Add", ids, g.constant(np.array([0, 5, 12, 19])))
+    g.output(g.look_up(g.constant(g.random.randn(24, 3).astype(np.float32)), ids))
+
+
+def masks_of_ids(g):
+    """What is computed from ids alone, in several steps that meet again."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 4)))
+    g.output(g.look_up(g.constant(g.random.randn(9, 2).astype(np.float32)), ids))
+    zero, top = g.constant(np.array(0)), g.constant(np.array(6))
+    some = g.node("Not", [g.binary("Equal", ids, zero)], ids.array != 0)
+    few = g.binary("Less", ids, top)
+    g.output(g.node("And", [some, few], some.array & few.array))
+    kept = g.node("Where", [some, ids, g.constant(np.array(3))], np.where(some.array, ids.array, 3))
+    g.output(g.node("Clip", [kept, g.constant(np.array(2)), top], kept.array.clip(2, 6)))
+    g.output(g.binary("Mul", g.cast(some, "float"), g.constant(np.array(-1e2, np.float32))))
+
+
+def ids_below_zero(g):
+    """Padding of -1 or -100 beside its mask, in every form that keeps it away from the table."""
+    ids = g.input("I", g.random.choice([-100, -2, -1, 0, 1, 5, 8], (ADS, 4)))
+    zero, rows = g.constant(np.array(0)), g.random.randn(9, 2).astype(np.float32)
+    table, a = g.constant(rows), ids.array
+    some = g.binary("GreaterOrEqual", ids, zero)
+    kept = g.node("Where", [some, ids, zero], np.where(a >= 0, a, 0))
+    g.output(g.look_up(table, kept))
+    g.output(g.look_up(table, g.node("Clip", [ids, zero], a.clip(0))))
+    g.output(g.look_up(table, g.binary("Mul", ids, g.cast(some, "int"))))
+    g.output(some)
+    g.output(g.node("Not", [g.binary("Equal", ids, g.constant(np.array(-1)))], a != -1))
+    g.output(g.cast(ids, "float"))
+
+
+def ids_far_below_zero(g):
+    """However large the number that pads; and rows counted from the end of a table."""
+    ids = g.input("I", g.random.choice([-2 ** 31, -70000, -1000, -129, -1, 0, 1, 5, 8], (ADS, 6)))
+    zero, rows = g.constant(np.array(0)), g.random.randn(9, 2).astype(np.float32)
+    some = g.keep(Value("some", ids.array >= 0, "ads"))
+    g.nodes.append(helper.make_node("GreaterOrEqual", [ids.name, zero.name], [some.name]))
+    kept = g.keep(Value("kept", np.where(some.array, ids.array, 0), "ads"))
+    g.nodes.append(helper.make_node("Where", [some.name, ids.name, zero.name], [kept.name]))
+    keys = g.look_up(g.constant(rows), kept)
+    mask = g.unsqueeze(g.cast(some, "float"), 2)
+    g.output(g.binary("Mul", keys, mask))
+    g.output(some)
+    wrapped = g.input("W", g.random.randint(-100, 100, (ADS, 4)))
+    large = g.random.randn(100, 2).astype(np.float32)
+    g.output(g.node("Gather", [g.constant(large), wrapped], large[wrapped.array]))
+    # Of one input, a column that a table looks up as it is, and others.
+    mixed = g.random.choice([-2 ** 31, -1000, -129, -1, 0, 1, 8], (ADS, 3))
+    mixed[:, 0] = g.random.randint(-9, 9, ADS)
+    mixed = g.input("M", mixed)
+    first = g.pick(mixed, 1, 0)
+    g.output(g.node("Gather", [g.constant(rows), first], rows[first.array]))
+    most = g.binary("Max", mixed, g.constant(np.array(1)))
+    g.output(g.look_up(g.constant(rows), most))
+
+
+def ids_before_the_table(g):
+    """-1 is row 0; without that, ids below 0 count from the end."""
+    ids = g.input("I", g.random.randint(-1, 7, (ADS, 4)))
+    rows = g.random.randn(8, 2).astype(np.float32)
+    g.output(g.look_up(g.constant(rows), g.binary("Add", ids, g.constant(np.array(1)))))
+    g.output(g.node("Gather", [g.constant(rows), ids], rows[ids.array]))
+    g.output(g.binary("Greater", ids, g.constant(np.array(-1))))
+
+
+def ids_in_parts(g):
+    """Quotient and remainder of an id, with a table each; a table of what a test says."""
+    ids = g.input("I", g.random.randint(0, 36, (ADS, 3)))
+    four = g.constant(np.array(4))
+    for op, rows in (("Div", 9), ("Mod", 4)):
+        table = g.constant(g.random.randn(rows, 2).astype(np.float32))
+        g.output(g.look_up(table, g.binary(op, ids, four)))
+    table = g.constant(g.random.randn(2, 3).astype(np.float32))
+    g.output(g.look_up(table, g.cast(g.binary("Greater", ids, four), "int")))
+
+
+def classes_of_items(g):
+    """An item's classes out of a table of integers, each with an embedding; tables of matrices."""
+    ids = g.input("I", g.random.randint(0, 9, (ADS, 2)))
+    classes = g.look_up(g.constant(g.random.randint(0, 6, (9, 4))), ids)
+    g.output(classes)
+    g.output(g.look_up(g.constant(g.random.randn(6, 3).astype(np.float32)), classes))
+    g.output(g.look_up(g.constant(g.random.randn(9, 2, 3).astype(np.float32)), ids))
+
+
+def bag(g, table, ids, begins, ends, array):
+    """A loop that sums the rows of the table which each pass's slice of the ids names."""
+    passes = g.pick(g.node("Shape", [ends], np.array([ADS])), 0, 0)
+    zero, on = g.ints(0).name, g.constant(np.array(True))
+    names = {n: g.fresh(n) for n in "pass on go b e b1 e1 row rows sum".split()}
+    node = lambda op, ins, out, **more: helper.make_node(  # noqa: E731
+        op, [names.get(i, i) for i in ins], [names[out]], **more)
+    body = helper.make_graph(
+        [node("Gather", [begins.name, "pass"], "b", axis=0), node("Unsqueeze", ["b", zero], "b1"),
+         node("Gather", [ends.name, "pass"], "e", axis=0), node("Unsqueeze", ["e", zero], "e1"),
+         node("Slice", [ids.name, "b1", "e1", zero], "row"),
+         node("Gather", [table.name, "row"], "rows", axis=0),
+         node("ReduceSum", ["rows", zero], "sum", keepdims=0),
+         node("Identity", [on.name], "go")], "body",
+        [helper.make_tensor_value_info(names["pass"], TensorProto.INT64, []),
+         helper.make_tensor_value_info(names["on"], TensorProto.BOOL, [])],
+        [helper.make_tensor_value_info(names["go"], TensorProto.BOOL, []),
+         helper.make_tensor_value_info(names["sum"], TensorProto.FLOAT, [2])])
+    g.output(raw(g, "Loop", [passes, on], array, body=body))
+
+
+def embedding_bags(g):
+    """EmbeddingBag over rows of ids, whose offsets end with all of them; and with one in each."""
+    ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    table = g.constant(g.random.randn(7, 2).astype(np.float32))
+    size = g.node("Shape", [ids], np.array([ADS, 3]))
+    for width in (3, 1):
+        if width == 3:
+            flat = g.node("Reshape", [ids, g.ints(-1)], ids.array.reshape(-1))
+            total = g.node("ReduceProd", [size], np.array(3 * ADS), keepdims=0)
+        else:
+            flat, total = g.pick(ids, 1, 0), g.pick(size, 0, 0)
+        at = np.arange(0, width * ADS + 1, width)
+        begins = g.node("Range", [g.constant(np.array(0)), total, g.constant(np.array(width))],
+                        at[:-1], rows="ads")
+        end = g.node("Unsqueeze", [total, g.ints(0)], at[-1:])
+        every = g.node("Concat", [begins, end], at, axis=0)
+        ends = g.node("Slice", [every, g.ints(1), g.ints(1 << 62), g.ints(0)], at[1:])
+        firsts = g.node("Slice", [every, g.ints(0), g.ints(-1), g.ints(0)], at[:-1])
+        for first in (every, firsts):
+            bag(g, table, flat, first, ends, table.array[flat.array].reshape(ADS, width, 2).sum(1))
+
+
+def timestamps_subtracted(g):
+    a = g.input("now", np.full((ADS, 1), 1_700_000_001) + g.random.randint(0, 50, (ADS, 1)))
+    b = g.input("then", np.full((ADS, 1), 1_700_000_000))
+    g.nodes.append(helper.make_node("Sub", [a.name, b.name], ["d"]))
+    g.output(g.cast(g.keep(Value("d", a.array - b.array, "ads")), "float"))
+
+
+def integers_rounded_to_the_limit(g):
+    x = g.input("day", (1 << 24) + g.random.randint(0, 2, (ADS, 2)))
+    g.output(g.binary("Equal", x, g.constant(np.array(1 << 24))))
+
+
+def squares_of_ids(g):
+    """Whole numbers beyond 2^24, of which an integer remainder is wanted."""
+    ids = g.input("ids", g.random.randint(5000, 6000, (ADS, 2)))
+    by = g.cast(g.input("by", 3 + 4 * g.random.rand(ADS, 2).astype(np.float32)), "int")
+    g.output(g.look_up(g.constant(g.random.randn(6000, 2).astype(np.float32)), ids))
+    square = raw(g, "Mul", [ids, ids], ids.array ** 2)
+    g.output(raw(g, "Mod", [square, by], square.array % by.array))
+
+
+def half_precision_given_back(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    g.output(raw(g, "Cast", [x], x.array, to=TensorProto.FLOAT16))
+
+
+def half_precision_and_back(g):
+    """x.half().float(), which rounds."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    half = Value(g.fresh("half"), x.array.astype(np.float16), "ads")
+    g.nodes.append(helper.make_node("Cast", [x.name], [half.name], to=TensorProto.FLOAT16))
+    g.output(g.cast(half, "float"))
+
+
+PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
+            whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
+            integer_arithmetic, integers_compared, integers_limited, classes_compared,
+            half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,
+            fields_of_one_table, fields_of_several_inputs, masks_of_ids, ids_below_zero,
+            ids_far_below_zero, ids_before_the_table, ids_in_parts, classes_of_items,
+            embedding_bags]
+REFUSED = [(timestamps_subtracted, 'input "now": element 0'),
+           (half_precision_given_back, "half precision"),
+           (half_precision_and_back, "rounds to half precision"),
+           (integers_rounded_to_the_limit, 'input "day": element'),
+           (squares_of_ids, "of 2^24 or more")]

@@ -1,0 +1,346 @@
+"""Patterns of layers: recurrent ones, attention, products, loops, and arithmetic."""
+# SPDX-License-Identifier: Apache-2.0
+import itertools
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+from random_graph import ADS, Value, matrix, raw
+
+
+def computed_bias(g):
+    """x @ weight + y, which the exporter makes one Gemm of."""
+    x, y = (g.input(n, g.random.randn(ADS, k).astype(np.float32)) for n, k in (("x", 3), ("y", 2)))
+    weight = g.constant(g.random.randn(3, 2).astype(np.float32))
+    twice = g.binary("Add", y, y)
+    g.output(raw(g, "Gemm", [x, weight, twice], x.array @ weight.array + twice.array))
+
+
+def dropout_off(g):
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    for training, ratio in ((False, 0.5), (True, 0)):
+        inputs = g.constant(np.array(ratio, np.float32)), g.constant(np.array(training))
+        g.output(g.node("Dropout", [x, *inputs], x.array))
+
+
+def causal_convolution(g):
+    """Padded at both ends; what comes behind the last step is cut off."""
+    x = g.input("x", g.random.randn(ADS, 3, 6).astype(np.float32))
+    weight = g.random.randn(4, 3, 2).astype(np.float32)
+    padded = np.pad(x.array, ((0, 0), (0, 0), (2, 2)))
+    whole = sum(np.einsum("oc,bct->bot", weight[:, :, i], padded[:, :, 2 * i:2 * i + 8])
+                for i in range(2))
+    y = g.node("Conv", [x, g.constant(weight)], whole, pads=[2, 2], dilations=[2])
+    ends = g.node("Constant", [], np.array([-2]),
+                  value=numpy_helper.from_array(np.array([-2], np.int64)))
+    g.output(g.node("Slice", [y, g.ints(0), ends, g.ints(2), g.ints(1)], whole[:, :, :-2]))
+
+
+def parts_without_anything(g):
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    names = ["none", "also", "first", "rest"]
+    g.nodes.append(helper.make_node("Split", [x.name, g.ints(0, 0, 1, 2).name], names, axis=1))
+    none, also, first, rest = (Value(n, a, "ads") for n, a in zip(
+        names, np.split(x.array, [0, 0, 1], 1)))
+    g.output(g.node("Concat", [none, first], first.array, axis=1))
+    g.output(g.node("Concat", [rest, also], rest.array, axis=1))
+
+
+def einsum_with_diagonals(g):
+    """A matrix of constants in every field, of which only the diagonal counts."""
+    x = g.input("x", g.random.randn(ADS, 3, 4).astype(np.float32))
+    for shape, equation in (((3, 4, 4), "bfe,fee->bfe"), ((2, 3, 2), "bfe,ofo->be")):
+        w = g.constant(g.random.randn(*shape).astype(np.float32))
+        g.output(g.node("Einsum", [x, w], np.einsum(equation, x.array, w.array), rows="ads",
+                        equation=equation))
+
+
+def arithmetic_of_constants(g):
+    """What weights are computed from: any operator, once."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    w = g.constant(g.random.randn(4, 6).astype(np.float32))
+    e = np.exp(w.array.astype(float))
+    weights = g.node("Softmax", [w], e / e.sum(-1, keepdims=True), axis=-1)
+    back = g.constant(g.random.randn(6, 4).astype(np.float32))
+    product = g.node("MatMul", [weights, back], weights.array @ back.array)
+    g.output(g.node("MatMul", [x, product], x.array @ product.array))
+    v = g.constant(g.random.randn(4).astype(np.float32))
+    deep = g.input("m", g.random.randn(ADS, 3, 4).astype(np.float32))
+    g.output(g.node("MatMul", [deep, v], deep.array @ v.array))
+
+
+def branch_by_shape(g):
+    x = g.input("x", g.random.randn(ADS, 3, 1).astype(np.float32))
+    size = g.keep(Value("size", np.array(1), None))
+    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
+    g.nodes.append(helper.make_node("Gather", ["shape", g.ints(2).name], [size.name], axis=0))
+    test = g.keep(Value("test", np.array([True]), None))
+    g.nodes.append(helper.make_node("Equal", [size.name, g.ints(1).name], [test.name]))
+    def branch(name, node):
+        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
+        return helper.make_graph([node], name, [], [info])
+    axes = g.ints(2).name
+    g.nodes.append(helper.make_node(
+        "If", [test.name], ["y"],
+        then_branch=branch("a", helper.make_node("Squeeze", [x.name, axes], ["a"])),
+        else_branch=branch("b", helper.make_node("Identity", [x.name], ["b"]))))
+    g.output(g.keep(Value("y", x.array[:, :, 0], "ads")))
+
+
+def logistic(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def recurrent(g, op, directions, linear, packed, outputs=("all", "last")):
+    """[rows, steps, k] through LSTM, GRU or RNN, in float64; packed: of rows as long as they say."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    n, gates = 2, {"LSTM": 4, "GRU": 3, "RNN": 1}[op]
+    w, r, b = (g.random.randn(*shape).astype(np.float32) for shape in (
+        (directions, gates * n, 3), (directions, gates * n, n), (directions, 2 * gates * n)))
+    every, last = np.zeros((4, directions, ADS, n)), np.zeros((directions, ADS, n))
+    lengths = g.input("length", g.random.randint(1, 5, ADS).astype(np.float32)) if packed else None
+    for d in range(directions):
+        h, c = np.zeros((ADS, n)), np.zeros((ADS, n))
+        for t in range(4)[::-1 if d else 1]:
+            before = h, c
+            a = turned.array[t].astype(float) @ w[d].T + b[d][:gates * n]
+            s, rb = h @ r[d].T, b[d][gates * n:]
+            if op == "RNN":
+                h = np.tanh(a + s + rb)
+            elif op == "LSTM":
+                i, o, f, k = np.split(a + s + rb, 4, 1)
+                c = logistic(f) * c + logistic(i) * np.tanh(k)
+                h = logistic(o) * np.tanh(c)
+            else:
+                z, q = (logistic(v) for v in np.split((a + s + rb)[:, :2 * n], 2, 1))
+                inner = q * (s + rb)[:, 2 * n:] if linear else (
+                    (q * h) @ r[d][2 * n:].T + rb[2 * n:])
+                h = (1 - z) * np.tanh(a[:, 2 * n:] + inner) + z * h
+            if packed:
+                within = (lengths.array > t)[:, None]
+                h, c = np.where(within, h, before[0]), np.where(within, c, before[1])
+            every[t, d] = h * within if packed else h
+        last[d] = h
+    attributes = {"linear_before_reset": linear} if op == "GRU" else {}
+    # Zeros of the rows that the exporter saw, which others do not fit.
+    rows = g.node("Gather", [g.node("Shape", [turned], np.array([4, ADS, 3])), g.ints(1)],
+                  np.array([ADS]), axis=0)
+    shape = g.node("Concat", [g.ints(directions), rows, g.ints(n)],
+                   np.array([directions, ADS, n]), axis=0)
+    seen = g.constant(np.zeros((directions, ADS, n), np.float32))
+    state = g.node("Expand", [seen, shape], seen.array, rows="ads").name
+    steps = [g.node("Cast", [lengths], lengths.array.astype(np.int32),
+                    to=TensorProto.INT32).name] if packed else []
+    g.nodes.append(helper.make_node(
+        op, [turned.name, *(g.constant(v).name for v in (w, r, b)), *(steps or [""]),
+             *[state] * (2 if op == "LSTM" else 1)],
+        [name if name in outputs else "" for name in ("all", "last")], hidden_size=n,
+        direction="bidirectional" if directions == 2 else "forward", **attributes))
+    for name in outputs:
+        array = {"all": every, "last": last}[name]
+        value = g.keep(Value(name, array.astype(np.float32), "ads"))
+        perm = [2, 0, 1, 3] if array.ndim == 4 else [1, 0, 2]
+        g.output(g.node("Transpose", [value], value.array.transpose(perm), perm=perm))
+
+
+def recurrent_patterns():
+    for op, linear in (("LSTM", 0), ("RNN", 0), ("GRU", 0), ("GRU", 1)):
+        for directions, packed in itertools.product((1, 2), (False, True)):
+            def pattern(g, op=op, directions=directions, linear=linear, packed=packed):
+                recurrent(g, op, directions, linear, packed)
+            pattern.__name__ = f"{op}_{directions}_{linear}{'_packed' * packed}"
+            yield pattern
+
+
+def last_state_of_each_length(g):
+    recurrent(g, "GRU", 1, 1, True, ["last"])
+
+
+def einsum_of_three(g):
+    """The outer product of product-based networks: what a pair of fields has, by a kernel each."""
+    p, q = (g.input(n, g.random.randn(ADS, 3, 4).astype(np.float32)) for n in "pq")
+    kernel = g.constant(g.random.randn(3, 4, 4).astype(np.float32))
+    g.output(g.node("Einsum", [p, kernel, q],
+                    np.einsum("bpi,pij,bpj->bp", p.array, kernel.array, q.array), rows="ads",
+                    equation="bpi,pij,bpj->bp"))
+
+
+def einsum_of_any_rank(g):
+    """Equations with "...", of ranks that differ, and without an output."""
+    q, k = (g.input(n, g.random.randn(ADS, 2, 3, 4).astype(np.float32)) for n in "qk")
+    w = g.constant(g.random.randn(4, 5).astype(np.float32))
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    for equation, ins in (("...ij,...kj->...ik", (q, k)), ("...d,de->...e", (q, w)),
+                          ("b...d,bd->b...", (q, x)), ("...d,de", (q, w)), ("bd,de", (x, w))):
+        g.output(g.node("Einsum", ins, np.einsum(equation, *(i.array for i in ins)), rows="ads",
+                        equation=equation))
+
+
+def sines_of_large_numbers(g):
+    """Up to 2^48, by the sign and around multiples of the number that divides small from large."""
+    size = 10 ** g.random.uniform(3, 14.4, (ADS, 40)) * g.random.choice([-1, 1], (ADS, 40))
+    x = g.input("x", size.astype(np.float32))
+    exact = x.array.astype(np.float64)
+    g.output(g.node("Sin", [x], np.sin(exact)))
+    g.output(g.node("Cos", [x], np.cos(exact)))
+
+
+def sequences(g):
+    """split(), unbind() and stack() of today's exporter."""
+    x = g.input("x", g.random.randn(ADS, 5, 4).astype(np.float32))
+    at = lambda i: g.constant(np.array(i))  # noqa: E731
+    pairs = raw(g, "SplitToSequence", [x, at(2)], None, axis=1)
+    parts = [raw(g, "SequenceAt", [pairs, at(i)], x.array[:, 2 * i:2 * i + 2]) for i in range(3)]
+    g.output(parts[2])
+    stacked = raw(g, "SequenceConstruct", parts[:2], None)
+    stacked = raw(g, "ConcatFromSequence", [stacked], np.stack([p.array for p in parts[:2]], 1),
+                  axis=1, new_axis=1)
+    g.output(g.node("ReduceSum", [stacked, g.ints(1)], stacked.array.sum(1), keepdims=0))
+    steps = raw(g, "SplitToSequence", [x], None, axis=-2, keepdims=0)
+    g.output(raw(g, "SequenceAt", [steps, at(-1)], x.array[:, -1]))
+    g.output(raw(g, "SequenceAt", [steps, at(-3)], x.array[:, -3]))
+    uneven = raw(g, "SplitToSequence", [x, g.ints(1, 4)], None, axis=1)
+    rest = raw(g, "SequenceAt", [uneven, at(1)], x.array[:, 1:])
+    more = raw(g, "SequenceInsert", [raw(g, "SequenceEmpty", [], None), rest], None)
+    more = raw(g, "SequenceInsert", [more, parts[2], at(0)], None)
+    g.output(raw(g, "ConcatFromSequence", [more],
+                 np.concatenate([parts[2].array, rest.array], 1), axis=1))
+
+
+def attention_of_today(g):
+    """Scaled dot products as the exporter of today takes them apart: sizes by Shape, CastLike."""
+    g.opset = 18
+    q, k, v = (g.input(n, g.random.randn(ADS, 2, 3, 4).astype(np.float32)) for n in "qkv")
+    shape = g.node("Shape", [k], np.array([ADS, 2, 3, 4]))
+    cut = lambda of, a, b: g.node("Slice", [of, g.ints(a), g.ints(b)],  # noqa: E731
+                                  of.array[a if a > -9 else None:b if b < 9 else None])
+    last, before, first = cut(shape, -1, 1 << 40), cut(shape, -2, -1), cut(shape, -(1 << 40), -2)
+    flat = g.node("Concat", [g.ints(-1), before, last], np.array([-1, 3, 4]), axis=0)
+    flat = g.node("Reshape", [k, flat], k.array.reshape(-1, 3, 4))
+    turned = g.node("Transpose", [flat], flat.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    keys = g.node("Concat", [first, last, before], np.array([ADS, 2, 4, 3]), axis=0)
+    keys = g.node("Reshape", [turned, keys], k.array.transpose(0, 1, 3, 2))
+    width = raw(g, "CastLike", [cut(shape, -1, 1 << 40), q], np.array([4], np.float32), None)
+    scale = g.node("Sqrt", [width], np.array([2], np.float32))
+    scores = g.node("MatMul", [q, keys], np.matmul(q.array, keys.array))
+    scores = g.binary("Div", scores, scale)
+    e = np.exp(scores.array.astype(float))
+    weights = g.node("Softmax", [scores], e / e.sum(-1, keepdims=True), axis=-1)
+    g.output(g.node("MatMul", [weights, v], np.matmul(weights.array, v.array)))
+    repeated = g.node("Abs", [g.ints(-1, 2, -1, 4)], np.array([1, 2, 1, 4]))
+    g.output(g.node("Expand", [q, repeated], q.array))
+
+
+def groups_normalised(g):
+    """Scales by group up to operator set 20, by channel from 21 on."""
+    g.opset, size = (18, 2) if g.random.randint(2) else (21, 6)
+    x = g.input("x", g.random.randn(ADS, 6, 2, 3).astype(np.float32))
+    scale, bias = (g.constant(g.random.randn(size).astype(np.float32)) for _ in range(2))
+    a = x.array.astype(float).reshape(ADS, 2, -1)
+    a = (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-3)
+    by, plus = (c.array.repeat(6 // size).reshape(6, 1, 1) for c in (scale, bias))
+    g.output(g.node("GroupNormalization", [x, scale, bias],
+                    a.reshape(x.array.shape) * by + plus, num_groups=2, epsilon=1e-3))
+
+
+def softmax_less_the_maximum(g):
+    """softmax(x - x.max()), of all rows, and of the last axis; before and after a mask."""
+    x = g.input("x", g.random.randn(ADS, 2, 3).astype(np.float32))
+    e = np.exp(x.array.astype(float))
+    far = g.constant(np.array(-1e9, np.float32))
+    mask = g.binary("Greater", x, g.constant(np.array(0.5, np.float32)))
+    some = np.where(mask.array, -1e9, x.array)
+    some = np.exp(some - some.max(-1, keepdims=True))
+    for keep, axes in ((0, None), (1, None), (1, [-1])):
+        most = x.array.max(axes and axes[0], keepdims=bool(keep))
+        if axes is None:
+            most = g.node("ReduceMax", [x], most, keepdims=keep)
+        else:
+            most = g.node("ReduceMax", [x], most, keepdims=keep, axes=axes)
+        less = g.node("Sub", [x, most], x.array - most.array)
+        g.output(g.node("Softmax", [less], e / e.sum(-1, keepdims=True), axis=-1))
+        kept = Value(g.fresh("kept"), x.array, "ads")  # Not its numbers, which are too large.
+        g.nodes.append(helper.make_node("Where", [mask.name, far.name, less.name], [kept.name]))
+        g.output(g.node("Softmax", [kept], some / some.sum(-1, keepdims=True), axis=-1))
+    g.output(g.node("LogSoftmax", [less], np.log(e / e.sum(-1, keepdims=True)), axis=-1))
+    g.output(less)
+
+
+def sparsemax(g):
+    """TabNet's masks: an order, sums, and a Range of floats; a chunk that has all rows."""
+    g.opset = 14
+    x = g.input("x", g.random.randn(ADS, 5).astype(np.float32))
+    rows = g.node("Gather", [g.node("Shape", [x], np.array(x.array.shape)), g.ints(0)],
+                  np.array([ADS]), axis=0)
+    end = g.binary("Mul", g.binary("Div", g.binary("Add", rows, g.ints(0)), g.ints(1)), g.ints(1))
+    x = g.node("Slice", [x, g.ints(0), end, g.ints(0)], x.array)
+    order = np.sort(x.array, 1)[:, ::-1]
+    names = [g.fresh("top"), g.fresh("at")]
+    g.nodes.append(helper.make_node("TopK", [x.name, g.ints(5).name], names, axis=1))
+    top = g.keep(Value(names[0], order, "ads"))
+    sums = g.node("CumSum", [top, g.constant(np.array(1))], np.cumsum(order, 1))
+    less = g.binary("Sub", sums, g.constant(np.array(1, np.float32)))
+    float_ = [g.constant(np.array(v, np.float32)) for v in (1, 6, 1)]
+    rho = g.node("Range", float_, np.arange(1, 6, dtype=np.float32))
+    inside = g.binary("Greater", g.binary("Mul", rho, top), less)
+    count = g.node("ReduceSum", [g.cast(inside, "int"), g.ints(1)],
+                   inside.array.sum(1, keepdims=True), keepdims=1)
+    last = g.binary("Sub", count, g.constant(np.array(1)))
+    tau = g.node("GatherElements", [less, last], np.take_along_axis(less.array, last.array, 1),
+                 axis=1)
+    tau = g.binary("Div", tau, g.cast(count, "float"))
+    g.output(g.node("Relu", [g.binary("Sub", x, tau)], np.maximum(x.array - tau.array, 0)))
+
+
+def loop_of(g, passes, first, body_nodes, outputs, array):
+    """A Loop that carries a value, whose body names the pass, the condition and the value so."""
+    info = [helper.make_tensor_value_info("pass", TensorProto.INT64, []),
+            helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("state", TensorProto.FLOAT, None)]
+    body = helper.make_graph(
+        body_nodes, "body", info,
+        [helper.make_tensor_value_info(outputs[0], TensorProto.BOOL, []),
+         helper.make_tensor_value_info(outputs[1], TensorProto.FLOAT, None)])
+    on = g.constant(np.array(True))
+    return raw(g, "Loop", [g.constant(np.array(passes)), on, first], array, body=body)
+
+
+def steps_in_a_loop(g):
+    """A scripted recurrence, of as many steps as the shape says; and one without a pass."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    weight = g.constant((0.5 * g.random.randn(3, 3)).astype(np.float32))
+    first = g.constant(np.array([[0.25, -0.5, 1]], np.float32))
+    nodes = [helper.make_node("Gather", [x.name, "pass"], ["step"], axis=1),
+             helper.make_node("MatMul", ["state", weight.name], ["product"]),
+             helper.make_node("Add", ["step", "product"], ["sum"]),
+             helper.make_node("Tanh", ["sum"], ["next"]),
+             helper.make_node("Identity", ["on"], ["goes_on"])]
+    state = first.array
+    for step in range(4):
+        state = np.tanh(x.array[:, step] + state @ weight.array)
+    end = loop_of(g, 4, first, nodes, ["goes_on", "next"], state)
+    g.output(g.binary("Mul", end, g.constant(np.array(2, np.float32))))
+    g.output(g.binary("Add", loop_of(g, 0, end, nodes, ["goes_on", "next"], state), end))
+
+
+def loop_that_ends_early(g):
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    half = g.constant(np.array(0.5, np.float32))
+    nodes = [helper.make_node("Mul", ["state", half.name], ["next"]),
+             helper.make_node("Less", ["pass", g.constant(np.array(1)).name], ["goes_on"])]
+    g.output(loop_of(g, 4, x, nodes, ["goes_on", "next"], x.array / 4))
+
+
+def dropout_on(g):
+    x = g.input("x", g.random.randn(ADS, 2).astype(np.float32))
+    on = g.constant(np.array(True)), g.constant(np.array(0.5, np.float32))
+    g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
+
+
+PATTERNS = [computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+            attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
+            branch_by_shape, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
+            softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),
+            last_state_of_each_length]
+REFUSED = [(dropout_on, "training_mode"), (loop_that_ends_early, "may end early")]

@@ -1,0 +1,364 @@
+"""Patterns that choose, replace, sort or sum rows, steps and columns."""
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+from onnx import helper, numpy_helper
+
+from random_graph import ADS, Value
+
+
+def no_columns_assigned(g):
+    """x[:, :0] = 0.5, as PyTorch exports it."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    zero, one, half = (g.constant(v).name for v in (np.array(0), np.array(1), np.float32(0.5)))
+    none = g.constant(np.zeros(0, np.int64)).name
+    column, last = g.ints(-1, 1).name, g.ints(-1).name
+    for op, inputs, output, attributes in (
+            ("Shape", [x.name], "shape", {}), ("Gather", ["shape", zero], "count", {}),
+            ("Range", [zero, "count", one], "numbers", {}),
+            ("Reshape", ["numbers", column], "rows", {}), ("Add", ["rows", none], "grid", {}),
+            ("Shape", ["grid"], "size", {}), ("Expand", ["rows", "size"], "row", {}),
+            ("Expand", [none, "size"], "place", {}), ("Unsqueeze", ["row", last], "first", {}),
+            ("Unsqueeze", ["place", last], "second", {}),
+            ("Concat", ["first", "second"], "at", {"axis": -1}),
+            ("Expand", [half, "size"], "value", {}),
+            ("ScatterND", [x.name, "at", "value"], "same", {})):
+        g.nodes.append(helper.make_node(op, inputs, [output], **attributes))
+    same = g.keep(Value("same", x.array, "ads"))
+    g.output(g.binary("Mul", same, g.constant(np.array(2, np.float32))))
+
+
+def slices_assigned(g):
+    """x[:, 1:3] = y, x[:, :, 2] = 0.5 and x[:, 0:4:2, 1:3] = z, as PyTorch exports them."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    cuts = [(np.arange(1, 3), np.arange(3)), (np.arange(4), np.array([2])),
+            (np.arange(0, 4, 2), np.arange(1, 3))]
+    for steps, columns in cuts:
+        shape = (ADS, len(steps), len(columns))
+        rows = g.node("Shape", [x], np.array([ADS, 4, 3]))
+        rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+        rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))],
+                      np.arange(ADS))
+        rows = g.node("Reshape", [rows, g.ints(-1, 1, 1)], np.arange(ADS)[:, None, None])
+        places = [rows, g.constant(steps[:, None]), g.constant(columns)]
+        grid = g.node("Add", [places[0], places[1]], rows.array + steps[:, None], rows="ads")
+        grid = g.node("Add", [grid, places[2]], grid.array + columns, rows="ads")
+        size = g.node("Shape", [grid], np.array(shape))
+        wide = [g.node("Expand", [p, size], np.broadcast_to(p.array, shape), rows="ads")
+                for p in places]
+        wide = [g.node("Unsqueeze", [w, g.ints(-1)], w.array[..., None]) for w in wide]
+        at = g.node("Concat", wide, np.concatenate([w.array for w in wide], -1), axis=-1)
+        if len(columns) == 1:
+            value = g.node("Expand", [g.constant(np.array(0.5, np.float32)), size],
+                           np.full(shape, 0.5, np.float32), rows="ads")
+        else:
+            value = g.input(g.fresh("y"), g.random.randn(*shape).astype(np.float32))
+        array = x.array.copy()
+        array[:, steps[:, None], columns] = value.array
+        x = g.node("ScatterND", [x, at, value], array)
+    g.output(x)
+
+
+def step_of_each_row(g):
+    """x[arange(rows), length - 1] as a GatherND, whose places may count from the end."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    length = g.input("length", g.random.randint(0, 5, ADS))
+    last = g.binary("Sub", length, g.constant(np.array(1)))
+    rows = g.node("Shape", [x], np.array([ADS, 4, 3]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))], np.arange(ADS))
+    pair = [g.node("Unsqueeze", [v, g.ints(-1)], v.array[:, None]) for v in (rows, last)]
+    at = g.node("Concat", pair, np.concatenate([p.array for p in pair], 1), axis=-1)
+    g.output(g.node("GatherND", [x, at], x.array[np.arange(ADS), last.array]))
+
+
+def rows_of(g, mask):
+    """What PyTorch makes of a mask that is an index."""
+    places = np.argwhere(mask.array)
+    at = g.node("NonZero", [mask], places.T)
+    return g.node("Transpose", [at], places, perm=[1, 0])
+
+
+def rows_that_a_mask_chooses(g):
+    """y[m] = f(x[m]), and m once more."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    x.array[:, 0] = [0.5, -1, 2, -3, 1]
+    weight = g.constant(g.random.randn(4, 4).astype(np.float32))
+    keep = g.constant(np.array(0, np.float32))
+    mask = g.binary("Greater", g.pick(x, 1, 0), keep)
+    chosen = g.node("GatherND", [x, rows_of(g, mask)], x.array[mask.array])
+    product = g.node("MatMul", [chosen, weight], chosen.array @ weight.array)
+    again = g.binary("Greater", g.pick(x, 1, 0), keep)
+    result = np.zeros_like(x.array)
+    result[mask.array] = product.array
+    zeros = g.node("ConstantOfShape", [g.node("Shape", [x], np.array([ADS, 4]))],
+                   np.zeros((ADS, 4), np.float32))
+    g.output(g.node("ScatterND", [zeros, rows_of(g, again), product], result, rows="ads"))
+
+
+def gates_of_the_best(g):
+    """A mixture of the two best of three experts."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    order = np.argsort(-x.array, 1)[:, :2]
+    best = np.take_along_axis(x.array, order, 1)
+    g.nodes.append(helper.make_node("TopK", [x.name, g.ints(2).name], ["best", "at"], axis=1))
+    e = np.exp(best - best.max(1, keepdims=True))
+    gates = g.node("Softmax", [g.keep(Value("best", best, "ads"))], e / e.sum(1, keepdims=True))
+    zeros = g.binary("Mul", x, g.constant(np.array(0, np.float32)))
+    result = np.zeros_like(x.array)
+    np.put_along_axis(result, order, gates.array, 1)
+    g.output(g.node("ScatterElements", [zeros, Value("at", order, "ads"), gates], result, axis=1))
+
+
+def added_up(g, x, zeros, **attributes):
+    """Sums of x by ids, some of which come twice."""
+    ids = g.random.randint(-3, 3, (ADS, 4))
+    result = np.zeros((ADS, 3), np.float32)
+    np.add.at(result, (np.arange(ADS)[:, None], ids), x.array)
+    at = g.cast(g.input("at", ids.astype(np.float32)), "int")
+    return g.node("ScatterElements", [zeros, at, x], result, axis=1, **attributes)
+
+
+def entries_added_up(g):
+    """scatter_add from operator set 16 on."""
+    g.opset = 16
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    part = g.slice(x, 1, 0, 3)
+    zeros = g.binary("Mul", part, g.constant(np.array(0, np.float32)))
+    g.output(added_up(g, x, zeros, reduction="add"))
+
+
+def rows_sorted_and_back(g):
+    """As packed sequences are, by length."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    length = g.input("length", np.array([3, 1, 5, 2, 4], np.float32))
+    g.nodes.append(helper.make_node("Shape", [length.name], ["rows"]))
+    g.nodes.append(helper.make_node("TopK", [length.name, "rows"], ["sorted", "order"], axis=0))
+    at = np.argsort(-length.array, kind="stable")
+    order = g.keep(Value("order", at, "ads"))
+    mixed = g.node("Tanh", [g.node("Gather", [x, order], x.array[at], axis=0)], np.tanh(x.array[at]))
+    g.nodes.append(helper.make_node("Shape", ["order"], ["count"]))
+    g.nodes.append(helper.make_node("ConstantOfShape", ["count"], ["empty"],
+                                    value=numpy_helper.from_array(np.zeros(1, np.int64))))
+    g.nodes.append(helper.make_node("Gather", ["count", g.constant(np.array(0)).name], ["n"]))
+    g.nodes.append(helper.make_node("Range", [g.constant(np.array(0)).name, "n",
+                                              g.constant(np.array(1)).name], ["numbers"]))
+    g.nodes.append(helper.make_node("ScatterElements", ["empty", "order", "numbers"], ["back"]))
+    back = g.cast(g.keep(Value("back", np.argsort(at), "ads")), "int")
+    g.output(g.node("Gather", [mixed, back], np.tanh(x.array), axis=0))
+
+
+def last_step_of_a_length(g):
+    """SASRec and its kin: the state at length - 1, an input."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    length = g.input("length", g.random.randint(1, 5, ADS))
+    at = g.binary("Sub", length, g.constant(np.array(1)))
+    at = g.node("Reshape", [at, g.ints(-1, 1, 1)], at.array.reshape(-1, 1, 1))
+    at = g.node("Expand", [at, g.ints(1, 1, 3)], np.broadcast_to(at.array, (ADS, 1, 3)))
+    last = g.node("GatherElements", [x, at], np.take_along_axis(x.array, at.array, 1), axis=1)
+    g.output(g.node("Squeeze", [last, g.ints(1)], last.array[:, 0]))
+    within = g.binary("Greater", g.binary("Add", length, g.constant(np.array(2))),
+                      g.constant(np.array(4)))
+    g.output(within)
+
+
+def column_replaced(g):
+    """x[:, 2] = y and x[:, 0] = 0, as PyTorch exports them."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS).astype(np.float32))
+    rows = g.node("Shape", [x], np.array([ADS, 4]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    rows = g.node("Range", [g.constant(np.array(0)), rows, g.constant(np.array(1))], np.arange(ADS))
+    rows = g.node("Reshape", [rows, g.ints(-1, 1)], np.arange(ADS)[:, None])
+    shape = g.node("Shape", [rows], np.array([ADS, 1]))
+    for place, value in ((2, y), (0, None)):
+        beside = g.node("Expand", [g.constant(np.array(place)), shape], np.full((ADS, 1), place))
+        pairs = [g.node("Unsqueeze", [i, g.ints(-1)], i.array[..., None]) for i in (rows, beside)]
+        at = g.node("Concat", pairs, np.concatenate([p.array for p in pairs], -1), axis=-1)
+        if value is None:
+            value = g.node("Expand", [g.constant(np.array(0, np.float32)), shape],
+                           np.zeros((ADS, 1), np.float32))
+        else:
+            value = g.node("Unsqueeze", [value, g.ints(1)], value.array[:, None])
+        array = x.array.copy()
+        array[:, place] = value.array[:, 0]
+        x = g.node("ScatterND", [x, at, value], array)
+    g.output(x)
+
+
+def masked_select(g):
+    x = g.input("x", g.random.randn(ADS, 3, 3).astype(np.float32))
+    mask = g.constant(np.triu(np.ones((3, 3), bool), 1))
+    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
+    g.nodes.append(helper.make_node("Expand", [mask.name, "shape"], ["wide"]))
+    g.nodes.append(helper.make_node("NonZero", ["wide"], ["at"]))
+    g.nodes.append(helper.make_node("Transpose", ["at"], ["places"], perm=[1, 0]))
+    g.nodes.append(helper.make_node("GatherND", [x.name, "places"], ["chosen"]))
+    chosen = g.keep(Value("chosen", x.array[:, mask.array].reshape(-1), "ads"))
+    g.output(g.node("Reshape", [chosen, g.ints(-1, 3)], chosen.array.reshape(-1, 3)))
+
+
+def merged_heads(g):
+    """nn.MultiheadAttention: rows on axis 1, then beside the heads."""
+    x = g.input("x", g.random.randn(ADS, 4, 6).astype(np.float32))
+    turned = g.node("Transpose", [x], x.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    weight = g.constant((0.3 * g.random.randn(6, 18)).astype(np.float32))
+    joined = g.node("MatMul", [turned, weight], turned.array @ weight.array)
+    parts = []
+    for i in range(3):
+        part = g.slice(joined, 2, 6 * i, 6 * i + 6)
+        heads = g.node("Reshape", [part, g.ints(4, -1, 3)], part.array.reshape(4, -1, 3))
+        parts.append(g.node("Transpose", [heads], heads.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+    keys = g.node("Transpose", [parts[1]], parts[1].array.transpose(0, 2, 1), perm=[0, 2, 1])
+    scores = g.node("MatMul", [parts[0], keys], parts[0].array @ keys.array)
+    e = np.exp(scores.array.astype(float) - scores.array.max(-1, keepdims=True))
+    weights = g.node("Softmax", [scores], e / e.sum(-1, keepdims=True), axis=-1)
+    mixed = g.node("MatMul", [weights, parts[2]], weights.array @ parts[2].array)
+    back = g.node("Transpose", [mixed], mixed.array.transpose(1, 0, 2), perm=[1, 0, 2])
+    rows = g.node("Reshape", [back, g.ints(4, -1, 6)], back.array.reshape(4, -1, 6))
+    g.output(g.node("Transpose", [rows], rows.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+
+
+def sums_across_rows(g):
+    """A list's statistics beside every ad's own: scored whole."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    mean = g.node("ReduceMean", [x], x.array.mean(0, keepdims=True), axes=[0], keepdims=1)
+    centred = g.node("Sub", [x, mean], x.array - mean.array)
+    e = np.exp(x.array - x.array.max(0))
+    share = g.node("Softmax", [x], e / e.sum(0), axis=0)
+    square = g.node("ReduceSumSquare", [centred], (centred.array ** 2).sum(0), axes=[0], keepdims=0)
+    g.output(g.node("Add", [share, square], share.array + square.array, rows="ads"))
+
+
+def steps_assigned(g):
+    """x[:, 1:3] = y where the exporter brings the steps to the front."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    y = g.input("y", g.random.randn(ADS, 2, 3).astype(np.float32))
+    turned = [g.node("Transpose", [v], v.array.transpose(1, 0, 2), perm=[1, 0, 2]) for v in (x, y)]
+    result = turned[0].array.copy()
+    result[1:3] = turned[1].array
+    at = g.constant(np.array([[1], [-2]]))
+    result = g.node("ScatterND", [turned[0], at, turned[1]], result)
+    g.output(g.node("Transpose", [result], result.array.transpose(1, 0, 2), perm=[1, 0, 2]))
+
+
+def places_from_the_end(g):
+    """(length - step) * (ids > 0) into a table; steps repeated for each row; steps that fall."""
+    steps, zero = 4, g.constant(np.array(0))
+    n = g.random.randint(1, steps + 1, (ADS, 1))
+    ids = np.where(np.arange(steps) < n, g.random.randint(1, 6, (ADS, steps)), 0)
+    ids, length = g.input("ids", ids), g.input("length", n)
+    table = g.constant(g.random.randn(6, 3).astype(np.float32))
+    backwards = np.arange(steps)[::-1].copy()
+    falling = g.node("Range", [g.constant(np.array(v)) for v in (steps - 1, -1, -1)], backwards)
+    behind = g.binary("Less", falling, length)
+    valid = g.cast(g.binary("Greater", ids, zero), "int")
+    place = g.binary("Sub", length, g.constant(np.arange(steps)[None]))
+    place = g.binary("Mul", place, valid)
+    found = g.node("Gather", [table, place], table.array[place.array])
+    keys = g.look_up(g.constant(g.random.randn(6, 3).astype(np.float32)), ids)
+    keys = g.binary("Add", keys, found)
+    g.output(g.binary("Mul", keys, g.unsqueeze(g.cast(behind, "float"), 2)))
+    rows = g.node("Shape", [length], np.array([ADS, 1]))
+    each = g.constant(np.arange(steps)[None])
+    each = g.node("Tile", [each, rows], np.tile(each.array, (ADS, 1)), rows="ads")
+    g.output(g.binary("GreaterOrEqual", each, length))
+
+
+def rows_that_meet_others(g):
+    """Less the mean of the rows that a mask chooses."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    mask = g.binary("Greater", g.pick(x, 1, 0), g.constant(np.array(0, np.float32)))
+    chosen = g.node("GatherND", [x, rows_of(g, mask)], x.array[mask.array])
+    mean = g.node("ReduceMean", [chosen], chosen.array.mean(0, keepdims=True), axes=[0])
+    centred = g.node("Sub", [chosen, mean], chosen.array - mean.array)
+    g.output(g.node("ScatterND", [x, rows_of(g, mask), centred], x.array, rows="ads"))
+
+
+def loss_beside_scores(g):
+    """PyTorch writes such a sum wrong where the model adds to it in place."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    g.output(g.node("Sigmoid", [x], 1 / (1 + np.exp(-x.array)), rows="ads"))
+    g.output(g.node("ReduceMean", [x], x.array.mean(), keepdims=0))
+
+
+def entries_that_are_lost(g):
+    """scatter_add before operator set 16: of two for a place one is added."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    shape = g.node("Shape", [g.slice(x, 1, 0, 3)], np.array([ADS, 3]))
+    zeros = g.node("ConstantOfShape", [shape], np.zeros((ADS, 3), np.float32))
+    g.output(g.binary("Add", g.slice(x, 1, 0, 3), added_up(g, x, zeros)))
+
+
+def one_entry_for_all_rows(g):
+    """position(torch.zeros_like(ids)): the same row of a table for every row."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    table = g.constant(g.random.randn(5, 3).astype(np.float32), "table")
+    shape = g.node("Shape", [x], np.array(x.array.shape))
+    for like, at in ((g.slice(shape, 0, 0, 1), 2), (shape, 4)):
+        sizes = tuple(like.array)
+        ids = g.node("ConstantOfShape", [like], np.full(sizes, at),
+                     value=numpy_helper.from_array(np.array([at])))
+        same = g.node("Gather", [table, ids], table.array[ids.array], axis=0)
+        axes = g.constant(np.arange(1, same.array.ndim))
+        total = g.node("ReduceSum", [same, axes], same.array.reshape(ADS, -1).sum(1), keepdims=0)
+        g.output(g.binary("Add", total, g.pick(x, 1, 0)))
+
+
+def statistics_of_the_rows(g):
+    """BatchNorm1d(track_running_stats=False)."""
+    g.opset = 14
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    scale, bias = [g.constant(g.random.randn(3).astype(np.float32)) for _ in range(2)]
+    own = [g.constant(np.full(3, first, np.float32)) for first in (0, 1)]
+    normal = (x.array - x.array.mean(0)) / np.sqrt(x.array.var(0) + 1e-5)
+    g.output(g.node("BatchNormalization", [x, scale, bias, *own],
+                    normal * scale.array + bias.array, rows="ads", training_mode=1))
+
+
+def statistics_while_trained(g):
+    g.opset = 14
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    own = [g.constant(g.random.rand(3).astype(np.float32)) for _ in range(4)]
+    g.output(g.node("BatchNormalization", [x, *own], x.array, rows="ads", training_mode=1))
+
+
+def mean_by_the_rows_of_the_example(g):
+    """x - x.sum(0) / len(x)"""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    total = g.node("ReduceSum", [x, g.constant(np.array([0]))], x.array.sum(0, keepdims=True))
+    g.output(g.binary("Sub", x, g.binary("Div", total, g.constant(np.array(ADS, np.float32)))))
+
+
+def column_of_the_example(g):
+    """torch.cat([x, torch.ones(len(x), 1)], 1)"""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    ones = g.constant(np.ones((ADS, 1), np.float32))
+    joined = np.concatenate([x.array, ones.array], 1)
+    g.output(g.node("Concat", [x, ones], joined, rows="ads", axis=1))
+
+
+def rows_of_the_example(g):
+    """x.view(1, -1) of steps."""
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    flat = g.node("Reshape", [x, g.constant(np.array([1, -1]))], x.array.reshape(1, -1))
+    axes = g.constant(np.array([1]))
+    g.output(g.node("ReduceSum", [flat, axes], flat.array.sum(1, keepdims=True)))
+
+
+def steps_of_the_example(g):
+    """x + table[torch.arange(T).repeat(len(x), 1)]"""
+    x = g.input("x", g.random.randn(ADS, 3, 2).astype(np.float32))
+    g.output(g.binary("Add", x, g.constant(g.random.randn(ADS, 3, 2).astype(np.float32))))
+
+
+PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, gates_of_the_best, entries_added_up,
+            rows_sorted_and_back, last_step_of_a_length, steps_assigned, column_replaced,
+            slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
+            places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows]
+REFUSED = [(rows_that_meet_others, "across rows"),
+           (loss_beside_scores, "one for all rows of a request"),
+           (entries_that_are_lost, "loses all but one"),
+           (statistics_while_trained, "call eval()"),
+           (mean_by_the_rows_of_the_example, "divides a sum over the request's rows by"),
+           (column_of_the_example, "joins shapes"), (rows_of_the_example, "joins the rows"),
+           (steps_of_the_example, "the rows of the export's example")]
