@@ -405,6 +405,8 @@ void Daemon::TakeConfigSoon(bool asked) {
 MetricPage Daemon::CollectMetrics() const {
   MetricPage page;
   metrics_.Collect(page);
+  page.AddCounter("ulfd_log_lines_dropped_total", "Log lines that nobody read in time",
+                  logger_.dropped());
   if (recorder_ != nullptr) CollectRecorder(recorder_->Stats(), page);
   security_->Collect(page);
   if (tracer_ != nullptr) tracer_->Collect(page);

@@ -5,6 +5,8 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,8 +47,16 @@ int WaitForSignal(const sigset_t& signals, std::optional<milliseconds> at_most) 
   return signal > 0 ? signal : 0;
 }
 
+// What a start lacks besides what it checks, it says without unwinding: threads may run already.
+[[noreturn]] void CannotStart() {
+  std::fputs("ulfd: cannot start: the system refuses memory or a thread\n", stderr);
+  std::_Exit(1);
+}
+
 int Serve(const ulfd::server::Options& options, const sigset_t& signals) {
+  const std::terminate_handler before = std::set_terminate(CannotStart);
   auto daemon = ulfd::server::Daemon::Create(options);
+  std::set_terminate(before);
   if (!daemon.ok()) return Fail(daemon.status(), 1);
   while (true) {
     const int signal = WaitForSignal(signals, (*daemon)->config_interval());
@@ -79,7 +89,8 @@ int main(int argc, char** argv) {
   sigemptyset(&signals);
   for (int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);  // A caller that went away is an error of one write, not our end.
+  // A caller that went away, or a file at its limit, is an error of one write, not our end.
+  for (int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 
   AllowFiles();
   // Whatever callers send must not be a line on standard error each time, as text that is not UTF-8

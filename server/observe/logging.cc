@@ -3,7 +3,7 @@
 #include "server/observe/logging.h"
 
 #include <spdlog/logger.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/text.h"
+#include "server/observe/log_sink.h"
 
 namespace ulfd::server {
 namespace {
@@ -108,7 +109,7 @@ std::string JsonEscape(absl::string_view text) {
 }
 
 Logger::Logger(LogLevel level, LogFormat format)
-    : Logger(level, format, std::make_shared<spdlog::sinks::stderr_sink_mt>()) {}
+    : Logger(level, format, std::make_shared<LogSink>(STDERR_FILENO)) {}
 
 Logger::Logger(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink)
     : level_(level),
@@ -120,6 +121,11 @@ Logger::Logger(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::
 }
 
 Logger::~Logger() = default;
+
+int64_t Logger::dropped() const {
+  const auto* const sink = dynamic_cast<const LogSink*>(logger_->sinks().front().get());
+  return sink == nullptr ? 0 : sink->dropped();
+}
 
 void Logger::Log(LogLevel level, absl::string_view message, Fields fields) {
   if (level < level_) return;

@@ -37,7 +37,7 @@ struct LogField {
   bool quoted = false;
 };
 
-// Thread-safe; a line is written whole.
+// Thread-safe; a line is written whole, or dropped where nobody reads (LogSink).
 class Logger {
  public:
   // To standard error.
@@ -45,6 +45,8 @@ class Logger {
   // To a sink of the caller's, for tests.
   Logger(LogLevel level, LogFormat format, std::shared_ptr<spdlog::sinks::sink> sink);
   ~Logger();
+  // Lines that were dropped.
+  int64_t dropped() const;
 
   using Fields = std::initializer_list<LogField>;
   void Debug(absl::string_view message, Fields fields = {}) {

@@ -5,14 +5,16 @@ import json
 import os
 import socket
 import time
+import unittest
 
 import grpc
 
 from harness import env
 from harness.certificates import Authority
-from harness.clients import predict_request
-from harness.daemon import FAST, wait_for
+from harness.clients import Client, predict_request
+from harness.daemon import FAST, Daemon, wait_for
 from harness.fixtures import DaemonTest, add_stamp
+from harness.metrics import scrape
 from harness.small import stamp_inputs
 
 
@@ -104,3 +106,31 @@ class GrpcLinesTest(DaemonTest):
         self.assertRegex(said[0]["source"], r"^\w+\.cc:\d+$")
         # 20 a second.
         self.assertLessEqual(len(said), 20 * (time.monotonic() - begin + 2))
+
+
+class StalledReaderTest(unittest.TestCase):
+    """Standard error is a pipe that nobody reads, as of a log driver that hangs."""
+
+    def test_calls_and_the_end_do_not_wait_for_it(self):
+        repository = os.path.join(env.scratch("stalled"), "models")
+        add_stamp(repository, 1)
+        reader, writer = os.pipe()
+        unknown = predict_request("stamped" * 100, stamp_inputs([1]), ())
+        unknown.request_id = "r" * 100
+        try:
+            with Daemon(repository, FAST + "logging { max_calls_per_second: 10000 }",
+                        name="stalled", before=lambda: os.dup2(writer, 2)) as daemon:
+                client = Client(daemon)
+                for _ in range(300):
+                    with self.assertRaises(grpc.RpcError) as caught:
+                        client.predict(unknown)
+                    self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
+                client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+                self.assertGreater(scrape(daemon).sum("ulfd_log_lines_dropped_total"), 0)
+                self.assertGreater(len(os.read(reader, 1 << 20)), 10000)  # Somebody reads again.
+                client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+                client.close()
+                # And its end is an orderly one, with the pipe full again.
+        finally:
+            os.close(reader)
+            os.close(writer)

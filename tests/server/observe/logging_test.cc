@@ -6,6 +6,7 @@
 #include <grpc/support/log.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "server/observe/call_log.h"
+#include "server/observe/log_sink.h"
 #include "server/rpc/grpc_log.h"
 
 namespace ulfd::server {
@@ -44,6 +46,36 @@ TEST(Logger, TextOfCallersIsNoCommand) {
   EXPECT_THAT(lines.str(),
               ::testing::EndsWith("call a=plain-1.5/x b=\"\\u001b[2J\" c=\"x\\u000dfaked\" "
                                   "d=\"\\u000bx\" e=\"\\u009b2J\"\n"));
+}
+
+class PipeTest : public ::testing::Test {
+ protected:
+  PipeTest() { EXPECT_EQ(pipe(ends_), 0); }
+  ~PipeTest() override {
+    for (const int end : ends_) close(end);
+  }
+  std::string Read() {
+    std::string text(1 << 20, '\0');
+    text.resize(static_cast<size_t>(read(ends_[0], text.data(), text.size())));
+    return text;
+  }
+  int ends_[2];
+};
+
+TEST_F(PipeTest, AReaderWhoStallsLosesLines) {
+  const auto sink = std::make_shared<LogSink>(ends_[1]);
+  Logger logger(LogLevel::kInfo, LogFormat::kJson, sink);
+  const std::string text(10000, 'x');  // In several pieces.
+  for (int i = 0; i < 20; ++i) logger.Info(text);
+  EXPECT_GT(logger.dropped(), 10);
+  const std::string whole = Read();
+  EXPECT_GE(std::count(whole.begin(), whole.end(), '\n'), 4);
+
+  // What had begun ends before the next line.
+  const int64_t dropped = logger.dropped();
+  logger.Info("again");
+  EXPECT_EQ(logger.dropped(), dropped);
+  EXPECT_THAT(Read(), ::testing::MatchesRegex("\n[{]\"time\":[^\n]*\"again\"[}]\n"));
 }
 
 class LinesTest : public ::testing::Test {

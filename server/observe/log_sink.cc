@@ -1,0 +1,52 @@
+// Writes what a descriptor takes without waiting.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/observe/log_sink.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+
+namespace ulfd::server {
+namespace {
+
+// A pipe that takes anything takes so much at once without waiting.
+constexpr size_t kPieceBytes = PIPE_BUF;
+
+bool TakesMore(int fd, int patience_ms) {
+  pollfd end{.fd = fd, .events = POLLOUT, .revents = 0};
+  return poll(&end, 1, patience_ms) == 1 && (end.revents & POLLOUT) != 0;
+}
+
+// A socket takes less than a piece, too, if it need not wait.
+ssize_t WritePiece(int fd, absl::string_view piece) {
+  const ssize_t sent = send(fd, piece.data(), piece.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  return sent < 0 && errno == ENOTSOCK ? write(fd, piece.data(), piece.size()) : sent;
+}
+
+}  // namespace
+
+bool LogSink::Write(absl::string_view text) {
+  while (!text.empty()) {
+    if (!TakesMore(fd_, stuck_ ? 0 : kPatienceMs)) return false;
+    const ssize_t written = WritePiece(fd_, text.substr(0, std::min(text.size(), kPieceBytes)));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<size_t>(written));
+    inside_ = !text.empty();
+  }
+  return true;
+}
+
+void LogSink::sink_it_(const spdlog::details::log_msg& message) {
+  spdlog::memory_buf_t line;
+  formatter_->format(message, line);
+  const bool whole = (!inside_ || Write("\n")) && Write({line.data(), line.size()});
+  stuck_ = !whole;
+  if (!whole) dropped_.fetch_add(1, std::memory_order_relaxed);
+}
+
+}  // namespace ulfd::server
