@@ -59,6 +59,25 @@ ULFD_MULTIVERSION float Largest(const float* x, int64_t n) {
   for (; i < n; ++i) lanes[0] = Larger(lanes[0], x[i]);
   return lanes[0];
 }
+// Of each of n columns of a plane, whose rows follow each other.
+ULFD_MULTIVERSION void LargestOfColumns(const float* x, int64_t rows, int64_t n,
+                                        float* __restrict y) {
+  constexpr int kLanes = 8;
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    float lanes[kLanes];
+    std::fill_n(lanes, kLanes, -std::numeric_limits<float>::infinity());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int j = 0; j < kLanes; ++j) lanes[j] = Larger(lanes[j], x[r * n + i + j]);
+    }
+    std::copy_n(lanes, kLanes, y + i);
+  }
+  for (; i < n; ++i) {
+    float largest = -std::numeric_limits<float>::infinity();
+    for (int64_t r = 0; r < rows; ++r) largest = Larger(largest, x[r * n + i]);
+    y[i] = largest;
+  }
+}
 ULFD_MULTIVERSION void AddRow(const float* x, int64_t stride, float* __restrict y, int64_t n) {
   if (stride == 1) {
     for (int64_t i = 0; i < n; ++i) y[i] += x[i];
@@ -85,11 +104,16 @@ void CombineRow(const Window& window, const Plane& plane, const float* x, float*
 void MaxPlane(const Window& window, const Plane& plane) {
   const Span columns = SpanOf(window, 1, 0, plane.width);
   const bool whole_rows = plane.out_width == 1 && columns.begin == 0 && columns.end == plane.width;
+  const bool one_wide = window.size[1] == 1 && plane.out_width == plane.width;
   for (int64_t i = 0; i < plane.out_height; ++i) {
     float* y = plane.y + i * plane.out_width;
     const Span rows = SpanOf(window, 0, i, plane.height);
     if (whole_rows) {
       *y = Largest(plane.x + rows.begin * plane.width, (rows.end - rows.begin) * plane.width);
+      continue;
+    }
+    if (one_wide) {
+      LargestOfColumns(plane.x + rows.begin * plane.width, rows.end - rows.begin, plane.width, y);
       continue;
     }
     std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());

@@ -8,6 +8,49 @@ from onnx import TensorProto, helper, numpy_helper
 from random_graph import ADS, Value, matrix, raw
 
 
+def convolution(x, w, b, dilation, pads, stride):
+    x = np.pad(x, ((0, 0), (0, 0), pads))
+    windows = (x.shape[2] - (w.shape[2] - 1) * dilation - 1) // stride + 1
+    taps = [x[:, :, k * dilation:][:, :, :windows * stride:stride] for k in range(w.shape[2])]
+    return sum(np.einsum("nct,oc->not", tap, w[:, :, k]) for k, tap in enumerate(taps)) + b[:, None]
+
+
+def convolutions_of_steps(g):
+    """Embedded steps, transposed for Conv; what follows keeps their order (TCN, WaveNet)."""
+    x = g.input("x", g.random.randn(ADS, 6, 3).astype(np.float32))
+    t = g.node("Transpose", [x], x.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    padded = g.node("Pad", [t, g.constant(np.array([0, 0, 2, 0, 0, 0]))],
+                    np.pad(t.array, ((0, 0), (0, 0), (2, 0))))
+    for of, kernel, dilation, pads, stride in ((t, 1, 1, (0, 0), 1), (t, 3, 1, (1, 1), 1),
+                                               (padded, 2, 2, (0, 0), 1), (t, 3, 1, (0, 1), 2)):
+        w, b = [g.constant(g.random.randn(*s).astype(np.float32)) for s in ((3, 3, kernel), (3,))]
+        wanted = convolution(of.array, w.array, b.array, dilation, pads, stride)
+        y = g.node("Conv", [of, w, b], wanted, kernel_shape=[kernel], dilations=[dilation],
+                   pads=list(pads), strides=[stride])
+        if stride == 1:
+            y = g.binary("Add", g.node("Relu", [y], np.maximum(y.array, 0)), t)
+            y = g.binary("Mul", y, g.constant(g.random.randn(3, 1).astype(np.float32)))
+        g.output(g.node("ReduceMax", [y], y.array.max(2), axes=[2], keepdims=0))
+        g.output(g.node("ReduceMean", [y], y.array.mean((1, 2)), axes=[1, 2], keepdims=0))
+        g.output(g.node("ReduceMean", [y], y.array.mean(1, keepdims=True), axes=[1], keepdims=1))
+        g.output(g.node("Transpose", [y], y.array.transpose(0, 2, 1), perm=[0, 2, 1]))
+
+
+def convolutions_of_whole_rows(g):
+    """Caser: windows as wide as the image of steps, and the largest of all windows."""
+    x = g.input("x", g.random.randn(ADS, 1, 6, 3).astype(np.float32))
+    for kernel, pads in ((1, (0, 0)), (3, (0, 0)), (2, (1, 0))):
+        sizes = ((4, 1, kernel, 3), (4,))
+        w, b = [g.constant(g.random.randn(*s).astype(np.float32)) for s in sizes]
+        wanted = convolution(x.array[:, 0].transpose(0, 2, 1), w.array[:, 0].transpose(0, 2, 1),
+                             b.array, 1, pads, 1)
+        y = g.node("Conv", [x, w, b], wanted[..., None], kernel_shape=[kernel, 3],
+                   pads=[pads[0], 0, pads[1], 0])
+        flat = g.node("Squeeze", [y, g.constant(np.array([3]))], wanted)
+        most = wanted.max(2, keepdims=True)
+        g.output(g.node("MaxPool", [flat], most, kernel_shape=[wanted.shape[2]]))
+
+
 def computed_bias(g):
     """x @ weight + y, which the exporter makes one Gemm of."""
     x, y = (g.input(n, g.random.randn(ADS, k).astype(np.float32)) for n, k in (("x", 3), ("y", 2)))
@@ -338,7 +381,8 @@ def dropout_on(g):
     g.output(g.node("Dropout", [x, on[1], on[0]], x.array))
 
 
-PATTERNS = [computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+PATTERNS = [convolutions_of_steps, convolutions_of_whole_rows,
+            computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),

@@ -268,7 +268,28 @@ absl::Status PRelu(OnnxNode& node) {
 struct Operands {
   std::vector<std::string> tensors;
   Dims dims;
+  std::vector<int> order;  // Of the tensors' axes; empty: as they are.
+
+  OnnxValue Result(const OnnxGraph& graph, const std::string& tensor) const {
+    const OnnxValue whole = graph.Whole(tensor, dims);
+    return order.empty() ? whole : Reordered(whole, Inverse(order));
+  }
 };
+
+// The order of axes that all have whose tensors repeat nothing.
+std::vector<int> SharedOrder(const OnnxGraph& graph, const std::vector<OnnxValue>& values,
+                             int rank) {
+  std::vector<int> order;
+  for (const OnnxValue& x : values) {
+    const bool whole =
+        x.rank() == rank && std::find(x.axes.begin(), x.axes.end(), -1) == x.axes.end();
+    if (!whole) continue;
+    std::vector<int> own = TensorOrder(graph, x);
+    if (own.empty() || (!order.empty() && own != order)) return {};
+    order = std::move(own);
+  }
+  return order;
+}
 
 // A tensor of the user keeps its row in front when others have more dimensions: [users, n] beside
 // [ads, steps, n] is [users, 1, n], which is the same for the one row that ONNX sees.
@@ -319,11 +340,14 @@ absl::StatusOr<Operands> ReadOperands(OnnxNode& node) {
     heads_of_ads |= x.rank() > 1 && x.dims[0].IsAds() && x.dims[0].value() > 1;
     values.push_back(std::move(x));
   }
+  operands.order = SharedOrder(node.graph, values, rank);
   for (OnnxValue& x : values) {
     LiftUser(node.graph, rank, x);
     if (heads_of_ads && x.rank() > 1 && x.dims[0].IsUsers() && x.dims[0].value() > 1) {
       ASSIGN_OR_RETURN(x, SpreadMerged(node, x));
     }
+    while (!operands.order.empty() && x.rank() < rank) x = WithAxis(std::move(x), 0);
+    if (!operands.order.empty()) x = Reordered(x, operands.order);
     ASSIGN_OR_RETURN(std::string tensor, node.graph.Plain(x));
     operands.tensors.push_back(std::move(tensor));
     ASSIGN_OR_RETURN(operands.dims, BroadcastDims(operands.dims, x.dims));
@@ -335,7 +359,7 @@ absl::Status Arithmetic(OnnxNode& node, absl::string_view type) {
   ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
   const std::string out = node.Top();
   RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, x.tensors, out));
-  node.Set(out, x.dims);
+  node.Set(x.Result(node.graph, out));
   return absl::OkStatus();
 }
 
@@ -346,7 +370,7 @@ absl::Status Formula(OnnxNode& node, absl::string_view text) {
   ASSIGN_OR_RETURN(const Operands x, ReadOperands(node));
   const std::string out = node.Top();
   RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, x.tensors, out));
-  node.Set(out, x.dims);
+  node.Set(x.Result(node.graph, out));
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // ONNX's image operators, of one or two dimensions, NCHW.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -122,20 +123,102 @@ void TakeCut(OnnxNode& node, int rank, Window& window) {
   node.absorbed = reader->second;
 }
 
+// The image as [rows, steps, channels] where a row of the tensor has the channels of a step side by
+// side, as embedded histories do: of one dimension, or with windows as wide as the image, which are
+// steps of as many channels.  No tensor: it is no such image.
+OnnxValue StepsOf(const OnnxNode& node, const OnnxValue& x, const Window& window) {
+  int steps = 2, channels = 1;
+  if (x.rank() == 4) {
+    const bool whole_rows = x.dims[1] == Dim::Of(1) && x.dims[3] == Dim::Of(window.kernel[1]) &&
+                            window.pads[1] == 0 && window.pads[3] == 0;
+    if (!whole_rows) return {};
+    channels = 3;
+  }
+  const int rank = node.graph.Whole(x.tensor).rank();
+  const bool side_by_side = x.axes[steps] > 0 && x.axes[channels] == rank - 1 &&
+                            x.axes[steps] == rank - 2 && x.dims[steps].IsConst() &&
+                            x.dims[channels].IsConst() && !node.graph.IsRepeated(x, steps) &&
+                            !node.graph.IsRepeated(x, channels);
+  if (!side_by_side) return {};
+  return {.tensor = x.tensor,
+          .dims = {x.dims[0], x.dims[steps], x.dims[channels]},
+          .axes = {x.axes[0], x.axes[steps], x.axes[channels]}};
+}
+
+// The steps of every window side by side: [rows, windows, kernel * channels].
+absl::StatusOr<OnnxValue> Windows(OnnxNode& node, const OnnxValue& steps, int64_t kernel,
+                                  int64_t dilation) {
+  if (kernel == 1) return steps;
+  const int64_t channels = steps.dims[2].value();
+  const int64_t windows = steps.dims[1].value() - (kernel - 1) * dilation;
+  ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(steps));
+  const std::string out = node.Scratch("windows");
+  ulf::LayerParameter layer = MakeLayer("slice_layer", out, {in}, out);
+  layer.mutable_slice_param()->set_concat_dim(1);
+  for (int64_t tap = 0; tap < kernel; ++tap) {
+    ulf::Slice& slice = *layer.mutable_slice_param()->add_slices();
+    slice.set_offset(static_cast<int32_t>(tap * dilation * channels));
+    slice.add_shape(static_cast<int32_t>(windows));
+    slice.add_shape(static_cast<int32_t>(channels));
+  }
+  RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
+  return node.graph.Whole(out, {steps.dims[0], Dim::Of(windows), Dim::Of(kernel * channels)});
+}
+
+// A convolution over steps is a product with the windows; false: it is none.
+absl::StatusOr<bool> ConvOfSteps(OnnxNode& node, const OnnxValue& x, const Window& window,
+                                 const Constant& weight, const Constant* bias) {
+  const int d = x.rank() == 3 ? 1 : 0;  // That of the steps.
+  const int64_t kernel = window.kernel[d], dilation = window.dilations[d];
+  OnnxValue steps = StepsOf(node, x, window);
+  if (steps.tensor.empty() || window.strides[d] != 1 || IntAttribute(node.node, "group", 1) != 1) {
+    return false;
+  }
+  const int64_t padded = steps.dims[1].value() + window.pads[d] + window.pads[d + 2];
+  const int64_t outputs = weight.dims[0].value(), channels = steps.dims[2].value();
+  constexpr int64_t kMostColumns = 4096, kMostSteps = 4096;
+  if (kernel > kMostColumns || kernel * channels > kMostColumns || padded > kMostSteps ||
+      (kernel - 1) * dilation >= padded || weight.dims[2] != Dim::Of(kernel) ||
+      weight.elements() != outputs * kernel * channels) {
+    return false;
+  }
+  ASSIGN_OR_RETURN(const std::vector<float> values, weight.ToFloats());
+  Dense dense{.weight = std::vector<float>(values.size()), .sizes = {kernel * channels, outputs}};
+  const bool in_rows = x.rank() == 4;  // Where a tap's channels are neighbours in the weight.
+  for (int64_t o = 0, from = 0; o < outputs; ++o) {
+    for (int64_t i = 0; i < kernel * channels; ++i, ++from) {
+      const int64_t column = in_rows ? i : i % kernel * channels + i / kernel;
+      dense.weight[static_cast<size_t>(column * outputs + o)] = values[static_cast<size_t>(from)];
+    }
+  }
+  if (bias != nullptr) {
+    ASSIGN_OR_RETURN(dense.bias, bias->ToFloats());
+  }
+  ASSIGN_OR_RETURN(steps, Padded(node, steps, 1, window.pads[d], window.pads[d + 2]));
+  ASSIGN_OR_RETURN(const OnnxValue windows, Windows(node, steps, kernel, dilation));
+  ASSIGN_OR_RETURN(OnnxValue y, DenseOf(node, windows, dense, node.name, node.Top()));
+  y = MoveAxis(std::move(y), 2, 1);
+  node.Set(in_rows ? WithAxis(std::move(y), 3) : std::move(y));
+  return true;
+}
+
 absl::Status Conv(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   const Constant *weight = node.constant(1), *bias = node.constant(2);
   if (weight == nullptr || (node.Has(2) && bias == nullptr)) {
     return absl::UnimplementedError("weights that are computed");
   }
   std::vector<int64_t> sizes = weight->sizes();
-  if (static_cast<int>(sizes.size()) != x.rank()) {
-    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims)));
+  if (static_cast<int>(sizes.size()) != x.rank() || x.rank() < 3 || x.rank() > 4) {
+    return absl::UnimplementedError(absl::StrCat("a weight of shape ", DimsText(weight->dims),
+                                                 " for an input of shape ", DimsText(x.dims)));
   }
   ASSIGN_OR_RETURN(Window window,
                    ReadWindow(node, x.dims, std::vector<int64_t>(sizes.begin() + 2, sizes.end())));
   TakeCut(node, x.rank(), window);
+  ASSIGN_OR_RETURN(const bool of_steps, ConvOfSteps(node, x, window, *weight, bias));
+  if (of_steps) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   if (sizes.size() == 3) sizes.insert(sizes.begin() + 2, 1);
   ulf::LayerParameter layer = MakeLayer("convolution_layer", node.name, {in}, node.Top());
   ulf::ConvolutionParameter& p = *layer.mutable_convolution_param();
@@ -338,14 +421,35 @@ absl::Status Lrn(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// Whether there is one window, the image.
+bool IsWhole(const Window& window, const Dims& dims) {
+  const size_t behind = dims.size() - 2;
+  bool whole = window.pads == std::vector<int64_t>(4, 0);
+  for (size_t d = 0; d < behind; ++d) {
+    whole &= dims[d + 2] == Dim::Of(window.kernel[2 - behind + d]);
+  }
+  return whole;
+}
+
+// The largest of all places of the image.
+absl::Status LargestOfImage(OnnxNode& node, const OnnxValue& x) {
+  std::vector<int> axes(static_cast<size_t>(x.rank() - 2));
+  std::iota(axes.begin(), axes.end(), 2);
+  ASSIGN_OR_RETURN(OnnxValue y, FoldAxes(node, x, axes, "max"));
+  node.Set(std::move(y));
+  return absl::OkStatus();
+}
+
 absl::Status Pool(OnnxNode& node, bool average) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
+  if (x.rank() < 3) return absl::UnimplementedError(absl::StrCat("of shape ", DimsText(x.dims)));
   ASSIGN_OR_RETURN(const Window window, ReadWindow(node, x.dims, {}));
   if (window.dilations != std::vector<int64_t>{1, 1}) return absl::UnimplementedError("dilations");
   if (node.node.output_size() > 1 && node.uses.contains(node.node.output(1))) {
     return absl::UnimplementedError("the output of indices");
   }
+  if (!average && IsWhole(window, x.dims)) return LargestOfImage(node, x);
+  ASSIGN_OR_RETURN(const std::string in, Image(node, x));
   ulf::LayerParameter layer = MakeLayer("max_pooling_layer", node.name, {in}, node.Top());
   ulf::PoolingParameter& p = *layer.mutable_pooling_param();
   SetSizes(window.kernel, *p.mutable_kernel_size());

@@ -13,6 +13,12 @@ namespace ulfd::convert {
 
 using engine::Dim;
 
+absl::Status WantNumber(const OnnxValue& x, int axis) {
+  if (x.dims[axis].IsConst()) return absl::OkStatus();
+  return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
+                                               DimsText(x.dims), ", which depends on the request"));
+}
+
 absl::Status WantNoRows(const OnnxValue& x, int axis) {
   if (x.dims[axis].IsConst()) return absl::OkStatus();
   return absl::UnimplementedError(absl::StrCat("runs along axis ", axis, " of shape ",
@@ -23,6 +29,32 @@ int RowAxis(const Dims& dims) {
   const auto rows =
       std::find_if(dims.begin(), dims.end(), [](const Dim& d) { return !d.IsConst(); });
   return rows == dims.end() ? 0 : static_cast<int>(rows - dims.begin());
+}
+
+std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x) {
+  std::vector<int> order(x.axes.size());
+  std::iota(order.begin(), order.end(), 0);
+  for (const int axis : order) {
+    if (x.axes[axis] < 0 || graph.IsRepeated(x, axis)) return {};
+  }
+  std::sort(order.begin(), order.end(), [&](int a, int b) { return x.axes[a] < x.axes[b]; });
+  if (order.empty() || order[0] != 0 || std::is_sorted(order.begin(), order.end())) return {};
+  return order;
+}
+
+OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order) {
+  OnnxValue y{.tensor = x.tensor};
+  for (const int axis : order) {
+    y.dims.push_back(x.dims[axis]);
+    y.axes.push_back(x.axes[axis]);
+  }
+  return y;
+}
+
+std::vector<int> Inverse(const std::vector<int>& order) {
+  std::vector<int> inverse(order.size());
+  for (size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<int>(i);
+  return inverse;
 }
 
 OnnxValue WithAxis(OnnxValue x, int axis) {
@@ -142,6 +174,28 @@ absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int ax
   return tensor;
 }
 
+absl::StatusOr<OnnxValue> FoldAxes(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
+                                   absl::string_view function) {
+  bool repeated = false;
+  for (const int axis : axes) {
+    RETURN_IF_ERROR(WantNoRows(x, axis));
+    repeated |= node.graph.IsRepeated(x, axis);
+  }
+  OnnxValue y;
+  if (repeated) {
+    ASSIGN_OR_RETURN(const std::string full, node.graph.Full(x));
+    y = node.graph.Whole(full, x.dims);
+  } else {
+    ASSIGN_OR_RETURN(y, node.graph.RowsInFront(x));
+  }
+  for (const int axis : axes) {
+    if (y.axes[axis] < 0) continue;
+    ASSIGN_OR_RETURN(y.tensor, FoldAlong(node, y.tensor, y.axes[axis], function));
+    y.dims[axis] = Dim::Of(1);
+  }
+  return y;
+}
+
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind) {
   std::vector<int64_t> sizes = {count};
   sizes.resize(static_cast<size_t>(behind) + 1, 1);
@@ -249,6 +303,36 @@ absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis
   return part;
 }
 
+absl::StatusOr<OnnxValue> Padded(OnnxNode& node, const OnnxValue& x, int axis, int64_t before,
+                                 int64_t behind, float fill) {
+  if (before == 0 && behind == 0) return x;
+  if (const std::vector<int> order = TensorOrder(node.graph, x); !order.empty()) {
+    const std::vector<int> back = Inverse(order);
+    ASSIGN_OR_RETURN(const OnnxValue y,
+                     Padded(node, Reordered(x, order), back[axis], before, behind, fill));
+    return Reordered(y, back);
+  }
+  std::vector<std::string> parts;
+  const auto add_outside = [&](int64_t count) -> absl::Status {
+    if (count == 0) return absl::OkStatus();
+    Constant constant = FloatConstant({}, {fill});
+    constant.uniform = true;
+    constant.dims = x.dims;
+    constant.dims[axis] = Dim::Of(count);
+    ASSIGN_OR_RETURN(const OnnxValue value, node.graph.ValueOf(constant, node.Scratch("outside")));
+    ASSIGN_OR_RETURN(parts.emplace_back(), node.graph.Full(value));
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add_outside(before));
+  ASSIGN_OR_RETURN(parts.emplace_back(), node.graph.Full(x));
+  RETURN_IF_ERROR(add_outside(behind));
+  const std::string joined = node.Scratch("padded");
+  RETURN_IF_ERROR(AddConcat(node.builder(), joined, parts, axis, joined));
+  Dims dims = x.dims;
+  dims[axis] = Dim::Of(x.dims[axis].value() + before + behind);
+  return node.graph.Whole(joined, std::move(dims));
+}
+
 absl::Status JoinColumns(OnnxGraph& graph, const std::vector<OnnxValue>& values,
                          const std::string& name, const std::string& out) {
   struct Part {
@@ -304,6 +388,25 @@ absl::StatusOr<OnnxValue> SplitMergedRows(OnnxNode& node, const OnnxValue& x, in
   dims[axis] = Dim::Of(x.dims[axis].value());
   dims.insert(dims.begin() + axis, x.dims[axis].IsAds() ? Dim::Ads() : Dim::Users());
   return Reshaped(node, x, std::move(dims));
+}
+
+absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
+  // Rows that are only repeated stay so if they stay in front.
+  const bool rows_repeated = x.rank() > 0 && node.graph.IsRepeated(x, 0) && !x.dims[0].IsConst();
+  std::vector<int> others(static_cast<size_t>(std::max(0, x.rank() - 1)));
+  std::iota(others.begin(), others.end(), 1);
+  const bool keep_rows = rows_repeated && !to.empty() && to[0] == x.dims[0];
+  if (!keep_rows) others.push_back(0);
+  if (x.rank() == 0) others.clear();
+  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, others));
+  const engine::Shape& shape = node.builder().Find(in)->shape;
+  Dims own = to;
+  if (keep_rows && shape.rank() > 0) own[0] = shape[0];
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(shape, own));
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, in, sizes, out));
+  node.Set(out, std::move(to));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<OnnxValue> Reshaped(OnnxNode& node, const OnnxValue& x, Dims dims) {

@@ -13,12 +13,20 @@
 
 namespace ulfd::convert {
 
+// UNIMPLEMENTED where what cuts along the axis would cut rows of the request.
+absl::Status WantNumber(const OnnxValue& x, int axis);
 // UNIMPLEMENTED where the axis runs across rows of the request.
 absl::Status WantNoRows(const OnnxValue& x, int axis);
 // The axis that holds the rows; layers that choose want it in front.
 int RowAxis(const Dims& dims);
 // The view with a further axis of 1 in this place.
 OnnxValue WithAxis(OnnxValue x, int axis);
+// The axes of a value that repeats none, as its tensor has them, where the rows are in front there
+// and here.  Empty: in order, or not so.
+std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x);
+// The view whose axis i is axis order[i] of x.
+OnnxValue Reordered(const OnnxValue& x, const std::vector<int>& order);
+std::vector<int> Inverse(const std::vector<int>& order);
 
 // sum_layer per axis (rising), from the last to the first; the last one is called `name` and makes
 // `out`.  Where no axis is left, the result has one of 1.
@@ -40,9 +48,14 @@ absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, cons
 // halves of those.
 absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
                                       absl::string_view function);
+// The value with these axes folded to one entry each, in the order of axes that its tensor has.
+absl::StatusOr<OnnxValue> FoldAxes(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
+                                   absl::string_view function);
 // 0, 1, ... along an axis that `behind` others follow.
 absl::StatusOr<std::string> AddPlaces(OnnxNode& node, int64_t count, int behind);
 
+// Sets the node's output: the same elements under other dimensions.
+absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to);
 // The same elements as a tensor of these dimensions.
 absl::StatusOr<OnnxValue> Reshaped(OnnxNode& node, const OnnxValue& x, Dims dims);
 // Of rows that an axis holds merged with others, [.., ads * k, ..]: [.., ads, k, ..].
@@ -76,6 +89,9 @@ absl::Status AddDenseAlong(OnnxNode& node, const OnnxValue& x, int axis, const D
 // The entries of an axis at these places.
 absl::StatusOr<OnnxValue> PickAlong(OnnxNode& node, const OnnxValue& x, int axis,
                                     const std::vector<int64_t>& places, const std::string& out);
+// The value with so many entries of one number before and behind those of an axis.
+absl::StatusOr<OnnxValue> Padded(OnnxNode& node, const OnnxValue& x, int axis, int64_t before,
+                                 int64_t behind, float fill = 0);
 // Values of rank 2 with columns side by side: concat_layer, and fuse_layer where the user's row is
 // beside rows of the ads, which the graph compiler turns into split matrix products.
 absl::Status JoinColumns(OnnxGraph& graph, const std::vector<OnnxValue>& values,

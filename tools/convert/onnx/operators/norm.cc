@@ -96,38 +96,32 @@ absl::StatusOr<std::string> MeanAlong(OnnxNode& node, const std::string& tensor,
   return out;
 }
 
-// What a reduction of `dims` along the axes (rising) made: `tensor`, with dimensions of 1 in the
-// place of the axes if they are kept.
+// What a reduction of `dims` along the axes (rising) made: `tensor`, with dimensions of 1 in their
+// place.
 OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
-                  const std::vector<int>& axes, bool keep) {
+                  const std::vector<int>& axes) {
   for (auto axis = axes.rbegin(); axis != axes.rend(); ++axis) dims.erase(dims.begin() + *axis);
   OnnxValue y = node.graph.Whole(tensor, std::move(dims));
-  for (const int axis : axes) {
-    if (!keep) break;
-    y.dims.insert(y.dims.begin() + axis, Dim::Of(1));
-    y.axes.insert(y.axes.begin() + axis, -1);
-  }
+  for (const int axis : axes) y = WithAxis(std::move(y), axis);
   return y;
 }
 
-// Largest or smallest entry, or the product.
-absl::Status ReduceByFolding(OnnxNode& node, const char* function) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
-  for (const int axis : axes) RETURN_IF_ERROR(WantNoRows(x, axis));
-  ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
-  Dims dims = x.dims;
-  for (const int axis : axes) {
-    ASSIGN_OR_RETURN(tensor, FoldAlong(node, tensor, axis, function));
-    dims[axis] = Dim::Of(1);
-  }
-  OnnxValue y = node.graph.Whole(tensor, std::move(dims));
+// Sets the output, without the axes unless they are kept.
+void SetReduced(OnnxNode& node, OnnxValue y, const std::vector<int>& axes) {
   const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
   for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
     y.dims.erase(y.dims.begin() + *axis);
     y.axes.erase(y.axes.begin() + *axis);
   }
   node.Set(std::move(y));
+}
+
+// Largest or smallest entry, or the product.
+absl::Status ReduceByFolding(OnnxNode& node, const char* function) {
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  ASSIGN_OR_RETURN(OnnxValue y, FoldAxes(node, x, axes, function));
+  SetReduced(node, std::move(y), axes);
   return absl::OkStatus();
 }
 absl::Status ReduceMax(OnnxNode& node) { return ReduceByFolding(node, "max"); }
@@ -146,8 +140,15 @@ absl::Status LogSoftmax(OnnxNode& node) {
 enum class Reduction : uint8_t { kSum, kMean, kSumSquare, kL1, kL2 };
 
 absl::Status Reduce(OnnxNode& node, Reduction kind) {
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
+  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const std::vector<int> stated, ReducedAxes(node, x.rank()));
+  const std::vector<int> order = TensorOrder(node.graph, x), back = Inverse(order);
+  std::vector<int> axes = stated;
+  if (!order.empty()) {
+    x = Reordered(x, order);
+    for (int& axis : axes) axis = back[axis];
+    std::sort(axes.begin(), axes.end());
+  }
   NoteRows(node, x.dims, axes);
   if (kind == Reduction::kSum && node.across_rows) node.graph.MarkRowSum(node.output());
   if (node.graph.IsInteger(node.node.input(0)) &&
@@ -177,7 +178,8 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
   } else {
     ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, node.name, out));
   }
-  node.Set(Reduced(node, tensor, x.dims, axes, IntAttribute(node.node, "keepdims", 1) != 0));
+  const OnnxValue y = Reduced(node, tensor, x.dims, axes);
+  SetReduced(node, order.empty() ? y : Reordered(y, back), stated);
   return absl::OkStatus();
 }
 
@@ -212,8 +214,7 @@ absl::Status ReduceLogSumExp(OnnxNode& node) {
   const std::string exps = node.Scratch("exps"), total = node.Scratch("total"), out = node.Top();
   RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0 - @1)", {in, most}, exps));
   ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, axes, total, total));
-  ASSIGN_OR_RETURN(const std::string kept,
-                   node.graph.Plain(Reduced(node, sum, x.dims, axes, true)));
+  ASSIGN_OR_RETURN(const std::string kept, node.graph.Plain(Reduced(node, sum, x.dims, axes)));
   RETURN_IF_ERROR(AddExpression(builder, node.name, "@0 + log(@1)", {most, kept}, out));
   Dims dims = x.dims;
   for (const int axis : axes) dims[axis] = Dim::Of(1);
@@ -238,7 +239,7 @@ absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::v
   const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
     const std::string name = node.Scratch(what);
     ASSIGN_OR_RETURN(const std::string mean, MeanAlong(node, of, x.dims, axes, name, name));
-    return node.graph.Plain(Reduced(node, mean, x.dims, axes, true));
+    return node.graph.Plain(Reduced(node, mean, x.dims, axes));
   };
   Normal normal{.centred = node.Scratch("centred")};
   ASSIGN_OR_RETURN(normal.mean, mean_of(in, "mean"));

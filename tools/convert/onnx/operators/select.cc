@@ -126,6 +126,118 @@ absl::Status OneHot(OnnxNode& node) {
   return absl::OkStatus();
 }
 
+// Gather of the only row of the user: it stands for all, and the axis is dropped.
+absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& indices) {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices.ToInts());
+  if (picks.size() != 1 || (picks[0] != 0 && picks[0] != -1)) {
+    return absl::UnimplementedError(absl::StrCat("picks rows of the user, who has one"));
+  }
+  if (indices.dims.empty()) {
+    x.dims.erase(x.dims.begin() + axis);
+    x.axes.erase(x.axes.begin() + axis);
+  }
+  node.Set(x);
+  return absl::OkStatus();
+}
+
+// Rows of a table of constants by computed places: the table stands in one row for all.
+absl::Status LookUpComputed(OnnxNode& node) {
+  const Constant& table = *node.constant(0);
+  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
+  constexpr int64_t kMostRows = 4096;
+  RETURN_IF_ERROR(WantTable(table));
+  const int64_t count = table.dims[0].value();
+  if (IntAttribute(node.node, "axis", 0) != 0 || count > kMostRows || index.rank() < 1) {
+    return absl::UnimplementedError(
+        "indices that are computed; a table is looked up by ids that are an input");
+  }
+  GraphBuilder& builder = node.builder();
+  const int rows = RowAxis(index.dims);
+  OnnxValue found = MoveAxis(index, rows, 0);
+  ASSIGN_OR_RETURN(const std::string places, node.graph.Plain(found));
+  const engine::Shape& shape = builder.Find(places)->shape;
+  Dims dims(shape.dims().begin(), shape.dims().end());
+  dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
+  found.dims.insert(found.dims.end(), table.dims.begin() + 1, table.dims.end());
+  int64_t each = 1;
+  for (int d = 1; d < shape.rank(); ++d) {
+    RETURN_IF_ERROR(WantNumber(index, d <= rows ? d - 1 : d));
+    each *= shape[d].value();
+  }
+  const std::string at = node.Scratch("at"), blob = node.Scratch("table");
+  const std::string taken = node.Scratch("taken"), out = node.Top();
+  ASSIGN_OR_RETURN(const std::vector<float> values, table.ToFloats());
+  RETURN_IF_ERROR(AddReshape(builder, at, places, {0, each, 1}, at));
+  RETURN_IF_ERROR(
+      AddConstant(builder, blob, MakeBlob({1, count, table.elements() / count}, values), blob));
+  RETURN_IF_ERROR(AddTake(builder, taken, blob, at, 1, taken));
+  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
+                   ReshapeSizes(builder.Find(taken)->shape, dims));
+  RETURN_IF_ERROR(AddReshape(builder, node.name, taken, sizes, out));
+  node.Set(MoveAxis(node.graph.Whole(out, std::move(found.dims)), 0, rows));
+  return absl::OkStatus();
+}
+
+// All indices are one number, and as many as the request has rows: that entry, repeated.
+absl::Status GatherOne(OnnxNode& node, int64_t axis, const Constant& indices) {
+  const Constant index = IntConstant({}, {indices.dim(0)});
+  OnnxValue one;
+  if (const Constant* const table = node.constant(0)) {
+    ASSIGN_OR_RETURN(const std::vector<Constant> entry,
+                     FoldNode(node.node, node.graph.opset(), {table, &index}));
+    ASSIGN_OR_RETURN(one, node.graph.ValueOf(entry[0], node.output()));
+    ASSIGN_OR_RETURN(axis, WantAxis(axis, one.rank() + 1));
+  } else {
+    ASSIGN_OR_RETURN(const std::vector<int64_t> place, index.ToInts());
+    ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+    ASSIGN_OR_RETURN(axis, WantAxis(axis, x.rank()));
+    RETURN_IF_ERROR(WantNumber(x, static_cast<int>(axis)));
+    ASSIGN_OR_RETURN(one, PickAlong(node, x, static_cast<int>(axis), place, node.Top()));
+    one.dims.erase(one.dims.begin() + axis);
+    one.axes.erase(one.axes.begin() + axis);
+  }
+  one.dims.insert(one.dims.begin() + axis, indices.dims.begin(), indices.dims.end());
+  one.axes.insert(one.axes.begin() + axis, indices.dims.size(), -1);
+  node.Set(std::move(one));
+  return absl::OkStatus();
+}
+
+// Gather along an axis with known indices; one index drops the axis.
+absl::Status Gather(OnnxNode& node) {
+  const Constant* indices = node.constant(1);
+  if (indices == nullptr && node.constant(0) != nullptr) return LookUpComputed(node);
+  if (indices == nullptr) {
+    return absl::UnimplementedError(
+        node.constant(0) != nullptr
+            ? "indices that are computed; a table is looked up by ids that are an input"
+            : "indices that are computed");
+  }
+  if (indices->uniform && !IsNumbers(indices->dims)) {
+    return GatherOne(node, IntAttribute(node.node, "axis", 0), *indices);
+  }
+  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
+  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
+  if (x.dims[axis].IsUsers()) return PickUser(node, x, axis, *indices);
+  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
+  RETURN_IF_ERROR(WantNumber(x, axis));
+  if (picks.empty()) {
+    return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
+  }
+  ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
+  if (indices->dims.size() > 1) {
+    Dims to = part.dims;
+    to.erase(to.begin() + axis);
+    to.insert(to.begin() + axis, indices->dims.begin(), indices->dims.end());
+    return ReshapeTo(node, part, std::move(to));
+  }
+  if (indices->dims.empty()) {
+    part.dims.erase(part.dims.begin() + axis);
+    part.axes.erase(part.axes.begin() + axis);
+  }
+  node.Set(part);
+  return absl::OkStatus();
+}
+
 absl::Status GatherElements(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(OnnxValue index, node.value(1));
@@ -312,15 +424,11 @@ absl::Status Trilu(OnnxNode& node) {
 }
 
 constexpr OnnxType kTypes[] = {
-    {"ArgMax", &ArgMax},
-    {"ArgMin", &ArgMin},
-    {"Hardmax", &Hardmax},
-    {"ScatterElements", &ScatterElements},
-    {"TopK", &TopK},
-    {"OneHot", &OneHot},
-    {"GatherElements", &GatherElements},
-    {"Trilu", &Trilu},
-    {"NonZero", &NonZero},
+    {"ArgMax", &ArgMax},     {"ArgMin", &ArgMin},
+    {"Hardmax", &Hardmax},   {"ScatterElements", &ScatterElements},
+    {"TopK", &TopK},         {"OneHot", &OneHot},
+    {"Gather", &Gather},     {"GatherElements", &GatherElements},
+    {"Trilu", &Trilu},       {"NonZero", &NonZero},
     {"GatherND", &GatherNd},
 };
 

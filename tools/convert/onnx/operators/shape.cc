@@ -69,25 +69,6 @@ absl::StatusOr<Dims> TargetDims(const OnnxNode& node, const Dims& from, const Co
   return to;
 }
 
-absl::Status ReshapeTo(OnnxNode& node, const OnnxValue& x, Dims to) {
-  // Rows that are only repeated stay so if they stay in front.
-  const bool rows_repeated = x.rank() > 0 && node.graph.IsRepeated(x, 0) && !x.dims[0].IsConst();
-  std::vector<int> others(static_cast<size_t>(std::max(0, x.rank() - 1)));
-  std::iota(others.begin(), others.end(), 1);
-  const bool keep_rows = rows_repeated && !to.empty() && to[0] == x.dims[0];
-  if (!keep_rows) others.push_back(0);
-  if (x.rank() == 0) others.clear();
-  ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, others));
-  const Shape& shape = node.builder().Find(in)->shape;
-  Dims own = to;
-  if (keep_rows && shape.rank() > 0) own[0] = shape[0];
-  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(shape, own));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddReshape(node.builder(), node.name, in, sizes, out));
-  node.Set(out, std::move(to));
-  return absl::OkStatus();
-}
-
 absl::Status Reshape(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   const Constant* shape = node.constant(1);
@@ -315,12 +296,6 @@ absl::Status Concat(OnnxNode& node) {
 
 // ---------------------------------------------------------------------------------- cuts
 
-absl::Status WantNumber(const OnnxValue& x, int axis) {
-  if (x.dims[axis].IsConst()) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("cuts along axis ", axis, " of shape ",
-                                               DimsText(x.dims), ", which depends on the request"));
-}
-
 // Whether all rows of the request are taken: chunk() in one piece, as ghost batches are.
 bool TakesAllRows(const OnnxNode& node, const OnnxValue& x) {
   const Constant *starts = node.constant(1), *ends = node.constant(2), *axes = node.constant(3),
@@ -392,118 +367,6 @@ absl::Status Split(OnnxNode& node) {
     node.Set(std::move(part), i);
     begin += parts[i];
   }
-  return absl::OkStatus();
-}
-
-// Gather of the only row of the user: it stands for all, and the axis is dropped.
-absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& indices) {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices.ToInts());
-  if (picks.size() != 1 || (picks[0] != 0 && picks[0] != -1)) {
-    return absl::UnimplementedError(absl::StrCat("picks rows of the user, who has one"));
-  }
-  if (indices.dims.empty()) {
-    x.dims.erase(x.dims.begin() + axis);
-    x.axes.erase(x.axes.begin() + axis);
-  }
-  node.Set(x);
-  return absl::OkStatus();
-}
-
-// Rows of a table of constants by computed places: the table stands in one row for all.
-absl::Status LookUpComputed(OnnxNode& node) {
-  const Constant& table = *node.constant(0);
-  ASSIGN_OR_RETURN(const OnnxValue index, node.value(1));
-  constexpr int64_t kMostRows = 4096;
-  RETURN_IF_ERROR(WantTable(table));
-  const int64_t count = table.dims[0].value();
-  if (IntAttribute(node.node, "axis", 0) != 0 || count > kMostRows || index.rank() < 1) {
-    return absl::UnimplementedError(
-        "indices that are computed; a table is looked up by ids that are an input");
-  }
-  GraphBuilder& builder = node.builder();
-  const int rows = RowAxis(index.dims);
-  OnnxValue found = MoveAxis(index, rows, 0);
-  ASSIGN_OR_RETURN(const std::string places, node.graph.Plain(found));
-  const engine::Shape& shape = builder.Find(places)->shape;
-  Dims dims(shape.dims().begin(), shape.dims().end());
-  dims.insert(dims.end(), table.dims.begin() + 1, table.dims.end());
-  found.dims.insert(found.dims.end(), table.dims.begin() + 1, table.dims.end());
-  int64_t each = 1;
-  for (int d = 1; d < shape.rank(); ++d) {
-    RETURN_IF_ERROR(WantNumber(index, d <= rows ? d - 1 : d));
-    each *= shape[d].value();
-  }
-  const std::string at = node.Scratch("at"), blob = node.Scratch("table");
-  const std::string taken = node.Scratch("taken"), out = node.Top();
-  ASSIGN_OR_RETURN(const std::vector<float> values, table.ToFloats());
-  RETURN_IF_ERROR(AddReshape(builder, at, places, {0, each, 1}, at));
-  RETURN_IF_ERROR(
-      AddConstant(builder, blob, MakeBlob({1, count, table.elements() / count}, values), blob));
-  RETURN_IF_ERROR(AddTake(builder, taken, blob, at, 1, taken));
-  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                   ReshapeSizes(builder.Find(taken)->shape, dims));
-  RETURN_IF_ERROR(AddReshape(builder, node.name, taken, sizes, out));
-  node.Set(MoveAxis(node.graph.Whole(out, std::move(found.dims)), 0, rows));
-  return absl::OkStatus();
-}
-
-// All indices are one number, and as many as the request has rows: that entry, repeated.
-absl::Status GatherOne(OnnxNode& node, int64_t axis, const Constant& indices) {
-  const Constant index = IntConstant({}, {indices.dim(0)});
-  OnnxValue one;
-  if (const Constant* const table = node.constant(0)) {
-    ASSIGN_OR_RETURN(const std::vector<Constant> entry,
-                     FoldNode(node.node, node.graph.opset(), {table, &index}));
-    ASSIGN_OR_RETURN(one, node.graph.ValueOf(entry[0], node.output()));
-    ASSIGN_OR_RETURN(axis, WantAxis(axis, one.rank() + 1));
-  } else {
-    ASSIGN_OR_RETURN(const std::vector<int64_t> place, index.ToInts());
-    ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-    ASSIGN_OR_RETURN(axis, WantAxis(axis, x.rank()));
-    RETURN_IF_ERROR(WantNumber(x, static_cast<int>(axis)));
-    ASSIGN_OR_RETURN(one, PickAlong(node, x, static_cast<int>(axis), place, node.Top()));
-    one.dims.erase(one.dims.begin() + axis);
-    one.axes.erase(one.axes.begin() + axis);
-  }
-  one.dims.insert(one.dims.begin() + axis, indices.dims.begin(), indices.dims.end());
-  one.axes.insert(one.axes.begin() + axis, indices.dims.size(), -1);
-  node.Set(std::move(one));
-  return absl::OkStatus();
-}
-
-// Gather along an axis with known indices; one index drops the axis.
-absl::Status Gather(OnnxNode& node) {
-  const Constant* indices = node.constant(1);
-  if (indices == nullptr && node.constant(0) != nullptr) return LookUpComputed(node);
-  if (indices == nullptr) {
-    return absl::UnimplementedError(
-        node.constant(0) != nullptr
-            ? "indices that are computed; a table is looked up by ids that are an input"
-            : "indices that are computed");
-  }
-  if (indices->uniform && !IsNumbers(indices->dims)) {
-    return GatherOne(node, IntAttribute(node.node, "axis", 0), *indices);
-  }
-  ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  ASSIGN_OR_RETURN(const int axis, WantAxis(IntAttribute(node.node, "axis", 0), x.rank()));
-  if (x.dims[axis].IsUsers()) return PickUser(node, x, axis, *indices);
-  ASSIGN_OR_RETURN(const std::vector<int64_t> picks, indices->ToInts());
-  RETURN_IF_ERROR(WantNumber(x, axis));
-  if (picks.empty()) {
-    return absl::UnimplementedError(absl::StrCat("indices of shape ", DimsText(indices->dims)));
-  }
-  ASSIGN_OR_RETURN(OnnxValue part, PickAlong(node, x, axis, picks, node.Top()));
-  if (indices->dims.size() > 1) {
-    Dims to = part.dims;
-    to.erase(to.begin() + axis);
-    to.insert(to.begin() + axis, indices->dims.begin(), indices->dims.end());
-    return ReshapeTo(node, part, std::move(to));
-  }
-  if (indices->dims.empty()) {
-    part.dims.erase(part.dims.begin() + axis);
-    part.axes.erase(part.axes.begin() + axis);
-  }
-  node.Set(part);
   return absl::OkStatus();
 }
 
@@ -581,47 +444,19 @@ absl::Status Pad(OnnxNode& node) {
     if (inside.empty()) return absl::UnimplementedError("leaves nothing of an axis");
     ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, inside, node.Scratch("inside")));
     if (inside.size() == places.size()) continue;
-    ASSIGN_OR_RETURN(const std::string full, node.graph.Full(x));
-    std::vector<std::string> parts;
-    const auto add_outside = [&](int64_t count) -> absl::Status {
-      if (count <= 0) return absl::OkStatus();
-      Dims dims = x.dims;
-      dims[axis] = Dim::Of(count);
-      Constant constant = FloatConstant({}, {fill});
-      constant.uniform = true;
-      constant.dims = std::move(dims);
-      ASSIGN_OR_RETURN(const OnnxValue value,
-                       node.graph.ValueOf(constant, node.Scratch("outside")));
-      ASSIGN_OR_RETURN(parts.emplace_back(), node.graph.Full(value));
-      return absl::OkStatus();
-    };
-    RETURN_IF_ERROR(add_outside(before));
-    parts.push_back(full);
-    RETURN_IF_ERROR(add_outside(behind));
-    const std::string joined = node.Scratch("padded");
-    RETURN_IF_ERROR(AddConcat(node.builder(), joined, parts, axis, joined));
-    Dims dims = x.dims;
-    dims[axis] = Dim::Of(static_cast<int64_t>(places.size()));
-    x = node.graph.Whole(joined, std::move(dims));
+    // A size that is cut is negative.
+    ASSIGN_OR_RETURN(
+        x, Padded(node, x, axis, std::max<int64_t>(0, before), std::max<int64_t>(0, behind), fill));
   }
   node.Set(x);
   return absl::OkStatus();
 }
 
 constexpr OnnxType kTypes[] = {
-    {"Reshape", &Reshape},
-    {"Flatten", &Flatten},
-    {"Squeeze", &Squeeze},
-    {"Unsqueeze", &Unsqueeze},
-    {"Transpose", &Transpose},
-    {"Expand", &Expand},
-    {"Concat", &Concat},
-    {"Slice", &Slice},
-    {"Split", &Split},
-    {"Gather", &Gather},
-    {"Tile", &Tile},
-    {"CumSum", &CumSum},
-    {"Pad", &Pad},
+    {"Reshape", &Reshape},     {"Flatten", &Flatten},     {"Squeeze", &Squeeze},
+    {"Unsqueeze", &Unsqueeze}, {"Transpose", &Transpose}, {"Expand", &Expand},
+    {"Concat", &Concat},       {"Slice", &Slice},         {"Split", &Split},
+    {"Tile", &Tile},           {"CumSum", &CumSum},       {"Pad", &Pad},
 };
 
 }  // namespace
