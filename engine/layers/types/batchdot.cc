@@ -12,6 +12,7 @@
 #include "engine/kernels/fc.h"
 #include "engine/layers/checks.h"
 #include "engine/layers/common/broadcast.h"
+#include "engine/layers/common/multiversion.h"
 #include "engine/layers/types/families.h"
 
 namespace ulfd::engine {
@@ -60,6 +61,31 @@ struct Right {
 // Floats of scratch that Multiply takes for a right operand of this size.
 int64_t PackedFloats(int64_t k, int64_t n) {
   return (PackedMatrix::PackedFloats(k, n) + 15) / 16 * 16;
+}
+
+// Rows so short that finding the kernel for each would take longer than its work.
+constexpr int64_t kShortRow = 64;
+
+// y[i] = a[i] * b[i], sums of k products.
+ULFD_MULTIVERSION void DotRows(const float* a, int64_t a_step, const float* b, int64_t b_step,
+                               int64_t rows, int64_t k, float* __restrict y) {
+  constexpr int kLanes = 8;
+  for (int64_t row = 0; row < rows; ++row, a += a_step, b += b_step) {
+    float sum = 0;
+    int64_t i = 0;
+    if (k >= kLanes) {
+      float lanes[kLanes] = {};
+      for (; i + kLanes <= k; i += kLanes) {
+        for (int j = 0; j < kLanes; ++j) lanes[j] += a[i + j] * b[i + j];
+      }
+      for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; ++j) lanes[j] += lanes[j + half];
+      }
+      sum = lanes[0];
+    }
+    for (; i < k; ++i) sum += a[i] * b[i];
+    y[row] = sum;
+  }
 }
 
 // As kernels read it: where it lies, or laid out anew in `scratch`.
@@ -220,6 +246,15 @@ class BatchDotKernel final : public Kernel {
       const float* from_a = a.data + at[0] * m * k;
       const float* from_b = b.data + at[1] * k * n;
       float* to = y + first * m * n;
+      if (m == 1 && n == 1 && k <= kShortRow) {
+        DotRows(from_a, a_step, from_b, b_step, plan.run, k, to);
+        since_check += plan.run * k;
+        if (since_check > kMillisecondOfWork) {
+          status.Update(CheckStop(ctx.stop));
+          since_check = 0;
+        }
+        return;
+      }
       for (int64_t i = 0; i < plan.run && status.ok();
            ++i, from_a += a_step, from_b += b_step, to += m * n) {
         since_check += m * k * n;
