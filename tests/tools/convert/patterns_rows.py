@@ -315,6 +315,21 @@ def statistics_of_the_rows(g):
                     normal * scale.array + bias.array, rows="ads", training_mode=1))
 
 
+def variance_of_the_rows(g):
+    """x.var(0), of which the exporter counts the rows by a product of sizes."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    mean = g.node("ReduceMean", [x], x.array.mean(0, keepdims=True), axes=[0], keepdims=1)
+    away = g.binary("Sub", x, mean)
+    squares = g.binary("Mul", away, away)
+    biased = g.node("ReduceMean", [squares], squares.array.mean(0), axes=[0], keepdims=0)
+    sizes = g.node("Shape", [x], np.array(x.array.shape))
+    rows = g.node("Gather", [sizes, g.constant(np.array([0]))], np.array([ADS]), axis=0)
+    count = g.cast(g.node("ReduceProd", [rows], np.array(ADS), keepdims=0), "float")
+    less = g.binary("Sub", count, g.constant(np.array(1, np.float32)))
+    variance = g.binary("Div", g.binary("Mul", biased, count), less)
+    g.output(g.binary("Div", x, g.binary("Add", variance, g.constant(np.array(1, np.float32)))))
+
+
 def statistics_while_trained(g):
     g.opset = 14
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
@@ -354,7 +369,8 @@ def steps_of_the_example(g):
 PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, gates_of_the_best, entries_added_up,
             rows_sorted_and_back, last_step_of_a_length, steps_assigned, column_replaced,
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
-            places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows]
+            places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
+            variance_of_the_rows]
 REFUSED = [(rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),

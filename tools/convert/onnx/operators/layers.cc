@@ -176,15 +176,17 @@ absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int ax
 
 absl::StatusOr<OnnxValue> FoldAxes(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes,
                                    absl::string_view function) {
-  bool repeated = false;
+  const engine::Shape shape = node.builder().Find(x.tensor)->shape;
+  bool plain = std::all_of(shape.dims().begin(), shape.dims().end(),
+                           [](const Dim& d) { return d.IsConst(); });  // No rows to have in front.
   for (const int axis : axes) {
     RETURN_IF_ERROR(WantNoRows(x, axis));
-    repeated |= node.graph.IsRepeated(x, axis);
+    plain |= node.graph.IsRepeated(x, axis);
   }
   OnnxValue y;
-  if (repeated) {
-    ASSIGN_OR_RETURN(const std::string full, node.graph.Full(x));
-    y = node.graph.Whole(full, x.dims);
+  if (plain) {
+    ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
+    y = node.graph.Whole(in, x.dims);
   } else {
     ASSIGN_OR_RETURN(y, node.graph.RowsInFront(x));
   }
