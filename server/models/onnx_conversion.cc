@@ -71,7 +71,9 @@ int64_t BytesBelow(const fs::path& path) {
   return std::max<int64_t>(bytes, 0);
 }
 
+// Also where the load may take no more memory or time.
 void Remove(const fs::path& path) {
+  const LoadScope::WithoutRefusals for_the_names;  // An exception there would end the daemon.
   std::error_code ignored;  // What cannot be removed now may be at the next conversion.
   fs::remove_all(path, ignored);
 }
@@ -149,6 +151,7 @@ absl::Status OnnxConversion::Run(const std::string& source, const std::string& o
 }
 
 void OnnxConversion::RemoveLeftovers(const std::string& source, const std::string& kept) const {
+  const LoadScope::WithoutRefusals for_the_names;
   Remove(fs::path(directory_) / kUnfinished);
   std::error_code error;
   // What cannot be listed now may be at the next conversion.

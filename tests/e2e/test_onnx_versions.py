@@ -29,6 +29,19 @@ def field(number, data):
     return bytes([number << 3 | 2, len(data) & 127 | 128, len(data) >> 7]) + data
 
 
+def varint(number):
+    data = b""
+    while number > 127:
+        data += bytes([number & 127 | 128])
+        number >>= 7
+    return data + bytes([number])
+
+
+def long_field(number, data):
+    """A field of a message of any length."""
+    return bytes([number << 3 | 2]) + varint(len(data)) + data
+
+
 def node(kind, inputs, outputs):
     axis = field(5, field(1, "axis") + b"\x18\x00\xa0\x01\x02") if kind == "Concat" else b""
     return (b"".join(field(1, x) for x in inputs) + b"".join(field(2, y) for y in outputs) +
@@ -177,6 +190,19 @@ class OnnxVersionsTest(unittest.TestCase):
                 wait_for(lambda name=name, reason=reason: client.version(name, 1) and
                          reason in client.version(name, 1).quarantine.reason,
                          f"a refusal of {name}\n{daemon.log()}", 240)
+        self.assertEqual(os.listdir(self.kept), [])
+
+    def test_time_is_that_of_a_load(self):
+        # Much to read and nothing to write: it takes longer than the load may.
+        pad = (b"\x08" + varint(30_000_000) + b"\x10\x01" + field(8, "pad") +
+               long_field(9, bytes(120_000_000)))
+        add_stamp(self.repository, 1)
+        self.add(1, model_bytes() + long_field(7, long_field(5, pad)), "slow")
+        with self.start("load { max_time_ms: 400 }\n") as daemon, Client(daemon) as client:
+            wait_for(lambda: client.version("slow", 1) and
+                     "load.max_time_ms" in client.version("slow", 1).error,
+                     f"a refusal\n{daemon.log()}", 240)
+            wait_for(lambda: client.version("stamp", 1).serving, "the other model", 60)
         self.assertEqual(os.listdir(self.kept), [])
 
     def test_without_a_directory_they_do_not_load(self):
