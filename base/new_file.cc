@@ -58,8 +58,10 @@ NewFile::~NewFile() {
 absl::StatusOr<NewFile> NewFile::Create(const std::string& path) {
   struct stat about {};
   if (IsDescriptor(path) || (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode))) {
-    const int fd = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    // A FIFO that nobody reads is an error; once somebody does, writing waits.
+    const int fd = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return Failed(path);
+    fcntl(fd, F_SETFL, O_WRONLY);
     return NewFile(path, "", fd);
   }
   // The file that a link leads to is replaced, not the link.

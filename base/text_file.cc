@@ -15,8 +15,8 @@
 
 namespace ulfd {
 
-absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
-  constexpr size_t kMaxBytes = size_t{1} << 20;
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
+  const auto most = static_cast<size_t>(max_bytes);
   // Without O_NONBLOCK, to open a FIFO in the place of the file would hang the server.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
@@ -28,14 +28,14 @@ absl::StatusOr<std::string> ReadTextFile(const std::string& path) {
   std::string text;
   char buffer[4096];
   ssize_t got;
-  while ((got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() <= kMaxBytes) {
+  while ((got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() <= most) {
     text.append(buffer, static_cast<size_t>(got));
   }
   const int error = errno;
   close(fd);
   if (got < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(error)));
-  if (text.size() > kMaxBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": larger than ", kMaxBytes, " bytes"));
+  if (text.size() > most) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": larger than ", most, " bytes"));
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #ifndef ULFD_BASE_TEXT_FILE_H_
 #define ULFD_BASE_TEXT_FILE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -12,8 +13,8 @@
 namespace ulfd {
 
 // NOT_FOUND if it cannot be read or is no regular file (says why), INVALID_ARGUMENT if it is larger
-// than 1 MiB.
-absl::StatusOr<std::string> ReadTextFile(const std::string& path);
+// than `max_bytes`.
+absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes = 1 << 20);
 
 // Puts `text` in the place of the file as a NewFile, whose errors it has.
 absl::Status WriteTextFile(const std::string& path, absl::string_view text);

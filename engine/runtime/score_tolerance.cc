@@ -20,7 +20,7 @@ absl::StatusOr<double> ToleranceOf(const ulfd::model::v1::ModelManifest& manifes
 
 bool IsNear(double found, double wanted, double tolerance) {
   if (std::isnan(wanted)) return std::isnan(found);
-  if (found == wanted) return true;  // Infinities, too.
+  if (std::isinf(wanted)) return found == wanted;
   return std::abs(found - wanted) <= tolerance * std::max(1.0, std::abs(wanted));
 }
 

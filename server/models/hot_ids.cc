@@ -3,8 +3,8 @@
 #include "server/models/hot_ids.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -48,8 +48,10 @@ absl::StatusOr<std::vector<int64_t>> HotIds::Kept(const std::string& name,
                                                   const EmbeddingTable& table) const {
   if (directory_.empty()) return std::vector<int64_t>();
   const std::string path = PathOf(name, table);
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return std::vector<int64_t>();
+  constexpr int64_t kMaxBytes = int64_t{1} << 28;
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMaxBytes));
   return engine::ParseIds(text, path);
 }
 

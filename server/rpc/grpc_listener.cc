@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -138,6 +139,11 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Create(
 absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::CreateOnSocket(
     const std::string& address, int threads, const ServerConfig& settings,
     const PortSecurity& security, const std::vector<RpcService*>& services) {
+  // gRPC would take the socket away from whoever has it.
+  const std::string path = address.substr(std::strlen(kUnixPrefix));
+  if (const std::string why = TakenBy(path); !why.empty()) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " for gRPC: ", why));
+  }
   auto listener = std::unique_ptr<GrpcListener>(new GrpcListener());
   listener->credentials_ = MakeCredentials(security, /*unix_socket=*/true);
   grpc::ServerBuilder builder;

@@ -39,10 +39,17 @@ void Append(const Tensor& tensor, int64_t begin, int64_t n,
   }
 }
 
-void EncodeOutput(const Tensor& tensor, const std::optional<Ranking>& ranking, int64_t ads,
-                  ulfd::v1::OutputTensor& out) {
+// What the graph does not tell, the shape does.
+bool HasRowPerAd(const Tensor& tensor, const engine::OutputInfo& info, int64_t ads) {
+  const bool may = info.level == engine::Level::kAd || info.level == engine::Level::kUnknown;
+  return may && tensor.rank() > 0 && tensor.dims[0] == ads;
+}
+
+void EncodeOutput(const Tensor& tensor, const engine::OutputInfo& info,
+                  const std::optional<Ranking>& ranking, int64_t ads, ulfd::v1::OutputTensor& out) {
+  out.set_name(info.name);
   out.mutable_shape()->Add(tensor.dims.begin(), tensor.dims.end());
-  if (!ranking || tensor.rank() == 0 || tensor.dims[0] != ads) {
+  if (!ranking || !HasRowPerAd(tensor, info, ads)) {
     out.mutable_values()->Reserve(static_cast<int>(tensor.elements()));
     Append(tensor, 0, tensor.elements(), *out.mutable_values());
     return;
@@ -55,14 +62,14 @@ void EncodeOutput(const Tensor& tensor, const std::optional<Ranking>& ranking, i
 
 }  // namespace
 
-absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const TopKChoice& choice, int64_t ads,
-                                absl::string_view name) {
+absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const engine::OutputInfo& info,
+                                const TopKChoice& choice, int64_t ads) {
   const auto bad = [&](const auto&... text) {
-    return absl::InvalidArgumentError(absl::StrCat("top_k: output \"", name, "\" ", text...));
+    return absl::InvalidArgumentError(absl::StrCat("top_k: output \"", info.name, "\" ", text...));
   };
   if (tensor.dtype != DType::kFloat32)
     return bad("is ", engine::Name(tensor.dtype), ", want float32");
-  if (tensor.rank() == 0 || tensor.dims[0] != ads) {
+  if (!HasRowPerAd(tensor, info, ads)) {
     return bad("has shape ", engine::ToString(tensor.dims), ", want one row for each of ", ads,
                " ads");
   }
@@ -102,15 +109,14 @@ absl::Status EncodeResponse(const ulfd::v1::PredictRequest& request, const Decod
   std::optional<Ranking> ranking;
   if (decoded.top_k.k > 0) {
     const int output = decoded.top_k.output;
-    ASSIGN_OR_RETURN(ranking, RankAds(result.outputs[output], decoded.top_k, decoded.ads,
-                                      info.outputs[output].name));
+    ASSIGN_OR_RETURN(
+        ranking, RankAds(result.outputs[output], info.outputs[output], decoded.top_k, decoded.ads));
     response.mutable_indices()->Add(ranking->indices.begin(), ranking->indices.end());
     response.mutable_scores()->Add(ranking->scores.begin(), ranking->scores.end());
   }
   for (int output : decoded.outputs) {
-    auto& out = *response.add_outputs();
-    out.set_name(info.outputs[output].name);
-    EncodeOutput(result.outputs[output], ranking, decoded.ads, out);
+    EncodeOutput(result.outputs[output], info.outputs[output], ranking, decoded.ads,
+                 *response.add_outputs());
   }
   return absl::OkStatus();
 }

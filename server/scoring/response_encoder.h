@@ -21,13 +21,13 @@ struct Ranking {
   std::vector<float> scores;     // The column's values at these rows.
 };
 
-// The `choice.k` highest rows of `tensor` in the column.  INVALID_ARGUMENT if it has not one row
-// per ad, is not float32, or lacks the column; `name` is the output's.
-absl::StatusOr<Ranking> RankAds(const engine::Tensor& tensor, const TopKChoice& choice, int64_t ads,
-                                absl::string_view name);
+// The `choice.k` highest rows of `tensor`, the output `info`, in the column.  INVALID_ARGUMENT if it
+// has not one row per ad, is not float32, or lacks the column.
+absl::StatusOr<Ranking> RankAds(const engine::Tensor& tensor, const engine::OutputInfo& info,
+                                const TopKChoice& choice, int64_t ads);
 
 // Fills outputs, indices, scores, missing_ids and request_id.  Outputs with one row per ad are cut
-// to the ranked rows under top_k, others (of the user) stay whole.
+// to the ranked rows under top_k, others (of the user, constants) stay whole.
 absl::Status EncodeResponse(const ulfd::v1::PredictRequest& request, const DecodedRequest& decoded,
                             const engine::ModelInfo& info, const engine::RunResult& result,
                             ulfd::v1::PredictResponse& response);

@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -77,6 +78,19 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
   }
   endpoint.address = text.substr(0, colon);
   return endpoint;
+}
+
+std::string TakenBy(const std::string& path) {
+  struct stat about {};
+  if (stat(path.c_str(), &about) != 0) return "";
+  if (!S_ISSOCK(about.st_mode)) return "what is there is no socket";
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = ""};
+  path.copy(address.sun_path, sizeof(address.sun_path) - 1);
+  const FileDescriptor probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool answers =
+      connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
+      errno == EAGAIN;
+  return answers ? "another process listens there" : "";
 }
 
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/new_file.h"
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -79,6 +81,9 @@ TEST_F(NewFileTest, SaysWhyItCannotBeWritten) {
   EXPECT_THAT(std::string(Put(directory_, "x").message()), HasSubstr("Is a directory"));
   EXPECT_EQ(Put("/dev/full", "x").message(), "cannot write /dev/full: No space left on device");
   EXPECT_TRUE(fs::is_character_file("/dev/full"));
+  ASSERT_EQ(mkfifo(At("fifo").c_str(), 0600), 0);
+  EXPECT_THAT(std::string(Put(At("fifo"), "x").message()), HasSubstr("No such device"));
+  fs::remove(At("fifo"));
   EXPECT_EQ(Files(), 0);
 }
 

@@ -198,6 +198,26 @@ class StartupTest(unittest.TestCase):
                                                wait_ready=False) as daemon:
                 self.assertEqual("asks nobody who they are" in daemon.log(), warned, daemon.log())
 
+    def test_an_admin_socket_has_one_owner(self):
+        path = os.path.join(env.scratch("owner"), "socket")
+        flags = [f"--admin_address=unix:{path}"]
+
+        def refusal():
+            with self.assertRaises(StartFailed) as caught:
+                Daemon(self.models, flags=flags, wait_ready=False)
+            return caught.exception.log
+
+        first = Daemon(self.models, flags=flags, wait_ready=False)
+        try:
+            self.assertIn("another process listens there", refusal())
+        finally:
+            first.kill()
+        self.assertTrue(os.path.exists(path))  # It left the socket behind.
+        with Daemon(self.models, flags=flags, wait_ready=False):
+            pass
+        os.mkdir(path)
+        self.assertIn("what is there is no socket", refusal())
+
     def test_hostile_openmp_settings(self):
         """Debian's oneDNN would leave outputs unwritten with some of these, and start threads of its
         own with others, if nobody cared."""

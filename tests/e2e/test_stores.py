@@ -162,6 +162,15 @@ class StoresTest(AdminDaemonTest):
             before = scrape(daemon).sum("ulfd_embedding_cache_ids_total", model="stamp",
                                         result="miss")
             self.assertEqual(ask(daemon) - before, 0)
+        # What is no file is no reason not to serve, nor not to end.
+        for make in (os.mkdir, os.mkfifo, lambda path: os.symlink("/dev/zero", path)):
+            path = os.path.join(kept, "stamp%2Fitems.ids")
+            shutil.rmtree(path) if os.path.isdir(path) else os.remove(path)
+            make(path)
+            with Daemon(repository, config, name="no_file") as daemon:
+                self.assertIn("hot rows are not read ahead", daemon.log())
+                ask(daemon)
+        os.remove(path)
         # What cannot be read is no reason not to serve.
         with open(os.path.join(kept, "stamp%2Fitems.ids"), "w", encoding="utf-8") as file:
             file.write("1\nx\n")

@@ -428,7 +428,7 @@ TEST(RecorderConfig, ErrorsSayWhere) {
 
 TEST(LoadConfig, ErrorsSayWhere) {
   EXPECT_EQ(ConfigError("load { max_memory_bytes: 5 }"),
-            "f.textproto:1:8: max_memory_bytes: 5, want 0 or at least 1048576");
+            "f.textproto:1:8: max_memory_bytes: 5, want 0 or 1048576..1125899906842624");
   EXPECT_EQ(ConfigError("load { max_time_ms: 0 }"),
             "f.textproto:1:8: max_time_ms: 0, want 100..86400000");
   EXPECT_EQ(ConfigError("load { max_files: 1 }"),

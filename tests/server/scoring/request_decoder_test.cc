@@ -327,10 +327,31 @@ TEST(ModelSpec, Choice) {
 TEST(RankAds, NanComesLastAndTiesKeepTheirOrder) {
   float data[] = {1, NAN, 3, 3, -INFINITY, 2};
   const engine::Tensor tensor{engine::DType::kFloat32, {6, 1}, data};
-  const auto ranking = RankAds(tensor, {.k = 10}, 6, "score");
+  const auto ranking = RankAds(tensor, {.name = "score"}, {.k = 10}, 6);
   ASSERT_TRUE(ranking.ok());
   EXPECT_THAT(ranking->indices, ::testing::ElementsAre(2, 3, 5, 0, 4, 1));
   EXPECT_TRUE(std::isnan(ranking->scores[5]));
+}
+
+TEST(RankAds, TheLevelDecidesNotTheNumberOfRows) {
+  float data[] = {1, 2, 3};
+  const engine::Tensor tensor{engine::DType::kFloat32, {3, 1}, data};
+  engine::OutputInfo output{.name = "constant", .level = engine::Level::kConstant};
+  EXPECT_EQ(RankAds(tensor, output, {.k = 1}, 3).status().message(),
+            "top_k: output \"constant\" has shape [3, 1], want one row for each of 3 ads");
+  ulfd::v1::PredictRequest request;
+  engine::ModelInfo info;
+  info.outputs = {{.name = "score", .level = engine::Level::kAd}, output};
+  engine::RunResult result;
+  result.outputs = {tensor, tensor};
+  DecodedRequest decoded;
+  decoded.ads = 3;
+  decoded.outputs = {0, 1};
+  decoded.top_k = {.k = 1, .output = 0};
+  ulfd::v1::PredictResponse response;
+  ASSERT_TRUE(EncodeResponse(request, decoded, info, result, response).ok());
+  EXPECT_EQ(response.outputs(0).shape(0), 1);
+  EXPECT_EQ(response.outputs(1).shape(0), 3);
 }
 
 }  // namespace
