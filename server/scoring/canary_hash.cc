@@ -92,31 +92,51 @@ absl::string_view FirstOfEqualRows(absl::string_view bytes, int64_t rows) {
   return bytes.substr(row) == bytes.substr(0, bytes.size() - row) ? bytes.substr(0, row) : bytes;
 }
 
+int FindInput(const inference::ModelInferRequest& request, absl::string_view name) {
+  for (int i = 0; i < request.inputs_size(); ++i) {
+    if (request.inputs(i).name() == name) return i;
+  }
+  return -1;
+}
+
+// How many rows ids have, by the numbers of ids per row; 1 where they are not all the same, or not
+// there.
+int64_t RowsOfSegments(const inference::ModelInferRequest& request, int input) {
+  if (input < 0 || request.inputs(input).shape_size() != 1) return 1;
+  const int64_t rows = request.inputs(input).shape(0);
+  const absl::string_view counts = BytesOf(request, input);
+  return rows > 1 && FirstOfEqualRows(counts, rows).size() < counts.size() ? rows : 1;
+}
+
 }  // namespace
 
 std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
                                    absl::string_view feature) {
-  const std::string ids = absl::StrCat(feature, ".ids");
-  for (int i = 0; i < request.inputs_size(); ++i) {
-    const auto& input = request.inputs(i);
-    if (input.name() != feature && input.name() != ids) continue;
-    const absl::string_view values = BytesOf(request, i);
-    if (values.empty()) return std::nullopt;
-    Fnv hash;
-    hash.Add(FirstOfEqualRows(values, input.shape_size() == 0 ? 1 : input.shape(0)));
-    return hash.hash();
+  int input = FindInput(request, feature);
+  int64_t rows = 1;
+  if (input >= 0) {
+    const auto& shape = request.inputs(input).shape();
+    if (!shape.empty()) rows = shape[0];
+  } else {
+    input = FindInput(request, absl::StrCat(feature, ".ids"));
+    rows = RowsOfSegments(request, FindInput(request, absl::StrCat(feature, ".segments")));
   }
-  return std::nullopt;
+  if (input < 0) return std::nullopt;
+  const absl::string_view values = BytesOf(request, input);
+  if (values.empty()) return std::nullopt;
+  Fnv hash;
+  hash.Add(FirstOfEqualRows(values, rows));
+  return hash.hash();
 }
 
 std::optional<int64_t> HashFeature(const tensorflow::serving::PredictRequest& request,
                                    absl::string_view feature) {
-  for (const std::string& name : {std::string(feature), absl::StrCat(feature, ".ids")}) {
-    if (const auto alone = InputAlone(request, name); alone.has_value()) {
-      return HashFeature(*alone, feature);
-    }
+  inference::ModelInferRequest alone;
+  for (const char* part : {"", ".ids", ".segments"}) {
+    const auto input = InputAlone(request, absl::StrCat(feature, part));
+    if (input.has_value()) alone.MergeFrom(*input);
   }
-  return std::nullopt;
+  return HashFeature(alone, feature);
 }
 
 template <typename Request>

@@ -21,8 +21,8 @@ struct Ranking {
   std::vector<float> scores;     // The column's values at these rows.
 };
 
-// The `choice.k` highest rows of `tensor`, the output `info`, in the column.  INVALID_ARGUMENT if it
-// has not one row per ad, is not float32, or lacks the column.
+// The `choice.k` highest rows of `tensor`, the output `info`, in the column.  INVALID_ARGUMENT if
+// it has not one row per ad, is not float32, or lacks the column.
 absl::StatusOr<Ranking> RankAds(const engine::Tensor& tensor, const engine::OutputInfo& info,
                                 const TopKChoice& choice, int64_t ads);
 

@@ -49,8 +49,8 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text);
 // no IP address.
 Endpoint PeerOf(const sockaddr_storage& peer);
 
-// Why nobody should listen on the Unix socket at `path`, as what is there is in use or is no socket;
-// "" for what a process left behind, or nothing.
+// Why nobody should listen on the Unix socket at `path`, as what is there is in use or is no
+// socket; "" for what a process left behind, or nothing.
 std::string TakenBy(const std::string& path);
 
 // TCP on an IP address ("0.0.0.0", "127.0.0.1", "[::1]"; "[::]" includes IPv4); port 0: any free
