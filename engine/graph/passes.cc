@@ -15,87 +15,50 @@ namespace ulfd::engine {
 namespace {
 
 constexpr Pass kPasses[] = {
-    {.name = "dead_code",
-     .summary = "drops layers that no output depends on",
-     .run = &DropDeadCode},
-    {.name = "constant_folding",
-     .summary = "computes at load what depends on constants only",
-     .run = &FoldConstants},
-    {.name = "identities",
-     .summary = "drops layers that change nothing, bit for bit",
-     .run = &DropIdentities},
-    {.name = "transposes",
-     .summary = "drops transpositions that undo each other",
-     .run = &MoveTransposes},
-    {.name = "common_subexpressions",
-     .summary = "computes once what several layers compute from the same inputs",
-     .run = &MergeCommonSubexpressions},
-    {.name = "user_rows",
-     .summary = "computes once per user what is repeated for each ad before it is computed",
-     .same_bits = false,
-     .run = &HoistUserRows},
-    {.name = "sums",
-     .summary = "sums products of tensors, and parts of a concat, without writing them",
-     .reassociates = true,
-     .run = &RewriteSums},
-    {.name = "operands",
-     .summary = "matrix products read transposed what would be transposed before them",
-     .same_bits = false,
-     .run = &TransposeOperands},
-    {.name = "affine_chains",
-     .summary = "arithmetic with constants becomes one bn_layer",
-     .reassociates = true,
-     .run = &FuseAffineChains},
-    {.name = "fully_connected",
-     .summary = "brings fully connected layers into the form that the next passes work on",
-     .same_bits = false,
-     .run = &UnifyFullyConnected},
-    {.name = "batch_norm",
-     .summary = "folds batch normalisation into the weights before or behind it",
-     .reassociates = true,
-     .run = &FoldBatchNorm},
-    {.name = "column_blocks",
-     .summary = "reads the pieces of fuse, concat and slice chains where they lie",
-     .same_bits = false,
-     .run = &ReadColumnBlocks},
-    {.name = "fc_fc",
-     .summary = "two fully connected layers in a row become one where that is less work",
-     .reassociates = true,
-     .run = &MergeFcFc},
-    {.name = "user_split",
-     .summary = "multiplies the user's columns of a fully connected layer once per user",
-     .reassociates = true,
-     .run = &SplitUserColumns},
-    {.name = "item_split",
-     .summary = "multiplies apart what an ad cache can keep of a fully connected layer",
-     .reassociates = true,
-     .run = &SplitItemColumns},
-    {.name = "scaled_input",
-     .summary = "folds a product with the user's row into weights made once per user",
-     .reassociates = true,
-     .run = &FoldScaledInputs},
-    {.name = "epilogue",
-     .summary = "applies bn and activations while a fully connected layer's sums are in registers",
-     .same_bits = false,
-     .run = &FuseEpilogues},
-    {.name = "attention",
-     .summary = "runs attention over [q, k, q - k, q * k] without writing that tensor",
-     .reassociates = true,
-     .run = &FuseAttention},
-    {.name = "parallel_fc",
-     .summary = "fully connected layers over the same columns become one",
-     .reassociates = true,
-     .run = &MergeParallelFc},
-    {.name = "views",
-     .summary = "columns that lie side by side already are not put there again",
-     .run = &FindViews},
-    {.name = "elementwise",
-     .summary = "elementwise layers in a row become one formula",
-     .same_bits = false,
-     .run = &JoinElementwise},
-    {.name = "dead_code",
-     .summary = "drops layers that no output depends on",
-     .run = &DropDeadCode},
+    // Drops layers that no output depends on.
+    {.name = "dead_code", .run = &DropDeadCode},
+    // Computes at load what depends on constants only.
+    {.name = "constant_folding", .run = &FoldConstants},
+    // Drops layers that change nothing, bit for bit.
+    {.name = "identities", .run = &DropIdentities},
+    // Drops transpositions that undo each other.
+    {.name = "transposes", .run = &MoveTransposes},
+    // Computes once what several layers compute from the same inputs.
+    {.name = "common_subexpressions", .run = &MergeCommonSubexpressions},
+    // Computes once per user what is repeated for each ad before it is computed.
+    {.name = "user_rows", .same_bits = false, .run = &HoistUserRows},
+    // Sums products of tensors, and parts of a concat, without writing them.
+    {.name = "sums", .reassociates = true, .run = &RewriteSums},
+    // Matrix products read transposed what would be transposed before them.
+    {.name = "operands", .same_bits = false, .run = &TransposeOperands},
+    // Arithmetic with constants becomes one bn_layer.
+    {.name = "affine_chains", .reassociates = true, .run = &FuseAffineChains},
+    // Brings fully connected layers into the form that the next passes work on.
+    {.name = "fully_connected", .same_bits = false, .run = &UnifyFullyConnected},
+    // Folds batch normalisation into the weights before or behind it.
+    {.name = "batch_norm", .reassociates = true, .run = &FoldBatchNorm},
+    // Reads the pieces of fuse, concat and slice chains where they lie.
+    {.name = "column_blocks", .same_bits = false, .run = &ReadColumnBlocks},
+    // Two fully connected layers in a row become one where that is less work.
+    {.name = "fc_fc", .reassociates = true, .run = &MergeFcFc},
+    // Multiplies the user's columns of a fully connected layer once per user.
+    {.name = "user_split", .reassociates = true, .run = &SplitUserColumns},
+    // Multiplies apart what an ad cache can keep of a fully connected layer.
+    {.name = "item_split", .reassociates = true, .run = &SplitItemColumns},
+    // Folds a product with the user's row into weights made once per user.
+    {.name = "scaled_input", .reassociates = true, .run = &FoldScaledInputs},
+    // Applies bn and activations while a fully connected layer's sums are in registers.
+    {.name = "epilogue", .same_bits = false, .run = &FuseEpilogues},
+    // Runs attention over [q, k, q - k, q * k] without writing that tensor.
+    {.name = "attention", .reassociates = true, .run = &FuseAttention},
+    // Fully connected layers over the same columns become one.
+    {.name = "parallel_fc", .reassociates = true, .run = &MergeParallelFc},
+    // Columns that lie side by side already are not put there again.
+    {.name = "views", .run = &FindViews},
+    // Elementwise layers in a row become one formula.
+    {.name = "elementwise", .same_bits = false, .run = &JoinElementwise},
+    // Drops layers that no output depends on.
+    {.name = "dead_code", .run = &DropDeadCode},
 };
 
 }  // namespace

@@ -25,7 +25,6 @@ class GraphEditor;
 
 struct Pass {
   absl::string_view name;
-  absl::string_view summary;  // One line for `ulf explain`.
   bool reassociates = false;  // Off with PassOptions::exact.
   // false: another kernel computes the same function, so that last bits may differ.
   bool same_bits = true;
