@@ -10,7 +10,7 @@ double Layer::Flops(absl::Span<const TensorSpec>, absl::Span<const TensorSpec> o
   return flops;
 }
 
-absl::Status Layer::Lower(LoweringSink&) const {
+absl::Status Layer::Lower(Lowering&) const {
   return absl::InternalError("Lower of a layer that is not composite");
 }
 

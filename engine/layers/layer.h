@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -112,27 +113,40 @@ class Kernel {
 
 class Layer;
 
-// Where a composite layer puts the primitive layers it is made of.  Implemented by the graph
-// (layers never include it).
-class LoweringSink {
+// What a layer is made of: primitive layers in an order in which every value is computed before it
+// is read.
+class Lowering {
  public:
+  // Values are numbered: the layer's inputs first, then what the parts make.
   using Value = int;
-  virtual ~LoweringSink() = default;
-  // How many inputs and outputs the layer being lowered has.
-  virtual int inputs() const = 0;
-  virtual int outputs() const = 0;
-  // Input i of the layer being lowered.
-  virtual Value Input(int i) = 0;
-  // Adds a primitive layer with one output.  `suffix` is appended to the composite layer's name in
-  // messages.
-  virtual Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
-                    absl::Span<const Value> inputs) = 0;
-  // The same for a layer with any number of outputs that others may hold, too.
-  virtual std::vector<Value> AddShared(absl::string_view suffix,
-                                       std::shared_ptr<const Layer> primitive,
-                                       absl::Span<const Value> inputs, int outputs) = 0;
-  // Output i of the layer being lowered.
-  virtual void Output(int i, Value value) = 0;
+  struct Part {
+    std::string suffix;  // Appended to the layer's name in messages.
+    std::shared_ptr<const Layer> layer;
+    std::vector<Value> inputs;
+    int outputs = 1;
+  };
+
+  // For a layer with so many inputs and outputs.
+  Lowering(int inputs, int outputs) : inputs_(inputs), outputs_(outputs, -1), values_(inputs) {}
+  int inputs() const { return inputs_; }
+  const std::vector<Part>& parts() const { return parts_; }
+  // Per output of the layer: the value that it is; -1: not said.
+  const std::vector<Value>& outputs() const { return outputs_; }
+
+  // Adds a layer, and gives its output, or the first of several.
+  Value Add(std::string suffix, std::shared_ptr<const Layer> layer, std::vector<Value> inputs,
+            int outputs = 1) {
+    parts_.push_back({std::move(suffix), std::move(layer), std::move(inputs), outputs});
+    values_ += outputs;
+    return values_ - outputs;
+  }
+  void SetOutput(int i, Value value) { outputs_[i] = value; }
+
+ private:
+  const int inputs_;
+  std::vector<Part> parts_;
+  std::vector<Value> outputs_;
+  int values_;
 };
 
 // Load-time half of a layer: typed parameters, const after Parse.
@@ -149,7 +163,7 @@ class Layer {
   // alone what it cannot tell.
   virtual void SuggestInputs(absl::Span<TensorSpec> in) const {}
   // Composite and decomposable types only: expresses the layer through others.
-  virtual absl::Status Lower(LoweringSink& sink) const;
+  virtual absl::Status Lower(Lowering& lowering) const;
   // Primitive types only: makes the kernel.  `in` are the specs known at load.
   virtual absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const;
   // The layer's function as data, for graph passes.  kOther: passes leave the layer alone.

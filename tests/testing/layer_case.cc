@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/layers/registry.h"
 #include "engine/tensor/element.h"
 
@@ -162,64 +163,27 @@ absl::StatusOr<std::vector<OwnedTensor>> RunPrimitive(const Layer& layer,
   return outputs;
 }
 
-// Runs the primitives of a composite layer as it adds them.
-class RunningSink final : public engine::LoweringSink {
- public:
-  RunningSink(std::vector<Tensor> inputs, int outputs)
-      : inputs_(static_cast<int>(inputs.size())),
-        output_count_(outputs),
-        values_(std::move(inputs)) {}
-  int inputs() const override { return inputs_; }
-  int outputs() const override { return output_count_; }
-  Value Input(int i) override { return i; }
-  Value Add(absl::string_view suffix, std::unique_ptr<Layer> primitive,
-            absl::Span<const Value> inputs) override {
-    return AddShared(suffix, std::move(primitive), inputs, 1)[0];
-  }
-  std::vector<Value> AddShared(absl::string_view suffix, std::shared_ptr<const Layer> primitive,
-                               absl::Span<const Value> inputs, int outputs) override {
+// Runs what a layer with so many outputs is made of.
+absl::StatusOr<std::vector<OwnedTensor>> RunLowered(const Layer& layer, std::vector<Tensor> values,
+                                                    size_t outputs) {
+  const size_t inputs = values.size();
+  engine::Lowering lowering(static_cast<int>(inputs), static_cast<int>(outputs));
+  RETURN_IF_ERROR(layer.Lower(lowering));
+  std::vector<OwnedTensor> made;  // Values behind the inputs.
+  for (const engine::Lowering::Part& part : lowering.parts()) {
     std::vector<Tensor> in;
-    for (Value v : inputs) in.push_back(values_[v]);
-    auto made = RunPrimitive(*primitive, in, {});
-    if (!made.ok()) {
-      status_.Update(
-          absl::Status(made.status().code(), absl::StrCat(suffix, ": ", made.status().message())));
-      values_.push_back(Tensor{});
-      return std::vector<Value>(outputs, static_cast<Value>(values_.size()) - 1);
+    for (const int value : part.inputs) in.push_back(values[value]);
+    auto out = RunPrimitive(*part.layer, in, {});
+    if (!out.ok()) return Annotate(out.status(), part.suffix);
+    for (OwnedTensor& output : *out) {
+      made.push_back(std::move(output));
+      values.push_back(made.back().tensor);
     }
-    std::vector<Value> added;
-    for (OwnedTensor& output : *made) {
-      made_.push_back(std::make_unique<OwnedTensor>(std::move(output)));
-      values_.push_back(made_.back()->tensor);
-      values_.back().data = made_.back()->memory.data();
-      added.push_back(static_cast<Value>(values_.size()) - 1);
-    }
-    return added;
   }
-  void Output(int i, Value value) override { outputs_[i] = value; }
-
-  absl::StatusOr<std::vector<OwnedTensor>> Take() {
-    RETURN_IF_ERROR(status_);
-    std::vector<OwnedTensor> outputs;
-    for (const auto& [i, value] : outputs_) {
-      const Tensor& t = values_[value];
-      OwnedTensor owned;
-      owned.spec = ConcreteSpecs({t})[0];
-      owned.memory.assign(static_cast<char*>(t.data), static_cast<char*>(t.data) + t.bytes());
-      owned.tensor = t;
-      owned.tensor.data = owned.memory.data();
-      outputs.push_back(std::move(owned));
-    }
-    return outputs;
-  }
-
- private:
-  const int inputs_, output_count_;
-  std::vector<Tensor> values_;
-  std::vector<std::unique_ptr<OwnedTensor>> made_;
-  std::map<int, Value> outputs_;
-  absl::Status status_;
-};
+  std::vector<OwnedTensor> results;
+  for (const int value : lowering.outputs()) results.push_back(std::move(made[value - inputs]));
+  return results;
+}
 
 }  // namespace
 
@@ -275,9 +239,7 @@ absl::StatusOr<LayerOutcome> RunLayerCase(const LayerCase& layer_case, Placement
     return outcome;
   }
   ASSIGN_OR_RETURN(const TensorSpecs whole, layer->Infer(ConcreteSpecs(inputs)));
-  RunningSink sink(inputs, static_cast<int>(whole.size()));
-  RETURN_IF_ERROR(layer->Lower(sink));
-  ASSIGN_OR_RETURN(outcome.outputs, sink.Take());
+  ASSIGN_OR_RETURN(outcome.outputs, RunLowered(*layer, inputs, whole.size()));
   for (size_t i = 0; i < whole.size(); ++i) {
     if (whole[i].shape == outcome.outputs[i].spec.shape) continue;
     return absl::InternalError(absl::StrCat("Infer says ", whole[i].shape.ToString(),

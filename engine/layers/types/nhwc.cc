@@ -63,20 +63,20 @@ class Nhwc final : public Layer {
     }
   }
 
-  absl::Status Lower(LoweringSink& sink) const override {
-    std::vector<LoweringSink::Value> inputs;
-    for (int i = 0; i < sink.inputs(); ++i) {
-      inputs.push_back(sink.Input(i));
-      if (!Has(image_inputs_, i)) continue;
-      inputs.back() =
-          sink.Add(absl::StrCat("to_nchw", i), MakeTranspose(ToNchw()), {inputs.back()});
+  absl::Status Lower(Lowering& lowering) const override {
+    std::vector<Lowering::Value> inputs;
+    for (int i = 0; i < lowering.inputs(); ++i) {
+      inputs.push_back(!Has(image_inputs_, i) ? i
+                                              : lowering.Add(absl::StrCat("to_nchw", i),
+                                                             MakeTranspose(ToNchw()), {i}));
     }
-    const std::vector<LoweringSink::Value> outputs =
-        sink.AddShared("nchw", layer_, inputs, sink.outputs());
-    for (int i = 0; i < sink.outputs(); ++i) {
-      sink.Output(i, !Has(image_outputs_, i) ? outputs[i]
-                                             : sink.Add(absl::StrCat("to_nhwc", i),
-                                                        MakeTranspose(ToNhwc()), {outputs[i]}));
+    const auto outputs = static_cast<int>(lowering.outputs().size());
+    const auto first = lowering.Add("nchw", layer_, std::move(inputs), outputs);
+    for (int i = 0; i < outputs; ++i) {
+      lowering.SetOutput(
+          i, !Has(image_outputs_, i)
+                 ? first + i
+                 : lowering.Add(absl::StrCat("to_nhwc", i), MakeTranspose(ToNhwc()), {first + i}));
     }
     return absl::OkStatus();
   }

@@ -241,21 +241,21 @@ class Reorg final : public Layer {
     }
     return OnlyOutput(std::move(out), in);
   }
-  absl::Status Lower(LoweringSink& sink) const override {
-    using Value = LoweringSink::Value;
+  absl::Status Lower(Lowering& lowering) const override {
+    using Value = Lowering::Value;
     if (reverse_) {  // [n, s*s*c, h, w] -> [n, s, s, c, h, w] -> [n, c, h, s, w, s]
-      const Value outer = sink.Add("reshape_1", MakeSplitAxis(1, stride_, 0), {sink.Input(0)});
-      const Value split = sink.Add("reshape_2", MakeSplitAxis(2, stride_, 0), {outer});
-      const Value turned = sink.Add("transpose", MakeTranspose({0, 3, 4, 1, 5, 2}), {split});
-      const Value rows = sink.Add("reshape_3", MakeMergeAxes(2, 2), {turned});
-      sink.Output(0, sink.Add("reshape_4", MakeMergeAxes(3, 2), {rows}));
+      const Value outer = lowering.Add("reshape_1", MakeSplitAxis(1, stride_, 0), {0});
+      const Value split = lowering.Add("reshape_2", MakeSplitAxis(2, stride_, 0), {outer});
+      const Value turned = lowering.Add("transpose", MakeTranspose({0, 3, 4, 1, 5, 2}), {split});
+      const Value rows = lowering.Add("reshape_3", MakeMergeAxes(2, 2), {turned});
+      lowering.SetOutput(0, lowering.Add("reshape_4", MakeMergeAxes(3, 2), {rows}));
       return absl::OkStatus();
     }
     // [n, c, h, w] -> [n, c, h/s, s, w/s, s] -> [n, s, s, c, h/s, w/s]
-    const Value rows = sink.Add("reshape_1", MakeSplitAxis(2, 0, stride_), {sink.Input(0)});
-    const Value split = sink.Add("reshape_2", MakeSplitAxis(4, 0, stride_), {rows});
-    const Value turned = sink.Add("transpose", MakeTranspose({0, 3, 5, 1, 2, 4}), {split});
-    sink.Output(0, sink.Add("reshape_3", MakeMergeAxes(1, 3), {turned}));
+    const Value rows = lowering.Add("reshape_1", MakeSplitAxis(2, 0, stride_), {0});
+    const Value split = lowering.Add("reshape_2", MakeSplitAxis(4, 0, stride_), {rows});
+    const Value turned = lowering.Add("transpose", MakeTranspose({0, 3, 5, 1, 2, 4}), {split});
+    lowering.SetOutput(0, lowering.Add("reshape_3", MakeMergeAxes(1, 3), {turned}));
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
@@ -349,12 +349,11 @@ class ShuffleChannel final : public Layer {
     }
     return TensorSpecs{in[0]};
   }
-  absl::Status Lower(LoweringSink& sink) const override {
+  absl::Status Lower(Lowering& lowering) const override {
     // [n, c, rest] for any number of further axes: those stay where they are.
-    const LoweringSink::Value split =
-        sink.Add("reshape_1", MakeSplitAxis(1, group_, 0), {sink.Input(0)});
-    const LoweringSink::Value turned = sink.Add("transpose", std::make_unique<SwapAxes>(), {split});
-    sink.Output(0, sink.Add("reshape_2", MakeMergeAxes(1, 2), {turned}));
+    const Lowering::Value split = lowering.Add("reshape_1", MakeSplitAxis(1, group_, 0), {0});
+    const Lowering::Value turned = lowering.Add("transpose", std::make_unique<SwapAxes>(), {split});
+    lowering.SetOutput(0, lowering.Add("reshape_2", MakeMergeAxes(1, 2), {turned}));
     return absl::OkStatus();
   }
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {

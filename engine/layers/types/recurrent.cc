@@ -199,11 +199,11 @@ class Gru final : public Layer {
   void SuggestInputs(absl::Span<TensorSpec> in) const override {
     Suggest(in[0], Shape({Dim::Unknown(), Dim::Unknown(), Dim::Of(i2h_.dims[0])}), Level::kUnknown);
   }
-  absl::Status Lower(LoweringSink& sink) const override {
-    const LoweringSink::Value pre = sink.Add("i2h", MakeInnerProduct(i2h_), {sink.Input(0)});
-    const LoweringSink::Value steps = sink.Add(
+  absl::Status Lower(Lowering& lowering) const override {
+    const auto pre = lowering.Add("i2h", MakeInnerProduct(i2h_), {0});
+    const auto steps = lowering.Add(
         "recurrence", std::make_unique<GruRecurrence>(h2h_, h_bias_, i_bias_, padding_), {pre});
-    sink.Output(0, steps);
+    lowering.SetOutput(0, steps);
     return absl::OkStatus();
   }
   std::string Describe() const override {
