@@ -90,6 +90,12 @@ class DirectoryTest(SyncTest):
         self.assertEqual(tree(self.to), tree(self.store))
         self.assertEqual(os.listdir(os.path.join(self.to, ".sync")), [".lock"])
 
+    def test_a_source_without_models_is_another_path(self):
+        add_stamp(self.store, 1)
+        for source in (self.store + "/nowhere", self.store + "/stamp", self.store + "/stamp/1"):
+            self.refused("nothing to copy: the source has no MODEL/VERSION/", source, self.to)
+        self.good(self.store, self.to)
+
     def test_keep(self):
         for version in (1, 2, 3, 10):
             add_stamp(self.store, version, version=version)

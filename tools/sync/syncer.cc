@@ -139,6 +139,7 @@ absl::Status Syncer::Lock() {
 std::vector<absl::Status> Syncer::Pass() {
   errors_.clear();
   staged_.clear();
+  complete_ = 0;
   if (absl::Status status = Lock(); !status.ok()) return {status};
   const absl::StatusOr<std::vector<RemoteEntry>> models = source_.List("");
   if (!models.ok()) return {models.status()};
@@ -150,6 +151,10 @@ std::vector<absl::Status> Syncer::Pass() {
     } else {
       SyncModel(model.name);
     }
+  }
+  if (errors_.empty() && complete_ == 0 && !Stopped()) {
+    // Most likely another path or bucket is meant.
+    return {absl::NotFoundError("nothing to copy: the source has no MODEL/VERSION/ with _SUCCESS")};
   }
   if (errors_.empty() && !Stopped()) DeleteStaged();
   return std::exchange(errors_, {});
@@ -175,7 +180,10 @@ void Syncer::SyncModel(const std::string& model) {
     if (Stopped() || (options_.keep > 0 && static_cast<int>(kept.size()) == options_.keep)) break;
     const absl::StatusOr<bool> there = SyncVersion(model, absl::StrCat(version));
     if (!there.ok()) errors_.push_back(Annotate(there.status(), absl::StrCat(model, "/", version)));
-    if (there.ok() && *there) kept.push_back(version);
+    if (there.ok() && *there) {
+      kept.push_back(version);
+      ++complete_;
+    }
   }
   if (options_.keep == 0 || static_cast<int>(kept.size()) < options_.keep) return;
   if (absl::Status status = DeleteOld(model, kept); !status.ok()) errors_.push_back(status);
