@@ -92,7 +92,8 @@ class DirectoryTest(SyncTest):
 
     def test_a_source_without_models_is_another_path(self):
         add_stamp(self.store, 1)
-        for source in (self.store + "/nowhere", self.store + "/stamp", self.store + "/stamp/1"):
+        self.refused("No such file", self.store + "/nowhere", self.to)
+        for source in (self.store + "/stamp", self.store + "/stamp/1"):
             self.refused("nothing to copy: the source has no MODEL/VERSION/", source, self.to)
         self.good(self.store, self.to)
 

@@ -73,7 +73,7 @@ class Syncer {
   int64_t listed_ = 0;  // Files and directories of the unit that is collected.
   std::vector<absl::Status> errors_;
   std::set<std::string> staged_;  // Names in staging_ that this pass began with.
-  int64_t complete_ = 0;  // Versions of the source that are in DST now.
+  int64_t complete_ = 0;          // Versions of the source that are in DST now.
 };
 
 }  // namespace ulfd::tools
