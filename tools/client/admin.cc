@@ -264,6 +264,7 @@ absl::Status RunAdmin(Args args) {
     return UsageError(absl::StrCat(positional[1], ": ", rest.size(), " arguments"));
   }
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
+  RETURN_IF_ERROR(CheckTarget(positional[0]));
   const Connection server = connector.Connect(positional[0]);
   return action->run(Admin{server, timeout, dry_run, epoch, rest});
 }

@@ -35,6 +35,10 @@ class Connection {
   std::shared_ptr<const Metadata> metadata_;
 };
 
+// A usage error unless it is "HOST:PORT" or "unix:PATH": gRPC takes a port modulo 65536, and 0 where
+// there is none.
+absl::Status CheckTarget(const std::string& target);
+
 // Makes connections.  Immutable and thread-safe; copies are cheap.
 class Connector {
  public:
@@ -45,7 +49,7 @@ class Connector {
   // After FlagSet::Parse; usage errors as of ConnectionFlags::Options.
   static absl::StatusOr<Connector> Create(const ConnectionFlags& flags);
 
-  // To "HOST:PORT" or "unix:PATH", without a limit on the size of replies.
+  // To a target that is good (CheckTarget), without a limit on the size of replies.
   Connection Connect(const std::string& target,
                      grpc::ChannelArguments arguments = grpc::ChannelArguments()) const;
   // What goes with every call; the token is in it.

@@ -61,6 +61,7 @@ absl::Status RunHealth(Args args) {
     }
     return CheckHttp(target, timeout);
   }
+  RETURN_IF_ERROR(CheckTarget(target));
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   return CheckGrpc(connector.Connect(target), model, timeout);
 }

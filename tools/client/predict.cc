@@ -152,6 +152,7 @@ absl::Status RunPredict(Args args) {
   RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
   if (help) return absl::OkStatus();
   RETURN_IF_ERROR(CheckOptions(options, flags));
+  RETURN_IF_ERROR(CheckTarget(positional[0]));
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   PrintOptions print{.max_rows = options.rows};
   ASSIGN_OR_RETURN(print.row_names, ReadRowNames(options.row_names));

@@ -130,6 +130,7 @@ std::vector<std::string> Notices(const LoadTargets& targets, const RequestSource
 absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connector,
                                    const Interrupts& interrupts) {
   // The server as a whole, as a load balancer watches it.
+  for (const std::string& target : o.targets) RETURN_IF_ERROR(CheckTarget(target));
   LoadTargets targets({.connector = connector,
                        .addresses = o.targets,
                        .channels = o.channels,
