@@ -269,6 +269,15 @@ class DeltasTest(AdminDaemonTest):
         code, out, err = ulf("table", "push", self.path, "--epoch=1", f"put:items={prefix}.ulft")
         self.assertEqual(code, 1)
         self.assertIn("deltas/1 exists", err)
+        # What the daemon would refuse is not pushed.
+        wide = os.path.join(self.folder, "wide.npz")
+        np.savez(wide, keys=keys, rows=np.zeros((len(keys), rows.shape[1] + 1), np.float32))
+        for part, wanted in ((f"put:others={prefix}.ulft", "no such table; its tables: items"),
+                             (f"put:items={wide}", f"values, want {rows.shape[1]}")):
+            code, out, err = ulf("table", "push", self.path, "--epoch=2", part)
+            self.assertEqual(code, 1)
+            self.assertIn(wanted, err)
+        self.assertFalse(os.path.exists(os.path.join(self.path, "deltas", "2")))
 
 
 class DeltasUnderLoadTest(AdminDaemonTest):

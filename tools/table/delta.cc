@@ -11,13 +11,16 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/file.h"
@@ -28,6 +31,7 @@
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_file_writer.h"
 #include "engine/runtime/delta_directory.h"
+#include "engine/runtime/model_directory.h"
 #include "engine/weights/digest.h"
 #include "proto/delta.pb.h"
 #include "tools/cli/commands.h"
@@ -63,6 +67,27 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
   return Sync(to);
 }
 
+// The tables of a version, and how many values their rows have where a table file says so at once;
+// nothing where no model is yet.
+std::map<std::string, std::optional<int64_t>> TablesOf(const std::string& version) {
+  std::map<std::string, std::optional<int64_t>> tables;
+  const auto directory = engine::OpenModelDirectory(version);
+  if (!directory.ok()) return tables;
+  const auto net = engine::ReadGraph(*directory);
+  if (!net.ok()) return tables;
+  const auto confs = engine::ReadEmbeddingConfs(*directory, *net);
+  if (!confs.ok()) return tables;
+  for (const engine::EmbeddingConfFile& conf : *confs) {
+    for (const engine::TableFile& table : conf.tables) {
+      std::optional<int64_t>& dim = tables[table.name];
+      const auto file = InputFile::Open(table.path);
+      if (!file.ok() || !engine::IsTableFile(*file).value_or(false)) continue;
+      if (const auto header = engine::ReadTableHeader(*file); header.ok()) dim = header->dim;
+    }
+  }
+  return tables;
+}
+
 // A directory beside those of the epochs, which the daemon does not look at.
 class NewEpoch {
  public:
@@ -70,7 +95,8 @@ class NewEpoch {
       : options_(options),
         final_(engine::EpochDirectory(options.version_directory, options.epoch)),
         path_(absl::StrCat(fs::path(final_).parent_path().string(), "/.", options.epoch, ".",
-                           getpid())) {}
+                           getpid())),
+        tables_(TablesOf(options.version_directory)) {}
   ~NewEpoch() {
     std::error_code ignored;
     fs::remove_all(path_, ignored);  // Is there no more once it has its name.
@@ -81,6 +107,8 @@ class NewEpoch {
   absl::Status Publish();
 
  private:
+  absl::Status CheckTable(const std::string& name) const;
+  absl::Status CheckWidth(const DeltaTable& table) const;
   DeltaTable& TableOf(absl::string_view name);
   absl::Status Put(const std::vector<std::string>& inputs, DeltaTable& table);
   absl::Status Drop(const std::string& file, DeltaTable& table);
@@ -91,6 +119,7 @@ class NewEpoch {
 
   const PushOptions& options_;
   const std::string final_, path_;
+  const std::map<std::string, std::optional<int64_t>> tables_;
   DeltaManifest manifest_;
 };
 
@@ -114,6 +143,24 @@ absl::Status NewEpoch::Begin() {
   std::error_code error;
   fs::create_directories(path_, error);
   return FromError(error, absl::StrCat("cannot create ", path_));
+}
+
+absl::Status NewEpoch::CheckTable(const std::string& name) const {
+  if (tables_.empty() || tables_.contains(name)) return absl::OkStatus();
+  std::vector<absl::string_view> names;
+  for (const auto& [known, dim] : tables_) names.push_back(known);
+  return absl::InvalidArgumentError(
+      absl::StrCat("the model has no such table; its tables: ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status NewEpoch::CheckWidth(const DeltaTable& table) const {
+  const auto known = tables_.find(table.name());
+  if (known == tables_.end() || !known->second.has_value()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(At(table.put())));
+  ASSIGN_OR_RETURN(const engine::TableFileHeader header, engine::ReadTableHeader(file));
+  if (static_cast<int64_t>(header.dim) == *known->second) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rows of ", header.dim, " values, want ", *known->second));
 }
 
 DeltaTable& NewEpoch::TableOf(absl::string_view name) {
@@ -151,6 +198,7 @@ absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& t
     RETURN_IF_ERROR(ReadRows(inputs, writer));
     RETURN_IF_ERROR(Annotate(writer.Finish().status(), inputs[0]));
   }
+  RETURN_IF_ERROR(CheckWidth(table));
   return Note(table.put());
 }
 
@@ -180,10 +228,12 @@ absl::Status NewEpoch::Add(const std::string& part) {
   }
   const auto [name, files] = std::pair<absl::string_view, absl::string_view>(
       absl::StrSplit(rest, absl::MaxSplits('=', 1)));
+  const std::string what = absl::StrCat("table \"", name, "\"");
+  RETURN_IF_ERROR(Annotate(CheckTable(std::string(name)), what));
   DeltaTable& table = TableOf(name);
   const absl::Status done =
       put ? Put(absl::StrSplit(files, ','), table) : Drop(std::string(files), table);
-  return Annotate(done, absl::StrCat("table \"", name, "\""));
+  return Annotate(done, what);
 }
 
 absl::Status NewEpoch::Publish() {
