@@ -147,7 +147,7 @@ TEST_F(ConfigReloadTest, SharesAndLabelsAreChecked) {
   EXPECT_THAT(Errors(model("shadow { label: \"s\" share: 1 max_queued: 0 }")),
               HasSubstr("max_queued: 0, want 1..10000"));
   EXPECT_THAT(Errors("memory_budget_bytes: 5"),
-              HasSubstr("memory_budget_bytes: 5, want 0 or at least 1048576"));
+              HasSubstr("memory_budget_bytes: 5, want 0 or 1048576.."));
 }
 
 }  // namespace

@@ -170,7 +170,7 @@ TEST_F(DaemonTest, ErrorsHaveCodeAndText) {
   const std::string metrics = HttpGet(daemon_->http_port(), "/metrics");
   EXPECT_THAT(metrics,
               HasSubstr("ulfd_requests_total{model=\"\",version=\"\",code=\"NOT_FOUND\"} 4\n"));
-  EXPECT_THAT(metrics, ::testing::Not(HasSubstr("nobody")));
+  EXPECT_THAT(metrics, ::testing::Not(HasSubstr("\"nobody\"")));
 }
 
 TEST_F(DaemonTest, DescribesModels) {
