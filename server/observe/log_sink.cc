@@ -16,9 +16,9 @@ namespace {
 // A pipe that takes anything takes so much at once without waiting.
 constexpr size_t kPieceBytes = PIPE_BUF;
 
-bool TakesMore(int fd, int patience_ms) {
+bool TakesMoreWithin(int ms, int fd) {
   pollfd end{.fd = fd, .events = POLLOUT, .revents = 0};
-  return poll(&end, 1, patience_ms) == 1 && (end.revents & POLLOUT) != 0;
+  return poll(&end, 1, ms) == 1 && (end.revents & POLLOUT) != 0;
 }
 
 // A socket takes less than a piece, too, if it need not wait.
@@ -29,9 +29,18 @@ ssize_t WritePiece(int fd, absl::string_view piece) {
 
 }  // namespace
 
+bool LogSink::TakesMore() {
+  constexpr int kPatienceMs = 100;
+  if (TakesMoreWithin(0, fd_)) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (now < may_wait_at_) return false;
+  may_wait_at_ = now + std::chrono::seconds(1);
+  return TakesMoreWithin(kPatienceMs, fd_);
+}
+
 bool LogSink::Write(absl::string_view text) {
   while (!text.empty()) {
-    if (!TakesMore(fd_, stuck_ ? 0 : kPatienceMs)) return false;
+    if (!TakesMore()) return false;
     const ssize_t written = WritePiece(fd_, text.substr(0, std::min(text.size(), kPieceBytes)));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return false;
@@ -45,7 +54,6 @@ void LogSink::sink_it_(const spdlog::details::log_msg& message) {
   spdlog::memory_buf_t line;
   formatter_->format(message, line);
   const bool whole = (!inside_ || Write("\n")) && Write({line.data(), line.size()});
-  stuck_ = !whole;
   if (!whole) dropped_.fetch_add(1, std::memory_order_relaxed);
 }
 

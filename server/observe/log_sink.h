@@ -6,6 +6,7 @@
 #include <spdlog/sinks/base_sink.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 
@@ -13,12 +14,10 @@
 
 namespace ulfd::server {
 
-// Drops lines where nobody reads: a full pipe is waited for once, kPatience, and then no more until
-// somebody reads again.  Thread-safe.
+// Drops lines where nobody reads, or too slowly: a full pipe is waited for once in a second, for a
+// tenth of it.  Thread-safe.
 class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  public:
-  static constexpr int kPatienceMs = 100;
-
   // `fd` is borrowed.
   explicit LogSink(int fd) : fd_(fd) {}
   // Lines that nobody will read, so far; also those that only began.
@@ -27,11 +26,12 @@ class LogSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& message) override;
   void flush_() override {}
+  bool TakesMore();
   bool Write(absl::string_view text);
 
   const int fd_;
-  bool stuck_ = false;   // The last line had to be dropped.
-  bool inside_ = false;  // It had begun.
+  bool inside_ = false;  // A line that had to be dropped had begun.
+  std::chrono::steady_clock::time_point may_wait_at_;
   std::atomic<int64_t> dropped_{0};
 };
 
