@@ -29,19 +29,6 @@ def field(number, data):
     return bytes([number << 3 | 2, len(data) & 127 | 128, len(data) >> 7]) + data
 
 
-def varint(number):
-    data = b""
-    while number > 127:
-        data += bytes([number & 127 | 128])
-        number >>= 7
-    return data + bytes([number])
-
-
-def long_field(number, data):
-    """A field of a message of any length."""
-    return bytes([number << 3 | 2]) + varint(len(data)) + data
-
-
 def node(kind, inputs, outputs):
     axis = field(5, field(1, "axis") + b"\x18\x00\xa0\x01\x02") if kind == "Concat" else b""
     return (b"".join(field(1, x) for x in inputs) + b"".join(field(2, y) for y in outputs) +
@@ -191,21 +178,6 @@ class OnnxVersionsTest(unittest.TestCase):
                          reason in client.version(name, 1).quarantine.reason,
                          f"a refusal of {name}\n{daemon.log()}", 240)
         self.assertEqual(os.listdir(self.kept), [])
-
-    def test_time_is_that_of_a_load(self):
-        # Much to read and nothing to write: it takes longer than the load may.
-        pad = (b"\x08" + varint(30_000_000) + b"\x10\x01" + field(8, "pad") +
-               long_field(9, bytes(120_000_000)))
-        add_stamp(self.repository, 1)
-        self.add(1, model_bytes() + long_field(7, long_field(5, pad)), "slow")
-        with self.start("load { max_time_ms: 400 }\n") as daemon, Client(daemon) as client:
-            # Where the machine is fast enough it serves.
-            wait_for(lambda: client.version("slow", 1) and (
-                client.version("slow", 1).serving or
-                "load.max_time_ms" in client.version("slow", 1).error),
-                     f"an end\n{daemon.log()}", 240)
-            wait_for(lambda: client.version("stamp", 1).serving, "the other model", 60)
-        self.assertNotIn("unfinished", os.listdir(self.kept))
 
     def test_without_a_directory_they_do_not_load(self):
         self.add(1, model_bytes())

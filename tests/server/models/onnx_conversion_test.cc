@@ -1,0 +1,43 @@
+// Conversions that outlast their load, by the real converter beside the tests.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/models/onnx_conversion.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "base/load_scope.h"
+#include "tests/testing/paths.h"
+#include "tests/testing/temp_dir.h"
+
+namespace ulfd::server {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Wherever the end of the load falls: the clean-up allocates, and what refuses that would end the
+// process.
+TEST(OnnxConversion, LeavesNothingHalfDoneWhenItsLoadEnds) {
+  const TempDir dir;
+  const fs::path kept = fs::path(dir.path()) / "kept", source = fs::path(dir.path()) / "1";
+  fs::create_directories(kept);
+  fs::create_directories(source);
+  fs::copy(testing::TestData() + "/convert/onnx_two_towers/model.onnx", source);
+  const auto conversion = OnnxConversion::Create(kept);
+  ASSERT_TRUE(conversion.ok()) << conversion.status();
+  int ended = 0;
+  for (int ms = 5; ms <= 200; ms += 15) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    const LoadScope scope({.owner = "m", .deadline = deadline});
+    const auto made = WithinMemory([&] { return (*conversion)->Convert(source, {}); });
+    const LoadScope::WithoutRefusals for_the_test;
+    EXPECT_FALSE(fs::exists(kept / "unfinished")) << ms << " ms: " << made.status();
+    ended += made.ok() ? 0 : 1;
+    if (made.ok()) fs::remove_all(*made);
+  }
+  EXPECT_GT(ended, 0);
+}
+
+}  // namespace
+}  // namespace ulfd::server
