@@ -82,6 +82,7 @@ LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
               .fingerprint = entry.watch(version).fingerprint(),
               .quarantine = entry.quarantine(),
               .limits = entry.config().limits};
+  if (entry.config().canary.has_value()) job.canary_feature = entry.config().canary->feature;
   const VersionWatch& of_job = entry.watch(version);
   if (of_job.ServesBase()) job.base = of_job.serving();
   job.epochs = job.base != nullptr ? of_job.DueEpochs() : of_job.WantedEpochs();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
@@ -67,6 +68,21 @@ LoadOutcome RefusedFor(const absl::Status& error) {
   return outcome;
 }
 
+// A feature that is none of the user's tells no users apart: each request is then drawn by itself.
+void CheckCanary(const std::string& feature, const engine::ModelInfo& info,
+                 std::vector<std::string>& notices) {
+  const auto is_users = [&](const auto& input) {
+    return input.name == feature &&
+           (input.level == engine::Level::kUser || input.level == engine::Level::kUnknown);
+  };
+  if (feature.empty() || absl::c_any_of(info.features, is_users) ||
+      absl::c_any_of(info.inputs, is_users)) {
+    return;
+  }
+  notices.push_back(absl::StrCat("canary.sticky_feature: \"", feature,
+                                 "\" is no feature of the user, so one user gets both versions"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
@@ -86,6 +102,7 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> VersionLoader::LoadModel(
     if (!checked.ok()) model = Named(job, checked, LoadReason::kWarmup);
   }
   if (model.ok()) {
+    CheckCanary(job.canary_feature, (*model)->info(), warming.notices());
     const engine::Model* before = job.before == nullptr ? nullptr : job.before->model.get();
     hot_ids_.ReadAhead(job.name, **model, before, kMostReadAhead, warming.notices());
     MakeFirstPlans(job, before, **model, warming.run());

@@ -42,6 +42,7 @@ struct LoadJob {
   // What is not tried again; empty where an operator asks for the load.
   Quarantine quarantine;
   Lane::Limits limits;
+  std::string canary_feature;  // That tells users apart, if the canary goes by one.
   // What calls of another version of the model cost, if one serves.
   std::optional<CostModel::Parts> cost;
   ModelHandle before;        // That version; null: none.

@@ -1,10 +1,13 @@
 """Canary versions for a share of the users, and shadow traffic.
 SPDX-License-Identifier: Apache-2.0
 """
+import os
+
 from harness.clients import infer_outputs, infer_request, outputs_of, predict_request
 from harness.daemon import FAST, wait_for
-from harness.fixtures import CANARY_AND_SHADOW, DaemonTest, add_stamp
+from harness.fixtures import CANARY_AND_SHADOW, DaemonTest, add_stamp, shop
 from harness.metrics import scrape
+from harness.modelfiles import write_version
 from harness.small import stamp_inputs, stamp_of
 
 IDS = [0, 3, 7]
@@ -74,3 +77,24 @@ class CanaryTest(DaemonTest):
         # Stamps 1 and 3: scores are 2 * (id + 1) apart, so at least 2 and at most 10 or more.
         self.assertEqual(count(after, "1") - count(before, "1"), 0)
         self.assertGreater(count(after, "10"), count(before, "10"))
+
+
+class FeatureOfNobodyTest(DaemonTest):
+    """What tells users apart must be theirs."""
+
+    CONFIG = FAST + "".join(
+        f'models {{ name: "{name}" labels {{ key: "stable" value: 1 }} labels {{ key: "next" value: 2 }}\n'
+        f'canary {{ label: "next" share: 0.5 sticky_feature: "{feature}" }} }}\n'
+        for name, feature in (("stamp", "nope"), ("shop", "user")))
+
+    @classmethod
+    def fill(cls, repository):
+        for version in (1, 2):
+            add_stamp(repository, version, version)
+            write_version(os.path.join(repository, "shop", str(version)), shop().files(True))
+
+    def test_it_is_said(self):
+        said = [line for line in self.daemon.log().splitlines() if "is no feature of the user" in line]
+        self.assertEqual(len(said), 2)
+        for line in said:
+            self.assertIn("model=stamp", line)
