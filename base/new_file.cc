@@ -6,8 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
-#include <cstdlib>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -68,11 +69,17 @@ absl::StatusOr<NewFile> NewFile::Create(const std::string& path) {
   std::error_code error;
   const std::string place = std::filesystem::weakly_canonical(path, error).string();
   const std::string& target = error || place.empty() ? path : place;
-  std::string temporary = absl::StrCat(target, ".XXXXXX");
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
+  static std::atomic<uint32_t> count{0};
+  std::string temporary;
+  int fd = -1;
+  do {  // A process of the same id that was killed may have left its own.
+    temporary = absl::StrCat(target, ".", getpid(), ".", count.fetch_add(1));
+    fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EEXIST);
   if (fd < 0) return Failed(path);
   NewFile file(target, std::move(temporary), fd);
-  if (fchmod(fd, 0644) != 0) return Failed(path);
+  // Who may read the old one may read the new one.
+  if (about.st_mode != 0 && fchmod(fd, about.st_mode & 07777) != 0) return Failed(path);
   return file;
 }
 

@@ -13,8 +13,9 @@ namespace ulfd {
 
 // Written from start to end beside `path`, whose place it takes by Commit: whoever reads that finds
 // all of the old file or all of the new one, also after a crash, and a file that is mapped stays as
-// it is.  What is there and no regular file (a pipe, a device), or a descriptor (/dev/stdout), is
-// written to itself.  Errors: UNAVAILABLE, with the path and the reason.
+// it is.  It has the mode of the old one, or what the umask leaves.  What is there and no regular
+// file (a pipe, a device), or a descriptor (/dev/stdout), is written to itself.  Errors:
+// UNAVAILABLE, with the path and the reason.
 class NewFile {
  public:
   static absl::StatusOr<NewFile> Create(const std::string& path);

@@ -68,6 +68,19 @@ TEST_F(NewFileTest, LeavesNothingWithoutACommit) {
   EXPECT_EQ(Files(), 0);
 }
 
+TEST_F(NewFileTest, IsForWhomTheOldOneWas) {
+  const auto mode_of = [&](const char* name) {
+    return fs::status(At(name)).permissions() & fs::perms::all;
+  };
+  const mode_t before = umask(027);
+  ASSERT_TRUE(Put(At("f"), "old").ok());
+  umask(before);
+  EXPECT_EQ(mode_of("f"), fs::perms(0640));
+  fs::permissions(At("f"), fs::perms(0600));
+  ASSERT_TRUE(Put(At("f"), "new").ok());
+  EXPECT_EQ(mode_of("f"), fs::perms(0600));
+}
+
 TEST_F(NewFileTest, ReplacesWhatALinkLeadsTo) {
   ASSERT_TRUE(Put(At("f"), "old").ok());
   fs::create_symlink("f", At("link"));
