@@ -109,19 +109,25 @@ class GrpcLinesTest(DaemonTest):
 
 
 class StalledReaderTest(unittest.TestCase):
-    """Standard error is a pipe that nobody reads, as of a log driver that hangs."""
+    """Nobody reads standard error, as when a log driver hangs."""
 
-    def test_calls_and_the_end_do_not_wait_for_it(self):
+    def test_a_pipe(self):
+        self.check(*os.pipe())
+
+    def test_a_socket(self):
+        self.check(*(end.detach() for end in socket.socketpair()))
+
+    def check(self, reader, writer):
+        """Calls and the end do not wait for it."""
         repository = os.path.join(env.scratch("stalled"), "models")
         add_stamp(repository, 1)
-        reader, writer = os.pipe()
         unknown = predict_request("stamped" * 100, stamp_inputs([1]), ())
         unknown.request_id = "r" * 100
         try:
             with Daemon(repository, FAST + "logging { max_calls_per_second: 10000 }",
                         name="stalled", before=lambda: os.dup2(writer, 2)) as daemon:
                 client = Client(daemon)
-                for _ in range(300):
+                for _ in range(600):
                     with self.assertRaises(grpc.RpcError) as caught:
                         client.predict(unknown)
                     self.assertEqual(caught.exception.code(), grpc.StatusCode.NOT_FOUND)
