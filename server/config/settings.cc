@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/closest_names.h"
+#include "base/host_port.h"
 #include "base/text.h"
 #include "proto/server_config.pb.h"
 #include "server/system/listening_socket.h"
@@ -101,13 +102,6 @@ bool IsName(absl::string_view name) {
   const auto ok = [](char c) { return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '.'; };
   return !name.empty() && name.size() <= kMaxBytes && name[0] != '.' &&
          std::all_of(name.begin(), name.end(), ok);
-}
-
-bool IsHostAndPort(absl::string_view text) {
-  const size_t colon = text.rfind(':');
-  int port = 0;
-  return colon != text.npos && colon > 0 && absl::SimpleAtoi(text.substr(colon + 1), &port) &&
-         port >= 1 && port <= 65535;
 }
 
 bool HasForm(const Setting& setting, const std::string& text) {

@@ -7,9 +7,9 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "base/host_port.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/tls/tls_material.h"
@@ -63,12 +63,7 @@ void Connection::Prepare(grpc::ClientContext& context, absl::Duration timeout) c
 }
 
 absl::Status CheckTarget(const std::string& target) {
-  const size_t colon = target.rfind(':');
-  int port = 0;
-  const bool has_port = colon != target.npos && colon > 0 &&
-                        absl::SimpleAtoi(target.substr(colon + 1), &port) && port >= 1 &&
-                        port <= 65535;
-  if (has_port || absl::StartsWith(target, "unix:")) return absl::OkStatus();
+  if (IsHostAndPort(target) || absl::StartsWith(target, "unix:")) return absl::OkStatus();
   return UsageError(absl::StrCat(Quote(target), ", want HOST:PORT or unix:PATH"));
 }
 

@@ -35,8 +35,7 @@ class Connection {
   std::shared_ptr<const Metadata> metadata_;
 };
 
-// A usage error unless it is "HOST:PORT" or "unix:PATH": gRPC takes a port modulo 65536, and 0
-// where there is none.
+// A usage error unless it is "HOST:PORT" or "unix:PATH".
 absl::Status CheckTarget(const std::string& target);
 
 // Makes connections.  Immutable and thread-safe; copies are cheap.

@@ -18,6 +18,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/file.h"
+#include "base/host_port.h"
 #include "base/new_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -248,6 +249,9 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
 absl::Status Build(const BuildOptions& options) {
   if (options.to == "redis" && options.redis.name.empty()) {
     return UsageError("--to=redis wants --redis");
+  }
+  if (options.to == "redis" && !IsHostAndPort(options.redis.name)) {
+    return UsageError(absl::StrCat("--redis: ", Quote(options.redis.name), ", want ADDRESS:PORT"));
   }
   if (options.to == "file") return BuildFile(options);
   if (options.to == "rocksdb" || options.to == "redis") return BuildStore(options);
