@@ -37,6 +37,7 @@ class Filler {
       if (input.feature >= 0) continue;
       if (request_.given[i] != nullptr) {
         request_.inputs[i] = *request_.given[i];
+        MakeColumn(input, request_.inputs[i]);
         RETURN_IF_ERROR(CheckIntegers(input, request_.inputs[i]));
       } else if (input.used) {
         return Missing(i);
@@ -55,6 +56,13 @@ class Filler {
   absl::Status Missing(size_t input) const {
     return absl::InvalidArgumentError(
         absl::StrCat("input \"", info_.inputs[input].name, "\" is missing"));
+  }
+
+  // A number per row is a column of them where that is stated: plans are of stated shapes.
+  static void MakeColumn(const InputInfo& input, Tensor& tensor) {
+    const bool column = input.shape_stated && input.shape.ranked() && input.shape.rank() == 2 &&
+                        input.shape[1] == Dim::Of(1);
+    if (column && tensor.dims.size() == 1) tensor.dims.push_back(1);
   }
 
   static absl::Status CheckIntegers(const InputInfo& input, const Tensor& given) {

@@ -150,6 +150,23 @@ TEST_F(ModelTest, RunsTheOptimisedPlanWhereItsShapesHold) {
   EXPECT_FLOAT_EQ(result.outputs[0].f32()[3], 123.f);
 }
 
+TEST_F(ModelTest, ANumberPerRowIsAColumn) {
+  case_.graph = R"(
+    layer_params { type: "input_layer" top: "x" }
+    layer_params { name: "sum" type: "add_layer" bottom: "x" bottom: "x" top: "score" })";
+  case_.weights_text = "";
+  files_["model.textproto"] = "inputs { name: \"x\" level: INPUT_LEVEL_AD row_shape: 1 }";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const CaseInputs inputs({{"x", {"float32", {3}, {1, 2, 4}}}});
+  ASSERT_TRUE((*model)->Run(inputs.tensors(), {}, workspace, result).ok());
+  EXPECT_FALSE(result.stats.unproved);
+  EXPECT_EQ(ToString(result.outputs[0].dims), "[3, 1]");
+  EXPECT_FLOAT_EQ(result.outputs[0].f32()[2], 8);
+}
+
 TEST_F(ModelTest, BatchOfUsersComputesUsersTogetherAndAdsInTilesAcrossUsers) {
   const auto model = Load();
   ASSERT_TRUE(model.ok()) << model.status();
