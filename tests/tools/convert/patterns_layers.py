@@ -251,6 +251,17 @@ def sequences(g):
                  np.concatenate([parts[2].array, rest.array], 1), axis=1))
 
 
+def normalised_constants(g):
+    """A LayerNormalization of a parameter, which has one output of three."""
+    g.opset = 17
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    w, scale, bias = (g.constant(g.random.randn(4).astype(np.float32)) for _ in range(3))
+    a = w.array.astype(float)
+    a = (a - a.mean()) / np.sqrt(a.var() + 1e-5)
+    normal = g.node("LayerNormalization", [w, scale, bias], a * scale.array + bias.array)
+    g.output(g.binary("Mul", x, normal))
+
+
 def attention_of_today(g):
     """Scaled dot products as the exporter of today takes them apart: sizes by Shape, CastLike."""
     g.opset = 18
@@ -383,6 +394,7 @@ def dropout_on(g):
 
 PATTERNS = [convolutions_of_steps, convolutions_of_whole_rows,
             computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
+            normalised_constants,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),

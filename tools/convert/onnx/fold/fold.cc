@@ -53,6 +53,8 @@ absl::StatusOr<std::vector<Constant>> FoldByDefinition(const onnx::NodeProto& no
                    reference::Compute(node, opset, options, std::move(given)));
   std::vector<Constant> constants;
   for (const reference::Array& result : results) {
+    // Operators have outputs that nodes do not ask for.
+    if (static_cast<int>(constants.size()) == node.output_size()) break;
     std::vector<float> floats;
     std::vector<Dim> ints;
     for (int64_t i = 0; i < result.elements(); ++i) {
