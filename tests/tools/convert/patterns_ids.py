@@ -285,11 +285,11 @@ def classes_of_items(g):
     g.output(g.look_up(g.constant(g.random.randn(9, 2, 3).astype(np.float32)), ids))
 
 
-def bag(g, table, ids, begins, ends, array):
+def bag(g, table, ids, begins, ends, array, weights=None):
     """A loop that sums the rows of the table which each pass's slice of the ids names."""
     passes = g.pick(g.node("Shape", [ends], np.array([ADS])), 0, 0)
     zero, on = g.ints(0).name, g.constant(np.array(True))
-    names = {n: g.fresh(n) for n in "pass on go b e b1 e1 row rows sum".split()}
+    names = {n: g.fresh(n) for n in "pass on go b e b1 e1 row rows part wide by sum".split()}
     node = lambda op, ins, out, **more: helper.make_node(  # noqa: E731
         op, [names.get(i, i) for i in ins], [names[out]], **more)
     body = helper.make_graph(
@@ -297,7 +297,11 @@ def bag(g, table, ids, begins, ends, array):
          node("Gather", [ends.name, "pass"], "e", axis=0), node("Unsqueeze", ["e", zero], "e1"),
          node("Slice", [ids.name, "b1", "e1", zero], "row"),
          node("Gather", [table.name, "row"], "rows", axis=0),
-         node("ReduceSum", ["rows", zero], "sum", keepdims=0),
+         *([] if weights is None else [
+             node("Slice", [weights.name, "b1", "e1", zero], "part"),
+             node("Unsqueeze", ["part", g.ints(1).name], "wide"),
+             node("Mul", ["rows", "wide"], "by")]),
+         node("ReduceSum", ["rows" if weights is None else "by", zero], "sum", keepdims=0),
          node("Identity", [on.name], "go")], "body",
         [helper.make_tensor_value_info(names["pass"], TensorProto.INT64, []),
          helper.make_tensor_value_info(names["on"], TensorProto.BOOL, [])],
@@ -309,14 +313,17 @@ def bag(g, table, ids, begins, ends, array):
 def embedding_bags(g):
     """EmbeddingBag over rows of ids, whose offsets end with all of them; and with one in each."""
     ids = g.input("ids", g.random.randint(0, 7, (ADS, 3)))
+    by = g.input("by", g.random.randn(ADS, 3).astype(np.float32))
     table = g.constant(g.random.randn(7, 2).astype(np.float32))
     size = g.node("Shape", [ids], np.array([ADS, 3]))
     for width in (3, 1):
         if width == 3:
             flat = g.node("Reshape", [ids, g.ints(-1)], ids.array.reshape(-1))
+            weights = g.node("Reshape", [by, g.ints(-1)], by.array.reshape(-1))
             total = g.node("ReduceProd", [size], np.array(3 * ADS), keepdims=0)
         else:
             flat, total = g.pick(ids, 1, 0), g.pick(size, 0, 0)
+            weights = g.pick(by, 1, 0)
         at = np.arange(0, width * ADS + 1, width)
         begins = g.node("Range", [g.constant(np.array(0)), total, g.constant(np.array(width))],
                         at[:-1], rows="ads")
@@ -325,7 +332,9 @@ def embedding_bags(g):
         ends = g.node("Slice", [every, g.ints(1), g.ints(1 << 62), g.ints(0)], at[1:])
         firsts = g.node("Slice", [every, g.ints(0), g.ints(-1), g.ints(0)], at[:-1])
         for first in (every, firsts):
-            bag(g, table, flat, first, ends, table.array[flat.array].reshape(ADS, width, 2).sum(1))
+            rows = table.array[flat.array].reshape(ADS, width, 2)
+            bag(g, table, flat, first, ends, rows.sum(1))
+            bag(g, table, flat, first, ends, (rows * by.array[:, :width, None]).sum(1), weights)
 
 
 def timestamps_subtracted(g):

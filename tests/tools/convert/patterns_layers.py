@@ -229,6 +229,11 @@ def sines_of_large_numbers(g):
     g.output(g.node("Cos", [x], np.cos(exact)))
 
 
+def tangent(g):
+    x = g.input("x", g.random.uniform(-1.2, 1.2, (ADS, 4)).astype(np.float32))
+    g.output(g.node("Tan", [x], np.tan(x.array)))
+
+
 def sequences(g):
     """split(), unbind() and stack() of today's exporter."""
     x = g.input("x", g.random.randn(ADS, 5, 4).astype(np.float32))
@@ -249,6 +254,22 @@ def sequences(g):
     more = raw(g, "SequenceInsert", [more, parts[2], at(0)], None)
     g.output(raw(g, "ConcatFromSequence", [more],
                  np.concatenate([parts[2].array, rest.array], 1), axis=1))
+
+
+def chunks(g):
+    """chunk(3) of seven columns, whose sizes PyTorch computes: three, three and one."""
+    x = g.input("x", g.random.randn(ADS, 7).astype(np.float32))
+    width = g.pick(g.node("Shape", [x], np.array(x.array.shape)), 0, 1)
+    rounded = g.node("Add", [width, g.ints(2)], np.array([9]))
+    each = g.node("Div", [rounded, g.constant(np.array(3))], np.array([3]))
+    firsts = g.node("Expand", [each, g.ints(2)], np.array([3, 3]))
+    before = g.node("Mul", [each, g.ints(2)], np.array([6]))
+    last = g.node("Sub", [width, before], np.array([1]))
+    sizes = g.node("Concat", [firsts, last], np.array([3, 3, 1]), axis=0)
+    parts = raw(g, "SplitToSequence", [x, sizes], None, axis=1)
+    for at, columns in ((0, slice(0, 3)), (1, slice(3, 6)), (2, slice(6, 7)), (-1, slice(6, 7)),
+                        (-2, slice(3, 6))):
+        g.output(raw(g, "SequenceAt", [parts, g.constant(np.array(at))], x.array[:, columns]))
 
 
 def normalised_constants(g):
@@ -394,7 +415,7 @@ def dropout_on(g):
 
 PATTERNS = [convolutions_of_steps, convolutions_of_whole_rows,
             computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
-            normalised_constants,
+            chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
             branch_by_shape, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),

@@ -118,6 +118,25 @@ def added_up(g, x, zeros, **attributes):
     return g.node("ScatterElements", [zeros, at, x], result, axis=1, **attributes)
 
 
+def entries_of_constant_places(g):
+    """index_add of places that all differ: an Add of zeros with entries; of the user's row, too."""
+    y = g.input("y", g.random.randn(ADS, 2).astype(np.float32))
+    places = np.tile([3, 1], (ADS, 1))
+    at = g.node("Expand", [g.constant(places[:1]), g.node("Shape", [y], np.array([ADS, 2]))], places,
+                rows="ads")
+    for x in (g.input("x", g.random.randn(ADS, 4).astype(np.float32)),
+              g.shared("u", g.random.randn(4).astype(np.float32))):
+        zeros = g.node("ConstantOfShape", [g.node("Shape", [x], np.array([ADS, 4]))],
+                       np.zeros((ADS, 4), np.float32), rows="ads")
+        result = np.zeros((ADS, 4), np.float32)
+        result[:, [3, 1]] = y.array
+        entries = g.node("ScatterElements", [zeros, at, y], result, rows="ads", axis=1)
+        g.output(g.binary("Add", x, entries))
+        result = x.array.copy()
+        result[:, [3, 1]] = y.array
+        g.output(g.node("ScatterElements", [x, at, y], result, axis=1))
+
+
 def entries_added_up(g):
     """scatter_add from operator set 16 on."""
     g.opset = 16
@@ -127,8 +146,8 @@ def entries_added_up(g):
     g.output(added_up(g, x, zeros, reduction="add"))
 
 
-def rows_sorted_and_back(g):
-    """As packed sequences are, by length."""
+def sorted_by_length(g):
+    """The values of rows that are sorted, and their order."""
     x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
     length = g.input("length", np.array([3, 1, 5, 2, 4], np.float32))
     g.nodes.append(helper.make_node("Shape", [length.name], ["rows"]))
@@ -136,6 +155,12 @@ def rows_sorted_and_back(g):
     at = np.argsort(-length.array, kind="stable")
     order = g.keep(Value("order", at, "ads"))
     mixed = g.node("Tanh", [g.node("Gather", [x, order], x.array[at], axis=0)], np.tanh(x.array[at]))
+    return mixed, np.tanh(x.array), np.argsort(at)
+
+
+def rows_sorted_and_back(g):
+    """As packed sequences are, by length."""
+    mixed, wanted, back = sorted_by_length(g)
     g.nodes.append(helper.make_node("Shape", ["order"], ["count"]))
     g.nodes.append(helper.make_node("ConstantOfShape", ["count"], ["empty"],
                                     value=numpy_helper.from_array(np.zeros(1, np.int64))))
@@ -143,8 +168,17 @@ def rows_sorted_and_back(g):
     g.nodes.append(helper.make_node("Range", [g.constant(np.array(0)).name, "n",
                                               g.constant(np.array(1)).name], ["numbers"]))
     g.nodes.append(helper.make_node("ScatterElements", ["empty", "order", "numbers"], ["back"]))
-    back = g.cast(g.keep(Value("back", np.argsort(at), "ads")), "int")
-    g.output(g.node("Gather", [mixed, back], np.tanh(x.array), axis=0))
+    back = g.cast(g.keep(Value("back", back, "ads")), "int")
+    g.output(g.node("Gather", [mixed, back], wanted, axis=0))
+
+
+def order_sorted(g):
+    """_, back = order.sort()"""
+    mixed, wanted, back = sorted_by_length(g)
+    g.nodes.append(helper.make_node("TopK", ["order", "rows"], ["numbers", "back"], axis=0,
+                                    largest=0))
+    back = g.keep(Value("back", back, "ads"))
+    g.output(g.node("Gather", [mixed, back], wanted, axis=0))
 
 
 def last_step_of_a_length(g):
@@ -186,15 +220,17 @@ def column_replaced(g):
 
 
 def masked_select(g):
-    x = g.input("x", g.random.randn(ADS, 3, 3).astype(np.float32))
     mask = g.constant(np.triu(np.ones((3, 3), bool), 1))
-    g.nodes.append(helper.make_node("Shape", [x.name], ["shape"]))
-    g.nodes.append(helper.make_node("Expand", [mask.name, "shape"], ["wide"]))
-    g.nodes.append(helper.make_node("NonZero", ["wide"], ["at"]))
-    g.nodes.append(helper.make_node("Transpose", ["at"], ["places"], perm=[1, 0]))
-    g.nodes.append(helper.make_node("GatherND", [x.name, "places"], ["chosen"]))
-    chosen = g.keep(Value("chosen", x.array[:, mask.array].reshape(-1), "ads"))
-    g.output(g.node("Reshape", [chosen, g.ints(-1, 3)], chosen.array.reshape(-1, 3)))
+    for x in (g.input("x", g.random.randn(ADS, 3, 3).astype(np.float32)),
+              g.shared("u", g.random.randn(3, 3).astype(np.float32))):
+        shape, wide, at, places, chosen = (g.fresh(n) for n in "shape wide at places chosen".split())
+        g.nodes.append(helper.make_node("Shape", [x.name], [shape]))
+        g.nodes.append(helper.make_node("Expand", [mask.name, shape], [wide]))
+        g.nodes.append(helper.make_node("NonZero", [wide], [at]))
+        g.nodes.append(helper.make_node("Transpose", [at], [places], perm=[1, 0]))
+        g.nodes.append(helper.make_node("GatherND", [x.name, places], [chosen]))
+        chosen = g.keep(Value(chosen, x.array[:, mask.array].reshape(-1), "ads"))
+        g.output(g.node("Reshape", [chosen, g.ints(-1, 3)], chosen.array.reshape(-1, 3)))
 
 
 def merged_heads(g):
@@ -367,7 +403,8 @@ def steps_of_the_example(g):
 
 
 PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, gates_of_the_best, entries_added_up,
-            rows_sorted_and_back, last_step_of_a_length, steps_assigned, column_replaced,
+            entries_of_constant_places,
+            rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
             places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
             variance_of_the_rows]

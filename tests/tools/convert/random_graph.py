@@ -36,7 +36,7 @@ class Graph:
         self.random = np.random.RandomState(seed)
         self.opset = opset
         self.nodes, self.inputs, self.initializers, self.values, self.outputs = [], [], [], [], []
-        self.arrays = {}
+        self.arrays, self.user_inputs = {}, []
         self.count = 0
 
     def fresh(self, base="v"):
@@ -48,6 +48,11 @@ class Graph:
         self.inputs.append(helper.make_tensor_value_info(name, TYPES[array.dtype], dims))
         self.arrays[name] = array
         return self.keep(Value(name, array, rows))
+
+    def shared(self, name, row):
+        """An input exported by row, of which the conversion is told that it is the user's."""
+        self.user_inputs.append(name)
+        return self.input(name, np.repeat(row[None], ADS, 0))
 
     def constant(self, array, base="c"):
         array = np.asarray(array, order="C")

@@ -45,8 +45,9 @@ class Runner:
         model, out = os.path.join(self.work, "m.onnx"), os.path.join(self.work, "out")
         shutil.rmtree(out, ignore_errors=True)
         g.save(model)
-        done = subprocess.run([self.convert, "onnx", model, out + "/1"], capture_output=True,
-                              text=True, timeout=300, check=False)
+        options = [f"--user_inputs={','.join(g.user_inputs)}"] if g.user_inputs else []
+        done = subprocess.run([self.convert, "onnx", model, out + "/1", *options],
+                              capture_output=True, text=True, timeout=300, check=False)
         if done.returncode != 0:
             named = done.returncode == 1 and "m.onnx" in done.stderr
             return "refused" if named else "wrong", done.stderr

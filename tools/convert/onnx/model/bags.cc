@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
@@ -36,6 +37,7 @@ const onnx::NodeProto* Find(const Makers& makers, const std::string& name, const
 // What the loop reduces: ids [rows, n] (or [rows], one in each bag), table and operator.
 struct Bag {
   std::string ids, table, reduction;
+  std::string weights;  // Of the ids; empty: none.
   bool one = false;
 };
 
@@ -60,7 +62,9 @@ bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Ma
   for (const char* op : {"ReduceSum", "ReduceMean", "ReduceMax"}) {
     const onnx::NodeProto* const reduced = Find(inside, body.output(1).name(), op, 1);
     if (reduced == nullptr || IntAttribute(*reduced, "keepdims", 1) != 0) continue;
-    const onnx::NodeProto* const gather = Find(inside, reduced->input(0), "Gather", 2);
+    const onnx::NodeProto* const weighted = Find(inside, reduced->input(0), "Mul", 2);
+    const onnx::NodeProto* const gather =
+        Find(inside, weighted == nullptr ? reduced->input(0) : weighted->input(0), "Gather", 2);
     if (gather == nullptr || IntAttribute(*gather, "axis", 0) != 0) return false;
     const onnx::NodeProto* const slice = Find(inside, gather->input(1), "Slice", 3);
     const std::string& pass = body.input(0).name();
@@ -69,46 +73,69 @@ bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Ma
       return false;
     }
     const onnx::NodeProto* const flat = Find(outside, slice->input(0), "Reshape", 2);
-    bag = {.ids = flat == nullptr ? slice->input(0) : flat->input(0),
-           .table = gather->input(0),
-           .reduction = op,
-           .one = flat == nullptr};
+    const auto whole = [&](const onnx::NodeProto& part) {
+      const onnx::NodeProto* const of = Find(outside, part.input(0), "Reshape", 2);
+      return of == nullptr || flat == nullptr ? part.input(0) : of->input(0);
+    };
+    bag = {
+        .ids = whole(*slice), .table = gather->input(0), .reduction = op, .one = flat == nullptr};
+    if (weighted == nullptr) return true;
+    const onnx::NodeProto* const wide = Find(inside, weighted->input(1), "Unsqueeze", 1);
+    const onnx::NodeProto* const part =
+        wide == nullptr ? nullptr : Find(inside, wide->input(0), "Slice", 3);
+    if (part == nullptr || part->input(1) != slice->input(1) || part->input(2) != slice->input(2)) {
+      return false;
+    }
+    bag.weights = whole(*part);
     return true;
   }
   return false;
 }
 
-void AddReduction(const onnx::NodeProto& loop, const Bag& bag, bool axes_are_input,
+// Axes of operators are an input from an operator set on, and an attribute before.
+void SetAxis(onnx::NodeProto& node, int64_t axis, bool is_input, onnx::GraphProto& graph) {
+  if (is_input) {
+    onnx::TensorProto& axes = *graph.add_initializer();
+    axes.set_name(node.output(0) + "/axes");
+    axes.set_data_type(onnx::TensorProto::INT64);
+    axes.add_dims(1);
+    axes.add_int64_data(axis);
+    node.add_input(axes.name());
+    return;
+  }
+  onnx::AttributeProto& axes = *node.add_attribute();
+  axes.set_name("axes");
+  axes.set_type(onnx::AttributeProto::INTS);
+  axes.add_ints(axis);
+}
+
+void AddReduction(const onnx::NodeProto& loop, const Bag& bag, int64_t opset,
                   onnx::GraphProto& graph,
                   google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
-  onnx::NodeProto& gather = *nodes.Add();
-  gather.set_op_type("Gather");
-  gather.add_input(bag.table);
-  gather.add_input(bag.ids);
-  gather.add_output(loop.output(0) + (bag.one ? "" : "/rows"));
+  const std::string& out = loop.output(0);
+  const auto add = [&](const std::string& op, const std::vector<std::string>& inputs,
+                       const std::string& output) -> onnx::NodeProto& {
+    onnx::NodeProto& node = *nodes.Add();
+    node.set_op_type(op);
+    node.set_name(loop.name());
+    for (const std::string& input : inputs) node.add_input(input);
+    node.add_output(output);
+    return node;
+  };
+  const std::string bagged = bag.one ? out : out + "/bagged";
+  const std::string rows = bag.weights.empty() ? bagged : out + "/rows";
+  add("Gather", {bag.table, bag.ids}, rows);
+  if (!bag.weights.empty()) {
+    SetAxis(add("Unsqueeze", {bag.weights}, out + "/weights"), -1, opset >= 13, graph);
+    add("Mul", {rows, out + "/weights"}, bagged);
+  }
   if (bag.one) return;
-  onnx::NodeProto& reduced = *nodes.Add();
-  reduced.set_op_type(bag.reduction);
-  reduced.set_name(loop.name());
-  reduced.add_input(gather.output(0));
-  reduced.add_output(loop.output(0));
+  onnx::NodeProto& reduced = add(bag.reduction, {bagged}, out);
   onnx::AttributeProto& keep = *reduced.add_attribute();
   keep.set_name("keepdims");
   keep.set_type(onnx::AttributeProto::INT);
   keep.set_i(0);
-  if (axes_are_input) {
-    onnx::TensorProto& axes = *graph.add_initializer();
-    axes.set_name(loop.output(0) + "/axes");
-    axes.set_data_type(onnx::TensorProto::INT64);
-    axes.add_dims(1);
-    axes.add_int64_data(1);
-    reduced.add_input(axes.name());
-    return;
-  }
-  onnx::AttributeProto& axes = *reduced.add_attribute();
-  axes.set_name("axes");
-  axes.set_type(onnx::AttributeProto::INTS);
-  axes.add_ints(1);
+  SetAxis(reduced, 1, opset >= (bag.reduction == "ReduceSum" ? 13 : 18), graph);
 }
 
 }  // namespace
@@ -131,8 +158,7 @@ bool UnrollBags(onnx::GraphProto& graph, int64_t opset) {
       *nodes.Add() = node;
       continue;
     }
-    const int64_t since = bag.reduction == "ReduceSum" ? 13 : 18;
-    AddReduction(node, bag, opset >= since, graph, nodes);
+    AddReduction(node, bag, opset, graph, nodes);
     changed = true;
   }
   if (!changed) return false;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 
 namespace ulfd::convert {
@@ -119,12 +120,19 @@ class RowKeeper {
     return name;
   }
 
-  // Whether the integers are the order that sorts rows: what puts them back is made of them.
+  // Whether the node makes of an order what puts sorted rows back: it sorts the order, or scatters
+  // numbers by it.
+  bool Inverts(const onnx::NodeProto& node, const std::string& order) const {
+    if (IsOneOf(node.op_type(), {"ScatterElements", "Scatter"})) {
+      return node.input_size() == 3 && Uncast(node.input(1)) == order &&
+             MakerOf(node.input(2), "Range") != nullptr;
+    }
+    return node.op_type() == "TopK" && node.output_size() == 2 && Uncast(node.input(0)) == order &&
+           IntAttribute(node, "largest", 1) == 0;
+  }
   bool IsOrder(const std::string& name) const {
-    return std::any_of(graph_.node().begin(), graph_.node().end(), [&](const auto& node) {
-      return IsOneOf(node.op_type(), {"ScatterElements", "Scatter"}) && node.input_size() == 3 &&
-             Uncast(node.input(1)) == name && MakerOf(node.input(2), "Range") != nullptr;
-    });
+    return std::any_of(graph_.node().begin(), graph_.node().end(),
+                       [&](const auto& node) { return Inverts(node, name); });
   }
 
   // The values that a Scatter of a flattened mask puts in places: flat, and as many as there are.
@@ -167,8 +175,9 @@ class RowKeeper {
       }
     }
     if (op == "TopK" && node.output_size() > 1 && IsOrder(node.output(1))) return Sort(node, copy);
-    if (IsOneOf(op, {"ScatterElements", "Scatter"}) && orders_.contains(node.input(1))) {
-      back_[out] = orders_[node.input(1)];
+    for (const std::string& input : node.input()) {
+      if (!orders_.contains(input) || !Inverts(node, Uncast(input))) continue;
+      back_[node.output(op == "TopK" ? 1 : 0)] = orders_[input];
       return true;
     }
     if (IsOneOf(op, {"Gather", "GatherND"})) {
@@ -283,7 +292,7 @@ class RowKeeper {
 
 bool ChoosesRows(const onnx::GraphProto& graph) {
   return std::any_of(graph.node().begin(), graph.node().end(), [](const onnx::NodeProto& node) {
-    return IsOneOf(node.op_type(), {"NonZero", "ScatterElements", "Scatter"});
+    return IsOneOf(node.op_type(), {"NonZero", "ScatterElements", "Scatter", "TopK"});
   });
 }
 

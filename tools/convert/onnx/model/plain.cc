@@ -37,6 +37,7 @@ struct Sequence {
   std::vector<std::string> items;
   std::string whole;  // Of which these are parts; empty: `items` are all.
   int64_t axis = 0, size = 1;
+  std::string sizes;  // What computes them, a vector; empty: all parts have `size`.
   bool keep_axis = true;
 };
 
@@ -52,6 +53,7 @@ class PlainWriter {
     }
     for (const onnx::NodeProto& node : graph.node()) {
       names_.insert(node.output().begin(), node.output().end());
+      if (node.op_type() == "Concat" && node.output_size() == 1) vectors_.insert(node.output(0));
       for (const onnx::AttributeProto& attribute : node.attribute()) {
         if (node.op_type() == "Constant" && attribute.name() == "value" && attribute.has_t() &&
             node.output_size() == 1) {
@@ -278,6 +280,10 @@ class PlainWriter {
       return true;
     }
     const std::optional<std::vector<int64_t>> sizes = Ints(node.input(1));
+    if (!sizes.has_value() && vectors_.contains(node.input(1))) {
+      sequences_[out] = {.whole = node.input(0), .axis = axis, .sizes = node.input(1)};
+      return true;
+    }
     constexpr int64_t kMost = int64_t{1} << 31;
     const auto fits = [](int64_t size) { return size >= 0 && size < kMost; };
     if (!sizes.has_value() || !std::all_of(sizes->begin(), sizes->end(), fits)) return false;
@@ -307,13 +313,26 @@ class PlainWriter {
       Add(node, "Identity", {sequence.items[static_cast<size_t>(*at)]}, node.output(0));
       return true;
     }
-    // From the end only where no part is smaller than others.
     constexpr int64_t kMost = 1 << 20;
-    if (*at < -kMost || *at > kMost || (*at < 0 && sequence.size != 1)) return false;
+    if (*at < -kMost || *at > kMost) return false;
+    if (!sequence.sizes.empty()) return PartOf(node, sequence, *at);
+    if (*at < 0 && sequence.size != 1) return false;  // The last may be smaller than others.
     const int64_t end = *at == -1 ? kEnd : (*at + 1) * sequence.size;
     const std::string part = sequence.keep_axis ? node.output(0) : Fresh(node.output(0));
     AddSlice(node, sequence.whole, sequence.axis, *at * sequence.size, end, part);
     if (!sequence.keep_axis) AddOnAxis(node, "Squeeze", part, sequence.axis, node.output(0));
+    return true;
+  }
+
+  // chunk(): the sizes of its parts are computed from that of the whole.
+  bool PartOf(const onnx::NodeProto& node, const Sequence& sequence, int64_t at) {
+    const std::string& out = node.output(0);
+    const std::string front = Fresh(out), begin = Fresh(out), size = Fresh(out), end = Fresh(out);
+    AddSlice(node, sequence.sizes, 0, 0, at, front);
+    Add(node, "ReduceSum", {front}, begin);
+    AddSlice(node, sequence.sizes, 0, at, at == -1 ? kEnd : at + 1, size);
+    Add(node, "Add", {begin, size}, end);
+    Add(node, "Slice", {sequence.whole, begin, end, Constants(out, {sequence.axis})}, out);
     return true;
   }
 
@@ -387,6 +406,7 @@ class PlainWriter {
   // What max(x) and x - max(x) are of: x, and the axes (none: all).
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
   std::set<std::string> names_, zeros_;  // Zeros that are repeated.
+  std::set<std::string> vectors_;        // Or tensors of a higher rank.
   std::vector<onnx::TensorProto> added_;
   Nodes nodes_;
   int count_ = 0;

@@ -127,6 +127,7 @@ absl::Status Sign(OnnxNode& node) {
 }
 absl::Status Sin(OnnxNode& node) { return UnaryExpression(node, "sin(@0)"); }
 absl::Status Cos(OnnxNode& node) { return UnaryExpression(node, "cos(@0)"); }
+absl::Status Tan(OnnxNode& node) { return UnaryExpression(node, "sin(@0) / cos(@0)"); }
 absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
 absl::Status Shrink(OnnxNode& node) {
   const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
@@ -480,6 +481,7 @@ constexpr OnnxType kTypes[] = {
     {"Sign", &Sign},
     {"Sin", &Sin},
     {"Cos", &Cos},
+    {"Tan", &Tan},
     {"Round", &Round},
     {"Shrink", &Shrink},
     {"IsNaN", &IsNan},

@@ -277,11 +277,18 @@ absl::Status GatherElements(OnnxNode& node) {
 
 // torch.onnx.export writes scatter_add and index_add before operator set 16 as entries that replace
 // zeros and are added then: of several for a place only one is.
-bool LosesSums(const OnnxNode& node, const Dims& index, int axis) {
+bool LosesSums(const OnnxNode& node, const OnnxValue& index, int axis) {
   const auto reader = node.only_reader.find(node.node.output(0));
   const Constant* const zeros = node.constant(0);
+  if (const Constant* const places = node.graph.ConstantBehind(index.tensor)) {
+    std::vector<int64_t> entries = places->ToInts().value_or(std::vector<int64_t>{});
+    std::sort(entries.begin(), entries.end());
+    if (!entries.empty() && std::adjacent_find(entries.begin(), entries.end()) == entries.end()) {
+      return false;
+    }
+  }
   return reader != node.only_reader.end() && reader->second->op_type() == "Add" &&
-         index[axis] != Dim::Of(1) && zeros != nullptr && zeros->is_float && zeros->uniform &&
+         index.dims[axis] != Dim::Of(1) && zeros != nullptr && zeros->is_float && zeros->uniform &&
          zeros->f32(0) == 0;
 }
 
@@ -294,14 +301,21 @@ absl::Status ScatterElements(OnnxNode& node) {
   RETURN_IF_ERROR(WantNoRows(x, axis));
   constexpr int64_t kMostEntries = 64;
   const std::string reduction = StringAttribute(node.node, "reduction", "none");
-  Dims dims = index.dims;
-  if (index.rank() == x.rank()) dims[axis] = x.dims[axis];
-  if (dims != x.dims || update.dims != index.dims || !index.dims[axis].IsConst() ||
+  Dims dims = x.dims;
+  bool fits = index.rank() == x.rank() && update.rank() == x.rank();
+  for (int d = 0; fits && d < x.rank(); ++d) {
+    if (d == axis) continue;
+    for (const Dim& other : {index.dims[d], update.dims[d]}) {
+      if (other.IsAds() && dims[d].IsUsers()) dims[d] = other;  // The user's row is changed per ad.
+      fits &= other == dims[d] || (other.IsUsers() && dims[d].IsAds());
+    }
+  }
+  if (!fits || update.dims[axis] != index.dims[axis] || !index.dims[axis].IsConst() ||
       index.dims[axis].value() > kMostEntries || (reduction != "none" && reduction != "add")) {
     return absl::UnimplementedError(
         absl::StrCat("indices of shape ", DimsText(index.dims), " for ", DimsText(x.dims)));
   }
-  if (reduction == "none" && LosesSums(node, index.dims, axis)) {
+  if (reduction == "none" && LosesSums(node, index, axis)) {
     return absl::UnimplementedError(
         "zeros with entries in their places, which are added: the export of scatter_add or "
         "index_add before operator set 16, which loses all but one of a place's entries");
@@ -325,7 +339,7 @@ absl::Status ScatterElements(OnnxNode& node) {
                       {parts[0], places, parts[1], tensor}, next));
     tensor = next;
   }
-  node.Set(tensor, x.dims);
+  node.Set(tensor, std::move(dims));
   return absl::OkStatus();
 }
 
@@ -373,7 +387,7 @@ absl::Status GatherNd(OnnxNode& node) {
     return absl::UnimplementedError("indices that are computed");
   }
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (x.dims != mask->dims || !x.dims[0].IsAds() || mask->places.empty()) {
+  if (x.dims != mask->dims || x.dims[0].IsConst() || mask->places.empty()) {
     return absl::UnimplementedError(
         absl::StrCat("a mask of shape ", DimsText(mask->dims), " for ", DimsText(x.dims)));
   }
