@@ -1,6 +1,7 @@
 """ulf sync: from folders, a web server that misbehaves, and a real object store into a repository.
 SPDX-License-Identifier: Apache-2.0
 """
+import gzip
 import hashlib
 import hmac
 import html
@@ -253,15 +254,28 @@ class WebTest(SyncTest):
         return max(sizes, default=0)
 
     def test_passing_trouble_is_tried_again(self):
-        with Web(self.store) as web:
+        def busy(method):
             left = [2]
 
-            def busy(handler):
+            def misdeed(handler):
+                if handler.command != method:
+                    return False
                 left[0] -= 1
                 return left[0] >= 0 and handler.reply(503, b"busy") is None
-            web.misdeeds["/stamp/1/weights.pb"] = lambda handler: handler.command == "GET" and busy(handler)
-            self.good(web.url, self.to)
-        self.assertEqual(tree(self.to), tree(self.store))
+            return misdeed
+        with Web(self.store) as web:
+            for path, method in (("/stamp/1/weights.pb", "GET"), ("/stamp/1/weights.pb", "HEAD"),
+                                 ("/", "GET"), ("/stamp/", "GET"), ("/stamp/1/", "GET")):
+                with self.subTest(path=path, method=method):
+                    web.misdeeds = {path: busy(method)}
+                    self.good(web.url, self.to)
+                    self.assertEqual(tree(self.to), tree(self.store))
+                    shutil.rmtree(self.to)
+
+    def test_compressed_on_the_way(self):
+        def compressed(handler):
+            return handler.reply(200, gzip.compress(self.content()), Content_Encoding="gzip") is None
+        self.misbehave(self.big, compressed, "big.bin: comes with Content-Encoding: gzip")
 
     def misbehave(self, path, misdeed, text, tries=2):
         """The server does that once: refused, nothing appears; then all is well."""
@@ -340,8 +354,8 @@ class WebTest(SyncTest):
             self.misbehave("/stamp/1/", page("_SUCCESS", link), "stamp/1: .*name .* (leads|holds)")
             self.misbehave("/", page("stamp/", link), "name .* (leads|holds)")
         with Web(self.store) as web:
-            web.misdeeds["/stamp/1/"] = page(*(["_SUCCESS"] + 2 * ["weights.pb"]))
-            self.refused('lists "weights.pb" twice', web.url, self.to)
+            web.misdeeds["/stamp/1/"] = page("_SUCCESS", "weights.pb", "weights.pb/")
+            self.refused('stamp/1', web.url, self.to)
         self.assertEqual(sorted(os.listdir(self.work)), ["models", "store"])
 
     def test_listings_without_an_end(self):

@@ -60,7 +60,7 @@ struct UrlClient::Transfer {
   const ByteSink* sink = nullptr;
 
   UrlAnswer answer;
-  std::string etag, modified;
+  std::string etag, modified, encoding;
   bool ranged = false;   // The answer begins at `offset`.
   int64_t to_skip = -1;  // Bytes before `offset` that are still to come; -1: not known yet.
   std::string error_body;
@@ -76,7 +76,7 @@ struct UrlClient::Transfer {
     line = absl::StripAsciiWhitespace(line);
     if (absl::StartsWith(line, "HTTP/")) {  // The answer after a redirect begins anew.
       answer = {};
-      etag = modified = "";
+      etag = modified = encoding = "";
       ranged = false;
       return;
     }
@@ -86,6 +86,7 @@ struct UrlClient::Transfer {
     const absl::string_view value = absl::StripAsciiWhitespace(line.substr(colon + 1));
     if (name == "etag") etag = std::string(value);
     if (name == "last-modified") modified = std::string(value);
+    if (name == "content-encoding") encoding = absl::AsciiStrToLower(value);
     if (name == "content-length" && !absl::SimpleAtoi(value, &answer.bytes)) answer.bytes = -1;
     if (name == "content-range")
       ranged = absl::StartsWith(value, absl::StrCat("bytes ", offset, "-"));
@@ -94,6 +95,11 @@ struct UrlClient::Transfer {
 
   // OK if the answer's body is the file that was asked for.
   absl::Status CheckStart() {
+    if (!encoding.empty() && encoding != "identity") {
+      return absl::FailedPreconditionError(
+          absl::StrCat("comes with Content-Encoding: ", Printable(encoding, 100),
+                       ", want the file itself, which nobody asked to be compressed"));
+    }
     if (!wanted_tag.empty() && !answer.tag.empty() && answer.tag != wanted_tag) {
       return absl::FailedPreconditionError("changed while it was copied");
     }

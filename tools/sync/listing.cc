@@ -2,6 +2,7 @@
 #include "tools/sync/listing.h"
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -80,10 +81,22 @@ std::string DecodeEntities(absl::string_view text) {
   return out;
 }
 
+// The value that follows the name of an attribute: between quotes of either kind, or without any.
+std::optional<absl::string_view> ValueBehind(absl::string_view html) {
+  html = absl::StripLeadingAsciiWhitespace(html);
+  if (!absl::ConsumePrefix(&html, "=")) return std::nullopt;
+  html = absl::StripLeadingAsciiWhitespace(html);
+  const bool quoted = absl::StartsWith(html, "\"") || absl::StartsWith(html, "'");
+  const size_t end = quoted ? html.find(html[0], 1) : html.find_first_of("> \t\r\n");
+  if (end == absl::string_view::npos) return std::nullopt;
+  return html.substr(quoted, end - quoted);
+}
+
 // A link of an index page.
 absl::StatusOr<std::optional<RemoteEntry>> EntryOf(absl::string_view href) {
+  href = href.substr(0, href.find('#'));
   // Up, to sort, to an anchor, to another place.
-  if (href.empty() || absl::StrContains("/?#", href.front()) || absl::StartsWith(href, "../") ||
+  if (href.empty() || absl::StrContains("/?", href.front()) || absl::StartsWith(href, "../") ||
       href == ".." || href == "." || href == "./" || absl::StrContains(href, ':')) {
     return std::nullopt;
   }
@@ -137,14 +150,15 @@ absl::Status CheckName(absl::string_view name) {
 
 absl::StatusOr<std::vector<RemoteEntry>> ParseIndexPage(absl::string_view html) {
   std::vector<RemoteEntry> entries;
-  constexpr absl::string_view kHref = "href=\"";
-  for (size_t at = html.find(kHref); at != absl::string_view::npos; at = html.find(kHref)) {
-    html.remove_prefix(at + kHref.size());
-    const size_t end = html.find('"');
-    if (end == absl::string_view::npos) break;
-    ASSIGN_OR_RETURN(std::optional<RemoteEntry> entry,
-                     EntryOf(DecodeEntities(html.substr(0, end))));
-    if (!entry.has_value()) continue;
+  std::set<std::pair<std::string, RemoteEntry::Kind>> known;  // Pages link from icons, too.
+  constexpr char kHref[] = "href";
+  const std::string lower = absl::AsciiStrToLower(html);
+  for (size_t at = lower.find(kHref); at != std::string::npos; at = lower.find(kHref, at)) {
+    at += sizeof kHref - 1;
+    const std::optional<absl::string_view> href = ValueBehind(html.substr(at));
+    if (!href.has_value()) continue;
+    ASSIGN_OR_RETURN(std::optional<RemoteEntry> entry, EntryOf(DecodeEntities(*href)));
+    if (!entry.has_value() || !known.emplace(entry->name, entry->kind).second) continue;
     if (entries.size() == kMaxListed) {
       return absl::OutOfRangeError(absl::StrCat("more than ", kMaxListed, " entries"));
     }

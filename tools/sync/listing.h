@@ -17,9 +17,9 @@ namespace ulfd::tools {
 // slash, no control character, UTF-8, at most 255 bytes.
 absl::Status CheckName(absl::string_view name);
 
-// The entries that an index page of a web server links to (nginx, Apache, Python and others): each
-// href that is one name, or one name and a slash.  Links elsewhere (up, to sort, absolute ones) are
-// none of the directory's.  INVALID_ARGUMENT for a link that decodes to no name.
+// The entries that an index page of a web server links to (nginx, Apache, Python and others), each
+// once: hrefs that are one name, or one name and a slash.  Links elsewhere (up, to sort, absolute
+// ones) are none of the directory's.  INVALID_ARGUMENT for a link that decodes to no name.
 absl::StatusOr<std::vector<RemoteEntry>> ParseIndexPage(absl::string_view html);
 
 // One page of ListObjectsV2 with the delimiter "/".

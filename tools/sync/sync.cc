@@ -92,7 +92,8 @@ absl::Status RunSync(Args args) {
             "Copies the N highest complete versions of each model, and then deletes lower ones in "
             "DST; 0: all.",
             &options.keep, 0, 1000);
-  flags.Add("tries", "How often a transfer that breaks is tried.", &options.tries, 1, 100);
+  flags.Add("tries", "How often each request is tried where the trouble may pass.", &options.tries,
+            1, 100);
   flags.Add("endpoint", "URL of the object store; default: Amazon's of the region.",
             &from.endpoint);
   flags.Add("region", "Of the object store.", &from.region);
@@ -107,6 +108,7 @@ absl::Status RunSync(Args args) {
   if (absl::IsInvalidArgument(source.status())) return UsageError(source.status().message());
   RETURN_IF_ERROR(source.status());
   options.to = positional[1];
+  options.list_tries = watch > 0 ? 1 : options.tries;
   WatchSignals();
   Syncer syncer(**source, options);
   return watch > 0 ? Watch(syncer, watch) : Once(syncer);

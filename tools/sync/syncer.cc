@@ -136,12 +136,30 @@ absl::Status Syncer::Lock() {
   return absl::OkStatus();
 }
 
+absl::Status Syncer::Try(int tries, absl::FunctionRef<absl::Status()> once) const {
+  absl::Status status;
+  for (int attempt = 0; attempt < tries; ++attempt) {
+    if (Stopped()) return absl::CancelledError("stopped");
+    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100 << attempt));
+    status = once();
+    if (!absl::IsUnavailable(status)) break;
+  }
+  return status;
+}
+
+absl::StatusOr<std::vector<RemoteEntry>> Syncer::List(const std::string& directory) {
+  absl::StatusOr<std::vector<RemoteEntry>> entries;
+  RETURN_IF_ERROR(
+      Try(options_.list_tries, [&] { return (entries = source_.List(directory)).status(); }));
+  return entries;
+}
+
 std::vector<absl::Status> Syncer::Pass() {
   errors_.clear();
   staged_.clear();
   complete_ = 0;
   if (absl::Status status = Lock(); !status.ok()) return {status};
-  const absl::StatusOr<std::vector<RemoteEntry>> models = source_.List("");
+  const absl::StatusOr<std::vector<RemoteEntry>> models = List("");
   if (!models.ok()) return {models.status()};
   for (const RemoteEntry& model : *models) {
     if (Stopped()) break;
@@ -154,14 +172,16 @@ std::vector<absl::Status> Syncer::Pass() {
   }
   if (errors_.empty() && complete_ == 0 && !Stopped()) {
     // Most likely another path or bucket is meant.
-    return {absl::NotFoundError("nothing to copy: the source has no MODEL/VERSION/ with _SUCCESS")};
+    return {absl::NotFoundError(
+        "nothing to copy: the source has no MODEL/VERSION/ with _SUCCESS, or none that its index "
+        "pages link to by relative names")};
   }
   if (errors_.empty() && !Stopped()) DeleteStaged();
   return std::exchange(errors_, {});
 }
 
 void Syncer::SyncModel(const std::string& model) {
-  const absl::StatusOr<std::vector<RemoteEntry>> entries = source_.List(model);
+  const absl::StatusOr<std::vector<RemoteEntry>> entries = List(model);
   if (!entries.ok()) {
     errors_.push_back(Annotate(entries.status(), model));
     return;
@@ -203,7 +223,7 @@ absl::StatusOr<bool> Syncer::SyncVersion(const std::string& model, const std::st
 
 absl::Status Syncer::SyncDeltas(const std::string& version) {
   const std::string deltas = absl::StrCat(version, "/", engine::kDeltasDirectory);
-  const absl::StatusOr<std::vector<RemoteEntry>> entries = source_.List(deltas);
+  const absl::StatusOr<std::vector<RemoteEntry>> entries = List(deltas);
   if (absl::IsNotFound(entries.status())) return absl::OkStatus();
   RETURN_IF_ERROR(entries.status());
   std::vector<int64_t> epochs;
@@ -246,7 +266,7 @@ absl::Status Syncer::CollectFrom(const std::string& unit, const std::string& dir
         absl::StrCat(Quote(directory), ": more than ", kMaxDepth, " directories deep"));
   }
   ASSIGN_OR_RETURN(std::vector<RemoteEntry> entries,
-                   source_.List(absl::StrCat(unit, directory.empty() ? "" : "/", directory)));
+                   List(absl::StrCat(unit, directory.empty() ? "" : "/", directory)));
   bool complete = depth > 0;
   std::vector<std::string> below;
   for (RemoteEntry& entry : entries) {
@@ -283,7 +303,9 @@ absl::Status Syncer::Copy(const std::string& unit, std::vector<SyncFile> files,
   bool known = true;  // Whether another content would have another listing.
   for (SyncFile& file : files) {
     if (file.entry.bytes < 0) {
-      RETURN_IF_ERROR(source_.Describe(absl::StrCat(unit, "/", file.path), file.entry));
+      RETURN_IF_ERROR(Try(options_.list_tries, [&] {
+        return source_.Describe(absl::StrCat(unit, "/", file.path), file.entry);
+      }));
     }
     known = known && !file.entry.tag.empty();
   }
@@ -321,14 +343,7 @@ absl::Status Syncer::CopyFile(const std::string& unit, const SyncFile& file,
                               const std::string& staged) {
   const std::string to = absl::StrCat(staged, "/", file.path);
   RETURN_IF_ERROR(MakeDirectories(to.substr(0, to.rfind('/'))));
-  absl::Status status;
-  for (int attempt = 0; attempt < options_.tries; ++attempt) {
-    if (Stopped()) return absl::CancelledError("stopped");
-    if (attempt > 0) std::this_thread::sleep_for(std::chrono::milliseconds(100 << attempt));
-    status = CopyRest(unit, file, to);
-    if (!absl::IsUnavailable(status)) break;
-  }
-  return status;
+  return Try(options_.tries, [&] { return CopyRest(unit, file, to); });
 }
 
 absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,

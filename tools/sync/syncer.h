@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -17,9 +18,10 @@
 namespace ulfd::tools {
 
 struct SyncOptions {
-  std::string to;  // The repository; made if it is not there.
-  int keep = 0;    // Versions of each model, the highest ones; older ones are deleted.  0: all.
-  int tries = 5;   // Of a transfer that breaks; each goes on where the one before ended.
+  std::string to;      // The repository; made if it is not there.
+  int keep = 0;        // Versions of each model, the highest ones; older ones are deleted.  0: all.
+  int tries = 5;       // Of a transfer that breaks; each goes on where the one before ended.
+  int list_tries = 5;  // Of listings and lengths; 1 where another pass follows anyway.
   bool (*stopped)() = nullptr;
   std::function<void(const std::string& line)> report;  // Of what was copied or deleted.
 };
@@ -49,6 +51,9 @@ class Syncer {
 
  private:
   absl::Status Lock();
+  // `once` until its error is none that may pass, or often enough.
+  absl::Status Try(int tries, absl::FunctionRef<absl::Status()> once) const;
+  absl::StatusOr<std::vector<RemoteEntry>> List(const std::string& directory);
   void SyncModel(const std::string& model);
   // Whether the version is in place now.
   absl::StatusOr<bool> SyncVersion(const std::string& model, const std::string& version);

@@ -55,6 +55,14 @@ TEST(IndexPageTest, TakesWhatIsInTheDirectory) {
   EXPECT_THAT(Names(*found), ElementsAre("1/", "weights.pb", "graph ulf.txt", "a&b"));
 }
 
+TEST(IndexPageTest, TakesLinksHoweverTheyAreWritten) {
+  const auto found = ParseIndexPage(
+      "<A HREF='1/'><img></A> <a href=\"1/\">1/</a> <a class=x href = \"a%20b\" >x</a>"
+      "<a href=c>c</a><a href=d\ntitle=d>d</a><a href=\"e#top\">e</a><a href>f</a><a href='cut");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(Names(*found), ElementsAre("1/", "a b", "c", "d", "e"));
+}
+
 TEST(IndexPageTest, RefusesNamesThatLeadOut) {
   for (const absl::string_view href :
        {"%2e%2e/", "%2e%2e%2fetc", "a%2fb", "a/../../b", "a%00b", "a//"}) {
