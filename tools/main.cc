@@ -58,7 +58,7 @@ void PrintHelp(std::FILE* out) {
   std::fputs("\n`ulf COMMAND --help` explains a command and its flags.\n", out);
 }
 
-int Main(int argc, char** argv) {
+int Run(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
   if (args.empty()) {
     PrintHelp(stderr);
@@ -69,7 +69,7 @@ int Main(int argc, char** argv) {
       PrintHelp(stdout);
       return 0;
     }
-    return Main(3, std::vector<char*>{argv[0], argv[2], const_cast<char*>("--help")}.data());
+    return Run(3, std::vector<char*>{argv[0], argv[2], const_cast<char*>("--help")}.data());
   }
   if (args[0] == "--version") {
     std::puts("ulf " ULFD_VERSION);
@@ -78,7 +78,7 @@ int Main(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (command.name != args[0]) continue;
     const absl::Status status = WithinMemory([&] { return command.run(Args(args).subspan(1)); });
-    if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
+    if (status.ok()) return 0;
     std::fflush(stdout);
     Print(stderr, absl::StrCat("ulf ", args[0], ": ", status.message(), "\n"));
     if (!IsUsageError(status)) return 1;
@@ -90,6 +90,13 @@ int Main(int argc, char** argv) {
   std::fprintf(stderr, "ulf: unknown command \"%s\"%s\n`ulf help` lists them\n", args[0].c_str(),
                DidYouMean(args[0], known).c_str());
   return 2;
+}
+
+int Main(int argc, char** argv) {
+  const int code = Run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fputs("ulf: cannot write standard output\n", stderr);
+  return code == 0 ? 1 : code;
 }
 
 }  // namespace
