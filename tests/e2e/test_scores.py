@@ -227,6 +227,21 @@ class DemoModelTest(DaemonTest):
                 self.assertTrue(lines)
                 self.assertIn(liked, lines[0])
 
+    def test_names_of_other_rows_are_refused(self):
+        with open(os.path.join(self.requests, "cook.ads"), encoding="utf-8") as file:
+            names = file.read()
+        for text in (names + "one more\n", names.split("\n", 1)[1]):
+            path = os.path.join(self.requests, "other.ads")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = subprocess.run(
+                [env.program("ulf"), "predict", self.daemon.target, "--model=demo",
+                 "--inputs=cook.npz", "--row_names=other.ads"], cwd=self.requests, capture_output=True, text=True,
+                check=False)
+            self.assertEqual(done.returncode, 1)
+            lines, rows = text.count("\n"), names.count("\n")
+            self.assertIn(f"--row_names has {lines} lines for {rows} rows", done.stderr)
+
     def test_ulf_predict_with_both_apis_agrees_with_ulf_score(self):
         work = env.scratch("demo")
         given = os.path.join(self.requests, "cook.npz")

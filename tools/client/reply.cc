@@ -35,11 +35,15 @@ absl::Status Check(const Reply& reply, const PrintOptions& options) {
     }
   }
   if (options.row_names.empty() || reply.outputs.empty()) return absl::OkStatus();
-  int64_t needed = Rows(reply.outputs[0]);
+  int64_t needed = 0;
+  for (const ReplyOutput& output : reply.outputs) needed = std::max(needed, Rows(output));
   for (const int32_t index : reply.indices) needed = std::max<int64_t>(needed, index + 1);
-  if (static_cast<int64_t>(options.row_names.size()) < needed) {
+  // The best ads do not tell how many there are, nor does what there is one of per user.
+  const auto names = static_cast<int64_t>(options.row_names.size());
+  const bool all = reply.indices.empty() && needed > 1;
+  if (all ? names != needed : names < needed) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--row_names has ", options.row_names.size(), " lines for ", needed, " rows"));
+        absl::StrCat("--row_names has ", names, " lines for ", needed, " rows"));
   }
   return absl::OkStatus();
 }

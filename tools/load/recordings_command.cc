@@ -18,7 +18,8 @@ namespace {
 constexpr char kDescription[] =
     "Lists the recorded calls in a file of the daemon's recorder, or in all files in a folder\n"
     "(`ulf load --replay` sends them again).  With --inputs and --outputs one call is written as\n"
-    "npz files instead, which `ulf score`, `ulf predict` and `ulf compare` take.";
+    "npz files instead, which `ulf score`, `ulf predict` and `ulf compare` take.  Of a call with\n"
+    "top_k these are the scores of its best ads alone, and top_k.indices says which ones.";
 
 struct Options {
   int64_t record = 0, rows = 50;
