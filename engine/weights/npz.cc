@@ -2,13 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/weights/npz.h"
 
-#include <fcntl.h>
-#include <unistd.h>
 #include <zip.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -20,6 +16,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/file.h"
 #include "base/load_scope.h"
+#include "base/new_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/weights/npy.h"
@@ -315,25 +312,17 @@ absl::Status AddMembers(zip_t* zip, const NpzArrays& arrays, std::vector<std::st
   return absl::OkStatus();
 }
 
-// Flushes the file to disk, so that the rename after it never publishes an empty one.
-absl::Status Sync(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, path);
-  const int failed = fsync(fd) != 0 ? errno : 0;
-  close(fd);
-  return failed != 0 ? absl::ErrnoToStatus(failed, path) : absl::OkStatus();
-}
-
-absl::Status WriteArchive(const std::string& path, const NpzArrays& arrays) {
-  int code = 0;
-  ZipPtr zip(zip_open(path.c_str(), ZIP_CREATE | ZIP_EXCL, &code));
-  if (zip == nullptr) return absl::UnknownError(ErrorText(code));
-  std::vector<std::string> contents;  // Read by zip_close.
-  contents.reserve(arrays.size());
-  RETURN_IF_ERROR(AddMembers(zip.get(), arrays, contents));
-  if (zip_close(zip.get()) != 0) return absl::UnknownError(zip_strerror(zip.get()));
-  zip.release();  // Freed by zip_close.
-  return Sync(path);
+// Writes what an archive holds.
+absl::Status Save(zip_source_t* archive, const std::string& path) {
+  ASSIGN_OR_RETURN(NewFile file, NewFile::Create(path));
+  std::string piece(size_t{1} << 20, '\0');
+  zip_int64_t got = zip_source_open(archive);
+  while (got >= 0 && (got = zip_source_read(archive, piece.data(), piece.size())) > 0) {
+    RETURN_IF_ERROR(file.Write(absl::string_view(piece.data(), static_cast<size_t>(got))));
+  }
+  if (got == 0) return file.Commit();
+  return absl::InternalError(
+      absl::StrCat(path, ": ", ErrorText(zip_error_code_zip(zip_source_error(archive)))));
 }
 
 }  // namespace
@@ -356,14 +345,20 @@ absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays) {
   if (arrays.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": no arrays to write"));
   }
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  std::remove(temporary.c_str());  // Left by a process of the same id that was killed.
-  absl::Status status = WriteArchive(temporary, arrays);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = absl::ErrnoToStatus(errno, "rename");
+  // In memory, because libzip seeks, and `path` may be a pipe.
+  zip_source_t* const archive = zip_source_buffer_create(nullptr, 0, 0, nullptr);
+  const absl::Cleanup free_archive = [archive] { zip_source_free(archive); };
+  ZipPtr zip(archive == nullptr ? nullptr : zip_open_from_source(archive, ZIP_TRUNCATE, nullptr));
+  if (zip == nullptr) return absl::ResourceExhaustedError(absl::StrCat(path, ": no memory"));
+  zip_source_keep(archive);           // One reference is the zip's.
+  std::vector<std::string> contents;  // Read by zip_close.
+  contents.reserve(arrays.size());
+  RETURN_IF_ERROR(Annotate(AddMembers(zip.get(), arrays, contents), path));
+  if (zip_close(zip.get()) != 0) {
+    return absl::UnknownError(absl::StrCat(path, ": ", zip_strerror(zip.get())));
   }
-  if (!status.ok()) std::remove(temporary.c_str());
-  return Annotate(status, path);
+  zip.release();  // Freed by zip_close.
+  return Save(archive, path);
 }
 
 }  // namespace ulfd::engine

@@ -34,7 +34,7 @@ using NpzArrays = std::map<std::string, NpyArray>;
 // Reads every array.  Archive members "NAME.npy" become "NAME"; "%2F" in a name becomes "/". Errors
 // name file and array; sizes are checked against the archive before anything is allocated.
 absl::StatusOr<NpzArrays> ReadNpz(const std::string& path);
-// Writes atomically (a temporary file beside `path`, then rename).  "/" in a name becomes "%2F".
+// Writes a NewFile, whose errors it has.  "/" in a name becomes "%2F".
 absl::Status WriteNpz(const std::string& path, const NpzArrays& arrays);
 
 }  // namespace ulfd::engine

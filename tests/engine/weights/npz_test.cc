@@ -109,6 +109,14 @@ TEST(Npz, WriteReplacesAndReportsFailures) {
   EXPECT_THAT(std::string(WriteNpz(dir.File("no/x.npz"), {{"a", {}}}).message()),
               HasSubstr("no/x.npz: array \"a\": 0 bytes, want 4"));
   EXPECT_FALSE(WriteNpz(dir.File("no/x.npz"), {{"a", NpyArray::FromFloat32({1}, f)}}).ok());
+  // What is no regular file is written to, and what a link leads to is replaced.
+  std::filesystem::create_symlink("x.npz", dir.File("link"));
+  ASSERT_TRUE(WriteNpz(dir.File("link"), {{"c", NpyArray::FromFloat32({1}, f)}}).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.File("link")));
+  EXPECT_TRUE(ReadNpz(dir.File("x.npz"))->contains("c"));
+  EXPECT_EQ(WriteNpz("/dev/full", {{"a", NpyArray::FromFloat32({1}, f)}}).message(),
+            "cannot write /dev/full: No space left on device");
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
 TEST(Npz, ReadsEveryTypeAndVersion) {
