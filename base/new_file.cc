@@ -43,6 +43,16 @@ void SyncFolder(const std::string& path) {
 
 }  // namespace
 
+std::string PathBeside(const std::string& path) {
+  static std::atomic<uint32_t> count{0};
+  std::string beside;
+  struct stat about {};
+  do {  // A process of the same id that was killed may have left its own.
+    beside = absl::StrCat(path, ".", getpid(), ".", count.fetch_add(1));
+  } while (lstat(beside.c_str(), &about) == 0);
+  return beside;
+}
+
 NewFile::NewFile(std::string path, std::string temporary, int fd)
     : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
 NewFile::NewFile(NewFile&& other) noexcept
@@ -69,13 +79,8 @@ absl::StatusOr<NewFile> NewFile::Create(const std::string& path) {
   std::error_code error;
   const std::string place = std::filesystem::weakly_canonical(path, error).string();
   const std::string& target = error || place.empty() ? path : place;
-  static std::atomic<uint32_t> count{0};
-  std::string temporary;
-  int fd = -1;
-  do {  // A process of the same id that was killed may have left its own.
-    temporary = absl::StrCat(target, ".", getpid(), ".", count.fetch_add(1));
-    fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  } while (fd < 0 && errno == EEXIST);
+  std::string temporary = PathBeside(target);
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return Failed(path);
   NewFile file(target, std::move(temporary), fd);
   // Who may read the old one may read the new one.

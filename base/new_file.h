@@ -11,6 +11,10 @@
 
 namespace ulfd {
 
+// A path beside `path` that nothing has and that no other caller is given: for what takes the place
+// of `path` once it is whole.
+std::string PathBeside(const std::string& path);
+
 // Written from start to end beside `path`, whose place it takes by Commit: whoever reads that finds
 // all of the old file or all of the new one, also after a crash, and a file that is mapped stays as
 // it is.  It has the mode of the old one, or what the umask leaves.  What is there and no regular

@@ -6,23 +6,45 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "base/new_file.h"
 
 namespace ulfd::engine {
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) close(fd_);
+  if (!beside_.empty()) unlink(beside_.c_str());
 }
 
 absl::Status OutputFile::Failed(absl::string_view what) const {
   return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": ", what));
 }
 
-absl::Status OutputFile::Open(const std::string& path) {
+absl::Status OutputFile::OpenBeside(const std::string& path) {
   path_ = path;
-  fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  return fd_ < 0 ? Failed("cannot be created") : absl::OkStatus();
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  fd_ = open(folder.empty() ? "." : folder.c_str(), O_RDWR | O_TMPFILE | O_CLOEXEC, 0644);
+  if (fd_ >= 0) return absl::OkStatus();
+  const std::string beside = PathBeside(path);
+  fd_ = open(beside.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd_ < 0) return Failed("cannot be created");
+  beside_ = beside;
+  return absl::OkStatus();
+}
+
+absl::Status OutputFile::TakePlaceOf(const std::string& path) {
+  if (beside_.empty()) {
+    const std::string beside = PathBeside(path), self = DescriptorPath();
+    if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, beside.c_str(), AT_SYMLINK_FOLLOW) != 0) {
+      return Failed("cannot be named");
+    }
+    beside_ = beside;
+  }
+  if (std::rename(beside_.c_str(), path.c_str()) != 0) return Failed("cannot be renamed to");
+  beside_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status OutputFile::OpenUnnamed(const std::string& directory) {

@@ -19,8 +19,11 @@ class OutputFile {
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
-  // Creates or empties the file.
-  absl::Status Open(const std::string& path);
+  // Creates a file in the directory of `path`, of which nothing is left if the process ends, where
+  // the file system has files without names.
+  absl::Status OpenBeside(const std::string& path);
+  // Gives it the name `path`, in the place of what has that.
+  absl::Status TakePlaceOf(const std::string& path);
   // Creates a file without a name, of which nothing is left once it is closed.
   absl::Status OpenUnnamed(const std::string& directory);
   // By which this process, and no other, can open it again.
@@ -33,7 +36,8 @@ class OutputFile {
 
  private:
   absl::Status Failed(absl::string_view what) const;
-  std::string path_;
+  std::string path_;    // For messages.
+  std::string beside_;  // Its name until it has its place; empty: none.
   int fd_ = -1;
 };
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/row_sorter.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -30,12 +28,7 @@ absl::Status RowSorter::Begun(int64_t dim, int64_t about_rows) {
   if (dim < 1 || dim > (int64_t{1} << 24)) {
     return absl::InvalidArgumentError(absl::StrCat("rows of ", dim, " values, want 1 to 2^24"));
   }
-  if (options_.unnamed) {
-    RETURN_IF_ERROR(spill_.OpenUnnamed(path_));
-  } else {
-    RETURN_IF_ERROR(spill_.Open(path_));
-    unlink(path_.c_str());
-  }
+  RETURN_IF_ERROR(options_.unnamed ? spill_.OpenUnnamed(path_) : spill_.OpenBeside(path_));
   dim_ = dim;
   row_.resize(static_cast<size_t>(dim));
   decoded_.resize(row_.size());

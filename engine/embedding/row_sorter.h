@@ -39,7 +39,7 @@ struct RowReport {
 // Rows are encoded and sorted in runs; SortedRows merges them.  Not thread-safe.
 class RowSorter final : public RowSink {
  public:
-  // Runs are written to a file at `path`, which has no name once it is open.
+  // Runs are written to a file beside `path`.
   RowSorter(std::string path, const RowSorterOptions& options);
 
   // For every source; all must have the same dim.

@@ -2,11 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/embedding/table_file_writer.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -22,16 +18,10 @@ namespace ulfd::engine {
 
 TableFileWriter::TableFileWriter(std::string path, TableFileOptions options)
     : path_(std::move(path)),
-      new_path_(absl::StrCat(path_, ".new")),
       options_(std::move(options)),
-      rows_(options_.unnamed ? path_ : new_path_, {.format = options_.format,
-                                                   .memory_bytes = options_.memory_bytes,
-                                                   .unnamed = options_.unnamed}) {}
-
-TableFileWriter::~TableFileWriter() {
-  // Is there no more once it has its name.
-  if (slot_bytes_ > 0 && !options_.unnamed) unlink(new_path_.c_str());
-}
+      rows_(path_, {.format = options_.format,
+                    .memory_bytes = options_.memory_bytes,
+                    .unnamed = options_.unnamed}) {}
 
 absl::Status TableFileWriter::Begin(int64_t dim, int64_t about_rows) {
   std::error_code ignored;
@@ -43,7 +33,7 @@ absl::Status TableFileWriter::Begin(int64_t dim, int64_t about_rows) {
   RETURN_IF_ERROR(rows_.Begin(dim, about_rows));
   if (slot_bytes_ > 0) return absl::OkStatus();
   slot_bytes_ = BestSlotBytes(rows_.record_bytes());
-  return options_.unnamed ? file_.OpenUnnamed(path_) : file_.Open(new_path_);
+  return options_.unnamed ? file_.OpenUnnamed(path_) : file_.OpenBeside(path_);
 }
 
 class TableFileWriter::Slots {
@@ -133,8 +123,7 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
 absl::Status TableFileWriter::Publish() {
   if (options_.unnamed) return absl::OkStatus();
   RETURN_IF_ERROR(file_.Sync());
-  if (std::rename(new_path_.c_str(), path_.c_str()) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": cannot be renamed to"));
+  return file_.TakePlaceOf(path_);
 }
 
 // The slots of all parts, from byte `begin` on.

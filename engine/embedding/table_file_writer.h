@@ -37,12 +37,11 @@ struct TableFileReport : RowReport {
 };
 
 // Rows are sorted by the hash of their ids (RowSorter): the perfect hash is made part by part, and
-// so are the slots of each part.  Runs lie beside the file, under no name.  The file gets its name
-// once it is whole.  Not thread-safe.
+// so are the slots of each part.  Runs lie beside the file, which gets its name once it is whole.
+// Not thread-safe.
 class TableFileWriter final : public RowSink {
  public:
   TableFileWriter(std::string path, TableFileOptions options);
-  ~TableFileWriter() override;
 
   absl::Status Begin(int64_t dim, int64_t about_rows) override;
   absl::StatusOr<float*> NextRow() override { return rows_.NextRow(); }
@@ -65,7 +64,7 @@ class TableFileWriter final : public RowSink {
                          absl::Span<const PerfectHash::Displaced> displaced);
   absl::Status WriteSums(TableFileHeader& header);
 
-  const std::string path_, new_path_;
+  const std::string path_;
   const TableFileOptions options_;
   RowSorter rows_;
   size_t slot_bytes_ = 0;  // 0: before the first Begin.

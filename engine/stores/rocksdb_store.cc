@@ -11,6 +11,7 @@
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/load_scope.h"
+#include "base/new_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/key_hash.h"
@@ -246,15 +248,14 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& d
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
                                        const std::function<void(int64_t, int64_t)>& progress) {
+  const absl::Status there =
+      absl::AlreadyExistsError("exists; a directory is never written to again");
   std::error_code error;
-  if (fs::exists(directory, error)) {
-    return absl::AlreadyExistsError("exists; a directory is never written to again");
-  }
+  if (fs::exists(directory, error)) return there;
   ASSIGN_OR_RETURN(const RowReport report, rows.Finish());
-  const std::string under_way = absl::StrCat(directory, ".new");
-  fs::remove_all(under_way, error);
-  if (!fs::create_directory(under_way, error)) {
-    return absl::ErrnoToStatus(error.value(), absl::StrCat(under_way, ": cannot be made"));
+  const std::string under_way = PathBeside(directory);
+  if (mkdir(under_way.c_str(), 0777) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(under_way, ": cannot be made"));
   }
   const auto write = [&]() -> absl::Status {
     SstFiles files(under_way);
@@ -264,6 +265,7 @@ absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& 
     table.set_digest(digest.Get());
     RETURN_IF_ERROR(Ingest(under_way, files, table));
     if (std::rename(under_way.c_str(), directory.c_str()) == 0) return absl::OkStatus();
+    if (errno == ENOTEMPTY || errno == EEXIST) return there;  // By now.
     return absl::ErrnoToStatus(errno, absl::StrCat(directory, ": cannot be renamed to"));
   };
   const absl::Status status = write();

@@ -1,7 +1,5 @@
 // ulf make-demo: writes a model repository with one model in it, and requests to try it with.
 // SPDX-License-Identifier: Apache-2.0
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <string>
@@ -96,8 +94,9 @@ absl::Status RunMakeDemo(Args args) {
   }
   const DemoWorld world(ids, static_cast<uint64_t>(seed));
   // Written aside under a name that no server takes for a version, then renamed.
-  const fs::path aside = model / absl::StrCat(".writing-", getpid());
+  const fs::path aside = model / ".writing";
   std::error_code error;
+  fs::remove_all(aside, error);  // Of one that was ended.
   for (const char* part : {"requests", "1"}) {
     if (!error) fs::create_directories(aside / part, error);
   }

@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -170,11 +172,38 @@ TEST_F(RocksdbStoreTest, AReadWithoutMemoryHarmsNoOther) {
 TEST_F(RocksdbStoreTest, RefusesRowsThatCannotBe) {
   EXPECT_THAT(std::string(Write("t", 100, 4, {}, 50).status().message()),
               HasSubstr(absl::StrCat("id ", IdOf(50), " has two rows")));
-  EXPECT_FALSE(fs::exists(dir_.File("t")));
-  EXPECT_FALSE(fs::exists(dir_.File("t.new")));
+  EXPECT_TRUE(fs::is_empty(dir_.path()));
   EXPECT_EQ(Write("t", 0, 4).status().message(), "no rows, want at least one");
   ASSERT_TRUE(Write("t", 1, 4).ok());
   EXPECT_EQ(Write("t", 1, 4).status().code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(RocksdbStoreTest, OneOfThoseWrittenAtOnceStays) {
+  std::vector<absl::Status> statuses(4);
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&, i] {
+        RowSorter rows(dir_.File(absl::StrCat("rows", i)), {});
+        statuses[i] = rows.Begin(1, 1);
+        for (int id = 0; id < 2000 && statuses[i].ok(); ++id) {
+          **rows.NextRow() = static_cast<float>(i);
+          statuses[i] = rows.Commit(id);
+        }
+        if (statuses[i].ok()) {
+          statuses[i] = WriteRocksdb(dir_.File("t"), rows, nullptr).status();
+        }
+      });
+    }
+  }
+  for (const absl::Status& status : statuses) {
+    EXPECT_TRUE(status.ok() || absl::IsAlreadyExists(status)) << status;
+  }
+  EXPECT_EQ(std::count_if(statuses.begin(), statuses.end(),
+                          [](const absl::Status& status) { return status.ok(); }),
+            1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_.path()), {}), 1);
+  EXPECT_TRUE(Open("t").ok());
 }
 
 TEST_F(RocksdbStoreTest, NamesWhatIsWrongWithADirectory) {
