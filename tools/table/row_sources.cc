@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/embedding/table_file.h"
 #include "engine/weights/npy.h"
 
 namespace ulfd::tools {
@@ -153,6 +154,18 @@ absl::Status ReadDirectory(const std::string& path, engine::RowSink& sink) {
   return ReadPair(keys, rows, sink);
 }
 
+absl::Status ReadTableFile(const std::string& path, engine::RowSink& sink) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  ASSIGN_OR_RETURN(const auto rows, engine::OpenTableFile(file));
+  RETURN_IF_ERROR(Annotate(sink.Begin(rows->dim, rows->rows), path));
+  RETURN_IF_ERROR(engine::ForEachRow(*rows, [&](int64_t id, const char* row) -> absl::Status {
+    ASSIGN_OR_RETURN(float* const to, sink.NextRow());
+    engine::DecodeRow(rows->format, row, rows->dim, to);
+    return Annotate(sink.Commit(id), path);
+  }));
+  return rows->file->Check();
+}
+
 absl::StatusOr<std::string> Beginning(const std::string& path) {
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   std::string head(6, '\0');
@@ -177,6 +190,8 @@ absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sin
       ASSIGN_OR_RETURN(const ArrayFile keys, OpenNpy(path));
       ASSIGN_OR_RETURN(const ArrayFile rows, OpenNpy(inputs[++i]));
       RETURN_IF_ERROR(ReadPair(keys, rows, sink));
+    } else if (absl::StartsWith(head, "ULFT")) {
+      RETURN_IF_ERROR(ReadTableFile(path, sink));
     } else if (absl::StartsWith(head, "PK")) {
       RETURN_IF_ERROR(ReadNpzPair(path, sink));
     } else {

@@ -13,6 +13,7 @@ namespace ulfd::tools {
 
 // Gives the rows of all inputs to `sink`, one input after the other.  Each is known by its content:
 //   a text table;
+//   a table file;
 //   two .npy files in a row: keys [rows], int32 or int64, and rows [rows, dim], any float;
 //   an .npz file with such arrays "keys" and "rows", which is read whole;
 //   a directory with the files key (int64) and emb_vector (float32) of HugeCTR's parameter server.

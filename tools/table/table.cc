@@ -48,14 +48,14 @@ constexpr char kDescription[] =
     "Table files are mapped by the daemon as they are: any size, loaded at once, shared by "
     "versions\n"
     "and daemons.  An embedding configuration names them where it would name a text table.\n\n"
-    "build    writes one from text tables (ID,v1,v2,...), pairs KEYS.npy ROWS.npy, .npz files "
-    "with\n"
-    "         the arrays keys and rows, and directories with the files key and emb_vector; prints\n"
-    "         what the format of the rows costs (`ulf compare`: in scores).  Temporary space: "
-    "once\n"
-    "         the rows.  With --to=rocksdb it makes a directory of RocksDB, for a manifest with\n"
-    "         store { rocksdb: \"OUT\" }; with --to=redis it writes to a Redis Cluster, under the\n"
-    "         name OUT: rows that are there are replaced, others stay.\n"
+    "build    writes one from text tables (ID,v1,v2,...), table files, pairs KEYS.npy ROWS.npy,\n"
+    "         .npz files with the arrays keys and rows, and directories with the files key and\n"
+    "         emb_vector; prints what the format of the rows costs (`ulf compare`: in scores).\n"
+    "         Temporary space: once the rows.  With --to=rocksdb it makes a directory of RocksDB,\n"
+    "         for a manifest with store { rocksdb: \"OUT\" }; with --to=redis it writes to a "
+    "Redis\n"
+    "         Cluster, under the name OUT: rows that are there are replaced, others stay, and the\n"
+    "         mean row becomes that of these rows.\n"
     "inspect  prints what the header says.\n"
     "verify   reads all of the file: checksums, ids, values.\n"
     "export   writes text, with as many digits as bring the same values back.\n"
@@ -153,7 +153,7 @@ absl::Status BuildFile(const BuildOptions& options) {
 
 absl::Status BuildStore(const BuildOptions& options) {
   Progress progress;
-  std::string sorted_at = absl::StrCat(options.out, ".rows");
+  std::string sorted_at = options.out;
   engine::RowSorterOptions sorting{.format = options.format, .memory_bytes = options.memory_bytes};
   if (options.to == "redis") {  // OUT is no path.
     const char* const directory = std::getenv("TMPDIR");
@@ -246,6 +246,29 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
   return PushDelta(options, parts);
 }
 
+// What another action would do with a flag, this one would not do.
+absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::string_view to) {
+  struct Rule {
+    bool applies;
+    absl::string_view actions;
+    std::vector<absl::string_view> names;
+  };
+  const bool build = action == "build", push = action == "push";
+  for (const Rule& rule :
+       {Rule{build || push, "build and push", {"rows", "memory"}}, Rule{build, "build", {"to"}},
+        Rule{build && to == "redis",
+             "build --to=redis",
+             {"redis", "redis_user", "redis_password_file", "redis_ca", "redis_certificate",
+              "redis_key", "partitions"}},
+        Rule{push, "push", {"epoch", "base_epoch", "event_time"}}}) {
+    for (const absl::string_view name : rule.names) {
+      if (rule.applies || !flags.IsSet(name)) continue;
+      return UsageError(absl::StrCat("--", name, " is a flag of ", rule.actions));
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Build(const BuildOptions& options) {
   if (options.to == "redis" && options.redis.name.empty()) {
     return UsageError("--to=redis wants --redis");
@@ -296,6 +319,7 @@ absl::Status RunTable(Args args) {
   RETURN_IF_ERROR(flags.Parse(args, 2, 1 << 20, &words, &help));
   if (help) return absl::OkStatus();
   const std::string& action = words[0];
+  RETURN_IF_ERROR(CheckFlags(flags, action, options.to));
   const auto format = engine::RowFormatOf(format_name);
   if (!format.has_value()) {
     return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
@@ -307,9 +331,6 @@ absl::Status RunTable(Args args) {
                  .format = *format,
                  .memory_bytes = memory_mib << 20});
   }
-  if (flags.IsSet("epoch") || flags.IsSet("base_epoch") || flags.IsSet("event_time")) {
-    return UsageError("--epoch, --base_epoch and --event_time are flags of push");
-  }
   if (action == "build") {
     if (words.size() < 3) return UsageError("build wants OUT.ulft and at least one INPUT");
     options.out = words[1];
@@ -318,9 +339,6 @@ absl::Status RunTable(Args args) {
     options.memory_bytes = memory_mib << 20;
     options.redis.nodes = {options.redis.name};
     return Build(options);
-  }
-  if (flags.IsSet("rows") || flags.IsSet("memory")) {
-    return UsageError("--rows and --memory are flags of build and push");
   }
   if (action == "export" && words.size() <= 3) {
     return Export(words[1],
