@@ -66,7 +66,7 @@ ladder(tools/convert/onnx ROOMS model operators proof fold features BELOW ${belo
 rung(tools/convert/onnx ${below_convert})
 rung(tools/convert ${below_convert})
 rung(tools/model "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")
-rung(tools/table "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
+rung(tools/table "base/.*" "engine/.*" ${graph_protos} "tools/(cli|model)/.*")
 rung(tools/sync "base/.*" "engine/.*" ${graph_protos} "tools/cli/.*")
 rung(tools/explain "base/.*" "engine/.*" "proto/.*" "tools/(cli|model)/.*")
 rung(tools/demo "base/.*" "engine/.*" "proto/.*" "tools/cli/.*")

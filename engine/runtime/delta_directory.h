@@ -26,10 +26,11 @@ absl::StatusOr<std::vector<EpochMark>> ListEpochs(const std::string& version_dir
 // The directory of an epoch.
 std::string EpochDirectory(const std::string& version_directory, int64_t epoch);
 
-// delta.textproto of `directory`, checked as far as it can be without a model: fields, paths, sums
-// of files.  Errors name file, and field or table.
-absl::StatusOr<ulfd::model::v1::DeltaManifest> ReadDeltaManifest(const std::string& directory,
-                                                                 int64_t epoch);
+// delta.textproto of `directory`, checked as far as it can be without a model: fields, paths, and
+// sums of files unless somebody has checked them before.  Errors name file, and field or table.
+enum class FileSums : uint8_t { kChecked, kIgnored };
+absl::StatusOr<ulfd::model::v1::DeltaManifest> ReadDeltaManifest(
+    const std::string& directory, int64_t epoch, FileSums sums = FileSums::kChecked);
 
 // Ids of a text file, one per line, ended by LF or CRLF.  INVALID_ARGUMENT "PATH:LINE: ...".
 absl::StatusOr<std::vector<int64_t>> ReadIds(const std::string& path);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -82,8 +83,9 @@ class DeltaDraft {
         event_time_(base.info.event_time),
         content_hash_(base.info.content_hash) {}
 
-  // All of the delta or, with an error, nothing of it.
-  absl::Status Apply(const DeltaSource& source);
+  // All of the delta or, with an error, nothing of it.  `only`: reads the rows of these tables, and
+  // nothing else, for the sake of a later delta.  Null: everything.
+  absl::Status Apply(const DeltaSource& source, const std::set<std::string>* only = nullptr);
   // Those of the last delta that has any; empty: none has.
   const std::string& weights() const { return weights_; }
   absl::StatusOr<std::unique_ptr<LoadedModel>> Finish() const;
@@ -175,10 +177,11 @@ void DeltaDraft::Add(const TableChange& change) {
   overlay->Add(change.delta);
 }
 
-absl::Status DeltaDraft::Apply(const DeltaSource& source) {
+absl::Status DeltaDraft::Apply(const DeltaSource& source, const std::set<std::string>* only) {
   const std::string& directory = source.directory;
   const std::string file = absl::StrCat(directory, "/", kDeltaFile);
-  ASSIGN_OR_RETURN(const auto manifest, ReadDeltaManifest(directory, source.epoch));
+  const FileSums sums = only == nullptr ? FileSums::kChecked : FileSums::kIgnored;
+  ASSIGN_OR_RETURN(const auto manifest, ReadDeltaManifest(directory, source.epoch, sums));
   const system_clock::time_point event_time = TimeOf(manifest.event_time());
   RETURN_IF_ERROR(Annotate(CheckOrder(source, event_time), file));
   if (manifest.base_epoch() != epoch_) {
@@ -190,6 +193,7 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source) {
   hasher.Add(manifest.SerializeAsString());
   std::vector<TableChange> changes;
   for (const ulfd::model::v1::DeltaTable& table : manifest.tables()) {
+    if (only != nullptr && !only->contains(table.name())) continue;
     absl::StatusOr<TableChange> change = Read(directory, table);
     if (!change.ok()) {
       return WithLoadReason(
@@ -201,7 +205,7 @@ absl::Status DeltaDraft::Apply(const DeltaSource& source) {
     }
     changes.push_back(*std::move(change));
   }
-  if (!manifest.weights().empty()) {
+  if (!manifest.weights().empty() && only == nullptr) {
     weights_ = absl::StrCat(directory, "/", manifest.weights());
     RETURN_IF_ERROR(CheckSize(weights_));
     RETURN_IF_ERROR(hasher.AddFile(weights_));
@@ -280,6 +284,22 @@ std::unique_ptr<LoadedModel> ApplyDeltas(const LoadedModel& base,
     const size_t blame = weights.value_or(*applied);
     bad[blame] = Annotate(model.status(), deltas[blame].directory);
   }
+}
+
+absl::Status CheckDelta(const LoadedModel& base, absl::Span<const DeltaSource> before,
+                        const DeltaSource& delta) {
+  ASSIGN_OR_RETURN(const auto manifest,
+                   ReadDeltaManifest(delta.directory, delta.epoch, FileSums::kIgnored));
+  std::set<std::string> dropped_from;
+  for (const ulfd::model::v1::DeltaTable& table : manifest.tables()) {
+    if (!table.drop().empty()) dropped_from.insert(table.name());
+  }
+  DeltaDraft draft(base);
+  for (const DeltaSource& source : before) {
+    draft.Apply(source, &dropped_from).IgnoreError();  // It is left out, and is no base of `delta`.
+  }
+  RETURN_IF_ERROR(draft.Apply(delta));
+  return draft.Finish().status();
 }
 
 std::unique_ptr<LoadedModel> ReplaceFolded(const LoadedModel& base, const EmbeddingTable& folded,

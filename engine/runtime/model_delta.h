@@ -19,6 +19,11 @@ std::unique_ptr<LoadedModel> ApplyDeltas(const LoadedModel& base,
                                          absl::Span<const DeltaSource> deltas,
                                          std::vector<absl::Status>& statuses);
 
+// Whether Model::WithDeltas would apply `delta` after those `before`, of which no more is read than
+// that takes: their order, and the rows of tables that `delta` drops ids from.
+absl::Status CheckDelta(const LoadedModel& base, absl::Span<const DeltaSource> before,
+                        const DeltaSource& delta);
+
 // See Model::WithFolded.
 std::unique_ptr<LoadedModel> ReplaceFolded(const LoadedModel& base, const EmbeddingTable& folded,
                                            std::shared_ptr<const TableRows> rows);

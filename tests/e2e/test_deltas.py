@@ -234,7 +234,11 @@ class DeltasTest(AdminDaemonTest):
         code, out, err = ulf("score", self.path, f"--inputs={inputs}", "--epoch=4")
         self.assertEqual(code, 1, out)
         self.assertIn("no complete epoch 4", err)
-        self.push(7, "--base_epoch=6")
+        self.push(7)
+        manifest = os.path.join(self.path, "deltas", "7", "delta.textproto")
+        with open(manifest, encoding="utf-8") as file:
+            text = file.read()
+        modelfiles.write(manifest, text.replace("base_epoch: 5", "base_epoch: 6"))
         found, err = score()
         self.assertEqual(found, 5)
         self.assertIn("deltas/7/delta.textproto: follows epoch 6, and 5 is the last one", err)
@@ -272,7 +276,7 @@ class DeltasTest(AdminDaemonTest):
         # What the daemon would refuse is not pushed.
         wide = os.path.join(self.folder, "wide.npz")
         np.savez(wide, keys=keys, rows=np.zeros((len(keys), rows.shape[1] + 1), np.float32))
-        for part, wanted in ((f"put:others={prefix}.ulft", "no such table; its tables: items"),
+        for part, wanted in ((f"put:others={prefix}.ulft", "the model has no such table"),
                              (f"put:items={wide}", f"values, want {rows.shape[1]}")):
             code, out, err = ulf("table", "push", self.path, "--epoch=2", part)
             self.assertEqual(code, 1)

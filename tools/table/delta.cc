@@ -4,6 +4,8 @@
 
 #include <fcntl.h>
 #include <google/protobuf/text_format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +13,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <system_error>
@@ -20,9 +21,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -31,7 +33,9 @@
 #include "engine/embedding/table_file.h"
 #include "engine/embedding/table_file_writer.h"
 #include "engine/runtime/delta_directory.h"
+#include "engine/runtime/model_delta.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/runtime/model_loader.h"
 #include "engine/weights/digest.h"
 #include "proto/delta.pb.h"
 #include "tools/cli/commands.h"
@@ -67,48 +71,38 @@ absl::Status CopyFile(const std::string& from, const std::string& to) {
   return Sync(to);
 }
 
-// The tables of a version, and how many values their rows have where a table file says so at once;
-// nothing where no model is yet.
-std::map<std::string, std::optional<int64_t>> TablesOf(const std::string& version) {
-  std::map<std::string, std::optional<int64_t>> tables;
-  const auto directory = engine::OpenModelDirectory(version);
-  if (!directory.ok()) return tables;
-  const auto net = engine::ReadGraph(*directory);
-  if (!net.ok()) return tables;
-  const auto confs = engine::ReadEmbeddingConfs(*directory, *net);
-  if (!confs.ok()) return tables;
-  for (const engine::EmbeddingConfFile& conf : *confs) {
-    for (const engine::TableFile& table : conf.tables) {
-      std::optional<int64_t>& dim = tables[table.name];
-      const auto file = InputFile::Open(table.path);
-      if (!file.ok() || !engine::IsTableFile(*file).value_or(false)) continue;
-      if (const auto header = engine::ReadTableHeader(*file); header.ok()) dim = header->dim;
-    }
-  }
-  return tables;
-}
-
-// A directory beside those of the epochs, which the daemon does not look at.
+// A directory beside those of the epochs, which the daemon does not look at.  One push at a time
+// has it; the others wait.
 class NewEpoch {
  public:
   explicit NewEpoch(const PushOptions& options)
       : options_(options),
         final_(engine::EpochDirectory(options.version_directory, options.epoch)),
-        path_(absl::StrCat(fs::path(final_).parent_path().string(), "/.", options.epoch, ".",
-                           getpid())),
-        tables_(TablesOf(options.version_directory)) {}
+        deltas_(fs::path(final_).parent_path()),
+        path_(absl::StrCat(deltas_, "/.new")),
+        lock_path_(absl::StrCat(deltas_, "/.lock")) {}
   ~NewEpoch() {
+    if (lock_ < 0) return;
     std::error_code ignored;
     fs::remove_all(path_, ignored);  // Is there no more once it has its name.
+    unlink(lock_path_.c_str());
+    close(lock_);
   }
+  NewEpoch(const NewEpoch&) = delete;
+  NewEpoch& operator=(const NewEpoch&) = delete;
 
   absl::Status Begin();
   absl::Status Add(const std::string& part);
   absl::Status Publish();
+  bool checked() const { return model_ != nullptr; }
 
  private:
-  absl::Status CheckTable(const std::string& name) const;
-  absl::Status CheckWidth(const DeltaTable& table) const;
+  absl::Status Lock();
+  // Null where it cannot be loaded: no model is there yet, or tables lie in Redis, of which the
+  // daemon alone knows where.
+  absl::StatusOr<std::unique_ptr<const engine::LoadedModel>> LoadedVersion() const;
+  // Whether the daemon would apply it.
+  absl::Status Check() const;
   DeltaTable& TableOf(absl::string_view name);
   absl::Status Put(const std::vector<std::string>& inputs, DeltaTable& table);
   absl::Status Drop(const std::string& file, DeltaTable& table);
@@ -118,49 +112,79 @@ class NewEpoch {
   absl::Status Note(const std::string& name);
 
   const PushOptions& options_;
-  const std::string final_, path_;
-  const std::map<std::string, std::optional<int64_t>> tables_;
+  const std::string final_, deltas_, path_, lock_path_;
+  int lock_ = -1;
+  std::unique_ptr<const engine::LoadedModel> model_;
+  std::vector<engine::DeltaSource> before_;
   DeltaManifest manifest_;
 };
 
-absl::Status NewEpoch::Begin() {
-  if (!fs::is_directory(options_.version_directory)) {
-    return absl::NotFoundError(
-        absl::StrCat(options_.version_directory, " is no directory, want a version directory"));
+absl::StatusOr<std::unique_ptr<const engine::LoadedModel>> NewEpoch::LoadedVersion() const {
+  const auto directory = engine::OpenModelDirectory(options_.version_directory);
+  if (absl::IsNotFound(directory.status())) return nullptr;
+  RETURN_IF_ERROR(directory.status());
+  for (const auto& table : directory->manifest.tables()) {
+    if (table.store().has_redis()) return nullptr;
   }
+  return engine::LoadModel(
+      {.directory = options_.version_directory, .layer_types = options_.layer_types});
+}
+
+absl::Status NewEpoch::Lock() {
+  std::error_code error;
+  fs::create_directories(deltas_, error);
+  RETURN_IF_ERROR(FromError(error, absl::StrCat("cannot create ", deltas_)));
+  while (true) {
+    const int fd = open(lock_path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0 || flock(fd, LOCK_EX) != 0) {
+      const absl::Status status = absl::ErrnoToStatus(errno, "cannot lock " + lock_path_);
+      if (fd >= 0) close(fd);
+      return status;
+    }
+    struct stat held, named;
+    const bool there = fstat(fd, &held) == 0 && stat(lock_path_.c_str(), &named) == 0;
+    if (there && held.st_ino == named.st_ino) {
+      lock_ = fd;
+      return absl::OkStatus();
+    }
+    close(fd);  // Whoever had it took it away with the lock.
+  }
+}
+
+absl::Status NewEpoch::Begin() {
+  const std::string& version = options_.version_directory;
+  if (!fs::is_directory(version)) {
+    return absl::NotFoundError(absl::StrCat(version, " is no directory, want a version directory"));
+  }
+  ASSIGN_OR_RETURN(model_, LoadedVersion());
+  RETURN_IF_ERROR(Lock());
   if (fs::exists(final_)) return absl::AlreadyExistsError(absl::StrCat(final_, " exists"));
   ASSIGN_OR_RETURN(const std::vector<engine::EpochMark> epochs,
-                   engine::ListEpochs(options_.version_directory, INT64_MAX));
-  if (!epochs.empty() && epochs.back().epoch > options_.epoch) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("epoch ", epochs.back().epoch, " is there, want a higher one"));
+                   engine::ListEpochs(version, INT64_MAX));
+  for (const engine::EpochMark& mark : epochs) {
+    before_.push_back({mark.epoch, engine::EpochDirectory(version, mark.epoch)});
   }
   const int64_t last = epochs.empty() ? 0 : epochs.back().epoch;
+  if (last > options_.epoch) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("epoch ", last, " is there, want a higher one"));
+  }
   manifest_.set_base_epoch(options_.base_epoch.value_or(last));
-  const timespec time = absl::ToTimespec(options_.event_time);
+  // Not before that of a push that had the lock in between.
+  const timespec time = absl::ToTimespec(options_.event_time.value_or(absl::Now()));
   manifest_.mutable_event_time()->set_seconds(time.tv_sec);
   manifest_.mutable_event_time()->set_nanos(static_cast<int32_t>(time.tv_nsec));
   std::error_code error;
-  fs::create_directories(path_, error);
+  fs::remove_all(path_, error);  // Of a push that was killed.
+  if (!error) fs::create_directory(path_, error);
   return FromError(error, absl::StrCat("cannot create ", path_));
 }
 
-absl::Status NewEpoch::CheckTable(const std::string& name) const {
-  if (tables_.empty() || tables_.contains(name)) return absl::OkStatus();
-  std::vector<absl::string_view> names;
-  for (const auto& [known, dim] : tables_) names.push_back(known);
-  return absl::InvalidArgumentError(
-      absl::StrCat("the model has no such table; its tables: ", absl::StrJoin(names, ", ")));
-}
-
-absl::Status NewEpoch::CheckWidth(const DeltaTable& table) const {
-  const auto known = tables_.find(table.name());
-  if (known == tables_.end() || !known->second.has_value()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(At(table.put())));
-  ASSIGN_OR_RETURN(const engine::TableFileHeader header, engine::ReadTableHeader(file));
-  if (static_cast<int64_t>(header.dim) == *known->second) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("rows of ", header.dim, " values, want ", *known->second));
+absl::Status NewEpoch::Check() const {
+  if (model_ == nullptr) return engine::ReadDeltaManifest(path_, options_.epoch).status();
+  const absl::Status status = engine::CheckDelta(*model_, before_, {options_.epoch, path_});
+  // Whoever reads it knows the directory by its name.
+  return absl::Status(status.code(), absl::StrReplaceAll(status.message(), {{path_, final_}}));
 }
 
 DeltaTable& NewEpoch::TableOf(absl::string_view name) {
@@ -198,7 +222,6 @@ absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& t
     RETURN_IF_ERROR(ReadRows(inputs, writer));
     RETURN_IF_ERROR(Annotate(writer.Finish().status(), inputs[0]));
   }
-  RETURN_IF_ERROR(CheckWidth(table));
   return Note(table.put());
 }
 
@@ -229,7 +252,6 @@ absl::Status NewEpoch::Add(const std::string& part) {
   const auto [name, files] = std::pair<absl::string_view, absl::string_view>(
       absl::StrSplit(rest, absl::MaxSplits('=', 1)));
   const std::string what = absl::StrCat("table \"", name, "\"");
-  RETURN_IF_ERROR(Annotate(CheckTable(std::string(name)), what));
   DeltaTable& table = TableOf(name);
   const absl::Status done =
       put ? Put(absl::StrSplit(files, ','), table) : Drop(std::string(files), table);
@@ -242,7 +264,7 @@ absl::Status NewEpoch::Publish() {
     return absl::InternalError("the manifest cannot be printed");
   }
   RETURN_IF_ERROR(WriteTextFile(At(engine::kDeltaFile), text));
-  RETURN_IF_ERROR(engine::ReadDeltaManifest(path_, options_.epoch).status());
+  RETURN_IF_ERROR(Check());
   RETURN_IF_ERROR(WriteTextFile(At(engine::kSuccessFile), ""));
   RETURN_IF_ERROR(Sync(path_));
   if (std::rename(path_.c_str(), final_.c_str()) != 0) {
@@ -282,6 +304,7 @@ absl::Status PushDelta(const PushOptions& options, absl::Span<const std::string>
   for (const std::string& part : parts) RETURN_IF_ERROR(epoch.Add(part));
   RETURN_IF_ERROR(epoch.Publish());
   absl::PrintF("%s\n", engine::EpochDirectory(options.version_directory, options.epoch));
+  if (!epoch.checked()) absl::PrintF("not checked: no model is there, or tables lie in Redis\n");
   return absl::OkStatus();
 }
 

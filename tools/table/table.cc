@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/file.h"
 #include "base/host_port.h"
@@ -28,6 +27,7 @@
 #include "engine/stores/rocksdb_store.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/text_table.h"
+#include "tools/model/model_flags.h"
 #include "tools/table/delta.h"
 #include "tools/table/row_sources.h"
 
@@ -62,9 +62,10 @@ constexpr char kDescription[] =
     "diff     counts the rows that tell two tables apart; with PREFIX, writes PREFIX.ulft (to "
     "put)\n"
     "         and PREFIX.ids (to drop), which push takes.\n"
-    "push     writes a delta of the tables of a version that a daemon serves, whole or not at "
-    "all.\n"
-    "         INPUT: as for build, or a table file.";
+    "push     writes a delta of the tables of a version that a daemon serves, whole or not at\n"
+    "         all.  It reads the version, and is refused as the daemon would refuse the delta.  "
+    "Of\n"
+    "         a model's directory it takes the highest version.  INPUT: as for build.";
 
 // One line at the terminal that is written again and again; nothing elsewhere.
 class Progress {
@@ -237,10 +238,9 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
   if (!flags.IsSet("epoch")) return UsageError("push wants --epoch");
   if (parts.empty()) return UsageError("push wants something to put, drop or replace");
   if (flags.IsSet("base_epoch")) options.base_epoch = base_epoch;
-  options.event_time = absl::Now();
   std::string error;
   if (event_time != "now" &&
-      !absl::ParseTime(absl::RFC3339_full, event_time, &options.event_time, &error)) {
+      !absl::ParseTime(absl::RFC3339_full, event_time, &options.event_time.emplace(), &error)) {
     return UsageError(absl::StrCat("--event_time: ", error));
   }
   return PushDelta(options, parts);
@@ -260,7 +260,7 @@ absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::st
              "build --to=redis",
              {"redis", "redis_user", "redis_password_file", "redis_ca", "redis_certificate",
               "redis_key", "partitions"}},
-        Rule{push, "push", {"epoch", "base_epoch", "event_time"}}}) {
+        Rule{push, "push", {"epoch", "base_epoch", "event_time", "layer_plugins"}}}) {
     for (const absl::string_view name : rule.names) {
       if (rule.applies || !flags.IsSet(name)) continue;
       return UsageError(absl::StrCat("--", name, " is a flag of ", rule.actions));
@@ -315,6 +315,7 @@ absl::Status RunTable(Args args) {
             &base_epoch, 0, INT64_MAX);
   flags.Add("event_time", "push: up to when the rows are true, as 2026-01-31T12:00:00Z, or now.",
             &event_time);
+  ModelFlags model_flags(flags);
   std::vector<std::string> words;
   RETURN_IF_ERROR(flags.Parse(args, 2, 1 << 20, &words, &help));
   if (help) return absl::OkStatus();
@@ -325,11 +326,13 @@ absl::Status RunTable(Args args) {
     return UsageError(absl::StrCat("--rows: ", format_name, ", want fp32, fp16, bf16 or int8"));
   }
   if (action == "push") {
+    RETURN_IF_ERROR(model_flags.Load());
     return Push(flags, event_time, base_epoch, absl::MakeSpan(words).subspan(2),
-                {.version_directory = words[1],
+                {.version_directory = VersionDirectory(words[1]),
                  .epoch = epoch,
                  .format = *format,
-                 .memory_bytes = memory_mib << 20});
+                 .memory_bytes = memory_mib << 20,
+                 .layer_types = model_flags.types()});
   }
   if (action == "build") {
     if (words.size() < 3) return UsageError("build wants OUT.ulft and at least one INPUT");
