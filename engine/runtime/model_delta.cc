@@ -299,7 +299,7 @@ absl::Status CheckDelta(const LoadedModel& base, absl::Span<const DeltaSource> b
     draft.Apply(source, &dropped_from).IgnoreError();  // It is left out, and is no base of `delta`.
   }
   RETURN_IF_ERROR(draft.Apply(delta));
-  return draft.Finish().status();
+  return Annotate(draft.Finish().status(), delta.directory);
 }
 
 std::unique_ptr<LoadedModel> ReplaceFolded(const LoadedModel& base, const EmbeddingTable& folded,
