@@ -25,7 +25,7 @@ constexpr long kConnectSeconds = 10, kSilentSeconds = 30,
 absl::StatusCode CodeOf(long http) {  // NOLINT: libcurl's type.
   if (http == 404) return absl::StatusCode::kNotFound;
   if (http == 401 || http == 403) return absl::StatusCode::kPermissionDenied;
-  if (http == 429 || http >= 500) return absl::StatusCode::kUnavailable;
+  if (http == 408 || http == 429 || http >= 500) return absl::StatusCode::kUnavailable;
   return absl::StatusCode::kFailedPrecondition;
 }
 

@@ -90,7 +90,7 @@ absl::Status RunSync(Args args) {
             86400);
   flags.Add("keep",
             "Copies the N highest complete versions of each model, and then deletes lower ones in "
-            "DST; 0: all.",
+            "DST, whether or not the daemon serves them: keep those to go back to.  0: all.",
             &options.keep, 0, 1000);
   flags.Add("tries", "How often each request is tried where the trouble may pass.", &options.tries,
             1, 100);
