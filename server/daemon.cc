@@ -224,7 +224,7 @@ absl::Status Daemon::Start() {
   ASSIGN_OR_RETURN(pool_, WorkerPool::Create(std::move(pool), clock_));
   lookups_ = std::make_unique<LookupPool>(options_.settings.lookup_threads(),
                                           options_.settings.limits().max_queued_requests());
-  shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings));
+  shadow_ = std::make_unique<Shadow>(*models_, Limits(options_.settings), logger_);
   RETURN_IF_ERROR(StartRecorder());
   readiness_ = std::make_unique<Readiness>(*models_);
   report_ = std::make_unique<StatusReport>(*models_, *pool_, *readiness_, slow_calls_, events_,

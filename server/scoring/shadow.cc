@@ -3,9 +3,11 @@
 #include "server/scoring/shadow.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "base/text.h"
 #include "engine/embedding/key_hash.h"
 #include "engine/tensor/onednn.h"
 #include "server/system/thread_priority.h"
@@ -23,11 +25,12 @@ constexpr double kLargest = 1e18;
 
 Shadow::Series::Series() : difference(kBounds, kUnit, /*shards=*/1) {}
 
-Shadow::Shadow(const ModelLookup& models, const RequestLimits& limits)
-    : models_(models), limits_(limits), thread_([this] { Run(); }) {}
+Shadow::Shadow(const ModelLookup& models, const RequestLimits& limits, Logger& logger)
+    : models_(models), limits_(limits), logger_(logger), thread_([this] { Run(); }) {}
 
-Shadow::Shadow(const ModelLookup& models, const RequestLimits& limits, WithoutThread)
-    : models_(models), limits_(limits) {}
+Shadow::Shadow(const ModelLookup& models, const RequestLimits& limits, Logger& logger,
+               WithoutThread)
+    : models_(models), limits_(limits), logger_(logger) {}
 
 Shadow::~Shadow() {
   {
@@ -110,7 +113,16 @@ void Shadow::Score(const Task& task) {
         series.difference.Observe(0, static_cast<int64_t>(std::min(scaled, kLargest)));
         return absl::OkStatus();
       });
-  (status.ok() ? series.scored : series.failed).Add();
+  if (status.ok()) return series.scored.Add();
+  series.failed.Add();
+  // The 1st, 2nd, 4th, ...: a version that is no good must not fill the log.
+  const auto failed = static_cast<uint64_t>(series.failed.value());
+  if (!std::has_single_bit(failed)) return;
+  logger_.Warning("shadow call failed",
+                  {{"model", task.target.handle->name},
+                   {"version", task.target.handle->version},
+                   {"failed", static_cast<int64_t>(failed)},
+                   {"error", Printable(status.message(), kMaxKeptErrorBytes)}});
 }
 
 void Shadow::Collect(MetricPage& page) const {

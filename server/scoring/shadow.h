@@ -20,6 +20,7 @@
 #include "proto/recording.pb.h"
 #include "server/models/model_lookup.h"
 #include "server/models/model_types.h"
+#include "server/observe/logging.h"
 #include "server/observe/metrics.h"
 #include "server/scoring/recorded_run.h"
 #include "server/scoring/request_decoder.h"
@@ -30,10 +31,10 @@ namespace ulfd::server {
 // of its model is dropped and counted, so that calls never wait for it.
 class Shadow {
  public:
-  Shadow(const ModelLookup& models, const RequestLimits& limits);
+  Shadow(const ModelLookup& models, const RequestLimits& limits, Logger& logger);
   // The same without a thread: ScoreQueued does its work.  For tests.
   struct WithoutThread {};
-  Shadow(const ModelLookup& models, const RequestLimits& limits, WithoutThread);
+  Shadow(const ModelLookup& models, const RequestLimits& limits, Logger& logger, WithoutThread);
   // Drops what is queued.
   ~Shadow();
 
@@ -73,6 +74,7 @@ class Shadow {
 
   const ModelLookup& models_;
   const RequestLimits limits_;
+  Logger& logger_;
   std::atomic<uint64_t> calls_seen_{0};
 
   mutable Mutex mu_;

@@ -178,7 +178,8 @@ class ShadowTest : public GoldenCheckTest {
 
   ShadowOnly manager_;
   int64_t answered_ = 1;  // The version that did.
-  Shadow shadow_{manager_, RequestLimits{}, Shadow::WithoutThread{}};
+  Logger logger_{LogLevel::kError, LogFormat::kText};
+  Shadow shadow_{manager_, RequestLimits{}, logger_, Shadow::WithoutThread{}};
 };
 
 TEST_F(ShadowTest, ScoresAndCountsTheDifference) {
