@@ -350,6 +350,12 @@ absl::Status Daemon::StartGrpc() {
                                                        options_.settings, security_->admin(),
                                                        {admin_.get()}, logger_));
   }
+  const auto& settings = options_.settings;
+  if (!settings.authentication().token_file().empty() && !settings.has_tls() &&
+      !ReachableFromHereOnly(settings.grpc_address())) {
+    logger_.Warning("tokens without tls: connections from other machines are closed",
+                    {{"grpc_address", settings.grpc_address()}});
+  }
   ASSIGN_OR_RETURN(
       grpc_,
       GrpcListener::Create(options_.settings.grpc_address(), options_.settings.grpc_port(),

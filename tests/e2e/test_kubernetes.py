@@ -8,9 +8,11 @@ import shutil
 import subprocess
 import unittest
 
+import grpc
 import yaml
 
 from harness import env
+from harness.certificates import Authority, read
 from harness.clients import Client, predict_request
 from harness.daemon import Daemon, wait_for
 from harness.fixtures import add_stamp
@@ -42,6 +44,9 @@ def rendered(name):
     return by_kind
 
 
+OVERLAYS = ("base", "overlays/synced", "overlays/guarded")
+SECRETS = {"tlsSecret": "ulfd-tls", "tokensSecret": "ulfd-tokens"}
+TOKEN = "0123456789abcdef0123"
 GO_PACKAGES = "/usr/share/gocode"
 
 
@@ -95,10 +100,10 @@ class TypesTest(unittest.TestCase):
 
     def test_types(self):
         objects = [serving_runtime()]
-        for name in ("base", "overlays/synced"):
+        for name in OVERLAYS:
             objects += rendered(name).values()
         objects += chart().values()
-        objects += chart("other", sync={"source": "https://store/models"}).values()
+        objects += chart("other", sync={"source": "https://store/models"}, **SECRETS).values()
         self.assertEqual(self.errors(objects), "")
         broken = rendered("base")["Deployment"]
         broken["spec"]["template"]["spec"]["containers"][0]["readynessProbe"] = {}
@@ -113,7 +118,8 @@ def bare(objects):
     assert mounted["name"] == config["metadata"]["name"]
     mounted["name"] = config["metadata"]["name"] = "ulfd-config"
     pod["metadata"]["annotations"].pop("checksum/config", None)
-    for item in pod["spec"]["volumes"], pod["spec"]["containers"]:
+    mounts = [container["volumeMounts"] for container in pod["spec"]["containers"]]
+    for item in pod["spec"]["volumes"], pod["spec"]["containers"], *mounts:
         item.sort(key=lambda part: part["name"])
     return objects
 
@@ -128,11 +134,13 @@ class ChartTest(unittest.TestCase):
         self.maxDiff = None
         self.assertEqual(bare(chart()), bare(rendered("base")))
         self.assertEqual(bare(chart(sync={"source": "s3://models"})), bare(rendered("overlays/synced")))
+        self.assertEqual(bare(chart(**SECRETS)), bare(rendered("overlays/guarded")))
 
     def test_every_value_is_obeyed(self):
         objects = chart("shop", image="registry/ulfd:1", replicas=3, maxReplicas=30, queueWaitTarget="7m",
                         maxUnavailable=2, resources={"requests": {"cpu": "8"}}, config="workers: 5",
-                        tokensSecret="keys", monitoringNamespace="watch", modelsClaim="disk")
+                        tlsSecret="cert", tokensSecret="keys", monitoringNamespace="watch",
+                        modelsClaim="disk")
         pod = objects["Deployment"]["spec"]["template"]
         container = pod["spec"]["containers"][0]
         volumes = {volume["name"]: volume for volume in pod["spec"]["volumes"]}
@@ -144,7 +152,8 @@ class ChartTest(unittest.TestCase):
                           scaler["maxReplicas"]), (3, 3, 30))
         self.assertEqual(scaler["metrics"][0]["pods"]["target"]["averageValue"], "7m")
         self.assertEqual(objects["PodDisruptionBudget"]["spec"]["maxUnavailable"], 2)
-        self.assertEqual(objects["ConfigMap"]["data"]["server.textproto"].strip(), "workers: 5")
+        self.assertEqual(objects["ConfigMap"]["data"]["server.textproto"].split("\n", 1)[0], "workers: 5")
+        self.assertEqual(volumes["tls"]["secret"]["secretName"], "cert")
         self.assertEqual(volumes["tokens"]["secret"]["secretName"], "keys")
         self.assertEqual(volumes["models"]["persistentVolumeClaim"]["claimName"], "disk")
         source = objects["NetworkPolicy"]["spec"]["ingress"][1]["from"][0]["namespaceSelector"]
@@ -172,7 +181,7 @@ class ManifestsTest(unittest.TestCase):
         self.assertEqual(security["capabilities"]["drop"], ["ALL"])
 
     def test_what_belongs_together(self):
-        for name in ("base", "overlays/synced"):
+        for name in OVERLAYS:
             objects = rendered(name)
             deployment = objects["Deployment"]["spec"]
             labels = deployment["template"]["metadata"]["labels"]
@@ -196,7 +205,7 @@ class ManifestsTest(unittest.TestCase):
                        if mount["name"] == "models" and not mount.get("readOnly")]
             self.assertEqual(writers, ["syncer"] if name == "overlays/synced" else [])
             self.assertEqual("emptyDir" in volumes["models"], name == "overlays/synced")
-            self.assertEqual("persistentVolumeClaim" in volumes["models"], name == "base")
+            self.assertEqual("persistentVolumeClaim" in volumes["models"], name != "overlays/synced")
 
     def start(self, container, config, repository):
         """A daemon with the container's flags, but for ports, which are free ones."""
@@ -207,24 +216,51 @@ class ManifestsTest(unittest.TestCase):
         self.assertEqual(rest, {"--config"} if config else {"--model_repository"})
         return Daemon(repository, config=config, name="pod")
 
-    def test_the_daemon_takes_the_configuration(self):
-        objects = rendered("base")
+    def pod(self, name):
+        """The daemon of a kustomization, its container and its folder."""
+        objects = rendered(name)
         config = objects["ConfigMap"]["data"]["server.textproto"]
         container = objects["Deployment"]["spec"]["template"]["spec"]["containers"][0]
         work = env.scratch("pod")
         add_stamp(os.path.join(work, "models"), 1)
+        Authority(work).issue("tls")
         with open(os.path.join(work, "tokens"), "w", encoding="utf-8") as file:
-            file.write("shop 0123456789abcdef0123\n")
-        mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
-        for old, new in ((mounts["models"], f"{work}/models"),
-                         (mounts["tokens"] + "/tokens", f"{work}/tokens")):
-            self.assertIn(f'"{old}"', config)
-            config = config.replace(f'"{old}"', f'"{new}"')
+            file.write(f"shop {TOKEN}\n")
+        for mount in container["volumeMounts"]:
+            if mount["name"] == "models":
+                config = config.replace(f'"{mount["mountPath"]}"', f'"{work}/models"')
+            config = config.replace(f'"{mount["mountPath"]}/', f'"{work}/')
         config = config.replace("drain_delay_ms: 5000", "drain_delay_ms: 50")
-        with self.start(container, config, None) as daemon, Client(daemon) as client:
-            self.assertEqual(daemon.http(container["startupProbe"]["httpGet"]["path"])[0], 200)
-            self.assertEqual(daemon.http(container["livenessProbe"]["httpGet"]["path"])[0], 200)
-            self.assertEqual(client.health(), "SERVING")  # As the readiness probe asks: no token.
+        return self.start(container, config, None), container, work
+
+    def probe(self, daemon, container, client):
+        """What the kubelet does.  Its probes of gRPC speak no TLS."""
+        for probe in (container[f"{name}Probe"] for name in ("startup", "readiness", "liveness")):
+            if "grpc" in probe:
+                self.assertEqual(client.health(), "SERVING")
+            else:
+                self.assertEqual(daemon.http(probe["httpGet"]["path"])[0], 200)
+
+    def test_the_daemon_takes_the_configuration(self):
+        daemon, container, _ = self.pod("base")
+        with daemon, Client(daemon) as client:
+            self.probe(daemon, container, client)
+            client.predict(predict_request("stamp", stamp_inputs([1]), ()))
+            # Which would close connections from all other machines.
+            self.assertNotIn("tokens without tls", daemon.log())
+
+    def test_the_daemon_takes_secrets(self):
+        daemon, container, work = self.pod("overlays/guarded")
+        self.assertNotIn("grpc", container["readinessProbe"])
+        with daemon, Client(daemon, grpc.ssl_channel_credentials(
+                read(os.path.join(work, "authority.crt")))) as client:
+            self.probe(daemon, container, None)
+            request = predict_request("stamp", stamp_inputs([1]), ())
+            client.Predict(request, metadata=[("authorization", f"Bearer {TOKEN}")], timeout=60)
+            with self.assertRaises(grpc.RpcError) as refused:
+                client.predict(request)
+            self.assertEqual(refused.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
+            self.assertNotIn("tokens without tls", daemon.log())
 
     def test_the_syncer_runs_as_the_overlay_says(self):
         containers = rendered("overlays/synced")["Deployment"]["spec"]["template"]["spec"]["containers"]
