@@ -290,6 +290,37 @@ class NodeClientTest(ClientPackageTest, unittest.TestCase):
              os.path.join(self.work, "types.ts")], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
 
+    def test_what_is_no_number_is_refused(self):
+        """By name, before anything is sent."""
+        script = """
+            const { Client } = require('ulfd-client');
+            const client = new Client(['127.0.0.1:1'], { timeoutMs: 50, attempts: 1 });
+            const big = new BigInt64Array([1n, -2n]);
+            const given = [{ ids: [1.5] }, { ids: [undefined] }, { ids: [2 ** 60] }, { ids: ['1e3'] },
+              { ids: [9223372036854775808n] }, { floats: ['1'] }, { idz: [1] },
+              { ids: big, values: new Float32Array(2) }, { int64s: ['-9223372036854775808'] }];
+            (async () => {
+              for (const feature of given) {
+                const error = await client.predict('m', { ads: { x: feature } }).catch((e) => e);
+                console.log(error instanceof TypeError ? error.message : error.code);
+              }
+              client.close();
+            })();
+        """
+        done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=False,
+                              env={**os.environ, **self.environment}, timeout=120)
+        whole = "want 64-bit integers (above 2^53 as text or bigint)"
+        unavailable = [str(grpc.StatusCode.UNAVAILABLE.value[0]),
+                       str(grpc.StatusCode.DEADLINE_EXCEEDED.value[0])]
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[:7], [
+            f"x.ids: 1.5, {whole}", f"x.ids: undefined, {whole}",
+            f"x.ids: 1152921504606847000, {whole}", f"x.ids: 1e3, {whole}",
+            f"x.ids: 9223372036854775808, {whole}", "x.floats: 1, want numbers", "x.idz: unknown"],
+            done.stderr)
+        self.assertEqual(len(lines), 9, done.stderr)
+        self.assertLessEqual(set(lines[7:]), set(unavailable))
+
     def example(self, *args):
         return ["node", os.path.join(PACKAGES, "node", "example.js"), *args]
 

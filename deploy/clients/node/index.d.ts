@@ -4,17 +4,17 @@ import { ChannelCredentials } from '@grpc/grpc-js';
 /** A sparse feature.  values: a weight per id (default 1).  counts: ids per row (default: one for
  * each ad, all of them for the user).  An id above 2^53 is given as text or bigint. */
 export interface Sparse {
-  ids: (number | string | bigint)[];
-  values?: number[];
-  counts?: number[];
+  ids: ArrayLike<number | string | bigint>;
+  values?: ArrayLike<number>;
+  counts?: ArrayLike<number>;
 }
 
 /** A dense input; one of the three, row-major, with the shape if it is not the model's own. */
 export interface Dense {
-  floats?: number[];
-  int32s?: number[];
-  int64s?: (number | string | bigint)[];
-  shape?: number[];
+  floats?: ArrayLike<number>;
+  int32s?: ArrayLike<number>;
+  int64s?: ArrayLike<number | string | bigint>;
+  shape?: ArrayLike<number>;
 }
 
 export interface ClientOptions {

@@ -67,10 +67,37 @@ function waitBeforeRetry(error) {
   return error.code === grpc.status.UNAVAILABLE ? 10 : null;
 }
 
-function features(given = {}) {
-  return Object.entries(given).map(([name, value]) => {
-    if (value.ids) return { name, sparse: { ...value, ids: value.ids.map(String) } };
-    return { name, dense: { ...value, int64s: (value.int64s || []).map(String) } };
+// What protobuf would take for another number without a word is an error.
+function integers(values, what) {
+  return Array.from(values, (value) => {
+    const rounded = typeof value === 'number' && !Number.isSafeInteger(value);
+    if (rounded || !/^-?[0-9]+$/.test(value) || BigInt.asIntN(64, BigInt(value)) !== BigInt(value)) {
+      throw new TypeError(`${what}: ${value}, want 64-bit integers (above 2^53 as text or bigint)`);
+    }
+    return String(value);
+  });
+}
+
+function numbers(values, what) {
+  return Array.from(values, (value) => {
+    if (typeof value !== 'number') throw new TypeError(`${what}: ${value}, want numbers`);
+    return value;
+  });
+}
+
+const FIELDS = {
+  ids: integers, int64s: integers, counts: integers, int32s: integers, shape: integers,
+  values: numbers, floats: numbers,
+};
+
+function features(all = {}) {
+  return Object.entries(all).map(([name, value]) => {
+    const given = Object.entries(value).filter(([, list]) => list !== undefined);
+    const content = Object.fromEntries(given.map(([field, list]) => {
+      if (FIELDS[field] === undefined) throw new TypeError(`${name}.${field}: unknown`);
+      return [field, FIELDS[field](list, `${name}.${field}`)];
+    }));
+    return content.ids ? { name, sparse: content } : { name, dense: content };
   });
 }
 
