@@ -40,6 +40,23 @@ int ReadHeaders(absl::string_view lines, HttpRequest& request) {
   return 0;
 }
 
+// Of a target in origin form, or in absolute form, which servers must take, too.
+absl::string_view PathOf(absl::string_view target) {
+  target = target.substr(0, target.find('?'));
+  if (absl::ConsumePrefix(&target, "http://")) {
+    target.remove_prefix(std::min(target.find('/'), target.size()));
+  }
+  return target;
+}
+
+// Whether a list with commas holds the word, in any case.
+bool Lists(absl::string_view list, absl::string_view word) {
+  for (const absl::string_view item : absl::StrSplit(list, ',')) {
+    if (absl::EqualsIgnoreCase(absl::StripAsciiWhitespace(item), word)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 size_t FindHeadEnd(absl::string_view text) {
@@ -60,13 +77,13 @@ HttpRequest ParseHead(absl::string_view head) {
   const absl::string_view line = absl::StripSuffix(head.substr(0, line_end), "\r");
   const std::vector<absl::string_view> words = absl::StrSplit(line, ' ');
   if (words.size() != 3 || !absl::StartsWith(words[2], "HTTP/1.")) return {.refused = 400};
-  if (words[0] != "GET" && words[0] != "HEAD" && words[0] != "POST") return {.refused = 405};
-  HttpRequest request{.method = words[0], .path = words[1].substr(0, words[1].find('?'))};
+  HttpRequest request{.method = words[0], .path = PathOf(words[1])};
   if (line_end != absl::string_view::npos) {
     request.refused = ReadHeaders(head.substr(line_end + 1), request);
   }
+  const absl::string_view connection = request.Header("connection");
   request.keep_alive =
-      words[2] == "HTTP/1.1" && !absl::EqualsIgnoreCase(request.Header("connection"), "close");
+      !Lists(connection, "close") && (words[2] == "HTTP/1.1" || Lists(connection, "keep-alive"));
   return request;
 }
 

@@ -18,10 +18,9 @@ size_t FindHeadEnd(absl::string_view text);
 
 // What a head asks for.  The views point into it.
 struct HttpRequest {
-  // 400: no request line of HTTP/1, or headers that say two things; 405: a method other than these
-  // three; 501: a body in chunks.
+  // 400: no request line of HTTP/1, or headers that say two things; 501: a body in chunks.
   int refused = 0;
-  absl::string_view method;  // "GET", "HEAD" or "POST".
+  absl::string_view method;  // "GET", or whatever stands there.
   absl::string_view path;    // Without the query.
   std::vector<std::pair<absl::string_view, absl::string_view>> headers;
   std::optional<uint64_t> content_length;

@@ -238,7 +238,7 @@ void HttpServer::Deliver() {
                                     [&](const Connection& c) { return c.id == letter.connection; });
     if (found == connections_.end() || found->state != State::kWaiting) continue;
     found->gone.reset();
-    std::string text = Format(letter.reply, true, found->keep);
+    std::string text = Format(letter.reply, found->with_body, found->keep);
     bool open = true;
     if (unsent_bytes_ + text.size() > service_.max_unsent_bytes) {
       open = Refuse(*found, 503, "replies that others do not take use all memory there is");
@@ -359,13 +359,13 @@ bool HttpServer::TakeHead(Connection& connection) {
   const size_t head_bytes = FindHeadEnd(connection.text);
   const HttpRequest request = ParseHead(absl::string_view(connection.text).substr(0, head_bytes));
   connection.keep = false;
-  if (request.refused == 400) return Refuse(connection, 400, "want GET PATH HTTP/1.1");
+  if (request.refused == 400) {
+    return Refuse(connection, 400, "want METHOD PATH HTTP/1.1, and headers that say one thing");
+  }
   if (request.refused == 501) return Refuse(connection, 501, "want Content-Length, no chunks");
   connection.head_bytes = head_bytes;
-  if (request.refused == 0 && IsOfService(request.path)) {
-    return TakeServiceHead(connection, request);
-  }
-  if (request.refused != 0 || request.method == "POST") {
+  if (IsOfService(request.path)) return TakeServiceHead(connection, request);
+  if (request.method != "GET" && request.method != "HEAD") {
     return Answer(
         connection,
         Format({.code = 405, .body = "want GET or HEAD\n", .headers = {{"Allow", "GET, HEAD"}}},
@@ -412,12 +412,9 @@ std::shared_ptr<const std::string> HttpServer::TextOf(MadePage& page) {
 }
 
 bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& request) {
-  if (request.method == "HEAD") {
-    return Answer(connection,
-                  Format({.code = 405, .headers = {{"Allow", "GET, POST"}}}, false, false));
-  }
+  connection.with_body = request.method != "HEAD";
   if (const auto refused = service_.admit(request, connection.peer); refused.has_value()) {
-    return Answer(connection, Format(*refused, true, false));
+    return Answer(connection, Format(*refused, connection.with_body, false));
   }
   if (request.method == "POST" && !request.content_length.has_value()) {
     return Refuse(connection, 411, "want Content-Length");

@@ -123,6 +123,7 @@ class HttpServer {
     size_t sent = 0;                          // Of the reply.
     size_t head_bytes = 0, body_bytes = 0;    // Of the request; kBody.
     std::string ahead;                        // What came behind the request.
+    bool with_body = true;                    // Of the reply.
     bool keep = false;                        // Another request may come when this one is answered.
     uint64_t held_bytes = 0;                  // Of bodies.
     uint64_t unsent_bytes = 0;                // Of replies.

@@ -73,7 +73,9 @@ class Numbers {
  private:
   template <typename T, typename Field>
   absl::Status StoreWhole(Field& field) const {
-    if (!all_whole_) return absl::InvalidArgumentError("data: a fraction, want whole numbers");
+    if (!all_whole_)
+      return absl::InvalidArgumentError(
+          "data: a fraction, or a number beyond 64 bits; want whole numbers");
     field.Reserve(static_cast<int>(values_.size()));
     for (size_t i = 0; i < values_.size(); ++i) {
       if (values_[i] != static_cast<T>(values_[i])) {
@@ -376,7 +378,10 @@ bool BodyReader::EndInput() {
         absl::InvalidArgumentError("data: beside binary_data_size, want one of the two"));
   }
   if (binary) return true;
-  if (!has_data_) return Complain(absl::InvalidArgumentError("data: missing"));
+  if (!has_data_) {
+    return Complain(absl::InvalidArgumentError(
+        "data: missing, and no number of at least 0 as parameters.binary_data_size"));
+  }
   if (!nesting_.Fits(read.shape())) {
     return Complain(absl::InvalidArgumentError("data: arrays in arrays that are not as the shape"));
   }

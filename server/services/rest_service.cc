@@ -9,11 +9,13 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/percent_encoding.h"
 #include "base/status_macros.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
@@ -85,10 +87,16 @@ HttpReply ErrorReply(const absl::Status& status) {
   return reply;
 }
 
-absl::Status WantMethod(const HttpExchange& exchange, absl::string_view method) {
-  if (exchange.request().method == method) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(exchange.request().method, " ", exchange.request().path, ": want ", method));
+// nullopt: it is one of `allowed`, a list as HTTP writes it.
+std::optional<HttpReply> RefuseMethod(const HttpExchange& exchange, absl::string_view allowed) {
+  const HttpRequest& request = exchange.request();
+  const std::vector<absl::string_view> methods = absl::StrSplit(allowed, ", ");
+  if (absl::c_linear_search(methods, request.method)) return std::nullopt;
+  HttpReply reply = ErrorReply(absl::InvalidArgumentError(
+      absl::StrCat(request.method, " ", request.path, ": want ", allowed)));
+  reply.code = 405;
+  reply.headers.emplace_back("Allow", std::string(allowed));
+  return reply;
 }
 
 // max(): none.
@@ -106,7 +114,8 @@ absl::StatusOr<TimePoint> DeadlineOf(const HttpRequest& request, TimePoint now) 
 
 // How much of the body is JSON.
 absl::StatusOr<size_t> JsonBytesOf(const HttpExchange& exchange) {
-  if (!exchange.request().Header("content-encoding").empty()) {
+  const absl::string_view encoding = exchange.request().Header("content-encoding");
+  if (!encoding.empty() && !absl::EqualsIgnoreCase(encoding, "identity")) {
     return absl::UnimplementedError("the body is compressed; this server takes identity only");
   }
   const absl::string_view text = exchange.request().Header(kJsonBytes);
@@ -245,6 +254,9 @@ void RestService::Answer(std::unique_ptr<HttpExchange> exchange) {
   if (path != "/v2" && path != "/v2/") {
     return exchange->Reply(ErrorReply(absl::NotFoundError("no such path below /v2")));
   }
+  if (auto refused = RefuseMethod(*exchange, "GET, HEAD"); refused.has_value()) {
+    return exchange->Reply(*std::move(refused));
+  }
   const Json server = {
       {"name", "ulfd"}, {"version", server_version_}, {"extensions", {"binary_tensor_data"}}};
   exchange->Reply(JsonReply(200, TextOf(server)));
@@ -253,26 +265,29 @@ void RestService::Answer(std::unique_ptr<HttpExchange> exchange) {
 void RestService::AnswerModel(std::unique_ptr<HttpExchange> exchange, absl::string_view rest,
                               const std::optional<std::vector<std::string>>& client) {
   // NAME [versions VERSION] [ready|infer]
-  std::vector<absl::string_view> words = absl::StrSplit(rest, '/');
-  const std::string name(words[0]);
+  std::vector<std::string> words;
+  for (const absl::string_view word : absl::StrSplit(rest, '/')) {
+    words.push_back(DecodePercent(word));
+  }
+  const std::string name = words[0];
   words.erase(words.begin());
   std::string version;
   const bool has_version = words.size() >= 2 && words[0] == "versions";
   if (has_version) {
-    version = std::string(words[1]);
+    version = words[1];
     words.erase(words.begin(), words.begin() + 2);
   }
   absl::StatusOr<ModelChoice> choice = ChoiceOf(name, version);
   if (has_version && version.empty()) choice = absl::NotFoundError("no version behind versions/");
-  const absl::string_view action = words.empty() ? "" : words[0];
+  const std::string action = words.empty() ? "" : words[0];
   if (words.size() > 1 || (!action.empty() && action != "ready" && action != "infer")) {
     choice = absl::NotFoundError("no such path below /v2/models");
   }
-  if (choice.ok()) choice->client = client;
-  if (choice.ok() && action == "infer") {
-    const absl::Status method = WantMethod(*exchange, "POST");
-    if (method.ok()) return Infer(std::move(exchange), *std::move(choice));
-    choice = method;
+  if (choice.ok()) {
+    auto refused = RefuseMethod(*exchange, action == "infer" ? "POST" : "GET, HEAD");
+    if (refused.has_value()) return exchange->Reply(*std::move(refused));
+    choice->client = client;
+    if (action == "infer") return Infer(std::move(exchange), *std::move(choice));
   }
   const absl::Status allowed = choice.ok() ? context_.models.CheckAccess(*choice) : choice.status();
   if (!allowed.ok()) return exchange->Reply(ErrorReply(allowed));

@@ -78,7 +78,32 @@ class RestTest(DaemonTest):
                 code, reply, _ = rest.ask("GET", path)
                 self.assertEqual(code, 404, path)
                 self.assertTrue(reply["error"])
-            self.assertEqual(rest.ask("GET", "/v2/models/shop/infer")[0], 400)
+            self.assertEqual(rest.ask("GET", "/v2/models/%73hop%2Fx")[0], 404)
+            self.assertEqual(rest.ask("GET", "/v2/models/%73ho%70")[1], shop_)
+
+    def test_methods(self):
+        with Rest(self.daemon) as rest:
+            for method, path, allowed in (("GET", "/v2/models/shop/infer", "POST"),
+                                          ("OPTIONS", "/v2/models/shop/infer", "POST"),
+                                          ("PUT", "/v2/models/shop/infer", "POST"),
+                                          ("POST", "/v2/models/shop", "GET, HEAD"),
+                                          ("DELETE", "/v2", "GET, HEAD")):
+                body = b"{}" if method in ("PUT", "POST") else None
+                code, reply, headers = rest.ask(method, path, body)
+                self.assertEqual((code, headers["Allow"]), (405, allowed), path)
+                self.assertIn(f"want {allowed}", reply["error"])
+            rest.connection.request("HEAD", "/v2/models/shop")
+            reply = rest.connection.getresponse()
+            self.assertEqual((reply.status, reply.read()), (200, b""))
+            self.assertGreater(int(reply.getheader("Content-Length")), 0)
+
+    def test_forms_of_requests(self):
+        head = b"GET http://there/v2/models/shop/ready HTTP/1.1\r\nHost: there\r\n"
+        self.assertIn(" 200 ", self.raw(head + b"Connection: TE, Close\r\n\r\n"))
+        with Rest(self.daemon) as rest:
+            body = infer_body(shop().inputs(3))
+            self.assertEqual(rest.infer("shop", body, **{"Content-Encoding": "identity"})[0], 200)
+            self.assertEqual(rest.infer("shop", body, **{"Content-Encoding": "gzip"})[0], 501)
 
     def test_scores(self):
         with Rest(self.daemon) as rest:

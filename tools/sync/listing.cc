@@ -6,12 +6,12 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "base/percent_encoding.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 
@@ -29,23 +29,6 @@ std::string Encode(absl::string_view text, bool slashes) {
       out.push_back(c);
     } else {
       absl::StrAppendFormat(&out, "%%%02X", static_cast<unsigned char>(c));
-    }
-  }
-  return out;
-}
-
-// %XX of a URL; what is no such sequence stays.
-std::string DecodePercent(absl::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const bool escaped = text[i] == '%' && i + 2 < text.size() &&
-                         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
-                         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]));
-    if (escaped) {
-      out += absl::HexStringToBytes(text.substr(i + 1, 2));
-      i += 2;
-    } else {
-      out.push_back(text[i]);
     }
   }
   return out;

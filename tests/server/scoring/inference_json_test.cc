@@ -104,7 +104,8 @@ TEST_F(InferenceJsonTest, WhatIsNoRequest) {
   EXPECT_EQ(Error(R"({"inputs":[{"name":"x","nme":"y"}]})"), "JSON: a text at inputs[0].nme");
   EXPECT_EQ(Error(R"({"inputs":[{"shape":[1.5]}]})"),
             "JSON: a fraction at inputs[0].shape, want whole numbers");
-  EXPECT_EQ(Error(R"({"inputs":[{"name":"x"}]})"), "inputs[0].data: missing");
+  EXPECT_EQ(Error(R"({"inputs":[{"name":"x"}]})"),
+            "inputs[0].data: missing, and no number of at least 0 as parameters.binary_data_size");
   EXPECT_EQ(Error(R"({"inputs":[{"data":[1],"data":[2]}]})"),
             "JSON: a second array at inputs[0].data");
 }
@@ -112,7 +113,8 @@ TEST_F(InferenceJsonTest, WhatIsNoRequest) {
 TEST_F(InferenceJsonTest, DataThatDoesNotFit) {
   EXPECT_EQ(Error(With("INT32", "[1]", "[2147483648]")),
             "inputs[0].data[0] is 2147483648, which is no INT32");
-  EXPECT_EQ(Error(With("INT64", "[1]", "[1.5]")), "inputs[0].data: a fraction, want whole numbers");
+  EXPECT_EQ(Error(With("INT64", "[1]", "[1.5]")),
+            "inputs[0].data: a fraction, or a number beyond 64 bits; want whole numbers");
   EXPECT_EQ(Error(With("FP32", "[2]", "[0,1e39]")), "inputs[0].data[1] is 1e+39, which is no FP32");
   EXPECT_EQ(Error(With("BYTES", "[1]", "[\"a\"]")), "JSON: a text at inputs[0].data, want numbers");
   EXPECT_EQ(Error(With("INT64", "[1]", "[true]")),
