@@ -173,14 +173,26 @@ void SuggestWidths(const Graph& graph, GraphSpecs& specs) {
   }
 }
 
+// Whether the layer puts its inputs side by side, one of which has a single row: then all have.
+bool JoinsOneRow(const Node& node, const GraphSpecs& inferred) {
+  const Semantics semantics = node.layer->semantics();
+  if (semantics.op != Semantics::Op::kConcat || semantics.axis == 0) return false;
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) {
+    const Shape& shape = inferred[id].shape;
+    if (!shape.ranked() || shape.rank() < 2) return false;
+    return shape[0].IsUsers() || (shape[0].IsConst() && shape[0].value() == 1);
+  });
+}
+
 // Values of which a layer says that they have the user's one row (fuse's common input, a literal
-// leading 1), and everything that those are computed from.
-std::vector<bool> UserValues(const Graph& graph) {
+// leading 1, a concat beside the user's), and everything that those are computed from.
+std::vector<bool> UserValues(const Graph& graph, const GraphSpecs& inferred) {
   std::vector<bool> user(graph.values.size(), false);
   std::vector<TensorSpec> inputs;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
-    const bool needed = std::any_of(node->outputs.begin(), node->outputs.end(),
-                                    [&](ValueId id) { return user[id]; });
+    const bool needed =
+        JoinsOneRow(*node, inferred) || std::any_of(node->outputs.begin(), node->outputs.end(),
+                                                    [&](ValueId id) { return user[id]; });
     inputs.assign(node->inputs.size(), TensorSpec{});
     node->layer->SuggestInputs(absl::MakeSpan(inputs));
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -208,7 +220,7 @@ GraphSpecs SuggestedSpecs(const Graph& graph, const GraphSpecs& stated, const Gr
     spec.level = statement.level;
     if (spec.shape.ranked() && spec.shape.rank() > 0) spec.shape[0] = RowsOf(statement.level);
   }
-  const std::vector<bool> user = UserValues(graph);
+  const std::vector<bool> user = UserValues(graph, inferred);
   std::vector<bool> free_length(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
     if (node.type != "embedding_layer") continue;

@@ -93,9 +93,12 @@ class GeneralRun {
       }
     }
     for (size_t i = 0; i < request_.inputs.size(); ++i) {
-      if (!used(i)) continue;
+      // A feature that no block reads is an input of its layer all the same.
+      const bool any_length =
+          exe_.free_length[i] || (!used(i) && exe_.info->inputs[i].feature >= 0);
+      if (!used(i) && !any_length) continue;
       specs[exe_.input_values[i]].shape =
-          exe_.free_length[i] ? Shape{Dim::Unknown()} : Shape::Of(request_.inputs[i].dims);
+          any_length ? Shape{Dim::Unknown()} : Shape::Of(request_.inputs[i].dims);
     }
     for (const Step& step : plan_.steps) RETURN_IF_ERROR(InferNode(graph_, *step.node, specs));
     return FixDims(specs, binding);

@@ -545,7 +545,14 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
   for (const NamedTensor& input : inputs) most = std::max(most, input.tensor.bytes());
   std::vector<char> zeros(most, '\0');
   for (NamedTensor& input : inputs) input.tensor.data = zeros.data();
-  return Run(inputs, made_up, workspace, result);
+  const absl::Status status = Run(inputs, made_up, workspace, result);
+  const bool guessed =
+      std::any_of(info().inputs.begin(), info().inputs.end(), [](const InputInfo& input) {
+        return input.used && input.feature < 0 && input.level == Level::kAd && !input.stated;
+      });
+  if (!absl::IsInvalidArgument(status) || !guessed) return status;
+  result.outputs.clear();
+  return absl::OkStatus();
 }
 
 }  // namespace ulfd::engine

@@ -427,8 +427,9 @@ class Model {
 
   // Runs a made-up request of `ads` ads.  It touches weights and code before the model is
   // published, and shows that values come out.  NaN or infinity is for the caller to report, from
-  // `result`.  Does nothing, and leaves `result` alone, if the shape of a dense input is not known:
-  // a guess could refuse a good model.  `options`: as for Run.
+  // `result`.  Does nothing, and leaves `result` without outputs, if the shape of a dense input is
+  // not known, or the request is none of the model's where it is a guess that the rows of an input
+  // are the ads': a guess could refuse a good model.  `options`: as for Run.
   absl::Status RunWarmup(int64_t ads, const RunOptions& options, Workspace& workspace,
                          RunResult& result) const;
 

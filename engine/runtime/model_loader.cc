@@ -186,7 +186,8 @@ absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info
   return absl::OkStatus();
 }
 
-// Which tables each feature reads.
+// Which tables each feature reads.  One that no block reads may be left out, or come with whatever
+// rows.
 absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& resources,
                                    ModelInfo& info) {
   HashMap<absl::string_view, FeatureInfo*> features;
@@ -197,9 +198,15 @@ absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& 
     ASSIGN_OR_RETURN(const blaze::EmbeddingConfig* conf,
                      resources.EmbeddingConf(layer.embedding_param().embedding_conf_path()));
     const HashSet<absl::string_view> bottoms(layer.bottom().begin(), layer.bottom().end());
+    HashSet<absl::string_view> in_blocks;
+    for (const blaze::EmbeddingBlockConfig& block : conf->block_config()) {
+      for (const auto& item : block.embedding_block_config_item()) {
+        in_blocks.insert(item.feature_group());
+      }
+    }
     for (const blaze::EmbeddingFeatureGroupConfig& group : conf->feature_group_config()) {
       const auto feature = features.find(group.feature_group());
-      if (feature == features.end() ||
+      if (feature == features.end() || !in_blocks.contains(group.feature_group()) ||
           !bottoms.contains(absl::StrCat(group.feature_group(), ".ids"))) {
         continue;
       }
@@ -208,6 +215,14 @@ absl::Status DescribeFeatureTables(const ulf::NetParameter& net, FileResources& 
       if (std::find(tables.begin(), tables.end(), table.index) == tables.end()) {
         tables.push_back(table.index);
       }
+    }
+  }
+  for (FeatureInfo& feature : info.features) {
+    if (!feature.tables.empty()) continue;
+    feature.level = Level::kUnknown;
+    for (const int input : {feature.ids, feature.values, feature.segments}) {
+      info.inputs[input].used = false;
+      info.inputs[input].level = Level::kUnknown;
     }
   }
   return absl::OkStatus();

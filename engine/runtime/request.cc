@@ -98,7 +98,8 @@ class Filler {
     int64_t most = 0;
     for (const FeatureInfo& feature : info_.features) {
       const Tensor* ids = request_.given[feature.ids];
-      if (ids == nullptr) return Missing(feature.ids);
+      if (ids == nullptr && info_.inputs[feature.ids].used) return Missing(feature.ids);
+      if (ids == nullptr) continue;
       if (request_.given[feature.segments] == nullptr) most = std::max(most, ids->elements());
     }
     if (most > static_cast<int64_t>(request_.ones.size())) request_.ones.resize(most, 1);
@@ -106,6 +107,12 @@ class Filler {
   }
 
   absl::Status FillFeature(const FeatureInfo& feature) {
+    if (request_.given[feature.ids] == nullptr) {  // Nobody reads it.
+      for (const int input : {feature.ids, feature.values, feature.segments}) {
+        request_.inputs[input] = Tensor{};
+      }
+      return absl::OkStatus();
+    }
     const Tensor& ids = *request_.given[feature.ids];
     const int64_t count = ids.elements();
     SetVector(ids.dtype, count, ids.data, request_.inputs[feature.ids]);

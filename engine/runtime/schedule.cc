@@ -162,6 +162,10 @@ class Builder {
     Operand operand{.root = roots_[id], .form = {.dtype = s.dtype}};
     const int input = input_of_[operand.root];
     operand.of_request = input >= 0;
+    if (input >= 0 && !info_.inputs[input].used) {  // Whatever the request has of it.
+      operand.form.dims = {0};
+      return operand;
+    }
     if (input >= 0 && free_length_[input]) {
       operand.place = Operand::Place::kIds;
       operand.feature = info_.inputs[input].feature;

@@ -374,7 +374,7 @@ class Decoder {
     }
     const Tensor& tensor = Given(index);
     if (tensor.rank() == 0) return Bad(info.name, "no dimensions, want rows first");
-    return CheckRows(info.name, info.level, tensor.dims[0]);
+    return CheckRows(info.name, LevelOfDense(info, tensor.dims[0]), tensor.dims[0]);
   }
 
   // Rows of which nobody knows whose they are count as ads, too.
@@ -460,7 +460,8 @@ int64_t StatedAds(const inference::ModelInferRequest& request, const Model& mode
   for (const Input& input : request.inputs()) {
     const Known known = FindKnown(model, input.name());
     if (known.info == nullptr || input.shape_size() == 0) continue;
-    const Level level = known.feature == nullptr ? known.info->level : known.feature->level;
+    const Level level =
+        known.feature == nullptr ? LevelOfDense(*known.info, input.shape(0)) : known.feature->level;
     if (level == Level::kUser) continue;
     if (level == Level::kAd && !known.many_per_row) return input.shape(0);
     rows = std::max<int64_t>(rows, input.shape(0));

@@ -222,7 +222,7 @@ class Decoder {
                                     info_.features[input.feature].name, "\""));
     }
     RETURN_IF_ERROR(Claim(name, index));
-    RETURN_IF_ERROR(CheckLevel(name, input.level, of_ads));
+    RETURN_IF_ERROR(CheckLevel(name, LevelOfDense(input, of_ads ? 0 : 1), of_ads));
     const v1::DenseTensor& dense = feature.dense();
     ASSIGN_OR_RETURN(Tensor tensor, DenseValues(name, dense, input.dtype));
     const int64_t n = tensor.dims[0];
@@ -404,6 +404,10 @@ absl::Status DecodeRequest(const v1::PredictRequest& request, const Model& model
                                                    " bytes, want at most ", kMaxRequestIdBytes));
   }
   return Decoder(request, model, limits, decoded).Decode();
+}
+
+Level LevelOfDense(const InputInfo& input, int64_t rows) {
+  return input.level == Level::kAd && !input.stated && rows == 1 ? Level::kUnknown : input.level;
 }
 
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits) {

@@ -62,6 +62,9 @@ absl::Status DecodeRequest(const ulfd::v1::PredictRequest& request, const engine
 
 // Shared by the two APIs.
 
+// Whose rows so many rows of a dense input are.  That they are the ads' is a guess where nothing
+// states it: a single one may be the user's.
+engine::Level LevelOfDense(const engine::InputInfo& input, int64_t rows);
 // `0 ads, want 1..2000` unless the number is allowed.
 absl::Status CheckAds(int64_t ads, const RequestLimits& limits);
 // `600000 ids, want at most 500000 of one feature`, or at most max_ids with those of the features

@@ -3,21 +3,25 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 
+import grpc
 import numpy as np
 
 from harness import env
-from harness.clients import infer_request, outputs_of, predict_request
+from harness.clients import infer_outputs, infer_request, outputs_of, predict_request
 from harness.daemon import wait_for
 from harness.fixtures import DaemonTest
 from harness.loading import ulf
 from harness.metrics import scrape
-from harness.modelfiles import layer, npz_bytes, weights_text, write, write_version
+from harness.modelfiles import (embedding_conf, layer, npz_bytes, sparse_inputs, table_text,
+                                weights_text, write, write_version)
 
 TOLERANCE = 1e-5
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
 USER, LEFT, RIGHT, HIDDEN = 5, 7, 4, 16
 RANDOM = np.random.RandomState(5)
 W1, B1 = RANDOM.standard_normal((USER + LEFT + RIGHT, HIDDEN)), RANDOM.standard_normal(HIDDEN)
 W2, B2 = RANDOM.standard_normal((HIDDEN, 1)), RANDOM.standard_normal(1)
+W3, W4 = RANDOM.standard_normal((2 + HIDDEN, 1)), RANDOM.standard_normal((2, 1))
 
 
 def files():
@@ -44,10 +48,43 @@ def scores(arrays):
     return np.maximum(x.astype(np.float64) @ W1 + B1, 0) @ W2 + B2
 
 
+def towers():
+    """Weights say how wide "user" and "ad" are, and nothing whose rows they have."""
+    fc = "inner_product_layer"
+    graph = (layer("input_layer", "", [], ["user", "ad"]) + layer(fc, "fc1", ["user"], ["u"]) +
+             layer(fc, "fc2", ["ad"], ["a"]) + layer("add_layer", "sum", ["u", "a"], ["score"]))
+    return {"graph_ulf.txt": graph,
+            "weights.pb": weights_text({"fc1": [W1[:USER], B1], "fc2": [W1[:LEFT], B1]})}
+
+
+USERS = {i: np.array([i, -1.0]) for i in range(3)}
+ITEMS = {i: np.array([1.0, i / 2]) for i in range(9)}
+
+
+def beside():
+    """A concat says that "u" has one row, as the user's embedding has; nobody reads the feature "x"."""
+    graph = (layer("input_layer", "", [], sparse_inputs("user", "x", "item") + ["u"]) +
+             layer("embedding_layer", "eu", sparse_inputs("user", "x"), ["eu"],
+                   param='embedding_param { embedding_conf_path: "user.conf" level: 1 }') +
+             layer("embedding_layer", "ei", sparse_inputs("item"), ["ei"],
+                   param='embedding_param { embedding_conf_path: "item.conf" level: 0 }') +
+             layer("inner_product_layer", "fc", ["u"], ["w"]) +
+             layer("concat_layer", "all", ["eu", "w"], ["all"], param="concat_param { dim: 1 }") +
+             layer("inner_product_layer_ex", "out", ["all", "ei"], ["score"]))
+    return {"graph_ulf.txt": graph,
+            "user.conf": embedding_conf({"user": ("users", 2)}, [[("user", "udf_type: 0")]]),
+            "item.conf": embedding_conf({"item": ("items", 2)}, [[("item", "udf_type: 0")]]),
+            "users": table_text(USERS), "items": table_text(ITEMS),
+            "weights.pb": weights_text({"fc": [W1[:USER], B1],
+                                        "out": [W3, W4, [0.5]]})}
+
+
 class OpenShapesTest(DaemonTest):
     @classmethod
     def fill(cls, repository):
         write_version(os.path.join(repository, "open", "1"), files())
+        write_version(os.path.join(repository, "towers", "1"), towers())
+        write_version(os.path.join(repository, "beside", "1"), beside())
 
     def plans(self, state, version):
         return scrape(self.daemon).sum("ulfd_shape_plans", model="open", state=state,
@@ -80,6 +117,43 @@ class OpenShapesTest(DaemonTest):
         wait_for(lambda: self.predict(10, 10).model.version == 2, "version 2")
         self.assertEqual(self.plans("serving", 2), 1)
         self.assertEqual(self.unproved(), 1)
+
+    def test_one_row_beside_others_with_many_is_the_users(self):
+        random = np.random.RandomState(1)
+        for ads in (3, 1, 40):
+            ad = random.standard_normal((ads, LEFT)).astype(np.float32)
+            for rows, of_user in ((1, ("user",)), (ads, ())):
+                arrays = {"user": random.standard_normal((rows, USER)).astype(np.float32), "ad": ad}
+                wanted = arrays["user"].astype(np.float64) @ W1[:USER] + ad @ W1[:LEFT] + 2 * B1
+                reply = self.client.predict(predict_request("towers", arrays, of_user))
+                self.assert_close(outputs_of(reply)["score"], wanted, TOLERANCE)
+                reply = self.client.infer(infer_request("towers", arrays))
+                self.assert_close(infer_outputs(reply)["score"], wanted, TOLERANCE)
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_shape_plans", model="towers",
+                                                 state="serving") == 1, "a plan for the user's row")
+        arrays = {"user": np.ones((2, USER), np.float32), "ad": np.ones((3, LEFT), np.float32)}
+        with self.assert_refused(INVALID, "2 rows, but ", "has 3"):
+            self.client.predict(predict_request("towers", arrays, ()))
+
+    def test_what_the_graph_says_of_rows(self):
+        u = np.random.RandomState(2).standard_normal((1, USER)).astype(np.float32)
+        items = [3, 8, 0, 5]
+        arrays = {"u": u}
+        for name, ids in (("user", [2]), ("item", items)):
+            arrays[f"{name}.ids"] = np.array(ids, np.int64)
+            arrays[f"{name}.values"] = np.ones(len(ids), np.float32)
+            arrays[f"{name}.segments"] = np.ones(len(ids), np.int32)
+        user = np.concatenate([[USERS[2]], u @ W1[:USER] + B1], 1)
+        wanted = user @ W3 + np.stack([ITEMS[i] for i in items]) @ W4 + 0.5
+        for x in ([], [7], [7, 7]):
+            more = {"x.ids": np.array(x, np.int64), "x.values": np.ones(len(x), np.float32),
+                    "x.segments": np.array([len(x)], np.int32)} if x else {}
+            reply = self.client.predict(predict_request("beside", {**arrays, **more},
+                                                        ("user", "u", "x")))
+            self.assert_close(outputs_of(reply)["score"], wanted, TOLERANCE)
+            reply = self.client.infer(infer_request("beside", {**arrays, **more}))
+            self.assert_close(infer_outputs(reply)["score"], wanted, TOLERANCE)
+        self.assertEqual(scrape(self.daemon).sum("ulfd_unproved_runs_total", model="beside"), 0)
 
     def test_the_command_line(self):
         folder = env.scratch("open_shapes")

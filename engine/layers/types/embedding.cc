@@ -165,9 +165,12 @@ class Embedding final : public Layer {
   absl::Status CheckFeature(const Feature& feature, absl::Span<const TensorSpec> in) const;
   absl::Status AddRows(const Feature& feature, const TensorSpec& segments, TensorSpec& block) const;
 
+  void SuggestFeature(absl::Span<TensorSpec> in) const;
+
   const Level level_;
   const std::string conf_;
   Plan plan_;
+  std::vector<int> ignored_;  // First inputs of features that no block reads.
 };
 
 absl::StatusOr<std::unique_ptr<Layer>> Embedding::Parse(const ParseContext& ctx) {
@@ -261,6 +264,7 @@ absl::Status Embedding::AddBlock(const blaze::EmbeddingConfig& config, int b, bo
 void Embedding::DropUnusedFeatures(Notices& notices) {
   for (const Feature& feature : plan_.features) {
     if (!feature.items.empty()) continue;
+    ignored_.push_back(feature.input);
     notices.push_back(
         absl::StrCat("feature \"", feature.name, "\" is in no block of ", conf_, ": ignored"));
   }
@@ -349,17 +353,22 @@ absl::StatusOr<TensorSpecs> Embedding::Infer(absl::Span<const TensorSpec> in) co
   return out;
 }
 
+void Embedding::SuggestFeature(absl::Span<TensorSpec> in) const {
+  for (int part = 0; part < kPerFeature; ++part) {
+    TensorSpec& spec = in[static_cast<size_t>(part)];
+    spec.dtype = kDTypes[part];
+    if (!spec.shape.ranked()) {
+      spec.shape = Shape({part == kSegments ? RowsOf(level_) : Dim::Unknown()});
+    }
+    if (spec.level == Level::kUnknown) spec.level = level_;
+  }
+}
+
 void Embedding::SuggestInputs(absl::Span<TensorSpec> in) const {
   for (const Feature& feature : plan_.features) {
-    for (int part = 0; part < kPerFeature; ++part) {
-      TensorSpec& spec = in[static_cast<size_t>(feature.input + part)];
-      spec.dtype = kDTypes[part];
-      if (!spec.shape.ranked()) {
-        spec.shape = Shape({part == kSegments ? RowsOf(level_) : Dim::Unknown()});
-      }
-      if (spec.level == Level::kUnknown) spec.level = level_;
-    }
+    SuggestFeature(in.subspan(static_cast<size_t>(feature.input)));
   }
+  for (const int input : ignored_) SuggestFeature(in.subspan(static_cast<size_t>(input)));
 }
 
 std::string Embedding::Describe() const {
