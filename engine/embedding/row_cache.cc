@@ -47,7 +47,7 @@ int64_t RowCache::Find(RowSet& rows, TimePoint now) {
   return found;
 }
 
-void RowCache::Insert(int64_t id, const char* row, TimePoint now) {
+void RowCache::Insert(int64_t id, const char* row, TimePoint now, bool hot) {
   if (capacity_ == 0) return;
   Shard& shard = shards_[ShardOf(id)];
   MutexLock lock(shard.mu);
@@ -58,6 +58,7 @@ void RowCache::Insert(int64_t id, const char* row, TimePoint now) {
   const auto lifetime = note.missing ? options_.missing_lifetime : options_.row_lifetime;
   note.expires = lifetime.count() == 0 ? TimePoint::max() : now + lifetime;
   if (!note.missing) std::memcpy(shard.rows.row(entry), row, row_bytes_);
+  if (hot) shard.rows.Hit(entry);
 }
 
 std::vector<int64_t> RowCache::HotIds() const {

@@ -40,9 +40,9 @@ class RowCache {
 
   // Copies what it has of the late rows of `rows`.  Returns how many those were.
   int64_t Find(RowSet& rows, TimePoint now);
-  // Keeps the row of `id`; nullptr: the table lacks it.  After std::bad_alloc some rows are
-  // forgotten.
-  void Insert(int64_t id, const char* row, TimePoint now);
+  // Keeps the row of `id`; nullptr: the table lacks it.  `hot`: as one that was asked for again.
+  // After std::bad_alloc some rows are forgotten.
+  void Insert(int64_t id, const char* row, TimePoint now, bool hot = false);
 
   // Ids whose rows have been asked for again, the most often asked first as far as that is known.
   std::vector<int64_t> HotIds() const;

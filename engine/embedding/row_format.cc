@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "engine/embedding/row_values.h"
 
@@ -93,6 +94,10 @@ void Decode(const char* row, int64_t dim, float* to) {
   for (int64_t c = 0; c < dim; ++c) to[c] = values.At(c);
 }
 
+bool AllFinite(const float* row, int64_t dim) {
+  return std::all_of(row, row + dim, [](float value) { return std::isfinite(value); });
+}
+
 }  // namespace
 
 absl::string_view Name(RowFormat format) { return kNames[static_cast<size_t>(format)]; }
@@ -118,7 +123,7 @@ size_t RowBytes(RowFormat format, int64_t dim) {
 }
 
 bool EncodeRow(RowFormat format, const float* row, int64_t dim, char* to) {
-  if (!std::all_of(row, row + dim, [](float value) { return std::isfinite(value); })) return false;
+  if (!AllFinite(row, dim)) return false;
   switch (format) {
     case RowFormat::kFp32:
       std::memcpy(to, row, static_cast<size_t>(dim) * sizeof(float));
@@ -144,6 +149,12 @@ void DecodeRow(RowFormat format, const char* row, int64_t dim, float* to) {
     case RowFormat::kInt8:
       return Decode<Int8Values>(row, dim, to);
   }
+}
+
+bool IsFinite(RowFormat format, const char* row, int64_t dim) {
+  std::vector<float> values(static_cast<size_t>(dim));
+  DecodeRow(format, row, dim, values.data());
+  return AllFinite(values.data(), dim);
 }
 
 }  // namespace ulfd::engine

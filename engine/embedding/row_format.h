@@ -31,6 +31,9 @@ bool EncodeRow(RowFormat format, const float* row, int64_t dim, char* to);
 // The `dim` values of a row, as pooling reads them, bit for bit.
 void DecodeRow(RowFormat format, const char* row, int64_t dim, float* to);
 
+// Whether all values of a row are finite.
+bool IsFinite(RowFormat format, const char* row, int64_t dim);
+
 }  // namespace ulfd::engine
 
 #endif  // ULFD_ENGINE_EMBEDDING_ROW_FORMAT_H_

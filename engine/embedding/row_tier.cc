@@ -4,16 +4,41 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/embedding/row_format.h"
 
 namespace ulfd::engine {
 
 using Clock = std::chrono::steady_clock;
+
+namespace {
+
+// Whoever writes the store is trusted no more than a table file is: one value that is not finite
+// would spoil every score that it meets.
+void RefuseBadRows(RowRead& read) {
+  const StoredTableInfo& table = read.store->table();
+  for (const size_t i : read.wanted) {
+    if (read.rows->state(i) != RowState::kPresent) continue;
+    if (IsFinite(table.format, read.rows->row(i), table.dim)) continue;
+    read.rows->set_state(i, RowState::kLate);
+    read.status.Update(absl::DataLossError(
+        absl::StrCat("id ", read.rows->ids()[i], ": a value of its row is not finite")));
+  }
+}
+
+// As RowStore::Read.
+void ReadRows(absl::Span<RowRead* const> reads, TimePoint deadline) {
+  reads.front()->store->Read(reads, deadline);
+  for (RowRead* const read : reads) RefuseBadRows(*read);
+}
+
+}  // namespace
 
 RowTier::RowTier(std::unique_ptr<const RowStore> store, const RowTierOptions& options)
     : options_(options),
@@ -99,7 +124,7 @@ absl::Status RowTier::FetchRound(absl::Span<const Fetch> fetches, TimePoint dead
     const auto end = std::stable_partition(left.begin(), left.end(), [&](const RowRead* read) {
       return read->store->backend() == backend;
     });
-    left.front()->store->Read(absl::MakeSpan(left).first(end - left.begin()), deadline);
+    ReadRows(absl::MakeSpan(left).first(end - left.begin()), deadline);
     left.erase(left.begin(), end);
   }
   absl::Status status;
@@ -143,7 +168,7 @@ absl::StatusOr<RowSet> RowTier::Read(absl::Span<const int64_t> ids, TimePoint de
   RowRead read{.store = store_.get(), .rows = &rows};
   for (size_t i = 0; i < rows.size(); ++i) read.wanted.push_back(i);
   RowRead* const reads[] = {&read};
-  store_->Read(reads, deadline);
+  ReadRows(reads, deadline);
   if (rows.CountLate() == 0) return rows;
   if (!read.status.ok()) return read.status;
   return absl::UnavailableError(
@@ -166,7 +191,9 @@ absl::Status RowTier::ReadAhead(absl::Span<const int64_t> ids, TimePoint deadlin
     const TimePoint now = Clock::now();
     for (size_t i = 0; i < rows->size(); ++i) {
       if (rows->state(i) != RowState::kPresent) continue;
-      cache_.Insert(rows->ids()[i], static_cast<const char*>(rows->Find(rows->ids()[i])), now);
+      // Or a restart soon after this one would forget them.
+      cache_.Insert(rows->ids()[i], static_cast<const char*>(rows->Find(rows->ids()[i])), now,
+                    /*hot=*/true);
     }
   }
   return absl::OkStatus();

@@ -20,6 +20,8 @@ namespace {
 namespace pb = ulfd::model::v1;
 using std::chrono::milliseconds;
 
+constexpr std::chrono::seconds kPatience(5);
+
 RowTierOptions OptionsOf(const pb::TableStore& store) {
   RowTierOptions options;
   if (store.cache_bytes() > 0) options.cache.max_bytes = store.cache_bytes();
@@ -79,7 +81,12 @@ absl::StatusOr<std::shared_ptr<RowTier>> OpenRowTier(const pb::TableStore& store
   const LoadScope* const load = LoadScope::Current();
   const std::string key = absl::StrCat(load == nullptr ? "" : load->limits().owner, "\n",
                                        opened->table().digest, settings.SerializeAsString());
-  return OpenTiers::Get().Share(key, std::move(opened), OptionsOf(store));
+  std::shared_ptr<RowTier> tier = OpenTiers::Get().Share(key, std::move(opened), OptionsOf(store));
+  // Whether rows can be read at all must show before the version serves.  The table may lack the
+  // id.
+  constexpr int64_t kAny[] = {0};
+  RETURN_IF_ERROR(tier->Read(kAny, std::chrono::steady_clock::now() + kPatience).status());
+  return tier;
 }
 
 }  // namespace ulfd::engine

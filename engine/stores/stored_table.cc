@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/text.h"
+#include "engine/embedding/row_format.h"
 
 namespace ulfd::engine {
 
@@ -44,6 +45,9 @@ absl::StatusOr<pb::StoredTable> ParseStoredTable(absl::string_view bytes) {
   if (table.mean_row().size() != row_bytes) {
     return absl::DataLossError(
         absl::StrCat("a mean row of ", table.mean_row().size(), " bytes, want ", row_bytes));
+  }
+  if (!IsFinite(*format, table.mean_row().data(), table.dim())) {
+    return absl::DataLossError("a value of its mean row is not finite");
   }
   return table;
 }

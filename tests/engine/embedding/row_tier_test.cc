@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <new>
 #include <string>
@@ -233,6 +234,25 @@ TEST_F(RowTierTest, TellsErrorsAndGoesOn) {
   EXPECT_EQ(rows.CountLate(), 0);
 }
 
+TEST_F(RowTierTest, LeavesLateWhatIsNotFinite) {
+  const float no_number = std::numeric_limits<float>::quiet_NaN();
+  shelf_.rows[1] = {1, no_number};
+  shelf_.rows[2] = {-std::numeric_limits<float>::infinity(), 0};
+  RowSet rows = SetOf({1, 2, 3});
+  const absl::Status status = Fetch(rows);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(status.message(), "table \"items\": id 1: a value of its row is not finite");
+  EXPECT_THAT(std::vector({rows.state(0), rows.state(1), rows.state(2)}),
+              ElementsAre(RowState::kLate, RowState::kLate, RowState::kPresent));
+  EXPECT_EQ(tier_->Read({{1}}, Clock::now() + seconds(20)).status().code(),
+            absl::StatusCode::kDataLoss);
+  // Nothing of it is kept: it is right once the store is.
+  shelf_.rows[1] = {1, 2};
+  shelf_.rows[2] = {3, 4};
+  ASSERT_TRUE(Fetch(rows).ok());
+  EXPECT_EQ(rows.CountLate(), 0);
+}
+
 TEST_F(RowTierTest, ReadsAheadWhatIsHot) {
   for (const std::vector<int64_t>& ids :
        std::vector<std::vector<int64_t>>{{9, 500}, {7, 500}, {7, 8, 9}, {7}}) {
@@ -246,6 +266,7 @@ TEST_F(RowTierTest, ReadsAheadWhatIsHot) {
   RowTier other(std::make_unique<ShelfStore>(shelf_), RowTierOptions());
   ASSERT_TRUE(other.ReadAhead({{7, 9, 700}}, Clock::now() + seconds(20)).ok());
   EXPECT_THAT(Reads().back(), UnorderedElementsAre(7, 9, 700));
+  EXPECT_THAT(other.HotIds(), UnorderedElementsAre(7, 9)) << "for the next start, if it is soon";
   RowSet rows = SetOf({7, 8, 9, 700});
   other.Find(rows);
   EXPECT_EQ(rows.state(0), RowState::kPresent);
