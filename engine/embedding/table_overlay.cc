@@ -78,6 +78,27 @@ void TableOverlay::Add(std::shared_ptr<const TableDelta> delta) {
   deltas_.push_back(std::move(delta));
 }
 
+void TableOverlay::Compact() {
+  if (deltas_.empty()) return;
+  auto joined = std::make_shared<TableDelta>();
+  joined->slot_bytes = deltas_.front()->slot_bytes;
+  size_t rows = 0;
+  for (const auto& [id, row] : rows_) rows += TableRows::IdOf(row) == id;
+  if (!joined->slots.Resize(rows * joined->slot_bytes).ok()) return;
+  char* to = static_cast<char*>(joined->slots.data());
+  for (const auto& [id, row] : rows_) {
+    if (TableRows::IdOf(row) != id) {
+      joined->drop.push_back(id);
+      continue;
+    }
+    std::memcpy(to, row - TableRows::kIdBytes, joined->slot_bytes);
+    to += joined->slot_bytes;
+    ++joined->rows;
+  }
+  *this = TableOverlay();
+  Add(std::move(joined));
+}
+
 void TableOverlay::Fill(RowSet& rows) const {
   for (size_t i = 0; i < rows.size(); ++i) {
     const int64_t id = rows.ids()[i];

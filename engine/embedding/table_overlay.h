@@ -65,6 +65,9 @@ class TableOverlay {
 
   // Before it is shared.
   void Add(std::shared_ptr<const TableDelta> delta);
+  // The same: gives back rows that a later delta replaced, if there is memory to do so.  All deltas
+  // are one from then on, which no base can hold.
+  void Compact();
 
   // The overlay of all deltas but the first `count`, which a base holds by now; null if there is no
   // other.

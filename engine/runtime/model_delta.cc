@@ -175,6 +175,9 @@ void DeltaDraft::Add(const TableChange& change) {
                                 : std::make_shared<TableOverlay>(*before);
   }
   overlay->Add(change.delta);
+  // Nothing folds the deltas of a table in a store.
+  const bool folded = base_.executable.tables[change.table]->tier() == nullptr;
+  if (!folded && overlay->rows() > 2 * overlay->ids()) overlay->Compact();
 }
 
 absl::Status DeltaDraft::Apply(const DeltaSource& source, const std::set<std::string>* only) {

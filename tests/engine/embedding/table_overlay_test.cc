@@ -130,6 +130,11 @@ TEST_F(TableOverlayTest, AnyOrderOfPutsDropsAndFoldsGivesTheRowsOfAMap) {
         table = Fold(round % 2 == 0 || !before->overlay() ? table : before, table);
       Check(*table, wanted, ids);
     }
+    const auto overlay = std::make_shared<TableOverlay>(*table->overlay());
+    EXPECT_GT(overlay->rows(), overlay->ids());
+    overlay->Compact();
+    EXPECT_EQ(overlay->rows(), overlay->ids());
+    Check(**table->With(table->base(), overlay), wanted, ids);
   }
 }
 
