@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "base/file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -23,6 +25,7 @@ using ulfd::model::v1::DeltaManifest;
 using ulfd::model::v1::DeltaTable;
 
 constexpr int64_t kMaxSeconds = 9'000'000'000;  // In nanoseconds, these are 64 bits.
+constexpr std::chrono::hours kMostAhead(1);
 
 absl::Status CheckManifest(const std::string& directory, int64_t epoch,
                            const DeltaManifest& manifest) {
@@ -37,6 +40,14 @@ absl::Status CheckManifest(const std::string& directory, int64_t epoch,
     return absl::InvalidArgumentError(absl::StrCat("event_time is ", time.seconds(), " s ",
                                                    time.nanos(), " ns, want seconds 0 to ",
                                                    kMaxSeconds, " and nanos 0 to 999999999"));
+  }
+  // One that is far ahead would make every right one after it "before that".
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  if (std::chrono::seconds(time.seconds()) - now > kMostAhead) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("event_time is ",
+                     absl::FormatTime(absl::FromUnixSeconds(time.seconds()), absl::UTCTimeZone()),
+                     ", want at most an hour after now"));
   }
   if (manifest.tables().empty() && manifest.weights().empty()) {
     return absl::InvalidArgumentError("names neither tables nor weights");
