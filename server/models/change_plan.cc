@@ -100,14 +100,17 @@ class Planner {
       }
     }
     for (const int64_t version : versions) {
-      entry.quarantine().Release(version);
-      if (VersionWatch* watch = entry.FindWatch(version); watch != nullptr) {
-        watch->Readmit();
-        watch->LimitEpoch(std::nullopt);
-      }
+      Readmit(entry, version);
+      if (VersionWatch* watch = entry.FindWatch(version)) watch->LimitEpoch(std::nullopt);
       RETURN_IF_ERROR(Want(entry, version, plan_.models[0]));
     }
     return absl::OkStatus();
+  }
+
+  // An operator wants the version: what was held against its content does not count.
+  static void Readmit(ModelEntry& entry, int64_t version) {
+    entry.quarantine().Release(version);
+    if (VersionWatch* watch = entry.FindWatch(version)) watch->Readmit();
   }
 
   absl::Status CheckUnlabelled(const ModelEntry& entry, int64_t version) const {
@@ -181,6 +184,7 @@ class Planner {
     plan_.from_version = from;
     plan_.to_version = to;
     entry.EndHold(*to);
+    Readmit(entry, *to);
     if (entry.config().labels.contains(kStableLabel)) {
       entry.SetLabel(kStableLabel, *to);
       return Want(entry, *to, plan_.models[0]);

@@ -18,10 +18,11 @@ constexpr char kHeld[] = "unloaded by an operator, until LoadModel or ReloadConf
 void ModelEntry::Update(const ModelScan& scan, TimePoint now,
                         std::chrono::system_clock::time_point wall_now) {
   error_.clear();
+  unreadable_ = absl::OkStatus();
   if (!first_seen_.has_value()) first_seen_ = now;
   if (!scan.listing.ok()) {
+    if (!absl::IsNotFound(scan.listing.status())) return Unreadable(scan.listing.status());
     error_ = Printable(scan.listing.status().message(), kMaxKeptErrorBytes);
-    if (!absl::IsNotFound(scan.listing.status())) return;
     if (!gone_since_.has_value()) gone_since_ = now;
     for (auto& [version, watch] : versions_) watch.Gone(now);
     return;
@@ -31,18 +32,17 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
     if (!scan.versions.contains(version)) watch.Gone(now);
   }
   for (const auto& [version, state] : scan.versions) {
-    if (!state.ok()) {
-      // Only "not there" says something about the content.
-      if (VersionWatch* watch = FindWatch(version); watch != nullptr) {
-        if (absl::IsNotFound(state.status())) watch->Gone(now);
-      }
-      if (!absl::IsNotFound(state.status())) {
-        error_ = Printable(state.status().message(), kMaxKeptErrorBytes);
-      }
+    // Only "not there" says something about the content.
+    if (absl::IsNotFound(state.status())) {
+      if (VersionWatch* watch = FindWatch(version); watch != nullptr) watch->Gone(now);
       continue;
     }
     VersionWatch& watch = versions_.try_emplace(version, options_).first->second;
-    watch.Seen(*state, now, wall_now - state->newest_change);
+    if (state.ok()) {
+      watch.Seen(*state, now, wall_now - state->newest_change);
+    } else {
+      watch.Unreadable(Clip(state.status(), kMaxKeptErrorBytes));
+    }
   }
   if (scan.listing->versions.empty()) {
     error_ = absl::StrCat("no version directory (a positive whole number) in ", config_.base_path);
@@ -55,6 +55,11 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
                       named < ignored.size() ? ", ..." : "");
     }
   }
+}
+
+void ModelEntry::Unreadable(const absl::Status& why) {
+  unreadable_ = Clip(why, kMaxKeptErrorBytes);
+  error_ = std::string(unreadable_.message());
 }
 
 VersionWatch* ModelEntry::FindWatch(int64_t version) {
@@ -214,6 +219,18 @@ bool ModelEntry::FirstLoadPending() const {
          (Loading().has_value() || NextToLoad(*first_seen_ + options_.settle_time).has_value());
 }
 
+bool ModelEntry::NamedLoadPending() const {
+  std::set<int64_t> named = {config_.policy.specific.begin(), config_.policy.specific.end()};
+  for (const auto& [label, version] : config_.labels) named.insert(version);
+  return std::any_of(named.begin(), named.end(), [&](int64_t version) {
+    const auto found = versions_.find(version);
+    if (found == versions_.end() || Held(version)) return false;
+    const VersionWatch& watch = found->second;
+    return watch.serving() == nullptr &&
+           (watch.loading() || watch.Due(*first_seen_ + options_.settle_time));
+  });
+}
+
 std::optional<int64_t> ModelEntry::Loading() const {
   for (const auto& [version, watch] : versions_) {
     if (watch.loading()) return version;
@@ -292,6 +309,7 @@ ModelStatus ModelEntry::Status(TimePoint now) const {
   ModelStatus status{.name = config_.name,
                      .required = config_.required,
                      .error = error_,
+                     .unreadable = !unreadable_.ok(),
                      .canary = config_.canary,
                      .shadow = config_.shadow};
   const std::set<int64_t> wanted = WantedByPolicy(now);
@@ -300,6 +318,7 @@ ModelStatus ModelEntry::Status(TimePoint now) const {
     VersionStatus& entry = versions[version];
     entry = {version, watch.state(), watch.error(), watch.serving()};
     entry.quarantine = watch.quarantine();
+    entry.delta_refused = watch.delta_refused();
     if (Held(version)) {
       entry.error = kHeld;
     } else if (entry.state == VersionState::kWaiting && watch.present() &&

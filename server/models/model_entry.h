@@ -56,13 +56,16 @@ class ModelEntry {
   // Takes in what a look found.  `wall_now`: the clock of file times.
   void Update(const ModelScan& scan, TimePoint now, std::chrono::system_clock::time_point wall_now);
   // The directory could not be looked at: everything stays as it is.
-  void SetError(const absl::Status& error) { error_ = std::string(error.message()); }
+  void Unreadable(const absl::Status& why);
+  const absl::Status& unreadable() const { return unreadable_; }
 
   // The version to load next, if one is due.
   std::optional<int64_t> NextToLoad(TimePoint now) const;
   // Nothing serves yet, but a version that is wanted loads or will soon.  Content that still
   // changes settle_time after the first look is not waited for.
   bool FirstLoadPending() const;
+  // The same of a version that the configuration names, whatever serves.
+  bool NamedLoadPending() const;
   // The version that is being loaded.
   std::optional<int64_t> Loading() const;
   // When NextToLoad may answer differently without a change.
@@ -132,6 +135,7 @@ class ModelEntry {
   VersionWatch::Options options_;
   std::optional<TimePoint> first_seen_;
   std::string error_;
+  absl::Status unreadable_;
   std::optional<TimePoint> gone_since_;  // No directory of the model.
   std::map<int64_t, VersionWatch> versions_;
   std::set<int64_t> pinned_, held_;

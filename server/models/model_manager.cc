@@ -211,6 +211,7 @@ bool ModelManager::Look() {
 
 void ModelManager::LookOnce() {
   RepositoryScan scan;
+  ModelTable::Unreadables unreadable;
   bool changed;
   while (true) {
     std::map<std::string, std::string> base_paths;
@@ -224,9 +225,18 @@ void ModelManager::LookOnce() {
     MutexLock lock(mu_);
     if (configurations != configurations_) continue;  // A look at the wrong places.
     table_.Merge(scan, options_.now(), system_clock::now());
+    ModelTable::Unreadables all = table_.Unreadable();
+    for (const auto& [which, why] : all) {
+      if (!unreadable_.contains(which)) unreadable[which] = why;
+    }
+    unreadable_.swap(all);
     looked_ = true;
     changed = Republish();
     break;
+  }
+  for (const auto& [which, why] : unreadable) {
+    observer_->OnLoadFailed(which.first, which.second,
+                            engine::LoadReasonName(engine::LoadReasonOf(why)), why);
   }
   if (changed) observer_->OnReadinessChanged();
 }

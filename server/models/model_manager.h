@@ -167,6 +167,8 @@ class ModelManager final : public ModelLookup {
   int64_t looks_wanted_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t looks_done_ ABSL_GUARDED_BY(mu_) = 0;
   bool looked_ ABSL_GUARDED_BY(mu_) = false;
+  // As the last look found them.
+  ModelTable::Unreadables unreadable_ ABSL_GUARDED_BY(mu_);
   bool loading_ ABSL_GUARDED_BY(mu_) = false;  // Also while observers hear of a load's end.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::string readiness_ ABSL_GUARDED_BY(mu_);

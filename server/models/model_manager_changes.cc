@@ -208,7 +208,9 @@ ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
     for (const ChangePlan::Goal& goal : plan->goals) {
       StagedLoad& load = loads.emplace_back();
       load.job = draft.JobFor(goal.name, goal.version);
-      if (change.kind == ModelChange::Kind::kLoad) load.job.quarantine = Quarantine();
+      if (change.kind == ModelChange::Kind::kLoad || change.kind == ModelChange::Kind::kRollback) {
+        load.job.quarantine = Quarantine();
+      }
       load.job.want_epoch = change.epoch;
     }
   }
@@ -232,6 +234,8 @@ ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
   result.models = std::move(plan->models);
   result.from_version = plan->from_version;
   result.to_version = plan->to_version;
+  if (!plan->rejected.empty()) result.end = ModelChangeResult::End::kLoad;
+  if (change.epoch.has_value()) result.end = ModelChangeResult::End::kRestart;
   return result;
 }
 

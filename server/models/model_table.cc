@@ -67,11 +67,22 @@ void ModelTable::Merge(const RepositoryScan& scan, TimePoint now,
     // With the whole repository out of reach, a model that is not there says nothing.
     if (!scan.repository.ok() &&
         absl::StartsWith(entry->second.config().base_path, repository_ + "/")) {
-      entry->second.SetError(scan.repository);
+      entry->second.Unreadable(scan.repository);
     } else {
       entry->second.Update(model, now, wall_now);
     }
   }
+}
+
+ModelTable::Unreadables ModelTable::Unreadable() const {
+  Unreadables found;
+  for (const auto& [name, entry] : entries_) {
+    if (!entry.unreadable().ok()) found[{name, 0}] = entry.unreadable();
+    for (const auto& [version, watch] : entry.versions()) {
+      if (!watch.unreadable().ok()) found[{name, version}] = watch.unreadable();
+    }
+  }
+  return found;
 }
 
 LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
@@ -228,6 +239,7 @@ ModelTable::Readiness ModelTable::ReadinessOf(const ServedModels& served) const 
     if (!callable && (entry.config().required || entry.FirstLoadPending())) {
       readiness.complete = false;
     }
+    if (entry.NamedLoadPending()) readiness.complete = false;
     absl::StrAppend(&readiness.callable, name, callable ? "=1;" : "=0;");
   }
   return readiness;

@@ -111,6 +111,7 @@ struct VersionStatus {
   ModelHandle serving;  // Null if no content of this version is published.
   std::vector<std::string> labels;
   std::optional<QuarantinedContent> quarantine;  // Of the newest content.
+  bool delta_refused = false;                    // The next one.
   // A label or the version policy names it, and it has no directory.
   bool missing = false;
 };
@@ -119,6 +120,7 @@ struct ModelStatus {
   std::string name;
   bool required = false;
   std::string error;
+  bool unreadable = false;              // Its directory cannot be looked at.
   std::vector<VersionStatus> versions;  // Ascending.
   // Calls that labels get without being named.
   std::optional<CanaryConfig> canary;

@@ -168,6 +168,11 @@ void OnnxConversion::RemoveLeftovers(const std::string& source, const std::strin
 
 absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
                                                     const engine::DirectoryRules& rules) const {
+  // Else its absence would be taken for a fault of the model.
+  if (access(directory_.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("converted_directory: ", directory_, ": ", strerror(errno)));
+  }
   std::error_code error;
   if (fs::exists(absl::StrCat(source, "/", engine::kManifestFile), error)) {
     return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kManifestFile,

@@ -19,6 +19,10 @@ absl::Status RolledBack() { return absl::FailedPreconditionError("rolled back by
 
 void Quarantine::Add(QuarantinedContent content) {
   const std::string hash = content.content_hash;
+  const QuarantinedContent* const before = Find(hash);
+  if (before != nullptr && before->by_operator && content.by_operator) {
+    content.version = std::min(content.version, before->version);
+  }
   contents_.insert_or_assign(hash, std::move(content));
   if (contents_.size() <= kMaxContents) return;
   contents_.erase(std::min_element(

@@ -272,7 +272,7 @@ std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job,
   const absl::StatusOr<std::string> hash = HashVersionDirectory(job.directory, rules);
   if (!hash.ok()) return std::nullopt;  // Whatever it is, the load finds it as well.
   const QuarantinedContent* bad = job.quarantine.Find(*hash);
-  if (bad == nullptr) return std::nullopt;
+  if (bad == nullptr || (bad->by_operator && job.version < bad->version)) return std::nullopt;
   LoadOutcome outcome = RefusedFor(engine::WithLoadReason(
       absl::Status(
           bad->error.code(),
@@ -318,6 +318,13 @@ std::optional<LoadOutcome> VersionLoader::EndWithoutLoad(
   }
   if (!state.ok()) return RefusedFor(state.status());
   if (!state->fault.ok()) return RefusedFor(Named(job, state->fault, LoadReason::kContent));
+  if (!options_.convert && OnnxConversion::IsFor(job.directory)) {
+    return RefusedFor(
+        Named(job,
+              absl::FailedPreconditionError(
+                  "model.onnx: is converted where the configuration has a converted_directory"),
+              LoadReason::kIncomplete));
+  }
   if (!state->complete && !Converts(job)) {
     return RefusedFor(
         Named(job,

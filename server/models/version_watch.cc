@@ -16,6 +16,7 @@ void VersionWatch::Seen(const engine::DirectoryState& state, TimePoint now,
   const bool marked = state.has_success && !has_success_;
   const bool changed = arrived || state.fingerprint != fingerprint_;
   present_ = true;
+  unreadable_ = absl::OkStatus();
   device_ = state.device;
   inode_ = state.inode;
   has_success_ = state.has_success;
@@ -75,6 +76,7 @@ void VersionWatch::Reject(const absl::Status& why) {
 void VersionWatch::Gone(TimePoint now) {
   if (present_) gone_since_ = now;
   present_ = false;
+  unreadable_ = absl::OkStatus();
 }
 
 std::optional<VersionWatch::TimePoint> VersionWatch::DueAt() const {
@@ -144,14 +146,17 @@ ModelHandle VersionWatch::Withdraw() {
 
 VersionState VersionWatch::state() const {
   if (loading_) return VersionState::kLoading;
+  if (!unreadable_.ok()) return VersionState::kFailed;
   if (!failure_.ok() && present_) return VersionState::kFailed;
   return serving_ != nullptr ? VersionState::kServing : VersionState::kWaiting;
 }
 
 std::string VersionWatch::EpochError() const {
   if (epoch_failure_.ok()) return "";
-  // Those after a delta that was refused are refused because they follow it.
   const int64_t served = serving_->epochs.empty() ? 0 : serving_->epochs.back().epoch;
+  // Of deltas that are gone nothing is said.
+  if (epochs_.empty() || epochs_.back().epoch <= served) return "";
+  // Those after a delta that was refused are refused because they follow it.
   for (const engine::EpochMark& epoch : epochs_) {
     const auto refused = refused_epochs_.find(epoch);
     if (epoch.epoch > served && refused != refused_epochs_.end()) {
@@ -162,6 +167,7 @@ std::string VersionWatch::EpochError() const {
 }
 
 std::string VersionWatch::error() const {
+  if (!unreadable_.ok()) return std::string(unreadable_.message());
   if (!present_) {
     return serving_ == nullptr
                ? "its directory is gone"

@@ -46,6 +46,8 @@ class VersionWatch {
   void Seen(const engine::DirectoryState& state, TimePoint now, std::chrono::nanoseconds age);
   // The directory does not exist.
   void Gone(TimePoint now);
+  // The directory cannot be looked at: everything stays as it is.
+  void Unreadable(const absl::Status& why) { unreadable_ = why; }
 
   bool Due(TimePoint now) const;
   // When it becomes due if nothing changes; nullopt: not without a change.
@@ -89,8 +91,9 @@ class VersionWatch {
   bool present() const { return present_; }
   // No directory for settle_time: more than the moment between two steps of a replacement.
   bool GoneForGood(TimePoint now) const {
-    return !present_ && now - gone_since_ >= options_.settle_time;
+    return !present_ && unreadable_.ok() && now - gone_since_ >= options_.settle_time;
   }
+  const absl::Status& unreadable() const { return unreadable_; }
   bool loading() const { return loading_; }
   const ModelHandle& serving() const { return serving_; }
   // Serves, and nothing newer was seen.
@@ -99,6 +102,8 @@ class VersionWatch {
   bool rejected() const { return rejected_; }
   const std::optional<QuarantinedContent>& quarantine() const { return quarantine_; }
   const std::string& fingerprint() const { return fingerprint_; }
+  // A delta above what serves was refused.
+  bool delta_refused() const { return ServesBase() && !EpochError().empty(); }
   // State and error of a VersionStatus.
   VersionState state() const;
   std::string error() const;
@@ -116,6 +121,7 @@ class VersionWatch {
   Options options_;
   bool present_ = false;
   TimePoint gone_since_;
+  absl::Status unreadable_;
   std::string fingerprint_;  // As last seen.
   uint64_t device_ = 0, inode_ = 0;
   bool has_success_ = false;

@@ -62,8 +62,25 @@ void FillVersions(const std::vector<VersionChange>& versions,
   }
 }
 
+std::string WhyNotKept(const ModelChangeResult& result) {
+  if (!result.kept.has_value() || result.kept->ok()) return "";
+  return absl::StrCat("  ", result.kept->message());
+}
+
 // How long a change lasts.
 std::string NoticeOf(const ModelChangeResult& result) {
+  if (result.end == ModelChangeResult::End::kRestart) {
+    return "Later epochs stay out until LoadModel, a roll-back to one of them, or a restart.";
+  }
+  if (result.end == ModelChangeResult::End::kLoad) {
+    const bool kept = result.kept.has_value() && result.kept->ok();
+    return absl::StrCat(
+        "The versions above stay out until their content changes, until LoadModel or a roll-back "
+        "names them",
+        kept ? "; this outlasts a restart."
+             : ", or until the daemon ends; with state_file not even then.",
+        WhyNotKept(result));
+  }
   if (result.kept.has_value() && result.kept->ok()) {
     return "This outlasts a restart.  It ends with ReloadConfig, or with other labels or another "
            "version_policy of the model in the configuration file.";
@@ -71,7 +88,7 @@ std::string NoticeOf(const ModelChangeResult& result) {
   return absl::StrCat(
       "This lasts until the daemon ends or ReloadConfig is called; labels and "
       "version_policy in the configuration file last, and with state_file this would.",
-      result.kept.has_value() ? absl::StrCat("  ", result.kept->message()) : "");
+      WhyNotKept(result));
 }
 
 // What changes of one model have in common.

@@ -148,11 +148,20 @@ void AddServed(const ServedModel& served, const std::vector<std::string>& names,
 
 void CollectModels(const ModelLookup& models, MetricPage& page) {
   for (const ModelStatus& model : models.List()) {
+    if (model.unreadable) {
+      page.AddGauge("ulfd_model_unreadable", "1 for each model whose directory cannot be looked at",
+                    1, {{"model", model.name}});
+    }
     for (const VersionStatus& version : model.versions) {
       const Labels labels = {{"model", model.name}, {"version", absl::StrCat(version.version)}};
       if (version.state == VersionState::kFailed) {
         page.AddGauge("ulfd_model_version_failed",
                       "1 for each version whose newest content cannot be served", 1, labels);
+      }
+      if (version.delta_refused) {
+        page.AddGauge("ulfd_model_delta_refused",
+                      "1 for each version that serves without its next delta, which was refused", 1,
+                      labels);
       }
       if (version.quarantine.has_value()) {
         page.AddGauge("ulfd_model_quarantined",

@@ -37,6 +37,8 @@ def golden(stamp, ids=(0, 5, 9)):
 
 LASTS = ("This lasts until the daemon ends or ReloadConfig is called; labels and "
          "version_policy in the configuration file last, and with state_file this would.\n")
+STAYS_OUT = ("The versions above stay out until their content changes, until LoadModel or a "
+             "roll-back names them, or until the daemon ends; with state_file not even then.\n")
 
 
 class ChangesTest(AdminDaemonTest):
@@ -279,7 +281,7 @@ class ChangesTest(AdminDaemonTest):
         self.assertEqual(code, 0)
         self.assertRegex(text, r"stamp +2 +SERVING +yes, since generation \d+")
         self.assertEqual(self.ulf("rollback", "stamp"),
-                         (0, f"stamp v1: loaded\nstamp v2: unloaded\n{LASTS}stamp: v2 -> v1\n"))
+                         (0, f"stamp v1: loaded\nstamp v2: unloaded\n{STAYS_OUT}stamp: v2 -> v1\n"))
         self.assertEqual(self.ulf("label", "stamp", "next", "2")[0], 1)  # In quarantine.
         self.assertEqual(self.ulf("load", "stamp", "2")[0], 0)
         self.assertEqual(self.ulf("label", "stamp", "next", "2"),

@@ -19,6 +19,7 @@ namespace {
 
 using std::chrono::hours;
 using std::chrono::milliseconds;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -283,6 +284,52 @@ TEST_F(ModelChangeTest, RollbackThatFailsLeavesTheNewOne) {
   EXPECT_EQ(Serving(), "v2 generation 2");
   EXPECT_EQ(Version(2).state, VersionState::kServing);
   EXPECT_THAT(Rollback(3).status.ToString(), HasSubstr("version 3 is not below 2"));
+}
+
+TEST_F(ModelChangeTest, RollbackToWhatARollbackLeftEndsItsQuarantine) {
+  for (const int version : {1, 2, 3}) {
+    repository_.Publish("m", version, "a" + std::to_string(version));
+    Poll();
+  }
+  ASSERT_TRUE(Rollback(2).status.ok());
+  ASSERT_TRUE(Rollback(1).status.ok());
+  ASSERT_TRUE(Version(2).quarantine.has_value());
+  repository_.Publish("m", 4, "a4");
+  Poll();
+  EXPECT_EQ(Serving().substr(0, 2), "v4");
+  const ModelChangeResult result = Rollback(2);
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_EQ(Serving().substr(0, 2), "v2");
+  EXPECT_FALSE(Version(2).quarantine.has_value());
+  EXPECT_TRUE(Version(4).quarantine.has_value());
+}
+
+TEST_F(ModelChangeTest, RollbackMayGoToWhatHasTheSameFiles) {
+  for (const int version : {1, 2, 3, 4}) {
+    repository_.Publish("m", version, version == 1 ? "a" : "b");
+    Poll();
+  }
+  ASSERT_TRUE(Rollback(2).status.ok());
+  EXPECT_EQ(Serving().substr(0, 2), "v2");
+  // As at the next start, which loads it again, and none of the others.
+  for (const int version : {4, 2, 3, 5}) repository_.Publish("m", version, "b");
+  EXPECT_THAT(Poll(), Contains("published m v2"));
+  EXPECT_EQ(Serving().substr(0, 2), "v2");
+  EXPECT_THAT(Version(5).error, HasSubstr("in quarantine, the same content was refused as v3"));
+}
+
+TEST_F(ModelChangeTest, ReadyWhenNamedVersionsAreLoadedOrRefused) {
+  options_.models = {{.name = "m", .policy = {.specific = {1, 2, 3}}, .labels = {{"old", 2}}}};
+  for (const int version : {1, 2, 3}) repository_.Publish("m", version, absl::StrCat("a", version));
+  failures_[{"m", 1}] = absl::InvalidArgumentError("bad");
+  int loads = 0;
+  during_load_ = [&](const engine::LoadOptions&) {
+    ++loads;
+    EXPECT_FALSE(manager_->Ready());
+  };
+  Poll();
+  EXPECT_EQ(loads, 3);
+  EXPECT_TRUE(manager_->Ready());
 }
 
 TEST_F(ModelChangeTest, RollbackMovesStable) {

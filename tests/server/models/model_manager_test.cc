@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 
@@ -26,6 +27,7 @@ using std::chrono::minutes;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 class ModelManagerTest : public SteppedManagerTest {
  protected:
@@ -399,7 +401,8 @@ TEST_F(ModelManagerTest, RepositoryOutOfReachUnloadsNothing) {
   repository_.Publish("c", 1, "a");
   Poll();
   fs::rename(repository_.path(), repository_.path() + "_away");
-  EXPECT_THAT(Poll(), IsEmpty());
+  EXPECT_THAT(Poll(), ElementsAre("failed c v0 io", "failed m v0 io"));
+  EXPECT_TRUE(Status().unreadable);
   EXPECT_THAT(PollAfter(hours(100)), IsEmpty());
   EXPECT_EQ(Serving().substr(0, 2), "v1");
   EXPECT_EQ(Serving({"c"}).substr(0, 2), "v1");
@@ -407,6 +410,24 @@ TEST_F(ModelManagerTest, RepositoryOutOfReachUnloadsNothing) {
   fs::rename(repository_.path() + "_away", repository_.path());
   EXPECT_THAT(Poll(), IsEmpty());
   EXPECT_EQ(Status().error, "");
+}
+
+TEST_F(ModelManagerTest, AVersionThatCannotBeLookedAtFailsAndIsSaidOnce) {
+  repository_.Publish("m", 1, "a");
+  repository_.Publish("m", 2, "b");
+  const std::string deltas = absl::StrCat(repository_.path(), "/m/2/deltas");
+  std::ofstream(deltas) << "no directory";
+  EXPECT_THAT(Poll(), UnorderedElementsAre("published m v1", "failed m v2 content"));
+  EXPECT_THAT(PollAfter(hours(100)), IsEmpty());
+  EXPECT_EQ(Version(2).state, VersionState::kFailed);
+  EXPECT_THAT(Version(2).error, HasSubstr("deltas: Not a directory"));
+  EXPECT_FALSE(Status().unreadable);
+  fs::remove(deltas);
+  EXPECT_THAT(Poll(), ElementsAre("published m v2"));
+  // What serves goes on.
+  std::ofstream(deltas) << "no directory";
+  EXPECT_THAT(Poll(), ElementsAre("failed m v2 content"));
+  EXPECT_EQ(Serving().substr(0, 2), "v2");
 }
 
 TEST_F(ModelManagerTest, ALookThatLacksMemoryChangesNothing) {
