@@ -21,8 +21,8 @@ struct QuarantinedContent {
   int64_t version = 0;       // Where it was found.
   absl::Status error;        // Why it was refused; a content error.
   std::chrono::system_clock::time_point since;
-  // Good content that a roll-back took out of service: lower versions may have the same, such as the
-  // one that it went back to.
+  // Good content that a roll-back took out of service: lower versions may have the same, such as
+  // the one that it went back to.
   bool by_operator = false;
 };
 
