@@ -153,17 +153,18 @@ VersionState VersionWatch::state() const {
 
 std::string VersionWatch::EpochError() const {
   if (epoch_failure_.ok()) return "";
-  const int64_t served = serving_->epochs.empty() ? 0 : serving_->epochs.back().epoch;
-  // Of deltas that are gone nothing is said.
-  if (epochs_.empty() || epochs_.back().epoch <= served) return "";
-  // Those after a delta that was refused are refused because they follow it.
+  const std::vector<engine::EpochMark>& served = serving_->epochs;
+  bool any = false;
   for (const engine::EpochMark& epoch : epochs_) {
+    if (std::binary_search(served.begin(), served.end(), epoch)) continue;
+    any = true;
+    // Those after a delta that was refused are refused because they follow it.
     const auto refused = refused_epochs_.find(epoch);
-    if (epoch.epoch > served && refused != refused_epochs_.end()) {
-      return std::string(refused->second.message());
-    }
+    const bool follows = served.empty() || epoch.epoch > served.back().epoch;
+    if (follows && refused != refused_epochs_.end()) return std::string(refused->second.message());
   }
-  return std::string(epoch_failure_.message());
+  // Of deltas that are gone nothing is said.
+  return any ? std::string(epoch_failure_.message()) : "";
 }
 
 std::string VersionWatch::error() const {
@@ -174,7 +175,13 @@ std::string VersionWatch::error() const {
                : "its directory is gone; it serves until another version replaces it";
   }
   if (!failure_.ok()) return std::string(failure_.message());
-  if (!differs()) return EpochError();
+  if (!differs()) {
+    std::string error = EpochError();
+    const bool held = error.empty() && epoch_limit_.has_value() && !epochs_.empty() &&
+                      epochs_.back().epoch > *epoch_limit_;
+    if (held) error = absl::StrCat("epochs above ", *epoch_limit_, " stay out since a roll-back");
+    return error;
+  }
   if (loading_) return "";
   const absl::string_view kind = serving_ == nullptr ? "new" : "changed";
   if (committed_) return absl::StrCat(kind, " content, waiting for its turn to be loaded");

@@ -148,6 +148,8 @@ TEST_F(ManagerDeltaTest, RollbackGoesToAnyEpochThatIsKept) {
   }
   Push(5, 4);
   EXPECT_THAT(Poll(), IsEmpty());
+  EXPECT_EQ(manager_->List()[0].versions[0].error, "epochs above 1 stay out since a roll-back");
+  EXPECT_FALSE(manager_->List()[0].versions[0].delta_refused);
   std::filesystem::remove_all(engine::EpochDirectory(repository_.Path("m", 1), 2));
   ModelChangeResult result = Change({.kind = ModelChange::Kind::kRollback, .epoch = 2});
   EXPECT_EQ(result.status.code(), absl::StatusCode::kNotFound);
