@@ -182,7 +182,7 @@ class OnnxVersionsTest(unittest.TestCase):
     def test_without_a_directory_they_do_not_load(self):
         self.add(1, model_bytes())
         with Daemon(self.repository, wait_ready=False) as daemon:
-            wait_for(lambda: "not complete" in daemon.log(), "a refusal")
+            wait_for(lambda: "has a converted_directory" in daemon.log(), "a refusal")
         with self.assertRaises(StartFailed) as failed:
             Daemon(self.repository, config='converted_directory: "/nowhere/kept"\n')
         self.assertIn("converted_directory: /nowhere/kept: No such file", failed.exception.log)
