@@ -10,17 +10,8 @@
 namespace ulfd::engine {
 
 absl::string_view Name(Isa isa) {
-  switch (isa) {
-    case Isa::kPortable:
-      return "portable";
-    case Isa::kNeon:
-      return "neon";
-    case Isa::kAvx2:
-      return "avx2";
-    case Isa::kAvx512:
-      return "avx512";
-  }
-  return "unknown";
+  static constexpr absl::string_view kNames[] = {"portable", "neon", "avx2", "avx512"};
+  return kNames[static_cast<size_t>(isa)];
 }
 
 std::vector<Isa> SupportedIsas() {

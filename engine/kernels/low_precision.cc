@@ -49,17 +49,8 @@ const LowTable* FoundKernels(Precision precision) {
 const LowTable& LowKernelsOf(Precision precision) { return *FoundKernels(precision); }
 
 absl::string_view Name(Precision precision) {
-  switch (precision) {
-    case Precision::kFp32:
-      return "fp32";
-    case Precision::kAuto:
-      return "auto";
-    case Precision::kBf16:
-      return "bf16";
-    case Precision::kInt8:
-      return "int8";
-  }
-  return "";
+  static constexpr absl::string_view kNames[] = {"fp32", "auto", "bf16", "int8"};
+  return kNames[static_cast<size_t>(precision)];
 }
 
 bool Has(Precision precision) {

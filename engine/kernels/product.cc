@@ -50,15 +50,8 @@ void RunRounded(const PackedMatrix& w, FcCall call, void* scratch) {
 }  // namespace
 
 absl::string_view Name(Backend backend) {
-  switch (backend) {
-    case Backend::kNative:
-      return "native";
-    case Backend::kOneDnn:
-      return "onednn";
-    case Backend::kAuto:
-      return "auto";
-  }
-  return "";
+  static constexpr absl::string_view kNames[] = {"native", "onednn", "auto"};
+  return kNames[static_cast<size_t>(backend)];
 }
 
 absl::StatusOr<Backend> ParseBackend(absl::string_view name) {

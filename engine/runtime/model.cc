@@ -265,15 +265,8 @@ bool Model::joins_users() const {
 }
 
 absl::string_view Name(ShapePlanInfo::State state) {
-  switch (state) {
-    case ShapePlanInfo::State::kWanted:
-      return "wanted";
-    case ShapePlanInfo::State::kServing:
-      return "serving";
-    case ShapePlanInfo::State::kRefused:
-      break;
-  }
-  return "refused";
+  static constexpr absl::string_view kNames[] = {"wanted", "serving", "refused"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 std::string ShapesText(absl::Span<const InputShape> inputs) {

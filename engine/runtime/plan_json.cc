@@ -17,15 +17,8 @@ Json WorkJson(const Work& work, int64_t ads) {
 }
 
 absl::string_view Name(PlanValue::Kind kind) {
-  switch (kind) {
-    case PlanValue::Kind::kInput:
-      return "input";
-    case PlanValue::Kind::kConstant:
-      return "constant";
-    case PlanValue::Kind::kComputed:
-      break;
-  }
-  return "computed";
+  static constexpr absl::string_view kNames[] = {"input", "constant", "computed"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 }  // namespace

@@ -14,29 +14,13 @@ namespace ulfd::engine {
 size_t SizeOf(DType dtype) { return dtype == DType::kInt64 ? 8 : 4; }
 
 absl::string_view Name(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return "float32";
-    case DType::kInt32:
-      return "int32";
-    case DType::kInt64:
-      return "int64";
-  }
-  return "?";
+  static constexpr absl::string_view kNames[] = {"float32", "int32", "int64"};
+  return kNames[static_cast<size_t>(dtype)];
 }
 
 absl::string_view Name(Level level) {
-  switch (level) {
-    case Level::kConstant:
-      return "constant";
-    case Level::kUser:
-      return "user";
-    case Level::kAd:
-      return "ad";
-    case Level::kUnknown:
-      return "unknown";
-  }
-  return "?";
+  static constexpr absl::string_view kNames[] = {"constant", "user", "ad", "unknown"};
+  return kNames[static_cast<size_t>(level)];
 }
 
 std::string Dim::ToString() const {

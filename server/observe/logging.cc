@@ -19,32 +19,15 @@
 namespace ulfd::server {
 namespace {
 
-absl::string_view Name(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return "debug";
-    case LogLevel::kInfo:
-      return "info";
-    case LogLevel::kWarning:
-      return "warning";
-    case LogLevel::kError:
-      return "error";
-  }
-  return "?";
-}
+// By LogLevel.
+constexpr absl::string_view kLevelNames[] = {"debug", "info", "warning", "error"};
+constexpr spdlog::level::level_enum kSpdLevels[] = {spdlog::level::debug, spdlog::level::info,
+                                                    spdlog::level::warn, spdlog::level::err};
+
+absl::string_view Name(LogLevel level) { return kLevelNames[static_cast<size_t>(level)]; }
 
 spdlog::level::level_enum SpdLevel(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return spdlog::level::debug;
-    case LogLevel::kInfo:
-      return spdlog::level::info;
-    case LogLevel::kWarning:
-      return spdlog::level::warn;
-    case LogLevel::kError:
-      return spdlog::level::err;
-  }
-  return spdlog::level::err;
+  return kSpdLevels[static_cast<size_t>(level)];
 }
 
 // Whatever ends a word or, as commands of a terminal do, is no text.

@@ -27,21 +27,9 @@ std::optional<int64_t> Number(const absl::Status& status, absl::string_view url)
 }  // namespace
 
 absl::string_view Name(ShedReason reason) {
-  switch (reason) {
-    case ShedReason::kQueueFull:
-      return "queue_full";
-    case ShedReason::kDeadline:
-      return "deadline";
-    case ShedReason::kCodel:
-      return "codel";
-    case ShedReason::kDraining:
-      return "draining";
-    case ShedReason::kQuota:
-      return "quota";
-    case ShedReason::kMemory:
-      return "memory";
-  }
-  return "unknown";
+  static constexpr absl::string_view kNames[] = {"queue_full", "deadline", "codel",
+                                                 "draining",   "quota",    "memory"};
+  return kNames[static_cast<size_t>(reason)];
 }
 
 absl::Status Refuse(ShedReason reason, absl::string_view detail,

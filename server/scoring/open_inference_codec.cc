@@ -411,15 +411,8 @@ class Decoder {
 }  // namespace
 
 absl::string_view DatatypeName(DType dtype) {
-  switch (dtype) {
-    case DType::kInt32:
-      return "INT32";
-    case DType::kInt64:
-      return "INT64";
-    case DType::kFloat32:
-      break;
-  }
-  return "FP32";
+  static constexpr absl::string_view kNames[] = {"FP32", "INT32", "INT64"};
+  return kNames[static_cast<size_t>(dtype)];
 }
 
 absl::StatusOr<ModelChoice> ChoiceOf(const std::string& name, const std::string& version) {

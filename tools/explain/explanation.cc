@@ -144,17 +144,8 @@ std::vector<std::string> Warnings(const Explanation& all) {
 }  // namespace
 
 absl::string_view Name(Fate fate) {
-  switch (fate) {
-    case Fate::kDeclared:
-      return "declared";
-    case Fate::kKept:
-      return "kept";
-    case Fate::kRewritten:
-      return "rewritten";
-    case Fate::kRemoved:
-      break;
-  }
-  return "removed";
+  static constexpr absl::string_view kNames[] = {"declared", "kept", "rewritten", "removed"};
+  return kNames[static_cast<size_t>(fate)];
 }
 
 absl::string_view KnownFrom(const Explanation& all, const engine::InputInfo& input) {

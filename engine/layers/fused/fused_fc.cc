@@ -16,21 +16,8 @@ namespace ulfd::engine {
 namespace {
 
 absl::string_view Text(Activation::Kind kind) {
-  switch (kind) {
-    case Activation::Kind::kNone:
-      return "";
-    case Activation::Kind::kRelu:
-      return "relu";
-    case Activation::Kind::kPrelu:
-      return "prelu";
-    case Activation::Kind::kSigmoid:
-      return "sigmoid";
-    case Activation::Kind::kTanh:
-      return "tanh";
-    case Activation::Kind::kDice:
-      return "dice";
-  }
-  return "";
+  static constexpr absl::string_view kNames[] = {"", "relu", "prelu", "sigmoid", "tanh", "dice"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 std::shared_ptr<const PackedMatrix> Packed(const MatrixRef& w) {
