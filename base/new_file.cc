@@ -32,15 +32,6 @@ bool IsDescriptor(absl::string_view path) {
          absl::StartsWith(path, "/proc/");
 }
 
-// The new name, too; where directories cannot be synchronised there is nothing to be done.
-void SyncFolder(const std::string& path) {
-  const std::string folder = path.substr(0, path.rfind('/') + 1);
-  const int fd = open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  fsync(fd);
-  close(fd);
-}
-
 }  // namespace
 
 std::string PathBeside(const std::string& path) {
@@ -53,16 +44,15 @@ std::string PathBeside(const std::string& path) {
   return beside;
 }
 
-NewFile::NewFile(std::string path, std::string temporary, int fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+NewFile::NewFile(std::string path, std::string temporary, FileDescriptor fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(std::move(fd)) {}
 NewFile::NewFile(NewFile&& other) noexcept
     : path_(other.path_),
       temporary_(std::exchange(other.temporary_, "")),
-      fd_(std::exchange(other.fd_, -1)),
+      fd_(std::move(other.fd_)),
       buffer_(std::move(other.buffer_)) {}
 
 NewFile::~NewFile() {
-  if (fd_ >= 0) close(fd_);
   if (!temporary_.empty()) unlink(temporary_.c_str());
 }
 
@@ -70,25 +60,29 @@ absl::StatusOr<NewFile> NewFile::Create(const std::string& path) {
   struct stat about {};
   if (IsDescriptor(path) || (stat(path.c_str(), &about) == 0 && !S_ISREG(about.st_mode))) {
     // A FIFO that nobody reads is an error; once somebody does, writing waits.
-    const int fd = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) return Failed(path);
-    fcntl(fd, F_SETFL, O_WRONLY);
-    return NewFile(path, "", fd);
+    FileDescriptor fd(open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC | O_NONBLOCK));
+    if (fd.get() < 0) return Failed(path);
+    fcntl(fd.get(), F_SETFL, O_WRONLY);
+    return NewFile(path, "", std::move(fd));
   }
   // The file that a link leads to is replaced, not the link.
   std::error_code error;
   const std::string place = std::filesystem::weakly_canonical(path, error).string();
   const std::string& target = error || place.empty() ? path : place;
   std::string temporary = PathBeside(target);
-  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0) return Failed(path);
-  NewFile file(target, std::move(temporary), fd);
+  FileDescriptor fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  if (fd.get() < 0) return Failed(path);
+  NewFile file(target, std::move(temporary), std::move(fd));
   // Who may read the old one may read the new one.
-  if (about.st_mode != 0 && fchmod(fd, about.st_mode & 07777) != 0) return Failed(path);
+  if (about.st_mode != 0 && fchmod(file.fd_.get(), about.st_mode & 07777) != 0) {
+    return Failed(path);
+  }
   return file;
 }
 
-NewFile NewFile::StandardOutput() { return NewFile("standard output", "", dup(STDOUT_FILENO)); }
+NewFile NewFile::StandardOutput() {
+  return NewFile("standard output", "", FileDescriptor(dup(STDOUT_FILENO)));
+}
 
 absl::Status NewFile::Write(absl::string_view text) {
   buffer_.append(text.data(), text.size());
@@ -96,12 +90,7 @@ absl::Status NewFile::Write(absl::string_view text) {
 }
 
 absl::Status NewFile::Flush() {
-  for (absl::string_view left = buffer_; !left.empty();) {
-    const ssize_t written = write(fd_, left.data(), left.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Failed(path_);
-    left.remove_prefix(static_cast<size_t>(written));
-  }
+  if (!WriteAll(fd_.get(), buffer_)) return Failed(path_);
   buffer_.clear();
   return absl::OkStatus();
 }
@@ -109,9 +98,10 @@ absl::Status NewFile::Flush() {
 absl::Status NewFile::Commit() {
   RETURN_IF_ERROR(Flush());
   if (temporary_.empty()) return absl::OkStatus();
-  if (fsync(fd_) != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) return Failed(path_);
+  if (fsync(fd_.get()) != 0 || rename(temporary_.c_str(), path_.c_str()) != 0) return Failed(path_);
   temporary_.clear();
-  SyncFolder(path_);
+  // The new name, too; where directories cannot be synchronised there is nothing to be done.
+  SyncToDisk(path_.substr(0, path_.rfind('/') + 1) + ".").IgnoreError();
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 
 namespace ulfd {
 
@@ -33,12 +34,12 @@ class NewFile {
   absl::Status Commit();
 
  private:
-  NewFile(std::string path, std::string temporary, int fd);
+  NewFile(std::string path, std::string temporary, FileDescriptor fd);
   absl::Status Flush();
 
   const std::string path_;
   std::string temporary_;  // Empty: `path_` itself is written, or has been replaced.
-  int fd_;
+  FileDescriptor fd_;
   std::string buffer_;
 };
 

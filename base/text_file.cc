@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_descriptor.h"
 #include "base/new_file.h"
 #include "base/status_macros.h"
 
@@ -18,22 +19,19 @@ namespace ulfd {
 absl::StatusOr<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   const auto most = static_cast<size_t>(max_bytes);
   // Without O_NONBLOCK, to open a FIFO in the place of the file would hang the server.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
+  const FileDescriptor fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (fd.get() < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   struct stat about {};
-  if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
-    close(fd);
+  if (fstat(fd.get(), &about) != 0 || !S_ISREG(about.st_mode)) {
     return absl::NotFoundError(absl::StrCat(path, ": is not a regular file"));
   }
   std::string text;
   char buffer[4096];
   ssize_t got;
-  while ((got = read(fd, buffer, sizeof(buffer))) > 0 && text.size() <= most) {
+  while ((got = read(fd.get(), buffer, sizeof(buffer))) > 0 && text.size() <= most) {
     text.append(buffer, static_cast<size_t>(got));
   }
-  const int error = errno;
-  close(fd);
-  if (got < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(error)));
+  if (got < 0) return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
   if (text.size() > most) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": larger than ", most, " bytes"));
   }

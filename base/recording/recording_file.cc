@@ -111,20 +111,6 @@ absl::StatusOr<RecordingWriter> RecordingWriter::Create(const std::string& path)
   return writer;
 }
 
-RecordingWriter::RecordingWriter(RecordingWriter&& other) noexcept
-    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), bytes_(other.bytes_) {}
-
-RecordingWriter& RecordingWriter::operator=(RecordingWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(fd_, other.fd_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
-}
-
-RecordingWriter::~RecordingWriter() {
-  if (fd_ >= 0) close(fd_);
-}
-
 absl::Status RecordingWriter::Append(absl::string_view payload) {
   if (static_cast<int64_t>(payload.size()) > kMaxPayloadBytes) {
     return absl::InvalidArgumentError(absl::StrCat(path_, ": a record of ", payload.size(),
@@ -135,16 +121,10 @@ absl::Status RecordingWriter::Append(absl::string_view payload) {
 }
 
 absl::Status RecordingWriter::Write(absl::string_view data) {
-  size_t done = 0;
-  while (done < data.size()) {
-    const ssize_t n = write(fd_, data.data() + done, data.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      const int error = n < 0 ? errno : ENOSPC;
-      if (ftruncate(fd_, bytes_) == 0) lseek(fd_, bytes_, SEEK_SET);
-      return FileError(path_, "write", error);
-    }
-    done += static_cast<size_t>(n);
+  if (!WriteAll(fd_.get(), data)) {
+    const int error = errno;
+    if (ftruncate(fd_.get(), bytes_) == 0) lseek(fd_.get(), bytes_, SEEK_SET);
+    return FileError(path_, "write", error);
   }
   bytes_ += static_cast<int64_t>(data.size());
   return absl::OkStatus();

@@ -22,6 +22,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 
 namespace ulfd::recording {
 
@@ -58,10 +59,6 @@ class RecordingWriter {
   // Creates the file, which must not exist yet, with the folders above it.  Errors: the kernel's,
   // as UNAVAILABLE, with the path; RESOURCE_EXHAUSTED for a full disk, quota or size limit.
   static absl::StatusOr<RecordingWriter> Create(const std::string& path);
-  RecordingWriter(RecordingWriter&& other) noexcept;
-  RecordingWriter& operator=(RecordingWriter&& other) noexcept;
-  ~RecordingWriter();
-
   // Appends one record.  After an error, which is one of Create's, the file ends with the last
   // whole record, if the kernel lets us cut it.
   absl::Status Append(absl::string_view payload);
@@ -73,7 +70,7 @@ class RecordingWriter {
   absl::Status Write(absl::string_view data);
 
   std::string path_;
-  int fd_ = -1;
+  FileDescriptor fd_;
   int64_t bytes_ = 0;
 };
 

@@ -106,12 +106,11 @@ void ConnectionAcceptor::AcceptAll() {
   for (int i = 0; i < kBurst; ++i) {
     sockaddr_storage peer{};
     socklen_t size = sizeof(peer);
-    const int fd = accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
-                           SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd >= 0) {
-      const absl::Status handed = WithinMemory([&] { HandOver(fd, PeerName(peer)); });
-      // What was noted of it is forgotten as that of any connection that has ended.
-      if (!handed.ok()) close(fd);
+    FileDescriptor fd(accept4(socket_.fd.get(), reinterpret_cast<sockaddr*>(&peer), &size,
+                              SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.get() >= 0) {
+      // Without memory it ends; what was noted of it is forgotten as that of any other.
+      WithinMemory([&] { HandOver(std::move(fd), PeerName(peer)); }).IgnoreError();
       continue;
     }
     if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -129,22 +128,19 @@ void ConnectionAcceptor::AcceptAll() {
   }
 }
 
-void ConnectionAcceptor::HandOver(int fd, const std::string& peer) {
+void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
   ino_t inode = 0;
-  if (IsShunned(peer) || !HasRoom() || !InodeOf(fd, inode)) {
-    close(fd);
-    return;
-  }
+  if (IsShunned(peer) || !HasRoom() || !InodeOf(fd.get(), inode)) return;
   const int on = 1;
   const unsigned timeout_ms = static_cast<unsigned>(options_.user_timeout.count());
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
   {
     MutexLock lock(mu_);
     ++stats_.accepted;
-    handed_.push_back({fd, inode, peer});
+    handed_.push_back({fd.get(), inode, peer});
   }
-  hand_over_.Add(fd, peer);
+  hand_over_.Add(std::move(fd), peer);
 }
 
 void ConnectionAcceptor::Remember(const std::string& peer) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "server/observe/logging.h"
 #include "server/rpc/call_ledger.h"
@@ -75,7 +76,7 @@ class ConnectionAcceptor {
   // Whether its address may not connect.
   bool IsShunned(const std::string& peer);
   void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void HandOver(int fd, const std::string& peer);
+  void HandOver(FileDescriptor fd, const std::string& peer);
   // None: it is over already.
   static FileDescriptor SocketOf(const Handed& handed);
   // Has the watch look at all connections, and closes those that have to go.

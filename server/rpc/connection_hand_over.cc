@@ -3,7 +3,6 @@
 #include "server/rpc/connection_hand_over.h"
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -18,9 +17,9 @@ ConnectionHandOver::~ConnectionHandOver() {
   Stop([](const std::string&) {});
 }
 
-void ConnectionHandOver::Add(int fd, const std::string& peer) {
+void ConnectionHandOver::Add(FileDescriptor fd, const std::string& peer) {
   MutexLock lock(mu_);
-  waiting_.push_back({fd, peer});
+  waiting_.push_back({std::move(fd), peer});
   changed_.NotifyAll();
 }
 
@@ -36,7 +35,6 @@ void ConnectionHandOver::Stop(const std::function<void(const std::string& peer)>
   {
     MutexLock lock(mu_);
     stopping_ = true;
-    for (const Waiting& waiting : waiting_) close(waiting.fd);
     waiting_.clear();
     changed_.NotifyAll();
     const auto end = std::chrono::steady_clock::now() + kLongest;
@@ -63,7 +61,7 @@ void ConnectionHandOver::Loop() {
       handing_ = std::move(next.peer);
       begin_ = CpuTimeOfThisThread();
     }
-    hand_(next.fd);
+    hand_(next.fd.release());
   }
 }
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "base/file_descriptor.h"
 #include "base/mutex.h"
 
 namespace ulfd::server {
@@ -29,8 +30,7 @@ class ConnectionHandOver {
   // Stop.
   ~ConnectionHandOver();
 
-  // Owns `fd` until it is handed over.
-  void Add(int fd, const std::string& peer);
+  void Add(FileDescriptor fd, const std::string& peer);
   // The peer of the connection that keeps others waiting, after kLongest of CPU time; "": none.
   std::string Holding();
   // Closes what still waits; once this returns, `hand` is not called any more.  `cut` ends the
@@ -39,7 +39,7 @@ class ConnectionHandOver {
 
  private:
   struct Waiting {
-    int fd;
+    FileDescriptor fd;
     std::string peer;
   };
   void Loop();

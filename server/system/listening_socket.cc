@@ -38,10 +38,6 @@ AddressInfo Numeric(const std::string& address, int port, int& error) {
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 bool IsIpAddress(const std::string& address) {
   int error = 0;
   return Numeric(address, 0, error) != nullptr;

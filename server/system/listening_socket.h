@@ -1,4 +1,4 @@
-// Sockets that listen, and file descriptors that close themselves.
+// Sockets that listen.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_
 #define ULFD_SERVER_SYSTEM_LISTENING_SOCKET_H_
@@ -6,29 +6,12 @@
 #include <sys/socket.h>
 
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 
 namespace ulfd::server {
-
-// Owns a file descriptor; -1: none.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd = -1) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  ~FileDescriptor();
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
 
 struct ListeningSocket {
   FileDescriptor fd;  // Does not block.

@@ -76,7 +76,7 @@ void TakeReply(absl::string_view& replies) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const absl::string_view text = ulfd::fuzz::AsText(data + 1, size - 1);
-  const FileDescriptor client = ConnectTo(Server().port());
+  const ulfd::FileDescriptor client = ConnectTo(Server().port());
   if (client.get() < 0) return 0;
   const size_t first = text.size() * (data[0] / 2) / 127;
   // The server may have refused the rest.

@@ -16,7 +16,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -63,25 +62,6 @@ void RemoveAll(const std::string& path) {
   fs::remove_all(path, ignored);
 }
 
-// So that a rename is not on the disk before what it names.
-absl::Status SyncToDisk(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return Errno("cannot open", path);
-  const absl::Status status = fsync(fd) == 0 ? absl::OkStatus() : Errno("cannot write", path);
-  close(fd);
-  return status;
-}
-
-absl::Status WriteAll(int fd, absl::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return Errno("cannot write", path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 int64_t TotalBytes(const std::vector<SyncFile>& files) {
   int64_t sum = 0;
   for (const SyncFile& file : files) {
@@ -114,25 +94,20 @@ Syncer::Syncer(Source& source, SyncOptions options)
       options_(std::move(options)),
       staging_(absl::StrCat(options_.to, "/", kStaging)) {}
 
-Syncer::~Syncer() {
-  if (lock_ >= 0) close(lock_);
-}
-
 std::string Syncer::Place(absl::string_view unit) const {
   return absl::StrCat(options_.to, "/", unit);
 }
 
 absl::Status Syncer::Lock() {
-  if (lock_ >= 0) return absl::OkStatus();
+  if (lock_.get() >= 0) return absl::OkStatus();
   RETURN_IF_ERROR(MakeDirectories(staging_));
   const std::string path = absl::StrCat(staging_, "/", kLock);
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return Errno("cannot open", path);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    close(fd);
+  FileDescriptor fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (fd.get() < 0) return Errno("cannot open", path);
+  if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("another ulf sync writes to ", options_.to));
   }
-  lock_ = fd;
+  lock_ = std::move(fd);
   return absl::OkStatus();
 }
 
@@ -322,10 +297,10 @@ absl::Status Syncer::Copy(const std::string& unit, std::vector<SyncFile> files,
     return status;
   }
   const std::string success = absl::StrCat(staged, "/", engine::kSuccessFile);
-  const int fd = open(success.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-  if (fd < 0) return Errno("cannot write", success);
-  close(fd);
-  RETURN_IF_ERROR(SyncToDisk(staged));
+  if (FileDescriptor(open(success.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644)).get() < 0) {
+    return Errno("cannot write", success);
+  }
+  RETURN_IF_ERROR(SyncToDisk(staged));  // So that a rename is not on the disk before its content.
   const std::string place = Place(unit), above = place.substr(0, place.rfind('/'));
   RETURN_IF_ERROR(MakeDirectories(above));
   if (rename(staged.c_str(), place.c_str()) != 0) return Errno("cannot rename to", place);
@@ -348,11 +323,11 @@ absl::Status Syncer::CopyFile(const std::string& unit, const SyncFile& file,
 
 absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,
                               const std::string& to) {
-  const int fd = open(to.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644);
-  if (fd < 0) return Errno("cannot write", to);
-  const absl::Cleanup closer = [fd] { close(fd); };
+  const FileDescriptor fd(
+      open(to.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (fd.get() < 0) return Errno("cannot write", to);
   struct stat info;
-  if (fstat(fd, &info) != 0) return Errno("cannot look at", to);
+  if (fstat(fd.get(), &info) != 0) return Errno("cannot look at", to);
   const int64_t wanted = file.entry.bytes;
   int64_t have = info.st_size;
   if (have < wanted) {
@@ -364,7 +339,7 @@ absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,
             return absl::OutOfRangeError(
                 absl::StrCat("has more than the ", wanted, " bytes of its listing"));
           }
-          return WriteAll(fd, bytes, to);
+          return WriteAll(fd.get(), bytes) ? absl::OkStatus() : Errno("cannot write", to);
         });
     if (absl::IsOutOfRange(read)) RemoveAll(to);  // What is there is none of the file.
     RETURN_IF_ERROR(read);
@@ -373,7 +348,7 @@ absl::Status Syncer::CopyRest(const std::string& unit, const SyncFile& file,
     return absl::UnavailableError(
         absl::StrCat(Quote(file.path), ": ended after ", have, " of ", wanted, " bytes"));
   }
-  return fsync(fd) == 0 ? absl::OkStatus() : Errno("cannot write", to);
+  return fsync(fd.get()) == 0 ? absl::OkStatus() : Errno("cannot write", to);
 }
 
 absl::Status Syncer::DeleteOld(const std::string& model, const std::vector<int64_t>& kept) {

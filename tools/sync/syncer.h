@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/file_descriptor.h"
 #include "tools/sync/source.h"
 
 namespace ulfd::tools {
@@ -41,7 +42,6 @@ class Syncer {
  public:
   // `source` outlives the syncer.
   Syncer(Source& source, SyncOptions options);
-  ~Syncer();
   Syncer(const Syncer&) = delete;
   Syncer& operator=(const Syncer&) = delete;
 
@@ -74,7 +74,7 @@ class Syncer {
   Source& source_;
   const SyncOptions options_;
   const std::string staging_;
-  int lock_ = -1;
+  FileDescriptor lock_;
   int64_t listed_ = 0;  // Files and directories of the unit that is collected.
   std::vector<absl::Status> errors_;
   std::set<std::string> staged_;  // Names in staging_ that this pass began with.

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/table/delta.h"
 
-#include <fcntl.h>
 #include <google/protobuf/text_format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -26,6 +25,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/file.h"
+#include "base/file_descriptor.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "base/text_file.h"
@@ -54,21 +54,11 @@ absl::Status FromError(const std::error_code& error, const std::string& what) {
   return error ? absl::ErrnoToStatus(error.value(), what) : absl::OkStatus();
 }
 
-// Makes the content of a file or the names of a directory outlast a power cut.
-absl::Status Sync(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const bool synced = fd >= 0 && fsync(fd) == 0;
-  const absl::Status status =
-      synced ? absl::OkStatus() : absl::ErrnoToStatus(errno, absl::StrCat(path, ": fsync"));
-  if (fd >= 0) close(fd);
-  return status;
-}
-
 absl::Status CopyFile(const std::string& from, const std::string& to) {
   std::error_code error;
   fs::copy_file(from, to, error);
   RETURN_IF_ERROR(FromError(error, absl::StrCat("cannot copy ", from, " to ", to)));
-  return Sync(to);
+  return SyncToDisk(to);
 }
 
 // A directory beside those of the epochs, which the daemon does not look at.  One push at a time
@@ -266,11 +256,11 @@ absl::Status NewEpoch::Publish() {
   RETURN_IF_ERROR(WriteTextFile(At(engine::kDeltaFile), text));
   RETURN_IF_ERROR(Check());
   RETURN_IF_ERROR(WriteTextFile(At(engine::kSuccessFile), ""));
-  RETURN_IF_ERROR(Sync(path_));
+  RETURN_IF_ERROR(SyncToDisk(path_));
   if (std::rename(path_.c_str(), final_.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(final_, ": cannot be renamed to"));
   }
-  return Sync(fs::path(final_).parent_path().string());
+  return SyncToDisk(fs::path(final_).parent_path().string());
 }
 
 // The ids and rows that differ, given one by one.
