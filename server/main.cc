@@ -101,8 +101,8 @@ int main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
+  if (ulfd::IsHelpPrinted(flags.status())) return 0;
   if (!flags.ok()) return Fail(flags.status(), 2);
-  if (flags->help) return 0;
   if (flags->version) {
     const ulfd::server::BuildFacts build = ulfd::server::ThisBuild();
     std::printf("ulfd %s (%s)\n", build.version.c_str(), build.build.c_str());

@@ -78,7 +78,7 @@ int Run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     if (command.name != args[0]) continue;
     const absl::Status status = WithinMemory([&] { return command.run(Args(args).subspan(1)); });
-    if (status.ok()) return 0;
+    if (status.ok() || IsHelpPrinted(status)) return 0;
     std::fflush(stdout);
     Print(stderr, absl::StrCat("ulf ", args[0], ": ", status.message(), "\n"));
     if (!IsUsageError(status)) return 1;

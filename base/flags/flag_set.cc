@@ -15,6 +15,7 @@ namespace ulfd {
 namespace {
 
 constexpr char kUsagePayload[] = "ulf/usage";
+constexpr char kHelpPayload[] = "ulf/help";
 
 }  // namespace
 
@@ -26,6 +27,10 @@ absl::Status UsageError(absl::string_view message) {
 
 bool IsUsageError(const absl::Status& status) {
   return status.GetPayload(kUsagePayload).has_value();
+}
+
+bool IsHelpPrinted(const absl::Status& status) {
+  return status.GetPayload(kHelpPayload).has_value();
 }
 
 FlagSet::Flag* FlagSet::Find(absl::string_view name) {
@@ -85,31 +90,32 @@ absl::Status FlagSet::ParseFlag(absl::string_view arg, Args args, size_t* next) 
   return absl::OkStatus();
 }
 
-absl::Status FlagSet::Parse(Args args, int min_positional, int max_positional,
-                            std::vector<std::string>* positional, bool* help) {
-  *help = false;
+absl::StatusOr<std::vector<std::string>> FlagSet::Parse(Args args, int min_positional,
+                                                        int max_positional) {
+  std::vector<std::string> positional;
   bool only_positional = false;
   for (size_t next = 0; next < args.size();) {
     const std::string& arg = args[next++];
     if (arg.empty()) return UsageError("an argument is empty");
     if (only_positional || arg.size() < 2 || arg[0] != '-') {
-      positional->push_back(arg);
+      positional.push_back(arg);
     } else if (arg == "--") {
       only_positional = true;
     } else if (arg == "--help" || arg == "-h" || arg == "-help") {
-      *help = true;
       std::fputs(Help().c_str(), stdout);
-      return absl::OkStatus();
+      absl::Status status = absl::CancelledError("--help is printed");
+      status.SetPayload(kHelpPayload, absl::Cord());
+      return status;
     } else if (absl::Status status = ParseFlag(arg, args, &next); !status.ok()) {
       return status;
     }
   }
-  const int count = static_cast<int>(positional->size());
+  const int count = static_cast<int>(positional.size());
   if (count < min_positional) return UsageError(absl::StrCat("usage: ", synopsis_));
   if (count > max_positional) {
-    return UsageError(absl::StrCat("unexpected argument \"", (*positional)[max_positional], "\""));
+    return UsageError(absl::StrCat("unexpected argument \"", positional[max_positional], "\""));
   }
-  return absl::OkStatus();
+  return positional;
 }
 
 std::string FlagSet::Help() const {

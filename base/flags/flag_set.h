@@ -12,6 +12,7 @@
 
 #include "absl/flags/marshalling.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -24,6 +25,8 @@ using Args = absl::Span<const std::string>;
 // The command line is wrong, as opposed to what it asked for: exit code 2 and a pointer to --help.
 absl::Status UsageError(absl::string_view message);
 bool IsUsageError(const absl::Status& status);
+// The command line asked for help alone, which is on standard output: exit code 0.
+bool IsHelpPrinted(const absl::Status& status);
 
 // The flags of one program or command.  Values are read and printed by Abseil's flag marshalling,
 // but a flag belongs to its set: one that another command knows is an error, which Abseil's global
@@ -78,12 +81,11 @@ class FlagSet {
   void AddRead(const std::string& name, const std::string& help,
                std::function<absl::Status(const std::string&)> read);
 
-  // Takes --name=value, --name value, --bool and --nobool; everything after "--" is positional.
-  // Fills `positional` with the other arguments.  `*help` is set, and help printed, for --help.
-  // Otherwise a usage error names an unknown flag and the closest ones, a flag that is repeated,
-  // malformed or out of range, or a wrong number of positional arguments.
-  absl::Status Parse(Args args, int min_positional, int max_positional,
-                     std::vector<std::string>* positional, bool* help);
+  // Takes --name=value, --name value, --bool and --nobool; returns the positional arguments: the
+  // others, and everything after "--".  --help prints and is a status of its own (IsHelpPrinted).
+  // A usage error names an unknown flag and the closest ones, a flag that is repeated, malformed or
+  // out of range, or a wrong number of positional arguments.
+  absl::StatusOr<std::vector<std::string>> Parse(Args args, int min_positional, int max_positional);
   // Whether the command line set that flag.
   bool IsSet(absl::string_view name) const;
 

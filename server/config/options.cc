@@ -218,8 +218,7 @@ absl::StatusOr<Flags> ParseFlags(Args args) {
   set.Add("check_config", "Check the configuration, load all models, then exit.",
           &flags.check_config);
   set.Add("version", "Print the version and exit.", &flags.version);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(set.Parse(args, 0, 0, &positional, &flags.help));
+  RETURN_IF_ERROR(set.Parse(args, 0, 0).status());
   return flags;
 }
 

@@ -39,11 +39,10 @@ struct Options {
 struct Flags {
   ulfd::config::v1::ServerConfig settings;  // Only what was given.
   std::string config, port_file;
-  bool check_config = false, version = false, help = false;
+  bool check_config = false, version = false;
 };
 
-// Reads the command line, without the program's name; --help prints.  A usage error: what FlagSet
-// finds wrong.
+// Reads the command line, without the program's name.  Errors: those of FlagSet::Parse.
 absl::StatusOr<Flags> ParseFlags(Args args);
 
 // Defaults, then the file of --config, then the other flags; checked as a whole, without touching

@@ -18,11 +18,10 @@ namespace ulfd::bench {
 inline int RunMain(int argc, char** argv, FlagSet& flags,
                    const std::function<absl::Status()>& run) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  std::vector<std::string> positional;
-  bool help = false;
-  absl::Status status = flags.Parse(args, 0, 0, &positional, &help);
+  absl::Status status = flags.Parse(args, 0, 0).status();
+  if (IsHelpPrinted(status)) return 0;
   const bool understood = status.ok();
-  if (understood && !help) status = run();
+  if (understood) status = run();
   if (status.ok()) return 0;
   std::fprintf(stderr, "%s: %s\n", argv[0], std::string(status.message()).c_str());
   return understood ? 1 : 2;

@@ -241,10 +241,7 @@ absl::Status RunAdmin(Args args) {
   flags.Add("epoch", "rollback: to this epoch of the version's deltas; 0: without deltas.", &epoch,
             0, std::numeric_limits<int64_t>::max());
   const ConnectionFlags connection_flags(flags);
-  std::vector<std::string> positional;
-  bool help = false;
-  RETURN_IF_ERROR(flags.Parse(args, 2, 5, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 2, 5));
   const auto action = std::find_if(std::begin(kActions), std::end(kActions),
                                    [&](const Action& a) { return a.name == positional[1]; });
   if (action == std::end(kActions)) {

@@ -49,10 +49,7 @@ absl::Status RunHealth(Args args) {
   flags.Add("model", "Asks for this model instead of the whole daemon.", &model);
   flags.Add("timeout", "Deadline of the call.", &timeout, kShortestTimeout);
   const ConnectionFlags connection_flags(flags);
-  std::vector<std::string> positional;
-  bool help = false;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   const std::string& target = positional[0];
   if (absl::StrContains(target, "://")) {
     for (const char* name : {"model", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name",

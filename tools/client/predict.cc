@@ -147,10 +147,7 @@ absl::Status RunPredict(Args args) {
                 kDescription);
   AddFlags(options, flags);
   const ConnectionFlags connection_flags(flags);
-  std::vector<std::string> positional;
-  bool help = false;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   RETURN_IF_ERROR(CheckOptions(options, flags));
   RETURN_IF_ERROR(CheckTarget(positional[0]));
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));

@@ -70,7 +70,6 @@ absl::Status CompareScores(const std::string& a_path, const std::string& b_path,
 absl::Status RunCompare(Args args) {
   std::string model_directory;
   double tolerance = 1e-5;
-  bool help = false;
   FlagSet flags(
       "ulf compare A.npz B.npz [--model=MODELDIR] [--tolerance=1e-5]\n"
       "       ulf compare MODELDIR_A MODELDIR_B --requests=FILE|FOLDER,... [--tolerance=1e-5]",
@@ -83,9 +82,7 @@ absl::Status RunCompare(Args args) {
   ModelFlags model_flags(flags);
   model_flags.AddEpoch(flags);
   model_flags.AddBackend(flags);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(flags.Parse(args, 2, 2, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 2, 2));
   if (!scores.requests.empty()) {
     return CompareScores(positional[0], positional[1], scores, tolerance, model_flags);
   }

@@ -231,10 +231,7 @@ absl::Status RunQuantise(Args args) {
   flags.Add("output", "Where the manifest is written.", &options.output);
   ModelFlags model_flags(flags);
   model_flags.AddEpoch(flags);
-  std::vector<std::string> positional;
-  bool help = false;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   if (options.scores.requests.empty()) return UsageError("--requests is needed");
   ASSIGN_OR_RETURN(options.precision, engine::ParsePrecision(precision));
   if (options.precision <= Precision::kAuto) {

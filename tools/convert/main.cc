@@ -56,8 +56,8 @@ absl::Status ParseDims(const std::vector<std::string>& pairs,
 
 absl::Status Run(Args args) {
   ConvertOptions options;
-  std::vector<std::string> dims, roots, positional;
-  bool help = false, no_verify = false;
+  std::vector<std::string> dims, roots;
+  bool no_verify = false;
   FlagSet flags(kSynopsis, kDescription);
   flags.Add("user_inputs", "Inputs, separated by commas, whose one row belongs to the user.",
             &options.user_inputs);
@@ -77,8 +77,7 @@ absl::Status Run(Args args) {
                 });
   flags.Add("no_verify", "Write the model without comparing it with the ONNX model first.",
             &no_verify);
-  RETURN_IF_ERROR(flags.Parse(args, 3, 4, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 3, 4));
   RETURN_IF_ERROR(ParseDims(dims, options.dims));
   options.verify = !no_verify;
   engine::UseOneThread();
@@ -105,7 +104,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   const absl::Status status = WithinMemory([&args] { return Run(args); });
-  if (status.ok()) return std::fflush(stdout) == 0 ? 0 : 1;
+  if (status.ok() || IsHelpPrinted(status)) return std::fflush(stdout) == 0 ? 0 : 1;
   tools::Print(stderr, absl::StrCat("ulf convert: ", status.message(), "\n"));
   // The daemon tries again where the model is not to blame: a full disk.
   if (absl::IsUnavailable(status)) return 3;

@@ -75,16 +75,14 @@ absl::Status WriteModel(const DemoWorld& world, uint64_t seed, const fs::path& d
 absl::Status RunMakeDemo(Args args) {
   int64_t ids = 100'000, seed = 1;
   std::string name = "demo";
-  bool force = false, help = false;
+  bool force = false;
   FlagSet flags("ulf make-demo DIR [flags]", kDescription);
   flags.Add("ids", "How many ids the three embedding tables hold together.", &ids, 1000,
             100'000'000);
   flags.Add("seed", "Another seed, another shop.", &seed, 0);
   flags.Add("name", "The model's name.", &name);
   flags.Add("force", "Replaces the model if it exists.", &force);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   RETURN_IF_ERROR(CheckName(name));
 
   const fs::path model = fs::path(positional[0]) / name;

@@ -104,7 +104,6 @@ absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Option
 
 absl::Status RunExplain(Args args) {
   Options options;
-  bool help = false;
   FlagSet flags(
       "ulf explain MODELDIR [--ads=N] [--inputs=FILE.npz] [--profile] [--html=FILE] [--json=FILE]",
       kDescription);
@@ -123,9 +122,7 @@ absl::Status RunExplain(Args args) {
   ModelFlags model_flags(flags);
   model_flags.AddEpoch(flags);
   model_flags.AddBackend(flags);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   RETURN_IF_ERROR(Check(options, flags));
 
   engine::UseOneThread();

@@ -186,9 +186,7 @@ absl::StatusOr<LoadReport> RunPlan(const LoadOptions& o, const Connector& connec
 }  // namespace
 
 absl::Status RunLoad(Args args) {
-  bool help = false;
-  ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(args, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const LoadOptions options, ParseLoadOptions(args));
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(options.connection));
   const Interrupts interrupts;
   ASSIGN_OR_RETURN(const LoadReport report, RunPlan(options, connector, interrupts));

@@ -247,15 +247,14 @@ absl::Status CheckCombinations(const LoadOptions& o, const FlagSet& flags) {
 
 }  // namespace
 
-absl::StatusOr<LoadOptions> ParseLoadOptions(Args args, bool* help) {
+absl::StatusOr<LoadOptions> ParseLoadOptions(Args args) {
   LoadOptions options;
   Texts texts;
   FlagSet flags("ulf load HOST:PORT [HOST:PORT...] --model=NAME [--rate=N] [--duration=T]",
                 kDescription);
   AddAll(options, texts, flags);
   const ConnectionFlags connection(flags);
-  RETURN_IF_ERROR(flags.Parse(args, 1, std::numeric_limits<int>::max(), &options.targets, help));
-  if (*help) return options;
+  ASSIGN_OR_RETURN(options.targets, flags.Parse(args, 1, std::numeric_limits<int>::max()));
   options.duration_given = flags.IsSet("duration");
   options.timeout_given = flags.IsSet("timeout");
   ASSIGN_OR_RETURN(options.connection, connection.Options());

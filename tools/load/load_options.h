@@ -55,8 +55,8 @@ struct LoadOptions {
   std::string plot;
 };
 
-// Reads the arguments.  `*help` is set, and help printed, for --help.  Usage errors name the flag.
-absl::StatusOr<LoadOptions> ParseLoadOptions(Args args, bool* help);
+// Reads the arguments.  Errors: those of FlagSet::Parse; usage errors name the flag.
+absl::StatusOr<LoadOptions> ParseLoadOptions(Args args);
 
 // "Poisson arrivals, 100/s", for titles.
 std::string DescribeArrivals(const LoadOptions& options);

@@ -117,10 +117,7 @@ absl::Status RunRecordings(Args args) {
   flags.Add("record", "Number of the call to write, as listed.", &options.record, 1);
   flags.Add("inputs", "npz file to write the call's request to.", &options.inputs);
   flags.Add("outputs", "npz file to write the call's scores to.", &options.outputs);
-  std::vector<std::string> positional;
-  bool help = false;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   const bool extract = !options.inputs.empty() || !options.outputs.empty();
   if (extract != flags.IsSet("record")) {
     return UsageError("--record goes with --inputs or --outputs");

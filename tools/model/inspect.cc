@@ -110,15 +110,13 @@ void PrintTypes(bool json) {
 }  // namespace
 
 absl::Status RunInspect(Args args) {
-  bool json = false, types = false, help = false;
+  bool json = false, types = false;
   FlagSet flags("ulf inspect (MODELDIR | --types) [--json]", kDescription);
   flags.Add("json", "Prints JSON for programs.", &json);
   flags.Add("types", "Prints the layer types that the engine knows instead of a model.", &types);
   ModelFlags model_flags(flags);
   model_flags.AddEpoch(flags);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 0, 1));
   if (types != positional.empty()) return UsageError("one of MODELDIR and --types is needed");
   if (types) {
     PrintTypes(json);

@@ -45,13 +45,10 @@ absl::Status WriteExample(const engine::LayerType& type, const std::string& dire
 
 absl::Status RunLayers(Args args) {
   std::string example;
-  bool help = false;
   FlagSet flags("ulf layers [NAME] [--example=DIR]", kDescription);
   flags.Add("example", "Writes the example of NAME as a version directory.", &example);
   ModelFlags model_flags(flags);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(flags.Parse(args, 0, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 0, 1));
   RETURN_IF_ERROR(model_flags.Load());
   if (positional.empty()) {
     if (!example.empty()) return UsageError("--example wants a NAME");

@@ -97,7 +97,7 @@ absl::Status Save(const engine::ModelInfo& info, const engine::RunResult& result
 
 absl::Status RunScore(Args args) {
   std::string inputs, outputs;
-  bool dump_all = false, help = false;
+  bool dump_all = false;
   FlagSet flags("ulf score MODELDIR --inputs=FILE.npz [--outputs=FILE.npz] [--dump_all]",
                 kDescription);
   flags.Add("inputs", "npz file with one array per graph input.", &inputs);
@@ -107,9 +107,7 @@ absl::Status RunScore(Args args) {
   ModelFlags model_flags(flags);
   model_flags.AddEpoch(flags);
   model_flags.AddBackend(flags);
-  std::vector<std::string> positional;
-  RETURN_IF_ERROR(flags.Parse(args, 1, 1, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   if (inputs.empty()) return UsageError("--inputs is needed");
   if (dump_all && outputs.empty()) return UsageError("--dump_all wants --outputs");
 

@@ -100,10 +100,7 @@ absl::Status RunSync(Args args) {
   flags.Add("ca", "PEM file: an https server's certificate must come from one of these.",
             &from.ca_file);
   flags.Add("token_file", "File that holds a bearer token for http and https.", &from.token_file);
-  std::vector<std::string> positional;
-  bool help = false;
-  RETURN_IF_ERROR(flags.Parse(args, 2, 2, &positional, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 2, 2));
   absl::StatusOr<std::unique_ptr<Source>> source = OpenSource(positional[0], from);
   if (absl::IsInvalidArgument(source.status())) return UsageError(source.status().message());
   RETURN_IF_ERROR(source.status());

@@ -301,7 +301,6 @@ absl::Status RunTable(Args args) {
   std::string format_name = "fp32", event_time = "now";
   BuildOptions options;
   int64_t memory_mib = 256, epoch = 0, base_epoch = 0;
-  bool help = false;
   FlagSet flags(kSynopsis, kDescription);
   flags.Add("to", "build: file, rocksdb or redis.", &options.to);
   AddRedisFlags(flags, options);
@@ -316,9 +315,7 @@ absl::Status RunTable(Args args) {
   flags.Add("event_time", "push: up to when the rows are true, as 2026-01-31T12:00:00Z, or now.",
             &event_time);
   ModelFlags model_flags(flags);
-  std::vector<std::string> words;
-  RETURN_IF_ERROR(flags.Parse(args, 2, 1 << 20, &words, &help));
-  if (help) return absl::OkStatus();
+  ASSIGN_OR_RETURN(std::vector<std::string> words, flags.Parse(args, 2, 1 << 20));
   const std::string& action = words[0];
   RETURN_IF_ERROR(CheckFlags(flags, action, options.to));
   const auto format = engine::RowFormatOf(format_name);

@@ -48,7 +48,6 @@ TEST(Flags, BothSpellingsAndSwitches) {
   EXPECT_EQ(flags->settings.model_repository(), "a=b");
   EXPECT_EQ(flags->settings.grpc_port(), 0);
   EXPECT_TRUE(flags->check_config);
-  EXPECT_FALSE(flags->help);
   EXPECT_EQ(flags->settings.logging().level(), "error");
   EXPECT_EQ(flags->settings.logging().format(), "json");
   EXPECT_FALSE(flags->settings.has_http_port());

@@ -25,9 +25,7 @@ class ConnectionTest : public ::testing::Test {
   absl::StatusOr<Connector> Create(const std::vector<std::string>& args) {
     FlagSet flags("test", "A test.");
     const ConnectionFlags connection(flags);
-    std::vector<std::string> positional;
-    bool help = false;
-    const absl::Status status = flags.Parse(args, 0, 0, &positional, &help);
+    const absl::Status status = flags.Parse(args, 0, 0).status();
     if (!status.ok()) return status;
     return Connector::Create(connection);
   }

@@ -218,8 +218,7 @@ TEST(RandomRequests, unknown_features_are_named) {
 }
 
 std::string OptionsError(std::vector<std::string> args) {
-  bool help = false;
-  const auto options = ParseLoadOptions(args, &help);
+  const auto options = ParseLoadOptions(args);
   if (options.ok()) return "";
   EXPECT_TRUE(IsUsageError(options.status())) << options.status();
   return std::string(options.status().message());
@@ -261,7 +260,6 @@ TEST(LoadOptions, errors_name_the_flag) {
 }
 
 TEST(LoadOptions, are_read) {
-  bool help = false;
   const std::vector<std::string> args = {"a:1",
                                          "b:2",
                                          "--model=m",
@@ -272,7 +270,7 @@ TEST(LoadOptions, are_read) {
                                          "--shape=x:-1x4,y:1x2x3",
                                          "--feature_ids=a:b:7",
                                          "--metadata=k=v=w,l="};
-  const auto options = ParseLoadOptions(args, &help);
+  const auto options = ParseLoadOptions(args);
   ASSERT_TRUE(options.ok()) << options.status();
   EXPECT_THAT(options->targets, ElementsAre("a:1", "b:2"));
   EXPECT_EQ(options->bursts.factor, 3);
@@ -288,12 +286,10 @@ TEST(LoadOptions, are_read) {
 }
 
 TEST(LoadOptions, a_recording_is_replayed_as_it_came_unless_a_rate_is_given) {
-  bool help = false;
-  const auto recorded = ParseLoadOptions(std::vector<std::string>{"a:1", "--replay=f"}, &help);
+  const auto recorded = ParseLoadOptions(std::vector<std::string>{"a:1", "--replay=f"});
   ASSERT_TRUE(recorded.ok()) << recorded.status();
   EXPECT_EQ(recorded->arrival, ArrivalKind::kRecorded);
-  const auto rated =
-      ParseLoadOptions(std::vector<std::string>{"a:1", "--replay=f", "--rate=5"}, &help);
+  const auto rated = ParseLoadOptions(std::vector<std::string>{"a:1", "--replay=f", "--rate=5"});
   ASSERT_TRUE(rated.ok()) << rated.status();
   EXPECT_EQ(rated->arrival, ArrivalKind::kPoisson);
 }
