@@ -45,8 +45,8 @@ namespace ulfd::server {
 // snapshot_mu_.  Order: mu_ before snapshot_mu_.
 class ModelManager final : public ModelLookup {
  public:
-  // NOT_FOUND / INVALID_ARGUMENT if the repository or a base_path does not exist, a name repeats, a
-  // label names a version that the policy excludes.  Does not load anything yet.
+  // NOT_FOUND / INVALID_ARGUMENT if the repository or a base_path does not exist, or a label names
+  // a version that the policy excludes.  Does not load anything yet.
   static absl::StatusOr<std::unique_ptr<ModelManager>> Create(ModelManagerOptions options,
                                                               ModelObserver* observer);
   // Stops the threads (ends the load that runs); handles that are still held stay valid until

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,58 +22,10 @@ absl::Status WantDirectory(const std::string& path, const std::string& what) {
   return absl::OkStatus();
 }
 
-absl::Status CheckPolicy(const VersionPolicy& policy, const std::string& what) {
-  if (policy.specific.empty() && policy.latest < 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": latest is ", policy.latest, ", want at least 1"));
-  }
-  std::set<int64_t> seen;
-  for (const int64_t version : policy.specific) {
-    if (version < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ": specific version ", version, ", want positive numbers"));
-    }
-    if (!seen.insert(version).second) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(what, ": specific version ", version, " is given twice"));
-    }
-  }
-  return absl::OkStatus();
-}
-
-// The label of a canary or shadow; which version it names, if any, may change at any time.
-absl::Status CheckShare(const std::string& label, double share, const std::string& what) {
-  if (label.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": no label"));
-  if (!(share >= 0 && share <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": share is ", share, ", want 0..1"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckRouting(const ModelConfig& model, const std::string& what) {
-  if (model.canary.has_value()) {
-    const CanaryConfig& canary = *model.canary;
-    RETURN_IF_ERROR(CheckShare(canary.label, canary.share, what + ": canary"));
-    if (!canary.metadata.empty() && !canary.feature.empty()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          what, ": canary: sticky_metadata and sticky_feature are both set, want at most one"));
-    }
-  }
-  if (model.shadow.has_value()) {
-    const ShadowConfig& shadow = *model.shadow;
-    RETURN_IF_ERROR(CheckShare(shadow.label, shadow.share, what + ": shadow"));
-  }
-  return absl::OkStatus();
-}
-
+// Labels of versions that the model never serves.
 absl::Status CheckLabels(const ModelConfig& model, const std::string& what) {
   const std::vector<int64_t>& specific = model.policy.specific;
   for (const auto& [label, version] : model.labels) {
-    if (label.empty()) return absl::InvalidArgumentError(absl::StrCat(what, ": a label is empty"));
-    if (version < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(what, ": label \"", label, "\" names version ",
-                                                     version, ", want a positive number"));
-    }
     if (!specific.empty() && std::count(specific.begin(), specific.end(), version) == 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           what, ": label \"", label, "\" names version ", version,
@@ -96,14 +47,8 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
   if (!options.repository.empty()) {
     RETURN_IF_ERROR(WantDirectory(options.repository, "model repository"));
   }
-  RETURN_IF_ERROR(CheckPolicy(options.default_policy, "default version policy"));
-  std::set<std::string> names;
   for (ModelConfig& model : options.models) {
     const std::string what = absl::StrCat("model \"", model.name, "\"");
-    if (model.name.empty()) return absl::InvalidArgumentError("a model has no name");
-    if (!names.insert(model.name).second) {
-      return absl::InvalidArgumentError(absl::StrCat(what, " is configured twice"));
-    }
     if (model.base_path.empty()) {
       if (options.repository.empty()) {
         return absl::InvalidArgumentError(
@@ -112,9 +57,7 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
       model.base_path = absl::StrCat(options.repository, "/", model.name);
     }
     while (model.base_path.size() > 1 && model.base_path.back() == '/') model.base_path.pop_back();
-    RETURN_IF_ERROR(CheckPolicy(model.policy, what));
     RETURN_IF_ERROR(CheckLabels(model, what));
-    RETURN_IF_ERROR(CheckRouting(model, what));
     RETURN_IF_ERROR(WantDirectory(model.base_path, absl::StrCat(what, ": base_path")));
   }
   if (options.memory_budget_bytes == 0) options.memory_budget_bytes = DefaultMemoryBudget();

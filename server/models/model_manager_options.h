@@ -87,8 +87,8 @@ struct ModelManagerOptions {
   std::function<std::chrono::steady_clock::time_point()> now;
 };
 
-// Fills in defaults (base_path, now) and checks everything that ModelManager::Create promises to
-// check.
+// Fills in defaults (base_path, now), and checks the directories and the labels.  REQUIRES: models
+// with names, policies, labels and shares that the configuration's own checks found good.
 absl::Status CompleteOptions(ModelManagerOptions& options);
 
 // Forgets what operators changed of models of which the configuration says something else by now,

@@ -616,23 +616,12 @@ TEST_F(ModelManagerTest, CreateRefusesBadOptions) {
       absl::StrCat("NOT_FOUND: model \"m\": base_path: directory ", path, "/none does not exist"));
   EXPECT_EQ(error({.models = {{.name = "m"}}}),
             "INVALID_ARGUMENT: model \"m\" has no base_path, and there is no model repository");
-  EXPECT_EQ(error({.models = {{.name = "m", .base_path = path}, {.name = "m", .base_path = path}}}),
-            "INVALID_ARGUMENT: model \"m\" is configured twice");
-  EXPECT_EQ(error({.models = {{.base_path = path}}}), "INVALID_ARGUMENT: a model has no name");
-  EXPECT_EQ(error({.repository = path, .default_policy = {.latest = 0}}),
-            "INVALID_ARGUMENT: default version policy: latest is 0, want at least 1");
-  EXPECT_EQ(error({.models = {{.name = "m", .base_path = path, .policy = {.specific = {1, 0}}}}}),
-            "INVALID_ARGUMENT: model \"m\": specific version 0, want positive numbers");
-  EXPECT_EQ(error({.models = {{.name = "m", .base_path = path, .policy = {.specific = {1, 1}}}}}),
-            "INVALID_ARGUMENT: model \"m\": specific version 1 is given twice");
   EXPECT_EQ(error({.models = {{.name = "m",
                                .base_path = path,
                                .policy = {.specific = {1, 2}},
                                .labels = {{"stable", 3}}}}}),
             "INVALID_ARGUMENT: model \"m\": label \"stable\" names version 3, which is not among "
             "the specific versions 1, 2");
-  EXPECT_EQ(error({.models = {{.name = "m", .base_path = path, .labels = {{"", 3}}}}}),
-            "INVALID_ARGUMENT: model \"m\": a label is empty");
 }
 
 TEST_F(ModelManagerTest, BasePathOutsideTheRepositoryOverridesIt) {
