@@ -1,4 +1,4 @@
-// Programs over blocks of values (see RunBlocks in blocks.h).  Included after a vec_*.h by the
+// Programs over blocks of values (see RunBlocks in elementwise.h).  Included after a vec_*.h by the
 // sources that table.h names.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_BLOCKS_BODY_H_

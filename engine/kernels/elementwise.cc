@@ -1,4 +1,4 @@
-// Elementwise functions, arithmetic, softmax and weighted sums: the way to the kernels.
+// The way to the kernels.
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/kernels/elementwise.h"
 
@@ -52,6 +52,10 @@ float Dot(const float* a, const float* b, int64_t n, Isa isa) {
 
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n, Isa isa) {
   KernelsOf(isa).gru_cell(x, g, bias, h, n);
+}
+
+void RunBlocks(absl::Span<BlockStep> steps, int64_t rows, int64_t n, Isa isa) {
+  KernelsOf(isa).blocks(steps.data(), static_cast<int64_t>(steps.size()), rows, n);
 }
 
 }  // namespace ulfd::engine

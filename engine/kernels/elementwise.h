@@ -1,4 +1,4 @@
-// Elementwise functions, arithmetic, softmax and weighted sums over arrays.
+// Elementwise functions, arithmetic, softmax, weighted sums and formulas over arrays.
 //
 // All functions are thread-safe, allocate nothing, take pointers of any alignment and read and
 // write nothing outside of the arrays.  REQUIRES: `isa` is supported by this machine.
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "absl/types/span.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/types.h"
 
@@ -54,6 +55,13 @@ float Dot(const float* a, const float* b, int64_t n, Isa isa = ActiveIsa());
 // r, z, c (g: what h gives, biases included).
 void GruCell(const float* x, const float* g, const float* bias, float* h, int64_t n,
              Isa isa = ActiveIsa());
+
+// Runs a program: what a formula makes of its operands, without a pass over memory per operator.
+// All steps run on each block of up to BlockOperand::kPlaceFloats values of each row.  Values have
+// the same bits wherever they stand in a block.  Nothing is read or written behind the n values of
+// a row; a row is stored before the next one is read.  Moves the operands on: `steps` can be used
+// once.  REQUIRES: the first step is one of kLoad*.
+void RunBlocks(absl::Span<BlockStep> steps, int64_t rows, int64_t n, Isa isa = ActiveIsa());
 
 }  // namespace ulfd::engine
 

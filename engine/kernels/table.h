@@ -60,7 +60,7 @@ struct KernelTable {
   // b = wk + diag(q) * wp for matrices of one packed layout; wk may be null.
   void (*scale_rows)(const MatrixView& wk, const MatrixView& wp, const float* q, float* b);
   float (*dot)(const float* a, const float* b, int64_t n);
-  // See RunBlocks in blocks.h.
+  // See RunBlocks in elementwise.h.
   void (*blocks)(BlockStep* steps, int64_t count, int64_t rows, int64_t n);
   // See GruCell in elementwise.h.
   void (*gru_cell)(const float* x, const float* g, const float* bias, float* h, int64_t n);

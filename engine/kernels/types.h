@@ -87,7 +87,7 @@ enum class BinaryOp : uint8_t { kAdd, kSub, kMultiply, kDiv };
 // Elementwise functions without parameters.
 enum class UnaryOp : uint8_t { kRelu, kSigmoid, kTanh, kExp };
 
-// What a step of RunBlocks (blocks.h) does to the block of values that a program holds, "it".
+// What a step of RunBlocks (elementwise.h) does to the block of values that a program holds, "it".
 enum class BlockOp : uint8_t {
   kLoad,   // it = a
   kStore,  // a = it

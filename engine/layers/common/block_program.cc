@@ -7,7 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "engine/kernels/blocks.h"
 #include "engine/kernels/elementwise.h"
 
 namespace ulfd::engine {

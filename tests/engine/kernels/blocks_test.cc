@@ -1,7 +1,5 @@
 // Steps over blocks of values for every instruction set of this machine.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/kernels/blocks.h"
-
 #include <bit>
 #include <cmath>
 #include <functional>
