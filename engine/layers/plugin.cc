@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/layers/registry.h"
 
 namespace ulfd::engine {
@@ -69,15 +70,13 @@ absl::Status AddTypes(const LayerPluginTable& table, std::vector<const LayerType
 }  // namespace
 
 absl::Status LayerPlugins::Add(const std::string& path) {
-  const auto error = [&path](const absl::Status& status) {
-    return absl::Status(status.code(), absl::StrCat("plug-in ", path, ": ", status.message()));
-  };
+  const std::string about = absl::StrCat("plug-in ", path);
   // dlopen searches system directories for a name without a slash; a path is meant here.
   const std::string file = path.find('/') == std::string::npos ? absl::StrCat("./", path) : path;
   void* library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* reason = dlerror();
-    return error(absl::NotFoundError(reason == nullptr ? "does not load" : reason));
+    return Annotate(absl::NotFoundError(reason == nullptr ? "does not load" : reason), about);
   }
   using TableFn = const LayerPluginTable*();
   auto* const function = reinterpret_cast<TableFn*>(dlsym(library, kSymbol));
@@ -87,7 +86,7 @@ absl::Status LayerPlugins::Add(const std::string& path) {
   if (status.ok()) status = AddTypes(*function(), types_);
   if (status.ok()) return absl::OkStatus();
   dlclose(library);  // Nothing of it is in use.
-  return error(status);
+  return Annotate(status, about);
 }
 
 }  // namespace ulfd::engine

@@ -295,10 +295,8 @@ absl::StatusOr<ModelManifest> ReadManifest(const std::string& directory) {
   RETURN_IF_ERROR(WantFile(path, "manifest"));
   RETURN_IF_ERROR(ContentReason(ReadProtoFile(path, ProtoFormat::kText, manifest).status(),
                                 LoadReason::kManifest));
-  if (const absl::Status status = CheckManifest(directory, manifest); !status.ok()) {
-    return ContentReason(absl::Status(status.code(), absl::StrCat(path, ": ", status.message())),
-                         LoadReason::kManifest);
-  }
+  RETURN_IF_ERROR(
+      ContentReason(Annotate(CheckManifest(directory, manifest), path), LoadReason::kManifest));
   return manifest;
 }
 

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "base/text_file.h"
 #include "server/config/options.h"
 
@@ -24,8 +25,8 @@ absl::StatusOr<std::unique_ptr<Reloaded<TlsMaterial>>> Watched(const char* name,
   if (!options.on()) return nullptr;
   auto made =
       Reloaded<TlsMaterial>::Create([options] { return ReadTlsMaterial(options, absl::Now()); });
-  if (made.ok()) return made;
-  return absl::Status(made.status().code(), absl::StrCat(name, ": ", made.status().message()));
+  if (!made.ok()) return Annotate(made.status(), name);
+  return made;
 }
 
 absl::StatusOr<TokenTable> ReadTokens(const std::string& path) {

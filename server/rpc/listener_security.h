@@ -52,7 +52,6 @@ class Security {
   Security(const ServerConfig& settings, Logger& logger);
   absl::Status ReadAll();
   void Loop();
-  void Look();
   template <typename T>
   void LookAt(const char* what, Reloaded<T>* value);
 

@@ -13,6 +13,7 @@
 #include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
 #include "base/status_macros.h"
+#include "base/text.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/score_tolerance.h"
 #include "server/scoring/recorded_run.h"
@@ -111,10 +112,9 @@ absl::Status CheckRecordings(const engine::Model& model, const std::string& dire
       }
       ++requests;
       ++number;
-      const absl::Status status = recorded.Run(record, model, limits, run, compare);
-      if (status.ok()) return true;
-      return absl::Status(status.code(), absl::StrCat("golden scores: ", path, " record ", number,
-                                                      ": ", status.message()));
+      RETURN_IF_ERROR(Annotate(recorded.Run(record, model, limits, run, compare),
+                               absl::StrCat("golden scores: ", path, " record ", number)));
+      return true;
     };
     RETURN_IF_ERROR(ForEachRecord(path, use, notices));
     if (enough) break;

@@ -19,23 +19,18 @@
 namespace ulfd::tools {
 namespace {
 
-// An error that says which flags it is about.
-absl::Status About(absl::string_view flags, const absl::Status& status) {
-  return absl::Status(status.code(), absl::StrCat(flags, ": ", status.message()));
-}
-
 // What is wrong with the files is said here; gRPC would only log that a channel could not be made.
 absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions& options) {
   grpc::SslCredentialsOptions ssl;
   if (!options.tls_ca.empty()) {
     const absl::StatusOr<std::string> issuers = ReadCertificates(options.tls_ca);
-    if (!issuers.ok()) return About("--tls_ca", issuers.status());
+    if (!issuers.ok()) return Annotate(issuers.status(), "--tls_ca");
     ssl.pem_root_certs = *issuers;
   }
   if (options.tls_cert.empty()) return ssl;
   const auto own = ReadTlsMaterial(
       {.certificate_file = options.tls_cert, .key_file = options.tls_key}, absl::Now());
-  if (!own.ok()) return About("--tls_cert and --tls_key", own.status());
+  if (!own.ok()) return Annotate(own.status(), "--tls_cert and --tls_key");
   ssl.pem_cert_chain = own->certificate_chain;
   ssl.pem_private_key = own->private_key;
   return ssl;
@@ -43,7 +38,7 @@ absl::StatusOr<grpc::SslCredentialsOptions> ReadTlsFiles(const ConnectionOptions
 
 absl::StatusOr<std::string> ReadToken(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFileOrPipe(path);
-  if (!text.ok()) return About("--token_file", text.status());
+  if (!text.ok()) return Annotate(text.status(), "--token_file");
   const absl::string_view token = absl::StripAsciiWhitespace(*text);
   if (!token.empty() &&
       std::all_of(token.begin(), token.end(), [](char c) { return absl::ascii_isgraph(c); })) {

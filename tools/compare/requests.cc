@@ -42,7 +42,7 @@ class Reader {
     if (!absl::EndsWith(file, ".ulfrec")) {
       ASSIGN_OR_RETURN(engine::NpzArrays arrays, engine::ReadNpz(file));
       SavedRequest request{.source = file};
-      RETURN_IF_ERROR(Annotated(TakeLabels(arrays, request.labels), file));
+      RETURN_IF_ERROR(Annotate(TakeLabels(arrays, request.labels), file));
       return Add(std::move(request), std::move(arrays));
     }
     int64_t call = 0;
@@ -63,9 +63,6 @@ class Reader {
   std::vector<SavedRequest> requests() && { return std::move(requests_); }
 
  private:
-  static absl::Status Annotated(const absl::Status& status, const std::string& source) {
-    return status.ok() ? status : Annotate(status, source);
-  }
   absl::Status TakeLabels(engine::NpzArrays& arrays, std::vector<float>& labels) const {
     if (labels_.empty()) return absl::OkStatus();
     const auto found = arrays.find(labels_);
@@ -87,7 +84,7 @@ class Reader {
   absl::Status Add(SavedRequest request, engine::NpzArrays arrays) {
     absl::StatusOr<engine::NpzArrays> inputs = ConvertInputs(std::move(arrays), info_);
     if (!inputs.ok()) return Annotate(inputs.status(), request.source);
-    RETURN_IF_ERROR(Annotated(CheckFinite(*inputs, info_), request.source));
+    RETURN_IF_ERROR(Annotate(CheckFinite(*inputs, info_), request.source));
     request.inputs = *std::move(inputs);
     requests_.push_back(std::move(request));
     return absl::OkStatus();
