@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "server/rpc/grpc_status.h"
+#include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
 namespace {
@@ -17,10 +19,6 @@ namespace pb = google::protobuf;
 namespace v1 = grpc::reflection::v1alpha;
 
 const pb::DescriptorPool& Pool() { return *pb::DescriptorPool::generated_pool(); }
-
-grpc::Status Draining() {
-  return {grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"};
-}
 
 // The file and those that it needs, each once.
 void AddFile(const pb::FileDescriptor& file, std::set<const pb::FileDescriptor*>& seen,
@@ -187,7 +185,7 @@ void ReflectionService::AwaitCalls(CallReceiver& receiver) {
 
 grpc::Status ReflectionService::Add(Stream* stream, const std::string& peer) {
   MutexLock lock(mu_);
-  if (ended_) return Draining();
+  if (ended_) return ToGrpcStatus(ShuttingDown());
   const auto it = of_connection_.find(peer);
   const bool full =
       !SharesPeer(peer) && it != of_connection_.end() && it->second >= kMaxOfConnection;
@@ -212,7 +210,7 @@ void ReflectionService::Remove(Stream* stream, const std::string& peer) {
 void ReflectionService::EndStreams() {
   MutexLock lock(mu_);
   ended_ = true;
-  for (Stream* stream : streams_) stream->Finish(Draining());
+  for (Stream* stream : streams_) stream->Finish(ToGrpcStatus(ShuttingDown()));
 }
 
 void ReflectionService::Answer(const v1::ServerReflectionRequest& request,

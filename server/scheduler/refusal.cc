@@ -40,6 +40,10 @@ absl::Status Refuse(ShedReason reason, absl::string_view detail,
   return status;
 }
 
+absl::Status ShuttingDown() {
+  return absl::UnavailableError("draining: the server is shutting down");
+}
+
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status) {
   const std::optional<int64_t> ms = Number(status, kRetryUrl);
   if (!ms.has_value()) return std::nullopt;

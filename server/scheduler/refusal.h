@@ -30,6 +30,9 @@ absl::string_view Name(ShedReason reason);
 absl::Status Refuse(ShedReason reason, absl::string_view detail,
                     std::chrono::milliseconds retry_after);
 
+// UNAVAILABLE: another server may answer.
+absl::Status ShuttingDown();
+
 // When the caller should try again: what Refuse was told; nullopt for any other status.
 std::optional<std::chrono::milliseconds> RetryAfter(const absl::Status& status);
 // The reason that Refuse was told; nullopt for any other status.

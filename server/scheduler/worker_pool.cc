@@ -24,8 +24,6 @@ constexpr std::chrono::milliseconds kShrinkInterval(500);
 // What computes cheap calls needs less.
 constexpr int64_t kStandInKeeps = int64_t{4} << 20;
 
-absl::Status Draining() { return absl::UnavailableError("draining: the server is shutting down"); }
-
 }  // namespace
 
 WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
@@ -84,7 +82,7 @@ absl::Status WorkerPool::Submit(Job* job) {
   Work work;
   {
     MutexLock lock(mu_);
-    if (draining_) return Draining();
+    if (draining_) return ShuttingDown();
     if (MayStandIn()) {
       RETURN_IF_ERROR(queue_.AdmitTaken(job, now, options_.at_once, work));
     } else {
@@ -110,7 +108,7 @@ absl::Status WorkerPool::Submit(Job* job) {
 absl::Status WorkerPool::Check(Job* job) {
   const TimePoint now = clock_.Now();
   MutexLock lock(mu_);
-  return draining_ ? Draining() : queue_.Check(job, now);
+  return draining_ ? ShuttingDown() : queue_.Check(job, now);
 }
 
 bool WorkerPool::MayStandIn() const {

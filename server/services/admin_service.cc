@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "server/rpc/call_context.h"
 #include "server/rpc/grpc_status.h"
+#include "server/scheduler/refusal.h"
 #include "server/services/admin_messages.h"
 #include "server/services/model_description.h"
 
@@ -37,8 +38,6 @@ namespace {
 // PollNow is asked in steps, so that a caller who leaves and a shutdown are noticed.
 constexpr std::chrono::milliseconds kStep{200};
 
-absl::Status Draining() { return absl::UnavailableError("draining: the server is shutting down"); }
-
 }  // namespace
 
 AdminService::AdminService(ModelManager& models, const StatusReport& report, const Clock& clock,
@@ -57,10 +56,10 @@ AdminService::~AdminService() {
 void AdminService::Stop() {
   MutexLock lock(mu_);
   stopping_ = true;
-  for (const Reload& reload : waiting_) reload.call->Finish(ToGrpcStatus(Draining()));
+  for (const Reload& reload : waiting_) reload.call->Finish(ToGrpcStatus(ShuttingDown()));
   waiting_.clear();
   for (const std::weak_ptr<Change>& weak : changes_) {
-    if (const auto change = weak.lock()) change->Answer(Draining(), [] {});
+    if (const auto change = weak.lock()) change->Answer(ShuttingDown(), [] {});
   }
   changes_.clear();
   changed_.NotifyAll();
@@ -91,7 +90,7 @@ void AdminService::ReloadRepository(ReloadCall& call) {
   const TimePoint deadline = DeadlineOf(call.context(), clock_.Now());
   MutexLock lock(mu_);
   if (stopping_) {
-    call.Finish(ToGrpcStatus(Draining()));
+    call.Finish(ToGrpcStatus(ShuttingDown()));
   } else if (waiting_.size() >= kMaxWaiting) {
     call.Finish(ToGrpcStatus(absl::ResourceExhaustedError(
         absl::StrCat(waiting_.size(), " reloads wait already, limit ", kMaxWaiting))));
@@ -107,7 +106,7 @@ void AdminService::Apply(Call<Request, Response>& call,
   const auto pending = std::make_shared<Change>(call);
   {
     MutexLock lock(mu_);
-    if (stopping_) return pending->Answer(Draining(), [] {});
+    if (stopping_) return pending->Answer(ShuttingDown(), [] {});
     std::erase_if(changes_, [](const auto& weak) { return weak.expired(); });
     changes_.push_back(pending);
   }
@@ -165,7 +164,7 @@ absl::Status AdminService::Run(const Reload& reload) {
     }
     if (reload.call->cancelled()) return absl::CancelledError("the caller went away");
     MutexLock lock(mu_);
-    if (stopping_) return Draining();
+    if (stopping_) return ShuttingDown();
   }
   response.set_generation_after(models_.generation());
   DescribeModels(models_, *response.mutable_models());

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "server/rpc/grpc_status.h"
+#include "server/scheduler/refusal.h"
 
 namespace ulfd::server {
 
@@ -153,8 +154,7 @@ void HealthService::EndWatches() {
   MutexLock lock(mu_);
   ended_ = true;
   for (Watcher* watcher : watchers_) {
-    watcher->Finish(
-        grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"));
+    watcher->Finish(ToGrpcStatus(ShuttingDown()));
   }
 }
 
@@ -210,8 +210,7 @@ void HealthService::Check(UnaryCall<HealthCheckRequest, HealthCheckResponse>& ca
 void HealthService::Add(Watcher* watcher) {
   MutexLock lock(mu_);
   if (ended_) {
-    watcher->Finish(
-        grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining: the server is shutting down"));
+    watcher->Finish(ToGrpcStatus(ShuttingDown()));
   } else if (!SharesPeer(watcher->peer()) && of_connection_.count(watcher->peer()) > 0 &&
              of_connection_[watcher->peer()] >= kMaxOfConnection) {
     watcher->Finish(TooMany(absl::StrCat(kMaxOfConnection, " watches on this connection already")));

@@ -189,7 +189,7 @@ RestService::~RestService() {
     changed_.NotifyAll();
   }
   for (const auto& exchange : waiting) {
-    exchange->Reply(ErrorReply(absl::UnavailableError("draining: the server is shutting down")));
+    exchange->Reply(ErrorReply(ShuttingDown()));
   }
   for (std::thread& thread : threads_) thread.join();
 }
