@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "engine/embedding/key_hash.h"
+#include "server/scoring/open_inference_codec.h"
 #include "server/scoring/tf_serving_codec.h"
 
 namespace ulfd::server {
@@ -70,18 +71,10 @@ std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
 
 namespace {
 
-template <typename Values>
-absl::string_view BytesOf(const Values& values) {
-  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(*values.data())};
-}
-
 // The values of an input, raw or typed.
-absl::string_view BytesOf(const inference::ModelInferRequest& request, int input) {
+absl::string_view ValuesOf(const inference::ModelInferRequest& request, int input) {
   if (input < request.raw_input_contents_size()) return request.raw_input_contents(input);
-  const auto& contents = request.inputs(input).contents();
-  if (!contents.int64_contents().empty()) return BytesOf(contents.int64_contents());
-  if (!contents.int_contents().empty()) return BytesOf(contents.int_contents());
-  return BytesOf(contents.fp32_contents());
+  return BytesOf(request.inputs(input).contents());
 }
 
 // The first of `rows` rows if all are equal: those of the user may be there once per ad, and there
@@ -104,7 +97,7 @@ int FindInput(const inference::ModelInferRequest& request, absl::string_view nam
 int64_t RowsOfSegments(const inference::ModelInferRequest& request, int input) {
   if (input < 0 || request.inputs(input).shape_size() != 1) return 1;
   const int64_t rows = request.inputs(input).shape(0);
-  const absl::string_view counts = BytesOf(request, input);
+  const absl::string_view counts = ValuesOf(request, input);
   return rows > 1 && FirstOfEqualRows(counts, rows).size() < counts.size() ? rows : 1;
 }
 
@@ -122,7 +115,7 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
     rows = RowsOfSegments(request, FindInput(request, absl::StrCat(feature, ".segments")));
   }
   if (input < 0) return std::nullopt;
-  const absl::string_view values = BytesOf(request, input);
+  const absl::string_view values = ValuesOf(request, input);
   if (values.empty()) return std::nullopt;
   Fnv hash;
   hash.Add(FirstOfEqualRows(values, rows));

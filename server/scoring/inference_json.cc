@@ -19,6 +19,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "server/observe/logging.h"
+#include "server/scoring/open_inference_codec.h"
 
 namespace ulfd::server {
 namespace {
@@ -389,17 +390,6 @@ bool BodyReader::EndInput() {
   return stored.ok() || Complain(stored);
 }
 
-// The elements of the one field that is filled.
-std::string RawOf(const InferTensorContents& contents) {
-  const auto bytes = [](const auto& values) {
-    return std::string(reinterpret_cast<const char*>(values.data()),
-                       values.size() * sizeof(*values.data()));
-  };
-  if (!contents.int64_contents().empty()) return bytes(contents.int64_contents());
-  if (!contents.int_contents().empty()) return bytes(contents.int_contents());
-  return bytes(contents.fp32_contents());
-}
-
 // Inputs whose bytes are behind the JSON; the others become bytes, too, as the protocol has it.
 absl::Status TakeBinary(absl::string_view bytes, const std::vector<std::optional<uint64_t>>& sizes,
                         inference::ModelInferRequest& request) {
@@ -421,7 +411,7 @@ absl::Status TakeBinary(absl::string_view bytes, const std::vector<std::optional
       request.add_raw_input_contents(bytes.data(), *sizes[i]);
       bytes.remove_prefix(*sizes[i]);
     } else {
-      request.add_raw_input_contents(RawOf(input.contents()));
+      request.add_raw_input_contents(std::string(BytesOf(input.contents())));
       input.clear_contents();
     }
   }
@@ -483,15 +473,15 @@ absl::StatusOr<InferBody> WriteInferBody(const inference::ModelInferResponse& re
   std::string behind;
   for (int i = 0; i < response.outputs_size(); ++i) {
     const auto& output = response.outputs(i);
-    const std::string bytes = i < response.raw_output_contents_size()
-                                  ? response.raw_output_contents(i)
-                                  : RawOf(output.contents());
+    const absl::string_view bytes = i < response.raw_output_contents_size()
+                                        ? response.raw_output_contents(i)
+                                        : BytesOf(output.contents());
     absl::StrAppend(&json, i == 0 ? "" : ",", "{\"name\":\"", JsonEscape(output.name()),
                     "\",\"datatype\":\"", output.datatype(), "\",\"shape\":[",
                     absl::StrJoin(output.shape(), ","), "]");
     if (binary.Has(output.name())) {
       absl::StrAppend(&json, ",\"parameters\":{\"binary_data_size\":", bytes.size(), "}}");
-      behind += bytes;
+      absl::StrAppend(&behind, bytes);
       continue;
     }
     json += ",\"data\":[";

@@ -410,6 +410,16 @@ class Decoder {
 
 }  // namespace
 
+absl::string_view BytesOf(const inference::InferTensorContents& contents) {
+  const auto bytes = [](const auto& values) {
+    return absl::string_view(reinterpret_cast<const char*>(values.data()),
+                             values.size() * sizeof(*values.data()));
+  };
+  if (!contents.int64_contents().empty()) return bytes(contents.int64_contents());
+  if (!contents.int_contents().empty()) return bytes(contents.int_contents());
+  return bytes(contents.fp32_contents());
+}
+
 absl::string_view DatatypeName(DType dtype) {
   static constexpr absl::string_view kNames[] = {"FP32", "INT32", "INT64"};
   return kNames[static_cast<size_t>(dtype)];

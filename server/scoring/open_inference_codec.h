@@ -41,6 +41,9 @@ absl::Status EncodeResponse(const inference::ModelInferRequest& request,
 // Inputs, outputs, platform and properties; not `versions`.
 void DescribeModel(const engine::ModelInfo& info, inference::ModelMetadataResponse& response);
 
+// The values of the one field that is filled, as bytes; "" if none is.  Borrows.
+absl::string_view BytesOf(const inference::InferTensorContents& contents);
+
 // "FP32", "INT32", "INT64".
 absl::string_view DatatypeName(engine::DType dtype);
 

@@ -10,15 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "engine/tensor/tensor.h"
 #include "tools/cli/text_table.h"
 
 namespace ulfd::tools {
 
 namespace {
-
-std::string ShapeText(const engine::NpyArray& array) {
-  return absl::StrCat("[", absl::StrJoin(array.dims, ", "), "]");
-}
 
 // Infinities of one sign and NaNs are equal to each other.
 double Distance(double a, double b) {
@@ -65,8 +62,8 @@ Comparison Compare(const engine::NpzArrays& a, const engine::NpzArrays& b,
     if (other == b.end()) {
       difference.problem = "missing in B";
     } else if (other->second.dims != a.at(name).dims) {
-      difference.problem =
-          absl::StrCat("shape ", ShapeText(a.at(name)), " against ", ShapeText(other->second));
+      difference.problem = absl::StrCat("shape ", engine::ToString(a.at(name).dims), " against ",
+                                        engine::ToString(other->second.dims));
     } else {
       Measure(a.at(name), other->second, tolerance, difference);
     }

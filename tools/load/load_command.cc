@@ -1,12 +1,12 @@
 // ulf load: offers load to a running server.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <limits>
 #include <thread>
 #include <utility>
@@ -26,14 +26,7 @@
 namespace ulfd::tools {
 namespace {
 
-double CpuSeconds() {
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
+double CpuSeconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // SIGINT and SIGTERM are waited for instead of ending the program, so that what was measured until
 // then is shown.  Threads made later inherit that.

@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "engine/tensor/tensor.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/print.h"
 #include "tools/cli/text_table.h"
@@ -32,15 +34,9 @@ std::string TimeText(int64_t unix_ns) {
 
 // "score [200, 2]"
 std::string OutputsText(const recording::Recording& record) {
-  std::string text;
-  for (const auto& output : record.outputs()) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", output.name(), " [");
-    for (int i = 0; i < output.shape_size(); ++i) {
-      absl::StrAppend(&text, i == 0 ? "" : ", ", output.shape(i));
-    }
-    absl::StrAppend(&text, "]");
-  }
-  return text;
+  return absl::StrJoin(record.outputs(), ", ", [](std::string* text, const auto& output) {
+    absl::StrAppend(text, output.name(), " ", engine::ToString(output.shape()));
+  });
 }
 
 // Sums over the records that have been seen.
