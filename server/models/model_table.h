@@ -75,7 +75,6 @@ class ModelTable {
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const;
 
   // Changes of the set of models; see change_plan.h.
-  const VersionPolicy& default_policy() const { return default_policy_; }
   void set_default_policy(const VersionPolicy& policy) { default_policy_ = policy; }
   // How a model that is only found in the repository is configured.
   ModelConfig FoundConfig(const std::string& name) const;

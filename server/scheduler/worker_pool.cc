@@ -38,20 +38,7 @@ WorkerPool::WorkerPool(WorkerPoolOptions options, const Clock& clock)
 
 absl::StatusOr<std::unique_ptr<WorkerPool>> WorkerPool::Create(WorkerPoolOptions options,
                                                                const Clock& clock) {
-  const JobQueueOptions& queue = options.queue;
-  if (queue.workers < 1 || queue.max_queued_requests < 1 || queue.max_queued_rows < 1 ||
-      queue.max_queued_work.count() < 1 || queue.tile.count() < 1 || queue.max_batch_rows < 1 ||
-      queue.max_batch_requests < 1 || queue.codel_target.count() < 1 ||
-      queue.codel_interval.count() < 1 || options.at_once.count() < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "worker pool: workers ", queue.workers, ", max_queued_requests ", queue.max_queued_requests,
-        ", max_queued_rows ", queue.max_queued_rows, ", max_queued_work ",
-        queue.max_queued_work.count(), " ns, tile ", queue.tile.count(), " ns, max_batch_rows ",
-        queue.max_batch_rows, ", max_batch_requests ", queue.max_batch_requests, ", codel_target ",
-        queue.codel_target.count(), " ns, codel_interval ", queue.codel_interval.count(),
-        " ns, want at least 1 of each; at_once ", options.at_once.count(), " ns, want at least 0"));
-  }
-  const int workers = queue.workers;
+  const int workers = options.queue.workers;
   auto pool = std::unique_ptr<WorkerPool>(new WorkerPool(std::move(options), clock));
   for (int i = 0; i < workers; ++i) {
     pool->threads_.emplace_back([p = pool.get(), i] { p->WorkerLoop(i); });
@@ -183,15 +170,6 @@ void WorkerPool::DropAll(std::vector<JobQueue::Dropped>& dropped) {
   if (dropped.empty()) return;
   for (const JobQueue::Dropped& drop : dropped) drop.job->Drop(drop.why);
   MutexLock lock(mu_);
-  for (const JobQueue::Dropped& drop : dropped) {
-    if (absl::IsCancelled(drop.why)) {
-      ++totals_.cancelled;
-    } else if (absl::IsDeadlineExceeded(drop.why)) {
-      ++totals_.expired;
-    } else {
-      ++totals_.shed;
-    }
-  }
   ending_ -= static_cast<int64_t>(dropped.size());
   dropped.clear();
   if (queue_.empty() && ending_ == 0) idle_.NotifyAll();

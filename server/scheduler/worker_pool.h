@@ -29,10 +29,6 @@ struct SchedulerStats {
   int64_t queued_rows = 0;
   std::chrono::nanoseconds pending{0};  // Predicted work in hand, of one worker.
   bool overloaded = false;
-  // Since the start: jobs dropped before they were computed.
-  int64_t expired = 0;
-  int64_t cancelled = 0;
-  int64_t shed = 0;
   // Since the start: pieces of work, and the rows computed in them.
   int64_t batches = 0;
   int64_t rows = 0;
@@ -58,8 +54,9 @@ struct WorkerPoolOptions {
 // Thread-safe.  Nothing ever waits while a worker is idle.
 class WorkerPool {
  public:
-  // INVALID_ARGUMENT for options out of range; INTERNAL if a worker cannot restrict oneDNN to one
-  // thread or cannot be bound to its CPU.  `clock` is borrowed.  The threads run when this returns.
+  // INTERNAL if a worker cannot restrict oneDNN to one thread or cannot be bound to its CPU.
+  // `clock` is borrowed.  The threads run when this returns.  REQUIRES: numbers and times of
+  // `options.queue` of at least 1.
   static absl::StatusOr<std::unique_ptr<WorkerPool>> Create(WorkerPoolOptions options,
                                                             const Clock& clock);
   // Drains, then joins the threads.

@@ -16,11 +16,7 @@ constexpr nanoseconds kStint = std::chrono::microseconds(500);
 
 }  // namespace
 
-Pacer::Pacer(double share)
-    : pause_per_work_(1 / share - 1), rested_at_(CpuTimeOfThisThread()), stop_([this] {
-        Pace();
-        return false;
-      }) {}
+Pacer::Pacer(double share) : pause_per_work_(1 / share - 1), rested_at_(CpuTimeOfThisThread()) {}
 
 void Pacer::Pace() {
   if (pause_per_work_ <= 0) return;

@@ -7,7 +7,6 @@
 #define ULFD_SERVER_SYSTEM_PACER_H_
 
 #include <chrono>
-#include <functional>
 
 namespace ulfd::server {
 
@@ -16,18 +15,13 @@ class Pacer {
  public:
   // The thread is to compute for at most this part of the time, 0 < share <= 1; 1: without pauses.
   explicit Pacer(double share);
-  Pacer(const Pacer&) = delete;
-  Pacer& operator=(const Pacer&) = delete;
 
   // To be called often: sleeps for what has been computed since it slept last.
   void Pace();
-  // A RunOptions::stop that paces and never stops.
-  const std::function<bool()>& stop() const { return stop_; }
 
  private:
   const double pause_per_work_;
   std::chrono::nanoseconds rested_at_;  // CPU time of the thread.
-  const std::function<bool()> stop_;
 };
 
 }  // namespace ulfd::server

@@ -35,10 +35,5 @@ TEST(PacerTest, DoesNotSleepWithTheWholeShare) {
   EXPECT_EQ(ThreadUse::Of(milliseconds(5), [&] { pacer.Pace(); }).sleeps, 0);
 }
 
-TEST(PacerTest, AsAStopItGoesOn) {
-  const Pacer pacer(0.5);
-  EXPECT_FALSE(pacer.stop()());
-}
-
 }  // namespace
 }  // namespace ulfd::server
