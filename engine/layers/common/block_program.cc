@@ -3,6 +3,7 @@
 #include "engine/layers/common/block_program.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <utility>
@@ -16,68 +17,39 @@ namespace {
 using Op = ExpressionOp;
 
 // The step for `it op operand`, and the one for `operand op it`; they are the same where the order
-// does not matter.
-struct StepPair {
+// does not matter, and of functions of one operand.
+struct Steps {
+  Op op;
   BlockOp left, right;
 };
-std::optional<StepPair> StepsOf(Op op) {
-  switch (op) {
-    case Op::kAdd:
-      return StepPair{BlockOp::kAdd, BlockOp::kAdd};
-    case Op::kSub:
-      return StepPair{BlockOp::kSub, BlockOp::kSubFrom};
-    case Op::kMul:
-      return StepPair{BlockOp::kMul, BlockOp::kMul};
-    case Op::kDiv:
-      return StepPair{BlockOp::kDiv, BlockOp::kDivInto};
-    case Op::kMin:
-      return StepPair{BlockOp::kMin, BlockOp::kMinOf};
-    case Op::kMax:
-      return StepPair{BlockOp::kMax, BlockOp::kMaxOf};
-    case Op::kLess:
-      return StepPair{BlockOp::kLess, BlockOp::kGreater};
-    case Op::kLessEqual:
-      return StepPair{BlockOp::kLessEqual, BlockOp::kGreaterEqual};
-    case Op::kGreater:
-      return StepPair{BlockOp::kGreater, BlockOp::kLess};
-    case Op::kGreaterEqual:
-      return StepPair{BlockOp::kGreaterEqual, BlockOp::kLessEqual};
-    case Op::kEqual:
-      return StepPair{BlockOp::kEqual, BlockOp::kEqual};
-    case Op::kNotEqual:
-      return StepPair{BlockOp::kNotEqual, BlockOp::kNotEqual};
-    case Op::kPow:
-      return StepPair{BlockOp::kPow, BlockOp::kPowOf};
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<BlockOp> StepOf(Op op) {
-  switch (op) {
-    case Op::kNeg:
-      return BlockOp::kNeg;
-    case Op::kAbs:
-      return BlockOp::kAbs;
-    case Op::kSqrt:
-      return BlockOp::kSqrt;
-    case Op::kRelu:
-      return BlockOp::kRelu;
-    case Op::kExp:
-      return BlockOp::kExp;
-    case Op::kLog:
-      return BlockOp::kLog;
-    case Op::kSigmoid:
-      return BlockOp::kSigmoid;
-    case Op::kTanh:
-      return BlockOp::kTanh;
-    case Op::kSin:
-      return BlockOp::kSin;
-    case Op::kCos:
-      return BlockOp::kCos;
-    default:
-      return std::nullopt;
-  }
+constexpr Steps kSteps[] = {
+    {Op::kAdd, BlockOp::kAdd, BlockOp::kAdd},
+    {Op::kSub, BlockOp::kSub, BlockOp::kSubFrom},
+    {Op::kMul, BlockOp::kMul, BlockOp::kMul},
+    {Op::kDiv, BlockOp::kDiv, BlockOp::kDivInto},
+    {Op::kMin, BlockOp::kMin, BlockOp::kMinOf},
+    {Op::kMax, BlockOp::kMax, BlockOp::kMaxOf},
+    {Op::kLess, BlockOp::kLess, BlockOp::kGreater},
+    {Op::kLessEqual, BlockOp::kLessEqual, BlockOp::kGreaterEqual},
+    {Op::kGreater, BlockOp::kGreater, BlockOp::kLess},
+    {Op::kGreaterEqual, BlockOp::kGreaterEqual, BlockOp::kLessEqual},
+    {Op::kEqual, BlockOp::kEqual, BlockOp::kEqual},
+    {Op::kNotEqual, BlockOp::kNotEqual, BlockOp::kNotEqual},
+    {Op::kPow, BlockOp::kPow, BlockOp::kPowOf},
+    {Op::kNeg, BlockOp::kNeg, BlockOp::kNeg},
+    {Op::kAbs, BlockOp::kAbs, BlockOp::kAbs},
+    {Op::kSqrt, BlockOp::kSqrt, BlockOp::kSqrt},
+    {Op::kRelu, BlockOp::kRelu, BlockOp::kRelu},
+    {Op::kExp, BlockOp::kExp, BlockOp::kExp},
+    {Op::kLog, BlockOp::kLog, BlockOp::kLog},
+    {Op::kSigmoid, BlockOp::kSigmoid, BlockOp::kSigmoid},
+    {Op::kTanh, BlockOp::kTanh, BlockOp::kTanh},
+    {Op::kSin, BlockOp::kSin, BlockOp::kSin},
+    {Op::kCos, BlockOp::kCos, BlockOp::kCos},
+};
+const Steps& StepsOf(Op op) {
+  return *std::find_if(std::begin(kSteps), std::end(kSteps),
+                       [op](const Steps& steps) { return steps.op == op; });
 }
 
 // Pairs of values that the step that needs them computes.
@@ -97,23 +69,16 @@ std::optional<Inner> InnerOf(Op op) {
 
 // kLoadSum for (kLoad, kSum), and so on; nullopt where there is no such step.
 std::optional<BlockOp> WithInner(BlockOp outer, Inner inner) {
-  const auto nth = [inner](BlockOp first) {
-    return static_cast<BlockOp>(static_cast<int>(first) + static_cast<int>(inner));
-  };
-  switch (outer) {
-    case BlockOp::kLoad:
-      return nth(BlockOp::kLoadSum);
-    case BlockOp::kAdd:
-      return nth(BlockOp::kAddSum);
-    case BlockOp::kSub:
-      return nth(BlockOp::kSubSum);
-    case BlockOp::kSubFrom:
-      return nth(BlockOp::kSubFromSum);
-    case BlockOp::kMul:
-      return nth(BlockOp::kMulSum);
-    default:
-      return std::nullopt;
+  static constexpr BlockOp kSums[][2] = {{BlockOp::kLoad, BlockOp::kLoadSum},
+                                         {BlockOp::kAdd, BlockOp::kAddSum},
+                                         {BlockOp::kSub, BlockOp::kSubSum},
+                                         {BlockOp::kSubFrom, BlockOp::kSubFromSum},
+                                         {BlockOp::kMul, BlockOp::kMulSum}};
+  for (const auto& [alone, sum] : kSums) {
+    if (alone == outer)
+      return static_cast<BlockOp>(static_cast<int>(sum) + static_cast<int>(inner));
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -236,18 +201,16 @@ class BlockCompiler {
         return Where();
       default:
         if (i.op == Op::kPow && Square()) return;
-        if (const std::optional<BlockOp> step = StepOf(i.op)) {
-          Load(stack_.back());
-          return Emit(*step);
-        }
-        return Operator(i.op, *StepsOf(i.op));
+        if (OperandCount(i.op) == 2) return Operator(StepsOf(i.op));
+        Load(stack_.back());
+        return Emit(StepsOf(i.op).left);
     }
   }
 
-  void Operator(Op op, StepPair steps) {
+  void Operator(const Steps& steps) {
     Entry& a = stack_[stack_.size() - 2];
     Entry& b = stack_.back();
-    const std::optional<Inner> inner = InnerOf(op);
+    const std::optional<Inner> inner = InnerOf(steps.op);
     const auto in_memory = [](const Entry& e) { return !e.it && !e.inner.has_value(); };
     if (inner.has_value() && in_memory(a) && in_memory(b)) {
       a.inner = inner;

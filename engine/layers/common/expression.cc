@@ -27,33 +27,34 @@ struct Function {
   absl::string_view name;
   Op op;
   int operands;
+  float (*value)(const float* v);
   absl::string_view symbol = "";  // Of the infix form.
 };
 constexpr Function kFunctions[] = {
-    {"add", Op::kAdd, 2, "+"},
-    {"sub", Op::kSub, 2, "-"},
-    {"mul", Op::kMul, 2, "*"},
-    {"div", Op::kDiv, 2, "/"},
-    {"pow", Op::kPow, 2, "^"},
-    {"min", Op::kMin, 2},
-    {"max", Op::kMax, 2},
-    {"lt", Op::kLess, 2, "<"},
-    {"le", Op::kLessEqual, 2, "<="},
-    {"gt", Op::kGreater, 2, ">"},
-    {"ge", Op::kGreaterEqual, 2, ">="},
-    {"eq", Op::kEqual, 2, "=="},
-    {"ne", Op::kNotEqual, 2, "!="},
-    {"neg", Op::kNeg, 1},
-    {"abs", Op::kAbs, 1},
-    {"exp", Op::kExp, 1},
-    {"log", Op::kLog, 1},
-    {"sqrt", Op::kSqrt, 1},
-    {"sigmoid", Op::kSigmoid, 1},
-    {"tanh", Op::kTanh, 1},
-    {"sin", Op::kSin, 1},
-    {"cos", Op::kCos, 1},
-    {"relu", Op::kRelu, 1},
-    {"where", Op::kWhere, 3},
+    {"add", Op::kAdd, 2, [](const float* v) { return v[0] + v[1]; }, "+"},
+    {"sub", Op::kSub, 2, [](const float* v) { return v[0] - v[1]; }, "-"},
+    {"mul", Op::kMul, 2, [](const float* v) { return v[0] * v[1]; }, "*"},
+    {"div", Op::kDiv, 2, [](const float* v) { return v[0] / v[1]; }, "/"},
+    {"pow", Op::kPow, 2, [](const float* v) { return std::pow(v[0], v[1]); }, "^"},
+    {"min", Op::kMin, 2, [](const float* v) { return v[0] < v[1] || v[0] != v[0] ? v[0] : v[1]; }},
+    {"max", Op::kMax, 2, [](const float* v) { return v[0] > v[1] || v[0] != v[0] ? v[0] : v[1]; }},
+    {"lt", Op::kLess, 2, [](const float* v) { return v[0] < v[1] ? 1.0f : 0.0f; }, "<"},
+    {"le", Op::kLessEqual, 2, [](const float* v) { return v[0] <= v[1] ? 1.0f : 0.0f; }, "<="},
+    {"gt", Op::kGreater, 2, [](const float* v) { return v[0] > v[1] ? 1.0f : 0.0f; }, ">"},
+    {"ge", Op::kGreaterEqual, 2, [](const float* v) { return v[0] >= v[1] ? 1.0f : 0.0f; }, ">="},
+    {"eq", Op::kEqual, 2, [](const float* v) { return v[0] == v[1] ? 1.0f : 0.0f; }, "=="},
+    {"ne", Op::kNotEqual, 2, [](const float* v) { return v[0] != v[1] ? 1.0f : 0.0f; }, "!="},
+    {"neg", Op::kNeg, 1, [](const float* v) { return -v[0]; }},
+    {"abs", Op::kAbs, 1, [](const float* v) { return std::abs(v[0]); }},
+    {"exp", Op::kExp, 1, [](const float* v) { return std::exp(v[0]); }},
+    {"log", Op::kLog, 1, [](const float* v) { return std::log(v[0]); }},
+    {"sqrt", Op::kSqrt, 1, [](const float* v) { return std::sqrt(v[0]); }},
+    {"sigmoid", Op::kSigmoid, 1, [](const float* v) { return 1.0f / (1.0f + std::exp(-v[0])); }},
+    {"tanh", Op::kTanh, 1, [](const float* v) { return std::tanh(v[0]); }},
+    {"sin", Op::kSin, 1, [](const float* v) { return std::sin(v[0]); }},
+    {"cos", Op::kCos, 1, [](const float* v) { return std::cos(v[0]); }},
+    {"relu", Op::kRelu, 1, [](const float* v) { return v[0] < 0 ? 0.0f : v[0]; }},
+    {"where", Op::kWhere, 3, [](const float* v) { return v[0] > 0 ? v[1] : v[2]; }},
 };
 
 const Function* FunctionOf(Op op) {
@@ -418,63 +419,9 @@ absl::string_view Name(ExpressionOp op) {
   return function == nullptr ? "value" : function->name;
 }
 
-float Evaluate(ExpressionOp op, const float* v) {
-  switch (op) {
-    case Op::kNumber:
-    case Op::kInput:
-    case Op::kStore:
-    case Op::kLoad:
-      return v[0];
-    case Op::kAdd:
-      return v[0] + v[1];
-    case Op::kSub:
-      return v[0] - v[1];
-    case Op::kMul:
-      return v[0] * v[1];
-    case Op::kDiv:
-      return v[0] / v[1];
-    case Op::kPow:
-      return std::pow(v[0], v[1]);
-    case Op::kMin:
-      return v[0] < v[1] || v[0] != v[0] ? v[0] : v[1];
-    case Op::kMax:
-      return v[0] > v[1] || v[0] != v[0] ? v[0] : v[1];
-    case Op::kLess:
-      return v[0] < v[1] ? 1.0f : 0.0f;
-    case Op::kLessEqual:
-      return v[0] <= v[1] ? 1.0f : 0.0f;
-    case Op::kGreater:
-      return v[0] > v[1] ? 1.0f : 0.0f;
-    case Op::kGreaterEqual:
-      return v[0] >= v[1] ? 1.0f : 0.0f;
-    case Op::kEqual:
-      return v[0] == v[1] ? 1.0f : 0.0f;
-    case Op::kNotEqual:
-      return v[0] != v[1] ? 1.0f : 0.0f;
-    case Op::kNeg:
-      return -v[0];
-    case Op::kAbs:
-      return std::abs(v[0]);
-    case Op::kExp:
-      return std::exp(v[0]);
-    case Op::kLog:
-      return std::log(v[0]);
-    case Op::kSqrt:
-      return std::sqrt(v[0]);
-    case Op::kSigmoid:
-      return 1.0f / (1.0f + std::exp(-v[0]));
-    case Op::kTanh:
-      return std::tanh(v[0]);
-    case Op::kSin:
-      return std::sin(v[0]);
-    case Op::kCos:
-      return std::cos(v[0]);
-    case Op::kRelu:
-      return v[0] < 0 ? 0.0f : v[0];
-    case Op::kWhere:
-      return v[0] > 0 ? v[1] : v[2];
-  }
-  return 0;
+float Evaluate(ExpressionOp op, const float* operands) {
+  const Function* function = FunctionOf(op);
+  return function == nullptr ? operands[0] : function->value(operands);
 }
 
 absl::StatusOr<Expression> Expression::Parse(absl::string_view text, int inputs) {
