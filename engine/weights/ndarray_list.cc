@@ -52,24 +52,11 @@ class Cursor {
 };
 
 absl::StatusOr<NpyType> TypeOf(int32_t code) {
-  switch (code) {
-    case 0:
-      return NpyType::kFloat32;
-    case 1:
-      return NpyType::kFloat64;
-    case 2:
-      return NpyType::kFloat16;
-    case 3:
-      return NpyType::kUint8;
-    case 4:
-      return NpyType::kInt32;
-    case 5:
-      return NpyType::kInt8;
-    case 6:
-      return NpyType::kInt64;
-    default:
-      return absl::InvalidArgumentError(absl::StrCat("type ", code, ", want 0 to 6"));
-  }
+  static constexpr NpyType kTypes[] = {NpyType::kFloat32, NpyType::kFloat64, NpyType::kFloat16,
+                                       NpyType::kUint8,   NpyType::kInt32,   NpyType::kInt8,
+                                       NpyType::kInt64};
+  if (code >= 0 && code <= 6) return kTypes[code];
+  return absl::InvalidArgumentError(absl::StrCat("type ", code, ", want 0 to 6"));
 }
 
 absl::StatusOr<NpyArray> ReadArray(Cursor& cursor) {

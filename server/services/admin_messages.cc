@@ -37,19 +37,11 @@ std::optional<int64_t> VersionOf(const Request& request) {
 }
 
 v1::VersionChange::Outcome OutcomeOf(VersionChange::Outcome outcome) {
-  switch (outcome) {
-    case VersionChange::Outcome::kLoaded:
-      return v1::VersionChange::OUTCOME_LOADED;
-    case VersionChange::Outcome::kAlreadyServing:
-      return v1::VersionChange::OUTCOME_ALREADY_SERVING;
-    case VersionChange::Outcome::kUnloaded:
-      return v1::VersionChange::OUTCOME_UNLOADED;
-    case VersionChange::Outcome::kDiscarded:
-      return v1::VersionChange::OUTCOME_DISCARDED;
-    case VersionChange::Outcome::kFailed:
-      return v1::VersionChange::OUTCOME_FAILED;
-  }
-  return v1::VersionChange::OUTCOME_UNSPECIFIED;
+  static constexpr v1::VersionChange::Outcome kOutcomes[] = {
+      v1::VersionChange::OUTCOME_LOADED, v1::VersionChange::OUTCOME_ALREADY_SERVING,
+      v1::VersionChange::OUTCOME_UNLOADED, v1::VersionChange::OUTCOME_DISCARDED,
+      v1::VersionChange::OUTCOME_FAILED};
+  return kOutcomes[static_cast<size_t>(outcome)];
 }
 
 void FillVersions(const std::vector<VersionChange>& versions,

@@ -10,45 +10,22 @@ namespace {
 namespace v1 = ulfd::v1;
 
 v1::VersionState StateOf(VersionState state) {
-  switch (state) {
-    case VersionState::kWaiting:
-      return v1::VERSION_STATE_WAITING;
-    case VersionState::kLoading:
-      return v1::VERSION_STATE_LOADING;
-    case VersionState::kServing:
-      return v1::VERSION_STATE_SERVING;
-    case VersionState::kFailed:
-      return v1::VERSION_STATE_FAILED;
-    case VersionState::kUnloading:
-      return v1::VERSION_STATE_UNLOADING;
-  }
-  return v1::VERSION_STATE_UNSPECIFIED;
+  static constexpr v1::VersionState kStates[] = {
+      v1::VERSION_STATE_WAITING, v1::VERSION_STATE_LOADING, v1::VERSION_STATE_SERVING,
+      v1::VERSION_STATE_FAILED, v1::VERSION_STATE_UNLOADING};
+  return kStates[static_cast<size_t>(state)];
 }
 
 v1::TensorLevel LevelOf(engine::Level level) {
-  switch (level) {
-    case engine::Level::kConstant:
-      return v1::TENSOR_LEVEL_CONSTANT;
-    case engine::Level::kUser:
-      return v1::TENSOR_LEVEL_USER;
-    case engine::Level::kAd:
-      return v1::TENSOR_LEVEL_AD;
-    case engine::Level::kUnknown:
-      break;
-  }
-  return v1::TENSOR_LEVEL_UNSPECIFIED;
+  static constexpr v1::TensorLevel kLevels[] = {v1::TENSOR_LEVEL_CONSTANT, v1::TENSOR_LEVEL_USER,
+                                                v1::TENSOR_LEVEL_AD, v1::TENSOR_LEVEL_UNSPECIFIED};
+  return kLevels[static_cast<size_t>(level)];
 }
 
 v1::DataType TypeOf(engine::DType dtype) {
-  switch (dtype) {
-    case engine::DType::kFloat32:
-      return v1::DATA_TYPE_FLOAT32;
-    case engine::DType::kInt32:
-      return v1::DATA_TYPE_INT32;
-    case engine::DType::kInt64:
-      return v1::DATA_TYPE_INT64;
-  }
-  return v1::DATA_TYPE_UNSPECIFIED;
+  static constexpr v1::DataType kTypes[] = {v1::DATA_TYPE_FLOAT32, v1::DATA_TYPE_INT32,
+                                            v1::DATA_TYPE_INT64};
+  return kTypes[static_cast<size_t>(dtype)];
 }
 
 void DescribeTensor(const std::string& name, engine::DType dtype, const engine::Shape& shape,

@@ -40,30 +40,21 @@ constexpr char kReady[] = "/v2/health/ready";
 bool IsProbe(absl::string_view path) { return path == kLive || path == kReady; }
 
 int HttpCodeOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 200;
-    case absl::StatusCode::kInvalidArgument:
-      return 400;
-    case absl::StatusCode::kUnauthenticated:
-      return 401;
-    case absl::StatusCode::kPermissionDenied:
-      return 403;
-    case absl::StatusCode::kNotFound:
-      return 404;
-    case absl::StatusCode::kFailedPrecondition:
-      return 412;
-    case absl::StatusCode::kResourceExhausted:
-      return 429;
-    case absl::StatusCode::kUnimplemented:
-      return 501;
-    case absl::StatusCode::kUnavailable:
-      return 503;
-    case absl::StatusCode::kDeadlineExceeded:
-      return 504;
-    default:
-      return 500;
+  using Code = absl::StatusCode;
+  static constexpr std::pair<Code, int> kCodes[] = {{Code::kOk, 200},
+                                                    {Code::kInvalidArgument, 400},
+                                                    {Code::kUnauthenticated, 401},
+                                                    {Code::kPermissionDenied, 403},
+                                                    {Code::kNotFound, 404},
+                                                    {Code::kFailedPrecondition, 412},
+                                                    {Code::kResourceExhausted, 429},
+                                                    {Code::kUnimplemented, 501},
+                                                    {Code::kUnavailable, 503},
+                                                    {Code::kDeadlineExceeded, 504}};
+  for (const auto& [code, http] : kCodes) {
+    if (code == status.code()) return http;
   }
+  return 500;
 }
 
 // Whatever bytes callers sent are text in the reply.

@@ -31,25 +31,13 @@ Expression Of(ExpressionOp op) {
 
 // The formula of an elementwise layer.
 std::optional<Expression> FormulaOf(const GraphEditor& editor, int index) {
-  switch (editor.semantics(index).op) {
-    case Op::kAdd:
-      return Of(ExpressionOp::kAdd);
-    case Op::kSubtract:
-      return Of(ExpressionOp::kSub);
-    case Op::kMultiply:
-      return Of(ExpressionOp::kMul);
-    case Op::kDivide:
-      return Of(ExpressionOp::kDiv);
-    case Op::kRelu:
-      return Of(ExpressionOp::kRelu);
-    case Op::kSigmoid:
-      return Of(ExpressionOp::kSigmoid);
-    case Op::kTanh:
-      return Of(ExpressionOp::kTanh);
-    case Op::kWhere:
-      return Of(ExpressionOp::kWhere);
-    default:
-      break;
+  static constexpr std::pair<Op, ExpressionOp> kFormulas[] = {
+      {Op::kAdd, ExpressionOp::kAdd},      {Op::kSubtract, ExpressionOp::kSub},
+      {Op::kMultiply, ExpressionOp::kMul}, {Op::kDivide, ExpressionOp::kDiv},
+      {Op::kRelu, ExpressionOp::kRelu},    {Op::kSigmoid, ExpressionOp::kSigmoid},
+      {Op::kTanh, ExpressionOp::kTanh},    {Op::kWhere, ExpressionOp::kWhere}};
+  for (const auto& [op, formula] : kFormulas) {
+    if (op == editor.semantics(index).op) return Of(formula);
   }
   const Expression* const expression = ExpressionOf(*editor.node(index).layer);
   return expression == nullptr ? std::nullopt : std::optional<Expression>(*expression);
