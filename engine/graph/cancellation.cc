@@ -120,7 +120,7 @@ class ErrorTracer {
   }
 
   static void Name(const Node& node, const Semantics& semantics, Cancellation& result) {
-    if (node.name.empty() || node.composite || MakeDoubleFunction(semantics) == nullptr) {
+    if (node.name.empty() || node.composite || MakeDoubleFunction(semantics).run == nullptr) {
       result.obstacles.push_back(node.Label());
     } else if (std::find(result.double_layers.begin(), result.double_layers.end(), node.name) ==
                result.double_layers.end()) {

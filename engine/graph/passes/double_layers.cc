@@ -50,7 +50,7 @@ class DoubleGroupKernel final : public Kernel {
 
   int64_t bytes() const override {
     int64_t bytes = 0;
-    for (const auto& function : functions_) bytes += function->bytes();
+    for (const DoubleFunction& function : functions_) bytes += function.bytes;
     return bytes;
   }
 
@@ -79,7 +79,7 @@ class DoubleGroupKernel final : public Kernel {
       absl::InlinedVector<DoubleTensor, 8> inputs;
       for (int i : (*members_)[m].inputs) inputs.push_back(values[i]);
       DoubleTensor& value = values[ctx.in.size() + m];
-      functions_[m]->Run(inputs, value);
+      functions_[m].run(inputs, value);
       float* out = ctx.out[m].f32();
       const int64_t n = value.elements();
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(value.data[i]);
@@ -100,7 +100,7 @@ class DoubleGroupKernel final : public Kernel {
   }
 
   const std::shared_ptr<const Members> members_;
-  std::vector<std::unique_ptr<const DoubleFunction>> functions_;
+  std::vector<DoubleFunction> functions_;
 };
 
 // Inputs and outputs are float32; output i is that of member i.  REQUIRES: every member has one
@@ -274,7 +274,7 @@ Node MakeNode(const std::vector<int>& group, std::vector<Node>& nodes) {
 
 absl::Status CheckMember(const Node& node, const GraphSpecs& specs) {
   const std::string label = absl::StrCat("manifest: double_layers names ", node.Label());
-  if (node.composite || MakeDoubleFunction(node.layer->semantics()) == nullptr) {
+  if (node.composite || MakeDoubleFunction(node.layer->semantics()).run == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat(label, ", a type that is not computed in double; these are: ", DoubleTypes()));
   }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 #include "engine/layers/checks.h"
@@ -23,6 +22,7 @@ int64_t DoubleTensor::elements() const {
 namespace {
 
 using Op = Semantics::Op;
+using In = absl::Span<const DoubleTensor>;
 
 // Product of dimensions [from, to).
 int64_t Product(const TensorDims& dims, int from, int to) {
@@ -90,46 +90,38 @@ class Panels {
 };
 
 // One or two inputs, each with a matrix; an input of one row counts for all rows.
-class FullyConnected final : public DoubleFunction {
- public:
-  explicit FullyConnected(const Semantics& s)
-      : panels_(s.matrices.begin(), s.matrices.end()), bias_(s.bias), bias_rows_(s.bias_rows) {}
-  int64_t bytes() const override {
-    int64_t bytes = 0;
-    for (const Panels& panels : panels_) bytes += panels.bytes();
-    return bytes;
-  }
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const int64_t n = panels_[0].n();
+DoubleFunction FullyConnected(const Semantics& s) {
+  std::vector<Panels> all(s.matrices.begin(), s.matrices.end());
+  int64_t bytes = 0;
+  for (const Panels& panels : all) bytes += panels.bytes();
+  auto run = [all = std::move(all), bias = s.bias, bias_rows = std::max<int64_t>(1, s.bias_rows)](
+                 In in, DoubleTensor& out) {
+    const int64_t n = all[0].n();
     const int64_t rows = n == 0 ? 0 : out.elements() / n;
     // A bias of several rows is added to a first product by numpy's rules.
     for (int64_t r = 0; r < rows; ++r) {
       double* y = out.data + r * n;
-      if (bias_.empty()) {
+      if (bias.empty()) {
         std::fill_n(y, n, 0.0);
       } else {
-        std::copy_n(bias_.data() + r % std::max<int64_t>(1, bias_rows_) * n, n, y);
+        std::copy_n(bias.data() + r % bias_rows * n, n, y);
       }
     }
-    for (size_t i = 0; i < panels_.size(); ++i) {
-      const int64_t k = panels_[i].k();
+    for (size_t i = 0; i < all.size(); ++i) {
+      const int64_t k = all[i].k();
       const int64_t given = Product(in[i].dims, 0, static_cast<int>(in[i].dims.size()) - 1);
       if (given == rows) {
-        panels_[i].MultiplyAdd(in[i].data, rows, out.data);
+        all[i].MultiplyAdd(in[i].data, rows, out.data);
         continue;
       }
       // Fewer rows than the output: they repeat (a user's row, or under a bias of several rows).
       for (int64_t r = 0; r < rows && given > 0; ++r) {
-        panels_[i].MultiplyAdd(in[i].data + r % given * k, 1, out.data + r * n);
+        all[i].MultiplyAdd(in[i].data + r % given * k, 1, out.data + r * n);
       }
     }
-  }
-
- private:
-  const std::vector<Panels> panels_;
-  const absl::Span<const float> bias_;
-  const int64_t bias_rows_;
-};
+  };
+  return {std::move(run), bytes};
+}
 
 // --------------------------------------------------------------------------------- elementwise
 
@@ -142,28 +134,31 @@ double Tanh(double x) { return std::tanh(x); }
 double Relu(double x) { return x < 0 ? 0 : x; }  // NaN stays NaN.
 
 template <double (*kFunction)(double)>
-class Elementwise final : public DoubleFunction {
- public:
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
+DoubleFunction Elementwise(const Semantics&) {
+  return {[](In in, DoubleTensor& out) {
     const int64_t n = out.elements();
     for (int64_t i = 0; i < n; ++i) out.data[i] = kFunction(in[0].data[i]);
-  }
-};
+  }};
+}
 
-class Prelu final : public DoubleFunction {
- public:
-  explicit Prelu(const Semantics& s) : slope_(s.params->values[0]) {}
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const int64_t n = out.elements(), block = static_cast<int64_t>(slope_.size());
-    for (int64_t i = 0, c = 0; i < n; ++i, c = c + 1 == block ? 0 : c + 1) {
-      const double x = in[0].data[i];
-      out.data[i] = x > 0 ? x : double{slope_[c]} * x;
+// Of each element and its place in the period of the parameters, which the layer owns.
+template <class Fn>
+DoubleFunction Cyclic(const Semantics& s, int64_t bytes, Fn function) {
+  const auto period = static_cast<int64_t>(s.params->values[0].size());
+  auto run = [period, function = std::move(function)](In in, DoubleTensor& out) {
+    const int64_t n = out.elements();
+    for (int64_t i = 0, c = 0; i < n; ++i, c = c + 1 == period ? 0 : c + 1) {
+      out.data[i] = function(in[0].data[i], c);
     }
-  }
+  };
+  return {std::move(run), bytes};
+}
 
- private:
-  const std::vector<float>& slope_;  // Owned by the layer.
-};
+DoubleFunction Prelu(const Semantics& s) {
+  return Cyclic(s, 0, [slope = s.params->values[0].data()](double x, int64_t c) {
+    return x > 0 ? x : double{slope[c]} * x;
+  });
+}
 
 // 1 / sqrt(var + eps)
 std::vector<double> InverseDeviation(const std::vector<float>& var, float eps) {
@@ -172,47 +167,31 @@ std::vector<double> InverseDeviation(const std::vector<float>& var, float eps) {
   return inverse;
 }
 
-class BatchNorm final : public DoubleFunction {
- public:
-  explicit BatchNorm(const Semantics& s)
-      : beta_(s.params->values[0]),
-        gamma_(s.params->values[1]),
-        mean_(s.params->values[2]),
-        inverse_(InverseDeviation(s.params->values[3], s.eps)) {}
-  int64_t bytes() const override { return static_cast<int64_t>(inverse_.size() * sizeof(double)); }
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const int64_t n = out.elements(), block = static_cast<int64_t>(mean_.size());
-    for (int64_t i = 0, c = 0; i < n; ++i, c = c + 1 == block ? 0 : c + 1) {
-      out.data[i] = (in[0].data[i] - mean_[c]) * inverse_[c] * gamma_[c] + beta_[c];
-    }
-  }
+int64_t BytesOf(const std::vector<double>& values) {
+  return static_cast<int64_t>(values.size() * sizeof(double));
+}
 
- private:
-  // Owned by the layer.
-  const std::vector<float>&beta_, &gamma_, &mean_;
-  const std::vector<double> inverse_;
-};
+DoubleFunction BatchNorm(const Semantics& s) {
+  std::vector<double> inverse = InverseDeviation(s.params->values[3], s.eps);
+  const int64_t bytes = BytesOf(inverse);
+  return Cyclic(
+      s, bytes,
+      [beta = s.params->values[0].data(), gamma = s.params->values[1].data(),
+       mean = s.params->values[2].data(), inverse = std::move(inverse)](double x, int64_t c) {
+        return (x - mean[c]) * inverse[c] * gamma[c] + beta[c];
+      });
+}
 
-class Dice final : public DoubleFunction {
- public:
-  explicit Dice(const Semantics& s)
-      : gamma_(s.params->values[0]),
-        mean_(s.params->values[1]),
-        inverse_(InverseDeviation(s.params->values[2], s.eps)) {}
-  int64_t bytes() const override { return static_cast<int64_t>(inverse_.size() * sizeof(double)); }
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const int64_t n = out.elements(), block = static_cast<int64_t>(mean_.size());
-    for (int64_t i = 0, c = 0; i < n; ++i, c = c + 1 == block ? 0 : c + 1) {
-      const double x = in[0].data[i];
-      const double p = Sigmoid((x - mean_[c]) * inverse_[c]);
-      out.data[i] = x * (p + (1 - p) * gamma_[c]);
-    }
-  }
-
- private:
-  const std::vector<float>&gamma_, &mean_;  // Owned by the layer.
-  const std::vector<double> inverse_;
-};
+DoubleFunction Dice(const Semantics& s) {
+  std::vector<double> inverse = InverseDeviation(s.params->values[2], s.eps);
+  const int64_t bytes = BytesOf(inverse);
+  return Cyclic(s, bytes,
+                [gamma = s.params->values[0].data(), mean = s.params->values[1].data(),
+                 inverse = std::move(inverse)](double x, int64_t c) {
+                  const double p = Sigmoid((x - mean[c]) * inverse[c]);
+                  return x * (p + (1 - p) * gamma[c]);
+                });
+}
 
 double Add(double a, double b) { return a + b; }
 double Subtract(double a, double b) { return a - b; }
@@ -220,9 +199,8 @@ double Multiply(double a, double b) { return a * b; }
 double Divide(double a, double b) { return a / b; }
 
 template <double (*kFunction)(double, double)>
-class Binary final : public DoubleFunction {
- public:
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
+DoubleFunction Binary(const Semantics&) {
+  return {[](In in, DoubleTensor& out) {
     const BroadcastPlan plan = PlanBroadcast(out.dims, {in[0].dims, in[1].dims});
     const int64_t a_step = plan.advances[0] ? 1 : 0, b_step = plan.advances[1] ? 1 : 0;
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t to) {
@@ -232,8 +210,8 @@ class Binary final : public DoubleFunction {
         out.data[to + i] = kFunction(a[i * a_step], b[i * b_step]);
       }
     });
-  }
-};
+  }};
+}
 
 // ------------------------------------------------------------------------------- along an axis
 
@@ -246,11 +224,9 @@ struct AxisView {
         inner(Product(dims, axis + 1, static_cast<int>(dims.size()))) {}
 };
 
-class Softmax final : public DoubleFunction {
- public:
-  explicit Softmax(const Semantics& s) : axis_(s.axis) {}
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const AxisView v(out.dims, axis_);
+DoubleFunction Softmax(const Semantics& s) {
+  return {[axis = s.axis](In in, DoubleTensor& out) {
+    const AxisView v(out.dims, axis);
     for (int64_t o = 0; o < v.outer; ++o) {
       for (int64_t i = 0; i < v.inner; ++i) {
         const double* x = in[0].data + o * v.length * v.inner + i;
@@ -263,17 +239,12 @@ class Softmax final : public DoubleFunction {
         for (int64_t l = 0; l < v.length; ++l) y[l * v.inner] /= sum;
       }
     }
-  }
+  }};
+}
 
- private:
-  const int axis_;
-};
-
-class Sum final : public DoubleFunction {
- public:
-  explicit Sum(const Semantics& s) : axis_(s.axis) {}
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const AxisView v(in[0].dims, axis_);
+DoubleFunction Sum(const Semantics& s) {
+  return {[axis = s.axis](In in, DoubleTensor& out) {
+    const AxisView v(in[0].dims, axis);
     std::fill_n(out.data, out.elements(), 0.0);
     const double* x = in[0].data;
     for (int64_t o = 0; o < v.outer; ++o) {
@@ -281,36 +252,27 @@ class Sum final : public DoubleFunction {
         for (int64_t i = 0; i < v.inner; ++i) out.data[o * v.inner + i] += x[i];
       }
     }
-  }
-
- private:
-  const int axis_;
-};
+  }};
+}
 
 // ------------------------------------------------------------------------------------- copying
 
-class Concat final : public DoubleFunction {
- public:
-  explicit Concat(const Semantics& s) : axis_(s.axis) {}
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    const AxisView whole(out.dims, axis_);
+DoubleFunction Concat(const Semantics& s) {
+  return {[axis = s.axis](In in, DoubleTensor& out) {
+    const AxisView whole(out.dims, axis);
     double* to = out.data;
     for (const DoubleTensor& part : in) {
-      const int64_t run = AxisView(part.dims, axis_).length * whole.inner;
+      const int64_t run = AxisView(part.dims, axis).length * whole.inner;
       for (int64_t o = 0; o < whole.outer; ++o) {
         std::copy_n(part.data + o * run, run, to + o * whole.length * whole.inner);
       }
       to += run;
     }
-  }
+  }};
+}
 
- private:
-  const int axis_;
-};
-
-class Fuse final : public DoubleFunction {
- public:
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
+DoubleFunction Fuse(const Semantics&) {
+  return {[](In in, DoubleTensor& out) {
     double* to = out.data;
     for (const DoubleTensor& part : in) {
       const int64_t width = part.dims[1], step = part.dims[0] == 1 ? 0 : width;
@@ -319,81 +281,58 @@ class Fuse final : public DoubleFunction {
       }
       to += width;
     }
-  }
-};
+  }};
+}
 
-class Copy final : public DoubleFunction {
- public:
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
-    std::copy_n(in[0].data, out.elements(), out.data);
-  }
-};
+DoubleFunction Copy(const Semantics&) {
+  return {[](In in, DoubleTensor& out) { std::copy_n(in[0].data, out.elements(), out.data); }};
+}
 
-class Slice final : public DoubleFunction {
- public:
-  explicit Slice(const Semantics& s) : pieces_(s.pieces), axis_(s.axis) {}
-  void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const override {
+DoubleFunction Slice(const Semantics& s) {
+  return {[pieces = s.pieces, axis = s.axis](In in, DoubleTensor& out) {
     if (out.elements() == 0) return;
     const int64_t rows = in[0].dims[0], width = in[0].elements() / rows;
-    const int64_t outer = Product(out.dims, 1, axis_);  // Dimensions of a piece before the axis.
+    const int64_t outer = Product(out.dims, 1, axis);  // Dimensions of a piece before the axis.
     double* to = out.data;
     for (int64_t r = 0; r < rows; ++r) {
       for (int64_t o = 0; o < outer; ++o) {
-        for (const Semantics::Piece& piece : pieces_) {
+        for (const Semantics::Piece& piece : pieces) {
           const int64_t run = piece.elements / outer;
           to = std::copy_n(in[0].data + r * width + piece.offset + o * run, run, to);
         }
       }
     }
-  }
-
- private:
-  const std::vector<Semantics::Piece> pieces_;
-  const int axis_;
-};
-
-template <class T>
-std::unique_ptr<const DoubleFunction> Make(const Semantics& s) {
-  if constexpr (std::is_constructible_v<T, const Semantics&>) {
-    return std::make_unique<T>(s);
-  } else {
-    return std::make_unique<T>();
-  }
+  }};
 }
 
-struct Row {
-  Op op;
-  std::unique_ptr<const DoubleFunction> (*make)(const Semantics& s);
-};
-
-constexpr Row kFunctions[] = {
-    {Op::kFullyConnected, &Make<FullyConnected>},
-    {Op::kFullyConnectedEx, &Make<FullyConnected>},
-    {Op::kRelu, &Make<Elementwise<Relu>>},
-    {Op::kSigmoid, &Make<Elementwise<Sigmoid>>},
-    {Op::kTanh, &Make<Elementwise<Tanh>>},
-    {Op::kPrelu, &Make<Prelu>},
-    {Op::kBatchNorm, &Make<BatchNorm>},
-    {Op::kDice, &Make<Dice>},
-    {Op::kSoftmax, &Make<Softmax>},
-    {Op::kConcat, &Make<Concat>},
-    {Op::kReshape, &Make<Copy>},
-    {Op::kSlice, &Make<Slice>},
-    {Op::kSum, &Make<Sum>},
-    {Op::kFuse, &Make<Fuse>},
-    {Op::kAdd, &Make<Binary<Add>>},
-    {Op::kSubtract, &Make<Binary<Subtract>>},
-    {Op::kMultiply, &Make<Binary<Multiply>>},
-    {Op::kDivide, &Make<Binary<Divide>>},
+constexpr std::pair<Op, DoubleFunction (*)(const Semantics&)> kFunctions[] = {
+    {Op::kFullyConnected, &FullyConnected},
+    {Op::kFullyConnectedEx, &FullyConnected},
+    {Op::kRelu, &Elementwise<Relu>},
+    {Op::kSigmoid, &Elementwise<Sigmoid>},
+    {Op::kTanh, &Elementwise<Tanh>},
+    {Op::kPrelu, &Prelu},
+    {Op::kBatchNorm, &BatchNorm},
+    {Op::kDice, &Dice},
+    {Op::kSoftmax, &Softmax},
+    {Op::kConcat, &Concat},
+    {Op::kReshape, &Copy},
+    {Op::kSlice, &Slice},
+    {Op::kSum, &Sum},
+    {Op::kFuse, &Fuse},
+    {Op::kAdd, &Binary<Add>},
+    {Op::kSubtract, &Binary<Subtract>},
+    {Op::kMultiply, &Binary<Multiply>},
+    {Op::kDivide, &Binary<Divide>},
 };
 
 }  // namespace
 
-std::unique_ptr<const DoubleFunction> MakeDoubleFunction(const Semantics& semantics) {
-  for (const Row& row : kFunctions) {
-    if (row.op == semantics.op) return row.make(semantics);
+DoubleFunction MakeDoubleFunction(const Semantics& semantics) {
+  for (const auto& [op, make] : kFunctions) {
+    if (op == semantics.op) return make(semantics);
   }
-  return nullptr;
+  return {};
 }
 
 absl::string_view DoubleTypes() {

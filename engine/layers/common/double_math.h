@@ -4,8 +4,7 @@
 #define ULFD_ENGINE_LAYERS_COMMON_DOUBLE_MATH_H_
 
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <functional>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -23,18 +22,15 @@ struct DoubleTensor {
 };
 
 // One layer's function.  Immutable: shared by all threads.
-class DoubleFunction {
- public:
-  virtual ~DoubleFunction() = default;
-  // `out` has the shape that the layer's Infer gives for `in`, and does not overlap them.
-  virtual void Run(absl::Span<const DoubleTensor> in, DoubleTensor& out) const = 0;
-  // Memory held beside the model's weights.
-  virtual int64_t bytes() const { return 0; }
+struct DoubleFunction {
+  // `out` has the shape that the layer's Infer gives for `in`, and does not overlap them.  Null:
+  // there is no double version of the layer.
+  std::function<void(absl::Span<const DoubleTensor> in, DoubleTensor& out)> run;
+  int64_t bytes = 0;  // Held beside the model's weights.
 };
 
-// nullptr if there is no double version of that function.  What `semantics` borrows must outlive
-// the result.
-std::unique_ptr<const DoubleFunction> MakeDoubleFunction(const Semantics& semantics);
+// What `semantics` borrows must outlive the result.
+DoubleFunction MakeDoubleFunction(const Semantics& semantics);
 
 // Names of the layer types that there is one for, for messages.
 absl::string_view DoubleTypes();

@@ -85,28 +85,23 @@ class SoftmaxLayer final : public Layer {
   const int axis_;
 };
 
+template <UnaryOp kUnary, Semantics::Op kOp>
+constexpr LayerType FunctionType(absl::string_view name, absl::string_view summary,
+                                 absl::string_view formula) {
+  return {.name = name,
+          .summary = summary,
+          .parse = &Function<kUnary, kOp>::Parse,
+          .doc = {.formula = formula,
+                  .inputs = "x float32, any shape",
+                  .source = "ULF layer guide",
+                  .example_inputs = "x:4"}};
+}
+
 constexpr LayerType kTypes[] = {
-    {.name = "relu_layer",
-     .summary = "max(x, 0)",
-     .parse = &Function<UnaryOp::kRelu, Semantics::Op::kRelu>::Parse,
-     .doc = {.formula = "y = max(x, 0)",
-             .inputs = "x float32, any shape",
-             .source = "ULF layer guide",
-             .example_inputs = "x:4"}},
-    {.name = "sigmoid_layer",
-     .summary = "1 / (1 + exp(-x))",
-     .parse = &Function<UnaryOp::kSigmoid, Semantics::Op::kSigmoid>::Parse,
-     .doc = {.formula = "y = 1 / (1 + exp(-x))",
-             .inputs = "x float32, any shape",
-             .source = "ULF layer guide",
-             .example_inputs = "x:4"}},
-    {.name = "tanh_layer",
-     .summary = "tanh(x)",
-     .parse = &Function<UnaryOp::kTanh, Semantics::Op::kTanh>::Parse,
-     .doc = {.formula = "y = tanh(x)",
-             .inputs = "x float32, any shape",
-             .source = "ULF layer guide",
-             .example_inputs = "x:4"}},
+    FunctionType<UnaryOp::kRelu, Semantics::Op::kRelu>("relu_layer", "max(x, 0)", "y = max(x, 0)"),
+    FunctionType<UnaryOp::kSigmoid, Semantics::Op::kSigmoid>("sigmoid_layer", "1 / (1 + exp(-x))",
+                                                             "y = 1 / (1 + exp(-x))"),
+    FunctionType<UnaryOp::kTanh, Semantics::Op::kTanh>("tanh_layer", "tanh(x)", "y = tanh(x)"),
     {.name = "softmax_layer",
      .summary = "softmax along one axis",
      .param_field = ulf::LayerParameter::kSoftmaxParamFieldNumber,

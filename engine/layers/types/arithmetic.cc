@@ -226,39 +226,28 @@ class SumAxis final : public Layer {
   const int axis_;
 };
 
+template <BinaryOp kOp, Semantics::Op kSemantics>
+constexpr LayerType BinaryType(absl::string_view name, absl::string_view summary,
+                               absl::string_view formula) {
+  return {.name = name,
+          .summary = summary,
+          .inputs = {2, 2},
+          .parse = &Binary<kOp, kSemantics>::Parse,
+          .doc = {.formula = formula,
+                  .inputs = "a, b float32, any rank; numpy broadcasting both ways",
+                  .source = "ULF layer guide",
+                  .example_inputs = "a:3,4;b@user:1,4"}};
+}
+
 constexpr LayerType kTypes[] = {
-    {.name = "add_layer",
-     .summary = "a + b with numpy broadcasting",
-     .inputs = {2, 2},
-     .parse = &Binary<BinaryOp::kAdd, Semantics::Op::kAdd>::Parse,
-     .doc = {.formula = "y = a + b",
-             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
-             .source = "ULF layer guide",
-             .example_inputs = "a:3,4;b@user:1,4"}},
-    {.name = "sub_layer",
-     .summary = "a - b with numpy broadcasting",
-     .inputs = {2, 2},
-     .parse = &Binary<BinaryOp::kSub, Semantics::Op::kSubtract>::Parse,
-     .doc = {.formula = "y = a - b",
-             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
-             .source = "ULF layer guide",
-             .example_inputs = "a:3,4;b@user:1,4"}},
-    {.name = "multiply_layer",
-     .summary = "a * b with numpy broadcasting",
-     .inputs = {2, 2},
-     .parse = &Binary<BinaryOp::kMultiply, Semantics::Op::kMultiply>::Parse,
-     .doc = {.formula = "y = a * b",
-             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
-             .source = "ULF layer guide",
-             .example_inputs = "a:3,4;b@user:1,4"}},
-    {.name = "div_layer",
-     .summary = "a / b with numpy broadcasting",
-     .inputs = {2, 2},
-     .parse = &Binary<BinaryOp::kDiv, Semantics::Op::kDivide>::Parse,
-     .doc = {.formula = "y = a / b",
-             .inputs = "a, b float32, any rank; numpy broadcasting both ways",
-             .source = "ULF layer guide",
-             .example_inputs = "a:3,4;b@user:1,4"}},
+    BinaryType<BinaryOp::kAdd, Semantics::Op::kAdd>("add_layer", "a + b with numpy broadcasting",
+                                                    "y = a + b"),
+    BinaryType<BinaryOp::kSub, Semantics::Op::kSubtract>(
+        "sub_layer", "a - b with numpy broadcasting", "y = a - b"),
+    BinaryType<BinaryOp::kMultiply, Semantics::Op::kMultiply>(
+        "multiply_layer", "a * b with numpy broadcasting", "y = a * b"),
+    BinaryType<BinaryOp::kDiv, Semantics::Op::kDivide>("div_layer", "a / b with numpy broadcasting",
+                                                       "y = a / b"),
     {.name = "where_layer",
      .summary = "condition > 0 ? a : b with numpy broadcasting",
      .inputs = {3, 3},
