@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "engine/embedding/row_pooling.h"
 #include "engine/embedding/row_values.h"
@@ -14,79 +15,60 @@ namespace ulfd::engine {
 namespace {  // Every instruction set needs copies of its own.
 
 constexpr int64_t kMostVectors = 8;  // Accumulators that stay in registers.
+typedef float Lanes __attribute__((vector_size(sizeof(Vector))));  // Vector, but in registers.
 
-// Columns of rows that Values reads.  kVectors vectors that cover dim columns, kLanes <= dim <=
-// kVectors * kLanes: the last one ends with the last column, and what two vectors have in common is
-// computed twice.
-template <typename Values, int kVectors>
-struct VectorColumns {
+// Columns of rows that Values reads, as kParts vectors or numbers.  Vectors cover dim columns,
+// kLanes <= dim <= kParts * kLanes: the last one ends with the last column, and what two vectors
+// have in common is computed twice.  Numbers are for fewer columns than a vector has, dim = kParts.
+template <typename Values, typename Part, int kParts>
+struct Columns {
   using Row = Values;
-  explicit VectorColumns(int64_t column, int64_t dim)
-      : first(column), last(column + dim - kLanes) {}
-  int64_t Column(int v) const { return v + 1 < kVectors ? first + v * kLanes : last; }
+  explicit Columns(int64_t column, int64_t dim) : first(column), last(column + dim - kLanes) {}
+
+  int64_t Column(int p) const { return p + 1 < kParts ? first + p * kLanes : last; }
+  Part Get(const Values& values, int p) const {
+    if constexpr (std::is_same_v<Part, float>) {
+      return values.At(p);
+    } else {
+      return values.Load(Column(p));
+    }
+  }
 
   void Zero() {
-    for (int v = 0; v < kVectors; ++v) sum[v] = Vector{};
+    for (int p = 0; p < kParts; ++p) sum[p] = Part{};
   }
   void Set(const void* row) {
     const Values values(row);
-    for (int v = 0; v < kVectors; ++v) sum[v] = values.Load(Column(v));
+    for (int p = 0; p < kParts; ++p) sum[p] = Get(values, p);
   }
   void Set(const void* row, float value) {
     const Values values(row);
-    for (int v = 0; v < kVectors; ++v) sum[v] = value * values.Load(Column(v));
+    for (int p = 0; p < kParts; ++p) sum[p] = value * Get(values, p);
   }
   void Add(const void* row) {
     const Values values(row);
-    for (int v = 0; v < kVectors; ++v) sum[v] += values.Load(Column(v));
+    for (int p = 0; p < kParts; ++p) sum[p] += Get(values, p);
   }
   void Add(const void* row, float value) {
     const Values values(row);
-    for (int v = 0; v < kVectors; ++v) sum[v] += value * values.Load(Column(v));
+    for (int p = 0; p < kParts; ++p) sum[p] += value * Get(values, p);
   }
   void Divide(float by) {
-    for (int v = 0; v < kVectors; ++v) sum[v] /= by;
+    for (int p = 0; p < kParts; ++p) sum[p] /= by;
   }
   // `out`: column 0.
   void Store(float* out) const {
-    for (int v = 0; v < kVectors; ++v) *reinterpret_cast<Vector*>(out + Column(v)) = sum[v];
+    for (int p = 0; p < kParts; ++p) {
+      if constexpr (std::is_same_v<Part, float>) {
+        out[p] = sum[p];
+      } else {
+        *reinterpret_cast<Vector*>(out + Column(p)) = sum[p];
+      }
+    }
   }
 
-  const int64_t first, last;
-  Vector sum[kVectors];
-};
-
-// Fewer columns than a vector has.
-template <typename Values, int kDim>
-struct FewColumns {
-  using Row = Values;
-  explicit FewColumns(int64_t, int64_t) {}
-  void Zero() {
-    for (int c = 0; c < kDim; ++c) sum[c] = 0;
-  }
-  void Set(const void* row) {
-    const Values values(row);
-    for (int c = 0; c < kDim; ++c) sum[c] = values.At(c);
-  }
-  void Set(const void* row, float value) {
-    const Values values(row);
-    for (int c = 0; c < kDim; ++c) sum[c] = value * values.At(c);
-  }
-  void Add(const void* row) {
-    const Values values(row);
-    for (int c = 0; c < kDim; ++c) sum[c] += values.At(c);
-  }
-  void Add(const void* row, float value) {
-    const Values values(row);
-    for (int c = 0; c < kDim; ++c) sum[c] += value * values.At(c);
-  }
-  void Divide(float by) {
-    for (int c = 0; c < kDim; ++c) sum[c] /= by;
-  }
-  void Store(float* out) const {
-    for (int c = 0; c < kDim; ++c) out[c] = sum[c];
-  }
-  float sum[kDim];
+  const int64_t first, last;  // Of vectors.
+  Part sum[kParts];
 };
 
 // A row of -0, which changes no bit of what it is added to.  It stands in for rows that are
@@ -189,80 +171,71 @@ void AssignRows(const PoolingRun& run, int64_t column, int64_t dim) {
   }
 }
 
-struct Sum {
-  template <typename Columns>
-  static void Run(const PoolingRun& run, int64_t column, int64_t dim) {
-    SumRows<Columns, false>(run, column, dim);
-  }
-};
-struct Avg {
-  template <typename Columns>
-  static void Run(const PoolingRun& run, int64_t column, int64_t dim) {
-    SumRows<Columns, true>(run, column, dim);
-  }
-};
-struct Assign {
-  template <typename Columns>
-  static void Run(const PoolingRun& run, int64_t column, int64_t dim) {
-    AssignRows<Columns>(run, column, dim);
-  }
-};
+enum class Pool { kSum, kAvg, kAssign };
 
-// dim < kLanes.
-template <typename Op, typename Values>
-void RunFew(const PoolingRun& run) {
-  switch (run.dim) {
-    case 1:
-      return Op::template Run<FewColumns<Values, 1>>(run, 0, 1);
-    case 2:
-      return Op::template Run<FewColumns<Values, 2>>(run, 0, 2);
-    case 3:
-      return Op::template Run<FewColumns<Values, 3>>(run, 0, 3);
-    case 4:
-      return Op::template Run<FewColumns<Values, 4>>(run, 0, 4);
-    case 5:
-      return Op::template Run<FewColumns<Values, 5>>(run, 0, 5);
-    case 6:
-      return Op::template Run<FewColumns<Values, 6>>(run, 0, 6);
-    default:
-      return Op::template Run<FewColumns<Values, 7>>(run, 0, 7);
+template <Pool kPool, typename Columns>
+[[gnu::always_inline]] inline void Run(const PoolingRun& run, int64_t column, int64_t dim) {
+  if constexpr (kPool == Pool::kAssign) {
+    AssignRows<Columns>(run, column, dim);
+  } else {
+    SumRows<Columns, kPool == Pool::kAvg>(run, column, dim);
   }
 }
 
-template <typename Op, typename Values>
+// dim < kLanes.
+template <Pool kPool, typename Values>
+void RunFew(const PoolingRun& run) {
+  switch (run.dim) {
+    case 1:
+      return Run<kPool, Columns<Values, float, 1>>(run, 0, 1);
+    case 2:
+      return Run<kPool, Columns<Values, float, 2>>(run, 0, 2);
+    case 3:
+      return Run<kPool, Columns<Values, float, 3>>(run, 0, 3);
+    case 4:
+      return Run<kPool, Columns<Values, float, 4>>(run, 0, 4);
+    case 5:
+      return Run<kPool, Columns<Values, float, 5>>(run, 0, 5);
+    case 6:
+      return Run<kPool, Columns<Values, float, 6>>(run, 0, 6);
+    default:
+      return Run<kPool, Columns<Values, float, 7>>(run, 0, 7);
+  }
+}
+
+template <Pool kPool, typename Values>
 void RunColumns(const PoolingRun& run) {
-  if (run.dim < kLanes) return RunFew<Op, Values>(run);
+  if (run.dim < kLanes) return RunFew<kPool, Values>(run);
   switch ((run.dim + kLanes - 1) / kLanes) {
     case 1:
-      return Op::template Run<VectorColumns<Values, 1>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 1>>(run, 0, run.dim);
     case 2:
-      return Op::template Run<VectorColumns<Values, 2>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 2>>(run, 0, run.dim);
     case 3:
-      return Op::template Run<VectorColumns<Values, 3>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 3>>(run, 0, run.dim);
     case 4:
-      return Op::template Run<VectorColumns<Values, 4>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 4>>(run, 0, run.dim);
     case 5:
-      return Op::template Run<VectorColumns<Values, 5>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 5>>(run, 0, run.dim);
     case 6:
-      return Op::template Run<VectorColumns<Values, 6>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 6>>(run, 0, run.dim);
     case 7:
-      return Op::template Run<VectorColumns<Values, 7>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 7>>(run, 0, run.dim);
     case 8:
-      return Op::template Run<VectorColumns<Values, 8>>(run, 0, run.dim);
+      return Run<kPool, Columns<Values, Lanes, 8>>(run, 0, run.dim);
     default:
       break;
   }
   // Too wide for the registers: piece by piece, the last one ending with the last column.
   constexpr int64_t kPiece = kMostVectors * kLanes;
   for (int64_t column = 0; column < run.dim; column += kPiece) {
-    Op::template Run<VectorColumns<Values, kMostVectors>>(run, Least(column, run.dim - kPiece),
-                                                          kPiece);
+    Run<kPool, Columns<Values, Lanes, kMostVectors>>(run, Least(column, run.dim - kPiece), kPiece);
   }
 }
 
 template <typename Values>
-constexpr RowPooling kPooling = {&RunColumns<Sum, Values>, &RunColumns<Avg, Values>,
-                                 &RunColumns<Assign, Values>};
+constexpr RowPooling kPooling = {&RunColumns<Pool::kSum, Values>, &RunColumns<Pool::kAvg, Values>,
+                                 &RunColumns<Pool::kAssign, Values>};
 // By RowFormat.
 constexpr RowPoolings kRowPoolings = {kPooling<Fp32Values>, kPooling<Fp16Values>,
                                       kPooling<Bf16Values>, kPooling<Int8Values>};
