@@ -3,6 +3,8 @@
 #include "tools/model/layer_docs.h"
 
 #include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <google/protobuf/text_format.h>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -70,45 +72,20 @@ std::string Range(const engine::Arity& arity) {
 // "float32 = 0.5", "list of int32", "text = \"V3\"".
 std::string FieldText(const FieldDescriptor& field) {
   std::string type = field.type_name();
-  std::string value;
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_MESSAGE:
-      type = field.message_type()->name();
-      break;
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      std::vector<std::string> names;
-      for (int i = 0; i < field.enum_type()->value_count(); ++i) {
-        names.push_back(field.enum_type()->value(i)->name());
-      }
-      type = absl::StrJoin(names, " | ");
-      value = field.default_value_enum()->name();
-      break;
-    }
-    case FieldDescriptor::CPPTYPE_BOOL:
-      value = field.default_value_bool() ? "true" : "false";
-      break;
-    case FieldDescriptor::CPPTYPE_STRING:
-      value = absl::StrCat("\"", field.default_value_string(), "\"");
-      break;
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      value = absl::StrCat(field.default_value_float());
-      break;
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      value = absl::StrCat(field.default_value_double());
-      break;
-    case FieldDescriptor::CPPTYPE_INT32:
-      value = absl::StrCat(field.default_value_int32());
-      break;
-    case FieldDescriptor::CPPTYPE_UINT32:
-      value = absl::StrCat(field.default_value_uint32());
-      break;
-    default:
-      break;
+  if (field.message_type() != nullptr) type = field.message_type()->name();
+  if (const google::protobuf::EnumDescriptor* choice = field.enum_type(); choice != nullptr) {
+    std::vector<std::string> names;
+    for (int i = 0; i < choice->value_count(); ++i) names.push_back(choice->value(i)->name());
+    type = absl::StrJoin(names, " | ");
   }
   if (field.is_repeated()) return absl::StrCat("list of ", type);
   if (field.is_required()) return absl::StrCat(type, ", required");
-  return field.has_default_value() ? absl::StrCat(type, " = ", value)
-                                   : absl::StrCat(type, ", optional");
+  if (!field.has_default_value()) return absl::StrCat(type, ", optional");
+  const google::protobuf::Message* const defaults =
+      google::protobuf::MessageFactory::generated_factory()->GetPrototype(field.containing_type());
+  std::string value;
+  google::protobuf::TextFormat::PrintFieldValueToString(*defaults, &field, -1, &value);
+  return absl::StrCat(type, " = ", value);
 }
 
 std::string ParameterText(int number) {
