@@ -1,5 +1,7 @@
 // Caffe's image layers and the extension operators.
 // SPDX-License-Identifier: Apache-2.0
+#include <google/protobuf/message.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -152,78 +154,46 @@ absl::Status Pooling(CaffeNode& node) {
   return node.builder.AddLayer(std::move(layer));
 }
 
-// An extension operator: its parameters have the same message in both formats.
-absl::Status AddExtension(CaffeNode& node, absl::string_view type,
-                          void (*copy)(const caffe::LayerParameter&, ulf::LayerParameter&)) {
-  ulf::LayerParameter layer = MakeLayer(type, node.layer.name(), node.bottoms, node.out());
+// The extension operators, whose parameters have the same messages in both formats.
+struct ExtensionType {
+  absl::string_view caffe, ulf;
+  std::vector<std::string> params;
+};
+const ExtensionType& ExtensionOf(absl::string_view caffe) {
+  static const auto& types = *new std::vector<ExtensionType>{
+      {"Reverse", "reverse_layer", {"reverse_param"}},
+      {"Upsample", "upsample_layer", {"upsample_param"}},
+      {"Normalize", "normalize_layer", {"norm_param"}},
+      {"Reorg", "reorg_layer", {"reorg_param"}},
+      {"PassThrough", "reorg_layer", {"reorg_param"}},
+      {"ROIAlign", "roi_align_layer", {"roi_align_param"}},
+      {"ShuffleChannel", "shuffle_channel_layer", {"shuffle_channel_param"}},
+      {"Yolo", "yolo_layer", {"yolo_param"}},
+      {"PriorBox", "prior_box_layer", {"prior_box_param"}},
+      {"SpatialTransformer", "spatial_transformer_layer", {"st_param", "spatial_transform_param"}}};
+  return *std::find_if(types.begin(), types.end(),
+                       [&](const ExtensionType& type) { return type.caffe == caffe; });
+}
+
+absl::Status Extension(CaffeNode& node) {
+  const ExtensionType& type = ExtensionOf(node.layer.type());
+  ulf::LayerParameter layer = MakeLayer(type.ulf, node.layer.name(), node.bottoms, node.out());
   for (size_t i = 1; i < node.tops.size(); ++i) layer.add_top(node.tops[i]);
-  copy(node.layer, layer);
+  const google::protobuf::Reflection &from = *node.layer.GetReflection(),
+                                     &to = *layer.GetReflection();
+  for (const std::string& name : type.params) {
+    const auto* const field = node.layer.GetDescriptor()->FindFieldByName(name);
+    if (!from.HasField(node.layer, field)) continue;
+    to.MutableMessage(&layer, layer.GetDescriptor()->FindFieldByName(name))
+        ->CopyFrom(from.GetMessage(node.layer, field));
+  }
   std::vector<ulf::BlobData> weights;
   for (const CaffeBlob& blob : node.blobs) weights.push_back(MakeBlob(blob.dims, blob.values));
-  return node.builder.AddLayer(std::move(layer), std::move(weights));
-}
-
-using From = const caffe::LayerParameter&;
-using To = ulf::LayerParameter&;
-
-absl::Status Reverse(CaffeNode& node) {
-  return AddExtension(node, "reverse_layer",
-                      [](From from, To to) { *to.mutable_reverse_param() = from.reverse_param(); });
-}
-
-absl::Status Upsample(CaffeNode& node) {
-  return AddExtension(node, "upsample_layer", [](From from, To to) {
-    *to.mutable_upsample_param() = from.upsample_param();
-  });
-}
-
-absl::Status Normalize(CaffeNode& node) {
   // What the filler filled was trained: a blob has the values.
-  if (!node.blobs.empty()) {
-    return AddExtension(node, "normalize_layer", [](From from, To to) {
-      *to.mutable_norm_param() = from.norm_param();
-      to.mutable_norm_param()->clear_scale_filler();
-    });
+  if (layer.has_norm_param() && !weights.empty()) {
+    layer.mutable_norm_param()->clear_scale_filler();
   }
-  return AddExtension(node, "normalize_layer",
-                      [](From from, To to) { *to.mutable_norm_param() = from.norm_param(); });
-}
-
-absl::Status Reorg(CaffeNode& node) {
-  return AddExtension(node, "reorg_layer",
-                      [](From from, To to) { *to.mutable_reorg_param() = from.reorg_param(); });
-}
-
-absl::Status RoiAlign(CaffeNode& node) {
-  return AddExtension(node, "roi_align_layer", [](From from, To to) {
-    *to.mutable_roi_align_param() = from.roi_align_param();
-  });
-}
-
-absl::Status ShuffleChannel(CaffeNode& node) {
-  return AddExtension(node, "shuffle_channel_layer", [](From from, To to) {
-    *to.mutable_shuffle_channel_param() = from.shuffle_channel_param();
-  });
-}
-
-absl::Status Yolo(CaffeNode& node) {
-  return AddExtension(node, "yolo_layer",
-                      [](From from, To to) { *to.mutable_yolo_param() = from.yolo_param(); });
-}
-
-absl::Status PriorBox(CaffeNode& node) {
-  return AddExtension(node, "prior_box_layer", [](From from, To to) {
-    *to.mutable_prior_box_param() = from.prior_box_param();
-  });
-}
-
-absl::Status SpatialTransformer(CaffeNode& node) {
-  return AddExtension(node, "spatial_transformer_layer", [](From from, To to) {
-    if (from.has_st_param()) *to.mutable_st_param() = from.st_param();
-    if (from.has_spatial_transform_param()) {
-      *to.mutable_spatial_transform_param() = from.spatial_transform_param();
-    }
-  });
+  return node.builder.AddLayer(std::move(layer), std::move(weights));
 }
 
 // x / (k + alpha / n * (sum of squares around it))^beta: a convolution of the squares.
@@ -266,16 +236,16 @@ constexpr CaffeType kTypes[] = {
     {"Deconvolution", {1, 1}, {1, 1}, {1, 2}, &Deconvolution},
     {"Convolution", {1, 1}, {1, 1}, {1, 2}, &Convolution},
     {"Pooling", {1, 1}, {1, 1}, {0, 0}, &Pooling},
-    {"Reverse", {1, 1}, {1, 1}, {0, 0}, &Reverse},
-    {"Upsample", {1, 1}, {1, 1}, {0, 0}, &Upsample},
-    {"Normalize", {1, 1}, {1, 1}, {0, 1}, &Normalize},
-    {"Reorg", {1, 1}, {1, 1}, {0, 0}, &Reorg},
-    {"PassThrough", {1, 1}, {1, 1}, {0, 0}, &Reorg},
-    {"ROIAlign", {2, 2}, {1, 1}, {0, 0}, &RoiAlign},
-    {"ShuffleChannel", {1, 1}, {1, 1}, {0, 0}, &ShuffleChannel},
-    {"Yolo", {1, 1}, {1, 3}, {0, 0}, &Yolo},
-    {"PriorBox", {1, 2}, {1, 1}, {0, 0}, &PriorBox},
-    {"SpatialTransformer", {1, 2}, {1, 1}, {0, 0}, &SpatialTransformer},
+    {"Reverse", {1, 1}, {1, 1}, {0, 0}, &Extension},
+    {"Upsample", {1, 1}, {1, 1}, {0, 0}, &Extension},
+    {"Normalize", {1, 1}, {1, 1}, {0, 1}, &Extension},
+    {"Reorg", {1, 1}, {1, 1}, {0, 0}, &Extension},
+    {"PassThrough", {1, 1}, {1, 1}, {0, 0}, &Extension},
+    {"ROIAlign", {2, 2}, {1, 1}, {0, 0}, &Extension},
+    {"ShuffleChannel", {1, 1}, {1, 1}, {0, 0}, &Extension},
+    {"Yolo", {1, 1}, {1, 3}, {0, 0}, &Extension},
+    {"PriorBox", {1, 2}, {1, 1}, {0, 0}, &Extension},
+    {"SpatialTransformer", {1, 2}, {1, 1}, {0, 0}, &Extension},
 };
 
 }  // namespace
