@@ -509,6 +509,7 @@ absl::Status Model::RunWarmup(int64_t ads, const RunOptions& options, Workspace&
                               RunResult& result) const {
   RunOptions made_up = options;
   made_up.made_up = true;
+  result.outputs.clear();
   std::vector<NamedTensor> inputs;
   for (const InputInfo& input : info().inputs) {
     if (!input.used) continue;

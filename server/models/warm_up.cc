@@ -57,6 +57,11 @@ absl::Status WarmUp(const engine::Model& model, const engine::RunOptions& run,
                                     " ads before publication)")),
           engine::LoadReason::kWarmup);
     }
+    if (result.outputs.empty()) {
+      notices.emplace_back(
+          "no made-up request was run: graph and manifest leave open what requests look like");
+      break;
+    }
     for (size_t i = 0; i < result.outputs.size(); ++i) {
       if (IsFinite(result.outputs[i])) continue;
       notices.push_back(absl::StrCat("output \"", model.info().outputs[i].name,
