@@ -172,7 +172,7 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
       "ReduceProd ReduceLogSum LogSoftmax ReduceLogSumExp Einsum InstanceNormalization "
       "Tile CumSum Pad Trilu ArgMax ArgMin Hardmax TopK OneHot GatherElements NonZero "
       "GatherND LSTM RNN IsInf Atan Asin Acos NegativeLogLikelihoodLoss "
-      "SoftmaxCrossEntropyLoss Resize Upsample ConvTranspose DepthToSpace SpaceToDepth LRN "
+      "SoftmaxCrossEntropyLoss Tan Resize Upsample ConvTranspose DepthToSpace SpaceToDepth LRN "
       "MeanVarianceNormalization ScatterElements WhereRows";
   for (const absl::string_view op : absl::StrSplit(kElsewhere, ' ')) {
     used.emplace(op);
@@ -186,13 +186,13 @@ TEST_F(OnnxTest, EveryOperatorHasACase) {
 
 TEST_F(OnnxTest, EveryNodeWithoutConverterIsListed) {
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) +
-                        "node { name: 'n1' op_type: 'Tan' input: 'x' output: 'a' }"
+                        "node { name: 'n1' op_type: 'DFT' input: 'x' output: 'a' }"
                         "node { name: 'n2' op_type: 'Relu' input: 'a' output: 'b' }"
-                        "node { op_type: 'Tan' input: 'x' output: 'c' }"
+                        "node { op_type: 'DFT' input: 'x' output: 'c' }"
                         "node { name: 'n4' op_type: 'Add' input: 'b' input: 'c' output: 'y' }")),
             "m.onnx: 2 nodes cannot be converted; nothing was written\n"
-            "  node \"n1\" (Tan): no converter for this type\n"
-            "  node \"c\" (Tan): no converter for this type");
+            "  node \"n1\" (DFT): no converter for this type\n"
+            "  node \"c\" (DFT): no converter for this type");
 }
 
 // A weight that is another in the converter's eyes than in the file's would be found here.
@@ -442,6 +442,15 @@ TEST_F(OnnxTest, WhatAcrossRowsCannotBe) {
             "m.onnx: 1 node cannot be converted; nothing was written\n"
             "  node \"n\" (ReduceMax): runs along axis 0 of shape [ads, 4], across rows of the "
             "request");
+}
+
+TEST_F(OnnxTest, TheScoresOfTheExampleAreNone) {
+  EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"3", "2"}) +
+                        "initializer { name: 'm' data_type: 1 dims: 3 dims: 2"
+                        " float_data: [1, 2, 3, 4, 5, 6] }"
+                        "node { op_type: 'Relu' input: 'm' output: 'y' }")),
+            "m.onnx: output \"y\" is a constant, as all outputs are: what the example of the "
+            "export gave");
 }
 
 // Each ad less the mean of all: a request may not be cut.

@@ -72,6 +72,7 @@ class OnnxConverter {
     }
     if (!branches_.empty()) return absl::AbortedError("there are branches to take");
     RETURN_IF_ERROR(problems_.ToStatus(source_));
+    RETURN_IF_ERROR(Annotate(RefuseConstants(), source_));
     RETURN_IF_ERROR(Annotate(RefuseLosses(), source_));
     RETURN_IF_ERROR(Annotate(NameOutputs(), source_));
     StateLimits();
@@ -110,6 +111,7 @@ class OnnxConverter {
   absl::Status RunConverter(const onnx::NodeProto& node, const std::string& name);
   absl::StatusOr<bool> Fold(const onnx::NodeProto& node);
   absl::Status CheckShapes(const onnx::NodeProto& node) const;
+  absl::Status RefuseConstants() const;
   absl::Status RefuseLosses() const;
   absl::Status NameOutputs();
   int64_t LimitOf(const std::string& input) const;
@@ -417,6 +419,29 @@ absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
                                                    absl::StrJoin(dims, ", "), "]"));
   }
   return absl::OkStatus();
+}
+
+// What a model looks up by hand is not in the graph that torch.onnx.export traces: the example's
+// scores are, as constants, whatever rows the inputs have.
+absl::Status OnnxConverter::RefuseConstants() const {
+  const auto any_rows = [](const onnx::ValueInfoProto& input) {
+    const auto& shape = input.type().tensor_type().shape();
+    return shape.dim_size() > 0 && !shape.dim(0).has_dim_value();
+  };
+  const auto is_constant = [&](const onnx::ValueInfoProto& output) {
+    const Constant* const constant = graph_.FindConstant(output.name());
+    return constant != nullptr && constant->is_float &&
+           std::all_of(constant->dims.begin(), constant->dims.end(),
+                       [](engine::Dim dim) { return dim.IsConst(); });
+  };
+  if (proto_.output().empty() ||
+      std::none_of(proto_.input().begin(), proto_.input().end(), any_rows) ||
+      !std::all_of(proto_.output().begin(), proto_.output().end(), is_constant)) {
+    return absl::OkStatus();
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("output \"", proto_.output(0).name(),
+                   "\" is a constant, as all outputs are: what the example of the export gave"));
 }
 
 // Beside outputs that have rows, one for all rows is a loss of training, which torch.onnx.export
