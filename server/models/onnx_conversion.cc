@@ -188,14 +188,16 @@ absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
   const std::string made = absl::StrCat(directory_, "/", hasher.Hex(), "-", ULFD_VERSION);
   RemoveLeftovers(source, made);
   if (!fs::exists(made, error)) {
-    const std::string out = absl::StrCat(directory_, "/", kUnfinished, "/model");
+    const fs::path unfinished = fs::path(directory_) / kUnfinished;
+    // Also where the limits of the load end it by an exception.
+    const absl::Cleanup remove = [&unfinished] { Remove(unfinished); };
+    const std::string out = (unfinished / "model").string();
     absl::Status status = Run(source, out, rules);
     if (status.ok()) status = WriteLine(absl::StrCat(out, "/", kSourceFile), source);
     if (status.ok()) {
       fs::rename(out, made, error);
       if (error) status = absl::UnavailableError(absl::StrCat(made, ": ", error.message()));
     }
-    Remove(fs::path(directory_) / kUnfinished);
     RETURN_IF_ERROR(status);
   } else {
     RETURN_IF_ERROR(WriteLine(absl::StrCat(made, "/", kSourceFile), source));
