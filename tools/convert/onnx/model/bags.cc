@@ -115,12 +115,7 @@ void AddReduction(const onnx::NodeProto& loop, const Bag& bag, int64_t opset,
   const std::string& out = loop.output(0);
   const auto add = [&](const std::string& op, const std::vector<std::string>& inputs,
                        const std::string& output) -> onnx::NodeProto& {
-    onnx::NodeProto& node = *nodes.Add();
-    node.set_op_type(op);
-    node.set_name(loop.name());
-    for (const std::string& input : inputs) node.add_input(input);
-    node.add_output(output);
-    return node;
+    return AddNode(op, loop.name(), inputs, output, nodes);
   };
   const std::string bagged = bag.one ? out : out + "/bagged";
   const std::string rows = bag.weights.empty() ? bagged : out + "/rows";

@@ -147,10 +147,7 @@ absl::Status Inliner::Call(const onnx::FunctionProto& function, const onnx::Node
     if (call.output(i).empty()) continue;
     const auto [name, added] = names.try_emplace(function.output(i), call.output(i));
     if (added) continue;
-    onnx::NodeProto& same = *given_back.Add();
-    same.set_op_type("Identity");
-    same.add_input(name->second);
-    same.add_output(call.output(i));
+    AddNode("Identity", "", {name->second}, call.output(i), given_back);
   }
   RenameAll(
       [&](std::string& name) {
@@ -165,6 +162,17 @@ absl::Status Inliner::Call(const onnx::FunctionProto& function, const onnx::Node
 }
 
 }  // namespace
+
+onnx::NodeProto& AddNode(const std::string& op, const std::string& name,
+                         const std::vector<std::string>& inputs, const std::string& output,
+                         google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
+  onnx::NodeProto& node = *nodes.Add();
+  node.set_op_type(op);
+  if (!name.empty()) node.set_name(name);
+  for (const std::string& input : inputs) node.add_input(input);
+  node.add_output(output);
+  return node;
+}
 
 absl::Status InlineFunctions(onnx::ModelProto& model) {
   if (model.functions_size() == 0) return absl::OkStatus();
@@ -261,11 +269,8 @@ absl::Status UnrollLoop(const onnx::NodeProto& loop, int64_t passes, onnx::Graph
     }
   }
   for (size_t i = 0; i < carried.size(); ++i) {
-    onnx::NodeProto& same = *nodes.Add();
-    same.set_op_type("Identity");
-    same.set_name(absl::StrCat(loop.name(), "/", i));
-    same.add_input(carried[i]);
-    same.add_output(loop.output(static_cast<int>(i)));
+    AddNode("Identity", absl::StrCat(loop.name(), "/", i), {carried[i]},
+            loop.output(static_cast<int>(i)), nodes);
   }
   return absl::OkStatus();
 }
@@ -337,11 +342,8 @@ absl::Status TakeBranches(onnx::GraphProto& graph, const Branches& branches) {
     }
     for (onnx::NodeProto& inner : *branch.mutable_node()) nodes.Add()->Swap(&inner);
     for (int i = 0; i < node.output_size(); ++i) {
-      onnx::NodeProto& same = *nodes.Add();
-      same.set_op_type("Identity");
-      same.set_name(absl::StrCat(node.name(), "/", i));
-      same.add_input(branch.output(i).name());
-      same.add_output(node.output(i));
+      AddNode("Identity", absl::StrCat(node.name(), "/", i), {branch.output(i).name()},
+              node.output(i), nodes);
     }
   }
   graph.mutable_node()->Swap(&nodes);

@@ -7,12 +7,18 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "onnx/onnx_pb.h"
 #include "tools/convert/onnx/model/graph.h"
 
 namespace ulfd::convert {
+
+// Adds a node of one output.
+onnx::NodeProto& AddNode(const std::string& op, const std::string& name,
+                         const std::vector<std::string>& inputs, const std::string& output,
+                         google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
 
 // Replaces every call of a function of the model by the function's nodes, in branches, too.
 // INVALID_ARGUMENT names a function that calls itself or is called with too much;

@@ -123,12 +123,7 @@ class PlainWriter {
   }
   onnx::NodeProto& Add(const onnx::NodeProto& of, const char* op,
                        const std::vector<std::string>& inputs, const std::string& output) {
-    onnx::NodeProto& node = *nodes_.Add();
-    node.set_op_type(op);
-    node.set_name(of.name());
-    for (const std::string& input : inputs) node.add_input(input);
-    node.add_output(output);
-    return node;
+    return AddNode(op, of.name(), inputs, output, nodes_);
   }
   static void SetInt(onnx::NodeProto& node, const char* name, int64_t value) {
     onnx::AttributeProto& attribute = *node.add_attribute();
