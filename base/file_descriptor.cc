@@ -18,7 +18,10 @@ bool WriteAll(int fd, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
+    if (written <= 0) {
+      if (written == 0) errno = ENOSPC;  // Or it would be tried for ever.
+      return false;
+    }
     bytes.remove_prefix(static_cast<size_t>(written));
   }
   return true;
