@@ -60,6 +60,12 @@ absl::Status WriteLine(const std::string& path, const std::string& line) {
                      : absl::UnavailableError(absl::StrCat(path, ": cannot be written"));
 }
 
+absl::Status CheckUsable(const std::string& directory, absl::StatusCode code) {
+  if (access(directory.c_str(), R_OK | W_OK | X_OK) == 0) return absl::OkStatus();
+  return absl::Status(code,
+                      absl::StrCat("converted_directory: ", directory, ": ", strerror(errno)));
+}
+
 int64_t BytesBelow(const fs::path& path) {
   const LoadScope::WithoutRefusals for_the_names;
   int64_t bytes = 0;
@@ -89,10 +95,7 @@ absl::StatusOr<std::unique_ptr<OnnxConversion>> OnnxConversion::Create(std::stri
     return absl::FailedPreconditionError(
         absl::StrCat("converted_directory: ", program, ": ", strerror(errno)));
   }
-  if (access(directory.c_str(), R_OK | W_OK | X_OK) != 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("converted_directory: ", directory, ": ", strerror(errno)));
-  }
+  RETURN_IF_ERROR(CheckUsable(directory, absl::StatusCode::kFailedPrecondition));
   std::unique_ptr<OnnxConversion> conversion(new OnnxConversion(std::move(directory), program));
   conversion->RemoveLeftovers("", "");
   return conversion;
@@ -169,10 +172,7 @@ void OnnxConversion::RemoveLeftovers(const std::string& source, const std::strin
 absl::StatusOr<std::string> OnnxConversion::Convert(const std::string& source,
                                                     const engine::DirectoryRules& rules) const {
   // Else its absence would be taken for a fault of the model.
-  if (access(directory_.c_str(), R_OK | W_OK | X_OK) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("converted_directory: ", directory_, ": ", strerror(errno)));
-  }
+  RETURN_IF_ERROR(CheckUsable(directory_, absl::StatusCode::kUnavailable));
   std::error_code error;
   if (fs::exists(absl::StrCat(source, "/", engine::kManifestFile), error)) {
     return absl::InvalidArgumentError(absl::StrCat(source, "/", engine::kManifestFile,

@@ -102,7 +102,7 @@ class VersionWatch {
   bool rejected() const { return rejected_; }
   const std::optional<QuarantinedContent>& quarantine() const { return quarantine_; }
   const std::string& fingerprint() const { return fingerprint_; }
-  // A delta above what serves was refused.
+  // A delta that is there and does not serve was refused.
   bool delta_refused() const { return ServesBase() && !EpochError().empty(); }
   // State and error of a VersionStatus.
   VersionState state() const;

@@ -286,6 +286,7 @@ TEST_F(ModelDeltaTest, BadManifestsNameTheField) {
       {"base_epoch: 3 event_time {} weights: \"w\"", "base_epoch is 3, want 0 to 2"},
       {kPutMid, "event_time is missing"},
       {"event_time { seconds: 9000000001 }", "event_time is 9000000001 s"},
+      {"event_time { seconds: 9000000000 }", "want at most an hour after now"},
       {"event_time { nanos: -1 }", "event_time is 0 s -1 ns"},
       {ok_head, "names neither tables nor weights"},
       {ok_head + "tables { name: \"mid_table\" }", "tables \"mid_table\": neither put nor drop"},
