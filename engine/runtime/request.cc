@@ -108,9 +108,9 @@ class Filler {
 
   absl::Status FillFeature(const FeatureInfo& feature) {
     if (request_.given[feature.ids] == nullptr) {  // Nobody reads it.
-      for (const int input : {feature.ids, feature.values, feature.segments}) {
-        request_.inputs[input] = Tensor{};
-      }
+      SetVector(DType::kInt64, 0, nullptr, request_.inputs[feature.ids]);
+      SetVector(DType::kFloat32, 0, nullptr, request_.inputs[feature.values]);
+      SetVector(DType::kInt32, 0, nullptr, request_.inputs[feature.segments]);
       return absl::OkStatus();
     }
     const Tensor& ids = *request_.given[feature.ids];

@@ -79,12 +79,25 @@ def beside():
                                         "out": [W3, W4, [0.5]]})}
 
 
+def unread():
+    """The towers, beside an embedding with a feature that nobody reads."""
+    files = towers()
+    files["graph_ulf.txt"] = (
+        layer("input_layer", "", [], sparse_inputs("who", "x")) + files["graph_ulf.txt"] +
+        layer("embedding_layer", "eu", sparse_inputs("who", "x"), ["eu"],
+              param='embedding_param { embedding_conf_path: "who.conf" level: 1 }') +
+        layer("relu_layer", "act", ["eu"], ["known"]))
+    return {**files, "users": table_text(USERS),
+            "who.conf": embedding_conf({"who": ("users", 2)}, [[("who", "udf_type: 0")]])}
+
+
 class OpenShapesTest(DaemonTest):
     @classmethod
     def fill(cls, repository):
         write_version(os.path.join(repository, "open", "1"), files())
         write_version(os.path.join(repository, "towers", "1"), towers())
         write_version(os.path.join(repository, "beside", "1"), beside())
+        write_version(os.path.join(repository, "unread", "1"), unread())
 
     def plans(self, state, version):
         return scrape(self.daemon).sum("ulfd_shape_plans", model="open", state=state,
@@ -134,6 +147,27 @@ class OpenShapesTest(DaemonTest):
         arrays = {"user": np.ones((2, USER), np.float32), "ad": np.ones((3, LEFT), np.float32)}
         with self.assert_refused(INVALID, "2 rows, but ", "has 3"):
             self.client.predict(predict_request("towers", arrays, ()))
+
+    def test_a_feature_that_nobody_reads_where_requests_show_shapes(self):
+        random = np.random.RandomState(3)
+        for ads in (3, 5):
+            for x in ([], [7]):
+                arrays = {"user": random.standard_normal((1, USER)).astype(np.float32),
+                          "ad": random.standard_normal((ads, LEFT)).astype(np.float32),
+                          "who.ids": np.array([2], np.int64)}
+                if x:
+                    arrays["x.ids"] = np.array(x, np.int64)
+                for name in ("who", "x"):
+                    if f"{name}.ids" in arrays:
+                        arrays[f"{name}.values"] = np.ones(1, np.float32)
+                        arrays[f"{name}.segments"] = np.ones(1, np.int32)
+                reply = self.client.predict(predict_request("unread", arrays, ("user", "who", "x")))
+                wanted = arrays["user"].astype(np.float64) @ W1[:USER] + \
+                    arrays["ad"] @ W1[:LEFT] + 2 * B1
+                self.assert_close(outputs_of(reply)["score"], wanted, TOLERANCE)
+                self.assert_close(outputs_of(reply)["known"], np.array([[2.0, 0.0]]), TOLERANCE)
+        wait_for(lambda: scrape(self.daemon).sum("ulfd_shape_plans", model="unread",
+                                                 state="serving") == 1, "a plan")
 
     def test_what_the_graph_says_of_rows(self):
         u = np.random.RandomState(2).standard_normal((1, USER)).astype(np.float32)
