@@ -22,6 +22,7 @@
 #include "tools/convert/onnx/model/chosen_rows.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/heads.h"
 #include "tools/convert/onnx/model/reader.h"
 #include "tools/convert/onnx/model/types.h"
 #include "tools/convert/onnx/operators/layers.h"
@@ -555,13 +556,15 @@ absl::StatusOr<Conversion> Translate(const OnnxModel& model, const ConvertOption
                                      const std::string& path) {
   // A copy whose branches are taken, and whose rows stay in their places, if there are any.
   std::optional<OnnxModel> straight;
-  if (HasLoops(model.proto.graph()) || ChoosesRows(model.proto.graph())) {
+  const bool cut = CutsParts(model.proto.graph());
+  if (cut || HasLoops(model.proto.graph()) || ChoosesRows(model.proto.graph())) {
     straight = model;
     straight->inferred = false;
     onnx::GraphProto& graph = *straight->proto.mutable_graph();
     const bool bags = UnrollBags(graph, model.opset);
+    const bool heads = cut && StackBesideRows(graph, model.opset);
     straight->keeps_rows = KeepAllRows(graph);
-    if (!bags && !straight->keeps_rows) straight.reset();
+    if (!bags && !heads && !straight->keeps_rows) straight.reset();
   }
   for (;;) {
     OnnxConverter converter(straight.has_value() ? *straight : model, options, path);

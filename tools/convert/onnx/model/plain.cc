@@ -19,16 +19,13 @@
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/rewriter.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {
 namespace {
 
-using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
-
 constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
-// Axes of Squeeze and Unsqueeze are an input from here on.
-constexpr int64_t kAxesAreInputs = 13;
 // GroupNormalization has a scale per channel from here on, and per group before.
 constexpr int64_t kScalePerChannel = 21;
 
@@ -39,117 +36,30 @@ struct Sequence {
   int64_t axis = 0, size = 1;
   std::string sizes;  // What computes them, a vector; empty: all parts have `size`.
   bool keep_axis = true;
+  int64_t times = 1;  // Each part this often in a row.
 };
 
-class PlainWriter {
+class PlainWriter : public Rewriter {
  public:
   PlainWriter(onnx::GraphProto& graph, int64_t opset)
-      : graph_(graph), opset_(opset), builder_("types"), types_(builder_, opset) {
+      : Rewriter(graph, opset), builder_("types"), types_(builder_, opset) {
     InferTypes(graph, types_);
-    for (const onnx::ValueInfoProto& input : graph.input()) names_.insert(input.name());
-    for (const onnx::TensorProto& tensor : graph.initializer()) {
-      constants_[tensor.name()] = &tensor;
-      names_.insert(tensor.name());
-    }
     for (const onnx::NodeProto& node : graph.node()) {
-      names_.insert(node.output().begin(), node.output().end());
       if (node.op_type() == "Concat" && node.output_size() == 1) vectors_.insert(node.output(0));
-      for (const onnx::AttributeProto& attribute : node.attribute()) {
-        if (node.op_type() == "Constant" && attribute.name() == "value" && attribute.has_t() &&
-            node.output_size() == 1) {
-          constants_[node.output(0)] = &attribute.t();
-        }
-      }
     }
-  }
-
-  void Run() {
-    bool changed = false;
-    for (const onnx::NodeProto& node : graph_.node()) {
-      const int before = nodes_.size();
-      const bool replaced = node.output_size() > 0 && Replace(node);
-      changed |= replaced;
-      if (!replaced) nodes_.DeleteSubrange(before, nodes_.size() - before);
-      // A sequence stays for what is not replaced.
-      if (!replaced || sequences_.contains(node.output(0))) *nodes_.Add() = node;
-    }
-    if (!changed) return;
-    graph_.mutable_node()->Swap(&nodes_);
-    for (onnx::TensorProto& tensor : added_) *graph_.add_initializer() = std::move(tensor);
-    DropUnread(graph_);
   }
 
  private:
-  std::optional<std::vector<int64_t>> Ints(const std::string& name) const {
-    const auto found = constants_.find(name);
-    if (found == constants_.end()) return std::nullopt;
-    const absl::StatusOr<Constant> constant = ReadTensor(*found->second);
-    if (!constant.ok() || constant->is_float) return std::nullopt;
-    absl::StatusOr<std::vector<int64_t>> values = constant->ToInts();
-    return values.ok() ? std::optional(*std::move(values)) : std::nullopt;
-  }
-  std::optional<int64_t> Int(const onnx::NodeProto& node, int i) const {
-    if (node.input_size() <= i) return std::nullopt;
-    const std::optional<std::vector<int64_t>> values = Ints(node.input(i));
-    return values.has_value() && values->size() == 1 ? std::optional((*values)[0]) : std::nullopt;
+  // A sequence stays for what is not replaced.
+  bool Stays(const onnx::NodeProto& node) const override {
+    return sequences_.contains(node.output(0));
   }
   const Sequence* Find(const onnx::NodeProto& node) const {
     const auto found = node.input_size() > 0 ? sequences_.find(node.input(0)) : sequences_.end();
     return found == sequences_.end() ? nullptr : &found->second;
   }
 
-  std::string Fresh(const std::string& base) {
-    std::string name;
-    do {
-      name = absl::StrCat(base, "/plain", ++count_);
-    } while (!names_.insert(name).second);
-    return name;
-  }
-  std::string Constants(const std::string& base, absl::Span<const int64_t> values) {
-    onnx::TensorProto& tensor = added_.emplace_back();
-    tensor.set_name(Fresh(base));
-    tensor.set_data_type(onnx::TensorProto::INT64);
-    tensor.add_dims(static_cast<int64_t>(values.size()));
-    for (const int64_t value : values) tensor.add_int64_data(value);
-    return tensor.name();
-  }
-  std::string Repeated(const std::string& base, int64_t count, float value) {
-    onnx::TensorProto& tensor = added_.emplace_back();
-    tensor.set_name(Fresh(base));
-    tensor.set_data_type(onnx::TensorProto::FLOAT);
-    tensor.add_dims(count);
-    for (int64_t i = 0; i < count; ++i) tensor.add_float_data(value);
-    return tensor.name();
-  }
-  onnx::NodeProto& Add(const onnx::NodeProto& of, const char* op,
-                       const std::vector<std::string>& inputs, const std::string& output) {
-    return AddNode(op, of.name(), inputs, output, nodes_);
-  }
-  static void SetInt(onnx::NodeProto& node, const char* name, int64_t value) {
-    onnx::AttributeProto& attribute = *node.add_attribute();
-    attribute.set_name(name);
-    attribute.set_type(onnx::AttributeProto::INT);
-    attribute.set_i(value);
-  }
-  void AddOnAxis(const onnx::NodeProto& of, const char* op, const std::string& input, int64_t axis,
-                 const std::string& output) {
-    if (opset_ >= kAxesAreInputs) {
-      Add(of, op, {input, Constants(output, {axis})}, output);
-      return;
-    }
-    onnx::AttributeProto& axes = *Add(of, op, {input}, output).add_attribute();
-    axes.set_name("axes");
-    axes.set_type(onnx::AttributeProto::INTS);
-    axes.add_ints(axis);
-  }
-  void AddSlice(const onnx::NodeProto& of, const std::string& input, int64_t axis, int64_t begin,
-                int64_t end, const std::string& output) {
-    Add(of, "Slice",
-        {input, Constants(output, {begin}), Constants(output, {end}), Constants(output, {axis})},
-        output);
-  }
-
-  bool Replace(const onnx::NodeProto& node) {
+  bool Replace(const onnx::NodeProto& node) override {
     const std::string& op = node.op_type();
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
     if (op == "CastLike") return PlainCast(node);
@@ -169,6 +79,8 @@ class PlainWriter {
       sequences_[node.output(0)] = {};
       return true;
     }
+    if (op == "ConstantOfShape") return NoteOnes(node);
+    if (op == "Loop") return RepeatParts(node);
     const Sequence* const sequence = Find(node);
     if (sequence == nullptr) return false;
     if (op == "Identity") {
@@ -187,12 +99,70 @@ class PlainWriter {
     return true;
   }
 
+  bool NoteOnes(const onnx::NodeProto& node) {
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (attribute.name() != "value" || !attribute.has_t()) continue;
+      const absl::StatusOr<Constant> value = ReadTensor(attribute.t());
+      if (value.ok() && !value->is_float && value->elements() == 1 && value->number(0) == 1) {
+        ones_.insert(node.output(0));
+      }
+    }
+    return false;
+  }
+  // repeat_interleave(k, dim=0): part by part, each is repeated as often as one of a sequence says.
+  bool RepeatParts(const onnx::NodeProto& loop) {
+    const auto state = loop.input_size() == 3 && loop.attribute_size() == 1
+                           ? sequences_.find(loop.input(2))
+                           : sequences_.end();
+    if (state == sequences_.end() || !state->second.items.empty() || !state->second.whole.empty()) {
+      return false;
+    }
+    constexpr absl::string_view kBody[] = {
+        "SequenceAt", "Unsqueeze", "Concat",  "Shape", "ConstantOfShape", "Mul",           "Equal",
+        "Where",      "Expand",    "Reshape", "Cast",  "Identity",        "SequenceInsert"};
+    std::map<absl::string_view, int> seen;
+    std::optional<int64_t> times;
+    const Sequence* parts = nullptr;
+    for (const onnx::NodeProto& node : loop.attribute(0).g().node()) {
+      if (node.op_type() == "Constant") continue;
+      if (!absl::c_linear_search(kBody, node.op_type())) return false;
+      ++seen[node.op_type()];
+      if (node.op_type() != "SequenceAt") continue;
+      const Sequence* const sequence = Find(node);
+      if (sequence == nullptr || sequence->whole.empty() || sequence->axis != 0 ||
+          sequence->size != 1) {
+        return false;
+      }
+      const auto number = repeated_.find(sequence->whole);
+      if (number != repeated_.end() && number->second.second == loop.input(0)) {
+        times = number->second.first;
+      } else {
+        parts = sequence;
+      }
+    }
+    constexpr int64_t kMost = 1024;
+    if (seen["SequenceAt"] != 2 || seen["Expand"] != 1 || seen["Reshape"] != 1 ||
+        seen["SequenceInsert"] != 1 || parts == nullptr || times.value_or(0) < 1 ||
+        *times > kMost) {
+      return false;
+    }
+    Sequence repeated = *parts;
+    repeated.times = *times;
+    sequences_[loop.output(0)] = std::move(repeated);
+    return true;
+  }
+
   // Never replaces it: others may read it.
   bool NoteZeros(const onnx::NodeProto& node) {
-    const auto found = node.input_size() == 2 ? constants_.find(node.input(0)) : constants_.end();
-    if (found == constants_.end()) return false;
-    const absl::StatusOr<Constant> constant = ReadTensor(*found->second);
-    if (!constant.ok() || !constant->is_float) return false;
+    const onnx::TensorProto* const tensor =
+        node.input_size() == 2 ? FindTensor(node.input(0)) : nullptr;
+    if (tensor == nullptr) return false;
+    const absl::StatusOr<Constant> constant = ReadTensor(*tensor);
+    if (!constant.ok()) return false;
+    if (!constant->is_float) {
+      if (const auto number = Int(node, 0)) repeated_[node.output(0)] = {*number, node.input(1)};
+      return false;
+    }
     if (absl::c_all_of(*constant->floats, [](float value) { return value == 0; })) {
       zeros_.insert(node.output(0));
     }
@@ -209,7 +179,7 @@ class PlainWriter {
       plain.set_input(i, "");
       changed = true;
     }
-    if (changed) *nodes_.Add() = std::move(plain);
+    if (changed) Add(plain);
     return changed;
   }
   bool NoteMaximum(const onnx::NodeProto& node) {
@@ -235,15 +205,15 @@ class PlainWriter {
     constexpr float kFarBelow = -1e9f;
     for (const int i : {1, 2}) {
       if (node.input_size() != 3 || !shifts_.contains(node.input(i))) continue;
-      const auto fill = constants_.find(node.input(3 - i));
-      if (fill == constants_.end()) continue;
-      const absl::StatusOr<Constant> constant = ReadTensor(*fill->second);
+      const onnx::TensorProto* const fill = FindTensor(node.input(3 - i));
+      if (fill == nullptr) continue;
+      const absl::StatusOr<Constant> constant = ReadTensor(*fill);
       if (!constant.ok() || !constant->is_float || constant->elements() != 1 ||
           !(constant->f32(0) <= kFarBelow)) {
         continue;
       }
       const auto [x, axes] = shifts_[node.input(i)];
-      *nodes_.Add() = node;
+      Add(node);
       const std::string masked = Fresh(node.output(0));
       Add(node, "Where", {node.input(0), node.input(1), node.input(2)}, masked).set_input(i, x);
       shifts_[node.output(0)] = {masked, axes};
@@ -275,6 +245,10 @@ class PlainWriter {
       return true;
     }
     const std::optional<std::vector<int64_t>> sizes = Ints(node.input(1));
+    if (!sizes.has_value() && ones_.contains(node.input(1))) {
+      sequences_[out] = {.whole = node.input(0), .axis = axis};
+      return true;
+    }
     if (!sizes.has_value() && vectors_.contains(node.input(1))) {
       sequences_[out] = {.whole = node.input(0), .axis = axis, .sizes = node.input(1)};
       return true;
@@ -282,7 +256,7 @@ class PlainWriter {
     constexpr int64_t kMost = int64_t{1} << 31;
     const auto fits = [](int64_t size) { return size >= 0 && size < kMost; };
     if (!sizes.has_value() || !std::all_of(sizes->begin(), sizes->end(), fits)) return false;
-    if (constants_.at(node.input(1))->dims_size() == 0) {
+    if (FindTensor(node.input(1))->dims_size() == 0) {
       if (sizes->size() != 1 || (*sizes)[0] < 1) return false;
       sequences_[out] = {.whole = node.input(0), .axis = axis, .size = (*sizes)[0]};
       return true;
@@ -300,7 +274,7 @@ class PlainWriter {
 
   bool At(const onnx::NodeProto& node, const Sequence& sequence) {
     std::optional<int64_t> at = Int(node, 1);
-    if (!at.has_value()) return false;
+    if (!at.has_value() || sequence.times > 1) return false;
     if (sequence.whole.empty()) {
       const auto count = static_cast<int64_t>(sequence.items.size());
       if (*at < 0) *at += count;
@@ -327,7 +301,7 @@ class PlainWriter {
     Add(node, "ReduceSum", {front}, begin);
     AddSlice(node, sequence.sizes, 0, at, at == -1 ? kEnd : at + 1, size);
     Add(node, "Add", {begin, size}, end);
-    Add(node, "Slice", {sequence.whole, begin, end, Constants(out, {sequence.axis})}, out);
+    Add(node, "Slice", {sequence.whole, begin, end, Integers(out, {sequence.axis})}, out);
     return true;
   }
 
@@ -346,8 +320,17 @@ class PlainWriter {
   }
 
   bool Join(const onnx::NodeProto& node, const Sequence& sequence) {
-    if (sequence.items.empty()) return false;
     const int64_t axis = IntAttribute(node, "axis", 0);
+    if (!sequence.whole.empty() && sequence.keep_axis && axis == sequence.axis) {
+      const std::vector<std::string> each(static_cast<size_t>(sequence.times), sequence.whole);
+      if (sequence.times > 1) {
+        AddBesideRows(node, each, node.output(0));
+      } else {
+        Add(node, "Identity", each, node.output(0));
+      }
+      return true;
+    }
+    if (sequence.items.empty()) return false;
     std::vector<std::string> items = sequence.items;
     for (std::string& item : items) {
       if (IntAttribute(node, "new_axis", 0) == 0) break;
@@ -361,26 +344,28 @@ class PlainWriter {
 
   // [rows, groups, everything of a group], each normalised.
   bool PlainGroups(const onnx::NodeProto& node) {
-    const auto scale = node.input_size() == 3 ? constants_.find(node.input(1)) : constants_.end();
+    const onnx::TensorProto* const scale =
+        node.input_size() == 3 ? FindTensor(node.input(1)) : nullptr;
     const int64_t groups = IntAttribute(node, "num_groups", 0);
-    if (scale == constants_.end() || scale->second->dims_size() != 1 || groups < 1) return false;
-    const int64_t channels = scale->second->dims(0);
+    if (scale == nullptr || scale->dims_size() != 1 || groups < 1) return false;
+    const int64_t channels = scale->dims(0);
     const bool per_channel = opset_ >= kScalePerChannel;
     if (per_channel ? channels % groups != 0 : channels != groups) return false;
     const std::string &x = node.input(0), &out = node.output(0);
     const std::string grouped = Fresh(out), normal = Fresh(out), shape = Fresh(out);
-    Add(node, "Reshape", {x, Constants(out, {0, groups, -1})}, grouped);
-    const std::string by = per_channel ? Repeated(out, groups, 1) : node.input(1);
-    const std::string plus = per_channel ? Repeated(out, groups, 0) : node.input(2);
+    Add(node, "Reshape", {x, Integers(out, {0, groups, -1})}, grouped);
+    const std::string by = per_channel ? Floats(out, std::vector<float>(groups, 1)) : node.input(1);
+    const std::string plus =
+        per_channel ? Floats(out, std::vector<float>(groups, 0)) : node.input(2);
     onnx::NodeProto& each = Add(node, "InstanceNormalization", {grouped, by, plus}, normal);
     for (const onnx::AttributeProto& attribute : node.attribute()) {
       if (attribute.name() == "epsilon") *each.add_attribute() = attribute;
     }
     std::string result = normal;
     if (per_channel) {
-      const std::string column = Constants(out, {-1, 1});
+      const std::string column = Integers(out, {-1, 1});
       std::string wide[] = {Fresh(out), Fresh(out), Fresh(out), Fresh(out), Fresh(out)};
-      Add(node, "Reshape", {normal, Constants(out, {0, channels, -1})}, wide[0]);
+      Add(node, "Reshape", {normal, Integers(out, {0, channels, -1})}, wide[0]);
       Add(node, "Reshape", {node.input(1), column}, wide[1]);
       Add(node, "Reshape", {node.input(2), column}, wide[2]);
       Add(node, "Mul", {wide[0], wide[1]}, wide[3]);
@@ -392,19 +377,16 @@ class PlainWriter {
     return true;
   }
 
-  onnx::GraphProto& graph_;
-  const int64_t opset_;
   GraphBuilder builder_;
   OnnxGraph types_;
-  std::map<std::string, const onnx::TensorProto*> constants_;
   std::map<std::string, Sequence> sequences_;
+  // One integer, repeated: how often is what a tensor says.
+  std::map<std::string, std::pair<int64_t, std::string>> repeated_;
   // What max(x) and x - max(x) are of: x, and the axes (none: all).
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
-  std::set<std::string> names_, zeros_;  // Zeros that are repeated.
-  std::set<std::string> vectors_;        // Or tensors of a higher rank.
-  std::vector<onnx::TensorProto> added_;
-  Nodes nodes_;
-  int count_ = 0;
+  std::set<std::string> zeros_;    // Zeros that are repeated.
+  std::set<std::string> vectors_;  // Or tensors of a higher rank.
+  std::set<std::string> ones_;     // Ones, as many as something computes.
 };
 
 }  // namespace
@@ -420,7 +402,9 @@ void WritePlainly(onnx::GraphProto& graph, int64_t opset) {
                                              "LSTM",
                                              "RNN"};
   for (const onnx::NodeProto& node : graph.node()) {
-    if (absl::c_linear_search(kReplaced, node.op_type())) return PlainWriter(graph, opset).Run();
+    if (!absl::c_linear_search(kReplaced, node.op_type())) continue;
+    PlainWriter(graph, opset).Run();
+    return;
   }
 }
 

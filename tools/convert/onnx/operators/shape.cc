@@ -284,7 +284,11 @@ absl::Status Concat(OnnxNode& node) {
     dims[axis] = x.dims[axis];
     ASSIGN_OR_RETURN(std::string tensor, FullLike(node, x, values, dims));
     tensors.push_back(std::move(tensor));
-    if (!dims[axis].IsConst()) return absl::UnimplementedError("joins rows");
+    if (!dims[axis].IsConst()) {
+      return absl::UnimplementedError(
+          "joins rows of the request; heads of attention that are stacked so are taken apart by "
+          "chunk(k, dim=0), not by split()");
+    }
     total = Dim::Of(total.value() + dims[axis].value());
   }
   const std::string out = node.Top();

@@ -1,0 +1,95 @@
+"""Patterns whose rows are repeated, or stacked for the heads of attention."""
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+from onnx import TensorProto, helper
+
+from random_graph import ADS, raw
+
+HEADS = 2
+
+
+def softmax(a):
+    e = np.exp(a.astype(float) - a.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def part_of_rows(g, x, number):
+    """Of x.chunk(HEADS, dim=0), as PyTorch exports it."""
+    rows = len(x.array) // HEADS
+    size = g.node("Shape", [x], np.array(x.array.shape))
+    size = g.node("Gather", [size, g.ints(0)], np.array([len(x.array)]), axis=0)
+    size = g.node("Add", [size, g.ints(HEADS - 1)], size.array + HEADS - 1)
+    size = g.node("Div", [size, g.ints(HEADS)], np.array([rows]))
+    begin = g.node("Mul", [size, g.ints(number)], size.array * number) if number else g.ints(0)
+    end = g.node("Mul", [size, g.ints(number + 1)], size.array * (number + 1))
+    return g.node("Slice", [x, begin, end, g.ints(0)],
+                  x.array[number * rows:(number + 1) * rows], rows="ads")
+
+
+def heads_in_front(g, exported=part_of_rows):
+    """torch.cat(x.chunk(HEADS, -1), 0), a mask repeated for them, and back by chunk(HEADS, 0)."""
+    x = g.input("x", g.random.randn(ADS, 4, 3 * HEADS).astype(np.float32))
+    m = g.input("m", (g.random.randn(ADS, 1, 4) > 0).astype(np.float32))
+    cuts = [g.slice(x, 2, 3 * i, 3 * i + 3) for i in range(HEADS)]
+    q = g.node("Concat", cuts, np.concatenate([c.array for c in cuts]), axis=0)
+    keys = g.node("Transpose", [q], q.array.transpose(0, 2, 1), perm=[0, 2, 1])
+    mask = g.node("Tile", [m, g.ints(HEADS, 1, 1)], np.tile(m.array, (HEADS, 1, 1)))
+    scores = g.binary("Add", g.node("MatMul", [q, keys], q.array @ keys.array), mask)
+    weights = g.node("Softmax", [scores], softmax(scores.array), axis=-1)
+    mixed = g.node("MatMul", [weights, q], weights.array @ q.array)
+    parts = [exported(g, mixed, i) for i in range(HEADS)]
+    g.output(g.node("Concat", parts, np.concatenate([p.array for p in parts], 2), axis=2))
+
+
+def heads_in_front_of_the_example(g):
+    """The same, back by split(len(x), 0): the export has the example's rows as a number."""
+    def part(g, x, number):
+        begin, end = g.ints(number * ADS), g.ints((number + 1) * ADS)
+        return g.node("Slice", [x, begin, end, g.ints(0)],
+                      x.array[number * ADS:(number + 1) * ADS], rows="ads")
+    heads_in_front(g, part)
+
+
+def rows_repeated(g):
+    """y.repeat_interleave(3, dim=0), exported as a Loop, beside z.view(-1, 2)."""
+    y = g.input("y", g.random.randn(ADS, 2).astype(np.float32))
+    z = g.input("z", g.random.randn(ADS, 3, 2).astype(np.float32))
+    rows = g.node("Shape", [y], np.array([ADS, 2]))
+    rows = g.node("Gather", [rows, g.ints(0)], np.array([ADS]), axis=0)
+    times = g.node("Expand", [g.constant(np.array(3)), rows], np.full(ADS, 3))
+    size = g.node("Shape", [times], np.array([ADS]))
+    one = helper.make_tensor("one", TensorProto.INT64, [1], [1])
+    ones = g.node("ConstantOfShape", [size], np.ones(ADS, np.int64), value=one)
+    split = [raw(g, "SplitToSequence", [v, ones], None, axis=0) for v in (times, y)]
+    body = []
+    for op, inputs, output in (
+            ("SequenceAt", [split[0].name, "pass"], "number"),
+            ("SequenceAt", [split[1].name, "pass"], "row"),
+            ("Unsqueeze", ["row", g.ints(1).name], "wide"),
+            ("Concat", [g.ints(1).name, "number", g.ints(2).name], "sizes"),
+            ("Shape", ["sizes"], "rank"), ("ConstantOfShape", ["rank"], "all_ones"),
+            ("Mul", ["all_ones", g.ints(-1).name], "kept"), ("Equal", ["sizes", "kept"], "same"),
+            ("Where", ["same", "all_ones", "sizes"], "shape"),
+            ("Expand", ["wide", "shape"], "wider"),
+            ("Reshape", ["wider", g.ints(-1, 2).name], "part"),
+            ("SequenceInsert", ["all", "part"], "more"), ("Cast", ["on"], "goes_on")):
+        attributes = {"ConstantOfShape": {"value": one}, "Concat": {"axis": 0},
+                      "Cast": {"to": TensorProto.BOOL}}.get(op, {})
+        body.append(helper.make_node(op, inputs, [output], **attributes))
+    several = helper.make_tensor_sequence_value_info
+    graph = helper.make_graph(
+        body, "body", [helper.make_tensor_value_info("pass", TensorProto.INT64, []),
+                       helper.make_tensor_value_info("on", TensorProto.BOOL, []),
+                       several("all", TensorProto.FLOAT, None)],
+        [helper.make_tensor_value_info("goes_on", TensorProto.BOOL, []),
+         several("more", TensorProto.FLOAT, None)])
+    none = raw(g, "SequenceEmpty", [], None)
+    repeated = raw(g, "Loop", [rows, g.constant(np.array(True)), none], None, body=graph)
+    each = raw(g, "ConcatFromSequence", [repeated], y.array.repeat(3, 0), axis=0)
+    flat = g.node("Reshape", [z, g.ints(-1, 2)], z.array.reshape(-1, 2))
+    product = g.node("Mul", [each, flat], each.array * flat.array)
+    g.output(g.node("Reshape", [product, g.ints(-1, 6)], product.array.reshape(ADS, 6)))
+
+
+PATTERNS = [heads_in_front, rows_repeated]
+REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

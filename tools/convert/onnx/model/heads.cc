@@ -1,0 +1,135 @@
+// Heads of attention that are stacked in front of the rows, stacked beside each row instead.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/heads.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "tools/convert/graph_builder.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/types.h"
+
+namespace ulfd::convert {
+namespace {
+
+class HeadStacker : public Rewriter {
+ public:
+  HeadStacker(onnx::GraphProto& graph, int64_t opset)
+      : Rewriter(graph, opset), builder_("types"), types_(builder_, opset) {
+    InferTypes(graph, types_);
+    for (const onnx::NodeProto& node : graph.node()) {
+      if (node.output_size() == 1) Note(node);
+    }
+  }
+  bool cuts() const { return !parts_.empty(); }
+
+ private:
+  // Where the part `number` of `heads` of x ends; its number 1: what a part has.
+  struct End {
+    std::string of;
+    int64_t heads = 0, number = 1;
+  };
+
+  // chunk() computes the size of a part: (x.size(0) + h - 1) / h, and times 2, 3, ...
+  void Note(const onnx::NodeProto& node) {
+    const std::string &op = node.op_type(), &out = node.output(0);
+    if (op == "Shape" && node.attribute_size() == 0) shapes_[out] = node.input(0);
+    if (node.input_size() != 2) return;
+    const std::string& in = node.input(0);
+    const std::optional<int64_t> by = Int(node, 1);
+    if (!by.has_value()) return;
+    if (op == "Gather" && shapes_.contains(in) && *by == 0) rows_[out] = shapes_[in];
+    if (op == "Add" && rows_.contains(in)) more_[out] = {rows_[in], *by + 1};
+    if (op == "Div" && more_.contains(in) && more_[in].heads == *by && *by > 1) {
+      parts_[out] = more_[in];
+    }
+    if (op == "Mul" && parts_.contains(in)) ends_[out] = {parts_[in].of, parts_[in].heads, *by};
+  }
+
+  bool Replace(const onnx::NodeProto& node) override {
+    if (node.op_type() == "Concat") return Stack(node);
+    if (node.op_type() == "Tile") return Repeat(node);
+    return node.op_type() == "Slice" && Cut(node);
+  }
+
+  bool Stack(const onnx::NodeProto& node) {
+    const auto is_data = [&](const std::string& input) {
+      return IsPlainFloat(types_.TypeOf(input)) && FindTensor(input) == nullptr;
+    };
+    if (IntAttribute(node, "axis", -1) != 0 || node.input_size() < 2 ||
+        !std::all_of(node.input().begin(), node.input().end(), is_data)) {
+      return false;
+    }
+    AddBesideRows(node, {node.input().begin(), node.input().end()}, node.output(0));
+    return true;
+  }
+
+  bool Repeat(const onnx::NodeProto& node) {
+    constexpr int64_t kMost = 64;
+    const std::optional<std::vector<int64_t>> times =
+        node.input_size() == 2 ? Ints(node.input(1)) : std::nullopt;
+    if (!times.has_value() || times->empty() || times->front() < 2 || times->front() > kMost ||
+        std::any_of(times->begin() + 1, times->end(), [](int64_t t) { return t != 1; })) {
+      return false;
+    }
+    AddBesideRows(node,
+                  std::vector<std::string>(static_cast<size_t>(times->front()), node.input(0)),
+                  node.output(0));
+    return true;
+  }
+
+  bool Cut(const onnx::NodeProto& node) {
+    if (node.input_size() < 4 || Int(node, 3) != 0) return false;
+    const auto end = ends_.find(node.input(2));
+    if (end == ends_.end() || end->second.of != node.input(0)) return false;
+    const auto& [x, heads, number] = end->second;
+    const auto begin = ends_.find(node.input(1));
+    if (begin == ends_.end() ? number != 1 || Int(node, 1) != 0
+                             : begin->second.of != x || begin->second.number != number - 1) {
+      return false;
+    }
+    const std::string &out = node.output(0), row = Fresh(out), shape = Fresh(out);
+    AddSlice(node, Make(node, "Shape", {x}), 0, 1, std::numeric_limits<int64_t>::max(), row);
+    SetInt(Add(node, "Concat", {Integers(out, {-1, heads}), row}, shape), "axis", 0);
+    const std::string apart = Make(node, "Reshape", {x, shape}), part = Fresh(out);
+    AddSlice(node, apart, 1, number - 1, number, part);
+    AddOnAxis(node, "Squeeze", part, 1, out);
+    return true;
+  }
+
+  GraphBuilder builder_;
+  OnnxGraph types_;
+  std::map<std::string, std::string> shapes_, rows_;  // Of what.
+  std::map<std::string, End> more_, parts_, ends_;
+};
+
+}  // namespace
+
+bool CutsParts(const onnx::GraphProto& graph) {
+  constexpr absl::string_view kSteps[] = {"Shape", "Gather", "Add", "Div"};
+  std::map<absl::string_view, size_t> steps;  // How many of these made it, one after another.
+  for (const onnx::NodeProto& node : graph.node()) {
+    if (node.input_size() == 0 || node.output_size() != 1) continue;
+    const auto before = steps.find(node.input(0));
+    const size_t done = before == steps.end() ? 0 : before->second;
+    if (node.op_type() != kSteps[done]) continue;
+    if (done + 1 == std::size(kSteps)) return true;
+    steps[node.output(0)] = done + 1;
+  }
+  return false;
+}
+
+bool StackBesideRows(onnx::GraphProto& graph, int64_t opset) {
+  HeadStacker stacker(graph, opset);
+  return stacker.cuts() && stacker.Run();
+}
+
+}  // namespace ulfd::convert
