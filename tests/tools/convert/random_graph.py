@@ -37,6 +37,7 @@ class Graph:
         self.opset = opset
         self.nodes, self.inputs, self.initializers, self.values, self.outputs = [], [], [], [], []
         self.arrays, self.user_inputs = {}, []
+        self.domains = {}  # Beside ONNX's own: their versions.
         self.count = 0
 
     def fresh(self, base="v"):
@@ -102,9 +103,11 @@ class Graph:
             name, TensorProto.FLOAT, ["ads", *value.array.shape[1:]])
             for name, value in self.outputs]
         graph = helper.make_graph(self.nodes, "g", self.inputs, infos, self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)])
+        sets = {**self.domains, "": self.opset}
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid(*s)
+                                                        for s in sets.items()])
         model.ir_version = 8 if self.opset <= 17 else 10
-        if self.opset <= 17:  # What python3-onnx knows.
+        if self.opset <= 17 and not self.domains:  # What python3-onnx knows.
             checker.check_model(model)
         save(model, path)
 

@@ -19,6 +19,7 @@ import tempfile
 
 try:
     import numpy as np
+    import patterns_composites
     import patterns_heads
     import patterns_ids
     import patterns_layers
@@ -30,7 +31,7 @@ except ImportError as error:
     sys.exit(77)
 
 TOLERANCE = 1e-5
-FAMILIES = (patterns_ids, patterns_rows, patterns_heads, patterns_layers)
+FAMILIES = (patterns_ids, patterns_rows, patterns_heads, patterns_layers, patterns_composites)
 # Of the random graphs; 15 % are seen.
 MAX_REFUSED = 0.2
 

@@ -20,6 +20,7 @@
 #include "tools/convert/onnx/model/bags.h"
 #include "tools/convert/onnx/model/budget.h"
 #include "tools/convert/onnx/model/chosen_rows.h"
+#include "tools/convert/onnx/model/composites.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/heads.h"
@@ -351,7 +352,7 @@ void OnnxConverter::ConvertNode(const onnx::NodeProto& node) {
 
 absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std::string& name) {
   if (!node.domain().empty() && node.domain() != "ai.onnx") {
-    return absl::UnimplementedError(absl::StrCat("no converter for domain ", node.domain()));
+    return absl::UnimplementedError(WhyNot(node));
   }
   OnnxNode work{
       .graph = graph_, .node = node, .uses = uses_, .only_reader = only_reader_, .name = name};
@@ -364,7 +365,7 @@ absl::Status OnnxConverter::RunConverter(const onnx::NodeProto& node, const std:
   absl::Status status;
   if (!rows) {
     const OnnxType* type = FindOnnxType(node.op_type());
-    if (type == nullptr) return absl::UnimplementedError("no converter for this type");
+    if (type == nullptr) return absl::UnimplementedError(WhyNot(node));
     const auto reader = only_reader_.find(node.output(0));
     RETURN_IF_ERROR(
         CheckIntegers(node, graph_, reader == only_reader_.end() ? nullptr : reader->second));

@@ -49,7 +49,7 @@ class HeadStacker : public Rewriter {
     if (op == "Gather" && shapes_.contains(in) && *by == 0) rows_[out] = shapes_[in];
     if (op == "Add" && rows_.contains(in)) more_[out] = {rows_[in], *by + 1};
     if (op == "Div" && more_.contains(in) && more_[in].heads == *by && *by > 1) {
-      parts_[out] = more_[in];
+      parts_[out] = ends_[out] = more_[in];
     }
     if (op == "Mul" && parts_.contains(in)) ends_[out] = {parts_[in].of, parts_[in].heads, *by};
   }

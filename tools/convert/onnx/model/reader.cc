@@ -19,6 +19,7 @@
 #include "onnx/defs/schema.h"
 #include "onnx/shape_inference/implementation.h"
 #include "tools/convert/onnx/model/budget.h"
+#include "tools/convert/onnx/model/composites.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/plain.h"
@@ -289,7 +290,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
   }
-  constexpr int64_t kNewest = 21, kNewestFormat = 11;
+  constexpr int64_t kNewest = 23, kNewestFormat = 12;
   if (model.opset > 0 && model.opset < kOldest && IsAsOldest(model.proto.graph(), model.opset)) {
     model.opset = kOldest;
   }
@@ -309,6 +310,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   }
   RETURN_IF_ERROR(CheckNames(model.proto.graph()));
   NameFirstOutputs(*model.proto.mutable_graph());
+  WriteComposites(*model.proto.mutable_graph(), model.opset);
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));

@@ -1,0 +1,226 @@
+"""Operators that others say as well: fused by ONNX Runtime, of scikit-learn, of quantised models."""
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import numpy as np
+from onnx import TensorProto
+
+from patterns_heads import softmax
+from random_graph import ADS, raw
+
+MICROSOFT, ML = "com.microsoft", "ai.onnx.ml"
+
+
+def numbers(g, *shape):
+    return g.random.randn(*shape).astype(np.float32)
+
+
+def call(g, domain, op, inputs, array, **attributes):
+    """A node of another domain, whose output is compared."""
+    g.domains[domain] = 1
+    value = raw(g, op, inputs, np.asarray(array, np.float32), domain=domain, **attributes)
+    g.output(value)
+    return value
+
+
+def sigmoid(a):
+    return 1 / (1 + np.exp(-a))
+
+
+def gelu(a):
+    return 0.5 * a * (1 + np.vectorize(math.erf)(a / math.sqrt(2)))
+
+
+def fused_activations(g):
+    x, bias = g.input("x", numbers(g, ADS, 6)), g.constant(numbers(g, 6))
+    a, b = x.array.astype(float), x.array.astype(float) + bias.array
+    call(g, MICROSOFT, "Gelu", [x], gelu(a))
+    call(g, MICROSOFT, "BiasGelu", [x, bias], gelu(b))
+    call(g, MICROSOFT, "FastGelu", [x, bias], 0.5 * b * (
+        1 + np.tanh(math.sqrt(2 / math.pi) * (b + 0.044715 * b ** 3))))
+    call(g, MICROSOFT, "QuickGelu", [x], a * sigmoid(1.5 * a), alpha=1.5)
+
+
+def fused_products(g):
+    x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 3, 4))
+    weight, bias = g.constant(numbers(g, 5, 4)), g.constant(numbers(g, 5))
+    call(g, MICROSOFT, "FusedMatMul", [x, y], 0.5 * x.array @ y.array.transpose(0, 2, 1),
+         alpha=0.5, transB=1)
+    call(g, MICROSOFT, "FusedMatMul", [x, y], x.array.transpose(0, 2, 1) @ y.array, transA=1)
+    call(g, MICROSOFT, "FusedMatMul", [x, weight], x.array @ weight.array.T, transB=1)
+    flat = g.node("ReduceMax", [x], x.array.max(1), axes=[1], keepdims=0)
+    product = flat.array @ weight.array.T + bias.array
+    call(g, MICROSOFT, "FusedGemm", [flat, weight, bias],
+         np.where(product > 0, product, 0.25 * product), transB=1, activation="LeakyRelu",
+         activation_alpha=0.25)
+
+
+def rows_behind_steps(g):
+    """FusedMatMul of nn.MultiheadAttention: [steps, rows, width] on both sides."""
+    x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
+    turned = [g.node("Transpose", [v], v.array.transpose(1, 0, 2), perm=[1, 0, 2]) for v in (x, y)]
+    call(g, MICROSOFT, "FusedMatMul", turned, x.array @ y.array.transpose(0, 2, 1), transBatchA=1,
+         transBatchB=1, transB=1)
+
+
+def fused_norms(g):
+    x, skip = g.input("x", numbers(g, ADS, 3, 4)), g.input("skip", numbers(g, ADS, 3, 4))
+    scale, shift, bias = (g.constant(numbers(g, 4)) for _ in range(3))
+    a = x.array.astype(float) + skip.array + bias.array
+    away = a - a.mean(-1, keepdims=True)
+    call(g, MICROSOFT, "SkipLayerNormalization", [x, skip, scale, shift, bias],
+         away / np.sqrt((away ** 2).mean(-1, keepdims=True) + 1e-3) * scale.array + shift.array,
+         epsilon=1e-3)
+    root = lambda v: v / np.sqrt((v ** 2).mean(-1, keepdims=True) + 1e-3)  # noqa: E731
+    call(g, MICROSOFT, "SkipSimplifiedLayerNormalization", [x, skip, scale, bias],
+         root(a) * scale.array, epsilon=1e-3)
+    call(g, "", "SimplifiedLayerNormalization", [x, scale],
+         root(x.array.astype(float)) * scale.array, epsilon=1e-3)
+
+
+def root_mean_square(g):
+    g.opset = 23
+    x, scale = g.input("x", numbers(g, ADS, 3, 4)), g.constant(numbers(g, 4))
+    a = x.array.astype(float)
+    call(g, "", "RMSNormalization", [x, scale],
+         a / np.sqrt((a ** 2).mean(-1, keepdims=True) + 1e-5) * scale.array, axis=-1)
+
+
+def heads_of(a):
+    return a.reshape(*a.shape[:2], 2, -1).transpose(0, 2, 1, 3)
+
+
+def attend(q, k, v, mask=0.0):
+    scores = q @ k.transpose(0, 1, 3, 2) / math.sqrt(q.shape[-1]) + mask
+    return softmax(scores) @ v
+
+
+def joined(a):
+    return a.transpose(0, 2, 1, 3).reshape(a.shape[0], a.shape[2], -1)
+
+
+def fused_attention(g):
+    x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
+    weight, bias = g.constant(numbers(g, 4, 12)), g.constant(numbers(g, 12))
+    q, k, v = map(heads_of, np.split(x.array @ weight.array + bias.array, 3, -1))
+    later = np.where(np.tri(3) > 0, 0, -np.inf)
+    for only_before in (0, 1):
+        call(g, MICROSOFT, "Attention", [x, weight, bias],
+             joined(attend(q, k, v, later if only_before else 0.0)), num_heads=2,
+             unidirectional=only_before)
+    own = heads_of(x.array), heads_of(y.array), heads_of(y.array)
+    call(g, MICROSOFT, "MultiHeadAttention", [x, y, y], joined(attend(*own)), num_heads=2)
+
+
+def attention_of_set_23(g):
+    g.opset = 23
+    x, y = g.input("x", numbers(g, ADS, 3, 4)), g.input("y", numbers(g, ADS, 5, 4))
+    mask = g.constant(g.random.rand(3, 5) > 0.4)
+    own = heads_of(x.array), heads_of(y.array), heads_of(y.array)
+    call(g, "", "Attention", [x, y, y, mask],
+         joined(attend(*own, np.where(mask.array, 0, -1e30))), q_num_heads=2, kv_num_heads=2)
+
+
+def quantised_weights(g):
+    """Of one scale, and of one per column or row; a table of bytes, made floats after the look-up."""
+    x, ids = g.input("x", numbers(g, ADS, 4)), g.input("i", g.random.randint(0, 9, (ADS,)))
+    whole = g.random.randint(-128, 128, (4, 6)).astype(np.int8)
+    for scale, zero, axis in ((0.1, 3, 1), (g.random.rand(6), None, 1),
+                              (g.random.rand(4), g.random.randint(-5, 5, 4), 0)):
+        scale = np.asarray(scale, np.float32)
+        inputs = [g.constant(whole), g.constant(scale)]
+        if zero is not None:
+            inputs.append(g.constant(np.asarray(zero, np.int8)))
+        spread = (lambda a: np.reshape(a, (-1, 1))) if axis == 0 else np.asarray
+        weight = (whole - spread(0 if zero is None else zero).astype(float)) * spread(scale)
+        weight = raw(g, "DequantizeLinear", inputs, weight.astype(np.float32), None, axis=axis)
+        g.output(g.node("MatMul", [x, weight], x.array @ weight.array))
+    table = g.constant(g.random.randint(0, 256, (9, 3)).astype(np.uint8))
+    row = raw(g, "Gather", [table, ids], table.array[ids.array])
+    own = g.constant(np.float32(0.02)), g.constant(np.uint8(120))
+    g.output(raw(g, "DequantizeLinear", [row, *own],
+                 ((row.array.astype(float) - 120) * 0.02).astype(np.float32)))
+
+
+def quantised_activations(g):
+    x = g.input("x", numbers(g, ADS, 4))
+    scale, zero = g.constant(np.float32(0.037)), g.constant(np.uint8(128))
+    whole = np.clip(np.round(x.array / np.float32(0.037)) + 128, 0, 255)
+    quantised = raw(g, "QuantizeLinear", [x, scale, zero], whole)
+    seen = (whole - 128) * 0.037
+    g.output(raw(g, "DequantizeLinear", [quantised, scale, zero], seen.astype(np.float32)))
+    weight = g.constant(g.random.randint(-128, 128, (4, 6)).astype(np.int8))
+    product = (whole - 128) @ weight.array.astype(float)
+    integers = raw(g, "MatMulInteger", [quantised, weight, zero], product)
+    g.output(raw(g, "Cast", [integers], (product / 1).astype(np.float32), to=TensorProto.FLOAT))
+    by = [g.constant(np.float32(0.01)), g.constant(np.int8(2))]
+    out = [g.constant(np.float32(0.11)), g.constant(np.int8(-4))]
+    found = seen @ ((weight.array.astype(float) - 2) * 0.01)
+    found = np.clip(np.round(found / 0.11) - 4, -128, 127)
+    product = raw(g, "QLinearMatMul", [quantised, scale, zero, weight, *by, *out], found)
+    g.output(raw(g, "DequantizeLinear", [product, *out],
+                 ((found + 4) * 0.11).astype(np.float32)))
+
+
+def quantised_by_the_request(g):
+    x = g.input("x", numbers(g, ADS, 4))
+    whole = raw(g, "DynamicQuantizeLinear", [x], x.array)
+    g.nodes[-1].output.extend([g.fresh(), g.fresh()])
+    g.output(whole)
+
+
+def scalers_and_linear_models(g):
+    x = g.input("x", numbers(g, ADS, 3))
+    a = x.array.astype(float)
+    scaled = call(g, ML, "Scaler", [x], (a - [0.5, -1, 2]) * [2, 0.25, 3], offset=[0.5, -1.0, 2.0],
+                  scale=[2.0, 0.25, 3.0])
+    for norm, size in (("L1", np.abs(a).sum(1)), ("L2", np.sqrt((a ** 2).sum(1)))):
+        call(g, ML, "Normalizer", [x], a / size[:, None], norm=norm)
+    call(g, ML, "Binarizer", [x], a > 0.25, threshold=0.25)
+    call(g, ML, "FeatureVectorizer", [x, scaled], np.concatenate([a, scaled.array], 1),
+         inputdimensions=[3, 3])
+    call(g, ML, "ArrayFeatureExtractor", [x, g.ints(2, 0)], a[:, [2, 0]])
+    weights = g.random.randn(2, 3).round(2)
+    product = scaled.array @ weights.T + [0.5, -0.25]
+    given = {"coefficients": [float(w) for w in weights.ravel()], "intercepts": [0.5, -0.25]}
+    call(g, ML, "LinearRegressor", [scaled], product, targets=2, **given)
+    for how, fn in (("LOGISTIC", sigmoid), ("SOFTMAX", softmax)):
+        names = [g.fresh(), g.fresh()]
+        label = raw(g, "LinearClassifier", [scaled], None, domain=ML, classlabels_ints=[0, 1],
+                    post_transform=how, **given)
+        g.nodes[-1].output[:] = names
+        label.name, label.array = names[1], fn(product).astype(np.float32)
+        g.output(label)
+
+
+def encoders(g):
+    x, ids = g.input("x", numbers(g, ADS, 3)), g.input("i", g.random.randint(0, 6, (ADS,)))
+    call(g, ML, "OneHotEncoder", [ids], ids.array[:, None] == [0, 2, 5], cats_int64s=[0, 2, 5])
+    call(g, ML, "Imputer", [x], np.where(x.array == 0, [1, 2, 3], x.array),
+         imputed_value_floats=[1.0, 2.0, 3.0], replaced_value_float=0.0)
+
+
+def maps(g):
+    x = g.input("x", numbers(g, ADS, 2))
+    call(g, ML, "ZipMap", [x], x.array, classlabels_int64s=[0, 1])
+
+
+def unknown_fusion(g):
+    x = g.input("x", numbers(g, ADS, 2))
+    call(g, MICROSOFT, "BiasDropout", [x], x.array)
+
+
+def norms_and_choices(g):
+    x = g.input("x", numbers(g, ADS, 3, 4))
+    for p in (1, 2):
+        size = np.linalg.norm(x.array, p, 1, keepdims=True)
+        g.output(g.node("LpNormalization", [x], x.array / size, axis=1, p=p))
+    some = np.array([True, False, True, True])
+    g.output(g.node("Compress", [x, g.constant(some)], x.array[:, :, some], axis=2))
+
+
+PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
+            fused_attention, attention_of_set_23, quantised_weights, quantised_activations,
+            scalers_and_linear_models, encoders, norms_and_choices]
+REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
+           (maps, "zipmap: False"), (unknown_fusion, "convert the model that it was made of")]

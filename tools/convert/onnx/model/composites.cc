@@ -1,0 +1,693 @@
+// An operator is a row of the table at the end.
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/convert/onnx/model/composites.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "tools/convert/graph_builder.h"
+#include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/graph.h"
+#include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/types.h"
+
+namespace ulfd::convert {
+namespace {
+
+using Node = onnx::NodeProto;
+
+void SetFloat(Node& node, const char* name, float value) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::FLOAT);
+  attribute.set_f(value);
+}
+
+void SetString(Node& node, const char* name, const std::string& value) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::STRING);
+  attribute.set_s(value);
+}
+
+void SetInts(Node& node, const char* name, std::vector<int64_t> values) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(onnx::AttributeProto::INTS);
+  for (const int64_t value : values) attribute.add_ints(value);
+}
+
+const onnx::AttributeProto* Find(const Node& node, absl::string_view name) {
+  for (const onnx::AttributeProto& attribute : node.attribute()) {
+    if (attribute.name() == name) return &attribute;
+  }
+  return nullptr;
+}
+
+std::vector<float> FloatList(const Node& node, absl::string_view name) {
+  const onnx::AttributeProto* const list = Find(node, name);
+  return list == nullptr ? std::vector<float>()
+                         : std::vector<float>(list->floats().begin(), list->floats().end());
+}
+
+std::vector<int64_t> IntList(const Node& node, absl::string_view name) {
+  const onnx::AttributeProto* const list = Find(node, name);
+  return list == nullptr ? std::vector<int64_t>()
+                         : std::vector<int64_t>(list->ints().begin(), list->ints().end());
+}
+
+bool Has(const Node& node, int i) { return i < node.input_size() && !node.input(i).empty(); }
+
+// Whether nothing is given from input i on.
+bool EndsBefore(const Node& node, int i) {
+  for (; i < node.input_size(); ++i) {
+    if (Has(node, i)) return false;
+  }
+  return true;
+}
+
+// The numbers that a quantised type has.
+std::optional<std::pair<float, float>> RangeOf(int type) {
+  switch (type) {
+    case onnx::TensorProto::UINT8:
+      return std::pair(0.0f, 255.0f);
+    case onnx::TensorProto::INT8:
+      return std::pair(-128.0f, 127.0f);
+    case onnx::TensorProto::UINT16:
+      return std::pair(0.0f, 65535.0f);
+    case onnx::TensorProto::INT16:
+      return std::pair(-32768.0f, 32767.0f);
+    default:
+      return std::nullopt;
+  }
+}
+
+class CompositeWriter : public Rewriter {
+ public:
+  CompositeWriter(onnx::GraphProto& graph, int64_t opset)
+      : Rewriter(graph, opset), builder_("types"), types_(builder_, opset) {
+    InferTypes(graph, types_);
+    for (const Node& node : graph.node()) read_.insert(node.input().begin(), node.input().end());
+    for (const onnx::ValueInfoProto& output : graph.output()) read_.insert(output.name());
+  }
+
+  struct Row {
+    const char *domain, *op;
+    int inputs;  // At least.
+    bool (CompositeWriter::*write)(const Node& node);
+  };
+  static const Row* FindRow(const Node& node);
+
+ private:
+  bool Replace(const Node& node) override {
+    const Row* const row = FindRow(node);
+    if (row == nullptr) return false;
+    for (int i = 0; i < row->inputs; ++i) {
+      if (!Has(node, i)) return false;
+    }
+    return (this->*row->write)(node);
+  }
+
+  // ------------------------------------------------------------------------------- steps
+
+  std::string Float(const Node& of, const std::string& x) {
+    const std::string out = Fresh(of.output(0));
+    SetInt(Add(of, "Cast", {x}, out), "to", onnx::TensorProto::FLOAT);
+    return out;
+  }
+  std::string Reduce(const Node& of, const char* op, const std::string& x, int64_t axis) {
+    const std::string out = Fresh(of.output(0));
+    Node& node = Add(of, op, {x}, out);
+    SetInts(node, "axes", {axis});
+    SetInt(node, "keepdims", 1);
+    return out;
+  }
+  std::string Transposed(const Node& of, const std::string& x, std::vector<int64_t> order) {
+    const std::string out = Fresh(of.output(0));
+    SetInts(Add(of, "Transpose", {x}, out), "perm", std::move(order));
+    return out;
+  }
+  // The other outputs are not there.
+  bool OnlyFirst(const Node& node) const {
+    return std::none_of(node.output().begin() + 1, node.output().end(),
+                        [&](const std::string& name) { return read_.contains(name); });
+  }
+
+  // --------------------------------------------------------- fused by ONNX Runtime's optimiser
+
+  bool GeluOf(const Node& node, const std::string& x, bool tanh) {
+    Node& gelu = Add(node, "Gelu", {x}, node.output(0));
+    if (tanh) SetString(gelu, "approximate", "tanh");
+    return true;
+  }
+  std::string Biased(const Node& node) {
+    return Has(node, 1) ? Make(node, "Add", {node.input(0), node.input(1)}) : node.input(0);
+  }
+  bool Gelu(const Node& node) { return GeluOf(node, node.input(0), false); }
+  bool BiasGelu(const Node& node) { return GeluOf(node, Biased(node), false); }
+  bool FastGelu(const Node& node) { return GeluOf(node, Biased(node), true); }
+  bool QuickGelu(const Node& node) {
+    const std::string& x = node.input(0);
+    const float alpha = FloatAttribute(node, "alpha", 1.702f);
+    const std::string scaled = Make(node, "Mul", {x, Number(node.output(0), alpha)});
+    Add(node, "Mul", {x, Make(node, "Sigmoid", {scaled})}, node.output(0));
+    return true;
+  }
+
+  bool MatMul(const Node& node) {
+    // Rows before, instead of behind, the batch's dimensions.
+    const bool before_a = IntAttribute(node, "transBatchA", 0) != 0;
+    const bool before_b = IntAttribute(node, "transBatchB", 0) != 0;
+    const bool a = IntAttribute(node, "transA", 0) != 0;
+    bool b = IntAttribute(node, "transB", 0) != 0;
+    const float alpha = FloatAttribute(node, "alpha", 1);
+    std::string right = node.input(1);
+    const onnx::TensorProto* const weight = FindTensor(right);
+    if (b && !a && weight != nullptr && weight->dims_size() == 2) {
+      right = Transposed(node, right, {1, 0});
+      b = false;
+    }
+    const std::string out = alpha == 1 ? node.output(0) : Fresh(node.output(0));
+    if (a || b || before_a || before_b) {
+      const char* const left = before_a ? (a ? "k...i" : "i...k") : (a ? "...ki" : "...ik");
+      const char* const other = before_b ? (b ? "j...k" : "k...j") : (b ? "...jk" : "...kj");
+      SetString(Add(node, "Einsum", {node.input(0), right}, out), "equation",
+                absl::StrCat(left, ",", other, "->...ij"));
+    } else {
+      Add(node, "MatMul", {node.input(0), right}, out);
+    }
+    if (alpha != 1) Add(node, "Mul", {out, Number(out, alpha)}, node.output(0));
+    return true;
+  }
+
+  // A Gemm or Conv with an activation behind it.
+  bool WithActivation(const Node& node, const char* op) {
+    const std::string activation = StringAttribute(node, "activation", "");
+    const std::vector<float> parameters = FloatList(node, "activation_params");
+    if (!EndsBefore(node, 3)) return false;
+    Node plain = node;
+    plain.set_op_type(op);
+    plain.clear_domain();
+    plain.clear_attribute();
+    const float alpha =
+        parameters.empty() ? FloatAttribute(node, "activation_alpha", NAN) : parameters[0];
+    const float beta =
+        parameters.size() < 2 ? FloatAttribute(node, "activation_beta", NAN) : parameters[1];
+    for (const onnx::AttributeProto& attribute : node.attribute()) {
+      if (attribute.name().rfind("activation", 0) != 0) *plain.add_attribute() = attribute;
+    }
+    if (activation.empty()) {
+      Add(plain);
+      return true;
+    }
+    const std::string before = Fresh(node.output(0));
+    plain.set_output(0, before);
+    Add(plain);
+    if (activation == "Clip") {
+      Add(node, "Clip", {before, Number(before, alpha), Number(before, beta)}, node.output(0));
+      return true;
+    }
+    constexpr absl::string_view kKnown[] = {"Relu",        "Sigmoid", "Tanh",     "LeakyRelu",
+                                            "HardSigmoid", "Elu",     "Softplus", "Softsign"};
+    if (std::find(std::begin(kKnown), std::end(kKnown), activation) == std::end(kKnown)) {
+      return false;
+    }
+    Node& last = Add(node, activation.c_str(), {before}, node.output(0));
+    if (!std::isnan(alpha)) SetFloat(last, "alpha", alpha);
+    if (!std::isnan(beta)) SetFloat(last, "beta", beta);
+    return true;
+  }
+  bool Gemm(const Node& node) { return WithActivation(node, "Gemm"); }
+  bool Conv(const Node& node) { return WithActivation(node, "Conv"); }
+
+  bool RootMeanSquare(const Node& node, const std::string& x, const std::string& scale,
+                      float epsilon) {
+    const std::string mean = Reduce(node, "ReduceMean", Make(node, "Mul", {x, x}), -1);
+    const std::string more = Make(node, "Add", {mean, Number(node.output(0), epsilon)});
+    const std::string normal = Make(node, "Div", {x, Make(node, "Sqrt", {more})});
+    Add(node, "Mul", {normal, scale}, node.output(0));
+    return true;
+  }
+  bool Normalise(const Node& node) {
+    return IntAttribute(node, "axis", -1) == -1 && OnlyFirst(node) &&
+           RootMeanSquare(node, node.input(0), node.input(1),
+                          FloatAttribute(node, "epsilon", 1e-5f));
+  }
+  // x + skip (+ bias), and the fourth output is that.
+  std::string Skipped(const Node& node, int bias) {
+    constexpr int kSum = 3;
+    std::string sum = Make(node, "Add", {node.input(0), node.input(1)});
+    if (Has(node, bias)) sum = Make(node, "Add", {sum, node.input(bias)});
+    if (node.output_size() > kSum && !node.output(kSum).empty()) {
+      Add(node, "Identity", {sum}, node.output(kSum));
+    }
+    return sum;
+  }
+  bool OtherStatistics(const Node& node) const {
+    for (int i = 1; i < std::min(3, node.output_size()); ++i) {
+      if (read_.contains(node.output(i)) && !node.output(i).empty()) return true;
+    }
+    return false;
+  }
+  bool SkipNormalise(const Node& node) {
+    if (OtherStatistics(node)) return false;
+    return RootMeanSquare(node, Skipped(node, 3), node.input(2),
+                          FloatAttribute(node, "epsilon", 1e-5f));
+  }
+  bool SkipLayerNormalise(const Node& node) {
+    if (OtherStatistics(node)) return false;
+    std::vector<std::string> inputs = {Skipped(node, 4), node.input(2)};
+    if (Has(node, 3)) inputs.push_back(node.input(3));
+    SetFloat(Add(node, "LayerNormalization", inputs, node.output(0)), "epsilon",
+             FloatAttribute(node, "epsilon", 1e-5f));
+    return true;
+  }
+
+  // ----------------------------------------------------------------------------- attention
+
+  // [rows, steps, heads * width] -> [rows, heads, steps, width]
+  std::string Heads(const Node& node, const std::string& x, int64_t heads) {
+    const std::string shape = Integers(node.output(0), {0, 0, heads, -1});
+    return Transposed(node, Make(node, "Reshape", {x, shape}), {0, 2, 1, 3});
+  }
+  std::string Joined(const Node& node, const std::string& x) {
+    return Make(node, "Reshape",
+                {Transposed(node, x, {0, 2, 1, 3}), Integers(node.output(0), {0, 0, -1})});
+  }
+  std::string SizeOf(const Node& node, const std::string& x, int64_t axis) {
+    const std::string size = Fresh(node.output(0));
+    AddSlice(node, Make(node, "Shape", {x}), 0, axis, axis + 1, size);
+    return size;
+  }
+  struct Scores {
+    float scale = 0;   // 0: 1 / sqrt(width)
+    std::string mask;  // What is added, or booleans that are false where nothing is read.
+    bool causal = false;
+  };
+  std::string Attend(const Node& node, const std::string& q, const std::string& k,
+                     const std::string& v, const Scores& how) {
+    constexpr float kNever = -1e30f;
+    std::string scores = Make(node, "MatMul", {q, Transposed(node, k, {0, 1, 3, 2})});
+    if (how.scale != 0) {
+      scores = Make(node, "Mul", {scores, Number(scores, how.scale)});
+    } else {
+      scores = Make(node, "Div", {scores, Make(node, "Sqrt", {Float(node, SizeOf(node, q, 3))})});
+    }
+    if (how.causal) {
+      const std::string shape = Fresh(scores), ones = Fresh(scores), some = Fresh(scores);
+      SetInt(Add(node, "Concat", {SizeOf(node, q, 2), SizeOf(node, k, 2)}, shape), "axis", 0);
+      Add(node, "Expand", {Number(scores, 1), shape}, ones);
+      SetInt(Add(node, "Trilu", {ones}, some), "upper", 0);
+      const std::string seen = Make(node, "Greater", {some, Number(scores, 0)});
+      scores = Make(node, "Where", {seen, scores, Number(scores, kNever)});
+    }
+    if (!how.mask.empty()) {
+      scores = types_.TypeOf(how.mask) == onnx::TensorProto::BOOL
+                   ? Make(node, "Where", {how.mask, scores, Number(scores, kNever)})
+                   : Make(node, "Add", {scores, how.mask});
+    }
+    const std::string weights = Fresh(scores);
+    SetInt(Add(node, "Softmax", {scores}, weights), "axis", -1);
+    return Make(node, "MatMul", {weights, v});
+  }
+
+  // com.microsoft: one weight for queries, keys and values.
+  bool FusedAttention(const Node& node) {
+    const int64_t heads = IntAttribute(node, "num_heads", 0);
+    if (heads < 1 || !EndsBefore(node, 3) || !OnlyFirst(node) || Find(node, "qkv_hidden_sizes")) {
+      return false;
+    }
+    const std::string all =
+        Make(node, "Add", {Make(node, "MatMul", {node.input(0), node.input(1)}), node.input(2)});
+    std::string parts[] = {Fresh(all), Fresh(all), Fresh(all)};
+    Node& split = Add(node, "Split", {all}, parts[0]);
+    split.add_output(parts[1]);
+    split.add_output(parts[2]);
+    SetInt(split, "axis", 2);
+    if (opset_ >= 18) SetInt(split, "num_outputs", 3);
+    for (std::string& part : parts) part = Heads(node, part, heads);
+    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
+                                     {.scale = FloatAttribute(node, "scale", 0),
+                                      .causal = IntAttribute(node, "unidirectional", 0) != 0});
+    Add(node, "Identity", {Joined(node, mixed)}, node.output(0));
+    return true;
+  }
+  bool SeveralHeads(const Node& node) {
+    constexpr int kBias = 3, kPadding = 4, kScores = 5, kPast = 6;
+    const int64_t heads = IntAttribute(node, "num_heads", 0);
+    if (heads < 1 || Has(node, kBias) || Has(node, kPadding) || !EndsBefore(node, kPast) ||
+        !OnlyFirst(node)) {
+      return false;
+    }
+    std::string parts[3];
+    for (int i = 0; i < 3; ++i) parts[i] = Heads(node, node.input(i), heads);
+    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
+                                     {.scale = FloatAttribute(node, "scale", 0),
+                                      .mask = Has(node, kScores) ? node.input(kScores) : "",
+                                      .causal = IntAttribute(node, "unidirectional", 0) != 0});
+    Add(node, "Identity", {Joined(node, mixed)}, node.output(0));
+    return true;
+  }
+  // Of operator set 23: of rank 4, or of rank 3 with the heads as an attribute.
+  bool Attention(const Node& node) {
+    constexpr int kMask = 3, kPast = 4;
+    const int64_t heads = IntAttribute(node, "q_num_heads", 0);
+    if (IntAttribute(node, "kv_num_heads", heads) != heads || !EndsBefore(node, kPast) ||
+        FloatAttribute(node, "softcap", 0) != 0 || !OnlyFirst(node)) {
+      return false;
+    }
+    std::string parts[3];
+    for (int i = 0; i < 3; ++i) {
+      parts[i] = heads > 0 ? Heads(node, node.input(i), heads) : node.input(i);
+    }
+    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
+                                     {.scale = FloatAttribute(node, "scale", 0),
+                                      .mask = Has(node, kMask) ? node.input(kMask) : "",
+                                      .causal = IntAttribute(node, "is_causal", 0) != 0});
+    Add(node, "Identity", {heads > 0 ? Joined(node, mixed) : mixed}, node.output(0));
+    return true;
+  }
+
+  // ---------------------------------------------------------------------- quantised models
+
+  // Whole numbers (scales, places of zero) as floats that x broadcasts with: of one number, or of
+  // one for each entry of the last axis.
+  std::optional<std::string> PerAxis(const Node& node, int i, int64_t axis) {
+    const onnx::TensorProto* const tensor = FindTensor(node.input(i));
+    if (tensor == nullptr) return std::nullopt;
+    int64_t count = 1;
+    for (const int64_t size : tensor->dims()) count *= size;
+    if (count != 1 && axis != -1) return std::nullopt;
+    return Float(node, node.input(i));
+  }
+  std::optional<std::string> Dequantised(const Node& node, int x, int scale, int zero,
+                                         int64_t axis) {
+    const std::optional<std::string> by = PerAxis(node, scale, axis);
+    if (!by.has_value()) return std::nullopt;
+    std::string whole = Float(node, node.input(x));
+    if (Has(node, zero)) {
+      const std::optional<std::string> from = PerAxis(node, zero, axis);
+      if (!from.has_value()) return std::nullopt;
+      whole = Make(node, "Sub", {whole, *from});
+    }
+    return Make(node, "Mul", {whole, *by});
+  }
+  bool AddQuantised(const Node& node, const std::string& x, int scale, int zero, int64_t axis) {
+    const int type =
+        Has(node, zero)
+            ? types_.TypeOf(node.input(zero))
+            : static_cast<int>(IntAttribute(node, "output_dtype", onnx::TensorProto::UINT8));
+    const auto range = RangeOf(type == 0 ? onnx::TensorProto::UINT8 : type);
+    const std::optional<std::string> by = PerAxis(node, scale, axis);
+    if (!range.has_value() || !by.has_value()) return false;
+    std::string whole = Make(node, "Round", {Make(node, "Div", {x, *by})});
+    if (Has(node, zero)) {
+      const std::optional<std::string> from = PerAxis(node, zero, axis);
+      if (!from.has_value()) return false;
+      whole = Make(node, "Add", {whole, *from});
+    }
+    const std::string least = Number(whole, range->first), most = Number(whole, range->second);
+    Add(node, "Min", {Make(node, "Max", {whole, least}), most}, node.output(0));
+    return true;
+  }
+  bool Quantize(const Node& node) {
+    return AddQuantised(node, node.input(0), 1, 2, IntAttribute(node, "axis", 1));
+  }
+  bool Dequantize(const Node& node) {
+    if (DequantizeConstant(node)) return true;
+    const auto out = Dequantised(node, 0, 1, 2, IntAttribute(node, "axis", 1));
+    if (out.has_value()) Add(node, "Identity", {*out}, node.output(0));
+    return out.has_value();
+  }
+  // Weights, at once: they may be large, and have a scale per entry of any axis.
+  bool DequantizeConstant(const Node& node) {
+    std::optional<Constant> parts[3];
+    for (int i = 0; i < std::min(3, node.input_size()); ++i) {
+      const onnx::TensorProto* const tensor = FindTensor(node.input(i));
+      if (tensor == nullptr) return node.input(i).empty() && i == 2;
+      absl::StatusOr<Constant> constant = ReadTensor(*tensor);
+      if (!constant.ok()) return false;
+      parts[i] = *std::move(constant);
+    }
+    const std::vector<int64_t> sizes = parts[0]->sizes();
+    int64_t axis = IntAttribute(node, "axis", 1), inner = 1;
+    const auto rank = static_cast<int64_t>(sizes.size());
+    if (axis < 0) axis += rank;
+    const int64_t scales = parts[1]->elements();
+    if (scales > 1 && (axis < 0 || axis >= rank || sizes[static_cast<size_t>(axis)] != scales)) {
+      return false;
+    }
+    for (int64_t d = axis + 1; scales > 1 && d < rank; ++d) inner *= sizes[static_cast<size_t>(d)];
+    if (parts[2].has_value() && parts[2]->elements() != scales) return false;
+    std::vector<float> values;
+    const int64_t count = parts[0]->elements();
+    values.reserve(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t at = scales > 1 ? i / inner % scales : 0;
+      const double zero = parts[2].has_value() ? parts[2]->number(at) : 0;
+      values.push_back(static_cast<float>(parts[0]->number(i) - zero) * parts[1]->f32(at));
+    }
+    const std::string flat = Floats(node.output(0), values);
+    Add(node, "Reshape", {flat, Integers(node.output(0), sizes)}, node.output(0));
+    return true;
+  }
+  bool IntegerProduct(const Node& node) {
+    std::string sides[2];
+    for (int i = 0; i < 2; ++i) {
+      sides[i] = Float(node, node.input(i));
+      if (!Has(node, i + 2)) continue;
+      const std::optional<std::string> from = PerAxis(node, i + 2, i == 1 ? -1 : 0);
+      if (!from.has_value()) return false;
+      sides[i] = Make(node, "Sub", {sides[i], *from});
+    }
+    Add(node, "MatMul", {sides[0], sides[1]}, node.output(0));
+    return true;
+  }
+  bool QuantisedProduct(const Node& node) {
+    const auto a = Dequantised(node, 0, 1, 2, 0), b = Dequantised(node, 3, 4, 5, -1);
+    return a.has_value() && b.has_value() &&
+           AddQuantised(node, Make(node, "MatMul", {*a, *b}), 6, 7, 0);
+  }
+
+  // ---------------------------------------------------------------- scikit-learn's exporters
+
+  bool Scale(const Node& node) {
+    const std::vector<float> offset = FloatList(node, "offset"), scale = FloatList(node, "scale");
+    std::string x = Float(node, node.input(0));
+    if (!offset.empty()) x = Make(node, "Sub", {x, Floats(x, offset)});
+    if (!scale.empty()) x = Make(node, "Mul", {x, Floats(x, scale)});
+    Add(node, "Identity", {x}, node.output(0));
+    return true;
+  }
+  bool Normal(const Node& node) {
+    const std::string norm = StringAttribute(node, "norm", "MAX"), x = Float(node, node.input(0));
+    const char* const op = norm == "L1" ? "ReduceL1" : norm == "L2" ? "ReduceL2" : "ReduceMax";
+    const std::string size = Reduce(node, op, x, -1);
+    // Zeros stay zeros.
+    constexpr float kLeast = 1e-30f;
+    const bool positive = norm == "L1" || norm == "L2";
+    const std::string by = positive ? Make(node, "Max", {size, Number(x, kLeast)}) : size;
+    Add(node, "Div", {x, by}, node.output(0));
+    return true;
+  }
+  bool Impute(const Node& node) {
+    const std::vector<float> values = FloatList(node, "imputed_value_floats");
+    const std::string& x = node.input(0);
+    if (values.empty() || !IsPlainFloat(types_.TypeOf(x))) return false;
+    const float missing = FloatAttribute(node, "replaced_value_float", 0);
+    const std::string is = std::isnan(missing) ? Make(node, "IsNaN", {x})
+                                               : Make(node, "Equal", {x, Number(x, missing)});
+    Add(node, "Where", {is, Floats(x, values), x}, node.output(0));
+    return true;
+  }
+  bool Binarize(const Node& node) {
+    const float threshold = FloatAttribute(node, "threshold", 0);
+    const std::string& x = node.input(0);
+    Add(node, "Identity", {Float(node, Make(node, "Greater", {x, Number(x, threshold)}))},
+        node.output(0));
+    return true;
+  }
+  bool JoinFeatures(const Node& node) {
+    std::vector<std::string> columns;
+    for (const std::string& input : node.input()) columns.push_back(Float(node, input));
+    SetInt(Add(node, "Concat", columns, node.output(0)), "axis", 1);
+    return true;
+  }
+  bool PickFeatures(const Node& node) {
+    SetInt(Add(node, "Gather", {node.input(0), node.input(1)}, node.output(0)), "axis", -1);
+    return FindTensor(node.input(1)) != nullptr;
+  }
+  bool OneHotOf(const Node& node) {
+    const std::vector<int64_t> categories = IntList(node, "cats_int64s");
+    if (categories.empty() || IntAttribute(node, "zeros", 1) == 0) return false;
+    std::string wide = Fresh(node.output(0)), x = node.input(0);
+    AddOnAxis(node, "Unsqueeze", x, -1, wide);
+    const std::string same = Make(node, "Equal", {wide, Integers(wide, categories)});
+    Add(node, "Identity", {Float(node, same)}, node.output(0));
+    return true;
+  }
+  // x * coefficients + intercepts; empty: they do not fit.
+  std::string Linear(const Node& node, int64_t outputs) {
+    const std::vector<float> weights = FloatList(node, "coefficients");
+    const std::vector<float> bias = FloatList(node, "intercepts");
+    const auto count = static_cast<int64_t>(weights.size());
+    if (outputs < 1 || count == 0 || count % outputs != 0 ||
+        (!bias.empty() && static_cast<int64_t>(bias.size()) != outputs)) {
+      return "";
+    }
+    const std::string x = Float(node, node.input(0));
+    const std::string rows =
+        Make(node, "Reshape", {Floats(x, weights), Integers(x, {outputs, count / outputs})});
+    const std::string product = Make(node, "MatMul", {x, Transposed(node, rows, {1, 0})});
+    return bias.empty() ? product : Make(node, "Add", {product, Floats(x, bias)});
+  }
+  bool AddTransformed(const Node& node, const std::string& scores, const std::string& out) {
+    const std::string how = StringAttribute(node, "post_transform", "NONE");
+    if (how == "NONE") Add(node, "Identity", {scores}, out);
+    if (how == "LOGISTIC") Add(node, "Sigmoid", {scores}, out);
+    if (how == "SOFTMAX") SetInt(Add(node, "Softmax", {scores}, out), "axis", -1);
+    return how == "NONE" || how == "LOGISTIC" || how == "SOFTMAX";
+  }
+  bool LinearRegressor(const Node& node) {
+    const std::string scores = Linear(node, IntAttribute(node, "targets", 1));
+    return !scores.empty() && AddTransformed(node, scores, node.output(0));
+  }
+  bool LinearClassifier(const Node& node) {
+    const std::vector<int64_t> labels = IntList(node, "classlabels_ints");
+    const onnx::AttributeProto* const names = Find(node, "classlabels_strings");
+    const int64_t classes = names != nullptr && labels.empty()
+                                ? names->strings_size()
+                                : static_cast<int64_t>(labels.size());
+    const std::string scores = Linear(node, classes);
+    if (scores.empty() || (labels.empty() && read_.contains(node.output(0)))) return false;
+    if (!labels.empty()) {
+      const std::string best = Fresh(node.output(0));
+      Node& most = Add(node, "ArgMax", {scores}, best);
+      SetInt(most, "axis", 1);
+      SetInt(most, "keepdims", 0);
+      Add(node, "Gather", {Integers(best, labels), best}, node.output(0));
+    }
+    return node.output_size() < 2 || AddTransformed(node, scores, node.output(1));
+  }
+
+  // ------------------------------------------------------------------------------- others
+
+  bool Norm(const Node& node) {
+    const int64_t p = IntAttribute(node, "p", 2);
+    const char* const op = p == 1 ? "ReduceL1" : "ReduceL2";
+    const std::string size = Reduce(node, op, node.input(0), IntAttribute(node, "axis", -1));
+    Add(node, "Div", {node.input(0), size}, node.output(0));
+    return p == 1 || p == 2;
+  }
+  // Of an axis, by a constant condition.
+  bool Compress(const Node& node) {
+    const std::optional<std::vector<int64_t>> condition = Ints(node.input(1));
+    if (!condition.has_value() || Find(node, "axis") == nullptr) return false;
+    std::vector<int64_t> places;
+    for (size_t i = 0; i < condition->size(); ++i) {
+      if ((*condition)[i] != 0) places.push_back(static_cast<int64_t>(i));
+    }
+    SetInt(Add(node, "Gather", {node.input(0), Integers(node.output(0), places)}, node.output(0)),
+           "axis", IntAttribute(node, "axis", 0));
+    return true;
+  }
+  bool Scatter(const Node& node) {
+    Node plain = node;
+    plain.set_op_type("ScatterElements");
+    Add(plain);
+    return true;
+  }
+
+  static const Row kRows[];
+
+  GraphBuilder builder_;
+  OnnxGraph types_;
+  std::set<std::string> read_;
+};
+
+constexpr char kMicrosoft[] = "com.microsoft", kMl[] = "ai.onnx.ml";
+
+const CompositeWriter::Row CompositeWriter::kRows[] = {
+    {kMicrosoft, "Gelu", 1, &CompositeWriter::Gelu},
+    {kMicrosoft, "BiasGelu", 2, &CompositeWriter::BiasGelu},
+    {kMicrosoft, "FastGelu", 1, &CompositeWriter::FastGelu},
+    {kMicrosoft, "QuickGelu", 1, &CompositeWriter::QuickGelu},
+    {kMicrosoft, "FusedMatMul", 2, &CompositeWriter::MatMul},
+    {kMicrosoft, "FusedGemm", 2, &CompositeWriter::Gemm},
+    {kMicrosoft, "FusedConv", 2, &CompositeWriter::Conv},
+    {kMicrosoft, "SkipLayerNormalization", 3, &CompositeWriter::SkipLayerNormalise},
+    {kMicrosoft, "SkipSimplifiedLayerNormalization", 3, &CompositeWriter::SkipNormalise},
+    {kMicrosoft, "Attention", 3, &CompositeWriter::FusedAttention},
+    {kMicrosoft, "MultiHeadAttention", 3, &CompositeWriter::SeveralHeads},
+    {kMicrosoft, "QuantizeLinear", 2, &CompositeWriter::Quantize},
+    {kMicrosoft, "DequantizeLinear", 2, &CompositeWriter::Dequantize},
+    {"", "QuantizeLinear", 2, &CompositeWriter::Quantize},
+    {"", "DequantizeLinear", 2, &CompositeWriter::Dequantize},
+    {"", "MatMulInteger", 2, &CompositeWriter::IntegerProduct},
+    {"", "QLinearMatMul", 8, &CompositeWriter::QuantisedProduct},
+    {"", "SimplifiedLayerNormalization", 2, &CompositeWriter::Normalise},
+    {"", "RMSNormalization", 2, &CompositeWriter::Normalise},
+    {"", "Attention", 3, &CompositeWriter::Attention},
+    {"", "LpNormalization", 1, &CompositeWriter::Norm},
+    {"", "Compress", 2, &CompositeWriter::Compress},
+    {"", "Scatter", 3, &CompositeWriter::Scatter},
+    {kMl, "Scaler", 1, &CompositeWriter::Scale},
+    {kMl, "Normalizer", 1, &CompositeWriter::Normal},
+    {kMl, "Imputer", 1, &CompositeWriter::Impute},
+    {kMl, "Binarizer", 1, &CompositeWriter::Binarize},
+    {kMl, "FeatureVectorizer", 1, &CompositeWriter::JoinFeatures},
+    {kMl, "ArrayFeatureExtractor", 2, &CompositeWriter::PickFeatures},
+    {kMl, "OneHotEncoder", 1, &CompositeWriter::OneHotOf},
+    {kMl, "LinearRegressor", 1, &CompositeWriter::LinearRegressor},
+    {kMl, "LinearClassifier", 1, &CompositeWriter::LinearClassifier},
+};
+
+const CompositeWriter::Row* CompositeWriter::FindRow(const Node& node) {
+  for (const Row& row : kRows) {
+    const bool domain =
+        node.domain() == row.domain || (*row.domain == '\0' && node.domain() == "ai.onnx");
+    if (domain && node.op_type() == row.op) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void WriteComposites(onnx::GraphProto& graph, int64_t opset) {
+  for (const Node& node : graph.node()) {
+    if (CompositeWriter::FindRow(node) == nullptr) continue;
+    CompositeWriter(graph, opset).Run();
+    return;
+  }
+}
+
+std::string WhyNot(const Node& node) {
+  const std::string& domain = node.domain();
+  if (node.op_type() == "DynamicQuantizeLinear") {
+    return "quantises by the largest value of the request's rows, so that an ad's score depends on "
+           "the others; convert the model as it was before it was quantised (precision: INT8 of "
+           "the manifest quantises it here)";
+  }
+  if (node.op_type() == "ZipMap") return "maps; export the model with the option zipmap: False";
+  if (domain.rfind(kMicrosoft, 0) == 0) {
+    return absl::StrCat("of ", domain, " with these inputs: an operator of ONNX Runtime's ",
+                        "optimiser; convert the model that it was made of");
+  }
+  if (domain == kMl) {
+    return absl::StrCat("no converter for this of ", domain,
+                        ": linear models, scalers and encoders of integers are");
+  }
+  if (!domain.empty() && domain != "ai.onnx") {
+    return absl::StrCat("no converter for domain ", domain);
+  }
+  return "no converter for this type";
+}
+
+}  // namespace ulfd::convert
