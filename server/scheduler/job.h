@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -39,7 +40,9 @@ class Job {
 
   // Constant from Submit on.  Any thread.
   virtual const std::shared_ptr<Lane>& lane() const = 0;  // Never null.
-  virtual int64_t rows() const = 0;                       // Ads to score; at least 1.
+  // Whose it is: clients get equal shares.
+  virtual const std::string& client() const = 0;
+  virtual int64_t rows() const = 0;  // Ads to score; at least 1.
   // When nobody waits for the result any more; TimePoint::max() if there is no such time.
   virtual TimePoint deadline() const = 0;
   virtual Priority priority() const { return Priority::kNormal; }

@@ -3,10 +3,12 @@
 #include "server/scheduler/job_queue.h"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "server/scheduler/refusal.h"
 
@@ -27,9 +29,18 @@ constexpr int64_t kReserve = 5;
 constexpr int64_t kTileMultiple = 16;
 // Jobs in a row that do not fit into a batch before the search for more ends.
 constexpr int kMisfits = 16;
+// How many times the room that is left one client may take of a queue (dynamic thresholds:
+// Choudhury and Hahne, IEEE/ACM Transactions on Networking 6-2, 1998).
+constexpr int64_t kRoomShare = 8;
 
 std::string Ms(nanoseconds time) {
   return absl::StrFormat("%.1f ms", static_cast<double>(time.count()) / 1e6);
+}
+
+// Whether a queue has room for `more`, of a client that has `own` of what is `taken`.
+bool HasRoom(int64_t taken, int64_t own, int64_t more, int64_t limit) {
+  const int64_t left = limit - taken - more;
+  return left >= 0 && (own + more - 1) / kRoomShare <= left;
 }
 
 }  // namespace
@@ -37,6 +48,7 @@ std::string Ms(nanoseconds time) {
 struct JobQueue::Entry {
   Job* job = nullptr;
   std::shared_ptr<Lane> lane;  // The job may be gone before the entry is.
+  Flows::iterator flow;        // Once it is accepted.
   int priority = 0;
   TimePoint arrival, key;
   uint64_t sequence = 0;
@@ -65,61 +77,77 @@ JobQueue::JobQueue(const JobQueueOptions& options)
 
 JobQueue::~JobQueue() = default;
 
-bool JobQueue::HasWork() const {
-  for (const auto& [lane, queue] : lanes_) {
-    for (const Ordered& ordered : queue.waiting) {
-      if (!ordered.empty()) return true;
-    }
-  }
-  return false;
-}
-
 milliseconds JobQueue::RetryAfter(nanoseconds work) const {
   return milliseconds(1) + std::chrono::duration_cast<milliseconds>(work / options_.workers);
 }
 
-absl::Status JobQueue::CheckLimits(const Job& job, const Entry& entry) const {
-  const nanoseconds wait = pending() / options_.workers;
+const JobQueue::Flow* JobQueue::FlowOf(Lane* lane, const std::string& client) const {
+  const auto flows = lanes_.find(lane);
+  if (flows == lanes_.end()) return nullptr;
+  const auto flow = flows->second.find(client);
+  return flow == flows->second.end() ? nullptr : &flow->second;
+}
+
+absl::Status JobQueue::CheckLimits(const Entry& entry, const Flow* flow) const {
+  static const Flow kNone;
+  const Flow& own = flow == nullptr ? kNone : *flow;
   const milliseconds retry = RetryAfter(pending());
-  if (queued_requests_ + 1 > options_.max_queued_requests) {
-    return Refuse(
-        ShedReason::kQueueFull,
-        absl::StrCat(queued_requests_, " requests wait, limit ", options_.max_queued_requests),
-        retry);
+  if (!HasRoom(queued_requests_, own.queued_requests, 1, options_.max_queued_requests)) {
+    return Refuse(ShedReason::kQueueFull,
+                  absl::StrCat(queued_requests_, " requests wait, ", own.queued_requests,
+                               " of this client, limit ", options_.max_queued_requests),
+                  retry);
   }
   // One job alone may be larger than the limits: it would never be served otherwise.  It does not
   // close the queue for all others.
-  if (queued_rows_ > 0 && queued_rows_ + job.rows() > options_.max_queued_rows) {
+  if (queued_rows_ > 0 &&
+      !HasRoom(queued_rows_, own.queued_rows, entry.rows, options_.max_queued_rows)) {
     return Refuse(ShedReason::kQueueFull,
-                  absl::StrCat(queued_rows_, " ads wait and this request has ", job.rows(),
-                               ", limit ", options_.max_queued_rows),
+                  absl::StrCat(queued_rows_, " ads wait, ", own.queued_rows,
+                               " of this client, and this request has ", entry.rows, ", limit ",
+                               options_.max_queued_rows),
                   retry);
   }
-  if (wait.count() > 0 && wait + entry.cost / options_.workers > options_.max_queued_work) {
+  const int workers = options_.workers;
+  if (pending().count() > 0 && !HasRoom(pending().count(), own.work.count(), entry.cost.count(),
+                                        (workers * options_.max_queued_work).count())) {
     return Refuse(ShedReason::kQueueFull,
-                  absl::StrCat(Ms(wait), " of work wait and this request needs ", Ms(entry.cost),
+                  absl::StrCat(Ms(pending() / workers), " of work wait, ", Ms(own.work / workers),
+                               " of this client, and this request needs ", Ms(entry.cost),
                                ", limit ", Ms(options_.max_queued_work)),
                   retry);
   }
   const Lane& lane = *entry.lane;
   const int64_t limit = lane.max_queued_rows();
-  if (lane.queued_rows_ > 0 && lane.queued_rows_ + job.rows() > limit) {
+  if (lane.queued_rows_ > 0 && !HasRoom(lane.queued_rows_, own.queued_rows, entry.rows, limit)) {
     return Refuse(ShedReason::kQuota,
-                  absl::StrCat(lane.queued_rows_, " ads wait for model \"", lane.name(),
-                               "\" and this request has ", job.rows(), ", its limit is ", limit),
+                  absl::StrCat(lane.queued_rows_, " ads wait for model \"", lane.name(), "\", ",
+                               own.queued_rows, " of this client, and this request has ",
+                               entry.rows, ", its limit is ", limit),
                   retry);
   }
   return absl::OkStatus();
 }
 
-nanoseconds JobQueue::Ahead(const Entry& entry) const {
-  nanoseconds ahead = running_work_;
-  for (const auto& [lane, queue] : lanes_) {
-    for (int p = 0; p <= entry.priority; ++p) {
-      for (const Entry* other : queue.waiting[p]) {
-        if (p == entry.priority && other->key > entry.key) break;
-        ahead += other->cost;
-      }
+nanoseconds JobQueue::Ahead(const Entry& entry, const Flow* flow) const {
+  const auto sum = [&](const Flow& of, int priority, bool before) {
+    nanoseconds work(0);
+    for (const Entry* other : of.waiting[priority]) {
+      if (before && other->key > entry.key) break;
+      work += other->cost;
+    }
+    return work;
+  };
+  nanoseconds own(0);
+  if (flow != nullptr) own = sum(*flow, entry.priority, true);
+  nanoseconds ahead = running_work_ + own;
+  for (const auto& [lane, flows] : lanes_) {
+    // What another client gets until this one has got what is ahead, and its job.
+    const nanoseconds share(static_cast<int64_t>(static_cast<double>((own + entry.cost).count()) *
+                                                 lane->weight() / entry.lane->weight()));
+    for (const auto& [client, other] : flows) {
+      for (int p = 0; p < entry.priority; ++p) ahead += sum(other, p, false);
+      if (&other != flow) ahead += std::min(share, sum(other, entry.priority, false));
     }
   }
   return ahead;
@@ -160,14 +188,14 @@ bool JobQueue::MakesDeadline(const Entry& entry, nanoseconds wait) const {
   return wait + Alone(entry) <= left || (wait <= left && entry.lane->jobs_ == 0);
 }
 
-absl::Status JobQueue::CheckWait(const Entry& entry) const {
+absl::Status JobQueue::CheckWait(const Entry& entry, const Flow* flow) const {
   const nanoseconds takes = overload_.overloaded() ? Takes(entry) : nanoseconds(0);
   // Short enough even behind everything that is there.
   const nanoseconds longest = pending() / options_.workers;
   if (MakesDeadline(entry, longest) && !overload_.TooLong(longest, takes)) {
     return absl::OkStatus();
   }
-  const nanoseconds ahead = Ahead(entry);
+  const nanoseconds ahead = Ahead(entry, flow);
   const nanoseconds wait = ahead / options_.workers;
   if (!MakesDeadline(entry, wait)) {
     return Refuse(
@@ -207,10 +235,11 @@ absl::StatusOr<std::unique_ptr<JobQueue::Entry>> JobQueue::Examine(Job* job, Tim
   if (job->deadline() != TimePoint::max()) {
     entry->key = std::min(entry->key, job->deadline() - entry->cost);
   }
-  RETURN_IF_ERROR(CheckLimits(*job, *entry));
+  const Flow* const flow = FlowOf(entry->lane.get(), job->client());
+  RETURN_IF_ERROR(CheckLimits(*entry, flow));
   // While nothing comes nobody observes.
   if (unstarted_.empty()) overload_.Observe(nanoseconds(0), nanoseconds(0), now);
-  RETURN_IF_ERROR(CheckWait(*entry));
+  RETURN_IF_ERROR(CheckWait(*entry, flow));
   return entry;
 }
 
@@ -221,12 +250,15 @@ absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   entry->sequence = next_sequence_++;
   Entry* const accepted = entry.get();
   Lane& lane = *entry->lane;
-  owned_.emplace(accepted, std::move(entry));  // Nothing is counted if there is no memory for it.
+  // Nothing is counted if there is no memory for it.  Flows without jobs go with their lane.
+  const auto flow =
+      lanes_[&lane].try_emplace(job->client(), Flow{.virtual_time_ns = lane.flow_time_ns_}).first;
+  owned_.emplace(accepted, std::move(entry));
+  accepted->flow = flow;
+  ++flow->second.jobs;
+  flow->second.work += accepted->cost;
   // A lane that was idle does not claim the time that it did not use.
-  if (lane.jobs_ == 0) {
-    lane.virtual_time_ns_ = std::max(lane.virtual_time_ns_, virtual_time_ns_);
-  }
-  ++lane.jobs_;
+  if (lane.jobs_++ == 0) lane.virtual_time_ns_ = std::max(lane.virtual_time_ns_, virtual_time_ns_);
   ++entries_;
   waiting_work_ += accepted->cost;
   return accepted;
@@ -240,6 +272,8 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
 
 void JobQueue::Enqueue(Entry* entry) noexcept {
   entry->lane->queued_rows_ += entry->rows;
+  ++entry->flow->second.queued_requests;
+  entry->flow->second.queued_rows += entry->counted_rows;
   ++queued_requests_;
   queued_rows_ += entry->counted_rows;
   unstarted_.insert(entry);
@@ -264,13 +298,15 @@ absl::Status JobQueue::AdmitTaken(Job* job, TimePoint now, nanoseconds at_most, 
 }
 
 void JobQueue::Insert(Entry* entry) {
-  lanes_[entry->lane.get()].waiting[entry->priority].insert(entry);
+  entry->flow->second.waiting[entry->priority].insert(entry);
+  ++waiting_;
   entry->ordered = true;
 }
 
 void JobQueue::Erase(Entry* entry) {
   if (!entry->ordered) return;
-  lanes_[entry->lane.get()].waiting[entry->priority].erase(entry);
+  entry->flow->second.waiting[entry->priority].erase(entry);
+  --waiting_;
   entry->ordered = false;
 }
 
@@ -281,12 +317,16 @@ void JobQueue::Unqueue(Entry* entry) {
   --queued_requests_;
   queued_rows_ -= entry->counted_rows;
   entry->lane->queued_rows_ -= entry->rows;
+  --entry->flow->second.queued_requests;
+  entry->flow->second.queued_rows -= entry->counted_rows;
 }
 
 void JobQueue::Forget(Entry* entry) {
   Unqueue(entry);
   Erase(entry);
   waiting_work_ -= entry->cost;
+  entry->flow->second.work -= entry->cost;
+  if (--entry->flow->second.jobs == 0) lanes_[entry->lane.get()].erase(entry->flow);
   if (--entry->lane->jobs_ == 0) lanes_.erase(entry->lane.get());
   --entries_;
   owned_.erase(entry);
@@ -294,35 +334,43 @@ void JobQueue::Forget(Entry* entry) {
 
 void JobQueue::HandOut(Entry* entry, nanoseconds part) {
   entry->cost -= part;
+  entry->flow->second.work -= part;
   waiting_work_ -= part;
   running_work_ += part;
-  Charge(*entry->lane, part);
+  Charge(*entry, part);
 }
 
-void JobQueue::Charge(Lane& lane, nanoseconds work) {
+void JobQueue::Charge(Entry& entry, nanoseconds work) {
+  Lane& lane = *entry.lane;
+  Flow& flow = entry.flow->second;
   virtual_time_ns_ = lane.virtual_time_ns_;
   lane.virtual_time_ns_ += static_cast<double>(work.count()) / lane.weight();
+  const auto ns = static_cast<double>(work.count());
+  const auto flows = static_cast<double>(lanes_[&lane].size());
+  lane.flow_time_ns_ = std::max(lane.flow_time_ns_ + ns / flows, flow.virtual_time_ns);
+  flow.virtual_time_ns += ns;
 }
 
-JobQueue::Entry* JobQueue::Pick(Lane*& lane) {
+JobQueue::Entry* JobQueue::Pick() {
   for (int p = 0; p < kPriorities; ++p) {
-    LaneQueue* best = nullptr;
-    for (auto& [candidate, queue] : lanes_) {
-      if (queue.waiting[p].empty()) continue;
-      if (best != nullptr && (candidate->virtual_time_ns_ > lane->virtual_time_ns_ ||
-                              (candidate->virtual_time_ns_ == lane->virtual_time_ns_ &&
-                               candidate->name() > lane->name()))) {
-        continue;
+    const Ordered* best = nullptr;
+    using Rank = std::tuple<double, absl::string_view, double, TimePoint>;
+    Rank best_rank;
+    for (const auto& [lane, flows] : lanes_) {
+      for (const auto& [client, flow] : flows) {
+        if (flow.waiting[p].empty()) continue;
+        const Rank rank(lane->virtual_time_ns_, lane->name(), flow.virtual_time_ns,
+                        (*flow.waiting[p].begin())->key);
+        if (best != nullptr && rank >= best_rank) continue;
+        best = &flow.waiting[p];
+        best_rank = rank;
       }
-      best = &queue;
-      lane = candidate;
     }
     if (best == nullptr) continue;
-    const Ordered& ordered = best->waiting[p];
-    if (!overload_.newest_first()) return *ordered.begin();
+    if (!overload_.newest_first()) return *best->begin();
     // What is begun gets finished, then the newest has the best chance to be in time.
     Entry* newest = nullptr;
-    for (Entry* entry : ordered) {
+    for (Entry* entry : *best) {
       if (entry->ready) return entry;
       if (newest == nullptr || entry->sequence > newest->sequence) newest = entry;
     }
@@ -362,8 +410,7 @@ void JobQueue::Shed(TimePoint now, std::vector<Dropped>& dropped) {
 
 JobQueue::Work JobQueue::Take(TimePoint now, int idle, std::vector<Dropped>& dropped) {
   Shed(now, dropped);
-  Lane* lane = nullptr;
-  while (Entry* entry = Pick(lane)) {
+  while (Entry* entry = Pick()) {
     absl::Status wanted = StillWanted(*entry, now);
     if (!wanted.ok()) {
       if (entry->running > 0) {
@@ -392,23 +439,30 @@ void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint no
       nanoseconds(options_.max_batch_requests);  // Each cost is rounded down.
   std::vector<Entry*> unwanted;
   int misfits = 0;
-  for (Entry* entry : lanes_[first->lane.get()].waiting[first->priority]) {
-    if (static_cast<int>(batch.size()) >= options_.max_batch_requests || misfits >= kMisfits) break;
-    if (entry == first || entry->begun) continue;
+  const auto add = [&](Entry* entry) {
+    if (entry == first || entry->begun) return;
     const int64_t users = static_cast<int64_t>(batch.size()) + 1;
     if (rows + entry->rows > options_.max_batch_rows ||
         parts.Of(users, rows + entry->rows) > most) {
       ++misfits;
-      continue;
+      return;
     }
     absl::Status wanted = StillWanted(*entry, now);
     if (!wanted.ok()) {
       dropped.push_back({entry->job, std::move(wanted)});
       unwanted.push_back(entry);
-      continue;
+      return;
     }
     batch.push_back(entry);
     rows += entry->rows;
+  };
+  for (const auto& [client, flow] : lanes_[first->lane.get()]) {
+    for (Entry* entry : flow.waiting[first->priority]) {
+      if (static_cast<int>(batch.size()) >= options_.max_batch_requests || misfits >= kMisfits) {
+        break;
+      }
+      add(entry);
+    }
   }
   for (Entry* entry : unwanted) Forget(entry);
 }

@@ -4,9 +4,11 @@
 // - Rows are the unit.  What is predicted to take longer than a tile (1 ms, or as many rows as the
 //   lane wants at once) is cut, so that a job of 2000 ads holds a worker no longer than one of 10.
 // - Order: priority class; then the lane (model generation) that got the least so far by weight;
-//   then the job whose virtual deadline is the earliest: its deadline less what it needs, or its
-//   arrival plus a few times what it needs, whichever comes first.  Under equal deadlines small
-//   jobs thus pass large ones, but none starves.
+//   then its client that got the least (weighted fair queueing: Demers, Keshav and Shenker, SIGCOMM
+//   1989), so that who asks for much waits for itself; then the job whose virtual deadline is the
+//   earliest: its deadline less what it needs, or its arrival plus a few times what it needs,
+//   whichever comes first.  Under equal deadlines small jobs thus pass large ones, but none
+//   starves.
 // - Small jobs of one lane that already wait are merged when a worker pulls; nothing ever waits for
 //   company while a worker is idle.
 // - A job that cannot make its deadline is refused on arrival; one that expired or whose caller
@@ -19,8 +21,10 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -33,8 +37,10 @@ namespace ulfd::server {
 
 struct JobQueueOptions {
   int workers = 1;
-  int64_t max_queued_requests = 1000;  // Jobs that nobody has started.
-  int64_t max_queued_rows = 200000;    // Their rows together.
+  // Jobs that nobody has started.  Of this limit and the next ones a client may take eight times
+  // the room that is left, so that none fills the queue alone.
+  int64_t max_queued_requests = 1000;
+  int64_t max_queued_rows = 200000;  // Their rows together.
   // Of a job these count at most: one that is dearer than any with so many rows must not close the
   // queue for others.
   int64_t max_job_rows = std::numeric_limits<int64_t>::max();
@@ -87,8 +93,8 @@ class JobQueue {
   // up while others computed is appended to `dropped` by the last of them.
   Work Done(const Work& work, bool alive, std::vector<Dropped>& dropped);
 
-  bool empty() const { return entries_ == 0; }  // Nothing waits and nothing runs.
-  bool HasWork() const;                         // Take would find something.
+  bool empty() const { return entries_ == 0; }   // Nothing waits and nothing runs.
+  bool HasWork() const { return waiting_ > 0; }  // Take would find something.
   int64_t queued_requests() const { return queued_requests_; }
   int64_t queued_rows() const { return queued_rows_; }
   // Predicted work in hand, of one worker.
@@ -104,30 +110,39 @@ class JobQueue {
     bool operator()(const Entry* a, const Entry* b) const;
   };
   using Ordered = std::set<Entry*, ByKey>;
-  struct LaneQueue {
+  // What one client has of one lane.
+  struct Flow {
     std::array<Ordered, kPriorities> waiting;  // Not started, or started with rows left.
+    int64_t jobs = 0;                          // In the queue's hands.
+    int64_t queued_requests = 0;               // Jobs that nobody has started.
+    int64_t queued_rows = 0;
+    std::chrono::nanoseconds work{0};  // Predicted, of what nobody has started yet.
+    double virtual_time_ns = 0;        // Work handed out: the least goes first.
   };
+  using Flows = std::map<std::string, Flow>;  // By client.
 
   // The job's entry, if it can be taken.
   absl::StatusOr<std::unique_ptr<Entry>> Examine(Job* job, TimePoint now);
   // Checks and books the job, which is neither waiting nor running yet.
   absl::StatusOr<Entry*> Accept(Job* job, TimePoint now);
-  absl::Status CheckLimits(const Job& job, const Entry& entry) const;
+  // What the client has of the lane; null: nothing.
+  const Flow* FlowOf(Lane* lane, const std::string& client) const;
+  absl::Status CheckLimits(const Entry& entry, const Flow* flow) const;
   // Whether what is ahead of `entry` lets it make its deadline, and is not too much for a queue
   // that stands.
-  absl::Status CheckWait(const Entry& entry) const;
+  absl::Status CheckWait(const Entry& entry, const Flow* flow) const;
   bool MakesDeadline(const Entry& entry, std::chrono::nanoseconds wait) const;
   // How long it may wait without that being a sign of overload, at least.
   static std::chrono::nanoseconds Takes(const Entry& entry);
   // What is to be done before `entry`, of one worker.
-  std::chrono::nanoseconds Ahead(const Entry& entry) const;
+  std::chrono::nanoseconds Ahead(const Entry& entry, const Flow* flow) const;
   // How long `entry` takes if nothing is ahead of it.
   std::chrono::nanoseconds Alone(const Entry& entry) const;
   // The work of one piece of what is cut, and the most that is merged.
   std::chrono::nanoseconds Tile(const Lane& lane) const;
   bool Large(const Entry& entry) const;
   std::chrono::milliseconds RetryAfter(std::chrono::nanoseconds work) const;
-  Entry* Pick(Lane*& lane);
+  Entry* Pick();
   // An empty status: go on with it.
   absl::Status StillWanted(const Entry& entry, TimePoint now) const;
   // Drops what is too old while the queue stands.
@@ -146,14 +161,15 @@ class JobQueue {
   void Erase(Entry* entry);
   void Unqueue(Entry* entry);  // It starts, or goes.
   void Forget(Entry* entry);
-  void Charge(Lane& lane, std::chrono::nanoseconds work);
+  void Charge(Entry& entry, std::chrono::nanoseconds work);
 
   const JobQueueOptions options_;
-  absl::flat_hash_map<Lane*, LaneQueue> lanes_;
+  absl::flat_hash_map<Lane*, Flows> lanes_;
   std::set<Entry*, ByAge> unstarted_;  // The oldest first.
   OverloadDetector overload_;
   uint64_t next_sequence_ = 0;
   int64_t entries_ = 0;
+  int64_t waiting_ = 0;                                        // In some flow's `waiting`.
   absl::flat_hash_map<Entry*, std::unique_ptr<Entry>> owned_;  // Waiting or running.
   int64_t queued_requests_ = 0, queued_rows_ = 0;
   std::chrono::nanoseconds waiting_work_{0}, running_work_{0};  // Predicted, of one worker.

@@ -59,7 +59,10 @@ struct ServingContext {
 struct CallTerms {
   TimePoint deadline = TimePoint::max();
   Priority priority = Priority::kNormal;
-  std::string client;  // For ServingContext::client_quota.
+  // Who is to get a share of the workers, and has a quota where the server has one: what the
+  // caller's metadata names (ServingContext::client_key), else who it proved to be, else its
+  // connection.
+  std::string client;
   TraceContext trace;
 };
 
@@ -78,6 +81,7 @@ class ScoreCall : public Job, private Lookup {
 
   // Job
   const std::shared_ptr<Lane>& lane() const override { return handle_->lane; }
+  const std::string& client() const override { return terms_.client; }
   int64_t rows() const override { return rows_; }
   TimePoint deadline() const override { return terms_.deadline; }
   Priority priority() const override { return terms_.priority; }

@@ -163,9 +163,14 @@ class ScoringRpc final : public ScoreCall {
   CallRecord record_;
 };
 
+// The names of a client, all of them, are one client.
+std::string NameOf(const ModelChoice& choice) {
+  return choice.client.has_value() ? absl::StrJoin(*choice.client, "\n") : "";
+}
+
 // INVALID_ARGUMENT: a priority that is none.
-absl::StatusOr<CallTerms> TermsOf(const MetadataLookup& metadata, TimePoint deadline,
-                                  const ServingContext& context) {
+absl::StatusOr<CallTerms> TermsOf(std::string client, const MetadataLookup& metadata,
+                                  TimePoint deadline, const ServingContext& context) {
   CallTerms terms;
   terms.deadline = deadline;
   const absl::string_view trace = metadata(kTraceKey);
@@ -174,9 +179,8 @@ absl::StatusOr<CallTerms> TermsOf(const MetadataLookup& metadata, TimePoint dead
   if (const absl::string_view word = metadata(kPriorityKey); !word.empty()) {
     ASSIGN_OR_RETURN(terms.priority, ParsePriority(word));
   }
-  if (context.client_quota != nullptr) {
-    terms.client = std::string(metadata(context.client_key));
-  }
+  terms.client = context.client_quota == nullptr ? std::move(client)
+                                                 : std::string(metadata(context.client_key));
   return terms;
 }
 
@@ -190,7 +194,9 @@ void Start(std::unique_ptr<CarrierType> carrier, const Asked& asked,
       return HashUser(canary, metadata, asked);
     };
   }
-  absl::StatusOr<CallTerms> terms = TermsOf(metadata, deadline, context);
+  std::string client = choice.ok() ? NameOf(*choice) : "";
+  if (client.empty()) client = carrier->peer();
+  absl::StatusOr<CallTerms> terms = TermsOf(std::move(client), metadata, deadline, context);
   auto* call = new ScoringRpc(std::move(carrier), context, terms.ok() ? *terms : CallTerms());
   call->Start(terms.ok() ? choice : terms.status());
 }
@@ -212,10 +218,8 @@ void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
   absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
   std::string kept_name;
   if (choice.ok()) {
-    // The names of a client, all of them, are one client.
-    const std::string client =
-        choice->client.has_value() ? absl::StrJoin(*choice->client, "\n") : "";
-    absl::StatusOr<std::string> name = context.users->Complete(client, rpc.mutable_request());
+    absl::StatusOr<std::string> name =
+        context.users->Complete(NameOf(*choice), rpc.mutable_request());
     if (name.ok()) {
       kept_name = *std::move(name);
     } else {

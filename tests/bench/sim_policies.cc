@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
+#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -27,6 +28,7 @@ class SimJob final : public Job {
   SimJob(const SimRequest& request, int index, std::shared_ptr<Lane> lane)
       : index(index), request_(request), lane_(std::move(lane)) {}
   const std::shared_ptr<Lane>& lane() const override { return lane_; }
+  const std::string& client() const override { return client_; }
   int64_t rows() const override { return request_.rows; }
   TimePoint deadline() const override { return TimePoint(nanoseconds(request_.deadline_ns)); }
   bool divisible() const override { return true; }
@@ -44,6 +46,7 @@ class SimJob final : public Job {
  private:
   const SimRequest request_;
   const std::shared_ptr<Lane> lane_;
+  const std::string client_;
 };
 
 class OurPolicy final : public SimPolicy {

@@ -11,6 +11,7 @@ import threading
 import time
 
 import grpc
+import numpy as np
 
 from attacks.common import Attack, Site
 from attacks.models import SECRET
@@ -50,14 +51,14 @@ TOKEN = "the-token-of-the-victim-and-of-nobody-else"
 ADS = 20
 
 
-def victim_request():
+def victim_request(ads=ADS):
     if not env.shared_model("din"):
-        return predict_request("shop", shop().inputs(ADS, seed=1, plain=True), USER)
+        return predict_request("shop", shop().inputs(ads, seed=1, plain=True), USER)
     inputs = next(inputs for case, inputs, _ in shared_cases("din")[0] if case == "u0_a200")
     of_user = SHARED_USERS["din"]
     arrays = {}
     for name, array in inputs.items():
-        arrays[name] = array if name.split(".")[0] in of_user else array[:ADS]
+        arrays[name] = array if name.split(".")[0] in of_user else np.resize(array, (ads, *array.shape[1:]))
     return predict_request("din", arrays, of_user)
 
 
@@ -106,6 +107,8 @@ def p99(times):
 class Scene:
     """One configuration of the daemon: "plain", "onnx" (model.onnx is converted), "rest" (KServe by HTTP), "guarded" (TLS and tokens, admin port too, and
     KServe by HTTP), "admin" (open admin port), "unix" (admin on a socket)."""
+
+    victim_request = staticmethod(victim_request)
 
     def __init__(self, kind):
         self.kind = kind

@@ -5,7 +5,9 @@ SPDX-License-Identifier: Apache-2.0
 import functools
 import itertools
 import struct
+import threading
 
+import grpc
 import numpy as np
 
 import kserve_v2_pb2 as kserve_pb
@@ -15,6 +17,8 @@ from attacks.common import CHECK, INFER, METADATA, PREDICT, REGISTERED, Attack, 
 from attacks.wire import bomb
 
 HUGE = 1 << 40
+# Calls of one connection: fewer than the streams that a client may open.
+UNDER_WAY = 200
 SHAPES = [
     [1, 0, HUGE, 1 << 22], [1, 0, HUGE], [1, HUGE - 1, 0], [0, HUGE], [HUGE, 0], [1, 0, 1 << 62, 4], [1, 1 << 62, 0, 1 << 62],
     [1 << 31, 0], [1 << 32, 0], [1, 0, 1 << 31, 1 << 31], [1, (1 << 63) - 1, 0], [1, 0, (1 << 63) - 1], [0, 0, 0],
@@ -108,6 +112,35 @@ def broadcasts_in_parallel(site):
     while not site.over():
         for future in [site.future(INFER, message, 5) for _ in range(8)]:
             future.exception()
+
+
+def _valid_work(site, connections, ads, timeout, metadata=None):
+    """As many calls as a client would never have under way, each as good as the victim's."""
+    message = site.scene.victim_request(ads).SerializeToString()
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    calls = [site.keep(grpc.insecure_channel(site.daemon.target, options)).unary_unary(PREDICT) for _ in range(connections)]
+
+    def keep_busy(i):
+        under_way = threading.Semaphore(UNDER_WAY)
+
+        def done(future):
+            site.count(future.code().name if future.code() else "?")
+            under_way.release()
+
+        while not site.over():
+            under_way.acquire(timeout=1)
+            site.sent += len(message)
+            calls[i].future(message, timeout=timeout, metadata=metadata).add_done_callback(done)
+
+    in_parallel(keep_busy, connections)
+
+
+for connections in (1, 8):
+    for ads, timeout in ((2000, 30), (20, 0.05), (20, None)):
+        REGISTERED.append(Attack(f"valid work: {connections} connections, {ads} ads, " + (f"{timeout} s" if timeout else "no deadline"),
+                                 f"{UNDER_WAY} calls of each at any time",
+                                 functools.partial(_valid_work, connections=connections, ads=ads, timeout=timeout),
+                                 short=connections == 8 and ads == 2000))
 
 
 @attack("1 ad of [1, 150000, 8], four in parallel", "rows that no limit of ads counts", seconds=6, short=True)

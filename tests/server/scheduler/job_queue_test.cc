@@ -23,6 +23,7 @@ using std::chrono::nanoseconds;
 using Kind = JobQueue::Work::Kind;
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
+using ::testing::Pair;
 using ::testing::SizeIs;
 
 constexpr TimePoint kStart{std::chrono::seconds(100)};
@@ -33,6 +34,7 @@ class FakeJob final : public Job {
           Priority priority = Priority::kNormal)
       : lane_(lane), rows_(rows), deadline_(deadline), priority_(priority) {}
   const std::shared_ptr<Lane>& lane() const override { return lane_; }
+  const std::string& client() const override { return from; }
   int64_t rows() const override { return rows_; }
   TimePoint deadline() const override { return deadline_; }
   Priority priority() const override { return priority_; }
@@ -44,6 +46,7 @@ class FakeJob final : public Job {
   void End(Worker&) override {}
   void Drop(const absl::Status&) override {}
 
+  std::string from = "a";
   bool divide = true;
   bool cancel = false;
 
@@ -295,7 +298,7 @@ TEST_F(JobQueueTest, ModelsShareTheWorkersByWeight) {
   JobQueue queue({.max_queued_work = std::chrono::seconds(10), .max_batch_requests = 1});
   // One floods with large requests, the other sends small ones: shares count work, not requests.
   for (int i = 0; i < 100; ++i) Add(queue, lane_, 100);
-  for (int i = 0; i < 900; ++i) Add(queue, heavy, 20);
+  for (int i = 0; i < 700; ++i) Add(queue, heavy, 20);
   double done[2] = {0, 0};
   for (int i = 0; i < 200; ++i) {
     const JobQueue::Work work = Take(queue);
@@ -335,7 +338,7 @@ TEST_F(JobQueueTest, RefusesWithAReasonAndATimeToComeBack) {
   Add(requests, lane_, 10);
   Add(requests, lane_, 10);
   absl::Status status = requests.Admit(&Make(lane_, 10), now_);
-  EXPECT_EQ(status.message(), "queue_full: 2 requests wait, limit 2");
+  EXPECT_EQ(status.message(), "queue_full: 2 requests wait, 2 of this client, limit 2");
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(ReasonOf(status), ShedReason::kQueueFull);
   ASSERT_TRUE(RetryAfter(status).has_value());
@@ -344,22 +347,22 @@ TEST_F(JobQueueTest, RefusesWithAReasonAndATimeToComeBack) {
   JobQueue rows({.max_queued_rows = 500});
   Add(rows, lane_, 400);
   EXPECT_EQ(rows.Admit(&Make(lane_, 101), now_).message(),
-            "queue_full: 400 ads wait and this request has 101, limit 500");
+            "queue_full: 400 ads wait, 400 of this client, and this request has 101, limit 500");
   EXPECT_EQ(rows.Check(&Make(lane_, 101), now_).message(),
-            "queue_full: 400 ads wait and this request has 101, limit 500");
+            "queue_full: 400 ads wait, 400 of this client, and this request has 101, limit 500");
   // To ask takes no room.
-  EXPECT_TRUE(rows.Check(&Make(lane_, 100), now_).ok());
-  EXPECT_TRUE(rows.Admit(&Make(lane_, 100), now_).ok());
-  EXPECT_EQ(rows.queued_rows(), 500);
+  EXPECT_TRUE(rows.Check(&Make(lane_, 40), now_).ok());
+  EXPECT_TRUE(rows.Admit(&Make(lane_, 40), now_).ok());
+  EXPECT_EQ(rows.queued_rows(), 440);
 }
 
 TEST_F(JobQueueTest, AJobLargerThanTheQueueDoesNotCloseItForOthers) {
   JobQueue queue({.max_queued_rows = 500});
   Add(queue, lane_, 5000);
   EXPECT_EQ(queue.queued_rows(), 250);
-  EXPECT_TRUE(queue.Admit(&Make(lane_, 250), now_).ok());
+  EXPECT_TRUE(queue.Admit(&Make(lane_, 180), now_).ok());
   EXPECT_EQ(queue.Admit(&Make(lane_, 5000), now_).message(),
-            "queue_full: 500 ads wait and this request has 5000, limit 500");
+            "queue_full: 430 ads wait, 430 of this client, and this request has 5000, limit 500");
 }
 
 TEST_F(JobQueueTest, DearJobsCountAsTheLargestOrdinaryOne) {
@@ -376,8 +379,8 @@ TEST_F(JobQueueTest, RefusesMoreWorkThanTheQueueMayHold) {
   const absl::Status status = queue.Admit(&Make(lane_, 300), now_);
   EXPECT_EQ(ReasonOf(status), ShedReason::kQueueFull);
   EXPECT_THAT(std::string(status.message()),
-              ::testing::MatchesRegex("queue_full: 9\\.. ms of work wait and this request needs "
-                                      "[23]\\.. ms, limit 10\\.0 ms"));
+              ::testing::MatchesRegex("queue_full: 9\\.. ms of work wait, 9\\.. ms of this client, "
+                                      "and this request needs [23]\\.. ms, limit 10\\.0 ms"));
   // A single request larger than the limit is served if nothing waits.
   JobQueue empty({.max_queued_work = milliseconds(10)});
   EXPECT_TRUE(empty.Admit(&Make(lane_, 2000), now_).ok());
@@ -388,14 +391,16 @@ TEST_F(JobQueueTest, AModelsLimitDoesNotTouchOthers) {
   JobQueue queue({});
   Add(queue, limited, 80);
   EXPECT_EQ(queue.Admit(&Make(limited, 30), now_).message(),
-            "quota: 80 ads wait for model \"small\" and this request has 30, its limit is 100");
+            "quota: 80 ads wait for model \"small\", 80 of this client, and this request has 30, "
+            "its limit is 100");
   EXPECT_TRUE(queue.Admit(&Make(lane_, 500), now_).ok());
   // A new limit holds for the next request.
-  limited->SetLimits({.max_queued_rows = 110});
+  limited->SetLimits({.max_queued_rows = 130});
   Add(queue, limited, 30);
   limited->SetLimits({.max_queued_rows = 50});
   EXPECT_EQ(queue.Admit(&Make(limited, 1), now_).message(),
-            "quota: 110 ads wait for model \"small\" and this request has 1, its limit is 50");
+            "quota: 110 ads wait for model \"small\", 110 of this client, and this request has 1, "
+            "its limit is 50");
 }
 
 TEST_F(JobQueueTest, RefusesWhatCannotMakeItsDeadline) {
@@ -631,6 +636,98 @@ TEST_F(JobQueueTest, PatientCallersAreNotShedEarly) {
   }
   EXPECT_GT(lost[0], 0);
   EXPECT_EQ(lost[1], 0);
+}
+
+// A client who asks for much, and others beside it.
+class JobQueueClientsTest : public JobQueueTest {
+ protected:
+  absl::Status Ask(JobQueue& queue, const std::string& client, int64_t rows,
+                   nanoseconds left = nanoseconds::max()) {
+    FakeJob& job = Make(lane_, rows, left);
+    job.from = client;
+    return queue.Admit(&job, now_);
+  }
+  // Asks until the queue refuses; returns how many it took.
+  int Flood(JobQueue& queue, const std::string& client, int64_t rows,
+            nanoseconds left = nanoseconds::max()) {
+    int taken = 0;
+    while (taken < 100000 && Ask(queue, client, rows, left).ok()) ++taken;
+    return taken;
+  }
+  // Whose the next piece is.
+  std::string Next(JobQueue& queue) {
+    const JobQueue::Work work = Take(queue);
+    if (work.kind == Kind::kNone) return "";
+    std::string client = static_cast<const FakeJob*>(work.jobs[0])->from;
+    now_ += work.predicted;
+    Done(queue, work);
+    return client;
+  }
+};
+
+TEST_F(JobQueueClientsTest, WhoAsksForMuchWaitsForItself) {
+  JobQueue queue({.max_batch_requests = 1});
+  for (int i = 0; i < 50; ++i) ASSERT_TRUE(Ask(queue, "flood", 100).ok());
+  EXPECT_EQ(Next(queue), "flood");
+  ASSERT_TRUE(Ask(queue, "b", 100).ok());
+  ASSERT_TRUE(Ask(queue, "c", 100).ok());
+  ASSERT_TRUE(Ask(queue, "b", 100).ok());
+  std::map<std::string, int> served;
+  for (int i = 0; i < 5; ++i) ++served[Next(queue)];
+  EXPECT_THAT(served, ElementsAre(Pair("b", 2), Pair("c", 1), Pair("flood", 2)));
+}
+
+TEST_F(JobQueueClientsTest, WorkIsSharedEqually) {
+  JobQueue queue({.max_batch_requests = 1});
+  std::map<std::string, int> served;
+  for (int i = 0; i < 300; ++i) {
+    // The second asks for twice as many ads in each call.
+    while (Ask(queue, "a", 50).ok() && Ask(queue, "b", 100).ok() && queue.queued_requests() < 40) {
+    }
+    ++served[Next(queue)];
+  }
+  EXPECT_NEAR(served["a"], 200, 4);
+  EXPECT_NEAR(served["b"], 100, 4);
+}
+
+TEST_F(JobQueueClientsTest, NobodyFillsTheQueueAlone) {
+  for (const bool by_rows : {false, true}) {
+    JobQueue queue({.max_queued_requests = by_rows ? 100000 : 900,
+                    .max_queued_rows = by_rows ? 9000 : 200000,
+                    .codel_target = std::chrono::seconds(100)});
+    EXPECT_EQ(Flood(queue, "flood", 10), 800);
+    EXPECT_TRUE(Ask(queue, "b", 10).ok());
+    EXPECT_FALSE(Ask(queue, "flood", 10).ok());
+    EXPECT_GT(Flood(queue, "b", 10), 80);
+    EXPECT_TRUE(Ask(queue, "c", 10).ok());
+  }
+}
+
+TEST_F(JobQueueClientsTest, AClientIsNotRefusedForTheWaitOfAnother) {
+  // A second of work waits, which the others have no time for.
+  JobQueue queue({.max_queued_work = std::chrono::seconds(1)});
+  EXPECT_NEAR(Flood(queue, "flood", 1000), 89, 1);  // Eight ninths.
+  EXPECT_TRUE(Ask(queue, "b", 100, milliseconds(20)).ok());
+  while (Next(queue) == "flood") EXPECT_LT(now_ - kStart, milliseconds(20));
+}
+
+TEST_F(JobQueueClientsTest, AFloodAndANewcomerWithTheSameDeadline) {
+  JobQueue queue({.workers = 1, .max_batch_requests = 1});
+  int lost = 0, asked = 0;
+  for (int ms = 0; ms < 2000; ++ms) {
+    for (int i = 0; i < 5; ++i) Ask(queue, "flood", 100, milliseconds(20)).IgnoreError();
+    if (ms % 5 == 0) {
+      ++asked;
+      lost += Ask(queue, "b", 100, milliseconds(20)).ok() ? 0 : 1;
+    }
+    Next(queue);
+    for (const JobQueue::Dropped& drop : dropped_) {
+      lost += static_cast<const FakeJob*>(drop.job)->from == "b" ? 1 : 0;
+    }
+    dropped_.clear();
+  }
+  EXPECT_EQ(asked, 400);
+  EXPECT_EQ(lost, 0);
 }
 
 TEST_F(JobQueueTest, KeepsALaneWhoseJobsAndOwnerAreGone) {

@@ -29,6 +29,7 @@ class TestJob final : public Job {
       : lane_(std::move(lane)), rows_(rows), deadline_(deadline) {}
 
   const std::shared_ptr<Lane>& lane() const override { return lane_; }
+  const std::string& client() const override { return client_; }
   int64_t rows() const override { return rows_; }
   TimePoint deadline() const override { return deadline_; }
   bool divisible() const override { return divide; }
@@ -88,6 +89,7 @@ class TestJob final : public Job {
     ended.count_down();
   }
 
+  const std::string client_ = "a";
   const std::shared_ptr<Lane> lane_;
   const int64_t rows_;
   const TimePoint deadline_;
@@ -100,7 +102,7 @@ std::shared_ptr<Lane> MakeLane(double row_ns = 10e3) {
 
 class WorkerPoolTest : public testing::Test {
  protected:
-  std::unique_ptr<WorkerPool> MakePool(int workers, int64_t requests = 100, int64_t rows = 1000,
+  std::unique_ptr<WorkerPool> MakePool(int workers, int64_t requests = 200, int64_t rows = 1000,
                                        std::chrono::nanoseconds at_once = {}) {
     auto pool = WorkerPool::Create(
         {.queue = {.workers = workers, .max_queued_requests = requests, .max_queued_rows = rows},
@@ -155,7 +157,7 @@ TEST_F(WorkerPoolTest, RefusesRequestsBeyondTheLimitAndSaysWhy) {
   TestJob c(lane_, 1);
   ASSERT_TRUE(pool->Submit(&a).ok());
   ASSERT_TRUE(pool->Submit(&b).ok());
-  EXPECT_EQ(pool->Submit(&c).message(), "queue_full: 2 requests wait, limit 2");
+  EXPECT_EQ(pool->Submit(&c).message(), "queue_full: 2 requests wait, 2 of this client, limit 2");
   EXPECT_EQ(pool->Stats().queued_requests, 2);
   blocker.hold->count_down();
   pool->Drain();
@@ -168,12 +170,12 @@ TEST_F(WorkerPoolTest, RefusesRowsBeyondTheLimitAndSaysWhy) {
   TestJob& blocker = Occupy(*pool);
   TestJob a(lane_, 400);
   TestJob b(lane_, 101);
-  TestJob c(lane_, 100);
+  TestJob c(lane_, 40);
   ASSERT_TRUE(pool->Submit(&a).ok());
   EXPECT_EQ(pool->Submit(&b).message(),
-            "queue_full: 400 ads wait and this request has 101, limit 500");
+            "queue_full: 400 ads wait, 400 of this client, and this request has 101, limit 500");
   ASSERT_TRUE(pool->Submit(&c).ok());
-  EXPECT_EQ(pool->Stats().queued_rows, 500);
+  EXPECT_EQ(pool->Stats().queued_rows, 440);
   blocker.hold->count_down();
   pool->Drain();
   EXPECT_EQ(pool->Stats().queued_rows, 0);
@@ -448,7 +450,7 @@ TEST_F(AtOnceTest, ManyProducersLoseNothing) {
   std::vector<std::unique_ptr<TestJob>> jobs;
   for (int i = 0; i < kProducers * kTasks; ++i) jobs.push_back(Make(1 + i % 2));
   auto pool =
-      MakePool(2, kProducers * kTasks, 2 * kProducers * kTasks, std::chrono::microseconds(15));
+      MakePool(2, 2 * kProducers * kTasks, 4 * kProducers * kTasks, std::chrono::microseconds(15));
   std::vector<std::thread> producers;
   for (int p = 0; p < kProducers; ++p) {
     producers.emplace_back([&, p] {
