@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/stores/rocksdb_store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
@@ -87,6 +86,10 @@ class RocksdbStore final : public RowStore {
  public:
   RocksdbStore(std::string directory, std::unique_ptr<rdb::DB> db)
       : directory_(std::move(directory)), db_(std::move(db)) {}
+  ~RocksdbStore() override {
+    const LoadScope::WithoutRefusals unrefused;  // To close a database takes memory, too.
+    db_.reset();
+  }
 
   absl::Status ReadTable() {
     std::string bytes;
@@ -144,7 +147,7 @@ class RocksdbStore final : public RowStore {
   }
 
   const std::string directory_;
-  const std::unique_ptr<rdb::DB> db_;
+  std::unique_ptr<rdb::DB> db_;
   StoredTableInfo table_;
 };
 
@@ -235,8 +238,8 @@ absl::Status Ingest(const std::string& directory, const SstFiles& files,
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
   // RocksDB would take a directory that is not there for a new database.
   RETURN_IF_ERROR(InputFile::Open(absl::StrCat(directory, "/CURRENT")).status());
-  RETURN_IF_ERROR(CheckFiles(directory));
   const LoadScope::WithoutRefusals unrefused;
+  RETURN_IF_ERROR(CheckFiles(directory));
   rdb::DB* raw = nullptr;
   const rdb::Status opened = rdb::DB::OpenForReadOnly(DatabaseOptions(), directory, &raw);
   std::unique_ptr<rdb::DB> db(raw);

@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/scoring/golden_check.h"
 
-#include <algorithm>
-#include <filesystem>
+#include <cstdint>
 #include <functional>
-#include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
 #include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/runtime/directory_tree.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/score_tolerance.h"
 #include "server/scoring/recorded_run.h"
@@ -25,22 +25,15 @@ using recording::Recording;
 
 // Paths, sorted; none without the folder.
 absl::StatusOr<std::vector<std::string>> RecordingFiles(const std::string& directory) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> paths;
-  std::error_code error;
-  const fs::path folder = fs::path(directory) / "warmup";
-  if (!fs::exists(folder, error)) return paths;
-  fs::directory_iterator it(folder, error);
-  for (; !error && it != fs::directory_iterator(); it.increment(error)) {
-    const std::string extension = it->path().extension().string();
-    if (extension == ".pb" || extension == ".ulfrec") paths.push_back(it->path().string());
-  }
-  if (error) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot read ", folder.string(), ": ", error.message()));
-  }
-  std::sort(paths.begin(), paths.end());
-  return paths;
+  const std::string folder = absl::StrCat(directory, "/warmup");
+  absl::StatusOr<std::vector<std::string>> names = engine::ListNames(folder, INT64_MAX);
+  if (absl::IsNotFound(names.status())) return std::vector<std::string>();
+  RETURN_IF_ERROR(names.status());
+  std::erase_if(*names, [](const std::string& name) {
+    return !absl::EndsWith(name, ".pb") && !absl::EndsWith(name, ".ulfrec");
+  });
+  for (std::string& name : *names) name = absl::StrCat(folder, "/", name);
+  return names;
 }
 
 absl::Status Compare(const ScorePair& pair, double tolerance) {

@@ -248,6 +248,20 @@ TEST_F(RocksdbStoreTest, RefusesWhatRocksdbWouldTakeIntoMemory) {
   EXPECT_TRUE(Open("t").ok());
 }
 
+// An exception within a listing must not end the process, wherever it falls.
+TEST_F(RocksdbStoreTest, ALoadWithoutMemoryIsRefused) {
+  ASSERT_TRUE(Write("some", 10, 2).ok());
+  int refused = 0;
+  absl::Status status = absl::UnknownError("");
+  for (int64_t bytes = 0; !status.ok(); bytes += 32) {
+    ASSERT_LT(bytes, 1 << 20) << status;
+    const LoadScope scope({.max_memory_bytes = bytes});
+    status = WithinMemory([this] { return Open("some").status(); });
+    refused += absl::IsResourceExhausted(status);
+  }
+  EXPECT_GT(refused, 0);
+}
+
 TEST_F(RocksdbStoreTest, NamesTheIdOfADamagedRow) {
   ASSERT_TRUE(Write("t", 20000, 8).ok());
   std::vector<std::string> files = Files("t", ".sst");

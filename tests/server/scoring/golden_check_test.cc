@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/recording/recording_file.h"
 #include "engine/tensor/onednn.h"
 #include "proto/predict.pb.h"
@@ -71,6 +72,22 @@ TEST_F(GoldenCheckTest, NothingRecordedIsFine) {
   EXPECT_TRUE(Check().ok());
   std::filesystem::remove_all(dir_.File("tiny/3/warmup"));
   EXPECT_TRUE(Check().ok());
+}
+
+// An exception within a listing must not end the process, wherever it falls.
+TEST_F(GoldenCheckTest, ALoadThatMayNotListTheFolderIsRefused) {
+  for (int i = 0; i < 500; ++i) {
+    dir_.Write(absl::StrCat("tiny/3/warmup/", std::string(200, 'x'), i, ".none"), "");
+  }
+  int refused = 0;
+  absl::Status status = absl::UnknownError("");
+  for (int64_t bytes = 0; !status.ok(); bytes += 2000) {
+    ASSERT_LT(bytes, 4 << 20) << status;
+    const LoadScope scope({.max_memory_bytes = bytes});
+    status = WithinMemory([this] { return Check(); });
+    refused += absl::IsResourceExhausted(status);
+  }
+  EXPECT_GT(refused, 50);
 }
 
 TEST_F(GoldenCheckTest, SameScoresPassAndOthersNameThePlace) {
