@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -114,8 +115,13 @@ bool OnnxConversion::IsFor(const std::string& source) {
 
 absl::Status OnnxConversion::Run(const std::string& source, const std::string& out,
                                  const engine::DirectoryRules& rules) const {
-  std::vector<std::string> argv = {program_, "onnx", absl::StrCat(source, "/", kModelFile), out,
-                                   absl::StrCat("--roots=", absl::StrJoin(rules.roots, "\n"))};
+  // Who made a folder chose its name, which may hold what stands between the roots.
+  const auto escape = [](std::string* text, const std::string& root) {
+    absl::StrAppend(text, absl::CEscape(root));
+  };
+  std::vector<std::string> argv = {
+      program_, "onnx", absl::StrCat(source, "/", kModelFile), out,
+      absl::StrCat("--roots=", absl::StrJoin(rules.roots, "\n", escape))};
   std::error_code error;
   const std::string schema = absl::StrCat(source, "/", kSchemaFile);
   if (fs::exists(schema, error)) argv.push_back(absl::StrCat("--schema=", schema));

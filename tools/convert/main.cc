@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -69,10 +70,15 @@ absl::Status Run(Args args) {
             "column,kind,side,vocabulary,length, then a line each.",
             &options.schema);
   flags.AddRead("roots",
-                "Directories, one a line, in which the model's files must lie once every symbolic "
-                "link is followed; the daemon gives them.",
+                "Directories, one a line and escaped as in C, in which the model's files must lie "
+                "once every symbolic link is followed; the daemon gives them.",
                 [&roots](const std::string& lines) {
                   roots = absl::StrSplit(lines, '\n', absl::SkipEmpty());
+                  for (std::string& root : roots) {
+                    if (!absl::CUnescape(std::string(root), &root)) {
+                      return absl::InvalidArgumentError("want directories, escaped as in C");
+                    }
+                  }
                   return absl::OkStatus();
                 });
   flags.Add("no_verify", "Write the model without comparing it with the ONNX model first.",

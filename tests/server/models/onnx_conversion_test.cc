@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/onnx_conversion.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <filesystem>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
@@ -15,6 +18,7 @@ namespace ulfd::server {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 // Wherever the end of the load falls: the clean-up allocates, and what refuses that would end the
 // process.
@@ -37,6 +41,27 @@ TEST(OnnxConversion, LeavesNothingHalfDoneWhenItsLoadEnds) {
     if (made.ok()) fs::remove_all(*made);
   }
   EXPECT_GT(ended, 0);
+}
+
+// A folder whose name has a line end must not be two roots, of which its owner chose the second.
+TEST(OnnxConversion, KeepsToTheRootsWhateverTheirNames) {
+  const TempDir dir;
+  const fs::path kept = fs::path(dir.path()) / "kept", outside = fs::path(dir.path()) / "outside";
+  fs::create_directories(kept);
+  fs::create_directories(outside);
+  fs::copy(testing::TestData() + "/convert/onnx_two_towers/model.onnx", outside);
+  const auto conversion = OnnxConversion::Create(kept);
+  ASSERT_TRUE(conversion.ok()) << conversion.status();
+  const fs::path source = absl::StrCat(dir.path(), "/\\h\n", outside.string());
+  fs::create_directories(source);
+  fs::create_symlink(outside / "model.onnx", source / "model.onnx");
+  const engine::DirectoryRules rules{.roots = {source, kept}};
+  const absl::Status refused = (*conversion)->Convert(source, rules).status();
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("model.onnx: leads out of"));
+  fs::remove(source / "model.onnx");
+  fs::copy(outside / "model.onnx", source);
+  const auto made = (*conversion)->Convert(source, rules);
+  EXPECT_TRUE(made.ok()) << made.status();
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ absl::Status LoadExternal(const std::string& directory, onnx::TensorProto& tenso
                                                    wanted, " bytes for its shape"));
   }
   const absl::StatusOr<InputFile> file = InputFile::Open(path);
-  if (absl::IsNotFound(file.status()) || absl::IsInvalidArgument(file.status())) {
+  if (absl::IsNotFound(file.status())) {
     return absl::InvalidArgumentError(
         absl::StrCat("external data: there is no file ", data.location, " beside the model"));
   }
