@@ -734,6 +734,31 @@ TEST_F(OnnxTest, ConstantsAreSplit) {
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(1, 1, 1, 2, 2, 2));
 }
 
+// A number of every row, and the greatest of three constants.
+TEST_F(OnnxTest, ConstantsAreComputed) {
+  const std::string graph =
+      "initializer { name: 'a' data_type: 1 dims: 2 float_data: [1, 5] }"
+      "initializer { name: 'b' data_type: 1 dims: 2 float_data: [2, 4] }"
+      "initializer { name: 'c' data_type: 1 dims: 2 float_data: [8, 3] }"
+      "initializer { name: 'three' data_type: 1 float_data: 3 }"
+      "node { op_type: 'Max' input: 'a' input: 'b' input: 'c' output: 'most' }"
+      "node { op_type: 'Shape' input: 'x' output: 's' }"
+      "node { op_type: 'ConstantOfShape' input: 's' output: 'ones' attribute { name: 'value' "
+      "type: TENSOR t { data_type: 1 dims: 1 float_data: 1 } } }"
+      "node { op_type: 'Mul' input: 'ones' input: 'three' output: 'threes' }"
+      "node { op_type: 'Add' input: 'x' input: 'threes' output: 'more' }"
+      "node { op_type: 'Mul' input: 'more' input: 'most' output: 'y' }";
+  const std::string path =
+      dir_.Write("m.onnx", Model(X({"ads", "2"}) + Out({"ads", "2"}) + graph).SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {1, 2};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({1, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(32, 25));
+}
+
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
   const auto taken = ConvertOnnx(

@@ -124,13 +124,13 @@ struct Operator {
   size_t inputs;  // At least.
   Results (*run)(const Call& call);
 };
-absl::Span<const Operator> ElementwiseOperators();  // onnx_reference_elementwise.cc
-absl::Span<const Operator> MovementOperators();     // onnx_reference_movement.cc
-absl::Span<const Operator> ProductOperators();      // onnx_reference_products.cc
-absl::Span<const Operator> AxisOperators();         // onnx_reference_axis.cc
-absl::Span<const Operator> ImageOperators();        // onnx_reference_image.cc
-absl::Span<const Operator> SelectOperators();       // onnx_reference_select.cc
-absl::Span<const Operator> RecurrentOperators();    // onnx_reference_recurrent.cc
+absl::Span<const Operator> ElementwiseOperators();
+absl::Span<const Operator> MovementOperators();
+absl::Span<const Operator> ProductOperators();
+absl::Span<const Operator> AxisOperators();
+absl::Span<const Operator> ImageOperators();
+absl::Span<const Operator> SelectOperators();
+absl::Span<const Operator> RecurrentOperators();
 
 Array Floats(int type, Sizes dims, std::vector<double> values);
 Array Ints(int type, Sizes dims, std::vector<int64_t> values);
