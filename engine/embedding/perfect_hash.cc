@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/load_scope.h"
 #include "base/status_macros.h"
 
 namespace ulfd::engine {
@@ -18,7 +17,7 @@ namespace {
 // first-level cache.
 constexpr size_t kMaxPartShift = 10;
 constexpr size_t kKeysPerBucket = 3;
-// A tighter fit needs more pilots per bucket and leaves more keys to the KeyIndex.
+// A tighter fit needs more pilots per bucket and displaces more keys.
 constexpr double kLoad = 0.92;
 
 }  // namespace
@@ -36,30 +35,23 @@ PerfectHash::Shape PerfectHash::ShapeFor(size_t keys) {
 }
 
 bool PerfectHash::IsSound(const Shape& shape) {
-  constexpr size_t kMost =
-      0xfffffffe;  // Slots are numbers of 32 bits; the last is KeyIndex::kNone.
+  constexpr size_t kMost = 0xfffffffe;  // Slots are numbers of 32 bits.
   return shape.part_shift <= kMaxPartShift && shape.parts >= 1 && shape.part_slots >= 1 &&
          shape.parts <= kMost && shape.part_slots <= kMost && shape.slots() <= kMost;
 }
 
 absl::StatusOr<PerfectHash> PerfectHash::FromPilots(const Shape& shape, const uint8_t* pilots,
-                                                    absl::Span<const Displaced> displaced) {
+                                                    std::vector<Displaced> displaced) {
   PerfectHash hash;
   hash.shape_ = shape;
   hash.pilots_ = pilots;
-  if (displaced.empty()) return hash;
-  RETURN_IF_ERROR(hash.displaced_.Reserve(displaced.size()));
   for (size_t i = 0; i < displaced.size(); ++i) {
-    // Keys that collide in the index, too, take a step for each one before them.
-    if (i % 256 == 0) RETURN_IF_ERROR(LoadScope::Check());
-    const auto [key, slot] = displaced[i];
-    if (slot >= shape.slots()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("displaced key ", i, " is in slot ", slot, " of ", shape.slots()));
-    }
-    RETURN_IF_ERROR(
-        hash.displaced_.Insert(static_cast<int64_t>(key), static_cast<uint32_t>(slot)).status());
+    if (displaced[i].slot < shape.slots()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("displaced key ", i, " is in slot ",
+                                                   displaced[i].slot, " of ", shape.slots()));
   }
+  std::sort(displaced.begin(), displaced.end());
+  hash.displaced_ = std::move(displaced);
   return hash;
 }
 
@@ -93,15 +85,13 @@ void PerfectHashBuilder::AddPart(size_t part, absl::Span<const uint64_t> hashes)
 
 // Large buckets first, as long as there is room; empty ones not at all.
 void PerfectHashBuilder::OrderBuckets() {
-  std::array<uint32_t, kMaxBucketKeys + 2> begin{};  // Of the buckets of each size, descending.
-  const auto rank = [](size_t count) { return kMaxBucketKeys - std::min(count, kMaxBucketKeys); };
-  for (const Bucket& bucket : buckets_) ++begin[rank(bucket.count) + 1];
-  for (size_t r = 1; r < begin.size(); ++r) begin[r] += begin[r - 1];
-  order_.resize(begin[kMaxBucketKeys]);  // Rank kMaxBucketKeys is no keys.
-  for (size_t b = 0; b < buckets_.size(); ++b) {
-    if (buckets_[b].count == 0) continue;
-    order_[begin[rank(buckets_[b].count)]++] = static_cast<uint32_t>(b);
+  const auto keys = [&](uint32_t b) { return std::min(buckets_[b].count, kMaxBucketKeys); };
+  order_.clear();
+  for (uint32_t b = 0; b < buckets_.size(); ++b) {
+    if (buckets_[b].count > 0) order_.push_back(b);
   }
+  std::stable_sort(order_.begin(), order_.end(),
+                   [&](uint32_t a, uint32_t b) { return keys(a) > keys(b); });
 }
 
 void PerfectHashBuilder::PlaceBucket(absl::Span<const uint64_t> hashes, size_t part, uint32_t b) {
@@ -134,33 +124,20 @@ bool PerfectHashBuilder::Try(absl::Span<const uint64_t> hashes, size_t base, uin
 }
 
 // Gives the keys that are left the slots that are left.
-absl::Status PerfectHashBuilder::PlaceDisplaced(std::vector<PerfectHash::Displaced>* displaced) {
-  if (displaced_.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(hash_.displaced_.Reserve(displaced_.size()));
+PerfectHash PerfectHashBuilder::Finish() {
   size_t slot = 0;
-  size_t placed = 0;
   for (const uint64_t hash : displaced_) {
-    // Ids that collide in the index, too, take a step for each one before them.
-    if (placed++ % 256 == 0) RETURN_IF_ERROR(LoadScope::Check());
     while (taken_[slot]) ++slot;  // There are more slots than keys.
-    taken_[slot] = true;
-    RETURN_IF_ERROR(
-        hash_.displaced_.Insert(static_cast<int64_t>(hash), static_cast<uint32_t>(slot)).status());
-    if (displaced != nullptr) displaced->push_back({hash, slot});
+    hash_.displaced_.push_back({hash, slot++});
   }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<PerfectHash> PerfectHashBuilder::Finish(
-    std::vector<PerfectHash::Displaced>* displaced) {
-  RETURN_IF_ERROR(PlaceDisplaced(displaced));
+  std::sort(hash_.displaced_.begin(), hash_.displaced_.end());
   return std::move(hash_);
 }
 
 // Out of line: rare.
 size_t PerfectHash::Probe::DisplacedSlot(uint64_t hash) const {
-  const uint32_t slot = displaced_->Find(static_cast<int64_t>(hash));
-  return slot == KeyIndex::kNone ? 0 : slot;
+  const auto found = std::lower_bound(displaced_->begin(), displaced_->end(), Displaced{hash, 0});
+  return found != displaced_->end() && found->hash == hash ? found->slot : 0;
 }
 
 absl::StatusOr<PerfectHash> PerfectHash::Build(absl::Span<const uint64_t> hashes) {
@@ -172,7 +149,7 @@ absl::StatusOr<PerfectHash> PerfectHash::Build(absl::Span<const uint64_t> hashes
     builder.AddPart(part, hashes.subspan(begin, end - begin));
     begin = end;
   }
-  return builder.Finish(nullptr);
+  return builder.Finish();
 }
 
 }  // namespace ulfd::engine

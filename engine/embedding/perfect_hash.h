@@ -4,6 +4,7 @@
 #define ULFD_ENGINE_EMBEDDING_PERFECT_HASH_H_
 
 #include <array>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -12,7 +13,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/embedding/key_hash.h"
-#include "engine/embedding/key_index.h"
 #include "engine/embedding/page_buffer.h"
 
 namespace ulfd::engine {
@@ -21,7 +21,7 @@ namespace ulfd::engine {
 // one byte that sends its keys to slots which no other key has.  1.09 slots and 0.35 bytes per key:
 // the pilots of 40 million keys are 13 MB, so that a lookup costs one cache miss in a cache that is
 // shared with the rest and then goes straight to the slot.  Keys of a bucket for which no byte
-// fits (one in a thousand) are found through a KeyIndex.  Keys are given by their HashKey.
+// fits (one in a thousand) stand in a list.  Keys are given by their HashKey.
 // Immutable after Build; any thread may read.
 class PerfectHash {
  public:
@@ -45,11 +45,12 @@ class PerfectHash {
   // A key that no pilot places, and its slot.
   struct Displaced {
     uint64_t hash = 0, slot = 0;
+    auto operator<=>(const Displaced&) const = default;
   };
   // One that was built before.  `pilots` are shape.buckets() bytes and outlive it.
-  // INVALID_ARGUMENT for a slot that there is not; RESOURCE_EXHAUSTED.  REQUIRES: IsSound(shape).
+  // INVALID_ARGUMENT for a slot that there is not.  REQUIRES: IsSound(shape).
   static absl::StatusOr<PerfectHash> FromPilots(const Shape& shape, const uint8_t* pilots,
-                                                absl::Span<const Displaced> displaced);
+                                                std::vector<Displaced> displaced);
 
   // What lookups need, by value, so that loops may keep it in registers.  Valid as long as the
   // PerfectHash, which must not be moved meanwhile.
@@ -71,7 +72,7 @@ class PerfectHash {
     const uint8_t* pilots_ = nullptr;
     size_t bucket_count_ = 0, part_slots_ = 0;
     int part_shift_ = 0;
-    const KeyIndex* displaced_ = nullptr;
+    const std::vector<Displaced>* displaced_ = nullptr;
   };
   Probe probe() const {
     Probe probe;
@@ -88,9 +89,9 @@ class PerfectHash {
   size_t slots() const { return shape_.slots(); }
   // shape().buckets() of them.
   const uint8_t* pilots() const { return pilots_; }
-  size_t bytes() const { return own_pilots_.bytes() + displaced_.bytes(); }
-  // Keys that are found through the KeyIndex.
-  size_t displaced() const { return displaced_.size(); }
+  size_t bytes() const { return own_pilots_.bytes() + displaced_.capacity() * sizeof(Displaced); }
+  // By hash, ascending.
+  const std::vector<Displaced>& displaced() const { return displaced_; }
 
   static constexpr size_t kMaxKeys = 3'800'000'000;  // Slots are numbers of 32 bits.
 
@@ -106,7 +107,7 @@ class PerfectHash {
   Shape shape_;
   const uint8_t* pilots_ = nullptr;  // Of every bucket.
   PageBuffer own_pilots_;            // Empty where others hold them.
-  KeyIndex displaced_;               // Hash -> slot.
+  std::vector<Displaced> displaced_;
 };
 
 // Makes a PerfectHash part by part, for keys that are too many to hold: memory is a bit for each
@@ -128,8 +129,7 @@ class PerfectHashBuilder {
   // REQUIRES: not displaced.
   size_t Slot(uint64_t hash) const { return hash_.Slot(hash); }
   const PerfectHash::Shape& shape() const { return hash_.shape_; }
-  // `displaced`: gets what IsDisplaced, with the slots; may be null.
-  absl::StatusOr<PerfectHash> Finish(std::vector<PerfectHash::Displaced>* displaced);
+  PerfectHash Finish();
 
  private:
   struct Bucket {
@@ -141,7 +141,6 @@ class PerfectHashBuilder {
   void OrderBuckets();
   void PlaceBucket(absl::Span<const uint64_t> hashes, size_t part, uint32_t b);
   bool Try(absl::Span<const uint64_t> hashes, size_t base, uint8_t pilot);
-  absl::Status PlaceDisplaced(std::vector<PerfectHash::Displaced>* displaced);
 
   PerfectHash hash_;
   std::vector<bool> taken_;      // Slots.

@@ -132,8 +132,7 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
   ASSIGN_OR_RETURN(const TableFileHeader header, ReadTableHeader(file));
   std::string digest = DigestOf(header);
   if (auto shared = FindOpenTable(digest); shared != nullptr) return shared;
-  ASSIGN_OR_RETURN(const std::vector<PerfectHash::Displaced> displaced,
-                   ReadDisplaced(file, header));
+  ASSIGN_OR_RETURN(std::vector<PerfectHash::Displaced> displaced, ReadDisplaced(file, header));
   auto rows = std::make_shared<TableRows>();
   ASSIGN_OR_RETURN(rows->file, MappedFile::Map(file));
   rows->digest = std::move(digest);
@@ -145,7 +144,7 @@ absl::StatusOr<std::shared_ptr<const TableRows>> OpenTableFile(const InputFile& 
   rows->slots = rows->file->data() + LayoutOf(header).slots;
   auto hash = PerfectHash::FromPilots(
       header.shape(), reinterpret_cast<const uint8_t*>(rows->file->data()) + kTableAlign,
-      displaced);
+      std::move(displaced));
   if (!hash.ok()) return Annotate(hash.status(), file.path());
   rows->hash = *std::move(hash);
   AddOpenTable(rows);

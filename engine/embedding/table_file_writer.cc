@@ -109,10 +109,9 @@ absl::StatusOr<TableFileReport> TableFileWriter::Finish() {
   RETURN_IF_ERROR(sorted.Start());
   Slots slots(rows_.record_bytes(), slot_bytes_, memory / 4, sorted.id());
   RETURN_IF_ERROR(WriteParts(LayoutOf(header).slots, report.rows, sorted, builder, slots));
-  std::vector<PerfectHash::Displaced> displaced;
-  ASSIGN_OR_RETURN(const PerfectHash hash, builder.Finish(&displaced));
-  header.displaced = displaced.size();
-  RETURN_IF_ERROR(WriteRest(LayoutOf(header), hash, slots, displaced));
+  const PerfectHash hash = builder.Finish();
+  header.displaced = hash.displaced().size();
+  RETURN_IF_ERROR(WriteRest(LayoutOf(header), hash, slots));
   RETURN_IF_ERROR(WriteSums(header));
   RETURN_IF_ERROR(Publish());
   report.bytes = header.file_bytes;
@@ -145,8 +144,7 @@ absl::Status TableFileWriter::WriteParts(uint64_t begin, int64_t rows, SortedRow
 
 // Pilots, the mean row, and displaced keys with their rows.
 absl::Status TableFileWriter::WriteRest(const TableFileLayout& layout, const PerfectHash& hash,
-                                        const Slots& slots,
-                                        absl::Span<const PerfectHash::Displaced> displaced) {
+                                        const Slots& slots) {
   const size_t record_bytes = rows_.record_bytes();
   for (size_t at = 0; at < slots.displaced().size(); at += record_bytes) {
     const char* const record = slots.displaced().data() + at;
@@ -162,8 +160,8 @@ absl::Status TableFileWriter::WriteRest(const TableFileLayout& layout, const Per
       file_.WriteAt(layout.slots + hash.slots() * slot_bytes_, mean.data(), mean.size()));
   RETURN_IF_ERROR(file_.WriteAt(kTableAlign, reinterpret_cast<const char*>(hash.pilots()),
                                 hash.shape().buckets()));
-  return file_.WriteAt(layout.displaced, reinterpret_cast<const char*>(displaced.data()),
-                       displaced.size() * sizeof(PerfectHash::Displaced));
+  return file_.WriteAt(layout.displaced, reinterpret_cast<const char*>(hash.displaced().data()),
+                       hash.displaced().size() * sizeof(PerfectHash::Displaced));
 }
 
 // Checksums, and the header.

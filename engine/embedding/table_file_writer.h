@@ -33,7 +33,7 @@ struct TableFileOptions {
 
 struct TableFileReport : RowReport {
   uint64_t bytes = 0;     // Of the file.
-  int64_t displaced = 0;  // Ids that are found through the index beside the pilots.
+  int64_t displaced = 0;  // Ids that no pilot places.
 };
 
 // Rows are sorted by the hash of their ids (RowSorter): the perfect hash is made part by part, and
@@ -60,8 +60,8 @@ class TableFileWriter final : public RowSink {
   absl::Status Publish();
   absl::Status WriteParts(uint64_t begin, int64_t rows, SortedRows& sorted,
                           PerfectHashBuilder& hash, Slots& slots);
-  absl::Status WriteRest(const TableFileLayout& layout, const PerfectHash& hash, const Slots& slots,
-                         absl::Span<const PerfectHash::Displaced> displaced);
+  absl::Status WriteRest(const TableFileLayout& layout, const PerfectHash& hash,
+                         const Slots& slots);
   absl::Status WriteSums(TableFileHeader& header);
 
   const std::string path_;

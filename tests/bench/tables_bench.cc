@@ -20,7 +20,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "engine/embedding/key_index.h"
+#include "base/hash_map.h"
+#include "engine/embedding/key_hash.h"
 #include "engine/embedding/page_buffer.h"
 #include "engine/embedding/table_file_writer.h"
 #include "tests/bench/bench_main.h"
@@ -120,19 +121,19 @@ void BenchPass(const EmbeddingTable& table, const EmbeddingTable& floats, const 
   }).Print(absl::StrCat(hits, " % hits, ", bag, " id(s) per bag").c_str());
 }
 
-// A layout that we did not take: a hash index of 64-byte buckets beside rows of their own.
+// A layout that we did not take: a hash table beside rows of their own.
 class IndexBesideRows {
  public:
   explicit IndexBesideRows(const EmbeddingTable& table) : dim_(table.dim()) {
-    if (absl::Status s = index_.Reserve(table.rows()); !s.ok()) Fail(s);
+    index_.reserve(static_cast<size_t>(table.rows()));
     if (absl::Status s = rows_.Resize(table.rows() * dim_ * sizeof(float)); !s.ok()) Fail(s);
     for (int64_t i = 0; i < table.rows(); ++i) {
-      if (!index_.Insert(IdOf(i), static_cast<uint32_t>(i)).ok()) std::abort();
+      index_.emplace(IdOf(i), static_cast<uint32_t>(i));
       std::copy_n(static_cast<const float*>(table.Find(IdOf(i))), dim_, Row(i));
     }
   }
   float* Row(int64_t i) const { return static_cast<float*>(rows_.data()) + i * dim_; }
-  size_t bytes() const { return index_.bytes() + rows_.bytes(); }
+  size_t bytes() const { return index_.capacity() * (sizeof(*index_.begin()) + 1) + rows_.bytes(); }
 
   void Run(const std::vector<int64_t>& ids) {
     std::vector<float> sum(static_cast<size_t>(dim_));
@@ -140,8 +141,8 @@ class IndexBesideRows {
       found_.clear();
       const size_t end = std::min(ids.size(), begin + kBlock);
       for (size_t i = begin; i < end; ++i) {
-        if (i + 16 < ids.size()) index_.Prefetch(ids[i + 16]);
-        found_.push_back(Row(index_.Find(ids[i])));
+        if (i + 16 < ids.size()) index_.prefetch(ids[i + 16]);
+        found_.push_back(Row(index_.find(ids[i])->second));
         PrefetchFloats(found_.back(), dim_);
       }
       Gather(found_, dim_, sum.data());
@@ -151,7 +152,7 @@ class IndexBesideRows {
  private:
   static constexpr size_t kBlock = 256;  // Its rows are still in the cache when they are summed.
   const int64_t dim_;
-  engine::KeyIndex index_;
+  HashMap<int64_t, uint32_t, engine::KeyHash> index_;
   engine::PageBuffer rows_;
   std::vector<const float*> found_;
 };

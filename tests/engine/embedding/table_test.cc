@@ -15,11 +15,9 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "engine/embedding/key_index.h"
 #include "tests/testing/broken_files.h"
 #include "tests/testing/paths.h"
 #include "tests/testing/temp_dir.h"
@@ -240,31 +238,6 @@ TEST_F(TableTest, ReadsTheExportsOfRealModels) {
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_GT((*table)->rows(), 50) << file;
   }
-}
-
-TEST(KeyIndex, AgreesWithAMapOnAdversarialKeys) {
-  std::mt19937_64 random(7);
-  KeyIndex index;
-  std::unordered_map<int64_t, uint32_t> map;
-  EXPECT_EQ(index.Find(0), KeyIndex::kNone);
-  for (uint32_t i = 0; i < 100000; ++i) {
-    // Runs of consecutive keys, multiples of large powers of two, and anything.
-    const int64_t key = i % 3 == 0   ? static_cast<int64_t>(i / 7)
-                        : i % 3 == 1 ? static_cast<int64_t>(uint64_t{i} << 40)
-                                     : static_cast<int64_t>(random());
-    const uint32_t want = map.emplace(key, i).first->second;
-    ASSERT_EQ(*index.Insert(key, i), want);
-  }
-  EXPECT_EQ(index.size(), map.size());
-  for (const auto& [key, row] : map) ASSERT_EQ(index.Find(key), row);
-  for (int i = 0; i < 100000; ++i) {
-    const auto key = static_cast<int64_t>(random());
-    const auto found = map.find(key);
-    ASSERT_EQ(index.Find(key), found == map.end() ? KeyIndex::kNone : found->second);
-  }
-  ASSERT_TRUE(index.Reserve(0).ok());  // Down to what is needed.
-  EXPECT_LT(index.bytes(), map.size() * 20 + 8192);
-  for (const auto& [key, row] : map) ASSERT_EQ(index.Find(key), row);
 }
 
 }  // namespace
