@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "engine/embedding/row_pooling.h"
 #include "engine/embedding/row_values.h"
@@ -174,7 +175,7 @@ void AssignRows(const PoolingRun& run, int64_t column, int64_t dim) {
 enum class Pool { kSum, kAvg, kAssign };
 
 template <Pool kPool, typename Columns>
-[[gnu::always_inline]] inline void Run(const PoolingRun& run, int64_t column, int64_t dim) {
+void Run(const PoolingRun& run, int64_t column, int64_t dim) {
   if constexpr (kPool == Pool::kAssign) {
     AssignRows<Columns>(run, column, dim);
   } else {
@@ -182,54 +183,27 @@ template <Pool kPool, typename Columns>
   }
 }
 
-// dim < kLanes.
-template <Pool kPool, typename Values>
-void RunFew(const PoolingRun& run) {
-  switch (run.dim) {
-    case 1:
-      return Run<kPool, Columns<Values, float, 1>>(run, 0, 1);
-    case 2:
-      return Run<kPool, Columns<Values, float, 2>>(run, 0, 2);
-    case 3:
-      return Run<kPool, Columns<Values, float, 3>>(run, 0, 3);
-    case 4:
-      return Run<kPool, Columns<Values, float, 4>>(run, 0, 4);
-    case 5:
-      return Run<kPool, Columns<Values, float, 5>>(run, 0, 5);
-    case 6:
-      return Run<kPool, Columns<Values, float, 6>>(run, 0, 6);
-    default:
-      return Run<kPool, Columns<Values, float, 7>>(run, 0, 7);
-  }
-}
+// Run for 1, 2, ... parts.
+template <Pool kPool, typename Values, typename Part, typename Parts>
+struct ByParts;
+template <Pool kPool, typename Values, typename Part, int... kParts>
+struct ByParts<kPool, Values, Part, std::integer_sequence<int, kParts...>> {
+  static constexpr void (*kRun[])(const PoolingRun& run, int64_t column, int64_t dim) = {
+      &Run<kPool, Columns<Values, Part, kParts + 1>>...};
+};
 
+// REQUIRES: a dim of 1 or more.
 template <Pool kPool, typename Values>
 void RunColumns(const PoolingRun& run) {
-  if (run.dim < kLanes) return RunFew<kPool, Values>(run);
-  switch ((run.dim + kLanes - 1) / kLanes) {
-    case 1:
-      return Run<kPool, Columns<Values, Lanes, 1>>(run, 0, run.dim);
-    case 2:
-      return Run<kPool, Columns<Values, Lanes, 2>>(run, 0, run.dim);
-    case 3:
-      return Run<kPool, Columns<Values, Lanes, 3>>(run, 0, run.dim);
-    case 4:
-      return Run<kPool, Columns<Values, Lanes, 4>>(run, 0, run.dim);
-    case 5:
-      return Run<kPool, Columns<Values, Lanes, 5>>(run, 0, run.dim);
-    case 6:
-      return Run<kPool, Columns<Values, Lanes, 6>>(run, 0, run.dim);
-    case 7:
-      return Run<kPool, Columns<Values, Lanes, 7>>(run, 0, run.dim);
-    case 8:
-      return Run<kPool, Columns<Values, Lanes, 8>>(run, 0, run.dim);
-    default:
-      break;
-  }
+  using Numbers = ByParts<kPool, Values, float, std::make_integer_sequence<int, kLanes - 1>>;
+  using Vectors = ByParts<kPool, Values, Lanes, std::make_integer_sequence<int, kMostVectors>>;
+  if (run.dim < kLanes) return Numbers::kRun[run.dim - 1](run, 0, run.dim);
+  const int64_t vectors = (run.dim + kLanes - 1) / kLanes;
+  if (vectors <= kMostVectors) return Vectors::kRun[vectors - 1](run, 0, run.dim);
   // Too wide for the registers: piece by piece, the last one ending with the last column.
   constexpr int64_t kPiece = kMostVectors * kLanes;
   for (int64_t column = 0; column < run.dim; column += kPiece) {
-    Run<kPool, Columns<Values, Lanes, kMostVectors>>(run, Least(column, run.dim - kPiece), kPiece);
+    Vectors::kRun[kMostVectors - 1](run, Least(column, run.dim - kPiece), kPiece);
   }
 }
 
