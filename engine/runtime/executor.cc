@@ -161,20 +161,6 @@ absl::Status CheckAllFinite(const Executable& executable, const RunResult& resul
 
 }  // namespace
 
-std::string MakeSchedules(bool cut_items, Executable& executable) {
-  const auto make = [&](const Plan& plan, bool cut) {
-    return MakeSchedule(plan, *executable.info, executable.input_values, executable.free_length,
-                        cut);
-  };
-  absl::StatusOr<std::unique_ptr<const Schedule>> schedule = make(*executable.plan, false);
-  if (!schedule.ok()) return std::string(schedule.status().message());
-  executable.schedule = *std::move(schedule);
-  if (executable.optimised == nullptr) return "";
-  schedule = make(*executable.optimised, cut_items);
-  if (schedule.ok()) executable.optimised_schedule = *std::move(schedule);
-  return "";
-}
-
 absl::Status Execute(const Executable& executable, const RunOptions& options, WorkspaceState& ws,
                      RunResult& result) {
   UserPart& part = ws.user;

@@ -47,10 +47,6 @@ struct Executable {
 // to[i] += from[i]; `to` grows if it is shorter.
 void AddEach(const std::vector<int64_t>& from, std::vector<int64_t>& to);
 
-// Makes the schedules of the plans that are there; `cut_items`: whether the rewritten graph's cuts
-// ads.  Why there is none for `plan`, or "".
-std::string MakeSchedules(bool cut_items, Executable& executable);
-
 // See Model::Run.  The request is in `workspace.user.request.given`.
 absl::Status Execute(const Executable& executable, const RunOptions& options,
                      WorkspaceState& workspace, RunResult& result);

@@ -467,8 +467,6 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
         MakeAdCache(manifest.ad_cache_bytes(), model.options.always_keep_ads, model);
     if (!why_not.empty()) {
       info.notices.push_back(absl::StrCat("manifest: ad_cache_bytes has no effect: ", why_not));
-      executable.optimised = nullptr;
-      executable.schedule = executable.optimised_schedule = nullptr;
       report = {};
       RETURN_IF_ERROR(MakePlans(recipe, recipe.statements, specs, executable, report));
     }
@@ -477,7 +475,7 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
   std::move(report.notices.begin(), report.notices.end(), std::back_inserter(info.notices));
   info.not_optimised = std::move(report.not_optimised);
   info.proof_failure = std::move(report.proof_failure);
-  info.row_separable = executable.plan->separable;
+  info.row_separable = executable.schedule != nullptr;
   MakeUserCache(manifest.user_cache_bytes(), model);
   return absl::OkStatus();
 }

@@ -15,11 +15,6 @@ namespace ulfd::engine {
 
 namespace {
 
-bool IsKnown(const Shape& shape) {
-  return shape.ranked() && std::none_of(shape.dims().begin(), shape.dims().end(),
-                                        [](Dim d) { return d.IsUnknown(); });
-}
-
 // What is known without guesses must be right; guesses that do not fit together are dropped.
 absl::Status InferSpecs(const Graph& graph, absl::Span<const InputStatement> statements,
                         const GraphSpecs& guesses, GraphSpecs& strict, GraphSpecs& best) {
@@ -86,14 +81,10 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs bes
   auto plan = std::make_unique<Plan>();
   plan->graph = std::move(graph);
   plan->specs = std::move(best);
-  const GraphSpecs& specs = plan->specs;
-
-  plan->separable = true;
-  plan->shapes_known = true;
   std::vector<Node*> order;
   for (bool ads : {false, true}) {
     for (Node& node : plan->graph.nodes) {
-      if (DependsOnAds(node, specs) == ads) order.push_back(&node);
+      if (DependsOnAds(node, plan->specs) == ads) order.push_back(&node);
     }
     if (!ads) plan->user_steps = static_cast<int>(order.size());
   }
@@ -108,17 +99,6 @@ absl::StatusOr<std::unique_ptr<const Plan>> MakePlan(Graph graph, GraphSpecs bes
     if (auto light = node->layer->WithoutWeights(); light != nullptr) node->layer = light;
     step.view = step.kernel->IsView();
     step.embedding = node->type == "embedding_layer";
-    Level joined = Level::kConstant;
-    for (ValueId id : node->inputs) joined = Join(joined, specs[id].level);
-    for (ValueId id : node->outputs) {
-      // An output below its inputs (a feature read at both levels, say) is a contradiction: nothing
-      // is proved then.
-      const bool proved = specs[id].level != Level::kUnknown &&
-                          (joined != Level::kAd || specs[id].level == Level::kAd);
-      plan->separable &= proved;
-      plan->shapes_known &= proved && IsKnown(specs[id].shape);
-    }
-    plan->separable &= joined != Level::kUnknown;
     plan->steps.push_back(std::move(step));
   }
   return std::unique_ptr<const Plan>(std::move(plan));

@@ -32,11 +32,6 @@ struct Plan {
   GraphSpecs specs;  // With guesses for undescribed inputs, if those are consistent.
   std::vector<Step> steps;
   int user_steps = 0;
-  // Every value is proved constant, user level or ad level (assuming that a request's inputs have
-  // the shapes in `specs`): each ad's rows depend on no other ad's.
-  bool separable = false;
-  // Every shape that a step makes is a function of the number of ads alone.
-  bool shapes_known = false;
 };
 
 // Takes the graph, after all passes.  `statements` is what the manifest says of dense inputs,

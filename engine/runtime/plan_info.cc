@@ -31,6 +31,18 @@ bool AllRanked(const Node& node, const GraphSpecs& specs) {
          std::all_of(node.outputs.begin(), node.outputs.end(), ranked);
 }
 
+// Whether every shape that a step makes is a function of the number of ads alone.
+bool ShapesKnown(const Plan& plan) {
+  const auto known = [&](ValueId id) {
+    const Shape& shape = plan.specs[id].shape;
+    return shape.ranked() && std::none_of(shape.dims().begin(), shape.dims().end(),
+                                          [](Dim d) { return d.IsUnknown(); });
+  };
+  return std::all_of(plan.steps.begin(), plan.steps.end(), [&](const Step& step) {
+    return std::all_of(step.node->outputs.begin(), step.node->outputs.end(), known);
+  });
+}
+
 // Which node of a plan makes each value; nullptr: none.
 std::vector<const Node*> Producers(const Plan& plan) {
   std::vector<const Node*> producers(plan.graph.values.size(), nullptr);
@@ -135,8 +147,8 @@ std::vector<std::vector<int>> LayersOfSteps(const Plan& plan, const Plan* writte
 
 PlanInfo DescribePlan(const Plan& plan, const Plan* written, const Schedule* schedule) {
   PlanInfo info{.user_steps = plan.user_steps,
-                .separable = plan.separable,
-                .shapes_known = plan.shapes_known};
+                .separable = schedule != nullptr,
+                .shapes_known = ShapesKnown(plan)};
   if (schedule != nullptr) {
     info.tile_rows = schedule->tile_rows;
     info.heavy_weights = schedule->heavy_weights;

@@ -19,11 +19,9 @@ namespace ulfd::engine {
 
 namespace {
 
-// Adds the optimised plan.  Returns why there is none, or "".
+// Adds the optimised plan.  Returns why there is none, or "".  REQUIRES: ProveRows of the other.
 std::string OptimisePlan(const PassOptions& options, Executable& executable, PlanReport& report) {
   const Plan& plan = *executable.plan;
-  if (!plan.separable) return "some layer's rows are not proved to belong to one ad or user";
-  if (!plan.shapes_known) return "some shape is not a function of the number of ads";
   Graph graph = plan.graph;
   GraphSpecs specs = plan.specs;
   const size_t rewrites = report.rewrites.size();
@@ -32,9 +30,7 @@ std::string OptimisePlan(const PassOptions& options, Executable& executable, Pla
     absl::StatusOr<std::unique_ptr<const Plan>> optimised =
         MakePlan(std::move(graph), std::move(specs));
     status = optimised.status();
-    if (status.ok() && !((*optimised)->separable && (*optimised)->shapes_known)) {
-      status = absl::InternalError("the rewritten graph is not separable");
-    }
+    if (status.ok()) status = ProveRows(**optimised, executable);
     if (status.ok()) executable.optimised = *std::move(optimised);
   }
   if (status.ok()) return "";
@@ -96,15 +92,24 @@ absl::Status MakePlans(const PlanRecipe& recipe, absl::Span<const InputStatement
   absl::StatusOr<std::unique_ptr<const Plan>> plan = MakePlan(std::move(graph), statements, specs);
   if (!plan.ok()) return WithLoadReason(plan.status(), LoadReason::kGraph);
   executable.plan = *std::move(plan);
-  report.not_optimised = recipe.optimise ? OptimisePlan(recipe.passes, executable, report)
-                                         : "optimisation is switched off";
+  executable.optimised = nullptr;
+  executable.schedule = executable.optimised_schedule = nullptr;
+  const absl::Status proof = ProveRows(*executable.plan, executable);
+  report.proof_failure = std::string(proof.message());
+  report.not_optimised = !recipe.optimise ? "optimisation is switched off"
+                         : !proof.ok()    ? "ads are not proved independent"
+                                          : OptimisePlan(recipe.passes, executable, report);
   RETURN_IF_ERROR(
       WithLoadReason(ChoosePrecisions(recipe.precision, recipe.double_layers, recipe.graph,
                                       *executable.plan, executable.optimised.get(), report.notices),
                      LoadReason::kManifest));
   RETURN_IF_ERROR(ChooseBackends(
       recipe.backend, executable.optimised != nullptr ? *executable.optimised : *executable.plan));
-  report.proof_failure = MakeSchedules(recipe.cut_items, executable);
+  if (!proof.ok()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(executable.schedule, MakeSchedule(*executable.plan, executable, false));
+  if (executable.optimised == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(executable.optimised_schedule,
+                   MakeSchedule(*executable.optimised, executable, recipe.cut_items));
   return absl::OkStatus();
 }
 

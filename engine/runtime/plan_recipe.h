@@ -26,7 +26,7 @@ struct PlanRecipe {
   std::vector<std::string> double_layers;
   bool optimise = true;
   PassOptions passes;
-  bool cut_items = false;  // See MakeSchedules.
+  bool cut_items = false;  // See MakeSchedule.
   Backend backend = Backend::kNative;
   PrecisionChoice precision;
 };

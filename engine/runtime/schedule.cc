@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
+#include "engine/runtime/executor.h"
 
 namespace ulfd::engine {
 
@@ -65,23 +66,52 @@ bool IsWideAndEmpty(const Shape& shape) {
   return std::find(dims.begin(), dims.end(), 0) != dims.end() && Volume(dims) > kWide;
 }
 
+absl::Status ProveStep(const Plan& plan, const Step& step) {
+  const auto fail = [&](ValueId id, const auto&... why) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(step.node->Label(), ": \"", plan.graph.values[id].name, "\" ", why...));
+  };
+  Level joined = Level::kConstant;
+  for (ValueId id : step.node->inputs) {
+    const Level level = plan.specs[id].level;
+    if (level == Level::kUnknown) return fail(id, "has rows of unknown owners");
+    joined = Join(joined, level);
+  }
+  for (ValueId id : step.node->outputs) {
+    const auto& [dtype, shape, level] = plan.specs[id];
+    if (level == Level::kUnknown) {
+      return fail(id, "has rows that are not proved to belong to one user or ad each: shape ",
+                  shape.ToString());
+    }
+    // A feature read at both levels, say.
+    if (joined == Level::kAd && level != Level::kAd) {
+      return fail(id, "is ", Name(level), " level, but computed from ads");
+    }
+    if (!(level == Level::kConstant ? shape.IsConcrete() : RowsLead(shape, level))) {
+      return fail(id, "has shape ", shape.ToString(), ", which the request must tell");
+    }
+    if (IsWideAndEmpty(shape)) {
+      return fail(id, "has shape ", shape.ToString(), ": empty, but not short");
+    }
+  }
+  return absl::OkStatus();
+}
+
 class Builder {
  public:
-  Builder(const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
-          const std::vector<bool>& free_length, bool cut_items)
+  Builder(const Plan& plan, const Executable& executable, bool cut_items)
       : plan_(plan),
         graph_(plan.graph),
-        info_(info),
-        input_values_(input_values),
-        free_length_(free_length),
+        info_(*executable.info),
+        input_values_(executable.input_values),
+        free_length_(executable.free_length),
         cut_items_(cut_items),
         roots_(StorageRoots(plan)) {}
 
   absl::StatusOr<std::unique_ptr<const Schedule>> Build() {
     schedule_ = std::make_unique<Schedule>();
     schedule_->plan = &plan_;
-    RETURN_IF_ERROR(CheckInputs());
-    for (const Step& step : plan_.steps) RETURN_IF_ERROR(CheckStep(step));
+    AddInputs();
     AddSteps();
     for (const NamedValue& output : graph_.outputs) {
       schedule_->outputs.push_back(OperandOf(output.value));
@@ -95,7 +125,7 @@ class Builder {
  private:
   const TensorSpec& spec(ValueId id) const { return plan_.specs[id]; }
 
-  absl::Status CheckInputs() {
+  void AddInputs() {
     input_of_.assign(graph_.values.size(), -1);
     for (size_t i = 0; i < info_.inputs.size(); ++i) {
       const ValueId id = input_values_[i];
@@ -104,11 +134,6 @@ class Builder {
       ExpectedInput expected{.input = static_cast<int>(i), .rows = spec(id).level};
       expected.free_length = free_length_[i];
       if (!expected.free_length) {
-        if (!RowsLead(spec(id).shape, spec(id).level)) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "input \"", info_.inputs[i].name, "\": ", Name(spec(id).level), " level, shape ",
-              spec(id).shape.ToString(), " are not known well enough"));
-        }
         expected.dims.push_back(0);
         for (int d = 1; d < spec(id).shape.rank(); ++d) {
           expected.dims.push_back(spec(id).shape[d].value());
@@ -116,45 +141,6 @@ class Builder {
       }
       schedule_->inputs.push_back(std::move(expected));
     }
-    return absl::OkStatus();
-  }
-
-  absl::Status Fail(const Step& step, ValueId id, absl::string_view why) const {
-    return absl::FailedPreconditionError(
-        absl::StrCat(step.node->Label(), ": \"", graph_.values[id].name, "\" ", why));
-  }
-
-  absl::Status CheckStep(const Step& step) const {
-    Level joined = Level::kConstant;
-    for (ValueId id : step.node->inputs) {
-      if (spec(id).level == Level::kUnknown) return Fail(step, id, "has rows of unknown owners");
-      joined = Join(joined, spec(id).level);
-    }
-    for (ValueId id : step.node->outputs) {
-      const TensorSpec& out = spec(id);
-      if (out.level == Level::kUnknown) {
-        return Fail(step, id,
-                    absl::StrCat("has rows that are not proved to belong to one user or ad "
-                                 "each: shape ",
-                                 out.shape.ToString()));
-      }
-      if (joined == Level::kAd && out.level != Level::kAd) {
-        return Fail(step, id,
-                    absl::StrCat("is ", Name(out.level), " level, but computed from ads"));
-      }
-      const bool known =
-          out.level == Level::kConstant ? out.shape.IsConcrete() : RowsLead(out.shape, out.level);
-      if (!known) {
-        return Fail(
-            step, id,
-            absl::StrCat("has shape ", out.shape.ToString(), ", which the request must tell"));
-      }
-      if (IsWideAndEmpty(out.shape)) {
-        return Fail(step, id,
-                    absl::StrCat("has shape ", out.shape.ToString(), ": empty, but not short"));
-      }
-    }
-    return absl::OkStatus();
   }
 
   Operand OperandOf(ValueId id) const {
@@ -508,10 +494,23 @@ class Builder {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
-    const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
-    const std::vector<bool>& free_length, bool cut_items) {
-  return Builder(plan, info, input_values, free_length, cut_items).Build();
+absl::Status ProveRows(const Plan& plan, const Executable& executable) {
+  const std::vector<InputInfo>& inputs = executable.info->inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorSpec& spec = plan.specs[executable.input_values[i]];
+    if (!inputs[i].used || executable.free_length[i] || RowsLead(spec.shape, spec.level)) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("input \"", inputs[i].name, "\": ", Name(spec.level), " level, shape ",
+                     spec.shape.ToString(), " are not known well enough"));
+  }
+  for (const Step& step : plan.steps) RETURN_IF_ERROR(ProveStep(plan, step));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(const Plan& plan,
+                                                             const Executable& executable,
+                                                             bool cut_items) {
+  return Builder(plan, executable, cut_items).Build();
 }
 
 }  // namespace ulfd::engine

@@ -16,6 +16,8 @@
 
 namespace ulfd::engine {
 
+struct Executable;  // engine/runtime/executor.h
+
 // An operand of a step: where its rows lie, and how it follows the rows that the step works on.
 struct Operand {
   enum class Place : uint8_t {
@@ -94,10 +96,13 @@ struct Schedule {
 
 // FAILED_PRECONDITION, saying which layer and why, if the rows are not proved independent or a
 // shape is not known: such a plan runs a request of one user as a whole, by numpy's rules.
-// `free_length` and `input_values`: see Executable.  `cut_items`: whether ads are cut.
-absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(
-    const Plan& plan, const ModelInfo& info, const std::vector<ValueId>& input_values,
-    const std::vector<bool>& free_length, bool cut_items);
+// `executable`: what is known of the inputs.
+absl::Status ProveRows(const Plan& plan, const Executable& executable);
+
+// `cut_items`: whether ads are cut.  Errors of LoadScope::Check.  REQUIRES: ProveRows.
+absl::StatusOr<std::unique_ptr<const Schedule>> MakeSchedule(const Plan& plan,
+                                                             const Executable& executable,
+                                                             bool cut_items);
 
 }  // namespace ulfd::engine
 
