@@ -42,18 +42,6 @@ constexpr TypeName kTypes[] = {
 
 const TypeName& Row(NpyType type) { return kTypes[static_cast<size_t>(type)]; }
 
-float HalfToFloat(uint16_t half) {
-  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1f;
-  const uint32_t fraction = half & 0x3ff;
-  if (exponent == 0) {  // Zero or subnormal: fraction * 2^-24 is exact in float32.
-    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
-    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
-  }
-  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
-  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
-}
-
 template <typename T>
 T Load(const char* bytes, size_t i) {
   T value;
@@ -169,6 +157,18 @@ absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type)
   if (bytes <= kMaxEmpty) return 0;
   return absl::InvalidArgumentError(
       absl::StrCat("shape ", ToString(dims), " is too large for an empty array"));
+}
+
+float HalfToFloat(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t exponent = (half >> 10) & 0x1f;
+  const uint32_t fraction = half & 0x3ff;
+  if (exponent == 0) {  // Zero or subnormal: fraction * 2^-24 is exact in float32.
+    const float magnitude = static_cast<float>(fraction) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(magnitude) | sign);
+  }
+  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
+  return std::bit_cast<float>(sign | (wide << 23) | (fraction << 13));
 }
 
 std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count) {

@@ -26,6 +26,9 @@ absl::string_view Name(NpyType type);
 // others, so that loops over them end.
 absl::StatusOr<int64_t> ArrayBytes(absl::Span<const int64_t> dims, NpyType type);
 
+// An IEEE half, NaN and infinities included.
+float HalfToFloat(uint16_t half);
+
 // Elements converted to float32; `bytes` is little-endian and holds `count` elements.
 std::vector<float> ToFloat32(NpyType type, const char* bytes, size_t count);
 

@@ -71,12 +71,6 @@ std::optional<int64_t> HashFeature(const ulfd::v1::PredictRequest& request,
 
 namespace {
 
-// The values of an input, raw or typed.
-absl::string_view ValuesOf(const inference::ModelInferRequest& request, int input) {
-  if (input < request.raw_input_contents_size()) return request.raw_input_contents(input);
-  return BytesOf(request.inputs(input).contents());
-}
-
 // The first of `rows` rows if all are equal: those of the user may be there once per ad, and there
 // are as many ads as there happen to be.
 absl::string_view FirstOfEqualRows(absl::string_view bytes, int64_t rows) {
@@ -97,7 +91,7 @@ int FindInput(const inference::ModelInferRequest& request, absl::string_view nam
 int64_t RowsOfSegments(const inference::ModelInferRequest& request, int input) {
   if (input < 0 || request.inputs(input).shape_size() != 1) return 1;
   const int64_t rows = request.inputs(input).shape(0);
-  const absl::string_view counts = ValuesOf(request, input);
+  const absl::string_view counts = BytesOf(request, input);
   return rows > 1 && FirstOfEqualRows(counts, rows).size() < counts.size() ? rows : 1;
 }
 
@@ -115,7 +109,7 @@ std::optional<int64_t> HashFeature(const inference::ModelInferRequest& request,
     rows = RowsOfSegments(request, FindInput(request, absl::StrCat(feature, ".segments")));
   }
   if (input < 0) return std::nullopt;
-  const absl::string_view values = ValuesOf(request, input);
+  const absl::string_view values = BytesOf(request, input);
   if (values.empty()) return std::nullopt;
   Fnv hash;
   hash.Add(FirstOfEqualRows(values, rows));

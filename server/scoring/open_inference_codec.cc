@@ -239,23 +239,13 @@ class Decoder {
       return Bad(input.name(), absl::StrCat("values in ", other, ", want ", ContentsField(dtype),
                                             " for ", DatatypeName(dtype)));
     }
-    int64_t found = 0;
-    const void* data = nullptr;
-    if (dtype == DType::kInt32) {
-      found = contents.int_contents_size();
-      data = contents.int_contents().data();
-    } else if (dtype == DType::kInt64) {
-      found = contents.int64_contents_size();
-      data = contents.int64_contents().data();
-    } else {
-      found = contents.fp32_contents_size();
-      data = contents.fp32_contents().data();
-    }
+    const absl::string_view bytes = BytesOf(contents);
+    const auto found = static_cast<int64_t>(bytes.size() / engine::SizeOf(dtype));
     if (found != elements) {
       return Bad(input.name(), absl::StrCat(found, " values, want ", elements, " for shape ",
                                             engine::ToString(input.shape())));
     }
-    return const_cast<void*>(data);  // Inputs of Run are not written to.
+    return const_cast<char*>(bytes.data());  // Inputs of Run are not written to.
   }
 
   bool IsGiven(int index) const { return index >= 0 && given_[index] >= 0; }
@@ -420,6 +410,11 @@ absl::string_view BytesOf(const inference::InferTensorContents& contents) {
   return bytes(contents.fp32_contents());
 }
 
+absl::string_view BytesOf(const inference::ModelInferRequest& request, int input) {
+  if (input < request.raw_input_contents_size()) return request.raw_input_contents(input);
+  return BytesOf(request.inputs(input).contents());
+}
+
 absl::string_view DatatypeName(DType dtype) {
   static constexpr absl::string_view kNames[] = {"FP32", "INT32", "INT64"};
   return kNames[static_cast<size_t>(dtype)];
@@ -472,16 +467,6 @@ int64_t StatedAds(const inference::ModelInferRequest& request, const Model& mode
   return rows;
 }
 
-// How many values the message holds for an input, whatever its shape says.
-int64_t ValuesOf(const inference::ModelInferRequest& request, int input, DType dtype) {
-  if (input < request.raw_input_contents_size()) {
-    return static_cast<int64_t>(request.raw_input_contents(input).size() / engine::SizeOf(dtype));
-  }
-  const inference::InferTensorContents& contents = request.inputs(input).contents();
-  return int64_t{contents.fp32_contents_size()} + contents.int_contents_size() +
-         contents.int64_contents_size();
-}
-
 // `values(input, dtype)`: how many an input has.
 template <typename Values>
 int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& model,
@@ -505,8 +490,10 @@ int64_t CountRowsBy(const inference::ModelInferRequest& request, const Model& mo
 
 int64_t CountRows(const inference::ModelInferRequest& request, const Model& model,
                   const RequestLimits& limits) {
-  return CountRowsBy(request, model, limits,
-                     [&](int input, DType dtype) { return ValuesOf(request, input, dtype); });
+  // What the message holds, whatever its shapes say.
+  return CountRowsBy(request, model, limits, [&](int input, DType dtype) {
+    return static_cast<int64_t>(BytesOf(request, input).size() / engine::SizeOf(dtype));
+  });
 }
 
 int64_t CountRowsByShapes(const inference::ModelInferRequest& request, const Model& model,

@@ -43,6 +43,8 @@ void DescribeModel(const engine::ModelInfo& info, inference::ModelMetadataRespon
 
 // The values of the one field that is filled, as bytes; "" if none is.  Borrows.
 absl::string_view BytesOf(const inference::InferTensorContents& contents);
+// The values of an input, raw or typed.
+absl::string_view BytesOf(const inference::ModelInferRequest& request, int input);
 
 // "FP32", "INT32", "INT64".
 absl::string_view DatatypeName(engine::DType dtype);

@@ -16,6 +16,7 @@
 #include "absl/types/span.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/weights/npy.h"
 #include "server/scoring/open_inference_codec.h"
 
 namespace ulfd::server {
@@ -46,16 +47,7 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-float NumberOf(Half half) {
-  const uint32_t sign = (half.bits & 0x8000u) << 16, exponent = half.bits >> 10 & 0x1f;
-  const uint32_t fraction = half.bits & 0x3ff;
-  if (exponent == 0) {
-    const float magnitude = std::ldexp(static_cast<float>(fraction), -24);
-    return sign == 0 ? magnitude : -magnitude;
-  }
-  const uint32_t wide = exponent == 0x1f ? 0xff : exponent + 127 - 15;
-  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
-}
+float NumberOf(Half half) { return engine::HalfToFloat(half.bits); }
 float NumberOf(Bfloat16 value) { return std::bit_cast<float>(uint32_t{value.bits} << 16); }
 template <typename T>
 T NumberOf(T value) {
