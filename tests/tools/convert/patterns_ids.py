@@ -136,6 +136,18 @@ def classes_compared(g):
     g.output(g.look_up(g.constant(g.random.randn(7, 2).astype(np.float32)), hist))
 
 
+def booleans_as_bytes(g):
+    """mask.byte(), mask.short(): 0 and 1, as floats and summed as longer integers."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    mask = g.binary("Greater", x, g.constant(np.array(0.25, np.float32)))
+    for kind, to in ((np.uint8, TensorProto.UINT8), (np.int16, TensorProto.INT16)):
+        small = raw(g, "Cast", [mask], mask.array.astype(kind), to=to)
+        g.output(g.binary("Mul", x, g.cast(small, "float")))
+        many = raw(g, "Cast", [small], small.array.astype(np.int64), to=TensorProto.INT64)
+        total = g.with_axes("ReduceSum", many, [1], many.array.sum(1, keepdims=True), 13)
+        g.output(g.binary("Mul", x, g.cast(total, "float")))
+
+
 def half_precision(g):
     """Computed in single precision; numbers that both have."""
     g.opset = 14
@@ -371,7 +383,7 @@ def half_precision_and_back(g):
     g.output(g.cast(half, "float"))
 
 
-PATTERNS = [one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
+PATTERNS = [booleans_as_bytes, one_matrix, one_integer_matrix, column_as_id_and_number, sequence_in_a_matrix,
             whole_matrix_cast_first, every_other_column, split_matrix, user_matrix, cast_truncates,
             integer_arithmetic, integers_compared, integers_limited, classes_compared,
             half_precision, integers_clipped, numbers_as_they_were_written, logarithm_as_an_id,

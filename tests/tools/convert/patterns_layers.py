@@ -200,6 +200,15 @@ def last_state_of_each_length(g):
     recurrent(g, "GRU", 1, 1, True, ["last"])
 
 
+def einsum_of_one(g):
+    """Diagonals, sums and transpositions of what is computed; a diagonal beside another factor."""
+    x = g.input("x", g.random.randn(ADS, 4, 4).astype(np.float32))
+    for equation in ("bii->bi", "bii->b", "bij->bji", "bij->bi"):
+        g.output(g.node("Einsum", [x], np.einsum(equation, x.array), equation=equation))
+    g.output(g.node("Einsum", [x, x], np.einsum("bii,bij->bj", x.array, x.array),
+                    equation="bii,bij->bj"))
+
+
 def einsum_of_three(g):
     """The outer product of product-based networks: what a pair of fields has, by a kernel each."""
     p, q = (g.input(n, g.random.randn(ADS, 3, 4).astype(np.float32)) for n in "pq")
@@ -417,7 +426,7 @@ PATTERNS = [convolutions_of_steps, convolutions_of_whole_rows,
             computed_bias, dropout_off, causal_convolution, parts_without_anything, sequences,
             chunks, normalised_constants, tangent,
             attention_of_today, groups_normalised, einsum_with_diagonals, arithmetic_of_constants,
-            branch_by_shape, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
+            branch_by_shape, einsum_of_one, einsum_of_three, einsum_of_any_rank, sines_of_large_numbers,
             softmax_less_the_maximum, sparsemax, steps_in_a_loop, *recurrent_patterns(),
             last_state_of_each_length]
 REFUSED = [(dropout_on, "training_mode"), (loop_that_ends_early, "may end early")]

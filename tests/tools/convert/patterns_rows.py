@@ -317,6 +317,69 @@ def loss_beside_scores(g):
     g.output(g.node("ReduceMean", [x], x.array.mean(), keepdims=0))
 
 
+def steps_of_each_row(g):
+    """x[torch.arange(len(x)).unsqueeze(1), i]: several steps of each row, as PyTorch exports it."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    i = g.input("i", g.random.randint(0, 4, (ADS, 2)))
+    g.look_up(g.constant(g.random.randn(4, 2).astype(np.float32)), i)
+    rows = g.node("Shape", [x], np.array([ADS, 4, 3]))
+    rows = g.node("Gather", [rows, g.constant(np.array(0))], np.array(ADS), axis=0)
+    zero, one = g.constant(np.array(0)), g.constant(np.array(1))
+    rows = g.node("Range", [zero, rows, one], np.arange(ADS))
+    rows = g.unsqueeze(rows, 1)
+    rows = g.node("Mul", [rows, g.constant(np.array(4))], 4 * rows.array)
+    at = g.node("Add", [g.binary("Mod", i, g.constant(np.array(4))), rows], i.array + rows.array)
+    flat = g.node("Flatten", [x], x.array.reshape(-1, 3), axis=2)
+    found = g.node("Gather", [flat, at], flat.array[at.array], axis=0)
+    g.output(g.binary("Mul", found, g.constant(np.array(2, np.float32))))
+
+
+def several_of_some(g):
+    """Multi-hot: 1 in the places of each row's ids, and counts of them."""
+    g.opset = 16
+    x = g.input("x", g.random.randn(ADS, 9).astype(np.float32))
+    i = g.input("i", g.random.randint(0, 9, (ADS, 3)))
+    shape = g.node("Shape", [x], np.array([ADS, 9]))
+    zeros = g.node("ConstantOfShape", [shape], np.zeros((ADS, 9), np.float32))
+    size = g.node("Shape", [i], np.array([ADS, 3]))
+    ones = g.node("Expand", [g.constant(np.array(1, np.float32)), size],
+                  np.ones((ADS, 3), np.float32))
+    for reduction in ("none", "add"):
+        wanted = np.zeros((ADS, 9), np.float32)
+        for row, places in enumerate(i.array):
+            for place in places:
+                wanted[row, place] = 1 + (wanted[row, place] if reduction == "add" else 0)
+        found = g.node("ScatterElements", [zeros, i, ones], wanted, axis=1, reduction=reduction)
+        g.output(g.binary("Add", found, x))
+
+
+def index_filled(g):
+    """x.index_fill(1, [0, 2], 0.5): the shape of the entries is that of x, with 2 for 4."""
+    x = g.input("x", g.random.randn(ADS, 4, 3).astype(np.float32))
+    shape = g.node("Shape", [x], np.array([ADS, 4, 3]))
+    shape = g.node("ScatterElements", [shape, g.ints(1), g.ints(2)], np.array([ADS, 2, 3]), axis=0)
+    places = g.constant(np.array([[[0], [2]]]))
+    at = g.node("Expand", [places, shape], np.broadcast_to(places.array, (ADS, 2, 3)))
+    half = g.node("Expand", [g.constant(np.array(0.5, np.float32)), shape],
+                  np.full((ADS, 2, 3), 0.5, np.float32))
+    wanted = x.array.copy()
+    wanted[:, [0, 2]] = 0.5
+    g.output(g.node("ScatterElements", [x, at, half], wanted, rows="ads", axis=1))
+
+
+def same_entries_of_each_row(g):
+    """diagonal()'s last step: constant places, repeated for the rows by adding zeros."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    rows = g.node("Shape", [x], np.array([ADS, 4]))
+    rows = g.node("Gather", [rows, g.ints(0)], np.array([ADS]), axis=0)
+    shape = g.node("Concat", [rows, g.ints(3)], np.array([ADS, 3]), axis=0)
+    zeros = g.node("ConstantOfShape", [shape], np.zeros((ADS, 3), np.int64),
+                   value=numpy_helper.from_array(np.zeros(1, np.int64)))
+    at = g.node("Add", [zeros, g.ints(3, 0, 1)], np.tile([3, 0, 1], (ADS, 1)))
+    at = g.unsqueeze(at, 2)
+    g.output(g.node("GatherND", [x, at], x.array[:, [3, 0, 1]], rows="ads", batch_dims=1))
+
+
 def entries_that_are_lost(g):
     """scatter_add before operator set 16: of two for a place one is added."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
@@ -407,7 +470,8 @@ PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, gates_of_the_best, en
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,
             places_from_the_end, one_entry_for_all_rows, statistics_of_the_rows,
-            variance_of_the_rows]
+            variance_of_the_rows, steps_of_each_row, several_of_some, index_filled,
+            same_entries_of_each_row]
 REFUSED = [(rows_that_meet_others, "across rows"),
            (loss_beside_scores, "one for all rows of a request"),
            (entries_that_are_lost, "loses all but one"),

@@ -26,7 +26,7 @@ class Value:
 
     @property
     def kind(self):
-        return {"f": "float", "i": "int", "b": "bool"}[self.array.dtype.kind]
+        return {"f": "float", "i": "int", "u": "int", "b": "bool"}[self.array.dtype.kind]
 
 
 class Graph:

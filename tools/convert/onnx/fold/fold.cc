@@ -87,16 +87,16 @@ Outputs ByDefinition(const Call& call) {
 
 // ---------------------------------------------------------------------------------- sizes
 
-// An operator that moves elements without a look at them: inputs [first, end).
+// An operator that moves elements without a look at them: inputs [first, end), but for one.
 struct Move {
   const char* op;
-  size_t first, end;
+  size_t first, end, but = SIZE_MAX;
 };
 constexpr Move kMoves[] = {
     {"Reshape", 0, 1}, {"Flatten", 0, 1},   {"Squeeze", 0, 1},        {"Unsqueeze", 0, 1},
     {"Expand", 0, 1},  {"Transpose", 0, 1}, {"Concat", 0, SIZE_MAX},  {"Slice", 0, 1},
     {"Split", 0, 1},   {"Gather", 0, 1},    {"GatherElements", 0, 1}, {"Tile", 0, 1},
-    {"Where", 1, 3},   {"Identity", 0, 1},  {"Dropout", 0, 1},
+    {"Where", 1, 3},   {"Identity", 0, 1},  {"Dropout", 0, 1},        {"ScatterElements", 0, 3, 1},
 };
 
 bool HasSizes(const Constant* c) {
@@ -110,6 +110,7 @@ Outputs MoveSizes(const Call& call, const Move& move) {
   std::vector<Constant> places(call.in.size());
   std::vector<const Constant*> in(call.in.begin(), call.in.end());
   for (size_t i = move.first; i < std::min(move.end, in.size()); ++i) {
+    if (i == move.but) continue;
     if (in[i] == nullptr || in[i]->is_float) {
       return absl::InvalidArgumentError("sizes beside what is none");
     }

@@ -598,6 +598,19 @@ class CompositeWriter : public Rewriter {
            "axis", IntAttribute(node, "axis", 0));
     return true;
   }
+  // A transposition, a sum or a diagonal of one tensor: times 1.
+  bool SumOfOne(const Node& node) {
+    const std::string equation = StringAttribute(node, "equation", "");
+    const size_t arrow = equation.find("->");
+    if (node.input_size() != 1 || arrow == std::string::npos) return false;
+    char fresh = 'a';
+    while (fresh < 'z' && equation.find(fresh) != std::string::npos) ++fresh;
+    SetString(Add(node, "Einsum", {node.input(0), Floats(node.output(0), {1})}, node.output(0)),
+              "equation",
+              absl::StrCat(equation.substr(0, arrow), ",", std::string(1, fresh),
+                           equation.substr(arrow)));
+    return equation.find(fresh) == std::string::npos;
+  }
   bool Scatter(const Node& node) {
     Node plain = node;
     plain.set_op_type("ScatterElements");
@@ -636,6 +649,7 @@ const CompositeWriter::Row CompositeWriter::kRows[] = {
     {"", "RMSNormalization", 2, &CompositeWriter::Normalise},
     {"", "Attention", 3, &CompositeWriter::Attention},
     {"", "LpNormalization", 1, &CompositeWriter::Norm},
+    {"", "Einsum", 1, &CompositeWriter::SumOfOne},
     {"", "Compress", 2, &CompositeWriter::Compress},
     {"", "Scatter", 3, &CompositeWriter::Scatter},
     {kMl, "Scaler", 1, &CompositeWriter::Scale},

@@ -204,7 +204,10 @@ void InferTypes(const onnx::GraphProto& proto, OnnxGraph& graph) {
 absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
                            const onnx::NodeProto* reader) {
   const std::string& op = node.op_type();
-  if (node.output_size() > 0 && IsShortInteger(graph.TypeOf(node.output(0))) && !Moves(op)) {
+  // Booleans are 0 and 1 as integers of any size.
+  const bool of_booleans = op == "Cast" && graph.TypeOf(node.input(0)) == onnx::TensorProto::BOOL;
+  if (node.output_size() > 0 && IsShortInteger(graph.TypeOf(node.output(0))) && !Moves(op) &&
+      !of_booleans) {
     return absl::UnimplementedError("computes integers of 8 or 16 bits, which start over");
   }
   std::set<std::string> sources;
@@ -227,7 +230,7 @@ absl::Status CheckIntegers(const onnx::NodeProto& node, OnnxGraph& graph,
     return absl::OkStatus();
   }
   // Those compare with small ones, and give back what they find.
-  if (IsOneOf(op, {"OneHot", "GatherElements", "NegativeLogLikelihoodLoss",
+  if (IsOneOf(op, {"OneHot", "GatherElements", "ScatterElements", "NegativeLogLikelihoodLoss",
                    "SoftmaxCrossEntropyLoss", "GRU", "LSTM", "RNN"})) {
     return absl::OkStatus();
   }

@@ -84,12 +84,13 @@ absl::Status Cast(OnnxNode& node) {
   }
   const bool to_float = to == onnx::TensorProto::FLOAT || to == onnx::TensorProto::DOUBLE ||
                         to == onnx::TensorProto::FLOAT16;
-  const bool to_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32;
+  const int from = node.graph.TypeOf(node.node.input(0));
+  const bool to_integer = to == onnx::TensorProto::INT64 || to == onnx::TensorProto::INT32 ||
+                          (from == onnx::TensorProto::BOOL && IsShortInteger(static_cast<int>(to)));
   if (!to_float && !to_integer) {
     return absl::UnimplementedError(absl::StrCat(
         "to ", onnx::TensorProto::DataType_Name(static_cast<onnx::TensorProto::DataType>(to))));
   }
-  const int from = node.graph.TypeOf(node.node.input(0));
   // Nothing computes in half precision there: the model wants the rounding itself.
   const auto reader = node.only_reader.find(node.output());
   if (to == onnx::TensorProto::FLOAT16 && IsPlainFloat(from) && reader != node.only_reader.end() &&
@@ -533,7 +534,22 @@ constexpr OnnxType kTypes[] = {
 
 }  // namespace
 
-absl::Status ConvertAdd(OnnxNode& node) { return Arithmetic(node, "add_layer"); }
+absl::Status ConvertAdd(OnnxNode& node) {
+  // Integers + 0 for every row, as exporters repeat an index.
+  for (const int i : {0, 1}) {
+    const Constant *const zero = node.constant(i), *const other = node.constant(1 - i);
+    if (zero == nullptr || other == nullptr || zero->is_float || !zero->uniform ||
+        IsNumbers(zero->dims) || zero->dim(0) != Dim::Of(0)) {
+      continue;
+    }
+    ASSIGN_OR_RETURN(OnnxValue x, node.value(1 - i));
+    ASSIGN_OR_RETURN(x.dims, BroadcastDims(x.dims, zero->dims));
+    x.axes.insert(x.axes.begin(), x.dims.size() - x.axes.size(), -1);
+    node.Set(x);
+    return absl::OkStatus();
+  }
+  return Arithmetic(node, "add_layer");
+}
 
 absl::Span<const OnnxType> ElementwiseOnnxTypes() { return kTypes; }
 

@@ -394,6 +394,33 @@ absl::Status TakeDiagonal(OnnxNode& node, std::string& term, std::string& input)
   return absl::OkStatus();
 }
 
+// The diagonal of a value, by a further term: "bii" is "bij" and "ij", the identity.
+absl::Status AddIdentity(OnnxNode& node, size_t at, std::vector<std::string>& terms,
+                         std::vector<std::string>& inputs) {
+  constexpr int64_t kMost = 1024;
+  const OnnxValue* const value = node.graph.FindValue(inputs[at]);
+  const std::string term = terms[at];
+  for (size_t i = 0; value != nullptr && i < term.size(); ++i) {
+    const size_t first = term.find(term[i]);
+    if (first == i) continue;
+    if (term.size() != value->dims.size() || !value->dims[i].IsConst() ||
+        value->dims[i].value() > kMost) {
+      return absl::UnimplementedError(
+          absl::StrCat("a diagonal \"", term, "\" of shape ", DimsText(value->dims)));
+    }
+    char fresh = 'A';
+    while (absl::StrContains(absl::StrJoin(terms, ""), fresh)) ++fresh;
+    const auto size = value->dims[i].value();
+    std::vector<float> identity(static_cast<size_t>(size * size), 0);
+    for (int64_t d = 0; d < size; ++d) identity[static_cast<size_t>(d * size + d)] = 1;
+    inputs.push_back(node.Scratch("identity"));
+    node.graph.Define(inputs.back(), FloatConstant({size, size}, std::move(identity)));
+    terms[at][i] = fresh;
+    terms.push_back({term[i], fresh});
+  }
+  return absl::OkStatus();
+}
+
 // Digits in place of the "..." of a term: the last of its `count` dimensions is 0.
 void FillIn(std::string& term, int64_t count) {
   const size_t at = term.find("...");
@@ -417,7 +444,7 @@ std::string ImpliedOutput(const std::vector<std::string>& terms) {
 }
 
 absl::Status Einsum(OnnxNode& node) {
-  const int count = node.node.input_size();
+  int count = node.node.input_size();
   std::string text = StringAttribute(node.node, "equation", "");
   text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
   std::pair<std::string, std::string> sides = absl::StrSplit(text, absl::MaxSplits("->", 1));
@@ -439,8 +466,12 @@ absl::Status Einsum(OnnxNode& node) {
     FillIn(terms[i], more);
     RETURN_IF_ERROR(TakeDiagonal(node, terms[i], inputs[i]));
   }
-  FillIn(sides.second, most);
   if (!absl::StrContains(text, "->")) sides.second = ImpliedOutput(terms);
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    RETURN_IF_ERROR(AddIdentity(node, i, terms, inputs));
+  }
+  count = static_cast<int>(terms.size());
+  FillIn(sides.second, most);
   std::string product = terms[0], name = inputs[0];
   for (int i = 1; i < count; ++i) {
     const bool last = i + 1 == count;

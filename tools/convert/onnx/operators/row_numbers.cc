@@ -68,16 +68,20 @@ std::optional<std::vector<int64_t>> PlacesOfRow(const OnnxGraph& graph, const st
   return places;
 }
 
-// The step of each row that its place tells.  x: [rows, steps, ...].  `from_end`: places below 0
-// count from the end.
+// The step of each row that its place tells, or those that its places tell.  x: [rows, steps, ...].
+// `from_end`: places below 0 count from the end.
 absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& places,
-                        bool from_end) {
+                        bool from_end, bool several = false) {
   ASSIGN_OR_RETURN(OnnxValue place, node.graph.ValueOf(places));
-  if (place.rank() == 2 && place.dims[1] == Dim::Of(1)) {
+  if (!several && place.rank() == 2 && place.dims[1] == Dim::Of(1)) {
     place.dims.pop_back();
     place.axes.pop_back();
   }
-  if (place.rank() != 1) return absl::UnimplementedError("places that are no vector");
+  if (place.rank() != (several ? 2 : 1)) {
+    return absl::UnimplementedError(several ? "places that are no matrix"
+                                            : "places that are no vector");
+  }
+  const Dims found_dims = place.dims;
   RETURN_IF_ERROR(WantNoRows(x, 1));
   const int64_t steps = x.dims[1].value();
   if (const std::string* input = node.graph.RoundedFrom(places)) {
@@ -96,6 +100,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   RETURN_IF_ERROR(AddTake(node.builder(), taken, each, at, 1, taken));
   Dims dims = x.dims;
   dims.erase(dims.begin() + 1);
+  if (several) dims.insert(dims.begin() + 1, found_dims[1]);
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
                    ReshapeSizes(node.builder().Find(taken)->shape, dims));
   RETURN_IF_ERROR(AddReshape(node.builder(), node.name, taken, sizes, out));
@@ -108,7 +113,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
 // Rows and steps merged, [ads * steps, ...], by rows' numbers times the steps plus a place.
 absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
-  if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() != 1 ||
+  if (IntAttribute(node.node, "axis", 0) != 0 || rows.plus.empty() || rows.dims.size() > 2 ||
       x.dims[0] != engine::Multiply(rows.count, Dim::Of(rows.scale))) {
     return absl::UnimplementedError(
         absl::StrCat("numbers of rows, times ", rows.scale, ", of shape ", DimsText(x.dims)));
@@ -121,7 +126,8 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
   const std::string each = node.Scratch("each");
   RETURN_IF_ERROR(AddReshape(node.builder(), each, in, sizes, each));
-  return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus, false);
+  return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus, false,
+                    rows.dims.size() == 2);
 }
 
 // [r, places ...] of each row.
@@ -181,6 +187,17 @@ bool MoveRowNumbers(const OnnxNode& node, RowNumbers& rows) {
     return false;
   }
   rows.dims = std::move(dims);
+  return true;
+}
+
+// Places of each row, [rows, k], that are added to numbers [rows, 1].
+bool PlusSeveral(const OnnxNode& node, int input, RowNumbers& rows) {
+  const OnnxValue* const places = node.graph.FindValue(node.node.input(input));
+  if (places == nullptr || places->rank() != 2 || rows.dims.size() != 2 || !rows.plus.empty() ||
+      rows.dims[1] != Dim::Of(1) || places->dims[0] != rows.count || !places->dims[1].IsConst()) {
+    return false;
+  }
+  rows.dims = places->dims;
   return true;
 }
 
@@ -327,10 +344,36 @@ absl::Status ScatterAtConstants(OnnxNode& node, const Constant& indices) {
   return PutPlaced(node, std::move(placed), x.dims);
 }
 
+// The same entries of every row: x.gather of constant places that are repeated for the rows.
+absl::StatusOr<bool> GatherSamePlaces(OnnxNode& node) {
+  const OnnxValue* const x = node.graph.FindValue(node.node.input(0));
+  const Constant* const constant = node.constant(1);
+  const OnnxValue* const value = node.graph.FindValue(node.node.input(1));
+  if (x == nullptr || (constant == nullptr && value == nullptr)) return false;
+  const Dims dims = constant != nullptr ? constant->dims : value->dims;
+  if (dims.size() != 3 || dims[2] != Dim::Of(1) || x->rank() < 2 || !x->dims[1].IsConst()) {
+    return false;
+  }
+  const auto places = PlacesOfRow(node.graph, node.node.input(1), dims);
+  if (!places.has_value() || places->empty()) return false;
+  std::vector<int64_t> from;
+  for (const int64_t place : *places) {
+    ASSIGN_OR_RETURN(const int at, WantAxis(place, x->dims[1].value()));
+    from.push_back(at);
+  }
+  ASSIGN_OR_RETURN(const OnnxValue picked, PickAlong(node, *x, 1, from, node.Top()));
+  node.Set(picked);
+  return true;
+}
+
 }  // namespace
 
 absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
   const std::string& op = node.node.op_type();
+  if (op == "GatherND" && IntAttribute(node.node, "batch_dims", 0) == 1) {
+    ASSIGN_OR_RETURN(const bool same, GatherSamePlaces(node));
+    if (same) return true;
+  }
   const Constant* const limit = node.constant(1);
   if (op == "Range" && limit != nullptr && !limit->is_float && limit->elements() == 1 &&
       (limit->dim(0) == Dim::Ads() || limit->dim(0) == Dim::Users())) {
@@ -387,6 +430,8 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
       other->dim(0).value() >= 1 && other->dim(0).value() <= kMostSteps / rows.scale) {
     rows.scale *= other->dim(0).value();
   } else if (op == "Add" && rows.plus.empty() && other == nullptr && rows.dims.size() == 1) {
+    rows.plus = node.node.input(1 - at);
+  } else if (op == "Add" && PlusSeveral(node, 1 - at, rows)) {
     rows.plus = node.node.input(1 - at);
   } else if (op == "Add" && rows.beside.empty() && other != nullptr && !other->is_float) {
     ASSIGN_OR_RETURN(rows.dims, BroadcastDims(rows.dims, other->dims));

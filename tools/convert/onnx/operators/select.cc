@@ -275,12 +275,15 @@ absl::Status GatherElements(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// torch.onnx.export writes scatter_add and index_add before operator set 16 as entries that replace
-// zeros and are added then: of several for a place only one is.
+// torch.onnx.export writes scatter_add before operator set 16, and index_add in any, as entries
+// that replace zeros and are added then: of several for a place only one is.
 bool LosesSums(const OnnxNode& node, const OnnxValue& index, int axis) {
   const auto reader = node.only_reader.find(node.node.output(0));
   const Constant* const zeros = node.constant(0);
-  if (const Constant* const places = node.graph.ConstantBehind(index.tensor)) {
+  constexpr int64_t kReductions = 16;
+  const Constant* const places = node.graph.ConstantBehind(index.tensor);
+  if (places == nullptr && node.graph.opset() >= kReductions) return false;
+  if (places != nullptr) {
     std::vector<int64_t> entries = places->ToInts().value_or(std::vector<int64_t>{});
     std::sort(entries.begin(), entries.end());
     if (!entries.empty() && std::adjacent_find(entries.begin(), entries.end()) == entries.end()) {
@@ -318,7 +321,8 @@ absl::Status ScatterElements(OnnxNode& node) {
   if (reduction == "none" && LosesSums(node, index, axis)) {
     return absl::UnimplementedError(
         "zeros with entries in their places, which are added: the export of scatter_add or "
-        "index_add before operator set 16, which loses all but one of a place's entries");
+        "index_add before operator set 16, which loses all but one of a place's entries; export it "
+        "with a newer one");
   }
   const int64_t count = index.dims[axis].value();
   ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, {axis}));

@@ -226,6 +226,8 @@ Results Cast(const Call& c) {
     case onnx::TensorProto::INT32:
     case onnx::TensorProto::INT8:
     case onnx::TensorProto::UINT8:
+    case onnx::TensorProto::INT16:
+    case onnx::TensorProto::UINT16:
       break;
     default:
       return absl::UnimplementedError(absl::StrCat("Cast to type ", to));
