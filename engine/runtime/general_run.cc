@@ -84,7 +84,7 @@ class GeneralRun {
 
   absl::Status InferDims(Binding& binding) const {
     const size_t n = graph_.values.size();
-    binding.dims.resize(n);
+    binding.values.resize(n);
     GraphSpecs specs(n);
     for (size_t id = 0; id < n; ++id) {
       specs[id].dtype = graph_.values[id].dtype;
@@ -105,22 +105,20 @@ class GeneralRun {
   }
 
   absl::Status FixDims(const GraphSpecs& specs, Binding& binding) const {
-    const auto tensor_of = [&](ValueId id) {
-      return Tensor{specs[id].dtype, binding.dims[id], nullptr};
-    };
     for (size_t id = 0; id < specs.size(); ++id) {
+      binding.values[id].dtype = specs[id].dtype;
       if (!specs[id].shape.ranked()) continue;  // An input that nothing reads.
       for (Dim d : specs[id].shape.dims()) {
-        binding.dims[id].push_back(d.IsUnknown() ? 0 : d.value());
+        binding.values[id].dims.push_back(d.IsUnknown() ? 0 : d.value());
       }
     }
     // Before anything is computed of them, scratch included.
     RETURN_IF_ERROR(CheckTensors(binding));
     for (const Step& step : plan_.steps) {
       Binding::StepTensors& tensors = binding.steps.emplace_back();
-      for (ValueId id : step.node->inputs) tensors.in.push_back(tensor_of(id));
+      for (ValueId id : step.node->inputs) tensors.in.push_back(binding.values[id]);
       for (ValueId id : step.node->outputs) {
-        tensors.out.push_back(tensor_of(id));
+        tensors.out.push_back(binding.values[id]);
         if (!specs[id].shape.IsConcrete()) {
           return absl::InternalError(absl::StrCat(step.node->Label(), ": shape of \"",
                                                   graph_.values[id].name, "\" is ",
@@ -138,11 +136,12 @@ class GeneralRun {
     const int64_t limit = options_.max_memory_bytes;
     if (limit == 0) return absl::OkStatus();
     for (size_t id = 0; id < graph_.values.size(); ++id) {
-      const int64_t bytes = SaturatingMultiply(
-          Volume(binding.dims[id]), static_cast<int64_t>(SizeOf(graph_.values[id].dtype)));
+      const Tensor& tensor = binding.values[id];
+      const int64_t bytes =
+          SaturatingMultiply(Volume(tensor.dims), static_cast<int64_t>(SizeOf(tensor.dtype)));
       if (bytes <= limit || graph_.values[id].kind == Value::Kind::kConstant) continue;
       return absl::ResourceExhaustedError(absl::StrCat(
-          "tensor \"", graph_.values[id].name, "\" of ", ToString(binding.dims[id]), ": ", bytes,
+          "tensor \"", graph_.values[id].name, "\" of ", ToString(tensor.dims), ": ", bytes,
           " bytes, want at most ", limit, " (limits.max_request_memory_bytes)"));
     }
     return absl::OkStatus();
@@ -166,18 +165,14 @@ class GeneralRun {
   // What the ads' part or the reply reads outlives the user's part as any other value does that is
   // read later.
   void PlaceValues(Binding& binding) const {
-    std::vector<int64_t> bytes(graph_.values.size(), 0);
-    for (size_t s = 0; s < binding.steps.size(); ++s) {
-      const std::vector<Tensor>& out = binding.steps[s].out;
-      for (size_t o = 0; o < out.size(); ++o) {
-        bytes[plan_.steps[s].node->outputs[o]] = static_cast<int64_t>(out[o].bytes());
-      }
+    std::vector<int64_t> bytes;
+    for (const Tensor& value : binding.values) {
+      bytes.push_back(static_cast<int64_t>(value.bytes()));
     }
     binding.layout = LayOut(plan_, bytes, !options_.keep_all);
     for (const NamedValue& output : graph_.outputs) {
-      const Tensor tensor{DTypeOf(binding, output.value), binding.dims[output.value], nullptr};
-      binding.output_bytes =
-          SaturatingAdd(binding.output_bytes, Aligned(static_cast<int64_t>(tensor.bytes())));
+      const auto taken = static_cast<int64_t>(binding.values[output.value].bytes());
+      binding.output_bytes = SaturatingAdd(binding.output_bytes, Aligned(taken));
     }
   }
 
@@ -228,15 +223,6 @@ class GeneralRun {
                            ws_, result_.stats);
   }
 
-  DType DTypeOf(const Binding& binding, ValueId id) const {
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      const std::vector<ValueId>& outputs = plan_.steps[s].node->outputs;
-      const auto it = std::find(outputs.begin(), outputs.end(), id);
-      if (it != outputs.end()) return binding.steps[s].out[it - outputs.begin()].dtype;
-    }
-    return graph_.values[id].dtype;
-  }
-
   absl::Status CopyOutputs(const Binding& binding) {
     RETURN_IF_ERROR(part_.outputs.Reserve(binding.output_bytes));
     result_.outputs.resize(graph_.outputs.size());
@@ -244,7 +230,8 @@ class GeneralRun {
     for (size_t o = 0; o < graph_.outputs.size(); ++o) {
       const ValueId id = graph_.outputs[o].value;
       Tensor& tensor = result_.outputs[o];
-      tensor = {DTypeOf(binding, id), binding.dims[id], data};
+      tensor = binding.values[id];
+      tensor.data = data;
       data += Aligned(static_cast<int64_t>(tensor.bytes()));
       if (tensor.bytes() == 0) continue;
       std::memcpy(tensor.data, ws_.data[id], tensor.bytes());
@@ -255,9 +242,8 @@ class GeneralRun {
   void CollectTensors(const Binding& binding) {
     result_.tensors.clear();
     for (const NamedValue& tensor : graph_.tensors) {
-      result_.tensors.push_back(
-          {tensor.name,
-           {DTypeOf(binding, tensor.value), binding.dims[tensor.value], ws_.data[tensor.value]}});
+      result_.tensors.push_back({tensor.name, binding.values[tensor.value]});
+      result_.tensors.back().tensor.data = ws_.data[tensor.value];
     }
   }
 

@@ -146,35 +146,19 @@ class Copier {
   int64_t ads_ = 0;
 };
 
-// What a run gave, kept over the next one.
-struct Kept {
-  std::vector<TensorDims> dims;
-  std::vector<std::vector<double>> values;
-};
-
-Kept Keep(const RunResult& result) {
-  Kept kept;
-  for (const Tensor& tensor : result.outputs) {
-    kept.dims.push_back(tensor.dims);
-    std::vector<double>& values = kept.values.emplace_back();
-    for (int64_t i = 0; i < tensor.elements(); ++i) values.push_back(ElementOf(tensor, i));
-  }
-  return kept;
-}
-
-absl::Status Compare(const ModelInfo& info, const Kept& wanted, const RunResult& found,
+absl::Status Compare(const ModelInfo& info, const RunResult& written, const RunResult& found,
                      double tolerance) {
-  for (size_t o = 0; o < wanted.values.size(); ++o) {
-    const Tensor& tensor = found.outputs[o];
+  for (size_t o = 0; o < written.outputs.size(); ++o) {
+    const Tensor &wanted = written.outputs[o], &tensor = found.outputs[o];
     const auto fail = [&](auto... why) {
       return absl::FailedPreconditionError(
           absl::StrCat("output \"", info.outputs[o].name, "\" ", why...));
     };
-    if (tensor.dims != wanted.dims[o]) {
-      return fail("has shape ", ToString(tensor.dims), ", as written ", ToString(wanted.dims[o]));
+    if (tensor.dims != wanted.dims) {
+      return fail("has shape ", ToString(tensor.dims), ", as written ", ToString(wanted.dims));
     }
     for (int64_t i = 0; i < tensor.elements(); ++i) {
-      const double value = ElementOf(tensor, i), as_written = wanted.values[o][i];
+      const double value = ElementOf(tensor, i), as_written = ElementOf(wanted, i);
       if (IsNear(value, as_written, tolerance)) continue;
       return fail("element ", i, " is ", value, ", as written ", as_written, ", tolerance ",
                   tolerance);
@@ -192,34 +176,26 @@ void GiveInputs(const ShownRequest& shown, const ModelInfo& info, Request& reque
   }
 }
 
-absl::StatusOr<Kept> RunAsWritten(const ShownRequest& shown, const Executable& model,
-                                  const RunOptions& run) {
-  WorkspaceState workspace;
-  RunResult result;
-  GiveInputs(shown, *model.info, workspace.user.request);
-  RETURN_IF_ERROR(ExecuteGenerally(model, run, workspace, result));
-  return Keep(result);
-}
-
 // Whether `plans` give what `model` gives by numpy's rules.
 absl::Status CheckOn(const ShownRequest& shown, const Executable& model, const Executable& plans,
                      const RunOptions& run, double tolerance) {
   RunOptions bounded = run;
   bounded.max_memory_bytes = kMostRunBytes;
-  const absl::StatusOr<Kept> wanted = RunAsWritten(shown, model, bounded);
-  if (absl::IsResourceExhausted(wanted.status())) {
+  WorkspaceState as_written, workspace;  // Each keeps its results.
+  RunResult wanted, result;
+  GiveInputs(shown, *model.info, as_written.user.request);
+  const absl::Status ran = ExecuteGenerally(model, bounded, as_written, wanted);
+  if (absl::IsResourceExhausted(ran)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the request that showed it takes more than ", kMostRunBytes, " bytes"));
   }
-  RETURN_IF_ERROR(wanted.status());
-  WorkspaceState workspace;
-  RunResult result;
+  RETURN_IF_ERROR(ran);
   GiveInputs(shown, *model.info, workspace.user.request);
   RETURN_IF_ERROR(Execute(plans, bounded, workspace, result));
   if (result.stats.unproved) {
     return absl::FailedPreconditionError("the plan does not take the request that showed it");
   }
-  return Compare(*model.info, *wanted, result, tolerance);
+  return Compare(*model.info, wanted, result, tolerance);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class Arena {
 struct Binding {
   std::vector<int64_t> key;
   std::weak_ptr<const void> model;  // Whose plan; expired once the model is gone.
-  std::vector<TensorDims> dims;     // Per value.
+  std::vector<Tensor> values;       // Without data.
   ArenaLayout layout;
   int64_t scratch_bytes = 0;
   int64_t output_bytes = 0;
