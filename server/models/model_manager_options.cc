@@ -14,14 +14,6 @@
 namespace ulfd::server {
 namespace {
 
-absl::Status WantDirectory(const std::string& path, const std::string& what) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
-    return absl::NotFoundError(absl::StrCat(what, ": directory ", path, " does not exist"));
-  }
-  return absl::OkStatus();
-}
-
 // Labels of versions that the model never serves.
 absl::Status CheckLabels(const ModelConfig& model, const std::string& what) {
   const std::vector<int64_t>& specific = model.policy.specific;
@@ -44,8 +36,11 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
   while (options.repository.size() > 1 && options.repository.back() == '/') {
     options.repository.pop_back();
   }
-  if (!options.repository.empty()) {
-    RETURN_IF_ERROR(WantDirectory(options.repository, "model repository"));
+  struct stat info;
+  if (!options.repository.empty() &&
+      (stat(options.repository.c_str(), &info) != 0 || !S_ISDIR(info.st_mode))) {
+    return absl::NotFoundError(
+        absl::StrCat("model repository: directory ", options.repository, " does not exist"));
   }
   for (ModelConfig& model : options.models) {
     const std::string what = absl::StrCat("model \"", model.name, "\"");
@@ -58,7 +53,6 @@ absl::Status CompleteOptions(ModelManagerOptions& options) {
     }
     while (model.base_path.size() > 1 && model.base_path.back() == '/') model.base_path.pop_back();
     RETURN_IF_ERROR(CheckLabels(model, what));
-    RETURN_IF_ERROR(WantDirectory(model.base_path, absl::StrCat(what, ": base_path")));
   }
   if (options.memory_budget_bytes == 0) options.memory_budget_bytes = DefaultMemoryBudget();
   if (!options.now) options.now = [] { return std::chrono::steady_clock::now(); };

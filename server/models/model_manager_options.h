@@ -87,8 +87,9 @@ struct ModelManagerOptions {
   std::function<std::chrono::steady_clock::time_point()> now;
 };
 
-// Fills in defaults (base_path, now), and checks the directories and the labels.  REQUIRES: models
-// with names, policies, labels and shares that the configuration's own checks found good.
+// Fills in defaults (base_path, now), and checks the repository and the labels.  Directories of
+// models may come later.  REQUIRES: models with names, policies, labels and shares that the
+// configuration's own checks found good.
 absl::Status CompleteOptions(ModelManagerOptions& options);
 
 // Forgets what operators changed of models of which the configuration says something else by now,

@@ -463,10 +463,25 @@ TEST_F(ModelChangeTest, ConfigureSaysWhatIsMissing) {
               ElementsAre(absl::StrCat("m: model \"m\" has no version 9 in ", repository_.path(),
                                        "/m; versions: 1"),
                           "m v1 already"));
-  EXPECT_EQ(Configure({{.name = "x"}}).status.ToString(),
-            absl::StrCat("NOT_FOUND: model \"x\": base_path: directory ", repository_.path(),
-                         "/x does not exist"));
+  EXPECT_THAT(
+      Outcomes(Configure({{.name = "x"}})),
+      ElementsAre(absl::StrCat("x: model \"x\" has no version in ", repository_.path(), "/x")));
   EXPECT_EQ(Serving(), "v1 generation 1");
+}
+
+// What does not serve stands in the way of nothing.
+TEST_F(ModelChangeTest, ConfigureGoesOnWithoutADirectory) {
+  repository_.Publish("m", 1, "a");
+  repository_.Publish("other", 1, "a");
+  Poll();
+  repository_.RemoveModel("other");
+  Poll();
+  const ModelConfig late{.name = "late", .required = false};
+  const ModelConfig other{.name = "other", .required = false};
+  const ModelChangeResult result =
+      Configure({{.name = "m", .labels = {{"stable", 1}}}, other, late});
+  EXPECT_TRUE(result.status.ok()) << result.status;
+  EXPECT_THAT(Outcomes(result), ElementsAre("m v1 already", "other v1 already"));
 }
 
 // A choice by the client of that name.

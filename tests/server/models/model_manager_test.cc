@@ -611,9 +611,6 @@ TEST_F(ModelManagerTest, CreateRefusesBadOptions) {
   EXPECT_EQ(error({}), "INVALID_ARGUMENT: neither a model repository nor a model is given");
   EXPECT_EQ(error({.repository = path + "/none"}),
             absl::StrCat("NOT_FOUND: model repository: directory ", path, "/none does not exist"));
-  EXPECT_EQ(
-      error({.models = {{.name = "m", .base_path = path + "/none"}}}),
-      absl::StrCat("NOT_FOUND: model \"m\": base_path: directory ", path, "/none does not exist"));
   EXPECT_EQ(error({.models = {{.name = "m"}}}),
             "INVALID_ARGUMENT: model \"m\" has no base_path, and there is no model repository");
   EXPECT_EQ(error({.models = {{.name = "m",
