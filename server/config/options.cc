@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -21,6 +22,7 @@
 #include "engine/kernels/isa.h"
 #include "server/config/model_settings.h"
 #include "server/config/settings.h"
+#include "server/system/listening_socket.h"
 
 namespace ulfd::server {
 namespace {
@@ -134,17 +136,48 @@ absl::Status CheckSecurity(const Options& options) {
   return absl::OkStatus();
 }
 
+// No two on one port, unless of different addresses.
+absl::Status CheckPorts(const config::ServerConfig& settings) {
+  std::vector<std::pair<absl::string_view, Endpoint>> ports = {
+      {"grpc_port", {settings.grpc_address(), settings.grpc_port()}},
+      {"http_port", {settings.http_address(), settings.http_port()}}};
+  if (!settings.admin_address().empty()) {
+    ASSIGN_OR_RETURN(Endpoint admin, ParseEndpoint(settings.admin_address()));
+    ports.emplace_back("admin_address", std::move(admin));
+  }
+  const auto everywhere = [](const std::string& address) {
+    return address == "0.0.0.0" || address == "::" || address == "[::]";
+  };
+  for (size_t i = 0; i < ports.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const Endpoint &a = ports[j].second, &b = ports[i].second;
+      if (a.port == 0 || a.port != b.port) continue;
+      if (a.address != b.address && !everywhere(a.address) && !everywhere(b.address)) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(ports[j].first, " and ", ports[i].first, " are both ", a.port));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Directories that are only written to later, when nobody looks.
 absl::Status CheckPlaces(const config::ServerConfig& settings) {
   const std::string& state = settings.state_file();
   const size_t slash = state.rfind('/');
   const std::string folder = slash == state.npos ? "." : state.substr(0, slash + 1);
+  // Made at the start, where it can be.
+  std::error_code ignored;
+  std::filesystem::path recordings = settings.recorder().directory();
+  if (!recordings.empty()) recordings = std::filesystem::absolute(recordings, ignored);
+  while (recordings.has_relative_path() && !std::filesystem::exists(recordings, ignored)) {
+    recordings = recordings.parent_path();
+  }
   const std::pair<absl::string_view, std::string> places[] = {
       {"hot_ids_directory", settings.hot_ids_directory()},
       {"deltas.fold_directory", settings.deltas().fold_directory()},
+      {"recorder.directory", recordings.string()},
       {"state_file", state.empty() ? "" : folder}};
   for (const auto& [setting, path] : places) {
-    std::error_code ignored;
     if (path.empty() ||
         (std::filesystem::is_directory(path, ignored) && access(path.c_str(), W_OK | X_OK) == 0)) {
       continue;
@@ -181,10 +214,7 @@ absl::Status CheckAll(Options& options) {
         "connections.memory_quota_bytes: ", settings.connections().memory_quota_bytes(),
         " is less than four times limits.max_message_bytes, ", limits.max_message_bytes()));
   }
-  if (settings.grpc_port() != 0 && settings.grpc_port() == settings.http_port()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("grpc_port and http_port are both ", settings.grpc_port()));
-  }
+  RETURN_IF_ERROR(CheckPorts(settings));
   std::set<std::string> clusters;
   for (const config::RedisCluster& cluster : settings.redis_clusters()) {
     if (clusters.insert(cluster.name()).second) continue;

@@ -332,11 +332,18 @@ TEST(LoadOptions, ChecksOptionsTogether) {
             "could never wait");
   std::ofstream(path) << "model_repository: 'r' grpc_port: 8500 http_port: 8500";
   EXPECT_EQ(LoadOptions(flags).status().message(), "grpc_port and http_port are both 8500");
+  std::ofstream(path) << "model_repository: 'r' admin_address: '127.0.0.1:8501'";
+  EXPECT_EQ(LoadOptions(flags).status().message(), "http_port and admin_address are both 8501");
+  std::ofstream(path) << "model_repository: 'r' http_address: '127.0.0.2' "
+                         "admin_address: '127.0.0.1:8501'";
+  EXPECT_TRUE(LoadOptions(flags).ok());
   std::ofstream(path) << "model_repository: 'r' redis_clusters { name: 'c' nodes: 'h:1' }"
                          "redis_clusters { name: 'c' nodes: 'g:1' }";
   EXPECT_EQ(LoadOptions(flags).status().message(), "redis_clusters: \"c\" is there twice");
-  for (const char* place : {"hot_ids_directory: '/nope'", "deltas { fold_directory: '/nope' }",
-                            "state_file: '/nope/s'", "hot_ids_directory: '/dev/null'"}) {
+  for (const char* place :
+       {"hot_ids_directory: '/nope'", "deltas { fold_directory: '/nope' }", "state_file: '/nope/s'",
+        "hot_ids_directory: '/dev/null'", "recorder { directory: '/dev/null' }",
+        "recorder { directory: '/dev/null/below/it' }"}) {
     std::ofstream(path) << "model_repository: 'r' " << place;
     EXPECT_THAT(std::string(LoadOptions(flags).status().message()),
                 HasSubstr(" is no directory that can be written to"))
