@@ -25,6 +25,8 @@ using std::chrono::seconds;
 constexpr seconds kWindow{10};
 // Loads and large requests make memory grow, too, but it is over soon.
 constexpr std::chrono::milliseconds kGrowthWindow{200};
+// What came is held as it came, as a message, and as what is computed of it.
+constexpr int64_t kCopies = 4;
 // Longer than messages of the usual size take.
 constexpr std::chrono::milliseconds kLongSilence{20};
 constexpr int64_t kLooksForAll = 20;
@@ -110,16 +112,13 @@ void ConnectionWatch::ReadStreams(State& state) const {
   state.ended = NumberOf(json, "\"streamsSucceeded\":\"") + NumberOf(json, "\"streamsFailed\":\"");
 }
 
-int64_t ConnectionWatch::Growth(Clock::time_point now) {
-  memory_.emplace_back(now, PrivateBytes());
-  memory_.erase(std::remove_if(memory_.begin(), memory_.end(),
-                               [&](const auto& seen) { return now - seen.first > kGrowthWindow; }),
-                memory_.end());
-  const int64_t least =
-      std::min_element(memory_.begin(), memory_.end(), [](const auto& a, const auto& b) {
-        return a.second < b.second;
-      })->second;
-  return memory_.back().second - least;
+bool ConnectionWatch::GrowsForNoReason(Clock::time_point now) {
+  seen_.push_back({now, PrivateBytes(), came_});
+  std::erase_if(seen_, [&](const Seen& seen) { return now - seen.time > kGrowthWindow; });
+  int64_t least = seen_.back().memory;
+  for (const Seen& seen : seen_) least = std::min(least, seen.memory);
+  const int64_t came = came_ - seen_.front().came;
+  return seen_.back().memory - least - kCopies * came > limits_.growth_bytes;
 }
 
 const char* ConnectionWatch::Judge(const std::string& peer, State& state,
@@ -186,6 +185,7 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
     const bool may_differ = look_ - state.last_change < kLooksForAll || look_ % kLooksForAll == 0 ||
                             state.started != state.ended;
     if (may_differ && state.socket_id != 0) ReadStreams(state);
+    came_ += connection.received_bytes - state.bytes;
     state.bytes = connection.received_bytes;
     const char* why = Judge(connection.peer, state, now);
     all_streams += state.started - state.ended;
@@ -209,7 +209,7 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   const auto streams = [](const State& state) { return state.started - state.ended; };
   shrink(all_streams, limits_.all_streams, streams, "streams");
   shrink(all_silent, 2 * limits_.silent_bytes, silent, "silent");
-  grows_ = Growth(now) - 2 * all_silent > limits_.growth_bytes;
+  grows_ = GrowsForNoReason(now);
   if (grows_) shrink(long_silent, limits_.growing_silent_bytes, silent_for_long, kGrowth);
   return verdicts;
 }

@@ -25,7 +25,7 @@ struct WatchLimits {
   int64_t silent_bytes = int64_t{128} << 20;
   // The same of all connections together that have sent no call for a while, but for
   // kHandshakeBytes of each, while the process grows for no reason: by growth_bytes more in 0.2
-  // seconds than twice what came.  A byte of headers may take a hundred.
+  // seconds than four times what came.  A byte of headers may take a hundred.
   int64_t growing_silent_bytes = int64_t{1} << 20;
   int64_t growth_bytes = int64_t{64} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
@@ -80,15 +80,19 @@ class ConnectionWatch {
   void FindSockets();
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;
-  // By how much the process has grown lately.
-  int64_t Growth(Clock::time_point now);
+  bool GrowsForNoReason(Clock::time_point now);
 
   const WatchLimits limits_;
   const CallLedger& ledger_;
   std::map<std::string, State> states_;  // By peer.
   int64_t look_ = 0;
   intptr_t last_socket_id_ = 0;
-  std::vector<std::pair<Clock::time_point, int64_t>> memory_;  // Of the last seconds.
+  int64_t came_ = 0;  // Bytes, by all connections.
+  struct Seen {
+    Clock::time_point time;
+    int64_t memory, came;
+  };
+  std::vector<Seen> seen_;  // Lately.
   bool grows_ = false;
 };
 

@@ -154,9 +154,13 @@ void CollectModels(const ModelLookup& models, MetricPage& page) {
     }
     for (const VersionStatus& version : model.versions) {
       const Labels labels = {{"model", model.name}, {"version", absl::StrCat(version.version)}};
-      if (version.state == VersionState::kFailed) {
-        page.AddGauge("ulfd_model_version_failed",
-                      "1 for each version whose newest content cannot be served", 1, labels);
+      const bool unwanted = version.quarantine.has_value() && version.quarantine->by_operator;
+      if (version.state == VersionState::kFailed && !unwanted) {
+        page.AddGauge(
+            "ulfd_model_version_failed",
+            "1 for each version whose newest content cannot be served, unless an operator "
+            "rejected it",
+            1, labels);
       }
       if (version.delta_refused) {
         page.AddGauge("ulfd_model_delta_refused",
