@@ -43,9 +43,10 @@ bool Joins(const GraphEditor& editor, int first, int second) {
 
 // So many multiplications more per row are dearer than the step that is saved.
 constexpr int64_t kNeverWorth = 1 << 16;
+// So many take a second at load.
+constexpr int64_t kMostMultiplications = int64_t{1} << 31;
 
-// Whether one layer could be cheaper at all, told before the product is made: for a low-rank pair
-// that takes seconds.
+// Whether one layer could be cheaper at all, told before the product is made.
 bool MayPay(const GraphEditor& editor, int first, int second) {
   const FusedFcOptions& a = *editor.semantics(first).fused_fc;
   const FusedFcOptions& b = *editor.semantics(second).fused_fc;
@@ -54,7 +55,8 @@ bool MayPay(const GraphEditor& editor, int first, int second) {
     const bool of_first = editor.node(second).inputs[block.input] == editor.node(first).outputs[0];
     joined += of_first ? block.k : 0;
   }
-  return a.k() * b.n() - a.k() * a.n() - joined * b.n() < kNeverWorth;
+  return a.k() * b.n() - a.k() * a.n() - joined * b.n() < kNeverWorth &&
+         a.k() * joined < kMostMultiplications / b.n();
 }
 
 // The two layers as one, composed in double.
@@ -102,18 +104,19 @@ class Composition {
   void Multiply(const Block& block, int64_t row, std::vector<double>& product,
                 std::vector<double>& bias) const {
     const int64_t n = b_.n();
-    for (int64_t m = 0; m < block.k; ++m) {
-      const int64_t column = block.offset + m;
-      for (int64_t i = 0; i < a_.k(); ++i) {
-        const double x = a_.weight.at(i, column);
-        for (int64_t j = 0; j < n; ++j) product[i * n + j] += x * b_.weight.at(row + m, j);
-      }
-      if (a_.bias.empty()) continue;
-      bias.resize(n, 0.0);
-      for (int64_t j = 0; j < n; ++j) {
-        bias[j] += double{a_.bias[column]} * b_.weight.at(row + m, j);
+    std::vector<float> rows;
+    AppendRows(b_.weight, row, block.k, rows);
+    const auto add = [&](double x, int64_t m, double* to) {
+      for (int64_t j = 0; j < n; ++j) to[j] += x * rows[m * n + j];
+    };
+    for (int64_t i = 0; i < a_.k(); ++i) {
+      for (int64_t m = 0; m < block.k; ++m) {
+        add(a_.weight.at(i, block.offset + m), m, &product[i * n]);
       }
     }
+    if (a_.bias.empty()) return;
+    bias.resize(n, 0.0);
+    for (int64_t m = 0; m < block.k; ++m) add(a_.bias[block.offset + m], m, bias.data());
   }
 
   const Node& first_;
