@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "base/hash_map.h"
 #include "base/load_scope.h"
 #include "base/status_macros.h"
@@ -109,23 +110,36 @@ void DescribeInputs(const Graph& graph, const GraphSpecs& stated, const GraphSpe
   const auto only_embedded = [&](ValueId id) {
     return graph.values[id].kind == Value::Kind::kInput && readers[id] == embedding_readers[id];
   };
+  constexpr absl::string_view kIds = ".ids";
+  const auto add_feature = [&](ValueId ids, ValueId values, ValueId segments) {
+    if (!only_embedded(ids) || !only_embedded(values) || !only_embedded(segments)) return;
+    if (info.inputs[index[ids]].feature >= 0) return;
+    const std::string& name = graph.values[ids].name;
+    const int feature = static_cast<int>(info.features.size());
+    info.features.push_back({.name = name.substr(0, name.size() - kIds.size()),
+                             .level = specs[segments].level,
+                             .ids = index[ids],
+                             .values = index[values],
+                             .segments = index[segments]});
+    for (ValueId id : {ids, values, segments}) info.inputs[index[id]].feature = feature;
+    executable.free_length[index[ids]] = executable.free_length[index[values]] = true;
+  };
   for (const Node& node : graph.nodes) {
     if (node.type != "embedding_layer") continue;
     for (size_t i = 0; i + 2 < node.inputs.size(); i += 3) {
-      const ValueId ids = node.inputs[i], values = node.inputs[i + 1],
-                    segments = node.inputs[i + 2];
-      if (!only_embedded(ids) || !only_embedded(values) || !only_embedded(segments)) continue;
-      if (info.inputs[index[ids]].feature >= 0) continue;
-      const std::string& name = graph.values[ids].name;
-      const int feature = static_cast<int>(info.features.size());
-      info.features.push_back({.name = name.substr(0, name.size() - 4),  // Without ".ids".
-                               .level = specs[segments].level,
-                               .ids = index[ids],
-                               .values = index[values],
-                               .segments = index[segments]});
-      for (ValueId id : {ids, values, segments}) info.inputs[index[id]].feature = feature;
-      executable.free_length[index[ids]] = executable.free_length[index[values]] = true;
+      add_feature(node.inputs[i], node.inputs[i + 1], node.inputs[i + 2]);
     }
+  }
+  // What no layer reads is a feature by its names.
+  HashMap<absl::string_view, ValueId> inputs;
+  for (const ValueId id : graph.inputs) inputs.emplace(graph.values[id].name, id);
+  for (const ValueId ids : graph.inputs) {
+    absl::string_view name = graph.values[ids].name;
+    if (!absl::ConsumeSuffix(&name, kIds)) continue;
+    const auto values = inputs.find(absl::StrCat(name, ".values"));
+    const auto segments = inputs.find(absl::StrCat(name, ".segments"));
+    if (values == inputs.end() || segments == inputs.end()) continue;
+    add_feature(ids, values->second, segments->second);
   }
 }
 

@@ -80,10 +80,10 @@ def beside():
 
 
 def unread():
-    """The towers, beside an embedding with a feature that nobody reads."""
+    """The towers, beside an embedding with a feature that no block reads, and one that no layer reads."""
     files = towers()
     files["graph_ulf.txt"] = (
-        layer("input_layer", "", [], sparse_inputs("who", "x")) + files["graph_ulf.txt"] +
+        layer("input_layer", "", [], sparse_inputs("who", "x", "y")) + files["graph_ulf.txt"] +
         layer("embedding_layer", "eu", sparse_inputs("who", "x"), ["eu"],
               param='embedding_param { embedding_conf_path: "who.conf" level: 1 }') +
         layer("relu_layer", "act", ["eu"], ["known"]))
@@ -156,12 +156,12 @@ class OpenShapesTest(DaemonTest):
                           "ad": random.standard_normal((ads, LEFT)).astype(np.float32),
                           "who.ids": np.array([2], np.int64)}
                 if x:
-                    arrays["x.ids"] = np.array(x, np.int64)
-                for name in ("who", "x"):
+                    arrays["x.ids"] = arrays["y.ids"] = np.array(x, np.int64)
+                for name in ("who", "x", "y"):
                     if f"{name}.ids" in arrays:
                         arrays[f"{name}.values"] = np.ones(1, np.float32)
                         arrays[f"{name}.segments"] = np.ones(1, np.int32)
-                reply = self.client.predict(predict_request("unread", arrays, ("user", "who", "x")))
+                reply = self.client.predict(predict_request("unread", arrays, ("user", "who", "x", "y")))
                 wanted = arrays["user"].astype(np.float64) @ W1[:USER] + \
                     arrays["ad"] @ W1[:LEFT] + 2 * B1
                 self.assert_close(outputs_of(reply)["score"], wanted, TOLERANCE)
