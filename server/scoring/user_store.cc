@@ -44,6 +44,7 @@ absl::StatusOr<std::string> UserStore::Complete(const std::string& client,
   const std::shared_ptr<const Kept> kept = users_.Find(name);
   if (kept != nullptr && clock_.Now() < kept->until) {
     *request.mutable_user_features() = kept->features;
+    saved_bytes_.fetch_add(kept->wire_bytes, std::memory_order_relaxed);
     return std::string();
   }
   return absl::FailedPreconditionError(absl::StrCat(
@@ -57,6 +58,9 @@ void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) 
   if (name.empty()) return;
   auto kept = std::make_shared<Kept>();
   kept->features = request.user_features();
+  for (const auto& feature : kept->features) {
+    kept->wire_bytes += static_cast<int64_t>(feature.ByteSizeLong());
+  }
   kept->until = clock_.Now() + max_age_;
   const auto bytes = static_cast<int64_t>(sizeof(Kept)) +
                      static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
@@ -67,6 +71,9 @@ void UserStore::Collect(MetricPage& page) const {
   const CacheStats kept = stats();
   page.AddGauge("ulfd_kept_users_bytes", "What users' features kept for their keys take",
                 kept.bytes);
+  page.AddCounter("ulfd_kept_users_saved_bytes_total",
+                  "Bytes of features that requests with a user_key alone did not bring",
+                  saved_bytes_.load(std::memory_order_relaxed));
   for (const auto& [result, requests] :
        {std::pair("hit", kept.hits), std::pair("miss", kept.misses)}) {
     page.AddCounter("ulfd_kept_users_total",

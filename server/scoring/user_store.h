@@ -4,6 +4,7 @@
 #ifndef ULFD_SERVER_SCORING_USER_STORE_H_
 #define ULFD_SERVER_SCORING_USER_STORE_H_
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -39,6 +40,7 @@ class UserStore {
  private:
   struct Kept {
     google::protobuf::RepeatedPtrField<ulfd::v1::Feature> features;
+    int64_t wire_bytes = 0;
     TimePoint until;
   };
 
@@ -46,6 +48,7 @@ class UserStore {
   const std::chrono::milliseconds max_age_;
   const Clock& clock_;
   LruCache<Kept> users_;
+  std::atomic<int64_t> saved_bytes_{0};  // That callers did not send.
 };
 
 }  // namespace ulfd::server

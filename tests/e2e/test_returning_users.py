@@ -84,12 +84,15 @@ class ReturningUsersTest(DaemonTest):
         arrays, expected = page_of(1, 20, seed=1)
         whole = keyed(predict_request("shop", arrays, USER), "anna")
         self.check(self.client.predict(whole), arrays, expected)
+        saved = scrape(self.daemon).sum("ulfd_kept_users_saved_bytes_total")
         for page in range(2, 5):
             arrays, expected = page_of(1, 20, seed=page)
             request = keyed(predict_request("shop", arrays, USER), "anna", whole=False)
             self.check(self.client.predict(request), arrays, expected)
         self.assertGreater(scrape(self.daemon).sum("ulfd_kept_users_total", result="hit"), 0)
         self.assertGreater(scrape(self.daemon).sum("ulfd_kept_users_bytes"), 0)
+        saved = scrape(self.daemon).sum("ulfd_kept_users_saved_bytes_total") - saved
+        self.assertEqual(saved, 3 * sum(feature.ByteSize() for feature in whole.user_features))
 
     def test_a_new_version_of_the_user(self):
         for version in (1, 2):
