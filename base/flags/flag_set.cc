@@ -45,6 +45,14 @@ bool FlagSet::IsSet(absl::string_view name) const {
                      [&](const Flag& flag) { return flag.name == name && flag.set; });
 }
 
+absl::Status FlagSet::Only(bool applies, absl::string_view what,
+                           std::initializer_list<absl::string_view> names) const {
+  for (const absl::string_view name : names) {
+    if (!applies && IsSet(name)) return UsageError(absl::StrCat("--", name, ": only for ", what));
+  }
+  return absl::OkStatus();
+}
+
 void FlagSet::AddRead(const std::string& name, const std::string& help,
                       std::function<absl::Status(const std::string&)> read) {
   flags_.push_back({.name = name, .help = help, .read = std::move(read)});

@@ -4,6 +4,7 @@
 #define ULFD_BASE_FLAGS_FLAG_SET_H_
 
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -88,6 +89,10 @@ class FlagSet {
   absl::StatusOr<std::vector<std::string>> Parse(Args args, int min_positional, int max_positional);
   // Whether the command line set that flag.
   bool IsSet(absl::string_view name) const;
+  // A usage error, "--NAME: only for WHAT", if the command line set one of those flags although it
+  // does not apply: none is taken and ignored.
+  absl::Status Only(bool applies, absl::string_view what,
+                    std::initializer_list<absl::string_view> names) const;
 
  private:
   struct Flag {

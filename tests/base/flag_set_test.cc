@@ -116,6 +116,12 @@ TEST_F(FlagSetTest, RefusesAValueOutOfRange) {
   EXPECT_EQ(UsageMessage({"--wait=0"}), "--wait: 0, want 1ms to 1h");
   EXPECT_TRUE(Parse({"--share=1", "--rows=0", "--wait=1h"}).ok());
 }
+TEST_F(FlagSetTest, RefusesWhatDoesNotApply) {
+  ASSERT_TRUE(Parse({"--name=x"}).ok());
+  EXPECT_TRUE(flags_.Only(true, "builds", {"count", "name"}).ok());
+  EXPECT_TRUE(flags_.Only(false, "builds", {"count"}).ok());
+  EXPECT_EQ(flags_.Only(false, "builds", {"count", "name"}), UsageError("--name: only for builds"));
+}
 TEST_F(FlagSetTest, RefusesAnEmptyArgument) {
   EXPECT_EQ(UsageMessage({""}), "an argument is empty");
 }

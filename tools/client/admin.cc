@@ -250,12 +250,8 @@ absl::Status RunAdmin(Args args) {
     return UsageError(
         absl::StrCat("unknown action \"", positional[1], "\"", DidYouMean(positional[1], known)));
   }
-  if (dry_run && action->name != "reload-config") {
-    return UsageError("--dry_run: only for reload-config");
-  }
-  if (flags.IsSet("epoch") && action->name != "rollback") {
-    return UsageError("--epoch: only for rollback");
-  }
+  RETURN_IF_ERROR(flags.Only(action->name == "reload-config", "reload-config", {"dry_run"}));
+  RETURN_IF_ERROR(flags.Only(action->name == "rollback", "rollback", {"epoch"}));
   const std::vector<std::string> rest(positional.begin() + 2, positional.end());
   if (rest.size() < action->min_args || rest.size() > action->max_args) {
     return UsageError(absl::StrCat(positional[1], ": ", rest.size(), " arguments"));

@@ -51,13 +51,11 @@ absl::Status RunHealth(Args args) {
   const ConnectionFlags connection_flags(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   const std::string& target = positional[0];
-  if (absl::StrContains(target, "://")) {
-    for (const char* name : {"model", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
-                             "token_file", "metadata"}) {
-      if (flags.IsSet(name)) return UsageError(absl::StrCat("a page over HTTP has no --", name));
-    }
-    return CheckHttp(target, timeout);
-  }
+  const bool page = absl::StrContains(target, "://");
+  RETURN_IF_ERROR(flags.Only(!page, "gRPC",
+                             {"model", "tls", "tls_ca", "tls_cert", "tls_key", "tls_server_name",
+                              "token_file", "metadata"}));
+  if (page) return CheckHttp(target, timeout);
   RETURN_IF_ERROR(CheckTarget(target));
   ASSIGN_OR_RETURN(const Connector connector, Connector::Create(connection_flags));
   return CheckGrpc(connector.Connect(target), model, timeout);

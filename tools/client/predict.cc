@@ -61,16 +61,8 @@ absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
   if (o.version != 0 && !o.label.empty()) {
     return UsageError("only one of --version and --label can be given");
   }
-  if (o.top_k == 0 && (flags.IsSet("top_k_output") || flags.IsSet("top_k_column"))) {
-    return UsageError("--top_k_output and --top_k_column want --top_k");
-  }
-  if (!o.kserve) return absl::OkStatus();
-  for (const char* native : {"request", "label", "top_k", "timings"}) {
-    if (flags.IsSet(native)) {
-      return UsageError(absl::StrCat("the KServe API has nothing like --", native));
-    }
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(flags.Only(o.top_k > 0, "--top_k", {"top_k_output", "top_k_column"}));
+  return flags.Only(!o.kserve, "the native API", {"request", "label", "top_k", "timings"});
 }
 
 // Keeps the first error of a text proto.

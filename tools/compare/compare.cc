@@ -83,7 +83,12 @@ absl::Status RunCompare(Args args) {
   model_flags.AddEpoch(flags);
   model_flags.AddBackend(flags);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 2, 2));
-  if (!scores.requests.empty()) {
+  const bool models = flags.IsSet("requests");
+  RETURN_IF_ERROR(flags.Only(models, "two models with --requests",
+                             {"score", "column", "top_k", "labels", "backend", "precision"}));
+  RETURN_IF_ERROR(flags.Only(!models, "two files of tensors", {"model"}));
+  RETURN_IF_ERROR(flags.Only(models || flags.IsSet("model"), "models", {"epoch", "layer_plugins"}));
+  if (models) {
     return CompareScores(positional[0], positional[1], scores, tolerance, model_flags);
   }
   return CompareTensors(positional[0], positional[1], model_directory, tolerance, model_flags);

@@ -39,15 +39,8 @@ struct Options {
 };
 
 absl::Status Check(const Options& options, const FlagSet& flags) {
-  for (const char* flag : {"reference", "seconds", "user_ids"}) {
-    if (!options.profile && flags.IsSet(flag)) {
-      return UsageError(absl::StrCat("--", flag, " wants --profile"));
-    }
-  }
-  if (!options.inputs.empty() && (flags.IsSet("ads") || flags.IsSet("user_ids"))) {
-    return UsageError("--inputs decides on the number of ads and ids: --ads and --user_ids cannot");
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(flags.Only(options.profile, "--profile", {"reference", "seconds", "user_ids"}));
+  return flags.Only(options.inputs.empty(), "made-up requests, not --inputs", {"ads", "user_ids"});
 }
 
 // What becomes of the request in a file.

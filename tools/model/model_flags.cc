@@ -71,13 +71,8 @@ absl::StatusOr<std::unique_ptr<const engine::Model>> ModelFlags::LoadModel(
                               .precision = std::move(precision),
                               .inputs = std::move(inputs),
                               .layer_types = types()};
-  if (!backend_.empty()) {
-    ASSIGN_OR_RETURN(options.backend, engine::ParseBackend(backend_));
-  }
-  if (!precision_.empty()) {
-    options.precision.emplace();
-    ASSIGN_OR_RETURN(options.precision->model, engine::ParsePrecision(precision_));
-  }
+  if (backend_.has_value()) options.backend = *backend_;
+  if (precision_.has_value()) options.precision.emplace().model = *precision_;
   ASSIGN_OR_RETURN(std::unique_ptr<const engine::Model> model, engine::Model::Load(options));
   return WithDeltas(std::move(model), options.directory, epoch_);
 }

@@ -34,14 +34,14 @@ class ModelFlags {
               &epoch_, -1);
   }
   void AddBackend(FlagSet& flags) {
-    flags.Add("backend",
+    AddChoice(flags, "backend",
               "What computes products with weights: auto, onednn or native; by default as the "
               "manifest says.",
-              &backend_);
-    flags.Add("precision",
+              engine::ParseBackend, backend_);
+    AddChoice(flags, "precision",
               "In what all of these are computed: auto, bf16, fp32 or int8; by default as the "
               "manifest says.",
-              &precision_);
+              engine::ParsePrecision, precision_);
   }
   // After FlagSet::Parse.
   absl::Status Load();
@@ -54,8 +54,20 @@ class ModelFlags {
       std::optional<engine::PrecisionChoice> precision = std::nullopt);
 
  private:
+  template <typename T, typename Parse>
+  static void AddChoice(FlagSet& flags, const std::string& name, const std::string& help,
+                        Parse parse, std::optional<T>& choice) {
+    flags.AddRead(name, help, [=, &choice](const std::string& text) {
+      absl::StatusOr<T> parsed = parse(text);
+      if (!parsed.ok()) return UsageError(parsed.status().message());
+      choice = *parsed;
+      return absl::OkStatus();
+    });
+  }
+
   std::vector<std::string> paths_;
-  std::string backend_, precision_;
+  std::optional<engine::Backend> backend_;
+  std::optional<engine::Precision> precision_;
   int64_t epoch_ = -1;
   engine::LayerPlugins plugins_;
 };

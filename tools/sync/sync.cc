@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -101,6 +102,11 @@ absl::Status RunSync(Args args) {
             &from.ca_file);
   flags.Add("token_file", "File that holds a bearer token for http and https.", &from.token_file);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 2, 2));
+  const bool s3 = absl::StartsWith(positional[0], "s3://");
+  RETURN_IF_ERROR(flags.Only(s3, "s3://", {"endpoint", "region"}));
+  RETURN_IF_ERROR(
+      flags.Only(absl::StrContains(positional[0], "://"), "URLs", {"ca", "token_file"}));
+  RETURN_IF_ERROR(flags.Only(!s3, "http:// and https://", {"token_file"}));
   absl::StatusOr<std::unique_ptr<Source>> source = OpenSource(positional[0], from);
   if (absl::IsInvalidArgument(source.status())) return UsageError(source.status().message());
   RETURN_IF_ERROR(source.status());

@@ -246,27 +246,14 @@ absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t b
   return PushDelta(options, parts);
 }
 
-// What another action would do with a flag, this one would not do.
 absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::string_view to) {
-  struct Rule {
-    bool applies;
-    absl::string_view actions;
-    std::vector<absl::string_view> names;
-  };
   const bool build = action == "build", push = action == "push";
-  for (const Rule& rule :
-       {Rule{build || push, "build and push", {"rows", "memory"}}, Rule{build, "build", {"to"}},
-        Rule{build && to == "redis",
-             "build --to=redis",
-             {"redis", "redis_user", "redis_password_file", "redis_ca", "redis_certificate",
-              "redis_key", "partitions"}},
-        Rule{push, "push", {"epoch", "base_epoch", "event_time", "layer_plugins"}}}) {
-    for (const absl::string_view name : rule.names) {
-      if (rule.applies || !flags.IsSet(name)) continue;
-      return UsageError(absl::StrCat("--", name, " is a flag of ", rule.actions));
-    }
-  }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(flags.Only(build || push, "build and push", {"rows", "memory"}));
+  RETURN_IF_ERROR(flags.Only(build, "build", {"to"}));
+  RETURN_IF_ERROR(flags.Only(build && to == "redis", "build --to=redis",
+                             {"redis", "redis_user", "redis_password_file", "redis_ca",
+                              "redis_certificate", "redis_key", "partitions"}));
+  return flags.Only(push, "push", {"epoch", "base_epoch", "event_time", "layer_plugins"});
 }
 
 absl::Status Build(const BuildOptions& options) {
