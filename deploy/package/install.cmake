@@ -1,4 +1,4 @@
-# cmake --install: programs, manual pages, protos, plug-in headers and their CMake package.
+# cmake --install: programs, manual pages, protos, plug-in headers, the C++ client and their CMake package.
 # cpack: the same as Debian packages (ulfd: the daemon and its command line; ulfd-convert; ulfd-dev), see check-package.
 include(GNUInstallDirs)
 set(package_dir ${CMAKE_CURRENT_LIST_DIR})
@@ -39,6 +39,9 @@ foreach(folder base engine/tensor engine/kernels engine/weights engine/embedding
   file(GLOB found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.h)
   install(FILES ${found} DESTINATION ${headers}/${folder} COMPONENT dev)
 endforeach()
+install(TARGETS ulfd_client ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev)
+install(FILES ${PROJECT_SOURCE_DIR}/deploy/clients/cpp/ulfd_client.h DESTINATION ${headers} COMPONENT dev)
+install(FILES ${PROJECT_BINARY_DIR}/proto/predict.pb.h DESTINATION ${headers}/proto COMPONENT dev)
 # In a folder ulfd, which is what Python's packages of them are called: one called proto is proto-plus.
 file(GLOB protos CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/proto/*.proto)
 foreach(proto ${protos})
@@ -54,7 +57,7 @@ endforeach()
 include(CMakePackageConfigHelpers)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/ulfd)
 configure_package_config_file(${package_dir}/ulfdConfig.cmake.in ${PROJECT_BINARY_DIR}/ulfdConfig.cmake
-  INSTALL_DESTINATION ${cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR)
+  INSTALL_DESTINATION ${cmake_dir} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
 # Another version is another ABI: the daemon refuses its plug-ins.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ulfdConfigVersion.cmake COMPATIBILITY ExactVersion)
 install(FILES ${PROJECT_BINARY_DIR}/ulfdConfig.cmake ${PROJECT_BINARY_DIR}/ulfdConfigVersion.cmake
@@ -84,5 +87,5 @@ set(CPACK_DEBIAN_DAEMON_PACKAGE_CONTROL_EXTRA
   "${package_dir}/conffiles;${package_dir}/postinst;${package_dir}/prerm;${package_dir}/postrm")
 set(CPACK_DEBIAN_CONVERT_PACKAGE_NAME ulfd-convert)
 set(CPACK_DEBIAN_DEV_PACKAGE_NAME ulfd-dev)
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libprotobuf-dev")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libabsl-dev, libgrpc++-dev, libprotobuf-dev, libssl-dev")
 include(CPack)

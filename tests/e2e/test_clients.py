@@ -18,6 +18,8 @@ import unittest
 import grpc
 import numpy as np
 
+from google.protobuf import json_format
+
 import health_v1_pb2 as health_pb
 from harness import env
 from harness.clients import native_pb, predict_request
@@ -115,6 +117,14 @@ def refusing(code, pushback=None, times=1):
             context.set_trailing_metadata((("grpc-retry-pushback-ms", str(pushback)),))
         context.abort(code, "scripted")
     return answer
+
+
+def stopped(pid):
+    states = set()
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/stat", encoding="utf-8") as file:
+            states.add(file.read().rpartition(")")[2].split()[0])
+    return states == {"T"}
 
 
 class Sleepy:
@@ -239,7 +249,8 @@ class ClientPackageTest:
         hour = 3600 * 1000
         for code, pushback, calls in (
                 (unavailable, None, 3), (exhausted, 1, 3),
-                (exhausted, None, 1), (unavailable, -1, 1), (exhausted, hour, 1),
+                (exhausted, None, 1), (unavailable, -1, 1), (unavailable, "soon", 1),
+                (exhausted, hour, 1),
                 (grpc.StatusCode.INVALID_ARGUMENT, None, 1)):
             with self.subTest(code=code, pushback=pushback), \
                     Scripted(refusing(code, pushback, times=9)) as server:
@@ -368,6 +379,7 @@ class ClientPackageTest:
         call = self.open(one.target, two.target, three.target, hedge_after=0.1, hedge_share=1)
         self.assertEqual(self.homes(call), {1, 2, 3})
         one.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: stopped(one.process.pid), "every thread stands")
         self.assertEqual(self.homes(call), {2, 3})
         one.process.send_signal(signal.SIGCONT)
         two.terminate()
@@ -706,3 +718,122 @@ class NodeClientTest(ClientPackageTest, unittest.TestCase):
         send({"targets": targets, "timeoutMs": timeout * 1000,
               **{camel.get(name, name): value for name, value in options.items()}})
         return call, close
+
+
+def message_of(features):
+    """The other way round of `plain`."""
+    result = []
+    for name, value in features.items():
+        kind = "sparse" if "ids" in value else "dense"
+        result.append(native_pb.Feature(**{"name": name, kind: value}))
+    return result
+
+
+class CppClientTest(ClientPackageTest, unittest.TestCase):
+    environment = {}
+
+    @classmethod
+    def build(cls):
+        if not os.path.exists(env.program("ulfd_client_calls")):
+            raise unittest.SkipTest("no ulfd_client_calls beside ulfd")
+
+    def example(self, *args):
+        return [env.program("ulfd_client_example"), *args]
+
+    @staticmethod
+    def number(value):
+        return f"{value:.0f}"
+
+    def start(self, targets, options):
+        process = subprocess.Popen([env.program("ulfd_client_calls")], stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdin.write(json.dumps({"targets": targets, **options}) + "\n")
+        process.stdin.flush()
+        return process
+
+    def connect(self, targets, **options):
+        process = self.start(targets, options)
+
+        def receive():
+            answer = json.loads(process.stdout.readline())
+            if "code" in answer:
+                codes = {code.value[0]: code.name for code in grpc.StatusCode}
+                return Answer(codes[answer["code"]], details=answer["details"])
+            reply = json_format.ParseDict(answer, native_pb.PredictResponse())
+            (output,) = reply.outputs
+            timings = {field.name: value for field, value in reply.timings.ListFields()}
+            return Answer("OK", list(output.values), list(reply.indices), timings)
+
+        def call(model="stamp", user="", user_features={}, ads={"ad": {"ids": IDS}}, burst=1,
+                 priority="", top_k=None, **fields):
+            request = native_pb.PredictRequest(
+                model=native_pb.ModelSpec(name=model), user_features=message_of(user_features),
+                ad_features=message_of(ads), **fields)
+            if top_k:
+                request.top_k.k = top_k
+            process.stdin.write(json.dumps({
+                "request": json_format.MessageToDict(request), "user": user, "priority": priority,
+                "burst": burst}) + "\n")
+            process.stdin.flush()
+            found = [receive() for _ in range(burst)]
+            return found if burst > 1 else found[0]
+
+        def close():
+            process.communicate(timeout=30)
+            self.assertEqual(process.returncode, 0)
+        return call, close
+
+    def test_what_cannot_be_sent_is_refused(self):
+        """By name, before anything is sent."""
+        for wanted, targets, options in (
+                ("targets: none, want HOST:PORT of every replica", [], {}),
+                ('targets: "", want HOST:PORT', [""], {}),
+                ("attempts: 0, want 1 to 100", ["a:1"], {"attempts": 0}),
+                ("timeout: 0 ms, want 1 to 2147483647", ["a:1"], {"timeout": 0}),
+                ("attempt_timeout: -5 ms, want 0 to", ["a:1"], {"attempt_timeout": -0.005}),
+                ("hedge_after: -5 ms, want -1 to", ["a:1"], {"hedge_after": -0.005}),
+                ("hedge_share: 2.0", ["a:1"], {"hedge_share": 2}),
+                ("load_factor: 1.0", ["a:1"], {"load_factor": 1}),
+                ("token: want printable ASCII", ["a:1"], {"token": "a\nb"}),
+                ('user_hash_key: "X-User", want lower-case', ["a:1"], {"user_hash_key": "X-User"})):
+            with self.subTest(wanted):
+                process = self.start(targets, options)
+                _, errors = process.communicate(timeout=30)
+                self.assertEqual(process.returncode, 1)
+                self.assertEqual(errors[:len(wanted)], wanted)
+        call = self.open("127.0.0.1:1")
+        answer = call(priority="urgent")
+        self.assertEqual((answer.code, answer.details), (
+            "INVALID_ARGUMENT", 'priority: "urgent", want high, normal or low'))
+
+    def test_the_last_call_outlives_its_hedge(self):
+        """A client that ends waits for what it cancelled."""
+        with Scripted(Sleepy(60)) as one, Scripted(answers, 2) as two:
+            for _ in range(10):
+                call, close = self.connect([one.target, two.target], timeout=30, hedge_after=0.02,
+                                           hedge_share=1)
+                self.assertEqual(self.stamp(call(user=self.user_of(one, two))), 2)
+                close()
+
+    def test_a_project_that_has_it_installed(self):
+        build = os.path.dirname(os.path.dirname(env.program("ulfd")))
+        if not os.path.exists(os.path.join(build, "cmake_install.cmake")):
+            self.skipTest("no build folder around the programs")
+        prefix, project = (os.path.join(self.work, name) for name in ("prefix", "project"))
+        os.makedirs(project)
+        shutil.copy(os.path.join(PACKAGES, "cpp", "example.cc"), project)
+        with open(os.path.join(project, "CMakeLists.txt"), "w", encoding="utf-8") as file:
+            file.write("cmake_minimum_required(VERSION 3.25)\n"
+                       "project(caller CXX)\n"
+                       "find_package(ulfd REQUIRED COMPONENTS client)\n"
+                       "add_executable(caller example.cc)\n"
+                       "target_link_libraries(caller PRIVATE ulfd::client)\n")
+        for command in (["cmake", "--install", build, "--component", "dev", "--prefix", prefix],
+                        ["cmake", "-S", project, "-B", f"{project}/b", f"-DCMAKE_PREFIX_PATH={prefix}"],
+                        ["cmake", "--build", f"{project}/b"]):
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        with self.daemon(2) as daemon:
+            done = subprocess.run([f"{project}/b/caller", daemon.target, "stamp", "ad"],
+                                  capture_output=True, text=True, check=True)
+            self.assertEqual(done.stdout, "stamp v1 score: 4 6\n")

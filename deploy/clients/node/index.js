@@ -365,7 +365,7 @@ class Client {
   waitBeforeRetry(error) {
     const [pushback] = error.metadata ? error.metadata.get(PUSHBACK) : [];
     if (pushback !== undefined) { // Negative: do not.  A fifth more or less: not all at once.
-      return Number(pushback) >= 0 ? Number(pushback) * (1 + 0.2 * Math.random()) : null;
+      return /^[0-9]+$/.test(pushback) ? Number(pushback) * (1 + 0.2 * Math.random()) : null;
     }
     if (error.code === grpc.status.DEADLINE_EXCEEDED) {
       return this.options.attemptTimeoutMs === undefined ? null : 0;

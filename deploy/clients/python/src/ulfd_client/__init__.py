@@ -400,7 +400,7 @@ class Client:
         """Seconds, or None where trying again would not help."""
         pushback = dict(error.trailing_metadata() or ()).get(_PUSHBACK)
         if pushback is not None:  # Negative: do not.  A fifth more or less: not all at once.
-            return int(pushback) / 1000 * random.uniform(1, 1.2) if int(pushback) >= 0 else None
+            return int(pushback) / 1000 * random.uniform(1, 1.2) if pushback.isdigit() else None
         if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
             return None if self._attempt_timeout is None else 0
         return 0.01 if error.code() == grpc.StatusCode.UNAVAILABLE else None
