@@ -55,8 +55,9 @@ absl::Status ModelManager::CheckConfigure(ModelChange& change) const {
 }
 
 RepositoryScan ModelManager::ScanFor(const ModelChange& change) {
+  // A configuration may move models, also into the repository.
   std::map<std::string, std::string> base_paths;
-  {
+  if (change.kind != ModelChange::Kind::kConfigure) {
     MutexLock lock(mu_);
     base_paths = table_.BasePaths();
   }

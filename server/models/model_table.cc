@@ -92,6 +92,7 @@ LoadJob ModelTable::JobFor(const std::string& name, int64_t version) {
               .directory = absl::StrCat(entry.config().base_path, "/", version),
               .fingerprint = entry.watch(version).fingerprint(),
               .quarantine = entry.quarantine(),
+              .named = entry.Named(version),
               .limits = entry.config().limits};
   if (entry.config().canary.has_value()) job.canary_feature = entry.config().canary->feature;
   const VersionWatch& of_job = entry.watch(version);

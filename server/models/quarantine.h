@@ -21,8 +21,8 @@ struct QuarantinedContent {
   int64_t version = 0;       // Where it was found.
   absl::Status error;        // Why it was refused; a content error.
   std::chrono::system_clock::time_point since;
-  // Good content that a roll-back took out of service: lower versions may have the same, such as
-  // the one that it went back to.
+  // Good content that a roll-back took out of service: others may have the same, lower versions,
+  // such as the one that it went back to, and those that are named.
   bool by_operator = false;
 };
 

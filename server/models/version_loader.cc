@@ -272,7 +272,10 @@ std::optional<LoadOutcome> VersionLoader::KnownBad(const LoadJob& job,
   const absl::StatusOr<std::string> hash = HashVersionDirectory(job.directory, rules);
   if (!hash.ok()) return std::nullopt;  // Whatever it is, the load finds it as well.
   const QuarantinedContent* bad = job.quarantine.Find(*hash);
-  if (bad == nullptr || (bad->by_operator && job.version < bad->version)) return std::nullopt;
+  if (bad == nullptr) return std::nullopt;
+  // What an operator rejected is good.
+  const bool wanted = job.version < bad->version || (job.named && job.version > bad->version);
+  if (bad->by_operator && wanted) return std::nullopt;
   LoadOutcome outcome = RefusedFor(engine::WithLoadReason(
       absl::Status(
           bad->error.code(),

@@ -41,6 +41,7 @@ struct LoadJob {
   std::optional<int64_t> want_epoch;
   // What is not tried again; empty where an operator asks for the load.
   Quarantine quarantine;
+  bool named = false;  // By a label or an operator.
   Lane::Limits limits;
   std::string canary_feature;  // That tells users apart, if the canary goes by one.
   // What calls of another version of the model cost, if one serves.

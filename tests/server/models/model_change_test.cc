@@ -316,6 +316,10 @@ TEST_F(ModelChangeTest, RollbackMayGoToWhatHasTheSameFiles) {
   EXPECT_THAT(Poll(), Contains("published m v2"));
   EXPECT_EQ(Serving().substr(0, 2), "v2");
   EXPECT_THAT(Version(5).error, HasSubstr("in quarantine, the same content was refused as v3"));
+  ASSERT_TRUE(Load(5).status.ok());
+  for (const int version : {4, 2, 3, 5}) repository_.Publish("m", version, "b");
+  Poll();
+  EXPECT_EQ(Serving().substr(0, 2), "v5");
 }
 
 TEST_F(ModelChangeTest, ReadyWhenNamedVersionsAreLoadedOrRefused) {
@@ -467,6 +471,17 @@ TEST_F(ModelChangeTest, ConfigureSaysWhatIsMissing) {
       Outcomes(Configure({{.name = "x"}})),
       ElementsAre(absl::StrCat("x: model \"x\" has no version in ", repository_.path(), "/x")));
   EXPECT_EQ(Serving(), "v1 generation 1");
+}
+
+TEST_F(ModelChangeTest, ConfigureMovesAModelIntoTheRepository) {
+  repository_.Publish("m", 1, "elsewhere");
+  repository_.Publish("m", 2, "b");
+  repository_.Publish("elsewhere", 1, "a");
+  Poll();
+  const std::string elsewhere = repository_.path() + "/elsewhere";
+  EXPECT_THAT(Outcomes(Configure({{.name = "m", .base_path = elsewhere}})),
+              Contains("m v1 loaded"));
+  EXPECT_THAT(Outcomes(Configure({})), Contains("m v2 loaded"));
 }
 
 // What does not serve stands in the way of nothing.
