@@ -241,8 +241,7 @@ class BodyReader final : public nlohmann::json_sax<Json> {
   }
   std::string Where() const;
   bool Fail(absl::string_view found) {
-    status_ = absl::InvalidArgumentError(
-        absl::StrCat("JSON: ", found, " at ", Printable(Where(), kMaxErrorText)));
+    status_ = absl::InvalidArgumentError(absl::StrCat("JSON: ", found, " at ", Where()));
     return false;
   }
   bool Complain(const absl::Status& why) {
@@ -287,25 +286,28 @@ class BodyReader final : public nlohmann::json_sax<Json> {
 };
 
 std::string BodyReader::Where() const {
+  const std::string key = Printable(key_, kMaxErrorText);
+  const std::string in = absl::StrCat("inputs[", request_.inputs_size() - 1, "].");
   switch (place_.back()) {
     case Place::kBody:
       return "the top, want one object";
     case Place::kRequest:
-      return absl::StrCat("\"", key_, "\"");
+      return absl::StrCat("\"", key, "\", want id (a text), inputs, outputs, parameters");
     case Place::kInputs:
       return "inputs, want objects";
     case Place::kOutputs:
       return "outputs, want objects";
     case Place::kInput:
-      return absl::StrCat("inputs[", request_.inputs_size() - 1, "].", key_);
+      return absl::StrCat(in, key, ", want name, datatype (texts), shape, data, parameters");
     case Place::kOutput:
-      return absl::StrCat("outputs[", request_.outputs_size() - 1, "].", key_);
+      return absl::StrCat("outputs[", request_.outputs_size() - 1, "].", key,
+                          ", want name (a text), parameters");
     case Place::kShape:
-      return absl::StrCat("inputs[", request_.inputs_size() - 1, "].shape, want whole numbers");
+      return absl::StrCat(in, "shape, want whole numbers");
     case Place::kData:
-      return absl::StrCat("inputs[", request_.inputs_size() - 1, "].data, want numbers");
+      return absl::StrCat(in, "data, want numbers");
     case Place::kParameters:
-      return absl::StrCat("parameters.", key_);
+      return absl::StrCat("parameters.", key, ", want texts, numbers and truth values");
   }
   return "";
 }

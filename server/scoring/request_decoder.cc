@@ -36,12 +36,23 @@ Tensor Borrow(DType dtype, const T* data, engine::TensorDims dims) {
   return {dtype, std::move(dims), const_cast<T*>(data)};
 }
 
-// Values per row of a dense input whose shape the model states; else 0.
-int64_t StatedWidth(const InputInfo& input) {
-  const engine::Shape& shape = input.shape;
-  const bool known = input.stated && shape.ranked() && shape.rank() == 2 && shape[1].IsConst() &&
-                     shape[1].value() > 0;
-  return known ? shape[1].value() : 0;
+// Values of one row, if they are known; else 0.
+int64_t RowWidth(const InputInfo& input) {
+  if (!input.shape.ranked() || input.shape.rank() < 2) return 0;
+  const engine::Dim width = input.shape.RowElements();
+  return width.IsConst() ? width.value() : 0;
+}
+
+// The same, where the number of ads may be told by it.
+int64_t StatedWidth(const InputInfo& input) { return input.stated ? RowWidth(input) : 0; }
+
+// Of rows of so many values: as the model has them, if they fit, else flat.
+engine::TensorDims DimsOf(const InputInfo& input, int64_t rows, int64_t width) {
+  engine::TensorDims dims = {rows, width};
+  if (width == 0 || width != RowWidth(input)) return dims;
+  dims.pop_back();
+  for (int i = 1; i < input.shape.rank(); ++i) dims.push_back(input.shape[i].value());
+  return dims;
 }
 
 class Decoder {
@@ -231,7 +242,7 @@ class Decoder {
         shapeless_.emplace_back(&feature, index);
         return absl::OkStatus();
       }
-      tensor.dims = {1, n};
+      tensor.dims = DimsOf(input, 1, n);
     } else {
       const std::string what = absl::StrCat("feature \"", name, "\"");
       ASSIGN_OR_RETURN(const int64_t want, CountElements(dense.shape(), what));
@@ -260,7 +271,7 @@ class Decoder {
       return Bad(feature.name(),
                  absl::StrCat(n, " values for ", decoded_.ads, " ads: not as many for each ad"));
     }
-    tensor.dims = {decoded_.ads, n / decoded_.ads};
+    tensor.dims = DimsOf(input, decoded_.ads, n / decoded_.ads);
     stated_.push_back({feature.name(), index, tensor.dims});
     decoded_.inputs.push_back({input.name, std::move(tensor)});
     return absl::OkStatus();

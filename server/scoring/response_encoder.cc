@@ -42,7 +42,8 @@ void Append(const Tensor& tensor, int64_t begin, int64_t n,
 // What the graph does not tell, the shape does.
 bool HasRowPerAd(const Tensor& tensor, const engine::OutputInfo& info, int64_t ads) {
   const bool may = info.level == engine::Level::kAd || info.level == engine::Level::kUnknown;
-  return may && tensor.rank() > 0 && tensor.dims[0] == ads;
+  const bool fixed = info.shape.rank() > 0 && info.shape[0].IsConst();
+  return may && !fixed && tensor.rank() > 0 && tensor.dims[0] == ads;
 }
 
 void EncodeOutput(const Tensor& tensor, const engine::OutputInfo& info,
@@ -70,8 +71,8 @@ absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const engine::OutputInfo& 
   if (tensor.dtype != DType::kFloat32)
     return bad("is ", engine::Name(tensor.dtype), ", want float32");
   if (!HasRowPerAd(tensor, info, ads)) {
-    return bad("has shape ", engine::ToString(tensor.dims), ", want one row for each of ", ads,
-               " ads");
+    return bad("of shape ", engine::ToString(tensor.dims), " has no row for each of the ", ads,
+               " ads, want one that has");
   }
   const int64_t columns = RowSize(tensor);
   const int64_t column = choice.column < 0 ? columns + choice.column : choice.column;

@@ -91,6 +91,14 @@ def unread():
             "who.conf": embedding_conf({"who": ("users", 2)}, [[("who", "udf_type: 0")]])}
 
 
+def stated():
+    """Rows of two dimensions."""
+    return {"graph_ulf.txt": layer("input_layer", "", [], ["x", "v"]) +
+            layer("relu_layer", "act", ["x"], ["y"]) + layer("relu_layer", "act_v", ["v"], ["w"]),
+            "model.textproto": 'inputs { name: "x" level: INPUT_LEVEL_AD row_shape: 2 row_shape: 3 }\n'
+                               'inputs { name: "v" level: INPUT_LEVEL_USER row_shape: 3 row_shape: 1 }\n'}
+
+
 class OpenShapesTest(DaemonTest):
     @classmethod
     def fill(cls, repository):
@@ -98,6 +106,7 @@ class OpenShapesTest(DaemonTest):
         write_version(os.path.join(repository, "towers", "1"), towers())
         write_version(os.path.join(repository, "beside", "1"), beside())
         write_version(os.path.join(repository, "unread", "1"), unread())
+        write_version(os.path.join(repository, "stated", "1"), stated())
 
     def plans(self, state, version):
         return scrape(self.daemon).sum("ulfd_shape_plans", model="open", state=state,
@@ -168,6 +177,20 @@ class OpenShapesTest(DaemonTest):
                 self.assert_close(outputs_of(reply)["known"], np.array([[2.0, 0.0]]), TOLERANCE)
         wait_for(lambda: scrape(self.daemon).sum("ulfd_shape_plans", model="unread",
                                                  state="serving") == 1, "a plan")
+
+    def test_shapes_that_the_model_states_may_be_left_out(self):
+        arrays = {"x": np.arange(24, dtype=np.float32).reshape(4, 2, 3),
+                  "v": np.ones((1, 3, 1), np.float32)}
+        request = predict_request("stated", arrays, ("v",))
+        for feature in (*request.ad_features, *request.user_features):
+            feature.dense.ClearField("shape")
+        request.ad_features.add(name="none").dense.floats.append(1)
+        with self.assert_refused(INVALID, '"none": unknown'):
+            self.client.predict(request)
+        del request.ad_features[-1]
+        outputs = outputs_of(self.client.predict(request))
+        self.assert_close(outputs["y"], arrays["x"], TOLERANCE)
+        self.assert_close(outputs["w"], arrays["v"], TOLERANCE)
 
     def test_what_the_graph_says_of_rows(self):
         u = np.random.RandomState(2).standard_normal((1, USER)).astype(np.float32)

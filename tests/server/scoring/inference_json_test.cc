@@ -98,16 +98,20 @@ TEST_F(InferenceJsonTest, WhatIsNoJson) {
 
 TEST_F(InferenceJsonTest, WhatIsNoRequest) {
   EXPECT_EQ(Error("[]"), "JSON: an array at the top, want one object");
-  EXPECT_EQ(Error("{\"inputs\":{}}"), "JSON: an object at \"inputs\"");
+  EXPECT_EQ(Error("{\"inputs\":{}}"),
+            "JSON: an object at \"inputs\", want id (a text), inputs, outputs, parameters");
   EXPECT_EQ(Error("{\"inputs\":[3]}"), "JSON: a number at inputs, want objects");
-  EXPECT_EQ(Error(R"({"id":null})"), "JSON: null at \"id\"");
-  EXPECT_EQ(Error(R"({"inputs":[{"name":"x","nme":"y"}]})"), "JSON: a text at inputs[0].nme");
+  EXPECT_EQ(Error(R"({"id":null})"),
+            "JSON: null at \"id\", want id (a text), inputs, outputs, parameters");
+  EXPECT_EQ(Error(R"({"inputs":[{"name":"x","nme":"y"}]})"),
+            "JSON: a text at inputs[0].nme, want name, datatype (texts), shape, data, parameters");
   EXPECT_EQ(Error(R"({"inputs":[{"shape":[1.5]}]})"),
             "JSON: a fraction at inputs[0].shape, want whole numbers");
   EXPECT_EQ(Error(R"({"inputs":[{"name":"x"}]})"),
             "inputs[0].data: missing, and no number of at least 0 as parameters.binary_data_size");
   EXPECT_EQ(Error(R"({"inputs":[{"data":[1],"data":[2]}]})"),
-            "JSON: a second array at inputs[0].data");
+            "JSON: a second array at inputs[0].data, want name, datatype (texts), shape, data, "
+            "parameters");
 }
 
 TEST_F(InferenceJsonTest, DataThatDoesNotFit) {

@@ -107,7 +107,8 @@ TEST_F(RequestDecoderTest, TopKErrors) {
   EXPECT_EQ(Answer(Good("top_k { k: 1 column: -3 }")).status().message(),
             "top_k: output \"score\" has 2 columns, want column -3");
   EXPECT_EQ(Answer(Good("top_k { k: 1 output: 'user_vec' }")).status().message(),
-            "top_k: output \"user_vec\" has shape [1, 2], want one row for each of 3 ads");
+            "top_k: output \"user_vec\" of shape [1, 2] has no row for each of the 3 ads, want one "
+            "that has");
 }
 
 TEST_F(RequestDecoderTest, Names) {
@@ -338,7 +339,8 @@ TEST(RankAds, TheLevelDecidesNotTheNumberOfRows) {
   const engine::Tensor tensor{engine::DType::kFloat32, {3, 1}, data};
   engine::OutputInfo output{.name = "constant", .level = engine::Level::kConstant};
   EXPECT_EQ(RankAds(tensor, output, {.k = 1}, 3).status().message(),
-            "top_k: output \"constant\" has shape [3, 1], want one row for each of 3 ads");
+            "top_k: output \"constant\" of shape [3, 1] has no row for each of the 3 ads, want one "
+            "that has");
   ulfd::v1::PredictRequest request;
   engine::ModelInfo info;
   info.outputs = {{.name = "score", .level = engine::Level::kAd}, output};
