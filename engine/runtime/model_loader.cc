@@ -602,6 +602,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   DescribeOutputs(graph, specs, info);
 
   RETURN_IF_ERROR(TakeTables(resources, directory.manifest, *model));
+  if (directory.manifest.exact() && options.precision.has_value() && options.precision->asks()) {
+    return absl::InvalidArgumentError("the manifest says exact, so precision cannot be chosen");
+  }
   std::unique_ptr<PlanRecipe> recipe = MakeRecipe(
       options, directory.manifest, std::move(statements), std::move(graph), info.weight_bytes);
   RETURN_IF_ERROR(MakeExecutable(specs, directory.manifest, *recipe, *model));

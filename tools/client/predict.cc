@@ -61,7 +61,8 @@ absl::Status CheckOptions(const Options& o, const FlagSet& flags) {
   if (o.version != 0 && !o.label.empty()) {
     return UsageError("only one of --version and --label can be given");
   }
-  RETURN_IF_ERROR(flags.Only(o.top_k > 0, "--top_k", {"top_k_output", "top_k_column"}));
+  RETURN_IF_ERROR(
+      flags.Only(o.top_k > 0 || !o.request.empty(), "--top_k", {"top_k_output", "top_k_column"}));
   return flags.Only(!o.kserve, "the native API", {"request", "label", "top_k", "timings"});
 }
 
@@ -92,19 +93,22 @@ absl::StatusOr<ulfd::v1::PredictRequest> ReadRequest(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ":", error.text()));
 }
 
-void Override(const Options& o, ulfd::v1::PredictRequest& request) {
+void Override(const Options& o, const FlagSet& flags, ulfd::v1::PredictRequest& request) {
   request.mutable_model()->MergeFrom(SpecOf(o.model, o.version, o.label));
   if (!o.outputs.empty()) *request.mutable_outputs() = {o.outputs.begin(), o.outputs.end()};
-  if (o.top_k > 0) {
-    request.mutable_top_k()->set_k(o.top_k);
-    request.mutable_top_k()->set_output(o.top_k_output);
-    request.mutable_top_k()->set_column(o.top_k_column);
+  if (flags.IsSet("top_k") && o.top_k == 0) request.clear_top_k();
+  if (o.top_k > 0 || request.has_top_k()) {
+    const bool made = !request.has_top_k();
+    ulfd::v1::TopK& top_k = *request.mutable_top_k();
+    if (o.top_k > 0) top_k.set_k(o.top_k);
+    if (made || flags.IsSet("top_k_output")) top_k.set_output(o.top_k_output);
+    if (made || flags.IsSet("top_k_column")) top_k.set_column(o.top_k_column);
   }
   if (!o.request_id.empty()) request.set_request_id(o.request_id);
   if (o.timings) request.set_return_timings(true);
 }
 
-absl::StatusOr<Reply> Call(const Options& o, const Connection& server) {
+absl::StatusOr<Reply> Call(const Options& o, const FlagSet& flags, const Connection& server) {
   if (o.kserve) {
     ASSIGN_OR_RETURN(const engine::NpzArrays arrays, engine::ReadNpz(o.inputs));
     const KserveCall call{
@@ -120,7 +124,7 @@ absl::StatusOr<Reply> Call(const Options& o, const Connection& server) {
                      CallGetModelMetadata(server, SpecOf(o.model, o.version, o.label), o.timeout));
     ASSIGN_OR_RETURN(request, RequestFromArrays(arrays, metadata));
   }
-  Override(o, request);
+  Override(o, flags, request);
   return CallPredict(server, request, o.timeout);
 }
 
@@ -146,7 +150,7 @@ absl::Status RunPredict(Args args) {
   PrintOptions print{.max_rows = options.rows};
   ASSIGN_OR_RETURN(print.row_names, ReadRowNames(options.row_names));
   const Connection server = connector.Connect(positional[0]);
-  ASSIGN_OR_RETURN(const Reply reply, Call(options, server));
+  ASSIGN_OR_RETURN(const Reply reply, Call(options, flags, server));
   RETURN_IF_ERROR(PrintReply(reply, print));
   return options.save.empty() ? absl::OkStatus() : SaveReply(reply, options.save);
 }

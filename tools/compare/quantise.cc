@@ -72,7 +72,7 @@ class Quantiser {
     RETURN_IF_ERROR(requests_.Init(*model));
     ASSIGN_OR_RETURN(const auto rounded, Load(Choice()));
     FindGroups(*rounded);
-    if (groups_.empty()) {
+    if (groups_.empty() && !unnamed_) {
       return absl::FailedPreconditionError(absl::StrCat("the model has no layer that could be in ",
                                                         engine::Name(options_.precision)));
     }
@@ -81,23 +81,24 @@ class Quantiser {
     }
     ASSIGN_OR_RETURN(Differences all, Measure(Choice()));
     ScoreSet::AddRow("all", all, table_);
-    while (all.max > options_.max_error) {
-      Group* const worst = Worst();
-      worst->in_fp32 = true;
-      if (Left() == 0) break;
-      ASSIGN_OR_RETURN(all, Measure(Choice()));
+    while (all.max > options_.max_error && Left() > 0) {
+      Worst()->in_fp32 = true;
+      if (Left() > 0 || unnamed_) {
+        ASSIGN_OR_RETURN(all, Measure(Choice()));
+      }
     }
     for (const Group& group : groups_) {
       ScoreSet::AddRow(
           absl::StrCat(group.in_fp32 ? "(fp32) " : "", absl::StrJoin(group.layers, ", ")),
           group.alone, table_);
     }
-    if (Left() > 0 && Left() < groups_.size())
+    if (Left() < groups_.size() && (Left() > 0 || unnamed_))
       ScoreSet::AddRow("all but those in (fp32)", all, table_);
     Print(stdout, absl::StrCat(requests_.Size(), "\n", table_.ToString()));
-    if (Left() == 0) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "every layer moves scores by more than --max_error of ", options_.max_error));
+    if (all.max > options_.max_error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("every layer moves scores by more than --max_error of ", options_.max_error,
+                       unnamed_ ? "; those without a name cannot be chosen one by one" : ""));
     }
     return WriteManifest(all);
   }
@@ -113,7 +114,9 @@ class Quantiser {
     std::map<int, std::string> names;
     for (const engine::PlanStep& step : written.steps) {
       if (step.precision.empty()) continue;
-      names[step.layers[0]] = model.info().layers[step.layers[0]].name;
+      const std::string& name = model.info().layers[step.layers[0]].name;
+      unnamed_ |= name.empty();
+      if (!name.empty()) names[step.layers[0]] = name;
     }
     // Shapes that only requests show have plans later: any layer may be rounded then.
     const std::optional<engine::PlanInfo> optimised = model.OptimisedPlan();
@@ -214,6 +217,7 @@ class Quantiser {
   const Options& options_;
   ScoreSet requests_;
   std::vector<Group> groups_;
+  bool unnamed_ = false;  // Some layers that may be rounded have no name to choose them by.
   TextTable table_ = ScoreSet::Table(absl::StrCat("in ", engine::Name(options_.precision)));
 };
 

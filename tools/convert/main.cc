@@ -84,6 +84,7 @@ absl::Status Run(Args args) {
   flags.Add("no_verify", "Write the model without comparing it with the ONNX model first.",
             &no_verify);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 3, 4));
+  RETURN_IF_ERROR(flags.Only(positional[0] != "caffe", "onnx", {"no_verify"}));
   RETURN_IF_ERROR(ParseDims(dims, options.dims));
   options.verify = !no_verify;
   engine::UseOneThread();

@@ -227,15 +227,13 @@ absl::Status CheckCombinations(const LoadOptions& o, const FlagSet& flags) {
   if (o.arrival == ArrivalKind::kRecorded && flags.IsSet("rate")) {
     return UsageError("--arrival=recorded decides on the rate: change it with --speed");
   }
-  if (o.arrival != ArrivalKind::kRecorded && flags.IsSet("speed")) {
-    return UsageError("--speed wants --arrival=recorded");
-  }
-  if (o.arrival != ArrivalKind::kBursts && flags.IsSet("burst")) {
-    return UsageError("--burst wants --arrival=bursts");
-  }
-  if (o.api == LoadApi::kKserve && (!o.label.empty() || o.top_k > 0)) {
-    return UsageError("the KServe API has nothing like --label and --top_k");
-  }
+  RETURN_IF_ERROR(flags.Only(o.arrival == ArrivalKind::kRecorded, "--arrival=recorded", {"speed"}));
+  RETURN_IF_ERROR(flags.Only(o.arrival == ArrivalKind::kBursts, "--arrival=bursts", {"burst"}));
+  RETURN_IF_ERROR(flags.Only(o.api != LoadApi::kKserve, "the native API", {"label", "top_k"}));
+  RETURN_IF_ERROR(flags.Only(o.inputs.empty() && o.replay.empty(),
+                             "made-up requests, not --inputs or --replay",
+                             {"users", "user_zipf", "ids", "id_zipf", "user_ids", "ad_ids",
+                              "feature_ids", "ints", "shape", "pool"}));
   if (o.warmup >= o.duration && (o.arrival != ArrivalKind::kRecorded || o.duration_given)) {
     return UsageError("--warmup must be shorter than --duration");
   }

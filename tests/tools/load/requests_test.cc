@@ -237,7 +237,7 @@ TEST(LoadOptions, errors_name_the_flag) {
   EXPECT_EQ(with({"--arrival=poison"}),
             "--arrival: \"poison\", want poisson, constant, bursts or recorded");
   EXPECT_EQ(with({"--arrival=recorded"}), "--arrival=recorded wants --replay");
-  EXPECT_EQ(with({"--burst=factor=2,period=1s,length=0.1s"}), "--burst wants --arrival=bursts");
+  EXPECT_EQ(with({"--burst=factor=2,period=1s,length=0.1s"}), "--burst: only for --arrival=bursts");
   EXPECT_EQ(with({"--arrival=bursts", "--burst=length=2s"}),
             "--burst: the length must be shorter than the period");
   EXPECT_EQ(with({"--arrival=bursts", "--burst=lenth=2s"}),
@@ -252,11 +252,10 @@ TEST(LoadOptions, errors_name_the_flag) {
   EXPECT_EQ(with({"--shape=x:3x-1"}), "--shape: \"x:3x-1\", want NAME:-1x10 or NAME:1x10");
   EXPECT_EQ(with({"--metadata=key"}), "--metadata: \"key\", want KEY=VALUE");
   EXPECT_EQ(with({"--api=rest"}), "--api: \"rest\", want native or kserve");
-  EXPECT_EQ(with({"--api=kserve", "--top_k=3"}),
-            "the KServe API has nothing like --label and --top_k");
+  EXPECT_EQ(with({"--api=kserve", "--top_k=3"}), "--top_k: only for the native API");
   EXPECT_EQ(with({"--warmup=10s"}), "--warmup must be shorter than --duration");
   EXPECT_EQ(with({"--timeout=0"}), "--timeout: 0, want 1ms to 1h");
-  EXPECT_EQ(with({"--speed=2"}), "--speed wants --arrival=recorded");
+  EXPECT_EQ(with({"--speed=2"}), "--speed: only for --arrival=recorded");
 }
 
 TEST(LoadOptions, are_read) {
