@@ -4,7 +4,7 @@ _ulf() {
   if [ "$COMP_CWORD" -eq 1 ]; then
     words=$(ulf help 2>/dev/null | sed -n 's/^  \([a-z-]*\) .*/\1/p')
   elif [[ $word == -* ]]; then
-    words=$(ulf "${COMP_WORDS[1]}" --help 2>/dev/null | grep -o -- '--[a-z_0-9]*' | sort -u)
+    words=$(ulf "${COMP_WORDS[1]}" --help 2>/dev/null | sed -n 's/^  \(--[a-z_0-9]*\).*/\1/p')
   else
     mapfile -t COMPREPLY < <(compgen -f -- "$word")
     return

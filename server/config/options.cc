@@ -43,7 +43,7 @@ constexpr SettingFlag kSettingFlags[] = {
     {"http_address", "http_address", "IP address of the HTTP port.  Default: 0.0.0.0."},
     {"http_port", "http_port",
      "/metrics /healthz /readyz /statusz; 0: any free port.  Default: 8501."},
-    {"admin_address", "admin_address", "IP:PORT of the AdminService.  Default: off."},
+    {"admin_address", "admin_address", "IP:PORT or unix:PATH of the AdminService.  Default: off."},
     {"workers", "workers", "Threads that score; 0: from CPU quota and affinity.  Default: 0."},
     {"log_level", "logging.level", "debug, info, warning or error.  Default: info."},
     {"log_format", "logging.format", "text or json.  Default: text."},
@@ -56,7 +56,8 @@ constexpr char kDescription[] =
     "Scores one user against many ads with ULF models, over gRPC.\n\n"
     "Environment: ULFD_ISA=portable|avx2|avx512|neon makes kernels use less than the machine's "
     "best.\n"
-    "SIGTERM drains and stops; a second one hastens.  SIGHUP looks at the repository at once.\n"
+    "SIGTERM drains and stops; a second one hastens.  SIGHUP looks at the repository at once, and "
+    "takes over what --config says of models.\n"
     "Exit codes: 0 ended in order, 1 could not start or serve, 2 wrong command line.";
 
 absl::StatusOr<config::ServerConfig> ReadFile(absl::string_view text, absl::string_view source) {
@@ -244,7 +245,7 @@ absl::StatusOr<Flags> ParseFlags(Args args) {
     });
   };
   add_path("config", "Text-proto ServerConfig; flags win over it.", flags.config);
-  add_path("port_file", "Write grpc_port and http_port there once both listen.", flags.port_file);
+  add_path("port_file", "Write the ports there once all listen.", flags.port_file);
   set.Add("check_config", "Check the configuration, load all models, then exit.",
           &flags.check_config);
   set.Add("version", "Print the version and exit.", &flags.version);
