@@ -338,9 +338,8 @@ Constant ShapeOf(const onnx::NodeProto& node, const Dims& dims) {
 
 Outputs ConstantOfShape(const Call& call) {
   Constant out = FloatConstant({}, {0.0f});
-  for (const onnx::AttributeProto& attribute : call.node.attribute()) {
-    if (attribute.name() != "value") continue;
-    ASSIGN_OR_RETURN(out, ReadTensor(attribute.t()));
+  if (const auto* const value = FindAttribute(call.node, "value"); value != nullptr) {
+    ASSIGN_OR_RETURN(out, ReadTensor(value->t()));
     if (out.elements() != 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("value of shape ", DimsText(out.dims), ", want one element"));

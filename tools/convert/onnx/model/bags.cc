@@ -103,10 +103,7 @@ void SetAxis(onnx::NodeProto& node, int64_t axis, bool is_input, onnx::GraphProt
     node.add_input(axes.name());
     return;
   }
-  onnx::AttributeProto& axes = *node.add_attribute();
-  axes.set_name("axes");
-  axes.set_type(onnx::AttributeProto::INTS);
-  axes.add_ints(axis);
+  SetInts(node, "axes", {axis});
 }
 
 void AddReduction(const onnx::NodeProto& loop, const Bag& bag, int64_t opset,
@@ -126,10 +123,7 @@ void AddReduction(const onnx::NodeProto& loop, const Bag& bag, int64_t opset,
   }
   if (bag.one) return;
   onnx::NodeProto& reduced = add(bag.reduction, {bagged}, out);
-  onnx::AttributeProto& keep = *reduced.add_attribute();
-  keep.set_name("keepdims");
-  keep.set_type(onnx::AttributeProto::INT);
-  keep.set_i(0);
+  SetInt(reduced, "keepdims", 0);
   SetAxis(reduced, 1, opset >= (bag.reduction == "ReduceSum" ? 13 : 18), graph);
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "tools/convert/graph_builder.h"
 #include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/rewriter.h"
 #include "tools/convert/onnx/model/types.h"
@@ -22,46 +23,6 @@ namespace ulfd::convert {
 namespace {
 
 using Node = onnx::NodeProto;
-
-void SetFloat(Node& node, const char* name, float value) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::FLOAT);
-  attribute.set_f(value);
-}
-
-void SetString(Node& node, const char* name, const std::string& value) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::STRING);
-  attribute.set_s(value);
-}
-
-void SetInts(Node& node, const char* name, std::vector<int64_t> values) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INTS);
-  for (const int64_t value : values) attribute.add_ints(value);
-}
-
-const onnx::AttributeProto* Find(const Node& node, absl::string_view name) {
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    if (attribute.name() == name) return &attribute;
-  }
-  return nullptr;
-}
-
-std::vector<float> FloatList(const Node& node, absl::string_view name) {
-  const onnx::AttributeProto* const list = Find(node, name);
-  return list == nullptr ? std::vector<float>()
-                         : std::vector<float>(list->floats().begin(), list->floats().end());
-}
-
-std::vector<int64_t> IntList(const Node& node, absl::string_view name) {
-  const onnx::AttributeProto* const list = Find(node, name);
-  return list == nullptr ? std::vector<int64_t>()
-                         : std::vector<int64_t>(list->ints().begin(), list->ints().end());
-}
 
 bool Has(const Node& node, int i) { return i < node.input_size() && !node.input(i).empty(); }
 
@@ -98,22 +59,15 @@ class CompositeWriter : public Rewriter {
     for (const onnx::ValueInfoProto& output : graph.output()) read_.insert(output.name());
   }
 
+ private:
   struct Row {
     const char *domain, *op;
     int inputs;  // At least.
     bool (CompositeWriter::*write)(const Node& node);
   };
-  static const Row* FindRow(const Node& node);
+  static const Row kRows[];
 
- private:
-  bool Replace(const Node& node) override {
-    const Row* const row = FindRow(node);
-    if (row == nullptr) return false;
-    for (int i = 0; i < row->inputs; ++i) {
-      if (!Has(node, i)) return false;
-    }
-    return (this->*row->write)(node);
-  }
+  bool Replace(const Node& node) override;
 
   // ------------------------------------------------------------------------------- steps
 
@@ -190,7 +144,7 @@ class CompositeWriter : public Rewriter {
   // A Gemm or Conv with an activation behind it.
   bool WithActivation(const Node& node, const char* op) {
     const std::string activation = StringAttribute(node, "activation", "");
-    const std::vector<float> parameters = FloatList(node, "activation_params");
+    const std::vector<float> parameters = FloatsAttribute(node, "activation_params");
     if (!EndsBefore(node, 3)) return false;
     Node plain = node;
     plain.set_op_type(op);
@@ -321,7 +275,8 @@ class CompositeWriter : public Rewriter {
   // com.microsoft: one weight for queries, keys and values.
   bool FusedAttention(const Node& node) {
     const int64_t heads = IntAttribute(node, "num_heads", 0);
-    if (heads < 1 || !EndsBefore(node, 3) || !OnlyFirst(node) || Find(node, "qkv_hidden_sizes")) {
+    if (heads < 1 || !EndsBefore(node, 3) || !OnlyFirst(node) ||
+        FindAttribute(node, "qkv_hidden_sizes") != nullptr) {
       return false;
     }
     const std::string all =
@@ -479,7 +434,8 @@ class CompositeWriter : public Rewriter {
   // ---------------------------------------------------------------- scikit-learn's exporters
 
   bool Scale(const Node& node) {
-    const std::vector<float> offset = FloatList(node, "offset"), scale = FloatList(node, "scale");
+    const std::vector<float> offset = FloatsAttribute(node, "offset"),
+                             scale = FloatsAttribute(node, "scale");
     std::string x = Float(node, node.input(0));
     if (!offset.empty()) x = Make(node, "Sub", {x, Floats(x, offset)});
     if (!scale.empty()) x = Make(node, "Mul", {x, Floats(x, scale)});
@@ -498,7 +454,7 @@ class CompositeWriter : public Rewriter {
     return true;
   }
   bool Impute(const Node& node) {
-    const std::vector<float> values = FloatList(node, "imputed_value_floats");
+    const std::vector<float> values = FloatsAttribute(node, "imputed_value_floats");
     const std::string& x = node.input(0);
     if (values.empty() || !IsPlainFloat(types_.TypeOf(x))) return false;
     const float missing = FloatAttribute(node, "replaced_value_float", 0);
@@ -525,7 +481,7 @@ class CompositeWriter : public Rewriter {
     return FindTensor(node.input(1)) != nullptr;
   }
   bool OneHotOf(const Node& node) {
-    const std::vector<int64_t> categories = IntList(node, "cats_int64s");
+    const std::vector<int64_t> categories = IntsAttribute(node, "cats_int64s");
     if (categories.empty() || IntAttribute(node, "zeros", 1) == 0) return false;
     std::string wide = Fresh(node.output(0)), x = node.input(0);
     AddOnAxis(node, "Unsqueeze", x, -1, wide);
@@ -535,8 +491,8 @@ class CompositeWriter : public Rewriter {
   }
   // x * coefficients + intercepts; empty: they do not fit.
   std::string Linear(const Node& node, int64_t outputs) {
-    const std::vector<float> weights = FloatList(node, "coefficients");
-    const std::vector<float> bias = FloatList(node, "intercepts");
+    const std::vector<float> weights = FloatsAttribute(node, "coefficients");
+    const std::vector<float> bias = FloatsAttribute(node, "intercepts");
     const auto count = static_cast<int64_t>(weights.size());
     if (outputs < 1 || count == 0 || count % outputs != 0 ||
         (!bias.empty() && static_cast<int64_t>(bias.size()) != outputs)) {
@@ -560,8 +516,8 @@ class CompositeWriter : public Rewriter {
     return !scores.empty() && AddTransformed(node, scores, node.output(0));
   }
   bool LinearClassifier(const Node& node) {
-    const std::vector<int64_t> labels = IntList(node, "classlabels_ints");
-    const onnx::AttributeProto* const names = Find(node, "classlabels_strings");
+    const std::vector<int64_t> labels = IntsAttribute(node, "classlabels_ints");
+    const onnx::AttributeProto* const names = FindAttribute(node, "classlabels_strings");
     const int64_t classes = names != nullptr && labels.empty()
                                 ? names->strings_size()
                                 : static_cast<int64_t>(labels.size());
@@ -589,7 +545,7 @@ class CompositeWriter : public Rewriter {
   // Of an axis, by a constant condition.
   bool Compress(const Node& node) {
     const std::optional<std::vector<int64_t>> condition = Ints(node.input(1));
-    if (!condition.has_value() || Find(node, "axis") == nullptr) return false;
+    if (!condition.has_value() || FindAttribute(node, "axis") == nullptr) return false;
     std::vector<int64_t> places;
     for (size_t i = 0; i < condition->size(); ++i) {
       if ((*condition)[i] != 0) places.push_back(static_cast<int64_t>(i));
@@ -617,8 +573,6 @@ class CompositeWriter : public Rewriter {
     Add(plain);
     return true;
   }
-
-  static const Row kRows[];
 
   GraphBuilder builder_;
   OnnxGraph types_;
@@ -663,23 +617,23 @@ const CompositeWriter::Row CompositeWriter::kRows[] = {
     {kMl, "LinearClassifier", 1, &CompositeWriter::LinearClassifier},
 };
 
-const CompositeWriter::Row* CompositeWriter::FindRow(const Node& node) {
+bool CompositeWriter::Replace(const Node& node) {
   for (const Row& row : kRows) {
     const bool domain =
         node.domain() == row.domain || (*row.domain == '\0' && node.domain() == "ai.onnx");
-    if (domain && node.op_type() == row.op) return &row;
+    if (!domain || node.op_type() != row.op) continue;
+    for (int i = 0; i < row.inputs; ++i) {
+      if (!Has(node, i)) return false;
+    }
+    return (this->*row.write)(node);
   }
-  return nullptr;
+  return false;
 }
 
 }  // namespace
 
 void WriteComposites(onnx::GraphProto& graph, int64_t opset) {
-  for (const Node& node : graph.node()) {
-    if (CompositeWriter::FindRow(node) == nullptr) continue;
-    CompositeWriter(graph, opset).Run();
-    return;
-  }
+  CompositeWriter(graph, opset).Run();
 }
 
 std::string WhyNot(const Node& node) {

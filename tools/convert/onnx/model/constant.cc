@@ -225,36 +225,33 @@ absl::StatusOr<Constant> ReadTensor(const onnx::TensorProto& tensor) {
                        : IntConstant(sizes, std::move(ints));
 }
 
-namespace {
-
-const onnx::AttributeProto* Find(const onnx::NodeProto& node, const char* name) {
+const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, absl::string_view name) {
   for (const onnx::AttributeProto& attribute : node.attribute()) {
     if (attribute.name() == name) return &attribute;
   }
   return nullptr;
 }
-
-}  // namespace
-
 int64_t IntAttribute(const onnx::NodeProto& node, const char* name, int64_t otherwise) {
-  const onnx::AttributeProto* attribute = Find(node, name);
+  const onnx::AttributeProto* attribute = FindAttribute(node, name);
   return attribute == nullptr ? otherwise : attribute->i();
 }
 float FloatAttribute(const onnx::NodeProto& node, const char* name, float otherwise) {
-  const onnx::AttributeProto* attribute = Find(node, name);
+  const onnx::AttributeProto* attribute = FindAttribute(node, name);
   return attribute == nullptr ? otherwise : attribute->f();
 }
 std::string StringAttribute(const onnx::NodeProto& node, const char* name, const char* otherwise) {
-  const onnx::AttributeProto* attribute = Find(node, name);
+  const onnx::AttributeProto* attribute = FindAttribute(node, name);
   return attribute == nullptr ? otherwise : attribute->s();
 }
 std::vector<int64_t> IntsAttribute(const onnx::NodeProto& node, const char* name) {
-  const onnx::AttributeProto* attribute = Find(node, name);
+  const onnx::AttributeProto* attribute = FindAttribute(node, name);
   if (attribute == nullptr) return {};
   return {attribute->ints().begin(), attribute->ints().end()};
 }
-bool HasAttribute(const onnx::NodeProto& node, const char* name) {
-  return Find(node, name) != nullptr;
+std::vector<float> FloatsAttribute(const onnx::NodeProto& node, const char* name) {
+  const onnx::AttributeProto* attribute = FindAttribute(node, name);
+  if (attribute == nullptr) return {};
+  return {attribute->floats().begin(), attribute->floats().end()};
 }
 
 absl::StatusOr<int> WantAxis(int64_t axis, int64_t rank) {

@@ -76,7 +76,9 @@ int64_t IntAttribute(const onnx::NodeProto& node, const char* name, int64_t othe
 float FloatAttribute(const onnx::NodeProto& node, const char* name, float otherwise);
 std::string StringAttribute(const onnx::NodeProto& node, const char* name, const char* otherwise);
 std::vector<int64_t> IntsAttribute(const onnx::NodeProto& node, const char* name);
-bool HasAttribute(const onnx::NodeProto& node, const char* name);
+std::vector<float> FloatsAttribute(const onnx::NodeProto& node, const char* name);
+// Null: the node has none.
+const onnx::AttributeProto* FindAttribute(const onnx::NodeProto& node, absl::string_view name);
 
 // Computes the outputs (of Dropout, the first) of a node whose inputs are all constants (null: an
 // input that is left out).  UNIMPLEMENTED if the operator is none of those that are folded;

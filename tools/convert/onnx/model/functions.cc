@@ -174,6 +174,33 @@ onnx::NodeProto& AddNode(const std::string& op, const std::string& name,
   return node;
 }
 
+namespace {
+
+onnx::AttributeProto& AddAttribute(onnx::NodeProto& node, const char* name,
+                                   onnx::AttributeProto::AttributeType type) {
+  onnx::AttributeProto& attribute = *node.add_attribute();
+  attribute.set_name(name);
+  attribute.set_type(type);
+  return attribute;
+}
+
+}  // namespace
+
+void SetInt(onnx::NodeProto& node, const char* name, int64_t value) {
+  AddAttribute(node, name, onnx::AttributeProto::INT).set_i(value);
+}
+void SetInts(onnx::NodeProto& node, const char* name, const std::vector<int64_t>& values) {
+  AddAttribute(node, name, onnx::AttributeProto::INTS)
+      .mutable_ints()
+      ->Assign(values.begin(), values.end());
+}
+void SetFloat(onnx::NodeProto& node, const char* name, float value) {
+  AddAttribute(node, name, onnx::AttributeProto::FLOAT).set_f(value);
+}
+void SetString(onnx::NodeProto& node, const char* name, const std::string& value) {
+  AddAttribute(node, name, onnx::AttributeProto::STRING).set_s(value);
+}
+
 absl::Status InlineFunctions(onnx::ModelProto& model) {
   if (model.functions_size() == 0) return absl::OkStatus();
   std::map<std::string, int64_t> versions;

@@ -19,6 +19,11 @@ namespace ulfd::convert {
 onnx::NodeProto& AddNode(const std::string& op, const std::string& name,
                          const std::vector<std::string>& inputs, const std::string& output,
                          google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes);
+// Adds an attribute that the node lacks.
+void SetInt(onnx::NodeProto& node, const char* name, int64_t value);
+void SetInts(onnx::NodeProto& node, const char* name, const std::vector<int64_t>& values);
+void SetFloat(onnx::NodeProto& node, const char* name, float value);
+void SetString(onnx::NodeProto& node, const char* name, const std::string& value);
 
 // Replaces every call of a function of the model by the function's nodes, in branches, too.
 // INVALID_ARGUMENT names a function that calls itself or is called with too much;

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "tools/convert/graph_builder.h"
 #include "tools/convert/onnx/model/constant.h"
+#include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/rewriter.h"
 #include "tools/convert/onnx/model/types.h"

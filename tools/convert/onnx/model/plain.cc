@@ -100,12 +100,11 @@ class PlainWriter : public Rewriter {
   }
 
   bool NoteOnes(const onnx::NodeProto& node) {
-    for (const onnx::AttributeProto& attribute : node.attribute()) {
-      if (attribute.name() != "value" || !attribute.has_t()) continue;
-      const absl::StatusOr<Constant> value = ReadTensor(attribute.t());
-      if (value.ok() && !value->is_float && value->elements() == 1 && value->number(0) == 1) {
-        ones_.insert(node.output(0));
-      }
+    const onnx::AttributeProto* const attribute = FindAttribute(node, "value");
+    if (attribute == nullptr) return false;
+    const absl::StatusOr<Constant> value = ReadTensor(attribute->t());
+    if (value.ok() && !value->is_float && value->elements() == 1 && value->number(0) == 1) {
+      ones_.insert(node.output(0));
     }
     return false;
   }
@@ -358,9 +357,8 @@ class PlainWriter : public Rewriter {
     const std::string plus =
         per_channel ? Floats(out, std::vector<float>(groups, 0)) : node.input(2);
     onnx::NodeProto& each = Add(node, "InstanceNormalization", {grouped, by, plus}, normal);
-    for (const onnx::AttributeProto& attribute : node.attribute()) {
-      if (attribute.name() == "epsilon") *each.add_attribute() = attribute;
-    }
+    const onnx::AttributeProto* const epsilon = FindAttribute(node, "epsilon");
+    if (epsilon != nullptr) *each.add_attribute() = *epsilon;
     std::string result = normal;
     if (per_channel) {
       const std::string column = Integers(out, {-1, 1});
@@ -391,21 +389,6 @@ class PlainWriter : public Rewriter {
 
 }  // namespace
 
-void WritePlainly(onnx::GraphProto& graph, int64_t opset) {
-  constexpr absl::string_view kReplaced[] = {"CastLike",
-                                             "GroupNormalization",
-                                             "SplitToSequence",
-                                             "SequenceConstruct",
-                                             "SequenceEmpty",
-                                             "ReduceMax",
-                                             "GRU",
-                                             "LSTM",
-                                             "RNN"};
-  for (const onnx::NodeProto& node : graph.node()) {
-    if (!absl::c_linear_search(kReplaced, node.op_type())) continue;
-    PlainWriter(graph, opset).Run();
-    return;
-  }
-}
+void WritePlainly(onnx::GraphProto& graph, int64_t opset) { PlainWriter(graph, opset).Run(); }
 
 }  // namespace ulfd::convert

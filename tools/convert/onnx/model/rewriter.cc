@@ -116,10 +116,7 @@ void Rewriter::AddOnAxis(const onnx::NodeProto& of, const char* op, const std::s
     Add(of, op, {input, Integers(output, {axis})}, output);
     return;
   }
-  onnx::AttributeProto& axes = *Add(of, op, {input}, output).add_attribute();
-  axes.set_name("axes");
-  axes.set_type(onnx::AttributeProto::INTS);
-  axes.add_ints(axis);
+  SetInts(Add(of, op, {input}, output), "axes", {axis});
 }
 
 void Rewriter::AddSlice(const onnx::NodeProto& of, const std::string& input, int64_t axis,
@@ -142,13 +139,6 @@ void Rewriter::AddBesideRows(const onnx::NodeProto& of, const std::vector<std::s
   const std::string shape = Fresh(output);
   SetInt(Add(of, "Concat", {Integers(output, {-1}), row}, shape), "axis", 0);
   Add(of, "Reshape", {joined, shape}, output);
-}
-
-void SetInt(onnx::NodeProto& node, const char* name, int64_t value) {
-  onnx::AttributeProto& attribute = *node.add_attribute();
-  attribute.set_name(name);
-  attribute.set_type(onnx::AttributeProto::INT);
-  attribute.set_i(value);
 }
 
 }  // namespace ulfd::convert

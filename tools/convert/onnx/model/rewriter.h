@@ -76,8 +76,6 @@ class Rewriter {
   int count_ = 0;
 };
 
-void SetInt(onnx::NodeProto& node, const char* name, int64_t value);
-
 }  // namespace ulfd::convert
 
 #endif  // ULFD_TOOLS_CONVERT_ONNX_MODEL_REWRITER_H_

@@ -24,7 +24,7 @@ int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph
     return onnx::TensorProto::BOOL;
   }
   if (op == "Cast") return static_cast<int>(IntAttribute(node, "to", 0));
-  if (op == "EyeLike" && HasAttribute(node, "dtype")) {
+  if (op == "EyeLike" && FindAttribute(node, "dtype") != nullptr) {
     return static_cast<int>(IntAttribute(node, "dtype", 0));
   }
   if (IsOneOf(op, {"Shape", "Size", "ArgMax", "ArgMin", "NonZero"}) ||

@@ -16,36 +16,44 @@ namespace {
 
 using engine::Dim;
 
-// A view stays a view: the function is applied to the tensor behind it.
-absl::Status Unary(OnnxNode& node, absl::string_view type) {
+// A view stays a view: add(in, out) gives the tensor behind it a layer.
+template <typename Fn>
+absl::Status Map(OnnxNode& node, Fn add) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
   const std::string out = node.Top();
-  RETURN_IF_ERROR(AddPlain(node.builder(), type, node.name, {x.tensor}, out));
+  RETURN_IF_ERROR(add(x.tensor, out));
   x.tensor = out;
   node.Set(x);
   return absl::OkStatus();
 }
 
+absl::Status Unary(OnnxNode& node, absl::string_view type) {
+  return Map(node, [&](const std::string& in, const std::string& out) {
+    return AddPlain(node.builder(), type, node.name, {in}, out);
+  });
+}
+
 absl::Status UnaryExpression(OnnxNode& node, absl::string_view text) {
-  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, text, {x.tensor}, out));
-  x.tensor = out;
-  node.Set(x);
-  return absl::OkStatus();
+  return Map(node, [&](const std::string& in, const std::string& out) {
+    return AddExpression(node.builder(), node.name, text, {in}, out);
+  });
 }
 
 absl::Status Relu(OnnxNode& node) { return Unary(node, "relu_layer"); }
 absl::Status Sigmoid(OnnxNode& node) { return Unary(node, "sigmoid_layer"); }
 absl::Status Tanh(OnnxNode& node) { return Unary(node, "tanh_layer"); }
-absl::Status Neg(OnnxNode& node) { return UnaryExpression(node, "neg(@0)"); }
-absl::Status Abs(OnnxNode& node) { return UnaryExpression(node, "abs(@0)"); }
-absl::Status Exp(OnnxNode& node) { return UnaryExpression(node, "exp(@0)"); }
-absl::Status Log(OnnxNode& node) { return UnaryExpression(node, "log(@0)"); }
-absl::Status Sqrt(OnnxNode& node) { return UnaryExpression(node, "sqrt(@0)"); }
-absl::Status Reciprocal(OnnxNode& node) { return UnaryExpression(node, "1 / @0"); }
-// Booleans are 0 and 1.
-absl::Status Not(OnnxNode& node) { return UnaryExpression(node, "1 - @0"); }
+
+// A string as an argument of a template.
+template <size_t n>
+struct Text {
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  constexpr Text(const char (&text)[n]) { std::copy_n(text, n, chars); }
+  char chars[n];
+};
+template <Text text>
+absl::Status Of(OnnxNode& node) {
+  return UnaryExpression(node, text.chars);
+}
 
 absl::Status Same(OnnxNode& node) {
   ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
@@ -105,12 +113,6 @@ absl::Status Cast(OnnxNode& node) {
   return Same(node);
 }
 
-absl::Status Softsign(OnnxNode& node) { return UnaryExpression(node, "@0 / (1 + abs(@0))"); }
-// log(1 + exp(x)), without an exp that overflows.
-absl::Status Softplus(OnnxNode& node) {
-  return UnaryExpression(node, "max(@0, 0) + log(1 + exp(-abs(@0)))");
-}
-
 absl::Status Elu(OnnxNode& node) {
   const std::string alpha = Number(FloatAttribute(node.node, "alpha", 1));
   return UnaryExpression(node,
@@ -123,12 +125,6 @@ absl::Status HardSigmoid(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("max(0, min(1, ", alpha, " * @0 + ", beta, "))"));
 }
 
-absl::Status Sign(OnnxNode& node) {
-  return UnaryExpression(node, "where(@0 > 0, 1, where(@0 < 0, -1, 0))");
-}
-absl::Status Sin(OnnxNode& node) { return UnaryExpression(node, "sin(@0)"); }
-absl::Status Cos(OnnxNode& node) { return UnaryExpression(node, "cos(@0)"); }
-absl::Status Tan(OnnxNode& node) { return UnaryExpression(node, "sin(@0) / cos(@0)"); }
 absl::Status Round(OnnxNode& node) { return UnaryExpression(node, Rounded("@0")); }
 absl::Status Shrink(OnnxNode& node) {
   const std::string lambda = Number(FloatAttribute(node.node, "lambd", 0.5f));
@@ -136,7 +132,6 @@ absl::Status Shrink(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("where(@0 < (0 - ", lambda, "), @0 + ", bias,
                                             ", where(@0 > ", lambda, ", @0 - ", bias, ", 0))"));
 }
-absl::Status IsNan(OnnxNode& node) { return UnaryExpression(node, "@0 != @0"); }
 absl::Status IsInf(OnnxNode& node) {
   const bool below = IntAttribute(node.node, "detect_negative", 1) != 0;
   const bool above = IntAttribute(node.node, "detect_positive", 1) != 0;
@@ -164,15 +159,6 @@ absl::Status Asin(OnnxNode& node) { return UnaryExpression(node, ArcTangentOf(kS
 absl::Status Acos(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("1.57079633 - ", ArcTangentOf(kSineAsTangent)));
 }
-absl::Status Sinh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) - exp(0 - @0))"); }
-absl::Status Cosh(OnnxNode& node) { return UnaryExpression(node, "0.5 * (exp(@0) + exp(0 - @0))"); }
-absl::Status Asinh(OnnxNode& node) {
-  return UnaryExpression(node, "where(@0 < 0, -1, 1) * log(abs(@0) + sqrt(@0 * @0 + 1))");
-}
-absl::Status Acosh(OnnxNode& node) { return UnaryExpression(node, "log(@0 + sqrt(@0 * @0 - 1))"); }
-absl::Status Atanh(OnnxNode& node) {
-  return UnaryExpression(node, "0.5 * log((1 + @0) / (1 - @0))");
-}
 absl::Status FloorOf(OnnxNode& node) { return UnaryExpression(node, Floor("@0")); }
 absl::Status CeilOf(OnnxNode& node) {
   return UnaryExpression(node, absl::StrCat("neg(", Floor("(0 - @0)"), ")"));
@@ -188,13 +174,6 @@ absl::Status Celu(OnnxNode& node) {
   const std::string alpha = Number(FloatAttribute(node.node, "alpha", 1));
   return UnaryExpression(
       node, absl::StrCat("where(@0 > 0, @0, ", alpha, " * (exp(min(@0, 0) / ", alpha, ") - 1))"));
-}
-absl::Status HardSwish(OnnxNode& node) {
-  return UnaryExpression(node, "@0 * max(0, min(1, @0 / 6 + 0.5))");
-}
-// x * tanh(log(1 + exp(x))) without an exp that overflows.
-absl::Status Mish(OnnxNode& node) {
-  return UnaryExpression(node, "@0 * tanh(max(@0, 0) + log(1 + exp(-abs(@0))))");
 }
 
 // The error function by formula 7.1.26 of Abramowitz and Stegun, within 1.5e-7.
@@ -218,13 +197,10 @@ absl::Status ThresholdedRelu(OnnxNode& node) {
 }
 
 absl::Status LeakyRelu(OnnxNode& node) {
-  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddPrelu(node.builder(), node.name, x.tensor,
-                           {FloatAttribute(node.node, "alpha", 0.01f)}, out));
-  x.tensor = out;
-  node.Set(x);
-  return absl::OkStatus();
+  return Map(node, [&](const std::string& in, const std::string& out) {
+    return AddPrelu(node.builder(), node.name, in, {FloatAttribute(node.node, "alpha", 0.01f)},
+                    out);
+  });
 }
 
 // The slope broadcasts to x: one value, [C, 1, 1] for x [rows, C, H, W], or a value per element of
@@ -376,6 +352,11 @@ absl::Status Formula(OnnxNode& node, absl::string_view text) {
   return absl::OkStatus();
 }
 
+template <Text text>
+absl::Status OfSeveral(OnnxNode& node) {
+  return Formula(node, text.chars);
+}
+
 // Quotients of integers up to 2^24 round to none but their own whole part.
 absl::Status Div(OnnxNode& node) {
   const Constant* const by = node.constant(1);
@@ -408,14 +389,6 @@ absl::Status Mean(OnnxNode& node) {
   const int inputs = node.node.input_size();
   return Formula(node, absl::StrCat(Nested("add", inputs), " / ", inputs));
 }
-absl::Status Equal(OnnxNode& node) { return Formula(node, "@0 == @1"); }
-absl::Status Greater(OnnxNode& node) { return Formula(node, "@0 > @1"); }
-absl::Status Less(OnnxNode& node) { return Formula(node, "@0 < @1"); }
-absl::Status GreaterOrEqual(OnnxNode& node) { return Formula(node, "@0 >= @1"); }
-absl::Status LessOrEqual(OnnxNode& node) { return Formula(node, "@0 <= @1"); }
-absl::Status And(OnnxNode& node) { return Formula(node, "@0 * @1"); }
-absl::Status Or(OnnxNode& node) { return Formula(node, "max(@0, @1)"); }
-absl::Status Xor(OnnxNode& node) { return Formula(node, "@0 != @1"); }
 absl::Status Where(OnnxNode& node) { return Formula(node, "where(@0, @1, @2)"); }
 
 absl::Status WhereRows(OnnxNode& node) {
@@ -437,12 +410,9 @@ absl::Status Pow(OnnxNode& node) {
   }
   if (exponent == 0.5f) return UnaryExpression(node, "sqrt(@0)");
   if (exponent != 2) return Formula(node, "pow(@0, @1)");
-  ASSIGN_OR_RETURN(OnnxValue x, node.value(0));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", node.name, {x.tensor, x.tensor}, out));
-  x.tensor = out;
-  node.Set(x);
-  return absl::OkStatus();
+  return Map(node, [&](const std::string& in, const std::string& out) {
+    return AddPlain(node.builder(), "multiply_layer", node.name, {in, in}, out);
+  });
 }
 
 // Bounds are attributes up to operator set 10, inputs from 11 on.
@@ -469,43 +439,46 @@ constexpr OnnxType kTypes[] = {
     {"Relu", &Relu},
     {"Sigmoid", &Sigmoid},
     {"Tanh", &Tanh},
-    {"Neg", &Neg},
-    {"Abs", &Abs},
-    {"Exp", &Exp},
-    {"Log", &Log},
-    {"Sqrt", &Sqrt},
-    {"Reciprocal", &Reciprocal},
-    {"Not", &Not},
+    {"Neg", &Of<"neg(@0)">},
+    {"Abs", &Of<"abs(@0)">},
+    {"Exp", &Of<"exp(@0)">},
+    {"Log", &Of<"log(@0)">},
+    {"Sqrt", &Of<"sqrt(@0)">},
+    {"Reciprocal", &Of<"1 / @0">},
+    // Booleans are 0 and 1.
+    {"Not", &Of<"1 - @0">},
     {"Identity", &Same},
     {"Dropout", &Dropout},
     {"Cast", &Cast},
-    {"Sign", &Sign},
-    {"Sin", &Sin},
-    {"Cos", &Cos},
-    {"Tan", &Tan},
+    {"Sign", &Of<"where(@0 > 0, 1, where(@0 < 0, -1, 0))">},
+    {"Sin", &Of<"sin(@0)">},
+    {"Cos", &Of<"cos(@0)">},
+    {"Tan", &Of<"sin(@0) / cos(@0)">},
     {"Round", &Round},
     {"Shrink", &Shrink},
-    {"IsNaN", &IsNan},
+    {"IsNaN", &Of<"@0 != @0">},
     {"IsInf", &IsInf},
     {"Atan", &Atan},
     {"Asin", &Asin},
     {"Acos", &Acos},
-    {"Sinh", &Sinh},
-    {"Cosh", &Cosh},
-    {"Asinh", &Asinh},
-    {"Acosh", &Acosh},
-    {"Atanh", &Atanh},
+    {"Sinh", &Of<"0.5 * (exp(@0) - exp(0 - @0))">},
+    {"Cosh", &Of<"0.5 * (exp(@0) + exp(0 - @0))">},
+    {"Asinh", &Of<"where(@0 < 0, -1, 1) * log(abs(@0) + sqrt(@0 * @0 + 1))">},
+    {"Acosh", &Of<"log(@0 + sqrt(@0 * @0 - 1))">},
+    {"Atanh", &Of<"0.5 * log((1 + @0) / (1 - @0))">},
     {"Floor", &FloorOf},
     {"Ceil", &CeilOf},
     {"Selu", &Selu},
     {"Celu", &Celu},
-    {"HardSwish", &HardSwish},
-    {"Mish", &Mish},
+    {"HardSwish", &Of<"@0 * max(0, min(1, @0 / 6 + 0.5))">},
+    // x * tanh(log(1 + exp(x))) without an exp that overflows.
+    {"Mish", &Of<"@0 * tanh(max(@0, 0) + log(1 + exp(-abs(@0))))">},
     {"Erf", &Erf},
     {"Gelu", &Gelu},
     {"ThresholdedRelu", &ThresholdedRelu},
-    {"Softsign", &Softsign},
-    {"Softplus", &Softplus},
+    {"Softsign", &Of<"@0 / (1 + abs(@0))">},
+    // log(1 + exp(x)), without an exp that overflows.
+    {"Softplus", &Of<"max(@0, 0) + log(1 + exp(-abs(@0)))">},
     {"Elu", &Elu},
     {"HardSigmoid", &HardSigmoid},
     {"LeakyRelu", &LeakyRelu},
@@ -519,14 +492,14 @@ constexpr OnnxType kTypes[] = {
     {"Mean", &Mean},
     {"Min", &Min},
     {"Max", &Max},
-    {"Equal", &Equal},
-    {"Greater", &Greater},
-    {"Less", &Less},
-    {"GreaterOrEqual", &GreaterOrEqual},
-    {"LessOrEqual", &LessOrEqual},
-    {"And", &And},
-    {"Or", &Or},
-    {"Xor", &Xor},
+    {"Equal", &OfSeveral<"@0 == @1">},
+    {"Greater", &OfSeveral<"@0 > @1">},
+    {"Less", &OfSeveral<"@0 < @1">},
+    {"GreaterOrEqual", &OfSeveral<"@0 >= @1">},
+    {"LessOrEqual", &OfSeveral<"@0 <= @1">},
+    {"And", &OfSeveral<"@0 * @1">},
+    {"Or", &OfSeveral<"max(@0, @1)">},
+    {"Xor", &OfSeveral<"@0 != @1">},
     {"Where", &Where},
     {"Pow", &Pow},
     {"Clip", &Clip},

@@ -26,7 +26,7 @@ absl::StatusOr<Window> ReadWindow(const OnnxNode& node, const Dims& dims,
                 .strides = IntsAttribute(node.node, "strides"),
                 .pads = IntsAttribute(node.node, "pads"),
                 .dilations = IntsAttribute(node.node, "dilations")};
-  if (HasAttribute(node.node, "kernel_shape")) {
+  if (FindAttribute(node.node, "kernel_shape") != nullptr) {
     window.kernel = IntsAttribute(node.node, "kernel_shape");
   }
   const size_t rank = dims.size() - 2;

@@ -32,7 +32,7 @@ absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
   }
   const std::string weight = node.Has(2) ? "@2" : "1";
   std::string chosen = "(@0 == @1)";
-  if (HasAttribute(node.node, "ignore_index")) {
+  if (FindAttribute(node.node, "ignore_index") != nullptr) {
     absl::StrAppend(&chosen, " * (@0 != ",
                     Number(static_cast<float>(IntAttribute(node.node, "ignore_index", 0))), ")");
   }

@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/operators/layers.h"
 #include "tools/convert/recipes.h"
@@ -369,10 +370,7 @@ onnx::NodeProto EinsumNode(std::initializer_list<std::string> inputs, const std:
   node.set_op_type("Einsum");
   for (const std::string& input : inputs) node.add_input(input);
   node.add_output(output);
-  onnx::AttributeProto& equation = *node.add_attribute();
-  equation.set_name("equation");
-  equation.set_type(onnx::AttributeProto::STRING);
-  equation.set_s(text);
+  SetString(node, "equation", text);
   return node;
 }
 

@@ -66,7 +66,7 @@ absl::Status CheckRequest(const onnx::NodeProto& node, const ResizeRequest& requ
       request.sizes.empty() == request.scales.empty()) {
     return absl::InvalidArgumentError("want scales or sizes, one per dimension");
   }
-  if (HasAttribute(node, "axes") || IntAttribute(node, "antialias", 0) != 0 ||
+  if (FindAttribute(node, "axes") != nullptr || IntAttribute(node, "antialias", 0) != 0 ||
       StringAttribute(node, "keep_aspect_ratio_policy", "stretch") != std::string("stretch")) {
     return absl::UnimplementedError("axes, antialias or keep_aspect_ratio_policy");
   }
@@ -169,10 +169,7 @@ absl::StatusOr<ResizeRequest> RequestOf(OnnxNode& node, const OnnxValue& x) {
     return node.constant(i)->ToFloats();
   };
   if (old && node.node.op_type() == "Upsample" && node.graph.opset() < 9) {
-    for (const onnx::AttributeProto& attribute : node.node.attribute()) {
-      if (attribute.name() != "scales") continue;
-      request.scales.assign(attribute.floats().begin(), attribute.floats().end());
-    }
+    request.scales = FloatsAttribute(node.node, "scales");
     return request;
   }
   ASSIGN_OR_RETURN(request.scales, floats(old ? 1 : 2));

@@ -59,7 +59,7 @@ Results LossOf(const Call& c, const Array& x) {
     return Misfit(c, "labels or weights of another shape");
   }
   const int64_t inner = rows == 0 ? 0 : labels.elements() / rows;
-  const bool ignores = HasAttribute(c.node, "ignore_index");
+  const bool ignores = FindAttribute(c.node, "ignore_index") != nullptr;
   const int64_t ignored = IntAttribute(c.node, "ignore_index", 0);
   std::vector<double> losses;
   double total = 0, weights = 0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -32,6 +33,11 @@ Results MapInts(const Call& call, int type, Fn fn) {
   return One(Ints(type, x.dims, std::move(values)));
 }
 
+template <double (*fn)(double)>
+Results Of(const Call& call) {
+  return Map(call, fn);
+}
+
 // Integers too.
 template <typename Fn, typename IntFn>
 Results MapBoth(const Call& call, Fn fn, IntFn int_fn) {
@@ -47,10 +53,8 @@ Results Relu(const Call& c) {
   return MapBoth(
       c, [](double x) { return x < 0 ? 0 : x; }, [](int64_t x) { return std::max<int64_t>(x, 0); });
 }
-double SigmoidOf(double x) { return 1 / (1 + std::exp(-x)); }
-Results Sigmoid(const Call& c) { return Map(c, &SigmoidOf); }
-Results Tanh(const Call& c) {
-  return Map(c, [](double x) { return std::tanh(x); });
+Results Sigmoid(const Call& c) {
+  return Map(c, [](double x) { return 1 / (1 + std::exp(-x)); });
 }
 Results Neg(const Call& c) {
   return MapBoth(
@@ -67,80 +71,24 @@ Results Sign(const Call& c) {
                                        : 0.0; },
       [](int64_t x) { return int64_t{x > 0} - int64_t{x < 0}; });
 }
-Results Exp(const Call& c) {
-  return Map(c, [](double x) { return std::exp(x); });
-}
-Results Log(const Call& c) {
-  return Map(c, [](double x) { return std::log(x); });
-}
-Results Sqrt(const Call& c) {
-  return Map(c, [](double x) { return std::sqrt(x); });
-}
-Results Sinh(const Call& c) {
-  return Map(c, [](double x) { return std::sinh(x); });
-}
-Results Cosh(const Call& c) {
-  return Map(c, [](double x) { return std::cosh(x); });
-}
-Results Tan(const Call& c) {
-  return Map(c, [](double x) { return std::tan(x); });
-}
-Results Asin(const Call& c) {
-  return Map(c, [](double x) { return std::asin(x); });
-}
-Results Acos(const Call& c) {
-  return Map(c, [](double x) { return std::acos(x); });
-}
-Results Atan(const Call& c) {
-  return Map(c, [](double x) { return std::atan(x); });
-}
-Results Asinh(const Call& c) {
-  return Map(c, [](double x) { return std::asinh(x); });
-}
-Results Acosh(const Call& c) {
-  return Map(c, [](double x) { return std::acosh(x); });
-}
-Results Atanh(const Call& c) {
-  return Map(c, [](double x) { return std::atanh(x); });
-}
 Results Shrink(const Call& c) {
   const double lambda = double{FloatAttribute(c.node, "lambd", 0.5f)};
   const double bias = double{FloatAttribute(c.node, "bias", 0)};
   return Map(c, [=](double x) { return x < -lambda ? x + bias : x > lambda ? x - bias : 0; });
 }
-Results IsNan(const Call& c) {
+template <typename Fn>
+Results Test(const Call& c, Fn fn) {
   std::vector<int64_t> out;
-  for (int64_t i = 0; i < c.in[0]->elements(); ++i)
-    out.push_back(std::isnan(c.in[0]->at(i)) ? 1 : 0);
+  for (int64_t i = 0; i < c.in[0]->elements(); ++i) out.push_back(int64_t{fn(c.in[0]->at(i))});
   return One(Ints(onnx::TensorProto::BOOL, c.in[0]->dims, std::move(out)));
+}
+Results IsNan(const Call& c) {
+  return Test(c, [](double x) { return std::isnan(x); });
 }
 Results IsInf(const Call& c) {
   const bool below = IntAttribute(c.node, "detect_negative", 1) != 0;
   const bool above = IntAttribute(c.node, "detect_positive", 1) != 0;
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < c.in[0]->elements(); ++i) {
-    const double value = c.in[0]->at(i);
-    out.push_back((below && value == -INFINITY) || (above && value == INFINITY) ? 1 : 0);
-  }
-  return One(Ints(onnx::TensorProto::BOOL, c.in[0]->dims, std::move(out)));
-}
-Results Sin(const Call& c) {
-  return Map(c, [](double x) { return std::sin(x); });
-}
-Results Cos(const Call& c) {
-  return Map(c, [](double x) { return std::cos(x); });
-}
-Results Erf(const Call& c) {
-  return Map(c, [](double x) { return std::erf(x); });
-}
-Results Floor(const Call& c) {
-  return Map(c, [](double x) { return std::floor(x); });
-}
-Results Ceil(const Call& c) {
-  return Map(c, [](double x) { return std::ceil(x); });
-}
-Results RoundEven(const Call& c) {
-  return Map(c, [](double x) { return std::nearbyint(x); });
+  return Test(c, [=](double x) { return (below && x == -INFINITY) || (above && x == INFINITY); });
 }
 Results Reciprocal(const Call& c) {
   return Map(c, [](double x) { return 1 / x; });
@@ -148,9 +96,7 @@ Results Reciprocal(const Call& c) {
 Results Softsign(const Call& c) {
   return Map(c, [](double x) { return x / (1 + std::fabs(x)); });
 }
-Results Softplus(const Call& c) {
-  return Map(c, [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); });
-}
+double SoftplusOf(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
 Results Elu(const Call& c) {
   const double alpha = Attribute(c, "alpha", 1);
   return Map(c, [alpha](double x) { return x < 0 ? alpha * std::expm1(x) : x; });
@@ -174,9 +120,7 @@ Results HardSwish(const Call& c) {
   return Map(c, [](double x) { return x * std::clamp(x / 6 + 0.5, 0.0, 1.0); });
 }
 Results Mish(const Call& c) {
-  return Map(c, [](double x) {
-    return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
-  });
+  return Map(c, [](double x) { return x * std::tanh(SoftplusOf(x)); });
 }
 Results Gelu(const Call& c) {
   if (StringAttribute(c.node, "approximate", "none") == "tanh") {
@@ -270,12 +214,10 @@ Results Clip(const Call& c) {
 
 // ------------------------------------------------------------------------------- several inputs
 
-enum class Kind { kArithmetic, kComparison };
-
 struct Binary {
-  Kind kind;
-  double (*floats)(double, double);
-  absl::StatusOr<int64_t> (*ints)(int64_t, int64_t);
+  bool compares = false, divides = false;
+  double (*floats)(double, double) = nullptr;
+  int64_t (*ints)(int64_t, int64_t) = nullptr;
 };
 
 Results Pairwise(const Call& c, const Array& a, const Array& b, const Binary& op) {
@@ -283,7 +225,6 @@ Results Pairwise(const Call& c, const Array& a, const Array& b, const Binary& op
   ASSIGN_OR_RETURN(const Sizes dims, BroadcastSizes(a.dims, b.dims));
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
   const Sizes strides[] = {BroadcastStrides(a.dims, dims), BroadcastStrides(b.dims, dims)};
-  const bool compares = op.kind == Kind::kComparison;
   if (a.is_float()) {
     if (op.floats == nullptr) return absl::InvalidArgumentError("of floats");
     std::vector<double> values;
@@ -291,83 +232,71 @@ Results Pairwise(const Call& c, const Array& a, const Array& b, const Binary& op
     Walk(dims, strides, [&](const int64_t* at) {
       values.push_back(c.Round(a.type, op.floats(a.at(at[0]), b.at(at[1]))));
     });
-    if (!compares) return One(Floats(a.type, dims, std::move(values)));
+    if (!op.compares) return One(Floats(a.type, dims, std::move(values)));
     return One(Ints(onnx::TensorProto::BOOL, dims, {values.begin(), values.end()}));
   }
   if (op.ints == nullptr) return absl::InvalidArgumentError("of integers");
+  const int type = op.compares ? int{onnx::TensorProto::BOOL} : a.type;
   std::vector<int64_t> values;
   values.reserve(static_cast<size_t>(count));
-  absl::Status status;
+  bool by_zero = false;
   Walk(dims, strides, [&](const int64_t* at) {
-    const absl::StatusOr<int64_t> value =
-        op.ints((*a.ints)[static_cast<size_t>(at[0])], (*b.ints)[static_cast<size_t>(at[1])]);
-    if (!value.ok()) status = value.status();
-    values.push_back(value.ok() ? Wrap(compares ? int{onnx::TensorProto::BOOL} : a.type, *value)
-                                : 0);
+    const int64_t left = (*a.ints)[static_cast<size_t>(at[0])];
+    const int64_t right = (*b.ints)[static_cast<size_t>(at[1])];
+    by_zero |= op.divides && right == 0;
+    values.push_back(by_zero ? 0 : Wrap(type, op.ints(left, right)));
   });
-  RETURN_IF_ERROR(status);
-  return One(Ints(compares ? int{onnx::TensorProto::BOOL} : a.type, dims, std::move(values)));
+  if (by_zero) return absl::InvalidArgumentError(kDividedByZero);
+  return One(Ints(type, dims, std::move(values)));
 }
 
-int64_t Wrapped(uint64_t value) { return static_cast<int64_t>(value); }
-uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
+// Integers wrap around.
+template <typename Op>
+constexpr Binary Arithmetic() {
+  return {
+      .floats = [](double a, double b) { return Op()(a, b); },
+      .ints =
+          [](int64_t a, int64_t b) {
+            return static_cast<int64_t>(Op()(static_cast<uint64_t>(a), static_cast<uint64_t>(b)));
+          }};
+}
+template <typename Op>
+constexpr Binary Comparison() {
+  return {.compares = true,
+          .floats = [](double a, double b) { return static_cast<double>(Op()(a, b)); },
+          .ints = [](int64_t a, int64_t b) { return int64_t{Op()(a, b)}; }};
+}
 
-constexpr Binary kAdd = {
-    Kind::kArithmetic, [](double a, double b) { return a + b; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return Wrapped(Bits(a) + Bits(b)); }};
-constexpr Binary kSub = {
-    Kind::kArithmetic, [](double a, double b) { return a - b; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return Wrapped(Bits(a) - Bits(b)); }};
-constexpr Binary kMul = {
-    Kind::kArithmetic, [](double a, double b) { return a * b; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return Wrapped(Bits(a) * Bits(b)); }};
-constexpr Binary kDiv = {Kind::kArithmetic, [](double a, double b) { return a / b; },
-                         [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> {
-                           if (b == 0) return absl::InvalidArgumentError(kDividedByZero);
-                           return b == -1 ? Wrapped(0 - Bits(a)) : a / b;
-                         }};
-constexpr Binary kFmod = {Kind::kArithmetic, [](double a, double b) { return std::fmod(a, b); },
-                          [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> {
-                            if (b == 0) return absl::InvalidArgumentError(kDividedByZero);
-                            return b == -1 ? 0 : a % b;
-                          }};
+constexpr Binary kAdd = Arithmetic<std::plus<>>();
+constexpr Binary kSub = Arithmetic<std::minus<>>();
+constexpr Binary kMul = Arithmetic<std::multiplies<>>();
+constexpr Binary kDiv = {
+    .divides = true,
+    .floats = [](double a, double b) { return a / b; },
+    .ints = [](int64_t a, int64_t b) { return b == -1 ? kSub.ints(0, a) : a / b; }};
+constexpr Binary kFmod = {.divides = true,
+                          .floats = [](double a, double b) { return std::fmod(a, b); },
+                          .ints = [](int64_t a, int64_t b) { return b == -1 ? 0 : a % b; }};
 // The sign of the divisor.
-constexpr Binary kMod = {Kind::kArithmetic, nullptr,
-                         [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> {
-                           if (b == 0) return absl::InvalidArgumentError(kDividedByZero);
+constexpr Binary kMod = {.divides = true, .ints = [](int64_t a, int64_t b) {
                            const int64_t rest = b == -1 ? 0 : a % b;
                            return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
                          }};
-constexpr Binary kMin = {
-    Kind::kArithmetic, [](double a, double b) { return a < b ? a : b; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return std::min(a, b); }};
-constexpr Binary kMax = {
-    Kind::kArithmetic, [](double a, double b) { return a > b ? a : b; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return std::max(a, b); }};
-constexpr Binary kEqual = {
-    Kind::kComparison, [](double a, double b) { return a == b ? 1.0 : 0; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a == b}; }};
-constexpr Binary kGreater = {
-    Kind::kComparison, [](double a, double b) { return a > b ? 1.0 : 0; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a > b}; }};
-constexpr Binary kLess = {
-    Kind::kComparison, [](double a, double b) { return a < b ? 1.0 : 0; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a < b}; }};
-constexpr Binary kGreaterOrEqual = {
-    Kind::kComparison, [](double a, double b) { return a >= b ? 1.0 : 0; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a >= b}; }};
-constexpr Binary kLessOrEqual = {
-    Kind::kComparison, [](double a, double b) { return a <= b ? 1.0 : 0; },
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a <= b}; }};
-constexpr Binary kAnd = {
-    Kind::kComparison, nullptr,
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a != 0 && b != 0}; }};
-constexpr Binary kOr = {
-    Kind::kComparison, nullptr,
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{a != 0 || b != 0}; }};
+constexpr Binary kMin = {.floats = [](double a, double b) { return a < b ? a : b; },
+                         .ints = [](int64_t a, int64_t b) { return std::min(a, b); }};
+constexpr Binary kMax = {.floats = [](double a, double b) { return a > b ? a : b; },
+                         .ints = [](int64_t a, int64_t b) { return std::max(a, b); }};
+constexpr Binary kEqual = Comparison<std::equal_to<>>();
+constexpr Binary kGreater = Comparison<std::greater<>>();
+constexpr Binary kLess = Comparison<std::less<>>();
+constexpr Binary kGreaterOrEqual = Comparison<std::greater_equal<>>();
+constexpr Binary kLessOrEqual = Comparison<std::less_equal<>>();
+constexpr Binary kAnd = {.compares = true,
+                         .ints = [](int64_t a, int64_t b) { return int64_t{a != 0 && b != 0}; }};
+constexpr Binary kOr = {.compares = true,
+                        .ints = [](int64_t a, int64_t b) { return int64_t{a != 0 || b != 0}; }};
 constexpr Binary kXor = {
-    Kind::kComparison, nullptr,
-    [](int64_t a, int64_t b) -> absl::StatusOr<int64_t> { return int64_t{(a != 0) != (b != 0)}; }};
+    .compares = true, .ints = [](int64_t a, int64_t b) { return int64_t{(a != 0) != (b != 0)}; }};
 
 template <const Binary& op>
 Results Two(const Call& c) {
@@ -465,34 +394,34 @@ Results Where(const Call& c) {
 constexpr Operator kOperators[] = {
     {"Relu", 1, &Relu},
     {"Sigmoid", 1, &Sigmoid},
-    {"Tanh", 1, &Tanh},
+    {"Tanh", 1, &Of<std::tanh>},
     {"Neg", 1, &Neg},
     {"Abs", 1, &Abs},
     {"Sign", 1, &Sign},
-    {"Exp", 1, &Exp},
-    {"Log", 1, &Log},
-    {"Sqrt", 1, &Sqrt},
-    {"Sinh", 1, &Sinh},
-    {"Cosh", 1, &Cosh},
-    {"Tan", 1, &Tan},
-    {"Asin", 1, &Asin},
-    {"Acos", 1, &Acos},
-    {"Atan", 1, &Atan},
-    {"Asinh", 1, &Asinh},
-    {"Acosh", 1, &Acosh},
-    {"Atanh", 1, &Atanh},
+    {"Exp", 1, &Of<std::exp>},
+    {"Log", 1, &Of<std::log>},
+    {"Sqrt", 1, &Of<std::sqrt>},
+    {"Sinh", 1, &Of<std::sinh>},
+    {"Cosh", 1, &Of<std::cosh>},
+    {"Tan", 1, &Of<std::tan>},
+    {"Asin", 1, &Of<std::asin>},
+    {"Acos", 1, &Of<std::acos>},
+    {"Atan", 1, &Of<std::atan>},
+    {"Asinh", 1, &Of<std::asinh>},
+    {"Acosh", 1, &Of<std::acosh>},
+    {"Atanh", 1, &Of<std::atanh>},
     {"Shrink", 1, &Shrink},
     {"IsNaN", 1, &IsNan},
     {"IsInf", 1, &IsInf},
-    {"Sin", 1, &Sin},
-    {"Cos", 1, &Cos},
-    {"Erf", 1, &Erf},
-    {"Floor", 1, &Floor},
-    {"Ceil", 1, &Ceil},
-    {"Round", 1, &RoundEven},
+    {"Sin", 1, &Of<std::sin>},
+    {"Cos", 1, &Of<std::cos>},
+    {"Erf", 1, &Of<std::erf>},
+    {"Floor", 1, &Of<std::floor>},
+    {"Ceil", 1, &Of<std::ceil>},
+    {"Round", 1, &Of<std::nearbyint>},
     {"Reciprocal", 1, &Reciprocal},
     {"Softsign", 1, &Softsign},
-    {"Softplus", 1, &Softplus},
+    {"Softplus", 1, &Of<SoftplusOf>},
     {"Elu", 1, &Elu},
     {"Celu", 1, &Celu},
     {"Selu", 1, &Selu},

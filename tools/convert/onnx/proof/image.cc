@@ -29,10 +29,7 @@ Results Resize(const Call& c) {
   };
   request.scales = floats(old ? 1 : 2);
   if (c.node.op_type() == "Upsample" && c.opset < 9) {
-    for (const onnx::AttributeProto& attribute : c.node.attribute()) {
-      if (attribute.name() != "scales") continue;
-      request.scales.assign(attribute.floats().begin(), attribute.floats().end());
-    }
+    request.scales = FloatsAttribute(c.node, "scales");
   }
   if (!old) {
     request.roi = floats(1);

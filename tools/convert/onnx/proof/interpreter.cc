@@ -158,25 +158,23 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& n
     return absl::InvalidArgumentError("want a condition");
   }
   const char* const wanted = condition->at(0) != 0 ? "then_branch" : "else_branch";
-  for (const onnx::AttributeProto& attribute : node.attribute()) {
-    if (attribute.name() != wanted) continue;
-    const onnx::GraphProto& graph = attribute.g();
-    std::map<std::string, Array> constants;
-    for (const onnx::TensorProto& tensor : graph.initializer()) {
-      ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
-    }
-    const Find find = [&](const std::string& name) {
-      const auto it = constants.find(name);
-      return it == constants.end() ? outer(name) : &it->second;
-    };
-    ASSIGN_OR_RETURN(const auto values, RunGraph(graph, find, options));
-    std::vector<Array> results;
-    for (const onnx::ValueInfoProto& output : graph.output()) {
-      results.push_back(values.at(output.name()));
-    }
-    return results;
+  const onnx::AttributeProto* const branch = FindAttribute(node, wanted);
+  if (branch == nullptr) return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
+  const onnx::GraphProto& graph = branch->g();
+  std::map<std::string, Array> constants;
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
   }
-  return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
+  const Find find = [&](const std::string& name) {
+    const auto it = constants.find(name);
+    return it == constants.end() ? outer(name) : &it->second;
+  };
+  ASSIGN_OR_RETURN(const auto values, RunGraph(graph, find, options));
+  std::vector<Array> results;
+  for (const onnx::ValueInfoProto& output : graph.output()) {
+    results.push_back(values.at(output.name()));
+  }
+  return results;
 }
 
 namespace {

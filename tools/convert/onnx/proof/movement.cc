@@ -107,7 +107,7 @@ Results Strided(const Call& c, const Array& x, const Sizes& dims, const Sizes& s
 Results Transpose(const Call& c) {
   const Array& x = *c.in[0];
   Sizes perm = IntsAttribute(c.node, "perm");
-  if (!HasAttribute(c.node, "perm")) {
+  if (FindAttribute(c.node, "perm") == nullptr) {
     for (int64_t d = x.rank(); d-- > 0;) perm.push_back(d);
   }
   Sizes sorted = perm, dims, strides;
@@ -335,17 +335,16 @@ Results SizeOf(const Call& c) {
 Results ConstantOfShape(const Call& c) {
   ASSIGN_OR_RETURN(const Sizes dims, ListOf(c, 0, "shape"));
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
-  for (const onnx::AttributeProto& attribute : c.node.attribute()) {
-    if (attribute.name() != "value") continue;
-    ASSIGN_OR_RETURN(const Constant value, ReadTensor(attribute.t()));
-    if (value.elements() != 1) return absl::InvalidArgumentError("a value of several elements");
-    const auto size = static_cast<size_t>(count);
-    const int type = attribute.t().data_type();
-    if (value.is_float) return One(Floats(type, dims, std::vector<double>(size, value.f32(0))));
-    return One(Ints(type, dims, std::vector<int64_t>(size, value.dim(0).value())));
+  const onnx::AttributeProto* const filled = FindAttribute(c.node, "value");
+  const auto size = static_cast<size_t>(count);
+  if (filled == nullptr) {
+    return One(Floats(onnx::TensorProto::FLOAT, dims, std::vector<double>(size, 0.0)));
   }
-  return One(
-      Floats(onnx::TensorProto::FLOAT, dims, std::vector<double>(static_cast<size_t>(count), 0.0)));
+  ASSIGN_OR_RETURN(const Constant value, ReadTensor(filled->t()));
+  if (value.elements() != 1) return absl::InvalidArgumentError("a value of several elements");
+  const int type = filled->t().data_type();
+  if (value.is_float) return One(Floats(type, dims, std::vector<double>(size, value.f32(0))));
+  return One(Ints(type, dims, std::vector<int64_t>(size, value.dim(0).value())));
 }
 
 Results Range(const Call& c) {
