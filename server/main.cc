@@ -101,20 +101,25 @@ int main(int argc, char** argv) {
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 
   const auto flags = ulfd::server::ParseFlags(std::vector<std::string>(argv + 1, argv + argc));
-  if (ulfd::IsHelpPrinted(flags.status())) return 0;
+  const auto printed = [] {
+    if (std::fflush(stdout) == 0) return 0;
+    return Fail(absl::UnavailableError("cannot write standard output"), 1);
+  };
+  if (ulfd::IsHelpPrinted(flags.status())) return printed();
   if (!flags.ok()) return Fail(flags.status(), 2);
   if (flags->version) {
     const ulfd::server::BuildFacts build = ulfd::server::ThisBuild();
     std::printf("ulfd %s (%s)\n", build.version.c_str(), build.build.c_str());
-    return 0;
+    return printed();
   }
   const auto options = ulfd::server::LoadOptions(*flags);
   if (!options.ok()) return Fail(options.status(), 1);
   if (flags->check_config) {
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // Ctrl-C ends it.
     const absl::Status checked = ulfd::server::CheckRepository(*options);
     if (!checked.ok()) return Fail(checked, 1);
     std::printf("ulfd: the configuration is good\n");
-    return 0;
+    return printed();
   }
   return Serve(*options, signals);
 }

@@ -58,6 +58,14 @@ class StartupTest(unittest.TestCase):
         self.refuse([models, "--grpc_address=nowhere", "--grpc_port=0", "--http_port=0"], "nowhere")
         self.refuse([], "model_repository")
 
+    def test_output_that_is_full(self):
+        for flag in ("--help", "--version"):
+            with open("/dev/full", "w", encoding="utf-8") as full, self.subTest(flag=flag):
+                done = subprocess.run([env.program("ulfd"), flag], stdout=full, stderr=subprocess.PIPE,
+                                      text=True, check=False, timeout=30 * env.SLOWNESS)
+                self.assertEqual(done.returncode, 1)
+                self.assertIn("cannot write standard output", done.stderr)
+
     def test_wrong_instruction_set(self):
         models = f"--model_repository={self.models}"
         for flags in [[models], [models, "--check_config"]]:
