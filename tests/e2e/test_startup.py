@@ -146,7 +146,19 @@ class StartupTest(unittest.TestCase):
 
     def test_missing_base_path(self):
         path = self.config('models { name: "a" base_path: "/nowhere/a" }\n')
-        self.refuse([f"--config={path}", "--grpc_port=0", "--http_port=0"], "/nowhere/a")
+        self.refuse([f"--config={path}", "--check_config"], 'model "a"', "/nowhere")
+        # It may come later.
+        later = os.path.join(self.work, "later")
+        daemon = Daemon(config=FAST + 'models { name: "a" base_path: "%s/a" }\n' % later,
+                        wait_ready=False)
+        try:
+            status, text = daemon.http("/readyz")
+            self.assertEqual(status, 503)
+            self.assertIn("a", text)
+            add_stamp(later, 1, name="a")
+            daemon.wait_ready()
+        finally:
+            daemon.stop()
 
     def test_port_in_use(self):
         with socket.socket() as taken:
