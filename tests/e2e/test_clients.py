@@ -321,7 +321,7 @@ class ClientPackageTest:
             wait_for(lambda: call().details == "no replica serves", "nobody is left")
 
     def test_many_calls_of_one_user_spread(self):
-        with Scripted(Sleepy(0.3)) as one, Scripted(Sleepy(0.3), 2) as two:
+        with Scripted(Sleepy(1)) as one, Scripted(Sleepy(1), 2) as two:
             call = self.open(one.target, two.target)
             found = collections.Counter(map(self.stamp, call(user=self.user_of(one, two), burst=16)))
         self.assertGreaterEqual(found[1], found[2])
