@@ -43,21 +43,6 @@ absl::Status Compose(GraphEditor& editor, int first, int second, bool& done) {
   return editor.Replace({first, second}, second, {std::move(composed)}, std::move(text));
 }
 
-// The same transposition of the same value, made before.
-absl::Status ReadTwin(GraphEditor& editor, int index, bool& done) {
-  const Node& node = editor.node(index);
-  if (editor.IsOutput(node.outputs[0])) return absl::OkStatus();
-  for (int other : editor.Readers(node.inputs[0])) {
-    if (other >= index) break;
-    if (!IsTranspose(editor, other)) continue;
-    if (editor.semantics(other).perm != editor.semantics(index).perm) continue;
-    done = true;
-    return editor.Redirect(node.outputs[0], editor.node(other).outputs[0],
-                           absl::StrCat(node.Label(), " is ", editor.node(other).Label()));
-  }
-  return absl::OkStatus();
-}
-
 // Whether the layer works element by element, wherever the elements are.
 bool Elementwise(const GraphEditor& editor, int index) {
   const Op op = editor.semantics(index).op;
@@ -108,11 +93,7 @@ absl::Status MoveTransposes(GraphEditor& editor) {
     bool done = false;
     if (IsTranspose(editor, i)) {
       const int before = editor.Producer(editor.node(i).inputs[0]);
-      if (IsTranspose(editor, before)) {
-        RETURN_IF_ERROR(Compose(editor, before, i, done));
-      } else {
-        RETURN_IF_ERROR(ReadTwin(editor, i, done));
-      }
+      if (IsTranspose(editor, before)) RETURN_IF_ERROR(Compose(editor, before, i, done));
     } else {
       RETURN_IF_ERROR(MoveBehind(editor, i, done));
     }
