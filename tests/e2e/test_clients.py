@@ -506,7 +506,10 @@ class PythonClientTest(ClientPackageTest, unittest.TestCase):
                 ("hedge_after: 'p50', want a number", ["a:1"], {"hedge_after": "p50"}),
                 ("hedge_share: 2, want", ["a:1"], {"hedge_share": 2}),
                 ("load_factor: 1, want more than 1", ["a:1"], {"load_factor": 1}),
-                ("token: 7, want text", ["a:1"], {"token": 7})):
+                ("token: 7, want text", ["a:1"], {"token": 7}),
+                ("^token: want printable ASCII$", ["a:1"], {"token": "secret\n"}),
+                ("user_hash_key: 'X-User', want lower-case", ["a:1"],
+                 {"user_hash_key": "X-User"})):
             with self.subTest(wanted), self.assertRaisesRegex((TypeError, ValueError), wanted):
                 Client(targets, **options)
         with Client(["127.0.0.1:1"]) as client:
@@ -644,6 +647,8 @@ class NodeClientTest(ClientPackageTest, unittest.TestCase):
             ("['a:1'], { hedgeAfterMs: 'p50' }", 'hedgeAfterMs: "p50", want a number'),
             ("['a:1'], { hedgeShare: 2 }", "hedgeShare: 2, want a number above 0 and at most 1"),
             ("['a:1'], { userKey: 'k' }", "userKey: unknown"),
+            ("['a:1'], { userHashKey: 'X-User' }", 'userHashKey: "X-User", want lower-case'),
+            ("['a:1'], { token: 'secret\\n' }", "token: want printable ASCII"),
             ("['a:1'], null", "options: null, want an object"),
         ]
         constructions = ", ".join(f"() => new Client({given})" for given, _ in cases)

@@ -136,8 +136,14 @@ const REQUEST = {
 
 const OPTIONS = {
   credentials: object,
-  token: text,
-  userHashKey: text,
+  token: (value, what) => {
+    if (!/^[ -~]*$/.test(text(value, what))) throw new TypeError(`${what}: want printable ASCII`);
+    return value;
+  },
+  userHashKey: (value, what) => {
+    if (/^[a-z0-9_.-]+$/.test(text(value, what))) return value;
+    throw wants(what, value, 'lower-case letters, digits, - _ .');
+  },
   healthService: text,
   timeoutMs: number(0, MOST_MS),
   attempts: whole(1, 100),

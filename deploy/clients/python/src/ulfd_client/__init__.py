@@ -17,6 +17,7 @@ import importlib.resources
 import math
 import queue
 import random
+import re
 import threading
 import time
 
@@ -300,9 +301,14 @@ class Client:
             _number("hedge_after", hedge_after, 0, _MOST_SECONDS)
         self._hedges = _Hedges(hedge_after, _number("hedge_share", hedge_share, 0, 1))
         self._load_factor = _number("load_factor", load_factor, 1, math.inf)
-        self._user_hash_key = _text("user_hash_key", user_hash_key)
+        if not re.fullmatch("[a-z0-9_.-]+", _text("user_hash_key", user_hash_key)):
+            raise ValueError(f"user_hash_key: {user_hash_key!r}, want lower-case letters, digits, "
+                             "- _ .")
+        if not re.fullmatch("[ -~]*", _text("token", token)):
+            raise ValueError("token: want printable ASCII")
+        self._user_hash_key = user_hash_key
         self._health_service = _text("health_service", health_service)
-        self._credentials = (("authorization", f"Bearer {token}"),) if _text("token", token) else ()
+        self._credentials = (("authorization", f"Bearer {token}"),) if token else ()
         self._replicas = [_Replica(target, credentials, health_service, self._credentials)
                           for target in targets]
 
