@@ -6,7 +6,7 @@ import numpy as np
 from onnx import TensorProto
 
 from patterns_heads import softmax
-from random_graph import ADS, raw
+from random_graph import ADS, Value, raw
 
 MICROSOFT, ML = "com.microsoft", "ai.onnx.ml"
 
@@ -193,6 +193,61 @@ def scalers_and_linear_models(g):
         g.output(label)
 
 
+def forest(g, kind, outputs):
+    """Random trees as attributes, and what leaves x's rows reach add up to."""
+    lists = {"treeids": [], "nodeids": [], "featureids": [], "values": [], "modes": [],
+             "truenodeids": [], "falsenodeids": []}
+    weights = {"treeids": [], "nodeids": [], "ids": [], "weights": []}
+    meets = {"BRANCH_LEQ": np.less_equal, "BRANCH_LT": np.less, "BRANCH_GT": np.greater,
+             "BRANCH_GTE": np.greater_equal}
+
+    def grow(tree, depth):
+        place = len(lists["modes"])
+        number = place - lists["treeids"].index(tree) if tree in lists["treeids"] else 0
+        branches = depth > 0 and g.random.rand() < 0.8
+        mode = list(meets)[g.random.randint(4)] if branches else "LEAF"
+        feature, value = int(g.random.randint(3)), float(np.float32(round(g.random.randn(), 1)))
+        for name, own in zip(lists, (tree, number, feature, value, mode, 0, 0)):
+            lists[name].append(own)
+        if not branches:
+            output, weight = int(g.random.randint(outputs)), float(round(g.random.randn(), 2))
+            for name, own in zip(weights, (tree, number, output, weight)):
+                weights[name].append(own)
+            return number, lambda row: np.eye(outputs)[output] * weight
+        below, above = grow(tree, depth - 1), grow(tree, depth - 1)
+        lists["truenodeids"][place], lists["falsenodeids"][place] = below[0], above[0]
+        return number, lambda row: (below if meets[mode](row[feature], np.float32(value))
+                                    else above)[1](row)
+
+    trees = [grow(t, 4)[1] for t in range(5)]
+    attributes = {f"nodes_{name}": own for name, own in lists.items()}
+    attributes |= {f"{kind}_{name}": own for name, own in weights.items()}
+    return attributes, lambda x: np.stack([sum(tree(row) for tree in trees) for row in x])
+
+
+def trees(g):
+    """Regressions, classes, and LightGBM's two classes by the leaves of one."""
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    attributes, found = forest(g, "target", 2)
+    call(g, ML, "TreeEnsembleRegressor", [x], found(x.array) + [0.5, -1], n_targets=2,
+         base_values=[0.5, -1.0], **attributes)
+    for outputs, how, fn in ((3, "SOFTMAX", softmax),
+                             (1, "LOGISTIC", lambda a: np.hstack([sigmoid(-a), sigmoid(a)]))):
+        attributes, found = forest(g, "class", outputs)
+        raw(g, "TreeEnsembleClassifier", [x], None, domain=ML, post_transform=how,
+            classlabels_int64s=list(range(max(2, outputs))), **attributes)
+        names = g.nodes[-1].output[:] = [g.fresh(), g.fresh()]
+        g.output(g.keep(Value(names[1], fn(found(x.array)).astype(np.float32), "ads")))
+
+
+def trees_with_a_cycle(g):
+    x = g.input("x", g.random.randn(ADS, 3).astype(np.float32))
+    call(g, ML, "TreeEnsembleRegressor", [x], x.array, nodes_treeids=[0, 0], nodes_nodeids=[0, 1],
+         nodes_featureids=[0, 0], nodes_values=[0.5, 0.0], nodes_modes=["BRANCH_LEQ", "LEAF"],
+         nodes_truenodeids=[0, 0], nodes_falsenodeids=[1, 0], target_treeids=[0],
+         target_nodeids=[1], target_ids=[0], target_weights=[1.0])
+
+
 def encoders(g):
     x, ids = g.input("x", numbers(g, ADS, 3)), g.input("i", g.random.randint(0, 6, (ADS,)))
     call(g, ML, "OneHotEncoder", [ids], ids.array[:, None] == [0, 2, 5], cats_int64s=[0, 2, 5])
@@ -221,6 +276,7 @@ def norms_and_choices(g):
 
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
             fused_attention, attention_of_set_23, quantised_weights, quantised_activations,
-            scalers_and_linear_models, encoders, norms_and_choices]
+            scalers_and_linear_models, trees, encoders, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
-           (maps, "zipmap: False"), (unknown_fusion, "convert the model that it was made of")]
+           (maps, "zipmap: False"), (trees_with_a_cycle, "with a cycle"),
+           (unknown_fusion, "convert the model that it was made of")]

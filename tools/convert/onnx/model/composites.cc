@@ -17,12 +17,21 @@
 #include "tools/convert/onnx/model/functions.h"
 #include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/rewriter.h"
+#include "tools/convert/onnx/model/trees.h"
 #include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {
 namespace {
 
 using Node = onnx::NodeProto;
+
+// Labels of a tree ensemble.
+int64_t ClassesOf(const Node& node) {
+  const onnx::AttributeProto* const names = FindAttribute(node, "classlabels_strings");
+  return names != nullptr && names->strings_size() > 0
+             ? names->strings_size()
+             : static_cast<int64_t>(IntsAttribute(node, "classlabels_int64s").size());
+}
 
 bool Has(const Node& node, int i) { return i < node.input_size() && !node.input(i).empty(); }
 
@@ -523,14 +532,91 @@ class CompositeWriter : public Rewriter {
                                 : static_cast<int64_t>(labels.size());
     const std::string scores = Linear(node, classes);
     if (scores.empty() || (labels.empty() && read_.contains(node.output(0)))) return false;
-    if (!labels.empty()) {
-      const std::string best = Fresh(node.output(0));
-      Node& most = Add(node, "ArgMax", {scores}, best);
-      SetInt(most, "axis", 1);
-      SetInt(most, "keepdims", 0);
-      Add(node, "Gather", {Integers(best, labels), best}, node.output(0));
-    }
+    AddLabels(node, scores, labels);
     return node.output_size() < 2 || AddTransformed(node, scores, node.output(1));
+  }
+
+  // The sums of the leaves that a row reaches; empty: not of these trees.
+  std::string Leaves(const Node& node, const char* kind, int64_t outputs) {
+    std::string why;
+    const std::optional<Trees> trees = ReadTrees(node, kind, outputs, why);
+    const std::string how = StringAttribute(node, "aggregate_function", "SUM");
+    if (!trees.has_value() || (how != "SUM" && how != "AVERAGE")) return "";
+    const auto& [count, decisions, leaves, width, features, thresholds, missing, paths, wanted,
+                 weights] = *trees;
+    const std::string &out = node.output(0), x = Float(node, node.input(0)), picked = Fresh(out);
+    SetInt(Add(node, "Gather", {x, Integers(out, features)}, picked), "axis", 1);
+    std::string holds = Float(node, Make(node, "LessOrEqual", {picked, Floats(out, thresholds)}));
+    if (std::find(missing.begin(), missing.end(), 1.0f) != missing.end()) {
+      const std::string none = Float(node, Make(node, "IsNaN", {picked}));
+      holds = Make(node, "Max", {holds, Make(node, "Mul", {none, Floats(out, missing)})});
+    }
+    const auto shaped = [&](const std::string& value, const std::vector<int64_t>& sizes) {
+      return Make(node, "Reshape", {value, Integers(out, sizes)});
+    };
+    const std::string sums = Make(node, "MatMul",
+                                  {shaped(holds, {0, count, 1, decisions}),
+                                   shaped(Floats(out, paths), {count, decisions, leaves})});
+    const std::string reached =
+        Float(node, Make(node, "Equal", {sums, shaped(Floats(out, wanted), {count, 1, leaves})}));
+    std::vector<float> shares = weights;
+    for (float& share : shares) share /= how == "AVERAGE" ? static_cast<float>(count) : 1.0f;
+    const std::string scores = Make(node, "MatMul",
+                                    {shaped(reached, {0, count * leaves}),
+                                     shaped(Floats(out, shares), {count * leaves, width})});
+    const std::vector<float> base = FloatsAttribute(node, "base_values");
+    if (base.empty()) return scores;
+    if (static_cast<int64_t>(base.size()) != width) return "";
+    return Make(node, "Add", {scores, Floats(out, base)});
+  }
+  bool TreeRegressor(const Node& node) {
+    // Runtimes disagree on what else becomes of the sums.
+    if (StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
+    const std::string scores = Leaves(node, "target", IntAttribute(node, "n_targets", 1));
+    if (!scores.empty()) Add(node, "Identity", {scores}, node.output(0));
+    return !scores.empty();
+  }
+  bool TreeClassifier(const Node& node) {
+    const std::vector<int64_t> labels = IntsAttribute(node, "classlabels_int64s");
+    const std::vector<int64_t> ids = IntsAttribute(node, "class_ids");
+    const int64_t classes = ClassesOf(node);
+    const bool labelled = read_.contains(node.output(0));
+    if (ids.empty() || (labels.empty() && labelled)) return false;
+    const bool binary = classes == 2;
+    if (binary && std::all_of(ids.begin(), ids.end(), [](int64_t id) { return id == 0; })) {
+      return BinaryTrees(node, labels);
+    }
+    // Of two classes runtimes disagree on the label.
+    const std::string scores = binary && labelled ? "" : Leaves(node, "class", classes);
+    if (scores.empty()) return false;
+    AddLabels(node, scores, labels);
+    return node.output_size() < 2 || AddTransformed(node, scores, node.output(1));
+  }
+  void AddLabels(const Node& node, const std::string& scores, const std::vector<int64_t>& labels) {
+    if (labels.empty()) return;
+    const std::string best = Fresh(node.output(0));
+    Node& most = Add(node, "ArgMax", {scores}, best);
+    SetInt(most, "axis", 1);
+    SetInt(most, "keepdims", 0);
+    Add(node, "Gather", {Integers(best, labels), best}, node.output(0));
+  }
+  // Of two classes the leaves tell one: LightGBM's and XGBoost's logistic trees.
+  bool BinaryTrees(const Node& node, const std::vector<int64_t>& labels) {
+    const std::string score = Leaves(node, "class", 1);
+    const std::vector<float> weights = FloatsAttribute(node, "class_weights");
+    if (score.empty()) return false;
+    const std::string how = StringAttribute(node, "post_transform", "NONE");
+    const bool positive =
+        std::all_of(weights.begin(), weights.end(), [](float weight) { return weight >= 0; });
+    // Probabilities are of leaves that hold shares of the examples.
+    if (how != "LOGISTIC" && (how != "NONE" || !positive)) return false;
+    if (how == "LOGISTIC" && positive) return false;
+    const std::string other =
+        positive ? Make(node, "Sub", {Number(score, 1), score}) : Make(node, "Neg", {score});
+    const std::string both = Fresh(score);
+    SetInt(Add(node, "Concat", {other, score}, both), "axis", 1);
+    AddLabels(node, both, labels);
+    return node.output_size() < 2 || AddTransformed(node, both, node.output(1));
   }
 
   // ------------------------------------------------------------------------------- others
@@ -615,6 +701,8 @@ const CompositeWriter::Row CompositeWriter::kRows[] = {
     {kMl, "OneHotEncoder", 1, &CompositeWriter::OneHotOf},
     {kMl, "LinearRegressor", 1, &CompositeWriter::LinearRegressor},
     {kMl, "LinearClassifier", 1, &CompositeWriter::LinearClassifier},
+    {kMl, "TreeEnsembleRegressor", 1, &CompositeWriter::TreeRegressor},
+    {kMl, "TreeEnsembleClassifier", 1, &CompositeWriter::TreeClassifier},
 };
 
 bool CompositeWriter::Replace(const Node& node) {
@@ -647,6 +735,15 @@ std::string WhyNot(const Node& node) {
   if (domain.rfind(kMicrosoft, 0) == 0) {
     return absl::StrCat("of ", domain, " with these inputs: an operator of ONNX Runtime's ",
                         "optimiser; convert the model that it was made of");
+  }
+  if (node.op_type() == "TreeEnsembleRegressor" || node.op_type() == "TreeEnsembleClassifier") {
+    std::string why =
+        "runtimes disagree on a regression's post_transform and on the label of two classes that "
+        "both have leaves; strings are no labels here";
+    const bool classes = node.op_type() == "TreeEnsembleClassifier";
+    ReadTrees(node, classes ? "class" : "target",
+              classes ? ClassesOf(node) : IntAttribute(node, "n_targets", 1), why);
+    return why;
   }
   if (domain == kMl) {
     return absl::StrCat("no converter for this of ", domain,
