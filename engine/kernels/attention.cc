@@ -30,6 +30,13 @@ int64_t MaxPieceSteps(const AttentionSpec& spec, int64_t steps) {
   return std::min(steps, PieceSteps(spec) * 3 / 2);
 }
 
+// Multiplications of all layers for a step of one ad.
+int64_t StepWork(const AttentionSpec& spec) {
+  int64_t work = spec.width * spec.hidden;
+  for (const AttentionStage& stage : spec.stages) work += stage.k * stage.w.n;
+  return work;
+}
+
 bool HasProduct(const AttentionSpec& spec) { return spec.product_weight.data != nullptr; }
 bool MakesBf16(const AttentionSpec& spec) { return spec.bf16 && HasProduct(spec); }
 bool ReadsBf16(const AttentionSpec& spec) {
@@ -111,13 +118,15 @@ class Unit {
         call_(call),
         scratch_(Carve(spec, call.steps, spec.pooled ? call.v_width : 0, scratch)),
         isa_(isa),
-        piece_(PieceSteps(spec)) {}
+        piece_(PieceSteps(spec)),
+        step_work_(StepWork(spec) + call.v_width),
+        pace_(call.pace == nullptr ? unhurried_ : *call.pace) {}
 
   void Run() {
     const bool compact = Compact();
     if (!compact && call_.k_stride == 0) shared_ = WholeHistory(0);
     if (call_.k_stride == 0) PrepareShared();
-    for (int64_t tile = 0; tile < call_.ads; tile += kAdTile) {
+    for (int64_t tile = 0; tile < call_.ads && !pace_.Stops(0); tile += kAdTile) {
       const int64_t ads = std::min(kAdTile, call_.ads - tile);
       PrepareQ(tile, ads);
       for (int64_t ad = tile; ad < tile + ads; ++ad) {
@@ -182,14 +191,13 @@ class Unit {
   // Without a product the steps' part is the same for all ads.
   void PrepareShared() {
     if (HasProduct(spec_) || spec_.k_weight.data == nullptr) return;
-    const FcBlock k{shared_.k, spec_.width, spec_.width};
+    FcBlock k{shared_.k, spec_.width, spec_.width};
     FcCall fc;
-    fc.blocks = absl::MakeConstSpan(&k, 1);
     fc.rows = shared_.steps;
     fc.w = spec_.k_weight;
     fc.y = scratch_.k_part;
     fc.y_stride = spec_.hidden;
-    Fc(fc, isa_);
+    FcInPieces(fc, absl::MakeSpan(&k, 1), pace_, isa_);
     shared_.k_part = scratch_.k_part;
   }
 
@@ -263,6 +271,7 @@ class Unit {
     for (int64_t from = 0; from < h.steps; from += steps) {
       const int64_t left = h.steps - from;
       steps = left * 2 <= piece_ * 3 ? left : piece_;
+      if (pace_.Stops(steps * step_work_)) return;
       float* const last = y + from * outputs;
       float* to = spec_.stages.empty() ? last : scratch_.values[0];
       First(h, from, steps, start, to);
@@ -291,6 +300,7 @@ class Unit {
     History h = HistoryOf(ad);
     float* s = scratch_.logits;
     Layers(ad, h, start, s);
+    if (pace_.Stops(0)) return;
     if (compact && (!spec_.softmax || WeighsNothing(*std::max_element(s, s + h.steps)))) {
       // Nothing to mask.
     } else {
@@ -311,6 +321,9 @@ class Unit {
   const Scratch scratch_;
   const Isa isa_;
   const int64_t piece_;
+  const int64_t step_work_;  // Multiplications of one ad.
+  Pace unhurried_;
+  Pace& pace_;
   bool mask_is_void_ = false;  // It leaves every step.
   History shared_;             // If one for all ads.
   const float* q_start_ = nullptr;

@@ -23,6 +23,7 @@
 #include "engine/kernels/fc.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/types.h"
+#include "engine/tensor/pace.h"
 
 namespace ulfd::engine {
 
@@ -66,7 +67,8 @@ struct AttentionCall {
   const float* v = nullptr;  // [steps, v_width] without gaps; only if pooled.
   int64_t v_stride = 0;
   int64_t v_width = 0;
-  float* y = nullptr;  // [ads, v_width], or [ads, steps, outputs()], without gaps.
+  float* y = nullptr;    // [ads, v_width], or [ads, steps, outputs()], without gaps.
+  Pace* pace = nullptr;  // Null: the call is never given up.
 };
 
 // Scratch that Attention needs for calls of that many steps, whatever the number of ads.

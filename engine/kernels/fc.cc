@@ -166,4 +166,39 @@ void Fc(const FcCall& call, Isa isa) {
       .y_stride = call.y_stride});
 }
 
+absl::Status InPieces(FcCall call, absl::Span<FcBlock> blocks, int64_t work, Pace& pace,
+                      absl::FunctionRef<absl::Status(const FcCall& piece)> run) {
+  constexpr int64_t kBlockRows = 48;  // What the kernel computes at a time fits into it.
+  const int64_t at_once = Pace::RowsAtOnce(work, kBlockRows);
+  // Rows after which init begins again, or goes on.
+  const int64_t cycle = std::max(call.init_period, call.init_repeat);
+  const float* const init = call.init;
+  const int64_t rows = call.rows;
+  call.blocks = blocks;
+  for (int64_t begin = 0; begin < rows; begin += call.rows) {
+    // Whole cycles, or a part of one.
+    const int64_t left = cycle - begin % cycle, fit = std::min(at_once, rows - begin);
+    call.rows = left < cycle || fit < cycle ? std::min(fit, left) : fit / cycle * cycle;
+    if (init != nullptr) {
+      const int64_t row = begin / call.init_repeat;
+      call.init = init + (call.init_period > 0 ? row % call.init_period : row) * call.init_stride;
+    }
+    if (pace.Stops(call.rows * work)) break;
+    if (absl::Status status = run(call); !status.ok()) return status;
+    for (FcBlock& block : blocks) block.x += call.rows * block.stride;
+    call.y += call.rows * call.y_stride;
+  }
+  return absl::OkStatus();
+}
+
+void FcInPieces(const FcCall& call, absl::Span<FcBlock> blocks, Pace& pace, Isa isa) {
+  int64_t k = 0;
+  for (const FcBlock& block : blocks) k += block.k;
+  const auto run = [isa](const FcCall& piece) {
+    Fc(piece, isa);
+    return absl::OkStatus();
+  };
+  InPieces(call, blocks, k * call.w.n, pace, run).IgnoreError();
+}
+
 }  // namespace ulfd::engine

@@ -9,9 +9,12 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "engine/kernels/isa.h"
 #include "engine/kernels/types.h"
+#include "engine/tensor/pace.h"
 
 namespace ulfd::engine {
 
@@ -92,6 +95,14 @@ struct FcCall {
 // With a matrix in a low precision the blocks hold what RoundRows gives (one block in int8), and
 // `isa` does not matter.
 void Fc(const FcCall& call, Isa isa = ActiveIsa());
+
+// run(piece) for one piece of the rows of `call` after the other, each of about a millisecond if a
+// row takes `work` multiplications, until one fails or the pace stops.  `blocks` take the place of
+// the call's, and are moved on.
+absl::Status InPieces(FcCall call, absl::Span<FcBlock> blocks, int64_t work, Pace& pace,
+                      absl::FunctionRef<absl::Status(const FcCall& piece)> run);
+// Fc in such pieces.
+void FcInPieces(const FcCall& call, absl::Span<FcBlock> blocks, Pace& pace, Isa isa = ActiveIsa());
 
 }  // namespace ulfd::engine
 

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +23,7 @@
 #include "engine/embedding/table.h"
 #include "engine/kernels/product.h"
 #include "engine/layers/semantics.h"
+#include "engine/tensor/pace.h"
 #include "engine/tensor/tensor.h"
 #include "engine/weights/weights.h"
 #include "proto/embedding.pb.h"
@@ -38,12 +38,6 @@ struct RunCounters {
   std::vector<int64_t> looked_up_ids, missing_ids;
 };
 
-// CANCELLED if `stop` is not null and says that nobody waits for the result any more.
-inline absl::Status CheckStop(const std::function<bool()>* stop) {
-  if (stop == nullptr || !(*stop)()) return absl::OkStatus();
-  return absl::CancelledError("the call was cancelled or its deadline has passed");
-}
-
 // What a kernel gets.  Inputs and outputs have the concrete shapes that Infer gave; outputs and
 // scratch are not zeroed. An output never overlaps an input, except where Kernel::IsView() (then
 // Run is not called).
@@ -54,31 +48,11 @@ struct RunContext {
   RunCounters* counters = nullptr;  // Never null while a kernel runs.
   // By ModelResources::TableRef::index: those of the model that runs.
   absl::Span<const std::shared_ptr<const EmbeddingTable>> tables;
-  // For CheckStop, by kernels whose work grows faster than their tensors (InPieces).
-  const std::function<bool()>* stop = nullptr;
+  // For kernels whose work grows faster than their tensors.  Once it stops they return OK.
+  Pace pace = {};
   // Where lookups find rows of tables that have a tier; null: all of them are late.
   const FetchedRows* fetched = nullptr;
 };
-
-// Multiplications that take about a millisecond.
-inline constexpr int64_t kMillisecondOfWork = int64_t{1} << 25;
-
-// Calls run(begin, end) for pieces of [0, rows), at multiples of `unit`, of about a millisecond if
-// a row takes so many multiplications, until the context says stop or run fails.
-template <typename RunPiece>
-absl::Status InPieces(const RunContext& ctx, int64_t rows, int64_t work, int64_t unit,
-                      RunPiece run) {
-  const int64_t units =
-      std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, work) / unit);
-  for (int64_t begin = 0; begin < rows; begin += units * unit) {
-    if (begin > 0) {
-      if (absl::Status stopped = CheckStop(ctx.stop); !stopped.ok()) return stopped;
-    }
-    absl::Status done = run(begin, std::min(rows, begin + units * unit));
-    if (!done.ok()) return done;
-  }
-  return absl::OkStatus();
-}
 
 // Run-time half of a layer: immutable, shared by every worker thread.
 class Kernel {

@@ -27,7 +27,7 @@
 namespace ulfd::engine {
 
 // Goes up whenever layer.h or tensor.h change what a compiled layer relies on.
-inline constexpr uint32_t kLayerPluginAbi = 1;
+inline constexpr uint32_t kLayerPluginAbi = 2;
 
 // What the exported function returns.  The first three fields never move.
 struct LayerPluginTable {

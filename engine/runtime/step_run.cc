@@ -17,11 +17,12 @@ absl::Status RunStep(const Executable& executable, const RunOptions& options, co
                      .scratch = ws.scratch.data(),
                      .counters = &ws.counters,
                      .tables = executable.tables,
-                     .stop = options.stop,
+                     .pace = Pace(options.stop),
                      .fetched = options.fetched};
   const bool timed = step.embedding || options.steps != nullptr;
   const int64_t start = timed ? NowNs() : 0;
-  const absl::Status status = kernel.Run(context);
+  absl::Status status = kernel.Run(context);
+  status.Update(context.pace.status());
   const int64_t ns = timed ? NowNs() - start : 0;
   if (step.embedding) stats.embed_ns += ns;
   if (options.steps != nullptr) {

@@ -22,6 +22,11 @@ int64_t ConvolutionGeometry::OutputSize(int axis, int64_t input) const {
   return room < 0 ? 0 : room / stride[axis] + 1;
 }
 
+int64_t ConvolutionGeometry::InputSize(int axis, int64_t output) const {
+  return (output - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 - pad[axis] -
+         pad[axis + 2];
+}
+
 namespace {
 
 using Tag = dnnl::memory::format_tag;
@@ -52,8 +57,25 @@ struct Batch {
 // All batches for one size of image, largest first; the last has one row.
 struct Size {
   int64_t height = 0, width = 0;
+  // Places of the output that are computed at a time, and those of the image and its padding that
+  // they meet; the only batch is one such tile.  0: all.
+  int64_t tile_height = 0, tile_width = 0, from_height = 0, from_width = 0;
   std::vector<Batch> batches;
+
+  bool tiled() const { return tile_height > 0; }
 };
+
+// What lies from (top, left) on of an image [height, width], zeros around it.
+void CopyWindow(const float* x, int64_t height, int64_t width, int64_t top, int64_t left,
+                int64_t rows, int64_t columns, float* to) {
+  const int64_t first = std::clamp<int64_t>(-left, 0, columns);
+  const int64_t end = std::clamp<int64_t>(width - left, first, columns);
+  for (int64_t row = top; row < top + rows; ++row, to += columns) {
+    std::fill_n(to, columns, 0.0f);
+    if (row < 0 || row >= height) continue;
+    std::copy(x + row * width + left + first, x + row * width + left + end, to + first);
+  }
+}
 
 // Makes something of oneDNN's, whose cache of primitives an exception would leave in disorder.
 template <typename F>
@@ -83,14 +105,14 @@ class Primitives final : public Convolution {
           bytes = std::max(bytes, batch.ScratchBytes());
         }
       }
-      return bytes;
+      return bytes + (size->tiled() ? FromBytes(*size) + ToBytes(*size) : 0);
     } catch (const dnnl::error&) {
       return 0;  // Run meets the same error and reports it.
     }
   }
 
   absl::Status Run(const float* x, int64_t rows, int64_t height, int64_t width, float* y,
-                   void* scratch) const override {
+                   void* scratch, Pace& pace) const override {
     assert(UsesOneThread());
     const int64_t x_row = geometry_.in_channels * height * width;
     const int64_t y_row =
@@ -101,7 +123,12 @@ class Primitives final : public Convolution {
       int64_t done = 0;
       for (const Batch& batch : size->batches) {
         for (; rows - done >= batch.rows; done += batch.rows) {
-          Execute(batch, stream, x + done * x_row, y + done * y_row, static_cast<char*>(scratch));
+          if (size->tiled()) {
+            RunTiles(*size, stream, x + done * x_row, y + done * y_row, static_cast<char*>(scratch),
+                     pace);
+          } else if (!pace.Stops(batch.rows * y_row * PlaceWork() / geometry_.out_channels)) {
+            Execute(batch, stream, x + done * x_row, y + done * y_row, static_cast<char*>(scratch));
+          }
         }
       }
     } catch (const dnnl::error& e) {
@@ -120,6 +147,8 @@ class Primitives final : public Convolution {
   }
 
  private:
+  // Multiplications for an image that is not cut, and for a tile.
+  static constexpr int64_t kImageWork = 16 * Pace::kMillisecond, kTileWork = kImageWork / 2;
   // Rows per batch: few enough that input and output stay in the second-level cache.
   static constexpr int64_t kBatchBytes = 256 << 10;
   static constexpr int64_t kMaxBatch = 16;
@@ -133,6 +162,47 @@ class Primitives final : public Convolution {
   }
   dnnl::memory::desc PlainWeights() const {
     return {WeightDims(), kFloat, geometry_.groups > 1 ? Tag::goihw : Tag::oihw};
+  }
+
+  // Multiplications per place of the output, for all of its channels.
+  int64_t PlaceWork() const {
+    return geometry_.in_channels / geometry_.groups * geometry_.kernel[0] * geometry_.kernel[1] *
+           geometry_.out_channels;
+  }
+  size_t FromBytes(const Size& size) const {
+    return Aligned(geometry_.in_channels * size.from_height * size.from_width * sizeof(float));
+  }
+  size_t ToBytes(const Size& size) const {
+    return Aligned(geometry_.out_channels * size.tile_height * size.tile_width * sizeof(float));
+  }
+
+  // One image.  The last tiles cover some of what those before them did.
+  void RunTiles(const Size& size, dnnl::stream& stream, const float* x, float* y, char* scratch,
+                Pace& pace) const {
+    auto* const from = reinterpret_cast<float*>(scratch);
+    auto* const to = reinterpret_cast<float*>(scratch + FromBytes(size));
+    char* const rest = scratch + FromBytes(size) + ToBytes(size);
+    const int64_t height = geometry_.OutputSize(0, size.height);
+    const int64_t width = geometry_.OutputSize(1, size.width);
+    for (int64_t i = 0; i < height; i += size.tile_height) {
+      const int64_t top = std::min(i, height - size.tile_height);
+      for (int64_t j = 0; j < width; j += size.tile_width) {
+        const int64_t left = std::min(j, width - size.tile_width);
+        if (pace.Stops(size.tile_height * size.tile_width * PlaceWork())) return;
+        for (int64_t c = 0; c < geometry_.in_channels; ++c) {
+          CopyWindow(x + c * size.height * size.width, size.height, size.width,
+                     top * geometry_.stride[0] - geometry_.pad[0],
+                     left * geometry_.stride[1] - geometry_.pad[1], size.from_height,
+                     size.from_width, from + c * size.from_height * size.from_width);
+        }
+        Execute(size.batches[0], stream, from, to, rest);
+        for (int64_t r = 0; r < geometry_.out_channels * size.tile_height; ++r) {
+          const int64_t channel = r / size.tile_height, row = top + r % size.tile_height;
+          std::copy_n(to + r * size.tile_width, size.tile_width,
+                      y + (channel * height + row) * width + left);
+        }
+      }
+    }
   }
 
   std::shared_ptr<const Size> Find(int64_t height, int64_t width) const {
@@ -155,20 +225,32 @@ class Primitives final : public Convolution {
     auto size = std::make_shared<Size>();
     size->height = height;
     size->width = width;
+    const int64_t out_height = geometry_.OutputSize(0, height);
+    const int64_t out_width = geometry_.OutputSize(1, width);
+    if (out_height * out_width > kImageWork / PlaceWork()) {
+      const int64_t places = std::max<int64_t>(1, kTileWork / PlaceWork());
+      size->tile_width = std::min(out_width, places);
+      size->tile_height = std::clamp<int64_t>(places / size->tile_width, 1, out_height);
+      ConvolutionGeometry tile = geometry_;
+      tile.pad = {};  // Copied as zeros.
+      size->from_height = tile.InputSize(0, size->tile_height);
+      size->from_width = tile.InputSize(1, size->tile_width);
+      size->batches.push_back(MakeBatch(tile, 1, size->from_height, size->from_width));
+      return size;
+    }
     const int64_t floats =
-        geometry_.in_channels * height * width +
-        geometry_.out_channels * geometry_.OutputSize(0, height) * geometry_.OutputSize(1, width);
+        geometry_.in_channels * height * width + geometry_.out_channels * out_height * out_width;
     for (int64_t rows = kMaxBatch; rows >= 1; rows /= 4) {
       if (rows > 1 && rows * floats * static_cast<int64_t>(sizeof(float)) > kBatchBytes) continue;
-      size->batches.push_back(MakeBatch(rows, height, width));
+      size->batches.push_back(MakeBatch(geometry_, rows, height, width));
     }
     return size;
   }
 
-  Batch MakeBatch(int64_t rows, int64_t height, int64_t width) const {
-    const dnnl::memory::dims x = {rows, geometry_.in_channels, height, width};
-    const dnnl::memory::dims y = {rows, geometry_.out_channels, geometry_.OutputSize(0, height),
-                                  geometry_.OutputSize(1, width)};
+  Batch MakeBatch(const ConvolutionGeometry& g, int64_t rows, int64_t height, int64_t width) const {
+    const dnnl::memory::dims x = {rows, g.in_channels, height, width};
+    const dnnl::memory::dims y = {rows, g.out_channels, g.OutputSize(0, height),
+                                  g.OutputSize(1, width)};
     Batch batch;
     batch.rows = rows;
     batch.plain_src = dnnl::memory::desc(x, kFloat, Tag::nchw);
@@ -176,18 +258,17 @@ class Primitives final : public Convolution {
     if (!bias_.empty()) batch.bias = dnnl::memory::desc({y[1]}, kFloat, Tag::a);
     // A product of matrices as the images are; anything else is faster on oneDNN's own layout, even
     // with the copies that takes (tests/bench/convolution_bench).
-    const bool plain = geometry_.groups == 1 && geometry_.kernel == std::array<int64_t, 2>{1, 1} &&
-                       geometry_.stride == std::array<int64_t, 2>{1, 1} &&
-                       geometry_.pad == std::array<int64_t, 4>{};
+    const bool plain = g.groups == 1 && g.kernel == std::array<int64_t, 2>{1, 1} &&
+                       g.stride == std::array<int64_t, 2>{1, 1} &&
+                       g.pad == std::array<int64_t, 4>{};
     const Tag images = plain ? Tag::nchw : Tag::any;
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     const dnnl::convolution_forward::desc op(
         dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
         dnnl::memory::desc(x, kFloat, images), dnnl::memory::desc(WeightDims(), kFloat, Tag::any),
-        batch.bias, dnnl::memory::desc(y, kFloat, images), Pair(geometry_.stride, 0),
-        Pair(geometry_.dilation, -1), {geometry_.pad[0], geometry_.pad[1]},
-        {geometry_.pad[2], geometry_.pad[3]});
+        batch.bias, dnnl::memory::desc(y, kFloat, images), Pair(g.stride, 0), Pair(g.dilation, -1),
+        {g.pad[0], g.pad[1]}, {g.pad[2], g.pad[3]});
     const auto described = InOneDnn(
         [&] { return dnnl::convolution_forward::primitive_desc(op, attributes, engine_); });
     batch.convolution = InOneDnn([&] { return dnnl::convolution_forward(described); });

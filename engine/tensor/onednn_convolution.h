@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "engine/tensor/pace.h"
 
 namespace ulfd::engine {
 
@@ -24,12 +25,15 @@ struct ConvolutionGeometry {
   // The size of the output for an input of that size along `axis` (0 height, 1 width); 0 or less:
   // no window fits.
   int64_t OutputSize(int axis, int64_t input) const;
+  // The smallest input for an output of that size.
+  int64_t InputSize(int axis, int64_t output) const;
 };
 
 // Convolution of images [rows, in_channels, h, w] with one set of weights.  Primitives are made per
 // image size for a few numbers of rows that add up to any other, so that the number of rows never
 // makes a new one; what they need of the weights in another layout is made once and shared.  Sizes
-// of images beyond those made at Create are made on first use, at most kMaxSizes are kept.
+// of images beyond those made at Create are made on first use, at most kMaxSizes are kept.  An
+// image that takes long is computed tile by tile.
 //
 // Thread-safe: Run may be called by any number of threads.  It takes a lock only to look a size up.
 class Convolution {
@@ -48,7 +52,7 @@ class Convolution {
   // x and y are dense NCHW, of any alignment; scratch is 64-byte aligned.  REQUIRES: at least one
   // window fits; UsesOneThread().  INTERNAL if oneDNN fails.
   virtual absl::Status Run(const float* x, int64_t rows, int64_t height, int64_t width, float* y,
-                           void* scratch) const = 0;
+                           void* scratch, Pace& pace) const = 0;
   // Memory held beside the weights given.
   virtual int64_t bytes() const = 0;
 };

@@ -101,7 +101,9 @@ class Ours {
   Ours(const Ours&) = delete;
   Ours& operator=(const Ours&) = delete;
   absl::Status Run() {
-    return convolution_->Run(x_.data(), case_.rows, case_.size, case_.size, y_.data(), scratch_);
+    engine::Pace pace;
+    return convolution_->Run(x_.data(), case_.rows, case_.size, case_.size, y_.data(), scratch_,
+                             pace);
   }
 
  private:

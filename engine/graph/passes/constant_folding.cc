@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <new>
 #include <utility>
@@ -9,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/tensor/onednn.h"
@@ -76,10 +78,15 @@ absl::StatusOr<std::vector<float>> Compute(const GraphEditor& editor, int index)
   const std::unique_ptr<void, Free> scratch(operator new(bytes, kAlignment));
   Tensor out[] = {TensorOf(editor.shape(node.outputs[0]), result.data())};
   RunCounters counters;
-  RunContext context{
-      .in = in, .out = absl::MakeSpan(out), .scratch = scratch.get(), .counters = &counters};
+  const std::function<bool()> stop = [] { return !LoadScope::Check().ok(); };
+  RunContext context{.in = in,
+                     .out = absl::MakeSpan(out),
+                     .scratch = scratch.get(),
+                     .counters = &counters,
+                     .pace = Pace(&stop)};
   UseOneThread();  // The calling thread stays so.
   RETURN_IF_ERROR(kernel->Run(context));
+  RETURN_IF_ERROR(LoadScope::Check());
   return result;
 }
 

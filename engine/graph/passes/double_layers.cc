@@ -75,11 +75,11 @@ class DoubleGroupKernel final : public Kernel {
     for (size_t i = 0; i < ctx.in.size(); ++i) {
       std::copy_n(ctx.in[i].f32(), ctx.in[i].elements(), values[i].data);
     }
-    for (size_t m = 0; m < members_->size(); ++m) {
+    for (size_t m = 0; m < members_->size() && !ctx.pace.Stops(0); ++m) {
       absl::InlinedVector<DoubleTensor, 8> inputs;
       for (int i : (*members_)[m].inputs) inputs.push_back(values[i]);
       DoubleTensor& value = values[ctx.in.size() + m];
-      functions_[m].run(inputs, value);
+      functions_[m].run(inputs, value, ctx.pace);
       float* out = ctx.out[m].f32();
       const int64_t n = value.elements();
       for (int64_t i = 0; i < n; ++i) out[i] = static_cast<float>(value.data[i]);

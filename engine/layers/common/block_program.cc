@@ -271,17 +271,21 @@ BlockProgram BlockProgram::Compile(const Expression& expression) {
   return BlockCompiler(expression).Compile();
 }
 
-BlockOperand BlockProgram::Bind(Source source, absl::Span<const BlockOperand> inputs, float* places,
-                                float* y, int64_t n) const {
+BlockOperand BlockProgram::Bind(Source source, const Piece& piece, float* places) const {
   switch (source.kind) {
-    case Source::Kind::kInput:
-      return inputs[source.index];
+    case Source::Kind::kInput: {
+      BlockOperand operand = piece.inputs[source.index];
+      operand.data += piece.row * operand.row_stride;
+      if (operand.kind == BlockOperand::Kind::kRows) operand.data += piece.column;
+      return operand;
+    }
     case Source::Kind::kPlace:
       return {places + source.index * BlockOperand::kPlaceFloats, 0, BlockOperand::Kind::kPlace};
     case Source::Kind::kNumber:
       return {const_cast<float*>(&numbers_[source.index]), 0, BlockOperand::Kind::kScalar};
     case Source::Kind::kOutput:
-      return {y, n, BlockOperand::Kind::kRows};
+      return {piece.y + piece.row * piece.y_stride + piece.column, piece.y_stride,
+              BlockOperand::Kind::kRows};
     case Source::Kind::kNone:
       break;
   }
@@ -320,17 +324,36 @@ bool BlockProgram::RunArithmetic(absl::Span<const BlockStep> steps, int64_t n) {
 }
 
 void BlockProgram::Run(absl::Span<const BlockOperand> inputs, void* scratch, float* y, int64_t rows,
-                       int64_t n) const {
+                       int64_t n, Pace& pace) const {
+  constexpr int64_t kStepWork = 16;  // Of one value, in multiplications.
+  const int64_t work = static_cast<int64_t>(lines_.size()) * kStepWork;
+  const int64_t rows_at_once = std::min(rows, Pace::RowsAtOnce(n * work, 1));
+  const int64_t at_once = rows_at_once > 1 ? n : Pace::RowsAtOnce(work, BlockOperand::kPlaceFloats);
+  for (int64_t row = 0; row < rows; row += rows_at_once) {
+    for (int64_t column = 0; column < n; column += at_once) {
+      const Piece piece{inputs,
+                        y,
+                        n,
+                        row,
+                        column,
+                        std::min(rows_at_once, rows - row),
+                        std::min(at_once, n - column)};
+      if (pace.Stops(piece.rows * piece.n * work)) return;
+      RunPiece(piece, scratch);
+    }
+  }
+}
+
+void BlockProgram::RunPiece(const Piece& piece, void* scratch) const {
   auto* const steps = static_cast<BlockStep*>(scratch);
   auto* const places = reinterpret_cast<float*>(steps + lines_.size());
   for (size_t i = 0; i < lines_.size(); ++i) {
     const Line& l = lines_[i];
-    new (steps + i)
-        BlockStep{l.op, Bind(l.a, inputs, places, y, n), Bind(l.b, inputs, places, y, n)};
+    new (steps + i) BlockStep{l.op, Bind(l.a, piece, places), Bind(l.b, piece, places)};
   }
   const absl::Span<BlockStep> program(steps, lines_.size());
-  if (rows == 1 && RunArithmetic(program, n)) return;
-  RunBlocks(program, rows, n);
+  if (piece.rows == 1 && RunArithmetic(program, piece.n)) return;
+  RunBlocks(program, piece.rows, piece.n);
 }
 
 }  // namespace ulfd::engine

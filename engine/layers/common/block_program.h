@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "engine/kernels/types.h"
 #include "engine/layers/common/expression.h"
+#include "engine/tensor/pace.h"
 
 namespace ulfd::engine {
 
@@ -25,8 +26,8 @@ class BlockProgram {
   }
   // Computes y [rows, n], without gaps.  One operand per input, of any kind.  Allocates nothing.
   // REQUIRES: scratch is 8-byte aligned.
-  void Run(absl::Span<const BlockOperand> inputs, void* scratch, float* y, int64_t rows,
-           int64_t n) const;
+  void Run(absl::Span<const BlockOperand> inputs, void* scratch, float* y, int64_t rows, int64_t n,
+           Pace& pace) const;
 
  private:
   friend class BlockCompiler;
@@ -41,8 +42,17 @@ class BlockProgram {
     Source a, b;
   };
 
-  BlockOperand Bind(Source source, absl::Span<const BlockOperand> inputs, float* places, float* y,
-                    int64_t n) const;
+  // Rows and columns of a run.
+  struct Piece {
+    absl::Span<const BlockOperand> inputs;
+    float* y;
+    int64_t y_stride;
+    int64_t row, column;  // The first ones.
+    int64_t rows, n;
+  };
+
+  BlockOperand Bind(Source source, const Piece& piece, float* places) const;
+  void RunPiece(const Piece& piece, void* scratch) const;
   // The program on one row if it is one operation of arithmetic: its own kernel is faster.  False:
   // it is not.
   static bool RunArithmetic(absl::Span<const BlockStep> steps, int64_t n);

@@ -77,10 +77,15 @@ class Panels {
   int64_t n() const { return n_; }
   int64_t bytes() const { return static_cast<int64_t>(data_.size() * sizeof(float)); }
   // y[rows, n] += x[rows, k] * this
-  void MultiplyAdd(const double* x, int64_t rows, double* y) const {
+  void MultiplyAdd(const double* x, int64_t rows, double* y, Pace& pace) const {
+    const int64_t at_once = Pace::RowsAtOnce(k_ * kColumns, kRows);
     for (int64_t panel = 0; panel < n_; panel += kColumns) {
-      MultiplyPanel(x, rows, k_, data_.data() + panel * k_, y + panel, n_,
-                    std::min(kColumns, n_ - panel));
+      for (int64_t row = 0; row < rows; row += at_once) {
+        const int64_t now = std::min(at_once, rows - row);
+        if (pace.Stops(now * k_ * kColumns)) return;
+        MultiplyPanel(x + row * k_, now, k_, data_.data() + panel * k_, y + row * n_ + panel, n_,
+                      std::min(kColumns, n_ - panel));
+      }
     }
   }
 
@@ -95,7 +100,7 @@ DoubleFunction FullyConnected(const Semantics& s) {
   int64_t bytes = 0;
   for (const Panels& panels : all) bytes += panels.bytes();
   auto run = [all = std::move(all), bias = s.bias, bias_rows = std::max<int64_t>(1, s.bias_rows)](
-                 In in, DoubleTensor& out) {
+                 In in, DoubleTensor& out, Pace& pace) {
     const int64_t n = all[0].n();
     const int64_t rows = n == 0 ? 0 : out.elements() / n;
     // A bias of several rows is added to a first product by numpy's rules.
@@ -111,12 +116,12 @@ DoubleFunction FullyConnected(const Semantics& s) {
       const int64_t k = all[i].k();
       const int64_t given = Product(in[i].dims, 0, static_cast<int>(in[i].dims.size()) - 1);
       if (given == rows) {
-        all[i].MultiplyAdd(in[i].data, rows, out.data);
+        all[i].MultiplyAdd(in[i].data, rows, out.data, pace);
         continue;
       }
       // Fewer rows than the output: they repeat (a user's row, or under a bias of several rows).
       for (int64_t r = 0; r < rows && given > 0; ++r) {
-        all[i].MultiplyAdd(in[i].data + r % given * k, 1, out.data + r * n);
+        all[i].MultiplyAdd(in[i].data + r % given * k, 1, out.data + r * n, pace);
       }
     }
   };
@@ -135,7 +140,7 @@ double Relu(double x) { return x < 0 ? 0 : x; }  // NaN stays NaN.
 
 template <double (*kFunction)(double)>
 DoubleFunction Elementwise(const Semantics&) {
-  return {[](In in, DoubleTensor& out) {
+  return {[](In in, DoubleTensor& out, Pace&) {
     const int64_t n = out.elements();
     for (int64_t i = 0; i < n; ++i) out.data[i] = kFunction(in[0].data[i]);
   }};
@@ -145,7 +150,7 @@ DoubleFunction Elementwise(const Semantics&) {
 template <class Fn>
 DoubleFunction Cyclic(const Semantics& s, int64_t bytes, Fn function) {
   const auto period = static_cast<int64_t>(s.params->values[0].size());
-  auto run = [period, function = std::move(function)](In in, DoubleTensor& out) {
+  auto run = [period, function = std::move(function)](In in, DoubleTensor& out, Pace&) {
     const int64_t n = out.elements();
     for (int64_t i = 0, c = 0; i < n; ++i, c = c + 1 == period ? 0 : c + 1) {
       out.data[i] = function(in[0].data[i], c);
@@ -200,7 +205,7 @@ double Divide(double a, double b) { return a / b; }
 
 template <double (*kFunction)(double, double)>
 DoubleFunction Binary(const Semantics&) {
-  return {[](In in, DoubleTensor& out) {
+  return {[](In in, DoubleTensor& out, Pace&) {
     const BroadcastPlan plan = PlanBroadcast(out.dims, {in[0].dims, in[1].dims});
     const int64_t a_step = plan.advances[0] ? 1 : 0, b_step = plan.advances[1] ? 1 : 0;
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t to) {
@@ -225,7 +230,7 @@ struct AxisView {
 };
 
 DoubleFunction Softmax(const Semantics& s) {
-  return {[axis = s.axis](In in, DoubleTensor& out) {
+  return {[axis = s.axis](In in, DoubleTensor& out, Pace&) {
     const AxisView v(out.dims, axis);
     for (int64_t o = 0; o < v.outer; ++o) {
       for (int64_t i = 0; i < v.inner; ++i) {
@@ -243,7 +248,7 @@ DoubleFunction Softmax(const Semantics& s) {
 }
 
 DoubleFunction Sum(const Semantics& s) {
-  return {[axis = s.axis](In in, DoubleTensor& out) {
+  return {[axis = s.axis](In in, DoubleTensor& out, Pace&) {
     const AxisView v(in[0].dims, axis);
     std::fill_n(out.data, out.elements(), 0.0);
     const double* x = in[0].data;
@@ -258,7 +263,7 @@ DoubleFunction Sum(const Semantics& s) {
 // ------------------------------------------------------------------------------------- copying
 
 DoubleFunction Concat(const Semantics& s) {
-  return {[axis = s.axis](In in, DoubleTensor& out) {
+  return {[axis = s.axis](In in, DoubleTensor& out, Pace&) {
     const AxisView whole(out.dims, axis);
     double* to = out.data;
     for (const DoubleTensor& part : in) {
@@ -272,7 +277,7 @@ DoubleFunction Concat(const Semantics& s) {
 }
 
 DoubleFunction Fuse(const Semantics&) {
-  return {[](In in, DoubleTensor& out) {
+  return {[](In in, DoubleTensor& out, Pace&) {
     double* to = out.data;
     for (const DoubleTensor& part : in) {
       const int64_t width = part.dims[1], step = part.dims[0] == 1 ? 0 : width;
@@ -285,11 +290,12 @@ DoubleFunction Fuse(const Semantics&) {
 }
 
 DoubleFunction Copy(const Semantics&) {
-  return {[](In in, DoubleTensor& out) { std::copy_n(in[0].data, out.elements(), out.data); }};
+  return {
+      [](In in, DoubleTensor& out, Pace&) { std::copy_n(in[0].data, out.elements(), out.data); }};
 }
 
 DoubleFunction Slice(const Semantics& s) {
-  return {[pieces = s.pieces, axis = s.axis](In in, DoubleTensor& out) {
+  return {[pieces = s.pieces, axis = s.axis](In in, DoubleTensor& out, Pace&) {
     if (out.elements() == 0) return;
     const int64_t rows = in[0].dims[0], width = in[0].elements() / rows;
     const int64_t outer = Product(out.dims, 1, axis);  // Dimensions of a piece before the axis.

@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "engine/layers/semantics.h"
+#include "engine/tensor/pace.h"
 #include "engine/tensor/tensor.h"
 
 namespace ulfd::engine {
@@ -25,7 +26,7 @@ struct DoubleTensor {
 struct DoubleFunction {
   // `out` has the shape that the layer's Infer gives for `in`, and does not overlap them.  Null:
   // there is no double version of the layer.
-  std::function<void(absl::Span<const DoubleTensor> in, DoubleTensor& out)> run;
+  std::function<void(absl::Span<const DoubleTensor> in, DoubleTensor& out, Pace& pace)> run;
   int64_t bytes = 0;  // Held beside the model's weights.
 };
 

@@ -75,30 +75,31 @@ size_t SmallConvolution::ScratchBytes(int64_t height, int64_t width) const {
 }
 
 void SmallConvolution::Run(const float* x, int64_t images, int64_t height, int64_t width, float* y,
-                           float* scratch) const {
+                           float* scratch, Pace& pace) const {
   const int64_t from = g_.in_channels * height * width;
   const int64_t to = g_.out_channels * g_.OutputSize(0, height) * g_.OutputSize(1, width);
   const int64_t at_once = TakesRows(width) ? ImagesAtOnce() : 1;
-  for (int64_t i = 0; i < images; i += at_once) {
+  for (int64_t i = 0; i < images && !pace.Stops(0); i += at_once) {
     if (TakesRows(width)) {
-      RunRows(x + i * from, std::min(at_once, images - i), height, width, y + i * to, scratch);
+      RunRows(x + i * from, std::min(at_once, images - i), height, width, y + i * to, scratch,
+              pace);
     } else {
-      RunColumns(x + i * from, height, width, y + i * to, scratch);
+      RunColumns(x + i * from, height, width, y + i * to, scratch, pace);
     }
   }
 }
 
 // y^T [places, outputs] = windows [places, inner] * weight^T.
 void SmallConvolution::RunRows(const float* x, int64_t images, int64_t height, int64_t width,
-                               float* y, float* scratch) const {
+                               float* y, float* scratch, Pace& pace) const {
   const int64_t places = g_.OutputSize(0, height), outputs = g_.out_channels;
-  const FcBlock windows{x, g_.stride[0] * width, inner()};
-  Fc({.blocks = absl::MakeConstSpan(&windows, 1),
-      .rows = (images - 1) * height + places,
-      .w = by_rows_.view(),
-      .init = bias_.empty() ? nullptr : bias_.data(),
-      .y = scratch,
-      .y_stride = outputs});
+  FcBlock windows{x, g_.stride[0] * width, inner()};
+  FcInPieces({.rows = (images - 1) * height + places,
+              .w = by_rows_.view(),
+              .init = bias_.empty() ? nullptr : bias_.data(),
+              .y = scratch,
+              .y_stride = outputs},
+             absl::MakeSpan(&windows, 1), pace);
   for (int64_t image = 0; image < images; ++image, scratch += height * outputs) {
     for (int64_t o = 0; o < outputs; ++o) {
       for (int64_t i = 0; i < places; ++i) *y++ = scratch[i * outputs + o];
@@ -108,7 +109,7 @@ void SmallConvolution::RunRows(const float* x, int64_t images, int64_t height, i
 
 // y [outputs, places] = weight * columns [inner, places].
 void SmallConvolution::RunColumns(const float* x, int64_t height, int64_t width, float* y,
-                                  float* scratch) const {
+                                  float* scratch, Pace& pace) const {
   const int64_t places = g_.OutputSize(0, height) * g_.OutputSize(1, width), k = inner();
   const float* const columns = LiesAsColumns(height) ? x : scratch;
   if (columns == scratch) FillColumns(x, height, width, scratch);
@@ -120,14 +121,14 @@ void SmallConvolution::RunColumns(const float* x, int64_t height, int64_t width,
       places > MatrixView::kMaxColumns
           ? PackedMatrix::Borrow(columns, k, places, places).view()
           : PackedMatrix::PackInto(columns, k, places, places, 1, scratch + k * places);
-  const FcBlock weight{weights_.data(), k, k};
-  Fc({.blocks = absl::MakeConstSpan(&weight, 1),
-      .rows = g_.out_channels,
-      .w = view,
-      .init = bias_.empty() ? nullptr : y,
-      .init_stride = places,
-      .y = y,
-      .y_stride = places});
+  FcBlock weight{weights_.data(), k, k};
+  FcInPieces({.rows = g_.out_channels,
+              .w = view,
+              .init = bias_.empty() ? nullptr : y,
+              .init_stride = places,
+              .y = y,
+              .y_stride = places},
+             absl::MakeSpan(&weight, 1), pace);
 }
 
 // What each weight meets at each place.

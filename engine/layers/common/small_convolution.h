@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "engine/kernels/fc.h"
 #include "engine/tensor/onednn_convolution.h"
+#include "engine/tensor/pace.h"
 
 namespace ulfd::engine {
 
@@ -27,20 +28,19 @@ class SmallConvolution {
   size_t ScratchBytes(int64_t height, int64_t width) const;
   // x [images, in_channels, height, width] to y [images, out_channels, height', width'].
   // REQUIRES: Suits(height, width); at least one window fits.
-  void Run(const float* x, int64_t images, int64_t height, int64_t width, float* y,
-           float* scratch) const;
+  void Run(const float* x, int64_t images, int64_t height, int64_t width, float* y, float* scratch,
+           Pace& pace) const;
   // Memory held beside the weights given.
   int64_t bytes() const { return by_rows_.bytes(); }
-  // Multiplications per place of the output.
-  int64_t work() const { return inner() * g_.out_channels; }
 
  private:
   bool TakesRows(int64_t width) const;
   bool LiesAsColumns(int64_t height) const;
   int64_t ImagesAtOnce() const;
   void RunRows(const float* x, int64_t images, int64_t height, int64_t width, float* y,
-               float* scratch) const;
-  void RunColumns(const float* x, int64_t height, int64_t width, float* y, float* scratch) const;
+               float* scratch, Pace& pace) const;
+  void RunColumns(const float* x, int64_t height, int64_t width, float* y, float* scratch,
+                  Pace& pace) const;
   void FillColumns(const float* x, int64_t height, int64_t width, float* columns) const;
   int64_t inner() const { return g_.in_channels * g_.kernel[0] * g_.kernel[1]; }
 

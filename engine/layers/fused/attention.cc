@@ -123,6 +123,7 @@ class AttentionKernel final : public Kernel {
       call.v_width = v.dims[2];
     }
     call.y = ctx.out[0].f32();
+    call.pace = &ctx.pace;
     Attention(spec_, call, ctx.scratch);
     return absl::OkStatus();
   }

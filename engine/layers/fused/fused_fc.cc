@@ -82,7 +82,7 @@ class FusedFcKernel final : public Kernel {
   }
   absl::Status Run(RunContext& ctx) const override {
     const Tensor& out = ctx.out[0];
-    const int64_t n = options_.n();
+    const int64_t k = options_.k(), n = options_.n();
     const int64_t rows = n > 0 ? out.elements() / n : 0;
     if (rows == 0) return absl::OkStatus();
     FcBlock* blocks = static_cast<FcBlock*>(ctx.scratch);
@@ -94,17 +94,18 @@ class FusedFcKernel final : public Kernel {
       blocks[i] = {x.f32() + block.offset, x_rows == 1 && rows > 1 ? 0 : stride, block.k,
                    pieces_[i].w_row};
     }
-    FcCall call{.blocks = absl::MakeConstSpan(blocks, pieces_.size()),
-                .rows = rows,
-                .epilogue = epilogue_,
-                .y = ctx.out[0].f32(),
-                .y_stride = n};
+    FcCall call{.rows = rows, .epilogue = epilogue_, .y = ctx.out[0].f32(), .y_stride = n};
     SetInit(ctx, call);
+    const absl::Span<FcBlock> all(blocks, pieces_.size());
     if (product_.has_value()) {
-      return product_->Run(call, static_cast<char*>(ctx.scratch) + BlockBytes());
+      void* const scratch = static_cast<char*>(ctx.scratch) + BlockBytes();
+      return InPieces(call, all, k * n, ctx.pace,
+                      [&](const FcCall& piece) { return product_->Run(piece, scratch); });
     }
-    call.w = PackedMatrix::Borrow(ctx.in[options_.weight_input].f32(), options_.k(), n, n).view();
-    Fc(call);
+    const float* const weights = ctx.in[options_.weight_input].f32();
+    const PackedMatrix given = PackedMatrix::Borrow(weights, k, n, n);
+    call.w = given.view();
+    FcInPieces(call, all, ctx.pace);
     return absl::OkStatus();
   }
 

@@ -101,19 +101,16 @@ MatrixView ViewOf(const Right& b, int64_t rows, float* scratch) {
                                 scratch);
 }
 
-// y[rows, n] = x[rows, k] * b, unless the context says stop.
-absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const MatrixView& b,
-                      float* y) {
-  constexpr int64_t kBlockRows = 48;
-  return InPieces(ctx, rows, b.k * b.n, kBlockRows, [&](int64_t begin, int64_t end) {
-    const FcBlock block{x + begin * b.k, b.k, b.k};
-    Fc({.blocks = absl::MakeConstSpan(&block, 1),
-        .rows = end - begin,
-        .w = b,
-        .y = y + begin * b.n,
-        .y_stride = b.n});
-    return absl::OkStatus();
-  });
+// y[rows, n] = x[rows, k] * b, whose rows are so far apart.
+void Multiply(RunContext& ctx, const float* x, int64_t x_stride, int64_t rows, const MatrixView& b,
+              float* y, int64_t y_stride) {
+  FcBlock block{x, x_stride, b.k};
+  FcInPieces({.rows = rows, .w = b, .y = y, .y_stride = y_stride}, absl::MakeSpan(&block, 1),
+             ctx.pace);
+}
+// Without gaps.
+void Multiply(RunContext& ctx, const float* x, int64_t rows, const MatrixView& b, float* y) {
+  Multiply(ctx, x, b.k, rows, b, y, b.n);
 }
 
 // One vector per row and further batch, times a matrix that all rows share: y[row, further, n] =
@@ -154,7 +151,18 @@ class BatchDotKernel final : public Kernel {
     return static_cast<size_t>(right + (p.a.transposed ? p.m * p.k : 0)) * sizeof(float);
   }
   absl::Status Run(RunContext& ctx) const override {
-    const Product p = ProductOf(ctx.in);
+    RunProduct(ctx, ProductOf(ctx.in));
+    return absl::OkStatus();
+  }
+
+ private:
+  // [m, k] x [k, n] for each batch.
+  struct Product {
+    Operand a, b;
+    int64_t m = 0, k = 0, n = 0;
+  };
+
+  static void RunProduct(RunContext& ctx, const Product& p) {
     const Operand &a = p.a, &b = p.b;
     const int64_t m = p.m, k = p.k, n = p.n;
     const Tensor& out = ctx.out[0];
@@ -162,7 +170,7 @@ class BatchDotKernel final : public Kernel {
     float* const scratch = static_cast<float*>(ctx.scratch);
     int64_t batches = 1;
     for (int i = 0; i + 2 < out.rank(); ++i) batches *= out.dims[i];
-    if (batches * m * n == 0) return absl::OkStatus();
+    if (batches * m * n == 0) return;
     if (b.batches == 1 && a.batches == batches && !a.transposed) {
       // One matrix for all batches: the rows of all of them are one tall matrix.
       return Multiply(ctx, a.data, batches * m,
@@ -184,15 +192,8 @@ class BatchDotKernel final : public Kernel {
     if (n == 1 && SharesRows(b, a, batch)) {  // y^T = b^T a^T, as above.
       return RunShared(ctx, {b, a, k, m, !a.transposed}, batch, scratch, y);
     }
-    return RunEach(ctx, p, batch, scratch, y);
+    RunEach(ctx, p, batch, scratch, y);
   }
-
- private:
-  // [m, k] x [k, n] for each batch.
-  struct Product {
-    Operand a, b;
-    int64_t m = 0, k = 0, n = 0;
-  };
 
   Product ProductOf(absl::Span<const Tensor> in) const {
     Product p{OperandOf(in[0], 2, transpose_a_), OperandOf(in[1], 1, transpose_b_)};
@@ -205,8 +206,8 @@ class BatchDotKernel final : public Kernel {
   }
 
   // A product of matrices for each index of the batch behind the rows.
-  static absl::Status RunShared(const RunContext& ctx, const SharedMatrices& s,
-                                absl::Span<const int64_t> batch, float* scratch, float* y) {
+  static void RunShared(RunContext& ctx, const SharedMatrices& s, absl::Span<const int64_t> batch,
+                        float* scratch, float* y) {
     const absl::Span<const int64_t> inner = batch.subspan(1);
     const auto behind_rows = [&](const Operand& operand) {
       const absl::Span<const int64_t> dims = operand.batch;
@@ -214,24 +215,18 @@ class BatchDotKernel final : public Kernel {
     };
     const int64_t x_row = s.x.batches / batch[0] * s.k, y_row = Volume(inner) * s.n;
     const BroadcastPlan plan = PlanBroadcast(inner, {behind_rows(s.x), behind_rows(s.w)});
-    absl::Status status;
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t first) {
-      for (int64_t i = 0; i < plan.run && status.ok(); ++i) {
+      for (int64_t i = 0; i < plan.run && !ctx.pace.Stops(s.k * s.n); ++i) {
+        const float* x = s.x.data + (at[0] + (plan.advances[0] ? i : 0)) * s.k;
         const float* w = s.w.data + (at[1] + (plan.advances[1] ? i : 0)) * s.k * s.n;
-        const FcBlock block{s.x.data + (at[0] + (plan.advances[0] ? i : 0)) * s.k, x_row, s.k};
-        Fc({.blocks = absl::MakeConstSpan(&block, 1),
-            .rows = batch[0],
-            .w = ViewOf({w, s.k, s.n, s.transposed}, batch[0], scratch),
-            .y = y + (first + i) * s.n,
-            .y_stride = y_row});
-        status.Update(CheckStop(ctx.stop));
+        Multiply(ctx, x, x_row, batch[0], ViewOf({w, s.k, s.n, s.transposed}, batch[0], scratch),
+                 y + (first + i) * s.n, y_row);
       }
     });
-    return status;
   }
 
-  static absl::Status RunEach(const RunContext& ctx, const Product& p,
-                              absl::Span<const int64_t> batch, float* scratch, float* y) {
+  static void RunEach(RunContext& ctx, const Product& p, absl::Span<const int64_t> batch,
+                      float* scratch, float* y) {
     const Operand &a = p.a, &b = p.b;
     const int64_t m = p.m, k = p.k, n = p.n;
     const BroadcastPlan plan = PlanBroadcast(batch, {a.batch, b.batch});
@@ -240,28 +235,18 @@ class BatchDotKernel final : public Kernel {
     float* const turned = scratch + PackedFloats(k, std::max(n, m));
     const float* viewed = nullptr;  // What `view` shows.
     MatrixView view;
-    absl::Status status;
-    int64_t since_check = 0;  // Multiplications.
     plan.ForEachRun([&](const BroadcastPlan::Offsets& at, int64_t first) {
       const float* from_a = a.data + at[0] * m * k;
       const float* from_b = b.data + at[1] * k * n;
       float* to = y + first * m * n;
       if (m == 1 && n == 1 && k <= kShortRow) {
-        DotRows(from_a, a_step, from_b, b_step, plan.run, k, to);
-        since_check += plan.run * k;
-        if (since_check > kMillisecondOfWork) {
-          status.Update(CheckStop(ctx.stop));
-          since_check = 0;
+        if (!ctx.pace.Stops(plan.run * k)) {
+          DotRows(from_a, a_step, from_b, b_step, plan.run, k, to);
         }
         return;
       }
-      for (int64_t i = 0; i < plan.run && status.ok();
+      for (int64_t i = 0; i < plan.run && !ctx.pace.Stops(k * (m + n));
            ++i, from_a += a_step, from_b += b_step, to += m * n) {
-        since_check += m * k * n;
-        if (since_check > kMillisecondOfWork) {
-          status = CheckStop(ctx.stop);
-          since_check = 0;
-        }
         if (m == 1 && n == 1) {
           *to = Dot(from_a, from_b, k);
           continue;
@@ -271,7 +256,7 @@ class BatchDotKernel final : public Kernel {
           continue;
         }
         if (m == 1) {  // The rows that b has in memory times a vector.
-          status.Update(Multiply(ctx, from_b, n, PackedMatrix::ViewOf(from_a, k, 1), to));
+          Multiply(ctx, from_b, n, PackedMatrix::ViewOf(from_a, k, 1), to);
           continue;
         }
         if (n == 1 && a.transposed) {  // A sum of a's stored rows.
@@ -281,10 +266,9 @@ class BatchDotKernel final : public Kernel {
         if (viewed != from_b) view = ViewOf({from_b, k, n, b.transposed}, m, scratch);
         viewed = from_b;
         if (a.transposed) Transpose(from_a, k, m, turned);
-        status.Update(Multiply(ctx, a.transposed ? turned : from_a, m, view, to));
+        Multiply(ctx, a.transposed ? turned : from_a, m, view, to);
       }
     });
-    return status;
   }
 
   const bool transpose_a_, transpose_b_;

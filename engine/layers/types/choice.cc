@@ -20,12 +20,14 @@ namespace {
 
 constexpr int kLanes = 16;
 
-// The best of n entries each of up to 16 columns, which begin at `x + begin[lane]`.  Every entry
-// takes the place of the first that it beats, which takes the next place in the same way; of equal
-// ones the first in x beats the others.  `values` and `places` have room for k * 16.
-ULFD_MULTIVERSION void BestOf(const float* x, const int64_t* begin, int lanes, int64_t n,
-                              int64_t stride, float sign, int64_t k, float* values, float* places) {
-  for (int64_t i = 0; i < n; ++i) {
+// Puts entries [first, end) of up to 16 columns, which begin at `x + begin[lane]`, among the best
+// of those before.  Every entry takes the place of the first that it beats, which takes the next
+// place in the same way; of equal ones the first in x beats the others.  `values` and `places` have
+// room for k * 16.
+ULFD_MULTIVERSION void BestOf(const float* x, const int64_t* begin, int lanes, int64_t first,
+                              int64_t end, int64_t stride, float sign, int64_t k, float* values,
+                              float* places) {
+  for (int64_t i = first; i < end; ++i) {
     float value[kLanes] = {}, place[kLanes];
     for (int l = 0; l < lanes; ++l) value[l] = sign * x[begin[l] + i * stride];
     for (float& p : place) p = static_cast<float>(i);
@@ -73,7 +75,12 @@ class TopKKernel final : public Kernel {
         inner[l] = (first + l) % around.inner;
         begin[l] = outer[l] * n * around.inner + inner[l];
       }
-      BestOf(x.f32(), begin, lanes, n, around.inner, sign_, k_, values, places);
+      const int64_t at_once = Pace::RowsAtOnce(k_ * kLanes, 1);
+      for (int64_t i = 0; i < n; i += at_once) {
+        const int64_t end = std::min(n, i + at_once);
+        if (ctx.pace.Stops((end - i) * k_ * kLanes)) return absl::OkStatus();
+        BestOf(x.f32(), begin, lanes, i, end, around.inner, sign_, k_, values, places);
+      }
       for (int64_t j = 0; j < k_; ++j) {
         for (int l = 0; l < lanes; ++l) {
           const int64_t at = (outer[l] * k_ + j) * around.inner + inner[l];

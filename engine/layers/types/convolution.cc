@@ -27,19 +27,15 @@ class ConvolutionKernel final : public Kernel {
   }
   int64_t bytes() const override { return convolution_->bytes() + small_.bytes(); }
   absl::Status Run(RunContext& ctx) const override {
-    const Tensor &x = ctx.in[0], &y = ctx.out[0];
+    const Tensor& x = ctx.in[0];
     if (x.elements() == 0) return absl::OkStatus();
     if (!small_.Suits(x.dims[2], x.dims[3])) {
       return convolution_->Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(),
-                               ctx.scratch);
+                               ctx.scratch, ctx.pace);
     }
-    const int64_t from = x.elements() / x.dims[0], to = y.elements() / y.dims[0];
-    return InPieces(ctx, x.dims[0], small_.work() * y.dims[2] * y.dims[3], 1,
-                    [&](int64_t begin, int64_t end) {
-                      small_.Run(x.f32() + begin * from, end - begin, x.dims[2], x.dims[3],
-                                 ctx.out[0].f32() + begin * to, static_cast<float*>(ctx.scratch));
-                      return absl::OkStatus();
-                    });
+    small_.Run(x.f32(), x.dims[0], x.dims[2], x.dims[3], ctx.out[0].f32(),
+               static_cast<float*>(ctx.scratch), ctx.pace);
+    return absl::OkStatus();
   }
 
  private:

@@ -225,7 +225,7 @@ class ExpressionKernel final : public Kernel {
   }
 
   // walk.outer.back().count rows of walk.run values.
-  void RunRows(const Walk& walk, const RunContext& ctx, absl::Span<BlockOperand> operands,
+  void RunRows(const Walk& walk, RunContext& ctx, absl::Span<BlockOperand> operands,
                float* y) const {
     const int64_t rows = walk.outer.back().count;
     if (rows > 1 && Flat(walk)) {
@@ -239,9 +239,9 @@ class ExpressionKernel final : public Kernel {
         }
         operand = {place, 0, BlockOperand::Kind::kPlace};
       }
-      return program_.Run(operands, ProgramScratch(ctx), y, 1, rows * walk.run);
+      return program_.Run(operands, ProgramScratch(ctx), y, 1, rows * walk.run, ctx.pace);
     }
-    program_.Run(operands, ProgramScratch(ctx), y, rows, walk.run);
+    program_.Run(operands, ProgramScratch(ctx), y, rows, walk.run, ctx.pace);
   }
 
   // Long runs, not all of float32: tiles of the others are converted.
@@ -265,7 +265,7 @@ class ExpressionKernel final : public Kernel {
             operands[i].data = place;
           }
         }
-        program_.Run(operands, ProgramScratch(ctx), y, 1, n);
+        program_.Run(operands, ProgramScratch(ctx), y, 1, n, ctx.pace);
         y += n;
       }
     }
@@ -305,7 +305,7 @@ class ExpressionKernel final : public Kernel {
           Gather(walk, x, i, run, count, place);
         }
       }
-      program_.Run(operands, ProgramScratch(ctx), y, 1, count * walk.run);
+      program_.Run(operands, ProgramScratch(ctx), y, 1, count * walk.run, ctx.pace);
       y += count * walk.run;
       run += count;
     }

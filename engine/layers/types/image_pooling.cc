@@ -89,10 +89,10 @@ ULFD_MULTIVERSION void AddRow(const float* x, int64_t stride, float* __restrict 
 // Adds what one row of the image gives to one row of windows: tap by tap, for all windows that the
 // tap meets the image in.
 template <class Combine>
-void CombineRow(const Window& window, const Plane& plane, const float* x, float* y,
-                Combine combine) {
+void CombineRow(const Window& window, const Plane& plane, const float* x, float* y, Combine combine,
+                Pace& pace) {
   const int64_t stride = window.stride[1];
-  for (int64_t tap = 0; tap < window.size[1]; ++tap) {
+  for (int64_t tap = 0; tap < window.size[1] && !pace.Stops(plane.out_width); ++tap) {
     const int64_t offset = tap - window.pad[1];
     const int64_t first = offset < 0 ? (-offset + stride - 1) / stride : 0;
     const int64_t left = plane.width - offset;  // Places from the tap in window 0 to the edge.
@@ -101,13 +101,14 @@ void CombineRow(const Window& window, const Plane& plane, const float* x, float*
   }
 }
 
-void MaxPlane(const Window& window, const Plane& plane) {
+void MaxPlane(const Window& window, const Plane& plane, Pace& pace) {
   const Span columns = SpanOf(window, 1, 0, plane.width);
   const bool whole_rows = plane.out_width == 1 && columns.begin == 0 && columns.end == plane.width;
   const bool one_wide = window.size[1] == 1 && plane.out_width == plane.width;
   for (int64_t i = 0; i < plane.out_height; ++i) {
     float* y = plane.y + i * plane.out_width;
     const Span rows = SpanOf(window, 0, i, plane.height);
+    if (pace.Stops((rows.end - rows.begin) * plane.width)) return;
     if (whole_rows) {
       *y = Largest(plane.x + rows.begin * plane.width, (rows.end - rows.begin) * plane.width);
       continue;
@@ -118,18 +119,18 @@ void MaxPlane(const Window& window, const Plane& plane) {
     }
     std::fill_n(y, plane.out_width, -std::numeric_limits<float>::infinity());
     for (int64_t r = rows.begin; r < rows.end; ++r) {
-      CombineRow(window, plane, plane.x + r * plane.width, y, MaxRow);
+      CombineRow(window, plane, plane.x + r * plane.width, y, MaxRow, pace);
     }
   }
 }
 
-void AveragePlane(const Window& window, bool count_pad, const Plane& plane) {
-  for (int64_t i = 0; i < plane.out_height; ++i) {
+void AveragePlane(const Window& window, bool count_pad, const Plane& plane, Pace& pace) {
+  for (int64_t i = 0; i < plane.out_height && !pace.Stops(plane.out_width); ++i) {
     float* y = plane.y + i * plane.out_width;
     std::fill_n(y, plane.out_width, 0.0f);
     const Span rows = SpanOf(window, 0, i, plane.height);
     for (int64_t r = rows.begin; r < rows.end; ++r) {
-      CombineRow(window, plane, plane.x + r * plane.width, y, AddRow);
+      CombineRow(window, plane, plane.x + r * plane.width, y, AddRow, pace);
     }
     for (int64_t j = 0; j < plane.out_width; ++j) {
       const Span columns = SpanOf(window, 1, j, plane.width);
@@ -166,13 +167,13 @@ class PoolingKernel final : public Kernel {
     const int64_t places = plane.height * plane.width;
     Window window = window_;
     if (global_) window.size = {plane.height, plane.width};
-    for (int64_t n = x.dims[0] * x.dims[1]; n > 0; --n) {
+    for (int64_t n = x.dims[0] * x.dims[1]; n > 0 && !ctx.pace.Stops(places); --n) {
       if (!average_) {
-        MaxPlane(window, plane);
+        MaxPlane(window, plane, ctx.pace);
       } else if (global_) {
         *plane.y = PlaneSum(plane.x, places) / static_cast<float>(places);
       } else {
-        AveragePlane(window, count_pad_, plane);
+        AveragePlane(window, count_pad_, plane, ctx.pace);
       }
       plane.x += places;
       plane.y += plane.out_height * plane.out_width;

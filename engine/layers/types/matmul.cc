@@ -46,27 +46,20 @@ absl::StatusOr<Matrix> ReadMatrix(const ParseContext& ctx, int index) {
   return MakeMatrix(std::move(weight), ctx.param.inner_product_param().transpose(), ctx.packed);
 }
 
-// y[rows, n] = init + x[rows, k] * w; init is null, one row (stride 0) or rows repeated with a
-// period.  CANCELLED if the context says so meanwhile.
-absl::Status Multiply(const RunContext& ctx, const float* x, int64_t rows, const Product& w,
-                      const float* init, int64_t init_stride, int64_t init_period, float* y,
-                      void* scratch) {
-  const auto multiply = [&](int64_t begin, int64_t end) {
-    const FcBlock block{x + begin * w.k(), w.k(), w.k()};
-    FcCall call;
-    call.blocks = absl::MakeConstSpan(&block, 1);
-    call.rows = end - begin;
-    // A piece begins where the period does.
-    call.init = init == nullptr || init_period > 0 ? init : init + begin * init_stride;
-    call.init_stride = init_stride;
-    call.init_period = init_period;
-    call.y = y + begin * w.n();
-    call.y_stride = w.n();
-    return w.Run(call, scratch);
-  };
-  constexpr int64_t kBlockRows = 48;  // What the kernel computes at a time fits into it.
-  return InPieces(ctx, rows, w.k() * w.n(), std::max<int64_t>(1, init_period) * kBlockRows,
-                  multiply);
+// y[rows, n] = init + x[rows, k] * w; x and init are rows or one row (stride 0), init also null or
+// rows repeated with a period.
+absl::Status Multiply(RunContext& ctx, const float* x, int64_t x_stride, int64_t rows,
+                      const Product& w, const float* init, int64_t init_stride, int64_t init_period,
+                      float* y, void* scratch) {
+  FcBlock block{x, x_stride, w.k()};
+  const FcCall call{.rows = rows,
+                    .init = init,
+                    .init_stride = init_stride,
+                    .init_period = init_period,
+                    .y = y,
+                    .y_stride = w.n()};
+  return InPieces(call, absl::MakeSpan(&block, 1), w.k() * w.n(), ctx.pace,
+                  [&](const FcCall& piece) { return w.Run(piece, scratch); });
 }
 
 // Bytes of so many floats, up to a multiple of 64.
@@ -169,11 +162,12 @@ class InnerProductKernel final : public Kernel {
     float* y = ctx.out[0].f32();
     void* scratch = static_cast<char*>(ctx.scratch) + AsideBytes(x);
     if (!Expands(x)) {
-      return Multiply(ctx, x.f32(), rows, product_, bias_.init(), bias_.stride(n), bias_.rows, y,
-                      scratch);
+      return Multiply(ctx, x.f32(), product_.k(), rows, product_, bias_.init(), bias_.stride(n),
+                      bias_.rows, y, scratch);
     }
     float* product = static_cast<float*>(ctx.scratch);
-    RETURN_IF_ERROR(Multiply(ctx, x.f32(), rows, product_, nullptr, 0, 0, product, scratch));
+    RETURN_IF_ERROR(
+        Multiply(ctx, x.f32(), product_.k(), rows, product_, nullptr, 0, 0, product, scratch));
     FillBias(bias_, rows * bias_.rows, n, y);
     for (int64_t r = 0; r < rows * bias_.rows; ++r) {
       for (int64_t j = 0; j < n; ++j) y[r * n + j] += product[r / bias_.rows * n + j];
@@ -278,14 +272,15 @@ class InnerProductExKernel final : public Kernel {
     for (int i = 0; i < 2; ++i) {
       if (ctx.in[i].dims[0] == rows) continue;
       float* shared = static_cast<float*>(ctx.scratch) + i * bias_rows() * n;
-      RETURN_IF_ERROR(MultiplyRow(i, ctx.in[i].f32(), start, shared, scratch));
+      RETURN_IF_ERROR(Multiply(ctx, ctx.in[i].f32(), 0, bias_rows(), products_[i], start, stride, 0,
+                               shared, scratch));
       start = shared;
     }
     bool done = false;
     for (int i = 0; i < 2; ++i) {
       if (ctx.in[i].dims[0] != rows) continue;
-      RETURN_IF_ERROR(
-          Multiply(ctx, ctx.in[i].f32(), rows, products_[i], start, stride, period, y, scratch));
+      RETURN_IF_ERROR(Multiply(ctx, ctx.in[i].f32(), products_[i].k(), rows, products_[i], start,
+                               stride, period, y, scratch));
       start = y;  // Each row goes on where it was.
       stride = n;
       period = 0;
@@ -297,20 +292,6 @@ class InnerProductExKernel final : public Kernel {
 
  private:
   int64_t bias_rows() const { return std::max<int64_t>(1, bias_.rows); }
-  // y[bias rows, n] = start + x * matrix i for a single row x.
-  absl::Status MultiplyRow(int i, const float* x, const float* start, float* y,
-                           void* scratch) const {
-    const int64_t n = products_[i].n();
-    const FcBlock block{x, 0, products_[i].k()};
-    FcCall call;
-    call.blocks = absl::MakeConstSpan(&block, 1);
-    call.rows = bias_rows();
-    call.init = start;
-    call.init_stride = bias_.stride(n);
-    call.y = y;
-    call.y_stride = n;
-    return products_[i].Run(call, scratch);
-  }
   size_t SharedBytes() const { return AlignedFloats(2 * bias_rows() * products_[0].n()); }
 
   Product products_[2];

@@ -61,7 +61,7 @@ class GruRecurrenceKernel final : public Kernel {
   static int64_t RowsOf(const Tensor& pre) { return pre.rank() == 3 ? pre.dims[0] : 1; }
 
   // All steps of some rows.  A row that has not started keeps h = 0.
-  absl::Status RunBlock(const RunContext& ctx, const float* pre, int64_t rows, int64_t steps,
+  absl::Status RunBlock(RunContext& ctx, const float* pre, int64_t rows, int64_t steps,
                         float* y) const {
     // What the product needs comes first, aligned.
     float* h = reinterpret_cast<float*>(static_cast<char*>(ctx.scratch) + h2h_.ScratchBytes(rows));
@@ -77,10 +77,7 @@ class GruRecurrenceKernel final : public Kernel {
     fc.y = recurrent;
     fc.y_stride = 3 * n_;
     bool any = false;
-    const int64_t steps_to_check =
-        std::max<int64_t>(1, kMillisecondOfWork / std::max<int64_t>(1, rows * 3 * n_ * n_));
-    for (int64_t t = 0; t < steps; ++t) {
-      if (t % steps_to_check == 0) RETURN_IF_ERROR(CheckStop(ctx.stop));
+    for (int64_t t = 0; t < steps && !ctx.pace.Stops(rows * 3 * n_ * n_); ++t) {
       for (int64_t b = 0; b < rows; ++b) {
         const float* first = pre + (b * steps + t) * 3 * n_;
         // NaN starts a row, too.

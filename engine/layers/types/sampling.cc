@@ -35,6 +35,9 @@ struct RoiAlignParams {
   bool end_inclusive = false;
 };
 
+// What a sample takes, in multiplications.
+constexpr int64_t kSampleWork = 128;
+
 // Where a sample lies between its four neighbours along one axis.
 struct Between {
   int64_t low = 0, high = 0;
@@ -61,7 +64,7 @@ class RoiAlignKernel final : public Kernel {
     for (int64_t r = 0; r < regions; ++r) {
       const float* region = ctx.in[1].f32() + r * 5;
       RETURN_IF_ERROR(Check(r, region, features));
-      Align(region, features, ctx.out[0].f32() + r * features.dims[1] * cells);
+      Align(region, features, ctx.out[0].f32() + r * features.dims[1] * cells, ctx.pace);
     }
     return absl::OkStatus();
   }
@@ -125,7 +128,7 @@ class RoiAlignKernel final : public Kernel {
            (static_cast<double>(sample) + 0.5) * side.cell / static_cast<double>(side.samples);
   }
 
-  void Align(const float* region, const Tensor& features, float* y) const {
+  void Align(const float* region, const Tensor& features, float* y, Pace& pace) const {
     const int64_t channels = features.dims[1], height = features.dims[2], width = features.dims[3];
     const float* image =
         features.f32() + static_cast<int64_t>(region[0]) * channels * height * width;
@@ -135,17 +138,19 @@ class RoiAlignKernel final : public Kernel {
     for (int64_t c = 0; c < channels; ++c, image += height * width) {
       for (int64_t i = 0; i < p_.height; ++i) {
         for (int64_t j = 0; j < p_.width; ++j) {
-          *y++ = static_cast<float>(CellSum(image, height, width, down, i, across, j) / count);
+          if (pace.Stops(kSampleWork)) return;
+          *y++ =
+              static_cast<float>(CellSum(image, height, width, down, i, across, j, pace) / count);
         }
       }
     }
   }
   static double CellSum(const float* image, int64_t height, int64_t width, const Side& down,
-                        int64_t i, const Side& across, int64_t j) {
+                        int64_t i, const Side& across, int64_t j, Pace& pace) {
     const auto [first_y, end_y] = Inside(down, i, height);
     const auto [first_x, end_x] = Inside(across, j, width);
     double sum = 0;
-    for (int64_t a = first_y; a < end_y; ++a) {
+    for (int64_t a = first_y; a < end_y && !pace.Stops((end_x - first_x) * kSampleWork); ++a) {
       const double at_y = At(down, i, a);
       if (at_y < -1 || at_y > static_cast<double>(height)) continue;
       const Between y = Neighbours(at_y, height);
@@ -268,16 +273,16 @@ class SpatialTransformerKernel final : public Kernel {
         }
       }
       Transform(theta, x, x.f32() + (x.dims[0] == 1 ? 0 : row) * x_row, y,
-                ctx.out[0].f32() + row * y_row);
+                ctx.out[0].f32() + row * y_row, ctx.pace);
     }
     return absl::OkStatus();
   }
 
  private:
   void Transform(const std::array<double, 6>& theta, const Tensor& x, const float* image,
-                 const Tensor& y, float* out) const {
+                 const Tensor& y, float* out, Pace& pace) const {
     const int64_t out_h = y.dims[2], out_w = y.dims[3];
-    for (int64_t i = 0; i < out_h; ++i) {
+    for (int64_t i = 0; i < out_h && !pace.Stops(out_w * x.dims[1] * kSampleWork); ++i) {
       const double u = static_cast<double>(i) / static_cast<double>(out_h) * 2 - 1;
       for (int64_t j = 0; j < out_w; ++j) {
         const double v = static_cast<double>(j) / static_cast<double>(out_w) * 2 - 1;

@@ -37,6 +37,7 @@ struct Case {
   bool shared_row = false;  // All blocks have one row for all.
   int64_t gap = 0;          // Of y, floats between rows.
   int64_t x_stride = 0;     // Of all blocks; 0: their widths and a little.
+  int64_t cycle = 3;        // Of kPeriod and kRepeat.
 };
 
 std::string Name(const Case& c) {
@@ -92,8 +93,6 @@ struct Data {
   PackedMatrix packed;
 };
 
-constexpr int64_t kPeriod = 3;
-
 FcCall CallOf(const Case& c, const Data& d) {
   FcCall call;
   call.blocks = d.blocks;
@@ -101,8 +100,8 @@ FcCall CallOf(const Case& c, const Data& d) {
   call.w = d.packed.view();
   if (c.init != InitKind::kNone) call.init = d.init.data();
   if (c.init != InitKind::kNone && c.init != InitKind::kRow) call.init_stride = d.n;
-  if (c.init == InitKind::kPeriod) call.init_period = kPeriod;
-  if (c.init == InitKind::kRepeat) call.init_repeat = kPeriod;
+  if (c.init == InitKind::kPeriod) call.init_period = c.cycle;
+  if (c.init == InitKind::kRepeat) call.init_repeat = c.cycle;
   if (c.affine) call.epilogue.affine = {d.mean.data(), d.scale.data(), d.beta.data()};
   call.epilogue.activation = {c.kind, d.slope.data(), d.dice_mean.data(), d.dice_scale.data(),
                               d.gamma.data()};
@@ -136,8 +135,8 @@ double Expected(const Case& c, const Data& d, int64_t r, int64_t j) {
   double y = 0;
   if (c.init == InitKind::kRow) y = d.init[j];
   if (c.init == InitKind::kRows) y = d.init[r * d.n + j];
-  if (c.init == InitKind::kPeriod) y = d.init[r % kPeriod * d.n + j];
-  if (c.init == InitKind::kRepeat) y = d.init[r / kPeriod * d.n + j];
+  if (c.init == InitKind::kPeriod) y = d.init[r % c.cycle * d.n + j];
+  if (c.init == InitKind::kRepeat) y = d.init[r / c.cycle * d.n + j];
   int64_t k = 0;
   for (const FcBlock& block : d.blocks) {
     for (int64_t i = 0; i < block.k; ++i, ++k) {
@@ -238,6 +237,34 @@ TEST_P(FcTest, Starts) {
     for (const int64_t n : {2, 13, 40}) {
       Check({.shape = {14, {33}, n}, .init = init}, GetParam());
       Check({.shape = {50, {700}, n}, .init = init, .gap = 3}, GetParam());
+    }
+  }
+}
+
+// Pieces of 48 rows, whatever cycles they cut.
+TEST_P(FcTest, Pieces) {
+  for (const InitKind init :
+       {InitKind::kNone, InitKind::kRow, InitKind::kRows, InitKind::kPeriod, InitKind::kRepeat}) {
+    for (const int64_t cycle : {1, 7, 48, 60, 250}) {
+      const Case c{.shape = {500, {20, 13}, 24}, .init = init, .gap = 2, .cycle = cycle};
+      const Data d(c);
+      FcCall call = CallOf(c, d);
+      std::vector<float> whole(500 * call.y_stride), pieces = whole;
+      call.y = whole.data();
+      Fc(call, GetParam());
+      call.y = pieces.data();
+      std::vector<FcBlock> blocks = d.blocks;
+      int count = 0;
+      Pace pace;
+      const auto run = [&](const FcCall& piece) {
+        EXPECT_LE(piece.rows, 48);
+        ++count;
+        Fc(piece, GetParam());
+        return absl::OkStatus();
+      };
+      EXPECT_TRUE(InPieces(call, absl::MakeSpan(blocks), Pace::kMillisecond, pace, run).ok());
+      EXPECT_GE(count, 11);
+      EXPECT_EQ(pieces, whole) << Name(c) << " cycle " << cycle;
     }
   }
 }

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -210,6 +211,35 @@ TEST(AttentionLayer, RunsOnUserAndAdLevelInputs) {
         }
       }
     }
+  }
+}
+
+// Some 2^28 multiplications.
+TEST(AttentionLayer, LooksWhetherSomebodyWaits) {
+  AttentionOptions options = Options();
+  options.has_mask = false;
+  for (const bool product : {true, false}) {
+    if (!product) options.product_weight = nullptr;
+    const auto layer = Make(options);
+    TensorSpecs specs = Inputs();
+    specs.pop_back();
+    const auto kernel = layer->Prepare(specs);
+    ASSERT_TRUE(kernel.ok());
+    constexpr int64_t kAds = 100, kSteps = 100000;
+    std::vector<float> q(kAds * kWidth, 0.1f), k(kSteps * kWidth, 0.1f), y(kAds * kWidth);
+    const Tensor in[] = {{DType::kFloat32, {kAds, kWidth}, q.data()},
+                         {DType::kFloat32, {1, kSteps, kWidth}, k.data()}};
+    Tensor out[] = {{DType::kFloat32, {kAds, 1, kWidth}, y.data()}};
+    const size_t bytes = (*kernel)->ScratchBytes(in);
+    const std::unique_ptr<void, Free> scratch(std::aligned_alloc(64, (bytes + 63) / 64 * 64));
+    RunCounters counters;
+    int looks = 0;
+    const std::function<bool()> stop = [&looks] { return ++looks > 2; };
+    RunContext context{in, absl::MakeSpan(out), scratch.get(), &counters};
+    context.pace = Pace(&stop);
+    ASSERT_TRUE((*kernel)->Run(context).ok());
+    EXPECT_EQ(context.pace.status().code(), absl::StatusCode::kCancelled);
+    EXPECT_EQ(looks, 3);
   }
 }
 

@@ -1,7 +1,9 @@
 // The convolution against a reference that can be read: im2col and a product of matrices.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <random>
 #include <string>
@@ -102,8 +104,9 @@ void ExpectRight(const Convolution& convolution, const Problem& p) {
   const std::vector<double> wanted = Reference(p);
   std::vector<float> found(wanted.size(), NAN);
   const Scratch scratch(convolution.ScratchBytes(p.rows, p.height, p.width));
+  Pace pace;
   const absl::Status status =
-      convolution.Run(p.x.data(), p.rows, p.height, p.width, found.data(), scratch.data);
+      convolution.Run(p.x.data(), p.rows, p.height, p.width, found.data(), scratch.data, pace);
   ASSERT_TRUE(status.ok()) << status;
   for (size_t i = 0; i < wanted.size(); ++i) {
     ASSERT_NEAR(found[i], wanted[i], 1e-5 * std::max(1.0, std::abs(wanted[i]))) << "element " << i;
@@ -159,6 +162,68 @@ TEST(ConvolutionTest, AnyNumberOfRows) {
     ExpectRight(*convolution, p);
   }
   EXPECT_EQ(convolution->bytes(), held);
+}
+
+// One value, as the definition says.
+double ValueAt(const Problem& p, int64_t row, int64_t out, int64_t i, int64_t j) {
+  const Geometry& g = p.geometry;
+  const int64_t channels = g.in_channels / g.groups;
+  const int64_t first = out / (g.out_channels / g.groups) * channels;
+  double sum = p.bias[out];
+  for (int64_t c = 0; c < channels; ++c) {
+    for (int64_t u = 0; u < g.kernel[0]; ++u) {
+      for (int64_t v = 0; v < g.kernel[1]; ++v) {
+        const int64_t y = i * g.stride[0] + u * g.dilation[0] - g.pad[0];
+        const int64_t x = j * g.stride[1] + v * g.dilation[1] - g.pad[1];
+        if (y < 0 || y >= p.height || x < 0 || x >= p.width) continue;
+        sum += double{p.x[((row * g.in_channels + first + c) * p.height + y) * p.width + x]} *
+               p.weights[((out * channels + c) * g.kernel[0] + u) * g.kernel[1] + v];
+      }
+    }
+  }
+  return sum;
+}
+
+// Of images that take long: every 101st value.
+void ExpectRightTiles(const Problem& p) {
+  UseOneThread();
+  const std::unique_ptr<const Convolution> convolution = Make(p, p.height, p.width);
+  ASSERT_NE(convolution, nullptr);
+  const Geometry& g = p.geometry;
+  const int64_t out_h = g.OutputSize(0, p.height), out_w = g.OutputSize(1, p.width);
+  std::vector<float> y(p.rows * g.out_channels * out_h * out_w, NAN);
+  const Scratch scratch(convolution->ScratchBytes(p.rows, p.height, p.width));
+  int looks = 0;
+  const std::function<bool()> stop = [&looks] { return ++looks < 0; };
+  Pace pace(&stop);
+  ASSERT_TRUE(
+      convolution->Run(p.x.data(), p.rows, p.height, p.width, y.data(), scratch.data, pace).ok());
+  EXPECT_GE(looks, 2 * p.rows);
+  EXPECT_TRUE(std::none_of(y.begin(), y.end(), [](float v) { return std::isnan(v); }));
+  for (int64_t at = 0; at < static_cast<int64_t>(y.size()); at += 101) {
+    const int64_t plane = at / (out_h * out_w);
+    const double wanted =
+        ValueAt(p, plane / g.out_channels, plane % g.out_channels, at / out_w % out_h, at % out_w);
+    ASSERT_NEAR(y[at], wanted, 1e-5 * std::max(1.0, std::abs(wanted))) << "element " << at;
+  }
+}
+
+TEST(ConvolutionTest, Tiles) {
+  Geometry g{.in_channels = 16, .out_channels = 64, .groups = 2};
+  g.kernel = {9, 5};
+  g.stride = {2, 1};
+  g.dilation = {1, 3};
+  g.pad = {3, 2, 8, 1};
+  Problem p = MakeProblem(g, 2, 190, 307, 1);
+  for (float& x : p.x) x *= 0.1f;  // Sums of many products.
+  ExpectRightTiles(p);
+  // A row of them takes several tiles.
+  g = {.in_channels = 1, .out_channels = 80};
+  g.kernel = {2, 1500};
+  g.pad = {0, 700, 1, 0};
+  p = MakeProblem(g, 1, 2, 3500, 2);
+  for (float& x : p.x) x *= 0.1f;
+  ExpectRightTiles(p);
 }
 
 // A model is loaded by a thread that may use several OpenMP threads, and run by others that may

@@ -40,8 +40,9 @@ TEST(Threads, OneThreadWritesEverything) {
       int bad = 0;
       for (int round = 0; round < 5; ++round) {
         std::vector<float> y(kRows * kOut * kSize * kSize, kNan);
+        Pace pace;
         EXPECT_TRUE(
-            (*convolution)->Run(x.data(), kRows, kSize, kSize, y.data(), scratch.get()).ok());
+            (*convolution)->Run(x.data(), kRows, kSize, kSize, y.data(), scratch.get(), pace).ok());
         for (float v : y) bad += v != static_cast<float>(kIn);
       }
       wrong[t] = bad;
