@@ -226,9 +226,10 @@ class PriorBoxKernel final : public Kernel {
 //         to the ads (the plan then computes one request as a whole).
 // Params  prior_box_param: see proto/ulf.proto.  The second bottom may be absent if the image's
 //         size is stated.
-// Errors  InvalidArgument for no min_size, sizes, ratios, variances and steps that are not above 0,
-//         a number of max_sizes or variances that does not match, a max_size not above its
-//         min_size, size or step stated twice or by half, another rank.
+// Errors  InvalidArgument for no min_size, more than 1000 of them or of ratios; sizes, ratios,
+//         variances and steps that are not above 0, a number of max_sizes or variances that does
+//         not match, a max_size not above its min_size, size or step stated twice or by half,
+//         another rank.
 // Source  PriorBox of the extension operators; SSD's PriorBoxLayer.
 class PriorBox final : public Layer {
  public:
@@ -273,10 +274,18 @@ class PriorBox final : public Layer {
     }
     return absl::OkStatus();
   }
+  static absl::Status WantFew(absl::string_view field, int values) {
+    constexpr int kMost = 1000;  // Each ratio is compared with all others.
+    if (values <= kMost) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("prior_box_param.", field, ": ", values, " values, want at most ", kMost));
+  }
   static absl::Status CheckSizes(const ulf::PriorBoxParameter& p) {
     if (p.min_size().empty()) {
       return absl::InvalidArgumentError("prior_box_param.min_size: none, want at least one");
     }
+    RETURN_IF_ERROR(WantFew("min_size", p.min_size_size()));
+    RETURN_IF_ERROR(WantFew("aspect_ratio", p.aspect_ratio_size()));
     RETURN_IF_ERROR(WantAboveZero("min_size", p.min_size()));
     RETURN_IF_ERROR(WantAboveZero("max_size", p.max_size()));
     RETURN_IF_ERROR(WantAboveZero("aspect_ratio", p.aspect_ratio()));

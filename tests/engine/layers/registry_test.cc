@@ -158,6 +158,18 @@ TEST(Registry, ChecksTheNumberOfBottomsTopsAndWeights) {
 
 // Every message that a layer may carry, under every type that does not read it: exporters leave
 // them there.
+// Each ratio is compared with all others: a million of them would take hours.
+TEST(Registry, BoundsTheSizesOfPriorBoxes) {
+  const auto error = [](absl::string_view field) {
+    std::string text =
+        "type: 'prior_box_layer' bottom: 'x' top: 'y' prior_box_param { img_size: 9 ";
+    for (int i = 1; i <= 1001; ++i) absl::StrAppend(&text, field, ": ", i, " ");
+    return ParseError(text + (field == "min_size" ? "}" : "min_size: 1 }"));
+  };
+  EXPECT_EQ(error("min_size"), "prior_box_param.min_size: 1001 values, want at most 1000");
+  EXPECT_EQ(error("aspect_ratio"), "prior_box_param.aspect_ratio: 1001 values, want at most 1000");
+}
+
 TEST(Registry, IgnoresParametersOfOtherTypesWithANotice) {
   const auto* descriptor = ulf::LayerParameter::descriptor();
   int messages = 0;
