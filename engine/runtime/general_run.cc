@@ -66,9 +66,7 @@ class GeneralRun {
     binding.model = exe_.token;
     RETURN_IF_ERROR(InferDims(binding));
     PlaceValues(binding);
-    while (ws_.bindings.size() >= WorkspaceState::kMaxBindings) ws_.bindings.pop_back();
-    ws_.bindings.push_front(std::move(binding));
-    return &ws_.bindings.front();
+    return &ws_.Keep(std::move(binding));
   }
 
   void MakeKey() {

@@ -3,6 +3,7 @@
 #include "engine/runtime/workspace.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -34,6 +35,26 @@ bool Arena::Shrink() {
   if (bytes_ > kSmall && used_ <= bytes_ / 2) Release();
   used_ = 0;
   return bytes_ > kSmall;
+}
+
+int64_t Binding::bytes() const {
+  size_t bytes = (key.size() + layout.offsets.size()) * sizeof(int64_t) +
+                 values.size() * sizeof(Tensor) + steps.size() * sizeof(StepTensors);
+  for (const StepTensors& step : steps) {
+    bytes += (step.in.size() + step.out.size()) * sizeof(Tensor);
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+Binding& WorkspaceState::Keep(Binding binding) {
+  bindings.push_front(std::move(binding));
+  int64_t bytes = 0;
+  for (const Binding& kept : bindings) bytes += kept.bytes();
+  while (bindings.size() > 1 && (bindings.size() > kMaxBindings || bytes > kMaxBindingBytes)) {
+    bytes -= bindings.back().bytes();
+    bindings.pop_back();
+  }
+  return bindings.front();
 }
 
 }  // namespace ulfd::engine

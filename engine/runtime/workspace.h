@@ -55,6 +55,8 @@ struct Binding {
     std::vector<Tensor> in, out;
   };
   std::vector<StepTensors> steps;
+
+  int64_t bytes() const;  // That it takes, about.
 };
 
 // Operands of one schedule's steps, ready for kernels: dimensions and addresses are set as a run
@@ -100,7 +102,11 @@ struct ItemState {
 struct WorkspaceState {
   // Enough for a few models with their usual kinds of requests; the least recently used goes first.
   static constexpr size_t kMaxBindings = 32;
+  static constexpr int64_t kMaxBindingBytes = int64_t{2} << 20;  // Or one, however large.
   static constexpr size_t kMaxSchedules = 64;
+
+  // As the most recently used one.
+  Binding& Keep(Binding binding);
 
   UserPart user;  // The request.
   Arena ads, scratch;
