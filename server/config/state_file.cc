@@ -28,6 +28,8 @@ constexpr char kHeader[] =
     "this "
     "file the\n# configuration alone says what serves.\n";
 
+constexpr int64_t kMostBytes = int64_t{1} << 20;  // What is written can be read again.
+
 OperatorState FromMessage(const state::ModelState& model) {
   OperatorState read{.configured = model.configured(), .all_held = model.all_held()};
   if (model.relabelled()) {
@@ -71,7 +73,7 @@ absl::StatusOr<OperatorStates> ReadStateFile(const std::string& path) {
   OperatorStates states;
   struct stat about {};
   if (stat(path.c_str(), &about) != 0 && errno == ENOENT) return states;
-  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path));
+  ASSIGN_OR_RETURN(const std::string text, ReadTextFile(path, kMostBytes));
   state::OperatorState file;
   RETURN_IF_ERROR(ReadSettings(
       text, path, [](const SettingsPlace&) {}, file));
@@ -89,7 +91,12 @@ absl::Status WriteStateFile(const std::string& path, const OperatorStates& state
   for (const auto& [name, model] : states) ToMessage(name, model, *file.add_models());
   std::string text;
   google::protobuf::TextFormat::PrintToString(file, &text);
-  return WriteTextFile(path, kHeader + text);
+  text.insert(0, kHeader);
+  if (const auto bytes = static_cast<int64_t>(text.size()); bytes > kMostBytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": would have ", bytes, " bytes, want at most ", kMostBytes));
+  }
+  return WriteTextFile(path, text);
 }
 
 }  // namespace ulfd::server

@@ -40,5 +40,20 @@ TEST_F(StateFileTest, TakesTimesThatNoClockCanSay) {
   }
 }
 
+// Else the next start would refuse it.
+TEST_F(StateFileTest, WritesNothingThatItWouldNotRead) {
+  OperatorStates states;
+  states["m"].labels.emplace();
+  for (int i = 0; i < 3000; ++i) (*states["m"].labels)[absl::StrCat(std::string(250, 'x'), i)] = 1;
+  const std::string path = dir_.File("state.textproto");
+  EXPECT_TRUE(WriteStateFile(path, states).ok());
+  for (int i = 0; i < 1000; ++i) (*states["m"].labels)[absl::StrCat(std::string(250, 'y'), i)] = 1;
+  const absl::Status refused = WriteStateFile(path, states);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  const auto read = ReadStateFile(path);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->at("m").labels->size(), 3000u);
+}
+
 }  // namespace
 }  // namespace ulfd::server
