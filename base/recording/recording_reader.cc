@@ -6,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/recording/bounded_parse.h"
 #include "base/recording/recording_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
@@ -84,7 +85,7 @@ absl::StatusOr<bool> RecordingReader::Next(Recording* record) {
       damage_.tail_bytes += kRecordHeaderBytes;
       break;
     }
-    if (PayloadChecksum(payload_) == checksum && record->ParseFromString(payload_)) return true;
+    if (PayloadChecksum(payload_) == checksum && ParseBounded(payload_, *record)) return true;
     ++damage_.records;
   }
   return false;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/recording/bounded_parse.h"
 #include "base/status_macros.h"
 #include "engine/tensor/element.h"
 #include "proto/open_inference.pb.h"
@@ -51,7 +52,17 @@ absl::Status VisitOutput(const RecordedOutput& recorded, const Tensor& found,
   return absl::OkStatus();
 }
 
-absl::Status Garbled() { return absl::DataLossError("the request in the record cannot be parsed"); }
+absl::Status Parse(const Recording& record, const RequestLimits& limits,
+                   google::protobuf::MessageLite& request) {
+  const auto bytes = static_cast<int64_t>(record.request().size());
+  if (bytes > limits.max_message_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the request in the record has ", bytes, " bytes, want at most ",
+                     limits.max_message_bytes, " (limits.max_message_bytes)"));
+  }
+  if (recording::ParseBounded(record.request(), request)) return absl::OkStatus();
+  return absl::DataLossError("the request in the record cannot be parsed");
+}
 
 }  // namespace
 
@@ -86,10 +97,10 @@ absl::Status RecordedRun::Run(const Recording& record, const engine::Model& mode
   inference::ModelInferRequest kserve;
   DecodedRequest decoded;
   if (record.api() == recording::v1::API_KSERVE) {
-    if (!kserve.ParseFromString(record.request())) return Garbled();
+    RETURN_IF_ERROR(Parse(record, limits, kserve));
     RETURN_IF_ERROR(DecodeRequest(kserve, model, limits, decoded));
   } else {
-    if (!native.ParseFromString(record.request())) return Garbled();
+    RETURN_IF_ERROR(Parse(record, limits, native));
     RETURN_IF_ERROR(DecodeRequest(native, model, limits, decoded));
   }
   engine::RunOptions bounded = run;

@@ -144,6 +144,27 @@ TEST_F(GoldenCheckTest, RequestsThatDoNotFitTheModelAreRefused) {
   EXPECT_THAT(Check().message(), HasSubstr("neither a file of the recorder nor"));
 }
 
+// Two bytes each, a hundred in memory.
+TEST_F(GoldenCheckTest, RecordsOfManySmallThingsAreRefused) {
+  constexpr int kMany = 4000000;
+  std::string features, outputs;
+  for (int i = 0; i < kMany; ++i) {
+    features.append("\x1a\0", 2);  // PredictRequest.ad_features
+    outputs.append("\x52\0", 2);   // Recording.outputs
+  }
+  Recording record = Good();
+  record.set_request(record.request() + features);
+  WriteRecord("a.pb", record);
+  const LoadScope scope({});
+  EXPECT_THAT(Check().message(), HasSubstr("a.pb record 1: the request in the record cannot be"));
+  dir_.Write("tiny/3/warmup/a.pb", Good().SerializeAsString() + outputs);
+  EXPECT_THAT(Check().message(), HasSubstr("neither a file of the recorder nor"));
+  EXPECT_LT(scope.peak_bytes(), int64_t{200} << 20);
+  record.set_request(std::string((16 << 20) + 1, 'x'));
+  WriteRecord("a.pb", record);
+  EXPECT_THAT(Check().message(), HasSubstr("16777217 bytes, want at most 16777216"));
+}
+
 TEST_F(GoldenCheckTest, FilesOfTheRecorder) {
   auto writer = recording::RecordingWriter::Create(Path("1.ulfrec"));
   ASSERT_TRUE(writer.ok()) << writer.status();
