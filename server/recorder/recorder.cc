@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "server/system/thread_priority.h"
 
@@ -152,7 +153,11 @@ void Recorder::WriteQueued() {
 
 void Recorder::Write(const Recording& record) {
   const bool paused = failing_ && clock_.Now() < retry_at_;
-  if (!paused) SetStatus(Append(record.model(), record.SerializeAsString()));
+  if (!paused) {
+    const absl::Status status =
+        WithinMemory([&] { return Append(record.model(), record.SerializeAsString()); });
+    WithinMemory([&] { SetStatus(status); }).IgnoreError();  // It may be for want of memory.
+  }
   if (!failing_) return;
   ++lost_;
   Drop(RecorderDrop::kDisk);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
 #include "tests/testing/fakes.h"
@@ -156,6 +157,21 @@ TEST_F(RecorderTest, a_full_queue_drops) {
   recorder->Add(Call("a", 11));
   recorder->WriteQueued();
   EXPECT_THAT(Versions("a"), ElementsAre(1, 2, 3, 4, 11));
+}
+
+TEST_F(RecorderTest, a_record_without_memory_is_lost_alone) {
+  const auto recorder = Make(Options());
+  recorder->Add(Call("a", 1));
+  for (int64_t bytes = 100; recorder->Stats().records == 0; bytes += 100) {
+    const LoadScope scope({.max_memory_bytes = bytes});
+    recorder->WriteQueued();
+    clock_.Advance(std::chrono::seconds(60));
+    LoadScope::WithoutRefusals unrefused;
+    recorder->Add(Call("a", 2));
+    ASSERT_LT(bytes, 1 << 20);
+  }
+  EXPECT_GT(recorder->Stats().dropped[static_cast<size_t>(RecorderDrop::kDisk)], 1);
+  EXPECT_THAT(Versions("a"), ::testing::Contains(2));
 }
 
 TEST_F(RecorderTest, files_rotate_within_their_bounds) {
