@@ -25,8 +25,8 @@ using std::chrono::seconds;
 constexpr seconds kWindow{10};
 // Loads and large requests make memory grow, too, but it is over soon.
 constexpr std::chrono::milliseconds kGrowthWindow{200};
-// What came is held as it came, as a message, and as what is computed of it.
-constexpr int64_t kCopies = 4;
+// What came is held as it came, as a message, as what is computed of it, and as a record.
+constexpr int64_t kCopies = 8;
 // Longer than messages of the usual size take.
 constexpr std::chrono::milliseconds kLongSilence{20};
 constexpr int64_t kLooksForAll = 20;
