@@ -508,6 +508,7 @@ class PythonClientTest(ClientPackageTest, unittest.TestCase):
                 ("load_factor: 1, want more than 1", ["a:1"], {"load_factor": 1}),
                 ("token: 7, want text", ["a:1"], {"token": 7}),
                 ("^token: want printable ASCII$", ["a:1"], {"token": "secret\n"}),
+                ("^token: a:1 is another machine", ["127.0.0.1:1", "a:1"], {"token": "secret"}),
                 ("user_hash_key: 'X-User', want lower-case", ["a:1"],
                  {"user_hash_key": "X-User"})):
             with self.subTest(wanted), self.assertRaisesRegex((TypeError, ValueError), wanted):
@@ -649,6 +650,7 @@ class NodeClientTest(ClientPackageTest, unittest.TestCase):
             ("['a:1'], { userKey: 'k' }", "userKey: unknown"),
             ("['a:1'], { userHashKey: 'X-User' }", 'userHashKey: "X-User", want lower-case'),
             ("['a:1'], { token: 'secret\\n' }", "token: want printable ASCII"),
+            ("['localhost:1', 'a:1'], { token: 'secret' }", "token: a:1 is another machine"),
             ("['a:1'], null", "options: null, want an object"),
         ]
         constructions = ", ".join(f"() => new Client({given})" for given, _ in cases)
@@ -802,7 +804,8 @@ class CppClientTest(ClientPackageTest, unittest.TestCase):
                 ("hedge_after: -5 ms, want -1 to", ["a:1"], {"hedge_after": -0.005}),
                 ("hedge_share: 2.0", ["a:1"], {"hedge_share": 2}),
                 ("load_factor: 1.0", ["a:1"], {"load_factor": 1}),
-                ("token: want printable ASCII", ["a:1"], {"token": "a\nb"}),
+                ("token: want printable ASCII", ["[::1]:1"], {"token": "a\nb"}),
+                ("token: a:1 is another machine", ["unix:x", "a:1"], {"token": "secret"}),
                 ('user_hash_key: "X-User", want lower-case', ["a:1"], {"user_hash_key": "X-User"})):
             with self.subTest(wanted):
                 process = self.start(targets, options)

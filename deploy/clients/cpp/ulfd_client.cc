@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <regex>
 #include <tuple>
 #include <utility>
 
@@ -81,10 +82,20 @@ grpc::Status CheckMetadata(const Options& options) {
   return Invalid("user_hash_key: \"" + key + "\", want lower-case letters, digits, - _ .");
 }
 
+bool IsHere(const std::string& target) {
+  static const std::regex here(R"(unix:.*|(localhost|127\.\d+\.\d+\.\d+|\[::1\]):\d+)");
+  return std::regex_match(target, here);
+}
+
 grpc::Status CheckOptions(const std::vector<std::string>& targets, const Options& options) {
   if (targets.empty()) return Invalid("targets: none, want HOST:PORT of every replica");
   for (const std::string& target : targets) {
     if (target.empty()) return Invalid("targets: \"\", want HOST:PORT");
+    if (!options.token.empty() && options.credentials == nullptr && !IsHere(target)) {
+      return Invalid(
+          "token: " + target +
+          " is another machine, and without credentials it would go there in plain text");
+    }
   }
   for (const grpc::Status& status :
        {CheckTime("timeout", options.timeout, Milliseconds(1)),

@@ -228,6 +228,9 @@ class Hedges {
   }
 }
 
+// Addresses of this machine.
+const HERE = /^unix:|^(localhost|127\.\d+\.\d+\.\d+|\[::1\]):\d+$/;
+
 const lacksFeatures = ({ code, details }) =>
   code === grpc.status.FAILED_PRECONDITION && details.includes('user_features');
 
@@ -247,6 +250,11 @@ class Client {
       ...take(OPTIONS, object(options, 'options')),
     };
     const { credentials = grpc.credentials.createInsecure(), healthService } = this.options;
+    const elsewhere = targets.find((target) => !HERE.test(target));
+    if (this.options.token && !this.options.credentials && elsewhere !== undefined) {
+      throw new TypeError(`token: ${elsewhere} is another machine, and without credentials it ` +
+        'would go there in plain text');
+    }
     this.hedges = new Hedges(this.options.hedgeAfterMs, this.options.hedgeShare);
     this.replicas = targets.map(
       (target) => new Replica(target, credentials, healthService, this.metadata()));

@@ -306,6 +306,10 @@ class Client:
                              "- _ .")
         if not re.fullmatch("[ -~]*", _text("token", token)):
             raise ValueError("token: want printable ASCII")
+        for target in targets if token and credentials is None else ():
+            if not re.match(r"unix:|(localhost|127\.\d+\.\d+\.\d+|\[::1\]):\d+$", target):
+                raise ValueError(f"token: {target} is another machine, and without credentials "
+                                 "it would go there in plain text")
         self._user_hash_key = user_hash_key
         self._health_service = _text("health_service", health_service)
         self._credentials = (("authorization", f"Bearer {token}"),) if token else ()
