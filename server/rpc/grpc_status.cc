@@ -12,10 +12,10 @@ static_assert(static_cast<int>(grpc::StatusCode::UNAUTHENTICATED) ==
 static_assert(static_cast<int>(grpc::StatusCode::RESOURCE_EXHAUSTED) ==
               static_cast<int>(absl::StatusCode::kResourceExhausted));
 
-std::string ClipError(absl::string_view text) {
-  if (text.size() <= kMaxErrorBytes) return std::string(text);
+std::string ClipError(absl::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
   constexpr absl::string_view kDots = "...";
-  return absl::StrCat(Beginning(text, kMaxErrorBytes - kDots.size()), kDots);
+  return absl::StrCat(Beginning(text, most - kDots.size()), kDots);
 }
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {

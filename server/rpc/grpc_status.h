@@ -17,9 +17,9 @@ namespace ulfd::server {
 // long headers.
 inline constexpr size_t kMaxErrorBytes = 1024;
 
-// `text` cut to kMaxErrorBytes, with "..." at the end if anything was cut; never inside a UTF-8
+// `text` cut to so many bytes, with "..." at the end if anything was cut; never inside a UTF-8
 // sequence.
-std::string ClipError(absl::string_view text);
+std::string ClipError(absl::string_view text, size_t most = kMaxErrorBytes);
 
 // Same code (the two enums agree by number), text clipped.
 grpc::Status ToGrpcStatus(const absl::Status& status);

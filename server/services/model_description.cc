@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/model_description.h"
 
+#include <algorithm>
+
 #include "server/rpc/grpc_status.h"
 
 namespace ulfd::server {
@@ -40,17 +42,18 @@ void DescribeTensor(const std::string& name, engine::DType dtype, const engine::
   }
 }
 
-void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
+// `most`: bytes of each text.
+void DescribeVersion(const VersionStatus& version, size_t most, v1::VersionStatus& out) {
   out.set_version(version.version);
   out.set_state(StateOf(version.state));
-  out.set_error(ClipError(version.error));
+  out.set_error(ClipError(version.error, most));
   out.mutable_labels()->Add(version.labels.begin(), version.labels.end());
   out.set_serving(version.serving != nullptr);
   if (version.quarantine.has_value()) {
     v1::Quarantine& quarantine = *out.mutable_quarantine();
     quarantine.set_content_hash(version.quarantine->content_hash);
     FillTime(version.quarantine->since, *quarantine.mutable_since());
-    quarantine.set_reason(ClipError(version.quarantine->error.message()));
+    quarantine.set_reason(ClipError(version.quarantine->error.message(), most));
   }
   if (version.serving == nullptr) return;
   const ServedModel& served = *version.serving;
@@ -60,11 +63,12 @@ void DescribeVersion(const VersionStatus& version, v1::VersionStatus& out) {
   out.set_memory_bytes(served.model->memory_bytes());
   out.set_epoch(info.epoch);
   if (info.epoch > 0) FillTime(info.event_time, *out.mutable_event_time());
-  for (const std::string& notice : info.notices) out.add_notices(ClipError(notice));
+  for (const std::string& notice : info.notices) out.add_notices(ClipError(notice, most));
   for (const engine::ShapePlanInfo& plan : served.model->shape_plans()) {
-    out.add_notices(ClipError(absl::StrCat(
-        "plan for ", engine::ShapesText(plan.inputs), ": ", engine::Name(plan.state), ", ",
-        plan.runs, " runs", plan.why_refused.empty() ? "" : ": ", plan.why_refused)));
+    out.add_notices(ClipError(absl::StrCat("plan for ", engine::ShapesText(plan.inputs), ": ",
+                                           engine::Name(plan.state), ", ", plan.runs, " runs",
+                                           plan.why_refused.empty() ? "" : ": ", plan.why_refused),
+                              most));
   }
 }
 
@@ -79,12 +83,18 @@ void FillTime(std::chrono::system_clock::time_point time, google::protobuf::Time
 
 void DescribeModels(const ModelLookup& models,
                     google::protobuf::RepeatedPtrField<v1::ModelStatus>& out) {
-  for (const ModelStatus& model : models.List()) {
+  const std::vector<ModelStatus> list = models.List();
+  size_t versions = 1;
+  for (const ModelStatus& model : list) versions += 1 + model.versions.size();
+  // All together are no larger for there being thousands.
+  constexpr size_t kTextBytes = size_t{1} << 20, kLeastBytes = 64;
+  const size_t most = std::clamp(kTextBytes / versions, kLeastBytes, kMaxErrorBytes);
+  for (const ModelStatus& model : list) {
     v1::ModelStatus& status = *out.Add();
     status.set_name(model.name);
-    status.set_error(ClipError(model.error));
+    status.set_error(ClipError(model.error, most));
     for (const VersionStatus& version : model.versions) {
-      DescribeVersion(version, *status.add_versions());
+      DescribeVersion(version, most, *status.add_versions());
     }
   }
 }
