@@ -142,6 +142,19 @@ def quantised_weights(g):
                  ((row.array.astype(float) - 120) * 0.02).astype(np.float32)))
 
 
+def scales_of_nothing(g, scale=np.zeros(0, np.float32), weight=1):
+    x = g.input("x", numbers(g, ADS, 4))
+    whole = g.constant(np.ones((4, 6), np.int8))
+    weight = raw(g, "DequantizeLinear", [whole, g.constant(scale)],
+                 whole.array.astype(np.float32) * weight, None)
+    g.output(g.node("MatMul", [x, weight], x.array @ weight.array))
+
+
+def scales_of_integers(g):
+    g.domains["none"] = 1  # Not for ONNX's own checker.
+    scales_of_nothing(g, np.array(2), 2)
+
+
 def quantised_activations(g):
     x = g.input("x", numbers(g, ADS, 4))
     scale, zero = g.constant(np.float32(0.037)), g.constant(np.uint8(128))
@@ -275,8 +288,10 @@ def norms_and_choices(g):
 
 
 PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, root_mean_square,
-            fused_attention, attention_of_set_23, quantised_weights, quantised_activations,
+            fused_attention, attention_of_set_23, quantised_weights, scales_of_integers,
+            quantised_activations,
             scalers_and_linear_models, trees, encoders, norms_and_choices]
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
+           (scales_of_nothing, "DequantizeLinear"),
            (maps, "zipmap: False"), (trees_with_a_cycle, "with a cycle"),
            (unknown_fusion, "convert the model that it was made of")]

@@ -405,6 +405,7 @@ class CompositeWriter : public Rewriter {
     const auto rank = static_cast<int64_t>(sizes.size());
     if (axis < 0) axis += rank;
     const int64_t scales = parts[1]->elements();
+    if (scales < 1 || !parts[1]->is_float) return false;
     if (scales > 1 && (axis < 0 || axis >= rank || sizes[static_cast<size_t>(axis)] != scales)) {
       return false;
     }
