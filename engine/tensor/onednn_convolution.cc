@@ -147,8 +147,9 @@ class Primitives final : public Convolution {
   }
 
  private:
-  // Multiplications for an image that is not cut, and for a tile.
-  static constexpr int64_t kImageWork = 16 * Pace::kMillisecond, kTileWork = kImageWork / 2;
+  // Multiplications for an image that is not cut, as usual networks have them (the copies take up
+  // to half as long again where windows are small), and for a tile.
+  static constexpr int64_t kImageWork = 64 * Pace::kMillisecond, kTileWork = kImageWork / 8;
   // Rows per batch: few enough that input and output stay in the second-level cache.
   static constexpr int64_t kBatchBytes = 256 << 10;
   static constexpr int64_t kMaxBatch = 16;

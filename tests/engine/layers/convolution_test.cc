@@ -214,14 +214,14 @@ TEST(ConvolutionTest, Tiles) {
   g.stride = {2, 1};
   g.dilation = {1, 3};
   g.pad = {3, 2, 8, 1};
-  Problem p = MakeProblem(g, 2, 190, 307, 1);
+  Problem p = MakeProblem(g, 2, 400, 500, 1);
   for (float& x : p.x) x *= 0.1f;  // Sums of many products.
   ExpectRightTiles(p);
   // A row of them takes several tiles.
   g = {.in_channels = 1, .out_channels = 80};
   g.kernel = {2, 1500};
   g.pad = {0, 700, 1, 0};
-  p = MakeProblem(g, 1, 2, 3500, 2);
+  p = MakeProblem(g, 1, 2, 7000, 2);
   for (float& x : p.x) x *= 0.1f;
   ExpectRightTiles(p);
 }
