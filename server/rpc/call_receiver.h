@@ -169,6 +169,8 @@ class RpcCall {
   // Whether the client has gone before it had everything.  From any thread, without a lock: it is
   // asked often.
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
+  // The connection's other side, once the call has come: "ipv4:127.0.0.1:4242".
+  const std::string& peer() const { return peer_; }
   // Sends the reply, or the error instead of it.  Once, from any thread; the call may be gone
   // afterwards.
   virtual void Finish(const grpc::Status& status) = 0;
@@ -205,8 +207,6 @@ class RpcCall {
     held_bytes_ += bytes;
     receiver_.ledger().Hold(connection_, bytes);
   }
-  // Of the connection.
-  std::string Peer() const { return context_.peer(); }
   grpc::GenericServerContext& generic_context() { return context_; }
   CallEvent* received() { return &received_; }
   CallEvent* finished() { return &finished_; }
@@ -221,7 +221,8 @@ class RpcCall {
  private:
   void OnReceived(bool ok) {
     if (!ok) return Release();  // The server shuts down, and nothing else will be heard of it.
-    connection_ = receiver_.ledger().Begin(context_.peer());
+    peer_ = context_.peer();
+    connection_ = receiver_.ledger().Begin(peer_);
     if (const grpc::Status checked = receiver_.CheckHeaders(context_); checked.ok()) {
       Answer();
     } else {
@@ -246,7 +247,8 @@ class RpcCall {
 
   CallReceiver& receiver_;
   grpc::GenericServerContext context_;
-  CallLedger::Connection* connection_ = nullptr;  // Once it has come.
+  std::string peer_;                              // Once it has come.
+  CallLedger::Connection* connection_ = nullptr;  // Then, too.
   int64_t request_bytes_ = 0, held_bytes_ = 0;    // Of the ledger.
   std::atomic<bool> cancelled_{false};
   std::atomic<int> steps_{3};  // To be received, closed and finished.

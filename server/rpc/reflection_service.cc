@@ -73,8 +73,7 @@ class ReflectionService::Stream final : public RpcCall {
       : RpcCall(receiver), service_(service), stream_(&context()) {}
 
   void Answer() override {
-    peer_ = Peer();
-    const grpc::Status added = service_.Add(this, peer_);
+    const grpc::Status added = service_.Add(this, peer());
     MutexLock lock(mu_);
     if (!added.ok()) return EndLocked(added);
     ReadNext();
@@ -82,7 +81,7 @@ class ReflectionService::Stream final : public RpcCall {
   }
   void AwaitNext() override { Await(service_, receiver()); }
   void Closed() override { Finish({grpc::StatusCode::CANCELLED, "the caller went away"}); }
-  void Over() override { service_.Remove(this, peer_); }
+  void Over() override { service_.Remove(this, peer()); }
 
   void OnRead(bool ok) {
     {
@@ -164,7 +163,6 @@ class ReflectionService::Stream final : public RpcCall {
   }
 
   ReflectionService& service_;
-  std::string peer_;
   grpc::ByteBuffer bytes_;
   grpc::ServerAsyncReaderWriter<v1::ServerReflectionResponse, grpc::ByteBuffer> stream_;
   grpc::Alarm alarm_;

@@ -39,7 +39,6 @@ class HealthService::Watcher final : public RpcCall {
   }
 
   const std::string& name() const { return request_.service(); }
-  const std::string& peer() const { return peer_; }
   const std::string& address() const { return address_; }
 
   // Sends the status unless it is the one sent last.
@@ -66,8 +65,7 @@ class HealthService::Watcher final : public RpcCall {
     bytes_.Clear();
     Forget();
     if (!read.ok()) return Finish(read);
-    peer_ = Peer();
-    address_ = AddressOf(peer_);
+    address_ = AddressOf(peer());
     service_.Add(this);
   }
   void AwaitNext() override { Await(service_, receiver()); }
@@ -99,7 +97,7 @@ class HealthService::Watcher final : public RpcCall {
   HealthService& service_;
   grpc::ByteBuffer bytes_;
   HealthCheckRequest request_;
-  std::string peer_, address_;
+  std::string address_;
   grpc::ServerAsyncWriter<HealthCheckResponse> writer_;
   StepEvent<Watcher, &Watcher::OnWritten> written_{*this};
 

@@ -72,7 +72,7 @@ class RpcCarrier : public Carrier<RequestType, ResponseType> {
   const RequestType& request() const override { return rpc_.request(); }
   ResponseType& response() override { return rpc_.response(); }
   bool cancelled() const override { return rpc_.cancelled(); }
-  std::string peer() const override { return rpc_.context().peer(); }
+  std::string peer() const override { return rpc_.peer(); }
   void Finish(const absl::Status& status) override { FinishRpc(rpc_, status); }
 
  private:
@@ -105,7 +105,7 @@ class TfCarrier final : public InferCarrier {
     return FillInputs(rpc_.mutable_request(), model, max_bytes, mutable_request());
   }
   bool cancelled() const override { return rpc_.cancelled(); }
-  std::string peer() const override { return rpc_.context().peer(); }
+  std::string peer() const override { return rpc_.peer(); }
   void Finish(const absl::Status& status) override {
     if (status.ok()) MakePredictResponse(response(), rpc_.response());
     FinishRpc(rpc_, status);
