@@ -65,7 +65,10 @@ TEST_F(ConnectionAcceptorTest, ClosesWhatIsTooMuchUntilThereIsRoom) {
   Start(3);
   std::vector<FileDescriptor> clients;
   for (int i = 0; i < 3; ++i) clients.push_back(Connect());
-  WaitFor([&] { return acceptor_->Stats().open == 3; });
+  WaitFor([&] {  // Handed over, too.
+    MutexLock lock(mu_);
+    return handed_.size() == 3;
+  });
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(IsClosed(Connect().get()));
   EXPECT_EQ(acceptor_->Stats().accepted, 3);
   EXPECT_EQ(acceptor_->Stats().over_limit, 5);
