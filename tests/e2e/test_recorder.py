@@ -145,7 +145,7 @@ class RecorderTest(unittest.TestCase):
 
     def test_a_directory_that_cannot_be_ends_the_start(self):
         self.folder = os.path.join(self.repository, "shop", "1", "graph_ulf.txt")
-        with self.assertRaisesRegex(Exception, "recorder.directory: .*cannot write there"):
+        with self.assertRaisesRegex(Exception, "recorder.directory: .* is no directory that can be written to"):
             self.daemon().kill()
 
 
