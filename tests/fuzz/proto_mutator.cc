@@ -22,7 +22,8 @@ namespace {
 
 namespace pb = google::protobuf;
 
-constexpr int kMostNodes = 4096;  // Messages of an input that are looked at.
+constexpr int kMostNodes = 4096;  // Messages of an input that are looked at, or changed at a time.
+constexpr int64_t kMostBytes = int64_t{1} << 20;  // Copied at a time.
 constexpr int64_t kEdges[] = {0,
                               1,
                               -1,
@@ -78,6 +79,8 @@ class Mutator {
 
   void Mutate(pb::Message& root) {
     root_ = &root;
+    steps_left_ = kMostNodes;
+    bytes_left_ = kMostBytes;
     for (int changes = 1 + Below(4); changes > 0; --changes) {
       Collect(root);
       Change(*nodes_[Below(static_cast<int>(nodes_.size()))]);
@@ -199,6 +202,7 @@ class Mutator {
 
   // Another one of the same type in its place, or a change within.
   void ChangeMessage(pb::Message& message) {
+    if (--steps_left_ < 0) return;
     if (Below(3) == 0) {
       Collect(
           *root_);  // What was there before may be gone: a field of a oneof takes another's place.
@@ -206,6 +210,7 @@ class Mutator {
       for (size_t i = 0; i < nodes_.size(); ++i) {
         const pb::Message* other = nodes_[(begin + i) % nodes_.size()];
         if (other == &message || other->GetDescriptor() != message.GetDescriptor()) continue;
+        if ((bytes_left_ -= static_cast<int64_t>(other->ByteSizeLong())) < 0) return;
         // Through a copy: one may be within the other.
         const std::unique_ptr<pb::Message> copy(other->New());
         copy->CopyFrom(*other);
@@ -341,6 +346,8 @@ class Mutator {
   pb::Message* root_ = nullptr;
   std::vector<pb::Message*> nodes_;
   int depth_ = 0;
+  int steps_left_ = 0;
+  int64_t bytes_left_ = 0;
 };
 
 class Silence : public pb::io::ErrorCollector {
