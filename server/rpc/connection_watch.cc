@@ -25,8 +25,10 @@ using std::chrono::seconds;
 constexpr seconds kWindow{10};
 // Loads and large requests make memory grow, too, but it is over soon.
 constexpr std::chrono::milliseconds kGrowthWindow{200};
-// What came is held as it came, as a message, as what is computed of it, and as a record.
-constexpr int64_t kCopies = 8;
+// What came in a burst is held as it came, as a message, and as what is computed of it.  What comes
+// for longer is no burst.
+constexpr int64_t kCopies = 4;
+constexpr std::chrono::milliseconds kBurst{1000};
 // Longer than messages of the usual size take.
 constexpr std::chrono::milliseconds kLongSilence{20};
 constexpr int64_t kLooksForAll = 20;
@@ -112,13 +114,19 @@ void ConnectionWatch::ReadStreams(State& state) const {
   state.ended = NumberOf(json, "\"streamsSucceeded\":\"") + NumberOf(json, "\"streamsFailed\":\"");
 }
 
-bool ConnectionWatch::GrowsForNoReason(Clock::time_point now) {
+bool ConnectionWatch::GrowsForNoReason(Clock::time_point now, int64_t all_silent) {
   seen_.push_back({now, PrivateBytes(), came_});
-  std::erase_if(seen_, [&](const Seen& seen) { return now - seen.time > kGrowthWindow; });
-  int64_t least = seen_.back().memory;
-  for (const Seen& seen : seen_) least = std::min(least, seen.memory);
-  const int64_t came = came_ - seen_.front().came;
-  return seen_.back().memory - least - kCopies * came > limits_.growth_bytes;
+  std::erase_if(seen_, [&](const Seen& seen) { return now - seen.time > kBurst; });
+  const auto lately = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) {
+    return now - seen.time <= kGrowthWindow;
+  });
+  const auto least = std::min_element(
+      lately, seen_.end(), [](const Seen& a, const Seen& b) { return a.memory < b.memory; });
+  int64_t reason = 2 * all_silent;
+  if (came_ - seen_.front().came <= 2 * limits_.growth_bytes) {
+    reason = std::max(reason, kCopies * (came_ - lately->came));
+  }
+  return seen_.back().memory - least->memory - reason > limits_.growth_bytes;
 }
 
 const char* ConnectionWatch::Judge(const std::string& peer, State& state,
@@ -209,7 +217,7 @@ std::vector<ConnectionWatch::Verdict> ConnectionWatch::Look(
   const auto streams = [](const State& state) { return state.started - state.ended; };
   shrink(all_streams, limits_.all_streams, streams, "streams");
   shrink(all_silent, 2 * limits_.silent_bytes, silent, "silent");
-  grows_ = GrowsForNoReason(now);
+  grows_ = GrowsForNoReason(now, all_silent);
   if (grows_) shrink(long_silent, limits_.growing_silent_bytes, silent_for_long, kGrowth);
   return verdicts;
 }

@@ -25,7 +25,8 @@ struct WatchLimits {
   int64_t silent_bytes = int64_t{128} << 20;
   // The same of all connections together that have sent no call for a while, but for
   // kHandshakeBytes of each, while the process grows for no reason: by growth_bytes more in 0.2
-  // seconds than eight times what came.  A byte of headers may take a hundred.
+  // seconds than twice that, or than four times what came, where that is at most twice
+  // growth_bytes in a second.  A byte of headers may take a hundred.
   int64_t growing_silent_bytes = int64_t{1} << 20;
   int64_t growth_bytes = int64_t{64} << 20;
   // In ten seconds, streams that ended without becoming a call: refused for their token, or reset
@@ -80,7 +81,7 @@ class ConnectionWatch {
   void FindSockets();
   void ReadStreams(State& state) const;
   const char* Judge(const std::string& peer, State& state, Clock::time_point now) const;
-  bool GrowsForNoReason(Clock::time_point now);
+  bool GrowsForNoReason(Clock::time_point now, int64_t all_silent);
 
   const WatchLimits limits_;
   const CallLedger& ledger_;
