@@ -12,10 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "tools/convert/graph_builder.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/rewriter.h"
 #include "tools/convert/onnx/model/trees.h"
 #include "tools/convert/onnx/model/types.h"
@@ -61,9 +59,7 @@ std::optional<std::pair<float, float>> RangeOf(int type) {
 
 class CompositeWriter : public Rewriter {
  public:
-  CompositeWriter(onnx::GraphProto& graph, int64_t opset)
-      : Rewriter(graph, opset), builder_("types"), types_(builder_, opset) {
-    InferTypes(graph, types_);
+  CompositeWriter(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
     for (const Node& node : graph.node()) read_.insert(node.input().begin(), node.input().end());
     for (const onnx::ValueInfoProto& output : graph.output()) read_.insert(output.name());
   }
@@ -661,8 +657,6 @@ class CompositeWriter : public Rewriter {
     return true;
   }
 
-  GraphBuilder builder_;
-  OnnxGraph types_;
   std::set<std::string> read_;
 };
 

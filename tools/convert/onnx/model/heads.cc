@@ -11,10 +11,8 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "tools/convert/graph_builder.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/rewriter.h"
 #include "tools/convert/onnx/model/types.h"
 
@@ -23,9 +21,7 @@ namespace {
 
 class HeadStacker : public Rewriter {
  public:
-  HeadStacker(onnx::GraphProto& graph, int64_t opset)
-      : Rewriter(graph, opset), builder_("types"), types_(builder_, opset) {
-    InferTypes(graph, types_);
+  HeadStacker(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
     for (const onnx::NodeProto& node : graph.node()) {
       if (node.output_size() == 1) Note(node);
     }
@@ -106,8 +102,6 @@ class HeadStacker : public Rewriter {
     return true;
   }
 
-  GraphBuilder builder_;
-  OnnxGraph types_;
   std::map<std::string, std::string> shapes_, rows_;  // Of what.
   std::map<std::string, End> more_, parts_, ends_;
 };

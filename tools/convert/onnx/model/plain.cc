@@ -15,10 +15,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "tools/convert/graph_builder.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
-#include "tools/convert/onnx/model/graph.h"
 #include "tools/convert/onnx/model/rewriter.h"
 #include "tools/convert/onnx/model/types.h"
 
@@ -41,9 +39,7 @@ struct Sequence {
 
 class PlainWriter : public Rewriter {
  public:
-  PlainWriter(onnx::GraphProto& graph, int64_t opset)
-      : Rewriter(graph, opset), builder_("types"), types_(builder_, opset) {
-    InferTypes(graph, types_);
+  PlainWriter(onnx::GraphProto& graph, int64_t opset) : Rewriter(graph, opset) {
     for (const onnx::NodeProto& node : graph.node()) {
       if (node.op_type() == "Concat" && node.output_size() == 1) vectors_.insert(node.output(0));
     }
@@ -375,8 +371,6 @@ class PlainWriter : public Rewriter {
     return true;
   }
 
-  GraphBuilder builder_;
-  OnnxGraph types_;
   std::map<std::string, Sequence> sequences_;
   // One integer, repeated: how often is what a tensor says.
   std::map<std::string, std::pair<int64_t, std::string>> repeated_;

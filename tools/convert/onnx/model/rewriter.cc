@@ -8,10 +8,13 @@
 #include "absl/strings/str_cat.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {
 
-Rewriter::Rewriter(onnx::GraphProto& graph, int64_t opset) : opset_(opset), graph_(graph) {
+Rewriter::Rewriter(onnx::GraphProto& graph, int64_t opset)
+    : opset_(opset), types_(builder_, opset), graph_(graph) {
+  InferTypes(graph, types_);
   for (const onnx::ValueInfoProto& input : graph.input()) names_.insert(input.name());
   for (const onnx::TensorProto& tensor : graph.initializer()) {
     constants_[tensor.name()] = &tensor;

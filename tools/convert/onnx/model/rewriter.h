@@ -13,6 +13,8 @@
 
 #include "absl/types/span.h"
 #include "onnx/onnx_pb.h"
+#include "tools/convert/graph_builder.h"
+#include "tools/convert/onnx/model/graph.h"
 
 namespace ulfd::convert {
 
@@ -64,6 +66,8 @@ class Rewriter {
                      const std::string& output);
 
   const int64_t opset_;
+  GraphBuilder builder_{"types"};
+  OnnxGraph types_;  // Of the values before anything is rewritten.
 
  private:
   onnx::TensorProto& NewTensor(const std::string& base, int type);

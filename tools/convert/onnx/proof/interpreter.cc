@@ -136,18 +136,31 @@ void CountReaders(const onnx::GraphProto& graph, HashMap<std::string, int>& read
   for (const onnx::ValueInfoProto& output : graph.output()) ++readers[output.name()];
 }
 
+// Of a graph within a node.
+absl::StatusOr<std::map<std::string, Array>> ConstantsOf(const onnx::GraphProto& graph) {
+  std::map<std::string, Array> constants;
+  for (const onnx::TensorProto& tensor : graph.initializer()) {
+    ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
+  }
+  return constants;
+}
+
 }  // namespace
+
+Evaluator::Find Evaluator::Within(const std::map<std::string, Array>& own, const Find& outer) {
+  return [&](const std::string& name) {
+    const auto it = own.find(name);
+    return it == own.end() ? outer(name) : &it->second;
+  };
+}
 
 absl::StatusOr<std::map<std::string, Array>> Evaluator::Run(
     const std::map<std::string, Array>& inputs, const RunOptions& options) const {
-  return RunGraph(
-      model_->proto.graph(),
-      [&](const std::string& name) -> const Array* {
-        if (const auto it = inputs.find(name); it != inputs.end()) return &it->second;
-        const auto it = initializers_.find(name);
-        return it == initializers_.end() ? nullptr : &it->second;
-      },
-      options);
+  const Find initializer = [&](const std::string& name) -> const Array* {
+    const auto it = initializers_.find(name);
+    return it == initializers_.end() ? nullptr : &it->second;
+  };
+  return RunGraph(model_->proto.graph(), Within(inputs, initializer), options);
 }
 
 absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& node,
@@ -161,15 +174,8 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunBranch(const onnx::NodeProto& n
   const onnx::AttributeProto* const branch = FindAttribute(node, wanted);
   if (branch == nullptr) return absl::InvalidArgumentError(absl::StrCat("has no ", wanted));
   const onnx::GraphProto& graph = branch->g();
-  std::map<std::string, Array> constants;
-  for (const onnx::TensorProto& tensor : graph.initializer()) {
-    ASSIGN_OR_RETURN(constants[tensor.name()], FromProto(tensor));
-  }
-  const Find find = [&](const std::string& name) {
-    const auto it = constants.find(name);
-    return it == constants.end() ? outer(name) : &it->second;
-  };
-  ASSIGN_OR_RETURN(const auto values, RunGraph(graph, find, options));
+  ASSIGN_OR_RETURN(const auto own, ConstantsOf(graph));
+  ASSIGN_OR_RETURN(const auto values, RunGraph(graph, Within(own, outer), options));
   std::vector<Array> results;
   for (const onnx::ValueInfoProto& output : graph.output()) {
     results.push_back(values.at(output.name()));
@@ -216,14 +222,7 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
     return absl::UnimplementedError("a loop of another form");
   }
   const onnx::GraphProto& body = node.attribute(0).g();
-  std::map<std::string, Array> own;
-  for (const onnx::TensorProto& tensor : body.initializer()) {
-    ASSIGN_OR_RETURN(own[tensor.name()], FromProto(tensor));
-  }
-  const Find find = [&](const std::string& name) {
-    const auto it = own.find(name);
-    return it == own.end() ? outer(name) : &it->second;
-  };
+  ASSIGN_OR_RETURN(auto own, ConstantsOf(body));
   own[body.input(1).name()] = Ints(onnx::TensorProto::BOOL, {}, {1});
   std::vector<Array> results;
   for (int i = 0; i < carried; ++i) {
@@ -238,7 +237,7 @@ absl::StatusOr<std::vector<Array>> Evaluator::RunLoop(const onnx::NodeProto& nod
     for (int i = 0; i < carried; ++i) {
       own[body.input(i + 2).name()] = results[static_cast<size_t>(i)];
     }
-    ASSIGN_OR_RETURN(const auto values, RunGraph(body, find, options));
+    ASSIGN_OR_RETURN(const auto values, RunGraph(body, Within(own, outer), options));
     const Array& goes_on = values.at(body.output(0).name());
     if (goes_on.elements() != 1 || goes_on.at(0) == 0) {
       return absl::UnimplementedError("a loop that ends early");

@@ -78,7 +78,10 @@ class Evaluator {
  private:
   explicit Evaluator(const OnnxModel& model) : model_(&model) {}
 
+  // The value of that name; null: there is none.
   using Find = std::function<const Array*(const std::string& name)>;
+  // Values of a graph's own before those around it; borrows both.
+  static Find Within(const std::map<std::string, Array>& own, const Find& outer);
   absl::StatusOr<std::map<std::string, Array>> RunGraph(const onnx::GraphProto& graph,
                                                         const Find& outer,
                                                         const RunOptions& options) const;
