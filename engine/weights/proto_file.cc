@@ -24,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/load_scope.h"
+#include "base/parse_bound.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 
@@ -35,10 +36,7 @@ namespace pb = google::protobuf;
 // protobuf keeps sizes in int.
 constexpr int64_t kMaxBytes = std::numeric_limits<int>::max();
 constexpr size_t kMaxErrorBytes = 1000;
-// What a message may take while it is parsed: so much, and so many times its file.  Arrays of
-// numbers take up to twice their file, and five times that of a text, where places are kept; but
-// two bytes can be an empty message of a hundred.
-constexpr int64_t kLeastParsedBytes = int64_t{64} << 20;
+// Arrays of numbers take five times the bytes of a text, where places are kept.
 constexpr int64_t kParsedBytesPerByte = 8, kParsedBytesPerCharacter = 16;
 
 // Keeps the first error; those after it are mostly its echo.
@@ -233,8 +231,7 @@ absl::StatusOr<ProtoFormat> ParseProto(absl::string_view content, absl::string_v
   const bool text = format == ProtoFormat::kText;
   LoadLimits limits;
   limits.max_memory_bytes =
-      kLeastParsedBytes + static_cast<int64_t>(content.size()) *
-                              (text ? kParsedBytesPerCharacter : kParsedBytesPerByte);
+      ParseBound(content.size(), text ? kParsedBytesPerCharacter : kParsedBytesPerByte);
   try {
     const LoadScope scope(limits);
     RETURN_IF_ERROR(text ? ParseTextProto(content, source, message)
