@@ -439,6 +439,9 @@ void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint no
       nanoseconds(options_.max_batch_requests);  // Each cost is rounded down.
   std::vector<Entry*> unwanted;
   int misfits = 0;
+  const auto full = [&] {
+    return static_cast<int>(batch.size()) >= options_.max_batch_requests || misfits >= kMisfits;
+  };
   const auto add = [&](Entry* entry) {
     if (entry == first || entry->begun) return;
     const int64_t users = static_cast<int64_t>(batch.size()) + 1;
@@ -456,11 +459,15 @@ void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint no
     batch.push_back(entry);
     rows += entry->rows;
   };
-  for (const auto& [client, flow] : lanes_[first->lane.get()]) {
-    for (Entry* entry : flow.waiting[first->priority]) {
-      if (static_cast<int>(batch.size()) >= options_.max_batch_requests || misfits >= kMisfits) {
-        break;
-      }
+  // Places in a batch are work that is handed out, too: who got the least comes first.
+  std::vector<const Flow*> flows;
+  for (const auto& [client, flow] : lanes_[first->lane.get()]) flows.push_back(&flow);
+  std::stable_sort(flows.begin(), flows.end(), [](const Flow* a, const Flow* b) {
+    return a->virtual_time_ns < b->virtual_time_ns;
+  });
+  for (const Flow* flow : flows) {
+    for (Entry* entry : flow->waiting[first->priority]) {
+      if (full()) break;
       add(entry);
     }
   }

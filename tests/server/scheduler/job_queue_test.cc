@@ -690,6 +690,24 @@ TEST_F(JobQueueClientsTest, WorkIsSharedEqually) {
   EXPECT_NEAR(served["b"], 100, 4);
 }
 
+TEST_F(JobQueueClientsTest, BatchesAreSharedEqually) {
+  JobQueue queue({.max_batch_requests = 4});
+  std::map<std::string, int> asked, served;
+  for (int i = 0; i < 300; ++i) {
+    for (const std::string client : {"a", "b", "c"}) {
+      for (; asked[client] - served[client] < 20; ++asked[client]) {
+        ASSERT_TRUE(Ask(queue, client, 5).ok());
+      }
+    }
+    const JobQueue::Work work = Take(queue);
+    for (const Job* job : work.jobs) ++served[job->client()];
+    now_ += work.predicted;
+    Done(queue, work);
+  }
+  const auto near = ::testing::AllOf(::testing::Ge(380), ::testing::Le(420));
+  EXPECT_THAT(served, ElementsAre(Pair("a", near), Pair("b", near), Pair("c", near)));
+}
+
 TEST_F(JobQueueClientsTest, NobodyFillsTheQueueAlone) {
   for (const bool by_rows : {false, true}) {
     JobQueue queue({.max_queued_requests = by_rows ? 100000 : 900,
