@@ -1,13 +1,23 @@
-// Affines and activations of rows.  Included after a vec_*.h by the sources that table.h names.
+// Where sums start, affines and activations.  Included after a vec_*.h by the sources that table.h
+// names.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_ENGINE_KERNELS_EPILOGUE_BODY_H_
 #define ULFD_ENGINE_KERNELS_EPILOGUE_BODY_H_
 
 #include "engine/kernels/math_body.h"
+#include "engine/kernels/table.h"
 #include "engine/kernels/types.h"
 
 namespace ulfd::engine {
 namespace {
+
+// Where row r of the sums begins.
+inline const float* InitRow(const FcArgs& a, int64_t r) {
+  int64_t row = r;
+  if (a.init_repeat > 1) row /= a.init_repeat;
+  if (a.init_period > 0) row %= a.init_period;
+  return a.init + row * a.init_stride;
+}
 
 // The epilogue of one or two vectors of columns that begin at `column`.
 template <Activation::Kind kKind, bool kAffine, class T, class LoadFn>

@@ -134,7 +134,7 @@ PackedMatrix PackedMatrix::PackRounded(Precision precision, const float* data, i
 
 const KernelTable& KernelsOf(Isa isa) {
 #if defined(__x86_64__)
-  if (isa == Isa::kAvx512) return Avx512Kernels();
+  if (isa >= Isa::kAvx512) return Avx512Kernels();
   if (isa == Isa::kAvx2) return Avx2Kernels();
 #elif defined(__aarch64__)
   if (isa == Isa::kNeon) return NeonKernels();
@@ -150,6 +150,7 @@ void Fc(const FcCall& call, Isa isa) {
     assert(w_row <= call.w.k);
   }
   const Precision precision = call.w.precision;
+  assert(precision == Precision::kFp32 || call.blocks.size() == 1);
   const auto fc = precision == Precision::kFp32 ? KernelsOf(isa).fc : LowKernelsOf(precision).fc;
   fc({.blocks = call.blocks.data(),
       .block_count = static_cast<int64_t>(call.blocks.size()),

@@ -92,8 +92,8 @@ struct FcCall {
 };
 
 // Thread-safe; allocates nothing.  REQUIRES: widths that match, `isa` supported by this machine.
-// With a matrix in a low precision the blocks hold what RoundRows gives (one block in int8), and
-// `isa` does not matter.
+// With a matrix in a low precision there is one block, of what RoundRows gives, and `isa` does not
+// matter.
 void Fc(const FcCall& call, Isa isa = ActiveIsa());
 
 // run(piece) for one piece of the rows of `call` after the other, each of about a millisecond if a

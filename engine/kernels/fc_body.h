@@ -22,14 +22,6 @@ constexpr int kMaxVecs = 8;  // Per tile.
 constexpr int kMaxPanels = kMaxVecs / kPanelVecs;
 constexpr int PanelsOf(int vecs) { return (vecs + kPanelVecs - 1) / kPanelVecs; }
 
-// Where row r of the sums begins.
-inline const float* InitRow(const FcArgs& a, int64_t r) {
-  int64_t row = r;
-  if (a.init_repeat > 1) row /= a.init_repeat;
-  if (a.init_period > 0) row %= a.init_period;
-  return a.init + row * a.init_stride;
-}
-
 // Where a pass reads x: blocks side by side, from row `first_row` on.
 struct Left {
   const FcBlock *first, *last;

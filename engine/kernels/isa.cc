@@ -4,13 +4,41 @@
 
 #include <cstdlib>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 
 namespace ulfd::engine {
 
+#if defined(__x86_64__)
+namespace {
+
+bool HasAmx() {
+  if (!__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512bf16") ||
+      !__builtin_cpu_supports("avx512vnni")) {
+    return false;
+  }
+  // Not every compiler's runtime knows its names: leaf 7.0, EDX, AMX-BF16, AMX-TILE, AMX-INT8.
+  constexpr unsigned kAmxBits = 1u << 22 | 1u << 24 | 1u << 25;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0 || (edx & kAmxBits) != kAmxBits) {
+    return false;
+  }
+  // Tiles are 8 KB of state a thread, which a process asks for (Linux' x86/xstate.rst).
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+}  // namespace
+#endif
+
 absl::string_view Name(Isa isa) {
-  static constexpr absl::string_view kNames[] = {"portable", "neon", "avx2", "avx512"};
+  static constexpr absl::string_view kNames[] = {"portable", "neon", "avx2", "avx512", "amx"};
   return kNames[static_cast<size_t>(isa)];
 }
 
@@ -21,7 +49,9 @@ std::vector<Isa> SupportedIsas() {
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return isas;
   isas.push_back(Isa::kAvx2);
-  if (__builtin_cpu_supports("avx512f")) isas.push_back(Isa::kAvx512);
+  if (!__builtin_cpu_supports("avx512f")) return isas;
+  isas.push_back(Isa::kAvx512);
+  if (HasAmx()) isas.push_back(Isa::kAmx);
 #elif defined(__aarch64__)
   isas.push_back(Isa::kNeon);
 #endif

@@ -16,9 +16,10 @@ enum class Isa : uint8_t {
   kNeon,      // Advanced SIMD, which every AArch64 has.
   kAvx2,      // AVX2 and FMA.
   kAvx512,    // AVX-512F.
+  kAmx,       // The same, and AMX with AVX512-BF16 and AVX512-VNNI for products in bf16 and int8.
 };
 
-// "portable", "neon", "avx2", "avx512": what ULFD_ISA is set to.
+// "portable", "neon", "avx2", "avx512", "amx": what ULFD_ISA is set to.
 absl::string_view Name(Isa isa);
 
 // What this machine can run (instructions and the registers that the operating system saves), the

@@ -27,6 +27,9 @@ bool HasAvxVnni() {
 
 // Null: this machine has none.
 const LowTable* FindKernels(Precision precision) {
+  if (ActiveIsa() == Isa::kAmx) {
+    return precision == Precision::kInt8 ? &Int8AmxKernels() : &Bf16AmxKernels();
+  }
   const bool avx512 = ActiveIsa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bw");
   if (precision != Precision::kInt8) {
     return avx512 && __builtin_cpu_supports("avx512bf16") ? &Bf16Kernels() : nullptr;

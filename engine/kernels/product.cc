@@ -28,9 +28,14 @@ constexpr int64_t kMaxInt8Rows = 65536;
 // What the left operand of `w` takes after rounding.
 struct RoundedLayout {
   RoundedLayout(const PackedMatrix& w, int64_t rows)
-      : stride(w.k() % 256 == 0 ? w.k() + 16 : w.k()),  // Else rows evict each other (fc_body.h).
+      : stride(StrideOf(w.k())),
         ranges(Aligned((rows * stride + RoundedRows::kSlack) * sizeof(float))),
         bytes(ranges + Aligned(2 * rows * sizeof(float))) {}
+  // Rows begin on cache lines, and do not evict each other (fc_body.h).
+  static int64_t StrideOf(int64_t k) {
+    const int64_t lines = (k + 15) / 16 * 16;
+    return lines % 256 == 0 ? lines + 16 : lines;
+  }
   int64_t stride;
   size_t ranges, bytes;
 };

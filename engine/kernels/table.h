@@ -3,7 +3,8 @@
 // Each is written once, over a small vector type, in *_body.h, and compiled once for each set that
 // the target may have: in kernels_portable.cc, kernels_avx2.cc, kernels_avx512.cc, kernels_neon.cc,
 // each with its own compiler flags.  Products are compiled again, with another multiply-add, in
-// kernels_bf16.cc, kernels_int8_avx2.cc and kernels_int8_avx512.cc.
+// kernels_bf16.cc, kernels_int8_avx2.cc and kernels_int8_avx512.cc; kernels_amx.cc has loops of its
+// own.
 // What those sources include must define no inline function and no template outside of an unnamed
 // namespace: the linker keeps one copy of such a function for the whole program, and it might be
 // the one that an older machine cannot run.
@@ -98,6 +99,8 @@ struct LowTable {
 const LowTable& Bf16Kernels();
 const LowTable& Int8Avx512Kernels();
 const LowTable& Int8Avx2Kernels();
+const LowTable& Bf16AmxKernels();
+const LowTable& Int8AmxKernels();
 
 // REQUIRES: Has(precision) (low_precision.h); kBf16 or kInt8.
 const LowTable& LowKernelsOf(Precision precision);

@@ -54,7 +54,7 @@ constexpr char kSynopsis[] =
     "       ulfd --config=FILE [flags]";
 constexpr char kDescription[] =
     "Scores one user against many ads with ULF models, over gRPC.\n\n"
-    "Environment: ULFD_ISA=portable|avx2|avx512|neon makes kernels use less than the machine's "
+    "Environment: ULFD_ISA=portable|avx2|avx512|amx|neon makes kernels use less than the machine's "
     "best.\n"
     "SIGTERM drains and stops; a second one hastens.  SIGHUP looks at the repository at once, and "
     "takes over what --config says of models.\n"
