@@ -90,8 +90,8 @@ Scratch Carve(const AttentionSpec& spec, int64_t steps, int64_t v_width, void* b
   s.weight =
       carver.Floats(HasProduct(spec) ? PackedMatrix::PackedFloats(spec.width, spec.hidden) : 0);
   const int64_t pairs = PairsOf(spec.width);
-  s.bf16_weight =
-      carver.Floats(MakesBf16(spec) ? PackedMatrix::PackedFloats(pairs, spec.hidden) : 0);
+  s.bf16_weight = carver.Floats(
+      MakesBf16(spec) ? PackedMatrix::PackedFloats(pairs, spec.hidden) + MatrixView::kSlack : 0);
   const int64_t piece = MaxPieceSteps(spec, steps), widest = Widest(spec);
   for (float*& values : s.values) values = carver.Floats(piece * widest);
   s.bf16_values = carver.Floats(ReadsBf16(spec) ? piece * PairsOf(widest) : 0);

@@ -116,7 +116,7 @@ PackedMatrix PackedMatrix::PackRounded(Precision precision, const float* data, i
   PackedMatrix m;
   const bool int8 = precision == Precision::kInt8;
   const int64_t floats = PackedFloats(FloatsOf(precision, k), n), scales = int8 ? 2 * n : 0;
-  m.owned_.reset(AllocateFloats(floats + scales));
+  m.owned_.reset(AllocateFloats(floats + scales + MatrixView::kSlack));
   m.bytes_ = (floats + scales) * static_cast<int64_t>(sizeof(float));
   if (int8) {
     const Int8Matrix rounded = FourRows(data, k, n, row_stride, column_stride);

@@ -27,13 +27,12 @@ constexpr int64_t kFloat = sizeof(float);
 // The operand of LDTILECFG.  Tiles 0 to 3: y; 4: x; 5: w; 6 and 7: what is left of x and w behind
 // the last whole tile.
 struct alignas(64) TileShapes {
-  TileShapes(int64_t rows, int64_t columns, int64_t k) {
-    for (int tile = 0; tile < kTiles; ++tile) Set(tile, rows, columns);
-    Set(4, rows, kTile);
-    Set(5, kTile, columns);
+  TileShapes(int64_t rows, int64_t k) {
+    for (int tile = 0; tile <= 4; ++tile) Set(tile, rows, kTile);
+    Set(5, kTile, kTile);
     if (k % kTile == 0) return;
     Set(6, rows, k % kTile);
-    Set(7, k % kTile, columns);
+    Set(7, k % kTile, kTile);
   }
   void Set(int tile, int64_t rows, int64_t floats) {
     tile_rows[tile] = static_cast<uint8_t>(rows);
@@ -131,20 +130,17 @@ void Fc(const FcArgs& a) {
   if (a.rows == 0 || a.w.n == 0) return;
   if (a.w.columns) return Bf16Kernels().fc(a);
   alignas(64) float sums[kTiles][kTile * kTile];
-  int64_t configured = 0;
+  const TileShapes shapes(Least(kTile, a.rows), a.k);
+  asm volatile("" ::: "memory");  // The intrinsic claims to read less than it does.
+  _tile_loadconfig(&shapes);
   for (int64_t row = 0; row < a.rows; row += kTiles * kTile) {
     const int64_t end = Least(row + kTiles * kTile, a.rows);
     const int64_t tiles = (end - row + kTile - 1) / kTile;
     for (int64_t column = 0; column < a.w.n; column += kTile) {
-      const int64_t width = Least(kTile, a.w.n - column);
-      if (width != configured) {
-        const TileShapes shapes(Least(kTile, a.rows), width, a.k);
-        asm volatile("" ::: "memory");  // The intrinsic claims to read less than it does.
-        _tile_loadconfig(&shapes);
-        configured = width;
-      }
+      // Of a narrow last panel the tiles have what comes next, too: columns that nobody reads.
+      const bool whole = column + kTile <= a.w.n;
       const float* const w = a.w.data + column / kTile * a.w.panel_stride;
-      Sum<kInt8>(a, row, tiles, w, width == kTile ? a.w.row_stride : a.w.tail_row_stride, sums[0]);
+      Sum<kInt8>(a, row, tiles, w, whole ? a.w.row_stride : a.w.tail_row_stride, sums[0]);
       for (int64_t i = 0; i < tiles; ++i) {
         const int64_t first = row + i * kTile, above = first - TileRow(a, first);
         Store<kInt8>(a, first, Least(first + kTile, end), column, sums[i] + above * kTile);

@@ -66,10 +66,12 @@ struct FcBlock {
 // precision: kBf16: a float of it holds two elements, of rows 2i (lower half) and 2i + 1 of a
 // column.  kInt8: four bytes with signs, of rows 4i to 4i + 3, lowest first, and `scales` [2, n]:
 // what 1 is worth in each column, and the sum of the column; never in the second layout.  The
-// floats of the left operand hold as many, along k; k, blocks and strides count such floats.
+// floats of the left operand hold as many, along k; k, blocks and strides count such floats.  Up to
+// kSlack floats behind such panels are read, whatever they hold.
 struct MatrixView {
   static constexpr int64_t kPanel = 16;
   static constexpr int64_t kMaxColumns = 4;
+  static constexpr int64_t kSlack = kPanel;
   const float* data = nullptr;
   int64_t k = 0;
   int64_t n = 0;
