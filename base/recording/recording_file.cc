@@ -68,9 +68,7 @@ std::string FileName(absl::string_view folder, int64_t number) {
   return absl::StrFormat("%s/%010d%s", folder, number, kExtension);
 }
 
-absl::StatusOr<std::vector<RecordingPath>> ListFiles(absl::string_view directory,
-                                                     absl::string_view model) {
-  const std::string folder = ModelFolder(directory, model);
+absl::StatusOr<std::vector<RecordingPath>> ListFiles(const std::string& folder) {
   std::vector<RecordingPath> files;
   std::error_code error;
   fs::directory_iterator entries(folder, error);

@@ -8,7 +8,8 @@
 // A process that is killed leaves at most one record half written, at the end of a file; the next
 // one begins a file of its own.
 //
-// A model's files are <directory>/<model>/<number>.ulfrec, the highest number being the newest.
+// A model's files are <directory>/<model>/<number>.ulfrec, the highest number being the newest;
+// those of the slowest calls are <directory>/slowest/<model>/<number>.ulfrec.
 // They are numbered rather than dated, so that their order does not depend on the wall clock.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_BASE_RECORDING_RECORDING_FILE_H_
@@ -48,9 +49,8 @@ struct RecordingPath {
 std::string ModelFolder(absl::string_view directory, absl::string_view model);
 // <folder>/<number>.ulfrec
 std::string FileName(absl::string_view folder, int64_t number);
-// The model's files, oldest first; none if there is no such folder.  Other files are passed over.
-absl::StatusOr<std::vector<RecordingPath>> ListFiles(absl::string_view directory,
-                                                     absl::string_view model);
+// The folder's files, oldest first; none if there is no such folder.  Others are passed over.
+absl::StatusOr<std::vector<RecordingPath>> ListFiles(const std::string& folder);
 
 // A file that records are appended to.  Nothing is buffered: what Append has written survives the
 // process.  Not thread-safe.

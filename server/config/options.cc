@@ -324,6 +324,7 @@ RecorderOptions RecorderOptionsOf(const Options& options) {
           .share = recorder.share(),
           .model_shares = RecordShares(options.models),
           .max_per_second = recorder.max_per_second(),
+          .slowest_per_minute = recorder.slowest_per_minute(),
           .max_file_bytes = recorder.max_file_bytes(),
           .max_files = recorder.max_files(),
           .max_queued_bytes = recorder.max_queued_bytes(),

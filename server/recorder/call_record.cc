@@ -11,6 +11,7 @@ namespace ulfd::server {
 namespace {
 
 using recording::v1::RecordedOutput;
+using recording::v1::Recording;
 
 template <typename T>
 void AddRaw(const std::string& raw, RecordedOutput& output) {
@@ -44,52 +45,67 @@ void AddOutput(const inference::ModelInferResponse& response, int index, Recorde
   }
 }
 
-}  // namespace
-
-void CallRecord::Choose(const engine::ModelInfo& info, int64_t ads) {
-  if (recorder_ == nullptr || !recorder_->Choose(info.name)) return;
-  record_ = std::make_unique<recording::v1::Recording>();
-  record_->set_model(info.name);
-  record_->set_version(info.version);
-  record_->set_content_hash(info.content_hash);
-  record_->set_ads(static_cast<int32_t>(ads));
+Recording Describe(const AnsweredCall& call) {
+  using std::chrono::duration_cast;
+  Recording record;
+  record.set_model(call.info.name);
+  record.set_version(call.info.version);
+  record.set_content_hash(call.info.content_hash);
+  record.set_ads(static_cast<int32_t>(call.ads));
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  record.set_received_unix_ns(duration_cast<std::chrono::nanoseconds>(now).count() -
+                              call.duration_ns);
+  record.set_duration_us(call.duration_ns / 1000);
+  if (call.deadline != TimePoint::max()) {
+    record.set_timeout_us(
+        duration_cast<std::chrono::microseconds>(call.deadline - call.arrival).count());
+  }
+  return record;
 }
 
-void CallRecord::Add(const ulfd::v1::PredictRequest& request,
-                     const ulfd::v1::PredictResponse& response, int64_t duration_ns) {
-  if (record_ == nullptr) return;
-  request.SerializeToString(record_->mutable_request());
+void FillMessages(const ulfd::v1::PredictRequest& request,
+                  const ulfd::v1::PredictResponse& response, Recording& record) {
+  record.set_api(recording::v1::API_NATIVE);
+  request.SerializeToString(record.mutable_request());
   for (const ulfd::v1::OutputTensor& tensor : response.outputs()) {
-    RecordedOutput& output = *record_->add_outputs();
+    RecordedOutput& output = *record.add_outputs();
     output.set_name(tensor.name());
     *output.mutable_shape() = tensor.shape();
     *output.mutable_values() = tensor.values();
   }
-  *record_->mutable_indices() = response.indices();
-  Finish(recording::v1::API_NATIVE, duration_ns);
+  *record.mutable_indices() = response.indices();
 }
 
-void CallRecord::Add(const inference::ModelInferRequest& request,
-                     const inference::ModelInferResponse& response, int64_t duration_ns) {
-  if (record_ == nullptr) return;
-  request.SerializeToString(record_->mutable_request());
-  for (int i = 0; i < response.outputs_size(); ++i) {
-    AddOutput(response, i, *record_->add_outputs());
-  }
-  Finish(recording::v1::API_KSERVE, duration_ns);
+void FillMessages(const inference::ModelInferRequest& request,
+                  const inference::ModelInferResponse& response, Recording& record) {
+  record.set_api(recording::v1::API_KSERVE);
+  request.SerializeToString(record.mutable_request());
+  for (int i = 0; i < response.outputs_size(); ++i) AddOutput(response, i, *record.add_outputs());
 }
 
-void CallRecord::Finish(recording::v1::Api api, int64_t duration_ns) {
-  using std::chrono::duration_cast;
-  record_->set_api(api);
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  record_->set_received_unix_ns(duration_cast<std::chrono::nanoseconds>(now).count() - duration_ns);
-  record_->set_duration_us(duration_ns / 1000);
-  if (deadline_ != TimePoint::max()) {
-    record_->set_timeout_us(duration_cast<std::chrono::microseconds>(deadline_ - arrival_).count());
-  }
-  recorder_->Add(std::move(*record_));
-  record_.reset();
+template <typename Request, typename Response>
+void Record(const AnsweredCall& call, const Request& request, const Response& response,
+            Recorder* recorder) {
+  if (recorder == nullptr) return;
+  const bool chosen = recorder->Choose(call.info.name);
+  const bool slow = recorder->AmongSlowest(call.info.name, call.duration_ns / 1000);
+  if (!chosen && !slow) return;
+  Recording record = Describe(call);
+  FillMessages(request, response, record);
+  if (chosen && slow) recorder->Add(record);
+  slow ? recorder->AddSlow(std::move(record)) : recorder->Add(std::move(record));
+}
+
+}  // namespace
+
+void RecordCall(const AnsweredCall& call, const ulfd::v1::PredictRequest& request,
+                const ulfd::v1::PredictResponse& response, Recorder* recorder) {
+  Record(call, request, response, recorder);
+}
+
+void RecordCall(const AnsweredCall& call, const inference::ModelInferRequest& request,
+                const inference::ModelInferResponse& response, Recorder* recorder) {
+  Record(call, request, response, recorder);
 }
 
 }  // namespace ulfd::server

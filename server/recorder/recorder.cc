@@ -27,6 +27,10 @@ uint64_t Mix(uint64_t z) {
   return z ^ z >> 31;
 }
 
+int64_t SizeOf(const Recording& record) { return static_cast<int64_t>(record.ByteSizeLong()); }
+
+bool Slower(const Recording& a, const Recording& b) { return a.duration_us() > b.duration_us(); }
+
 }  // namespace
 
 Recorder::Recorder(RecorderOptions options, const Clock& clock, OnChange on_change)
@@ -65,12 +69,14 @@ Recorder::~Recorder() {
   if (thread_.joinable()) thread_.join();
 }
 
+std::optional<double> Recorder::OwnShare(const std::string& model) {
+  MutexLock lock(shares_mu_);
+  const auto own = model_shares_.find(model);
+  return own == model_shares_.end() ? std::nullopt : std::optional(own->second);
+}
+
 bool Recorder::BelowShare(const std::string& model) {
-  double share = options_.share;
-  {
-    MutexLock lock(shares_mu_);
-    if (const auto own = model_shares_.find(model); own != model_shares_.end()) share = own->second;
-  }
+  const double share = OwnShare(model).value_or(options_.share);
   if (share <= 0) return false;
   const uint64_t number = calls_seen_.fetch_add(1, std::memory_order_relaxed);
   return static_cast<double>(Mix(number) >> 11) * 0x1p-53 < share;
@@ -95,22 +101,67 @@ bool Recorder::Choose(const std::string& model) {
   return false;
 }
 
+bool Recorder::FitsIntoFile(int64_t record_bytes) const {
+  return record_bytes + recording::kRecordHeaderBytes +
+             static_cast<int64_t>(recording::kFileMagic.size()) <=
+         options_.max_file_bytes;
+}
+
 void Recorder::Add(Recording record) {
-  const auto size = static_cast<int64_t>(record.ByteSizeLong());
-  if (size + recording::kRecordHeaderBytes + static_cast<int64_t>(recording::kFileMagic.size()) >
-      options_.max_file_bytes) {
-    return Drop(RecorderDrop::kTooLarge);
-  }
+  const int64_t size = SizeOf(record);
+  if (!FitsIntoFile(size)) return Drop(RecorderDrop::kTooLarge);
   {
     MutexLock lock(mu_);
     if (queued_bytes_ + size <= options_.max_queued_bytes) {
       queued_bytes_ += size;
-      queue_.push_back(std::move(record));
+      queue_.push_back({.record = std::move(record)});
       work_.NotifyOne();
       return;
     }
   }
   Drop(RecorderDrop::kQueueFull);
+}
+
+int64_t Recorder::Minute() const {
+  return std::chrono::duration_cast<std::chrono::minutes>(clock_.Now().time_since_epoch()).count();
+}
+
+bool Recorder::AmongSlowest(const std::string& model, int64_t duration_us) {
+  if (options_.slowest_per_minute == 0) return false;
+  if (slow_minute_ == Minute() && duration_us <= least_slow_us_) return false;
+  return OwnShare(model) != 0.0;
+}
+
+void Recorder::AddSlow(Recording record) {
+  const int64_t size = SizeOf(record);
+  if (!FitsIntoFile(size)) return Drop(RecorderDrop::kTooLarge);
+  {
+    MutexLock lock(mu_);
+    EndMinute();
+    if (slow_.empty()) work_.NotifyOne();  // The thread is to wait until the minute is over.
+    slow_minute_ = Minute();
+    if (queued_bytes_ + size <= options_.max_queued_bytes) {
+      const auto place = std::upper_bound(slow_.begin(), slow_.end(), record, Slower);
+      slow_.insert(place, std::move(record));
+      queued_bytes_ += size;
+      if (slow_.size() > static_cast<size_t>(options_.slowest_per_minute)) {
+        queued_bytes_ -= SizeOf(slow_.back());
+        slow_.pop_back();
+      }
+      const bool full = slow_.size() == static_cast<size_t>(options_.slowest_per_minute);
+      least_slow_us_ = full ? slow_.back().duration_us() : 0;
+      return;
+    }
+  }
+  Drop(RecorderDrop::kQueueFull);
+}
+
+void Recorder::EndMinute() {
+  if (slow_.empty() || (slow_minute_ == Minute() && !stopping_)) return;
+  for (Recording& record : slow_) queue_.push_back({.record = std::move(record), .slow = true});
+  slow_.clear();
+  least_slow_us_ = 0;
+  work_.NotifyOne();
 }
 
 RecorderStats Recorder::Stats() const {
@@ -129,7 +180,13 @@ void Recorder::Run() {
   while (true) {
     {
       MutexLock lock(mu_);
-      while (queue_.empty() && !stopping_) work_.Wait(mu_);
+      for (EndMinute(); queue_.empty() && !stopping_; EndMinute()) {
+        if (slow_.empty()) {
+          work_.Wait(mu_);
+        } else {
+          work_.WaitUntil(mu_, TimePoint(std::chrono::minutes(slow_minute_ + 1)));
+        }
+      }
       if (queue_.empty()) return;
     }
     WriteQueued();
@@ -137,25 +194,29 @@ void Recorder::Run() {
 }
 
 void Recorder::WriteQueued() {
-  std::vector<Recording> batch;
+  std::vector<Queued> batch;
   {
     MutexLock lock(mu_);
+    EndMinute();
     batch.swap(queue_);
   }
-  for (Recording& record : batch) {
-    const auto size = static_cast<int64_t>(record.ByteSizeLong());
-    Write(record);
-    record.Clear();
+  for (Queued& queued : batch) {
+    const int64_t size = SizeOf(queued.record);
+    Write(queued);
+    queued.record.Clear();
     MutexLock lock(mu_);
     queued_bytes_ -= size;
   }
 }
 
-void Recorder::Write(const Recording& record) {
+void Recorder::Write(const Queued& queued) {
   const bool paused = failing_ && clock_.Now() < retry_at_;
   if (!paused) {
-    const absl::Status status =
-        WithinMemory([&] { return Append(record.model(), record.SerializeAsString()); });
+    const absl::Status status = WithinMemory([&] {
+      const std::string folder = recording::ModelFolder(
+          absl::StrCat(options_.directory, queued.slow ? "/slowest" : ""), queued.record.model());
+      return Append(folder, queued.record.SerializeAsString());
+    });
     WithinMemory([&] { SetStatus(status); }).IgnoreError();  // It may be for want of memory.
   }
   if (!failing_) return;
@@ -170,11 +231,11 @@ void Recorder::SetStatus(const absl::Status& status) {
   if (!failed) lost_ = 0;
 }
 
-absl::Status Recorder::Append(const std::string& model, const std::string& payload) {
-  ModelFiles& files = files_[model];
+absl::Status Recorder::Append(const std::string& folder, const std::string& payload) {
+  ModelFiles& files = files_[folder];
   const int64_t size = recording::kRecordHeaderBytes + static_cast<int64_t>(payload.size());
   if (files.writer == nullptr || files.writer->bytes() + size > options_.max_file_bytes) {
-    RETURN_IF_ERROR(NextFile(model, files));
+    RETURN_IF_ERROR(NextFile(folder, files));
   }
   RETURN_IF_ERROR(files.writer->Append(payload));
   records_.fetch_add(1);
@@ -182,9 +243,9 @@ absl::Status Recorder::Append(const std::string& model, const std::string& paylo
   return absl::OkStatus();
 }
 
-absl::Status Recorder::NextFile(const std::string& model, ModelFiles& files) {
+absl::Status Recorder::NextFile(const std::string& folder, ModelFiles& files) {
   if (files.next_number < 0) {
-    ASSIGN_OR_RETURN(const auto found, recording::ListFiles(options_.directory, model));
+    ASSIGN_OR_RETURN(const auto found, recording::ListFiles(folder));
     for (const recording::RecordingPath& file : found) files.paths.push_back(file.path);
     files.next_number = found.empty() ? 1 : found.back().number + 1;
   }
@@ -193,7 +254,6 @@ absl::Status Recorder::NextFile(const std::string& model, ModelFiles& files) {
     unlink(files.paths.front().c_str());
     files.paths.erase(files.paths.begin());
   }
-  const std::string folder = recording::ModelFolder(options_.directory, model);
   const std::string path = recording::FileName(folder, files.next_number);
   ASSIGN_OR_RETURN(auto writer, recording::RecordingWriter::Create(path));
   ++files.next_number;

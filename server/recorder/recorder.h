@@ -1,5 +1,5 @@
-// Recorder: a sampled log of calls and scores on disk, bounded in memory, in disk space and in what
-// it costs the calls.
+// Recorder: a log of calls and scores on disk, a sample and the slowest, bounded in memory, in disk
+// space and in what it costs the calls.
 // SPDX-License-Identifier: Apache-2.0
 #ifndef ULFD_SERVER_RECORDER_RECORDER_H_
 #define ULFD_SERVER_RECORDER_RECORDER_H_
@@ -11,6 +11,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -31,6 +32,7 @@ struct RecorderOptions {
   double share = 0;
   std::map<std::string, double> model_shares;  // Where they differ from `share`.
   int max_per_second = 0;
+  int slowest_per_minute = 0;
   int max_file_bytes = 0;
   int max_files = 0;
   int max_queued_bytes = 0;
@@ -78,13 +80,17 @@ class Recorder {
   void SetModelShares(std::map<std::string, double> shares);
   // Queues the record of a chosen call, or drops it.
   void Add(recording::v1::Recording record);
+  // Whether a call of the model that took so long is one of the slowest of this minute so far.
+  bool AmongSlowest(const std::string& model, int64_t duration_us);
+  // Keeps the record of such a call until the minute is over or others were slower.
+  void AddSlow(recording::v1::Recording record);
   RecorderStats Stats() const;
 
   // One step of the thread.  Not thread-safe.
   void WriteQueued();
 
  private:
-  // The file that a model's records go to.
+  // The file that the records of a folder go to.
   struct ModelFiles {
     std::unique_ptr<recording::RecordingWriter> writer;
     int64_t next_number = -1;        // -1: the folder has not been looked at.
@@ -94,14 +100,24 @@ class Recorder {
     int64_t number = 0;
     int chosen = 0;
   };
+  struct Queued {
+    recording::v1::Recording record;
+    bool slow = false;
+  };
 
   Recorder(RecorderOptions options, const Clock& clock, OnChange on_change);
   void Run();
   bool BelowShare(const std::string& model);
   void Drop(RecorderDrop why) { dropped_[static_cast<size_t>(why)].fetch_add(1); }
-  void Write(const recording::v1::Recording& record);
-  absl::Status Append(const std::string& model, const std::string& payload);
-  absl::Status NextFile(const std::string& model, ModelFiles& files);
+  int64_t Minute() const;
+  // The share of the model's own settings; nullopt: it has none.
+  std::optional<double> OwnShare(const std::string& model);
+  bool FitsIntoFile(int64_t record_bytes) const;
+  // Queues what was kept of a minute that is over.
+  void EndMinute() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Write(const Queued& queued);
+  absl::Status Append(const std::string& folder, const std::string& payload);
+  absl::Status NextFile(const std::string& folder, ModelFiles& files);
   void SetStatus(const absl::Status& status);
 
   const RecorderOptions options_;  // Its model_shares are those of the beginning.
@@ -112,18 +128,21 @@ class Recorder {
   std::atomic<int64_t> records_{0}, bytes_{0};
   std::array<std::atomic<int64_t>, kRecorderDrops> dropped_{};
   std::atomic<bool> failing_{false};
+  // Of the slowest calls that are kept; how long the last one took that has a place, if all have.
+  std::atomic<int64_t> slow_minute_{-1}, least_slow_us_{0};
 
   Mutex shares_mu_;  // A leaf.
   std::map<std::string, double> model_shares_ ABSL_GUARDED_BY(shares_mu_);
   mutable Mutex mu_;
   CondVar work_;
-  std::vector<recording::v1::Recording> queue_ ABSL_GUARDED_BY(mu_);
-  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of what is being written, too.
+  std::vector<Queued> queue_ ABSL_GUARDED_BY(mu_);
+  std::vector<recording::v1::Recording> slow_ ABSL_GUARDED_BY(mu_);  // The slowest first.
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of slow_ and what is being written, too.
   std::map<std::string, Second> seconds_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   // Used by the writing thread alone.
-  std::map<std::string, ModelFiles> files_;
+  std::map<std::string, ModelFiles> files_;  // By folder.
   TimePoint retry_at_{};
   int64_t lost_ = 0;  // Since writing failed.
 

@@ -475,7 +475,8 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   const TimePoint end = context_.clock.Now();
   times_.encode_ns = Ns(end - begin);
   times_.total_ns = Ns(end - arrival_);
-  RETURN_IF_ERROR(Explain(OrNoMemory([&] { AddTimes(times_); })));
+  RETURN_IF_ERROR(
+      Explain(OrNoMemory([&] { Complete(handle_->model->info(), decoded_.ads, times_); })));
   Observe(worker, result);
   return absl::OkStatus();
 }

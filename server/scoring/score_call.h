@@ -103,8 +103,8 @@ class ScoreCall : public Job, private Lookup {
   // Fills the reply; on a worker.
   virtual absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                               const engine::RunResult& result) = 0;
-  // Adds the times to the reply, if they are wanted.
-  virtual void AddTimes(const CallTimes& times) = 0;
+  // When the reply has its scores: records it and adds the times, if either is wanted.
+  virtual void Complete(const engine::ModelInfo& info, int64_t ads, const CallTimes& times) = 0;
   // What the caller calls the request, and its address, for the log.
   virtual const std::string& request_id() const = 0;
   virtual std::string peer() const = 0;

@@ -123,7 +123,7 @@ class ScoringRpc final : public ScoreCall {
       : ScoreCall(context, std::move(terms)),
         carrier_(std::move(carrier)),
         shadow_(context.shadow),
-        record_(context.recorder, arrival(), ScoreCall::deadline()) {}
+        recorder_(context.recorder) {}
 
  private:
   bool cancelled() const override { return carrier_->cancelled(); }
@@ -144,11 +144,11 @@ class ScoringRpc final : public ScoreCall {
     const auto& request = carrier_->request();
     RETURN_IF_ERROR(EncodeResponse(request, decoded, info, result, carrier_->response()));
     if (shadow_ != nullptr) shadow_->Offer(ApiOf(request), request, decoded, info, result);
-    record_.Choose(info, decoded.ads);
     return absl::OkStatus();
   }
-  void AddTimes(const CallTimes& times) override {
-    record_.Add(carrier_->request(), carrier_->response(), times.total_ns);
+  void Complete(const engine::ModelInfo& info, int64_t ads, const CallTimes& times) override {
+    RecordCall({info, ads, arrival(), ScoreCall::deadline(), times.total_ns}, carrier_->request(),
+               carrier_->response(), recorder_);
     AddTimings(times, carrier_->request(), carrier_->response());
   }
   void Finish(const absl::Status& status) override {
@@ -160,7 +160,7 @@ class ScoringRpc final : public ScoreCall {
 
   std::unique_ptr<CarrierType> carrier_;
   Shadow* const shadow_;
-  CallRecord record_;
+  Recorder* const recorder_;
 };
 
 // The names of a client, all of them, are one client.

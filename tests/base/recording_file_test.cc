@@ -148,14 +148,14 @@ TEST(RecordingFile, names_are_safe_and_in_order) {
   EXPECT_EQ(ModelFolder("/r", "../x y"), "/r/%2E.%2Fx%20y");
   EXPECT_EQ(FileName("/r/rank", 42), "/r/rank/0000000042.ulfrec");
   const TempDir dir;
-  EXPECT_THAT(*ListFiles(dir.path(), "rank"), IsEmpty());
+  EXPECT_THAT(*ListFiles(ModelFolder(dir.path(), "rank")), IsEmpty());
   for (const int64_t number : {7, 10, 2}) {
     ASSERT_TRUE(RecordingWriter::Create(FileName(ModelFolder(dir.path(), "rank"), number)).ok());
   }
   dir.Write("rank/notes.txt", "");
   dir.Write("rank/abc.ulfrec", "");
   std::vector<int64_t> numbers;
-  const auto files = ListFiles(dir.path(), "rank");
+  const auto files = ListFiles(ModelFolder(dir.path(), "rank"));
   ASSERT_TRUE(files.ok());
   for (const RecordingPath& file : *files) {
     numbers.push_back(file.number);

@@ -100,6 +100,35 @@ class RecorderTest(unittest.TestCase):
             self.assertAlmostEqual(
                 summary["goodput_ads_per_second"] / summary["goodput_per_second"], 3)
 
+    def test_the_slowest_calls_are_kept(self):
+        with self.daemon("share: 0 slowest_per_minute: 2") as daemon, Client(daemon) as client:
+            scores = []
+            for ads in (2, 2000, 3, 1500, 4):
+                reply = client.predict(predict_request("shop", shop().inputs(ads), USER))
+                scores.append(outputs_of(reply))
+            client.infer(infer_request("stamp", stamp_inputs([1, 2]), ()))
+        # They are there once the minute or the daemon has ended.
+        slowest = os.path.join(self.folder, "slowest")
+        self.assertEqual(os.listdir(self.folder), ["slowest"])
+        code, out, err = ulf("recordings", slowest)
+        self.assertEqual(code, 0, err)
+        self.assertRegex(out, "[234] calls in [12] files")  # More if a minute ended meanwhile.
+        self.assertRegex(out, r"shop +1 +native +2,000 ")
+        files = [os.path.join(self.work, name) for name in ("in.npz", "out.npz", "again.npz")]
+        code, _, err = ulf("recordings", slowest, "--record=1", f"--inputs={files[0]}",
+                           f"--outputs={files[1]}")
+        self.assertEqual(code, 0, err)
+        code, _, err = ulf("score", os.path.join(self.repository, "shop", "1"),
+                           f"--inputs={files[0]}", f"--outputs={files[2]}")
+        self.assertEqual(code, 0, err)
+        with np.load(files[1]) as recorded, np.load(files[2]) as again:
+            for name in recorded:
+                np.testing.assert_allclose(again[name], recorded[name], atol=1e-5)
+        with Daemon(self.repository) as daemon:
+            summary = load(daemon.target, f"--replay={slowest}", "--closed_loop=1", "--calls=4",
+                           "--warmup=0s", "--timeout=20s")
+            self.assertEqual(summary["calls"]["answered"], 4, summary["reasons"])
+
     def test_a_torn_tail_is_passed_over(self):
         with self.daemon() as daemon, Client(daemon) as client:
             for _ in range(3):

@@ -405,7 +405,7 @@ TEST(RecorderConfig, IsRead) {
       "models { name: 'a' record_share: 0.5 } models { name: 'b' record_share: 0 } "
       "models { name: 'c' } "
       "recorder { directory: '/r' share: 0.25 max_per_second: 7 max_file_bytes: 65536 max_files: 2 "
-      "max_queued_bytes: 70000 retry_interval_ms: 100 }",
+      "max_queued_bytes: 70000 retry_interval_ms: 100 slowest_per_minute: 9 }",
       "f");
   ASSERT_TRUE(o.ok()) << o.status();
   const RecorderOptions r = RecorderOptionsOf(*o);
@@ -413,6 +413,7 @@ TEST(RecorderConfig, IsRead) {
   EXPECT_EQ(r.directory, "/r");
   EXPECT_EQ(r.share, 0.25);
   EXPECT_EQ(r.max_per_second, 7);
+  EXPECT_EQ(r.slowest_per_minute, 9);
   EXPECT_EQ(r.max_file_bytes, 65536);
   EXPECT_EQ(r.max_files, 2);
   EXPECT_EQ(r.max_queued_bytes, 70000);

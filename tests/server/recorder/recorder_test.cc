@@ -27,10 +27,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-Recording Call(const std::string& model, int64_t version, size_t bytes = 1000) {
+Recording Call(const std::string& model, int64_t version, size_t bytes = 1000,
+               int64_t duration_us = 0) {
   Recording record;
   record.set_model(model);
   record.set_version(version);
+  record.set_duration_us(duration_us);
   record.set_request(std::string(bytes, 'x'));
   return record;
 }
@@ -57,7 +59,7 @@ class RecorderTest : public testing::Test {
   }
   std::vector<int64_t> Versions(const std::string& model) const {
     std::vector<int64_t> versions;
-    const auto files = recording::ListFiles(dir_.File("recordings"), model);
+    const auto files = recording::ListFiles(dir_.File("recordings/" + model));
     EXPECT_TRUE(files.ok()) << files.status();
     for (const recording::RecordingPath& file : *files) {
       auto reader = recording::RecordingReader::Open(file.path);
@@ -144,6 +146,56 @@ TEST_F(RecorderTest, chooses_no_more_than_max_per_second) {
   EXPECT_EQ(recorder->Stats().dropped[static_cast<size_t>(RecorderDrop::kRate)], 70);
 }
 
+TEST_F(RecorderTest, the_slowest_of_a_minute_are_written_when_it_is_over) {
+  RecorderOptions options = Options();
+  options.slowest_per_minute = 3;
+  options.model_shares = {{"never", 0.0}};
+  const auto recorder = Make(options);
+  const auto offer = [&](int64_t duration_us) {
+    if (!recorder->AmongSlowest("a", duration_us)) return;
+    recorder->AddSlow(Call("a", duration_us, 1000, duration_us));
+  };
+  for (int64_t i = 1; i <= 30; ++i) offer(i * 7 % 31);
+  EXPECT_FALSE(recorder->AmongSlowest("a", 28));
+  EXPECT_TRUE(recorder->AmongSlowest("a", 29));
+  EXPECT_FALSE(recorder->AmongSlowest("never", 29));
+  EXPECT_LT(recorder->Stats().queued_bytes, 4000);  // Of three.
+  recorder->WriteQueued();
+  EXPECT_THAT(Versions("slowest/a"), IsEmpty());
+  clock_.Advance(std::chrono::minutes(1));
+  offer(5);  // Of the next minute.
+  recorder->WriteQueued();
+  EXPECT_THAT(Versions("slowest/a"), ElementsAre(30, 29, 28));
+  EXPECT_THAT(Versions("a"), IsEmpty());
+  clock_.Advance(std::chrono::minutes(5));
+  recorder->WriteQueued();
+  EXPECT_THAT(Versions("slowest/a"), ElementsAre(30, 29, 28, 5));
+  EXPECT_EQ(recorder->Stats().queued_bytes, 0);
+}
+
+TEST_F(RecorderTest, the_slowest_take_no_more_memory_than_others) {
+  RecorderOptions options = Options();
+  options.slowest_per_minute = 100;
+  options.max_queued_bytes = 70000;
+  const auto recorder = Make(options);
+  for (int64_t i = 1; i <= 10; ++i) recorder->AddSlow(Call("a", i, 20000, i));
+  EXPECT_LE(recorder->Stats().queued_bytes, 70000);
+  EXPECT_EQ(recorder->Stats().dropped[static_cast<size_t>(RecorderDrop::kQueueFull)], 7);
+  clock_.Advance(std::chrono::minutes(1));
+  recorder->WriteQueued();
+  EXPECT_THAT(Versions("slowest/a"), ElementsAre(3, 2, 1));
+}
+
+TEST_F(RecorderTest, the_end_writes_the_slowest_so_far) {
+  RecorderOptions options = Options();
+  options.slowest_per_minute = 3;
+  auto recorder = Recorder::Create(options, clock_, [](const absl::Status&, int64_t) {});
+  ASSERT_TRUE(recorder.ok()) << recorder.status();
+  for (int64_t i = 1; i <= 9; ++i) (*recorder)->AddSlow(Call("a", i, 1000, i));
+  recorder->reset();
+  EXPECT_THAT(Versions("slowest/a"), ElementsAre(9, 8, 7));
+}
+
 TEST_F(RecorderTest, a_full_queue_drops) {
   RecorderOptions options = Options();
   options.max_queued_bytes = 5000;
@@ -200,7 +252,7 @@ TEST_F(RecorderTest, a_restart_goes_on_with_a_new_file_and_the_same_bounds) {
     recorder->WriteQueued();
   }
   EXPECT_THAT(Versions("a"), ElementsAre(3, 4));
-  const auto files = recording::ListFiles(options.directory, "a");
+  const auto files = recording::ListFiles(options.directory + "/a");
   ASSERT_TRUE(files.ok());
   ASSERT_EQ(files->size(), 2u);
   EXPECT_EQ(files->back().number, 4);

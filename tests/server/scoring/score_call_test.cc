@@ -62,7 +62,7 @@ class TestCall final : public ScoreCall {
                       const engine::RunResult& result) override {
     return EncodeResponse(request_, in, info, result, response);
   }
-  void AddTimes(const CallTimes& all) override {
+  void Complete(const engine::ModelInfo&, int64_t, const CallTimes& all) override {
     if (on_times) on_times();
     times = all;
   }
