@@ -22,6 +22,7 @@
 #include "engine/runtime/model_loader.h"
 #include "engine/runtime/shape_plans.h"
 #include "engine/runtime/workspace.h"
+#include "engine/tensor/flush_denormals.h"
 
 namespace ulfd::engine {
 
@@ -467,6 +468,7 @@ absl::Status Model::Run(absl::Span<const NamedTensor> inputs, const RunOptions& 
     with_rows.fetched = &rows;
     return Run(inputs, with_rows, workspace, result);
   }
+  const FlushDenormals flush;
   WorkspaceState& ws = *workspace.state_;
   absl::Status status = SetInputs(inputs, workspace, ws.user.request);
   if (status.ok()) status = Execute(impl_->loaded->executable, options, ws, result);
@@ -480,6 +482,7 @@ absl::Status Model::RunUserPart(absl::Span<const NamedTensor> inputs, const RunO
   if (info().fetch_timeout.count() > 0 && options.fetched == nullptr) {
     return Run(inputs, options, workspace, result);
   }
+  const FlushDenormals flush;
   bool cut = false;
   absl::Status status = SetInputs(inputs, workspace, part.state_->request);
   if (status.ok()) {
@@ -500,6 +503,7 @@ absl::Status Model::RunAds(const SharedUserPart& part, const RunOptions& options
                                   "ads [", begin, ", ", end, ") of a request of ", part.ads())));
   }
   if (begin == end) return absl::OkStatus();
+  const FlushDenormals flush;
   const absl::Status status =
       ExecuteAds(*part.state_, options, begin, end, *workspace.state_, outputs, stats);
   return status.ok() ? status : WithPrefix(info(), status);

@@ -404,7 +404,8 @@ class Model {
   // Scores users (one, or those of options.ads_per_user) against the ads of `inputs`, in any order,
   // each at most once.  numpy semantics decide on row counts that no level is proved for.
   // `f.values` and `f.segments` may be left out: all values 1; one id per row for an ad feature,
-  // all ids in one row for a user feature.  INVALID_ARGUMENT names the input and what was wanted;
+  // all ids in one row for a user feature.  Denormal numbers count as 0 (FlushDenormals).
+  // INVALID_ARGUMENT names the input and what was wanted;
   // FAILED_PRECONDITION the output and the row of a NaN or infinity that the manifest refuses;
   // UNIMPLEMENTED: no plan computes several users of these shapes together, score them one by one.
   // Fills `result`, whose capacity is reused.  REQUIRES: UsesOneThread() (engine/tensor/onednn.h).

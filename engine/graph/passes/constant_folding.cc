@@ -13,6 +13,7 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "engine/graph/passes/passes.h"
+#include "engine/tensor/flush_denormals.h"
 #include "engine/tensor/onednn.h"
 
 namespace ulfd::engine {
@@ -84,7 +85,8 @@ absl::StatusOr<std::vector<float>> Compute(const GraphEditor& editor, int index)
                      .scratch = scratch.get(),
                      .counters = &counters,
                      .pace = Pace(&stop)};
-  UseOneThread();  // The calling thread stays so.
+  UseOneThread();              // The calling thread stays so.
+  const FlushDenormals flush;  // As in a run.
   RETURN_IF_ERROR(kernel->Run(context));
   RETURN_IF_ERROR(LoadScope::Check());
   return result;

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "engine/runtime/load_reason.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -93,6 +94,32 @@ TEST_F(ModelTest, ComputesTheUserOnceAndFillsInDefaults) {
   EXPECT_EQ(result.stats.layers[5].runs, 2);  // fc: tiles of 2 and 1
   EXPECT_EQ(result.stats.layers[5].rows, 3);
   EXPECT_EQ(result.stats.missing_ids, std::vector<int64_t>{1});
+}
+
+// On some CPUs a run over denormal numbers takes a hundred times as long, which a caller may want.
+TEST_F(ModelTest, DenormalNumbersCountAsZeros) {
+  case_.tables = {{"t", "1,1e-40,0\n"}};
+  case_.weights_text = absl::StrReplaceAll(kWeights, {{"[1, 1, 1, 1]", "[0, 0, 1e38, 0]"}});
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  const CaseInputs inputs(std::map<std::string, ulfd::testing::CaseArray>{
+      {"u.ids", {"int64", {1}, {2}}}, {"a.ids", {"int64", {2}, {1, 2}}}});
+  volatile float denormal = 1e-40f;
+  Workspace workspace;
+  RunResult result;
+  for (const bool reference : {false, true}) {
+    ASSERT_TRUE((*model)->Run(inputs.tensors(), {.reference = reference}, workspace, result).ok());
+    EXPECT_EQ(result.outputs[0].f32()[0], 0.5f) << "without 1e-40 x 1e38, which is 0.01";
+    EXPECT_GT(denormal * 1e38f, 0) << "the caller's own arithmetic stays";
+  }
+  SharedUserPart part;
+  ASSERT_TRUE((*model)->RunUserPart(inputs.tensors(), {}, workspace, part, result).ok());
+  if (part.ads() > 0) {
+    ASSERT_TRUE(
+        (*model)->RunAds(part, {}, 0, part.ads(), workspace, result.outputs, result.stats).ok());
+  }
+  EXPECT_EQ(result.outputs[0].f32()[0], 0.5f);
+  EXPECT_GT(denormal * 1e38f, 0);
 }
 
 TEST_F(ModelTest, DescribesItself) {
