@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/text.h"
 
-#include <algorithm>
-
 #include "absl/strings/cord.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 
 namespace ulfd {
 namespace {

@@ -3,7 +3,6 @@
 #include "engine/embedding/perfect_hash.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 #include <vector>
 

@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "engine/runtime/general_run.h"
 #include "engine/runtime/row_run.h"
 #include "engine/runtime/shape_plans.h"

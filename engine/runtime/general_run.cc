@@ -8,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "engine/runtime/largest_tensor.h"
 #include "engine/runtime/step_run.h"
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <set>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 

@@ -3,7 +3,6 @@
 #include "engine/runtime/load_reason.h"
 
 #include <iterator>
-#include <string>
 
 #include "absl/strings/cord.h"
 #include "absl/types/optional.h"

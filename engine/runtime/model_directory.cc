@@ -4,9 +4,7 @@
 
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <set>
 #include <utility>
 

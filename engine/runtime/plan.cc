@@ -6,7 +6,6 @@
 #include <numeric>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/graph/rows_first.h"

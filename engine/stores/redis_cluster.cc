@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <set>
 #include <system_error>
 #include <utility>
 

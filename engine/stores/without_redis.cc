@@ -1,6 +1,5 @@
 // What stands in for Redis in a build without it.
 // SPDX-License-Identifier: Apache-2.0
-#include "absl/strings/str_cat.h"
 #include "engine/stores/redis_store.h"
 
 namespace ulfd::engine {

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <chrono>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/models/hot_ids.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <system_error>
 

@@ -11,7 +11,6 @@
 namespace ulfd::server {
 namespace {
 
-using engine::DType;
 using engine::FeatureInfo;
 using engine::InputInfo;
 using engine::Level;

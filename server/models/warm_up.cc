@@ -3,7 +3,6 @@
 #include "server/models/warm_up.h"
 
 #include <cmath>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/load_scope.h"

@@ -23,7 +23,6 @@ using engine::InputInfo;
 using engine::Level;
 using engine::Model;
 using engine::ModelInfo;
-using engine::NamedTensor;
 using engine::Tensor;
 
 absl::Status Bad(absl::string_view name, const std::string& text) {

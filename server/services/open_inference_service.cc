@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/open_inference_service.h"
 
-#include <utility>
-
 #include "server/rpc/grpc_status.h"
 #include "server/scoring/open_inference_codec.h"
 #include "server/services/open_inference_models.h"

@@ -3,9 +3,6 @@
 #include "server/services/prediction_service.h"
 
 #include <algorithm>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "base/status_macros.h"
 #include "server/rpc/grpc_status.h"

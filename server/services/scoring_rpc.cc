@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/scoring_rpc.h"
 
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
-#include <limits>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,7 +1,6 @@
 // ulf predict: calls a running daemon and prints the scores.
 // SPDX-License-Identifier: Apache-2.0
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"

@@ -8,10 +8,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
-#include "base/text.h"
 #include "base/text_file.h"
 #include "engine/runtime/model_directory.h"
 #include "engine/runtime/score_tolerance.h"

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/text_file.h"
 #include "engine/runtime/model.h"

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <memory>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

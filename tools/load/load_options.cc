@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/load_options.h"
 
-#include <cmath>
 #include <limits>
 
 #include "absl/strings/numbers.h"

@@ -6,7 +6,6 @@
 #include <google/protobuf/message.h>
 #include <google/protobuf/text_format.h>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -1,7 +1,6 @@
 // Computes at load what depends on constants only.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <new>

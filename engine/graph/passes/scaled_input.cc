@@ -1,7 +1,6 @@
 // x W_a + (x * s) W_m with s of the user -> x (W_a + diag(s) W_m): narrower by the columns of
 // x * s, with weights that are made once per user.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <memory>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // Sums that need not see what they sum: over a concat -> the concat of sums; over a product of two
 // tensors -> a product of matrices, which never writes the products one by one.
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>

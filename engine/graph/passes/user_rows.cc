@@ -1,7 +1,6 @@
 // What is computed per ad from nothing but the user's rows, repeated for each ad -> computed once
 // per user, and repeated behind it where something needs that.
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <utility>
 #include <vector>
 

@@ -1,12 +1,10 @@
 // Column blocks of several levels -> the product of the user's columns once per user, where the
 // ads' sums start (what the format calls inner_product_layer_ex).
 // SPDX-License-Identifier: Apache-2.0
-#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "engine/graph/passes/columns.h"
 #include "engine/graph/passes/passes.h"
 #include "engine/graph/passes/weights.h"
 #include "engine/layers/fused/fused_fc.h"

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <new>
 #include <optional>
 #include <utility>
 

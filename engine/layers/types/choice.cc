@@ -1,7 +1,6 @@
 // Layers that choose entries along an axis: top_k, take.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>

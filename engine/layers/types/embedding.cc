@@ -1,7 +1,6 @@
 // The family of sparse layers: embedding_layer.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <new>
 #include <type_traits>
 #include <utility>
 
