@@ -158,7 +158,6 @@ class Unit {
 
   // Whether steps with this logit weigh exactly nothing beside one of `max`.
   bool WeighsNothing(float max) const {
-    if (!spec_.softmax) return spec_.pad == 0;
     return std::isfinite(max) && spec_.pad - max <= kUnderflow;
   }
 
@@ -301,7 +300,7 @@ class Unit {
     float* s = scratch_.logits;
     Layers(ad, h, start, s);
     if (pace_.Stops(0)) return;
-    if (compact && (!spec_.softmax || WeighsNothing(*std::max_element(s, s + h.steps)))) {
+    if (compact && WeighsNothing(*std::max_element(s, s + h.steps))) {
       // Nothing to mask.
     } else {
       if (compact) {
@@ -312,7 +311,7 @@ class Unit {
         for (int64_t t = 0; t < h.steps; ++t) s[t] = mask[t] > 0 ? s[t] : spec_.pad;
       }
     }
-    if (spec_.softmax) Softmax(s, s, 1, h.steps, 1, isa_);
+    Softmax(s, s, 1, h.steps, 1, isa_);
     WeightedSum(s, h.v, call_.v_width, h.steps, call_.v_width, call_.y + ad * call_.v_width, isa_);
   }
 

@@ -5,7 +5,7 @@
 // then further fully connected layers over h[n, t], and, if asked for, of the one value s[n, t] per
 // step that the last of them gives:
 //   s[n, t] = mask[t] > 0 ? s[n, t] : pad                        (with a mask)
-//   s[n] = softmax over t of s[n]                                (with softmax)
+//   s[n] = softmax over t of s[n]
 //   y[n] = sum over t of s[n, t] v[t]
 // A concatenation of q, k, q - k, k - q and q * k times a matrix has the form of the first line,
 // with the sums of the parts of that matrix that belong to the terms.
@@ -44,8 +44,7 @@ struct AttentionSpec {
   Epilogue epilogue;                              // Of the first layer.
   absl::Span<const AttentionStage> stages;        // The layers after it.
   bool pooled = true;                             // False: y is what the last layer gives.
-  bool softmax = true;
-  float pad = 0;  // Of steps that the mask leaves out.
+  float pad = 0;                                  // Of steps that the mask leaves out.
   // Wk + diag(q) Wp and what it meets are rounded to bf16.  REQUIRES: Has(kBf16).
   bool bf16 = false;
 
@@ -77,8 +76,8 @@ size_t AttentionScratchBytes(const AttentionSpec& spec, int64_t steps, int64_t v
 // Thread-safe; allocates nothing.  An ad's result does not depend on the other ads of the call.
 //
 // Steps that the user's mask leaves out are not computed at all where that cannot be seen: if their
-// weights underflow to exactly 0 (checked against each ad's logits; a pad of 0 without softmax
-// needs no check), their values are finite and at least one step is left.
+// weights underflow to exactly 0 (checked against each ad's logits), their values are finite and at
+// least one step is left.
 // REQUIRES: `scratch` has AttentionScratchBytes() bytes, 64-byte aligned.
 void Attention(const AttentionSpec& spec, const AttentionCall& call, void* scratch,
                Isa isa = ActiveIsa());

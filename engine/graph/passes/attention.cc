@@ -214,7 +214,7 @@ bool MatchFirst(const GraphEditor& editor, int index, Match& match) {
   match.options.k_weight = Share(wk);
   match.options.product_weight = Share(wp);
   match.options.finish = FinishOf(fc);
-  match.options.pooled = match.options.softmax = false;
+  match.options.pooled = false;
   match.output = node.outputs[0];
   return true;
 }
@@ -293,7 +293,7 @@ void MatchTail(const GraphEditor& editor, Match& match) {
   match.values = dot.inputs[1];
   match.output = dot.outputs[0];
   match.options.pad = pad;
-  match.options.pooled = match.options.softmax = true;
+  match.options.pooled = true;
 }
 
 // Whether there are so few steps that a matrix made for each ad is not worth it: as many
@@ -325,10 +325,9 @@ absl::Status FuseAttention(GraphEditor& editor) {
                                     : match.mask == kNoValue ? ", softmax and pooling"
                                                              : ", mask, softmax and pooling");
     const int at = *std::max_element(match.nodes.begin(), match.nodes.end());
-    absl::StatusOr<std::unique_ptr<Layer>> layer = AttentionUnit::Create(std::move(match.options));
-    RETURN_IF_ERROR(layer.status());
-    Node unit = editor.NewNode(i, "", "attention_unit", *std::move(layer), std::move(inputs),
-                               {match.output});
+    Node unit = editor.NewNode(i, "", "attention_unit",
+                               std::make_shared<AttentionUnit>(std::move(match.options)),
+                               std::move(inputs), {match.output});
     const int before = editor.size();
     RETURN_IF_ERROR(editor.Replace(match.nodes, at, {std::move(unit)}, std::move(text)));
     i -= std::min(i, before - editor.size());

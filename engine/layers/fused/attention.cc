@@ -27,8 +27,6 @@ PackedMatrix PackOf(const SharedFloats& weight, int64_t k, int64_t n) {
   return PackedMatrix::Pack(weight->data(), k, n, n, 1);
 }
 
-// ---------------------------------------------------------------------------------------- kernel
-
 class AttentionKernel final : public Kernel {
  public:
   explicit AttentionKernel(std::shared_ptr<const AttentionOptions> options)
@@ -52,7 +50,6 @@ class AttentionKernel final : public Kernel {
     spec_.epilogue = ViewOf(options_->finish.epilogue);
     spec_.stages = stages_;
     spec_.pooled = options_->pooled;
-    spec_.softmax = options_->softmax;
     spec_.pad = options_->pad;
   }
 
@@ -161,63 +158,6 @@ class AttentionKernel final : public Kernel {
   bool in_bf16_ = false;
 };
 
-// ---------------------------------------------------------------------------------------- checks
-
-absl::Status WantSize(absl::string_view what, const SharedFloats& floats, int64_t size) {
-  if (floats == nullptr || static_cast<int64_t>(floats->size()) == size) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("attention_unit: ", what, ": ", floats->size(), " values, want ", size));
-}
-
-absl::Status WantThere(absl::string_view what, const SharedFloats& floats) {
-  if (floats != nullptr) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("attention_unit: ", what, " is missing"));
-}
-
-absl::Status CheckFinish(const std::string& layer, const AttentionFinish& f, int64_t n) {
-  const std::string where = absl::StrCat("attention_unit: ", layer);
-  if (!f.bias.empty() && static_cast<int64_t>(f.bias.size()) != n) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(where, ".bias: ", f.bias.size(), " values, want ", n));
-  }
-  return CheckEpilogue(where, f.epilogue, n);
-}
-
-absl::Status CheckOptions(const AttentionOptions& o) {
-  if (o.width < 1 || o.hidden < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("attention_unit: width ", o.width, ", hidden ",
-                                                   o.hidden, ", want at least 1 each"));
-  }
-  if (o.q_weight == nullptr && o.k_weight == nullptr && o.product_weight == nullptr) {
-    return absl::InvalidArgumentError("attention_unit: no weight of the first layer");
-  }
-  RETURN_IF_ERROR(WantSize("q_weight", o.q_weight, o.width * o.hidden));
-  RETURN_IF_ERROR(WantSize("k_weight", o.k_weight, o.width * o.hidden));
-  RETURN_IF_ERROR(WantSize("product_weight", o.product_weight, o.width * o.hidden));
-  RETURN_IF_ERROR(CheckFinish("first layer", o.finish, o.hidden));
-  int64_t k = o.hidden;
-  for (size_t i = 0; i < o.layers.size(); ++i) {
-    const AttentionLayer& layer = o.layers[i];
-    const std::string name = absl::StrCat("layer ", i + 1);
-    if (layer.n < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("attention_unit: ", name, ": ", layer.n, " outputs, want at least 1"));
-    }
-    RETURN_IF_ERROR(WantThere(absl::StrCat(name, ".weight"), layer.weight));
-    RETURN_IF_ERROR(WantSize(absl::StrCat(name, ".weight"), layer.weight, k * layer.n));
-    RETURN_IF_ERROR(CheckFinish(name, layer.finish, layer.n));
-    k = layer.n;
-  }
-  if (o.pooled && k != 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("attention_unit: pooled by ", k, " outputs per step, want 1"));
-  }
-  if (!o.pooled && (o.has_mask || o.has_values)) {
-    return absl::InvalidArgumentError("attention_unit: a mask or values without pooling");
-  }
-  return absl::OkStatus();
-}
-
 // Merges a leading dimension or a number of steps of input `index` into what the others have.
 absl::Status Merge(absl::Span<const TensorSpec> in, int index, std::optional<Dim> merged,
                    absl::string_view wanted, Dim& into) {
@@ -227,11 +167,6 @@ absl::Status Merge(absl::Span<const TensorSpec> in, int index, std::optional<Dim
 }
 
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<Layer>> AttentionUnit::Create(AttentionOptions options) {
-  RETURN_IF_ERROR(CheckOptions(options));
-  return std::unique_ptr<Layer>(new AttentionUnit(std::move(options)));
-}
 
 absl::StatusOr<TensorSpecs> AttentionUnit::Infer(absl::Span<const TensorSpec> in) const {
   const AttentionOptions& o = *options_;
@@ -315,7 +250,7 @@ std::string AttentionUnit::Describe() const {
   absl::StrAppend(&text, " layers=", o.hidden);
   for (const AttentionLayer& layer : o.layers) absl::StrAppend(&text, "-", layer.n);
   if (o.has_mask) absl::StrAppend(&text, " mask pad=", o.pad);
-  if (o.pooled) absl::StrAppend(&text, o.softmax ? " softmax" : "", " pooled");
+  if (o.pooled) absl::StrAppend(&text, " softmax pooled");
   return text;
 }
 

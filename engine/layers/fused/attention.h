@@ -39,11 +39,10 @@ struct AttentionOptions {
   SharedFloats q_weight, k_weight, product_weight;
   AttentionFinish finish;  // Of the first layer.
   std::vector<AttentionLayer> layers;
-  // True: y is v weighted with the last layer's one output per step; false: y is that layer's
-  // output.
+  // True: y is v weighted with the softmax over the steps of the last layer's one output per step;
+  // false: y is that layer's output.
   bool pooled = true;
   // Only if pooled:
-  bool softmax = true;    // Over the steps.
   bool has_mask = false;  // There is an input mask: mask > 0 ? logit : pad.
   float pad = 0;
   bool has_values = false;  // There is an input v; otherwise v is k.
@@ -57,8 +56,9 @@ struct AttentionOptions {
 // Errors  (Infer) InvalidArgument for other types, ranks, widths, and steps or rows that differ.
 class AttentionUnit final : public Layer {
  public:
-  // INVALID_ARGUMENT if sizes do not fit together or something needed is missing.
-  static absl::StatusOr<std::unique_ptr<Layer>> Create(AttentionOptions options);
+  // REQUIRES: sizes that fit together; if pooled, one output of the last layer.
+  explicit AttentionUnit(AttentionOptions options)
+      : options_(std::make_shared<const AttentionOptions>(std::move(options))) {}
 
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override;
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override;
@@ -69,8 +69,6 @@ class AttentionUnit final : public Layer {
   const AttentionOptions& options() const { return *options_; }
 
  private:
-  explicit AttentionUnit(AttentionOptions options)
-      : options_(std::make_shared<const AttentionOptions>(std::move(options))) {}
   const std::shared_ptr<const AttentionOptions> options_;
 };
 

@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "engine/kernels/types.h"
 
 namespace ulfd::engine {
@@ -26,10 +24,6 @@ struct FcEpilogue {
 
 // As kernels take it; borrows the parameters.
 Epilogue ViewOf(const FcEpilogue& owned);
-
-// INVALID_ARGUMENT, "WHERE.slope: 1 values, want 5" or "WHERE.beta is missing", unless everything
-// that is needed has n values.
-absl::Status CheckEpilogue(absl::string_view where, const FcEpilogue& epilogue, int64_t n);
 
 }  // namespace ulfd::engine
 

@@ -30,7 +30,7 @@ struct Case {
   bool q = true, k = true, product = true, bias = true;
   std::vector<int64_t> layers = {16, 1};
   Kind kind = Kind::kSigmoid;
-  bool pooled = true, softmax = true;
+  bool pooled = true;
   MaskKind mask = MaskKind::kNone;
   float pad = -4294967295.0f;
   int64_t v_width = 0;  // 0: v is k.
@@ -43,8 +43,8 @@ std::string Name(const Case& c) {
   return absl::StrCat("ads ", c.ads, " steps ", c.steps, " width ", c.width, " hidden ", c.hidden,
                       " q", c.q, " k", c.k, " p", c.product, " b", c.bias, " layers ",
                       c.layers.size(), " kind ", static_cast<int>(c.kind), " pooled ", c.pooled,
-                      " softmax ", c.softmax, " mask ", static_cast<int>(c.mask), " pad ", c.pad,
-                      " v ", c.v_width, " per ad ", c.k_per_ad, c.v_per_ad);
+                      " mask ", static_cast<int>(c.mask), " pad ", c.pad, " v ", c.v_width,
+                      " per ad ", c.k_per_ad, c.v_per_ad);
 }
 
 Activation ActivationOf(Kind kind, int64_t n) {
@@ -101,7 +101,6 @@ struct Data {
     if (!case_.layers.empty()) spec.epilogue.activation = ActivationOf(case_.kind, case_.hidden);
     spec.stages = stages;
     spec.pooled = case_.pooled;
-    spec.softmax = case_.softmax;
     spec.pad = case_.pad;
     spec.bf16 = case_.bf16;
     return spec;
@@ -194,12 +193,10 @@ std::vector<double> Expected(const Data& d) {
     for (int64_t t = 0; t < c.steps && c.mask != MaskKind::kNone; ++t) {
       if (mask[t] <= 0) s[t] = c.pad;
     }
-    if (c.softmax) {
-      const double max = *std::max_element(s.begin(), s.end());
-      double sum = 0;
-      for (double& x : s) sum += x = std::exp(x - max);
-      for (double& x : s) x /= sum;
-    }
+    const double max = *std::max_element(s.begin(), s.end());
+    double total = 0;
+    for (double& x : s) total += x = std::exp(x - max);
+    for (double& x : s) x /= total;
     const float* v = c.v_width == 0 ? k : d.v.data() + (c.v_per_ad ? n * c.steps * c.v_width : 0);
     for (int64_t e = 0; e < d.VWidth(); ++e) {
       double sum = 0;
@@ -302,16 +299,10 @@ TEST_P(AttentionTest, Masks) {
   for (const MaskKind mask : {MaskKind::kNone, MaskKind::kUser, MaskKind::kPerAd,
                               MaskKind::kAllMasked, MaskKind::kNoneMasked}) {
     for (const float pad : {-4294967295.0f, 0.0f, -3.0f, 2.0f, -110.0f}) {
-      for (const bool softmax : {true, false}) {
-        if (!softmax && pad < -1e6f) continue;  // Sums of 4e9.
-        for (const int64_t v_width : {0, 7}) {
-          Check({.softmax = softmax, .mask = mask, .pad = pad, .v_width = v_width}, GetParam());
-          Check(
-              {.softmax = softmax, .mask = mask, .pad = pad, .v_width = v_width, .k_per_ad = true},
-              GetParam());
-          Check({.softmax = softmax, .mask = mask, .pad = pad, .v_width = 7, .v_per_ad = true},
-                GetParam());
-        }
+      for (const int64_t v_width : {0, 7}) {
+        Check({.mask = mask, .pad = pad, .v_width = v_width}, GetParam());
+        Check({.mask = mask, .pad = pad, .v_width = v_width, .k_per_ad = true}, GetParam());
+        Check({.mask = mask, .pad = pad, .v_width = 7, .v_per_ad = true}, GetParam());
       }
     }
   }

@@ -60,9 +60,7 @@ TensorSpecs Inputs() {
 }
 
 std::unique_ptr<Layer> Make(AttentionOptions options) {
-  auto layer = AttentionUnit::Create(std::move(options));
-  EXPECT_TRUE(layer.ok()) << layer.status();
-  return *std::move(layer);
+  return std::make_unique<AttentionUnit>(std::move(options));
 }
 
 std::string InferError(const AttentionOptions& options, const TensorSpecs& in) {
@@ -120,33 +118,6 @@ TEST(AttentionLayer, RefusesInputsThatDoNotFit) {
   in[0].shape[0] = Dim::Of(3);
   in[1].shape[0] = Dim::Of(2);
   EXPECT_EQ(InferError(options, in), "input 1: shape [2, 3, 2], want 1 or 3 rows");
-}
-
-TEST(AttentionLayer, RefusesOptionsThatDoNotFit) {
-  const auto error = [](auto change) {
-    AttentionOptions options = Options();
-    change(options);
-    return std::string(AttentionUnit::Create(options).status().message());
-  };
-  EXPECT_EQ(error([](AttentionOptions& o) { o.width = 0; }),
-            "attention_unit: width 0, hidden 5, want at least 1 each");
-  EXPECT_EQ(
-      error([](AttentionOptions& o) { o.q_weight = o.k_weight = o.product_weight = nullptr; }),
-      "attention_unit: no weight of the first layer");
-  EXPECT_EQ(error([](AttentionOptions& o) {
-              o.k_weight = Floats({1, 2});
-            }),
-            "attention_unit: k_weight: 2 values, want 10");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.finish.epilogue.affine_beta.clear(); }),
-            "attention_unit: first layer.beta is missing");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.finish.epilogue.slope = {1}; }),
-            "attention_unit: first layer.slope: 1 values, want 5");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.layers[0].weight = nullptr; }),
-            "attention_unit: layer 1.weight is missing");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.layers.clear(); }),
-            "attention_unit: pooled by 5 outputs per step, want 1");
-  EXPECT_EQ(error([](AttentionOptions& o) { o.pooled = false; }),
-            "attention_unit: a mask or values without pooling");
 }
 
 TEST(AttentionLayer, DescribesItself) {
