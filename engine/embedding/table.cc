@@ -22,11 +22,7 @@ std::string LacksDefault(int64_t id) { return absl::StrCat("lacks the default id
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::Make(
     const std::string& name, std::shared_ptr<const TableRows> rows, const TableOptions& options) {
-  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable());
-  table->name_ = name;
-  table->rows_ = std::move(rows);
-  table->missing_keys_ = options.missing_keys;
-  table->default_id_ = options.default_id;
+  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable(name, std::move(rows), options));
   if (options.missing_keys == MissingKeys::kMeanRow) {
     const char* const mean = table->rows_->Row(table->rows_->hash.slots());
     table->stand_in_.assign(mean, mean + RowBytes(table->format(), table->dim()));
@@ -46,11 +42,7 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::MakeTiered
   rows->used_bytes = TableRows::kIdBytes + stored.row_bytes();
   rows->slot_bytes = BestSlotBytes(rows->used_bytes);  // Of rows that deltas put.
   rows->digest = stored.digest;
-  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable());
-  table->name_ = name;
-  table->rows_ = std::move(rows);
-  table->missing_keys_ = options.missing_keys;
-  table->default_id_ = options.default_id;
+  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable(name, std::move(rows), options));
   if (options.missing_keys == MissingKeys::kMeanRow) table->stand_in_ = stored.mean_row;
   if (options.missing_keys == MissingKeys::kDefaultRow) {
     ASSIGN_OR_RETURN(RowSet row, tier->Read({&options.default_id, 1},
@@ -64,27 +56,22 @@ absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::MakeTiered
 
 absl::StatusOr<std::unique_ptr<const EmbeddingTable>> EmbeddingTable::With(
     std::shared_ptr<const TableRows> rows, std::shared_ptr<const TableOverlay> overlay) const {
-  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable());
-  table->name_ = name_;
+  std::unique_ptr<EmbeddingTable> table(new EmbeddingTable(*this));
   table->rows_ = std::move(rows);
-  table->tier_ = tier_;
   table->overlay_ = std::move(overlay);
-  table->missing_keys_ = missing_keys_;
-  table->default_id_ = default_id_;
-  table->stand_in_ = stand_in_;
   if (table->SetMissingRow()) return table;
-  return absl::FailedPreconditionError(LacksDefault(default_id_));
+  return absl::FailedPreconditionError(LacksDefault(default_id()));
 }
 
 bool EmbeddingTable::SetMissingRow() {
   const void* const stand_in = stand_in_.empty() ? nullptr : stand_in_.data();
-  if (missing_keys_ == MissingKeys::kMeanRow) missing_row_ = stand_in;
-  if (missing_keys_ != MissingKeys::kDefaultRow) return true;
-  const void* const put = overlay_ == nullptr ? nullptr : OverlayRow(default_id_);
+  if (missing_keys() == MissingKeys::kMeanRow) missing_row_ = stand_in;
+  if (missing_keys() != MissingKeys::kDefaultRow) return true;
+  const void* const put = overlay_ == nullptr ? nullptr : OverlayRow(default_id());
   if (put != nullptr) {
-    missing_row_ = Holds(put, default_id_) ? put : nullptr;
+    missing_row_ = Holds(put, default_id()) ? put : nullptr;
   } else {
-    missing_row_ = tier_ == nullptr ? Find(default_id_) : stand_in;
+    missing_row_ = tier_ == nullptr ? Find(default_id()) : stand_in;
   }
   return missing_row_ != nullptr;
 }

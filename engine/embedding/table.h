@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -185,13 +186,16 @@ class EmbeddingTable {
   }
   // Bad or duplicate lines left out under skip_bad_lines.
   int64_t skipped_lines() const { return rows_->skipped_lines; }
-  MissingKeys missing_keys() const { return missing_keys_; }
-  int64_t default_id() const { return default_id_; }  // kDefaultRow.
+  MissingKeys missing_keys() const { return options_.missing_keys; }
+  int64_t default_id() const { return options_.default_id; }  // kDefaultRow.
   // kDefaultRow, kMeanRow: the row to use for an id that is missing; nullptr otherwise.
   const void* missing_row() const { return missing_row_; }
 
  private:
-  EmbeddingTable() = default;
+  EmbeddingTable(const std::string& name, std::shared_ptr<const TableRows> rows,
+                 const TableOptions& options)
+      : name_(name), options_(options), rows_(std::move(rows)) {}
+  EmbeddingTable(const EmbeddingTable&) = default;
   const void* CandidateOf(int64_t id) const {
     if (overlay_ != nullptr) {
       if (const void* row = OverlayRow(id); row != nullptr) return row;
@@ -206,11 +210,10 @@ class EmbeddingTable {
   bool SetMissingRow();
 
   std::string name_;
+  TableOptions options_;
   std::shared_ptr<const TableRows> rows_;  // Of a store: what they are like, and none of them.
   std::shared_ptr<RowTier> tier_;
   std::shared_ptr<const TableOverlay> overlay_;
-  MissingKeys missing_keys_ = MissingKeys::kZero;
-  int64_t default_id_ = 0;
   // What the base says: its mean row or, of a store, the default row.
   std::string stand_in_;
   const void* missing_row_ = nullptr;
