@@ -10,8 +10,8 @@
 #include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "base/text.h"
+#include "engine/graph/double_layers.h"
 #include "engine/graph/passes.h"
-#include "engine/graph/passes/double_layers.h"
 #include "engine/runtime/load_checks.h"
 #include "engine/runtime/load_reason.h"
 

@@ -3,8 +3,8 @@
 // Not an optimisation: it runs before the optimiser, on the graph as written, so that both plans
 // have it, and the optimiser's passes leave its nodes alone.
 // SPDX-License-Identifier: Apache-2.0
-#ifndef ULFD_ENGINE_GRAPH_PASSES_DOUBLE_LAYERS_H_
-#define ULFD_ENGINE_GRAPH_PASSES_DOUBLE_LAYERS_H_
+#ifndef ULFD_ENGINE_GRAPH_DOUBLE_LAYERS_H_
+#define ULFD_ENGINE_GRAPH_DOUBLE_LAYERS_H_
 
 #include <string>
 #include <vector>
@@ -30,4 +30,4 @@ absl::Status ComputeInDouble(absl::Span<const std::string> names, const GraphSpe
 
 }  // namespace ulfd::engine
 
-#endif  // ULFD_ENGINE_GRAPH_PASSES_DOUBLE_LAYERS_H_
+#endif  // ULFD_ENGINE_GRAPH_DOUBLE_LAYERS_H_

@@ -1,6 +1,6 @@
 // The manifest's double_layers: named layers are computed in double.
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/graph/passes/double_layers.h"
+#include "engine/graph/double_layers.h"
 
 #include <algorithm>
 #include <numeric>
@@ -113,27 +113,6 @@ class DoubleGroup final : public Layer {
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override {
     ASSIGN_OR_RETURN(const LocalSpecs specs, InferAll(*members_, in));
     return TensorSpecs(specs.begin() + inputs_, specs.end());
-  }
-
-  void SuggestInputs(absl::Span<TensorSpec> in) const override {
-    LocalSpecs specs(in.begin(), in.end());
-    for (const DoubleMember& member : *members_) {
-      absl::InlinedVector<TensorSpec, 8> inputs;
-      bool ranked = true;
-      for (int i : member.inputs) inputs.push_back(specs[i]);
-      member.layer->SuggestInputs(absl::MakeSpan(inputs));
-      for (size_t i = 0; i < inputs.size(); ++i) {
-        ranked &= specs[member.inputs[i]].shape.ranked();
-        if (member.inputs[i] < inputs_) specs[member.inputs[i]] = inputs[i];
-      }
-      TensorSpec out;
-      if (ranked) {
-        absl::StatusOr<TensorSpecs> made = member.layer->Infer(inputs);
-        if (made.ok()) out = (*made)[0];
-      }
-      specs.push_back(std::move(out));
-    }
-    std::copy_n(specs.begin(), inputs_, in.begin());
   }
 
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
