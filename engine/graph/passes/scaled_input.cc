@@ -65,8 +65,8 @@ bool Match(const GraphEditor& editor, int node_index, int index, Scaled& match) 
   return false;
 }
 
-// The layer's weights without those of the scaled columns, which become a term; `blocks`: those
-// that stay.
+// The layer's weights without those of the scaled columns, and those; `blocks`: the blocks that
+// stay.
 ScaledWeightsOptions SplitWeights(const FusedFcOptions& old, const Scaled& match,
                                   std::vector<FusedFcOptions::Block>& blocks) {
   const int64_t width = old.blocks[match.block].k;
@@ -83,10 +83,8 @@ ScaledWeightsOptions SplitWeights(const FusedFcOptions& old, const Scaled& match
     }
     row += block.k;
   }
-  ScaledWeightsOptions::Term& term = weights.terms.emplace_back();
-  term.row = x_row + match.x_row;
-  term.k = width;
-  AppendRows(old.weight, scaled_row, width, term.w);
+  weights.first_row = x_row + match.x_row;
+  AppendRows(old.weight, scaled_row, width, weights.scaled);
   return weights;
 }
 

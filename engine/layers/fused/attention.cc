@@ -236,22 +236,4 @@ double AttentionUnit::Flops(absl::Span<const TensorSpec> in,
   return flops;
 }
 
-std::string AttentionUnit::Describe() const {
-  const AttentionOptions& o = *options_;
-  std::string text = absl::StrCat("width=", o.width, " terms=");
-  const char* plus = "";
-  const std::pair<const SharedFloats&, const char*> terms[] = {
-      {o.q_weight, "q"}, {o.k_weight, "k"}, {o.product_weight, "q*k"}};
-  for (const auto& [weight, name] : terms) {
-    if (weight == nullptr) continue;
-    absl::StrAppend(&text, plus, name);
-    plus = ",";
-  }
-  absl::StrAppend(&text, " layers=", o.hidden);
-  for (const AttentionLayer& layer : o.layers) absl::StrAppend(&text, "-", layer.n);
-  if (o.has_mask) absl::StrAppend(&text, " mask pad=", o.pad);
-  if (o.pooled) absl::StrAppend(&text, " softmax pooled");
-  return text;
-}
-
 }  // namespace ulfd::engine

@@ -64,9 +64,6 @@ class AttentionUnit final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override;
   // Counts every step, also those that a mask leaves out at run time.
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override;
-  std::string Describe() const override;
-
-  const AttentionOptions& options() const { return *options_; }
 
  private:
   const std::shared_ptr<const AttentionOptions> options_;

@@ -15,11 +15,6 @@ namespace ulfd::engine {
 
 namespace {
 
-absl::string_view Text(Activation::Kind kind) {
-  static constexpr absl::string_view kNames[] = {"", "relu", "prelu", "sigmoid", "tanh", "dice"};
-  return kNames[static_cast<size_t>(kind)];
-}
-
 std::shared_ptr<const PackedMatrix> Packed(const MatrixRef& w) {
   const auto pack = [&](const float* data, int64_t row_stride, int64_t column_stride) {
     return std::make_shared<const PackedMatrix>(
@@ -240,22 +235,6 @@ std::shared_ptr<const Layer> FusedFc::WithoutWeights() const {
   options.weight.rows.clear();
   options.owner = nullptr;
   return std::make_shared<FusedFc>(std::move(options));
-}
-
-std::string FusedFc::Describe() const {
-  std::string text = absl::StrCat(options_.k(), "x", options_.n(), " blocks=");
-  for (size_t i = 0; i < options_.blocks.size(); ++i) {
-    const FusedFcOptions::Block& block = options_.blocks[i];
-    absl::StrAppend(&text, i == 0 ? "" : ",", block.input, "[", block.offset, ":",
-                    block.offset + block.k, "]");
-  }
-  if (options_.init >= 0) absl::StrAppend(&text, " init=", options_.init);
-  if (options_.weight_input >= 0) absl::StrAppend(&text, " weights=", options_.weight_input);
-  if (options_.epilogue.affine) absl::StrAppend(&text, " bn");
-  if (options_.epilogue.activation != Activation::Kind::kNone) {
-    absl::StrAppend(&text, " ", Text(options_.epilogue.activation));
-  }
-  return text;
 }
 
 }  // namespace ulfd::engine

@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "engine/layers/fused/fc_epilogue.h"
@@ -48,14 +47,12 @@ class FusedFc final : public Layer {
  public:
   explicit FusedFc(FusedFcOptions options) : options_(std::move(options)) {}
 
-  const FusedFcOptions& options() const { return options_; }
   // INVALID_ARGUMENT if the inputs do not fit the options.
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override;
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override;
   Semantics semantics() const override;
   double Flops(absl::Span<const TensorSpec> in, absl::Span<const TensorSpec> out) const override;
   std::shared_ptr<const Layer> WithoutWeights() const override;
-  std::string Describe() const override;
 
  private:
   const FusedFcOptions options_;

@@ -24,22 +24,17 @@ class ScaledWeightsKernel final : public Kernel {
   explicit ScaledWeightsKernel(const ScaledWeightsOptions& options) : options_(options) {}
 
   int64_t bytes() const override {
-    size_t floats = options_.base.size();
-    for (const ScaledWeightsOptions::Term& term : options_.terms) floats += term.w.size();
-    return static_cast<int64_t>(floats * sizeof(float));
+    return static_cast<int64_t>((options_.base.size() + options_.scaled.size()) * sizeof(float));
   }
   absl::Status Run(RunContext& ctx) const override {
     const int64_t n = options_.n, users = ctx.out[0].dims[0];
+    const int64_t width = static_cast<int64_t>(options_.scaled.size()) / n;
     for (int64_t u = 0; u < users; ++u) {
-      float* y = ctx.out[0].f32() + u * options_.k * n;
+      float* const y = ctx.out[0].f32() + u * options_.k * n;
       std::copy(options_.base.begin(), options_.base.end(), y);
-      for (const ScaledWeightsOptions::Term& term : options_.terms) {
-        const Tensor& s = ctx.in[term.input];
-        const int64_t width = s.dims[0] > 0 ? s.elements() / s.dims[0] : 0;
-        const float* row = s.f32() + (s.dims[0] == 1 ? 0 : u * width) + term.offset;
-        for (int64_t i = 0; i < term.k; ++i) {
-          AddScaled(term.w.data() + i * n, row[i], y + (term.row + i) * n, n);
-        }
+      const float* const s = ctx.in[0].f32() + u * width;
+      for (int64_t i = 0; i < width; ++i) {
+        AddScaled(options_.scaled.data() + i * n, s[i], y + (options_.first_row + i) * n, n);
       }
     }
     return absl::OkStatus();
@@ -53,29 +48,18 @@ class ScaledWeightsKernel final : public Kernel {
 
 absl::StatusOr<TensorSpecs> ScaledWeights::Infer(absl::Span<const TensorSpec> in) const {
   RETURN_IF_ERROR(WantFloat32(in));
-  Dim users = Dim::Of(1);
-  for (const ScaledWeightsOptions::Term& term : options_.terms) {
-    const Shape& s = in[term.input].shape;
-    RETURN_IF_ERROR(WantRank(in, term.input, 2, 8));
-    const Dim width = s.RowElements();
-    const std::optional<Dim> both = Broadcast(users, s[0]);
-    if (!width.IsConst() || width.value() < term.offset + term.k || !both.has_value()) {
-      return BadInput(term.input, in[term.input],
-                      absl::StrCat("at least ", term.offset + term.k, " columns"));
-    }
-    users = *both;
+  RETURN_IF_ERROR(WantRank(in, 0, 2, 8));
+  const int64_t width = static_cast<int64_t>(options_.scaled.size()) / options_.n;
+  if (in[0].shape.RowElements() != Dim::Of(width)) {
+    return BadInput(0, in[0], absl::StrCat(width, " columns"));
   }
-  TensorSpec out{DType::kFloat32, Shape({users, Dim::Of(options_.k), Dim::Of(options_.n)}),
+  TensorSpec out{DType::kFloat32, Shape({in[0].shape[0], Dim::Of(options_.k), Dim::Of(options_.n)}),
                  Level::kUnknown};
   return OnlyOutput(std::move(out), in);
 }
 
 absl::StatusOr<std::unique_ptr<Kernel>> ScaledWeights::Prepare(absl::Span<const TensorSpec>) const {
   return std::unique_ptr<Kernel>(new ScaledWeightsKernel(options_));
-}
-
-std::string ScaledWeights::Describe() const {
-  return absl::StrCat(options_.k, "x", options_.n, " terms=", options_.terms.size());
 }
 
 }  // namespace ulfd::engine

@@ -4,7 +4,6 @@
 #define ULFD_ENGINE_LAYERS_FUSED_SCALED_WEIGHTS_H_
 
 #include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,17 +16,12 @@ namespace ulfd::engine {
 // the matrix in brackets, for each user's s.
 struct ScaledWeightsOptions {
   int64_t k = 0, n = 0;
-  std::vector<float> base;  // [k, n]
-  // Adds diag(s[offset .. offset + k)) * w to rows [row, row + k).
-  struct Term {
-    int input = 0;
-    int64_t offset = 0, row = 0, k = 0;
-    std::vector<float> w;  // [k, n]
-  };
-  std::vector<Term> terms;
+  std::vector<float> base;    // W_a [k, n]
+  int64_t first_row = 0;      // Of the rows that diag(s) W_m is added to.
+  std::vector<float> scaled;  // W_m [columns of s, n]
 };
 
-// Inputs s [users, ...]; output [users, k, n].
+// Input s [users, ...]; output [users, k, n].
 class ScaledWeights final : public Layer {
  public:
   explicit ScaledWeights(ScaledWeightsOptions options) : options_(std::move(options)) {}
@@ -35,7 +29,6 @@ class ScaledWeights final : public Layer {
   absl::StatusOr<TensorSpecs> Infer(absl::Span<const TensorSpec> in) const override;
   // The layer must outlive the kernel.
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec> in) const override;
-  std::string Describe() const override;
 
  private:
   const ScaledWeightsOptions options_;

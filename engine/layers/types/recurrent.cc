@@ -136,7 +136,6 @@ class GruRecurrence final : public Layer {
   absl::StatusOr<std::unique_ptr<Kernel>> Prepare(absl::Span<const TensorSpec>) const override {
     return std::unique_ptr<Kernel>(new GruRecurrenceKernel(h2h_, h_bias_, i_bias_, padding_));
   }
-  std::string Describe() const override { return absl::StrCat("hidden=", h2h_.dims[0]); }
 
  private:
   const Weight h2h_;

@@ -120,11 +120,6 @@ TEST(AttentionLayer, RefusesInputsThatDoNotFit) {
   EXPECT_EQ(InferError(options, in), "input 1: shape [2, 3, 2], want 1 or 3 rows");
 }
 
-TEST(AttentionLayer, DescribesItself) {
-  EXPECT_EQ(Make(Options())->Describe(),
-            "width=2 terms=q,k,q*k layers=5-1 mask pad=-4.29497e+09 softmax pooled");
-}
-
 // ((q Wq + k Wk + q*k Wp + bias) - mean) * scale + beta, prelu, one more layer.
 double Logit(const AttentionOptions& o, const float* q, const float* k) {
   double logit = o.layers[0].finish.bias[0];
