@@ -48,7 +48,8 @@ bool HasRoom(int64_t taken, int64_t own, int64_t more, int64_t limit) {
 struct JobQueue::Entry {
   Job* job = nullptr;
   std::shared_ptr<Lane> lane;  // The job may be gone before the entry is.
-  Flows::iterator flow;        // Once it is accepted.
+  Clients::iterator client;    // Once it is accepted.
+  Flow* flow = nullptr;        // The client's.
   int priority = 0;
   TimePoint arrival, key;
   uint64_t sequence = 0;
@@ -81,76 +82,89 @@ milliseconds JobQueue::RetryAfter(nanoseconds work) const {
   return milliseconds(1) + std::chrono::duration_cast<milliseconds>(work / options_.workers);
 }
 
-const JobQueue::Flow* JobQueue::FlowOf(Lane* lane, const std::string& client) const {
-  const auto flows = lanes_.find(lane);
-  if (flows == lanes_.end()) return nullptr;
-  const auto flow = flows->second.find(client);
-  return flow == flows->second.end() ? nullptr : &flow->second;
-}
-
-absl::Status JobQueue::CheckLimits(const Entry& entry, const Flow* flow) const {
-  static const Flow kNone;
-  const Flow& own = flow == nullptr ? kNone : *flow;
+absl::Status JobQueue::CheckLimits(const Entry& entry, const Client& client) const {
   const milliseconds retry = RetryAfter(pending());
-  if (!HasRoom(queued_requests_, own.queued_requests, 1, options_.max_queued_requests)) {
+  if (!HasRoom(queued_requests_, client.queued_requests, 1, options_.max_queued_requests)) {
     return Refuse(ShedReason::kQueueFull,
-                  absl::StrCat(queued_requests_, " requests wait, ", own.queued_requests,
+                  absl::StrCat(queued_requests_, " requests wait, ", client.queued_requests,
                                " of this client, limit ", options_.max_queued_requests),
                   retry);
   }
   // One job alone may be larger than the limits: it would never be served otherwise.  It does not
   // close the queue for all others.
   if (queued_rows_ > 0 &&
-      !HasRoom(queued_rows_, own.queued_rows, entry.rows, options_.max_queued_rows)) {
+      !HasRoom(queued_rows_, client.queued_rows, entry.rows, options_.max_queued_rows)) {
     return Refuse(ShedReason::kQueueFull,
-                  absl::StrCat(queued_rows_, " ads wait, ", own.queued_rows,
+                  absl::StrCat(queued_rows_, " ads wait, ", client.queued_rows,
                                " of this client, and this request has ", entry.rows, ", limit ",
                                options_.max_queued_rows),
                   retry);
   }
   const int workers = options_.workers;
-  if (pending().count() > 0 && !HasRoom(pending().count(), own.work.count(), entry.cost.count(),
+  if (pending().count() > 0 && !HasRoom(pending().count(), client.work.count(), entry.cost.count(),
                                         (workers * options_.max_queued_work).count())) {
-    return Refuse(ShedReason::kQueueFull,
-                  absl::StrCat(Ms(pending() / workers), " of work wait, ", Ms(own.work / workers),
-                               " of this client, and this request needs ", Ms(entry.cost),
-                               ", limit ", Ms(options_.max_queued_work)),
-                  retry);
+    return Refuse(
+        ShedReason::kQueueFull,
+        absl::StrCat(Ms(pending() / workers), " of work wait, ", Ms(client.work / workers),
+                     " of this client, and this request needs ", Ms(entry.cost), ", limit ",
+                     Ms(options_.max_queued_work)),
+        retry);
   }
   const Lane& lane = *entry.lane;
   const int64_t limit = lane.max_queued_rows();
-  if (lane.queued_rows_ > 0 && !HasRoom(lane.queued_rows_, own.queued_rows, entry.rows, limit)) {
+  const auto flow = client.flows.find(entry.lane.get());
+  const int64_t own = flow == client.flows.end() ? 0 : flow->second.queued_rows;
+  if (lane.queued_rows_ > 0 && !HasRoom(lane.queued_rows_, own, entry.rows, limit)) {
     return Refuse(ShedReason::kQuota,
                   absl::StrCat(lane.queued_rows_, " ads wait for model \"", lane.name(), "\", ",
-                               own.queued_rows, " of this client, and this request has ",
-                               entry.rows, ", its limit is ", limit),
+                               own, " of this client, and this request has ", entry.rows,
+                               ", its limit is ", limit),
                   retry);
   }
   return absl::OkStatus();
 }
 
-nanoseconds JobQueue::Ahead(const Entry& entry, const Flow* flow) const {
-  const auto sum = [&](const Flow& of, int priority, bool before) {
-    nanoseconds work(0);
-    for (const Entry* other : of.waiting[priority]) {
-      if (before && other->key > entry.key) break;
-      work += other->cost;
-    }
-    return work;
-  };
-  nanoseconds own(0);
-  if (flow != nullptr) own = sum(*flow, entry.priority, true);
-  nanoseconds ahead = running_work_ + own;
-  for (const auto& [lane, flows] : lanes_) {
-    // What another client gets until this one has got what is ahead, and its job.
-    const nanoseconds share(static_cast<int64_t>(static_cast<double>((own + entry.cost).count()) *
-                                                 lane->weight() / entry.lane->weight()));
-    for (const auto& [client, other] : flows) {
-      for (int p = 0; p < entry.priority; ++p) ahead += sum(other, p, false);
-      if (&other != flow) ahead += std::min(share, sum(other, entry.priority, false));
-    }
+nanoseconds JobQueue::Waiting(const Flow& flow, int priority, TimePoint until) {
+  nanoseconds work(0);
+  for (const Entry* entry : flow.waiting[priority]) {
+    if (entry->key > until) break;
+    work += entry->cost;
   }
-  return ahead;
+  return work;
+}
+
+nanoseconds JobQueue::Ahead(const Entry& entry, const Client& client) const {
+  const auto by_weight = [](nanoseconds work, const Lane& lane) {
+    return static_cast<double>(work.count()) / lane.weight();
+  };
+  const auto own = client.flows.find(entry.lane.get());
+  nanoseconds ahead(0);
+  if (own != client.flows.end()) ahead = Waiting(own->second, entry.priority, entry.key);
+  // Until the job is done, each of the client's lanes gets as much as its own, and each client as
+  // much as this one.
+  const double of_lane = by_weight(ahead + entry.cost, *entry.lane);
+  double of_client = of_lane;
+  for (auto flow = client.flows.begin(); flow != client.flows.end(); ++flow) {
+    if (flow == own) continue;
+    const nanoseconds all = Waiting(flow->second, entry.priority);
+    const double part = std::min(by_weight(all, *flow->second.lane), of_lane);
+    of_client += part;
+    ahead += nanoseconds(static_cast<int64_t>(part * flow->second.lane->weight()));
+  }
+  for (const auto& [name, other] : clients_) {
+    nanoseconds all(0);
+    double weighted = 0;
+    for (const auto& [lane, flow] : other.flows) {
+      for (int p = 0; p < entry.priority; ++p) ahead += Waiting(flow, p);
+      const nanoseconds work = Waiting(flow, entry.priority);
+      all += work;
+      weighted += by_weight(work, *lane);
+    }
+    if (&other == &client || weighted == 0) continue;
+    const double part = std::min(1.0, of_client / weighted);
+    ahead += nanoseconds(static_cast<int64_t>(static_cast<double>(all.count()) * part));
+  }
+  return running_work_ + ahead;
 }
 
 bool JobQueue::Large(const Entry& entry) const {
@@ -188,14 +202,14 @@ bool JobQueue::MakesDeadline(const Entry& entry, nanoseconds wait) const {
   return wait + Alone(entry) <= left || (wait <= left && entry.lane->jobs_ == 0);
 }
 
-absl::Status JobQueue::CheckWait(const Entry& entry, const Flow* flow) const {
+absl::Status JobQueue::CheckWait(const Entry& entry, const Client& client) const {
   const nanoseconds takes = overload_.overloaded() ? Takes(entry) : nanoseconds(0);
   // Short enough even behind everything that is there.
   const nanoseconds longest = pending() / options_.workers;
   if (MakesDeadline(entry, longest) && !overload_.TooLong(longest, takes)) {
     return absl::OkStatus();
   }
-  const nanoseconds ahead = Ahead(entry, flow);
+  const nanoseconds ahead = Ahead(entry, client);
   const nanoseconds wait = ahead / options_.workers;
   if (!MakesDeadline(entry, wait)) {
     return Refuse(
@@ -235,11 +249,13 @@ absl::StatusOr<std::unique_ptr<JobQueue::Entry>> JobQueue::Examine(Job* job, Tim
   if (job->deadline() != TimePoint::max()) {
     entry->key = std::min(entry->key, job->deadline() - entry->cost);
   }
-  const Flow* const flow = FlowOf(entry->lane.get(), job->client());
-  RETURN_IF_ERROR(CheckLimits(*entry, flow));
+  static const Client kNew;
+  const auto found = clients_.find(job->client());
+  const Client& client = found == clients_.end() ? kNew : found->second;
+  RETURN_IF_ERROR(CheckLimits(*entry, client));
   // While nothing comes nobody observes.
   if (unstarted_.empty()) overload_.Observe(nanoseconds(0), nanoseconds(0), now);
-  RETURN_IF_ERROR(CheckWait(*entry, flow));
+  RETURN_IF_ERROR(CheckWait(*entry, client));
   return entry;
 }
 
@@ -250,15 +266,20 @@ absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   entry->sequence = next_sequence_++;
   Entry* const accepted = entry.get();
   Lane& lane = *entry->lane;
-  // Nothing is counted if there is no memory for it.  Flows without jobs go with their lane.
-  const auto flow =
-      lanes_[&lane].try_emplace(job->client(), Flow{.virtual_time_ns = lane.flow_time_ns_}).first;
+  // Nothing is counted if there is no memory for it; a client without jobs goes with its next one.
+  const auto client =
+      clients_.try_emplace(job->client(), Client{.virtual_time_ns = client_time_ns_}).first;
+  Flow& flow = client->second.flows.try_emplace(&lane, Flow{.lane = entry->lane}).first->second;
   owned_.emplace(accepted, std::move(entry));
-  accepted->flow = flow;
-  ++flow->second.jobs;
-  flow->second.work += accepted->cost;
+  accepted->client = client;
+  accepted->flow = &flow;
+  ++client->second.jobs;
+  client->second.work += accepted->cost;
   // A lane that was idle does not claim the time that it did not use.
-  if (lane.jobs_++ == 0) lane.virtual_time_ns_ = std::max(lane.virtual_time_ns_, virtual_time_ns_);
+  if (flow.jobs++ == 0) {
+    flow.virtual_time_ns = std::max(flow.virtual_time_ns, client->second.flow_time_ns);
+  }
+  ++lane.jobs_;
   ++entries_;
   waiting_work_ += accepted->cost;
   return accepted;
@@ -272,8 +293,9 @@ absl::Status JobQueue::Admit(Job* job, TimePoint now) {
 
 void JobQueue::Enqueue(Entry* entry) noexcept {
   entry->lane->queued_rows_ += entry->rows;
-  ++entry->flow->second.queued_requests;
-  entry->flow->second.queued_rows += entry->counted_rows;
+  ++entry->client->second.queued_requests;
+  entry->client->second.queued_rows += entry->counted_rows;
+  entry->flow->queued_rows += entry->counted_rows;
   ++queued_requests_;
   queued_rows_ += entry->counted_rows;
   unstarted_.insert(entry);
@@ -298,14 +320,14 @@ absl::Status JobQueue::AdmitTaken(Job* job, TimePoint now, nanoseconds at_most, 
 }
 
 void JobQueue::Insert(Entry* entry) {
-  entry->flow->second.waiting[entry->priority].insert(entry);
+  entry->flow->waiting[entry->priority].insert(entry);
   ++waiting_;
   entry->ordered = true;
 }
 
 void JobQueue::Erase(Entry* entry) {
   if (!entry->ordered) return;
-  entry->flow->second.waiting[entry->priority].erase(entry);
+  entry->flow->waiting[entry->priority].erase(entry);
   --waiting_;
   entry->ordered = false;
 }
@@ -317,49 +339,55 @@ void JobQueue::Unqueue(Entry* entry) {
   --queued_requests_;
   queued_rows_ -= entry->counted_rows;
   entry->lane->queued_rows_ -= entry->rows;
-  --entry->flow->second.queued_requests;
-  entry->flow->second.queued_rows -= entry->counted_rows;
+  --entry->client->second.queued_requests;
+  entry->client->second.queued_rows -= entry->counted_rows;
+  entry->flow->queued_rows -= entry->counted_rows;
 }
 
 void JobQueue::Forget(Entry* entry) {
   Unqueue(entry);
   Erase(entry);
   waiting_work_ -= entry->cost;
-  entry->flow->second.work -= entry->cost;
-  if (--entry->flow->second.jobs == 0) lanes_[entry->lane.get()].erase(entry->flow);
-  if (--entry->lane->jobs_ == 0) lanes_.erase(entry->lane.get());
+  Client& client = entry->client->second;
+  client.work -= entry->cost;
+  --entry->lane->jobs_;
+  if (--entry->flow->jobs == 0) {
+    std::erase_if(client.flows, [&](const auto& flow) {
+      return flow.second.jobs == 0 && flow.second.virtual_time_ns <= client.flow_time_ns;
+    });
+  }
+  if (--client.jobs == 0) clients_.erase(entry->client);
   --entries_;
   owned_.erase(entry);
 }
 
 void JobQueue::HandOut(Entry* entry, nanoseconds part) {
   entry->cost -= part;
-  entry->flow->second.work -= part;
+  entry->client->second.work -= part;
   waiting_work_ -= part;
   running_work_ += part;
   Charge(*entry, part);
 }
 
 void JobQueue::Charge(Entry& entry, nanoseconds work) {
-  Lane& lane = *entry.lane;
-  Flow& flow = entry.flow->second;
-  virtual_time_ns_ = lane.virtual_time_ns_;
-  lane.virtual_time_ns_ += static_cast<double>(work.count()) / lane.weight();
-  const auto ns = static_cast<double>(work.count());
-  const auto flows = static_cast<double>(lanes_[&lane].size());
-  lane.flow_time_ns_ = std::max(lane.flow_time_ns_ + ns / flows, flow.virtual_time_ns);
-  flow.virtual_time_ns += ns;
+  Client& client = entry.client->second;
+  const double ns = static_cast<double>(work.count()) / entry.lane->weight();
+  client_time_ns_ =
+      std::max(client_time_ns_ + ns / static_cast<double>(clients_.size()), client.virtual_time_ns);
+  client.virtual_time_ns += ns;
+  client.flow_time_ns = entry.flow->virtual_time_ns;
+  entry.flow->virtual_time_ns += ns;
 }
 
 JobQueue::Entry* JobQueue::Pick() {
   for (int p = 0; p < kPriorities; ++p) {
     const Ordered* best = nullptr;
-    using Rank = std::tuple<double, absl::string_view, double, TimePoint>;
+    using Rank = std::tuple<double, double, absl::string_view, TimePoint>;
     Rank best_rank;
-    for (const auto& [lane, flows] : lanes_) {
-      for (const auto& [client, flow] : flows) {
+    for (const auto& [name, client] : clients_) {
+      for (const auto& [lane, flow] : client.flows) {
         if (flow.waiting[p].empty()) continue;
-        const Rank rank(lane->virtual_time_ns_, lane->name(), flow.virtual_time_ns,
+        const Rank rank(client.virtual_time_ns, flow.virtual_time_ns, flow.lane->name(),
                         (*flow.waiting[p].begin())->key);
         if (best != nullptr && rank >= best_rank) continue;
         best = &flow.waiting[p];
@@ -460,13 +488,15 @@ void JobQueue::FillBatch(std::vector<Entry*>& batch, int64_t& rows, TimePoint no
     rows += entry->rows;
   };
   // Places in a batch are work that is handed out, too: who got the least comes first.
-  std::vector<const Flow*> flows;
-  for (const auto& [client, flow] : lanes_[first->lane.get()]) flows.push_back(&flow);
-  std::stable_sort(flows.begin(), flows.end(), [](const Flow* a, const Flow* b) {
+  std::vector<const Client*> clients;
+  for (const auto& [name, client] : clients_) clients.push_back(&client);
+  std::stable_sort(clients.begin(), clients.end(), [](const Client* a, const Client* b) {
     return a->virtual_time_ns < b->virtual_time_ns;
   });
-  for (const Flow* flow : flows) {
-    for (Entry* entry : flow->waiting[first->priority]) {
+  for (const Client* client : clients) {
+    const auto flow = client->flows.find(first->lane.get());
+    if (flow == client->flows.end()) continue;
+    for (Entry* entry : flow->second.waiting[first->priority]) {
       if (full()) break;
       add(entry);
     }

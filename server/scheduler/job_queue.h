@@ -3,12 +3,12 @@
 //
 // - Rows are the unit.  What is predicted to take longer than a tile (1 ms, or as many rows as the
 //   lane wants at once) is cut, so that a job of 2000 ads holds a worker no longer than one of 10.
-// - Order: priority class; then the lane (model generation) that got the least so far by weight;
-//   then its client that got the least (weighted fair queueing: Demers, Keshav and Shenker, SIGCOMM
-//   1989), so that who asks for much waits for itself; then the job whose virtual deadline is the
-//   earliest: its deadline less what it needs, or its arrival plus a few times what it needs,
-//   whichever comes first.  Under equal deadlines small jobs thus pass large ones, but none
-//   starves.
+// - Order: priority class; then the client that got the least so far (weighted fair queueing:
+//   Demers, Keshav and Shenker, SIGCOMM 1989), so that who asks for much waits for itself,
+//   whatever models it asks; then its lane (model generation) that got the least, both by the
+//   lanes' weights; then the job whose virtual deadline is the earliest: its deadline less what it
+//   needs, or its arrival plus a few times what it needs, whichever comes first.  Under equal
+//   deadlines small jobs thus pass large ones, but none starves.
 // - Small jobs of one lane that already wait are merged when a worker pulls; nothing ever waits for
 //   company while a worker is idle.
 // - A job that cannot make its deadline is refused on arrival; one that expired or whose caller
@@ -112,30 +112,40 @@ class JobQueue {
   using Ordered = std::set<Entry*, ByKey>;
   // What one client has of one lane.
   struct Flow {
+    std::shared_ptr<Lane> lane;
     std::array<Ordered, kPriorities> waiting;  // Not started, or started with rows left.
     int64_t jobs = 0;                          // In the queue's hands.
-    int64_t queued_requests = 0;               // Jobs that nobody has started.
+    int64_t queued_rows = 0;                   // Of jobs that nobody has started.
+    double virtual_time_ns = 0;                // Work handed out, by weight: the least goes first.
+  };
+  struct Client {
+    // One without jobs stays until the others have got as much: it does not begin anew.
+    std::map<Lane*, Flow> flows;
+    int64_t jobs = 0;             // In the queue's hands.
+    int64_t queued_requests = 0;  // Jobs that nobody has started.
     int64_t queued_rows = 0;
     std::chrono::nanoseconds work{0};  // Predicted, of what nobody has started yet.
-    double virtual_time_ns = 0;        // Work handed out: the least goes first.
+    double virtual_time_ns = 0;        // Work handed out, by weight: the least goes first.
+    double flow_time_ns = 0;           // Of the flow that was served last.
   };
-  using Flows = std::map<std::string, Flow>;  // By client.
+  using Clients = std::map<std::string, Client>;
 
   // The job's entry, if it can be taken.
   absl::StatusOr<std::unique_ptr<Entry>> Examine(Job* job, TimePoint now);
   // Checks and books the job, which is neither waiting nor running yet.
   absl::StatusOr<Entry*> Accept(Job* job, TimePoint now);
-  // What the client has of the lane; null: nothing.
-  const Flow* FlowOf(Lane* lane, const std::string& client) const;
-  absl::Status CheckLimits(const Entry& entry, const Flow* flow) const;
+  absl::Status CheckLimits(const Entry& entry, const Client& client) const;
   // Whether what is ahead of `entry` lets it make its deadline, and is not too much for a queue
   // that stands.
-  absl::Status CheckWait(const Entry& entry, const Flow* flow) const;
+  absl::Status CheckWait(const Entry& entry, const Client& client) const;
   bool MakesDeadline(const Entry& entry, std::chrono::nanoseconds wait) const;
   // How long it may wait without that being a sign of overload, at least.
   static std::chrono::nanoseconds Takes(const Entry& entry);
+  // What waits in one class, of that only up to a key.
+  static std::chrono::nanoseconds Waiting(const Flow& flow, int priority,
+                                          TimePoint until = TimePoint::max());
   // What is to be done before `entry`, of one worker.
-  std::chrono::nanoseconds Ahead(const Entry& entry, const Flow* flow) const;
+  std::chrono::nanoseconds Ahead(const Entry& entry, const Client& client) const;
   // How long `entry` takes if nothing is ahead of it.
   std::chrono::nanoseconds Alone(const Entry& entry) const;
   // The work of one piece of what is cut, and the most that is merged.
@@ -164,7 +174,7 @@ class JobQueue {
   void Charge(Entry& entry, std::chrono::nanoseconds work);
 
   const JobQueueOptions options_;
-  absl::flat_hash_map<Lane*, Flows> lanes_;
+  Clients clients_;                    // Those that have jobs.
   std::set<Entry*, ByAge> unstarted_;  // The oldest first.
   OverloadDetector overload_;
   uint64_t next_sequence_ = 0;
@@ -173,7 +183,7 @@ class JobQueue {
   absl::flat_hash_map<Entry*, std::unique_ptr<Entry>> owned_;  // Waiting or running.
   int64_t queued_requests_ = 0, queued_rows_ = 0;
   std::chrono::nanoseconds waiting_work_{0}, running_work_{0};  // Predicted, of one worker.
-  double virtual_time_ns_ = 0;                                  // Of the lane that was served last.
+  double client_time_ns_ = 0;  // Where a client begins: what each got on average.
 };
 
 }  // namespace ulfd::server

@@ -60,10 +60,8 @@ class Lane {
   std::atomic<double> weight_;
   CostModel cost_;
   std::atomic<bool> merges_{true};
-  int64_t queued_rows_ = 0;     // Of jobs that nobody has started.
-  int64_t jobs_ = 0;            // In the queue's hands.
-  double virtual_time_ns_ = 0;  // Work handed out, by weight: the least goes first.
-  double flow_time_ns_ = 0;     // Where a client begins: what each got on average.
+  int64_t queued_rows_ = 0;  // Of jobs that nobody has started.
+  int64_t jobs_ = 0;         // In the queue's hands.
 };
 
 }  // namespace ulfd::server

@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "server/recorder/call_record.h"
 #include "server/rpc/call_context.h"
+#include "server/rpc/call_ledger.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scheduler/refusal.h"
 #include "server/scoring/canary_hash.h"
@@ -193,7 +194,8 @@ void Start(std::unique_ptr<CarrierType> carrier, const Asked& asked,
     };
   }
   std::string client = choice.ok() ? NameOf(*choice) : "";
-  if (client.empty()) client = carrier->peer();
+  // Whoever connects again, or often, is no other client for that.
+  if (client.empty()) client = AddressOf(carrier->peer());
   absl::StatusOr<CallTerms> terms = TermsOf(std::move(client), metadata, deadline, context);
   auto* call = new ScoringRpc(std::move(carrier), context, terms.ok() ? *terms : CallTerms());
   call->Start(terms.ok() ? choice : terms.status());

@@ -118,7 +118,8 @@ def _valid_work(site, connections, ads, timeout, metadata=None):
     """As many calls as a client would never have under way, each as good as the victim's."""
     message = site.scene.victim_request(ads).SerializeToString()
     options = [("grpc.use_local_subchannel_pool", 1)]
-    calls = [site.keep(grpc.insecure_channel(site.daemon.target, options)).unary_unary(PREDICT) for _ in range(connections)]
+    target = f"127.0.0.1:{site.relay()}"
+    calls = [site.keep(grpc.insecure_channel(target, options)).unary_unary(PREDICT) for _ in range(connections)]
 
     def keep_busy(i):
         under_way = threading.Semaphore(UNDER_WAY)

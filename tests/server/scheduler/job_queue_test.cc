@@ -145,10 +145,10 @@ TEST_F(JobQueueTest, WhatIsTakenOnArrivalIsCheckedAndCharged) {
   // `lane_` has had its turn then: `other_` is first, though it comes later.
   FakeJob& job = Make(lane_, 100);
   ASSERT_TRUE(queue.AdmitTaken(&job, now_, milliseconds(2), work).ok());
-  Done(queue, work);
   Add(queue, lane_, 100);
   FakeJob& first = Add(queue, other_, 100);
   EXPECT_THAT(Take(queue).jobs, ElementsAre(&first));
+  Done(queue, work);
 }
 
 TEST_F(JobQueueTest, CutsALargeJobIntoTilesOfAMillisecond) {
@@ -642,8 +642,8 @@ TEST_F(JobQueueTest, PatientCallersAreNotShedEarly) {
 class JobQueueClientsTest : public JobQueueTest {
  protected:
   absl::Status Ask(JobQueue& queue, const std::string& client, int64_t rows,
-                   nanoseconds left = nanoseconds::max()) {
-    FakeJob& job = Make(lane_, rows, left);
+                   nanoseconds left = nanoseconds::max(), std::shared_ptr<Lane> lane = nullptr) {
+    FakeJob& job = Make(lane == nullptr ? lane_ : lane, rows, left);
     job.from = client;
     return queue.Admit(&job, now_);
   }
@@ -706,6 +706,57 @@ TEST_F(JobQueueClientsTest, BatchesAreSharedEqually) {
   }
   const auto near = ::testing::AllOf(::testing::Ge(380), ::testing::Le(420));
   EXPECT_THAT(served, ElementsAre(Pair("a", near), Pair("b", near), Pair("c", near)));
+}
+
+TEST_F(JobQueueClientsTest, WhoAsksManyModelsIsOneClient) {
+  JobQueue queue({.max_batch_requests = 1, .codel_target = std::chrono::seconds(100)});
+  for (int i = 0; i < 10; ++i) {
+    const std::shared_ptr<Lane> lane = MakeLane("of a alone");
+    for (int k = 0; k < 20; ++k) ASSERT_TRUE(Ask(queue, "a", 100, nanoseconds::max(), lane).ok());
+  }
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(Ask(queue, "b", 100).ok());
+  std::map<std::string, int> served;
+  for (int i = 0; i < 100; ++i) ++served[Next(queue)];
+  EXPECT_THAT(served, ElementsAre(Pair("a", 50), Pair("b", 50)));
+}
+
+TEST_F(JobQueueClientsTest, WeightsOfModelsHoldBetweenClients) {
+  JobQueue queue({.max_batch_requests = 1, .codel_target = std::chrono::seconds(100)});
+  const std::shared_ptr<Lane> heavy = MakeLane("heavy", {.weight = 3});
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_TRUE(Ask(queue, "a", 100, nanoseconds::max(), heavy).ok());
+    ASSERT_TRUE(Ask(queue, "b", 100).ok());
+  }
+  std::map<std::string, int> served;
+  for (int i = 0; i < 100; ++i) ++served[Next(queue)];
+  EXPECT_THAT(served, ElementsAre(Pair("a", 75), Pair("b", 25)));
+}
+
+TEST_F(JobQueueClientsTest, ModelsThatComeAndGoLeaveNothingBehind) {
+  JobQueue queue({.max_batch_requests = 1, .codel_target = std::chrono::seconds(100)});
+  std::vector<std::weak_ptr<Lane>> lanes;
+  for (int i = 0; i < 50; ++i) {
+    std::shared_ptr<Lane> lane = MakeLane("new");
+    lanes.push_back(lane);
+    ASSERT_TRUE(Ask(queue, "a", 100, nanoseconds::max(), lane).ok());
+    ASSERT_TRUE(Ask(queue, "a", 100).ok());
+    Next(queue);
+    if (i > 0) Next(queue);
+    jobs_.clear();
+  }
+  const auto kept = std::count_if(lanes.begin(), lanes.end(),
+                                  [](const std::weak_ptr<Lane>& lane) { return !lane.expired(); });
+  EXPECT_LE(kept, 3);
+}
+
+TEST_F(JobQueueClientsTest, NobodyFillsTheQueueWithManyModels) {
+  JobQueue queue({.max_queued_requests = 900, .codel_target = std::chrono::seconds(100)});
+  int taken = 0;
+  for (int i = 0; i < 10; ++i) {
+    const std::shared_ptr<Lane> lane = MakeLane("of a alone");
+    while (Ask(queue, "a", 10, nanoseconds::max(), lane).ok()) ++taken;
+  }
+  EXPECT_EQ(taken, 800);
 }
 
 TEST_F(JobQueueClientsTest, NobodyFillsTheQueueAlone) {
