@@ -32,6 +32,7 @@ class GeneralRun {
     Binding* binding = nullptr;
     ASSIGN_OR_RETURN(binding, Bind());
     RETURN_IF_ERROR(CheckMemory(*binding));
+    RETURN_IF_ERROR(DescribeOutputs(*binding));
     RETURN_IF_ERROR(PointValues(*binding));
     const int end = static_cast<int>(plan_.steps.size());
     for (const bool users : {true, false}) {
@@ -159,6 +160,15 @@ class GeneralRun {
     return largest.TooMuch(needed, limit);
   }
 
+  absl::Status DescribeOutputs(const Binding& binding) {
+    result_.outputs.resize(graph_.outputs.size());
+    for (size_t o = 0; o < graph_.outputs.size(); ++o) {
+      result_.outputs[o] = binding.values[graph_.outputs[o].value];
+    }
+    if (options_.check_outputs == nullptr) return absl::OkStatus();
+    return (*options_.check_outputs)(result_.outputs);
+  }
+
   // What the ads' part or the reply reads outlives the user's part as any other value does that is
   // read later.
   void PlaceValues(Binding& binding) const {
@@ -222,12 +232,10 @@ class GeneralRun {
 
   absl::Status CopyOutputs(const Binding& binding) {
     RETURN_IF_ERROR(part_.outputs.Reserve(binding.output_bytes));
-    result_.outputs.resize(graph_.outputs.size());
     char* data = static_cast<char*>(part_.outputs.data());
     for (size_t o = 0; o < graph_.outputs.size(); ++o) {
       const ValueId id = graph_.outputs[o].value;
       Tensor& tensor = result_.outputs[o];
-      tensor = binding.values[id];
       tensor.data = data;
       data += Aligned(static_cast<int64_t>(tensor.bytes()));
       if (tensor.bytes() == 0) continue;

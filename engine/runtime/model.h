@@ -246,6 +246,9 @@ struct RunOptions {
   // anything is computed or reserved: RESOURCE_EXHAUSTED names the largest tensor (UNAVAILABLE: the
   // system has no such memory).  Unit: bytes.
   int64_t max_memory_bytes = 0;
+  // Asked about the outputs, of which nothing but type and dimensions is there yet, before anything
+  // is computed or reserved; an error ends the run.  Null: they are good.
+  const std::function<absl::Status(absl::Span<const Tensor>)>* check_outputs = nullptr;
   // Polled between stages and tiles, and every few milliseconds within steps whose work grows
   // faster than their tensors; true ends the run with CANCELLED.
   const std::function<bool()>* stop = nullptr;

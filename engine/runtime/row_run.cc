@@ -463,6 +463,7 @@ absl::Status BeginRows(const RunOptions& options, const Executable& executable,
     bytes = SaturatingAdd(bytes, Aligned(static_cast<int64_t>(tensor.bytes())));
   }
   RETURN_IF_ERROR(CheckRunMemory(options, part, bytes));
+  if (options.check_outputs != nullptr) RETURN_IF_ERROR((*options.check_outputs)(result.outputs));
   RETURN_IF_ERROR(part.outputs.Reserve(bytes));
   char* data = static_cast<char*>(part.outputs.data());
   for (Tensor& tensor : result.outputs) {

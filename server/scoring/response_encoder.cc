@@ -63,6 +63,19 @@ void EncodeOutput(const Tensor& tensor, const engine::OutputInfo& info,
 
 }  // namespace
 
+int64_t ReplyBytes(const DecodedRequest& decoded, const engine::ModelInfo& info,
+                   absl::Span<const Tensor> outputs) {
+  const int64_t k = std::min(decoded.top_k.k, decoded.ads);
+  int64_t bytes = 0;
+  for (const int output : decoded.outputs) {
+    const Tensor& tensor = outputs[output];
+    const auto all = static_cast<int64_t>(tensor.bytes());
+    const bool picked = k > 0 && HasRowPerAd(tensor, info.outputs[output], decoded.ads);
+    bytes += picked ? all / decoded.ads * k : all;
+  }
+  return bytes;
+}
+
 absl::StatusOr<Ranking> RankAds(const Tensor& tensor, const engine::OutputInfo& info,
                                 const TopKChoice& choice, int64_t ads) {
   const auto bad = [&](const auto&... text) {

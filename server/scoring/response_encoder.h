@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "engine/runtime/model.h"
 #include "proto/predict.pb.h"
 #include "server/scoring/call_summary.h"
@@ -20,6 +21,10 @@ struct Ranking {
   std::vector<int32_t> indices;  // Rows, best first; ties in row order, NaN last.
   std::vector<float> scores;     // The column's values at these rows.
 };
+
+// Of the values that EncodeResponse would take from such outputs, whose data is not looked at.
+int64_t ReplyBytes(const DecodedRequest& decoded, const engine::ModelInfo& info,
+                   absl::Span<const engine::Tensor> outputs);
 
 // The `choice.k` highest rows of `tensor`, the output `info`, in the column.  INVALID_ARGUMENT if
 // it has not one row per ad, is not float32, or lacks the column.

@@ -230,6 +230,7 @@ absl::Status ScoreCall::StillWanted(TimePoint now) const {
 }
 
 absl::Status ScoreCall::Explain(const absl::Status& run) const {
+  if (!too_large_.ok()) return too_large_;
   if (ReasonOf(run) == ShedReason::kMemory) {
     CountShed(ShedReason::kMemory);
     return run;
@@ -266,6 +267,7 @@ engine::RunOptions ScoreCall::RunOptionsOfCall() const {
   engine::RunOptions options;
   options.max_memory_bytes = context_.limits.max_memory_bytes;
   options.stop = &stop_;
+  options.check_outputs = &check_outputs_;
   options.fetched = fetched_.get();
   return options;
 }
@@ -318,6 +320,13 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   };
   engine::RunOptions options = calls[0]->RunOptionsOfCall();
   options.stop = &stop;
+  // Alone, each is told whether it is its reply that would be too large.
+  const std::function<absl::Status(absl::Span<const engine::Tensor>)> check_outputs =
+      [&calls](absl::Span<const engine::Tensor> outputs) -> absl::Status {
+    for (const ScoreCall* call : calls) RETURN_IF_ERROR(call->CheckReplySize(outputs));
+    return absl::OkStatus();
+  };
+  options.check_outputs = &check_outputs;
   options.ads_per_user = merged.ads_per_user();
   options.fetched = merged.fetched();
   StepProfile& profile = *calls[0]->series_->steps;
@@ -469,7 +478,6 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   times_.embed_ns = result.stats.embed_ns;
   times_.user_ns = result.stats.user_ns;
   times_.dense_ns = result.stats.ad_ns;
-  RETURN_IF_ERROR(CheckReplySize(result));
   RETURN_IF_ERROR(
       Explain(OrNoMemory([&] { return Encode(decoded_, handle_->model->info(), result); })));
   const TimePoint end = context_.clock.Now();
@@ -481,13 +489,8 @@ absl::Status ScoreCall::EncodeReply(Worker& worker, const engine::RunResult& res
   return absl::OkStatus();
 }
 
-absl::Status ScoreCall::CheckReplySize(const engine::RunResult& result) const {
-  // What top_k leaves is small.
-  if (decoded_.top_k.k > 0) return absl::OkStatus();
-  int64_t bytes = 0;
-  for (const int output : decoded_.outputs) {
-    bytes += static_cast<int64_t>(result.outputs[static_cast<size_t>(output)].bytes());
-  }
+absl::Status ScoreCall::CheckReplySize(absl::Span<const engine::Tensor> outputs) const {
+  const int64_t bytes = ReplyBytes(decoded_, handle_->model->info(), outputs);
   if (bytes <= context_.limits.max_message_bytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
       absl::StrCat("the reply would have ", bytes, " bytes of outputs, want at most ",

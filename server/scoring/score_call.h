@@ -61,7 +61,7 @@ struct CallTerms {
   Priority priority = Priority::kNormal;
   // Who is to get a share of the workers, and has a quota where the server has one: what the
   // caller's metadata names (ServingContext::client_key), else who it proved to be, else its
-  // connection.
+  // address.
   std::string client;
   TraceContext trace;
 };
@@ -135,8 +135,8 @@ class ScoreCall : public Job, private Lookup {
   void RunAlone(Worker& worker);
   // With the limits of the server; stops once nobody waits for the call any more.
   engine::RunOptions RunOptionsOfCall() const;
-  // Whether the outputs go into a message.
-  absl::Status CheckReplySize(const engine::RunResult& result) const;
+  // Whether such outputs go into a message.
+  absl::Status CheckReplySize(absl::Span<const engine::Tensor> outputs) const;
   // What the run of the call's model says, put in the words of the call, and counted.
   absl::Status Explain(const absl::Status& run) const;
   // What `step` returns; if memory is not to be had for it, that, counted.
@@ -163,6 +163,11 @@ class ScoreCall : public Job, private Lookup {
   const TimePoint arrival_;
   const CallTerms terms_;
   const std::function<bool()> stop_ = [this] { return !StillWanted().ok(); };
+  absl::Status too_large_;  // Not OK: why its run was refused.
+  const std::function<absl::Status(absl::Span<const engine::Tensor>)> check_outputs_ =
+      [this](absl::Span<const engine::Tensor> outputs) {
+        return too_large_ = CheckReplySize(outputs);
+      };
   int64_t rows_ = 1;  // What it seems to cost: at least as many as it has ads, if it is as stated.
   int64_t booked_rows_ = 0;  // Of the client's quota.
   ModelHandle handle_;

@@ -1,6 +1,7 @@
 // What a run may take is known before it takes it.
 // SPDX-License-Identifier: Apache-2.0
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -59,6 +60,17 @@ layer_params { type: "input_layer" top: "x" }
 layer_params { name: "s" type: "sum_layer" bottom: "x" top: "s" sum_param { dim: 1 } }
 )";
 
+// Each is twice as wide as the one before.
+std::string Doublings(int n) {
+  std::string graph = R"(layer_params { type: "input_layer" top: "c0" })";
+  for (int i = 1; i <= n; ++i) {
+    absl::StrAppend(&graph, "layer_params { name: \"c", i, "\" type: \"concat_layer\" bottom: \"c",
+                    i - 1, "\" bottom: \"c", i - 1, "\" top: \"c", i,
+                    "\" concat_param { dim: 1 } }\n");
+  }
+  return graph;
+}
+
 TEST_F(RunMemoryTest, ShapesThatCannotBeAreRefused) {
   const auto model = Load(kSum);
   ASSERT_TRUE(model.ok()) << model.status();
@@ -99,23 +111,31 @@ layer_params { name: "m" type: "multiply_layer" bottom: "a" bottom: "b" top: "m"
   EXPECT_LT(workspace_.bytes(), kMiB);
 }
 
+TEST_F(RunMemoryTest, OutputsAreKnownBeforeTheRun) {
+  for (const char* manifest : {"", R"(inputs { name: "c0" level: INPUT_LEVEL_AD row_shape: 6 })"}) {
+    SCOPED_TRACE(manifest);
+    const auto model = Load(Doublings(3), manifest);
+    ASSERT_TRUE(model.ok()) << model.status();
+    std::vector<float> data(12, 0.0f);
+    const std::function<absl::Status(absl::Span<const Tensor>)> check =
+        [](absl::Span<const Tensor> outputs) {
+          return absl::UnknownError(ToString(outputs[0].dims));
+        };
+    Workspace workspace;
+    const absl::Status status = (*model)->Run({{"c0", {DType::kFloat32, {2, 6}, data.data()}}},
+                                              {.check_outputs = &check}, workspace, result_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnknown);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("[2, 48]"));
+    EXPECT_EQ(workspace.bytes(), 0);
+  }
+}
+
 TEST_F(RunMemoryTest, AStatedRowIsStatedWithoutItsLevel) {
   const auto model = Load(kSum, R"(inputs { name: "x" row_shape: 8 })");
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_TRUE((*model)->info().inputs[0].shape_stated);
   EXPECT_FALSE((*model)->info().inputs[0].stated);
   EXPECT_EQ((*model)->info().inputs[0].shape[1], Dim::Of(8));
-}
-
-// Each is twice as wide as the one before.
-std::string Doublings(int n) {
-  std::string graph = R"(layer_params { type: "input_layer" top: "c0" })";
-  for (int i = 1; i <= n; ++i) {
-    absl::StrAppend(&graph, "layer_params { name: \"c", i, "\" type: \"concat_layer\" bottom: \"c",
-                    i - 1, "\" bottom: \"c", i - 1, "\" top: \"c", i,
-                    "\" concat_param { dim: 1 } }\n");
-  }
-  return graph;
 }
 
 TEST_F(RunMemoryTest, AllTensorsTogetherCount) {

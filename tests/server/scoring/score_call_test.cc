@@ -248,6 +248,33 @@ TEST_F(ScoreCallTest, ABadRequestSpoilsNoOtherOfItsBatch) {
   EXPECT_THAT(std::string(unrankable.status.message()), HasSubstr("want column 7"));
 }
 
+TEST_F(ScoreCallTest, AReplyThatIsTooLargeIsRefusedBeforeItIsComputed) {
+  MakePool(1);
+  context_->limits.max_message_bytes = 200;
+  v1::PredictRequest large = Request(60);  // Two scores each.
+  v1::PredictRequest picked = large;
+  picked.mutable_top_k()->set_k(2);
+  v1::PredictRequest all_picked = large;
+  all_picked.mutable_top_k()->set_k(60);
+  for (v1::PredictRequest* request : {&large, &picked, &all_picked}) request->add_outputs("score");
+  const auto calls = metrics_.For(*Find("tiny"))->calls;
+  Occupy();
+  TestCall& refused = Start(Make(large));
+  TestCall& refused_too = Start(Make(all_picked));
+  TestCall& good = Start(Make(picked));
+  Release();
+  pool_->Drain();
+  EXPECT_GE(largest_batch_, 2);  // As many as take a tile together.
+  for (const TestCall* call : {&refused, &refused_too}) {
+    EXPECT_EQ(call->status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(call->status.message(),
+              "the reply would have 480 bytes of outputs, want at most 200 "
+              "(limits.max_message_bytes)");
+  }
+  ExpectLikeAlone(good, picked);
+  EXPECT_EQ(calls->runs.value(), 2);  // Of the good one, and of the one that occupied the worker.
+}
+
 TEST_F(ScoreCallTest, AnErrorOfTheModelStaysWithTheCallThatCausedIt) {
   MakePool(1);
   Occupy();
