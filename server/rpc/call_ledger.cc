@@ -18,6 +18,12 @@ class CallLedger::Connection {
 
 std::string AddressOf(const std::string& peer) { return peer.substr(0, peer.rfind(':')); }
 
+std::string ClientOf(const std::string& peer) {
+  const std::string address = AddressOf(peer);
+  const bool here = address == "ipv4:127.0.0.1" || address == "ipv6:%5B::1%5D";
+  return here ? peer : address;
+}
+
 CallLedger::CallLedger(const CallBudget& budget) : budget_(budget) {}
 
 CallLedger::~CallLedger() = default;

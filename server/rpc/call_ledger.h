@@ -27,6 +27,11 @@ inline bool SharesPeer(absl::string_view peer) { return peer.substr(0, 5) == "un
 // "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1"
 std::string AddressOf(const std::string& peer);
 
+// As whom the queue counts a peer without a name: its address, because who connects again or often
+// is no other client for that.  On this machine the connection, because a proxy beside the daemon
+// speaks for many.
+std::string ClientOf(const std::string& peer);
+
 // Beyond them a connection is closed.  Bytes are those of replies that wait to be sent, and
 // kCallBytes for every call.
 struct CallBudget {

@@ -194,8 +194,7 @@ void Start(std::unique_ptr<CarrierType> carrier, const Asked& asked,
     };
   }
   std::string client = choice.ok() ? NameOf(*choice) : "";
-  // Whoever connects again, or often, is no other client for that.
-  if (client.empty()) client = AddressOf(carrier->peer());
+  if (client.empty()) client = ClientOf(carrier->peer());
   absl::StatusOr<CallTerms> terms = TermsOf(std::move(client), metadata, deadline, context);
   auto* call = new ScoringRpc(std::move(carrier), context, terms.ok() ? *terms : CallTerms());
   call->Start(terms.ok() ? choice : terms.status());

@@ -65,6 +65,13 @@ TEST_F(CallLedgerTest, RepliesThatNobodyTakes) {
   EXPECT_EQ(ledger_->held_bytes(), 0);
 }
 
+TEST_F(CallLedgerTest, WhoAPeerIs) {
+  EXPECT_EQ(ClientOf("ipv4:10.0.0.1:5"), "ipv4:10.0.0.1");
+  EXPECT_EQ(ClientOf("ipv6:%5B2001:db8::1%5D:5"), "ipv6:%5B2001:db8::1%5D");
+  EXPECT_EQ(ClientOf("ipv4:127.0.0.1:5"), "ipv4:127.0.0.1:5");
+  EXPECT_EQ(ClientOf("ipv6:%5B::1%5D:5"), "ipv6:%5B::1%5D:5");
+}
+
 TEST_F(CallLedgerTest, ManyConnectionsOfAnAddress) {
   Use({.caller_bytes = 7 * kCall});
   for (int i = 0; i < 3; ++i) ledger_->Begin("ipv6:%5B::1%5D:1");
