@@ -72,6 +72,7 @@ absl::StatusOr<WorkerPoolOptions> PoolOptions(const ServerConfig& settings, Metr
                 .max_queued_requests = settings.limits().max_queued_requests(),
                 .max_queued_rows = settings.limits().max_queued_rows(),
                 .max_job_rows = settings.limits().max_ads(),
+                .max_held_bytes = settings.limits().max_request_memory_bytes(),
                 .max_queued_work = milliseconds(settings.scheduling().max_queued_ms()),
                 .tile = std::chrono::microseconds(settings.scheduling().tile_us()),
                 .max_batch_rows = settings.scheduling().max_batch_rows(),

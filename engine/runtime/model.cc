@@ -61,6 +61,8 @@ SharedUserPart::~SharedUserPart() = default;
 SharedUserPart::SharedUserPart(SharedUserPart&&) noexcept = default;
 SharedUserPart& SharedUserPart::operator=(SharedUserPart&&) noexcept = default;
 
+int64_t SharedUserPart::bytes() const { return state_->arena.bytes() + state_->outputs.bytes(); }
+
 void AddAds(const RunStats& from, RunStats& to) {
   to.embed_ns += from.embed_ns;
   to.ad_ns += from.ad_ns;

@@ -301,6 +301,8 @@ class SharedUserPart {
   SharedUserPart& operator=(SharedUserPart&&) noexcept;
   // Ads left to compute, for Model::RunAds; 0 where RunUserPart did everything.
   int64_t ads() const { return ads_; }
+  // Memory that it keeps, outputs included.
+  int64_t bytes() const;
 
  private:
   friend class Model;

@@ -58,6 +58,8 @@ class Job {
   // What is done once, before any rows.  false: the job has ended itself (a bad request, or one
   // that cannot be cut after all).
   virtual bool Begin(Worker& worker) = 0;
+  // After Begin, until the job has ended: memory that it keeps.
+  virtual int64_t held_bytes() const = 0;
   // Rows [begin, end).  Several workers at once, on disjoint ranges.
   virtual void RunRows(Worker& worker, int64_t begin, int64_t end) = 0;
   // After every range.  Ends the job.

@@ -58,9 +58,10 @@ struct JobQueue::Entry {
   int64_t rows = 0;
   int64_t counted_rows = 0;  // While it waits.
   int64_t next_row = 0;
-  int running = 0;        // Workers that compute a piece of it now.
-  bool begun = false;     // A worker has taken it.
-  bool ready = false;     // Begin is over.
+  int running = 0;     // Workers that compute a piece of it now.
+  bool begun = false;  // A worker has taken it.
+  bool ready = false;  // Begin is over.
+  int64_t held_bytes = 0;
   bool ordered = false;   // Is in the lane's set.
   absl::Status given_up;  // Not OK: ends as soon as nobody computes it.
 };
@@ -351,6 +352,7 @@ void JobQueue::Forget(Entry* entry) {
   Client& client = entry->client->second;
   client.work -= entry->cost;
   --entry->lane->jobs_;
+  entry->lane->held_bytes_ -= entry->held_bytes;
   if (--entry->flow->jobs == 0) {
     std::erase_if(client.flows, [&](const auto& flow) {
       return flow.second.jobs == 0 && flow.second.virtual_time_ns <= client.flow_time_ns;
@@ -379,27 +381,42 @@ void JobQueue::Charge(Entry& entry, nanoseconds work) {
   entry.flow->virtual_time_ns += ns;
 }
 
+bool JobQueue::MayGoOn(const Entry& entry) const {
+  return entry.ready || entry.lane->held_bytes_ < options_.max_held_bytes || !Large(entry);
+}
+
+JobQueue::Entry* JobQueue::First(const Ordered& waiting) const {
+  for (Entry* entry : waiting) {
+    if (MayGoOn(*entry)) return entry;
+  }
+  return nullptr;
+}
+
 JobQueue::Entry* JobQueue::Pick() {
   for (int p = 0; p < kPriorities; ++p) {
+    Entry* first = nullptr;
     const Ordered* best = nullptr;
     using Rank = std::tuple<double, double, absl::string_view, TimePoint>;
     Rank best_rank;
     for (const auto& [name, client] : clients_) {
       for (const auto& [lane, flow] : client.flows) {
-        if (flow.waiting[p].empty()) continue;
+        Entry* const entry = First(flow.waiting[p]);
+        if (entry == nullptr) continue;
         const Rank rank(client.virtual_time_ns, flow.virtual_time_ns, flow.lane->name(),
-                        (*flow.waiting[p].begin())->key);
+                        entry->key);
         if (best != nullptr && rank >= best_rank) continue;
+        first = entry;
         best = &flow.waiting[p];
         best_rank = rank;
       }
     }
     if (best == nullptr) continue;
-    if (!overload_.newest_first()) return *best->begin();
+    if (!overload_.newest_first()) return first;
     // What is begun gets finished, then the newest has the best chance to be in time.
     Entry* newest = nullptr;
     for (Entry* entry : *best) {
       if (entry->ready) return entry;
+      if (!MayGoOn(*entry)) continue;
       if (newest == nullptr || entry->sequence > newest->sequence) newest = entry;
     }
     return newest;
@@ -569,6 +586,8 @@ JobQueue::Work JobQueue::Done(const Work& work, bool alive, std::vector<Dropped>
   }
   if (work.kind == Work::Kind::kBegin) {
     entry->ready = true;
+    entry->held_bytes = entry->job->held_bytes();
+    entry->lane->held_bytes_ += entry->held_bytes;
     Insert(entry);
     return {};
   }

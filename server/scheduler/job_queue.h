@@ -44,6 +44,8 @@ struct JobQueueOptions {
   // Of a job these count at most: one that is dearer than any with so many rows must not close the
   // queue for others.
   int64_t max_job_rows = std::numeric_limits<int64_t>::max();
+  // While the jobs of a lane that have begun hold so much memory, none of its large ones begins.
+  int64_t max_held_bytes = std::numeric_limits<int64_t>::max();
   // Predicted work in hand, divided by the workers: how long a newcomer would wait at most.
   std::chrono::nanoseconds max_queued_work = std::chrono::seconds(10);
   std::chrono::nanoseconds tile = std::chrono::milliseconds(1);
@@ -94,7 +96,7 @@ class JobQueue {
   Work Done(const Work& work, bool alive, std::vector<Dropped>& dropped);
 
   bool empty() const { return entries_ == 0; }   // Nothing waits and nothing runs.
-  bool HasWork() const { return waiting_ > 0; }  // Take would find something.
+  bool HasWork() const { return waiting_ > 0; }  // Take may find something.
   int64_t queued_requests() const { return queued_requests_; }
   int64_t queued_rows() const { return queued_rows_; }
   // Predicted work in hand, of one worker.
@@ -152,6 +154,10 @@ class JobQueue {
   std::chrono::nanoseconds Tile(const Lane& lane) const;
   bool Large(const Entry& entry) const;
   std::chrono::milliseconds RetryAfter(std::chrono::nanoseconds work) const;
+  // Not so if its lane holds too much memory for it to begin.
+  bool MayGoOn(const Entry& entry) const;
+  // The first that may; null: none.
+  Entry* First(const Ordered& waiting) const;
   Entry* Pick();
   // An empty status: go on with it.
   absl::Status StillWanted(const Entry& entry, TimePoint now) const;

@@ -62,6 +62,7 @@ class Lane {
   std::atomic<bool> merges_{true};
   int64_t queued_rows_ = 0;  // Of jobs that nobody has started.
   int64_t jobs_ = 0;         // In the queue's hands.
+  int64_t held_bytes_ = 0;   // By jobs that have begun.
 };
 
 }  // namespace ulfd::server

@@ -418,6 +418,8 @@ bool ScoreCall::Begin(Worker& worker) {
   return false;
 }
 
+int64_t ScoreCall::held_bytes() const { return parallel_->user_part.bytes(); }
+
 void ScoreCall::RunRows(Worker& worker, int64_t begin, int64_t end) {
   Parallel& parallel = *parallel_;
   // What it costs beyond its ads has no rows.

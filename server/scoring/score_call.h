@@ -88,6 +88,7 @@ class ScoreCall : public Job, private Lookup {
   bool divisible() const override { return handle_->model->row_separable(); }
   void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override;
   bool Begin(Worker& worker) override;
+  int64_t held_bytes() const override;
   void RunRows(Worker& worker, int64_t begin, int64_t end) override;
   void End(Worker& worker) override;
   void Drop(const absl::Status& why) override;

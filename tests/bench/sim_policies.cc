@@ -36,6 +36,7 @@ class SimJob final : public Job {
   // The simulator does what workers would.
   void RunTogether(server::Worker&, absl::Span<Job* const>) override {}
   bool Begin(server::Worker&) override { return true; }
+  int64_t held_bytes() const override { return 0; }
   void RunRows(server::Worker&, int64_t, int64_t) override {}
   void End(server::Worker&) override {}
   void Drop(const absl::Status&) override {}

@@ -42,6 +42,7 @@ class FakeJob final : public Job {
   bool cancelled() const override { return cancel; }
   void RunTogether(Worker&, absl::Span<Job* const>) override {}
   bool Begin(Worker&) override { return true; }
+  int64_t held_bytes() const override { return held; }
   void RunRows(Worker&, int64_t, int64_t) override {}
   void End(Worker&) override {}
   void Drop(const absl::Status&) override {}
@@ -49,6 +50,7 @@ class FakeJob final : public Job {
   std::string from = "a";
   bool divide = true;
   bool cancel = false;
+  int64_t held = 0;
 
  private:
   const std::shared_ptr<Lane> lane_;
@@ -178,6 +180,44 @@ TEST_F(JobQueueTest, CutsALargeJobIntoTilesOfAMillisecond) {
   EXPECT_THAT(end.jobs, ElementsAre(&job));
   EXPECT_TRUE(queue.empty());
   EXPECT_EQ(queue.pending().count(), 0);
+}
+
+TEST_F(JobQueueTest, WhatHasBegunHoldsBoundedMemory) {
+  JobQueue queue({.workers = 2, .max_held_bytes = 100});
+  for (const char* client : {"a", "b", "c", "d"}) {
+    FakeJob& job = Make(lane_, 2000);
+    job.from = client;
+    job.held = 60;
+    ASSERT_TRUE(queue.Admit(&job, now_).ok());
+  }
+  for (int i = 0; i < 2; ++i) {
+    const JobQueue::Work work = Take(queue);
+    ASSERT_EQ(work.kind, Kind::kBegin);
+    Done(queue, work);
+  }
+  // The others have got less, and begin after one of these two has ended.  Small jobs and other
+  // lanes do not wait for that.
+  FakeJob& small = Add(queue, lane_, 10);
+  FakeJob& other = Add(queue, other_, 2000);
+  int begun = 0, ended = 0;
+  while (!queue.empty()) {
+    const JobQueue::Work work = Take(queue);
+    ASSERT_NE(work.kind, Kind::kNone);
+    const Job* job = work.jobs[0];
+    if (work.kind == Kind::kTogether || job == &other) {
+      if (work.kind == Kind::kBegin || job == &small) {
+        EXPECT_EQ(ended, 0);
+      }
+      Done(queue, work);
+      continue;
+    }
+    if (work.kind == Kind::kBegin) {
+      EXPECT_GT(ended, begun++);
+    }
+    if (Done(queue, work).kind == Kind::kEnd) ++ended;
+  }
+  EXPECT_EQ(begun, 2);
+  EXPECT_EQ(ended, 4);
 }
 
 TEST_F(JobQueueTest, RunsWhatCannotBeCutWhole) {

@@ -37,6 +37,7 @@ class TestJob final : public Job {
   void RunTogether(Worker& worker, absl::Span<Job* const> jobs) override {
     for (Job* job : jobs) static_cast<TestJob*>(job)->Compute(worker, jobs.size());
   }
+  int64_t held_bytes() const override { return 0; }
   bool Begin(Worker&) override {
     started.count_down();
     if (hold) hold->wait();
