@@ -189,6 +189,13 @@ void Metrics::CountUnloaded(const std::string& name, int64_t version, int64_t ge
   const VersionKey key(name, version);
   int64_t& gone = unloaded_[key];
   gone = std::max(gone, generation);
+  // No call is under way for that long.
+  constexpr size_t kMost = 1000;
+  if (unloaded_.size() > kMost) {
+    unloaded_.erase(
+        std::min_element(unloaded_.begin(), unloaded_.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; }));
+  }
   const auto it = versions_.find(key);
   if (it == versions_.end() || it->second->generation > generation) return;
   versions_.erase(it);

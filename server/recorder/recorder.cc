@@ -27,6 +27,8 @@ uint64_t Mix(uint64_t z) {
   return z ^ z >> 31;
 }
 
+constexpr size_t kMostOpenFiles = 256;
+
 int64_t SizeOf(const Recording& record) { return static_cast<int64_t>(record.ByteSizeLong()); }
 
 bool Slower(const Recording& a, const Recording& b) { return a.duration_us() > b.duration_us(); }
@@ -93,9 +95,8 @@ bool Recorder::Choose(const std::string& model) {
       std::chrono::duration_cast<std::chrono::seconds>(clock_.Now().time_since_epoch()).count();
   {
     MutexLock lock(mu_);
-    Second& second = seconds_[model];
-    if (second.number != now) second = {.number = now};
-    if (++second.chosen <= options_.max_per_second) return true;
+    if (std::exchange(second_, now) != now) chosen_.clear();
+    if (++chosen_[model] <= options_.max_per_second) return true;
   }
   Drop(RecorderDrop::kRate);
   return false;
@@ -232,6 +233,8 @@ void Recorder::SetStatus(const absl::Status& status) {
 }
 
 absl::Status Recorder::Append(const std::string& folder, const std::string& payload) {
+  // Names of models that came and went keep no file open.
+  if (files_.size() >= kMostOpenFiles && !files_.contains(folder)) files_.clear();
   ModelFiles& files = files_[folder];
   const int64_t size = recording::kRecordHeaderBytes + static_cast<int64_t>(payload.size());
   if (files.writer == nullptr || files.writer->bytes() + size > options_.max_file_bytes) {

@@ -96,10 +96,6 @@ class Recorder {
     int64_t next_number = -1;        // -1: the folder has not been looked at.
     std::vector<std::string> paths;  // Oldest first.
   };
-  struct Second {
-    int64_t number = 0;
-    int chosen = 0;
-  };
   struct Queued {
     recording::v1::Recording record;
     bool slow = false;
@@ -138,7 +134,8 @@ class Recorder {
   std::vector<Queued> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<recording::v1::Recording> slow_ ABSL_GUARDED_BY(mu_);  // The slowest first.
   int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of slow_ and what is being written, too.
-  std::map<std::string, Second> seconds_ ABSL_GUARDED_BY(mu_);
+  int64_t second_ ABSL_GUARDED_BY(mu_) = 0;        // The last one.
+  std::map<std::string, int> chosen_ ABSL_GUARDED_BY(mu_);  // In it, by model.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
   // Used by the writing thread alone.

@@ -144,9 +144,11 @@ void ConnectionAcceptor::HandOver(FileDescriptor fd, const std::string& peer) {
 }
 
 void ConnectionAcceptor::Remember(const std::string& peer) {
+  const auto now = steady_clock::now();
+  std::erase_if(offenders_, [&](const auto& entry) { return now > entry.second.until; });
   Offender& offender = offenders_[AddressOf(peer)];
   ++offender.times;
-  offender.until = steady_clock::now() + kShun;
+  offender.until = now + kShun;
 }
 
 bool ConnectionAcceptor::IsShunned(const std::string& peer) {

@@ -4,6 +4,7 @@
 
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
+#include <grpcpp/support/channel_arguments.h>
 #include <pthread.h>
 
 #include <utility>
@@ -62,14 +63,23 @@ void Fill(const Span& from, otlp::Span& to) {
       kMaxTextBytes));
 }
 
+// What answers of the collector may take.
+grpc::ChannelArguments Bounded() {
+  constexpr int kMostHeaderBytes = 16 << 10, kMostReplyBytes = 64 << 10;
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MAX_METADATA_SIZE, kMostHeaderBytes);
+  arguments.SetMaxReceiveMessageSize(kMostReplyBytes);
+  return arguments;
+}
+
 }  // namespace
 
 TraceExporter::TraceExporter(TraceExporterOptions options, Tracer& tracer, Logger& logger)
     : options_(std::move(options)),
       tracer_(tracer),
       logger_(logger),
-      stub_(otlp::TraceService::NewStub(
-          grpc::CreateChannel(options_.collector, grpc::InsecureChannelCredentials()))),
+      stub_(otlp::TraceService::NewStub(grpc::CreateCustomChannel(
+          options_.collector, grpc::InsecureChannelCredentials(), Bounded()))),
       thread_([this] {
         pthread_setname_np(pthread_self(), "ulfd-trace");
         Loop();
@@ -134,7 +144,8 @@ void TraceExporter::Export(const std::vector<Span>& spans) {
     logger_.Info("the collector takes spans again", {{"collector", options_.collector}});
   } else {
     logger_.Warning("the collector does not take spans, which are lost and counted",
-                    {{"collector", options_.collector}, {"error", status.error_message()}});
+                    {{"collector", options_.collector},
+                     {"error", Printable(status.error_message(), kMaxTextBytes)}});
   }
 }
 

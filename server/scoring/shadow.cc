@@ -54,7 +54,11 @@ std::optional<ShadowTarget> Shadow::Choose(const std::string& model, int64_t ver
 void Shadow::Add(ShadowTarget target, recording::v1::Recording call) {
   const std::string& name = target.handle->name;
   MutexLock lock(mu_);
-  std::shared_ptr<Series>& series = series_[{name, target.handle->version}];
+  const Key key(name, target.handle->version);
+  if (!series_.contains(key)) {  // Others shadow the model no longer.
+    std::erase_if(series_, [&](const auto& entry) { return entry.first.first == name; });
+  }
+  std::shared_ptr<Series>& series = series_[key];
   if (series == nullptr) series = std::make_shared<Series>();
   if (int& queued = queued_[name]; queued < target.max_queued && !stopping_) {
     ++queued;

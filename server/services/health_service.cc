@@ -18,6 +18,9 @@ using grpc::health::v1::HealthCheckResponse;
 
 namespace {
 
+// No service and no model has a longer name.  A watch keeps its name.
+constexpr size_t kMaxNameBytes = 1024;
+
 grpc::Status TooMany(absl::string_view what) {
   return {grpc::StatusCode::RESOURCE_EXHAUSTED, absl::StrCat("health: ", what)};
 }
@@ -65,6 +68,11 @@ class HealthService::Watcher final : public RpcCall {
     bytes_.Clear();
     Forget();
     if (!read.ok()) return Finish(read);
+    if (name().size() > kMaxNameBytes) {
+      return Finish({grpc::StatusCode::INVALID_ARGUMENT,
+                     absl::StrCat("health: the service has a name of ", name().size(),
+                                  " bytes, want at most ", kMaxNameBytes)});
+    }
     address_ = AddressOf(peer());
     service_.Add(this);
   }
@@ -174,7 +182,9 @@ bool HealthService::MakeRoom(const std::string& address) {
   const auto most =
       std::max_element(of_address_.begin(), of_address_.end(),
                        [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == of_address_.end() || most->second <= of_address_[address] + 1) return false;
+  const auto own = of_address_.find(address);
+  const int has = own == of_address_.end() ? 0 : own->second;
+  if (most == of_address_.end() || most->second <= has + 1) return false;
   for (Watcher* watcher : watchers_) {
     if (watcher->address() != most->first) continue;
     watchers_.erase(watcher);

@@ -47,6 +47,15 @@ class HealthTest(DaemonTest):
             with self.assert_refused(grpc.StatusCode.NOT_FOUND):
                 self.client.health(service)
 
+    def test_watch_of_a_name_that_is_too_long(self):
+        # A watch keeps its name.
+        watch = self.client.Watch(health_pb.HealthCheckRequest(service="n" * 2000), timeout=30)
+        with self.assertRaises(grpc.RpcError) as caught:
+            next(watch)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+        self.assertEqual(caught.exception.details(),
+                         "health: the service has a name of 2000 bytes, want at most 1024")
+
     def test_watch_of_unknown_service_goes_on(self):
         watch = self.client.Watch(health_pb.HealthCheckRequest(service="nobody"), timeout=30)
         self.assertEqual(next(watch).status, health_pb.HealthCheckResponse.SERVICE_UNKNOWN)

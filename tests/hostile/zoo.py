@@ -50,7 +50,11 @@ def _more(repository):
     weights = npz_bytes({"w1": draw(8, 256), "b1": draw(256), "w2": draw(256, 1), "b2": draw(1)})
     outer = (layer("input_layer", "", [], ["a", "b"]) + layer("multiply_layer", "m", ["a", "b"], ["y"]) +
              layer("sum_layer", "s", ["y"], ["z"], param="sum_param { dim: 2 }"))
+    many = [f"feature_{i}_of_the_user" for i in range(210)]
+    wide = (layer("input_layer", "", [], many) +
+            layer("concat_layer", "c", many, ["all"], param="concat_param { dim: 1 }"))
     models = {
+        "many_inputs": {"graph_ulf.txt": wide},
         "mlp": {"graph_ulf.txt": mlp, "dense.npz": weights},
         "mlp_no_level": {"graph_ulf.txt": mlp, "dense.npz": weights,
                          "model.textproto": 'inputs { name: "x" row_shape: [8] }\n'},

@@ -103,14 +103,14 @@ class Site:
 
     # Connections.
 
-    def tcp(self, port=None, receive_buffer=None):
+    def tcp(self, port=None, receive_buffer=None, address=ADDRESS):
         connection = socket.socket()
         if receive_buffer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         connection.settimeout(10)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            connection.bind((ADDRESS, 0))
+            connection.bind((address, 0))
             connection.connect(("127.0.0.1", port or self.daemon.grpc_port))
         except OSError:
             connection.close()
@@ -122,10 +122,10 @@ class Site:
         context.set_alpn_protocols(["h2"])
         return self.keep(context.wrap_socket(raw, server_hostname="localhost"))
 
-    def wire(self, settings=b"", port=None, greet=True, over=None, receive_buffer=None):
+    def wire(self, settings=b"", port=None, greet=True, over=None, receive_buffer=None, address=ADDRESS):
         """A connection that speaks HTTP/2, over TLS where the daemon wants it."""
         if over is None:
-            over = self.tcp(port, receive_buffer)
+            over = self.tcp(port, receive_buffer, address)
             if self.scene.secrets:
                 over = self.tls(over)
         connection = http2.Connection(0, settings, greet, over)

@@ -298,6 +298,26 @@ def many_windows(site):
     site.hold()
 
 
+def _many_addresses(connections, options, site):
+    """Wires first: all of them ask at once."""
+    body = http2.grpc_message(field(1, field(1, b"many_inputs")))
+    wires = []
+    for n in range(20):
+        for _ in range(connections):
+            wires.append(site.wire(NO_WINDOW, address=f"127.0.0.{n + 2}", **options))
+            site.push(wires[-1], frame(http2.SETTINGS, http2.ACK))
+    for wire in wires:
+        site.streams(wire, METADATA, body, 500, drain=not options)
+    site.hold()
+
+
+for _connections, _short in ((2, True), (10, False)):
+    REGISTERED.append(Attack(f"window of 0, 20 addresses x {_connections} x 500", "GetModelMetadata of 210 inputs",
+                             functools.partial(_many_addresses, _connections, {}), seconds=6, short=_short))
+    REGISTERED.append(Attack(f"nothing is read, 20 addresses x {_connections} x 500", "the same",
+                             functools.partial(_many_addresses, _connections, {"receive_buffer": 4096}), seconds=6))
+
+
 @attack("windows opened and closed", "900 replies wait while SETTINGS change every stream's window", short=True)
 def toggled_windows(site):
     wire = site.wire(NO_WINDOW)
@@ -382,6 +402,19 @@ def more_watches(site):
         site.streams(site.wire(), WATCH, EMPTY, 900, end=False)
     time.sleep(0.5)
     watch_too(site)
+    site.hold()
+
+
+@attack("watches with names of 16 MB", "4 connections, 8 each", seconds=6, short=True)
+def large_watches(site):
+    message = http2.grpc_message(field(1, b"n" * ((16 << 20) - 100)))
+
+    def work(_):
+        wire = site.wire()
+        for _ in range(8):
+            if not site.deliver(wire, WATCH, message):
+                break
+    in_parallel(work, 4)
     site.hold()
 
 

@@ -197,6 +197,16 @@ TEST_F(MetricsTest, UnloadingRemovesTheSeriesForGood) {
   EXPECT_THAT(Page(), HasSubstr("version=\"4\",code=\"OK\"} 0\n"));
 }
 
+TEST_F(MetricsTest, VersionsThatAreGoneAreForgotten) {
+  for (int version = 1; version <= 3000; ++version) {
+    metrics_.CountUnloaded("tiny", version, version);
+  }
+  metrics_.For(Served("tiny", 2500, 2500));  // One that asks late.
+  EXPECT_THAT(Page(), Not(HasSubstr("tiny")));
+  metrics_.For(Served("tiny", 1, 1));
+  EXPECT_THAT(Page(), HasSubstr("version=\"1\""));  // Nobody knows it any more.
+}
+
 TEST_F(MetricsTest, LoadFailuresByReason) {
   metrics_.CountLoadFailed("tiny", "weights");
   metrics_.CountLoadFailed("tiny", "weights");

@@ -98,6 +98,23 @@ TEST_F(RecorderTest, what_is_added_is_on_disk_by_model) {
   EXPECT_EQ(stats.bytes + 2 * 8, DiskBytes());
 }
 
+TEST_F(RecorderTest, models_that_come_and_go_leave_no_file_open) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator files("/proc/self/fd");
+    return std::distance(begin(files), end(files));
+  };
+  const auto before = open_files();
+  const auto recorder = Make(Options());
+  for (int i = 0; i < 600; ++i) {
+    recorder->Add(Call("m" + std::to_string(i), i));
+    recorder->WriteQueued();
+  }
+  EXPECT_LE(open_files() - before, 256);
+  recorder->Add(Call("m0", 7));
+  recorder->WriteQueued();
+  EXPECT_EQ(Versions("m0"), (std::vector<int64_t>{0, 7}));
+}
+
 TEST_F(RecorderTest, recordings_are_not_for_everybody) {
   const auto recorder = Make(Options());
   recorder->Add(Call("a", 1));
