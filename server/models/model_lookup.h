@@ -31,6 +31,8 @@ class ModelLookup {
   virtual absl::Status CheckAccess(const ModelChoice& choice) const = 0;
   // Every model and version known, sorted.
   virtual std::vector<ModelStatus> List() const = 0;
+  // Versions of the model that serve, ascending.
+  virtual std::vector<int64_t> VersionsOf(const std::string& name) const = 0;
   // Labels that name this version of the model.
   virtual std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const = 0;
   // True while a model can be called (without version and label), once every required one could and
@@ -41,7 +43,16 @@ class ModelLookup {
   virtual void PlansWanted() const = 0;
   // Publications so far.
   virtual int64_t generation() const = 0;
+  // Grows with every change of what Find says, refused loads and operators' changes included.
+  virtual int64_t changes() const = 0;
 };
+
+// The model that was asked for, unless that cannot be told.
+inline absl::StatusOr<ModelHandle> FindModel(const ModelLookup& models,
+                                             const absl::StatusOr<ModelChoice>& choice) {
+  if (!choice.ok()) return choice.status();
+  return models.Find(*choice);
+}
 
 }  // namespace ulfd::server
 

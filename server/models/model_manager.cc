@@ -254,6 +254,7 @@ bool ModelManager::Republish() {
     MutexLock lock(snapshot_mu_);
     old.swap(snapshot_);
   }
+  snapshots_.fetch_add(1);
   return readiness != std::exchange(readiness_, readiness);
 }
 
@@ -361,6 +362,15 @@ void ModelManager::RunFold(const TableFold& fold) {
 std::vector<ModelStatus> ModelManager::List() const {
   MutexLock lock(mu_);
   return table_.List(options_.now());
+}
+
+std::vector<int64_t> ModelManager::VersionsOf(const std::string& name) const {
+  const std::shared_ptr<const ServedModels> served = snapshot();
+  std::vector<int64_t> versions;
+  if (const auto model = served->models.find(name); model != served->models.end()) {
+    for (const ModelHandle& handle : model->second.versions) versions.push_back(handle->version);
+  }
+  return versions;
 }
 
 std::vector<std::string> ModelManager::LabelsOf(const std::string& name, int64_t version) const {

@@ -82,9 +82,11 @@ class ModelManager final : public ModelLookup {
     return snapshot()->CheckAccess(choice);
   }
   std::vector<ModelStatus> List() const override;
+  std::vector<int64_t> VersionsOf(const std::string& name) const override;
   std::vector<std::string> LabelsOf(const std::string& name, int64_t version) const override;
   bool Ready() const override { return ready_.load(std::memory_order_acquire); }
   int64_t generation() const override { return generation_.load(std::memory_order_acquire); }
+  int64_t changes() const override { return snapshots_.load(std::memory_order_acquire); }
   void PlansWanted() const override {
     MutexLock lock(mu_);
     work_.NotifyAll();
@@ -175,6 +177,7 @@ class ModelManager final : public ModelLookup {
   bool complete_once_ ABSL_GUARDED_BY(mu_) = false;  // Every model that is waited for served.
   std::atomic<bool> ready_ = false;
   std::atomic<int64_t> generation_ = 0;
+  std::atomic<int64_t> snapshots_ = 0;  // Made so far.
 
   mutable Mutex snapshot_mu_;
   std::shared_ptr<const ServedModels> snapshot_ ABSL_GUARDED_BY(snapshot_mu_);

@@ -24,7 +24,8 @@ namespace ulfd::server {
 // Whether other connections have that peer, too: those of a Unix socket.
 inline bool SharesPeer(absl::string_view peer) { return peer.substr(0, 5) == "unix:"; }
 
-// "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1"
+// "ipv4:127.0.0.1:4242" -> "ipv4:127.0.0.1", "ipv6:%5B2001:db8::1%5D:4242" -> "2001:db8::/64": who
+// has one address of IPv6 has all of its network.
 std::string AddressOf(const std::string& peer);
 
 // As whom the queue counts a peer without a name: its address, because who connects again or often
@@ -65,6 +66,8 @@ class CallLedger {
   Connection* Begin(const std::string& peer);
   // A reply waits to be sent.
   void Hold(Connection* connection, int64_t bytes);
+  // Nobody will take a reply: the connection is being closed.
+  bool IsClosing(const Connection* connection) const;
   // The call is over, and so are its replies.
   void End(Connection* connection, int64_t held_bytes);
 

@@ -223,7 +223,9 @@ class RpcCall {
     if (!ok) return Release();  // The server shuts down, and nothing else will be heard of it.
     peer_ = context_.peer();
     connection_ = receiver_.ledger().Begin(peer_);
-    if (const grpc::Status checked = receiver_.CheckHeaders(context_); checked.ok()) {
+    if (receiver_.ledger().IsClosing(connection_)) {
+      Finish({grpc::StatusCode::UNAVAILABLE, "the connection is closed for what it takes"});
+    } else if (const grpc::Status checked = receiver_.CheckHeaders(context_); checked.ok()) {
       Answer();
     } else {
       Finish(checked);
@@ -290,22 +292,36 @@ class UnaryCall final : public RpcCall {
   Response& response() { return response_; }
 
   void Finish(const grpc::Status& status) override {
+    End();
+    if (!status.ok()) return writer_.FinishWithError(status, finished());
+    const grpc::Status written = Serialize(bytes_);
+    if (!written.ok()) return writer_.FinishWithError(written, finished());
+    Hold(static_cast<int64_t>(bytes_.Length()));
+    writer_.Finish(bytes_, status, finished());
+  }
+  // Sends a serialised reply, whose memory is not the call's alone.
+  void FinishWith(const grpc::ByteBuffer& reply) {
+    End();
+    bytes_ = reply;
+    writer_.Finish(bytes_, grpc::Status::OK, finished());
+  }
+  // response(), which is empty afterwards.
+  grpc::Status Serialize(grpc::ByteBuffer& bytes) {
+    bool own = false;
+    const grpc::Status written =
+        grpc::SerializationTraits<Response>::Serialize(response_, &bytes, &own);
+    Response().Swap(&response_);  // The call may wait for the client for long.
+    return written;
+  }
+
+ private:
+  void End() {
     // The call goes on for a while; the memory of its request is for the next one, as long as it is
     // in a cache.
     Request().Swap(&request_);
     Forget();
     if (std::exchange(asked_, false)) receiver().Answered();
-    if (!status.ok()) return writer_.FinishWithError(status, finished());
-    bool own = false;
-    const grpc::Status written =
-        grpc::SerializationTraits<Response>::Serialize(response_, &bytes_, &own);
-    Response().Swap(&response_);  // It may wait for the client for long.
-    if (!written.ok()) return writer_.FinishWithError(written, finished());
-    Hold(static_cast<int64_t>(bytes_.Length()));
-    writer_.Finish(bytes_, status, finished());
   }
-
- private:
   explicit UnaryCall(const Method& method)
       : RpcCall(method.receiver), method_(method), writer_(&context()) {}
 

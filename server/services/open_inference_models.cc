@@ -60,17 +60,10 @@ bool MayUse(const ModelLookup& models, const ModelChoice& caller, const std::str
 
 }  // namespace
 
-absl::Status DescribeServed(const ModelLookup& models, const ModelChoice& choice,
-                            inference::ModelMetadataResponse& out) {
-  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
-  DescribeModel(handle->model->info(), out);
-  for (const ModelStatus& model : models.List()) {
-    if (model.name != choice.name) continue;
-    for (const VersionStatus& version : model.versions) {
-      if (version.serving != nullptr) out.add_versions(absl::StrCat(version.version));
-    }
-  }
-  return absl::OkStatus();
+void DescribeServed(const engine::ModelInfo& info, const std::vector<int64_t>& versions,
+                    inference::ModelMetadataResponse& out) {
+  DescribeModel(info, out);
+  for (const int64_t version : versions) out.add_versions(absl::StrCat(version));
 }
 
 void DescribeConfig(const engine::ModelInfo& info, inference::ModelConfig& out) {

@@ -3,6 +3,9 @@
 #ifndef ULFD_SERVER_SERVICES_OPEN_INFERENCE_MODELS_H_
 #define ULFD_SERVER_SERVICES_OPEN_INFERENCE_MODELS_H_
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "engine/runtime/model.h"
 #include "proto/open_inference.pb.h"
@@ -11,9 +14,9 @@
 
 namespace ulfd::server {
 
-// Metadata of the version that is meant, and which versions serve.  Errors as of ModelLookup::Find.
-absl::Status DescribeServed(const ModelLookup& models, const ModelChoice& choice,
-                            inference::ModelMetadataResponse& out);
+// Metadata of a version, and which versions of its model serve.
+void DescribeServed(const engine::ModelInfo& info, const std::vector<int64_t>& versions,
+                    inference::ModelMetadataResponse& out);
 
 void DescribeConfig(const engine::ModelInfo& info, inference::ModelConfig& out);
 

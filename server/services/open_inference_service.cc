@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/open_inference_service.h"
 
+#include <vector>
+
+#include "absl/strings/str_join.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scoring/open_inference_codec.h"
 #include "server/services/open_inference_models.h"
@@ -56,18 +59,24 @@ void OpenInferenceService::ModelMetadata(
     UnaryCall<inference::ModelMetadataRequest, inference::ModelMetadataResponse>& call) {
   const auto choice =
       security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
-  if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
-  call.Finish(ToGrpcStatus(DescribeServed(context_.models, *choice, call.response())));
+  const auto handle = FindModel(context_.models, choice);
+  if (!handle.ok()) return call.Finish(ToGrpcStatus(handle.status()));
+  const std::vector<int64_t> versions = context_.models.VersionsOf((*handle)->name);
+  metadata_.Finish(call, (*handle)->generation, absl::StrJoin(versions, ","),
+                   [&](inference::ModelMetadataResponse& reply) {
+                     DescribeServed((*handle)->model->info(), versions, reply);
+                   });
 }
 
 void OpenInferenceService::ModelConfig(
     UnaryCall<inference::ModelConfigRequest, inference::ModelConfigResponse>& call) {
   const auto choice =
       security_.Identify(call.context(), ChoiceOf(call.request().name(), call.request().version()));
-  const absl::StatusOr<ModelHandle> handle =
-      choice.ok() ? context_.models.Find(*choice) : choice.status();
-  if (handle.ok()) DescribeConfig((*handle)->model->info(), *call.response().mutable_config());
-  call.Finish(ToGrpcStatus(handle.status()));
+  const auto handle = FindModel(context_.models, choice);
+  if (!handle.ok()) return call.Finish(ToGrpcStatus(handle.status()));
+  config_.Finish(call, (*handle)->generation, "", [&](inference::ModelConfigResponse& reply) {
+    DescribeConfig((*handle)->model->info(), *reply.mutable_config());
+  });
 }
 
 void OpenInferenceService::ModelStatistics(
@@ -84,9 +93,13 @@ void OpenInferenceService::ModelStatistics(
 
 void OpenInferenceService::RepositoryIndex(
     UnaryCall<inference::RepositoryIndexRequest, inference::RepositoryIndexResponse>& call) {
-  ListRepository(context_.models, {.client = security_.ClientOf(call.context())},
-                 call.request().ready(), call.response());
-  call.Finish(grpc::Status::OK);
+  const ModelChoice caller{.client = security_.ClientOf(call.context())};
+  const bool only_ready = call.request().ready();
+  indices_[only_ready ? 1 : 0].FinishList(call, context_.models, caller, context_.clock.Now(),
+                                          [&](inference::RepositoryIndexResponse& reply) {
+                                            ListRepository(context_.models, caller, only_ready,
+                                                           reply);
+                                          });
 }
 
 void OpenInferenceService::ModelInfer(

@@ -10,6 +10,7 @@
 #include "server/rpc/listener_security.h"
 #include "server/scoring/score_call.h"
 #include "server/services/readiness.h"
+#include "server/services/shared_replies.h"
 
 namespace ulfd::server {
 
@@ -46,6 +47,8 @@ class OpenInferenceService final
   const Security& security_;
   const Readiness& readiness_;
   const std::string server_version_;
+  SharedReplies metadata_, config_;
+  SharedReplies indices_[2];  // Of all versions, and of those that are ready.
 };
 
 }  // namespace ulfd::server

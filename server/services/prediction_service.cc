@@ -4,26 +4,14 @@
 
 #include <algorithm>
 
-#include "base/status_macros.h"
+#include "absl/strings/str_join.h"
 #include "server/rpc/grpc_status.h"
 #include "server/scoring/request_decoder.h"
 #include "server/services/model_description.h"
 #include "server/services/scoring_rpc.h"
 
 namespace ulfd::server {
-namespace {
-
 namespace v1 = ulfd::v1;
-
-absl::Status Describe(const ModelLookup& models, const absl::StatusOr<ModelChoice>& choice,
-                      v1::GetModelMetadataResponse& response) {
-  RETURN_IF_ERROR(choice.status());
-  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(*choice));
-  DescribeModel(*handle, models.LabelsOf(handle->name, handle->version), response);
-  return absl::OkStatus();
-}
-
-}  // namespace
 
 void PredictionService::AwaitCalls(CallReceiver& receiver) {
   using Self = PredictionService;
@@ -39,21 +27,31 @@ void PredictionService::Predict(UnaryCall<v1::PredictRequest, v1::PredictRespons
 void PredictionService::GetModelMetadata(
     UnaryCall<v1::GetModelMetadataRequest, v1::GetModelMetadataResponse>& call) {
   const auto choice = security_.Identify(call.context(), ChoiceOf(call.request().model()));
-  call.Finish(ToGrpcStatus(Describe(context_.models, choice, call.response())));
+  const auto handle = FindModel(context_.models, choice);
+  if (!handle.ok()) return call.Finish(ToGrpcStatus(handle.status()));
+  const ServedModel& served = **handle;
+  const auto labels = context_.models.LabelsOf(served.name, served.version);
+  metadata_.Finish(
+      call, served.generation, absl::StrJoin(labels, "\n"),
+      [&](v1::GetModelMetadataResponse& reply) { DescribeModel(served, labels, reply); });
 }
 
 void PredictionService::ListModels(UnaryCall<v1::ListModelsRequest, v1::ListModelsResponse>& call) {
-  auto& models = *call.response().mutable_models();
+  const ModelChoice caller{.client = security_.ClientOf(call.context())};
+  lists_.FinishList(call, context_.models, caller, context_.clock.Now(),
+                    [&](v1::ListModelsResponse& reply) { ListFor(caller, reply); });
+}
+
+void PredictionService::ListFor(ModelChoice choice, v1::ListModelsResponse& reply) const {
+  auto& models = *reply.mutable_models();
   DescribeModels(context_.models, models);
-  ModelChoice choice{.client = security_.ClientOf(call.context())};
   models.erase(std::remove_if(models.begin(), models.end(),
                               [&](const v1::ModelStatus& model) {
                                 choice.name = model.name();
                                 return !context_.models.CheckAccess(choice).ok();
                               }),
                models.end());
-  call.response().set_generation(context_.models.generation());
-  call.Finish(grpc::Status::OK);
+  reply.set_generation(context_.models.generation());
 }
 
 }  // namespace ulfd::server

@@ -7,6 +7,7 @@
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/listener_security.h"
 #include "server/scoring/score_call.h"
+#include "server/services/shared_replies.h"
 
 namespace ulfd::server {
 
@@ -25,9 +26,12 @@ class PredictionService final
   void GetModelMetadata(
       UnaryCall<ulfd::v1::GetModelMetadataRequest, ulfd::v1::GetModelMetadataResponse>& call);
   void ListModels(UnaryCall<ulfd::v1::ListModelsRequest, ulfd::v1::ListModelsResponse>& call);
+  // Models that who asks may use.
+  void ListFor(ModelChoice choice, ulfd::v1::ListModelsResponse& reply) const;
 
   const ServingContext& context_;
   const Security& security_;
+  SharedReplies metadata_, lists_;
 };
 
 }  // namespace ulfd::server

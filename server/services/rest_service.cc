@@ -289,9 +289,10 @@ void RestService::AnswerModel(std::unique_ptr<HttpExchange> exchange, absl::stri
 }
 
 void RestService::Describe(HttpExchange& exchange, const ModelChoice& choice) const {
+  const auto handle = context_.models.Find(choice);
+  if (!handle.ok()) return exchange.Reply(ErrorReply(handle.status()));
   inference::ModelMetadataResponse metadata;
-  const absl::Status status = DescribeServed(context_.models, choice, metadata);
-  if (!status.ok()) return exchange.Reply(ErrorReply(status));
+  DescribeServed((*handle)->model->info(), context_.models.VersionsOf(choice.name), metadata);
   const Json model = {{"name", metadata.name()},
                       {"versions", std::vector<std::string>(metadata.versions().begin(),
                                                             metadata.versions().end())},

@@ -19,26 +19,24 @@ namespace tfs = tensorflow::serving;
 
 constexpr char kField[] = "signature_def";
 
-absl::Status FillMetadata(const ModelLookup& models, const ModelChoice& choice,
-                          const tfs::GetModelMetadataRequest& request,
-                          tfs::GetModelMetadataResponse& response) {
+absl::Status CheckFields(const tfs::GetModelMetadataRequest& request) {
   for (const std::string& field : request.metadata_field()) {
     if (field == kField) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("metadata_field: \"", Printable(field, 40), "\", want \"", kField, "\""));
   }
-  if (request.metadata_field().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("metadata_field: none, want \"", kField, "\""));
-  }
-  ASSIGN_OR_RETURN(const ModelHandle handle, models.Find(choice));
-  response.mutable_model_spec()->set_name(handle->name);
-  response.mutable_model_spec()->mutable_version()->set_value(handle->version);
+  if (!request.metadata_field().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("metadata_field: none, want \"", kField, "\""));
+}
+
+void FillMetadata(const ServedModel& served, tfs::GetModelMetadataResponse& response) {
+  response.mutable_model_spec()->set_name(served.name);
+  response.mutable_model_spec()->mutable_version()->set_value(served.version);
   inference::ModelMetadataResponse model;
-  DescribeModel(handle->model->info(), model);
+  DescribeModel(served.model->info(), model);
   tfs::SignatureDefMap signatures;
   DescribeModel(model, signatures);
   (*response.mutable_metadata())[kField].PackFrom(signatures);
-  return absl::OkStatus();
 }
 
 tfs::ModelVersionStatus::State StateOf(const VersionStatus& version) {
@@ -89,8 +87,13 @@ void TfPredictionService::GetModelMetadata(
     UnaryCall<tfs::GetModelMetadataRequest, tfs::GetModelMetadataResponse>& call) {
   const auto choice = security_.Identify(call.context(), ChoiceOf(call.request().model_spec()));
   if (!choice.ok()) return call.Finish(ToGrpcStatus(choice.status()));
-  call.Finish(
-      ToGrpcStatus(FillMetadata(context_.models, *choice, call.request(), call.response())));
+  if (const absl::Status checked = CheckFields(call.request()); !checked.ok()) {
+    return call.Finish(ToGrpcStatus(checked));
+  }
+  const auto handle = context_.models.Find(*choice);
+  if (!handle.ok()) return call.Finish(ToGrpcStatus(handle.status()));
+  metadata_.Finish(call, (*handle)->generation, "",
+                   [&](tfs::GetModelMetadataResponse& reply) { FillMetadata(**handle, reply); });
 }
 
 void TfModelService::AwaitCalls(CallReceiver& receiver) {

@@ -7,6 +7,7 @@
 #include "server/rpc/call_receiver.h"
 #include "server/rpc/listener_security.h"
 #include "server/scoring/score_call.h"
+#include "server/services/shared_replies.h"
 
 namespace ulfd::server {
 
@@ -28,6 +29,7 @@ class TfPredictionService final
 
   const ServingContext& context_;
   const Security& security_;
+  SharedReplies metadata_;
 };
 
 class TfModelService final

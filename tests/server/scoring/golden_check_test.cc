@@ -193,10 +193,12 @@ class ShadowOnly final : public ModelLookup {
   std::optional<ShadowTarget> FindShadow(const std::string&) const override { return target; }
   absl::Status CheckAccess(const ModelChoice&) const override { return {}; }
   std::vector<ModelStatus> List() const override { return {}; }
+  std::vector<int64_t> VersionsOf(const std::string&) const override { return {}; }
   std::vector<std::string> LabelsOf(const std::string&, int64_t) const override { return {}; }
   bool Ready() const override { return true; }
   void PlansWanted() const override {}
   int64_t generation() const override { return 0; }
+  int64_t changes() const override { return 0; }
 };
 
 class ShadowTest : public GoldenCheckTest {
@@ -247,6 +249,17 @@ TEST_F(ShadowTest, QueueIsBoundedAndDropsAreCounted) {
   shadow_.ScoreQueued();
   EXPECT_THAT(Metrics(), HasSubstr("result=\"scored\"} 2\n"));
   EXPECT_THAT(Metrics(), HasSubstr("result=\"failed\"} 1\n"));
+}
+
+TEST_F(ShadowTest, ForgetsVersionsThatShadowNoLonger) {
+  shadow_.Add(*shadow_.Choose("tiny", answered_), Good());
+  auto next = std::make_shared<ServedModel>();
+  next->name = "tiny";
+  next->version = 3;
+  manager_.target->handle = next;
+  shadow_.Add(*shadow_.Choose("tiny", answered_), Good());
+  EXPECT_THAT(Metrics(), HasSubstr("version=\"3\""));
+  EXPECT_THAT(Metrics(), Not(HasSubstr("version=\"2\"")));
 }
 
 TEST_F(ShadowTest, ChoosesTheShareAndNeverItsOwnVersion) {

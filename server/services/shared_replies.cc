@@ -1,0 +1,31 @@
+// Looking up, and forgetting.
+// SPDX-License-Identifier: Apache-2.0
+#include "server/services/shared_replies.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace ulfd::server {
+
+std::string SharedReplies::ListKey(const ModelLookup& models, const ModelChoice& caller) {
+  return absl::StrCat(
+      models.changes(),
+      caller.client.has_value() ? absl::StrCat(" of ", absl::StrJoin(*caller.client, "\n")) : "");
+}
+
+bool SharedReplies::Find(const Key& key, grpc::ByteBuffer& reply) const {
+  MutexLock lock(mu_);
+  const auto found = replies_.find(key);
+  if (found == replies_.end()) return false;
+  reply = found->second;
+  return true;
+}
+
+void SharedReplies::Keep(const Key& key, const grpc::ByteBuffer& reply) {
+  constexpr size_t kMost = 256;
+  MutexLock lock(mu_);
+  replies_[key] = reply;
+  if (replies_.size() > kMost) replies_.erase(replies_.begin());
+}
+
+}  // namespace ulfd::server
