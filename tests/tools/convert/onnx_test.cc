@@ -451,6 +451,11 @@ TEST_F(OnnxTest, TheScoresOfTheExampleAreNone) {
                         "node { op_type: 'Relu' input: 'm' output: 'y' }")),
             "m.onnx: output \"y\" is a constant, as all outputs are: what the example of the "
             "export gave");
+  EXPECT_EQ(Error(Model(Out({"ads"}) +
+                        "initializer { name: 'm' data_type: 1 dims: 3 float_data: [1, 2, 3] }"
+                        "node { op_type: 'Relu' input: 'm' output: 'y' }")),
+            "m.onnx: output \"y\" is a constant, as all outputs are: what the example of the "
+            "export gave");
 }
 
 // Each ad less the mean of all: a request may not be cut.

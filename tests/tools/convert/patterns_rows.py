@@ -95,6 +95,54 @@ def rows_that_a_mask_chooses(g):
     g.output(g.node("ScatterND", [zeros, rows_of(g, again), product], result, rows="ads"))
 
 
+def places_of_chosen_rows(g):
+    """x[m, 2] = 0.5, as PyTorch exports it; and the last step of rows without any, by 1.13."""
+    x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
+    x.array[:, 0] = [0.5, -1, 2, -3, 1]
+    ids = g.input("ids", g.random.randint(1, 9, (ADS, 6)))
+    ids.array[0] = 0
+    above = g.binary("Greater", g.pick(x, 1, 0), g.constant(np.array(0, np.float32)))
+    padding = g.cast(g.binary("Equal", ids, g.constant(np.array(0))), "float")
+    steps = g.node("ReduceSum", [padding, g.ints(1)], padding.array.sum(1), keepdims=0)
+    empty = g.binary("Greater", steps, g.constant(np.array(5.5, np.float32)))
+    column = g.node("Reshape", [empty, g.ints(-1, 1)], empty.array[:, None])
+    for name, mask, column, place, value, base in (
+            ("x", above, above, 2, 0.5, x), ("padding", empty, column, -1, 0.25, padding)):
+        place = g.constant(np.array([place])).name
+        value = g.constant(np.float32(value)).name
+        last, made = g.ints(-1).name, set()
+        for op, inputs, output, attributes in (
+                ("NonZero", [column.name], "rows", {}), ("Add", ["rows", place], "grid", {}),
+                ("Shape", ["grid"], "size", {}), ("Expand", ["rows", "size"], "row", {}),
+                ("Unsqueeze", ["row", last], "first", {}),
+                ("Expand", [place, "size"], "places", {}),
+                ("Unsqueeze", ["places", last], "second", {}),
+                ("Concat", ["first", "second"], "at", {"axis": -1}),
+                ("Expand", [value, "size"], "value", {}),
+                ("ScatterND", [base.name, "at", "value"], "out", {})):
+            own = [f"{name}/{i}" if i in made else i for i in inputs]
+            g.nodes.append(helper.make_node(op, own, [f"{name}/{output}"], **attributes))
+            made.add(output)
+        array = base.array.copy()
+        array[mask.array, 2 if name == "x" else -1] = 0.5 if name == "x" else 0.25
+        g.output(g.binary("Add", g.keep(Value(f"{name}/out", array, "ads")), base))
+
+
+def best_steps_in_order(g):
+    """The three largest of six, in the order of the steps: x.gather(2, x.topk(3)[1].sort()[0])."""
+    x = g.input("x", g.random.randn(ADS, 2, 6).astype(np.float32))
+    at = np.sort(np.argsort(-x.array, 2)[..., :3], 2)
+    count = g.ints(3).name
+    for op, inputs, outputs, attributes in (
+            ("TopK", [x.name, count], ["best", "at"], {}), ("Shape", ["at"], ["shape"], {}),
+            ("Gather", ["shape", g.ints(2).name], ["size"], {}),
+            ("TopK", ["at", "size"], ["sorted", "order"], {"axis": 2, "largest": 0}),
+            ("GatherElements", [x.name, "sorted"], ["kept"], {"axis": 2})):
+        g.nodes.append(helper.make_node(op, inputs, outputs, **attributes))
+    kept = g.keep(Value("kept", np.take_along_axis(x.array, at, 2), "ads"))
+    g.output(g.binary("Mul", kept, g.constant(np.array(2, np.float32))))
+
+
 def gates_of_the_best(g):
     """A mixture of the two best of three experts."""
     x = g.input("x", g.random.randn(ADS, 4).astype(np.float32))
@@ -465,7 +513,8 @@ def steps_of_the_example(g):
     g.output(g.binary("Add", x, g.constant(g.random.randn(ADS, 3, 2).astype(np.float32))))
 
 
-PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, gates_of_the_best, entries_added_up,
+PATTERNS = [no_columns_assigned, rows_that_a_mask_chooses, places_of_chosen_rows,
+            best_steps_in_order, gates_of_the_best, entries_added_up,
             entries_of_constant_places,
             rows_sorted_and_back, order_sorted, last_step_of_a_length, steps_assigned, column_replaced,
             slices_assigned, step_of_each_row, masked_select, merged_heads, sums_across_rows,

@@ -424,7 +424,7 @@ absl::Status OnnxConverter::CheckShapes(const onnx::NodeProto& node) const {
 }
 
 // What a model looks up by hand is not in the graph that torch.onnx.export traces: the example's
-// scores are, as constants, whatever rows the inputs have.
+// scores are, as constants, whatever rows the inputs have, if any input is left.
 absl::Status OnnxConverter::RefuseConstants() const {
   const auto any_rows = [](const onnx::ValueInfoProto& input) {
     const auto& shape = input.type().tensor_type().shape();
@@ -436,8 +436,9 @@ absl::Status OnnxConverter::RefuseConstants() const {
            std::all_of(constant->dims.begin(), constant->dims.end(),
                        [](engine::Dim dim) { return dim.IsConst(); });
   };
-  if (proto_.output().empty() ||
-      std::none_of(proto_.input().begin(), proto_.input().end(), any_rows) ||
+  const bool rows =
+      inputs_.empty() || std::any_of(proto_.input().begin(), proto_.input().end(), any_rows);
+  if (proto_.output().empty() || !rows ||
       !std::all_of(proto_.output().begin(), proto_.output().end(), is_constant)) {
     return absl::OkStatus();
   }

@@ -70,17 +70,16 @@ class RowKeeper {
   }
 
   bool Run() {
-    Nodes nodes;
     for (const onnx::NodeProto& node : graph_.node()) {
-      onnx::NodeProto& copy = *nodes.Add();
-      copy = node;
+      onnx::NodeProto copy = node;
       if (!Follow(node, copy)) return false;
+      *nodes_.Add() = std::move(copy);
     }
     for (const onnx::ValueInfoProto& output : graph_.output()) {
       if (!WayOf(output.name()).empty()) return false;
     }
     if (!changed_) return false;
-    graph_.mutable_node()->Swap(&nodes);
+    graph_.mutable_node()->Swap(&nodes_);
     DropUnread(graph_);  // What computed the indices.
     return true;
   }
@@ -160,7 +159,12 @@ class RowKeeper {
     const std::string in = node.input_size() > 0 ? node.input(0) : "";
     if (op == "Shape" || op == "Size") return true;
     if (op == "NonZero" && computed_.contains(Root(in))) {
+      if (MeetsPlaces(out)) return NumberAll(node, copy);
       indices_[out] = Root(in);
+      return true;
+    }
+    if (IsOneOf(op, {"Add", "Cast", "Concat", "Expand", "Reshape", "Unsqueeze"}) &&
+        CarriesNumbers(node)) {
       return true;
     }
     if (indices_.contains(in) && IsOneOf(op, {"Transpose", "Squeeze", "Reshape", "Cast"})) {
@@ -178,6 +182,7 @@ class RowKeeper {
     for (const std::string& input : node.input()) {
       if (!orders_.contains(input) || !Inverts(node, Uncast(input))) continue;
       back_[node.output(op == "TopK" ? 1 : 0)] = orders_[input];
+      if (op == "TopK") orders_[out];  // Sorted places are no order that puts rows back.
       return true;
     }
     if (IsOneOf(op, {"Gather", "GatherND"})) {
@@ -187,6 +192,7 @@ class RowKeeper {
       if (back_.contains(index)) return PermuteBack(in, back_[index], copy);
     }
     if (op == "ScatterND" && indices_.contains(node.input(1))) return PutBack(node, copy);
+    if (op == "ScatterND" && numbers_.contains(node.input(1))) return PutInPlaces(node, copy);
     return FollowOther(node);
   }
 
@@ -230,13 +236,80 @@ class RowKeeper {
     if (flat && WayOf(Unflattened(values)) == way && IsExpanded(mask, node.input(1))) {
       values = Unflattened(values);
     }
-    way.pop_back();
-    copy.set_op_type(kWhereRows);
-    copy.clear_input();
-    copy.clear_attribute();
-    for (const std::string& input : {mask, values, base}) copy.add_input(input);
-    ways_[copy.output(0)] = std::move(way);
-    computed_.insert(copy.output(0));
+    MakeWhere(copy, {mask, values, base});
+    return true;
+  }
+
+  // Makes rows of `base` of the node's, but for those of the mask.
+  void MakeWhere(onnx::NodeProto& node, const std::vector<std::string>& mask_values_base) {
+    ways_[node.output(0)] = WayOf(mask_values_base[2]);
+    computed_.insert(node.output(0));
+    node.set_op_type(kWhereRows);
+    node.clear_input();
+    node.clear_attribute();
+    for (const std::string& input : mask_values_base) node.add_input(input);
+  }
+
+  // Whether the rows that a mask chooses are broadcast with other indices: x[mask, 2] = y.
+  bool MeetsPlaces(const std::string& rows) const {
+    return std::any_of(graph_.node().begin(), graph_.node().end(), [&](const auto& node) {
+      return node.op_type() == "Add" && (node.input(0) == rows || node.input(1) == rows);
+    });
+  }
+
+  // The numbers of all rows in the place of those that the mask chooses.  Here torch.onnx.export
+  // writes NonZero of a mask [rows, 1], whose zeros of the second axis become rows, too.
+  bool NumberAll(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+    const std::string mask = Root(node.input(0));
+    const auto made = [&](const char* what) { return absl::StrCat(node.output(0), "/", what); };
+    for (const int64_t number : {0, 1}) {
+      onnx::NodeProto& constant =
+          AddNode("Constant", node.name(), {}, made(number == 0 ? "first" : "step"), nodes_);
+      onnx::AttributeProto& attribute = *constant.add_attribute();
+      attribute.set_name("value");
+      attribute.set_type(onnx::AttributeProto::TENSOR);
+      attribute.mutable_t()->set_data_type(onnx::TensorProto::INT64);
+      attribute.mutable_t()->add_int64_data(number);
+    }
+    AddNode("Shape", node.name(), {mask}, made("count"), nodes_);
+    AddNode("Squeeze", node.name(), {made("count")}, made("end"), nodes_);
+    AddNode("Range", node.name(), {made("first"), made("end"), made("step")}, made("all"), nodes_);
+    AddNode("Shape", node.name(), {node.input(0)}, made("shape"), nodes_);
+    copy = onnx::NodeProto();
+    copy.set_name(node.name());
+    copy.set_op_type("Reshape");
+    for (const char* input : {"all", "shape"}) copy.add_input(made(input));
+    copy.add_output(node.output(0));
+    numbers_[node.output(0)] = mask;
+    changed_ = true;
+    return true;
+  }
+
+  // Whether the node moves numbers of all rows, or puts constants beside them.
+  bool CarriesNumbers(const onnx::NodeProto& node) {
+    const std::string* mask = nullptr;
+    for (const std::string& input : node.input()) {
+      const auto found = numbers_.find(input);
+      if (found == numbers_.end() ? computed_.contains(input) : mask != nullptr) return false;
+      if (found != numbers_.end()) mask = &found->second;
+    }
+    if (mask != nullptr) numbers_[node.output(0)] = *mask;
+    return mask != nullptr;
+  }
+
+  // All rows get their values, and those outside the mask keep what they had.
+  bool PutInPlaces(const onnx::NodeProto& node, onnx::NodeProto& copy) {
+    const std::string &base = node.input(0), &values = node.input(2);
+    const std::string mask = numbers_[node.input(1)];
+    Way way = WayOf(base);
+    way.push_back(mask);
+    const Way& of_values = WayOf(values);
+    if (of_values != way && (!of_values.empty() || computed_.contains(values))) return false;
+    copy.set_output(0, absl::StrCat(node.output(0), "/all"));
+    *nodes_.Add() = copy;
+    const std::string all = copy.output(0);
+    copy.set_output(0, node.output(0));
+    MakeWhere(copy, {mask, all, base});
     return true;
   }
 
@@ -257,7 +330,8 @@ class RowKeeper {
     std::vector<std::string> reads;
     AddReads(node, reads);
     for (const std::string& input : reads) {
-      if (indices_.contains(input) || orders_.contains(input) || back_.contains(input)) {
+      if (indices_.contains(input) || numbers_.contains(input) || orders_.contains(input) ||
+          back_.contains(input)) {
         return false;
       }
       const Way& own = WayOf(input);
@@ -284,7 +358,9 @@ class RowKeeper {
   std::set<std::string> computed_;  // From inputs, and not from their shapes alone.
   std::map<std::string, Way> ways_;
   std::map<std::string, std::string> indices_;        // Of rows of a mask: its name.
+  std::map<std::string, std::string> numbers_;        // Of all rows, for those of a mask: its name.
   std::map<std::string, std::string> orders_, back_;  // That sort rows, and the other way round.
+  Nodes nodes_;
   bool changed_ = false;
 };
 
