@@ -20,17 +20,14 @@ constexpr int64_t kDurationBounds[] = {
     3'000'000,   4'000'000,   5'000'000,   7'500'000,    10'000'000,  15'000'000,
     20'000'000,  30'000'000,  40'000'000,  50'000'000,   75'000'000,  100'000'000,
     150'000'000, 250'000'000, 500'000'000, 1000'000'000, 2000'000'000};
-// Nanoseconds; stages are shorter than calls: 10 us .. 1 s.
-constexpr int64_t kStageBounds[] = {10'000,      25'000,      50'000,      100'000,
-                                    250'000,     500'000,     1'000'000,   2'500'000,
-                                    5'000'000,   10'000'000,  25'000'000,  50'000'000,
-                                    100'000'000, 250'000'000, 500'000'000, 1000'000'000};
+// Nanoseconds; 0.1 ms .. 1 s.  Few, because each is a line for every stage of every model, and a
+// stage is read by its mean.
+constexpr int64_t kStageBounds[] = {100'000, 1'000'000, 10'000'000, 100'000'000, 1000'000'000};
 constexpr int64_t kCandidateBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096};
 constexpr int64_t kBatchRequestBounds[] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
-// Nanoseconds; 10 ms .. 10 min.
-constexpr int64_t kLoadBounds[] = {10'000'000,     50'000'000,      100'000'000,    500'000'000,
-                                   1'000'000'000,  5'000'000'000,   10'000'000'000, 30'000'000'000,
-                                   60'000'000'000, 300'000'000'000, 600'000'000'000};
+// Nanoseconds; 0.1 s .. 10 min.
+constexpr int64_t kLoadBounds[] = {100'000'000, 1'000'000'000, 10'000'000'000, 60'000'000'000,
+                                   600'000'000'000};
 constexpr double kSecond = 1e9;  // In nanoseconds.
 
 constexpr absl::string_view kStageNames[kStages] = {"decode", "fetch", "queue", "user",
@@ -58,6 +55,14 @@ void AddShed(const ShedCounters& shed, const std::string& model, MetricPage& pag
                     shed.counts()[i].value(),
                     {{"model", model}, {"reason", std::string(Name(static_cast<ShedReason>(i)))}});
   }
+}
+
+// Hundreds of models that nobody calls would be megabytes of zeros.
+void AddIfObserved(const char* name, const char* help, const Histogram& histogram,
+                   MetricPage::Labels labels, MetricPage& page) {
+  ClientMetric::Histogram collected = histogram.Collect();
+  if (collected.sample_count == 0) return;
+  page.AddHistogram(name, help, std::move(collected), std::move(labels), histogram.Exemplars());
 }
 
 }  // namespace
@@ -236,14 +241,14 @@ void Metrics::CollectModels(MetricPage& page) const {
   }
   for (const auto& [name, series] : models_) {
     for (int i = 0; i < kStages; ++i) {
-      page.AddHistogram("ulfd_stage_duration_seconds", "Time of each stage of a call",
-                        series->stages[i].Collect(),
-                        {{"model", name}, {"stage", std::string(kStageNames[i])}});
+      AddIfObserved("ulfd_stage_duration_seconds", "Time of each stage of a call",
+                    series->stages[i], {{"model", name}, {"stage", std::string(kStageNames[i])}},
+                    page);
     }
     const MetricPage::Labels labels = {{"model", name}};
     page.AddCounter("ulfd_candidates_total", "Ads scored", series->candidates.value(), labels);
-    page.AddHistogram("ulfd_candidates_per_request", "Ads per scored request",
-                      series->candidates_per_request.Collect(), labels);
+    AddIfObserved("ulfd_candidates_per_request", "Ads per scored request",
+                  series->candidates_per_request, labels, page);
     page.AddCounter("ulfd_score_nonfinite_total", "Output values that are NaN or infinite",
                     series->nonfinite_scores.value(), labels);
     page.AddCounter("ulfd_unproved_runs_total",

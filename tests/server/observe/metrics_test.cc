@@ -81,7 +81,6 @@ TEST_F(MetricsTest, CountsCallsAndStages) {
         "ulfd_request_duration_seconds_bucket{model=\"tiny\",version=\"3\",le=\"+Inf\"} 2\n",
         "ulfd_request_duration_seconds_sum{model=\"tiny\",version=\"3\"} 0.150000001\n",
         "ulfd_stage_duration_seconds_count{model=\"tiny\",stage=\"dense\"} 1\n",
-        "ulfd_stage_duration_seconds_count{model=\"tiny\",stage=\"queue\"} 0\n",
         "ulfd_embedding_missing_keys_total{model=\"tiny\",table=\"mid_table\"} 4\n",
         "ulfd_embedding_lookups_total{model=\"tiny\",table=\"mid_table\"} 9\n",
         "ulfd_candidates_total{model=\"tiny\"} 200\n",
@@ -89,6 +88,16 @@ TEST_F(MetricsTest, CountsCallsAndStages) {
         "ulfd_candidates_per_request_bucket{model=\"tiny\",le=\"256\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
+}
+
+// Five hundred models that nobody calls are no megabytes of zeros.
+TEST_F(MetricsTest, HistogramsOfAModelBeginWithWhatTheyCount) {
+  const auto series = metrics_.For(Served("tiny", 3, 1));
+  EXPECT_THAT(Page(), Not(HasSubstr("ulfd_candidates_per_request_bucket")));
+  EXPECT_THAT(Page(), Not(HasSubstr("ulfd_stage_duration_seconds_bucket")));
+  series->model->stages[static_cast<int>(Stage::kDense)].Observe(1, 5);
+  EXPECT_THAT(Page(), HasSubstr("_bucket{model=\"tiny\",stage=\"dense\""));
+  EXPECT_THAT(Page(), Not(HasSubstr("_bucket{model=\"tiny\",stage=\"queue\"")));
 }
 
 TEST_F(MetricsTest, OpenMetricsHasTheTracesOfSampledCalls) {
@@ -111,7 +120,7 @@ TEST_F(MetricsTest, OpenMetricsHasTheTracesOfSampledCalls) {
         std::string("ulfd_requests_total{model=\"tiny\",version=\"3\",code=\"OK\"} 1.0\n"),
         bucket + "\"0.05\"} 0\n", bucket + "\"0.075\"} 1" + exemplar + "0.075 ",
         bucket + "\"0.1\"} 1\n", bucket + "\"+Inf\"} 2" + exemplar + "3.0 ",
-        std::string("ulfd_candidates_per_request_bucket{model=\"tiny\",le=\"1.0\"} 0\n"),
+        std::string("ulfd_batch_requests_bucket{le=\"1.0\"} 0\n"),
         std::string("# TYPE ulfd_inflight_requests gauge\n")}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
