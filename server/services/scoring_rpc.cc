@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/services/scoring_rpc.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -210,6 +211,26 @@ void StartRpc(std::unique_ptr<CarrierType> carrier, UnaryCall<Request, Response>
         DeadlineOf(rpc.context(), context.clock.Now()), context);
 }
 
+// Whether requests for the model may bring something of the user.
+bool MayHaveUserFeatures(const engine::ModelInfo& info) {
+  return std::any_of(info.inputs.begin(), info.inputs.end(), [&](const engine::InputInfo& input) {
+    const engine::Level level =
+        input.feature < 0 ? input.level : info.features[input.feature].level;
+    return input.used && level != engine::Level::kAd;
+  });
+}
+
+// UserStore::Complete.  A key alone is all that a model without user features can be given.
+absl::StatusOr<std::string> CompleteUser(const ModelChoice& choice, const ServingContext& context,
+                                         v1::PredictRequest& request) {
+  absl::StatusOr<std::string> name = context.users->Complete(NameOf(choice), request);
+  if (!absl::IsFailedPrecondition(name.status())) return name;
+  const absl::StatusOr<ModelHandle> model = context.models.Find(choice);
+  // Where there is none, the call says why.
+  const bool wanted = model.ok() && MayHaveUserFeatures((*model)->model->info());
+  return wanted ? std::move(name) : std::string();
+}
+
 }  // namespace
 
 void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
@@ -217,8 +238,7 @@ void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
   absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
   std::string kept_name;
   if (choice.ok()) {
-    absl::StatusOr<std::string> name =
-        context.users->Complete(NameOf(*choice), rpc.mutable_request());
+    absl::StatusOr<std::string> name = CompleteUser(*choice, context, rpc.mutable_request());
     if (name.ok()) {
       kept_name = *std::move(name);
     } else {

@@ -5,13 +5,15 @@ import os
 import time
 
 import grpc
+import numpy as np
 
 from harness.callers import together
 from harness.clients import Client, outputs_of, predict_request
-from harness.fixtures import FAST, DaemonTest, shop
+from harness.fixtures import FAST, DaemonTest, add_stamp, shop
 from harness.metrics import scrape
 from harness.modelfiles import write_version
 from harness.shop import USER
+from harness.small import stamp_inputs, stamp_of
 from harness import env
 
 TOLERANCE = 1e-5
@@ -146,6 +148,47 @@ class ReturningUsersTest(DaemonTest):
                 return
             time.sleep(0.05)
         self.fail("version 2 is not published")
+
+
+STEPS, WIDTH = 50, 64
+
+
+def history_files():
+    """A user of 50 steps of 64 numbers, summed over the steps and multiplied by the ad's number."""
+    layers = ['layer_params { type: "input_layer" top: "steps" top: "ad" }',
+              'layer_params { name: "sum" type: "sum_layer" bottom: "steps" top: "sum" }',
+              'layer_params { name: "y" type: "multiply_layer" bottom: "sum" bottom: "ad" top: "y" }']
+    return {"graph_ulf.txt": "\n".join(layers), "model.textproto":
+            f'inputs {{ name: "steps" level: INPUT_LEVEL_USER row_shape: [{STEPS}, {WIDTH}] }}\n'
+            'inputs { name: "ad" level: INPUT_LEVEL_AD row_shape: [1] }\nuser_cache_bytes: 1000000\n'}
+
+
+class BytesOfKeysTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        write_version(os.path.join(repository, "history", "1"), history_files())
+        add_stamp(repository, 7)
+
+    def test_a_key_is_a_twentieth_of_the_bytes(self):
+        random = np.random.default_rng(1)  # Whole numbers: their sums are exact.
+        steps = random.integers(-8, 8, size=(1, STEPS, WIDTH)).astype(np.float32)
+        sent = []
+        for page in range(5):
+            ads = random.integers(-8, 8, size=(50, 1)).astype(np.float32)
+            request = keyed(predict_request("history", {"steps": steps, "ad": ads}, {"steps"}), "u", whole=page == 0)
+            sent.append(request.ByteSize())
+            self.assert_close(outputs_of(self.client.predict(request))["y"], steps.sum(axis=1) * ads, TOLERANCE, "y")
+        self.assertLessEqual(max(sent[1:]), sent[0] / 20, sent)
+
+    def test_a_model_without_user_features_needs_none(self):
+        arrays = stamp_inputs([1, 2, 3])
+        reply = self.client.predict(keyed(predict_request("stamp", arrays, set()), "u", whole=False))
+        self.assertEqual(stamp_of([1, 2, 3], outputs_of(reply)["score"]), 7)
+
+    def test_an_unknown_model_is_what_is_wrong(self):
+        request = keyed(predict_request("nobody", stamp_inputs([1]), set()), "u", whole=False)
+        with self.assert_refused(grpc.StatusCode.NOT_FOUND, "nobody"):
+            self.client.predict(request)
 
 
 class KeysOfClientsTest(DaemonTest):
