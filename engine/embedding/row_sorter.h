@@ -36,6 +36,9 @@ struct RowReport {
   double root_mean_square = 0;        // and that of the values themselves.
 };
 
+// Told rows written of all, now and then; its error ends the writing.
+using WriteProgress = std::function<absl::Status(int64_t done, int64_t all)>;
+
 // Rows are encoded and sorted in runs; SortedRows merges them.  Not thread-safe.
 class RowSorter final : public RowSink {
  public:

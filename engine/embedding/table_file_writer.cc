@@ -137,7 +137,7 @@ absl::Status TableFileWriter::WriteParts(uint64_t begin, int64_t rows, SortedRow
     ASSIGN_OR_RETURN(const absl::Span<const char> bytes, slots.Place(part, hash));
     RETURN_IF_ERROR(file_.WriteAt(begin + part * bytes.size(), bytes.data(), bytes.size()));
     RETURN_IF_ERROR(LoadScope::Check());
-    if (options_.progress) options_.progress(done, rows);
+    if (options_.progress) RETURN_IF_ERROR(options_.progress(done, rows));
   }
   return absl::OkStatus();
 }

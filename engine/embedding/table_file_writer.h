@@ -4,7 +4,6 @@
 #define ULFD_ENGINE_EMBEDDING_TABLE_FILE_WRITER_H_
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -27,8 +26,7 @@ struct TableFileOptions {
   int64_t memory_bytes = int64_t{256} << 20;
   // The path is a directory, and the file has no name there.
   bool unnamed = false;
-  // Told rows written of all, now and then.  May be empty.
-  std::function<void(int64_t done, int64_t all)> progress = nullptr;
+  WriteProgress progress = nullptr;  // May be empty.
 };
 
 struct TableFileReport : RowReport {

@@ -180,8 +180,7 @@ absl::Status CheckSame(const pb::StoredTable& there, const pb::StoredTable& want
 }
 
 absl::Status WriteTable(RedisCluster& cluster, const RedisTableOptions& options,
-                        const RowReport& report, RowSorter& rows,
-                        const std::function<void(int64_t, int64_t)>& progress) {
+                        const RowReport& report, RowSorter& rows, const WriteProgress& progress) {
   ASSIGN_OR_RETURN(const auto there, ReadTable(cluster, options.table));
   pb::StoredTable stored = DescribeRows(rows, report);
   stored.set_partitions(there.has_value() ? there->partitions() : options.partitions);
@@ -196,7 +195,7 @@ absl::Status WriteTable(RedisCluster& cluster, const RedisTableOptions& options,
     digest.Add(absl::string_view(sorted.record(), rows.record_bytes()));
     RETURN_IF_ERROR(writer.Put(sorted.id(), absl::string_view(sorted.row(), row_bytes)));
     RETURN_IF_ERROR(sorted.Next());
-    if (progress && done % 4096 == 0) progress(done, report.rows);
+    if (progress && done % 4096 == 0) RETURN_IF_ERROR(progress(done, report.rows));
   }
   RETURN_IF_ERROR(writer.Flush());
   stored.set_digest(digest.Get());
@@ -246,8 +245,7 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisC
 }
 
 absl::StatusOr<RowReport> WriteRedis(RedisCluster& cluster, const RedisTableOptions& options,
-                                     RowSorter& rows,
-                                     const std::function<void(int64_t, int64_t)>& progress) {
+                                     RowSorter& rows, const WriteProgress& progress) {
   RETURN_IF_ERROR(CheckName(options.table));
   ASSIGN_OR_RETURN(const RowReport report, rows.Finish());
   const absl::Status status = WriteTable(cluster, options, report, rows, progress);

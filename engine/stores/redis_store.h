@@ -6,7 +6,6 @@
 #ifndef ULFD_ENGINE_STORES_REDIS_STORE_H_
 #define ULFD_ENGINE_STORES_REDIS_STORE_H_
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,8 +52,7 @@ struct RedisTableOptions {
 // Rows of ids that are written already are replaced; those of other ids stay.  INVALID_ARGUMENT if
 // the table is there with another width or format.
 absl::StatusOr<RowReport> WriteRedis(RedisCluster& cluster, const RedisTableOptions& options,
-                                     RowSorter& rows,
-                                     const std::function<void(int64_t, int64_t)>& progress);
+                                     RowSorter& rows, const WriteProgress& progress);
 
 }  // namespace ulfd::engine
 

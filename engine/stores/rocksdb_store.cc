@@ -199,8 +199,7 @@ class SstFiles {
   std::vector<std::string> paths_;
 };
 
-absl::Status WriteRows(RowSorter& rows, int64_t all,
-                       const std::function<void(int64_t, int64_t)>& progress, SstFiles& files,
+absl::Status WriteRows(RowSorter& rows, int64_t all, const WriteProgress& progress, SstFiles& files,
                        RowDigest& digest) {
   SortedRows sorted(rows);
   RETURN_IF_ERROR(sorted.Start());
@@ -212,7 +211,7 @@ absl::Status WriteRows(RowSorter& rows, int64_t all,
     const size_t row_bytes = record.size() - sizeof(int64_t);
     RETURN_IF_ERROR(files.Put(rdb::Slice(key, kKeyBytes), rdb::Slice(sorted.row(), row_bytes)));
     RETURN_IF_ERROR(sorted.Next());
-    if (progress && done % 4096 == 0) progress(done, all);
+    if (progress && done % 4096 == 0) RETURN_IF_ERROR(progress(done, all));
   }
   return files.EndFile();
 }
@@ -250,7 +249,7 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& d
 }
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
-                                       const std::function<void(int64_t, int64_t)>& progress) {
+                                       const WriteProgress& progress) {
   const absl::Status there =
       absl::AlreadyExistsError("exists; a directory is never written to again");
   std::error_code error;

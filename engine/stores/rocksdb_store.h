@@ -6,7 +6,6 @@
 #define ULFD_ENGINE_STORES_ROCKSDB_STORE_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -23,10 +22,9 @@ namespace ulfd::engine {
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory);
 
 // Writes the rows of a sorter that is not finished yet as a directory of RocksDB, which must not be
-// there before; it gets its name once it is whole.  `progress`: told rows written of all; may be
-// null.
+// there before; it gets its name once it is whole.  `progress` may be null.
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& rows,
-                                       const std::function<void(int64_t, int64_t)>& progress);
+                                       const WriteProgress& progress);
 
 }  // namespace ulfd::engine
 

@@ -25,7 +25,7 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRedis(std::shared_ptr<RedisC
 }
 
 absl::StatusOr<RowReport> WriteRedis(RedisCluster&, const RedisTableOptions&, RowSorter&,
-                                     const std::function<void(int64_t, int64_t)>&) {
+                                     const WriteProgress&) {
   return Unimplemented();
 }
 

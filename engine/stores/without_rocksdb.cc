@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& d
 }
 
 absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter&,
-                                       const std::function<void(int64_t, int64_t)>&) {
+                                       const WriteProgress&) {
   return Unimplemented(directory);
 }
 

@@ -4,13 +4,19 @@ SPDX-License-Identifier: Apache-2.0
 """
 import os
 import shutil
+import signal
+import subprocess
+import time
+import unittest
 
 import grpc
+import numpy as np
 
+from harness import env
 from harness.admin import ON_REQUEST, AdminDaemonTest
 from harness.clients import outputs_of, predict_request
 from harness.fixtures import add_stamp
-from harness.loading import ulf
+from harness.loading import command, ulf
 from harness.metrics import scrape
 from harness.small import stamp_inputs, stamp_of
 from test_reload import IDS
@@ -116,3 +122,34 @@ class TablesTest(AdminDaemonTest):
             self.assertIn("items", caught.exception.details())
             self.assertIn(text, caught.exception.details())
             self.assertEqual(stamp_of(IDS, self.scores()), 3)
+
+
+class StoppedTest(unittest.TestCase):
+    """What SIGINT ends leaves nothing half-made beside the tables."""
+
+    def setUp(self):
+        self.folder = env.scratch("stopped")
+        self.rows = os.path.join(self.folder, "rows.npz")
+        keys = np.arange(300000, dtype=np.int64)
+        np.savez(self.rows, keys=keys, rows=np.ones((len(keys), 16), np.float32))
+
+    def stop(self, folder, *arguments):
+        """Once there is something new in the folder."""
+        before = set(os.listdir(folder))
+        process = subprocess.Popen(command("table", *arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        while set(os.listdir(folder)) == before and process.poll() is None:
+            time.sleep(0.001)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60 * env.SLOWNESS)
+        self.assertEqual(process.returncode, 1, err)
+        self.assertIn("stopped", err)
+        self.assertEqual(set(os.listdir(folder)), before)
+
+    def test_build(self):
+        self.stop(self.folder, "build", os.path.join(self.folder, "items.db"), self.rows, "--to=rocksdb")
+
+    def test_push(self):
+        deltas = os.path.join(self.folder, "1", "deltas")
+        os.makedirs(deltas)
+        self.stop(deltas, "push", os.path.dirname(deltas), "--epoch=1", f"put:items={self.rows}")

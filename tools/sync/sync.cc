@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <poll.h>
 
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -15,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/print.h"
 #include "tools/sync/source.h"
 #include "tools/sync/syncer.h"
@@ -33,26 +33,14 @@ constexpr char kDescription[] =
     "AWS_SECRET_ACCESS_KEY in the environment.";
 constexpr size_t kMaxErrorBytes = 1000;
 
-volatile std::sig_atomic_t stop_signal = 0;
-void OnSignal(int number) { stop_signal = number; }
-bool Stopped() { return stop_signal != 0; }
-
-// As the first process of a container it gets no SIGTERM that it does not ask for.
-void WatchSignals() {
-  struct sigaction action = {};
-  action.sa_handler = &OnSignal;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
-}
-
 void Say(std::FILE* out, const std::string& line) {
   Print(out, line + "\n");
   std::fflush(out);
 }
 
-void SleepUnlessStopped(absl::Duration time) {
+void SleepUnlessInterrupted(absl::Duration time) {
   const absl::Time end = absl::Now() + time;
-  while (!Stopped() && absl::Now() < end) {
+  while (!Interrupted() && absl::Now() < end) {
     // A signal between the check and poll is seen after a tenth of a second.
     poll(nullptr, 0, 100);
   }
@@ -60,19 +48,19 @@ void SleepUnlessStopped(absl::Duration time) {
 
 // Goes on through errors: they are of the store, which may be mended.
 absl::Status Watch(Syncer& syncer, int64_t seconds) {
-  while (!Stopped()) {
+  while (!Interrupted()) {
     for (const absl::Status& error : syncer.Pass()) {
       if (absl::IsCancelled(error)) continue;
       Say(stderr, absl::StrCat("ulf sync: ", Printable(error.message(), kMaxErrorBytes)));
     }
-    SleepUnlessStopped(absl::Seconds(seconds));
+    SleepUnlessInterrupted(absl::Seconds(seconds));
   }
   return absl::OkStatus();
 }
 
 absl::Status Once(Syncer& syncer) {
   const std::vector<absl::Status> errors = syncer.Pass();
-  if (errors.empty()) return Stopped() ? absl::CancelledError("stopped") : absl::OkStatus();
+  if (errors.empty()) return CheckInterrupted();
   for (size_t i = 0; i + 1 < errors.size(); ++i) {
     Say(stderr, absl::StrCat("ulf sync: ", Printable(errors[i].message(), kMaxErrorBytes)));
   }
@@ -82,8 +70,8 @@ absl::Status Once(Syncer& syncer) {
 }  // namespace
 
 absl::Status RunSync(Args args) {
-  SourceOptions from{.region = "us-east-1", .stopped = &Stopped};
-  SyncOptions options{.stopped = &Stopped,
+  SourceOptions from{.region = "us-east-1", .stopped = &Interrupted};
+  SyncOptions options{.stopped = &Interrupted,
                       .report = [](const std::string& line) { Say(stdout, line); }};
   int64_t watch = 0;
   FlagSet flags(kSynopsis, kDescription);
@@ -112,7 +100,7 @@ absl::Status RunSync(Args args) {
   RETURN_IF_ERROR(source.status());
   options.to = positional[1];
   options.list_tries = watch > 0 ? 1 : options.tries;
-  WatchSignals();
+  CatchInterrupts();  // The first process of a container gets no SIGTERM that it does not ask for.
   Syncer syncer(**source, options);
   return watch > 0 ? Watch(syncer, watch) : Once(syncer);
 }

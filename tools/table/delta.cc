@@ -39,6 +39,7 @@
 #include "engine/weights/digest.h"
 #include "proto/delta.pb.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/text_table.h"
 #include "tools/table/row_sources.h"
 
@@ -208,7 +209,9 @@ absl::Status NewEpoch::Put(const std::vector<std::string>& inputs, DeltaTable& t
     RETURN_IF_ERROR(CopyFile(inputs[0], out));
   } else {
     engine::TableFileWriter writer(
-        out, {.format = options_.format, .memory_bytes = options_.memory_bytes});
+        out, {.format = options_.format,
+              .memory_bytes = options_.memory_bytes,
+              .progress = [](int64_t, int64_t) { return CheckInterrupted(); }});
     RETURN_IF_ERROR(ReadRows(inputs, writer));
     RETURN_IF_ERROR(Annotate(writer.Finish().status(), inputs[0]));
   }
@@ -255,6 +258,7 @@ absl::Status NewEpoch::Publish() {
   }
   RETURN_IF_ERROR(WriteTextFile(At(engine::kDeltaFile), text));
   RETURN_IF_ERROR(Check());
+  RETURN_IF_ERROR(CheckInterrupted());
   RETURN_IF_ERROR(WriteTextFile(At(engine::kSuccessFile), ""));
   RETURN_IF_ERROR(SyncToDisk(path_));
   if (std::rename(path_.c_str(), final_.c_str()) != 0) {
@@ -291,7 +295,10 @@ absl::Status Compare(const EmbeddingTable& from, const EmbeddingTable& to, Row p
 absl::Status PushDelta(const PushOptions& options, absl::Span<const std::string> parts) {
   NewEpoch epoch(options);
   RETURN_IF_ERROR(epoch.Begin());
-  for (const std::string& part : parts) RETURN_IF_ERROR(epoch.Add(part));
+  for (const std::string& part : parts) {
+    RETURN_IF_ERROR(CheckInterrupted());
+    RETURN_IF_ERROR(epoch.Add(part));
+  }
   RETURN_IF_ERROR(epoch.Publish());
   absl::PrintF("%s\n", engine::EpochDirectory(options.version_directory, options.epoch));
   if (!epoch.checked()) absl::PrintF("not checked: no model is there, or tables lie in Redis\n");

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +25,7 @@
 #include "engine/stores/redis_store.h"
 #include "engine/stores/rocksdb_store.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/interrupt.h"
 #include "tools/cli/text_table.h"
 #include "tools/model/model_flags.h"
 #include "tools/table/delta.h"
@@ -51,7 +51,8 @@ constexpr char kDescription[] =
     "build    writes one from text tables (ID,v1,v2,...), table files, pairs KEYS.npy ROWS.npy,\n"
     "         .npz files with the arrays keys and rows, and directories with the files key and\n"
     "         emb_vector; prints what the format of the rows costs (`ulf compare`: in scores).\n"
-    "         Temporary space: once the rows.  With --to=rocksdb it makes a directory of RocksDB,\n"
+    "         Temporary space: once the rows.  With --to=rocksdb it makes a directory "
+    "of RocksDB,\n"
     "         for a manifest with store { rocksdb: \"OUT\" }; with --to=redis it writes to a "
     "Redis\n"
     "         Cluster, under the name OUT: rows that are there are replaced, others stay, and the\n"
@@ -95,7 +96,10 @@ class CountingSink final : public engine::RowSink {
   absl::Status Begin(int64_t dim, int64_t rows) override { return to_.Begin(dim, rows); }
   absl::StatusOr<float*> NextRow() override { return to_.NextRow(); }
   absl::Status Commit(int64_t id) override {
-    if (++rows_ % 4096 == 0) progress_.Show("rows read:", rows_, 0);
+    if (++rows_ % 4096 == 0) {
+      RETURN_IF_ERROR(CheckInterrupted());
+      progress_.Show("rows read:", rows_, 0);
+    }
     return to_.Commit(id);
   }
 
@@ -122,9 +126,10 @@ void PrintErrors(engine::RowFormat format, const engine::RowReport& report) {
                report.root_mean_square);
 }
 
-std::function<void(int64_t, int64_t)> RowsWritten(Progress& progress) {
+engine::WriteProgress RowsWritten(Progress& progress) {
   return [&progress](int64_t done, int64_t all) {
     progress.Show("rows written:", static_cast<uint64_t>(done), static_cast<uint64_t>(all));
+    return CheckInterrupted();
   };
 }
 
@@ -235,6 +240,7 @@ absl::Status Export(const std::string& path, absl::StatusOr<NewFile> out) {
 
 absl::Status Push(const FlagSet& flags, const std::string& event_time, int64_t base_epoch,
                   absl::Span<const std::string> parts, PushOptions options) {
+  CatchInterrupts();
   if (!flags.IsSet("epoch")) return UsageError("push wants --epoch");
   if (parts.empty()) return UsageError("push wants something to put, drop or replace");
   if (flags.IsSet("base_epoch")) options.base_epoch = base_epoch;
@@ -257,6 +263,7 @@ absl::Status CheckFlags(const FlagSet& flags, absl::string_view action, absl::st
 }
 
 absl::Status Build(const BuildOptions& options) {
+  CatchInterrupts();
   if (options.to == "redis" && options.redis.name.empty()) {
     return UsageError("--to=redis wants --redis");
   }
