@@ -16,6 +16,7 @@
 #include "base/text.h"
 #include "engine/embedding/table_file.h"
 #include "engine/weights/npy.h"
+#include "nlohmann/json.hpp"
 
 namespace ulfd::tools {
 namespace {
@@ -24,7 +25,7 @@ using engine::NpyType;
 
 constexpr size_t kPieceBytes = size_t{4} << 20;
 
-// An array in a file, from byte `begin` to its end.
+// An array in a file, from byte `begin` on.
 struct ArrayFile {
   InputFile file;
   int64_t begin = 0;
@@ -59,6 +60,76 @@ absl::StatusOr<ArrayFile> OpenNpy(const std::string& path) {
     return Bad(path, absl::StrCat(file.size() - begin, " bytes of elements, want ", *bytes));
   }
   return ArrayFile{std::move(file), begin, header->type, std::move(header->dims)};
+}
+
+absl::StatusOr<NpyType> TypeOfSafetensor(const std::string& name) {
+  constexpr std::pair<absl::string_view, NpyType> kTypes[] = {{"F16", NpyType::kFloat16},
+                                                              {"F32", NpyType::kFloat32},
+                                                              {"F64", NpyType::kFloat64},
+                                                              {"I32", NpyType::kInt32},
+                                                              {"I64", NpyType::kInt64}};
+  for (const auto& [known, type] : kTypes) {
+    if (name == known) return type;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("of type ", Quote(name), ", want F16, F32, F64, I32 or I64"));
+}
+
+// What the JSON text of a safetensors file says of a tensor.
+absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, ArrayFile& array) {
+  using Numbers = std::vector<int64_t>;
+  if (!tensor.is_object()) return absl::InvalidArgumentError("is no object");
+  const nlohmann::json type = tensor.value("dtype", nlohmann::json());
+  const auto numbers = [&](const char* key) -> absl::StatusOr<Numbers> {
+    Numbers found;
+    const nlohmann::json list = tensor.value(key, nlohmann::json());
+    for (const nlohmann::json& number : list) {
+      if (!number.is_number_integer()) return absl::InvalidArgumentError(key);
+      found.push_back(number.get<int64_t>());
+    }
+    if (list.is_array()) return found;
+    return absl::InvalidArgumentError(absl::StrCat("has no ", key));
+  };
+  if (!type.is_string()) return absl::InvalidArgumentError("has no dtype");
+  ASSIGN_OR_RETURN(array.type, TypeOfSafetensor(type.get<std::string>()));
+  ASSIGN_OR_RETURN(array.dims, numbers("shape"));
+  ASSIGN_OR_RETURN(const Numbers offsets, numbers("data_offsets"));
+  ASSIGN_OR_RETURN(const int64_t bytes, engine::ArrayBytes(array.dims, array.type));
+  const int64_t room = array.file.size() - text_end;
+  if (offsets.size() != 2 || offsets[0] < 0 || offsets[0] > room || offsets[1] > room ||
+      offsets[1] - offsets[0] != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data_offsets are no ", bytes, " of the ", room, " bytes of tensors"));
+  }
+  array.begin = text_end + offsets[0];
+  return absl::OkStatus();
+}
+
+// Of a safetensors file: eight bytes have the length of a JSON text, which says of each tensor
+// where it lies behind the text.
+absl::StatusOr<ArrayFile> OpenSafetensor(const std::string& path, const std::string& name) {
+  constexpr uint64_t kMostTextBytes = 100'000'000;  // Of the format.
+  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  uint64_t length = 0;
+  ASSIGN_OR_RETURN(size_t got, file.ReadAt(0, reinterpret_cast<char*>(&length), sizeof length));
+  const int64_t room = file.size() - static_cast<int64_t>(sizeof length);
+  if (got < sizeof length || length > kMostTextBytes || static_cast<int64_t>(length) > room) {
+    return Bad(path, absl::StrCat("safetensors with ", length, " bytes of text, and ", room,
+                                  " are there"));
+  }
+  std::string text(length, '\0');
+  ASSIGN_OR_RETURN(got, file.ReadAt(sizeof length, text.data(), text.size()));
+  text.resize(got);
+  const nlohmann::json tensors = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto tensor = tensors.find(name);
+  if (!tensors.is_object() || tensor == tensors.end()) {
+    return Bad(path, absl::StrCat("has no tensor ", Quote(name)));
+  }
+  ArrayFile array{.file = std::move(file)};
+  const int64_t text_end = static_cast<int64_t>(sizeof length + length);
+  RETURN_IF_ERROR(Annotate(ReadSafetensor(*tensor, text_end, array),
+                           absl::StrCat(path, ": tensor ", Quote(name))));
+  return array;
 }
 
 absl::Status CheckPair(const std::string& keys_path, NpyType key_type,
@@ -168,7 +239,7 @@ absl::Status ReadTableFile(const std::string& path, engine::RowSink& sink) {
 
 absl::StatusOr<std::string> Beginning(const std::string& path) {
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
-  std::string head(6, '\0');
+  std::string head(9, '\0');
   ASSIGN_OR_RETURN(const size_t got, file.ReadAt(0, head.data(), head.size()));
   head.resize(got);
   return head;
@@ -194,6 +265,10 @@ absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sin
       RETURN_IF_ERROR(ReadTableFile(path, sink));
     } else if (absl::StartsWith(head, "PK")) {
       RETURN_IF_ERROR(ReadNpzPair(path, sink));
+    } else if (head.size() == 9 && head[8] == '{') {
+      ASSIGN_OR_RETURN(const ArrayFile keys, OpenSafetensor(path, "keys"));
+      ASSIGN_OR_RETURN(const ArrayFile rows, OpenSafetensor(path, "rows"));
+      RETURN_IF_ERROR(ReadPair(keys, rows, sink));
     } else {
       RETURN_IF_ERROR(engine::ReadTextTable(path, /*skip_bad_lines=*/false, sink).status());
     }

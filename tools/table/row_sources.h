@@ -16,6 +16,7 @@ namespace ulfd::tools {
 //   a table file;
 //   two .npy files in a row: keys [rows], int32 or int64, and rows [rows, dim], any float;
 //   an .npz file with such arrays "keys" and "rows", which is read whole;
+//   a safetensors file with such tensors "keys" and "rows";
 //   a directory with the files key (int64) and emb_vector (float32) of HugeCTR's parameter server.
 // Errors name the file.
 absl::Status ReadRows(absl::Span<const std::string> inputs, engine::RowSink& sink);
