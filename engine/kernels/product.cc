@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -52,6 +53,24 @@ void RunRounded(const PackedMatrix& w, FcCall call, void* scratch) {
   Fc(call);
 }
 
+// Whether a column of w, [k, n], has a number beside which most of the others would become the byte
+// 0.
+bool LosesWeights(absl::Span<const float> w, int64_t k, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) {
+    float most = 0;
+    for (int64_t i = 0; i < k; ++i) most = std::max(most, std::abs(w[i * n + j]));
+    const float least = most / 254;  // Half a step of FourRows.
+    int64_t lost = 0, kept = 0;
+    for (int64_t i = 0; i < k; ++i) {
+      const float size = std::abs(w[i * n + j]);
+      lost += size > 0 && size < least ? 1 : 0;
+      kept += size > 0 && size >= least ? 1 : 0;
+    }
+    if (lost > kept) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 absl::string_view Name(Backend backend) {
@@ -75,7 +94,10 @@ Product::Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> r
 
 void Product::SetPrecision(Precision precision, int64_t rows) {
   if (precision == Precision::kFp32 || k_ == 0 || n_ == 0) return;
-  if (precision == Precision::kInt8 && (n_ <= MatrixView::kMaxColumns || k_ > kMaxInt8Rows)) return;
+  if (precision == Precision::kInt8 && (n_ <= MatrixView::kMaxColumns || k_ > kMaxInt8Rows ||
+                                        LosesWeights(RowsMet(/*unit=*/1), k_, n_))) {
+    return;
+  }
   if (precision == Precision::kAuto) {
     if (!FoundOnce(KeyOf("bf16", rows), [&] { return Bf16IsFaster(rows); })) return;
     precision = Precision::kBf16;

@@ -33,9 +33,9 @@ class Product {
   explicit Product(std::shared_ptr<const PackedMatrix> matrix, std::vector<Rows> rows = {});
 
   // By default kFp32.  kAuto measures, once per shape and process, whether kBf16 is faster for
-  // `rows` rows.  kInt8 leaves products of up to four columns in fp32, where rounding takes longer
-  // than it saves, and those whose sums might not fit 32 bits.  In bf16 and int8 it is our loops
-  // that compute the product, whatever is chosen then, and it no longer holds the matrix.
+  // `rows` rows.  kInt8 leaves in fp32 products of up to four columns, whose rounding takes longer
+  // than it saves, sums that might not fit 32 bits, and columns that bytes cannot hold.  In bf16
+  // and int8 our loops compute the product, whatever is chosen, and it no longer holds the matrix.
   // REQUIRES: Has(precision).
   void SetPrecision(Precision precision, int64_t rows);
   // kFp32, kBf16 or kInt8.

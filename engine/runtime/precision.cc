@@ -147,7 +147,8 @@ absl::Status ChoosePrecisions(const PrecisionChoice& choice,
       notices.push_back(absl::StrCat(
           "manifest: layer_precision: ", node.Label(), " is computed in fp32, not in ",
           Name(precision), ": its weights depend on the request, a layer that it was joined with ",
-          "is in fp32, or in int8 it has up to ", MatrixView::kMaxColumns, " columns"));
+          "is in fp32, or in int8 it has up to ", MatrixView::kMaxColumns,
+          " columns, or a weight beside which most of a column would be rounded to 0"));
     }
   }
   return absl::OkStatus();

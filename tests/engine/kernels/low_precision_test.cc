@@ -408,6 +408,19 @@ TEST_P(LowPrecisionTest, AWeightThatIsNoNumberStaysInItsColumn) {
   for (int64_t j = 0; j < 20; ++j) EXPECT_EQ(std::isnan(y[j]), j == 17) << j;
 }
 
+// In bytes nothing would be left of the others.
+TEST_P(LowPrecisionTest, AWeightFarBeyondTheOthersTakesNoneAway) {
+  for (const float far : {1e4f, 1e30f, std::numeric_limits<float>::infinity()}) {
+    std::vector<float> w(4 * 20, 0.5f);
+    w[20 + 17] = far;
+    const std::vector<float> y = Times(GetParam(), {1, 0, 3, 4}, w, 20);
+    for (int64_t j = 0; j < 20; ++j) {
+      if (j == 17 && !std::isfinite(far)) continue;
+      EXPECT_NEAR(y[j], 4, 0.05) << j << " beside " << far;
+    }
+  }
+}
+
 // The largest bytes of both sides; longer sums might not fit 32 bits and stay in fp32.
 TEST_P(LowPrecisionTest, SumsOfAnyLengthFit) {
   for (const int64_t k : {65536, 70000}) {
