@@ -48,7 +48,15 @@ absl::Status Check(const Reply& reply, const PrintOptions& options) {
   return absl::OkStatus();
 }
 
-// Outputs of as many rows as the first one stand side by side.
+// Of the ads' outputs.  Those of the user, of which there is one row, may come before them.
+int64_t AdsIn(const Reply& reply) {
+  if (!reply.indices.empty()) return static_cast<int64_t>(reply.indices.size());
+  int64_t rows = 0;
+  for (const ReplyOutput& output : reply.outputs) rows = std::max(rows, Rows(output));
+  return rows;
+}
+
+// The ads' outputs side by side.
 std::string RowTable(const Reply& reply, const PrintOptions& options,
                      const std::vector<const ReplyOutput*>& outputs) {
   const bool ranked = !reply.indices.empty();
@@ -98,10 +106,8 @@ absl::Status PrintReply(const Reply& reply, const PrintOptions& options) {
   text += '\n';
   std::vector<const ReplyOutput*> side_by_side, others;
   for (const ReplyOutput& output : reply.outputs) {
-    const bool fits =
-        !output.shape.empty() && Rows(output) == Rows(reply.outputs[0]) &&
-        (reply.indices.empty() || Rows(output) == static_cast<int64_t>(reply.indices.size()));
-    (fits ? side_by_side : others).push_back(&output);
+    const bool of_ads = !output.shape.empty() && Rows(output) == AdsIn(reply);
+    (of_ads ? side_by_side : others).push_back(&output);
   }
   if (!side_by_side.empty()) text += RowTable(reply, options, side_by_side);
   for (const ReplyOutput* output : others) {
