@@ -97,7 +97,8 @@ Differences Compare(absl::Span<const RequestScores> wanted, absl::Span<const Req
       ++values;
     }
     ranks += RankCorrelation(wanted[r].ranking, found[r].ranking);
-    all.top_k = std::min(all.top_k, TopShare(wanted[r].ranking, found[r].ranking, k));
+    const int64_t best = wanted[r].top_k > 0 ? wanted[r].top_k : k;
+    all.top_k = std::min(all.top_k, TopShare(wanted[r].ranking, found[r].ranking, best));
   }
   all.mean = sum / std::max(1.0, values);
   all.rank = ranks / static_cast<double>(wanted.size());

@@ -15,6 +15,7 @@ namespace ulfd::tools {
 struct RequestScores {
   std::vector<float> values;   // Every element of every float output.
   std::vector<float> ranking;  // The score of each ad.
+  int64_t top_k = 0;           // How many of the best its caller got; 0: all.
 };
 
 struct Differences {
@@ -26,7 +27,7 @@ struct Differences {
 };
 
 // REQUIRES: the same requests on both sides, at least one, all numbers finite.  `labels`: of the
-// ads of all requests in order, or none.
+// ads of all requests in order, or none.  `k`: of the best of requests whose `wanted` has no top_k.
 Differences Compare(absl::Span<const RequestScores> wanted, absl::Span<const RequestScores> found,
                     int64_t k, absl::Span<const float> labels);
 

@@ -53,7 +53,7 @@ class Reader {
           const std::string source = absl::StrCat(file, ", call ", ++call);
           absl::StatusOr<engine::NpzArrays> arrays = InputsOfRecording(record);
           if (!arrays.ok()) return Annotate(arrays.status(), source);
-          return Add({.source = source}, *std::move(arrays));
+          return Add({.source = source, .top_k = record.indices_size()}, *std::move(arrays));
         },
         &damage));
     const std::string passed_over = DescribeDamage(damage);

@@ -16,6 +16,7 @@ struct SavedRequest {
   std::string source;  // "a.npz", "0.ulfrec, call 3": for messages.
   engine::NpzArrays inputs;
   std::vector<float> labels;  // Of its ads; empty: none.
+  int64_t top_k = 0;          // How many of the best its caller got; 0: all, or it is not known.
 };
 
 // Reads npz files, files of the daemon's recorder, and folders of either, in the order of their

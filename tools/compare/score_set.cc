@@ -24,7 +24,10 @@ void ScoreFlags::AddTo(FlagSet& flags) {
             &labels);
   flags.Add("score", "The output that ads are ranked by; by default the first.", &score);
   flags.Add("column", "Its column; negative ones count from the end.", &column);
-  flags.Add("top_k", "How many of the best ads are compared.", &top_k, 1);
+  flags.Add(
+      "top_k",
+      "How many of the best ads are compared, of requests that were not recorded with a top_k.",
+      &top_k, 1);
 }
 
 namespace {
@@ -115,6 +118,7 @@ absl::StatusOr<std::vector<RequestScores>> ScoreSet::Score(const engine::Model& 
     if (!run.ok()) return Annotate(run, request.source);
     absl::StatusOr<RequestScores> scores = ScoresOf(model.info(), result);
     if (!scores.ok()) return Annotate(scores.status(), request.source);
+    scores->top_k = request.top_k;
     all.push_back(*std::move(scores));
   }
   return all;

@@ -23,6 +23,11 @@ TEST(Differences, OfValuesRanksAndTheBest) {
   EXPECT_FALSE(d.auc.has_value());
 }
 
+TEST(Differences, OfTheBestThatTheCallerGot) {
+  const std::vector<RequestScores> wanted = {{{}, {1, 2, 3, 4}, 1}}, found = {{{}, {1, 3, 2, 4}}};
+  EXPECT_DOUBLE_EQ(Compare(wanted, found, 2, {}).top_k, 1);
+}
+
 TEST(Differences, EqualRanksAreShared) {
   EXPECT_DOUBLE_EQ(RankCorrelation(std::vector<float>{1, 2, 3}, std::vector<float>{3, 2, 1}), -1);
   // Ranks 1 2.5 2.5 against 1 2 3.
