@@ -1,0 +1,159 @@
+// Reads of rows from a node that answers what no Redis would.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/redis_read.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "engine/stores/redis_cluster.h"
+
+namespace ulfd::engine {
+namespace {
+
+using ::testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// A node on loopback that has all slots, and answers every MGET with the same bytes.
+class FakeNode {
+ public:
+  // `pause`: between the bytes of an answer.
+  explicit FakeNode(const std::function<std::string(const std::string& node)>& answer,
+                    milliseconds pause = {})
+      : pause_(pause), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    EXPECT_EQ(bind(listener_, any, size), 0);
+    EXPECT_EQ(listen(listener_, 8), 0);
+    EXPECT_EQ(getsockname(listener_, any, &size), 0);
+    port_ = ntohs(address.sin_port);
+    answer_ = answer(name());
+    acceptor_ = std::thread([this] { Accept(); });
+  }
+  ~FakeNode() {
+    stopping_ = true;
+    acceptor_.join();
+    for (std::thread& talk : talks_) talk.join();
+    close(listener_);
+  }
+  std::string name() const { return absl::StrCat("127.0.0.1:", port_); }
+  int reads() const { return reads_; }
+
+ private:
+  bool Readable(int fd) const {
+    pollfd waited = {.fd = fd, .events = POLLIN, .revents = 0};
+    while (!stopping_) {
+      if (poll(&waited, 1, 10) > 0) return true;
+    }
+    return false;
+  }
+  void Accept() {
+    while (Readable(listener_)) {
+      talks_.emplace_back([this, fd = accept(listener_, nullptr, nullptr)] {
+        Talk(fd);
+        close(fd);
+      });
+    }
+  }
+  void Talk(int fd) {
+    std::string asked;
+    char bytes[4096];
+    while (Readable(fd)) {
+      const ssize_t got = recv(fd, bytes, sizeof bytes, 0);
+      if (got <= 0) return;
+      asked.append(bytes, static_cast<size_t>(got));
+      // Commands come whole: they are short.
+      while (!asked.empty()) {
+        const size_t next = asked.find("\r\n*", 1);
+        if (!Answer(fd, asked.substr(0, next))) return;
+        asked.erase(0, next == std::string::npos ? next : next + 2);
+      }
+    }
+  }
+  bool Answer(int fd, const std::string& command) {
+    std::string reply = "+OK\r\n";
+    if (absl::StrContains(command, "SLOTS")) {
+      reply = absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:", port_, "\r\n");
+    }
+    const bool read = absl::StrContains(command, "MGET");
+    if (!read) return send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) > 0;
+    ++reads_;
+    if (pause_.count() == 0) return send(fd, answer_.data(), answer_.size(), MSG_NOSIGNAL) > 0;
+    for (const char byte : answer_) {
+      std::this_thread::sleep_for(pause_);
+      if (stopping_ || send(fd, &byte, 1, MSG_NOSIGNAL) <= 0) return false;
+    }
+    return true;
+  }
+
+  const milliseconds pause_;
+  const int listener_;
+  int port_ = 0;
+  std::string answer_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int> reads_{0};
+  std::vector<std::thread> talks_;  // Of the acceptor.
+  std::thread acceptor_;
+};
+
+// Why the only row of 4 bytes is late.
+std::string WhyLate(const FakeNode& node, milliseconds time = milliseconds(300)) {
+  const auto cluster = RedisCluster::Create({.name = "a", .nodes = {node.name()}});
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  RowSet rows;
+  rows.Reset(4);
+  rows.AddIds({7});
+  rows.Reserve();
+  RowRead read{.rows = &rows, .wanted = {0}};
+  const auto start = Clock::now();
+  ReadRedis(**cluster, {{.key = "{t/0}7", .slot = 1, .read = &read, .row = 0}}, start + time);
+  EXPECT_LT(Clock::now() - start, time + std::chrono::seconds(2));
+  EXPECT_EQ(rows.state(0), RowState::kLate);
+  return std::string(read.status.message());
+}
+
+TEST(RedisReadTest, EndsInTimeWhereNodesSendItInCircles) {
+  const FakeNode node([](const std::string& name) { return "-MOVED 1 " + name + "\r\n"; });
+  EXPECT_THAT(WhyLate(node), HasSubstr("key \"{t/0}7\": 16 tries ended elsewhere"));
+  EXPECT_LE(node.reads(), 16 * 10);  // It pauses longer and longer.
+}
+
+TEST(RedisReadTest, EndsInTimeWhereANodeTrickles) {
+  const FakeNode node([](const std::string&) { return "*1\r\n$4\r\nabcd\r\n"; }, milliseconds(50));
+  EXPECT_THAT(WhyLate(node), HasSubstr("no answer in time"));
+}
+
+TEST(RedisReadTest, NamesWhatIsNoRow) {
+  const auto why = [](const std::string& answer) {
+    const FakeNode node([&](const std::string&) { return answer; });
+    const std::string late = WhyLate(node);
+    EXPECT_THAT(late, HasSubstr(node.name()));
+    return late;
+  };
+  EXPECT_THAT(why("*1\r\n:7\r\n"), HasSubstr("key \"{t/0}7\" holds 0 bytes, want a row of 4"));
+  EXPECT_THAT(why("*1\r\n*1\r\n$4\r\nabcd\r\n"), HasSubstr("holds 0 bytes"));
+  EXPECT_THAT(why("*1\r\n$5\r\nabcde\r\n"), HasSubstr("holds 5 bytes"));
+  EXPECT_THAT(why("*2\r\n$4\r\nabcd\r\n$4\r\nabcd\r\n"), HasSubstr("no answer to MGET of 1 keys"));
+  EXPECT_THAT(why("?1\r\n"), HasSubstr("Protocol error"));
+  EXPECT_THAT(why("$4\r\nabcd\r\n"), HasSubstr("no answer to MGET"));
+  EXPECT_THAT(why("-WRONGTYPE no string\r\n"), HasSubstr("WRONGTYPE"));
+}
+
+}  // namespace
+}  // namespace ulfd::engine
