@@ -27,9 +27,9 @@ absl::StatusOr<std::shared_ptr<const TableRows>> FoldTable(const EmbeddingTable&
   RETURN_IF_ERROR(ForEachRow(*table.base(), [&](int64_t id, const char* row) {
     return overlay.Find(id) == nullptr ? keep(id, row) : absl::OkStatus();
   }));
+  RETURN_IF_ERROR(table.Check());  // Before anybody wonders at rows that are none.
   RETURN_IF_ERROR(overlay.ForEachRow(keep));
   RETURN_IF_ERROR(writer.Finish().status());
-  RETURN_IF_ERROR(table.Check());  // What was read before is whole.
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(writer.unnamed_path()));
   return OpenTableFile(file);
 }

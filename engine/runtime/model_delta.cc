@@ -126,6 +126,7 @@ absl::Status DeltaDraft::CheckDrops(size_t table, const std::vector<int64_t>& dr
   const EmbeddingTable& base = *base_.executable.tables[table];
   const TableOverlay* const overlay = OverlayOf(table);
   ASSIGN_OR_RETURN(const std::optional<int64_t> missing, FindMissing(base, overlay, drop));
+  RETURN_IF_ERROR(base.Check());  // No fault of the delta's.
   if (missing.has_value()) {
     return absl::InvalidArgumentError(absl::StrCat("id ", *missing, " has no row to drop"));
   }
@@ -134,7 +135,7 @@ absl::Status DeltaDraft::CheckDrops(size_t table, const std::vector<int64_t>& dr
     return absl::InvalidArgumentError(
         absl::StrCat("id ", base.default_id(), " is the default id, whose row must stay"));
   }
-  return base.Check();
+  return absl::OkStatus();
 }
 
 absl::StatusOr<TableChange> DeltaDraft::Read(const std::string& directory,

@@ -197,5 +197,16 @@ TEST_F(TableOverlayTest, FoldingLeavesNoNameBehindAndRefusesToLoseEveryRow) {
             absl::StatusCode::kNotFound);
 }
 
+// Its rows are zeros then, of which many have the same id.
+TEST_F(TableOverlayTest, FoldingATableFileThatWasCutSaysSo) {
+  TableContent base;
+  for (int64_t id = 1; id < 2000; ++id) base[id] = {1, 2};
+  TablePtr table = *EmbeddingTable::Make("t", Rows(base), {});
+  table = Add(table, {{3, {5, 6}}}, {1});
+  std::filesystem::resize_file(dir_.File("rows1"), 12288);
+  EXPECT_THAT(FoldTable(*table, dir_.path(), kMemory).status().message(),
+              HasSubstr("rows1: byte 12288 cannot be read"));
+}
+
 }  // namespace
 }  // namespace ulfd::engine

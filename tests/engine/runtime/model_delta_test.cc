@@ -182,6 +182,17 @@ TEST_F(ModelDeltaTest, RowsOfDeltasGoBeforeThoseOfAStore) {
   EXPECT_THAT(Refusal(*second, 3), HasSubstr("rows of 3 values, want 2"));
 }
 
+TEST_F(ModelDeltaTest, ATableFileThatWasCutIsNoFaultOfTheDelta) {
+  const std::string table = version_ + "/mid_table";
+  std::filesystem::remove(table);
+  testing::WriteTableFile(table, {{10, {1, 0}}, {11, {2, 0}}});
+  const ModelPtr base = Load();
+  std::filesystem::resize_file(table, 4096);
+  WriteDelta(version_, 1, DeltaHead(0, 1) + "tables { name: \"mid_table\" drop: \"gone\" }", {},
+             {{"gone", "10\n"}});
+  EXPECT_THAT(Refusal(*base, 1), HasSubstr("mid_table: byte 4096 cannot be read"));
+}
+
 TEST_F(ModelDeltaTest, FoldingChangesNoScore) {
   WriteDelta(version_, 1, DeltaHead(0, 1) + kPutMid, {{"mid", {{11, {20, 0}}}}});
   WriteDelta(version_, 2, DeltaHead(1, 1) + kPutMid, {{"mid", {{12, {30, 0}}}}});
