@@ -182,13 +182,21 @@ def quantised_by_the_request(g):
     g.output(whole)
 
 
+def with_zeros(g, *shape):
+    """Numbers whose first row is zeros: it has no size to be divided by."""
+    values = numbers(g, *shape)
+    values[0] = 0
+    return g.input("x", values)
+
+
 def scalers_and_linear_models(g):
-    x = g.input("x", numbers(g, ADS, 3))
+    x = with_zeros(g, ADS, 3)
     a = x.array.astype(float)
     scaled = call(g, ML, "Scaler", [x], (a - [0.5, -1, 2]) * [2, 0.25, 3], offset=[0.5, -1.0, 2.0],
                   scale=[2.0, 0.25, 3.0])
-    for norm, size in (("L1", np.abs(a).sum(1)), ("L2", np.sqrt((a ** 2).sum(1)))):
-        call(g, ML, "Normalizer", [x], a / size[:, None], norm=norm)
+    for norm, size in (("L1", np.abs(a).sum(1)), ("L2", np.sqrt((a ** 2).sum(1))),
+                       ("MAX", a.max(1))):
+        call(g, ML, "Normalizer", [x], a / np.where(size == 0, 1, size)[:, None], norm=norm)
     call(g, ML, "Binarizer", [x], a > 0.25, threshold=0.25)
     call(g, ML, "FeatureVectorizer", [x, scaled], np.concatenate([a, scaled.array], 1),
          inputdimensions=[3, 3])
@@ -278,11 +286,18 @@ def unknown_fusion(g):
     call(g, MICROSOFT, "BiasDropout", [x], x.array)
 
 
+def transformed_regression(g):
+    x = g.input("x", numbers(g, ADS, 2))
+    call(g, ML, "LinearRegressor", [x], x.array[:, :1], coefficients=[1.0, 0.0],
+         post_transform="LOGISTIC")
+
+
 def norms_and_choices(g):
-    x = g.input("x", numbers(g, ADS, 3, 4))
+    x = with_zeros(g, ADS, 3, 4)
     for p in (1, 2):
         size = np.linalg.norm(x.array, p, 1, keepdims=True)
-        g.output(g.node("LpNormalization", [x], x.array / size, axis=1, p=p))
+        normal = x.array / np.where(size == 0, 1, size)
+        g.output(g.node("LpNormalization", [x], normal, axis=1, p=p))
     some = np.array([True, False, True, True])
     g.output(g.node("Compress", [x, g.constant(some)], x.array[:, :, some], axis=2))
 
@@ -294,4 +309,5 @@ PATTERNS = [fused_activations, fused_products, rows_behind_steps, fused_norms, r
 REFUSED = [(quantised_by_the_request, "as it was before it was quantised"),
            (scales_of_nothing, "DequantizeLinear"),
            (maps, "zipmap: False"), (trees_with_a_cycle, "with a cycle"),
+           (transformed_regression, "without post_transform"),
            (unknown_fusion, "convert the model that it was made of")]

@@ -448,15 +448,16 @@ class CompositeWriter : public Rewriter {
     Add(node, "Identity", {x}, node.output(0));
     return true;
   }
+  // x / size, but x, which is zeros, where its size is 0.
+  void AddNormal(const Node& node, const std::string& x, const std::string& size) {
+    const std::string some = Fresh(node.output(0));
+    SetInt(Add(node, "Cast", {size}, some), "to", onnx::TensorProto::BOOL);
+    Add(node, "Where", {some, Make(node, "Div", {x, size}), x}, node.output(0));
+  }
   bool Normal(const Node& node) {
     const std::string norm = StringAttribute(node, "norm", "MAX"), x = Float(node, node.input(0));
     const char* const op = norm == "L1" ? "ReduceL1" : norm == "L2" ? "ReduceL2" : "ReduceMax";
-    const std::string size = Reduce(node, op, x, -1);
-    // Zeros stay zeros.
-    constexpr float kLeast = 1e-30f;
-    const bool positive = norm == "L1" || norm == "L2";
-    const std::string by = positive ? Make(node, "Max", {size, Number(x, kLeast)}) : size;
-    Add(node, "Div", {x, by}, node.output(0));
+    AddNormal(node, x, Reduce(node, op, x, -1));
     return true;
   }
   bool Impute(const Node& node) {
@@ -517,9 +518,14 @@ class CompositeWriter : public Rewriter {
     if (how == "SOFTMAX") SetInt(Add(node, "Softmax", {scores}, out), "axis", -1);
     return how == "NONE" || how == "LOGISTIC" || how == "SOFTMAX";
   }
+  // Runtimes disagree on what else becomes of a regression's sums.
+  bool AddRegression(const Node& node, const std::string& scores) {
+    if (scores.empty() || StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
+    Add(node, "Identity", {scores}, node.output(0));
+    return true;
+  }
   bool LinearRegressor(const Node& node) {
-    const std::string scores = Linear(node, IntAttribute(node, "targets", 1));
-    return !scores.empty() && AddTransformed(node, scores, node.output(0));
+    return AddRegression(node, Linear(node, IntAttribute(node, "targets", 1)));
   }
   bool LinearClassifier(const Node& node) {
     const std::vector<int64_t> labels = IntsAttribute(node, "classlabels_ints");
@@ -567,11 +573,7 @@ class CompositeWriter : public Rewriter {
     return Make(node, "Add", {scores, Floats(out, base)});
   }
   bool TreeRegressor(const Node& node) {
-    // Runtimes disagree on what else becomes of the sums.
-    if (StringAttribute(node, "post_transform", "NONE") != "NONE") return false;
-    const std::string scores = Leaves(node, "target", IntAttribute(node, "n_targets", 1));
-    if (!scores.empty()) Add(node, "Identity", {scores}, node.output(0));
-    return !scores.empty();
+    return AddRegression(node, Leaves(node, "target", IntAttribute(node, "n_targets", 1)));
   }
   bool TreeClassifier(const Node& node) {
     const std::vector<int64_t> labels = IntsAttribute(node, "classlabels_int64s");
@@ -621,8 +623,8 @@ class CompositeWriter : public Rewriter {
   bool Norm(const Node& node) {
     const int64_t p = IntAttribute(node, "p", 2);
     const char* const op = p == 1 ? "ReduceL1" : "ReduceL2";
-    const std::string size = Reduce(node, op, node.input(0), IntAttribute(node, "axis", -1));
-    Add(node, "Div", {node.input(0), size}, node.output(0));
+    const std::string& x = node.input(0);
+    AddNormal(node, x, Reduce(node, op, x, IntAttribute(node, "axis", -1)));
     return p == 1 || p == 2;
   }
   // Of an axis, by a constant condition.
@@ -742,7 +744,8 @@ std::string WhyNot(const Node& node) {
   }
   if (domain == kMl) {
     return absl::StrCat("no converter for this of ", domain,
-                        ": linear models, scalers and encoders of integers are");
+                        ": linear models (a regression without post_transform, on which "
+                        "runtimes disagree), scalers and encoders of integers are");
   }
   if (!domain.empty() && domain != "ai.onnx") {
     return absl::StrCat("no converter for domain ", domain);
