@@ -764,6 +764,21 @@ TEST_F(OnnxTest, ConstantsAreComputed) {
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(32, 25));
 }
 
+TEST_F(OnnxTest, SumsOfExponentialsMayBeInfinite) {
+  const std::string path = dir_.Write(
+      "m.onnx", Model(X({"ads", "2"}) + Out({"ads", "1"}) +
+                      "node { op_type: 'ReduceLogSumExp' input: 'x' output: 'y' attribute { name: "
+                      "'axes' type: INTS ints: 1 } }")
+                    .SerializeAsString());
+  const auto report = ConvertOnnx(path, dir_.File("ok/1"), {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<float> x = {INFINITY, 1, -INFINITY, -INFINITY};
+  const auto found = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({2, 2}, x.data())}});
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(INFINITY, -INFINITY));
+}
+
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
   const auto taken = ConvertOnnx(

@@ -200,7 +200,7 @@ absl::Status ReduceLogSum(OnnxNode& node) {
   return absl::OkStatus();
 }
 
-// max + log(sum(exp(x - max))).
+// max + log(sum(exp(x - max))), of which an infinite max is left out.
 absl::Status ReduceLogSumExp(OnnxNode& node) {
   ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
   ASSIGN_OR_RETURN(const std::vector<int> axes, ReducedAxes(node, x.rank()));
@@ -211,6 +211,10 @@ absl::Status ReduceLogSumExp(OnnxNode& node) {
     ASSIGN_OR_RETURN(most, FoldAlong(node, most, axis, "max"));
   }
   GraphBuilder& builder = node.builder();
+  const std::string finite = node.Scratch("finite");
+  RETURN_IF_ERROR(
+      AddExpression(builder, finite, "where(abs(@0) > 3.40282347e38, 0, @0)", {most}, finite));
+  most = finite;
   const std::string exps = node.Scratch("exps"), total = node.Scratch("total"), out = node.Top();
   RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0 - @1)", {in, most}, exps));
   ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, axes, total, total));

@@ -187,7 +187,8 @@ Results ReduceLogSum(const Call& c) {
 }
 Results ReduceLogSumExp(const Call& c) {
   return Reduce(c, [](const auto& line) {
-    const double most = line.empty() ? 0 : *std::max_element(line.begin(), line.end());
+    double most = line.empty() ? 0 : *std::max_element(line.begin(), line.end());
+    if (std::isinf(most)) most = 0;
     double total = 0;
     for (const double value : line) total += std::exp(value - most);
     return most + std::log(total);

@@ -282,10 +282,13 @@ constexpr Binary kMod = {.divides = true, .ints = [](int64_t a, int64_t b) {
                            const int64_t rest = b == -1 ? 0 : a % b;
                            return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
                          }};
-constexpr Binary kMin = {.floats = [](double a, double b) { return a < b ? a : b; },
-                         .ints = [](int64_t a, int64_t b) { return std::min(a, b); }};
-constexpr Binary kMax = {.floats = [](double a, double b) { return a > b ? a : b; },
-                         .ints = [](int64_t a, int64_t b) { return std::max(a, b); }};
+// What is no number stays none.
+constexpr Binary kMin = {
+    .floats = [](double a, double b) { return a < b || std::isnan(a) ? a : b; },
+    .ints = [](int64_t a, int64_t b) { return std::min(a, b); }};
+constexpr Binary kMax = {
+    .floats = [](double a, double b) { return a > b || std::isnan(a) ? a : b; },
+    .ints = [](int64_t a, int64_t b) { return std::max(a, b); }};
 constexpr Binary kEqual = Comparison<std::equal_to<>>();
 constexpr Binary kGreater = Comparison<std::greater<>>();
 constexpr Binary kLess = Comparison<std::less<>>();
