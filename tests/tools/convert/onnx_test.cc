@@ -779,6 +779,22 @@ TEST_F(OnnxTest, SumsOfExponentialsMayBeInfinite) {
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(INFINITY, -INFINITY));
 }
 
+TEST_F(OnnxTest, TablesHaveNamesOfNoOtherFile) {
+  for (const std::string& name : {std::string("deltas"), std::string(300, 'x')}) {
+    const std::string path = dir_.Write(
+        "m.onnx",
+        Model(absl::StrCat("input ", Tensor("ids", "7", {"ads", "1"}), " output ",
+                           Tensor("y", "1", {"ads", "1", "2"}), " initializer { name: '", name,
+                           "' data_type: 1 dims: 3 dims: 2 float_data: [1, 2, 3, 4, 5, 6] } ",
+                           "node { op_type: 'Gather' input: ['", name, "', 'ids'] output: 'y' }"))
+            .SerializeAsString());
+    const std::string out = dir_.File(absl::StrCat("ok", name.size(), "/1"));
+    const auto report = ConvertOnnx(path, out, {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_TRUE(std::filesystem::exists(absl::StrCat(out, "/", name.substr(0, 200), ".table")));
+  }
+}
+
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
   const auto taken = ConvertOnnx(

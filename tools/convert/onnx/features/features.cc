@@ -25,7 +25,7 @@ using engine::Level;
 // Columns in all rearrangements of a graph.
 constexpr int64_t kMaxColumnsMade = 1 << 26;
 
-// A name as a file may have it.
+// A name as a file may have it, with room for an ending.
 std::string FileName(const std::string& name) {
   std::string file = name;
   for (char& c : file) {
@@ -33,7 +33,9 @@ std::string FileName(const std::string& name) {
       c = '_';
     }
   }
+  constexpr size_t kLongest = 200;
   while (!file.empty() && (file[0] == '.' || file[0] == '_')) file.erase(0, 1);
+  file.resize(std::min(file.size(), kLongest));
   return file.empty() ? "table" : file;
 }
 
@@ -397,8 +399,10 @@ std::string OnnxFeatures::FeatureOf(const Ids& ids) {
 }
 
 std::string OnnxFeatures::AddTable(const std::string& wanted, TableSource source) {
-  std::string name = FileName(wanted);
-  for (int i = 2; tables_.contains(name); ++i) name = absl::StrCat(FileName(wanted), ".", i);
+  // The ending is that of no other file of a version.
+  const std::string base = FileName(wanted);
+  std::string name = absl::StrCat(base, ".table");
+  for (int i = 2; tables_.contains(name); ++i) name = absl::StrCat(base, ".", i, ".table");
   tables_[name] = std::move(source);
   return name;
 }
