@@ -5,8 +5,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
@@ -22,6 +24,20 @@ namespace ulfd {
 namespace {
 
 std::atomic<bool> files_exceed_memory{false};
+
+// What all mapped files may take: the rest of the address space is the heap's and the stacks', and
+// a process that has none left dies at its next allocation.
+uint64_t MostMappedBytes() {
+  constexpr uint64_t kUserSpace = uint64_t{1} << 47;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0) return kUserSpace / 4;
+  return std::min<uint64_t>(limit.rlim_cur, kUserSpace) / 4;
+}
+
+std::mutex& MappingMutex() {
+  static std::mutex* const mutex = new std::mutex();
+  return *mutex;
+}
 
 }  // namespace
 
@@ -61,14 +77,21 @@ struct MappedFile::Watch {
     errno = saved_errno;
   }
 
-  // Where all files together are larger than half of the memory, the kernel is not to read what
-  // lies around a page that is asked for, which would drive out pages that are asked for.  Under
-  // the lock of StartWatch.
-  static void AdviseAll() {
+  // Of all files that are mapped.
+  static uintptr_t Bytes() {
     uintptr_t bytes = 0;
     for (const Watch* w = list.load(); w != nullptr; w = w->next) {
-      if (w->end.load() != 0) bytes += w->end.load() - w->begin.load();
+      const uintptr_t begin = w->begin.load(), end = w->end.load();
+      if (end != 0) bytes += end - begin;
     }
+    return bytes;
+  }
+
+  // Where all files together are larger than half of the memory, the kernel is not to read what
+  // lies around a page that is asked for, which would drive out pages that are asked for.  Under
+  // MappingMutex.
+  static void AdviseAll() {
+    const uintptr_t bytes = Bytes();
     static const auto memory = static_cast<uintptr_t>(MemoryLimit());
     files_exceed_memory.store(bytes > memory / 2);
     if (bytes <= memory / 2) return;
@@ -96,8 +119,6 @@ struct sigaction MappedFile::Watch::previous = {};
 uintptr_t MappedFile::Watch::page_bytes = 4096;
 
 MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
-  static std::mutex* const mutex = new std::mutex();
-  const std::lock_guard<std::mutex> lock(*mutex);
   if (Watch::list.load() == nullptr) Watch::InstallHandler();
   Watch* watch = Watch::list.load();
   while (watch != nullptr && watch->end.load() != 0) watch = watch->next;
@@ -119,6 +140,13 @@ absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFil
   if (fd < 0) return absl::ErrnoToStatus(errno, file.path());
   const absl::Cleanup close_fd = [fd] { close(fd); };
   const auto size = static_cast<size_t>(file.size());
+  const std::lock_guard<std::mutex> lock(MappingMutex());
+  const uint64_t most = MostMappedBytes(), mapped_bytes = Watch::Bytes();
+  if (size > most - std::min(mapped_bytes, most)) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        file.path(), ": ", size, " bytes beside ", mapped_bytes,
+        " of other mapped files, want at most ", most, " in all, a quarter of the address space"));
+  }
   void* const data = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) {
     return absl::ResourceExhaustedError(

@@ -21,7 +21,8 @@ namespace ulfd {
 class MappedFile {
  public:
   // Maps the whole of `file` as it is now; it may be closed afterwards.  INVALID_ARGUMENT if it is
-  // empty, RESOURCE_EXHAUSTED if there is no address space.
+  // empty, RESOURCE_EXHAUSTED if all mapped files would take over a quarter of the address space
+  // (RLIMIT_AS, or 47 bits).
   static absl::StatusOr<std::unique_ptr<const MappedFile>> Map(const InputFile& file);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
@@ -37,6 +38,7 @@ class MappedFile {
  private:
   struct Watch;
   MappedFile() = default;
+  // Under the lock that makes one mapping at a time.
   static Watch* StartWatch(const char* data, size_t size);
 
   std::string path_;
