@@ -107,8 +107,9 @@ void Shadow::ScoreQueued() {
 
 void Shadow::Score(const Task& task) {
   Series& series = *task.series;
-  const absl::Status status =
-      run_.Run(task.call, *task.target.handle->model, limits_, {}, [&](const ScorePair& pair) {
+  const std::function<bool()> stop = [this] { return stopping_.load(); };
+  const absl::Status status = run_.Run(
+      task.call, *task.target.handle->model, limits_, {.stop = &stop}, [&](const ScorePair& pair) {
         const double apart = std::abs(pair.found - pair.recorded);
         // Not a number on one side only is as far apart as can be; on both it is no difference.
         const bool both = std::isnan(pair.found) && std::isnan(pair.recorded);

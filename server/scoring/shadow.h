@@ -82,7 +82,7 @@ class Shadow {
   std::deque<Task> queue_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, int> queued_ ABSL_GUARDED_BY(mu_);  // By model; what runs counts as well.
   std::map<Key, std::shared_ptr<Series>> series_ ABSL_GUARDED_BY(mu_);
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::atomic<bool> stopping_{false};  // Set with mu_ held.
 
   RecordedRun run_;     // The scoring thread's.
   std::thread thread_;  // Last: it uses everything above.
