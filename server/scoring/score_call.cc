@@ -290,12 +290,15 @@ void ScoreCall::RunTogether(Worker& worker, absl::Span<Job* const> jobs) {
     rows += call->rows_;
   }
   if (calls.empty()) return;
+  bool ran = calls.size() == jobs.size();
   if (calls.size() == 1 || !RunMerged(worker, calls)) {
     if (calls.size() > 1) {
       calls[0]->series_->model->users_run_alone.Add(static_cast<int64_t>(calls.size()));
     }
-    for (ScoreCall* call : calls) call->RunAlone(worker);
+    for (ScoreCall* call : calls) ran &= call->RunAlone(worker);
   }
+  // What was refused on the way says nothing about what ads cost.
+  if (!ran) return;
   shared_lane->cost().Observe(static_cast<int64_t>(calls.size()), rows,
                               context.clock.Now() - begin);
 }
@@ -367,17 +370,21 @@ bool ScoreCall::RunMerged(Worker& worker, const Calls& calls) {
   return true;
 }
 
-void ScoreCall::RunAlone(Worker& worker) {
+bool ScoreCall::RunAlone(Worker& worker) {
   engine::RunOptions options = RunOptionsOfCall();
   engine::StepTimes steps;
   if (series_->steps->Wants(arrival_)) options.steps = &steps;
   const absl::Status status = OrNoMemory([&] {
     return handle_->model->Run(decoded_.inputs, options, worker.workspace, worker.result);
   });
-  if (!status.ok()) return Conclude(Explain(status), worker.index + 1);
+  if (!status.ok()) {
+    Conclude(Explain(status), worker.index + 1);
+    return false;
+  }
   if (options.steps != nullptr) series_->steps->Add(steps, decoded_.ads);
   CountRun(worker.result.stats);
   Reply(worker, worker.result);
+  return true;
 }
 
 bool ScoreCall::Begin(Worker& worker) {

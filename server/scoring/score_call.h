@@ -133,7 +133,8 @@ class ScoreCall : public Job, private Lookup {
   absl::Status StillWanted(TimePoint now) const;
   // The calls as one batch.  false: they are to be run one by one; no call has ended.
   static bool RunMerged(Worker& worker, const Calls& calls);
-  void RunAlone(Worker& worker);
+  // Whether it ran to its end; ended it has in any case.
+  bool RunAlone(Worker& worker);
   // With the limits of the server; stops once nobody waits for the call any more.
   engine::RunOptions RunOptionsOfCall() const;
   // Whether such outputs go into a message.

@@ -290,6 +290,19 @@ TEST_F(ScoreCallTest, AnErrorOfTheModelStaysWithTheCallThatCausedIt) {
   EXPECT_THAT(std::string(bad.status.message()), HasSubstr("id 13 is not in table \"mid_table\""));
 }
 
+TEST_F(ScoreCallTest, CallsThatFailSayNothingAboutWhatAdsCost) {
+  MakePool(1);
+  const auto& cost = Find("strict")->lane->cost();
+  Start(Make(Request(3, 0, "strict")), "strict");
+  pool_->Drain();
+  const auto learned = cost.Predict(1, 1000);
+  MakePool(1);
+  Start(Make(Request(3, 1, "strict")), "strict");  // Ids 11, 12, 13.
+  pool_->Drain();
+  EXPECT_EQ(calls_.back()->status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(cost.Predict(1, 1000), learned);
+}
+
 TEST_F(ScoreCallTest, CutCallsGetWhatTheyGetAlone) {
   MakeExpensive();
   MakePool(3);
