@@ -29,6 +29,9 @@ std::string FullKey(const std::string& client, const ulfd::v1::PredictRequest& r
                       ":", request.user_key());
 }
 
+// A request of a key alone is completed, by a copy, on the thread that received it.
+constexpr int64_t kUsersAtLeast = 64;
+
 }  // namespace
 
 absl::StatusOr<std::string> UserStore::Complete(const std::string& client,
@@ -64,7 +67,9 @@ void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) 
   kept->until = clock_.Now() + max_age_;
   const auto bytes = static_cast<int64_t>(sizeof(Kept)) +
                      static_cast<int64_t>(kept->features.SpaceUsedExcludingSelfLong());
-  users_.Insert(std::move(name), std::move(kept), bytes);
+  // One that is too large goes the way of one that is larger than all of it.
+  const bool fits = bytes <= max_bytes_ / kUsersAtLeast;
+  users_.Insert(std::move(name), std::move(kept), fits ? bytes : max_bytes_);
 }
 
 void UserStore::Collect(MetricPage& page) const {

@@ -221,9 +221,12 @@ bool MayHaveUserFeatures(const engine::ModelInfo& info) {
 }
 
 // UserStore::Complete.  A key alone is all that a model without user features can be given.
-absl::StatusOr<std::string> CompleteUser(const ModelChoice& choice, const ServingContext& context,
+absl::StatusOr<std::string> CompleteUser(const ModelChoice& choice, const std::string& peer,
+                                         const ServingContext& context,
                                          v1::PredictRequest& request) {
-  absl::StatusOr<std::string> name = context.users->Complete(NameOf(choice), request);
+  std::string client = NameOf(choice);
+  if (client.empty()) client = AddressOf(peer);
+  absl::StatusOr<std::string> name = context.users->Complete(client, request);
   if (!absl::IsFailedPrecondition(name.status())) return name;
   const absl::StatusOr<ModelHandle> model = context.models.Find(choice);
   // Where there is none, the call says why.
@@ -238,7 +241,8 @@ void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
   absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
   std::string kept_name;
   if (choice.ok()) {
-    absl::StatusOr<std::string> name = CompleteUser(*choice, context, rpc.mutable_request());
+    absl::StatusOr<std::string> name =
+        CompleteUser(*choice, rpc.peer(), context, rpc.mutable_request());
     if (name.ok()) {
       kept_name = *std::move(name);
     } else {

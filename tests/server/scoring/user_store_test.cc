@@ -67,7 +67,7 @@ TEST_F(UserStoreTest, TheLastFeaturesUnderAKeyCount) {
   Keep(Whole("k", 1, "first"));
   Keep(Whole("k", 1, "second"));
   EXPECT_EQ(Known(Keyed("k", 1)), "second");
-  Keep(Whole("k", 1, std::string(2 << 20, 'f')));  // Too much to be kept.
+  Keep(Whole("k", 1, std::string(1 << 14, 'f')));  // More than a 64th of all.
   EXPECT_THAT(Known(Keyed("k", 1)), HasSubstr("are not here"));
 }
 
