@@ -135,10 +135,10 @@ absl::Status RunUnplanned(const Executable& executable, const RunOptions& option
 }
 
 // FAILED_PRECONDITION if the model refuses NaN and infinity and rows [begin, end) of the output
-// (end < 0: all of it) hold one.
-absl::Status CheckFinite(const Executable& executable, size_t o, const Tensor& output,
-                         int64_t begin, int64_t end) {
-  if (!executable.refuse_non_finite) return absl::OkStatus();
+// (end < 0: all of it) hold one.  Requests that nobody made may well divide by zero.
+absl::Status CheckFinite(const Executable& executable, const RunOptions& options, size_t o,
+                         const Tensor& output, int64_t begin, int64_t end) {
+  if (!executable.refuse_non_finite || options.made_up) return absl::OkStatus();
   if (output.dtype != DType::kFloat32 || output.elements() == 0) return absl::OkStatus();
   const int64_t row = output.dims.empty() ? 1 : output.elements() / output.dims[0];
   if (end < 0) end = output.elements() / row;
@@ -151,9 +151,10 @@ absl::Status CheckFinite(const Executable& executable, size_t o, const Tensor& o
       " has ", *first, ", and the manifest's non_finite is REFUSE"));
 }
 
-absl::Status CheckAllFinite(const Executable& executable, const RunResult& result) {
+absl::Status CheckAllFinite(const Executable& executable, const RunOptions& options,
+                            const RunResult& result) {
   for (size_t o = 0; o < result.outputs.size(); ++o) {
-    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1));
+    RETURN_IF_ERROR(CheckFinite(executable, options, o, result.outputs[o], 0, -1));
   }
   return absl::OkStatus();
 }
@@ -179,7 +180,7 @@ absl::Status Execute(const Executable& executable, const RunOptions& options, Wo
   }
   result.stats.looked_up_ids = ws.counters.looked_up_ids;
   result.stats.missing_ids = ws.counters.missing_ids;
-  return CheckAllFinite(executable, result);
+  return CheckAllFinite(executable, options, result);
 }
 
 absl::Status ExecuteGenerally(const Executable& executable, const RunOptions& options,
@@ -205,7 +206,7 @@ absl::Status ExecuteUserPart(const Executable& executable, const RunOptions& opt
   result.stats.missing_ids = ws.counters.missing_ids;
   for (size_t o = 0; o < result.outputs.size(); ++o) {
     if (choice.schedule->outputs[o].place == Operand::Place::kAd) continue;
-    RETURN_IF_ERROR(CheckFinite(executable, o, result.outputs[o], 0, -1));
+    RETURN_IF_ERROR(CheckFinite(executable, options, o, result.outputs[o], 0, -1));
   }
   return absl::OkStatus();
 }
@@ -220,7 +221,7 @@ absl::Status ExecuteAds(const UserPart& part, const RunOptions& options, int64_t
   AddEach(ws.counters.missing_ids, stats.missing_ids);
   for (size_t o = 0; o < outputs.size(); ++o) {
     if (part.schedule->outputs[o].place != Operand::Place::kAd) continue;
-    RETURN_IF_ERROR(CheckFinite(*part.executable, o, outputs[o], begin, end));
+    RETURN_IF_ERROR(CheckFinite(*part.executable, options, o, outputs[o], begin, end));
   }
   return absl::OkStatus();
 }

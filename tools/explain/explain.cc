@@ -68,7 +68,8 @@ absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Option
   }
   engine::NpzArrays arrays;
   int64_t ads = options.ads;
-  if (options.inputs.empty()) {
+  const bool made_up = options.inputs.empty();
+  if (made_up) {
     ASSIGN_OR_RETURN(arrays, MakeUpInputs(model, ads, options.user_ids));
   } else {
     ASSIGN_OR_RETURN(arrays, ReadInputs(options.inputs, model.info()));
@@ -77,16 +78,17 @@ absl::StatusOr<Explanation> ExplainWith(const engine::Model& model, const Option
   const std::vector<engine::NamedTensor> inputs = InputViews(model.info(), arrays);
   engine::Workspace workspace;
   engine::RunResult observed;
-  RETURN_IF_ERROR(model.Run(inputs, {.keep_all = true}, workspace, observed));
+  RETURN_IF_ERROR(model.Run(inputs, {.keep_all = true, .made_up = made_up}, workspace, observed));
   // Magnitudes of made-up inputs say less than the weights.
-  Explanation all = Explain(model, ads, options.inputs.empty() ? nullptr : &observed, shapes);
+  Explanation all = Explain(model, ads, made_up ? nullptr : &observed, shapes);
   if (!options.profile) return all;
   for (const bool reference : {false, true}) {
     if (reference && (!options.reference || !all.optimised.has_value())) continue;
     ASSIGN_OR_RETURN(
         Profile profile,
-        MeasureProfile(model, inputs,
-                       {.ads = ads, .seconds = options.seconds, .reference = reference}));
+        MeasureProfile(
+            model, inputs,
+            {.ads = ads, .seconds = options.seconds, .reference = reference, .made_up = made_up}));
     all.profiles.push_back(std::move(profile));
   }
   return all;

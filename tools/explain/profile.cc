@@ -51,7 +51,7 @@ absl::StatusOr<Samples> Measure(const engine::Model& model,
   engine::Workspace workspace;
   engine::RunResult result;
   engine::StepTimes times;
-  const engine::RunOptions plain{.reference = options.reference};
+  const engine::RunOptions plain{.reference = options.reference, .made_up = options.made_up};
   engine::RunOptions timed = plain;
   timed.steps = &times;
   for (int64_t i = 0; i < kWarmUpRuns; ++i) {

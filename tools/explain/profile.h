@@ -32,6 +32,7 @@ struct ProfileOptions {
   int64_t ads = 0;         // Rows of the inputs, for FLOPs.
   double seconds = 1;      // For all runs together, but at least 10.
   bool reference = false;  // The plan as written instead of the optimised one.
+  bool made_up = false;    // Of inputs that nobody sent: NaN and infinity are no error.
 };
 
 // Runs the model on `inputs` again and again.  REQUIRES: engine::UsesOneThread().
