@@ -259,10 +259,16 @@ bool ModelManager::Republish() {
 }
 
 void ModelManager::ReportRefusedEpochs(const LoadJob& job, const LoadOutcome& outcome) {
-  for (const auto& [epoch, error] : outcome.refused_epochs) {
-    observer_->OnLoadFailed(job.name, job.version,
-                            engine::LoadReasonName(engine::LoadReasonOf(error)), error);
-  }
+  if (outcome.refused_epochs.empty()) return;
+  // There may be as many as names fit into a directory, and they mostly fail alike.
+  const absl::Status& first = outcome.refused_epochs.front().second;
+  const size_t more = outcome.refused_epochs.size() - 1;
+  const absl::Status error =
+      more == 0 ? first
+                : absl::Status(first.code(), absl::StrCat(first.message(), "; and ", more,
+                                                          " more epochs are refused"));
+  observer_->OnLoadFailed(job.name, job.version,
+                          engine::LoadReasonName(engine::LoadReasonOf(first)), error);
 }
 
 void ModelManager::ReportFailure(const LoadJob& job, const LoadOutcome& outcome) {

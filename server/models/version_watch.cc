@@ -21,6 +21,10 @@ void VersionWatch::Seen(const engine::DirectoryState& state, TimePoint now,
   inode_ = state.inode;
   has_success_ = state.has_success;
   epochs_ = state.epochs;
+  // A mark that went, or was made anew, never comes back.
+  std::erase_if(refused_epochs_, [this](const auto& refused) {
+    return !std::binary_search(epochs_.begin(), epochs_.end(), refused.first);
+  });
   if (!changed) return;
   const bool same_content = state.fingerprint == fingerprint_;
   fingerprint_ = state.fingerprint;

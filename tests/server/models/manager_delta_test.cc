@@ -125,6 +125,19 @@ TEST_F(ManagerDeltaTest, ABadDeltaAtTheStartCostsNothingButItself) {
   EXPECT_THAT(Poll(), IsEmpty());
 }
 
+TEST_F(ManagerDeltaTest, ManyBadDeltasAreOneFailureAndEachTouchOneMore) {
+  Poll();
+  for (int touch = 0; touch < 3; ++touch) {
+    for (int epoch = 1; epoch <= 3; ++epoch) {
+      std::filesystem::remove_all(engine::EpochDirectory(repository_.Path("m", 1), epoch));
+      Push(epoch, epoch - 1, {{10, {1, 2, 3}}});
+    }
+    EXPECT_THAT(Poll(), ElementsAre("failed m v1 table"));
+    EXPECT_THAT(Version(1).error, HasSubstr("rows of 3 values, want 2"));
+    EXPECT_THAT(Poll(), IsEmpty());
+  }
+}
+
 TEST_F(ManagerDeltaTest, AnotherContentOfTheVersionTakesItsDeltasAlong) {
   Push(1, 0);
   Poll();
