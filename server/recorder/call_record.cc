@@ -63,10 +63,12 @@ Recording Describe(const AnsweredCall& call) {
   return record;
 }
 
+// Without scores where rows were late: they are not what the model says of the request.
 void FillMessages(const ulfd::v1::PredictRequest& request,
                   const ulfd::v1::PredictResponse& response, Recording& record) {
   record.set_api(recording::v1::API_NATIVE);
   request.SerializeToString(record.mutable_request());
+  if (response.late_ids() > 0) return;
   for (const ulfd::v1::OutputTensor& tensor : response.outputs()) {
     RecordedOutput& output = *record.add_outputs();
     output.set_name(tensor.name());
@@ -80,6 +82,7 @@ void FillMessages(const inference::ModelInferRequest& request,
                   const inference::ModelInferResponse& response, Recording& record) {
   record.set_api(recording::v1::API_KSERVE);
   request.SerializeToString(record.mutable_request());
+  if (response.parameters().contains("late_ids")) return;
   for (int i = 0; i < response.outputs_size(); ++i) AddOutput(response, i, *record.add_outputs());
 }
 

@@ -72,6 +72,7 @@ void Shadow::Add(ShadowTarget target, recording::v1::Recording call) {
 void Shadow::Offer(recording::v1::Api api, const google::protobuf::MessageLite& request,
                    const DecodedRequest& decoded, const engine::ModelInfo& info,
                    const engine::RunResult& result) {
+  if (decoded.late_ids > 0) return;  // Late rows would count as a difference of the versions.
   std::optional<ShadowTarget> target = Choose(info.name, info.version);
   if (!target.has_value()) return;
   Add(*std::move(target), MakeRecording(api, request, decoded, info, result));

@@ -151,6 +151,7 @@ absl::StatusOr<Reply> CallPredict(const Connection& server, const ulfd::v1::Pred
   }
   reply.indices.assign(response.indices().begin(), response.indices().end());
   reply.missing_ids = response.missing_ids();
+  reply.late_ids = response.late_ids();
   if (response.has_timings()) {
     const ulfd::v1::Timings& t = response.timings();
     reply.timings = {{"queue", t.queue_us()}, {"decode", t.decode_us()}, {"embed", t.embed_us()},

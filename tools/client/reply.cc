@@ -119,6 +119,9 @@ absl::Status PrintReply(const Reply& reply, const PrintOptions& options) {
   if (reply.missing_ids > 0) {
     absl::StrAppend(&text, "  ids that their tables lack: ", reply.missing_ids, "\n");
   }
+  if (reply.late_ids > 0) {
+    absl::StrAppend(&text, "  ids whose rows were late: ", reply.late_ids, "\n");
+  }
   for (const auto& [name, us] : reply.timings) {
     absl::StrAppendFormat(&text, "  %-8s %9.3f ms\n", name, static_cast<double>(us) / 1000);
   }

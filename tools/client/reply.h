@@ -24,7 +24,7 @@ struct Reply {
   std::vector<ReplyOutput> outputs;
   // With top_k: positions of the rows in the request, best first.
   std::vector<int32_t> indices;
-  int64_t missing_ids = 0;
+  int64_t missing_ids = 0, late_ids = 0;
   // Named durations in the order of their happening.  Unit: microseconds.
   std::vector<std::pair<std::string, int64_t>> timings;
   double call_ms = 0;  // As the caller saw it; 0: not measured.
