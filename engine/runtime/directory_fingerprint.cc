@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "engine/runtime/delta_directory.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/weights/digest.h"
 
 namespace ulfd::engine {
 namespace {
@@ -22,13 +21,13 @@ std::string Line(const TreeEntry& entry) {
   switch (entry.kind) {
     case TreeEntry::Kind::kFile:
       return absl::StrCat(entry.name, " ", entry.info.st_size, " ", Nanoseconds(entry.info.st_mtim),
-                          " ", entry.info.st_ino, "\n");
+                          " ", entry.info.st_ino);
     case TreeEntry::Kind::kAbsent:
-      return absl::StrCat(entry.name, " absent\n");
+      return absl::StrCat(entry.name, " absent");
     case TreeEntry::Kind::kOutside:
       break;
   }
-  return absl::StrCat(entry.name, " outside\n");
+  return absl::StrCat(entry.name, " outside");
 }
 
 }  // namespace
@@ -42,10 +41,13 @@ absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path,
   DirectoryState state;
   state.device = info.st_dev;
   state.inode = info.st_ino;
-  std::vector<std::string> lines;
+  // In the order of the walk, which is the same as long as the names are.
+  ContentHasher files;
+  bool empty = true;
   int64_t newest_change_ns = 0;
   const absl::Status walked = WalkTree(path, rules, [&](const TreeEntry& entry) {
-    lines.push_back(Line(entry));
+    files.Add(Line(entry));
+    empty = false;
     if (entry.kind != TreeEntry::Kind::kFile) return;
     newest_change_ns = std::max(newest_change_ns, Nanoseconds(entry.info.st_ctim));
     state.has_success |= entry.name == kSuccessFile;
@@ -53,13 +55,14 @@ absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path,
   if (absl::IsFailedPrecondition(walked)) {
     // As long as that is so, nothing else matters.
     state.fault = walked;
-    lines = {std::string(walked.message())};
+    ContentHasher fault;
+    fault.Add(walked.message());
+    state.fingerprint = fault.Hex();
   } else {
     RETURN_IF_ERROR(walked);
+    if (!empty) state.fingerprint = files.Hex();
   }
   ASSIGN_OR_RETURN(state.epochs, ListEpochs(path, rules.max_files));
-  std::sort(lines.begin(), lines.end());
-  state.fingerprint = absl::StrJoin(lines, "");
   state.newest_change = std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(
           std::chrono::nanoseconds(newest_change_ns)));
