@@ -144,9 +144,13 @@ void CallLedger::MaybeErase(Connection& connection) {
 }
 
 bool CallLedger::ReserveRequest(int64_t bytes) {
+  // A fifth is left to usual requests, whatever is done with large ones.
+  constexpr int64_t kUsualBytes = 64 << 10;
+  const int64_t all = budget_.request_bytes;
+  const int64_t limit = bytes <= kUsualBytes ? all : all - all / 5;
   const int64_t before = requests_.fetch_add(bytes, std::memory_order_relaxed);
   // The only request is never too large.
-  if (before == 0 || before + bytes <= budget_.request_bytes) return true;
+  if (before == 0 || before + bytes <= limit) return true;
   ReleaseRequest(bytes);
   return false;
 }

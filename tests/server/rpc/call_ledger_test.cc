@@ -117,6 +117,14 @@ TEST_F(CallLedgerTest, RequestsTogether) {
   EXPECT_TRUE(ledger_->ReserveRequest(40));
 }
 
+TEST_F(CallLedgerTest, LargeRequestsLeaveRoomForUsualOnes) {
+  Use({.request_bytes = 100 << 20});
+  EXPECT_TRUE(ledger_->ReserveRequest(79 << 20));
+  EXPECT_FALSE(ledger_->ReserveRequest(2 << 20));
+  for (int i = 0; i < 21 * 16; ++i) EXPECT_TRUE(ledger_->ReserveRequest(64 << 10));
+  EXPECT_FALSE(ledger_->ReserveRequest(64 << 10));
+}
+
 TEST_F(CallLedgerTest, WhatIsForgottenIsGone) {
   Use({});
   auto* call = ledger_->Begin("ipv4:1.1.1.1:1");
