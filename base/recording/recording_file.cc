@@ -100,7 +100,10 @@ absl::StatusOr<RecordingWriter> RecordingWriter::Create(const std::string& path)
   // Readable by the group, so that a load generator need not be root; requests tell about users,
   // so not by everybody.
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-  if (fd < 0) return FileError(path, "create", errno);
+  if (fd < 0) {
+    const absl::Status error = FileError(path, "create", errno);
+    return errno == EEXIST ? absl::AlreadyExistsError(error.message()) : error;
+  }
   RecordingWriter writer(path, fd);
   if (absl::Status status = writer.Write(kFileMagic); !status.ok()) {
     unlink(path.c_str());

@@ -257,12 +257,17 @@ absl::Status Recorder::NextFile(const std::string& folder, ModelFiles& files) {
     unlink(files.paths.front().c_str());
     files.paths.erase(files.paths.begin());
   }
-  const std::string path = recording::FileName(folder, files.next_number);
-  ASSIGN_OR_RETURN(auto writer, recording::RecordingWriter::Create(path));
-  ++files.next_number;
-  files.paths.push_back(path);
-  files.writer = std::make_unique<recording::RecordingWriter>(std::move(writer));
-  return absl::OkStatus();
+  while (true) {
+    const std::string path = recording::FileName(folder, files.next_number);
+    auto writer = recording::RecordingWriter::Create(path);
+    // The number may be taken by another daemon with this directory.
+    if (!writer.ok() && !absl::IsAlreadyExists(writer.status())) return writer.status();
+    ++files.next_number;
+    if (!writer.ok()) continue;
+    files.paths.push_back(path);
+    files.writer = std::make_unique<recording::RecordingWriter>(*std::move(writer));
+    return absl::OkStatus();
+  }
 }
 
 }  // namespace ulfd::server

@@ -298,6 +298,21 @@ TEST_F(RecorderTest, a_restart_goes_on_with_a_new_file_and_the_same_bounds) {
   EXPECT_EQ(files->back().number, 4);
 }
 
+TEST_F(RecorderTest, two_daemons_may_share_a_directory) {
+  RecorderOptions options = Options();
+  options.max_file_bytes = 3000;
+  options.max_files = 100;
+  const auto first = Make(options), second = Make(options);
+  for (int64_t i = 1; i <= 6; ++i) {
+    for (const auto& recorder : {first.get(), second.get()}) {
+      recorder->Add(Call("a", i, 2000));
+      recorder->WriteQueued();
+    }
+  }
+  EXPECT_THAT(changes_, IsEmpty());
+  EXPECT_THAT(Versions("a"), ElementsAre(1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6));
+}
+
 TEST_F(RecorderTest, a_record_larger_than_a_file_is_dropped) {
   RecorderOptions options = Options();
   options.max_file_bytes = 65536;
