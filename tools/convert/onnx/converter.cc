@@ -247,8 +247,12 @@ absl::Status OnnxConverter::AddDenseInput(const OnnxInput& input) {
   std::vector<int64_t> row_shape;
   for (size_t d = 1; d < input.dims.size(); ++d) {
     if (!input.dims[d].IsConst()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("shape ", DimsText(input.dims), ": --dims can state dimension ", d));
+      const auto is_input = [&](const auto& info) { return info.name() == input.name; };
+      const auto info = std::find_if(proto_.input().begin(), proto_.input().end(), is_input);
+      const auto& dim = info->type().tensor_type().shape().dim(static_cast<int>(d));
+      return absl::InvalidArgumentError(absl::StrCat("shape ", DimsText(input.dims),
+                                                     ": --dims=", dim.dim_param(),
+                                                     "=SIZE can state dimension ", d));
     }
     row_shape.push_back(input.dims[d].value());
   }

@@ -175,6 +175,26 @@ absl::Status CheckNames(const onnx::GraphProto& graph) {
   return absl::OkStatus();
 }
 
+// Numbers below 1 stand for any size, as runtimes take them.  What --dims may have to state of an
+// input gets a name.
+void NameDims(onnx::GraphProto& graph) {
+  const auto name = [](auto& values, bool inputs) {
+    for (onnx::ValueInfoProto& value : values) {
+      if (!value.type().has_tensor_type() || !value.type().tensor_type().has_shape()) continue;
+      auto& shape = *value.mutable_type()->mutable_tensor_type()->mutable_shape();
+      for (int d = 0; d < shape.dim_size(); ++d) {
+        auto& dim = *shape.mutable_dim(d);
+        if (dim.has_dim_value() && dim.dim_value() < 1) dim.clear_dim_value();
+        if (inputs && d > 0 && !dim.has_dim_value() && dim.dim_param().empty()) {
+          dim.set_dim_param(absl::StrCat(value.name(), ":", d));
+        }
+      }
+    }
+  };
+  name(*graph.mutable_input(), true);
+  name(*graph.mutable_output(), false);
+}
+
 absl::Status SetDims(const std::map<std::string, int64_t>& dims, onnx::GraphProto& graph) {
   std::set<std::string> names;
   const auto set = [&](auto& values, bool inputs) {
@@ -312,6 +332,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   NameFirstOutputs(*model.proto.mutable_graph());
   WriteComposites(*model.proto.mutable_graph(), model.opset);
   WritePlainly(*model.proto.mutable_graph(), model.opset);
+  NameDims(*model.proto.mutable_graph());
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
