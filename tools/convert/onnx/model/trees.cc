@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -107,11 +108,16 @@ class TreeReader {
   std::vector<Tree> result_;
 };
 
+// The number before this one, as a run takes them: denormal numbers are 0.
+float Below(float number) {
+  const float below = std::nextafter(number, -INFINITY);
+  return below < 0 ? std::min(below, -std::numeric_limits<float>::min()) : below;
+}
+
 // The decision as value <= threshold; `opposite`: as what does not hold then.
 bool AsLessOrEqual(const std::string& mode, float& threshold, bool& opposite) {
   opposite = mode == "BRANCH_GT" || mode == "BRANCH_GTE";
-  // Below the threshold is up to the number before it.
-  if (mode == "BRANCH_LT" || mode == "BRANCH_GTE") threshold = std::nextafter(threshold, -INFINITY);
+  if (mode == "BRANCH_LT" || mode == "BRANCH_GTE") threshold = Below(threshold);
   return opposite || mode == "BRANCH_LT" || mode == "BRANCH_LEQ";
 }
 
