@@ -232,7 +232,7 @@ struct RunOptions {
   // Runs the graph as written where the optimised plan would run: for differential tests and
   // benchmarks.
   bool reference = false;
-  // Nobody asked for it, so that its shapes want no plan.
+  // Nobody asked for it: its shapes want no plan, and NaN is no reason to refuse its scores.
   bool made_up = false;
   // Makes the request one of several users: how many ads each has, 0 or more.  Inputs are then the
   // users' own requests put one after another: user-level ones have a row per user, ad-level ones

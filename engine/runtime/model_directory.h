@@ -93,10 +93,9 @@ struct DirectoryState {
   bool complete = false;
   bool has_success = false;
   std::string missing;  // Not complete: what is missing, with its reason.
-  // Name, size, modification time (ns) and inode of every file in the directory and below, except
-  // deltas, sorted:
-  // changes when any of them is written, touched, added, removed or replaced.  Comparable between
-  // calls for one path and one set of rules only.
+  // Digest of name, size, modification time (ns) and inode of every file in the directory and
+  // below, except deltas; empty without files.  Changes when any of them is written, touched,
+  // added, removed or replaced.  Comparable between calls for one path and one set of rules only.
   std::string fingerprint;
   std::vector<EpochMark> epochs;  // Ascending.
   // Not OK: the directory breaks the rules, which is all that is known of it.

@@ -60,8 +60,8 @@ struct CallTerms {
   TimePoint deadline = TimePoint::max();
   Priority priority = Priority::kNormal;
   // Who is to get a share of the workers, and has a quota where the server has one: what the
-  // caller's metadata names (ServingContext::client_key), else who it proved to be, else its
-  // address.
+  // caller's metadata names (ServingContext::client_key), else who it proved to be, else
+  // ClientOf its peer.
   std::string client;
   TraceContext trace;
 };
