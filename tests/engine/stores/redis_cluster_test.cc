@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -20,6 +19,7 @@
 #include "engine/stores/redis_connection.h"
 #include "engine/stores/redis_store.h"
 #include "engine/stores/stored_table.h"
+#include "tests/testing/redis_listener.h"
 
 namespace ulfd::engine {
 namespace {
@@ -112,31 +112,18 @@ TEST(RedisClustersTest, NamesWhatIsNotThere) {
 // A node on loopback that talks to one connection.
 class FakeNode {
  public:
-  explicit FakeNode(std::function<void(int fd)> talk) : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(bind(listener_, any, size), 0);
-    EXPECT_EQ(listen(listener_, 1), 0);
-    EXPECT_EQ(getsockname(listener_, any, &size), 0);
-    name_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  explicit FakeNode(std::function<void(int fd)> talk) {
     thread_ = std::thread([this, talk = std::move(talk)] {
-      const int fd = accept(listener_, nullptr, nullptr);
+      const int fd = accept(listener_.fd(), nullptr, nullptr);
       talk(fd);
       close(fd);
     });
   }
-  ~FakeNode() {
-    thread_.join();
-    close(listener_);
-  }
-  const std::string& name() const { return name_; }
+  ~FakeNode() { thread_.join(); }
+  std::string name() const { return listener_.name(); }
 
  private:
-  const int listener_;
-  std::string name_;
+  const testing::RedisListener listener_;
   std::thread thread_;
 };
 

@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/stores/redis_cluster.h"
+#include "tests/testing/redis_listener.h"
 
 namespace ulfd::engine {
 namespace {
@@ -33,26 +33,15 @@ class FakeNode {
   // `pause`: between the bytes of an answer.
   explicit FakeNode(const std::function<std::string(const std::string& node)>& answer,
                     milliseconds pause = {})
-      : pause_(pause), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(bind(listener_, any, size), 0);
-    EXPECT_EQ(listen(listener_, 8), 0);
-    EXPECT_EQ(getsockname(listener_, any, &size), 0);
-    port_ = ntohs(address.sin_port);
-    answer_ = answer(name());
+      : pause_(pause), answer_(answer(name())) {
     acceptor_ = std::thread([this] { Accept(); });
   }
   ~FakeNode() {
     stopping_ = true;
     acceptor_.join();
     for (std::thread& talk : talks_) talk.join();
-    close(listener_);
   }
-  std::string name() const { return absl::StrCat("127.0.0.1:", port_); }
+  std::string name() const { return listener_.name(); }
   int reads() const { return reads_; }
 
  private:
@@ -64,8 +53,8 @@ class FakeNode {
     return false;
   }
   void Accept() {
-    while (Readable(listener_)) {
-      talks_.emplace_back([this, fd = accept(listener_, nullptr, nullptr)] {
+    while (Readable(listener_.fd())) {
+      talks_.emplace_back([this, fd = accept(listener_.fd(), nullptr, nullptr)] {
         Talk(fd);
         close(fd);
       });
@@ -89,7 +78,8 @@ class FakeNode {
   bool Answer(int fd, const std::string& command) {
     std::string reply = "+OK\r\n";
     if (absl::StrContains(command, "SLOTS")) {
-      reply = absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:", port_, "\r\n");
+      reply = absl::StrCat(
+          "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:", listener_.port(), "\r\n");
     }
     const bool read = absl::StrContains(command, "MGET");
     if (!read) return send(fd, reply.data(), reply.size(), MSG_NOSIGNAL) > 0;
@@ -103,9 +93,8 @@ class FakeNode {
   }
 
   const milliseconds pause_;
-  const int listener_;
-  int port_ = 0;
-  std::string answer_;
+  const testing::RedisListener listener_;
+  const std::string answer_;
   std::atomic<bool> stopping_{false};
   std::atomic<int> reads_{0};
   std::vector<std::thread> talks_;  // Of the acceptor.
