@@ -394,24 +394,22 @@ JobQueue::Entry* JobQueue::First(const Ordered& waiting) const {
 
 JobQueue::Entry* JobQueue::Pick() {
   for (int p = 0; p < kPriorities; ++p) {
-    Entry* first = nullptr;
     const Ordered* best = nullptr;
     using Rank = std::tuple<double, double, absl::string_view, TimePoint>;
     Rank best_rank;
     for (const auto& [name, client] : clients_) {
       for (const auto& [lane, flow] : client.flows) {
-        Entry* const entry = First(flow.waiting[p]);
+        const Entry* const entry = First(flow.waiting[p]);
         if (entry == nullptr) continue;
         const Rank rank(client.virtual_time_ns, flow.virtual_time_ns, flow.lane->name(),
                         entry->key);
         if (best != nullptr && rank >= best_rank) continue;
-        first = entry;
         best = &flow.waiting[p];
         best_rank = rank;
       }
     }
     if (best == nullptr) continue;
-    if (!overload_.newest_first()) return first;
+    if (!overload_.newest_first()) return First(*best);
     // What is begun gets finished, then the newest has the best chance to be in time.
     Entry* newest = nullptr;
     for (Entry* entry : *best) {
