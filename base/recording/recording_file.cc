@@ -33,6 +33,7 @@ void AppendLittleEndian(uint64_t value, int bytes, std::string& to) {
 absl::Status FileError(const std::string& path, absl::string_view action, int error) {
   const std::string text =
       absl::StrCat(path, ": cannot ", action, ": ", std::generic_category().message(error));
+  if (error == EEXIST) return absl::AlreadyExistsError(text);
   const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
   return full ? absl::ResourceExhaustedError(text) : absl::UnavailableError(text);
 }
@@ -100,10 +101,7 @@ absl::StatusOr<RecordingWriter> RecordingWriter::Create(const std::string& path)
   // Readable by the group, so that a load generator need not be root; requests tell about users,
   // so not by everybody.
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0640);
-  if (fd < 0) {
-    const absl::Status error = FileError(path, "create", errno);
-    return errno == EEXIST ? absl::AlreadyExistsError(error.message()) : error;
-  }
+  if (fd < 0) return FileError(path, "create", errno);
   RecordingWriter writer(path, fd);
   if (absl::Status status = writer.Write(kFileMagic); !status.ok()) {
     unlink(path.c_str());

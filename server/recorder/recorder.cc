@@ -260,10 +260,9 @@ absl::Status Recorder::NextFile(const std::string& folder, ModelFiles& files) {
   while (true) {
     const std::string path = recording::FileName(folder, files.next_number);
     auto writer = recording::RecordingWriter::Create(path);
-    // The number may be taken by another daemon with this directory.
-    if (!writer.ok() && !absl::IsAlreadyExists(writer.status())) return writer.status();
+    if (!absl::IsAlreadyExists(writer.status())) RETURN_IF_ERROR(writer.status());
     ++files.next_number;
-    if (!writer.ok()) continue;
+    if (!writer.ok()) continue;  // Another daemon's.
     files.paths.push_back(path);
     files.writer = std::make_unique<recording::RecordingWriter>(*std::move(writer));
     return absl::OkStatus();
