@@ -62,7 +62,7 @@ void AddIfObserved(const char* name, const char* help, const Histogram& histogra
                    MetricPage::Labels labels, MetricPage& page) {
   ClientMetric::Histogram collected = histogram.Collect();
   if (collected.sample_count == 0) return;
-  page.AddHistogram(name, help, std::move(collected), std::move(labels), histogram.Exemplars());
+  page.AddHistogram(name, help, std::move(collected), std::move(labels));
 }
 
 }  // namespace
