@@ -16,7 +16,6 @@
 #include "base/load_scope.h"
 #include "base/recording/recording_file.h"
 #include "base/recording/recording_reader.h"
-#include "server/recorder/call_record.h"
 #include "tests/testing/fakes.h"
 #include "tests/testing/temp_dir.h"
 
@@ -212,28 +211,6 @@ TEST_F(RecorderTest, the_end_writes_the_slowest_so_far) {
   for (int64_t i = 1; i <= 9; ++i) (*recorder)->AddSlow(Call("a", i, 1000, i));
   recorder->reset();
   EXPECT_THAT(Versions("slowest/a"), ElementsAre(9, 8, 7));
-}
-
-TEST_F(RecorderTest, scores_made_without_late_rows_are_not_kept) {
-  const auto recorder = Make(Options());
-  engine::ModelInfo info;
-  info.name = "a";
-  const AnsweredCall call{.info = info, .ads = 1, .deadline = TimePoint::max()};
-  ulfd::v1::PredictResponse native;
-  native.add_outputs()->set_name("y");
-  RecordCall(call, ulfd::v1::PredictRequest(), native, recorder.get());
-  native.set_late_ids(1);
-  RecordCall(call, ulfd::v1::PredictRequest(), native, recorder.get());
-  inference::ModelInferResponse open;
-  open.add_outputs()->set_name("y");
-  (*open.mutable_parameters())["late_ids"].set_int64_param(1);
-  RecordCall(call, inference::ModelInferRequest(), open, recorder.get());
-  recorder->WriteQueued();
-  auto reader = recording::RecordingReader::Open(dir_.File("recordings/a/0000000001.ulfrec"));
-  ASSERT_TRUE(reader.ok()) << reader.status();
-  std::vector<int> outputs;
-  for (Recording record; *reader->Next(&record);) outputs.push_back(record.outputs_size());
-  EXPECT_THAT(outputs, ElementsAre(1, 0, 0));
 }
 
 TEST_F(RecorderTest, a_full_queue_drops) {
