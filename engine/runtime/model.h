@@ -122,6 +122,9 @@ struct ModelInfo {
   int64_t memory_bytes = 0;      // Everything the model holds after Load; see Model::memory_bytes.
   int64_t ad_cache_bytes = 0;    // The same of the cache of ads.
   int64_t user_cache_bytes = 0;  // The most that the cache of users holds; 0: there is none.
+  // Floating-point operations that a user or an ad found in these caches saves; 0 where shapes are
+  // known only from requests.
+  double user_hit_flops = 0, ad_hit_flops = 0;
   // Whether the proof holds that every ad's rows are independent, so that a request may be cut into
   // tiles of ads.
   bool row_separable = false;

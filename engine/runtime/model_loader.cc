@@ -24,6 +24,7 @@
 #include "engine/runtime/load_checks.h"
 #include "engine/runtime/load_reason.h"
 #include "engine/runtime/model_directory.h"
+#include "engine/runtime/plan_info.h"
 #include "engine/runtime/plan_recipe.h"
 #include "engine/runtime/resources.h"
 #include "engine/runtime/row_run.h"
@@ -464,6 +465,15 @@ std::unique_ptr<PlanRecipe> MakeRecipe(const LoadOptions& options,
   return recipe;
 }
 
+// What the caches' hits will save.
+void CountHitFlops(const Executable& executable, ModelInfo& info) {
+  if (executable.optimised == nullptr) return;
+  const PlanInfo plan = DescribePlan(*executable.optimised, executable.plan.get(),
+                                     executable.optimised_schedule.get());
+  info.user_hit_flops = plan.CostOf(PlanPart::kUser).flops.per_user;
+  info.ad_hit_flops = plan.CostOf(PlanPart::kAd).flops.per_ad;
+}
+
 // Leaves `recipe` as it is for plans of other shapes, which have no cache of ads.
 absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& manifest,
                             PlanRecipe& recipe, LoadedModel& model) {
@@ -491,6 +501,7 @@ absl::Status MakeExecutable(const GraphSpecs& specs, const pb::ModelManifest& ma
   info.proof_failure = std::move(report.proof_failure);
   info.row_separable = executable.schedule != nullptr;
   MakeUserCache(manifest.user_cache_bytes(), model);
+  if (info.user_cache_bytes > 0 || info.ad_cache_bytes > 0) CountHitFlops(executable, info);
   return absl::OkStatus();
 }
 

@@ -32,10 +32,18 @@ void AddShapePlans(const engine::Model& model, const Labels& labels, MetricPage&
   }
 }
 
+void AddSavedFlops(double flops, const char* cache, const Labels& labels, MetricPage& page) {
+  page.AddCounter("ulfd_cache_saved_flops_total",
+                  "Floating-point operations that computing what was found would have taken", flops,
+                  With(labels, "cache", cache));
+}
+
 void AddUserCache(const engine::Model& model, const Labels& labels, MetricPage& page) {
   if (model.info().user_cache_bytes == 0) return;
   const CacheStats cache = model.user_cache();
   page.AddGauge("ulfd_user_cache_bytes", "What the cache of users holds", cache.bytes, labels);
+  AddSavedFlops(static_cast<double>(cache.hits) * model.info().user_hit_flops, "user", labels,
+                page);
   for (const auto& [found, users] :
        {std::pair("hit", cache.hits), std::pair("miss", cache.misses)}) {
     page.AddCounter("ulfd_user_cache_users_total",
@@ -48,6 +56,7 @@ void AddAdCache(const engine::Model& model, const Labels& labels, MetricPage& pa
   if (model.info().ad_cache_bytes == 0) return;
   const engine::AdCacheStats cache = model.ad_cache();
   page.AddGauge("ulfd_ad_cache_bytes", "What the cache of ads holds", cache.bytes, labels);
+  AddSavedFlops(static_cast<double>(cache.hits) * model.info().ad_hit_flops, "ad", labels, page);
   for (const auto& [result, ads] : {std::pair("hit", cache.hits), std::pair("miss", cache.misses),
                                     std::pair("passed", cache.passed)}) {
     page.AddCounter("ulfd_ad_cache_ads_total",

@@ -69,6 +69,8 @@ class ReturningAdsTest(DaemonTest):
         self.assertGreaterEqual(after["hit"] - before["hit"], 18 * 2)
         self.assertLessEqual(after["miss"] - before["miss"], 5 + 19 * 3)
         self.assertGreater(scrape(self.daemon).sum("ulfd_ad_cache_bytes", model="towers"), 0)
+        self.assertGreater(scrape(self.daemon).sum("ulfd_cache_saved_flops_total", model="towers",
+                                                   cache="ad"), 0)
         self.assertLessEqual(scrape(self.daemon).sum("ulfd_ad_cache_bytes", model="towers"), 4000000)
 
     def test_side_by_side(self):

@@ -70,6 +70,7 @@ class ReturningUsersTest(DaemonTest):
         self.assertLessEqual(found["miss"], 10)
         self.assertGreaterEqual(found["hit"], 30)
         self.assertGreater(after.sum("ulfd_user_cache_bytes", model="shop"), 0)
+        self.assertGreater(after.sum("ulfd_cache_saved_flops_total", model="shop", cache="user"), 0)
 
     def test_side_by_side(self):
         """Calls that are merged hold known and new users."""

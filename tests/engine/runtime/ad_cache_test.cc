@@ -224,6 +224,9 @@ TEST_F(AdCachedModels, HitsMissesAndTheSameAdTwiceInOneRequest) {
   EXPECT_EQ((*cached)->ad_cache().misses, 3 + 4);
   ExpectSame(Score(**cached, first, 3), Score(**plain, first, 3));
   EXPECT_EQ((*cached)->ad_cache().hits, 1 + 3);
+  EXPECT_EQ((*cached)->info().ad_hit_flops,
+            (*cached)->OptimisedPlan()->CostOf(PlanPart::kAd).flops.per_ad);
+  EXPECT_GT((*cached)->info().ad_hit_flops, 0);
   EXPECT_EQ((*cached)->info().memory_bytes, (*plain)->info().memory_bytes + 10000000);
 }
 
