@@ -96,7 +96,7 @@ absl::Status ReadSafetensor(const nlohmann::json& tensor, int64_t text_end, Arra
   ASSIGN_OR_RETURN(const Numbers offsets, numbers("data_offsets"));
   ASSIGN_OR_RETURN(const int64_t bytes, engine::ArrayBytes(array.dims, array.type));
   const int64_t room = array.file.size() - text_end;
-  if (offsets.size() != 2 || offsets[0] < 0 || offsets[0] > room || offsets[1] > room ||
+  if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] > room ||
       offsets[1] - offsets[0] != bytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("data_offsets are no ", bytes, " of the ", room, " bytes of tensors"));
