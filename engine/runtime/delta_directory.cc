@@ -89,12 +89,12 @@ std::string EpochDirectory(const std::string& version_directory, int64_t epoch) 
 }
 
 absl::StatusOr<std::vector<EpochMark>> ListEpochs(const std::string& version_directory,
-                                                  int64_t most) {
+                                                  int64_t most, int64_t* names_left) {
   const std::string deltas = absl::StrCat(version_directory, "/", kDeltasDirectory);
   std::vector<EpochMark> epochs;
   struct stat info;
   if (stat(deltas.c_str(), &info) != 0 && errno == ENOENT) return epochs;
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(deltas, most));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListNames(deltas, most, names_left));
   for (const std::string& name : names) {
     int64_t epoch = 0;
     if (!absl::SimpleAtoi(name, &epoch) || epoch < 1 || absl::StrCat(epoch) != name) continue;

@@ -19,9 +19,9 @@ namespace ulfd::engine {
 inline constexpr char kDeltaFile[] = "delta.textproto";
 
 // The complete epochs of a version directory, ascending.  Names that are no number and directories
-// without _SUCCESS are left out.  OUT_OF_RANGE: more than `most` names.
+// without _SUCCESS are left out.  Errors of ListNames.
 absl::StatusOr<std::vector<EpochMark>> ListEpochs(const std::string& version_directory,
-                                                  int64_t most);
+                                                  int64_t most, int64_t* names_left = nullptr);
 
 // The directory of an epoch.
 std::string EpochDirectory(const std::string& version_directory, int64_t epoch);

@@ -62,7 +62,7 @@ absl::StatusOr<DirectoryState> FingerprintDirectory(const std::string& path,
     RETURN_IF_ERROR(walked);
     if (!empty) state.fingerprint = files.Hex();
   }
-  ASSIGN_OR_RETURN(state.epochs, ListEpochs(path, rules.max_files));
+  ASSIGN_OR_RETURN(state.epochs, ListEpochs(path, rules.max_files, rules.names_left));
   state.newest_change = std::chrono::system_clock::time_point(
       std::chrono::duration_cast<std::chrono::system_clock::duration>(
           std::chrono::nanoseconds(newest_change_ns)));

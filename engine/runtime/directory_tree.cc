@@ -46,7 +46,8 @@ class Walker {
  private:
   absl::StatusOr<std::vector<std::string>> List(const std::string& path) {
     RETURN_IF_ERROR(LoadScope::Check());
-    absl::StatusOr<std::vector<std::string>> names = ListNames(path, rules_.max_files - entries_);
+    absl::StatusOr<std::vector<std::string>> names =
+        ListNames(path, rules_.max_files - entries_, rules_.names_left);
     if (absl::IsOutOfRange(names.status())) {
       return absl::FailedPreconditionError(
           absl::StrCat(root_, ": holds more than ", rules_.max_files, " files (load.max_files)"));
@@ -99,7 +100,8 @@ class Walker {
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most) {
+absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most,
+                                                   int64_t* names_left) {
   const std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
   if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
   std::vector<std::string> names;
@@ -111,6 +113,13 @@ absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int6
     if (name == "." || name == "..") continue;
     if (static_cast<int64_t>(names.size()) >= most) {
       return absl::OutOfRangeError(absl::StrCat(path, " holds more than ", most, " names"));
+    }
+    if (names_left != nullptr && --*names_left < 0) {
+      *names_left = 0;
+      return absl::UnavailableError(
+          absl::StrCat(path,
+                       ": not read, there are more names than a look may read "
+                       "(of a model 10, of all 100 times load.max_files)"));
     }
     names.push_back(std::move(name));
   }

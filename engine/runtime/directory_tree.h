@@ -23,6 +23,8 @@ struct DirectoryRules {
   std::vector<std::string> roots;
   int64_t max_files = 10000;  // Of any kind, directories included, in the directory and below.
   int max_depth = 16;         // Directories on the way to a file.
+  // Names that may still be read, over all directories that share it; null: any number.
+  int64_t* names_left = nullptr;
 };
 
 // Deltas of tables (delta_directory.h), which are no part of a version's own content.
@@ -41,8 +43,9 @@ struct TreeEntry {
 
 // Names of whatever is in the directory, sorted, without "." and "..".  OUT_OF_RANGE: more than
 // `most`; NOT_FOUND, FAILED_PRECONDITION: there is no such directory; other codes: it cannot be
-// read.
-absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most);
+// read, or not with `names_left` (DirectoryRules).
+absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most,
+                                                   int64_t* names_left = nullptr);
 
 // Calls `visit` for every file below `path` except those of its deltas, sorted within each
 // directory, each directory once however many links lead to it.  What is neither file nor directory

@@ -48,11 +48,9 @@ void ModelEntry::Update(const ModelScan& scan, TimePoint now,
     error_ = absl::StrCat("no version directory (a positive whole number) in ", config_.base_path);
     if (!scan.listing->ignored.empty()) {
       const auto& ignored = scan.listing->ignored;
-      const size_t named = std::min<size_t>(ignored.size(), 20);
-      absl::StrAppend(&error_, "; ignored: ",
-                      Printable(absl::StrJoin(ignored.begin(), ignored.begin() + named, ", "),
-                                kMaxKeptErrorBytes),
-                      named < ignored.size() ? ", ..." : "");
+      absl::StrAppend(&error_,
+                      "; ignored: ", Printable(absl::StrJoin(ignored, ", "), kMaxKeptErrorBytes),
+                      scan.listing->ignored_more ? ", ..." : "");
     }
   }
 }

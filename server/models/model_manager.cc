@@ -200,8 +200,9 @@ absl::Status ModelManager::PollNow(steady_clock::time_point deadline) {
 
 bool ModelManager::Look() {
   // A repository has as many folders as whoever writes it likes.
-  const absl::Status looked = WithinMemory([this] { LookOnce(); });
+  const absl::Status looked = WithinMemory([this] { return LookOnce(); });
   if (looked.ok()) return true;
+  if (absl::IsCancelled(looked)) return false;
   WithinMemory([&] {
     observer_->OnNotice("", 0,
                         absl::StrCat("the repository was not looked at: ", looked.message()));
@@ -209,8 +210,14 @@ bool ModelManager::Look() {
   return false;
 }
 
-void ModelManager::LookOnce() {
-  RepositoryScan scan;
+absl::StatusOr<RepositoryScan> ModelManager::Scan(
+    const std::map<std::string, std::string>& base_paths) const {
+  const LoadScope scope({.cancelled = &loader_.cancelled()});
+  return WithinMemory(
+      [&]() -> absl::StatusOr<RepositoryScan> { return scanner_.Scan(base_paths); });
+}
+
+absl::Status ModelManager::LookOnce() {
   ModelTable::Unreadables unreadable;
   bool changed;
   while (true) {
@@ -221,7 +228,7 @@ void ModelManager::LookOnce() {
       base_paths = table_.BasePaths();
       configurations = configurations_;
     }
-    scan = scanner_.Scan(base_paths);
+    ASSIGN_OR_RETURN(const RepositoryScan scan, Scan(base_paths));
     MutexLock lock(mu_);
     if (configurations != configurations_) continue;  // A look at the wrong places.
     table_.Merge(scan, options_.now(), system_clock::now());
@@ -234,11 +241,20 @@ void ModelManager::LookOnce() {
     changed = Republish();
     break;
   }
+  constexpr size_t kMaxReported = 20;  // There may be as many as there are names.
+  size_t reported = 0;
   for (const auto& [which, why] : unreadable) {
+    if (reported++ == kMaxReported) {
+      observer_->OnNotice("", 0,
+                          absl::StrCat(unreadable.size() - kMaxReported,
+                                       " more models or versions cannot be read"));
+      break;
+    }
     observer_->OnLoadFailed(which.first, which.second,
                             engine::LoadReasonName(engine::LoadReasonOf(why)), why);
   }
   if (changed) observer_->OnReadinessChanged();
+  return absl::OkStatus();
 }
 
 bool ModelManager::Republish() {

@@ -113,7 +113,9 @@ class ModelManager final : public ModelLookup {
   void LoaderLoop();
   // At the repository.  Whether it was possible: there may be no memory for all that lies there.
   bool Look();
-  void LookOnce();
+  absl::Status LookOnce();
+  // CANCELLED when the manager stops; RESOURCE_EXHAUSTED if there is no memory for it.
+  absl::StatusOr<RepositoryScan> Scan(const std::map<std::string, std::string>& base_paths) const;
   // Of every model that serves.
   void KeepHotIds() const;
   void RunJob(const LoadJob& job);
@@ -129,7 +131,7 @@ class ModelManager final : public ModelLookup {
   ModelChangeResult RunChange(absl::StatusOr<ModelChange> made);
   // Fills in what CompleteOptions fills in, and checks it.
   absl::Status CheckConfigure(ModelChange& change) const;
-  RepositoryScan ScanFor(const ModelChange& change);
+  absl::StatusOr<RepositoryScan> ScanFor(const ModelChange& change) const;
   // Loads what the plan wants; outcomes go to `plan.models`.  Whether all went well.
   bool LoadGoals(const RepositoryScan& scan, std::vector<StagedLoad>& loads, ChangePlan& plan);
   // Remembers that the content was refused, so that the next look does not try it again.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/load_scope.h"
 #include "base/status_macros.h"
 #include "server/models/model_manager.h"
 
@@ -54,7 +55,7 @@ absl::Status ModelManager::CheckConfigure(ModelChange& change) const {
   return absl::OkStatus();
 }
 
-RepositoryScan ModelManager::ScanFor(const ModelChange& change) {
+absl::StatusOr<RepositoryScan> ModelManager::ScanFor(const ModelChange& change) const {
   // A configuration may move models, also into the repository.
   std::map<std::string, std::string> base_paths;
   if (change.kind != ModelChange::Kind::kConfigure) {
@@ -62,7 +63,7 @@ RepositoryScan ModelManager::ScanFor(const ModelChange& change) {
     base_paths = table_.BasePaths();
   }
   for (const ModelConfig& model : change.models) base_paths[model.name] = model.base_path;
-  return scanner_.Scan(base_paths);
+  return Scan(base_paths);
 }
 
 void ModelManager::Remember(const RepositoryScan& scan, const StagedLoad& load) {
@@ -117,8 +118,9 @@ std::vector<QuarantinedContent> ModelManager::HashRejected(const ChangePlan& pla
       if (table_.FindWatch(rejected.name, rejected.version) == nullptr) continue;
       job = table_.JobFor(rejected.name, rejected.version);
     }
+    const LoadScope scope({.cancelled = &loader_.cancelled()});
     absl::StatusOr<std::string> hash =
-        HashVersionDirectory(job.directory, rules_.Of(job.directory));
+        WithinMemory([&] { return HashVersionDirectory(job.directory, rules_.Of(job.directory)); });
     if (!hash.ok()) continue;  // Gone: what comes instead is new content.
     contents.push_back({.content_hash = *std::move(hash),
                         .version = rejected.version,
@@ -195,13 +197,17 @@ ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
     result.status = CheckConfigure(change);
     if (!result.status.ok()) return result;
   }
-  const RepositoryScan scan = ScanFor(change);
+  const absl::StatusOr<RepositoryScan> scan = ScanFor(change);
+  if (!scan.ok()) {
+    result.status = scan.status();
+    return result;
+  }
   std::vector<StagedLoad> loads;
   absl::StatusOr<ChangePlan> plan;
   {
     MutexLock lock(mu_);
     ModelTable draft = table_;
-    plan = PlanChange(change, scan, options_.now(), system_clock::now(), draft);
+    plan = PlanChange(change, *scan, options_.now(), system_clock::now(), draft);
     if (!plan.ok()) {
       result.status = plan.status();
       return result;
@@ -215,10 +221,10 @@ ModelChangeResult ModelManager::RunChange(absl::StatusOr<ModelChange> made) {
       load.job.want_epoch = change.epoch;
     }
   }
-  result.applied = LoadGoals(scan, loads, *plan);
+  result.applied = LoadGoals(*scan, loads, *plan);
   for (const ModelOutcome& model : plan->models) result.applied &= model.error.ok();
   if (result.applied && !change.dry_run) {
-    result.status = Commit(change, scan, loads, *plan);
+    result.status = Commit(change, *scan, loads, *plan);
     result.applied = result.status.ok();
     if (result.applied) result.kept = KeepStates();
   }

@@ -25,8 +25,9 @@ struct Entry {
   bool is_directory = false;
 };
 
-absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path) {
-  absl::StatusOr<std::vector<std::string>> names = engine::ListNames(path, kMaxEntries);
+absl::StatusOr<std::vector<Entry>> ListDirectory(const std::string& path,
+                                                 int64_t* names_left = nullptr) {
+  absl::StatusOr<std::vector<std::string>> names = engine::ListNames(path, kMaxEntries, names_left);
   const absl::Status& listed = names.status();
   if (absl::IsNotFound(listed) || absl::IsFailedPrecondition(listed)) {
     return absl::NotFoundError(absl::StrCat("directory ", path, " does not exist"));
@@ -57,15 +58,18 @@ absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string&
   return names;
 }
 
-absl::StatusOr<VersionList> ListVersions(const std::string& base_path) {
-  ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDirectory(base_path));
+absl::StatusOr<VersionList> ListVersions(const std::string& base_path, int64_t* names_left) {
+  constexpr size_t kMaxIgnored = 20;  // For a message.
+  ASSIGN_OR_RETURN(const std::vector<Entry> entries, ListDirectory(base_path, names_left));
   VersionList list;
   for (const Entry& entry : entries) {
     const std::optional<int64_t> version = ParseVersion(entry.name);
     if (entry.is_directory && version.has_value()) {
       list.versions.push_back(*version);
-    } else {
+    } else if (list.ignored.size() < kMaxIgnored) {
       list.ignored.push_back(entry.name);
+    } else {
+      list.ignored_more = true;
     }
   }
   std::sort(list.versions.begin(), list.versions.end());
@@ -76,14 +80,51 @@ namespace {
 
 // ListVersions, but NOT_FOUND only where the directory above is there: else a volume may be
 // missing, which is no wish to unload.
-absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path) {
-  absl::StatusOr<VersionList> list = ListVersions(base_path);
+absl::StatusOr<VersionList> ListVersionsOrWhy(const std::string& base_path, int64_t* names_left) {
+  absl::StatusOr<VersionList> list = ListVersions(base_path, names_left);
   struct stat info;
   const std::string above(base_path, 0, std::max<size_t>(base_path.find_last_of('/') + 1, 1) - 1);
   if (absl::IsNotFound(list.status()) && !above.empty() && stat(above.c_str(), &info) != 0) {
     return absl::UnavailableError(absl::StrCat("directory ", above, " does not exist"));
   }
   return list;
+}
+
+// One model while it is looked at.
+struct ModelLook {
+  std::string base_path;
+  int64_t names_left;
+  ModelScan* scan;
+};
+
+// read(&names), where `names` may still be read of the model and of everything.
+template <typename Read>
+auto ReadNames(ModelLook& model, int64_t& names_left, Read read) {
+  const int64_t most = std::min(model.names_left, names_left);
+  int64_t left = most;
+  auto result = read(&left);
+  model.names_left -= most - left;
+  names_left -= most - left;
+  return result;
+}
+
+// The newest version of each model, then the one before it of each, and so on.
+void ScanVersions(const VersionRules& rules, std::vector<ModelLook> looks, int64_t names_left) {
+  for (size_t age = 0; !looks.empty(); ++age) {
+    std::erase_if(looks, [&](const ModelLook& look) {
+      return !look.scan->listing.ok() || look.scan->listing->versions.size() <= age;
+    });
+    for (ModelLook& look : looks) {
+      const std::vector<int64_t>& versions = look.scan->listing->versions;
+      const int64_t version = versions[versions.size() - 1 - age];
+      const std::string path = absl::StrCat(look.base_path, "/", version);
+      engine::DirectoryRules of_version = rules.Of(path);
+      look.scan->versions.emplace(version, ReadNames(look, names_left, [&](int64_t* left) {
+                                    of_version.names_left = left;
+                                    return engine::FingerprintDirectory(path, of_version);
+                                  }));
+    }
+  }
 }
 
 }  // namespace
@@ -125,16 +166,17 @@ RepositoryScan RepositoryScanner::Scan(const std::map<std::string, std::string>&
   for (const std::string& name : scan.found) {
     to_scan.try_emplace(name, absl::StrCat(repository_, "/", name));
   }
+  // A model may have many links to one large folder, and there may be many such models.
+  const int64_t names_of_a_model = 10 * std::max(rules_.max_files(), kMaxEntries / 10);
+  int64_t names_left = 10 * names_of_a_model;
+  std::vector<ModelLook> looks;
   for (const auto& [name, base_path] : to_scan) {
-    ModelScan model{.listing = ListVersionsOrWhy(base_path)};
-    if (model.listing.ok()) {
-      for (const int64_t version : model.listing->versions) {
-        const std::string path = absl::StrCat(base_path, "/", version);
-        model.versions.emplace(version, engine::FingerprintDirectory(path, rules_.Of(path)));
-      }
-    }
-    scan.models.emplace(name, std::move(model));
+    ModelLook& look =
+        looks.emplace_back(ModelLook{base_path, names_of_a_model, &scan.models[name]});
+    look.scan->listing = ReadNames(
+        look, names_left, [&](int64_t* left) { return ListVersionsOrWhy(look.base_path, left); });
   }
+  ScanVersions(rules_, std::move(looks), names_left);
   return scan;
 }
 

@@ -26,10 +26,12 @@ absl::StatusOr<std::vector<std::string>> ListModelDirectories(const std::string&
 
 struct VersionList {
   std::vector<int64_t> versions;     // Ascending; directories, or symbolic links to some.
-  std::vector<std::string> ignored;  // Everything else, sorted.
+  std::vector<std::string> ignored;  // The first names of everything else, sorted.
+  bool ignored_more = false;         // There are others.
 };
-// Errors as above.
-absl::StatusOr<VersionList> ListVersions(const std::string& base_path);
+// Errors as above, and where there are more names than `names_left` (engine::DirectoryRules).
+absl::StatusOr<VersionList> ListVersions(const std::string& base_path,
+                                         int64_t* names_left = nullptr);
 
 // What one look found of one model.
 struct ModelScan {
@@ -53,7 +55,9 @@ class RepositoryScanner {
   // `repository`: may be empty (none).  `rules` is borrowed.
   RepositoryScanner(std::string repository, const VersionRules& rules);
 
-  // Looks at the repository and at `base_paths` (model -> directory), which win over it.
+  // Looks at the repository and at `base_paths` (model -> directory), which win over it.  Reads a
+  // bounded number of names of each model and of all, the newest versions first; what is beyond it
+  // is UNAVAILABLE.
   RepositoryScan Scan(const std::map<std::string, std::string>& base_paths) const;
 
  private:

@@ -90,6 +90,7 @@ class VersionLoader {
 
   // Ends the load that runs, and every later one, with CANCELLED.  Any thread.
   void Cancel() { cancelled_.store(true); }
+  const std::atomic<bool>& cancelled() const { return cancelled_; }
 
  private:
   // The outcome, where the files themselves tell it: they have moved on, or cannot be tried.

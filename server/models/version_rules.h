@@ -26,6 +26,7 @@ class VersionRules {
 
   // Of <base path>/<version>.  Resolves paths; what does not exist is left out.
   engine::DirectoryRules Of(const std::string& directory) const;
+  int64_t max_files() const { return max_files_; }
 
  private:
   const std::string repository_;

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "base/model_version.h"
 #include "tests/testing/temp_dir.h"
 
@@ -48,6 +49,41 @@ TEST(RepositoryTest, ListsVersionsByNumber) {
   ASSERT_TRUE(list.ok()) << list.status();
   EXPECT_THAT(list->versions, ElementsAre(9, 10, 11));
   EXPECT_THAT(list->ignored, ElementsAre("02", "3", "tmp"));
+}
+
+TEST(RepositoryTest, ALookReadsABoundedNumberOfNamesTheNewestVersionsFirst) {
+  constexpr int kFiles = 10000;
+  TempDir dir;
+  fs::create_directories(dir.File("many/files"));
+  fs::create_directories(dir.File("usual/1"));
+  dir.Write("usual/1/graph_ulf.txt", "x");
+  for (int i = 0; i < kFiles; ++i) dir.Write(absl::StrCat("many/files/", i), "");
+  for (int v = 1; v <= 12; ++v) {
+    fs::create_directory_symlink("files", dir.File(absl::StrCat("many/", v)));
+  }
+  const VersionRules rules(dir.path(), {}, kFiles);
+  const RepositoryScan scan = RepositoryScanner(dir.path(), rules).Scan({});
+  ASSERT_EQ(scan.models.size(), 2);
+  EXPECT_TRUE(scan.models.at("usual").versions.at(1).ok());
+  const ModelScan& many = scan.models.at("many");
+  ASSERT_EQ(many.versions.size(), 12);
+  // The model's own names count, too.
+  EXPECT_TRUE(many.versions.at(4).ok());
+  EXPECT_EQ(many.versions.at(3).status().ToString(),
+            absl::StrCat("UNAVAILABLE: ", dir.File("many/3"),
+                         "/: not read, there are more names than a look may read (of a model 10, "
+                         "of all 100 times load.max_files)"));
+  EXPECT_TRUE(absl::IsUnavailable(many.versions.at(1).status()));
+}
+
+TEST(RepositoryTest, KeepsTheFirstNamesOfWhatIsNoVersion) {
+  TempDir dir;
+  for (int i = 10; i < 50; ++i) dir.Write(absl::StrCat("f", i), "");
+  const auto list = ListVersions(dir.path());
+  ASSERT_TRUE(list.ok()) << list.status();
+  EXPECT_EQ(list->ignored.size(), 20);
+  EXPECT_EQ(list->ignored.back(), "f29");
+  EXPECT_TRUE(list->ignored_more);
 }
 
 TEST(RepositoryTest, MissingDirectoryIsNotFound) {
