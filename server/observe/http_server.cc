@@ -107,9 +107,16 @@ class HttpMailbox {
     return std::exchange(letters_, {});
   }
 
-  // Bytes of bodies; false: there are too many already.
-  bool Hold(uint64_t bytes) {
-    if (held_.fetch_add(bytes) + bytes <= max_bytes_) return true;
+  // Bytes of the body of a connection that holds `own` of one already; false: there are too many,
+  // or it would take more than eight times what is left, as in the queue (JobQueue).  So bodies
+  // that never end leave room for others.
+  bool Hold(uint64_t own, uint64_t bytes) {
+    constexpr uint64_t kRoomShare = 8;
+    const uint64_t held = held_.fetch_add(bytes) + bytes;
+    // The only one is never too large.
+    const bool only = held == own + bytes;
+    if (held <= max_bytes_ && (only || (own + bytes) / kRoomShare <= max_bytes_ - held))
+      return true;
     held_.fetch_sub(bytes);
     return false;
   }
@@ -333,7 +340,7 @@ bool HttpServer::Read(Connection& connection) {
     if (got == 0) return false;
     connection.text.append(buffer, static_cast<size_t>(got));
     if (connection.state == State::kBody) {
-      if (!mailbox_->Hold(static_cast<uint64_t>(got))) {
+      if (!mailbox_->Hold(connection.held_bytes, static_cast<uint64_t>(got))) {
         return Refuse(connection, 503, "the bodies of other requests take all memory there is");
       }
       connection.held_bytes += static_cast<uint64_t>(got);
@@ -433,7 +440,7 @@ bool HttpServer::TakeServiceHead(Connection& connection, const HttpRequest& requ
     connection.text.resize(end);
   }
   connection.held_bytes = connection.text.size() - connection.head_bytes;
-  if (!mailbox_->Hold(connection.held_bytes)) {
+  if (!mailbox_->Hold(0, connection.held_bytes)) {
     connection.held_bytes = 0;
     return Refuse(connection, 503, "the bodies of other requests take all memory there is");
   }

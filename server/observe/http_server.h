@@ -86,7 +86,8 @@ class HttpServer {
   struct Service {
     std::string prefix;             // "/v2"; empty: no service.
     uint64_t max_body_bytes = 0;    // Of one request; 413 above.
-    uint64_t max_bodies_bytes = 0;  // Of all that are read or not answered; 503 above.
+    uint64_t max_bodies_bytes = 0;  // Of all that are read or not answered; 503 above, or for one
+                                    // that would take more than eight times what is left.
     uint64_t max_unsent_bytes = 0;  // Of all replies that wait to be sent; 503 above.
     // Both are called on the server's thread, and must not block.
     // Before the body is read: nullopt, or the reply that refuses the request.

@@ -196,6 +196,21 @@ TEST_F(HttpServerTest, BodiesHaveAMemoryTogether) {
   EXPECT_THAT(Ask("GET /v2 HTTP/1.1\r\nConnection: close\r\n\r\n"), HasSubstr("GET  0"));
 }
 
+TEST_F(HttpServerTest, BodiesThatDoNotEndLeaveRoomForOthers) {
+  Start();
+  const std::string begun = absl::StrCat("POST /v2/hold HTTP/1.1\r\nContent-Length: ", 1 << 20,
+                                         "\r\n\r\n", std::string((3 << 18) - 256, 'x'));
+  std::vector<FileDescriptor> silent;
+  for (int i = 0; i < 2; ++i) {
+    silent.push_back(Connect());
+    send(silent.back().get(), begun.data(), begun.size(), MSG_NOSIGNAL);
+  }
+  const std::string body(2048, 'x');
+  EXPECT_THAT(Ask(absl::StrCat("POST /v2 HTTP/1.1\r\nConnection: close\r\nContent-Length: ",
+                               body.size(), "\r\n\r\n", body)),
+              HasSubstr("POST  2048"));
+}
+
 TEST_F(HttpServerTest, AnExchangeOutlivesItsConnectionAndItsServer) {
   Start();
   {
