@@ -51,7 +51,7 @@ absl::StatusOr<std::string> ResolvedPath(int fd, const std::string& path) {
 absl::StatusOr<int> OpenForReading(const std::string& path) {
   const LoadScope* const scope = LoadScope::Current();
   const int place = open(path.c_str(), O_PATH | O_CLOEXEC);
-  if (place < 0) return absl::ErrnoToStatus(errno, path);
+  if (place < 0) return FileError(errno, path);
   const absl::Cleanup close_place = [place] { close(place); };
   if (scope != nullptr && !scope->limits().roots.empty()) {
     ASSIGN_OR_RETURN(const std::string resolved, ResolvedPath(place, path));
@@ -66,11 +66,17 @@ absl::StatusOr<int> OpenForReading(const std::string& path) {
   if (fd < 0 && errno == ENOENT) {
     return absl::UnavailableError(absl::StrCat(path, ": cannot be opened, /proc is not mounted"));
   }
-  if (fd < 0) return absl::ErrnoToStatus(errno, path);
+  if (fd < 0) return FileError(errno, path);
   return fd;
 }
 
 }  // namespace
+
+absl::Status FileError(int error, absl::string_view message) {
+  absl::Status status = absl::ErrnoToStatus(error, message);
+  if (error != EMFILE && error != ENFILE) return status;
+  return absl::UnavailableError(status.message());
+}
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
   RETURN_IF_ERROR(LoadScope::Check());

@@ -47,6 +47,10 @@ class InputFile {
   int64_t size_ = 0;
 };
 
+// absl::ErrnoToStatus, but UNAVAILABLE where there are too many open files: RESOURCE_EXHAUSTED is
+// for memory.
+absl::Status FileError(int error, absl::string_view message);
+
 // Whether `path`, resolved, is one of `roots` (resolved, too) or lies below one; without roots
 // everything does.
 bool LiesWithin(absl::string_view path, const std::vector<std::string>& roots);

@@ -137,7 +137,7 @@ MappedFile::Watch* MappedFile::StartWatch(const char* data, size_t size) {
 absl::StatusOr<std::unique_ptr<const MappedFile>> MappedFile::Map(const InputFile& file) {
   if (file.size() == 0) return absl::InvalidArgumentError(absl::StrCat(file.path(), ": empty"));
   const int fd = file.Duplicate();
-  if (fd < 0) return absl::ErrnoToStatus(errno, file.path());
+  if (fd < 0) return FileError(errno, file.path());
   const absl::Cleanup close_fd = [fd] { close(fd); };
   const auto size = static_cast<size_t>(file.size());
   const std::lock_guard<std::mutex> lock(MappingMutex());

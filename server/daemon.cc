@@ -317,9 +317,11 @@ absl::Status Daemon::StartHttp() {
       rest_->Take(std::move(exchange));
     };
   }
+  HttpServer::Limits limits;
+  limits.max_connections = static_cast<int>(RoomForConnections().http);
   ASSIGN_OR_RETURN(
       http_, HttpServer::Create(options_.settings.http_address(), options_.settings.http_port(),
-                                std::move(pages), std::move(service)));
+                                std::move(pages), std::move(service), limits));
   return absl::OkStatus();
 }
 

@@ -103,7 +103,7 @@ class Walker {
 absl::StatusOr<std::vector<std::string>> ListNames(const std::string& path, int64_t most,
                                                    int64_t* names_left) {
   const std::unique_ptr<DIR, CloseDirectory> dir(opendir(path.c_str()));
-  if (dir == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+  if (dir == nullptr) return FileError(errno, absl::StrCat("cannot open ", path));
   std::vector<std::string> names;
   while (true) {
     errno = 0;

@@ -68,6 +68,7 @@ ConnectionAcceptor::ConnectionAcceptor(ListeningSocket socket, const AcceptorOpt
       watch_(options.watch, ledger),
       logger_(logger),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      spare_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       hand_over_(std::move(hand)) {
   ledger_.set_close([this](const std::string& peer, const char* why) { Close(peer, why); });
   thread_ = std::thread([this] { Loop(); });
@@ -206,13 +207,15 @@ void ConnectionAcceptor::LookAtAll() {
   if (const std::string peer = hand_over_.Holding(); !peer.empty()) Close(peer, kHandOver);
 }
 
-FileDescriptor ConnectionAcceptor::SocketOf(const Handed& handed) {
+bool ConnectionAcceptor::OnSocket(const Handed& handed, absl::FunctionRef<void(int fd)> act) const {
   // A copy cannot become another socket between the look and the end, as the number itself can.
-  FileDescriptor copy(fcntl(handed.fd, F_DUPFD_CLOEXEC, 0));
+  const int copy = spare_.get();
+  if (dup3(handed.fd, copy, O_CLOEXEC) < 0) return false;
   ino_t inode = 0;
-  if (copy.get() < 0 || !InodeOf(copy.get(), inode) || inode != handed.inode)
-    return FileDescriptor();
-  return copy;
+  const bool open = InodeOf(copy, inode) && inode == handed.inode;
+  if (open) act(copy);
+  dup3(wake_.get(), copy, O_CLOEXEC);  // Else the copy would keep the socket open.
+  return open;
 }
 
 void ConnectionAcceptor::CloseIdle(milliseconds patience) {
@@ -224,9 +227,7 @@ void ConnectionAcceptor::CloseIdle(milliseconds patience) {
       if (handed_.empty()) return;
       for (const Handed& handed : handed_) {
         if (ledger_.CountsOf(handed.peer).under_way > 0) continue;
-        if (const FileDescriptor socket = SocketOf(handed); socket.get() >= 0) {
-          shutdown(socket.get(), SHUT_RDWR);
-        }
+        OnSocket(handed, [](int fd) { shutdown(fd, SHUT_RDWR); });
       }
     }
     if (steady_clock::now() >= end) return;
@@ -242,11 +243,9 @@ void ConnectionAcceptor::Close(const std::string& peer, const char* why) {
         std::find_if(handed_.rbegin(), handed_.rend(),
                      [&](const Handed& candidate) { return candidate.peer == peer; });
     if (handed == handed_.rend()) return;
-    const FileDescriptor socket = SocketOf(*handed);
-    if (socket.get() < 0) return;
     // A reset: after a shutdown Linux would go on taking what comes, and gRPC would read it all.
-    const sockaddr nobody{.sa_family = AF_UNSPEC, .sa_data = {}};
-    connect(socket.get(), &nobody, sizeof(nobody));
+    constexpr sockaddr kNobody{.sa_family = AF_UNSPEC, .sa_data = {}};
+    if (!OnSocket(*handed, [&](int fd) { connect(fd, &kNobody, sizeof(kNobody)); })) return;
     ++stats_.closed[why];
     const auto now = steady_clock::now();
     says = now >= next_close_line_;

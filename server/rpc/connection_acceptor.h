@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "base/file_descriptor.h"
 #include "base/mutex.h"
 #include "server/observe/logging.h"
@@ -77,8 +78,9 @@ class ConnectionAcceptor {
   bool IsShunned(const std::string& peer);
   void CountOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HandOver(FileDescriptor fd, const std::string& peer);
-  // None: it is over already.
-  static FileDescriptor SocketOf(const Handed& handed);
+  // Calls act with a descriptor of the connection's socket; false: it is over already.
+  bool OnSocket(const Handed& handed, absl::FunctionRef<void(int fd)> act) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Has the watch look at all connections, and closes those that have to go.
   void LookAtAll();
   // At most one line in ten seconds.
@@ -90,6 +92,7 @@ class ConnectionAcceptor {
   ConnectionWatch watch_;  // The thread's.
   Logger& logger_;
   FileDescriptor wake_;
+  FileDescriptor spare_;  // OnSocket's, so that a connection can be closed when no other is left.
   std::chrono::steady_clock::time_point next_count_{}, next_warning_{},
       next_look_{};  // The thread's.
 

@@ -5,7 +5,6 @@
 #include <grpc/grpc.h>
 #include <grpc/support/time.h>
 #include <grpcpp/resource_quota.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "server/system/listening_socket.h"
 
 namespace ulfd::server {
 namespace {
@@ -86,17 +86,11 @@ WatchLimits Watched(const ServerConfig& settings) {
 
 // Connections must not take the descriptors that models and pages need.
 int MaxConnections(const ServerConfig& settings, Logger& logger) {
-  constexpr rlim_t kOthers = 256 + 512;  // The HTTP port's, among them.
-  rlimit files{};
-  if (getrlimit(RLIMIT_NOFILE, &files) != 0) return settings.connections().max_connections();
-  const rlim_t room =
-      std::max(files.rlim_cur / 2, files.rlim_cur - std::min(files.rlim_cur, kOthers));
-  if (room >= static_cast<rlim_t>(settings.connections().max_connections()))
-    return settings.connections().max_connections();
+  const int wanted = settings.connections().max_connections();
+  const int64_t room = RoomForConnections().grpc;
+  if (room >= wanted) return wanted;
   logger.Warning("fewer connections than max_connections, for lack of file descriptors",
-                 {{"max_connections", settings.connections().max_connections()},
-                  {"RLIMIT_NOFILE", static_cast<int64_t>(files.rlim_cur)},
-                  {"connections", static_cast<int64_t>(room)}});
+                 {{"max_connections", wanted}, {"connections", room}});
   return static_cast<int>(room);
 }
 

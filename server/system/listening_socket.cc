@@ -5,11 +5,13 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -87,6 +89,18 @@ std::string TakenBy(const std::string& path) {
       connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ||
       errno == EAGAIN;
   return answers ? "another process listens there" : "";
+}
+
+ConnectionRoom RoomForConnections(int64_t descriptors) {
+  constexpr int64_t kHttp = 512, kOthers = 256;
+  const int64_t http = std::min(kHttp, descriptors / 4);
+  return {.http = http, .grpc = descriptors - http - std::min(kOthers, descriptors / 4)};
+}
+
+ConnectionRoom RoomForConnections() {
+  rlimit files{};
+  const bool known = getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < INT32_MAX;
+  return RoomForConnections(known ? static_cast<int64_t>(files.rlim_cur) : INT32_MAX);
 }
 
 absl::StatusOr<ListeningSocket> ListenOn(const std::string& address, int port,

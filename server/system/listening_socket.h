@@ -5,6 +5,7 @@
 
 #include <sys/socket.h>
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,15 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text);
 // Of a connection's other side: "127.0.0.1", also where IPv6 carries it, or "::1"; "" for what is
 // no IP address.
 Endpoint PeerOf(const sockaddr_storage& peer);
+
+// How many connections each port may have for a process with that many file descriptors: a quarter
+// of them, or 256, are left to models, pages and logs.
+struct ConnectionRoom {
+  int64_t http = 0, grpc = 0;
+};
+ConnectionRoom RoomForConnections(int64_t descriptors);
+// For this process.
+ConnectionRoom RoomForConnections();
 
 // Why nobody should listen on the Unix socket at `path`, as what is there is in use or is no
 // socket; "" for what a process left behind, or nothing.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <new>
@@ -309,6 +310,14 @@ TEST_F(HttpServerTest, EndsAtOnce) {
   const auto begin = steady_clock::now();
   http_.reset();
   EXPECT_LT(steady_clock::now() - begin, milliseconds(500));
+}
+
+TEST(RoomForConnections, LeavesDescriptorsToModels) {
+  const std::array<int64_t, 3> cases[] = {{20480, 512, 19712}, {1024, 256, 512}, {256, 64, 128}};
+  for (const auto& [files, http, grpc] : cases) {
+    EXPECT_EQ(RoomForConnections(files).http, http) << files;
+    EXPECT_EQ(RoomForConnections(files).grpc, grpc) << files;
+  }
 }
 
 TEST(ListenOn, SaysWhyNot) {

@@ -4,7 +4,9 @@
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
@@ -138,6 +140,30 @@ TEST_F(ConnectionAcceptorTest, ClosesWhatHasNoCall) {
   acceptor_->CloseIdle(std::chrono::seconds(20));
   EXPECT_EQ(acceptor_->Stats().open, 0);
   grpc.join();
+}
+
+TEST_F(ConnectionAcceptorTest, ClosesOneWhenNoDescriptorIsLeft) {
+  Start(2);
+  const FileDescriptor client = Connect();
+  WaitFor([&] {
+    MutexLock lock(mu_);
+    return handed_.size() == 1;
+  });
+  sockaddr_in own{};
+  socklen_t size = sizeof(own);
+  ASSERT_EQ(getsockname(client.get(), reinterpret_cast<sockaddr*>(&own), &size), 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{.rlim_cur = 64, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<FileDescriptor> all;
+  do {
+    all.emplace_back(dup(client.get()));
+  } while (all.back().get() >= 0);
+  acceptor_->Close(absl::StrCat("ipv4:127.0.0.1:", ntohs(own.sin_port)), "calls");
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(acceptor_->Stats().closed["calls"], 1);
+  EXPECT_TRUE(IsClosed(client.get()));
 }
 
 TEST_F(ConnectionAcceptorTest, ClosesTheOneThatKeepsOthersFromBeingHandedOver) {
