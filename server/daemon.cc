@@ -272,9 +272,10 @@ absl::Status Daemon::StartRecorder() {
 }
 
 absl::Status Daemon::StartHttp() {
-  std::map<std::string, HttpServer::Page> pages;
-  pages["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
-  pages["/readyz"] = [this] { return ReadyPage(*readiness_); };
+  HttpServer::Pages all;
+  all.quick["/healthz"] = [] { return HttpReply{.body = "ok\n"}; };
+  all.quick["/readyz"] = [this] { return ReadyPage(*readiness_); };
+  std::map<std::string, HttpServer::Page>& pages = all.dear;
   const std::vector<std::pair<std::string, std::string>> vary = {{"Vary", "Accept"}};
   pages["/metrics"] = [this, vary] {
     return HttpReply{.content_type = "text/plain; version=0.0.4; charset=utf-8",
@@ -321,7 +322,7 @@ absl::Status Daemon::StartHttp() {
   limits.max_connections = static_cast<int>(RoomForConnections().http);
   ASSIGN_OR_RETURN(
       http_, HttpServer::Create(options_.settings.http_address(), options_.settings.http_port(),
-                                std::move(pages), std::move(service), limits));
+                                std::move(all), std::move(service), limits));
   return absl::OkStatus();
 }
 

@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/load_scope.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "server/system/thread_time.h"
@@ -84,8 +85,10 @@ std::string PeerName(const sockaddr_storage& peer) {
 class HttpMailbox {
  public:
   struct Letter {
-    uint64_t connection;
-    HttpReply reply;
+    uint64_t connection = 0;
+    HttpReply reply = {};
+    bool of_page = false;                               // Then not the reply, but:
+    std::shared_ptr<const std::string> page = nullptr;  // Null: there was no memory for it.
   };
 
   explicit HttpMailbox(uint64_t max_bytes)
@@ -93,10 +96,10 @@ class HttpMailbox {
 
   int wake_fd() const { return wake_.get(); }
   void Wake() { eventfd_write(wake_.get(), 1); }
-  void Put(uint64_t connection, HttpReply reply) {
+  void Put(Letter letter) {
     {
       MutexLock lock(mu_);
-      letters_.push_back({connection, std::move(reply)});
+      letters_.push_back(std::move(letter));
     }
     Wake();
   }
@@ -148,32 +151,41 @@ HttpExchange::~HttpExchange() {
 
 void HttpExchange::Reply(HttpReply reply) {
   if (std::exchange(answered_, true)) return;
-  mailbox_->Put(connection_, std::move(reply));
+  mailbox_->Put({connection_, std::move(reply)});
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Create(const std::string& address, int port,
-                                                               std::map<std::string, Page> pages,
-                                                               Service service,
+                                                               Pages pages, Service service,
                                                                const Limits& limits) {
   ASSIGN_OR_RETURN(ListeningSocket socket, ListenOn(address, port, "HTTP"));
   return std::unique_ptr<HttpServer>(
       new HttpServer(std::move(socket), std::move(pages), std::move(service), limits));
 }
 
-HttpServer::HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
-                       const Limits& limits)
+HttpServer::HttpServer(ListeningSocket socket, Pages pages, Service service, const Limits& limits)
     : socket_(std::move(socket)),
       service_(std::move(service)),
       limits_(limits),
       mailbox_(std::make_shared<HttpMailbox>(service_.max_bodies_bytes)) {
-  for (auto& [path, page] : pages) pages_[path].make = std::move(page);
+  for (auto& [path, page] : pages.quick) pages_[path].make = std::move(page);
+  for (auto& [path, page] : pages.dear) {
+    MadePage& made = pages_[path];
+    made.make = std::move(page);
+    made.dear = true;
+  }
+  maker_ = std::thread([this] { MakePages(); });
   thread_ = std::thread([this] { Loop(); });
 }
 
 HttpServer::~HttpServer() {
-  stopping_.store(true);
+  {
+    MutexLock lock(orders_mu_);
+    stopping_.store(true);
+    ordered_.NotifyAll();
+  }
   mailbox_->Wake();
   thread_.join();
+  maker_.join();
   while (!connections_.empty()) Drop(0);
 }
 
@@ -200,8 +212,10 @@ void HttpServer::Serve() {
     fds = {{mailbox_->wake_fd(), POLLIN, 0}, {socket_.fd.get(), newcomers, 0}};
     auto until = end;
     for (const Connection& connection : connections_) {
+      // Who waits for a page may have closed its side; a service wants to know of it.
+      const int waiting = connection.gone == nullptr ? 0 : POLLRDHUP;
       const int events = connection.state == State::kWriting   ? POLLOUT
-                         : connection.state == State::kWaiting ? POLLRDHUP
+                         : connection.state == State::kWaiting ? waiting
                                                                : POLLIN;
       fds.push_back({connection.fd.get(), static_cast<int16_t>(events), 0});
       until = std::min(until, connection.until);
@@ -244,6 +258,12 @@ void HttpServer::Deliver() {
     const auto found = std::find_if(connections_.begin(), connections_.end(),
                                     [&](const Connection& c) { return c.id == letter.connection; });
     if (found == connections_.end() || found->state != State::kWaiting) continue;
+    if (letter.of_page) {
+      if (letter.page == nullptr || !AnswerPage(*found, std::move(letter.page))) {
+        Drop(static_cast<size_t>(found - connections_.begin()));
+      }
+      continue;
+    }
     found->gone.reset();
     std::string text = Format(letter.reply, found->with_body, found->keep);
     bool open = true;
@@ -384,9 +404,44 @@ bool HttpServer::TakeHead(Connection& connection) {
     return Answer(connection,
                   Format({.code = 404, .body = "no such page\n"}, with_body, /*keep=*/false));
   }
-  const std::shared_ptr<const std::string> text = TextOf(*page);
-  return with_body ? Answer(connection, text)
-                   : Answer(connection, text->substr(0, FindHeadEnd(*text)));
+  connection.with_body = with_body;
+  return page->dear ? OrderPage(connection, *page) : AnswerPage(connection, TextOf(*page));
+}
+
+bool HttpServer::AnswerPage(Connection& connection, std::shared_ptr<const std::string> text) {
+  return connection.with_body ? Answer(connection, std::move(text))
+                              : Answer(connection, text->substr(0, FindHeadEnd(*text)));
+}
+
+bool HttpServer::OrderPage(Connection& connection, MadePage& page) {
+  {
+    MutexLock lock(orders_mu_);
+    // Who has left since counts, too.
+    if (orders_.size() < static_cast<size_t>(limits_.max_connections)) {
+      orders_.push_back({&page, connection.id});
+      ordered_.NotifyAll();
+      connection.text = {};
+      Enter(connection, State::kWaiting, Clock::duration::max());
+      return true;
+    }
+  }
+  return Refuse(connection, 503, "too many wait for pages");
+}
+
+void HttpServer::MakePages() {
+  while (true) {
+    Order order;
+    {
+      MutexLock lock(orders_mu_);
+      while (orders_.empty() && !stopping_.load()) ordered_.Wait(orders_mu_);
+      if (stopping_.load()) return;
+      order = orders_.front();
+      orders_.pop_front();
+    }
+    HttpMailbox::Letter letter{.connection = order.connection, .of_page = true};
+    WithinMemory([&] { letter.page = TextOf(*order.page); }).IgnoreError();
+    WithinMemory([&] { mailbox_->Put(std::move(letter)); }).IgnoreError();
+  }
 }
 
 HttpServer::MadePage* HttpServer::FindPage(absl::string_view path, absl::string_view accept) {

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,8 +17,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/mutex.h"
 #include "server/observe/http_request.h"
 #include "server/system/listening_socket.h"
 
@@ -65,14 +68,17 @@ class HttpExchange {
 
 // GET and HEAD of fixed paths over HTTP/1, one request per connection; who accepts a media type
 // TYPE gets the page "PATH TYPE" instead of "PATH", if there is one.  Below the prefix of the
-// service GET and POST, as many as the client sends.  Every other path is 404.  One thread makes
-// the pages and waits for every connection at once, so nobody who is slow, or silent, keeps others
-// waiting.
+// service GET and POST, as many as the client sends.  Every other path is 404.  One thread waits
+// for every connection at once, so nobody who is slow, or silent, keeps others waiting; another one
+// makes the pages that may be dear.
 class HttpServer {
  public:
   using Clock = std::chrono::steady_clock;
-  // Called on the server's thread.  Must not block.
   using Page = std::function<HttpReply()>;
+  struct Pages {
+    std::map<std::string, Page> quick;  // Made on the server's thread, must take microseconds.
+    std::map<std::string, Page> dear;   // One after the other, on a thread of their own.
+  };
 
   struct Limits {
     int max_connections = 512;     // One more, and the one that has waited longest is closed.
@@ -98,11 +104,10 @@ class HttpServer {
 
   // Listens; port 0: any free one.  UNAVAILABLE: the address cannot be listened on (says why).
   static absl::StatusOr<std::unique_ptr<HttpServer>> Create(const std::string& address, int port,
-                                                            std::map<std::string, Page> pages,
-                                                            Service service, const Limits& limits);
+                                                            Pages pages, Service service,
+                                                            const Limits& limits);
   static absl::StatusOr<std::unique_ptr<HttpServer>> Create(const std::string& address, int port,
-                                                            std::map<std::string, Page> pages,
-                                                            Service service) {
+                                                            Pages pages, Service service) {
     return Create(address, port, std::move(pages), std::move(service), Limits());
   }
   // Waits for the page that is being made, and a moment for replies to leave; ends at once
@@ -132,12 +137,20 @@ class HttpServer {
   };
   struct MadePage {
     Page make;
+    bool dear = false;                        // The maker's thread has it.
     std::shared_ptr<const std::string> text;  // As it was made last; null: never.
     Clock::duration spent{};                  // On making it, less a share of the time since.
     Clock::time_point asked;                  // The last time.
   };
-  HttpServer(ListeningSocket socket, std::map<std::string, Page> pages, Service service,
-             const Limits& limits);
+  // A dear page that a connection waits for.
+  struct Order {
+    MadePage* page = nullptr;
+    uint64_t connection = 0;
+  };
+  HttpServer(ListeningSocket socket, Pages pages, Service service, const Limits& limits);
+  void MakePages();  // The maker's loop.
+  // Has the maker make it for the connection.
+  bool OrderPage(Connection& connection, MadePage& page);
   void Loop();
   void Serve();  // Until it is to stop, or there is no memory.
   // Whether somebody waits for a reply, or takes it.
@@ -162,6 +175,7 @@ class HttpServer {
   MadePage* FindPage(absl::string_view path, absl::string_view accept);
   static std::shared_ptr<const std::string> TextOf(MadePage& page);
   bool Answer(Connection& connection, std::shared_ptr<const std::string> reply);
+  bool AnswerPage(Connection& connection, std::shared_ptr<const std::string> text);
   bool Answer(Connection& connection, std::string reply) {
     return Answer(connection, std::make_shared<const std::string>(std::move(reply)));
   }
@@ -176,10 +190,13 @@ class HttpServer {
   const std::shared_ptr<HttpMailbox> mailbox_;
   uint64_t last_id_ = 0;
   std::atomic<bool> stopping_{false};
-  std::map<std::string, MadePage> pages_;  // The thread's, as these.
+  Mutex orders_mu_;
+  CondVar ordered_;  // An order came, or stopping.
+  std::deque<Order> orders_ ABSL_GUARDED_BY(orders_mu_);
+  std::map<std::string, MadePage> pages_;  // But for the dear ones the thread's, as these.
   uint64_t unsent_bytes_ = 0;
   std::vector<Connection> connections_;
-  std::thread thread_;  // Last: it uses everything above.
+  std::thread maker_, thread_;  // Last: they use everything above.
 };
 
 }  // namespace ulfd::server

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "engine/runtime/plan_json.h"
 
 namespace ulfd::server {
@@ -14,7 +15,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json OfVersion(const ServedModel& served, const StepProfile::Means& means) {
+// Takes the plan's steps from `steps_left`.
+Json OfVersion(const ServedModel& served, const StepProfile::Means& means, size_t& steps_left) {
   constexpr int64_t kUsualAds = 200;
   const engine::Model& model = *served.model;
   const std::vector<engine::ShapePlanInfo> others = model.shape_plans();
@@ -28,22 +30,30 @@ Json OfVersion(const ServedModel& served, const StepProfile::Means& means) {
   const int64_t ads = timed ? std::max<int64_t>(1, std::llround(means.ads)) : kUsualAds;
   Json times = nullptr;
   if (timed) times = {{"calls", means.calls}, {"ads", means.ads}, {"us", means.us}};
-  return {
-      {"model", served.name}, {"version", served.version}, {"generation", served.generation},
-      {"ads", ads},           {"timed", std::move(times)}, {"plan", engine::PlanJson(*plan, ads)}};
+  Json of_plan = nullptr;
+  if (plan->steps.size() <= steps_left) {
+    steps_left -= plan->steps.size();
+    of_plan = engine::PlanJson(*plan, ads);
+  }
+  return {{"model", served.name}, {"version", served.version}, {"generation", served.generation},
+          {"ads", ads},           {"timed", std::move(times)}, {"plan", std::move(of_plan)}};
 }
 
 }  // namespace
 
 std::string PlansJson(const ModelLookup& models, Metrics& metrics) {
-  Json all = Json::array();
+  size_t steps_left = 20000;
+  std::string all = "[";
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
       if (version.serving == nullptr) continue;
-      all.push_back(OfVersion(*version.serving, metrics.For(*version.serving)->steps->means()));
+      const Json one =
+          OfVersion(*version.serving, metrics.For(*version.serving)->steps->means(), steps_left);
+      absl::StrAppend(&all, all.size() > 1 ? "," : "",
+                      one.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
   }
-  return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return all + "]";
 }
 
 }  // namespace ulfd::server

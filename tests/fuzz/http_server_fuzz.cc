@@ -23,8 +23,8 @@ using ulfd::fuzz::Fail;
 
 const HttpServer& Server() {
   static const HttpServer* const server = [] {
-    std::map<std::string, HttpServer::Page> pages;
-    pages["/metrics"] = [] { return HttpReply{.body = "a 1\n"}; };
+    HttpServer::Pages pages;
+    pages.quick["/metrics"] = [] { return HttpReply{.body = "a 1\n"}; };
     HttpServer::Service service{
         .prefix = "/v2",
         .max_body_bytes = 4096,

@@ -595,7 +595,7 @@ async function Look(count) {
   state.samples.push(Sample(ParseMetrics(metrics)));
   ShowAll();
   if (plans === null) return;
-  state.plans = plans;
+  state.plans = plans.filter((one) => one.plan !== null);
   ShowPlan();
 }
 

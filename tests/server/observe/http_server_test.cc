@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "server/system/thread_time.h"
 #include "tests/testing/loopback.h"
 
@@ -33,7 +34,9 @@ using ::testing::StartsWith;
 class HttpServerTest : public ::testing::Test {
  protected:
   void Start(const HttpServer::Limits& limits = {}) {
-    std::map<std::string, HttpServer::Page> pages;
+    HttpServer::Pages all;
+    all.quick["/quick"] = [] { return HttpReply{.body = "quick\n"}; };
+    std::map<std::string, HttpServer::Page>& pages = all.dear;
     pages["/hello"] = [] { return HttpReply{.body = "hello\n"}; };
     pages["/hello text/html"] = [] { return HttpReply{.body = "<p>hello\n"}; };
     pages["/large"] = [] { return HttpReply{.body = std::string(8 << 20, 'x')}; };
@@ -42,6 +45,10 @@ class HttpServerTest : public ::testing::Test {
       while (CpuTimeOfThisThread() < end) {
       }
       return HttpReply{.body = absl::StrCat(++made_, "\n")};
+    };
+    pages["/slow"] = [this] {
+      release_.WaitForNotification();
+      return HttpReply{.body = "slow\n"};
     };
     pages["/none"] = []() -> HttpReply { throw std::bad_alloc(); };
     pages["/busy"] = [] { return HttpReply{.code = 503, .body = "busy\n"}; };
@@ -71,7 +78,7 @@ class HttpServerTest : public ::testing::Test {
                                                       exchange->body().size(), "\n")});
               }).detach();
             }};
-    auto http = HttpServer::Create("127.0.0.1", 0, std::move(pages), std::move(service), limits);
+    auto http = HttpServer::Create("127.0.0.1", 0, std::move(all), std::move(service), limits);
     ASSERT_TRUE(http.ok()) << http.status();
     http_ = *std::move(http);
   }
@@ -91,7 +98,8 @@ class HttpServerTest : public ::testing::Test {
     send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL);
     return ReadAll(fd.get());
   }
-  int made_ = 0;  // Dear pages, by the server's thread.
+  absl::Notification release_;
+  int made_ = 0;  // Dear pages, by the maker's thread.
   std::unique_ptr<HttpServer> http_;
   std::vector<std::unique_ptr<HttpExchange>> held_;  // By the server's thread.
 };
@@ -145,6 +153,21 @@ TEST_F(HttpServerTest, ADearPageIsNotMadeForEachOfMany) {
   // A quarter of a CPU, and at first 50 ms and a page more.
   const auto took = std::chrono::steady_clock::now() - begin;
   EXPECT_LE(made_ * milliseconds(20), took / 4 + milliseconds(70)) << "103 were asked for";
+}
+
+TEST_F(HttpServerTest, APageThatTakesLongKeepsNoProbeWaiting) {
+  Start();
+  const std::string request = "GET /slow HTTP/1.1\r\n\r\n";
+  const FileDescriptor patient = Connect(), half_closed = Connect();
+  for (const FileDescriptor* fd : {&patient, &half_closed}) {
+    send(fd->get(), request.data(), request.size(), MSG_NOSIGNAL);
+  }
+  shutdown(half_closed.get(), SHUT_WR);
+  EXPECT_THAT(Ask("GET /quick HTTP/1.1\r\n\r\n"), EndsWith("quick\n"));
+  release_.Notify();
+  EXPECT_THAT(ReadAll(patient.get()), EndsWith("slow\n"));
+  EXPECT_THAT(ReadAll(half_closed.get()), EndsWith("slow\n"));
+  EXPECT_THAT(Ask("HEAD /slow HTTP/1.1\r\n\r\n"), HasSubstr("Content-Length: 5\r\n"));
 }
 
 TEST_F(HttpServerTest, StrangersAreNotReadFurther) {
