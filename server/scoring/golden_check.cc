@@ -43,6 +43,14 @@ absl::Status Compare(const ScorePair& pair, double tolerance) {
       pair.found, ", recorded ", pair.recorded, ", tolerance ", tolerance));
 }
 
+// Yesterday's recordings are often put there to warm a version that was trained since.
+std::string OfOtherContent(const Recording& record, const engine::ModelInfo& info) {
+  const bool other = !record.content_hash().empty() && record.content_hash() != info.content_hash;
+  if (!other || record.outputs().empty()) return "";
+  return absl::StrCat(", of other content, version ", record.version(),
+                      " (`ulf recordings --requests=OUT` keeps requests without scores)");
+}
+
 // Calls `use` for every record until it fails or says that it has enough (false).
 using UseRecord = std::function<absl::StatusOr<bool>(const Recording& record)>;
 absl::Status ForEachRecord(const std::string& path, const UseRecord& use,
@@ -106,9 +114,10 @@ absl::Status CheckRecordings(const engine::Model& model, const std::string& dire
       }
       ++requests;
       ++number;
-      RETURN_IF_ERROR(Annotate(recorded.Run(record, model, limits, run, compare),
-                               absl::StrCat("golden scores: ", path, " record ", number)));
-      return true;
+      const absl::Status found = recorded.Run(record, model, limits, run, compare);
+      if (found.ok()) return true;
+      return Annotate(found, absl::StrCat("golden scores: ", path, " record ", number,
+                                          OfOtherContent(record, model.info())));
     };
     RETURN_IF_ERROR(ForEachRecord(path, use, notices));
     if (enough) break;

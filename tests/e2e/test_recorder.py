@@ -3,6 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import glob
 import os
+import shutil
 import subprocess
 import unittest
 
@@ -73,6 +74,36 @@ class RecorderTest(unittest.TestCase):
         with np.load(files[2]) as found:
             for name, values in scores[1].items():
                 np.testing.assert_allclose(found[name], values, atol=1e-5)
+
+    def test_requests_alone_warm_a_retrained_version(self):
+        def check():
+            done = subprocess.run(
+                [env.program("ulfd"), "--check_config", f"--model_repository={self.repository}"],
+                capture_output=True, text=True, timeout=60, check=False)
+            return done.returncode, done.stderr
+
+        with self.daemon() as daemon, Client(daemon) as client:
+            for seed in range(2):
+                client.predict(predict_request("stamp", stamp_inputs([1, 2 + seed]), ()))
+            self.recorded(daemon, 2)
+        add_stamp(self.repository, 3, version=2)
+        warmup = os.path.join(self.repository, "stamp", "2", "warmup")
+        os.makedirs(warmup)
+        requests = os.path.join(warmup, "yesterday.ulfrec")
+        recorded, = glob.glob(os.path.join(self.folder, "stamp", "*.ulfrec"))
+        shutil.copy(recorded, requests)
+        code, err = check()
+        self.assertEqual(code, 1, err)
+        self.assertIn("of other content, version 1 (`ulf recordings --requests=OUT`", err)
+        code, _, err = ulf("recordings", self.folder, f"--requests={requests}")
+        self.assertEqual(code, 1)
+        self.assertIn("File exists", err)
+        os.remove(requests)
+        code, out, err = ulf("recordings", self.folder, f"--requests={requests}")
+        self.assertEqual(code, 0, err)
+        self.assertIn("2 requests without scores", out)
+        code, err = check()
+        self.assertEqual(code, 0, err)
 
     def test_replay(self):
         with self.daemon() as daemon:
@@ -167,6 +198,7 @@ class RecorderTest(unittest.TestCase):
                 ((os.path.join(self.repository, "shop", "1", "graph_ulf.txt"),), 1,
                  "no file of the recorder"),
                 ((self.folder, "--record=1"), 2, "--record goes with --inputs or --outputs"),
+                ((self.folder, "--requests=out", "--rows=3"), 2, "--requests writes all calls"),
                 ((), 2, "usage: ulf recordings")):
             found, out, err = ulf("recordings", *arguments)
             self.assertEqual(found, code, (arguments, out, err))

@@ -1,11 +1,14 @@
 // ulf recordings: shows what the daemon's recorder kept, and takes single calls out of it.
 // SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "base/recording/recording_file.h"
 #include "base/status_macros.h"
 #include "engine/tensor/tensor.h"
 #include "tools/cli/commands.h"
@@ -21,11 +24,13 @@ constexpr char kDescription[] =
     "Lists the recorded calls in a file of the daemon's recorder, or in all files in a folder\n"
     "(`ulf load --replay` sends them again).  With --inputs and --outputs one call is written as\n"
     "npz files instead, which `ulf score`, `ulf predict` and `ulf compare` take.  Of a call with\n"
-    "top_k these are the scores of its best ads alone, and top_k.indices says which ones.";
+    "top_k these are the scores of its best ads alone, and top_k.indices says which ones.  With\n"
+    "--requests all calls are written as one file without their scores: what warms a version (in\n"
+    "its warmup/) that is to score otherwise than the one that was recorded.";
 
 struct Options {
   int64_t record = 0, rows = 50;
-  std::string inputs, outputs;
+  std::string inputs, outputs, requests;
 };
 
 std::string TimeText(int64_t unix_ns) {
@@ -43,6 +48,11 @@ std::string OutputsText(const recording::Recording& record) {
 struct Totals {
   int64_t records = 0, bytes = 0, ads = 0;
 };
+
+void PrintDamage(const recording::Damage& damage) {
+  const std::string passed_over = DescribeDamage(damage);
+  if (!passed_over.empty()) Print(stdout, absl::StrCat("Note: ", passed_over, "\n"));
+}
 
 absl::Status List(const std::vector<std::string>& files, int64_t rows) {
   TextTable table({"call>", "received (UTC)", "model", "version>", "api", "ads>", "bytes>", "ms>",
@@ -75,8 +85,7 @@ absl::Status List(const std::vector<std::string>& files, int64_t rows) {
   Print(stdout, absl::StrCat(WithCommas(totals.records), " calls in ", files.size(),
                              " files: ", WithCommas(totals.ads), " ads, ", HumanBytes(totals.bytes),
                              " of requests\n"));
-  const std::string passed_over = DescribeDamage(damage);
-  if (!passed_over.empty()) Print(stdout, absl::StrCat("Note: ", passed_over, "\n"));
+  PrintDamage(damage);
   return absl::OkStatus();
 }
 
@@ -103,22 +112,52 @@ absl::Status Extract(const std::vector<std::string>& files, const Options& optio
   return engine::WriteNpz(options.outputs, OutputsOfRecording(found));
 }
 
+absl::Status WriteRequests(const std::vector<std::string>& files, const std::string& path) {
+  ASSIGN_OR_RETURN(auto writer, recording::RecordingWriter::Create(path));
+  int64_t requests = 0;
+  recording::Damage damage;
+  const absl::Status written = ForEachRecording(
+      files,
+      [&](recording::Recording& record) {
+        ++requests;
+        record.clear_outputs();
+        record.clear_indices();
+        return writer.Append(record.SerializeAsString());
+      },
+      &damage);
+  if (!written.ok()) {
+    unlink(path.c_str());
+    return written;
+  }
+  Print(stdout, absl::StrCat(path, ": ", WithCommas(requests), " requests without scores\n"));
+  PrintDamage(damage);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status RunRecordings(Args args) {
   Options options;
-  FlagSet flags("ulf recordings FILE|FOLDER [--record=N --inputs=IN.npz --outputs=OUT.npz]",
-                kDescription);
+  FlagSet flags(
+      "ulf recordings FILE|FOLDER [--record=N --inputs=IN.npz --outputs=OUT.npz] "
+      "[--requests=OUT.ulfrec]",
+      kDescription);
   flags.Add("rows", "At most so many calls are listed; 0: all.", &options.rows, 0);
   flags.Add("record", "Number of the call to write, as listed.", &options.record, 1);
   flags.Add("inputs", "npz file to write the call's request to.", &options.inputs);
   flags.Add("outputs", "npz file to write the call's scores to.", &options.outputs);
+  flags.Add("requests", "New file to write all requests to, without their scores.",
+            &options.requests);
   ASSIGN_OR_RETURN(const std::vector<std::string> positional, flags.Parse(args, 1, 1));
   const bool extract = !options.inputs.empty() || !options.outputs.empty();
   if (extract != flags.IsSet("record")) {
     return UsageError("--record goes with --inputs or --outputs");
   }
+  if (!options.requests.empty() && (extract || flags.IsSet("rows"))) {
+    return UsageError("--requests writes all calls: it goes with none of the others");
+  }
   ASSIGN_OR_RETURN(const std::vector<std::string> files, RecordingFiles(positional[0]));
+  if (!options.requests.empty()) return WriteRequests(files, options.requests);
   return extract ? Extract(files, options) : List(files, options.rows);
 }
 

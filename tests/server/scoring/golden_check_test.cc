@@ -183,6 +183,23 @@ TEST_F(GoldenCheckTest, FilesOfTheRecorder) {
   EXPECT_THAT(notices_, ElementsAre(HasSubstr("the last record is incomplete")));
 }
 
+TEST_F(GoldenCheckTest, ScoresOfOtherContentAreToldApart) {
+  Recording other = Good();
+  other.set_version(2);
+  other.set_content_hash("another");
+  other.mutable_outputs(0)->set_values(0, 9);
+  WriteRecord("a.pb", other);
+  EXPECT_THAT(Check().message(),
+              HasSubstr("a.pb record 1, of other content, version 2 (`ulf recordings "
+                        "--requests=OUT` keeps requests without scores): output \"score\" row 0"));
+  other.set_content_hash(model_->info().content_hash);
+  WriteRecord("a.pb", other);
+  EXPECT_THAT(Check().message(), HasSubstr("a.pb record 1: output \"score\" row 0"));
+  other.clear_outputs();
+  WriteRecord("a.pb", other);
+  EXPECT_TRUE(Check().ok()) << Check();
+}
+
 // Knows nothing but where to shadow.
 class ShadowOnly final : public ModelLookup {
  public:
