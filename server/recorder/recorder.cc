@@ -136,33 +136,34 @@ bool Recorder::AmongSlowest(const std::string& model, int64_t duration_us) {
 void Recorder::AddSlow(Recording record) {
   const int64_t size = SizeOf(record);
   if (!FitsIntoFile(size)) return Drop(RecorderDrop::kTooLarge);
-  {
-    MutexLock lock(mu_);
-    EndMinute();
-    if (slow_.empty()) work_.NotifyOne();  // The thread is to wait until the minute is over.
-    slow_minute_ = Minute();
-    if (queued_bytes_ + size <= options_.max_queued_bytes) {
-      const auto place = std::upper_bound(slow_.begin(), slow_.end(), record, Slower);
-      slow_.insert(place, std::move(record));
-      queued_bytes_ += size;
-      if (slow_.size() > static_cast<size_t>(options_.slowest_per_minute)) {
-        queued_bytes_ -= SizeOf(slow_.back());
-        slow_.pop_back();
-      }
-      const bool full = slow_.size() == static_cast<size_t>(options_.slowest_per_minute);
-      least_slow_us_ = full ? slow_.back().duration_us() : 0;
-      return;
-    }
+  if (size > options_.max_queued_bytes) return Drop(RecorderDrop::kQueueFull);
+  const auto most = static_cast<size_t>(options_.slowest_per_minute);
+  MutexLock lock(mu_);
+  EndMinute();
+  if (slow_.empty()) work_.NotifyOne();  // The thread is to wait until the minute is over.
+  slow_minute_ = Minute();
+  const auto place = std::upper_bound(slow_.begin(), slow_.end(), record, Slower);
+  slow_.insert(place, std::move(record));
+  slow_bytes_ += size;
+  // Those of the last minute may not be written yet.
+  const int64_t room = std::min<int64_t>(options_.max_queued_bytes,
+                                         2 * int64_t{options_.max_queued_bytes} - queued_bytes_);
+  while (slow_.size() > most || slow_bytes_ > room) {
+    if (slow_.size() <= most) Drop(RecorderDrop::kQueueFull);
+    least_slow_us_ = slow_.back().duration_us();
+    slow_bytes_ -= SizeOf(slow_.back());
+    slow_.pop_back();
   }
-  Drop(RecorderDrop::kQueueFull);
+  if (slow_.size() == most) least_slow_us_ = slow_.back().duration_us();
 }
 
 void Recorder::EndMinute() {
-  if (slow_.empty() || (slow_minute_ == Minute() && !stopping_)) return;
+  if (slow_minute_ == Minute() && !stopping_) return;
   for (Recording& record : slow_) queue_.push_back({.record = std::move(record), .slow = true});
+  if (!slow_.empty()) work_.NotifyOne();
   slow_.clear();
+  queued_bytes_ += std::exchange(slow_bytes_, 0);
   least_slow_us_ = 0;
-  work_.NotifyOne();
 }
 
 RecorderStats Recorder::Stats() const {
@@ -172,7 +173,7 @@ RecorderStats Recorder::Stats() const {
   for (size_t i = 0; i < dropped_.size(); ++i) stats.dropped[i] = dropped_[i].load();
   stats.failing = failing_.load();
   MutexLock lock(mu_);
-  stats.queued_bytes = queued_bytes_;
+  stats.queued_bytes = queued_bytes_ + slow_bytes_;
   return stats;
 }
 

@@ -124,7 +124,7 @@ class Recorder {
   std::atomic<int64_t> records_{0}, bytes_{0};
   std::array<std::atomic<int64_t>, kRecorderDrops> dropped_{};
   std::atomic<bool> failing_{false};
-  // Of the slowest calls that are kept; how long the last one took that has a place, if all have.
+  // Of the slowest calls that are kept; how long one took at most that has no place among them.
   std::atomic<int64_t> slow_minute_{-1}, least_slow_us_{0};
 
   Mutex shares_mu_;  // A leaf.
@@ -133,8 +133,9 @@ class Recorder {
   CondVar work_;
   std::vector<Queued> queue_ ABSL_GUARDED_BY(mu_);
   std::vector<recording::v1::Recording> slow_ ABSL_GUARDED_BY(mu_);  // The slowest first.
-  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;  // Of slow_ and what is being written, too.
-  int64_t second_ ABSL_GUARDED_BY(mu_) = 0;        // The last one.
+  int64_t queued_bytes_ ABSL_GUARDED_BY(mu_) = 0;           // Of what is being written, too.
+  int64_t slow_bytes_ ABSL_GUARDED_BY(mu_) = 0;             // At most max_queued_bytes as well.
+  int64_t second_ ABSL_GUARDED_BY(mu_) = 0;                 // The last one.
   std::map<std::string, int> chosen_ ABSL_GUARDED_BY(mu_);  // In it, by model.
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -190,7 +190,7 @@ TEST_F(RecorderTest, the_slowest_of_a_minute_are_written_when_it_is_over) {
   EXPECT_EQ(recorder->Stats().queued_bytes, 0);
 }
 
-TEST_F(RecorderTest, the_slowest_take_no_more_memory_than_others) {
+TEST_F(RecorderTest, the_slowest_have_memory_of_their_own_and_the_faster_make_room) {
   RecorderOptions options = Options();
   options.slowest_per_minute = 100;
   options.max_queued_bytes = 70000;
@@ -198,9 +198,22 @@ TEST_F(RecorderTest, the_slowest_take_no_more_memory_than_others) {
   for (int64_t i = 1; i <= 10; ++i) recorder->AddSlow(Call("a", i, 20000, i));
   EXPECT_LE(recorder->Stats().queued_bytes, 70000);
   EXPECT_EQ(recorder->Stats().dropped[static_cast<size_t>(RecorderDrop::kQueueFull)], 7);
+  EXPECT_FALSE(recorder->AmongSlowest("a", 7));  // It would only be dropped again.
+  recorder->Add(Call("a", 11, 50000));
+  EXPECT_EQ(recorder->Stats().dropped[static_cast<size_t>(RecorderDrop::kQueueFull)], 7);
   clock_.Advance(std::chrono::minutes(1));
+  EXPECT_TRUE(recorder->AmongSlowest("a", 7));
+  // While the disk hangs, those of further minutes find less room, and then none.
+  for (int64_t i = 12; i <= 20; ++i) {
+    recorder->AddSlow(Call("a", i, 20000, i));
+    EXPECT_LE(recorder->Stats().queued_bytes, 140000);
+    clock_.Advance(std::chrono::minutes(1));
+  }
+  EXPECT_TRUE(recorder->AmongSlowest("a", 7));
   recorder->WriteQueued();
-  EXPECT_THAT(Versions("slowest/a"), ElementsAre(3, 2, 1));
+  EXPECT_THAT(Versions("slowest/a"), ElementsAre(10, 9, 8, 12));
+  EXPECT_THAT(Versions("a"), ElementsAre(11));
+  EXPECT_EQ(recorder->Stats().queued_bytes, 0);
 }
 
 TEST_F(RecorderTest, the_end_writes_the_slowest_so_far) {
