@@ -326,11 +326,16 @@ class Decoder {
     decoded_.top_k.column = top_k.column();
     if (!top_k.output().empty()) {
       ASSIGN_OR_RETURN(decoded_.top_k.output, FindOutputNamed(model_, top_k.output()));
-    } else if (!decoded_.outputs.empty()) {
-      decoded_.top_k.output = decoded_.outputs[0];
-    } else {
-      return absl::InvalidArgumentError("top_k: the model has no outputs");
+      return absl::OkStatus();
     }
+    // A user's vector may come before the scores.
+    const auto found =
+        std::find_if(decoded_.outputs.begin(), decoded_.outputs.end(),
+                     [this](int output) { return info_.outputs[output].level != Level::kUser; });
+    if (found == decoded_.outputs.end()) {
+      return absl::InvalidArgumentError("top_k: no output that is asked for has a row per ad");
+    }
+    decoded_.top_k.output = *found;
     return absl::OkStatus();
   }
 

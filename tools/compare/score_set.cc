@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -22,7 +23,9 @@ void ScoreFlags::AddTo(FlagSet& flags) {
             &requests);
   flags.Add("labels", "Array of the npz files with a 0 or 1 per ad: the AUC is printed, too.",
             &labels);
-  flags.Add("score", "The output that ads are ranked by; by default the first.", &score);
+  flags.Add("score",
+            "The output that ads are ranked by; by default the first that has a row per ad.",
+            &score);
   flags.Add("column", "Its column; negative ones count from the end.", &column);
   flags.Add(
       "top_k",
@@ -42,6 +45,15 @@ std::string QuotedNames(const std::vector<std::string>& names) {
   return absl::StrCat("\"", absl::StrJoin(names, "\", \""), "\"");
 }
 
+// The first output that has a row per ad, or the first: a model of users alone has none.
+size_t FirstOfAds(const engine::Model& model) {
+  const std::vector<engine::OutputInfo>& outputs = model.info().outputs;
+  const auto first = absl::c_find_if(outputs, [](const engine::OutputInfo& output) {
+    return output.level != engine::Level::kUser;
+  });
+  return first == outputs.end() ? 0 : static_cast<size_t>(first - outputs.begin());
+}
+
 }  // namespace
 
 absl::Status ScoreSet::Init(const engine::Model& wanted) {
@@ -51,7 +63,7 @@ absl::Status ScoreSet::Init(const engine::Model& wanted) {
     return absl::NotFoundError(absl::StrCat("--score: no output \"", flags_.score, "\"; there are ",
                                             QuotedNames(outputs_)));
   }
-  score_ = flags_.score.empty() ? 0 : named - outputs_.begin();
+  score_ = flags_.score.empty() ? FirstOfAds(wanted) : named - outputs_.begin();
   ASSIGN_OR_RETURN(requests_, ReadRequests(flags_.requests, flags_.labels, wanted.info()));
   ASSIGN_OR_RETURN(wanted_, Score(wanted));
   for (size_t r = 0; r < requests_.size(); ++r) {

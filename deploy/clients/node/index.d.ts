@@ -50,7 +50,7 @@ export interface PredictOptions {
   version?: number;
   label?: string;
   requestId?: string;
-  /** The k best ads by a column of an output (default: the first output asked for). */
+  /** The k best ads by a column of an output (default: the first asked for that has a row per ad). */
   topK?: number | { k: number; output?: string; column?: number };
   /** Fills Reply.timings. */
   returnTimings?: boolean;

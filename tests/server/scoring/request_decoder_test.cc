@@ -92,6 +92,10 @@ TEST_F(RequestDecoderTest, TopKKeepsOrderAndWholeUserOutputs) {
   EXPECT_THAT(response->outputs(0).values(), ::testing::ElementsAre(6, 1, 3.25, 1));
   EXPECT_THAT(response->outputs(1).shape(), ::testing::ElementsAre(1, 2));
 
+  const auto user_first = Answer(Good("top_k { k: 2 } outputs: 'user_vec' outputs: 'score'"));
+  ASSERT_TRUE(user_first.ok()) << user_first.status();
+  EXPECT_THAT(user_first->scores(), ::testing::ElementsAre(6, 3.25));
+
   const auto ties = Answer(Good("top_k { k: 9 column: -1 output: 'score' } outputs: 'user_vec'"));
   ASSERT_TRUE(ties.ok()) << ties.status();
   EXPECT_THAT(ties->indices(), ::testing::ElementsAre(0, 1, 2));
@@ -100,6 +104,8 @@ TEST_F(RequestDecoderTest, TopKKeepsOrderAndWholeUserOutputs) {
 
 TEST_F(RequestDecoderTest, TopKErrors) {
   EXPECT_EQ(Error(Good("top_k { k: 0 }")), "top_k.k: 0, want at least 1");
+  EXPECT_EQ(Error(Good("top_k { k: 1 } outputs: 'user_vec'")),
+            "top_k: no output that is asked for has a row per ad");
   EXPECT_EQ(Error(Good("top_k { k: 1 output: 'scores' }")),
             "output \"scores\": unknown; did you mean \"score\"?");
   EXPECT_EQ(Answer(Good("top_k { k: 1 column: 2 }")).status().message(),

@@ -3,10 +3,13 @@
 #include "tools/compare/comparison.h"
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "engine/weights/npz.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/temp_dir.h"
@@ -81,6 +84,30 @@ TEST(CompareCommand, FailsBeyondTheTolerance) {
   wide.push_back("--tolerance=0.1");
   EXPECT_TRUE(RunCompare(wide).ok());
   EXPECT_TRUE(IsUsageError(RunCompare({files.data(), 1})));
+}
+
+TEST(CompareCommand, AdsAreRankedByAnOutputOfAds) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir.File("m/1"));
+  dir.Write("m/1/graph_ulf.txt", R"(
+      layer_params { type: "input_layer" top: "u" top: "x" }
+      layer_params { name: "vec" type: "relu_layer" bottom: "u" top: "vec" }
+      layer_params { name: "score" type: "relu_layer" bottom: "x" top: "score" })");
+  dir.Write("m/1/weights.pb", "");
+  dir.Write("m/1/model.textproto", R"(
+      inputs { name: "u" level: INPUT_LEVEL_USER row_shape: 1 }
+      inputs { name: "x" level: INPUT_LEVEL_AD row_shape: 1 })");
+  const float values[] = {1, 2, 3};
+  ASSERT_TRUE(engine::WriteNpz(dir.File("in.npz"), {{"u", NpyArray::FromFloat32({1, 1}, values)},
+                                                    {"x", NpyArray::FromFloat32({3, 1}, values)}})
+                  .ok());
+  const std::string version = dir.File("m/1");
+  const std::string requests = absl::StrCat(dir.File("in.npz"), ",", dir.File("in.npz"));
+  const std::vector<std::string> args = {version, version, "--requests=" + requests};
+  ::testing::internal::CaptureStdout();
+  const absl::Status status = RunCompare(args);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("2 requests, 6 ads"));
 }
 
 }  // namespace

@@ -64,7 +64,8 @@ class Sparse:
 
 @dataclasses.dataclass
 class TopK:
-    """The k best ads by a column of an output (default: the first output asked for)."""
+    """The k best ads by a column of an output (default: the first asked
+    for that has a row per ad)."""
     k: int
     output: str = ""
     column: int = 0
