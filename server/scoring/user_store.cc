@@ -29,6 +29,12 @@ std::string FullKey(const std::string& client, const ulfd::v1::PredictRequest& r
                       ":", request.user_key());
 }
 
+absl::Status Missed(const ulfd::v1::PredictRequest& request, absl::string_view why) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("user_key \"", absl::CHexEscape(request.user_key()), "\" version ",
+                   request.user_version(), ": ", why, "; send user_features again"));
+}
+
 // A request of a key alone is completed, by a copy, on the thread that received it.
 constexpr int64_t kUsersAtLeast = 64;
 
@@ -50,11 +56,15 @@ absl::StatusOr<std::string> UserStore::Complete(const std::string& client,
     saved_bytes_.fetch_add(kept->wire_bytes, std::memory_order_relaxed);
     return std::string();
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "user_key \"", absl::CHexEscape(request.user_key()), "\" version ", request.user_version(),
-      max_bytes_ == 0 ? ": no features are kept here (limits.kept_users_bytes is 0)"
-                      : ": its features are not here, or not any more",
-      "; send user_features again"));
+  return Missed(request, max_bytes_ == 0
+                             ? "no features are kept here (limits.kept_users_bytes is 0)"
+                             : "its features are not here, or not any more");
+}
+
+absl::Status UserStore::DoNotFit(const ulfd::v1::PredictRequest& request,
+                                 const absl::Status& error) {
+  misfits_.fetch_add(1, std::memory_order_relaxed);
+  return Missed(request, absl::StrCat("with the features that are kept of it: ", error.message()));
 }
 
 void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) {
@@ -74,15 +84,16 @@ void UserStore::Keep(std::string name, const ulfd::v1::PredictRequest& request) 
 
 void UserStore::Collect(MetricPage& page) const {
   const CacheStats kept = stats();
+  const int64_t misfits = misfits_.load(std::memory_order_relaxed);
   page.AddGauge("ulfd_kept_users_bytes", "What users' features kept for their keys take",
                 kept.bytes);
   page.AddCounter("ulfd_kept_users_saved_bytes_total",
                   "Bytes of features that requests with a user_key alone did not bring",
                   saved_bytes_.load(std::memory_order_relaxed));
   for (const auto& [result, requests] :
-       {std::pair("hit", kept.hits), std::pair("miss", kept.misses)}) {
+       {std::pair("hit", kept.hits - misfits), std::pair("miss", kept.misses + misfits)}) {
     page.AddCounter("ulfd_kept_users_total",
-                    "Requests with a user_key alone, and whether it was known", requests,
+                    "Requests with a user_key alone, and whether its features were here", requests,
                     {{"result", result}});
   }
 }

@@ -32,6 +32,9 @@ class UserStore {
   // good key or version.
   absl::StatusOr<std::string> Complete(const std::string& client,
                                        ulfd::v1::PredictRequest& request);
+  // FAILED_PRECONDITION for a request that Complete added features to which `error` shows to be
+  // those of another version of the model: a miss, after all.
+  absl::Status DoNotFit(const ulfd::v1::PredictRequest& request, const absl::Status& error);
   // `name`: of Complete; empty: nothing is kept.
   void Keep(std::string name, const ulfd::v1::PredictRequest& request);
   CacheStats stats() const { return users_.stats(); }
@@ -49,6 +52,7 @@ class UserStore {
   const Clock& clock_;
   LruCache<Kept> users_;
   std::atomic<int64_t> saved_bytes_{0};  // That callers did not send.
+  std::atomic<int64_t> misfits_{0};      // Hits that were none.
 };
 
 }  // namespace ulfd::server

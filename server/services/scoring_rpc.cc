@@ -82,14 +82,20 @@ class RpcCarrier : public Carrier<RequestType, ResponseType> {
 // Of the native API, whose requests may leave their user's features behind.
 class NativeCarrier final : public RpcCarrier<v1::PredictRequest, v1::PredictResponse> {
  public:
-  // kept_name: of UserStore::Complete.
+  // key_alone: as it came; kept_name: of UserStore::Complete.
   NativeCarrier(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc, UserStore& users,
-                std::string kept_name)
-      : RpcCarrier(rpc), users_(users), kept_name_(std::move(kept_name)) {}
-  void Decoded() override { users_.Keep(std::move(kept_name_), request()); }
+                bool key_alone, std::string kept_name)
+      : RpcCarrier(rpc), users_(users), key_alone_(key_alone), kept_name_(std::move(kept_name)) {}
+  absl::Status Decoded(absl::Status status) override {
+    if (status.ok()) users_.Keep(std::move(kept_name_), request());
+    // What was added is not the caller's fault.
+    const bool added = key_alone_ && !request().user_features().empty();
+    return added && absl::IsInvalidArgument(status) ? users_.DoNotFit(request(), status) : status;
+  }
 
  private:
   UserStore& users_;
+  const bool key_alone_;
   std::string kept_name_;
 };
 
@@ -135,9 +141,7 @@ class ScoringRpc final : public ScoreCall {
   absl::Status Decode(const engine::Model& model, const RequestLimits& limits,
                       DecodedRequest& decoded) override {
     RETURN_IF_ERROR(carrier_->Complete(model, limits.max_message_bytes));
-    RETURN_IF_ERROR(DecodeRequest(carrier_->request(), model, limits, decoded));
-    carrier_->Decoded();
-    return absl::OkStatus();
+    return carrier_->Decoded(DecodeRequest(carrier_->request(), model, limits, decoded));
   }
   absl::Status Encode(const DecodedRequest& decoded, const engine::ModelInfo& info,
                       const engine::RunResult& result) override {
@@ -239,6 +243,7 @@ absl::StatusOr<std::string> CompleteUser(const ModelChoice& choice, const std::s
 void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
                   const ServingContext& context, const Security& security) {
   absl::StatusOr<ModelChoice> choice = security.Identify(rpc.context(), ChoiceOf(rpc.request()));
+  const bool key_alone = rpc.request().user_features().empty();
   std::string kept_name;
   if (choice.ok()) {
     absl::StatusOr<std::string> name =
@@ -249,8 +254,8 @@ void StartScoring(UnaryCall<v1::PredictRequest, v1::PredictResponse>& rpc,
       choice = name.status();
     }
   }
-  StartRpc(std::make_unique<NativeCarrier>(rpc, *context.users, std::move(kept_name)), rpc,
-           std::move(choice), context);
+  StartRpc(std::make_unique<NativeCarrier>(rpc, *context.users, key_alone, std::move(kept_name)),
+           rpc, std::move(choice), context);
 }
 
 void StartScoring(UnaryCall<inference::ModelInferRequest, inference::ModelInferResponse>& rpc,

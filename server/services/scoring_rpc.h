@@ -43,8 +43,8 @@ class Carrier {
   virtual absl::Status Complete(const engine::Model&, int64_t max_bytes) {
     return absl::OkStatus();
   }
-  // The request was decoded, so that it is one.
-  virtual void Decoded() {}
+  // The request was decoded, so that it is one, or was not; what its caller is told of that.
+  virtual absl::Status Decoded(absl::Status status) { return status; }
   // As of RpcCall.
   virtual bool cancelled() const = 0;
   virtual std::string peer() const = 0;

@@ -1,6 +1,7 @@
 """Users who come back with other ads: user_key, and the cache of what was computed of them.
 SPDX-License-Identifier: Apache-2.0
 """
+import math
 import os
 import time
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from harness.callers import together
 from harness.clients import Client, outputs_of, predict_request
+from harness.daemon import wait_for
 from harness.fixtures import FAST, DaemonTest, add_stamp, shop
 from harness.metrics import scrape
-from harness.modelfiles import write_version
+from harness.modelfiles import layer, write_version
 from harness.shop import USER
 from harness.small import stamp_inputs, stamp_of
 from harness import env
@@ -190,6 +192,47 @@ class BytesOfKeysTest(DaemonTest):
         request = keyed(predict_request("nobody", stamp_inputs([1]), set()), "u", whole=False)
         with self.assert_refused(grpc.StatusCode.NOT_FOUND, "nobody"):
             self.client.predict(request)
+
+
+def product_files(users):
+    """The ad's number times those of the user, which are inputs of these names."""
+    layers = layer("input_layer", "", [], ["ad", *users])
+    for place, name in enumerate(users):
+        layers += layer("multiply_layer", f"times_{name}", [f"times_{users[place - 1]}" if place else "ad", name],
+                        [f"times_{name}"])
+    inputs = [f'inputs {{ name: "{name}" level: INPUT_LEVEL_USER row_shape: [1] }}\n' for name in users]
+    return {"graph_ulf.txt": layers, "model.textproto":
+            "".join(inputs) + 'inputs { name: "ad" level: INPUT_LEVEL_AD row_shape: [1] }\n'}
+
+
+class OtherFeaturesTest(DaemonTest):
+    @classmethod
+    def fill(cls, repository):
+        write_version(os.path.join(repository, "product", "1"), product_files(["u", "v"]))
+
+    def ask(self, values, whole=True):
+        arrays = {name: np.array([[value]], np.float32) for name, value in values.items()}
+        arrays["ad"] = np.array([[1], [2]], np.float32)
+        request = keyed(predict_request("product", arrays, set(values)), "k", whole=whole)
+        reply = self.client.predict(request)
+        return [values.ravel().tolist() for values in outputs_of(reply).values()]
+
+    def test_those_of_the_version_before_are_asked_for_again(self):
+        """A new version wants one feature more, and the next one less."""
+        values = {}
+        for version, names in ((1, ["u", "v"]), (2, ["u", "v", "w"]), (3, ["u"])):
+            with self.subTest(version=version):
+                if version > 1:
+                    write_version(os.path.join(self.repository, "product", str(version)), product_files(names))
+                wait_for(lambda: scrape(self.daemon).sum(
+                    "ulfd_model_info", model="product", version=str(version)), f"version {version} serves")
+                if version > 1:
+                    with self.assert_refused(PRECONDITION, "send user_features again"):
+                        self.ask(values, whole=False)
+                values = {name: place + 2 for place, name in enumerate(names)}
+                product = math.prod(values.values())
+                for whole in (True, False):
+                    self.assertEqual(self.ask(values, whole), [[product, 2 * product]])
 
 
 class KeysOfClientsTest(DaemonTest):

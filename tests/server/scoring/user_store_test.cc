@@ -71,6 +71,19 @@ TEST_F(UserStoreTest, TheLastFeaturesUnderAKeyCount) {
   EXPECT_THAT(Known(Keyed("k", 1)), HasSubstr("are not here"));
 }
 
+TEST_F(UserStoreTest, FeaturesThatDoNotFitAreAMiss) {
+  Keep(Whole("k", 1, "first"));
+  EXPECT_EQ(Known(Keyed("k", 1)), "first");
+  EXPECT_EQ(store_.DoNotFit(Keyed("k", 1), absl::InvalidArgumentError("feature \"u2\": missing")),
+            absl::FailedPreconditionError(
+                "user_key \"k\" version 1: with the features that are kept of it: feature \"u2\": "
+                "missing; send user_features again"));
+  MetricPage page;
+  store_.Collect(page);
+  EXPECT_THAT(page.Text(), HasSubstr("ulfd_kept_users_total{result=\"hit\"} 0\n"));
+  EXPECT_THAT(page.Text(), HasSubstr("ulfd_kept_users_total{result=\"miss\"} 1\n"));
+}
+
 TEST_F(UserStoreTest, ForgetsWithTime) {
   Keep(Whole("k", 1, "first"));
   clock_.Advance(std::chrono::milliseconds(999));
