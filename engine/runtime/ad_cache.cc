@@ -25,7 +25,9 @@ AdCache::AdCache(int64_t max_bytes, int64_t row_bytes, double least_hits)
 }
 
 std::shared_ptr<AdCache> AdCache::Empty() const {
-  return std::make_shared<AdCache>(max_bytes_, row_bytes_, least_hits_);
+  auto empty = std::make_shared<AdCache>(max_bytes_, row_bytes_, least_hits_);
+  empty->counts_ = counts_;
+  return empty;
 }
 
 bool AdCache::Wants(int64_t ads) {
@@ -34,7 +36,7 @@ bool AdCache::Wants(int64_t ads) {
       pieces_.fetch_add(1, std::memory_order_relaxed) % kSample == 0) {
     return true;
   }
-  passed_.fetch_add(ads, std::memory_order_relaxed);
+  counts_->passed.fetch_add(ads, std::memory_order_relaxed);
   return false;
 }
 
@@ -82,8 +84,8 @@ void AdCache::Find(absl::Span<const KeptKey> keys, Work& work,
     ++found;
   });
   const auto ads = static_cast<int64_t>(keys.size());
-  hits_.fetch_add(found, std::memory_order_relaxed);
-  misses_.fetch_add(ads - found, std::memory_order_relaxed);
+  counts_->hits.fetch_add(found, std::memory_order_relaxed);
+  counts_->misses.fetch_add(ads - found, std::memory_order_relaxed);
   // Of several threads at once one may be forgotten.
   const float before = share_.load(std::memory_order_relaxed);
   const float weight = std::min(1.0f, static_cast<float>(ads) / kWindow);
@@ -101,9 +103,9 @@ void AdCache::Insert(absl::Span<const KeptKey> keys, Work& work,
 }
 
 AdCacheStats AdCache::stats() const {
-  AdCacheStats stats{.hits = hits_.load(std::memory_order_relaxed),
-                     .misses = misses_.load(std::memory_order_relaxed),
-                     .passed = passed_.load(std::memory_order_relaxed)};
+  AdCacheStats stats{.hits = counts_->hits.load(std::memory_order_relaxed),
+                     .misses = counts_->misses.load(std::memory_order_relaxed),
+                     .passed = counts_->passed.load(std::memory_order_relaxed)};
   for (const Shard& shard : shards_) {
     MutexLock lock(shard.mu);
     stats.bytes += shard.rows.size() * EntryBytes();

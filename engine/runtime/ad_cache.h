@@ -35,7 +35,7 @@ class AdCache {
   // Beside its row.
   static constexpr size_t kEntryBytes = FifoRows<KeptKey, char, KeptKeyHash>::kEntryBytes;
 
-  // One like this that holds nothing.
+  // One like this that holds nothing, and goes on counting where this is.
   std::shared_ptr<AdCache> Empty() const;
 
   // Whether `ads` ads are to be looked up: once the cache is full, only some are while few are
@@ -77,11 +77,15 @@ class AdCache {
   template <typename Function>
   void Visit(const ByShard& keys, Function visit);
 
+  struct Counts {
+    std::atomic<int64_t> hits{0}, misses{0}, passed{0};
+  };
+
   const int64_t max_bytes_, row_bytes_, capacity_;  // Rows, of a shard.
 
   const double least_hits_;
   std::array<Shard, kShards> shards_;
-  std::atomic<int64_t> hits_{0}, misses_{0}, passed_{0};
+  std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
   std::atomic<int64_t> inserted_{0};
   std::atomic<uint64_t> pieces_{0};
   std::atomic<float> share_{1};  // Of ads that were found, lately.

@@ -228,7 +228,7 @@ std::unique_ptr<LoadedModel> Copy(const LoadedModel& base,
   model->executable.info = &model->info;
   model->executable.tables = std::move(tables);
   if (base.executable.user_cache != nullptr) {
-    model->executable.user_cache = std::make_shared<UserCache>(base.info.user_cache_bytes);
+    model->executable.user_cache = base.executable.user_cache->Empty();
   }
   if (base.executable.ad_cache != nullptr) {
     model->executable.ad_cache = base.executable.ad_cache->Empty();

@@ -10,6 +10,19 @@
 
 namespace ulfd::engine {
 
+std::shared_ptr<UserCache> UserCache::Empty() const {
+  auto empty = std::make_shared<UserCache>(max_bytes_);
+  empty->counts_ = counts_;
+  return empty;
+}
+
+CacheStats UserCache::stats() const {
+  CacheStats stats = users_.stats();
+  stats.hits = counts_->hits.load(std::memory_order_relaxed);
+  stats.misses = counts_->misses.load(std::memory_order_relaxed);
+  return stats;
+}
+
 absl::StatusOr<std::shared_ptr<const CachedUser>> UserCache::FindOrCompute(const KeptKey& key,
                                                                            Compute compute) {
   const absl::string_view bytes(reinterpret_cast<const char*>(key.words.data()), sizeof key.words);
@@ -18,6 +31,7 @@ absl::StatusOr<std::shared_ptr<const CachedUser>> UserCache::FindOrCompute(const
     MutexLock lock(mu_);
     while (computing_.contains(key)) ended_.Wait(mu_);
     user = users_.Find(bytes);
+    (user != nullptr ? counts_->hits : counts_->misses).fetch_add(1, std::memory_order_relaxed);
     if (user != nullptr) return user;
     computing_.insert(key);
   }

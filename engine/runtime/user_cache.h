@@ -3,6 +3,7 @@
 #ifndef ULFD_ENGINE_RUNTIME_USER_CACHE_H_
 #define ULFD_ENGINE_RUNTIME_USER_CACHE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,15 +36,24 @@ class UserCache {
  public:
   using Compute = absl::FunctionRef<absl::StatusOr<std::shared_ptr<const CachedUser>>()>;
 
-  explicit UserCache(int64_t max_bytes) : users_(max_bytes) {}
+  explicit UserCache(int64_t max_bytes) : max_bytes_(max_bytes), users_(max_bytes) {}
+
+  // One of that size that holds nothing, and goes on counting where this is.
+  std::shared_ptr<UserCache> Empty() const;
 
   // The user of that key, computed if the cache has none.  Waits for another thread that computes
   // the same user; if that fails, computes.  `compute` must not call this.
   absl::StatusOr<std::shared_ptr<const CachedUser>> FindOrCompute(const KeptKey& key,
                                                                   Compute compute);
-  CacheStats stats() const { return users_.stats(); }
+  CacheStats stats() const;
 
  private:
+  struct Counts {
+    std::atomic<int64_t> hits{0}, misses{0};
+  };
+
+  const int64_t max_bytes_;
+  std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
   LruCache<CachedUser> users_;
   Mutex mu_;
   CondVar ended_;  // Somebody's computing.

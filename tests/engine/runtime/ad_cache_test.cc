@@ -83,6 +83,16 @@ TEST(AdCacheTest, HoldsNothingWithoutRoom) {
   EXPECT_EQ(cache.stats().bytes, 0);
 }
 
+TEST(AdCacheTest, AnEmptyOneCountsOn) {
+  AdCache cache(1 << 20, kRowBytes, 0);
+  Ask(cache, {1, 2});
+  const std::shared_ptr<AdCache> empty = cache.Empty();
+  EXPECT_EQ(Ask(*empty, {1, 3}), 0u);
+  EXPECT_EQ(Ask(*empty, {1}), 1u);
+  EXPECT_EQ(empty->stats().misses, 4);
+  EXPECT_EQ(empty->stats().hits, 1);
+}
+
 // Full and useless, it is asked seldom; once ads come again, always.
 TEST(AdCacheTest, IsPassedWhileFewAreFound) {
   AdCache cache(1 << 20, kRowBytes, 0.5);

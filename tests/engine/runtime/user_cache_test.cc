@@ -73,6 +73,17 @@ TEST(UserCache, OneOfThoseWhoWaitComputesAfterAFailure) {
   EXPECT_EQ(cache.stats().hits, 6);
 }
 
+TEST(UserCache, AnEmptyOneCountsOn) {
+  UserCache cache(1 << 20);
+  AskAtOnce(cache, 3, Made("first"));
+  const std::shared_ptr<UserCache> empty = cache.Empty();
+  EXPECT_EQ(empty->stats().entries, 0);
+  EXPECT_EQ((*AskAtOnce(*empty, 3, Made("third"))[0])->values, "third");
+  EXPECT_EQ(empty->stats().misses, 2);
+  EXPECT_EQ(empty->stats().hits, 6);
+  EXPECT_EQ(cache.stats().hits, 6);  // Of calls that still run, too.
+}
+
 TEST(UserCache, ATooLargeUserIsComputedByEach) {
   UserCache cache(16);
   EXPECT_EQ((*AskAtOnce(cache, 3, Made("first"))[3])->values, "second");
