@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -196,6 +197,27 @@ std::vector<std::string> FaultsOf(const ModelLookup& models,
     }
   }
   return faults;
+}
+
+// What a start would write to the log; of a manager that works on one thread.
+class NoticeCollector final : public ModelObserver {
+ public:
+  explicit NoticeCollector(std::vector<std::string>& notices) : notices_(notices) {}
+  void OnNotice(const std::string& name, int64_t version, const std::string& notice) override {
+    const std::string of_version = version == 0 ? "" : absl::StrCat(" v", version);
+    notices_.push_back(
+        name.empty() ? notice : absl::StrCat("model \"", name, "\"", of_version, ": ", notice));
+  }
+
+ private:
+  std::vector<std::string>& notices_;
+};
+
+// Whether something is set that only a recorder would obey.
+bool IsRecorderWanted(const config::v1::ServerConfig& settings) {
+  return settings.recorder().slowest_per_minute() > 0 ||
+         absl::c_any_of(settings.models(),
+                        [](const auto& model) { return model.record_share() > 0; });
 }
 
 }  // namespace
@@ -517,7 +539,7 @@ Daemon::~Daemon() {
   models_.reset();
 }
 
-absl::Status CheckRepository(const Options& options) {
+absl::Status CheckRepository(const Options& options, std::vector<std::string>& notices) {
   RETURN_IF_ERROR(WorkerCpus(options.settings).status());
   Logger quiet(LogLevel::kError, *ParseLogFormat(options.settings.logging().format()));
   RETURN_IF_ERROR(Security::Create(options.settings, quiet).status());
@@ -528,10 +550,23 @@ absl::Status CheckRepository(const Options& options) {
   // All at once, on this thread.
   manager.poll_interval = milliseconds(-1);
   manager.settle_time = milliseconds(0);
-  ModelObserver nobody;
-  ASSIGN_OR_RETURN(const auto models, ModelManager::Create(std::move(manager), &nobody));
+  NoticeCollector observer(notices);
+  ASSIGN_OR_RETURN(const auto models, ModelManager::Create(std::move(manager), &observer));
   models->Poll();
-  const std::vector<std::string> faults = FaultsOf(*models, options.models);
+  std::vector<std::string> faults = FaultsOf(*models, options.models);
+  const std::vector<ModelStatus> found = models->List();
+  for (const ModelStatus& model : found) {
+    for (const std::string& text : LabelsOfNoVersion(model)) observer.OnNotice(model.name, 0, text);
+  }
+  if (options.settings.recorder().directory().empty() && IsRecorderWanted(options.settings)) {
+    notices.push_back("nothing is recorded: recorder.directory is not set");
+  }
+  if (found.empty()) {
+    notices.push_back(
+        absl::StrCat("there is no model yet in ", options.settings.model_repository()));
+  } else if (faults.empty() && !models->Ready()) {
+    faults.push_back(Readiness(*models).WhyNotReady());
+  }
   if (faults.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrJoin(faults, "\n"));
 }

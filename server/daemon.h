@@ -133,8 +133,9 @@ class Daemon {
 
 // Checks what the daemon would meet: repository, certificates, tokens, CPUs; then loads each model
 // as the daemon would, warm-up and golden checks included, and holds them all.  The error has a
-// line for each version that does not load and each label that leads nowhere.
-absl::Status CheckRepository(const Options& options);
+// line for each version that does not load and each label that leads nowhere; or says why nothing
+// can be called.  `notices`: what a start would warn of.
+absl::Status CheckRepository(const Options& options, std::vector<std::string>& notices);
 
 }  // namespace ulfd::server
 

@@ -115,7 +115,11 @@ int main(int argc, char** argv) {
   if (!options.ok()) return Fail(options.status(), 1);
   if (flags->check_config) {
     pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);  // Ctrl-C ends it.
-    const absl::Status checked = ulfd::server::CheckRepository(*options);
+    std::vector<std::string> notices;
+    const absl::Status checked = ulfd::server::CheckRepository(*options, notices);
+    for (const std::string& notice : notices) {
+      std::fprintf(stderr, "ulfd: notice: %s\n", notice.c_str());
+    }
     if (!checked.ok()) return Fail(checked, 1);
     std::printf("ulfd: the configuration is good\n");
     return printed();

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "server/rpc/grpc_status.h"
 #include "server/services/model_description.h"
@@ -103,6 +105,20 @@ void ModelEvents::OnUnloaded(const std::string& name, int64_t version, int64_t g
   RefreshHealth();
 }
 
+std::vector<std::string> LabelsOfNoVersion(const ModelStatus& model) {
+  std::vector<std::string> texts;
+  const auto check = [&](absl::string_view setting, const std::string& label) {
+    for (const VersionStatus& version : model.versions) {
+      if (absl::c_linear_search(version.labels, label)) return;
+    }
+    texts.push_back(absl::StrCat(setting, ": no version has the label \"", label,
+                                 "\" (`ulf admin label` can give it one)"));
+  };
+  if (model.canary.has_value()) check("canary", model.canary->label);
+  if (model.shadow.has_value()) check("shadow", model.shadow->label);
+  return texts;
+}
+
 void ModelEvents::WarnOfMissing(const ModelLookup& models) {
   for (const ModelStatus& model : models.List()) {
     for (const VersionStatus& version : model.versions) {
@@ -112,6 +128,7 @@ void ModelEvents::WarnOfMissing(const ModelLookup& models) {
       logger_.Warning("a version that is configured does not exist",
                       {{"model", model.name}, {"version", version.version}, {"named_by", named}});
     }
+    for (const std::string& text : LabelsOfNoVersion(model)) OnNotice(model.name, 0, text);
   }
 }
 

@@ -24,6 +24,10 @@
 
 namespace ulfd::server {
 
+// What names labels that no version has, so that no call gets there: `canary: no version has the
+// label "next" (`ulf admin label` can give it one)`.
+std::vector<std::string> LabelsOfNoVersion(const ModelStatus& model);
+
 // Thread-safe; called on the manager's threads.
 class ModelEvents final : public ModelObserver {
  public:

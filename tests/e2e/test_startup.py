@@ -3,6 +3,7 @@ SPDX-License-Identifier: Apache-2.0
 """
 import json
 import os
+import shutil
 import socket
 import subprocess
 import unittest
@@ -125,6 +126,38 @@ class StartupTest(unittest.TestCase):
         with open(graph, "r+b") as file:
             file.truncate(os.path.getsize(graph) // 2)
         self.refuse([f"--model_repository={models}", "--check_config"], 'model "stamp" v2', graph)
+
+    def test_check_config_of_what_never_serves(self):
+        """The version directory was forgotten, or the repository is a model's directory."""
+        good = os.path.join(self.work, "good")
+        add_stamp(good, 1)
+        flat = os.path.join(self.work, "flat")
+        shutil.copytree(os.path.join(good, "stamp", "1"), os.path.join(flat, "stamp"))
+        for repository, *wanted in (
+                (flat, 'model "stamp"', "no version directory", "ignored: ", "graph_ulf.txt"),
+                (os.path.join(good, "stamp"), 'model "1"', "no version directory")):
+            self.refuse([f"--model_repository={repository}", "--check_config"], *wanted)
+        empty = os.path.join(self.work, "empty")
+        os.makedirs(empty)
+        code, text = self.run_ulfd(f"--model_repository={empty}", "--check_config")
+        self.assertEqual(code, 0, text)
+        self.assertIn(f"notice: there is no model yet in {empty}", text)
+
+    def test_check_config_prints_notices(self):
+        models = os.path.join(self.work, "noticed")
+        add_stamp(models, 1)
+        path = self.config(f'model_repository: "{models}"\n' + FAST + """
+            recorder { slowest_per_minute: 3 }
+            models { name: "stamp" labels { key: "stable" value: 1 }
+                     canary { label: "canray" share: 0.1 sticky_feature: "none" } shadow { label: "stable" share: 1 } }
+            """)
+        code, text = self.run_ulfd(f"--config={path}", "--check_config")
+        self.assertEqual(code, 0, text)
+        for notice in ('notice: model "stamp": canary: no version has the label "canray"',
+                       'notice: model "stamp" v1: canary.sticky_feature: "none" is no feature of the user',
+                       "notice: nothing is recorded: recorder.directory is not set"):
+            self.assertIn(notice, text)
+        self.assertNotIn("shadow: no version", text)
 
     def test_help_and_version(self):
         code, text = self.run_ulfd("--help")

@@ -423,7 +423,8 @@ TEST_F(DaemonTest, APortInUseIsAnError) {
 TEST_F(DaemonTest, ARepositoryThatIsNotThereIsAnError) {
   options_.settings.set_model_repository("/does/not/exist");
   EXPECT_FALSE(Daemon::Create(options_).ok());
-  const absl::Status status = CheckRepository(options_);
+  std::vector<std::string> notices;
+  const absl::Status status = CheckRepository(options_, notices);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/does/not/exist"));
 }
 
