@@ -44,6 +44,8 @@ constexpr SettingFlag kSettingFlags[] = {
     {"http_port", "http_port",
      "/metrics /healthz /readyz /statusz; 0: any free port.  Default: 8501."},
     {"admin_address", "admin_address", "IP:PORT or unix:PATH of the AdminService.  Default: off."},
+    {"fold_directory", "deltas.fold_directory",
+     "DIR: where tables are folded with their deltas.  Default: the version's directory."},
     {"workers", "workers", "Threads that score; 0: from CPU quota and affinity.  Default: 0."},
     {"log_level", "logging.level", "debug, info, warning or error.  Default: info."},
     {"log_format", "logging.format", "text or json.  Default: text."},

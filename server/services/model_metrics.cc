@@ -87,6 +87,10 @@ void AddDeltas(const engine::ModelInfo& info, const Labels& labels, MetricPage& 
                   labels);
   for (const engine::TableInfo& table : info.tables) {
     const Labels of_table = With(labels, "table", table.name);
+    if (!table.stored) {
+      page.AddGauge("ulfd_table_rows", "Rows of a table that deltas are folded into", table.rows,
+                    of_table);
+    }
     page.AddGauge("ulfd_table_overlay_rows", "Rows of deltas that are not folded yet",
                   table.overlay_rows, of_table);
     page.AddGauge("ulfd_table_overlay_bytes", "Memory of deltas that are not folded yet",

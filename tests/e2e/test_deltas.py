@@ -133,6 +133,7 @@ class DeltasTest(AdminDaemonTest):
                 self.assertEqual(metrics.sum("ulfd_model_event_timestamp_seconds", **where),
                                  1769860860)
                 self.assertEqual(metrics.sum("ulfd_table_overlay_rows", table="items", **where), 8)
+                self.assertGreater(metrics.sum("ulfd_table_rows", table="items", **where), 0)
                 self.assertGreater(metrics.sum("ulfd_table_overlay_bytes", **where), 0)
                 page = json.loads(self.daemon.http("/statusz")[1])
                 (version,) = [v for m in page["models"] for v in m["versions"]

@@ -26,7 +26,8 @@ type Format = {name: string, version?: string, autoSelect?: boolean, priority?: 
 type ServingRuntime = {
   apiVersion: "serving.kserve.io/v1alpha1", kind: "ServingRuntime", metadata: {name: string},
   spec: {supportedModelFormats?: Format[], protocolVersions?: string[], multiModel?: boolean,
-         disabled?: boolean, containers: import("kubernetes-types/core/v1").Container[]}};
+         disabled?: boolean, containers: import("kubernetes-types/core/v1").Container[],
+         volumes?: import("kubernetes-types/core/v1").Volume[]}};
 """
 
 
@@ -208,13 +209,17 @@ class ManifestsTest(unittest.TestCase):
             self.assertEqual("persistentVolumeClaim" in volumes["models"], name != "overlays/synced")
 
     def start(self, container, config, repository):
-        """A daemon with the container's flags, but for ports, which are free ones."""
+        """A daemon with the container's flags, but for ports, which are free ones, and /scratch."""
         ports = {"--grpc_port=8500", "--http_port=8501"}
         flags = set(container["args"]) - ports
         self.assertEqual(len(container["args"]) - len(ports), len(flags))
         rest = {flag.split("=")[0] for flag in flags}
-        self.assertEqual(rest, {"--config"} if config else {"--model_repository"})
-        return Daemon(repository, config=config, name="pod")
+        if config:
+            self.assertEqual(rest, {"--config"})
+            return Daemon(repository, config=config, name="pod")
+        self.assertEqual(rest, {"--model_repository", "--fold_directory"})
+        self.assertIn("--fold_directory=/scratch", flags)
+        return Daemon(repository, flags=[f"--fold_directory={env.scratch('scratch')}"], name="pod")
 
     def pod(self, name):
         """The daemon of a kustomization, its container and its folder."""
@@ -229,6 +234,10 @@ class ManifestsTest(unittest.TestCase):
         for mount in container["volumeMounts"]:
             if mount["name"] == "models":
                 config = config.replace(f'"{mount["mountPath"]}"', f'"{work}/models"')
+            if mount["name"] == "scratch":
+                self.assertNotIn("readOnly", mount)
+                self.assertIn(f'fold_directory: "{mount["mountPath"]}"', config)
+                config = config.replace(f'"{mount["mountPath"]}"', f'"{work}"')
             config = config.replace(f'"{mount["mountPath"]}/', f'"{work}/')
         config = config.replace("drain_delay_ms: 5000", "drain_delay_ms: 50")
         return self.start(container, config, None), container, work
