@@ -148,10 +148,15 @@ class Decoder {
   }
 
   // The input at `position`, whose parameters, datatype and size are checked.
-  absl::StatusOr<Tensor> TensorOf(int position, DType dtype) const {
+  absl::StatusOr<Tensor> TensorOf(int position, DType want) const {
     const Input& input = request_.inputs(position);
     const std::string what = absl::StrCat("input \"", input.name(), "\"");
     RETURN_IF_ERROR(WantNoParameters(absl::StrCat(what, ": "), input.parameters()));
+    DType dtype = want;
+    for (const DType integer : {DType::kInt32, DType::kInt64}) {
+      const bool exact = want == DType::kFloat32 && input.datatype() == DatatypeName(integer);
+      if (exact) dtype = integer;
+    }
     if (input.datatype() != DatatypeName(dtype)) {
       return Bad(input.name(), absl::StrCat("datatype \"", input.datatype(), "\", want \"",
                                             DatatypeName(dtype), "\""));
@@ -161,6 +166,7 @@ class Decoder {
     ASSIGN_OR_RETURN(tensor.data, request_.raw_input_contents_size() != 0
                                       ? RawData(position, dtype, elements)
                                       : TypedData(input, dtype, elements));
+    if (dtype != want) return FloatsOf(tensor, what, decoded_.made_floats);
     return tensor;
   }
 

@@ -3,6 +3,7 @@
 #include "server/scoring/request_decoder.h"
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -193,7 +194,7 @@ class Decoder {
   }
 
   // The values of a dense feature, seen as one long row; INVALID_ARGUMENT unless they are of
-  // `want`.
+  // `want`, or integers where it is floats.
   absl::StatusOr<Tensor> DenseValues(absl::string_view name, const v1::DenseTensor& dense,
                                      DType want) const {
     const int64_t floats = dense.floats_size(), int32s = dense.int32s_size(),
@@ -205,18 +206,29 @@ class Decoder {
                         : int64s != 0 ? DType::kInt64
                         : floats != 0 ? DType::kFloat32
                                       : want;
-    if (found != want) {
+    if (found != want && want != DType::kFloat32) {
       return Bad(name, absl::StrCat(engine::Name(found), " values, want ", engine::Name(want)));
     }
-    switch (want) {
+    switch (found) {
       case DType::kInt32:
-        return Borrow(want, dense.int32s().data(), {int32s});
+        return Borrow(found, dense.int32s().data(), {int32s});
       case DType::kInt64:
-        return Borrow(want, dense.int64s().data(), {int64s});
+        return Borrow(found, dense.int64s().data(), {int64s});
       case DType::kFloat32:
         break;
     }
-    return Borrow(want, dense.floats().data(), {floats});
+    return Borrow(found, dense.floats().data(), {floats});
+  }
+
+  absl::Status EmitDense(absl::string_view name, int index, Tensor tensor) {
+    const InputInfo& input = info_.inputs[index];
+    if (tensor.dtype != input.dtype) {
+      ASSIGN_OR_RETURN(
+          tensor, FloatsOf(tensor, absl::StrCat("feature \"", name, "\""), decoded_.made_floats));
+    }
+    stated_.push_back({name, index, tensor.dims});
+    decoded_.inputs.push_back({input.name, std::move(tensor)});
+    return absl::OkStatus();
   }
 
   absl::Status AddDense(const v1::Feature& feature, bool of_ads) {
@@ -256,9 +268,7 @@ class Decoder {
     } else if (tensor.dims[0] != 1) {
       return Bad(name, absl::StrCat(tensor.dims[0], " rows, want 1: it is a user feature"));
     }
-    stated_.push_back({name, index, tensor.dims});
-    decoded_.inputs.push_back({input.name, std::move(tensor)});
-    return absl::OkStatus();
+    return EmitDense(name, index, std::move(tensor));
   }
 
   // An ad feature whose shape follows from the number of ads.
@@ -271,9 +281,7 @@ class Decoder {
                  absl::StrCat(n, " values for ", decoded_.ads, " ads: not as many for each ad"));
     }
     tensor.dims = DimsOf(input, decoded_.ads, n / decoded_.ads);
-    stated_.push_back({feature.name(), index, tensor.dims});
-    decoded_.inputs.push_back({input.name, std::move(tensor)});
-    return absl::OkStatus();
+    return EmitDense(feature.name(), index, std::move(tensor));
   }
 
   // The number of ads, if no feature has told it yet.
@@ -464,6 +472,29 @@ absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::str
   int64_t product = 1;
   for (int64_t dim : shape) product *= dim;
   return product;
+}
+
+absl::StatusOr<Tensor> FloatsOf(const Tensor& integers, absl::string_view what,
+                                std::deque<std::vector<float>>& made) {
+  std::vector<float> floats(integers.elements());
+  const size_t size = engine::SizeOf(integers.dtype);
+  const auto* const bytes = static_cast<const char*>(integers.data);
+  for (size_t i = 0; i < floats.size(); ++i) {
+    int32_t narrow = 0;
+    int64_t value = 0;
+    if (integers.dtype == DType::kInt32) {
+      std::memcpy(&narrow, bytes + i * size, size);
+      value = narrow;
+    } else {
+      std::memcpy(&value, bytes + i * size, size);
+    }
+    if (value < -kExactFloat || value > kExactFloat) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": element ", i, " is ", value, ", want at most 2^24 for a float"));
+    }
+    floats[i] = static_cast<float>(value);
+  }
+  return Borrow(DType::kFloat32, made.emplace_back(std::move(floats)).data(), integers.dims);
 }
 
 int64_t RowsOfValues(const InputInfo& input, absl::Span<const int64_t> shape, int64_t values,

@@ -42,8 +42,9 @@ struct DecodedRequest {
   TopKChoice top_k;
   int64_t tiled_inputs = 0;  // Of the user, sent once per ad.
   int64_t late_ids = 0;  // Whose rows did not come in time; not of the decoder, but of the call.
-  std::deque<std::vector<int32_t>> made;      // Segments that the request leaves out.
-  std::deque<std::vector<int64_t>> made_ids;  // Those of matrices without their padding.
+  std::deque<std::vector<int32_t>> made;       // Segments that the request leaves out.
+  std::deque<std::vector<int64_t>> made_ids;   // Those of matrices without their padding.
+  std::deque<std::vector<float>> made_floats;  // Of integers that were given for floats.
 };
 
 // Which model the request asks for; INVALID_ARGUMENT for an empty name or a version below 1.
@@ -75,6 +76,12 @@ absl::Status CheckIds(int64_t ids, int64_t total, const RequestLimits& limits,
 absl::Status CheckCounts(absl::Span<const int32_t> counts, int64_t ids, absl::string_view what);
 // Number of elements, or INVALID_ARGUMENT for a shape that cannot be (engine::CheckDims).
 absl::StatusOr<int64_t> CountElements(absl::Span<const int64_t> shape, absl::string_view what);
+// A larger integer may be none of the floats.
+inline constexpr int64_t kExactFloat = int64_t{1} << 24;
+// Integers as the floats that they are, in `made`; they may lie at any address.  INVALID_ARGUMENT
+// beyond kExactFloat; `what` begins the error.
+absl::StatusOr<engine::Tensor> FloatsOf(const engine::Tensor& integers, absl::string_view what,
+                                        std::deque<std::vector<float>>& made);
 // As how many ads so many values of a dense input count: by the width of a row, where it is known.
 // Where more rows than max_ads are sure to be refused, as no more than those: it would keep others
 // out of the queue until then.  `shape`: the request's.

@@ -72,7 +72,6 @@ bool FromList(Value value, Element& element) {
 // Whether `to` has the value of `from`: floats are rounded, integers stay as they are.
 template <typename From, typename To>
 bool Convert(From from, To& to) {
-  constexpr int64_t kExactFloat = int64_t{1} << 24;
   if constexpr (std::is_floating_point_v<From> && !std::is_floating_point_v<To>) {
     return false;
   } else if constexpr (std::is_floating_point_v<From>) {

@@ -112,7 +112,7 @@ models { name: "strict" }
         refuse(with_dense("ctx", shape=[2**40, 2**40]), "ctx")
         refuse(with_dense("ctx", shape=[3 * ADS]), "ctx")
         refuse(with_dense("ctx", shape=[ADS, 1, 3]), "ctx")
-        refuse(with_dense("ctx", floats=[], int32s=[1] * (3 * ADS)), "ctx", "int32", "float32")
+        refuse(with_dense("ctx", floats=[], int32s=[2**24 + 1] * (3 * ADS)), "ctx", "16777217", "2^24")
         refuse(with_dense("ctx", int64s=[1]), "ctx", "several types")
         refuse(with_dense("mask", int32s=[], floats=[1.0] * 5), "mask", "float32", "int32")
         refuse(with_dense("mask", shape=[1, 4], int32s=[1] * 4), "mask")

@@ -134,6 +134,23 @@ TEST_F(OpenInferenceCodecTest, RawErrors) {
             "input \"mid.ids\": contents beside raw_input_contents, want one of the two");
 }
 
+TEST_F(OpenInferenceCodecTest, IntegersAreFloatsWhereFloatsAreWanted) {
+  ModelInferRequest request = Raw();
+  request.mutable_inputs(1)->set_datatype("INT32");
+  request.set_raw_input_contents(1, Bytes<int32_t>({7, 8, 9}));
+  EXPECT_EQ(Infer(request).raw_output_contents(0), Bytes<float>({10, 1, 9, 1, 11, 1}));
+  request = Typed();
+  request.mutable_inputs(1)->set_datatype("INT64");
+  auto& contents = *request.mutable_inputs(1)->mutable_contents();
+  contents.clear_fp32_contents();
+  for (const int64_t price : {0, -1, 16777217}) contents.add_int64_contents(price);
+  EXPECT_EQ(Error(request),
+            "input \"price\": element 2 is 16777217, want at most 2^24 for a float");
+  contents.set_int64_contents(2, 2);
+  EXPECT_THAT(Infer(request).outputs(0).contents().fp32_contents(),
+              ::testing::ElementsAre(3, 1, 0, 1, 4, 1));
+}
+
 TEST_F(OpenInferenceCodecTest, TypedErrors) {
   ModelInferRequest request = Typed();
   request.mutable_inputs(0)->mutable_contents()->add_fp32_contents(1);

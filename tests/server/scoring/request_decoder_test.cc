@@ -226,6 +226,22 @@ TEST_F(RequestDecoderTest, NumbersOfAds) {
   EXPECT_EQ(Error(Good()), "feature \"mid\": 3 ids, want at most 2 (limits.max_ids_per_feature)");
 }
 
+TEST_F(RequestDecoderTest, IntegersAreFloatsWhereFloatsAreWanted) {
+  PredictRequest request = Good();
+  auto& price = *request.mutable_ad_features(1)->mutable_dense();
+  price.clear_floats();
+  for (const int64_t number : {0, -1, 16777216}) price.add_int64s(number);
+  auto response = Answer(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_THAT(response->outputs(0).values(), ::testing::ElementsAre(3, 1, 0, 1, 16777218, 1));
+  price.clear_int64s();
+  for (const int64_t size : {3, 1}) price.add_shape(size);
+  for (const int32_t number : {7, 8, 9}) price.add_int32s(number);
+  response = Answer(request);
+  ASSERT_TRUE(response.ok()) << response.status();
+  EXPECT_THAT(response->outputs(0).values(), ::testing::ElementsAre(10, 1, 9, 1, 11, 1));
+}
+
 TEST_F(RequestDecoderTest, SparseErrors) {
   PredictRequest request = Good();
   auto& mid = *request.mutable_ad_features(0)->mutable_sparse();
@@ -244,7 +260,13 @@ TEST_F(RequestDecoderTest, DenseErrors) {
   price.add_int64s(1);
   EXPECT_EQ(Error(request), "feature \"price\": values of several types, want one");
   price.clear_floats();
-  EXPECT_EQ(Error(request), "feature \"price\": int64 values, want float32");
+  for (const int64_t number : {4, -16777217}) price.add_int64s(number);
+  EXPECT_EQ(Error(request),
+            "feature \"price\": element 2 is -16777217, want at most 2^24 for a float");
+  request = Good();
+  request.mutable_user_features(1)->mutable_dense()->clear_int32s();
+  request.mutable_user_features(1)->mutable_dense()->add_floats(1);
+  EXPECT_EQ(Error(request), "feature \"mask\": float32 values, want int32");
   request = Good();
   auto& mask = *request.mutable_user_features(1)->mutable_dense();
   for (int dim : {1, 3}) mask.add_shape(dim);
