@@ -32,6 +32,8 @@ constexpr int kMisfits = 16;
 // How many times the room that is left one client may take of a queue (dynamic thresholds:
 // Choudhury and Hahne, IEEE/ACM Transactions on Networking 6-2, 1998).
 constexpr int64_t kRoomShare = 8;
+// Clients without jobs that are remembered.
+constexpr size_t kMostIdle = 256;
 
 std::string Ms(nanoseconds time) {
   return absl::StrFormat("%.1f ms", static_cast<double>(time.count()) / 1e6);
@@ -268,8 +270,14 @@ absl::StatusOr<JobQueue::Entry*> JobQueue::Accept(Job* job, TimePoint now) {
   Entry* const accepted = entry.get();
   Lane& lane = *entry->lane;
   // Nothing is counted if there is no memory for it; a client without jobs goes with its next one.
-  const auto client =
-      clients_.try_emplace(job->client(), Client{.virtual_time_ns = client_time_ns_}).first;
+  const auto [client, is_new] =
+      clients_.try_emplace(job->client(), Client{.virtual_time_ns = client_time_ns_});
+  if (is_new) {
+    const auto before = idle_.extract(job->client());
+    if (!before.empty()) {
+      client->second.virtual_time_ns = std::max(client_time_ns_, before.mapped().virtual_time_ns);
+    }
+  }
   Flow& flow = client->second.flows.try_emplace(&lane, Flow{.lane = entry->lane}).first->second;
   owned_.emplace(accepted, std::move(entry));
   accepted->client = client;
@@ -358,9 +366,26 @@ void JobQueue::Forget(Entry* entry) {
       return flow.second.jobs == 0 && flow.second.virtual_time_ns <= client.flow_time_ns;
     });
   }
-  if (--client.jobs == 0) clients_.erase(entry->client);
+  if (--client.jobs == 0) Leave(entry->client);
   --entries_;
   owned_.erase(entry);
+}
+
+void JobQueue::Leave(Clients::iterator client) {
+  // Else each of its calls would be a newcomer's, if they only come one after the other.
+  const auto has_more = [this](const auto& entry) {
+    return entry.second.virtual_time_ns > client_time_ns_;
+  };
+  if (!has_more(*client)) {
+    clients_.erase(client);
+    return;
+  }
+  if (idle_.size() >= kMostIdle) {
+    std::erase_if(idle_, [&](const auto& entry) { return !has_more(entry); });
+  }
+  auto node = clients_.extract(client);
+  node.mapped().flows.clear();
+  if (idle_.size() < kMostIdle) idle_.insert(std::move(node));
 }
 
 void JobQueue::HandOut(Entry* entry, nanoseconds part) {

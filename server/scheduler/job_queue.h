@@ -177,10 +177,13 @@ class JobQueue {
   void Erase(Entry* entry);
   void Unqueue(Entry* entry);  // It starts, or goes.
   void Forget(Entry* entry);
+  // Its last job has ended.
+  void Leave(Clients::iterator client);
   void Charge(Entry& entry, std::chrono::nanoseconds work);
 
   const JobQueueOptions options_;
   Clients clients_;                    // Those that have jobs.
+  Clients idle_;                       // Some of those that have none, and had more than others.
   std::set<Entry*, ByAge> unstarted_;  // The oldest first.
   OverloadDetector overload_;
   uint64_t next_sequence_ = 0;

@@ -678,6 +678,28 @@ TEST_F(JobQueueTest, PatientCallersAreNotShedEarly) {
   EXPECT_EQ(lost[1], 0);
 }
 
+TEST_F(JobQueueTest, WhoHadMoreIsNoNewcomerWhenItComesAgain) {
+  JobQueue queue({});
+  const auto add = [&](const char* client, int64_t rows) {
+    FakeJob& job = Make(lane_, rows);
+    job.from = client;
+    ASSERT_TRUE(queue.Admit(&job, now_).ok());
+  };
+  const auto next = [&] {
+    const JobQueue::Work work = Take(queue, 1);
+    std::string client = work.jobs.at(0)->client();
+    Done(queue, work);
+    return client;
+  };
+  for (int i = 0; i < 8; ++i) add("many", 10);
+  add("one", 45);
+  EXPECT_EQ(next(), "many");
+  EXPECT_EQ(next(), "one");
+  add("one", 45);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(next(), "many") << i;
+  EXPECT_EQ(next(), "one");
+}
+
 // A client who asks for much, and others beside it.
 class JobQueueClientsTest : public JobQueueTest {
  protected:
