@@ -10,6 +10,7 @@
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/sst_file_writer.h>
 #include <rocksdb/table.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,8 +23,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file.h"
+#include "base/file_descriptor.h"
 #include "base/load_scope.h"
-#include "base/new_file.h"
 #include "base/status_macros.h"
 #include "base/text.h"
 #include "engine/embedding/key_hash.h"
@@ -232,6 +233,32 @@ absl::Status Ingest(const std::string& directory, const SstFiles& files,
   return FromRocksdb(db->Close(), directory);
 }
 
+// Makes a directory and locks it; one that a killed process left is emptied.
+absl::StatusOr<FileDescriptor> TakeDirectory(const std::string& path) {
+  const bool made = mkdir(path.c_str(), 0777) == 0;
+  if (!made && errno != EEXIST) {
+    return absl::ErrnoToStatus(errno, absl::StrCat(path, ": cannot be made"));
+  }
+  FileDescriptor lock(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems lock no directories: there a new one is as good.
+  const bool locked = flock(lock.get(), LOCK_EX | LOCK_NB) == 0;
+  if (!locked && (!made || errno == EWOULDBLOCK)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("is being written, in ", path, ": ", std::strerror(errno)));
+  }
+  // Who had the lock may have renamed the directory in between.
+  struct stat opened = {}, named = {};
+  if (fstat(lock.get(), &opened) != 0 || stat(path.c_str(), &named) != 0 ||
+      opened.st_ino != named.st_ino) {
+    return absl::AlreadyExistsError("exists by now; a directory is never written to again");
+  }
+  std::error_code error;
+  for (const fs::directory_entry& left : fs::directory_iterator(path, error)) {
+    fs::remove_all(left.path(), error);
+  }
+  return lock;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<const RowStore>> OpenRocksdb(const std::string& directory) {
@@ -255,10 +282,8 @@ absl::StatusOr<RowReport> WriteRocksdb(const std::string& directory, RowSorter& 
   std::error_code error;
   if (fs::exists(directory, error)) return there;
   ASSIGN_OR_RETURN(const RowReport report, rows.Finish());
-  const std::string under_way = PathBeside(directory);
-  if (mkdir(under_way.c_str(), 0777) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat(under_way, ": cannot be made"));
-  }
+  const std::string under_way = absl::StrCat(directory, ".under_way");
+  ASSIGN_OR_RETURN(const FileDescriptor lock, TakeDirectory(under_way));
   const auto write = [&]() -> absl::Status {
     SstFiles files(under_way);
     RowDigest digest;

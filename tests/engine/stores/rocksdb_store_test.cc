@@ -206,6 +206,17 @@ TEST_F(RocksdbStoreTest, OneOfThoseWrittenAtOnceStays) {
   EXPECT_TRUE(Open("t").ok());
 }
 
+TEST_F(RocksdbStoreTest, WhatAKilledBuildLeftIsUsedAgain) {
+  std::filesystem::create_directory(dir_.File("t.under_way"));
+  dir_.Write("t.under_way/left.sst", "half");
+  ASSERT_TRUE(Write("t", 100, 4).ok());
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("t.under_way")));
+  EXPECT_FALSE(std::filesystem::exists(dir_.File("t/left.sst")));
+  const auto store = Open("t");
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->table().rows, 100);
+}
+
 TEST_F(RocksdbStoreTest, NamesWhatIsWrongWithADirectory) {
   EXPECT_EQ(Open("none").status().code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(Write("t", 5000, 8).ok());
