@@ -11,6 +11,16 @@
 
 namespace ulfd::tools {
 
+namespace {
+
+// Places on a terminal: UTF-8 characters, not bytes.
+size_t Width(const std::string& cell) {
+  return static_cast<size_t>(
+      std::count_if(cell.begin(), cell.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+}  // namespace
+
 TextTable::TextTable(std::vector<std::string> headings) {
   for (std::string& heading : headings) {
     right_aligned_.push_back(!heading.empty() && heading.back() == '>');
@@ -27,13 +37,13 @@ void TextTable::AddRow(std::vector<std::string> cells) {
 std::string TextTable::ToString() const {
   std::vector<size_t> widths(right_aligned_.size());
   for (const std::vector<std::string>& row : rows_) {
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
   }
   std::string text;
   for (const std::vector<std::string>& row : rows_) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - row[i].size(), ' ');
+      const std::string padding(widths[i] - Width(row[i]), ' ');
       absl::StrAppend(&line, "  ", right_aligned_[i] ? padding : "", row[i],
                       right_aligned_[i] ? "" : padding);
     }

@@ -20,6 +20,16 @@ TEST(TextTableTest, AlignsColumnsWithoutTrailingBlanks) {
             "  longer      7  x\n");
 }
 
+TEST(TextTableTest, CountsCharactersNotBytes) {
+  TextTable table({"name", "rows>"});
+  table.AddRow({"модель", "1"});
+  table.AddRow({"abcdef", "2"});
+  EXPECT_EQ(table.ToString(),
+            "  name    rows\n"
+            "  модель     1\n"
+            "  abcdef     2\n");
+}
+
 TEST(WithCommasTest, GroupsDigits) {
   EXPECT_EQ(WithCommas(0), "0");
   EXPECT_EQ(WithCommas(999), "999");
