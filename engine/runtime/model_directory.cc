@@ -325,8 +325,11 @@ absl::StatusOr<ModelDirectory> OpenModelDirectory(const std::string& path) {
     }
     ASSIGN_OR_RETURN(directory.graph_path, OnlyOne(candidates, directory.path, "graph"));
     if (directory.graph_path.empty()) {
-      return absl::NotFoundError(
-          absl::StrCat("graph: none of ", kGraphNames, " exists in ", directory.path));
+      const auto onnx = absl::c_find_if(
+          files, [](const std::string& name) { return absl::EndsWith(name, ".onnx"); });
+      return absl::NotFoundError(absl::StrCat(
+          "graph: none of ", kGraphNames, " exists in ", directory.path,
+          onnx == files.end() ? "" : absl::StrCat("; `ulf convert onnx` makes one of ", *onnx)));
     }
   }
 

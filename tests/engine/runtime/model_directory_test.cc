@@ -126,6 +126,8 @@ TEST_F(ModelDirectoryTest, NoGraphNoDirectory) {
   EXPECT_EQ(OpenError(), absl::StrCat("graph: none of graph_ulf.txt, net-parameter-conf, *.ulf "
                                       "exists in ",
                                       dir_));
+  Write("model.onnx", "");
+  EXPECT_THAT(OpenError(), HasSubstr("1; `ulf convert onnx` makes one of model.onnx"));
   EXPECT_TRUE(absl::IsNotFound(OpenModelDirectory(root_ + "/2").status()));
   EXPECT_TRUE(absl::IsNotFound(InspectDirectory(root_ + "/2").status()));
   Write("graph_ulf.txt", "");
