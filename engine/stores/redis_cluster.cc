@@ -195,11 +195,24 @@ absl::Status RedisCluster::Learn() {
       status = topology.status();
       continue;
     }
-    MutexLock lock(mu_);
-    topology_ = std::make_shared<const RedisTopology>(*std::move(topology));
+    const auto learned = std::make_shared<const RedisTopology>(*std::move(topology));
+    ResolveNames(*learned, /*known=*/false);
+    {
+      MutexLock lock(mu_);
+      topology_ = learned;
+    }
+    ResolveNames(*learned, /*known=*/true);
     return absl::OkStatus();
   }
   return status;
+}
+
+void RedisCluster::ResolveNames(const RedisTopology& topology, bool known) {
+  for (const RedisTopology::Shard& shard : topology.shards) {
+    for (const std::string& node : shard.nodes) {
+      if (names_.Find(node).ok() == known) names_.Resolve(node).IgnoreError();
+    }
+  }
 }
 
 void RedisCluster::LearnLoop() {
@@ -235,7 +248,12 @@ absl::StatusOr<std::unique_ptr<RedisConnection>> RedisCluster::Take(const std::s
     if (connection->idle()) return connection;
     // It lets others wait: better a new one.
   }
-  return RedisConnection::Start(node, *security_);
+  const absl::StatusOr<RedisAddress> address = names_.Find(node);
+  if (!address.ok()) {
+    AskTopology();
+    return address.status();
+  }
+  return RedisConnection::Start(node, *address, *security_);
 }
 
 void RedisCluster::Give(std::unique_ptr<RedisConnection> connection) {
@@ -294,6 +312,7 @@ bool RedisCluster::TakeHedge() {
 absl::StatusOr<std::vector<RedisReply>> RedisCluster::CallNode(const std::string& node,
                                                                const std::string& commands,
                                                                size_t replies, TimePoint deadline) {
+  if (!names_.Find(node).ok()) RETURN_IF_ERROR(names_.Resolve(node));
   ASSIGN_OR_RETURN(std::unique_ptr<RedisConnection> connection, Take(node));
   connection->Send(commands, replies, kMaxReplyBytes);
   std::vector<RedisReply> all;

@@ -22,6 +22,7 @@
 #include "base/mutex.h"
 #include "engine/embedding/row_store.h"
 #include "engine/stores/redis_connection.h"
+#include "engine/stores/redis_names.h"
 #include "engine/stores/redis_options.h"
 
 namespace ulfd::engine {
@@ -63,7 +64,8 @@ class RedisCluster {
   // To learn it again, soon and on another thread.
   void AskTopology();
 
-  // A connection that is idle, or a new one.
+  // A connection that is idle, or a new one.  Asks nobody for the address of a node's name; where
+  // it is not known, it will be soon.
   absl::StatusOr<std::unique_ptr<RedisConnection>> Take(const std::string& node);
   // Gives it back; replies that are still to come are skipped.
   void Give(std::unique_ptr<RedisConnection> connection);
@@ -90,10 +92,14 @@ class RedisCluster {
  private:
   RedisCluster(const RedisOptions& options, std::unique_ptr<const RedisSecurity> security);
   absl::Status Learn();
+  // Asks for the addresses of names that have one already, as it may be another one by now, or of
+  // those that have none.
+  void ResolveNames(const RedisTopology& topology, bool known);
   void LearnLoop();
 
   const RedisOptions options_;
   const std::unique_ptr<const RedisSecurity> security_;
+  RedisNames names_;
   std::atomic<int64_t> read_p95_ns_;
   std::atomic<int64_t> hedge_credit_{0}, hedges_{0};
   std::atomic<uint64_t> turn_{0};

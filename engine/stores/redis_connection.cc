@@ -3,7 +3,6 @@
 #include "engine/stores/redis_connection.h"
 
 #include <arpa/inet.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <poll.h>
@@ -34,17 +33,6 @@ std::string TlsErrors() {
   }
   ERR_clear_error();
   return text;
-}
-
-// "address:port", IPv6 in brackets or not.
-std::pair<std::string, std::string> SplitNode(absl::string_view node) {
-  const size_t colon = node.rfind(':');
-  if (colon == absl::string_view::npos) return {std::string(node), ""};
-  absl::string_view host = node.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  return {std::string(host), std::string(node.substr(colon + 1))};
 }
 
 // hiredis reserves a pointer for each element that a node says an array has, before any of them has
@@ -128,27 +116,19 @@ absl::Status RedisConnection::Failed(absl::string_view what) const {
 }
 
 absl::StatusOr<std::unique_ptr<RedisConnection>> RedisConnection::Start(
-    const std::string& node, const RedisSecurity& security) {
+    const std::string& node, const RedisAddress& address, const RedisSecurity& security) {
   std::unique_ptr<RedisConnection> connection(new RedisConnection(node));
-  const auto [host, port] = SplitNode(node);
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
-    return connection->Failed(gai_strerror(error));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> address(found, freeaddrinfo);
   connection->fd_ =
-      socket(address->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, address->ai_protocol);
+      socket(address.address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (connection->fd_ < 0) return connection->Failed(std::strerror(errno));
   const int on = 1;
   setsockopt(connection->fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  if (connect(connection->fd_, address->ai_addr, address->ai_addrlen) != 0 &&
-      errno != EINPROGRESS) {
+  const auto* const any = reinterpret_cast<const sockaddr*>(&address.address);
+  if (connect(connection->fd_, any, address.size) != 0 && errno != EINPROGRESS) {
     return connection->Failed(std::strerror(errno));
   }
   if (security.tls() != nullptr) {
+    const std::string host = SplitNode(node).first;
     connection->tls_ = SSL_new(security.tls());
     SSL_set_fd(connection->tls_, connection->fd_);
     X509_VERIFY_PARAM* const verify = SSL_get0_param(connection->tls_);

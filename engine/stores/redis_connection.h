@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "engine/stores/redis_names.h"
 #include "engine/stores/redis_options.h"
 
 namespace ulfd::engine {
@@ -46,8 +47,9 @@ class RedisSecurity {
 // Commands go out and replies come in, in the same order.  Not thread-safe.  Errors name the node.
 class RedisConnection {
  public:
-  // Begins to connect to "address:port".
+  // Begins to connect to a node, which is at `address`.
   static absl::StatusOr<std::unique_ptr<RedisConnection>> Start(const std::string& node,
+                                                                const RedisAddress& address,
                                                                 const RedisSecurity& security);
   ~RedisConnection();
 

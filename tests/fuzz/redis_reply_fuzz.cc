@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "engine/stores/redis_cluster.h"
 #include "engine/stores/redis_connection.h"
+#include "engine/stores/redis_names.h"
 #include "engine/stores/stored_table.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -84,7 +85,9 @@ void TakeReply(const redisReply& reply, const std::string& node) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Node* const node = new Node;
   static const RedisSecurity* const security = RedisSecurity::Create({})->release();
-  auto connection = RedisConnection::Start(node->name(), *security);
+  static const absl::StatusOr<RedisAddress> address = RedisNames().Find(node->name());
+  if (!address.ok()) Fail(address.status().ToString());
+  auto connection = RedisConnection::Start(node->name(), *address, *security);
   if (!connection.ok()) Fail(connection.status().ToString());
   const int peer = node->SendToNext(absl::StrCat("+OK\r\n", ulfd::fuzz::AsText(data, size)));
   (*connection)->Send("", kReplies, kReplyBytes);

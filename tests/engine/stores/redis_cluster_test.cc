@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "engine/stores/redis_connection.h"
+#include "engine/stores/redis_names.h"
 #include "engine/stores/redis_store.h"
 #include "engine/stores/stored_table.h"
 #include "tests/testing/redis_listener.h"
@@ -109,6 +110,17 @@ TEST(RedisClustersTest, NamesWhatIsNotThere) {
   EXPECT_THAT(std::string(bad.Get("a").status().message()), HasSubstr("/none.crt: "));
 }
 
+TEST(RedisNamesTest, AsksForNamesOnlyWhenTold) {
+  RedisNames names;
+  EXPECT_EQ(names.Find("127.0.0.1:7")->address.ss_family, AF_INET);
+  EXPECT_EQ(names.Find("[::1]:7")->address.ss_family, AF_INET6);
+  EXPECT_EQ(std::string(names.Find("localhost:7").status().message()),
+            "Redis node localhost:7: the address of that name is not known yet");
+  ASSERT_TRUE(names.Resolve("localhost:7").ok());
+  EXPECT_TRUE(names.Find("localhost:7").ok());
+  EXPECT_FALSE(names.Find("localhost:8").ok());
+}
+
 // A node on loopback that talks to one connection.
 class FakeNode {
  public:
@@ -136,7 +148,8 @@ absl::Status StatusAfter(std::function<void(int fd)> talk) {
   const FakeNode node(std::move(talk));
   const auto security = RedisSecurity::Create({});
   EXPECT_TRUE(security.ok()) << security.status();
-  auto connection = RedisConnection::Start(node.name(), **security);
+  auto connection =
+      RedisConnection::Start(node.name(), *RedisNames().Find(node.name()), **security);
   EXPECT_TRUE(connection.ok()) << connection.status();
   std::string command;
   AppendCommand({"GET", "a"}, command);

@@ -1,0 +1,63 @@
+// By getaddrinfo.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/stores/redis_names.h"
+
+#include <netdb.h>
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace ulfd::engine {
+namespace {
+
+// With AI_NUMERICHOST among the flags it asks nobody.
+absl::StatusOr<RedisAddress> AddressOf(const std::string& node, int flags) {
+  const auto [host, port] = SplitNode(node);
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV | flags;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), port.c_str(), &hints, &found); error != 0) {
+    return absl::UnavailableError(absl::StrCat("Redis node ", node, ": ", gai_strerror(error)));
+  }
+  RedisAddress address;
+  address.size = found->ai_addrlen;
+  std::memcpy(&address.address, found->ai_addr, found->ai_addrlen);
+  freeaddrinfo(found);
+  return address;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> SplitNode(absl::string_view node) {
+  const size_t colon = node.rfind(':');
+  if (colon == absl::string_view::npos) return {std::string(node), ""};
+  absl::string_view host = node.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  return {std::string(host), std::string(node.substr(colon + 1))};
+}
+
+absl::StatusOr<RedisAddress> RedisNames::Find(const std::string& node) const {
+  if (absl::StatusOr<RedisAddress> numeric = AddressOf(node, AI_NUMERICHOST); numeric.ok()) {
+    return numeric;
+  }
+  MutexLock lock(mu_);
+  const auto found = found_.find(node);
+  if (found != found_.end()) return found->second;
+  return absl::UnavailableError(
+      absl::StrCat("Redis node ", node, ": the address of that name is not known yet"));
+}
+
+absl::Status RedisNames::Resolve(const std::string& node) {
+  if (AddressOf(node, AI_NUMERICHOST).ok()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const RedisAddress address, AddressOf(node, 0));
+  MutexLock lock(mu_);
+  found_[node] = address;
+  return absl::OkStatus();
+}
+
+}  // namespace ulfd::engine
