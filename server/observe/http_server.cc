@@ -72,13 +72,6 @@ std::string Format(const HttpReply& reply, bool with_body, bool keep) {
   return text;
 }
 
-std::string PeerName(const sockaddr_storage& peer) {
-  const auto [address, port] = PeerOf(peer);
-  if (address.empty()) return "";
-  return absl::StrContains(address, ':') ? absl::StrCat("[", address, "]:", port)
-                                         : absl::StrCat(address, ":", port);
-}
-
 }  // namespace
 
 // Thread-safe.

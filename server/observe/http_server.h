@@ -49,7 +49,7 @@ class HttpExchange {
 
   const HttpRequest& request() const { return request_; }
   absl::string_view body() const { return absl::string_view(text_).substr(head_bytes_); }
-  const std::string& peer() const { return peer_; }  // "127.0.0.1:4242"
+  const std::string& peer() const { return peer_; }  // PeerName
   // Whether the client has left.  Any thread.
   bool cancelled() const { return gone_->load(std::memory_order_relaxed); }
   // Once, from any thread.

@@ -15,8 +15,6 @@
 #include <cerrno>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "base/load_scope.h"
 #include "server/system/thread_time.h"
 
@@ -47,14 +45,6 @@ bool InodeOf(int fd, ino_t& inode) {
   if (fstat(fd, &info) != 0 || !S_ISSOCK(info.st_mode)) return false;
   inode = info.st_ino;
   return true;
-}
-
-// As gRPC has it; "" for what is no IP address.
-std::string PeerName(const sockaddr_storage& peer) {
-  const auto [address, port] = PeerOf(peer);
-  if (address.empty()) return "";
-  return absl::StrContains(address, ':') ? absl::StrCat("ipv6:%5B", address, "%5D:", port)
-                                         : absl::StrCat("ipv4:", address, ":", port);
 }
 
 }  // namespace

@@ -187,7 +187,8 @@ RestService::~RestService() {
 
 absl::StatusOr<std::optional<std::vector<std::string>>> RestService::ClientOf(
     const HttpRequest& request, const std::string& peer) const {
-  const bool from_here = absl::StartsWith(peer, "127.") || absl::StartsWith(peer, "[::1]:");
+  const bool from_here =
+      absl::StartsWith(peer, "ipv4:127.") || absl::StartsWith(peer, "ipv6:%5B::1%5D:");
   return security_.ClientOfHttp(request.path, request.Header("authorization"), from_here);
 }
 

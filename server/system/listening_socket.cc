@@ -62,6 +62,13 @@ Endpoint PeerOf(const sockaddr_storage& peer) {
   return {text, ntohs(address.sin6_port)};
 }
 
+std::string PeerName(const sockaddr_storage& peer) {
+  const auto [address, port] = PeerOf(peer);
+  if (address.empty()) return "";
+  return absl::StrContains(address, ':') ? absl::StrCat("ipv6:%5B", address, "%5D:", port)
+                                         : absl::StrCat("ipv4:", address, ":", port);
+}
+
 absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text) {
   constexpr absl::string_view kUnix = "unix:";
   if (absl::StartsWith(text, kUnix) && text.size() > kUnix.size() &&

@@ -32,6 +32,8 @@ absl::StatusOr<Endpoint> ParseEndpoint(const std::string& text);
 // Of a connection's other side: "127.0.0.1", also where IPv6 carries it, or "::1"; "" for what is
 // no IP address.
 Endpoint PeerOf(const sockaddr_storage& peer);
+// The same as gRPC has it: "ipv4:127.0.0.1:4242", "ipv6:%5B::1%5D:4242", or "".
+std::string PeerName(const sockaddr_storage& peer);
 
 // How many connections each port may have for a process with that many file descriptors: a quarter
 // of them, or 256, are left to models, pages and logs.

@@ -59,7 +59,7 @@ class HttpServerTest : public ::testing::Test {
         .max_unsent_bytes = 12 << 20,
         .admit = [](const HttpRequest& request,
                     const std::string& peer) -> std::optional<HttpReply> {
-          EXPECT_THAT(peer, StartsWith("127.0.0.1:"));
+          EXPECT_THAT(peer, StartsWith("ipv4:127.0.0.1:"));
           if (request.Header("stranger").empty()) return std::nullopt;
           return HttpReply{.code = 401, .body = "who are you\n"};
         },
@@ -245,7 +245,7 @@ TEST_F(HttpServerTest, AnExchangeOutlivesItsConnectionAndItsServer) {
   for (int i = 0; i < 1000 && (held_.empty() || !held_[0]->cancelled()); ++i) usleep(10000);
   ASSERT_EQ(held_.size(), 1u);
   EXPECT_TRUE(held_[0]->cancelled());
-  EXPECT_THAT(held_[0]->peer(), StartsWith("127.0.0.1:"));
+  EXPECT_THAT(held_[0]->peer(), StartsWith("ipv4:127.0.0.1:"));
   held_[0]->Reply({});
   http_.reset();
   held_.clear();
