@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -32,6 +33,8 @@ using Json = nlohmann::ordered_json;
 constexpr char kJsonBytes[] = "Inference-Header-Content-Length";
 // What is left of a deadline, as gRPC's grpc-timeout.
 constexpr char kTimeoutMs[] = "ulfd-timeout-ms";
+
+constexpr size_t kUsualBytes = 64 << 10;
 
 constexpr char kLive[] = "/v2/health/live";
 constexpr char kReady[] = "/v2/health/ready";
@@ -164,9 +167,11 @@ RestService::RestService(const ServingContext& context, const Security& security
       server_version_(std::move(server_version)),
       limits_(limits) {
   for (int i = 0; i < threads; ++i) {
-    threads_.emplace_back([this] {
+    // Large bodies take long to read, however many there are: one thread leaves them to others.
+    const size_t most_bytes = i == 1 ? kUsualBytes : std::numeric_limits<size_t>::max();
+    threads_.emplace_back([this, most_bytes] {
       pthread_setname_np(pthread_self(), "ulfd-rest");
-      Loop();
+      Loop(most_bytes);
     });
   }
 }
@@ -206,15 +211,21 @@ void RestService::Take(std::unique_ptr<HttpExchange> exchange) {
   changed_.NotifyAll();
 }
 
-void RestService::Loop() {
+void RestService::Loop(size_t most_bytes) {
+  const auto is_mine = [most_bytes](const std::unique_ptr<HttpExchange>& exchange) {
+    return exchange->body().size() <= most_bytes;
+  };
   while (true) {
     std::unique_ptr<HttpExchange> exchange;
     {
       MutexLock lock(mu_);
-      while (waiting_.empty() && !stopping_) changed_.Wait(mu_);
+      auto next = waiting_.end();
+      while (!stopping_ && (next = absl::c_find_if(waiting_, is_mine)) == waiting_.end()) {
+        changed_.Wait(mu_);
+      }
       if (stopping_) return;
-      exchange = std::move(waiting_.front());
-      waiting_.pop_front();
+      exchange = std::move(*next);
+      waiting_.erase(next);
     }
     try {
       if (!exchange->cancelled()) Answer(std::move(exchange));

@@ -41,7 +41,8 @@ class RestService {
  private:
   absl::StatusOr<std::optional<std::vector<std::string>>> ClientOf(const HttpRequest& request,
                                                                    const std::string& peer) const;
-  void Loop();
+  // most_bytes: larger bodies are left to other threads.
+  void Loop(size_t most_bytes);
   // Whether it was a probe.
   bool AnswerProbe(HttpExchange& exchange) const;
   void Answer(std::unique_ptr<HttpExchange> exchange);
