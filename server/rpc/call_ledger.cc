@@ -47,7 +47,7 @@ CallLedger::CallLedger(const CallBudget& budget) : budget_(budget) {}
 
 CallLedger::~CallLedger() = default;
 
-CallLedger::Connection* CallLedger::Begin(const std::string& peer) {
+CallLedger::Connection* CallLedger::Begin(const std::string& peer, bool* closing) {
   Connection* begun;
   std::optional<Verdict> verdict;
   {
@@ -64,6 +64,7 @@ CallLedger::Connection* CallLedger::Begin(const std::string& peer) {
     ++begun->calls;
     ++begun->received;
     verdict = Add(*begun, kCallBytes);
+    if (closing != nullptr) *closing = begun->closing;
   }
   Execute(verdict);
   return begun;
@@ -76,11 +77,6 @@ void CallLedger::Hold(Connection* connection, int64_t bytes) {
     verdict = Add(*connection, bytes);
   }
   Execute(verdict);
-}
-
-bool CallLedger::IsClosing(const Connection* connection) const {
-  MutexLock lock(mu_);
-  return connection->closing;
 }
 
 void CallLedger::End(Connection* connection, int64_t held_bytes) {

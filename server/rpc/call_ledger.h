@@ -62,12 +62,11 @@ class CallLedger {
   // Before the first call.
   void set_close(Close close) { close_ = std::move(close); }
 
-  // A call has come; `peer` as grpc::ServerContext::peer says it.  Until its End.
-  Connection* Begin(const std::string& peer);
+  // A call has come; `peer` as grpc::ServerContext::peer says it.  Until its End.  `closing`:
+  // whether nobody will take a reply, as the connection is being closed.
+  Connection* Begin(const std::string& peer, bool* closing = nullptr);
   // A reply waits to be sent.
   void Hold(Connection* connection, int64_t bytes);
-  // Nobody will take a reply: the connection is being closed.
-  bool IsClosing(const Connection* connection) const;
   // The call is over, and so are its replies.
   void End(Connection* connection, int64_t held_bytes);
 

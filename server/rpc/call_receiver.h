@@ -222,8 +222,9 @@ class RpcCall {
   void OnReceived(bool ok) {
     if (!ok) return Release();  // The server shuts down, and nothing else will be heard of it.
     peer_ = context_.peer();
-    connection_ = receiver_.ledger().Begin(peer_);
-    if (receiver_.ledger().IsClosing(connection_)) {
+    bool closing = false;
+    connection_ = receiver_.ledger().Begin(peer_, &closing);
+    if (closing) {
       Finish({grpc::StatusCode::UNAVAILABLE, "the connection is closed for what it takes"});
     } else if (const grpc::Status checked = receiver_.CheckHeaders(context_); checked.ok()) {
       Answer();

@@ -84,10 +84,15 @@ TEST(AddressOf, IsWithoutThePortAndOfIpv6TheNetwork) {
 
 TEST_F(CallLedgerTest, ACallOfAConnectionThatHasToGoIsTold) {
   Use({.connection_calls = 1});
-  EXPECT_FALSE(ledger_->IsClosing(ledger_->Begin("ipv4:1.1.1.1:1")));
-  EXPECT_TRUE(ledger_->IsClosing(ledger_->Begin("ipv4:1.1.1.1:1")));
-  EXPECT_TRUE(ledger_->IsClosing(ledger_->Begin("ipv4:1.1.1.1:1")));
-  EXPECT_FALSE(ledger_->IsClosing(ledger_->Begin("ipv4:1.1.1.1:2")));
+  const auto closing = [&](const std::string& peer) {
+    bool is_closing = false;
+    ledger_->Begin(peer, &is_closing);
+    return is_closing;
+  };
+  EXPECT_FALSE(closing("ipv4:1.1.1.1:1"));
+  EXPECT_TRUE(closing("ipv4:1.1.1.1:1"));
+  EXPECT_TRUE(closing("ipv4:1.1.1.1:1"));
+  EXPECT_FALSE(closing("ipv4:1.1.1.1:2"));
 }
 
 TEST_F(CallLedgerTest, ManyConnectionsOfAnAddress) {
