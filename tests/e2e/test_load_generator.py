@@ -144,6 +144,7 @@ class LoadTest(DaemonTest):
                 ((target, "--model=shop", "--inputs=/nowhere.npz"), 1, "/nowhere.npz"),
                 ((target, "--replay=/nowhere"), 1, "/nowhere"),
                 ((target, "--model=shop", "--plot=/nowhere/a.svg", "--calls=1"), 1, "/nowhere"),
+                ((target, "--model=shop", "--calls=1"), 1, "all 1 fell into the warm-up (--warmup=0s"),
                 (("127.0.0.1:1", "--model=shop"), 1, "UNAVAILABLE"),
                 (("127.0.0.1:1", "--model=shop", "--follow_health", "--timeout=1s"), 1,
                  "no target says that it serves"),

@@ -186,6 +186,11 @@ absl::Status RunLoad(Args args) {
   std::fputs(text.c_str(), stdout);
   if (!options.plot.empty()) RETURN_IF_ERROR(WriteTextFile(options.plot, LatencyPlot(report)));
   if (report.figures.ok > 0) return absl::OkStatus();
+  if (report.figures.sent == 0 && report.figures.warmup_calls > report.figures.warmup_failed) {
+    return absl::UnavailableError(
+        absl::StrCat("no call was counted: all ", report.figures.warmup_calls,
+                     " fell into the warm-up (--warmup=0s counts from the beginning)"));
+  }
   return absl::UnavailableError("no call was answered");
 }
 
