@@ -285,23 +285,21 @@ void LiftUser(const OnnxGraph& graph, int rank, OnnxValue& x) {
 
 // The user's rows merged with heads, [users * heads, ...], as a part per ad.
 absl::StatusOr<OnnxValue> SpreadMerged(OnnxNode& node, const OnnxValue& x) {
-  GraphBuilder& builder = node.builder();
   ASSIGN_OR_RETURN(const std::string tensor, node.graph.Plain(x));
   const int64_t heads = x.dims[0].value();
   std::vector<int64_t> apart = {-1, heads}, merged = {-1};
   Dims wide = {Dim::Ads(), Dim::Of(heads)};
   for (int d = 1; d < x.rank(); ++d) {
-    const Dim own = builder.Find(tensor)->shape[d];
+    const Dim own = node.builder().Find(tensor)->shape[d];
     if (!own.IsConst()) return absl::UnimplementedError("heads of the user of unknown size");
     apart.push_back(own.value());
     merged.push_back(own.value());
     wide.push_back(own);
   }
-  const std::string each = node.Scratch("heads"), out = node.Scratch("per_ad");
-  RETURN_IF_ERROR(AddReshape(builder, each, tensor, apart, each));
+  ASSIGN_OR_RETURN(const std::string each, Sized(node, "heads", tensor, apart));
   ASSIGN_OR_RETURN(const std::string full,
                    node.graph.Full(node.graph.Whole(each, std::move(wide))));
-  RETURN_IF_ERROR(AddReshape(builder, out, full, merged, out));
+  ASSIGN_OR_RETURN(const std::string out, Sized(node, "per_ad", full, merged));
   Dims dims = x.dims;
   dims[0] = engine::Multiply(Dim::Ads(), Dim::Of(heads));
   return node.graph.Whole(out, std::move(dims));

@@ -76,11 +76,8 @@ void SetSizes(const std::vector<int64_t>& sizes, google::protobuf::RepeatedField
 absl::Status SetImage(OnnxNode& node, const OnnxValue& x, const std::string& out) {
   OnnxValue y = node.graph.Whole(out);
   y.dims[0] = x.dims[0];  // Repeated rows stay repeated.
-  if (x.rank() == 3) {    // The height is of our making.
-    y.dims.erase(y.dims.begin() + 2);
-    y.axes.erase(y.axes.begin() + 2);
-  }
-  node.Set(y);
+  // The height is of our making.
+  node.Set(x.rank() == 3 ? WithoutAxis(std::move(y), 2) : std::move(y));
   return absl::OkStatus();
 }
 
@@ -376,8 +373,8 @@ absl::Status MoveBlocks(OnnxNode& node, bool to_space) {
     order = {0, 3, 5, 1, 2, 4};
     merged = {0, c * block * block, h / block, w / block};
   }
-  const std::string parts = node.Scratch("parts"), moved = node.Scratch("moved"), out = node.Top();
-  RETURN_IF_ERROR(AddReshape(node.builder(), parts, in, split, parts));
+  ASSIGN_OR_RETURN(const std::string parts, Sized(node, "parts", in, split));
+  const std::string moved = node.Scratch("moved"), out = node.Top();
   RETURN_IF_ERROR(AddTranspose(node.builder(), moved, parts, order, moved));
   RETURN_IF_ERROR(AddReshape(node.builder(), node.name, moved, merged, out));
   return SetImage(node, x, out);
@@ -405,20 +402,16 @@ absl::Status Lrn(OnnxNode& node) {
     }
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {1}));
-  const std::string squares = node.Scratch("squares"), sums = node.Scratch("sums");
-  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", squares, {in, in}, squares));
+  ASSIGN_OR_RETURN(const std::string squares, Squared(node, in));
+  const std::string sums = node.Scratch("sums");
   const int last = x.rank() - 1;
   ASSIGN_OR_RETURN(const OnnxValue around,
                    DenseOf(node, MoveAxis(node.graph.Whole(squares), 1, last), band, sums, sums));
   ASSIGN_OR_RETURN(const std::string total, node.graph.Plain(MoveAxis(around, last, 1)));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(
-      AddExpression(node.builder(), node.name,
-                    absl::StrCat("@0 / pow(@1 + ", Number(FloatAttribute(node.node, "bias", 1)),
-                                 ", ", Number(FloatAttribute(node.node, "beta", 0.75f)), ")"),
-                    {in, total}, out));
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  const std::string bias = Number(FloatAttribute(node.node, "bias", 1));
+  const std::string beta = Number(FloatAttribute(node.node, "beta", 0.75f));
+  return SetComputed(node, absl::StrCat("@0 / pow(@1 + ", bias, ", ", beta, ")"), {in, total},
+                     x.dims);
 }
 
 // Whether there is one window, the image.

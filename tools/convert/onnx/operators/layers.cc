@@ -63,6 +63,55 @@ OnnxValue WithAxis(OnnxValue x, int axis) {
   return x;
 }
 
+OnnxValue WithoutAxis(OnnxValue x, int axis) {
+  x.dims.erase(x.dims.begin() + axis);
+  x.axes.erase(x.axes.begin() + axis);
+  return x;
+}
+
+absl::StatusOr<std::string> Computed(OnnxNode& node, absl::string_view what,
+                                     absl::string_view expression,
+                                     absl::Span<const std::string> in) {
+  std::string out = node.Scratch(what);
+  RETURN_IF_ERROR(AddExpression(node.builder(), out, expression, in, out));
+  return out;
+}
+
+absl::StatusOr<std::string> Squared(OnnxNode& node, const std::string& in) {
+  std::string out = node.Scratch("squares");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", out, {in, in}, out));
+  return out;
+}
+
+absl::StatusOr<std::string> Sized(OnnxNode& node, absl::string_view what, const std::string& in,
+                                  absl::Span<const int64_t> sizes) {
+  std::string out = node.Scratch(what);
+  RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
+  return out;
+}
+
+absl::StatusOr<std::string> CutOut(OnnxNode& node, absl::string_view what, const std::string& in,
+                                   int axis, int64_t begin, int64_t length) {
+  std::string out = node.Scratch(what);
+  RETURN_IF_ERROR(AddSlice(node.builder(), out, in, axis, begin, length, out));
+  return out;
+}
+
+absl::StatusOr<std::string> Joined(OnnxNode& node, absl::string_view what,
+                                   absl::Span<const std::string> in, int axis) {
+  std::string out = node.Scratch(what);
+  RETURN_IF_ERROR(AddConcat(node.builder(), out, in, axis, out));
+  return out;
+}
+
+absl::Status SetComputed(OnnxNode& node, absl::string_view expression,
+                         absl::Span<const std::string> in, const Dims& dims) {
+  const std::string out = node.Top();
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, expression, in, out));
+  node.Set(out, dims);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
                                      const std::vector<int>& axes, const std::string& name,
                                      const std::string& out) {
@@ -70,9 +119,7 @@ absl::StatusOr<std::string> SumAlong(OnnxNode& node, std::string tensor,
     const bool last = axis + 1 == axes.rend();
     const std::string top = last ? out : node.Scratch("sum");
     if (node.builder().Find(tensor)->shape.rank() == 1) {
-      const std::string column = node.Scratch("column");
-      RETURN_IF_ERROR(AddReshape(node.builder(), column, tensor, {0, 1}, column));
-      tensor = column;
+      ASSIGN_OR_RETURN(tensor, Sized(node, "column", tensor, {0, 1}));
     }
     ulf::LayerParameter layer = MakeLayer("sum_layer", last ? name : top, {tensor}, top);
     layer.mutable_sum_param()->add_dim(*axis);
@@ -105,15 +152,13 @@ void NoteRows(OnnxNode& node, const Dims& dims, const std::vector<int>& axes) {
 absl::Status AddLogSoftmax(OnnxNode& node, const std::string& in, int axis, const std::string& name,
                            const std::string& out) {
   ASSIGN_OR_RETURN(const std::string most, FoldAlong(node, in, axis, "max"));
-  GraphBuilder& builder = node.builder();
-  const std::string shifted = node.Scratch("shifted"), exps = node.Scratch("exps");
-  const std::string total = node.Scratch("total");
-  RETURN_IF_ERROR(AddPlain(builder, "sub_layer", shifted, {in, most}, shifted));
-  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0)", {shifted}, exps));
+  const std::string shifted = node.Scratch("shifted"), total = node.Scratch("total");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "sub_layer", shifted, {in, most}, shifted));
+  ASSIGN_OR_RETURN(const std::string exps, Computed(node, "exps", "exp(@0)", {shifted}));
   RETURN_IF_ERROR(SumAlong(node, exps, {axis}, total, total).status());
   ASSIGN_OR_RETURN(const std::string kept,
                    node.graph.Plain(WithAxis(node.graph.Whole(total), axis)));
-  return AddExpression(builder, name, "@0 - log(@1)", {shifted, kept}, out);
+  return AddExpression(node.builder(), name, "@0 - log(@1)", {shifted, kept}, out);
 }
 
 namespace {
@@ -128,24 +173,21 @@ absl::StatusOr<std::string> LargestAlong(OnnxNode& node, const std::string& tens
     if (d != axis) image[d < axis ? 1 : 3] *= dims[d].value();
   }
   dims[axis] = Dim::Of(1);
-  const std::string apart = node.Scratch("apart"), most = node.Scratch("most");
-  RETURN_IF_ERROR(AddReshape(builder, apart, tensor, image, apart));
+  ASSIGN_OR_RETURN(const std::string apart, Sized(node, "apart", tensor, image));
+  const std::string most = node.Scratch("most");
   ulf::LayerParameter layer = MakeLayer("max_pooling_layer", most, {apart}, most);
   layer.mutable_pooling_param()->add_kernel_size(static_cast<uint32_t>(image[2]));
   layer.mutable_pooling_param()->add_kernel_size(1);
   RETURN_IF_ERROR(builder.AddLayer(std::move(layer)));
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, ReshapeSizes(builder.Find(most)->shape, dims));
-  const std::string out = node.Scratch("folded");
-  RETURN_IF_ERROR(AddReshape(builder, out, most, sizes, out));
-  return out;
+  return Sized(node, "folded", most, sizes);
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int axis,
                                       absl::string_view function) {
-  GraphBuilder& builder = node.builder();
-  const engine::Shape shape = builder.Find(tensor)->shape;
+  const engine::Shape shape = node.builder().Find(tensor)->shape;
   int64_t size = shape[axis].value();
   const auto is_number = [](const Dim& d) { return d.IsConst(); };
   constexpr int64_t kFewHalves = 8, kLargestWindow = 4096;
@@ -157,17 +199,12 @@ absl::StatusOr<std::string> FoldAlong(OnnxNode& node, std::string tensor, int ax
     const int64_t half = size / 2;
     std::string parts[3];
     for (int i = 0; i < (size % 2 == 0 ? 2 : 3); ++i) {
-      parts[i] = node.Scratch("part");
-      RETURN_IF_ERROR(
-          AddSlice(builder, parts[i], tensor, axis, i * half, i < 2 ? half : 1, parts[i]));
+      ASSIGN_OR_RETURN(parts[i], CutOut(node, "part", tensor, axis, i * half, i < 2 ? half : 1));
     }
-    tensor = node.Scratch("folded");
-    RETURN_IF_ERROR(AddExpression(builder, tensor, absl::StrCat(function, "(@0, @1)"),
-                                  {parts[0], parts[1]}, tensor));
+    ASSIGN_OR_RETURN(
+        tensor, Computed(node, "folded", absl::StrCat(function, "(@0, @1)"), {parts[0], parts[1]}));
     if (size % 2 != 0) {
-      const std::string joined = node.Scratch("joined");
-      RETURN_IF_ERROR(AddConcat(builder, joined, {tensor, parts[2]}, axis, joined));
-      tensor = joined;
+      ASSIGN_OR_RETURN(tensor, Joined(node, "joined", {tensor, parts[2]}, axis));
     }
     size = half + size % 2;
   }
@@ -328,8 +365,7 @@ absl::StatusOr<OnnxValue> Padded(OnnxNode& node, const OnnxValue& x, int axis, i
   RETURN_IF_ERROR(add_outside(before));
   ASSIGN_OR_RETURN(parts.emplace_back(), node.graph.Full(x));
   RETURN_IF_ERROR(add_outside(behind));
-  const std::string joined = node.Scratch("padded");
-  RETURN_IF_ERROR(AddConcat(node.builder(), joined, parts, axis, joined));
+  ASSIGN_OR_RETURN(const std::string joined, Joined(node, "padded", parts, axis));
   Dims dims = x.dims;
   dims[axis] = Dim::Of(x.dims[axis].value() + before + behind);
   return node.graph.Whole(joined, std::move(dims));
@@ -415,8 +451,7 @@ absl::StatusOr<OnnxValue> Reshaped(OnnxNode& node, const OnnxValue& x, Dims dims
   ASSIGN_OR_RETURN(const std::string in, node.graph.Full(x));
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
                    ReshapeSizes(node.builder().Find(in)->shape, dims));
-  const std::string out = node.Scratch("rows_apart");
-  RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
+  ASSIGN_OR_RETURN(const std::string out, Sized(node, "shaped", in, sizes));
   return node.graph.Whole(out, std::move(dims));
 }
 

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "tools/convert/onnx/model/graph.h"
 
 namespace ulfd::convert {
@@ -21,6 +22,24 @@ absl::Status WantNoRows(const OnnxValue& x, int axis);
 int RowAxis(const Dims& dims);
 // The view with a further axis of 1 in this place.
 OnnxValue WithAxis(OnnxValue x, int axis);
+// The view without the axis.
+OnnxValue WithoutAxis(OnnxValue x, int axis);
+
+// Each adds a layer for something in between that is called `what`, and returns its tensor.
+absl::StatusOr<std::string> Computed(OnnxNode& node, absl::string_view what,
+                                     absl::string_view expression,
+                                     absl::Span<const std::string> in);
+absl::StatusOr<std::string> Squared(OnnxNode& node, const std::string& in);
+// `sizes` as in ulf.ReshapeParameter.
+absl::StatusOr<std::string> Sized(OnnxNode& node, absl::string_view what, const std::string& in,
+                                  absl::Span<const int64_t> sizes);
+absl::StatusOr<std::string> CutOut(OnnxNode& node, absl::string_view what, const std::string& in,
+                                   int axis, int64_t begin, int64_t length);
+absl::StatusOr<std::string> Joined(OnnxNode& node, absl::string_view what,
+                                   absl::Span<const std::string> in, int axis);
+// The node's output is the expression, of these dimensions.
+absl::Status SetComputed(OnnxNode& node, absl::string_view expression,
+                         absl::Span<const std::string> in, const Dims& dims);
 // The axes of a value that repeats none, as its tensor has them, where the rows are in front there
 // and here.  Empty: in order, or not so.
 std::vector<int> TensorOrder(const OnnxGraph& graph, const OnnxValue& x);

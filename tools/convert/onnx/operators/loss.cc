@@ -14,7 +14,6 @@ using engine::Dim;
 // The loss of log probabilities x [rows, C, ...] (a tensor) at the labels [rows, ...]: the entry of
 // x at the label, times -weight[label]; summed, or averaged by weight.
 absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
-  GraphBuilder& builder = node.builder();
   ASSIGN_OR_RETURN(const OnnxValue labels, node.value(1));
   if (labels.rank() + 1 != static_cast<int>(dims.size())) {
     return absl::InvalidArgumentError(
@@ -50,23 +49,21 @@ absl::Status AddLoss(OnnxNode& node, const std::string& x, const Dims& dims) {
     for (int axis = 0; axis < behind + 2; ++axis) axes.push_back(axis);
     NoteRows(node, dims, axes);
   }
-  const std::string losses = node.Scratch("losses"), out = node.Top();
+  const std::string out = node.Top();
   bottoms.push_back(x);
-  RETURN_IF_ERROR(AddExpression(
-      builder, losses,
-      absl::StrCat("where(", chosen, ", 0 - ", weight, " * @", bottoms.size() - 1, ", 0)"), bottoms,
-      losses));
+  const std::string loss =
+      absl::StrCat("where(", chosen, ", 0 - ", weight, " * @", bottoms.size() - 1, ", 0)");
+  ASSIGN_OR_RETURN(const std::string losses, Computed(node, "losses", loss, bottoms));
   if (reduction != "mean") {
     RETURN_IF_ERROR(SumAlong(node, losses, axes, node.name, out).status());
   } else {
     bottoms.pop_back();
-    const std::string total = node.Scratch("total"), weights = node.Scratch("weights");
-    const std::string weighed = node.Scratch("weighed");
+    const std::string total = node.Scratch("total"), weighed = node.Scratch("weighed");
     RETURN_IF_ERROR(SumAlong(node, losses, axes, total, total).status());
-    RETURN_IF_ERROR(
-        AddExpression(builder, weights, absl::StrCat(chosen, " * ", weight), bottoms, weights));
+    ASSIGN_OR_RETURN(const std::string weights,
+                     Computed(node, "weights", absl::StrCat(chosen, " * ", weight), bottoms));
     RETURN_IF_ERROR(SumAlong(node, weights, axes, weighed, weighed).status());
-    RETURN_IF_ERROR(AddPlain(builder, "div_layer", node.name, {total, weighed}, out));
+    RETURN_IF_ERROR(AddPlain(node.builder(), "div_layer", node.name, {total, weighed}, out));
   }
   node.Set(left.empty() ? OnnxValue{.tensor = out} : node.graph.Whole(out, left));
   return absl::OkStatus();

@@ -1,7 +1,7 @@
 // ONNX's matrix products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
+#include <numeric>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -62,8 +62,7 @@ absl::Status RowDot(OnnxNode& node, const OnnxValue& a, const OnnxValue& b) {
   std::vector<std::string> lifted;
   for (const std::string& in : {plain_a, plain_b}) {
     const Dim k = builder.Find(in)->shape[1];
-    lifted.push_back(node.Scratch("rows"));
-    RETURN_IF_ERROR(AddReshape(builder, lifted.back(), in, {0, 1, k.value()}, lifted.back()));
+    ASSIGN_OR_RETURN(lifted.emplace_back(), Sized(node, "rows", in, {0, 1, k.value()}));
   }
   ulf::LayerParameter layer = MakeLayer("batchdot_layer", node.name, lifted, product);
   layer.mutable_batch_dot_param()->set_transpose_a(false);
@@ -171,8 +170,8 @@ absl::Status MatMul(OnnxNode& node) {
     const int last = a.rank() - 1;
     ASSIGN_OR_RETURN(const std::string x, node.graph.Plain(a));
     ASSIGN_OR_RETURN(const std::string y, node.graph.Plain(b));
-    const std::string each = node.Scratch("each"), out = node.Top();
-    RETURN_IF_ERROR(AddExpression(node.builder(), each, "@0 * @1", {x, y}, each));
+    ASSIGN_OR_RETURN(const std::string each, Computed(node, "each", "@0 * @1", {x, y}));
+    const std::string out = node.Top();
     RETURN_IF_ERROR(SumAlong(node, each, {last}, node.name, out).status());
     node.Set(out, Dims(a.dims.begin(), a.dims.end() - 1));
     return absl::OkStatus();
@@ -318,19 +317,14 @@ absl::Status EinsumBySums(OnnxNode& node, const Equation& equation, const OnnxVa
   for (size_t d = rank; d < labels.size(); ++d) {
     if (!dims[d].IsConst()) return absl::UnimplementedError("sums across rows of the request");
   }
-  std::string tensor = equation.summed.empty() ? node.Top() : node.Scratch("product");
-  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer",
-                           equation.summed.empty() ? node.name : tensor, operands, tensor));
-  for (size_t d = labels.size(); d-- > rank;) {
-    const bool last = d == rank;
-    const std::string top = last ? node.Top() : node.Scratch("sum");
-    ulf::LayerParameter layer = MakeLayer("sum_layer", last ? node.name : top, {tensor}, top);
-    layer.mutable_sum_param()->add_dim(static_cast<int32_t>(d));
-    RETURN_IF_ERROR(node.builder().AddLayer(std::move(layer)));
-    tensor = top;
-    dims.pop_back();
-  }
-  node.Set(tensor, dims);
+  std::vector<int> axes(equation.summed.size());
+  std::iota(axes.begin(), axes.end(), static_cast<int>(rank));
+  const std::string out = node.Top(), product = axes.empty() ? out : node.Scratch("product");
+  RETURN_IF_ERROR(AddPlain(node.builder(), "multiply_layer", axes.empty() ? node.name : product,
+                           operands, product));
+  RETURN_IF_ERROR(SumAlong(node, product, axes, node.name, out).status());
+  dims.resize(rank);
+  node.Set(out, dims);
   return absl::OkStatus();
 }
 

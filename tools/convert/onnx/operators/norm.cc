@@ -36,9 +36,7 @@ absl::StatusOr<SoftmaxInput> ReadSoftmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const int64_t size, InnerSize(node.builder(), in.tensor, in.axis - 1));
   std::vector<int64_t> sizes(static_cast<size_t>(in.axis), 0);
   sizes.push_back(size);
-  const std::string flat = node.Scratch("flat");
-  RETURN_IF_ERROR(AddReshape(node.builder(), flat, in.tensor, sizes, flat));
-  in.tensor = flat;
+  ASSIGN_OR_RETURN(in.tensor, Sized(node, "flat", in.tensor, sizes));
   return in;
 }
 
@@ -110,8 +108,7 @@ OnnxValue Reduced(OnnxNode& node, const std::string& tensor, Dims dims,
 void SetReduced(OnnxNode& node, OnnxValue y, const std::vector<int>& axes) {
   const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
   for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
-    y.dims.erase(y.dims.begin() + *axis);
-    y.axes.erase(y.axes.begin() + *axis);
+    y = WithoutAxis(std::move(y), *axis);
   }
   node.Set(std::move(y));
 }
@@ -156,16 +153,11 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
     return absl::UnimplementedError("of integers, whose result ONNX rounds");
   }
   ASSIGN_OR_RETURN(std::string tensor, node.graph.PlainAlong(x, axes));
-  GraphBuilder& builder = node.builder();
   if (kind == Reduction::kSumSquare || kind == Reduction::kL2) {
-    const std::string squares = node.Scratch("squares");
-    RETURN_IF_ERROR(AddPlain(builder, "multiply_layer", squares, {tensor, tensor}, squares));
-    tensor = squares;
+    ASSIGN_OR_RETURN(tensor, Squared(node, tensor));
   }
   if (kind == Reduction::kL1) {
-    const std::string sizes = node.Scratch("sizes");
-    RETURN_IF_ERROR(AddExpression(builder, sizes, "abs(@0)", {tensor}, sizes));
-    tensor = sizes;
+    ASSIGN_OR_RETURN(tensor, Computed(node, "sizes", "abs(@0)", {tensor}));
   }
   const std::string out = node.Top();
   if (kind == Reduction::kMean) {
@@ -173,7 +165,7 @@ absl::Status Reduce(OnnxNode& node, Reduction kind) {
   } else if (kind == Reduction::kL2) {
     const std::string total = node.Scratch("total");
     ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, total, total));
-    RETURN_IF_ERROR(AddExpression(builder, node.name, "sqrt(@0)", {tensor}, out));
+    RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "sqrt(@0)", {tensor}, out));
     tensor = out;
   } else {
     ASSIGN_OR_RETURN(tensor, SumAlong(node, tensor, axes, node.name, out));
@@ -193,9 +185,7 @@ absl::Status ReduceL2(OnnxNode& node) { return Reduce(node, Reduction::kL2); }
 absl::Status ReduceLogSum(OnnxNode& node) {
   RETURN_IF_ERROR(ReduceSum(node));
   OnnxValue y = *node.graph.FindValue(node.output());
-  const std::string out = node.Scratch("log");
-  RETURN_IF_ERROR(AddExpression(node.builder(), out, "log(@0)", {y.tensor}, out));
-  y.tensor = out;
+  ASSIGN_OR_RETURN(y.tensor, Computed(node, "log", "log(@0)", {y.tensor}));
   node.Set(std::move(y));
   return absl::OkStatus();
 }
@@ -210,25 +200,15 @@ absl::Status ReduceLogSumExp(OnnxNode& node) {
   for (const int axis : axes) {
     ASSIGN_OR_RETURN(most, FoldAlong(node, most, axis, "max"));
   }
-  GraphBuilder& builder = node.builder();
-  const std::string finite = node.Scratch("finite");
-  RETURN_IF_ERROR(
-      AddExpression(builder, finite, "where(abs(@0) > 3.40282347e38, 0, @0)", {most}, finite));
-  most = finite;
-  const std::string exps = node.Scratch("exps"), total = node.Scratch("total"), out = node.Top();
-  RETURN_IF_ERROR(AddExpression(builder, exps, "exp(@0 - @1)", {in, most}, exps));
+  ASSIGN_OR_RETURN(most, Computed(node, "finite", "where(abs(@0) > 3.40282347e38, 0, @0)", {most}));
+  ASSIGN_OR_RETURN(const std::string exps, Computed(node, "exps", "exp(@0 - @1)", {in, most}));
+  const std::string total = node.Scratch("total"), out = node.Top();
   ASSIGN_OR_RETURN(const std::string sum, SumAlong(node, exps, axes, total, total));
   ASSIGN_OR_RETURN(const std::string kept, node.graph.Plain(Reduced(node, sum, x.dims, axes)));
-  RETURN_IF_ERROR(AddExpression(builder, node.name, "@0 + log(@1)", {most, kept}, out));
+  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 + log(@1)", {most, kept}, out));
   Dims dims = x.dims;
   for (const int axis : axes) dims[axis] = Dim::Of(1);
-  OnnxValue y = node.graph.Whole(out, std::move(dims));
-  const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
-  for (auto axis = axes.rbegin(); !keep && axis != axes.rend(); ++axis) {
-    y.dims.erase(y.dims.begin() + *axis);
-    y.axes.erase(y.axes.begin() + *axis);
-  }
-  node.Set(std::move(y));
+  SetReduced(node, node.graph.Whole(out, std::move(dims)), axes);
   return absl::OkStatus();
 }
 
@@ -239,7 +219,6 @@ struct Normal {
 absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::vector<int>& axes) {
   NoteRows(node, x.dims, axes);
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
-  GraphBuilder& builder = node.builder();
   const auto mean_of = [&](const std::string& of, const char* what) -> absl::StatusOr<std::string> {
     const std::string name = node.Scratch(what);
     ASSIGN_OR_RETURN(const std::string mean, MeanAlong(node, of, x.dims, axes, name, name));
@@ -247,11 +226,9 @@ absl::StatusOr<Normal> NormalOf(OnnxNode& node, const OnnxValue& x, const std::v
   };
   Normal normal{.centred = node.Scratch("centred")};
   ASSIGN_OR_RETURN(normal.mean, mean_of(in, "mean"));
-  const std::string squares = node.Scratch("squares");
   RETURN_IF_ERROR(
-      AddPlain(builder, "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
-  RETURN_IF_ERROR(
-      AddPlain(builder, "multiply_layer", squares, {normal.centred, normal.centred}, squares));
+      AddPlain(node.builder(), "sub_layer", normal.centred, {in, normal.mean}, normal.centred));
+  ASSIGN_OR_RETURN(const std::string squares, Squared(node, normal.centred));
   ASSIGN_OR_RETURN(normal.variance, mean_of(squares, "variance"));
   return normal;
 }
@@ -268,7 +245,6 @@ absl::Status LayerNormalization(OnnxNode& node) {
   ASSIGN_OR_RETURN(const int first, WantAxis(IntAttribute(node.node, "axis", -1), x.rank()));
   const std::vector<int> axes = AxesFrom(first, x.rank());
   ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
-  GraphBuilder& builder = node.builder();
   const std::string epsilon = Number(FloatAttribute(node.node, "epsilon", 1e-5f));
   std::vector<std::string> bottoms = {normal.centred, normal.variance};
   std::string text = absl::StrCat("@0 / sqrt(@1 + ", epsilon, ")");
@@ -277,17 +253,16 @@ absl::Status LayerNormalization(OnnxNode& node) {
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
     absl::StrAppend(&text, i == 1 ? " * @" : " + @", i + 1);
   }
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(builder, node.name, text, bottoms, out));
-  node.Set(out, x.dims);
+  RETURN_IF_ERROR(SetComputed(node, text, bottoms, x.dims));
   Dims kept = x.dims;
   for (const int axis : axes) kept[axis] = Dim::Of(1);
   for (int i = 1; i < node.node.output_size(); ++i) {  // The mean, and one over the deviation.
     if (!node.uses.contains(node.node.output(i))) continue;
     const std::string top = node.graph.Top(node.node.output(i));
-    RETURN_IF_ERROR(AddExpression(
-        builder, top, i == 1 ? std::string("@0 * 1") : absl::StrCat("1 / sqrt(@0 + ", epsilon, ")"),
-        {i == 1 ? normal.mean : normal.variance}, top));
+    RETURN_IF_ERROR(
+        AddExpression(node.builder(), top,
+                      i == 1 ? std::string("@0 * 1") : absl::StrCat("1 / sqrt(@0 + ", epsilon, ")"),
+                      {i == 1 ? normal.mean : normal.variance}, top));
     node.Set(top, kept, i);
   }
   return absl::OkStatus();
@@ -303,14 +278,9 @@ absl::Status NormalisePerChannel(OnnxNode& node, const OnnxValue& x, const std::
     for (int axis = 2; axis < x.rank(); ++axis) parameter = WithAxis(std::move(parameter), 1);
     ASSIGN_OR_RETURN(bottoms.emplace_back(), node.graph.Plain(parameter));
   }
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(
-      node.builder(), node.name,
-      absl::StrCat("@0 / sqrt(@1 + ", Number(FloatAttribute(node.node, "epsilon", 1e-5f)),
-                   ") * @2 + @3"),
-      bottoms, out));
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  const std::string epsilon = Number(FloatAttribute(node.node, "epsilon", 1e-5f));
+  return SetComputed(node, absl::StrCat("@0 / sqrt(@1 + ", epsilon, ") * @2 + @3"), bottoms,
+                     x.dims);
 }
 
 // Per row and channel.
@@ -327,11 +297,7 @@ absl::Status MeanVarianceNormalization(OnnxNode& node) {
   if (stated.empty()) stated = {0, 2, 3};
   ASSIGN_OR_RETURN(const std::vector<int> axes, WantAxes(stated, x.rank()));
   ASSIGN_OR_RETURN(const Normal normal, NormalOf(node, x, axes));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 / (sqrt(@1) + 1e-9)",
-                                {normal.centred, normal.variance}, out));
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  return SetComputed(node, "@0 / (sqrt(@1) + 1e-9)", {normal.centred, normal.variance}, x.dims);
 }
 
 // By statistics of the request's rows, as a model has it whose own were never gathered

@@ -121,9 +121,7 @@ absl::StatusOr<std::string> FirstState(OnnxNode& node, const Recurrent& net, int
   const int axis = net.batch_first ? 1 : 0;
   if (x.rank() != 3) return absl::InvalidArgumentError("a first state without 3 dimensions");
   ASSIGN_OR_RETURN(x, PickAlong(node, x, axis, {d}, node.Scratch("first")));
-  x.dims.erase(x.dims.begin() + axis);
-  x.axes.erase(x.axes.begin() + axis);
-  return node.graph.PlainAlong(x, {1});
+  return node.graph.PlainAlong(WithoutAxis(std::move(x), axis), {1});
 }
 
 // ONNX: gates update, reset, candidate, one row per gate value; ULF: reset, update, candidate, one
@@ -245,15 +243,11 @@ class Step {
     return Set(h, "(1 - @0) * @1 + @0 * @2", {update, candidate, h});
   }
   absl::StatusOr<std::string> Gate(const std::string& of, int64_t gate) {
-    std::string out = node_.Scratch("gate");
-    RETURN_IF_ERROR(AddSlice(node_.builder(), out, of, 1, gate * net_.n, net_.n, out));
-    return out;
+    return CutOut(node_, "gate", of, 1, gate * net_.n, net_.n);
   }
   absl::StatusOr<std::string> Made(const std::string& formula,
                                    const std::vector<std::string>& from) {
-    std::string out = node_.Scratch("step");
-    RETURN_IF_ERROR(AddExpression(node_.builder(), out, formula, from, out));
-    return out;
+    return Computed(node_, "step", formula, from);
   }
   absl::Status Set(std::string& to, const std::string& formula,
                    const std::vector<std::string>& from) {
@@ -269,52 +263,45 @@ class Step {
 // `in`: [rows, steps, k].
 absl::StatusOr<Result> RunStepByStep(OnnxNode& node, const Recurrent& net, int64_t d,
                                      const std::string& in, std::string h, std::string c) {
-  GraphBuilder& builder = node.builder();
   const Weights& weights = net.directions[static_cast<size_t>(d)];
   const int64_t width = net.gates * net.n;
   ASSIGN_OR_RETURN(const std::string product,
                    Product(node, in, weights.w, width, net.k, weights.w_bias, "input"));
-  const std::string flat = node.Scratch("flat");
-  RETURN_IF_ERROR(AddReshape(builder, flat, product, {0, net.steps * width}, flat));
+  ASSIGN_OR_RETURN(const std::string flat, Sized(node, "flat", product, {0, net.steps * width}));
   Step step(node, net, weights);
   step.h = std::move(h);
   step.c = std::move(c);
   std::vector<std::string> all(static_cast<size_t>(net.steps));
   for (int64_t i = 0; i < net.steps; ++i) {
     const int64_t at = net.backwards[static_cast<size_t>(d)] ? net.steps - 1 - i : i;
-    const std::string x = node.Scratch("x");
-    RETURN_IF_ERROR(AddSlice(builder, x, flat, 1, at * width, width, x));
+    ASSIGN_OR_RETURN(const std::string x, CutOut(node, "x", flat, 1, at * width, width));
     ASSIGN_OR_RETURN(all[static_cast<size_t>(at)], step.Run(x, at));
   }
-  Result result{.all = node.Scratch("all"), .last = step.h, .cell = step.c};
+  Result result{.last = step.h, .cell = step.c};
   std::string side_by_side = all[0];
   if (all.size() > 1) {
-    side_by_side = node.Scratch("joined");
-    RETURN_IF_ERROR(AddConcat(builder, side_by_side, all, 1, side_by_side));
+    ASSIGN_OR_RETURN(side_by_side, Joined(node, "joined", all, 1));
   }
-  RETURN_IF_ERROR(AddReshape(builder, result.all, side_by_side, {0, net.steps, net.n}, result.all));
+  ASSIGN_OR_RETURN(result.all, Sized(node, "all", side_by_side, {0, net.steps, net.n}));
   return result;
 }
 
 // Steps [rows, steps, n] of which each row has as many as it says: zeros behind them.
 absl::StatusOr<Result> CutAtLengths(OnnxNode& node, const Recurrent& net,
                                     const std::string& steps) {
-  GraphBuilder& builder = node.builder();
   ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, net.steps, 1));
-  const std::string lengths = node.Scratch("lengths"), ends = node.Scratch("ends");
-  RETURN_IF_ERROR(AddReshape(builder, lengths, net.lengths, {0, 1, 1}, lengths));
-  Result result{.all = node.Scratch("all"), .last = node.Scratch("last")};
-  RETURN_IF_ERROR(AddExpression(builder, result.all, "where(@0 > @1, @2, 0)",
-                                {lengths, places, steps}, result.all));
-  RETURN_IF_ERROR(
-      AddExpression(builder, ends, "where(@0 == @1 + 1, @2, 0)", {lengths, places, steps}, ends));
+  ASSIGN_OR_RETURN(const std::string lengths, Sized(node, "lengths", net.lengths, {0, 1, 1}));
+  const std::vector<std::string> in = {lengths, places, steps};
+  Result result{.last = node.Scratch("last")};
+  ASSIGN_OR_RETURN(result.all, Computed(node, "all", "where(@0 > @1, @2, 0)", in));
+  ASSIGN_OR_RETURN(const std::string ends,
+                   Computed(node, "ends", "where(@0 == @1 + 1, @2, 0)", in));
   RETURN_IF_ERROR(SumAlong(node, ends, {1}, result.last, result.last).status());
   return result;
 }
 
 absl::StatusOr<Result> RunGruLayer(OnnxNode& node, const Recurrent& net, int64_t d,
                                    std::string in) {
-  GraphBuilder& builder = node.builder();
   const bool backwards = net.backwards[static_cast<size_t>(d)];
   const auto turned = [&](const std::string& of) -> absl::StatusOr<std::string> {
     std::vector<int64_t> places;
@@ -329,10 +316,9 @@ absl::StatusOr<Result> RunGruLayer(OnnxNode& node, const Recurrent& net, int64_t
   ASSIGN_OR_RETURN(const std::string steps,
                    AddGru(node, net, net.directions[static_cast<size_t>(d)], in));
   if (!net.lengths.empty()) return CutAtLengths(node, net, steps);
-  Result result{.all = steps, .last = node.Scratch("last")};
-  const std::string last = node.Scratch("last_step");
-  RETURN_IF_ERROR(AddSlice(builder, last, steps, 1, net.steps - 1, 1, last));
-  RETURN_IF_ERROR(AddReshape(builder, result.last, last, {0, net.n}, result.last));
+  Result result{.all = steps};
+  ASSIGN_OR_RETURN(const std::string last, CutOut(node, "last_step", steps, 1, net.steps - 1, 1));
+  ASSIGN_OR_RETURN(result.last, Sized(node, "last", last, {0, net.n}));
   if (backwards) {
     ASSIGN_OR_RETURN(result.all, turned(steps));
   }
@@ -344,14 +330,11 @@ absl::StatusOr<std::string> Stack(OnnxNode& node, const std::vector<std::string>
                                   std::vector<int64_t> sizes) {
   std::string tensor = parts[0];
   if (parts.size() > 1) {
-    tensor = node.Scratch("directions");
-    RETURN_IF_ERROR(
-        AddConcat(node.builder(), tensor, parts, static_cast<int>(sizes.size()) - 1, tensor));
+    const int last = static_cast<int>(sizes.size()) - 1;
+    ASSIGN_OR_RETURN(tensor, Joined(node, "directions", parts, last));
   }
   sizes.insert(sizes.end() - 1, static_cast<int64_t>(parts.size()));
-  std::string out = node.Scratch("stacked");
-  RETURN_IF_ERROR(AddReshape(node.builder(), out, tensor, sizes, out));
-  return out;
+  return Sized(node, "stacked", tensor, sizes);
 }
 
 absl::Status Run(OnnxNode& node, Cell cell) {

@@ -74,8 +74,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
                         bool from_end, bool several = false) {
   ASSIGN_OR_RETURN(OnnxValue place, node.graph.ValueOf(places));
   if (!several && place.rank() == 2 && place.dims[1] == Dim::Of(1)) {
-    place.dims.pop_back();
-    place.axes.pop_back();
+    place = WithoutAxis(std::move(place), 1);
   }
   if (place.rank() != (several ? 2 : 1)) {
     return absl::UnimplementedError(several ? "places that are no matrix"
@@ -91,10 +90,8 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   while (place.rank() < x.rank()) place = WithAxis(std::move(place), place.rank());
   ASSIGN_OR_RETURN(std::string at, node.graph.Plain(place));
   if (!from_end) {
-    const std::string found = node.Scratch("found");
-    RETURN_IF_ERROR(AddExpression(node.builder(), found,
-                                  absl::StrCat("where(@0 < 0, ", steps, ", @0)"), {at}, found));
-    at = found;
+    const std::string outside = absl::StrCat("where(@0 < 0, ", steps, ", @0)");
+    ASSIGN_OR_RETURN(at, Computed(node, "found", outside, {at}));
   }
   const std::string taken = node.Scratch("taken"), out = node.Top();
   RETURN_IF_ERROR(AddTake(node.builder(), taken, each, at, 1, taken));
@@ -124,8 +121,7 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   dims.insert(dims.begin() + 1, Dim::Of(rows.scale));
   std::vector<int64_t> sizes = {-1};
   for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
-  const std::string each = node.Scratch("each");
-  RETURN_IF_ERROR(AddReshape(node.builder(), each, in, sizes, each));
+  ASSIGN_OR_RETURN(const std::string each, Sized(node, "each", in, sizes));
   return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus, false,
                     rows.dims.size() == 2);
 }
@@ -236,15 +232,10 @@ void DropWhole(RowNumbers& rows, const Dims& dims) {
 absl::StatusOr<OnnxValue> Merged(OnnxNode& node, const OnnxValue& x, size_t from, size_t to) {
   if (to == from + 1) return x;
   if (to == from) return WithAxis(x, static_cast<int>(from));
-  ASSIGN_OR_RETURN(const std::string in, node.graph.Full(x));
   Dims dims(x.dims.begin(), x.dims.begin() + static_cast<int64_t>(from));
   dims.push_back(Dim::Of(Elements(x.dims, from, to).value_or(0)));
   dims.insert(dims.end(), x.dims.begin() + static_cast<int64_t>(to), x.dims.end());
-  ASSIGN_OR_RETURN(const std::vector<int64_t> sizes,
-                   ReshapeSizes(node.builder().Find(in)->shape, dims));
-  const std::string out = node.Scratch("merged");
-  RETURN_IF_ERROR(AddReshape(node.builder(), out, in, sizes, out));
-  return node.graph.Whole(out, std::move(dims));
+  return Reshaped(node, x, std::move(dims));
 }
 
 absl::StatusOr<Placed> PlacedValues(OnnxNode& node, RowNumbers rows) {

@@ -20,15 +20,12 @@ constexpr int64_t kMostPairs = 1 << 16;
 // The place of the largest or smallest entry, with a dimension of 1 for the axis.
 absl::StatusOr<std::string> BestPlace(OnnxNode& node, const std::string& in, const Dims& dims,
                                       int axis, bool largest, bool last) {
-  GraphBuilder& builder = node.builder();
   const int64_t size = dims[axis].value();
   ASSIGN_OR_RETURN(const std::string best, FoldAlong(node, in, axis, largest ? "max" : "min"));
   ASSIGN_OR_RETURN(const std::string places,
                    AddPlaces(node, size, static_cast<int>(dims.size()) - 1 - axis));
-  const std::string marked = node.Scratch("marked");
-  RETURN_IF_ERROR(AddExpression(builder, marked,
-                                absl::StrCat("where(@0 == @1, @2, ", last ? -1 : size, ")"),
-                                {in, best, places}, marked));
+  const std::string mark = absl::StrCat("where(@0 == @1, @2, ", last ? -1 : size, ")");
+  ASSIGN_OR_RETURN(const std::string marked, Computed(node, "marked", mark, {in, best, places}));
   return FoldAlong(node, marked, axis, last ? "max" : "min");
 }
 
@@ -43,11 +40,8 @@ absl::Status ArgBest(OnnxNode& node, bool largest) {
   Dims dims = x.dims;
   dims[axis] = Dim::Of(1);
   OnnxValue y = node.graph.Whole(place, std::move(dims));
-  if (IntAttribute(node.node, "keepdims", 1) == 0) {
-    y.dims.erase(y.dims.begin() + axis);
-    y.axes.erase(y.axes.begin() + axis);
-  }
-  node.Set(std::move(y));
+  const bool keep = IntAttribute(node.node, "keepdims", 1) != 0;
+  node.Set(keep ? std::move(y) : WithoutAxis(std::move(y), axis));
   return absl::OkStatus();
 }
 absl::Status ArgMax(OnnxNode& node) { return ArgBest(node, true); }
@@ -66,10 +60,7 @@ absl::Status Hardmax(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::string place, BestPlace(node, in, x.dims, axis, true, false));
   ASSIGN_OR_RETURN(const std::string places,
                    AddPlaces(node, x.dims[axis].value(), x.rank() - 1 - axis));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "@0 == @1", {place, places}, out));
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  return SetComputed(node, "@0 == @1", {place, places}, x.dims);
 }
 
 absl::Status TopK(OnnxNode& node) {
@@ -116,14 +107,11 @@ absl::Status OneHot(OnnxNode& node) {
   x = WithAxis(std::move(x), axis);
   ASSIGN_OR_RETURN(const std::string in, node.graph.Plain(x));
   ASSIGN_OR_RETURN(const std::string places, AddPlaces(node, depth[0], x.rank() - 1 - axis));
-  const std::string out = node.Top();
-  RETURN_IF_ERROR(AddExpression(node.builder(), node.name,
-                                absl::StrCat("where(", FromFront("@0", depth[0]), " == @1, ",
-                                             Number(values[1]), ", ", Number(values[0]), ")"),
-                                {in, places}, out));
   x.dims[axis] = Dim::Of(depth[0]);
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  return SetComputed(node,
+                     absl::StrCat("where(", FromFront("@0", depth[0]), " == @1, ",
+                                  Number(values[1]), ", ", Number(values[0]), ")"),
+                     {in, places}, x.dims);
 }
 
 // Gather of the only row of the user: it stands for all, and the axis is dropped.
@@ -132,11 +120,7 @@ absl::Status PickUser(OnnxNode& node, OnnxValue x, int axis, const Constant& ind
   if (picks.size() != 1 || (picks[0] != 0 && picks[0] != -1)) {
     return absl::UnimplementedError(absl::StrCat("picks rows of the user, who has one"));
   }
-  if (indices.dims.empty()) {
-    x.dims.erase(x.dims.begin() + axis);
-    x.axes.erase(x.axes.begin() + axis);
-  }
-  node.Set(x);
+  node.Set(indices.dims.empty() ? WithoutAxis(std::move(x), axis) : std::move(x));
   return absl::OkStatus();
 }
 
@@ -164,10 +148,9 @@ absl::Status LookUpComputed(OnnxNode& node) {
     RETURN_IF_ERROR(WantNumber(index, d <= rows ? d - 1 : d));
     each *= shape[d].value();
   }
-  const std::string at = node.Scratch("at"), blob = node.Scratch("table");
-  const std::string taken = node.Scratch("taken"), out = node.Top();
+  ASSIGN_OR_RETURN(const std::string at, Sized(node, "at", places, {0, each, 1}));
+  const std::string blob = node.Scratch("table"), taken = node.Scratch("taken"), out = node.Top();
   ASSIGN_OR_RETURN(const std::vector<float> values, table.ToFloats());
-  RETURN_IF_ERROR(AddReshape(builder, at, places, {0, each, 1}, at));
   RETURN_IF_ERROR(
       AddConstant(builder, blob, MakeBlob({1, count, table.elements() / count}, values), blob));
   RETURN_IF_ERROR(AddTake(builder, taken, blob, at, 1, taken));
@@ -193,8 +176,7 @@ absl::Status GatherOne(OnnxNode& node, int64_t axis, const Constant& indices) {
     ASSIGN_OR_RETURN(axis, WantAxis(axis, x.rank()));
     RETURN_IF_ERROR(WantNumber(x, static_cast<int>(axis)));
     ASSIGN_OR_RETURN(one, PickAlong(node, x, static_cast<int>(axis), place, node.Top()));
-    one.dims.erase(one.dims.begin() + axis);
-    one.axes.erase(one.axes.begin() + axis);
+    one = WithoutAxis(std::move(one), static_cast<int>(axis));
   }
   one.dims.insert(one.dims.begin() + axis, indices.dims.begin(), indices.dims.end());
   one.axes.insert(one.axes.begin() + axis, indices.dims.size(), -1);
@@ -230,11 +212,7 @@ absl::Status Gather(OnnxNode& node) {
     to.insert(to.begin() + axis, indices->dims.begin(), indices->dims.end());
     return ReshapeTo(node, part, std::move(to));
   }
-  if (indices->dims.empty()) {
-    part.dims.erase(part.dims.begin() + axis);
-    part.axes.erase(part.axes.begin() + axis);
-  }
-  node.Set(part);
+  node.Set(indices->dims.empty() ? WithoutAxis(std::move(part), axis) : std::move(part));
   return absl::OkStatus();
 }
 
@@ -402,8 +380,8 @@ absl::Status GatherNd(OnnxNode& node) {
     if (d > 0) width *= x.dims[d].value();
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, axes));
-  const std::string flat = node.Scratch("flat"), out = node.Top();
-  RETURN_IF_ERROR(AddReshape(node.builder(), flat, in, {0, width}, flat));
+  ASSIGN_OR_RETURN(const std::string flat, Sized(node, "flat", in, {0, width}));
+  const std::string out = node.Top();
   ASSIGN_OR_RETURN(const OnnxValue picked, PickAlong(node, node.graph.Whole(flat), 1, mask->places,
                                                      node.Scratch("picked")));
   RETURN_IF_ERROR(AddReshape(node.builder(), node.name, picked.tensor, {-1}, out));
@@ -434,11 +412,9 @@ absl::Status Trilu(OnnxNode& node) {
     kept.push_back((upper ? above >= k : above <= k) ? 1.0f : 0.0f);
   }
   ASSIGN_OR_RETURN(const std::string in, node.graph.PlainAlong(x, {last - 1, last}));
-  const std::string mask = node.Scratch("triangle"), out = node.Top();
+  const std::string mask = node.Scratch("triangle");
   RETURN_IF_ERROR(AddConstant(node.builder(), mask, MakeBlob({rows, columns}, kept), mask));
-  RETURN_IF_ERROR(AddExpression(node.builder(), node.name, "where(@0, @1, 0)", {mask, in}, out));
-  node.Set(out, x.dims);
-  return absl::OkStatus();
+  return SetComputed(node, "where(@0, @1, 0)", {mask, in}, x.dims);
 }
 
 constexpr OnnxType kTypes[] = {

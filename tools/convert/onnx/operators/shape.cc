@@ -104,8 +104,7 @@ absl::Status Squeeze(OnnxNode& node) {
       return absl::InvalidArgumentError(
           absl::StrCat("axis ", *axis, " of shape ", DimsText(x.dims), ", want a dimension of 1"));
     }
-    x.dims.erase(x.dims.begin() + *axis);
-    x.axes.erase(x.axes.begin() + *axis);
+    x = WithoutAxis(std::move(x), *axis);
   }
   node.Set(x);
   return absl::OkStatus();
@@ -116,10 +115,7 @@ absl::Status Unsqueeze(OnnxNode& node) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> stated, Integers(node, 1, "axes"));
   ASSIGN_OR_RETURN(const std::vector<int> axes,
                    Axes(node, x.rank() + static_cast<int64_t>(stated.size())));
-  for (const int axis : axes) {
-    x.dims.insert(x.dims.begin() + axis, Dim::Of(1));
-    x.axes.insert(x.axes.begin() + axis, -1);
-  }
+  for (const int axis : axes) x = WithAxis(std::move(x), axis);
   node.Set(x);
   return absl::OkStatus();
 }
@@ -189,10 +185,8 @@ absl::Status Tile(OnnxNode& node) {
       continue;
     }
     ASSIGN_OR_RETURN(const std::string once, node.graph.PlainAlong(x, {axis}));
-    const std::string joined = node.Scratch("repeated");
-    RETURN_IF_ERROR(AddConcat(node.builder(), joined,
-                              std::vector<std::string>(static_cast<size_t>(times), once), axis,
-                              joined));
+    const std::vector<std::string> pieces(static_cast<size_t>(times), once);
+    ASSIGN_OR_RETURN(const std::string joined, Joined(node, "repeated", pieces, axis));
     Dims dims = x.dims;
     dims[axis] = Dim::Of(dims[axis].value() * times);
     x = node.graph.Whole(joined, std::move(dims));
