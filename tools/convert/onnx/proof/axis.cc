@@ -38,15 +38,10 @@ Results SoftmaxOf(const Call& c, bool logarithm) {
   const Array& x = *c.in[0];
   if (x.rank() == 0) return SoftmaxAlong(c, {1}, 0, logarithm);  // As PyTorch takes numbers.
   const bool flattens = c.opset < 13;
-  ASSIGN_OR_RETURN(size_t axis, AxisOf(IntAttribute(c.node, "axis", flattens ? 1 : -1), x.rank()));
-  Sizes dims = x.dims;
-  if (flattens) {
-    Sizes flat = {1, 1};
-    for (size_t d = 0; d < dims.size(); ++d) flat[d < axis ? 0 : 1] *= dims[d];
-    dims = flat;
-    axis = 1;
-  }
-  return SoftmaxAlong(c, dims, axis, logarithm);
+  ASSIGN_OR_RETURN(const size_t axis,
+                   AxisOf(IntAttribute(c.node, "axis", flattens ? 1 : -1), x.rank()));
+  if (!flattens) return SoftmaxAlong(c, x.dims, axis, logarithm);
+  return SoftmaxAlong(c, {ProductOf(x.dims, 0, axis), ProductOf(x.dims, axis)}, 1, logarithm);
 }
 // By the definition: -weight[label] * x[row, label, ...].
 Results LossOf(const Call& c, const Array& x) {
@@ -299,8 +294,7 @@ Results BatchNormalization(const Call& c) {
   const Array& x = *c.in[0];
   if (x.rank() < 2) return Misfit(c, "want channels");
   const int64_t channels = x.dims[1];
-  int64_t inner = 1;
-  for (size_t d = 2; d < x.dims.size(); ++d) inner *= x.dims[d];
+  const int64_t inner = ProductOf(x.dims, 2);
   for (size_t i = 1; i < 5; ++i) {
     if (c.in[i]->elements() != channels) return Misfit(c, "want a parameter per channel");
   }

@@ -109,12 +109,6 @@ absl::StatusOr<Transposed> ReadTransposed(const Call& c) {
   return t;
 }
 
-int64_t Product(const Sizes& sizes, size_t from = 0) {
-  int64_t product = 1;
-  for (size_t d = from; d < sizes.size(); ++d) product *= sizes[d];
-  return product;
-}
-
 // Where a pixel's value goes, times a cell of the kernel; -1: nowhere.
 int64_t PlaceOf(const Transposed& t, int64_t pixel, int64_t cell) {
   int64_t place = 0, step = 1;
@@ -136,7 +130,8 @@ Results ConvTranspose(const Call& c) {
   ASSIGN_OR_RETURN(const Transposed t, ReadTransposed(c));
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, t.dims));
   std::vector<double> out(static_cast<size_t>(count), 0.0);
-  const int64_t pixels = Product(t.image), cells = Product(t.kernel), places = Product(t.dims, 2);
+  const int64_t pixels = ProductOf(t.image), cells = ProductOf(t.kernel),
+                places = ProductOf(t.dims, 2);
   const int64_t per_group = t.outputs / t.group, own = t.channels / t.group;
   for (int64_t pixel = 0; pixel < pixels; ++pixel) {
     for (int64_t cell = 0; cell < cells; ++cell) {
@@ -191,8 +186,7 @@ Results MoveBlocks(const Call& c, bool to_space) {
       }
     }
   }
-  ASSIGN_OR_RETURN(Array out, Pick(x, dims, from));
-  return One(std::move(out));
+  return One(Pick(x, dims, from));
 }
 Results DepthToSpace(const Call& c) { return MoveBlocks(c, true); }
 Results SpaceToDepth(const Call& c) { return MoveBlocks(c, false); }
@@ -278,10 +272,9 @@ absl::StatusOr<Window> WindowOf(const Call& c, const Sizes& kernel, bool ceil_mo
 template <typename Fn>
 void WindowPlaces(const Window& w, const Sizes& image, const Sizes& out, Fn fn) {
   const size_t n = w.kernel.size();
+  const int64_t cells = ProductOf(w.kernel);
   Sizes at(n, 0);
-  int64_t cells = 1;
-  for (const int64_t k : w.kernel) cells *= k;
-  for (int64_t cell = 0; cell < cells; ++cell) {
+  for (int64_t cell = 0; cell < cells; ++cell, Step(w.kernel, at)) {
     int64_t place = 0;
     bool inside = true, counted = true;
     for (size_t d = 0; d < n; ++d) {
@@ -291,25 +284,16 @@ void WindowPlaces(const Window& w, const Sizes& image, const Sizes& out, Fn fn) 
       place = place * image[d] + i;
     }
     fn(inside ? place : -1, cell, counted);
-    for (size_t d = n; d-- > 0;) {
-      if (++at[d] < w.kernel[d]) break;
-      at[d] = 0;
-    }
   }
 }
 
 template <typename Fn>
 absl::Status EachWindow(const Call& c, const Window& w, Fn fn) {
-  int64_t count = 1;
-  for (const int64_t d : w.out) count *= d;
+  const int64_t count = ProductOf(w.out);
   Sizes at(w.out.size(), 0);
-  for (int64_t k = 0; k < count; ++k) {
+  for (int64_t k = 0; k < count; ++k, Step(w.out, at)) {
     RETURN_IF_ERROR(c.options.budget.Check());
     fn(k, at);
-    for (size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < w.out[d]) break;
-      at[d] = 0;
-    }
   }
   return absl::OkStatus();
 }
@@ -332,7 +316,7 @@ Results Conv(const Call& c) {
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
   const std::vector<double> in = ValuesOf(x), kernel = ValuesOf(weight);
   std::vector<double> out(static_cast<size_t>(count), 0.0);
-  const int64_t pixels = Product(image), places = Product(w.out), cells = Product(w.kernel);
+  const int64_t pixels = ProductOf(image), places = ProductOf(w.out), cells = ProductOf(w.kernel);
   RETURN_IF_ERROR(EachWindow(c, w, [&](int64_t place, const Sizes& at) {
     WindowPlaces(w, image, at, [&](int64_t from, int64_t cell, bool) {
       if (from < 0) return;
@@ -367,7 +351,7 @@ Results Pool(const Call& c, bool average) {
   dims.insert(dims.end(), w.out.begin(), w.out.end());
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
   std::vector<double> out(static_cast<size_t>(count));
-  const int64_t pixels = Product(image), places = Product(w.out);
+  const int64_t pixels = ProductOf(image), places = ProductOf(w.out);
   RETURN_IF_ERROR(EachWindow(c, w, [&](int64_t place, const Sizes& at) {
     for (int64_t plane = 0; plane < x.dims[0] * x.dims[1]; ++plane) {
       double most = -INFINITY, sum = 0;

@@ -91,11 +91,7 @@ absl::StatusOr<std::vector<Array>> Compute(const onnx::NodeProto& node, int64_t 
   return entry->run(call);
 }
 
-int64_t Array::elements() const {
-  int64_t n = 1;
-  for (const int64_t d : dims) n *= d;
-  return n;
-}
+int64_t Array::elements() const { return ProductOf(dims); }
 
 double Array::at(int64_t i) const {
   const auto k = static_cast<size_t>(i);
@@ -187,22 +183,15 @@ namespace {
 
 // Entries of the passes of a loop, one behind the other.
 absl::StatusOr<Array> Stacked(const std::vector<Array>& entries) {
-  Array all = entries.front();
-  std::vector<double> floats;
-  std::vector<int64_t> ints;
+  Sizes dims = entries.front().dims;
+  const int64_t size = ProductOf(dims);
+  Elements all(entries.front().type, size * static_cast<int64_t>(entries.size()));
   for (const Array& entry : entries) {
-    if (entry.dims != all.dims) return absl::InvalidArgumentError("passes with other shapes");
-    for (int64_t i = 0; i < entry.elements(); ++i) {
-      if (entry.ints != nullptr) {
-        ints.push_back((*entry.ints)[static_cast<size_t>(i)]);
-      } else {
-        floats.push_back(entry.at(i));
-      }
-    }
+    if (entry.dims != dims) return absl::InvalidArgumentError("passes with other shapes");
+    for (int64_t i = 0; i < size; ++i) all.Add(entry, i);
   }
-  all.dims.insert(all.dims.begin(), static_cast<int64_t>(entries.size()));
-  return all.ints != nullptr ? Ints(all.type, all.dims, std::move(ints))
-                             : Floats(all.type, all.dims, std::move(floats));
+  dims.insert(dims.begin(), static_cast<int64_t>(entries.size()));
+  return all.Take(std::move(dims));
 }
 
 }  // namespace
@@ -379,6 +368,19 @@ absl::StatusOr<int64_t> CountOf(const Call& call, const Sizes& dims) {
   return count;
 }
 
+int64_t ProductOf(const Sizes& dims, size_t from, size_t to) {
+  int64_t product = 1;
+  for (size_t d = 0; d < dims.size(); ++d) product *= from <= d && d < to ? dims[d] : 1;
+  return product;
+}
+
+void Step(const Sizes& dims, Sizes& at) {
+  for (size_t d = dims.size(); d-- > 0;) {
+    if (++at[d] < dims[d]) break;
+    at[d] = 0;
+  }
+}
+
 Sizes StridesOf(const Sizes& dims) {
   Sizes strides(dims.size(), 1);
   for (size_t d = dims.size(); d-- > 1;) strides[d - 1] = strides[d] * dims[d];
@@ -440,20 +442,31 @@ absl::Status WantFloats(const Call& call) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Array> Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from) {
-  Array out{.type = x.type, .dims = std::move(dims)};
-  if (x.ints != nullptr) {
-    std::vector<int64_t> values;
-    values.reserve(from.size());
-    for (const int64_t i : from) values.push_back((*x.ints)[static_cast<size_t>(i)]);
-    out.ints = std::make_shared<const std::vector<int64_t>>(std::move(values));
-    return out;
+Array Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from) {
+  Elements out(x.type, static_cast<int64_t>(from.size()));
+  for (const int64_t i : from) out.Add(x, i);
+  return out.Take(std::move(dims));
+}
+
+Elements::Elements(int type, int64_t count) : type_(type) {
+  if (IsFloatType(type)) {
+    floats_.reserve(static_cast<size_t>(count));
+  } else {
+    ints_.reserve(static_cast<size_t>(count));
   }
-  std::vector<double> values;
-  values.reserve(from.size());
-  for (const int64_t i : from) values.push_back(x.at(i));
-  out.floats = std::make_shared<const std::vector<double>>(std::move(values));
-  return out;
+}
+
+void Elements::Add(const Array& x, int64_t i) {
+  if (IsFloatType(type_)) {
+    floats_.push_back(x.at(i));
+  } else {
+    ints_.push_back((*x.ints)[static_cast<size_t>(i)]);
+  }
+}
+
+Array Elements::Take(Sizes dims) {
+  return IsFloatType(type_) ? Floats(type_, std::move(dims), std::move(floats_))
+                            : Ints(type_, std::move(dims), std::move(ints_));
 }
 
 }  // namespace ulfd::convert::reference

@@ -148,7 +148,11 @@ int64_t Wrap(int type, int64_t value);
 // Elements of such a tensor.  INVALID_ARGUMENT for a negative size, RESOURCE_EXHAUSTED for more
 // than the budget has.
 absl::StatusOr<int64_t> CountOf(const Call& call, const Sizes& dims);
+// Of the dimensions from `from` on, up to `to`.
+int64_t ProductOf(const Sizes& dims, size_t from = 0, size_t to = SIZE_MAX);
 Sizes StridesOf(const Sizes& dims);
+// The next place in `dims`, the last one counting fastest; behind the last place comes the first.
+void Step(const Sizes& dims, Sizes& at);
 // Strides of `from` for each axis of `to`, 0 where it is repeated.
 Sizes BroadcastStrides(const Sizes& from, const Sizes& to);
 absl::StatusOr<Sizes> BroadcastSizes(const Sizes& a, const Sizes& b);
@@ -161,7 +165,19 @@ absl::Status Misfit(const Call& call, absl::string_view what);
 // UNIMPLEMENTED if an input is of integers.
 absl::Status WantFloats(const Call& call);
 // Element `from[i]` of `x` for every i.
-absl::StatusOr<Array> Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from);
+Array Pick(const Array& x, Sizes dims, const std::vector<int64_t>& from);
+// Elements of tensors of one type, one behind the other, as a tensor.
+class Elements {
+ public:
+  Elements(int type, int64_t count);
+  void Add(const Array& x, int64_t i);
+  Array Take(Sizes dims);
+
+ private:
+  const int type_;
+  std::vector<double> floats_;
+  std::vector<int64_t> ints_;
+};
 
 // Calls fn(offsets) for every element of `dims` in order; offsets[k] is the place under strides[k].
 template <size_t N, typename Fn>

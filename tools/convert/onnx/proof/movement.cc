@@ -55,9 +55,7 @@ Results Flatten(const Call& c) {
   const int64_t stated = IntAttribute(c.node, "axis", 1);  // Up to the rank, which is no axis.
   ASSIGN_OR_RETURN(const size_t axis,
                    AxisOf(stated < 0 ? stated + x.rank() : stated, x.rank() + 1));
-  int64_t front = 1, back = 1;
-  for (size_t d = 0; d < x.dims.size(); ++d) (d < axis ? front : back) *= x.dims[d];
-  return Shaped(x, {front, back});
+  return Shaped(x, {ProductOf(x.dims, 0, axis), ProductOf(x.dims, axis)});
 }
 
 Results Squeeze(const Call& c) {
@@ -100,8 +98,7 @@ Results Strided(const Call& c, const Array& x, const Sizes& dims, const Sizes& s
   from.reserve(static_cast<size_t>(count));
   const Sizes all[] = {strides};
   Walk(dims, all, [&](const int64_t* at) { from.push_back(start + at[0]); });
-  ASSIGN_OR_RETURN(Array out, Pick(x, dims, from));
-  return One(std::move(out));
+  return One(Pick(x, dims, from));
 }
 
 Results Transpose(const Call& c) {
@@ -163,32 +160,15 @@ Results Concat(const Call& c) {
     dims[axis] += x->dims[axis];
   }
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
-  int64_t outer = 1, inner = 1;
-  for (size_t d = 0; d < dims.size(); ++d) {
-    if (d < axis) outer *= dims[d];
-    if (d > axis) inner *= dims[d];
-  }
-  std::vector<double> floats;
-  std::vector<int64_t> ints;
-  if (first.is_float()) {
-    floats.reserve(static_cast<size_t>(count));
-  } else {
-    ints.reserve(static_cast<size_t>(count));
-  }
+  const int64_t outer = ProductOf(dims, 0, axis), inner = ProductOf(dims, axis + 1);
+  Elements out(first.type, count);
   for (int64_t o = 0; o < outer; ++o) {
     for (const Array* x : c.in) {
       const int64_t piece = x->dims[axis] * inner;
-      for (int64_t i = o * piece; i < (o + 1) * piece; ++i) {
-        if (first.is_float()) {
-          floats.push_back(x->at(i));
-        } else {
-          ints.push_back((*x->ints)[static_cast<size_t>(i)]);
-        }
-      }
+      for (int64_t i = o * piece; i < (o + 1) * piece; ++i) out.Add(*x, i);
     }
   }
-  return first.is_float() ? One(Floats(first.type, dims, std::move(floats)))
-                          : One(Ints(first.type, dims, std::move(ints)));
+  return One(out.Take(std::move(dims)));
 }
 
 Results Slice(const Call& c) {
@@ -269,11 +249,7 @@ Results Gather(const Call& c) {
   dims.insert(dims.end(), indices.dims.begin(), indices.dims.end());
   dims.insert(dims.end(), x.dims.begin() + static_cast<int64_t>(axis) + 1, x.dims.end());
   ASSIGN_OR_RETURN(const int64_t count, CountOf(c, dims));
-  int64_t outer = 1, inner = 1;
-  for (size_t d = 0; d < x.dims.size(); ++d) {
-    if (d < axis) outer *= x.dims[d];
-    if (d > axis) inner *= x.dims[d];
-  }
+  const int64_t outer = ProductOf(x.dims, 0, axis), inner = ProductOf(x.dims, axis + 1);
   std::vector<int64_t> from;
   from.reserve(static_cast<size_t>(count));
   for (int64_t o = 0; o < outer; ++o) {
@@ -286,8 +262,7 @@ Results Gather(const Call& c) {
       for (int64_t i = 0; i < inner; ++i) from.push_back((o * x.dims[axis] + row) * inner + i);
     }
   }
-  ASSIGN_OR_RETURN(Array out, Pick(x, dims, from));
-  return One(std::move(out));
+  return One(Pick(x, dims, from));
 }
 
 Results GatherElements(const Call& c) {
@@ -313,8 +288,7 @@ Results GatherElements(const Call& c) {
     from.push_back(at[0] + (fits ? index * along : 0));
   });
   if (!fits) return absl::OutOfRangeError("an index that the axis does not have");
-  ASSIGN_OR_RETURN(Array out, Pick(x, indices.dims, from));
-  return One(std::move(out));
+  return One(Pick(x, indices.dims, from));
 }
 
 Results ShapeOf(const Call& c) {
@@ -393,11 +367,12 @@ Results Pad(const Call& c) {
     if (c.in[2]->elements() != 1) return Misfit(*c.in[2], "want one number");
     fill = c.in[2]->at(0);
   }
+  const Array filling =
+      x.is_float() ? Floats(x.type, {}, {fill}) : Ints(x.type, {}, {static_cast<int64_t>(fill)});
   const Sizes own = StridesOf(x.dims);
   Sizes at(dims.size(), 0);
-  std::vector<double> floats;
-  std::vector<int64_t> ints;
-  for (int64_t k = 0; k < count; ++k) {
+  Elements out(x.type, count);
+  for (int64_t k = 0; k < count; ++k, Step(dims, at)) {
     int64_t place = 0;
     bool inside = true;
     for (size_t d = 0; d < dims.size(); ++d) {
@@ -408,18 +383,9 @@ Results Pad(const Call& c) {
       inside = inside && i >= 0 && i < x.dims[d];
       place += i * own[d];
     }
-    if (x.is_float()) {
-      floats.push_back(inside ? x.at(place) : fill);
-    } else {
-      ints.push_back(inside ? (*x.ints)[static_cast<size_t>(place)] : static_cast<int64_t>(fill));
-    }
-    for (size_t d = dims.size(); d-- > 0;) {
-      if (++at[d] < dims[d]) break;
-      at[d] = 0;
-    }
+    out.Add(inside ? x : filling, inside ? place : 0);
   }
-  return x.is_float() ? One(Floats(x.type, dims, std::move(floats)))
-                      : One(Ints(x.type, dims, std::move(ints)));
+  return One(out.Take(std::move(dims)));
 }
 
 constexpr Operator kOperators[] = {

@@ -223,10 +223,7 @@ Results Einsum(const Call& c) {
     for (size_t i = 0; i < values.size(); ++i) product *= values[i][place(strides[i])];
     double& sum = out[place(strides.back())];
     sum = c.Round(c.in[0]->type, sum + product);
-    for (size_t d = at.size(); d-- > 0;) {
-      if (++at[d] < dims[d]) break;
-      at[d] = 0;
-    }
+    Step(dims, at);
   }
   for (double& value : out) value = c.Round(c.in[0]->type, value);
   return One(Floats(c.in[0]->type, out_dims, std::move(out)));

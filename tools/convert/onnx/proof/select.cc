@@ -85,8 +85,7 @@ Results TopK(const Call& c) {
     }
     ++line;
   });
-  ASSIGN_OR_RETURN(Array values, Pick(x, dims, from));
-  return std::vector<Array>{std::move(values),
+  return std::vector<Array>{Pick(x, dims, from),
                             Ints(onnx::TensorProto::INT64, dims, std::move(places))};
 }
 
@@ -108,8 +107,7 @@ Results OneHot(const Call& c) {
         (index < 0 ? index + static_cast<double>(depth) : index) == static_cast<double>(place) ? 1
                                                                                                : 0);
   }
-  ASSIGN_OR_RETURN(Array out, Pick(values, dims, from));
-  return One(std::move(out));
+  return One(Pick(values, dims, from));
 }
 
 Results NonZero(const Call& c) {
@@ -160,8 +158,7 @@ Results GatherNd(const Call& c) {
     }
     for (int64_t i = 0; i < size; ++i) from.push_back(start + i);
   }
-  ASSIGN_OR_RETURN(Array out, Pick(x, dims, from));
-  return One(std::move(out));
+  return One(Pick(x, dims, from));
 }
 
 Results EyeLike(const Call& c) {
