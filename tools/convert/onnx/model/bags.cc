@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/rewriter.h"
 
 namespace ulfd::convert {
 namespace {
@@ -92,40 +92,42 @@ bool ReadBag(const onnx::NodeProto& loop, const onnx::GraphProto& body, const Ma
   return false;
 }
 
-// Axes of operators are an input from an operator set on, and an attribute before.
-void SetAxis(onnx::NodeProto& node, int64_t axis, bool is_input, onnx::GraphProto& graph) {
-  if (is_input) {
-    onnx::TensorProto& axes = *graph.add_initializer();
-    axes.set_name(node.output(0) + "/axes");
-    axes.set_data_type(onnx::TensorProto::INT64);
-    axes.add_dims(1);
-    axes.add_int64_data(axis);
-    node.add_input(axes.name());
-    return;
-  }
-  SetInts(node, "axes", {axis});
-}
+class BagWriter : public Rewriter {
+ public:
+  BagWriter(onnx::GraphProto& graph, int64_t opset)
+      : Rewriter(graph, opset), makers_(MakersOf(graph)) {}
 
-void AddReduction(const onnx::NodeProto& loop, const Bag& bag, int64_t opset,
-                  onnx::GraphProto& graph,
-                  google::protobuf::RepeatedPtrField<onnx::NodeProto>& nodes) {
-  const std::string& out = loop.output(0);
-  const auto add = [&](const std::string& op, const std::vector<std::string>& inputs,
-                       const std::string& output) -> onnx::NodeProto& {
-    return AddNode(op, loop.name(), inputs, output, nodes);
-  };
-  const std::string bagged = bag.one ? out : out + "/bagged";
-  const std::string rows = bag.weights.empty() ? bagged : out + "/rows";
-  add("Gather", {bag.table, bag.ids}, rows);
-  if (!bag.weights.empty()) {
-    SetAxis(add("Unsqueeze", {bag.weights}, out + "/weights"), -1, opset >= 13, graph);
-    add("Mul", {rows, out + "/weights"}, bagged);
+ private:
+  bool Replace(const onnx::NodeProto& node) override {
+    Bag bag;
+    if (node.op_type() != "Loop" || node.attribute_size() != 1 || !node.attribute(0).has_g() ||
+        !ReadBag(node, node.attribute(0).g(), makers_, bag)) {
+      return false;
+    }
+    const std::string& out = node.output(0);
+    const std::string bagged = bag.one ? out : Fresh(out);
+    const std::string rows = bag.weights.empty() ? bagged : Fresh(out);
+    Add(node, "Gather", {bag.table, bag.ids}, rows);
+    if (!bag.weights.empty()) {
+      const std::string weights = Fresh(out);
+      AddOnAxis(node, "Unsqueeze", bag.weights, -1, weights);
+      Add(node, "Mul", {rows, weights}, bagged);
+    }
+    if (bag.one) return true;
+    const std::string axis = Integers(out, {1});
+    onnx::NodeProto& reduced = Add(node, bag.reduction.c_str(), {bagged}, out);
+    SetInt(reduced, "keepdims", 0);
+    if (opset_ >= (bag.reduction == "ReduceSum" ? kAxesAreInputs : kAxesOfOthersAreInputs)) {
+      reduced.add_input(axis);
+    } else {
+      SetInts(reduced, "axes", {1});
+    }
+    return true;
   }
-  if (bag.one) return;
-  onnx::NodeProto& reduced = add(bag.reduction, {bagged}, out);
-  SetInt(reduced, "keepdims", 0);
-  SetAxis(reduced, 1, opset >= (bag.reduction == "ReduceSum" ? 13 : 18), graph);
-}
+
+  static constexpr int64_t kAxesOfOthersAreInputs = 18;
+  const Makers makers_;
+};
 
 }  // namespace
 
@@ -134,26 +136,6 @@ bool HasLoops(const onnx::GraphProto& graph) {
                      [](const onnx::NodeProto& node) { return node.op_type() == "Loop"; });
 }
 
-bool UnrollBags(onnx::GraphProto& graph, int64_t opset) {
-  const Makers outside = MakersOf(graph);
-  google::protobuf::RepeatedPtrField<onnx::NodeProto> nodes;
-  bool changed = false;
-  for (const onnx::NodeProto& node : graph.node()) {
-    Bag bag;
-    const bool is_bag = node.op_type() == "Loop" && node.attribute_size() == 1 &&
-                        node.attribute(0).has_g() &&
-                        ReadBag(node, node.attribute(0).g(), outside, bag);
-    if (!is_bag) {
-      *nodes.Add() = node;
-      continue;
-    }
-    AddReduction(node, bag, opset, graph, nodes);
-    changed = true;
-  }
-  if (!changed) return false;
-  graph.mutable_node()->Swap(&nodes);
-  DropUnread(graph);
-  return true;
-}
+bool UnrollBags(onnx::GraphProto& graph, int64_t opset) { return BagWriter(graph, opset).Run(); }
 
 }  // namespace ulfd::convert

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tools/convert/onnx/model/constant.h"
 #include "tools/convert/onnx/model/functions.h"
+#include "tools/convert/onnx/model/types.h"
 
 namespace ulfd::convert {
 namespace {
@@ -19,10 +20,6 @@ namespace {
 using Nodes = google::protobuf::RepeatedPtrField<onnx::NodeProto>;
 // Masks and orders that rows went through, the latest last.
 using Way = std::vector<std::string>;
-
-bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
-  return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
-}
 
 // What the node reads, in its branches, too.
 void AddReads(const onnx::NodeProto& node, std::vector<std::string>& names) {

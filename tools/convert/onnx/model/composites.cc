@@ -3,8 +3,8 @@
 #include "tools/convert/onnx/model/composites.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <set>
 #include <utility>
@@ -277,27 +277,38 @@ class CompositeWriter : public Rewriter {
     return Make(node, "MatMul", {weights, v});
   }
 
+  // The node's output is attention of queries, keys and values, whose heads are side by side in the
+  // last dimension (0: have a dimension of their own).  `mask`: which input may be one; `causal`:
+  // the attribute that says so.
+  bool AddAttention(const Node& node, std::array<std::string, 3> parts, int64_t heads, int mask,
+                    const char* causal) {
+    if (heads > 0) {
+      for (std::string& part : parts) part = Heads(node, part, heads);
+    }
+    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
+                                     {.scale = FloatAttribute(node, "scale", 0),
+                                      .mask = Has(node, mask) ? node.input(mask) : "",
+                                      .causal = IntAttribute(node, causal, 0) != 0});
+    Add(node, "Identity", {heads > 0 ? Joined(node, mixed) : mixed}, node.output(0));
+    return true;
+  }
   // com.microsoft: one weight for queries, keys and values.
   bool FusedAttention(const Node& node) {
+    constexpr int kMask = 3;
     const int64_t heads = IntAttribute(node, "num_heads", 0);
-    if (heads < 1 || !EndsBefore(node, 3) || !OnlyFirst(node) ||
+    if (heads < 1 || !EndsBefore(node, kMask) || !OnlyFirst(node) ||
         FindAttribute(node, "qkv_hidden_sizes") != nullptr) {
       return false;
     }
     const std::string all =
         Make(node, "Add", {Make(node, "MatMul", {node.input(0), node.input(1)}), node.input(2)});
-    std::string parts[] = {Fresh(all), Fresh(all), Fresh(all)};
+    const std::array<std::string, 3> parts = {Fresh(all), Fresh(all), Fresh(all)};
     Node& split = Add(node, "Split", {all}, parts[0]);
     split.add_output(parts[1]);
     split.add_output(parts[2]);
     SetInt(split, "axis", 2);
     if (opset_ >= 18) SetInt(split, "num_outputs", 3);
-    for (std::string& part : parts) part = Heads(node, part, heads);
-    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
-                                     {.scale = FloatAttribute(node, "scale", 0),
-                                      .causal = IntAttribute(node, "unidirectional", 0) != 0});
-    Add(node, "Identity", {Joined(node, mixed)}, node.output(0));
-    return true;
+    return AddAttention(node, parts, heads, kMask, "unidirectional");
   }
   bool SeveralHeads(const Node& node) {
     constexpr int kBias = 3, kPadding = 4, kScores = 5, kPast = 6;
@@ -306,14 +317,8 @@ class CompositeWriter : public Rewriter {
         !OnlyFirst(node)) {
       return false;
     }
-    std::string parts[3];
-    for (int i = 0; i < 3; ++i) parts[i] = Heads(node, node.input(i), heads);
-    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
-                                     {.scale = FloatAttribute(node, "scale", 0),
-                                      .mask = Has(node, kScores) ? node.input(kScores) : "",
-                                      .causal = IntAttribute(node, "unidirectional", 0) != 0});
-    Add(node, "Identity", {Joined(node, mixed)}, node.output(0));
-    return true;
+    return AddAttention(node, {node.input(0), node.input(1), node.input(2)}, heads, kScores,
+                        "unidirectional");
   }
   // Of operator set 23: of rank 4, or of rank 3 with the heads as an attribute.
   bool Attention(const Node& node) {
@@ -323,16 +328,8 @@ class CompositeWriter : public Rewriter {
         FloatAttribute(node, "softcap", 0) != 0 || !OnlyFirst(node)) {
       return false;
     }
-    std::string parts[3];
-    for (int i = 0; i < 3; ++i) {
-      parts[i] = heads > 0 ? Heads(node, node.input(i), heads) : node.input(i);
-    }
-    const std::string mixed = Attend(node, parts[0], parts[1], parts[2],
-                                     {.scale = FloatAttribute(node, "scale", 0),
-                                      .mask = Has(node, kMask) ? node.input(kMask) : "",
-                                      .causal = IntAttribute(node, "is_causal", 0) != 0});
-    Add(node, "Identity", {heads > 0 ? Joined(node, mixed) : mixed}, node.output(0));
-    return true;
+    return AddAttention(node, {node.input(0), node.input(1), node.input(2)}, heads, kMask,
+                        "is_causal");
   }
 
   // ---------------------------------------------------------------------- quantised models

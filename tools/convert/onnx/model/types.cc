@@ -14,10 +14,6 @@
 namespace ulfd::convert {
 namespace {
 
-bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
-  return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
-}
-
 int TypeOfOutput(const onnx::NodeProto& node, int output, const OnnxGraph& graph) {
   const std::string& op = node.op_type();
   if (IsComparison(op) || IsOneOf(op, {"And", "Or", "Xor", "Not", "IsNaN", "IsInf"})) {
@@ -165,6 +161,10 @@ bool LimitInputs(const onnx::NodeProto& node, OnnxGraph& graph) {
 }
 
 }  // namespace
+
+bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops) {
+  return std::any_of(ops.begin(), ops.end(), [&](const char* known) { return op == known; });
+}
 
 bool IsComparison(const std::string& op) {
   return IsOneOf(op, {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"});

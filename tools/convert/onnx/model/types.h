@@ -3,6 +3,7 @@
 #ifndef ULFD_TOOLS_CONVERT_ONNX_MODEL_TYPES_H_
 #define ULFD_TOOLS_CONVERT_ONNX_MODEL_TYPES_H_
 
+#include <initializer_list>
 #include <string>
 
 #include "absl/status/status.h"
@@ -11,6 +12,7 @@
 
 namespace ulfd::convert {
 
+bool IsOneOf(const std::string& op, std::initializer_list<const char*> ops);
 // Equal, Greater, Less, GreaterOrEqual, LessOrEqual.
 bool IsComparison(const std::string& op);
 // Integers as ids have them: INT32, INT64.
