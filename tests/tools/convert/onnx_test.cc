@@ -806,6 +806,18 @@ TEST_F(OnnxTest, NumbersBelowOneAreAnySize) {
   EXPECT_THAT(report->outputs, ElementsAre("y [ads, 4]"));
 }
 
+// An export without dynamic axes has the example's rows as a number.
+TEST_F(OnnxTest, StatedRowsOfAdsMayBeANumberInTheModel) {
+  for (const std::string rows : {"1", "64"}) {
+    const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
+    const auto report = ConvertOnnx(
+        dir_.Write("m.onnx", Model(X({rows, "4"}) + Out({rows, "4"}) + relu).SerializeAsString()),
+        dir_.File(rows + "/1"), {.ad_inputs = {"x"}});
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_THAT(report->outputs, ElementsAre("y [ads, 4]"));
+  }
+}
+
 TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
   const std::string relu = "node { op_type: 'Relu' input: 'x' output: 'y' }";
   const auto taken = ConvertOnnx(
@@ -817,10 +829,7 @@ TEST_F(OnnxTest, LevelsComeFromNamesAndFlags) {
                                      "the ads: --user_inputs says otherwise"));
   EXPECT_EQ(Error(Model(X({"64", "4"}) + Out({"64", "4"}) + relu)),
             "m.onnx: input \"x\": leading dimension 64, want one with a name (PyTorch: "
-            "dynamic_axes) or 1 for the user");
-  EXPECT_EQ(Error(Model(X({"1", "4"}) + Out({"1", "4"}) + relu), {.ad_inputs = {"x"}}),
-            "m.onnx: input \"x\" is in --ad_inputs, but its leading dimension is fixed to 1; "
-            "export it with a name (PyTorch: dynamic_axes)");
+            "dynamic_axes) or 1 for the user; --ad_inputs takes it for the ads'");
   EXPECT_EQ(Error(Model(X({"ads", "4"}) + Out({"ads", "4"}) + relu), {.user_inputs = {"z"}}),
             "m.onnx: --user_inputs names \"z\", which is no input of the model; its inputs: x");
   EXPECT_EQ(Error(Model(X({"ads", "t"}) + Out({"ads", "t"}) + relu)),

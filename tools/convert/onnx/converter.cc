@@ -158,13 +158,8 @@ absl::StatusOr<Level> OnnxConverter::LevelOf(const onnx::ValueInfoProto& input) 
   if (rows.has_dim_value() && rows.dim_value() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("input \"", input.name(), "\": leading dimension ", rows.dim_value(),
-                     ", want one with a name (PyTorch: dynamic_axes) or 1 for the user"));
-  }
-  if (ad && rows.has_dim_value()) {
-    return absl::InvalidArgumentError(absl::StrCat("input \"", input.name(),
-                                                   "\" is in --ad_inputs, but its leading "
-                                                   "dimension is fixed to 1; export it with a name "
-                                                   "(PyTorch: dynamic_axes)"));
+                     ", want one with a name (PyTorch: dynamic_axes) or 1 for the user; "
+                     "--ad_inputs takes it for the ads'"));
   }
   if (user || rows.has_dim_value() || name == "user" || name == "users") return Level::kUser;
   for (const char* known : {"ads", "ad", "batch", "batch_size", "n", "items", "candidates"}) {
@@ -596,7 +591,7 @@ absl::StatusOr<Conversion> TranslateWithinBudget(const OnnxModel& model,
 
 absl::StatusOr<Report> ConvertOnnx(const std::string& model_path, const std::string& out,
                                    const ConvertOptions& options) {
-  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims));
+  ASSIGN_OR_RETURN(const OnnxModel model, ReadOnnx(model_path, options.dims, options.ad_inputs));
   ASSIGN_OR_RETURN(Conversion conversion, TranslateWithinBudget(model, options, model_path));
   Report& report = conversion.report;
   const auto finish = [&](const engine::Model& loaded) -> absl::StatusOr<std::string> {

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -305,8 +306,28 @@ bool IsAsOldest(const onnx::GraphProto& graph, int64_t opset) {
   });
 }
 
+// Rows that are stated to be the ads' are as many as a request has, whatever the export's example
+// had.  What the exporter says of shapes behind them is not so, then.
+void FreeRows(const std::vector<std::string>& ad_inputs, onnx::GraphProto& graph) {
+  bool freed = false;
+  for (onnx::ValueInfoProto& input : *graph.mutable_input()) {
+    const auto& shape = input.type().tensor_type().shape();
+    if (shape.dim_size() == 0 || !shape.dim(0).has_dim_value()) continue;
+    if (!absl::c_linear_search(ad_inputs, input.name())) continue;
+    input.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->set_dim_param(
+        "ads");
+    freed = true;
+  }
+  if (!freed) return;
+  graph.clear_value_info();
+  for (onnx::ValueInfoProto& output : *graph.mutable_output()) {
+    if (output.type().tensor_type().shape().dim_size() == 0) continue;
+    output.mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(0)->clear_value();
+  }
+}
+
 absl::Status Complete(const std::string& directory, const std::map<std::string, int64_t>& dims,
-                      OnnxModel& model) {
+                      const std::vector<std::string>& ad_inputs, OnnxModel& model) {
   for (const onnx::OperatorSetIdProto& set : model.proto.opset_import()) {
     if (set.domain().empty() || set.domain() == "ai.onnx") model.opset = set.version();
   }
@@ -334,6 +355,7 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
   WritePlainly(*model.proto.mutable_graph(), model.opset);
   NameDims(*model.proto.mutable_graph());
   RETURN_IF_ERROR(SetDims(dims, *model.proto.mutable_graph()));
+  FreeRows(ad_inputs, *model.proto.mutable_graph());
   RETURN_IF_ERROR(CheckStructure(model.proto, model.opset));
   model.inferred = model.opset <= kLibrarySet && model.proto.ir_version() <= kLibraryFormat &&
                    Infer(model.proto);
@@ -343,7 +365,8 @@ absl::Status Complete(const std::string& directory, const std::map<std::string, 
 }  // namespace
 
 absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
-                                   const std::map<std::string, int64_t>& dims) {
+                                   const std::map<std::string, int64_t>& dims,
+                                   const std::vector<std::string>& ad_inputs) {
   ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path, kMaxFileBytes));
   OnnxModel model;
   if (!model.proto.ParseFromString(bytes) || !model.proto.has_graph()) {
@@ -351,7 +374,7 @@ absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
   }
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   const std::string directory = parent.empty() ? "." : parent.string();
-  RETURN_IF_ERROR(Annotate(Complete(directory, dims, model), path));
+  RETURN_IF_ERROR(Annotate(Complete(directory, dims, ad_inputs, model), path));
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "onnx/onnx_pb.h"
@@ -22,7 +23,8 @@ struct OnnxModel {
   int64_t opset = 0;  // Of the domain "ai.onnx".
 };
 
-// Reads `path`, gives the symbolic dimensions in `dims` their numbers, and checks the model.
+// Reads `path`, gives the symbolic dimensions in `dims` their numbers and the leading ones of
+// `ad_inputs` a name, and checks the model.
 // INVALID_ARGUMENT for:
 // - a truncated file; a graph without order;
 // - an initializer whose external data is missing, outside the model's directory, or of another
@@ -32,7 +34,8 @@ struct OnnxModel {
 // - a name of `dims` that no input has.
 // RESOURCE_EXHAUSTED for a file above 2 GiB, protobuf's limit.
 absl::StatusOr<OnnxModel> ReadOnnx(const std::string& path,
-                                   const std::map<std::string, int64_t>& dims);
+                                   const std::map<std::string, int64_t>& dims,
+                                   const std::vector<std::string>& ad_inputs);
 
 }  // namespace ulfd::convert
 
