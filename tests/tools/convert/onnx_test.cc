@@ -37,6 +37,7 @@ using ::testing::ElementsAre;
 using ::testing::Field;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::IsNan;
 using ::testing::Pointwise;
 using ::testing::StartsWith;
 
@@ -678,6 +679,26 @@ TEST_F(OnnxTest, EveryRowPicksAStep) {
                           {"s", engine::NpyArray::FromFloat32({2, 3}, s.data())}});
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_THAT(found->at("y").ToFloat32(), ElementsAre(3, 4, 7, 8));
+  // Where no step is the best, one of the row's all the same.
+  const std::vector<float> none = {NAN, NAN, NAN, 5, 1, 2};
+  const auto picked = ulfd::testing::ScoreModel(
+      dir_.File("ok/1"), {{"x", engine::NpyArray::FromFloat32({2, 3, 2}, x.data())},
+                          {"s", engine::NpyArray::FromFloat32({2, 3}, none.data())}});
+  ASSERT_TRUE(picked.ok()) << picked.status();
+  EXPECT_THAT(picked->at("y").ToFloat32(), ElementsAre(IsNan(), 6, 7, 8));
+  // A place below 0 is one of the row from its end, as in PyTorch.
+  const std::string before = dir_.Write(
+      "b.onnx", Model(begin + "node { op_type: 'Sub' input: 'p' input: '1' output: 'q' }" +
+                      "node { op_type: 'Mul' input: 'r' input: '3' output: 'm' }" +
+                      absl::StrReplaceAll(pick, {{"input: 'p'", "input: 'q'"}}))
+                    .SerializeAsString());
+  ASSERT_TRUE(ConvertOnnx(before, dir_.File("before/1"), {.verify = false}).ok());
+  const std::vector<float> best = {9, 0, 1, 5, 1, 2};
+  const auto last = ulfd::testing::ScoreModel(
+      dir_.File("before/1"), {{"x", engine::NpyArray::FromFloat32({2, 3, 2}, x.data())},
+                              {"s", engine::NpyArray::FromFloat32({2, 3}, best.data())}});
+  ASSERT_TRUE(last.ok()) << last.status();
+  EXPECT_THAT(last->at("y").ToFloat32(), ElementsAre(IsNan(), 6, 11, 12));
   // The steps of other rows, and what is no place.
   EXPECT_THAT(
       Error(Model(begin + "node { op_type: 'Mul' input: 'r' input: '1' output: 'm' }" + pick)),

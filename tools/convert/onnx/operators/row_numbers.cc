@@ -69,9 +69,10 @@ std::optional<std::vector<int64_t>> PlacesOfRow(const OnnxGraph& graph, const st
 }
 
 // The step of each row that its place tells, or those that its places tell.  x: [rows, steps, ...].
-// `from_end`: places below 0 count from the end.
+// Places below 0 count from the row's end, as in PyTorch: where exporters merge rows and steps, a
+// place of -1 becomes the last step of the row before.
 absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& places,
-                        bool from_end, bool several = false) {
+                        bool several = false) {
   ASSIGN_OR_RETURN(OnnxValue place, node.graph.ValueOf(places));
   if (!several && place.rank() == 2 && place.dims[1] == Dim::Of(1)) {
     place = WithoutAxis(std::move(place), 1);
@@ -88,11 +89,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
   }
   ASSIGN_OR_RETURN(const std::string each, node.graph.PlainAlong(x, {0, 1}));
   while (place.rank() < x.rank()) place = WithAxis(std::move(place), place.rank());
-  ASSIGN_OR_RETURN(std::string at, node.graph.Plain(place));
-  if (!from_end) {
-    const std::string outside = absl::StrCat("where(@0 < 0, ", steps, ", @0)");
-    ASSIGN_OR_RETURN(at, Computed(node, "found", outside, {at}));
-  }
+  ASSIGN_OR_RETURN(const std::string at, node.graph.Plain(place));
   const std::string taken = node.Scratch("taken"), out = node.Top();
   RETURN_IF_ERROR(AddTake(node.builder(), taken, each, at, 1, taken));
   Dims dims = x.dims;
@@ -102,8 +99,7 @@ absl::Status StepOfRows(OnnxNode& node, const OnnxValue& x, const std::string& p
                    ReshapeSizes(node.builder().Find(taken)->shape, dims));
   RETURN_IF_ERROR(AddReshape(node.builder(), node.name, taken, sizes, out));
   node.Set(out, std::move(dims));
-  node.note = absl::StrCat("a row's place outside ", from_end ? -steps : 0, "..", steps - 1,
-                           " gives zeros");
+  node.note = absl::StrCat("a row's place outside ", -steps, "..", steps - 1, " gives zeros");
   return absl::OkStatus();
 }
 
@@ -122,7 +118,7 @@ absl::Status GatherOfRows(OnnxNode& node, const RowNumbers& rows) {
   std::vector<int64_t> sizes = {-1};
   for (size_t d = 1; d < dims.size(); ++d) sizes.push_back(dims[d].value());
   ASSIGN_OR_RETURN(const std::string each, Sized(node, "each", in, sizes));
-  return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus, false,
+  return StepOfRows(node, node.graph.Whole(each, std::move(dims)), rows.plus,
                     rows.dims.size() == 2);
 }
 
@@ -404,7 +400,7 @@ absl::StatusOr<bool> ConvertRowNumbers(OnnxNode& node) {
     ASSIGN_OR_RETURN(const OnnxValue x, node.value(0));
     if (x.rank() < 2 || x.dims[0] != rows.count || IntAttribute(node.node, "batch_dims", 0) != 0)
       return absl::UnimplementedError(absl::StrCat("numbers of rows for shape ", DimsText(x.dims)));
-    RETURN_IF_ERROR(StepOfRows(node, x, rows.plus, true));
+    RETURN_IF_ERROR(StepOfRows(node, x, rows.plus));
     return true;
   }
   if (op == "ScatterND" && at == 1) {

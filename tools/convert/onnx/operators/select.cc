@@ -17,14 +17,15 @@ using engine::Dim;
 // Compared with each other, or held as a row of 0 and 1 each.
 constexpr int64_t kMostPairs = 1 << 16;
 
-// The place of the largest or smallest entry, with a dimension of 1 for the axis.
+// The place of the largest or smallest entry, with a dimension of 1 for the axis: one of the axis
+// even where no entry is equal to the best, which is a NaN then.
 absl::StatusOr<std::string> BestPlace(OnnxNode& node, const std::string& in, const Dims& dims,
                                       int axis, bool largest, bool last) {
   const int64_t size = dims[axis].value();
   ASSIGN_OR_RETURN(const std::string best, FoldAlong(node, in, axis, largest ? "max" : "min"));
   ASSIGN_OR_RETURN(const std::string places,
                    AddPlaces(node, size, static_cast<int>(dims.size()) - 1 - axis));
-  const std::string mark = absl::StrCat("where(@0 == @1, @2, ", last ? -1 : size, ")");
+  const std::string mark = absl::StrCat("where(@0 == @1, @2, ", last ? 0 : size - 1, ")");
   ASSIGN_OR_RETURN(const std::string marked, Computed(node, "marked", mark, {in, best, places}));
   return FoldAlong(node, marked, axis, last ? "max" : "min");
 }
