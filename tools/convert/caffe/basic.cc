@@ -1,7 +1,6 @@
 // Caffe's fully connected, activation, elementwise and normalisation layers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

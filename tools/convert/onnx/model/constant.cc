@@ -3,7 +3,6 @@
 #include "tools/convert/onnx/model/constant.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,7 +1,6 @@
 // ONNX's operators that choose entries by value or place.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"

@@ -1,15 +1,12 @@
 // The interpreter's products.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tools/convert/onnx/model/constant.h"
