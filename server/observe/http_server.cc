@@ -20,6 +20,7 @@
 #include "base/load_scope.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "server/system/room_share.h"
 #include "server/system/thread_time.h"
 
 namespace ulfd::server {
@@ -103,16 +104,13 @@ class HttpMailbox {
     return std::exchange(letters_, {});
   }
 
-  // Bytes of the body of a connection that holds `own` of one already; false: there are too many,
-  // or it would take more than eight times what is left, as in the queue (JobQueue).  So bodies
-  // that never end leave room for others.
+  // Bytes of the body of a connection that holds `own` of one already; false: there is no room, so
+  // that bodies that never end leave some for others.  The only body is never too large.
   bool Hold(uint64_t own, uint64_t bytes) {
-    constexpr uint64_t kRoomShare = 8;
-    const uint64_t held = held_.fetch_add(bytes) + bytes;
-    // The only one is never too large.
-    const bool only = held == own + bytes;
-    if (held <= max_bytes_ && (only || (own + bytes) / kRoomShare <= max_bytes_ - held))
-      return true;
+    const auto mine = static_cast<int64_t>(own), more = static_cast<int64_t>(bytes);
+    const auto taken = static_cast<int64_t>(held_.fetch_add(bytes));
+    const auto limit = static_cast<int64_t>(max_bytes_);
+    if (taken == mine ? taken + more <= limit : HasRoom(taken, mine, more, limit)) return true;
     held_.fetch_sub(bytes);
     return false;
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "base/status_macros.h"
 #include "server/scheduler/refusal.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 
@@ -29,20 +30,11 @@ constexpr int64_t kReserve = 5;
 constexpr int64_t kTileMultiple = 16;
 // Jobs in a row that do not fit into a batch before the search for more ends.
 constexpr int kMisfits = 16;
-// How many times the room that is left one client may take of a queue (dynamic thresholds:
-// Choudhury and Hahne, IEEE/ACM Transactions on Networking 6-2, 1998).
-constexpr int64_t kRoomShare = 8;
 // Clients without jobs that are remembered.
 constexpr size_t kMostIdle = 256;
 
 std::string Ms(nanoseconds time) {
   return absl::StrFormat("%.1f ms", static_cast<double>(time.count()) / 1e6);
-}
-
-// Whether a queue has room for `more`, of a client that has `own` of what is `taken`.
-bool HasRoom(int64_t taken, int64_t own, int64_t more, int64_t limit) {
-  const int64_t left = limit - taken - more;
-  return left >= 0 && (own + more - 1) / kRoomShare <= left;
 }
 
 }  // namespace
