@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -202,6 +203,9 @@ absl::Status RedisCluster::Learn() {
       topology_ = learned;
     }
     ResolveNames(*learned, /*known=*/true);
+    std::set<std::string> named;
+    for (const auto& shard : learned->shards) named.insert(shard.nodes.begin(), shard.nodes.end());
+    names_.KeepOnly(named);
     return absl::OkStatus();
   }
   return status;

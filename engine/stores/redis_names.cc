@@ -60,4 +60,9 @@ absl::Status RedisNames::Resolve(const std::string& node) {
   return absl::OkStatus();
 }
 
+void RedisNames::KeepOnly(const std::set<std::string>& nodes) {
+  MutexLock lock(mu_);
+  std::erase_if(found_, [&](const auto& entry) { return !nodes.contains(entry.first); });
+}
+
 }  // namespace ulfd::engine

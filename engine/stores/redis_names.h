@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -33,6 +34,8 @@ class RedisNames {
   absl::StatusOr<RedisAddress> Find(const std::string& node) const;
   // Asks for the address of a name, and remembers it for Find.
   absl::Status Resolve(const std::string& node);
+  // Forgets all others: a cluster may name new ones for ever.
+  void KeepOnly(const std::set<std::string>& nodes);
 
  private:
   mutable Mutex mu_;
