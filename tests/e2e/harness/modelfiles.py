@@ -79,12 +79,17 @@ def write(path, content):
 
 
 def write_version(directory, files, success=True):
-    """A version directory.  files: name -> content."""
-    os.makedirs(directory, exist_ok=True)
+    """A version directory.  files: name -> content.  A new one is there at once, with all of them:
+    without settle_time_ms a daemon that looks meanwhile would serve the first ones."""
+    new = not os.path.exists(directory)
+    target = directory + ".new" if new else directory
+    os.makedirs(target, exist_ok=True)
     for name, content in files.items():
-        write(os.path.join(directory, name), content)
+        write(os.path.join(target, name), content)
     if success:
-        write(os.path.join(directory, "_SUCCESS"), b"")
+        write(os.path.join(target, "_SUCCESS"), b"")
+    if new:
+        os.rename(target, directory)
 
 
 def npz_bytes(arrays):
