@@ -4,8 +4,11 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "server/scheduler/refusal.h"
+#include "server/system/room_share.h"
 
 namespace ulfd::server {
 namespace {
@@ -32,20 +35,49 @@ LookupPool::~LookupPool() {
 }
 
 absl::Status LookupPool::Submit(Lookup* call) {
+  // Memory is asked for here, so that nothing is counted if there is none.
+  Waiting queued = {{call->fetch_deadline(), call}}, of_client = queued;
+  std::map<std::string, Client> newcomer;
+  newcomer[call->client()];
   bool earliest = false;
   {
     MutexLock lock(mu_);
-    if (static_cast<int64_t>(waiting_.size()) >= max_waiting_) {
+    const auto found = clients_.find(call->client());
+    const size_t own = found == clients_.end() ? 0 : found->second.waiting.size();
+    if (!HasRoom(static_cast<int64_t>(waiting_.size()), static_cast<int64_t>(own), 1,
+                 max_waiting_)) {
       return Refuse(ShedReason::kQueueFull,
-                    absl::StrCat(waiting_.size(), " requests wait for rows, limit ", max_waiting_),
+                    absl::StrCat(waiting_.size(), " requests wait for rows, ", own,
+                                 " of this client, limit ", max_waiting_),
                     kRetry);
     }
-    const auto place = waiting_.emplace(call->fetch_deadline(), call);
-    earliest = place == waiting_.begin();
+    clients_.merge(newcomer);
+    Client& client = clients_.find(call->client())->second;
+    if (own == 0) client.turn = ++last_turn_;
+    client.waiting.merge(of_client);
+    waiting_.merge(queued);
+    earliest = waiting_.begin()->second == call;
   }
   work_.NotifyOne();
   if (earliest) earlier_.NotifyOne();
   return absl::OkStatus();
+}
+
+Lookup* LookupPool::TakeFirst(const Waiting& queue) {
+  const auto key = *queue.begin();
+  const auto client = clients_.find(key.second->client());
+  client->second.waiting.erase(key);
+  if (client->second.waiting.empty()) clients_.erase(client);
+  waiting_.erase(key);
+  return key.second;
+}
+
+Lookup* LookupPool::TakeNext() {
+  const auto next =
+      std::min_element(clients_.begin(), clients_.end(),
+                       [](const auto& a, const auto& b) { return a.second.turn < b.second.turn; });
+  next->second.turn = ++last_turn_;
+  return TakeFirst(next->second.waiting);
 }
 
 void LookupPool::FetchLoop() {
@@ -56,8 +88,7 @@ void LookupPool::FetchLoop() {
       MutexLock lock(mu_);
       while (waiting_.empty() && !stopping_) work_.Wait(mu_);
       if (stopping_) return;
-      call = waiting_.begin()->second;
-      waiting_.erase(waiting_.begin());
+      call = TakeNext();
     }
     call->FetchRows();
     call->RowsEnded();
@@ -79,8 +110,7 @@ void LookupPool::ExpireLoop() {
         }
       }
       if (waiting_.empty()) return;
-      call = waiting_.begin()->second;
-      waiting_.erase(waiting_.begin());
+      call = TakeFirst(waiting_);
     }
     call->RowsEnded();
   }

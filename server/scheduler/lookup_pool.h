@@ -7,7 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <map>
+#include <set>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -21,6 +24,8 @@ namespace ulfd::server {
 class Lookup {
  public:
   virtual ~Lookup() = default;
+  // Who is to get a share of the threads; constant.
+  virtual const std::string& client() const = 0;
   // Until when it waits for rows; constant.
   virtual TimePoint fetch_deadline() const = 0;
   // Blocks, not for long beyond fetch_deadline.  On a lookup thread; left out if none is free in
@@ -30,10 +35,10 @@ class Lookup {
   virtual void RowsEnded() = 0;
 };
 
-// Thread-safe.  The call with the least time left goes first.
+// Thread-safe.  Clients take turns; of one the call with the least time left goes first.
 class LookupPool {
  public:
-  // `max_waiting`: calls that wait for a thread.
+  // `max_waiting`: calls that wait for a thread; of one client no more than HasRoom allows.
   LookupPool(int threads, int64_t max_waiting);
   // Ends all calls as if their time were over, then joins the threads.
   ~LookupPool();
@@ -45,15 +50,27 @@ class LookupPool {
   bool MayReport(TimePoint now);
 
  private:
+  using Waiting = std::set<std::pair<TimePoint, Lookup*>>;  // The one with the least time first.
+  struct Client {
+    Waiting waiting;   // One at least.
+    int64_t turn = 0;  // The least comes next.
+  };
+
   void FetchLoop();
   // Lets calls go on for which no thread is free in time.
   void ExpireLoop();
+  // The first of those of the client whose turn it is; there is one.
+  Lookup* TakeNext() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The first one of `queue`, which has one, waits no longer.
+  Lookup* TakeFirst(const Waiting& queue) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const int64_t max_waiting_;
   mutable Mutex mu_;
   CondVar work_;     // For FetchLoop.
   CondVar earlier_;  // For ExpireLoop: another call has the least time left.
-  std::multimap<TimePoint, Lookup*> waiting_ ABSL_GUARDED_BY(mu_);
+  Waiting waiting_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, Client> clients_ ABSL_GUARDED_BY(mu_);  // The same.
+  int64_t last_turn_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   TimePoint next_report_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> threads_;  // Last: they use everything above.

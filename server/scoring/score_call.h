@@ -79,7 +79,7 @@ class ScoreCall : public Job, private Lookup {
   // On the thread that received the call; never blocks.
   void Start(const absl::StatusOr<ModelChoice>& choice);
 
-  // Job
+  // Job; its client is the Lookup's, too.
   const std::shared_ptr<Lane>& lane() const override { return handle_->lane; }
   const std::string& client() const override { return terms_.client; }
   int64_t rows() const override { return rows_; }

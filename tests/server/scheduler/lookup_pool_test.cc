@@ -7,6 +7,8 @@
 #include <deque>
 #include <memory>
 #include <set>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "server/scheduler/refusal.h"
@@ -38,8 +40,9 @@ struct Log {
 
 class Call final : public Lookup {
  public:
-  Call(Log& log, int number, TimePoint deadline)
-      : log_(log), number_(number), deadline_(deadline) {}
+  Call(Log& log, int number, TimePoint deadline, std::string client)
+      : log_(log), number_(number), deadline_(deadline), client_(std::move(client)) {}
+  const std::string& client() const override { return client_; }
   TimePoint fetch_deadline() const override { return deadline_; }
   void FetchRows() override {
     MutexLock lock(log_.mu);
@@ -58,12 +61,14 @@ class Call final : public Lookup {
   Log& log_;
   const int number_;
   const TimePoint deadline_;
+  const std::string client_;
 };
 
 class LookupPoolTest : public ::testing::Test {
  protected:
-  Call* Make(int number, std::chrono::nanoseconds within) {
-    calls_.push_back(std::make_unique<Call>(log_, number, Steady::now() + within));
+  Call* Make(int number, std::chrono::nanoseconds within, std::string client = "somebody") {
+    calls_.push_back(
+        std::make_unique<Call>(log_, number, Steady::now() + within, std::move(client)));
     return calls_.back().get();
   }
 
@@ -122,6 +127,40 @@ TEST_F(LookupPoolTest, RefusesMoreThanMayWait) {
   EXPECT_EQ(ReasonOf(refused), ShedReason::kQueueFull) << refused;
   log_.SetOpen(true);
   log_.Await(log_.ended, 3);
+}
+
+TEST_F(LookupPoolTest, OneClientLeavesRoomToOthers) {
+  LookupPool pool(1, 100);
+  log_.SetOpen(false);
+  ASSERT_TRUE(pool.Submit(Make(0, seconds(60), "many")).ok());
+  log_.Await(log_.fetching, 1);
+  int taken = 0;
+  absl::Status refused;
+  while (taken < 200 && refused.ok()) {
+    refused = pool.Submit(Make(1, seconds(60), "many"));
+    taken += refused.ok();
+  }
+  EXPECT_EQ(taken, 89);  // Eight times the 11 that are left.
+  EXPECT_EQ(ReasonOf(refused), ShedReason::kQueueFull) << refused;
+  int others = 0;
+  for (int i = 0; i < 9; ++i) others += pool.Submit(Make(2, seconds(60), "few")).ok();
+  EXPECT_EQ(others, 9);
+  log_.SetOpen(true);
+  log_.Await(log_.ended, static_cast<size_t>(1 + taken + others));
+}
+
+TEST_F(LookupPoolTest, ClientsTakeTurns) {
+  LookupPool pool(1, 100);
+  log_.SetOpen(false);
+  ASSERT_TRUE(pool.Submit(Make(0, seconds(60), "many")).ok());
+  log_.Await(log_.fetching, 1);
+  for (int i = 1; i <= 4; ++i) ASSERT_TRUE(pool.Submit(Make(i, seconds(60 + i), "many")).ok());
+  ASSERT_TRUE(pool.Submit(Make(5, seconds(90), "few")).ok());
+  ASSERT_TRUE(pool.Submit(Make(6, seconds(80), "few")).ok());
+  log_.SetOpen(true);
+  log_.Await(log_.ended, 7);
+  MutexLock lock(log_.mu);
+  EXPECT_EQ(log_.fetched, (std::vector<int>{0, 1, 6, 2, 5, 3, 4}));
 }
 
 TEST_F(LookupPoolTest, EndsWhatWaitsWhenItGoes) {
