@@ -66,6 +66,7 @@ struct FeatureInfo {
   // graph has that name.  Rows are filled up with `padding_id`, if there is one.
   std::string matrix;
   std::optional<int64_t> padding_id;
+  int32_t max_ids_per_row = 0;  // 0: any number.
   Level level = Level::kUnknown;
   int ids = -1, values = -1, segments = -1;  // Indices into ModelInfo::inputs.
   std::vector<int> tables;                   // Indices into ModelInfo::tables.

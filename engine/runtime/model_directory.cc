@@ -179,6 +179,10 @@ absl::Status CheckManifest(const std::string& directory, const ModelManifest& ma
     RETURN_IF_ERROR(WantUpTo(kExact, absl::StrCat("inputs \"", input.name(), "\": integers_below"),
                              input.integers_below()));
   }
+  for (const model::v1::FeatureConfig& feature : manifest.features()) {
+    const std::string what = absl::StrCat("features \"", feature.name(), "\": max_ids_per_row");
+    RETURN_IF_ERROR(WantUpTo(INT32_MAX, what, feature.max_ids_per_row()));
+  }
   RETURN_IF_ERROR(CheckTables(manifest));
   RETURN_IF_ERROR(CheckPrecisions(manifest));
   RETURN_IF_ERROR(WantUpTo(kMost, "user_cache_bytes", manifest.user_cache_bytes()));

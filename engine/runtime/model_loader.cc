@@ -161,9 +161,9 @@ absl::Status DescribeIntegers(const pb::ModelManifest& manifest, ModelInfo& info
   return absl::OkStatus();
 }
 
-// What features are called as matrices.
+// What the manifest says of features, and what they are called as matrices.
 constexpr size_t kMaxMatrixBytes = 1024;
-absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info) {
+absl::Status DescribeFeatures(const pb::ModelManifest& manifest, ModelInfo& info) {
   HashMap<absl::string_view, const pb::FeatureConfig*> configs;
   for (const pb::FeatureConfig& config : manifest.features()) {
     configs.emplace(config.name(), &config);
@@ -177,6 +177,7 @@ absl::Status DescribeMatrices(const pb::ModelManifest& manifest, ModelInfo& info
     if (config == configs.end()) continue;
     feature.matrix = config->second->matrix();
     if (config->second->has_padding_id()) feature.padding_id = config->second->padding_id();
+    feature.max_ids_per_row = config->second->max_ids_per_row();
     configs.erase(config);
     if (feature.matrix.empty()) continue;
     const std::string what =
@@ -607,7 +608,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const LoadOptions& option
   RETURN_IF_ERROR(
       WithLoadReason(DescribeIntegers(directory.manifest, info), LoadReason::kManifest));
   RETURN_IF_ERROR(
-      WithLoadReason(DescribeMatrices(directory.manifest, info), LoadReason::kManifest));
+      WithLoadReason(DescribeFeatures(directory.manifest, info), LoadReason::kManifest));
   DescribeLayers(net, graph, specs, weights, info);
   RETURN_IF_ERROR(DescribeFeatureTables(net, resources, info));
   DescribeOutputs(graph, specs, info);

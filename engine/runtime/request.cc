@@ -131,6 +131,13 @@ class Filler {
                                                        : CheckSegments(feature, count);
   }
 
+  absl::Status CheckIdsOfRow(const FeatureInfo& feature, int64_t row, int64_t ids) const {
+    if (feature.max_ids_per_row == 0 || ids <= feature.max_ids_per_row) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("feature \"", feature.name, "\": row ", row,
+                                                   " has ", ids, " ids, want up to ",
+                                                   feature.max_ids_per_row));
+  }
+
   absl::Status MakeSegments(const FeatureInfo& feature, int64_t count) {
     Tensor& segments = request_.inputs[feature.segments];
     if (feature.level != Level::kUser) {
@@ -138,6 +145,7 @@ class Filler {
       return absl::OkStatus();
     }
     if (request_.users() == 1) {
+      RETURN_IF_ERROR(CheckIdsOfRow(feature, 0, count));
       request_.user_counts[feature.segments] = static_cast<int32_t>(count);
       SetVector(DType::kInt32, 1, &request_.user_counts[feature.segments], segments);
       return absl::OkStatus();
@@ -156,10 +164,11 @@ class Filler {
     const int32_t* counts = given.i32();
     const int64_t rows = given.elements();
     int64_t sum = 0;
-    int32_t least = 0;
+    int32_t least = 0, most = 0;
     for (int64_t r = 0; r < rows; ++r) {
       sum += counts[r];
       least = std::min(least, counts[r]);
+      most = std::max(most, counts[r]);
     }
     if (least < 0) {
       const int64_t row =
@@ -173,6 +182,7 @@ class Filler {
           absl::StrCat("input \"", name(feature.segments), "\": rows add up to ", sum,
                        " ids, want ", count, ", the length of \"", name(feature.ids), "\""));
     }
+    RETURN_IF_ERROR(CheckIdsOfRow(feature, std::find(counts, counts + rows, most) - counts, most));
     SetVector(DType::kInt32, rows, given.data, request_.inputs[feature.segments]);
     return absl::OkStatus();
   }

@@ -120,6 +120,7 @@ void DescribeModel(const ServedModel& served, const std::vector<std::string>& la
     sparse.set_name(feature.name);
     sparse.set_level(LevelOf(feature.level));
     for (int table : feature.tables) sparse.add_tables(info.tables[table].name);
+    sparse.set_max_ids_per_row(feature.max_ids_per_row);
   }
 }
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import unittest
 
+import grpc
 import numpy as np
 
 from harness import env
@@ -123,6 +124,21 @@ class ConvertedTest(DaemonTest):
                 arrays, user, _ = self.request(case, inputs)
                 reply = self.client.infer(infer_request(case, arrays, user))
                 self.check(infer_outputs(reply), expected, case)
+
+    def test_rows_with_more_ids_than_the_source_has_are_refused(self):
+        arrays, user, _ = self.request("onnx_din", arrays_of("onnx_din")[0])
+        feature = next(name.removesuffix(".ids") for name in arrays
+                       if name.endswith(".ids") and name.removesuffix(".ids") not in user)
+        for part in (".ids", ".values"):
+            arrays[feature + part] = np.repeat(arrays[feature + part], 2)
+        arrays[feature + ".segments"] = arrays[feature + ".segments"] * 2
+        message = f'feature "{feature}": row 0 has 2 ids, want up to 1'
+        for call, request in ((self.client.predict, predict_request("onnx_din", arrays, user)),
+                              (self.client.infer, infer_request("onnx_din", arrays, user))):
+            with self.assertRaises(grpc.RpcError) as raised:
+                call(request)
+            self.assertEqual(raised.exception.code(), grpc.StatusCode.INVALID_ARGUMENT)
+            self.assertIn(message, raised.exception.details())
 
     def test_report_is_printed_and_kept(self):
         for case, text in self.reports.items():

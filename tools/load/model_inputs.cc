@@ -97,8 +97,9 @@ absl::StatusOr<ModelInputs> InputsOf(const ulfd::v1::GetModelMetadataResponse& m
   ModelInputs inputs;
   std::set<std::string> parts, known;
   for (const ulfd::v1::SparseFeatureMetadata& feature : metadata.sparse_features()) {
-    inputs.sparse.push_back(
-        {.name = feature.name(), .of_user = feature.level() == ulfd::v1::TENSOR_LEVEL_USER});
+    inputs.sparse.push_back({.name = feature.name(),
+                             .of_user = feature.level() == ulfd::v1::TENSOR_LEVEL_USER,
+                             .max_ids_per_row = feature.max_ids_per_row()});
     for (const char* part : kParts) parts.insert(feature.name() + part);
   }
   for (const ulfd::v1::TensorMetadata& tensor : metadata.inputs()) {

@@ -19,6 +19,7 @@ namespace ulfd::tools {
 struct SparseInput {
   std::string name;
   bool of_user = false;
+  int64_t max_ids_per_row = 0;  // 0: any number, or not known.
 };
 
 // A tensor whose elements are numbers.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/load/random_requests.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -79,7 +80,8 @@ Random RandomRequests::StreamOf(const RequestChoice& choice, bool of_user) const
 int64_t RandomRequests::IdsPerRow(const SparseInput& input) const {
   const auto stated = options_.feature_ids.find(input.name);
   if (stated != options_.feature_ids.end()) return stated->second;
-  return input.of_user ? options_.user_ids : options_.ad_ids;
+  const int64_t ids = input.of_user ? options_.user_ids : options_.ad_ids;
+  return input.max_ids_per_row == 0 ? ids : std::min(ids, input.max_ids_per_row);
 }
 
 std::vector<int64_t> RandomRequests::DrawIds(Random& random, int64_t count) const {

@@ -45,10 +45,12 @@ void AppendInterface(const ModelInfo& info, std::string& text) {
                    input.used ? "yes" : "no"});
   }
   AppendSection("Inputs", inputs, text);
-  TextTable features({"name", "level", "tables"});
+  TextTable features({"name", "level", "ids of a row", "tables"});
   for (const engine::FeatureInfo& feature : info.features) {
     const auto name = [&](std::string* out, int table) { *out += info.tables[table].name; };
+    const int32_t most = feature.max_ids_per_row;
     features.AddRow({feature.name, std::string(engine::Name(feature.level)),
+                     most == 0 ? "any number" : absl::StrCat("up to ", most),
                      Clipped(absl::StrJoin(feature.tables, ", ", name), kMaxCell)});
   }
   AppendSection("Sparse features (name.ids, name.values, name.segments)", features, text);

@@ -19,6 +19,7 @@ void AddFeature(const engine::Model& model, int index, int64_t ads, int64_t user
   const engine::ModelInfo& info = model.info();
   const engine::FeatureInfo& feature = info.features[index];
   const bool of_user = feature.level == Level::kUser;
+  if (feature.max_ids_per_row > 0) user_ids = std::min<int64_t>(user_ids, feature.max_ids_per_row);
   const std::vector<int64_t> ids =
       model.SampleIds(index, of_user ? user_ids : ads, static_cast<uint64_t>(index) << 32);
   const int64_t count = static_cast<int64_t>(ids.size());

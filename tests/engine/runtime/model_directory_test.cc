@@ -173,6 +173,8 @@ TEST_F(ModelDirectoryTest, ManifestErrorsSayWhere) {
             "tables \"t\": store: fetch_timeout_ms is -1, want 0 to 1099511627776");
   EXPECT_EQ(error("features { name: \"a\" } features { name: \"a\" }"),
             "features.name: \"a\" is given twice");
+  EXPECT_EQ(error("features { name: \"a\" max_ids_per_row: -1 }"),
+            "features \"a\": max_ids_per_row is -1, want 0 to 2147483647");
   EXPECT_EQ(error("tables { name: \"t\" default_id: 9 }"),
             "tables \"t\": default_id without missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW");
   EXPECT_EQ(error("layer_precision { precision: PRECISION_INT8 }"),

@@ -576,6 +576,32 @@ TEST_F(ModelTest, ChecksRequestsForIntegersThatAreLimited) {
                         "want float32"));
 }
 
+TEST_F(ModelTest, ChecksHowManyIdsARowHas) {
+  files_["model.textproto"] =
+      "features { name: \"u\" max_ids_per_row: 2 } features { name: \"a\" max_ids_per_row: 1 }";
+  const auto model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  Workspace workspace;
+  RunResult result;
+  const auto run = [&](std::map<std::string, ulfd::testing::CaseArray> request) {
+    const CaseInputs inputs(std::move(request));
+    const absl::Status status = (*model)->Run(inputs.tensors(), {}, workspace, result);
+    EXPECT_TRUE(status.ok() || absl::IsInvalidArgument(status)) << status;
+    return std::string(status.message());
+  };
+  auto request = Request();
+  EXPECT_EQ(run(request), "");
+  request["a.segments"] = {"int32", {3}, {1, 1, 1}};
+  EXPECT_EQ(run(request), "");
+  request["a.segments"] = {"int32", {3}, {1, 0, 2}};
+  EXPECT_EQ(run(request), "model \"rank\" v1: feature \"a\": row 2 has 2 ids, want up to 1");
+  request = Request();
+  request["u.ids"] = {"int64", {3}, {1, 2, 1}};
+  EXPECT_EQ(run(request), "model \"rank\" v1: feature \"u\": row 0 has 3 ids, want up to 2");
+  request["u.segments"] = {"int32", {1}, {3}};
+  EXPECT_EQ(run(request), "model \"rank\" v1: feature \"u\": row 0 has 3 ids, want up to 2");
+}
+
 TEST_F(ModelTest, MissingKeyPolicies) {
   files_["model.textproto"] =
       "tables { name: \"t\" missing_keys: MISSING_KEY_POLICY_DEFAULT_ROW default_id: 2 }";

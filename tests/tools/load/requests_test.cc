@@ -46,7 +46,7 @@ ulfd::v1::GetModelMetadataResponse Shop() {
       level: TENSOR_LEVEL_AD
     }
     sparse_features { name: "user" level: TENSOR_LEVEL_USER }
-    sparse_features { name: "ad" level: TENSOR_LEVEL_AD }
+    sparse_features { name: "ad" level: TENSOR_LEVEL_AD max_ids_per_row: 2 }
   )pb");
 }
 
@@ -177,6 +177,12 @@ TEST(RandomRequests, one_ad_id_needs_no_counts) {
   Maker().Fill({.user = 5, .ads = 6, .number = 9}, request);
   EXPECT_EQ(request.ad_features(0).sparse().ids_size(), 6);
   EXPECT_EQ(request.ad_features(0).sparse().counts_size(), 0);
+}
+
+TEST(RandomRequests, rows_have_no_more_ids_than_the_model_takes) {
+  ulfd::v1::PredictRequest request;
+  Maker({.ad_ids = 5}).Fill({.user = 5, .ads = 3, .number = 9}, request);
+  EXPECT_THAT(request.ad_features(0).sparse().counts(), ElementsAre(2, 2, 2));
 }
 
 TEST(RandomRequests, a_user_stays_the_same_and_ads_change) {

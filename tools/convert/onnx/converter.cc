@@ -518,6 +518,12 @@ void OnnxConverter::StateLimits() {
                                            "what is computed of them"));
     }
   }
+  for (const Binding& binding : bindings_) {
+    if (!binding.sparse) continue;
+    ulfd::model::v1::FeatureConfig& config = *builder_.model().manifest.add_features();
+    config.set_name(binding.name);
+    config.set_max_ids_per_row(static_cast<int32_t>(binding.columns.size()));
+  }
 }
 
 Translation OnnxConverter::TakeTranslation() {
