@@ -91,5 +91,16 @@ def rows_repeated(g):
     g.output(g.node("Reshape", [product, g.ints(-1, 6)], product.array.reshape(ADS, 6)))
 
 
-PATTERNS = [heads_in_front, rows_repeated]
+def mask_of_one_row(g):
+    """x + tril(ones_like(x[0])), where x has rows of the request."""
+    x = g.input("x", g.random.randn(ADS, 4, 4).astype(np.float32))
+    x = g.node("Relu", [x], np.maximum(x.array, 0))
+    first = raw(g, "Gather", [x, g.constant(np.array(0))], x.array[0], rows=None)
+    size = g.node("Shape", [first], np.array([4, 4]))
+    one = helper.make_tensor("one", TensorProto.FLOAT, [1], [1])
+    ones = g.node("ConstantOfShape", [size], np.ones((4, 4), np.float32), value=one)
+    g.output(g.binary("Add", x, g.binary("Mul", ones, g.constant(np.tri(4, dtype=np.float32)))))
+
+
+PATTERNS = [heads_in_front, rows_repeated, mask_of_one_row]
 REFUSED = [(heads_in_front_of_the_example, "chunk(k, dim=0)")]

@@ -58,6 +58,8 @@ class PlainWriter : public Rewriter {
     if (!node.domain().empty() && node.domain() != "ai.onnx") return false;
     if (op == "CastLike") return PlainCast(node);
     if (op == "Expand") return NoteZeros(node);
+    if (op == "Gather") return NotePart(node);
+    if (op == "Shape") return ShapeOfPart(node);
     if (op == "GRU" || op == "LSTM" || op == "RNN") return DropStates(node);
     if (op == "ReduceMax") return NoteMaximum(node);
     if (op == "Sub") return NoteShift(node);
@@ -90,6 +92,23 @@ class PlainWriter : public Rewriter {
     const int type = node.input_size() == 2 ? types_.TypeOf(node.input(1)) : 0;
     if (type == 0) return false;
     SetInt(Add(node, "Cast", {node.input(0)}, node.output(0)), "to", type);
+    return true;
+  }
+
+  bool NotePart(const onnx::NodeProto& node) {
+    const onnx::TensorProto* const at =
+        node.input_size() == 2 ? FindTensor(node.input(1)) : nullptr;
+    if (at != nullptr && at->dims_size() == 0 && IntAttribute(node, "axis", 0) == 0) {
+      parts_[node.output(0)] = node.input(0);
+    }
+    return false;
+  }
+  // The shape of x[k] is what that of x has behind the first: masks are made of ones_like(x[0]),
+  // where x has rows of the request, of which nothing takes one.
+  bool ShapeOfPart(const onnx::NodeProto& node) {
+    const auto part = node.input_size() == 1 ? parts_.find(node.input(0)) : parts_.end();
+    if (part == parts_.end() || node.attribute_size() > 0) return false;
+    AddSlice(node, Make(node, "Shape", {part->second}), 0, 1, kEnd, node.output(0));
     return true;
   }
 
@@ -374,9 +393,10 @@ class PlainWriter : public Rewriter {
   std::map<std::string, std::pair<int64_t, std::string>> repeated_;
   // What max(x) and x - max(x) are of: x, and the axes (none: all).
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> maxima_, shifts_;
-  std::set<std::string> zeros_;    // Zeros that are repeated.
-  std::set<std::string> vectors_;  // Or tensors of a higher rank.
-  std::set<std::string> ones_;     // Ones, as many as something computes.
+  std::map<std::string, std::string> parts_;  // x[k], by k along the first axis: x.
+  std::set<std::string> zeros_;               // Zeros that are repeated.
+  std::set<std::string> vectors_;             // Or tensors of a higher rank.
+  std::set<std::string> ones_;                // Ones, as many as something computes.
 };
 
 }  // namespace

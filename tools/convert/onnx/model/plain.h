@@ -13,8 +13,8 @@ namespace ulfd::convert {
 // (SplitToSequence, SequenceConstruct, SequenceAt, ConcatFromSequence, ...) by Slice, Squeeze,
 // Unsqueeze and Concat, CastLike by Cast, and GroupNormalization by InstanceNormalization.  A
 // Softmax of x - max(x) becomes one of x: the maximum may be of all rows.  States that are zeros,
-// repeated for each row, are left out.  What depends on values, or on sizes that the nodes do not
-// say, stays as it is.
+// repeated for each row, are left out, and parts of which only the shape is read.  What depends on
+// values, or on sizes that the nodes do not say, stays as it is.
 void WritePlainly(onnx::GraphProto& graph, int64_t opset);
 
 }  // namespace ulfd::convert
